@@ -1,0 +1,54 @@
+#pragma once
+
+// The contract of a data set: samples that central holds and feeds to stage 0; labels that it feeds
+// to the loss.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/base/shape.h"
+
+namespace runnel {
+
+// One split. Immutable after loading; any thread.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  // One sample, without batch: (1,28,28), (9,128), (3,32,32).
+  virtual const Shape& sample_shape() const = 0;
+  virtual int64_t classes() const = 0;
+  // Writes sample `index`, normalised, as sample_shape().elements() floats. 0 <= index < size().
+  virtual void CopySample(int64_t index, absl::Span<float> out) const = 0;
+  // In [0, classes).
+  virtual int32_t label(int64_t index) const = 0;
+};
+
+struct DatasetSplits {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> test;
+};
+
+struct DatasetRow {
+  absl::string_view name;
+  absl::string_view summary;
+  bool needs_data_dir;
+  // NotFound names the missing file and where it was looked for; InvalidArgument / DataLoss name
+  // the file, the place in it and what is wrong (truncated, label out of range, bad magic). seed:
+  // for generated sets.
+  absl::StatusOr<DatasetSplits> (*load)(absl::string_view data_dir, uint64_t seed);
+};
+
+// The table, builtin_datasets.cc: synthetic_digits, synthetic_har, mnist, cifar10, ucihar.
+absl::Span<const DatasetRow> BuiltinDatasets();
+// InvalidArgument lists what there is.
+absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view name);
+std::vector<std::string> DatasetNames();
+
+}  // namespace runnel

@@ -1,0 +1,91 @@
+#pragma once
+
+// The contract of a codec: what turns a boundary tensor into bytes and back (DESIGN sections 5 and
+// 6; AccEPT 3.3, 3.4).
+//
+// A codec is prepared once from its name and parameters ("mbq:2", "stochastic:8", "identity"). Its
+// size is known before anything is encoded. An encoder may have state; it is a function of the
+// state at the last barrier and the tensors since. A decoder has none: a payload carries all that
+// decoding needs. Encoded bytes and decoded values are the same on every instruction set and for
+// any number of calls in between.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/base/ids.h"
+#include "proto/base/random.h"
+#include "proto/base/tensor_view.h"
+
+namespace runnel {
+
+// What keys an encoder's random draws: the same on any device that holds this end of the boundary.
+struct EncoderKey {
+  uint64_t run_seed = 0;
+  RandomPurpose purpose = RandomPurpose::kCodecForward;  // or kCodecBackward: the direction
+  uint64_t boundary = 0;                                 // index of the layer whose output crosses
+};
+
+// One direction of one boundary. Not thread-safe: one lane owns it. Calls come in ascending
+// sequence.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+
+  // Writes exactly Codec::EncodedBytes(x.shape) bytes to `payload`.
+  // restart: the first micro-batch of an epoch; adaptive state starts anew (AccEPT 3.3, t = 0).
+  // InvalidArgument if x is not FP32, `payload` has another size, or a value is NaN or infinite
+  // (the message names the element's index); the state and the meaning of later calls are then
+  // unchanged.
+  virtual absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
+                              absl::Span<std::byte> payload) = 0;
+
+  // The state as bytes, little-endian; empty for a stateless encoder. RestoreState takes what
+  // SaveState gave, on any machine; InvalidArgument for anything else, and the encoder is then
+  // unchanged. Empty bytes mean a fresh encoder.
+  virtual std::string SaveState() const = 0;
+  virtual absl::Status RestoreState(absl::string_view state) = 0;
+};
+
+// Immutable; any thread.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  // The name that makes this codec again: "mbq:2".
+  virtual std::string name() const = 0;
+  // Payload bytes for an FP32 tensor of this shape.
+  virtual Bytes EncodedBytes(const Shape& shape) const = 0;
+  virtual std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const = 0;
+  // Fills `out` (FP32, shape agreed for the generation). InvalidArgument if the payload's size is
+  // not EncodedBytes(out.shape) or its contents are impossible (a NaN or infinite alpha or scale);
+  // `out` is then unspecified. `payload` needs no alignment.
+  virtual absl::Status Decode(absl::Span<const std::byte> payload,
+                              const MutableTensorView& out) const = 0;
+};
+
+// One row of the table of codecs.
+struct CodecFamily {
+  absl::string_view name;        // "mbq"
+  absl::string_view parameters;  // for messages and --help: "2..8", "4|8", "" for none
+  // parameter is what follows the colon, empty without one. InvalidArgument says what would be
+  // right.
+  absl::StatusOr<std::unique_ptr<const Codec>> (*make)(absl::string_view parameter);
+};
+
+// The table, builtin_codecs.cc. Each row passes tests/conformance/codec_conformance_test.cc.
+absl::Span<const CodecFamily> BuiltinCodecs();
+
+// Makes a codec from "family" or "family:parameter". InvalidArgument lists what there is.
+absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view name);
+
+// Every complete name that MakeCodec accepts ("identity", "mbq:2", ... ): exchanged at the
+// handshake, shown in --help.
+std::vector<std::string> CodecNames();
+
+}  // namespace runnel

@@ -1,0 +1,27 @@
+#pragma once
+
+// What a plan costs, as the policies see it: pure functions of layer ranges and devices, in
+// seconds.
+
+#include <cstdint>
+#include <functional>
+
+#include "proto/base/ids.h"
+
+namespace runnel {
+
+// Time of computation. Implementations: the measured per-layer profile (MeasuredCost), tables in
+// tests, predictors.
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  // Seconds that `device` (position in PlanRequest::devices) needs for forward, backward and update
+  // of one micro-batch through layers first..last, both included. >= 0.
+  virtual double StageSeconds(int device, int first_layer, int last_layer) const = 0;
+};
+
+// Seconds that the boundary after `layer` takes on the link from device `from` to device from + 1,
+// one way down (activations) or up (gradients). >= 0.
+using LinkSecondsFn = std::function<double(int layer, int from, bool up)>;
+
+}  // namespace runnel

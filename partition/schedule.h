@@ -1,0 +1,52 @@
+#pragma once
+
+// Schedules as data: in-flight caps and where the pipeline drains (DESIGN section 4). The order of
+// every stage's actions follows from them by NextAction (proto/base/next_action.h).
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/base/next_action.h"
+
+namespace runnel {
+
+struct ScheduleRow {
+  absl::string_view name;
+  absl::string_view summary;
+  bool drains_each_step;          // one optimizer step per drained mini-batch
+  int64_t default_micro_batches;  // M where the user says nothing: async 1, sync 4
+  // Caps c_0 >= c_1 >= ... of `stages` stages for M micro-batches a step.
+  std::vector<int64_t> (*caps)(int stages, int64_t micro_batches);
+};
+
+// The table, schedules/builtin_schedules.cc: async_1f1b (caps N - i), sync_1f1b (min(N - i, M)),
+// gpipe (M).
+absl::Span<const ScheduleRow> BuiltinSchedules();
+// InvalidArgument lists what there is.
+absl::StatusOr<const ScheduleRow*> FindSchedule(absl::string_view name);
+std::vector<std::string> ScheduleNames();
+
+// One stage's actions, in order, for `micro_batches` micro-batches that drain every `drain_every`
+// and at the end.
+struct ScheduledAction {
+  Action action = Action::kForward;
+  int64_t sequence = 0;
+  // Optimizer steps that the weights of this action have seen, if every step has `step_every`
+  // micro-batches.
+  int64_t version = 0;
+
+  friend bool operator==(const ScheduledAction&, const ScheduledAction&) = default;
+};
+std::vector<ScheduledAction> StageActions(int64_t cap, int64_t micro_batches, int64_t drain_every,
+                                          int64_t step_every);
+
+// A picture for people: one line a stage, "F0 F1 F2 B0/0 F3 ...", with the weight version behind
+// the slash.
+std::string PrintSchedule(absl::Span<const int64_t> caps, int64_t micro_batches,
+                          int64_t drain_every, int64_t step_every);
+
+}  // namespace runnel

@@ -1,0 +1,28 @@
+#pragma once
+
+// The models that Runnel brings along, exactly as the papers train them.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/base/model_spec.h"
+
+namespace runnel {
+
+struct ModelRow {
+  absl::string_view name;
+  absl::string_view summary;
+  absl::string_view default_dataset;
+  ModelSpec (*make)();
+};
+
+// The table, zoo/builtin_models.cc.
+absl::Span<const ModelRow> BuiltinModels();
+// InvalidArgument lists what there is.
+absl::StatusOr<ModelSpec> MakeModel(absl::string_view name);
+std::vector<std::string> ModelNames();
+
+}  // namespace runnel

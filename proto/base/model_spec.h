@@ -1,0 +1,146 @@
+#pragma once
+
+// A model as data: an ordered list of layers, each a small graph of operators, and the one shape
+// inference that planner, compiler, transport and worker share. A worker receives this, never code.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/shape.h"
+
+namespace runnel {
+
+enum class OpKind : uint8_t {
+  kConv = 1,       // 1d on (N,C,L), 2d on (N,C,H,W); groups == in_channels is depthwise
+  kLinear = 2,     // on (N,F)
+  kBatchNorm = 3,  // over N and the spatial axes
+  kRelu = 4,
+  kRelu6 = 5,
+  kDropout = 6,        // kept values are scaled by 1 / (1 - rate)
+  kMaxPool = 7,        // no padding; ties go to the first element in row-major order
+  kAvgPool = 8,        // no padding
+  kGlobalAvgPool = 9,  // spatial mean: (N,C,...) -> (N,C)
+  kAdd = 10,           // two inputs of equal shape
+  kFlatten = 11,       // (N,...) -> (N,F)
+};
+
+// "conv", "linear", ...: the wire's name of an operator.
+absl::string_view Name(OpKind kind);
+absl::StatusOr<OpKind> OpKindFromName(absl::string_view name);
+
+// How a parameter tensor gets its first values. Central draws them once (CounterRandom,
+// kInitialWeights, layer index) and ships them.
+enum class InitKind : uint8_t {
+  kUniformFanIn =
+      1,  // U(-b, b), b = 1 / sqrt(fan_in): the usual default of conv and linear, weight and bias
+  kNormalFanOut = 2,  // N(0, 2 / (kernel_area * out_channels)), bias 0
+  kNormal = 3,        // N(0, init_std^2), bias 0
+};
+
+// One operator. Fields that a kind does not name are ignored by it.
+struct OpSpec {
+  OpKind kind = OpKind::kRelu;
+  // Value ids inside the layer: 0 is the layer's input, j + 1 the output of op j. An op reads
+  // earlier values only.
+  std::vector<int32_t> inputs;
+  int64_t out_channels = 0;                // conv, linear (out features)
+  std::array<int64_t, 2> kernel = {1, 1};  // conv, pools; 1d uses [0]
+  std::array<int64_t, 2> stride = {1, 1};
+  std::array<int64_t, 2> padding = {0, 0};  // conv only, zeros on both sides
+  int64_t groups = 1;                       // conv
+  bool bias = false;                        // conv, linear
+  double rate = 0;                          // dropout: probability of a zero, in [0, 1)
+  double epsilon = 1e-5;                    // batch norm
+  double momentum = 0.1;  // batch norm: running = (1 - momentum) * running + momentum * batch
+  InitKind init = InitKind::kUniformFanIn;
+  double init_std = 0.01;
+
+  friend bool operator==(const OpSpec&, const OpSpec&) = default;
+};
+
+// One cuttable unit. Its output is the last op's output.
+struct LayerSpec {
+  std::string name;
+  std::vector<OpSpec> ops;
+
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
+};
+
+// What a run uses where the user says nothing.
+struct TrainingDefaults {
+  int64_t batch_size = 64;
+  int64_t epochs = 3;
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  std::vector<int64_t>
+      milestones;  // epochs at whose start the rate is multiplied by milestone_factor
+  double milestone_factor = 0.1;
+
+  friend bool operator==(const TrainingDefaults&, const TrainingDefaults&) = default;
+};
+
+struct ModelSpec {
+  std::string name;
+  Shape input;  // one sample, without the batch dimension
+  int64_t classes = 0;
+  std::vector<LayerSpec> layers;
+  TrainingDefaults defaults;
+
+  int layer_count() const { return static_cast<int>(layers.size()); }
+  bool has_batch_norm() const;
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+enum class TensorRole : uint8_t {
+  kWeight = 1,       // trainable
+  kBias = 2,         // trainable
+  kScale = 3,        // trainable: batch norm's gamma, starts at 1
+  kShift = 4,        // trainable: batch norm's beta, starts at 0
+  kRunningMean = 5,  // statistic, starts at 0
+  kRunningVar = 6,   // statistic, starts at 1; unbiased estimate
+};
+bool IsTrainable(TensorRole role);
+
+// One state tensor of a layer. Conv weights are (out, in / groups, k...), linear weights (out, in).
+struct StateTensorSpec {
+  std::string name;  // "2.weight": op index and role; unique in the layer
+  int op = 0;
+  TensorRole role = TensorRole::kWeight;
+  Shape shape;
+};
+
+// Everything that follows from a layer and the shape that enters it.
+struct LayerInfo {
+  Shape input;                         // with batch
+  Shape output;                        // with batch
+  std::vector<Shape> op_outputs;       // with batch, by op
+  std::vector<StateTensorSpec> state;  // by op; within an op trainable first, in TensorRole order
+  int64_t parameters = 0;              // trainable elements
+  int64_t macs = 0;  // multiply-accumulates of conv and linear for the whole batch
+};
+
+// Upper bounds for models from outside; checked by InferShapes before anything is sized by them.
+inline constexpr int kMaxLayers = 4096;
+inline constexpr int kMaxOpsPerLayer = 256;
+
+// The shape inference. batch >= 1. InvalidArgument names the layer, the op and what does not fit
+// (an unknown input id, a kernel larger than its input, channels not divisible by groups, a shape
+// over Shape::kMaxElements, ...).
+absl::StatusOr<LayerInfo> InferLayer(const LayerSpec& layer, const Shape& input);
+
+// InferLayer over all layers of the model; also requires the last output to be (batch, classes).
+// Never empty.
+absl::StatusOr<std::vector<LayerInfo>> InferShapes(const ModelSpec& model, int64_t batch);
+
+// Sum of trainable elements and of MACs (batch 1) over all layers.
+absl::StatusOr<int64_t> CountParameters(const ModelSpec& model);
+absl::StatusOr<int64_t> CountMacs(const ModelSpec& model);
+
+}  // namespace runnel

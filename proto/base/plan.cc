@@ -1,0 +1,53 @@
+#include "proto/base/plan.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+
+absl::Status CheckPlan(const Plan& plan, const ModelSpec& model) {
+  if (plan.stages.empty()) return absl::InvalidArgumentError("plan: has no stage");
+  if (plan.links.size() + 1 != plan.stages.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("plan: ", plan.stages.size(), " stages need ",
+                                                   plan.stages.size() - 1, " links, not ",
+                                                   plan.links.size()));
+  }
+  int next_layer = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    if (stage.first_layer != next_layer || stage.last_layer < stage.first_layer) {
+      return absl::InvalidArgumentError(absl::StrCat("plan: stage ", i, " has layers ",
+                                                     stage.first_layer, "-", stage.last_layer,
+                                                     ", should begin with layer ", next_layer));
+    }
+    if (stage.cap < 1 || (i > 0 && stage.cap > plan.stages[i - 1].cap)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan: cap ", stage.cap, " of stage ", i,
+                       " must be at least 1 and no larger than the one before"));
+    }
+    next_layer = stage.last_layer + 1;
+  }
+  if (next_layer != model.layer_count()) {
+    return absl::InvalidArgumentError(absl::StrCat("plan: covers ", next_layer, " of the ",
+                                                   model.layer_count(), " layers of ", model.name));
+  }
+  return absl::OkStatus();
+}
+
+std::string ToString(const Plan& plan, const ModelSpec& model) {
+  std::string text;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    absl::StrAppend(&text, "stage ", i, ": device ", stage.device.value(), ", layers ",
+                    stage.first_layer, "-", stage.last_layer, " (",
+                    model.layers[stage.first_layer].name, "..", model.layers[stage.last_layer].name,
+                    "), cap ", stage.cap);
+    if (i < plan.links.size()) {
+      absl::StrAppend(&text, ", then ", plan.links[i].codec_forward, " down and ",
+                      plan.links[i].codec_backward, " up");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+}  // namespace runnel

@@ -1,0 +1,70 @@
+#pragma once
+
+// A data frame: a fixed header of 64 bytes and a raw payload (DESIGN section 5).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/base/encoded_bytes.h"
+#include "proto/base/ids.h"
+#include "proto/base/payload.h"
+
+namespace runnel {
+
+// Wire numbers: never reuse one.
+enum class FrameKind : uint8_t {
+  kHello = 1,  // first frame each way on a connection: who speaks; payload: the link's token
+  kAck =
+      2,  // header only: everything of `acked_kind` up to (generation, sequence) has been consumed
+  kActivation = 3,  // stage i -> i + 1
+  kGradient = 4,    // stage i + 1 -> i
+  kInput = 5,       // central -> stage 0: FP32 samples
+  kLabels = 6,      // central -> the stage with the loss: int32 per sample
+  kEvalInput = 7,   // the same in evaluation, with a sequence space of its own
+  kEvalActivation = 8,
+  kEvalLabels = 9,
+};
+inline constexpr int kMaxFrameKind = 9;
+
+// Layout on the wire, little-endian: magic u32 "RNL1", version u8, kind u8, acked_kind u8,
+// codec_bits u8, generation i32, shape_id u32, sequence i64, payload_bytes u64, exponent i32,
+// payload CRC-32 u32, 20 bytes zero, CRC-32 of the preceding 60 bytes u32.
+struct FrameHeader {
+  FrameKind kind = FrameKind::kActivation;
+  FrameKind acked_kind = FrameKind::kHello;  // kAck only
+  uint8_t codec_bits = 0;  // bits an element, for people and dashboards; 32 is identity
+  Generation generation;
+  uint32_t shape_id = 0;  // micro-batch size; with the plan it fixes the tensor's shape
+  Sequence sequence;
+  uint64_t payload_bytes = 0;
+  int32_t exponent = 0;  // integer recipes
+  uint32_t payload_crc = 0;
+
+  friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
+};
+
+struct Frame {
+  FrameHeader header;
+  Payload payload;
+};
+
+inline constexpr uint8_t kFrameVersion = 1;
+// No payload of ours is larger: checked before allocation, under the tighter limit of the link.
+inline constexpr uint64_t kMaxPayloadBytes = uint64_t{1} << 30;
+
+// Fills payload_bytes and payload_crc of `frame.header` from its payload.
+void SealFrame(Frame& frame);
+
+std::array<std::byte, kFrameHeaderBytes> EncodeHeader(const FrameHeader& header);
+
+// InvalidArgument names the field: wrong magic, version, kind, CRC, negative sequence, payload over
+// kMaxPayloadBytes, non-zero reserved bytes, fewer than 64 bytes.
+absl::StatusOr<FrameHeader> DecodeHeader(absl::Span<const std::byte> bytes);
+
+// DataLoss if the payload is not what the header says.
+absl::Status CheckPayload(const FrameHeader& header, absl::Span<const std::byte> payload);
+
+}  // namespace runnel

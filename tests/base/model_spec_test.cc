@@ -1,0 +1,82 @@
+#include "proto/base/model_spec.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+OpSpec Conv(int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding, int64_t groups) {
+  OpSpec op;
+  op.kind = OpKind::kConv;
+  op.inputs = {0};
+  op.out_channels = out_channels;
+  op.kernel = {kernel, kernel};
+  op.stride = {stride, stride};
+  op.padding = {padding, padding};
+  op.groups = groups;
+  return op;
+}
+
+TEST(InferLayer, Conv2dAndDepthwise) {
+  LayerSpec layer{"c", {Conv(32, 3, 2, 1, 1)}};
+  const LayerInfo info = InferLayer(layer, {8, 3, 32, 32}).value();
+  EXPECT_EQ(info.output, Shape({8, 32, 16, 16}));
+  EXPECT_EQ(info.parameters, 32 * 3 * 9);
+  EXPECT_EQ(info.macs, 8 * 32 * 16 * 16 * 27);
+
+  LayerSpec depthwise{"d", {Conv(32, 3, 1, 1, 32)}};
+  const LayerInfo info2 = InferLayer(depthwise, {8, 32, 16, 16}).value();
+  EXPECT_EQ(info2.state[0].shape, Shape({32, 1, 3, 3}));
+  EXPECT_EQ(info2.macs, 8 * 32 * 256 * 9);
+}
+
+TEST(InferLayer, Conv1dUsesTheFirstKernelAxisOnly) {
+  OpSpec conv = Conv(64, 3, 1, 0, 1);
+  conv.kernel = {3, 99};
+  conv.bias = true;
+  const LayerInfo info = InferLayer({"c", {conv}}, {64, 9, 128}).value();
+  EXPECT_EQ(info.output, Shape({64, 64, 126}));
+  EXPECT_EQ(info.parameters, 1792);
+}
+
+TEST(InferLayer, ErrorsNameLayerAndOp) {
+  const auto error = [](OpSpec op, Shape in) {
+    return std::string(InferLayer({"stem", {op}}, in).status().message());
+  };
+  EXPECT_THAT(error(Conv(32, 5, 1, 0, 1), {1, 3, 4, 4}),
+              HasSubstr("layer stem, op 0 (conv): kernel 5 is larger"));
+  EXPECT_THAT(error(Conv(32, 3, 1, 1, 2), {1, 3, 4, 4}), HasSubstr("do not fit 2 groups"));
+  EXPECT_THAT(error(Conv(32, 3, 0, 1, 1), {1, 3, 4, 4}), HasSubstr("stride"));
+  EXPECT_THAT(error(Conv(int64_t{1} << 60, 3, 1, 1, 1), {1, 3, 4, 4}), HasSubstr("elements"));
+  OpSpec add;
+  add.kind = OpKind::kAdd;
+  add.inputs = {0, 5};
+  EXPECT_THAT(error(add, {1, 3, 4, 4}), HasSubstr("reads value 5"));
+  EXPECT_THAT(std::string(InferLayer({"empty", {}}, {1, 3}).status().message()),
+              HasSubstr("layer empty"));
+}
+
+TEST(InferShapes, RequiresTheClassesAtTheEnd) {
+  OpSpec linear;
+  linear.kind = OpKind::kLinear;
+  linear.inputs = {0};
+  linear.out_channels = 6;
+  ModelSpec model{"m", {10}, 6, {{"fc", {linear}}}, {}};
+  EXPECT_TRUE(InferShapes(model, 4).ok());
+  EXPECT_FALSE(InferShapes(model, 0).ok());
+  model.classes = 7;
+  EXPECT_THAT(std::string(InferShapes(model, 4).status().message()), HasSubstr("ends with 4x6"));
+}
+
+TEST(OpNames, RoundTrip) {
+  for (int kind = 1; kind <= 11; ++kind) {
+    EXPECT_EQ(OpKindFromName(Name(static_cast<OpKind>(kind))).value(), static_cast<OpKind>(kind));
+  }
+  EXPECT_FALSE(OpKindFromName("conv3d").ok());
+}
+
+}  // namespace
+}  // namespace runnel
