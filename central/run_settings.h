@@ -1,0 +1,70 @@
+#pragma once
+
+// What the user asked for: one field a flag of `runnel-central train`, the same names in the config
+// file, the journal and the check-point.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/model_spec.h"
+
+namespace runnel {
+
+struct RunSettings {
+  std::string model = "lenet";
+  std::string dataset;  // empty: the model's default
+  std::string data_dir;
+  int64_t local_workers = 1;
+  int64_t workers = 0;  // daemons that dial in
+  std::string schedule = "async_1f1b";
+  std::string policy = "uniform";
+  std::string codec_forward = "identity";
+  std::string codec_backward = "identity";
+  std::string recipe = "fp32";
+  std::string backend = "auto";
+  std::vector<int64_t> caps;  // empty: the schedule's
+  // -1 (or empty): the model's default.
+  int64_t epochs = -1;
+  int64_t max_batches = 0;  // optimizer steps from the run's start; 0: all epochs
+  int64_t batch_size = -1;
+  int64_t micro_batches = -1;  // -1: the schedule's default
+  double lr = -1;
+  double momentum = -1;
+  double weight_decay = -1;
+  std::vector<int64_t> milestones;
+  bool has_milestones = false;
+  double milestone_factor = -1;
+  int64_t seed = 1;
+  int64_t barrier_every = 100;
+  int64_t eval_every = 1;        // epochs; 0: only at the end
+  int64_t eval_batch_size = -1;  // -1: the batch size
+  double link_mbps = 0;
+  double link_delay_ms = 0;
+  int64_t worker_threads = 1;
+  std::string checkpoint_dir;
+  std::string journal;
+  std::string summary;
+  std::string listen = "127.0.0.1:0";  // control address for dialling workers
+  int64_t metrics_port = -1;           // -1: no HTTP; 0: any free port
+  int64_t worker_timeout_s = 60;       // how long central waits for its workers to join
+
+  friend bool operator==(const RunSettings&, const RunSettings&) = default;
+};
+
+// Fills every "model's default" field, so that the result says all that training depends on.
+RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
+                         absl::string_view default_dataset, int64_t schedule_micro_batches);
+
+// InvalidArgument names the flag, the value and what would be right: sizes and counts below 1, NaN
+// rates, a rate or weight decay below 0, momentum outside [0, 1), caps below 1, ...
+absl::Status CheckSettings(const RunSettings& settings);
+
+// One JSON object, keys = flag names without dashes in front ("batch-size").
+std::string SettingsToJson(const RunSettings& settings);
+// InvalidArgument names the key that is unknown or of the wrong type, or where the JSON breaks.
+absl::StatusOr<RunSettings> SettingsFromJson(absl::string_view json);
+
+}  // namespace runnel

@@ -1,0 +1,99 @@
+#include "proto/base/model_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+absl::Status CheckTensor(const TensorData& tensor, const StateTensorSpec& spec, int layer) {
+  const size_t bytes = static_cast<size_t>(spec.shape.elements()) * SizeOf(DType::kFloat32);
+  if (tensor.name != spec.name || tensor.dtype != DType::kFloat32 ||
+      !(tensor.shape == spec.shape) || tensor.bytes.size() != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state of layer ", layer, ": tensor ", tensor.name, " ", Name(tensor.dtype),
+                     " ", tensor.shape.ToString(), " with ", tensor.bytes.size(), " bytes is not ",
+                     spec.name, " f32 ", spec.shape.ToString(), " of the model"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLayer(const LayerState& state, const LayerInfo& info) {
+  size_t trainable = 0;
+  for (const StateTensorSpec& spec : info.state) trainable += IsTrainable(spec.role) ? 1 : 0;
+  if (state.tensors.size() != info.state.size() || state.momentum.size() != trainable) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state of layer ", state.layer, ": has ", state.tensors.size(), "+", state.momentum.size(),
+        " tensors, the model ", info.state.size(), "+", trainable));
+  }
+  size_t momentum = 0;
+  for (size_t i = 0; i < info.state.size(); ++i) {
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], info.state[i], state.layer));
+    if (!IsTrainable(info.state[i].role)) continue;
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], info.state[i], state.layer));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
+                        int last_layer) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  const size_t expected = static_cast<size_t>(last_layer - first_layer + 1);
+  if (state.layers.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state: has ", state.layers.size(), " layers, needs ", expected, " of model ", model.name));
+  }
+  for (size_t i = 0; i < expected; ++i) {
+    const int layer = first_layer + static_cast<int>(i);
+    if (state.layers[i].layer != layer) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("state: has layer ", state.layers[i].layer, " for ", layer));
+    }
+    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], infos[layer]));
+  }
+  return absl::OkStatus();
+}
+
+ModelState Slice(const ModelState& state, int first_layer, int last_layer) {
+  ModelState part;
+  for (const LayerState& layer : state.layers) {
+    if (layer.layer >= first_layer && layer.layer <= last_layer) part.layers.push_back(layer);
+  }
+  for (const EncoderState& encoder : state.encoders) {
+    // A stage encodes activations after its last layer and gradients before its first one.
+    if (encoder.up ? encoder.boundary == first_layer - 1 : encoder.boundary == last_layer) {
+      part.encoders.push_back(encoder);
+    }
+  }
+  return part;
+}
+
+void Merge(const ModelState& part, ModelState& whole) {
+  for (const LayerState& layer : part.layers) {
+    auto at = std::lower_bound(
+        whole.layers.begin(), whole.layers.end(), layer,
+        [](const LayerState& a, const LayerState& b) { return a.layer < b.layer; });
+    if (at != whole.layers.end() && at->layer == layer.layer) {
+      *at = layer;
+    } else {
+      whole.layers.insert(at, layer);
+    }
+  }
+  for (const EncoderState& encoder : part.encoders) {
+    auto same = [&encoder](const EncoderState& other) {
+      return other.boundary == encoder.boundary && other.up == encoder.up;
+    };
+    auto at = std::find_if(whole.encoders.begin(), whole.encoders.end(), same);
+    if (at != whole.encoders.end()) {
+      *at = encoder;
+    } else {
+      whole.encoders.push_back(encoder);
+    }
+  }
+}
+
+}  // namespace runnel

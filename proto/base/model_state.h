@@ -1,0 +1,63 @@
+#pragma once
+
+// The state of a model at a barrier, keyed by layer so that it fits any cut: what workers are
+// given, what they hand back, what a check-point holds.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/dtype.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/shape.h"
+
+namespace runnel {
+
+// A tensor with its bytes, little-endian, row-major.
+struct TensorData {
+  std::string name;  // StateTensorSpec::name
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::string bytes;
+
+  friend bool operator==(const TensorData&, const TensorData&) = default;
+};
+
+struct LayerState {
+  int layer = 0;
+  std::vector<TensorData> tensors;   // in the order of LayerInfo::state: parameters and statistics
+  std::vector<TensorData> momentum;  // of the trainable tensors, in the same order
+
+  friend bool operator==(const LayerState&, const LayerState&) = default;
+};
+
+// The state of one direction's encoder at the boundary after `boundary`.
+struct EncoderState {
+  int boundary = 0;
+  bool up = false;    // gradients
+  std::string codec;  // "mbq:4": the state is of no use to another
+  std::string state;  // Encoder::SaveState
+
+  friend bool operator==(const EncoderState&, const EncoderState&) = default;
+};
+
+struct ModelState {
+  std::vector<LayerState> layers;  // ascending
+  std::vector<EncoderState> encoders;
+
+  friend bool operator==(const ModelState&, const ModelState&) = default;
+};
+
+// InvalidArgument unless `state` has exactly layers first_layer..last_layer with the tensors,
+// types, shapes and byte counts that the model says.
+absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
+                        int last_layer);
+
+// The part of `state` that a stage of these layers needs, with the encoders at its two boundaries.
+ModelState Slice(const ModelState& state, int first_layer, int last_layer);
+
+// Puts `part` into `whole`: its layers and encoders replace those of the same key.
+void Merge(const ModelState& part, ModelState& whole);
+
+}  // namespace runnel

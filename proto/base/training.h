@@ -1,0 +1,56 @@
+#pragma once
+
+// What a run's arithmetic depends on besides the model and the data: known to central and every
+// worker from the start.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/base/batching.h"
+
+namespace runnel {
+
+struct TrainingSettings {
+  uint64_t seed = 1;
+  int64_t dataset_samples = 0;
+  int64_t batch_size = 64;    // samples of one optimizer step
+  int64_t micro_batches = 1;  // M
+  int64_t min_samples = 1;    // 2 with batch norm
+  int64_t eval_batch_size = 0;
+  double learning_rate = 0.01;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  std::vector<int64_t>
+      milestones;  // epochs at whose start the rate is multiplied by milestone_factor
+  double milestone_factor = 0.1;
+
+  friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
+};
+
+// The rate of an epoch: the product is formed in ascending order of milestones, so that all hosts
+// round alike.
+double LearningRate(const TrainingSettings& settings, int64_t epoch);
+
+absl::StatusOr<Batching> MakeBatching(const TrainingSettings& settings);
+
+// Micro-batch sizes that programs are compiled and shapes agreed for: training sizes, then those of
+// the evaluation of `eval_samples` samples.
+std::vector<int64_t> ShapeSizes(const Batching& batching, int64_t eval_batch_size,
+                                int64_t eval_samples);
+
+// Barriers are the multiples of `every` steps counted over the run and the evaluation points
+// (DESIGN section 4): every `eval_every_epochs` epochs (0: none) and the end of the last epoch.
+struct BarrierRule {
+  int64_t every = 100;
+  int64_t eval_every_epochs = 1;
+  int64_t steps_per_epoch = 1;
+  int64_t epochs = 1;
+
+  bool IsEvaluation(int64_t step) const;
+  bool IsBarrier(int64_t step) const;
+  // The first barrier after `step`; the end of the run is one.
+  int64_t Next(int64_t step) const;
+};
+
+}  // namespace runnel
