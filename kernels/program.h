@@ -15,70 +15,91 @@
 
 namespace runnel {
 
-// What an instruction computes; kernels/ref is the specification of each, operands stand beside the
-// code. "stats" are float[2C]: mean then 1/sqrt(var + epsilon).
+// What an instruction computes; kernels/ref is the specification of each. Operands stand beside the
+// code in their order in Instruction::inputs -> Instruction::outputs; [x] is absent where the model
+// has none (inputs.size() or outputs.size() tells). Sizes come from the buffers' shapes, (N,C,L) or
+// (N,C,H,W) as in the model; attributes hold kernel, stride, padding, groups, rate, epsilon and so
+// on. Every output is overwritten whole unless "in place" or "adds" stands there. "stats" are
+// float[2C]: all means, then all 1 / sqrt(var + epsilon). "dscale_dshift" is float[2C] likewise.
 enum class OpCode : uint8_t {
-  // Forward. Inputs -> outputs.
+  // Forward.
   kConvForward,       // x, weight, [bias] -> y
   kLinearForward,     // x, weight, [bias] -> y
   kBatchNormForward,  // x, scale, shift -> y, stats, running_mean (in place), running_var (in
-                      // place)
+                      // place). Normalises by the biased variance; running_var gets the unbiased
+                      // one (the biased where a channel has one element)
   kBatchNormEval,     // x, scale, shift, running_mean, running_var -> y
-  kReluForward,       // x -> y
-  kRelu6Forward,      // x -> y
-  kDropoutForward,  // x -> y; the mask is a pure function of the step context, so it is not stored
-  kMaxPoolForward,  // x -> y, indices (int64, position in the (H,W) or (L) plane of the input)
+  kReluForward,       // x -> y; NaN stays NaN
+  kRelu6Forward,      // x -> y; NaN stays NaN
+  kDropoutForward,    // x -> y = kept ? x * float(1 / (1 - rate)) : 0, where kept =
+                      // double(CounterRandom(run_seed, kDropout, layer * 256 + op, sequence)
+                      // .Uniform(element)) >= rate; so the mask need not be stored
+  kMaxPoolForward,  // x -> y, [indices] (int64, position in the (H,W) or (L) plane of the input of
+                    // the first maximum in row-major order; a NaN wins over every number).
+                    // Without indices in evaluation
   kAvgPoolForward,  // x -> y
   kGlobalAvgPoolForward,  // x -> y
-  kAddForward,            // a, b -> y
-  kCopy,                  // x -> y, same element count
+  kAddForward,            // a, b -> y; a and b may be the same buffer
+  kCopy,                  // x -> y, same element count and dtype; shapes may differ
   kSoftmaxCrossEntropy,   // logits, labels (int32) -> logits_gradient, metrics (double[2]: sum of
-                          // losses, correct)
-                          // logits_gradient = (softmax - onehot) / step_samples
-  kSoftmaxCrossEntropyEval,  // logits, labels -> metrics
+                          // losses, correct; overwritten)
+                          // logits_gradient = (softmax - onehot) / step_samples. InvalidArgument
+                          // from Executable::Run for a label outside [0, classes)
+  kSoftmaxCrossEntropyEval,  // logits, labels -> metrics; likewise
   // Input-gradient: dy -> dx.
-  kConvInputGradient,       // dy, weight -> dx
-  kLinearInputGradient,     // dy, weight -> dx
-  kBatchNormInputGradient,  // dy, x, scale, stats -> dx, dscale_dshift (float[2C], this micro-batch
-                            // only)
-  kReluInputGradient,       // dy, y -> dx
-  kRelu6InputGradient,      // dy, y -> dx: passes where 0 < y < 6
-  kDropoutInputGradient,    // dy -> dx
-  kMaxPoolInputGradient,    // dy, indices -> dx
-  kAvgPoolInputGradient,    // dy -> dx
+  kConvInputGradient,           // dy, weight -> dx
+  kLinearInputGradient,         // dy, weight -> dx
+  kBatchNormInputGradient,      // dy, x, scale, stats -> dx, dscale_dshift (this micro-batch only)
+  kReluInputGradient,           // dy, y -> dx: dy, but 0 where y <= 0
+  kRelu6InputGradient,          // dy, y -> dx: dy, but 0 where y <= 0 or y >= 6
+  kDropoutInputGradient,        // dy -> dx, the mask and scale of kDropoutForward
+  kMaxPoolInputGradient,        // dy, indices -> dx
+  kAvgPoolInputGradient,        // dy -> dx
   kGlobalAvgPoolInputGradient,  // dy -> dx
   kAccumulate,                  // a, b -> a + b: a value that several operators read gets the sum
-  // Weight-gradient: writes, or adds to, the gradient storage (StepContext::accumulate).
+  // Weight-gradient: overwrites the gradient storage, or adds to it (StepContext::accumulate). What
+  // is added is the finished gradient of this micro-batch, rounded first.
   kConvWeightGradient,       // dy, x -> dweight, [dbias]
   kLinearWeightGradient,     // dy, x -> dweight, [dbias]
   kBatchNormWeightGradient,  // dscale_dshift -> dscale, dshift
   // Update, over the whole parameter storage at once.
-  kSgdUpdate,  // parameters, gradients, momentum (in place) -> new_parameters
+  kSgdUpdate,  // parameters, gradients, momentum (in place) -> new_parameters, all float[n]
                // g += weight_decay * w; v = momentum * v + g; w' = w - learning_rate * v
 };
+
+// True for the elementwise codes whose first output may be the very memory of one of their inputs
+// (relu, relu6, dropout and their gradients, add, accumulate). Of all others outputs and inputs
+// never overlap, except that kNewParameters may be kParameters.
+bool AllowsInPlace(OpCode code);
 
 // "conv_forward", ...
 absl::string_view Name(OpCode code);
 
 // Whose memory a buffer lies in. Each is one contiguous, 64-byte aligned area that the caller binds
-// (backend.h).
+// (backend.h). kGradients and kMomentum are zeroed by their owner when they are made.
 enum class Storage : uint8_t {
-  kInput,           // the boundary tensor that enters; stays bound until the backward is done
-  kOutput,          // the boundary tensor that leaves; likewise if Program::backward_reads_output
-  kOutputGradient,  // enters from the next stage; unused where the loss is
-  kInputGradient,   // leaves to the previous stage; unused for the first layer
+  kInput,   // the boundary tensor that enters; stays bound until kWeightGradient is done
+  kOutput,  // the boundary tensor that leaves, and the logits where the loss is; stays bound
+            // until kWeightGradient is done if Program::backward_reads_output
+  kOutputGradient,  // enters from the next stage, stays bound until kWeightGradient is done; unused
+                    // where the loss is
+  kInputGradient,   // leaves to the previous stage: written by kInputGradient, not touched by
+                    // kWeightGradient; unused for the first layer
   kLabels,          // int32 per sample; where the loss is
-  kMetrics,         // double[2]; where the loss is
+  kMetrics,         // double[2], as a buffer of 16 x u8; where the loss is
   kParameters,      // one weight version
   kNewParameters,   // the version that the update writes; may be the same memory as kParameters
   kGradients,       // layout of kParameters
   kMomentum,        // layout of kParameters
   kStatistics,      // running statistics
-  kStash,           // kept from a micro-batch's forward to its backward
-  kScratch,         // free between a forward and the next action, and after a backward
+  kStash,           // kept from a micro-batch's forward to its backward, which may overwrite it
+  kScratch,         // free between a forward and the next action, and after a backward; needed by
+                    // each part, and kept from kInputGradient to kWeightGradient
 };
 inline constexpr int kStorageCount = 13;
 
+// A typed region. Several buffers may name the same bytes: views with other shapes (flatten), or
+// values whose lives do not overlap.
 struct Buffer {
   Storage storage = Storage::kScratch;
   DType dtype = DType::kFloat32;
