@@ -1,0 +1,28 @@
+#include "partition/zoo/models.h"
+#include "partition/zoo/ops.h"
+
+namespace runnel::zoo {
+
+ModelSpec LeNet() {
+  const auto relu = [](int32_t input) { return Plain(OpKind::kRelu, input); };
+  ModelSpec model;
+  model.name = "lenet";
+  model.input = {1, 28, 28};
+  model.classes = 10;
+  model.layers = {
+      {"conv1", {Conv2d(0, 20, 5, 1, 0, 1), relu(1)}},
+      {"pool1", {MaxPool2(0)}},
+      {"conv2", {Conv2d(0, 50, 5, 1, 0, 1), relu(1)}},
+      {"pool2", {MaxPool2(0), Plain(OpKind::kFlatten, 1)}},
+      {"fc1", {Linear(0, 500), relu(1)}},
+      {"fc2", {Linear(0, 10)}},
+  };
+  model.defaults.batch_size = 64;
+  model.defaults.epochs = 3;
+  model.defaults.learning_rate = 0.01;
+  model.defaults.momentum = 0.9;
+  model.defaults.weight_decay = 5e-4;
+  return model;
+}
+
+}  // namespace runnel::zoo

@@ -1,0 +1,144 @@
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "partition/zoo/models.h"
+#include "partition/zoo/ops.h"
+
+namespace runnel::zoo {
+namespace {
+
+// What the two published versions differ in.
+struct Variant {
+  const char* name;
+  OpKind activation;
+  InitKind conv_init;
+  InitKind linear_init;
+  int64_t first_stride;
+  std::array<int64_t, 7> group_strides;  // of a group's first block; the others have stride 1
+  bool expands_by_one;      // the first block has its 1x1 convolution although it widens nothing
+  bool projects_shortcuts;  // a 1x1 convolution where stride is 1 and the width changes
+};
+
+struct Group {
+  int64_t expansion;
+  int64_t channels;
+  int blocks;
+};
+constexpr Group kGroups[7] = {{1, 16, 1}, {6, 24, 2},  {6, 32, 3}, {6, 64, 4},
+                              {6, 96, 3}, {6, 160, 3}, {6, 320, 1}};
+
+// Collects one layer's operators; each Add* returns the id of its value.
+class LayerBuilder {
+ public:
+  LayerBuilder(const Variant& variant, std::string name) : variant_(variant) {
+    layer_.name = std::move(name);
+  }
+
+  int32_t Append(OpSpec op) {
+    layer_.ops.push_back(std::move(op));
+    return static_cast<int32_t>(layer_.ops.size());
+  }
+  int32_t ConvNorm(int32_t input, int64_t channels, int64_t kernel, int64_t stride,
+                   int64_t groups) {
+    OpSpec conv = Conv2d(input, channels, kernel, stride, kernel / 2, groups);
+    conv.init = variant_.conv_init;
+    return Append(BatchNorm(Append(std::move(conv))));
+  }
+  int32_t Activate(int32_t input) { return Append(Plain(variant_.activation, input)); }
+  LayerSpec Take() { return std::move(layer_); }
+
+ private:
+  const Variant& variant_;
+  LayerSpec layer_;
+};
+
+LayerSpec Stem(const Variant& variant, absl::string_view name, int64_t channels, int64_t kernel,
+               int64_t stride) {
+  LayerBuilder layer(variant, std::string(name));
+  layer.Activate(layer.ConvNorm(0, channels, kernel, stride, 1));
+  return layer.Take();
+}
+
+// Inverted residual: 1x1 up, 3x3 depthwise, 1x1 down without activation, shortcut.
+LayerSpec Block(const Variant& variant, int index, int64_t in, int64_t out, int64_t expansion,
+                int64_t stride) {
+  LayerBuilder layer(variant, absl::StrCat("block", index));
+  const int64_t hidden = in * expansion;
+  int32_t value = 0;
+  if (expansion != 1 || variant.expands_by_one) {
+    value = layer.Activate(layer.ConvNorm(value, hidden, 1, 1, 1));
+  }
+  value = layer.Activate(layer.ConvNorm(value, hidden, 3, stride, hidden));
+  value = layer.ConvNorm(value, out, 1, 1, 1);
+  if (stride == 1 && in == out) {
+    layer.Append(Add(value, 0));
+  } else if (stride == 1 && variant.projects_shortcuts) {
+    layer.Append(Add(value, layer.ConvNorm(0, out, 1, 1, 1)));
+  }
+  return layer.Take();
+}
+
+LayerSpec Head(const Variant& variant) {
+  LayerBuilder layer(variant, "fc");
+  OpSpec linear = Linear(layer.Append(Plain(OpKind::kGlobalAvgPool, 0)), 10);
+  linear.bias = true;
+  linear.init = variant.linear_init;
+  linear.init_std = 0.01;
+  layer.Append(std::move(linear));
+  return layer.Take();
+}
+
+ModelSpec Make(const Variant& variant) {
+  ModelSpec model;
+  model.name = variant.name;
+  model.input = {3, 32, 32};
+  model.classes = 10;
+  model.layers.push_back(Stem(variant, "conv_first", 32, 3, variant.first_stride));
+  int64_t channels = 32;
+  int index = 1;
+  for (int group = 0; group < 7; ++group) {
+    for (int i = 0; i < kGroups[group].blocks; ++i) {
+      model.layers.push_back(Block(variant, index++, channels, kGroups[group].channels,
+                                   kGroups[group].expansion,
+                                   i == 0 ? variant.group_strides[group] : 1));
+      channels = kGroups[group].channels;
+    }
+  }
+  model.layers.push_back(Stem(variant, "conv_last", 1280, 1, 1));
+  model.layers.push_back(Head(variant));
+  model.defaults.batch_size = 128;
+  model.defaults.epochs = 2;  // the papers: 200 and 300
+  model.defaults.learning_rate = 0.1;
+  model.defaults.momentum = 0.9;
+  model.defaults.weight_decay = 4e-5;
+  model.defaults.milestones = {130, 160, 175, 185};
+  model.defaults.milestone_factor = 0.1;
+  return model;
+}
+
+}  // namespace
+
+ModelSpec MobileNetV2() {
+  return Make({.name = "mobilenet_v2",
+               .activation = OpKind::kRelu6,
+               .conv_init = InitKind::kNormalFanOut,
+               .linear_init = InitKind::kNormal,
+               .first_stride = 2,
+               .group_strides = {1, 2, 2, 2, 1, 2, 1},
+               .expands_by_one = false,
+               .projects_shortcuts = false});
+}
+
+ModelSpec MobileNetV2S1() {
+  return Make({.name = "mobilenet_v2_s1",
+               .activation = OpKind::kRelu,
+               .conv_init = InitKind::kUniformFanIn,
+               .linear_init = InitKind::kUniformFanIn,
+               .first_stride = 1,
+               .group_strides = {1, 1, 2, 2, 1, 2, 1},
+               .expands_by_one = true,
+               .projects_shortcuts = true});
+}
+
+}  // namespace runnel::zoo
