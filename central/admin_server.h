@@ -1,0 +1,51 @@
+#pragma once
+
+// The HTTP side of central, on loopback only (DESIGN sections 9 and 10):
+//   GET /         a small page that shows /state, refreshed by itself
+//   GET /state    JSON
+//   GET /metrics  Prometheus' text format
+//   GET /healthz  200 "ok" as long as the process answers
+//   GET /readyz   200 "ready" once training has begun, else 503 "starting"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace runnel {
+
+// Called from the server's threads, several at a time; each must be quick, and must stay callable
+// until the server is destroyed.
+//
+// state_json: what the page draws; all keys are optional:
+//   {"model", "step", "steps", "epoch", "epochs", "samples_per_s", "train_loss", "accuracy",
+//    "stages": [{"device", "first_layer", "last_layer", "cap", "busy_share", "wait_share"}],
+//    "links": [{"codec_forward", "codec_backward", "bytes_forward", "bytes_backward"}],
+//    "losses": [[step, loss], ...]}
+struct AdminCallbacks {
+  std::function<std::string()> metrics_text;
+  std::function<std::string()> state_json;
+  std::function<bool()> ready;
+};
+
+class AdminServer {
+ public:
+  // port 0: any free one. AlreadyExists: the port is in use; InvalidArgument: it is none;
+  // PermissionDenied: one below 1024 without the right to it.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(int port, AdminCallbacks callbacks);
+
+  AdminServer(const AdminServer&) = delete;
+  AdminServer& operator=(const AdminServer&) = delete;
+  // Stops serving and waits for requests that are being answered.
+  ~AdminServer();
+
+  int port() const;
+
+ private:
+  struct Impl;
+  explicit AdminServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace runnel

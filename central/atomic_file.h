@@ -1,0 +1,35 @@
+#pragma once
+
+// Files that are there whole or not at all.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace runnel {
+
+// A status that names path and cause ("write /x/y: No space left on device"): NotFound for ENOENT,
+// PermissionDenied, ResourceExhausted for a full disk, quota or file size limit, AlreadyExists,
+// FailedPrecondition for a wrong kind of path, else Internal.
+absl::Status FileError(absl::string_view action, absl::string_view path, int error_number);
+
+// write(2) until all of `bytes` are out or an error: FileError.
+absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path);
+
+// The file's whole content; at most max_bytes (InvalidArgument beyond; nothing is allocated then).
+// Directories and the like are FailedPrecondition.
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_bytes);
+
+// Writes the pieces, one behind the other, to <path>.tmp, flushes it to the disk, renames it to
+// `path` and flushes the directory: after a crash `path` has the old content or the new. On any
+// error the temporary file is gone, `path` is as it was, and the status names path and cause. A
+// symbolic link is followed; something that is there and no regular file (/dev/null, a pipe) is
+// written to as it is. One writer per path at a time.
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::string_view> pieces);
+
+}  // namespace runnel

@@ -1,0 +1,21 @@
+#pragma once
+
+// The first state of a model, drawn once by central and shipped (DESIGN section 2.2).
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/model_state.h"
+
+namespace runnel {
+
+// All layers of `model`: weights and biases as OpSpec::init says, scale 1, shift 0, running mean 0,
+// running variance 1, momentum zeros, no encoder state. Tensor t (its position in LayerInfo::state)
+// of layer l draws element e (row-major) from CounterRandom(seed, kInitialWeights, l, t): uniform
+// ones as (2 Uniform(e) - 1) b with b = 1 / sqrt(in / groups * kernel area), normal ones as
+// Normal(e) times the deviation; computed in double, rounded to FP32 once. A pure function: any
+// thread. InvalidArgument: the model's shapes do not fit (InferShapes says where).
+absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed);
+
+}  // namespace runnel

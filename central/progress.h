@@ -1,0 +1,77 @@
+#pragma once
+
+// What a person sees of a running training. A state machine: it is told the time and the state and
+// returns text; it touches no terminal and no clock.
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace runnel {
+
+struct ProgressState {
+  int64_t epoch = 0;  // 0-based, of the batch that is trained
+  int64_t epochs = 1;
+  int64_t step_in_epoch = 0;  // batches of it that are done
+  int64_t steps_per_epoch = 1;
+  int64_t step = 0;     // done over the run
+  int64_t steps = 1;    // of the whole run
+  int64_t samples = 0;  // trained since the run's start; only differences count
+  double loss = std::numeric_limits<double>::quiet_NaN();  // recent training loss; NaN: none yet
+  std::vector<double> stage_busy;                          // shares in [0, 1], by stage
+};
+
+struct ProgressOptions {
+  bool terminal = false;  // redraw one line; else plain lines
+  int width = 80;         // of the terminal, in columns
+  int64_t line_interval_ns = 5'000'000'000;
+  int64_t redraw_interval_ns = 100'000'000;
+};
+
+// One thread at a time. All methods return the text to write, which may be empty.
+class Progress {
+ public:
+  explicit Progress(const ProgressOptions& options);
+
+  // Whenever something may have changed, at any rate.
+  std::string Update(int64_t now_ns, const ProgressState& state);
+  // At once, as a line of its own.
+  std::string Evaluation(int64_t now_ns, const ProgressState& state, double accuracy, double loss);
+  // A line of somebody else's (a log line): the redrawn line makes room for it.
+  std::string Line(int64_t now_ns, absl::string_view line);
+  // Ends the redrawn line.
+  std::string Finish(int64_t now_ns, const ProgressState& state);
+
+  void set_width(int width) { options_.width = width; }
+
+ private:
+  struct Point {
+    int64_t time_ns = 0;
+    int64_t step = 0;
+    int64_t samples = 0;
+  };
+
+  void Observe(int64_t now_ns, const ProgressState& state);
+  // Steps and samples a second over the last while; below zero: not known yet.
+  double StepRate() const;
+  double SampleRate() const;
+  std::string StatusText(const ProgressState& state) const;
+  std::string Redrawn(const std::string& text);
+  std::string AsLine(absl::string_view text);
+
+  ProgressOptions options_;
+  std::deque<Point> points_;
+  ProgressState last_;
+  bool started_ = false;
+  bool drawn_ = false;  // a redrawn line is on the terminal
+  int64_t last_output_ns_ = 0;
+};
+
+// "1:02:03", "4:05"; "--" below zero.
+std::string FormatDuration(double seconds);
+
+}  // namespace runnel

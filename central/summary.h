@@ -1,0 +1,70 @@
+#pragma once
+
+// What a run came to, as the JSON file of --summary.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/plan.h"
+
+namespace runnel {
+
+// One link, from stage i to stage i + 1. Bytes are header + payload of first transmissions.
+struct LinkSummary {
+  std::string codec_forward = "identity";
+  std::string codec_backward = "identity";
+  int64_t bytes_forward = 0;
+  int64_t bytes_backward = 0;
+  int64_t raw_bytes_forward = 0;  // of the tensors in FP32, before encoding
+  int64_t raw_bytes_backward = 0;
+  int64_t frames = 0;  // both directions
+};
+
+// One stage's measurements. Shares are of the time between the first grant and the last barrier.
+struct StageSummary {
+  double busy_share = 0;
+  double wait_share = 0;
+  int64_t peak_rss_bytes = 0;
+};
+
+struct EvaluationSummary {
+  int64_t step = 0;
+  double accuracy = 0;
+  double loss = 0;
+};
+
+struct RunSummary {
+  double accuracy = 0;    // of the last evaluation, in [0, 1]
+  double loss = 0;        // of the last evaluation
+  double train_loss = 0;  // mean over the samples of the last epoch
+  double samples_per_s = 0;
+  double wall_s = 0;
+  std::string weights_sha256;
+  int64_t steps = 0;
+  int64_t epochs = 0;
+  std::string model;
+  std::string dataset;
+  std::string schedule;
+  std::string policy;
+  int64_t seed = 0;
+  std::string codec_forward = "identity";  // as asked for; "codecs": {"forward", "backward"}
+  std::string codec_backward = "identity";
+  Plan plan;
+  std::vector<LinkSummary> links;
+  std::vector<StageSummary> stages;
+  std::vector<EvaluationSummary> evaluations;
+};
+
+// One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s, wall_s,
+// weights_sha256, steps, epochs, model, dataset, schedule, policy, seed, codecs {forward,
+// backward}, plan {stages[]}, links[], stages[], evaluations[]; keys as the members above. A figure
+// that is not finite is null.
+std::string SummaryToJson(const RunSummary& summary);
+
+// To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names
+// path and cause.
+absl::Status WriteSummary(const RunSummary& summary, const std::string& path);
+
+}  // namespace runnel
