@@ -1,0 +1,145 @@
+"""Every header compiles alone: one line per header that does not, exit code 1 if any.
+
+A header that some compiled source includes *first* is proven by the build itself and not compiled
+again. What passed is remembered by content (of the header and of all of ours that it pulls in), so
+a second run compiles only what changed.
+
+    python3 tests/tidy/headers.py --build build/dev [--root FOLDER] [--compiler g++]
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+import house
+import scan
+import tidy
+
+CACHE_NAME = "tidy_headers.passed"
+JOBS = 2
+
+
+class Flags:
+    """Include folders of the build and the headers that its sources prove."""
+
+    def __init__(self, root, build):
+        self.folders, self.proven = [], set()
+        commands = build / "compile_commands.json"
+        entries = json.loads(commands.read_text()) if commands.exists() else []
+        for entry in entries:
+            words = shlex.split(entry.get("command", "")) or entry["arguments"]
+            self._add_folders(words)
+            if "-o" in words:
+                built = pathlib.Path(entry["directory"], words[words.index("-o") + 1])
+                self._add_proven(root, pathlib.Path(entry["directory"], entry["file"]), built)
+
+    def _add_folders(self, words):
+        for at, word in enumerate(words):
+            found = None
+            if word in ("-I", "-isystem"):
+                found = (word, words[at + 1])
+            elif word.startswith("-I"):
+                found = ("-I", word[2:])
+            if found and found not in self.folders:
+                self.folders.append(found)
+
+    def _add_proven(self, root, source, built):
+        # A source newer than its object, or without one, proves nothing yet.
+        if not source.exists() or not built.exists():
+            return
+        if built.stat().st_mtime < source.stat().st_mtime:
+            return
+        found = scan.includes(source.read_text(encoding="utf-8", errors="replace"))
+        if not found:
+            return
+        header = root / found[0][2]
+        if header.exists() and built.stat().st_mtime >= header.stat().st_mtime:
+            self.proven.add(found[0][2])
+
+    def words(self, root):
+        found = ["-I", str(root)]
+        for option, folder in self.folders:
+            found += [option, folder]
+        return found
+
+
+def content_key(root, flags, header, command):
+    """A hash of the command and of every file of ours (or generated) that the header reaches."""
+    folders = [root] + [pathlib.Path(f) for option, f in flags.folders if option == "-I"]
+    digest, seen, waiting = hashlib.sha256(" ".join(command).encode()), set(), [header]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+        if path is None:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        digest.update(f"\n{name}\n{text}".encode())
+        waiting += sorted(target for _, _, target in scan.includes(text))
+    return digest.hexdigest()
+
+
+def first_error(output):
+    lines = [line for line in output.splitlines() if "error:" in line]
+    return lines[0] if lines else (output.strip().splitlines() or ["no message"])[-1]
+
+
+def compile_alone(root, header, command):
+    """None, or the compiler's first error."""
+    done = subprocess.run(command, input=f'#include "{header}"\n', cwd=root, text=True,
+                          capture_output=True)
+    return None if done.returncode == 0 else first_error(done.stderr)
+
+
+def check(root, build, compiler):
+    """(counts as text, findings)."""
+    flags = Flags(root, build)
+    headers = [path for path in tidy.all_files(root) if path.endswith(house.HEADERS)
+               and not tidy.fits(path, house.FOREIGN_HEADERS + house.DATA)]
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-x", "c++", *flags.words(root), "-"]
+    cache = build / CACHE_NAME
+    passed = set(cache.read_text().split()) if cache.exists() else set()
+    keys = {header: content_key(root, flags, header, command) for header in headers
+            if header not in flags.proven}
+    waiting = [header for header in keys if keys[header] not in passed]
+    findings = []
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        errors = pool.map(lambda header: compile_alone(root, header, command), waiting)
+        for header, error in zip(waiting, errors):
+            if error is not None:
+                keys.pop(header)
+                findings.append(tidy.Finding(header, 1, f"does not compile alone ({error})",
+                                             "include what it uses"))
+    build.mkdir(parents=True, exist_ok=True)
+    cache.write_text("\n".join(sorted(keys.values())) + "\n")
+    counts = (f"{len(headers)} headers, {len(headers) - len(keys) - len(findings)} proven by the "
+              f"build, {len(waiting)} compiled, {len(findings)} findings")
+    return counts, findings
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    here = pathlib.Path(__file__).resolve()
+    parser.add_argument("--root", type=pathlib.Path, default=here.parents[2])
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--compiler", default="g++")
+    arguments = parser.parse_args()
+    counts, findings = check(arguments.root.resolve(), arguments.build.resolve(),
+                             arguments.compiler)
+    for finding in findings:
+        print(finding)
+    print(f"tidy_headers: {counts}")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The rules of the house as data (DESIGN.md section 3). To change a rule, change a row here.
+
+Patterns are shell globs over paths from the repository root; `*` also matches `/`.
+"""
+
+MAX_FUNCTION_LINES = 70
+MAX_FILE_LINES = 600
+
+# What may lie at the top level; everything else is a finding.
+TOP_LEVEL = (
+    "CMakeLists.txt", "proto", "central", "worker", "predictor", "compress", "partition",
+    "kernels", "deploy", "tests", "README.md", "ARCHITECTURE.md", "CMakePresets.json",
+    ".clang-format", ".clang-tidy", ".ci", ".gitignore", ".gitattributes", "LICENSE",
+    "CHANGELOG.md")
+
+# Never looked at: what builds leave behind, and data that others wrote.
+SKIPPED_FOLDERS = (".git", "build", ".cache", "__pycache__", "shared")
+DATA = ("tests/golden/*", "LICENSE")
+
+C_LIKE = (".cc", ".h", ".c", ".inc", ".cl")
+HEADERS = (".h",)
+LENGTH_LIMITED = C_LIKE + (".py", ".sh", ".proto")
+TEXT = LENGTH_LIMITED + (".cmake", ".txt", ".md", ".yml", ".yaml", ".json", ".service", ".toml")
+TEXT_NAMES = (".ci/*", ".clang-*", ".gitignore")
+
+MAINS = ("*/main.cc", "*_main.cc")
+TESTS = ("tests/*",)
+
+# Who may include what of ours: the first row whose first pattern fits the including file counts.
+ARROWS = (
+    (TESTS, ("*",)),
+    (MAINS, ("*",)),
+    (("proto/base/*",), ("proto/base/*",)),
+    (("proto/transport/*",), ("proto/base/*", "proto/transport/*")),
+    (("proto/*",), ("proto/*",)),
+    (("kernels/*",), ("kernels/*", "proto/base/*")),
+    (("compress/*",), ("compress/*", "proto/base/*")),
+    (("partition/*",), ("partition/*", "proto/base/*")),
+    (("predictor/*",), ("predictor/*", "partition/cost_model.h", "proto/base/*")),
+    (("central/*",), ("central/*", "partition/*", "predictor/*", "compress/*", "proto/*")),
+    (("worker/*",), ("worker/*", "kernels/*", "compress/*", "proto/*")),
+)
+HOUSE_FOLDERS = ("proto", "central", "worker", "predictor", "compress", "partition", "kernels",
+                 "deploy", "tests")
+
+# Files that read or write a file format made of protobuf messages.
+FILE_FORMATS = (
+    "central/journal*",
+    "central/checkpoint*",
+    "central/check_point*",
+    "central/onnx*",
+    "predictor/profile*",
+)
+# Shells that speak a gRPC control plane.
+GRPC_SHELLS = ("proto/transport/grpc*", "central/*grpc*", "worker/*grpc*")
+
+# Included files of others, and the only files that may include them; why is printed.
+THIRD_PARTY = (
+    (("*.pb.h", "google/protobuf/*"),
+     ("proto/transport/*",) + FILE_FORMATS + GRPC_SHELLS + MAINS + TESTS,
+     "generated messages stay in proto/transport, file formats and mains",
+     "use the vocabulary of proto/base, or add the file to FILE_FORMATS in tests/tidy/house.py"),
+    (("grpc/*", "grpcpp/*", "grpc++/*", "*.grpc.pb.h"), GRPC_SHELLS + MAINS + TESTS,
+     "gRPC stays in proto/transport/grpc*, shells named *grpc* and mains",
+     "speak to proto/transport/transport.h instead"),
+    (("torch/*", "ATen/*", "c10/*"), ("kernels/torch/*.cc", "predictor/*_torch.cc") + TESTS,
+     "LibTorch stays in kernels/torch/*.cc, predictor/*_torch.cc and tests",
+     "hide it behind a header without LibTorch types"),
+    (("CLI/*",), MAINS, "CLI11 stays in mains (it costs 6 s a file)",
+     "parse flags in the main and pass plain values"),
+    (("spdlog/*", "fmt/*", "prometheus/*"),
+     ("central/*", "worker/*", "predictor/*") + MAINS + TESTS,
+     "log and metrics are interfaces below the programs",
+     "use proto/base/log.h or proto/base/metrics.h"),
+    (("absl/synchronization/mutex.h",), (), "absl::Mutex hides from the thread sanitizer",
+     "use std::mutex"),
+    (("glog/*", "absl/log/*"), (), "one logging interface only", "use proto/base/log.h"),
+)
+
+# These folders return absl::Status and never log.
+SILENT = ("kernels/*", "compress/*", "partition/*")
+LOGGING = ("proto/base/log.h", "iostream", "spdlog/*")
+
+# Headers that another compiler than the host's reads; tidy_headers leaves them out.
+FOREIGN_HEADERS = ("kernels/hexagon/dsp/*", "kernels/hexagon/device/*")
+
+# Spelt apart, so that this file does not find itself.
+LEFT_BEHIND = ("TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK")

@@ -1,0 +1,214 @@
+"""The house rules as a test: one line per finding, `file:line: what; fix: how`, exit code 1 if any.
+
+    python3 tests/tidy/tidy.py [--root FOLDER]
+"""
+
+import argparse
+import fnmatch
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+import house
+import scan
+
+
+class Finding:
+    def __init__(self, path, line, what, fix):
+        self.path, self.line, self.what, self.fix = path, line, what, fix
+
+    def __str__(self):
+        return f"{self.path}:{self.line}: {self.what}; fix: {self.fix}"
+
+
+def fits(path, patterns):
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def _git_paths(root, *options):
+    """Paths that git names, or None where the tree is no git checkout."""
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-c", f"safe.directory={root}", "-C", str(root), "ls-files", "-z", *options]
+    try:
+        listed = subprocess.run(command, capture_output=True, check=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return sorted(set(filter(None, listed.stdout.split("\0"))))
+
+
+def _walk(root):
+    found = []
+    for entry in sorted(root.iterdir()):
+        if entry.name in house.SKIPPED_FOLDERS:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            found += [f"{entry.name}/{path}" for path in _walk(entry)]
+        else:
+            found.append(entry.name)
+    return found
+
+
+def all_files(root):
+    """Every file of the project: git's view (without what it ignores) or else the folder's."""
+    listed = _git_paths(root, "--cached", "--others", "--exclude-standard")
+    if listed is None:
+        listed = _walk(root)
+    return [path for path in listed if (root / path).is_file()]
+
+
+def top_level(root):
+    """Only what is committed counts where git knows; an editor's droppings are nobody's finding."""
+    tracked = _git_paths(root)
+    names = sorted({path.split("/")[0] for path in (_walk(root) if tracked is None else tracked)})
+    for name in names:
+        if name not in house.TOP_LEVEL:
+            yield Finding(name, 1, "the top level is fixed",
+                          "move it into one of the folders (DESIGN section 3)")
+
+
+def include_arrows(root, path, text):
+    row = next((allowed for who, allowed in house.ARROWS if fits(path, who)), None)
+    for line, quoted, target in scan.includes(text):
+        if target.endswith(".pb.h"):
+            continue
+        ours = target.split("/")[0] in house.HOUSE_FOLDERS and "/" in target
+        if ours and row is not None and not fits(target, row):
+            yield Finding(path, line, f"forbidden arrow to {target}",
+                          f"this folder may include only {', '.join(row)}")
+        elif ours and fits(target, house.MAINS):
+            yield Finding(path, line, f"includes the main {target}", "move the shared part out")
+        elif quoted and not ours and ((root / path).parent / target).exists():
+            yield Finding(path, line, f'relative include "{target}"',
+                          "write the path from the repository root")
+
+
+def third_party_includes(root, path, text):
+    for line, _, target in scan.includes(text):
+        if target.split("/")[0] in house.HOUSE_FOLDERS and not target.endswith(".pb.h"):
+            continue
+        for names, allowed, why, fix in house.THIRD_PARTY:
+            if fits(target, names) and not fits(path, allowed):
+                yield Finding(path, line, f"includes {target}: {why}", fix)
+
+
+def silent_folders(root, path, text):
+    if not fits(path, house.SILENT) or fits(path, house.MAINS):
+        return
+    for line, _, target in scan.includes(text):
+        if fits(target, house.LOGGING):
+            yield Finding(path, line, f"includes {target}: this folder never logs",
+                          "return absl::Status")
+
+
+def header_form(root, path, text):
+    if not path.endswith(house.HEADERS):
+        return
+    code = scan.mask(text)
+    if not re.search(r"^#pragma once$", code, re.MULTILINE):
+        yield Finding(path, 1, "header without #pragma once", "add it as the first directive")
+    for match in re.finditer(r"\busing\s+namespace\b", code):
+        yield Finding(path, scan.line_of(code, match.start()), "using namespace in a header",
+                      "name what you use")
+
+
+def file_length(root, path, text):
+    lines = len(text.splitlines())
+    if lines > house.MAX_FILE_LINES:
+        yield Finding(path, lines, f"file of {lines} lines (limit {house.MAX_FILE_LINES})",
+                      "split it by what it does")
+
+
+def function_length(root, path, text):
+    if path.endswith(house.C_LIKE):
+        functions = scan.cpp_functions
+    elif path.endswith(".py"):
+        functions = scan.python_functions
+    else:
+        functions = scan.shell_functions
+    try:
+        found = functions(text)
+    except (ValueError, SyntaxError) as error:
+        yield Finding(path, 1, f"cannot be measured ({error})",
+                      "balance the code in every branch of #if")
+        return
+    for first, last, name in found:
+        lines = last - first + 1
+        if lines > house.MAX_FUNCTION_LINES:
+            yield Finding(path, first,
+                          f"function {name} of {lines} lines (limit {house.MAX_FUNCTION_LINES})",
+                          "split it")
+
+
+def left_behind(root, path, text):
+    words = re.compile(r"\b(" + "|".join(house.LEFT_BEHIND) + r")\b")
+    for number, line in enumerate(text.splitlines(), 1):
+        match = words.search(line)
+        if match:
+            yield Finding(path, number, f"{match[1]} left behind",
+                          "do it, or say in plain words what does not work")
+
+
+def white_space(root, path, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        if line != line.rstrip():
+            yield Finding(path, number, "trailing white space", "remove it")
+        elif "\t" in line:
+            yield Finding(path, number, "tab", "use spaces")
+
+
+def is_text(path):
+    return path.endswith(house.TEXT) or fits(path, house.TEXT_NAMES)
+
+
+# Which files each rule reads, and the rule.
+RULES = (
+    (lambda path: path.endswith(house.C_LIKE), include_arrows),
+    (lambda path: path.endswith(house.C_LIKE), third_party_includes),
+    (lambda path: path.endswith(house.C_LIKE), silent_folders),
+    (lambda path: path.endswith(house.C_LIKE), header_form),
+    (lambda path: path.endswith(house.LENGTH_LIMITED) or fits(path, (".ci/*",)), file_length),
+    (lambda path: path.endswith(house.C_LIKE + (".py", ".sh")) or fits(path, (".ci/*",)),
+     function_length),
+    (is_text, left_behind),
+    (is_text, white_space),
+)
+
+
+def check(root):
+    """(number of files read, findings)."""
+    findings, count = list(top_level(root)), 0
+    for path in all_files(root):
+        if fits(path, house.DATA) or not is_text(path):
+            continue
+        count += 1
+        try:
+            text = (root / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            findings.append(Finding(path, 1, "is not UTF-8", "save it as UTF-8"))
+            continue
+        for applies, rule in RULES:
+            if applies(path):
+                findings += rule(root, path, text)
+    return count, findings
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    here = pathlib.Path(__file__).resolve()
+    parser.add_argument("--root", type=pathlib.Path, default=here.parents[2])
+    root = parser.parse_args().root.resolve()
+    count, findings = check(root)
+    for finding in findings:
+        print(finding)
+    print(f"tidy: {count} files, {len(findings)} findings")
+    if count == 0:
+        print(f"tidy: no files under {root}: wrong --root?")
+    return 1 if findings or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
