@@ -1,0 +1,35 @@
+#pragma once
+
+// Model, plan, state and settings as protobuf messages (model.proto) and back: on the control
+// stream and in files. Messages come from outside: everything is checked before it is used, each
+// error is InvalidArgument and names the field, and no more is allocated than a small multiple of
+// the message's size. Pure functions, any thread.
+
+#include "absl/status/statusor.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/model_state.h"
+#include "proto/base/plan.h"
+#include "proto/base/training.h"
+#include "proto/model.pb.h"
+
+namespace runnel {
+
+proto::Model ToProto(const ModelSpec& model);
+// A model that passes InferShapes with batch 1. Labels, rates and defaults are in range.
+absl::StatusOr<ModelSpec> FromProto(const proto::Model& message);
+
+proto::Plan ToProto(const Plan& plan);
+// Counts and ranges only; with the model at hand call CheckPlan.
+absl::StatusOr<Plan> FromProto(const proto::Plan& message);
+
+// Takes the bytes out of what it is given where that is an rvalue.
+proto::ModelState ToProto(ModelState state);
+// Layers ascend, tensors have as many bytes as their shape says; with the model at hand call
+// CheckState.
+absl::StatusOr<ModelState> FromProto(proto::ModelState message);
+
+proto::TrainingSettings ToProto(const TrainingSettings& settings);
+// Settings that pass MakeBatching.
+absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& message);
+
+}  // namespace runnel
