@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building (and testing) Runnel needs, and only the missing ones.
+set -euo pipefail
+# shellcheck source=deploy/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+build_packages=(
+  g++ cmake ninja-build ccache mold pkg-config git ca-certificates
+  libtorch-dev libopenblas0-pthread
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
+  libspdlog-dev prometheus-cpp-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev
+  zlib1g-dev libssl-dev libdeflate-dev
+)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 xz-utils)
+
+usage() {
+  cat <<END
+usage: deploy/packages.sh build|test|list
+
+  build   install what building needs
+  test    install what building and testing need
+  list    print both lists and install nothing
+
+Debian 12 only, as root or with sudo. Installs only what is missing; a second run changes nothing.
+RUNNEL_SKIP_PACKAGES=1 installs and checks nothing: for other systems where you brought the
+libraries yourself.
+END
+}
+
+require_debian_12() {
+  local name
+  # The file is the system's, not ours.
+  # shellcheck disable=SC1091
+  name=$(. /etc/os-release 2>/dev/null && echo "${ID:-unknown} ${VERSION_ID:-}") || name="unknown"
+  if [ "$name" != "debian 12" ]; then
+    die "knows the packages of Debian 12, and this is ${name}. needs: ${wanted[*]}" \
+      "(or what they are called here); then run again with RUNNEL_SKIP_PACKAGES=1"
+  fi
+}
+
+# Names from "$@" that are not installed, one a line.
+missing_of() {
+  local package status
+  for package in "$@"; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=""
+    [ "$status" = installed ] || echo "$package"
+  done
+}
+
+# apt_get ARGUMENTS...: as root, waiting for another apt rather than failing.
+apt_get() {
+  local prefix=()
+  if [ "$(id -u)" -ne 0 ]; then
+    prefix=(sudo)
+    # Without a terminal nobody can type a password: fail instead of waiting.
+    [ -t 0 ] || prefix+=(-n)
+  fi
+  "${prefix[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"
+}
+
+# Whether the package lists on this machine know every name in "$@".
+lists_know() {
+  local package
+  for package in "$@"; do
+    apt-cache show --no-all-versions "$package" >/dev/null 2>&1 || return 1
+  done
+}
+
+install_missing() {
+  local by_hand="apt-get update && apt-get install -y --no-install-recommends $*"
+  if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+    die "needs: $*, and neither root nor sudo is here. run: as root: ${by_hand}"
+  fi
+  if ! lists_know "$@"; then
+    say "packages: reading the package lists (apt-get update)"
+    apt_get update || die "needs: $*, and apt-get update failed (above). run: ${by_hand}"
+  fi
+  say "packages: installing $*"
+  if ! apt_get install -y --no-install-recommends "$@"; then
+    say "packages: that failed; again with fresh package lists"
+    apt_get update || die "needs: $*, and apt-get update failed (above). run: ${by_hand}"
+    apt_get install -y --no-install-recommends "$@" ||
+      die "needs: $*, and apt-get install failed (above). run: ${by_hand}"
+  fi
+}
+
+case "${1:-}" in
+  build) wanted=("${build_packages[@]}") ;;
+  test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
+  list)
+    printf 'build: %s\ntest: %s\n' "${build_packages[*]}" "${test_packages[*]}"
+    exit 0
+    ;;
+  -h | --help)
+    usage
+    exit 0
+    ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac
+
+if [ "${RUNNEL_SKIP_PACKAGES:-}" = 1 ]; then
+  say "packages: left alone (RUNNEL_SKIP_PACKAGES=1)"
+  exit 0
+fi
+require_debian_12
+mapfile -t missing < <(missing_of "${wanted[@]}")
+if [ "${#missing[@]}" -eq 0 ]; then
+  say "packages: all ${#wanted[@]} are installed"
+  exit 0
+fi
+install_missing "${missing[@]}"
+mapfile -t missing < <(missing_of "${wanted[@]}")
+[ "${#missing[@]}" -eq 0 ] || die "apt-get ended well, but these are still missing: ${missing[*]}"
+say "packages: all ${#wanted[@]} are installed"

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Builds a preset with its tests and runs them; the last lines are ctest's own summary.
+set -euo pipefail
+# shellcheck source=deploy/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+  cat <<END
+usage: deploy/test.sh [--preset dev|asan|tsan] [CTEST ARGUMENTS...]
+
+Installs the packages that building and testing need (Debian 12, root or sudo), builds the preset
+(default dev) and runs ctest -j2; further arguments go to ctest, for example: -R codec --verbose.
+The exit code is ctest's.
+
+  asan   address and undefined-behaviour sanitizers, every test
+  tsan   thread sanitizer, the tests labelled tsan: those without LibTorch and gRPC, whose Debian
+         builds are not instrumented
+
+RUNNEL_SKIP_PACKAGES=1   leave packages alone
+END
+}
+
+# Names of the tests that carry the label tsan; a test binary's target has its test's name.
+thread_tests() {
+  ctest --preset tsan -L '^tsan$' -N 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: *//p'
+}
+
+preset=dev
+case "${1:-}" in
+  --preset)
+    [ "$#" -ge 2 ] || die "--preset needs a name"
+    preset=$2
+    shift 2
+    ;;
+  --preset=*)
+    preset=${1#--preset=}
+    shift
+    ;;
+  -h | --help)
+    usage
+    exit 0
+    ;;
+esac
+case "$preset" in
+  dev | asan | tsan) ;;
+  *) die "no preset named $preset with tests: dev, asan, tsan" ;;
+esac
+
+cd "$repository"
+say "1/4 packages"
+bash deploy/packages.sh test
+
+say "2/4 configure (preset $preset)"
+cmake --preset "$preset" || die "configuring failed (above)"
+
+build=(cmake --build --preset "$preset" -j "$(compile_jobs)")
+check=(ctest --preset "$preset" -j2 --no-tests=error)
+if [ "$preset" = tsan ]; then
+  mapfile -t targets < <(thread_tests)
+  [ "${#targets[@]}" -gt 0 ] || die "no test carries the label tsan"
+  build+=(--target "${targets[@]}")
+  check+=(-L '^tsan$')
+fi
+
+say "3/4 build: ${build[*]}"
+"${build[@]}" || die "building failed (above)"
+
+# Without these a finding is printed and the test passes all the same.
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+
+say "4/4 test: ${check[*]} $*"
+exec "${check[@]}" "$@"
