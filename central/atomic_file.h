@@ -26,7 +26,8 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_b
 
 // Writes the pieces, one behind the other, to <path>.tmp, flushes it to the disk, renames it to
 // `path` and flushes the directory: after a crash `path` has the old content or the new. On any
-// error the temporary file is gone, `path` is as it was, and the status names path and cause. A
+// error the temporary file is gone, `path` is as it was (unless it is the directory's flush that
+// fails: then the new content is there), and the status names path and cause. A
 // symbolic link is followed; something that is there and no regular file (/dev/null, a pipe) is
 // written to as it is. One writer per path at a time.
 absl::Status WriteFileAtomically(const std::string& path,

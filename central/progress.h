@@ -56,18 +56,17 @@ class Progress {
   };
 
   void Observe(int64_t now_ns, const ProgressState& state);
-  // Steps and samples a second over the last while; below zero: not known yet.
-  double StepRate() const;
-  double SampleRate() const;
+  // Seconds that the points span; 0: too few to tell a rate.
+  double SpanSeconds() const;
   std::string StatusText(const ProgressState& state) const;
-  std::string Redrawn(const std::string& text);
-  std::string AsLine(absl::string_view text);
+  std::string Redraw(const ProgressState& state);
+  std::string Plain(absl::string_view text);
 
   ProgressOptions options_;
-  std::deque<Point> points_;
+  std::deque<Point> points_;  // at the start and wherever steps were done, of the last while
+  int64_t now_ns_ = 0;
   ProgressState last_;
   bool started_ = false;
-  bool drawn_ = false;  // a redrawn line is on the terminal
   int64_t last_output_ns_ = 0;
 };
 

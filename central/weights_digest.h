@@ -27,7 +27,8 @@ namespace runnel {
 // pure function: any thread.
 std::string WeightsSha256(const ModelState& state);
 
-// The same digits for plain bytes; check-points and the journal use it.
+// SHA-256 of plain bytes: its 32 bytes, and as 64 digits.
+std::string Sha256(absl::string_view bytes);
 std::string Sha256Hex(absl::string_view bytes);
 
 // Whether a state tensor ("1.running_mean") is a buffer: a statistic and no parameter.

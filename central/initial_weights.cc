@@ -1,0 +1,95 @@
+#include "central/initial_weights.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "proto/base/random.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+void PutFloat(float value, char* out) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  for (int i = 0; i < 4; ++i) out[i] = static_cast<char>(bits >> (8 * i));
+}
+
+TensorData MakeTensor(const StateTensorSpec& spec, const std::function<double(uint64_t)>& value) {
+  TensorData tensor{spec.name, DType::kFloat32, spec.shape, {}};
+  const int64_t elements = spec.shape.elements();
+  tensor.bytes.resize(static_cast<size_t>(elements) * 4);
+  for (int64_t e = 0; e < elements; ++e) {
+    PutFloat(static_cast<float>(value(static_cast<uint64_t>(e))), &tensor.bytes[e * 4]);
+  }
+  return tensor;
+}
+
+// weight: (out, in / groups, k...) or (out, in), of the same op.
+TensorData DrawWeightOrBias(const StateTensorSpec& spec, const OpSpec& op, const Shape& weight,
+                            const CounterRandom& random) {
+  const int64_t fan_in = weight.elements() / weight[0];
+  if (op.init == InitKind::kUniformFanIn) {
+    const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+    return MakeTensor(spec, [&random, bound](uint64_t e) {
+      return (2.0 * static_cast<double>(random.Uniform(e)) - 1.0) * bound;
+    });
+  }
+  if (spec.role == TensorRole::kBias) return MakeTensor(spec, [](uint64_t) { return 0.0; });
+  const int64_t kernel_area = fan_in / weight[1];
+  const double deviation =
+      op.init == InitKind::kNormalFanOut
+          ? std::sqrt(2.0 / (static_cast<double>(kernel_area) * static_cast<double>(weight[0])))
+          : op.init_std;
+  return MakeTensor(spec,
+                    [&random, deviation](uint64_t e) { return random.Normal(e) * deviation; });
+}
+
+// The weight that belongs to `spec`'s op.
+const Shape& WeightShape(const LayerInfo& info, const StateTensorSpec& spec) {
+  for (const StateTensorSpec& other : info.state) {
+    if (other.op == spec.op && other.role == TensorRole::kWeight) return other.shape;
+  }
+  return spec.shape;
+}
+
+TensorData Draw(const StateTensorSpec& spec, const LayerSpec& layer, const LayerInfo& info,
+                const CounterRandom& random) {
+  switch (spec.role) {
+    case TensorRole::kWeight:
+    case TensorRole::kBias:
+      return DrawWeightOrBias(spec, layer.ops[spec.op], WeightShape(info, spec), random);
+    case TensorRole::kScale:
+    case TensorRole::kRunningVar:
+      return MakeTensor(spec, [](uint64_t) { return 1.0; });
+    case TensorRole::kShift:
+    case TensorRole::kRunningMean:
+      break;
+  }
+  return MakeTensor(spec, [](uint64_t) { return 0.0; });
+}
+
+}  // namespace
+
+absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  ModelState state;
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    const LayerInfo& info = infos[layer];
+    LayerState drawn;
+    drawn.layer = layer;
+    for (size_t t = 0; t < info.state.size(); ++t) {
+      const StateTensorSpec& spec = info.state[t];
+      const CounterRandom random(seed, RandomPurpose::kInitialWeights, static_cast<uint64_t>(layer),
+                                 t);
+      drawn.tensors.push_back(Draw(spec, model.layers[layer], info, random));
+      if (!IsTrainable(spec.role)) continue;
+      drawn.momentum.push_back(MakeTensor(spec, [](uint64_t) { return 0.0; }));
+    }
+    state.layers.push_back(std::move(drawn));
+  }
+  return state;
+}
+
+}  // namespace runnel
