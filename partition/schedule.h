@@ -31,12 +31,12 @@ absl::StatusOr<const ScheduleRow*> FindSchedule(absl::string_view name);
 std::vector<std::string> ScheduleNames();
 
 // One stage's actions, in order, for `micro_batches` micro-batches that drain every `drain_every`
-// and at the end.
+// and at the end (drain_every below 1: at the end only).
 struct ScheduledAction {
   Action action = Action::kForward;
   int64_t sequence = 0;
   // Optimizer steps that the weights of this action have seen, if every step has `step_every`
-  // micro-batches.
+  // micro-batches. A backward uses the version of its forward.
   int64_t version = 0;
 
   friend bool operator==(const ScheduledAction&, const ScheduledAction&) = default;
@@ -44,8 +44,8 @@ struct ScheduledAction {
 std::vector<ScheduledAction> StageActions(int64_t cap, int64_t micro_batches, int64_t drain_every,
                                           int64_t step_every);
 
-// A picture for people: one line a stage, "F0 F1 F2 B0/0 F3 ...", with the weight version behind
-// the slash.
+// A picture for people: one line a stage, "stage 0: F0 F1 F2 B0/0 F3 ...", with the version of the
+// weights that a backward uses behind the slash.
 std::string PrintSchedule(absl::Span<const int64_t> caps, int64_t micro_batches,
                           int64_t drain_every, int64_t step_every);
 

@@ -1,0 +1,50 @@
+#pragma once
+
+// From what a run asks for to a plan: cuts the layers by a policy, takes the caps of a schedule and
+// the codecs of the links. Pure.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "partition/cost_model.h"
+#include "partition/policy.h"
+#include "partition/schedule.h"
+#include "proto/base/encoded_bytes.h"
+#include "proto/base/ids.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/plan.h"
+
+namespace runnel {
+
+// model, policy and schedule are borrowed for the call.
+struct PlanRequest {
+  const ModelSpec* model = nullptr;
+  const PolicyRow* policy = nullptr;
+  const ScheduleRow* schedule = nullptr;
+  std::vector<DeviceId> devices;  // in pipeline order, no device twice
+  int64_t micro_batches = 1;      // M, micro-batches a step
+  int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
+  std::string codec_forward = "identity";
+  std::string codec_backward = "identity";
+  EncodedBytesFn encoded_forward;  // of codec_forward; both may be null if the policy is not costed
+  EncodedBytesFn encoded_backward;
+  double link_megabits_per_second = 0;  // 10^6 bits a second; 0: unlimited
+  double link_delay_seconds = 0;        // one way, added to every frame
+  const CostModel* compute = nullptr;   // may be null for policies without needs_profile
+  std::vector<int64_t> caps;            // one a stage instead of the schedule's; empty: none
+  Generation generation;
+};
+
+// Seconds on a link, by layer: (payload + frame header) over the bandwidth, plus the delay. The
+// gradient that comes up has the shape of the activation that went down. InvalidArgument for a
+// negative or non-finite bandwidth or delay, missing size functions, or a model without shapes.
+absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
+
+// A plan that passes CheckPlan. InvalidArgument names what does not fit and the fix: more devices
+// than layers, a device twice, M or the micro-batch size below 1, caps of the wrong number, below 1
+// or growing, a missing profile; and whatever the policy refuses.
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request);
+
+}  // namespace runnel

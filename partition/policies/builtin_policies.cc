@@ -1,0 +1,31 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "partition/policies/policies.h"
+
+namespace runnel {
+
+absl::Span<const PolicyRow> BuiltinPolicies() {
+  static constexpr PolicyRow kRows[] = {
+      {"uniform", "the same number of layers for every device", false, policies::Uniform},
+      {"dp", "the fastest cut for measured layer and link times (AccEPT 3.5)", true,
+       policies::DynamicProgramming},
+      {"brute_force", "as dp, by trying every cut; for small models", true, policies::BruteForce},
+  };
+  return kRows;
+}
+
+absl::StatusOr<const PolicyRow*> FindPolicy(absl::string_view name) {
+  for (const PolicyRow& row : BuiltinPolicies()) {
+    if (row.name == name) return &row;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("policy '", name, "' is not known; there are ",
+                                                 absl::StrJoin(PolicyNames(), ", ")));
+}
+
+std::vector<std::string> PolicyNames() {
+  std::vector<std::string> names;
+  for (const PolicyRow& row : BuiltinPolicies()) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace runnel

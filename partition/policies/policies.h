@@ -1,0 +1,50 @@
+#pragma once
+
+// The partitioning policies, one function each; builtin_policies.cc is the table.
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "partition/policy.h"
+
+namespace runnel::policies {
+
+// The same number of layers for everybody; where they do not divide evenly the earlier stages get
+// one more (AccEPT's "average partition": 20 layers on 3 devices are cut after 7 and 14). Looks at
+// no cost.
+absl::StatusOr<Partition> Uniform(const PartitionRequest& request);
+
+// AccEPT 3.5, equations 9 and 10: the cut whose slowest resource (a stage's computing, or a link's
+// seconds down plus up, which is the paper's 2 T_c where both are equal) is fastest, for a fixed
+// order of devices. The argmin is kept for every (layers, devices); of equal ones the smallest p.
+// Time O(devices * layers^2).
+absl::StatusOr<Partition> DynamicProgramming(const PartitionRequest& request);
+
+// The same objective over every cut: the oracle for the one above. Of equal cuts the first in
+// lexicographic order. FailedPrecondition for more than 2,000,000 cuts.
+absl::StatusOr<Partition> BruteForce(const PartitionRequest& request);
+
+// InvalidArgument unless there are devices and no more of them than layers.
+absl::Status CheckCounts(const PartitionRequest& request);
+
+// Reads the costs of a request and remembers the first one that is negative or not finite.
+class CheckedCosts {
+ public:
+  // `request` must outlive it and have passed CheckHasCosts.
+  explicit CheckedCosts(const PartitionRequest& request) : request_(request) {}
+
+  double StageSeconds(int device, int first_layer, int last_layer);
+  // Both ways over the link behind `layer`, from device `from` to the next.
+  double LinkSeconds(int layer, int from);
+  // InvalidArgument names the cost that is no number of seconds.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  double Check(double seconds, const char* what, int device, int layer);
+  const PartitionRequest& request_;
+  absl::Status status_;
+};
+
+// CheckCounts, and InvalidArgument if the request has no cost model or no link times.
+absl::Status CheckHasCosts(const PartitionRequest& request);
+
+}  // namespace runnel::policies

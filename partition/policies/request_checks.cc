@@ -1,0 +1,53 @@
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "partition/policies/policies.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::policies {
+
+absl::Status CheckCounts(const PartitionRequest& request) {
+  if (request.layers < 1 || request.devices < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("partition: ", request.layers, " layers on ",
+                                                   request.devices,
+                                                   " devices; needs at least one of each"));
+  }
+  if (request.devices > request.layers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.layers, " layers cannot make ", request.devices, " stages; use at most ",
+        request.layers, " devices or a model with more layers"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHasCosts(const PartitionRequest& request) {
+  RUNNEL_RETURN_IF_ERROR(CheckCounts(request));
+  if (request.compute == nullptr || request.link_seconds == nullptr) {
+    return absl::InvalidArgumentError(
+        "partition: this policy needs measured layer times and link times; profile the devices "
+        "first or use the policy uniform");
+  }
+  return absl::OkStatus();
+}
+
+double CheckedCosts::Check(double seconds, const char* what, int device, int layer) {
+  if (status_.ok() && !(std::isfinite(seconds) && seconds >= 0)) {
+    status_ = absl::InvalidArgumentError(absl::StrCat("partition: ", what, " of device ", device,
+                                                      " at layer ", layer, " is ", seconds,
+                                                      ", no number of seconds"));
+  }
+  return seconds;
+}
+
+double CheckedCosts::StageSeconds(int device, int first_layer, int last_layer) {
+  return Check(request_.compute->StageSeconds(device, first_layer, last_layer),
+               "the computing time", device, first_layer);
+}
+
+double CheckedCosts::LinkSeconds(int layer, int from) {
+  const double down = request_.link_seconds(layer, from, /*up=*/false);
+  const double up = request_.link_seconds(layer, from, /*up=*/true);
+  return Check(down, "the link time", from, layer) + Check(up, "the link time", from, layer);
+}
+
+}  // namespace runnel::policies

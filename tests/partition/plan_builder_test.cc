@@ -1,0 +1,149 @@
+#include "partition/plan_builder.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/measured_cost.h"
+#include "partition/zoo/zoo.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Bytes Fp32(const Shape& shape) { return Bytes(4 * shape.elements()); }
+
+class PlanBuilder : public ::testing::Test {
+ protected:
+  PlanBuilder() : model_(*MakeModel("lenet")) {
+    request_.model = &model_;
+    request_.policy = *FindPolicy("uniform");
+    request_.schedule = *FindSchedule("async_1f1b");
+    request_.devices = {DeviceId(4), DeviceId(7), DeviceId(2)};
+    request_.micro_batch_size = 64;
+    request_.encoded_forward = Fp32;
+    request_.encoded_backward = Fp32;
+    request_.generation = Generation(3);
+  }
+  void ExpectRefused(absl::string_view words) {
+    const absl::Status status = MakePlan(request_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(words)));
+  }
+
+  ModelSpec model_;
+  PlanRequest request_;
+};
+
+TEST_F(PlanBuilder, PutsTheWholePlanTogether) {
+  request_.codec_forward = "mbq:2";
+  request_.codec_backward = "stochastic:8";
+  const auto plan = MakePlan(request_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(CheckPlan(*plan, model_).ok());
+  EXPECT_EQ(plan->generation, Generation(3));
+  EXPECT_EQ(plan->schedule, "async_1f1b");
+  EXPECT_FALSE(plan->drains_each_step);
+  EXPECT_THAT(plan->stages,
+              ElementsAre(StagePlan{DeviceId(4), 0, 1, 3}, StagePlan{DeviceId(7), 2, 3, 2},
+                          StagePlan{DeviceId(2), 4, 5, 1}));
+  const LinkPlan link{"mbq:2", "stochastic:8"};
+  EXPECT_THAT(plan->links, ElementsAre(link, link));
+}
+
+TEST_F(PlanBuilder, EveryPolicyAndScheduleMakesACheckedPlan) {
+  const auto compute =
+      MeasuredCost::Create(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
+  ASSERT_TRUE(compute.ok());
+  request_.compute = &*compute;
+  request_.micro_batches = 4;
+  for (const PolicyRow& policy : BuiltinPolicies()) {
+    for (const ScheduleRow& schedule : BuiltinSchedules()) {
+      request_.policy = &policy;
+      request_.schedule = &schedule;
+      const auto plan = MakePlan(request_);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_TRUE(CheckPlan(*plan, model_).ok());
+      EXPECT_EQ(plan->drains_each_step, schedule.drains_each_step);
+    }
+  }
+}
+
+// conv1's boundary is 64x20x24x24 FP32: 2,949,120 + 64 bytes; pool1's a quarter of that.
+TEST_F(PlanBuilder, LinkSecondsComeFromBytesAndBandwidth) {
+  request_.link_megabits_per_second = 8;
+  request_.link_delay_seconds = 0.25;
+  request_.encoded_backward = [](const Shape&) { return Bytes(936); };
+  const auto seconds = MakeLinkSeconds(request_);
+  ASSERT_TRUE(seconds.ok()) << seconds.status();
+  EXPECT_DOUBLE_EQ((*seconds)(0, 0, false), 0.25 + 2.949184);
+  EXPECT_DOUBLE_EQ((*seconds)(1, 1, false), 0.25 + 0.737344);
+  EXPECT_DOUBLE_EQ((*seconds)(0, 0, true), 0.25 + 0.001);
+  request_.link_megabits_per_second = 0;
+  EXPECT_EQ((*MakeLinkSeconds(request_))(0, 0, false), 0.25);
+}
+
+// Equal layers: without links the middle is best; over 1 Mbit/s the cut goes to the smallest
+// boundary.
+TEST_F(PlanBuilder, SlowLinksMoveTheCut) {
+  request_.policy = *FindPolicy("dp");
+  request_.devices = {DeviceId(0), DeviceId(1)};
+  const auto compute =
+      MeasuredCost::Create(std::vector<std::vector<double>>(2, {1, 1, 1, 1, 1, 1}));
+  ASSERT_TRUE(compute.ok());
+  request_.compute = &*compute;
+  EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 2);
+  request_.link_megabits_per_second = 1;
+  EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 3);
+  request_.link_megabits_per_second = 0.1;
+  EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 4);
+}
+
+TEST_F(PlanBuilder, OneDeviceHasNoLink) {
+  request_.devices = {DeviceId(0)};
+  const auto plan = MakePlan(request_);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->links.empty());
+  EXPECT_EQ(plan->stages[0], (StagePlan{DeviceId(0), 0, 5, 1}));
+}
+
+TEST_F(PlanBuilder, CapsMayBeGiven) {
+  request_.caps = {5, 5, 2};
+  const auto plan = MakePlan(request_);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->stages[1].cap, 5);
+  request_.caps = {2, 5, 1};
+  ExpectRefused("cap 5 of stage 1");
+  request_.caps = {1, 1, 0};
+  ExpectRefused("cap 0 of stage 2");
+  request_.caps = {3, 2};
+  ExpectRefused("2 caps for 3 stages");
+}
+
+TEST_F(PlanBuilder, RefusesWhatCannotRun) {
+  PlanRequest good = request_;
+  request_.devices.clear();
+  ExpectRefused("at least one of each");
+  for (int i = 0; i < 7; ++i) request_.devices.push_back(DeviceId(i));
+  ExpectRefused("6 layers cannot make 7 stages; use at most 6 devices");
+  request_ = good;
+  request_.devices[2] = DeviceId(4);
+  ExpectRefused("device 4 is listed twice");
+  request_ = good;
+  request_.micro_batches = 0;
+  ExpectRefused("0 micro-batches a step");
+  request_ = good;
+  request_.micro_batch_size = 0;
+  ExpectRefused("micro-batches of 0 samples");
+  request_ = good;
+  request_.policy = *FindPolicy("dp");
+  ExpectRefused("profile the devices");
+  request_.link_megabits_per_second = -1;
+  ExpectRefused("link of -1 Mbit/s");
+  request_ = good;
+  request_.model = nullptr;
+  ExpectRefused("needs a model");
+}
+
+}  // namespace
+}  // namespace runnel
