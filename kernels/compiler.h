@@ -17,8 +17,8 @@ namespace runnel {
 absl::StatusOr<StateLayout> PlanState(const ModelSpec& model, int first_layer, int last_layer);
 
 // Compiles the layers for micro-batches of `batch` samples. The loss is part of the stage that has
-// the last layer. InvalidArgument names the layer and operator that the recipe has no rule for, or
-// what is wrong with the range.
+// the last layer. InvalidArgument names the layer and operator that the recipe has no rule for or
+// whose output nobody reads, or what is wrong with the range.
 absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
                                      int64_t batch, const Recipe& recipe);
 

@@ -98,6 +98,9 @@ enum class Storage : uint8_t {
 };
 inline constexpr int kStorageCount = 13;
 
+// "input", "output_gradient", ...
+absl::string_view Name(Storage storage);
+
 // A typed region. Several buffers may name the same bytes: views with other shapes (flatten), or
 // values whose lives do not overlap.
 struct Buffer {

@@ -1,0 +1,38 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/backend.h"
+#include "kernels/ref/ref_backend.h"
+#ifdef RUNNEL_HAVE_TORCH
+#include "kernels/torch/torch_backend.h"
+#endif
+
+namespace runnel {
+
+absl::Span<const BackendRow> BuiltinBackends() {
+  static constexpr BackendRow rows[] = {
+#ifdef RUNNEL_HAVE_TORCH
+      {"torch", "LibTorch on the CPU, FP32", MakeTorchBackend},
+#endif
+      {"ref", "plain loops, FP32: slow, the specification of the others", MakeRefBackend},
+  };
+  return rows;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads) {
+  if (threads < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("threads ", threads, " is below 1"));
+  }
+  for (const BackendRow& row : BuiltinBackends()) {
+    if (name == "auto" || name == row.name) return row.make(threads);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "backend '", name, "' is not known; there is auto, ", absl::StrJoin(BackendNames(), ", ")));
+}
+
+std::vector<std::string> BackendNames() {
+  std::vector<std::string> names;
+  for (const BackendRow& row : BuiltinBackends()) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace runnel

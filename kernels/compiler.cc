@@ -1,0 +1,38 @@
+#include "kernels/compiler.h"
+
+#include "absl/strings/str_cat.h"
+#include "kernels/memory_plan.h"
+#include "kernels/stage_builder.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+absl::Status CheckRange(const ModelSpec& model, int first_layer, int last_layer) {
+  if (first_layer >= 0 && first_layer <= last_layer && last_layer < model.layer_count()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("layers ", first_layer, "..", last_layer,
+                                                 " are no range of model ", model.name, " with ",
+                                                 model.layer_count(), " layers"));
+}
+
+}  // namespace
+
+absl::StatusOr<StateLayout> PlanState(const ModelSpec& model, int first_layer, int last_layer) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange(model, first_layer, last_layer));
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(model, 1));
+  return LayOutState(infos, first_layer, last_layer);
+}
+
+absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
+                                     int64_t batch, const Recipe& recipe) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange(model, first_layer, last_layer));
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(model, batch));
+  RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
+                          DraftStage(model, infos, first_layer, last_layer, recipe));
+  PlanMemory(draft.placed, draft.program);
+  return std::move(draft.program);
+}
+
+}  // namespace runnel

@@ -1,0 +1,103 @@
+#include "kernels/program.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+namespace {
+
+struct CodeRow {
+  OpCode code;
+  const char* name;
+  bool in_place;
+};
+
+constexpr CodeRow kCodes[] = {
+    {OpCode::kConvForward, "conv_forward", false},
+    {OpCode::kLinearForward, "linear_forward", false},
+    {OpCode::kBatchNormForward, "batch_norm_forward", false},
+    {OpCode::kBatchNormEval, "batch_norm_eval", false},
+    {OpCode::kReluForward, "relu_forward", true},
+    {OpCode::kRelu6Forward, "relu6_forward", true},
+    {OpCode::kDropoutForward, "dropout_forward", true},
+    {OpCode::kMaxPoolForward, "max_pool_forward", false},
+    {OpCode::kAvgPoolForward, "avg_pool_forward", false},
+    {OpCode::kGlobalAvgPoolForward, "global_avg_pool_forward", false},
+    {OpCode::kAddForward, "add_forward", true},
+    {OpCode::kCopy, "copy", false},
+    {OpCode::kSoftmaxCrossEntropy, "softmax_cross_entropy", false},
+    {OpCode::kSoftmaxCrossEntropyEval, "softmax_cross_entropy_eval", false},
+    {OpCode::kConvInputGradient, "conv_input_gradient", false},
+    {OpCode::kLinearInputGradient, "linear_input_gradient", false},
+    {OpCode::kBatchNormInputGradient, "batch_norm_input_gradient", false},
+    {OpCode::kReluInputGradient, "relu_input_gradient", true},
+    {OpCode::kRelu6InputGradient, "relu6_input_gradient", true},
+    {OpCode::kDropoutInputGradient, "dropout_input_gradient", true},
+    {OpCode::kMaxPoolInputGradient, "max_pool_input_gradient", false},
+    {OpCode::kAvgPoolInputGradient, "avg_pool_input_gradient", false},
+    {OpCode::kGlobalAvgPoolInputGradient, "global_avg_pool_input_gradient", false},
+    {OpCode::kAccumulate, "accumulate", true},
+    {OpCode::kConvWeightGradient, "conv_weight_gradient", false},
+    {OpCode::kLinearWeightGradient, "linear_weight_gradient", false},
+    {OpCode::kBatchNormWeightGradient, "batch_norm_weight_gradient", false},
+    {OpCode::kSgdUpdate, "sgd_update", false},
+};
+
+const CodeRow* FindCode(OpCode code) {
+  for (const CodeRow& row : kCodes) {
+    if (row.code == code) return &row;
+  }
+  return nullptr;
+}
+
+constexpr const char* kStorageNames[kStorageCount] = {
+    "input",      "output",    "output_gradient", "input_gradient", "labels", "metrics", "params",
+    "new_params", "gradients", "momentum",        "statistics",     "stash",  "scratch",
+};
+
+constexpr const char* kPartNames[kPartCount] = {"forward", "forward_eval", "input_gradient",
+                                                "weight_gradient", "update"};
+
+void AppendOperands(const Program& program, const std::vector<BufferIndex>& operands,
+                    std::string* text) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Buffer& buffer = program.buffers[operands[i]];
+    absl::StrAppend(text, i == 0 ? " " : ", ", Name(buffer.storage), "+", buffer.offset_bytes, ":",
+                    Name(buffer.dtype), ":", buffer.shape.ToString());
+  }
+}
+
+}  // namespace
+
+bool AllowsInPlace(OpCode code) {
+  const CodeRow* row = FindCode(code);
+  return row != nullptr && row->in_place;
+}
+
+absl::string_view Name(OpCode code) {
+  const CodeRow* row = FindCode(code);
+  return row != nullptr ? row->name : "?";
+}
+
+absl::string_view Name(Storage storage) { return kStorageNames[static_cast<int>(storage)]; }
+
+std::string ToString(const Program& program) {
+  std::string text = absl::StrCat("layers ", program.first_layer, "..", program.last_layer,
+                                  ", batch ", program.batch, "\n");
+  for (int part = 0; part < kPartCount; ++part) {
+    absl::StrAppend(&text, kPartNames[part], ":\n");
+    for (const Instruction& instruction : program.parts[part]) {
+      absl::StrAppend(&text, "  ", instruction.layer, ".", instruction.op, " ",
+                      Name(instruction.code));
+      AppendOperands(program, instruction.inputs, &text);
+      absl::StrAppend(&text, " ->");
+      AppendOperands(program, instruction.outputs, &text);
+      absl::StrAppend(&text, "\n");
+    }
+  }
+  absl::StrAppend(&text, "parameters ", program.state.parameter_bytes, " B, statistics ",
+                  program.state.statistic_bytes, " B, stash ", program.stash_bytes, " B, scratch ",
+                  program.scratch_bytes, " B\n");
+  return text;
+}
+
+}  // namespace runnel

@@ -1,0 +1,38 @@
+#include "kernels/recipes/fp32.h"
+
+namespace runnel {
+namespace {
+
+// Flatten, and dropout in evaluation, are copies that the memory plan turns into views.
+constexpr OpRule kRules[] = {
+    {OpKind::kConv, OpCode::kConvForward, OpCode::kConvForward, OpCode::kConvInputGradient,
+     OpCode::kConvWeightGradient, Saved::kNothing},
+    {OpKind::kLinear, OpCode::kLinearForward, OpCode::kLinearForward, OpCode::kLinearInputGradient,
+     OpCode::kLinearWeightGradient, Saved::kNothing},
+    {OpKind::kBatchNorm, OpCode::kBatchNormForward, OpCode::kBatchNormEval,
+     OpCode::kBatchNormInputGradient, OpCode::kBatchNormWeightGradient, Saved::kInputAndStats},
+    {OpKind::kRelu, OpCode::kReluForward, OpCode::kReluForward, OpCode::kReluInputGradient,
+     std::nullopt, Saved::kOutput},
+    {OpKind::kRelu6, OpCode::kRelu6Forward, OpCode::kRelu6Forward, OpCode::kRelu6InputGradient,
+     std::nullopt, Saved::kOutput},
+    {OpKind::kDropout, OpCode::kDropoutForward, OpCode::kCopy, OpCode::kDropoutInputGradient,
+     std::nullopt, Saved::kNothing},
+    {OpKind::kMaxPool, OpCode::kMaxPoolForward, OpCode::kMaxPoolForward,
+     OpCode::kMaxPoolInputGradient, std::nullopt, Saved::kIndices},
+    {OpKind::kAvgPool, OpCode::kAvgPoolForward, OpCode::kAvgPoolForward,
+     OpCode::kAvgPoolInputGradient, std::nullopt, Saved::kNothing},
+    {OpKind::kGlobalAvgPool, OpCode::kGlobalAvgPoolForward, OpCode::kGlobalAvgPoolForward,
+     OpCode::kGlobalAvgPoolInputGradient, std::nullopt, Saved::kNothing},
+    {OpKind::kAdd, OpCode::kAddForward, OpCode::kAddForward, OpCode::kCopy, std::nullopt,
+     Saved::kNothing},
+    {OpKind::kFlatten, OpCode::kCopy, OpCode::kCopy, OpCode::kCopy, std::nullopt, Saved::kNothing},
+};
+
+}  // namespace
+
+const Recipe& Fp32Recipe() {
+  static const Recipe recipe = {.name = "fp32", .rules = kRules};
+  return recipe;
+}
+
+}  // namespace runnel

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/ref/ref_kernels.h"
+#include "kernels/ref/window.h"
+
+namespace runnel::ref {
+namespace {
+
+// Position in the plane of the first maximum that output (oh, ow) sees; the first NaN if there is
+// one.
+int64_t MaxPosition(const Window& window, const float* x, int64_t oh, int64_t ow) {
+  int64_t best = window.h.Input(oh, 0) * window.w.in + window.w.Input(ow, 0);
+  for (int64_t kh = 0; kh < window.h.kernel; ++kh) {
+    for (int64_t kw = 0; kw < window.w.kernel; ++kw) {
+      const int64_t i = window.h.Input(oh, kh) * window.w.in + window.w.Input(ow, kw);
+      if (std::isnan(x[i])) return i;
+      if (x[i] > x[best]) best = i;
+    }
+  }
+  return best;
+}
+
+int64_t Planes(const Shape& shape) { return shape[0] * shape[1]; }
+
+}  // namespace
+
+absl::Status MaxPoolForward(const Call& call) {
+  const Window window = WindowOf(call.attributes(), call.in_shape(0), call.out_shape(0));
+  const bool keep_indices = call.has_output(1);
+  int64_t o = 0;
+  for (int64_t plane = 0; plane < Planes(call.in_shape(0)); ++plane) {
+    const float* x = call.in(0) + plane * window.in_plane();
+    for (int64_t oh = 0; oh < window.h.out; ++oh) {
+      for (int64_t ow = 0; ow < window.w.out; ++ow, ++o) {
+        const int64_t position = MaxPosition(window, x, oh, ow);
+        call.out(0)[o] = x[position];
+        if (keep_indices) call.out<int64_t>(1)[o] = position;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MaxPoolInputGradient(const Call& call) {
+  const Window window = WindowOf(call.attributes(), call.out_shape(0), call.in_shape(0));
+  std::vector<double> sums(window.in_plane());
+  const float* dy = call.in(0);
+  const int64_t* indices = call.in<int64_t>(1);
+  float* dx = call.out(0);
+  for (int64_t plane = 0; plane < Planes(call.in_shape(0)); ++plane) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    for (int64_t o = 0; o < window.out_plane(); ++o) sums[*indices++] += *dy++;
+    for (double sum : sums) *dx++ = static_cast<float>(sum);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AvgPoolForward(const Call& call) {
+  const Window window = WindowOf(call.attributes(), call.in_shape(0), call.out_shape(0));
+  float* y = call.out(0);
+  for (int64_t plane = 0; plane < Planes(call.in_shape(0)); ++plane) {
+    const float* x = call.in(0) + plane * window.in_plane();
+    for (int64_t o = 0; o < window.out_plane(); ++o) {
+      double sum = 0;
+      for (int64_t tap = 0; tap < window.taps(); ++tap) {
+        sum += x[window.h.Input(o / window.w.out, tap / window.w.kernel) * window.w.in +
+                 window.w.Input(o % window.w.out, tap % window.w.kernel)];
+      }
+      *y++ = static_cast<float>(sum / static_cast<double>(window.taps()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AvgPoolInputGradient(const Call& call) {
+  const Window window = WindowOf(call.attributes(), call.out_shape(0), call.in_shape(0));
+  std::vector<double> sums(window.in_plane());
+  const float* dy = call.in(0);
+  float* dx = call.out(0);
+  for (int64_t plane = 0; plane < Planes(call.in_shape(0)); ++plane) {
+    std::fill(sums.begin(), sums.end(), 0.0);
+    for (int64_t o = 0; o < window.out_plane(); ++o, ++dy) {
+      for (int64_t tap = 0; tap < window.taps(); ++tap) {
+        sums[window.h.Input(o / window.w.out, tap / window.w.kernel) * window.w.in +
+             window.w.Input(o % window.w.out, tap % window.w.kernel)] += *dy;
+      }
+    }
+    for (double sum : sums) *dx++ = static_cast<float>(sum / static_cast<double>(window.taps()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GlobalAvgPoolForward(const Call& call) {
+  const int64_t inner = call.in_shape(0).elements() / Planes(call.in_shape(0));
+  const float* x = call.in(0);
+  for (int64_t plane = 0; plane < Planes(call.in_shape(0)); ++plane) {
+    double sum = 0;
+    for (int64_t i = 0; i < inner; ++i) sum += *x++;
+    call.out(0)[plane] = static_cast<float>(sum / static_cast<double>(inner));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GlobalAvgPoolInputGradient(const Call& call) {
+  const int64_t inner = call.out_shape(0).elements() / Planes(call.out_shape(0));
+  float* dx = call.out(0);
+  for (int64_t plane = 0; plane < Planes(call.out_shape(0)); ++plane) {
+    const float value = static_cast<float>(call.in(0)[plane] / static_cast<double>(inner));
+    for (int64_t i = 0; i < inner; ++i) *dx++ = value;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel::ref
