@@ -1,0 +1,154 @@
+#include "central/run_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compress/codec.h"
+#include "partition/measured_cost.h"
+#include "partition/plan_builder.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// Batch norm's variance of a single sample would be nothing.
+constexpr int64_t kMinSamplesWithBatchNorm = 2;
+
+absl::string_view DefaultDataset(absl::string_view model) {
+  for (const ModelRow& row : BuiltinModels()) {
+    if (row.name == model) return row.default_dataset;
+  }
+  return "";
+}
+
+absl::Status CheckData(const RunSetup& setup) {
+  for (const Dataset* split : {setup.data.train.get(), setup.data.test.get()}) {
+    if (!(split->sample_shape() == setup.model.input)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dataset ", setup.settings.dataset, ": its samples are ",
+                       split->sample_shape().ToString(), ", model ", setup.model.name, " takes ",
+                       setup.model.input.ToString()));
+    }
+    if (split->classes() != setup.model.classes) {
+      return absl::InvalidArgumentError(absl::StrCat("--dataset ", setup.settings.dataset, ": has ",
+                                                     split->classes(), " classes, model ",
+                                                     setup.model.name, " ", setup.model.classes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What can be said about the pipeline before the workers are there.
+absl::Status CheckStages(const RunSetup& setup) {
+  if (setup.plain_loop) return absl::OkStatus();
+  if (setup.workers > setup.model.layer_count()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        setup.workers, " stages cannot be cut from the ", setup.model.layer_count(), " layers of ",
+        setup.model.name, ": ask for at most ", setup.model.layer_count(), " workers"));
+  }
+  const std::vector<int64_t>& caps = setup.settings.caps;
+  if (!caps.empty() && static_cast<int>(caps.size()) != setup.workers) {
+    return absl::InvalidArgumentError(absl::StrCat("--caps ", absl::StrJoin(caps, ","), ": ",
+                                                   caps.size(), " caps for ", setup.workers,
+                                                   " stages"));
+  }
+  return absl::OkStatus();
+}
+
+TrainingSettings TrainingOf(const RunSettings& settings, const ModelSpec& model, int64_t samples) {
+  TrainingSettings training;
+  training.seed = static_cast<uint64_t>(settings.seed);
+  training.dataset_samples = samples;
+  training.batch_size = settings.batch_size;
+  training.micro_batches = settings.micro_batches;
+  training.min_samples = model.has_batch_norm() ? kMinSamplesWithBatchNorm : 1;
+  training.eval_batch_size = settings.eval_batch_size;
+  training.learning_rate = settings.lr;
+  training.momentum = settings.momentum;
+  training.weight_decay = settings.weight_decay;
+  training.milestones = settings.milestones;
+  training.milestone_factor = settings.milestone_factor;
+  return training;
+}
+
+}  // namespace
+
+absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
+  RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
+  RunSetup setup;
+  RUNNEL_ASSIGN_OR_RETURN(setup.model, MakeModel(settings.model));
+  RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
+  RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));
+  RUNNEL_RETURN_IF_ERROR(MakeCodec(settings.codec_forward).status());
+  RUNNEL_RETURN_IF_ERROR(MakeCodec(settings.codec_backward).status());
+  if (!setup.schedule->drains_each_step && settings.micro_batches > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--micro-batches ", settings.micro_batches, ": schedule ", settings.schedule,
+                     " steps after each micro-batch; use 1, or sync_1f1b"));
+  }
+  setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
+                                setup.schedule->default_micro_batches);
+  setup.plain_loop = setup.settings.local_workers == 0;
+  setup.workers = setup.plain_loop
+                      ? 1
+                      : static_cast<int>(setup.settings.local_workers + setup.settings.workers);
+  RUNNEL_RETURN_IF_ERROR(CheckStages(setup));
+
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* dataset, FindDataset(setup.settings.dataset));
+  if (dataset->needs_data_dir && setup.settings.data_dir.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dataset ", dataset->name, ": needs --data-dir, the folder with its files"));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(setup.data, dataset->load(setup.settings.data_dir,
+                                                    static_cast<uint64_t>(setup.settings.seed)));
+  RUNNEL_RETURN_IF_ERROR(CheckData(setup));
+
+  setup.training = TrainingOf(setup.settings, setup.model, setup.data.train->size());
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
+  setup.barriers = {.every = setup.settings.barrier_every,
+                    .eval_every_epochs = setup.settings.eval_every,
+                    .steps_per_epoch = batching.steps_per_epoch(),
+                    .epochs = setup.settings.epochs};
+  setup.total_steps = batching.steps_per_epoch() * setup.settings.epochs;
+  setup.stop_step = setup.settings.max_batches > 0
+                        ? std::min(setup.settings.max_batches, setup.total_steps)
+                        : setup.total_steps;
+  return setup;
+}
+
+absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
+                             const std::vector<Device>& devices,
+                             const std::vector<std::vector<double>>& layer_seconds) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const Codec> forward,
+                          MakeCodec(setup.settings.codec_forward));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const Codec> backward,
+                          MakeCodec(setup.settings.codec_backward));
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
+  PlanRequest request;
+  request.model = &setup.model;
+  request.policy = setup.policy;
+  request.schedule = setup.schedule;
+  for (size_t i = 0; i < devices.size(); ++i)
+    request.devices.push_back(DeviceId(static_cast<int32_t>(i)));
+  request.micro_batches = setup.settings.micro_batches;
+  request.micro_batch_size = batching.MicroBatchSizes().front();
+  request.codec_forward = setup.settings.codec_forward;
+  request.codec_backward = setup.settings.codec_backward;
+  request.encoded_forward = [&forward](const Shape& shape) { return forward->EncodedBytes(shape); };
+  request.encoded_backward = [&backward](const Shape& shape) {
+    return backward->EncodedBytes(shape);
+  };
+  request.link_megabits_per_second = setup.settings.link_mbps;
+  request.link_delay_seconds = setup.settings.link_delay_ms * 1e-3;
+  request.caps = setup.settings.caps;
+  request.generation = generation;
+  if (layer_seconds.empty()) return MakePlan(request);
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MeasuredCost::Create(layer_seconds));
+  request.compute = &cost;
+  return MakePlan(request);
+}
+
+}  // namespace runnel

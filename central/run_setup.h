@@ -1,0 +1,45 @@
+#pragma once
+
+// From what the user asked for to what a run needs: looks everything up in its table, loads the
+// data, and checks that model, data and settings fit, before any process is started.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "central/coordinator.h"
+#include "central/data/dataset.h"
+#include "central/run_settings.h"
+#include "partition/policy.h"
+#include "partition/schedule.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/training.h"
+
+namespace runnel {
+
+struct RunSetup {
+  RunSettings settings;  // defaults filled in
+  ModelSpec model;
+  const PolicyRow* policy = nullptr;
+  const ScheduleRow* schedule = nullptr;
+  DatasetSplits data;
+  TrainingSettings training;
+  BarrierRule barriers;
+  int64_t total_steps = 0;  // of all epochs
+  int64_t stop_step = 0;    // total_steps, or --max-batches if that is less
+  int workers = 1;          // local and dialling ones
+  bool plain_loop = false;
+};
+
+// Errors name the flag or file: unknown names (with what there is), values out of range, data that
+// does not load or does not fit the model, more stages than layers, caps of the wrong number.
+absl::StatusOr<RunSetup> SetUpRun(RunSettings settings);
+
+// The plan that the setup's policy and schedule make for these devices.
+absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
+                             const std::vector<Device>& devices,
+                             const std::vector<std::vector<double>>& layer_seconds);
+
+}  // namespace runnel

@@ -1,0 +1,436 @@
+#include "central/trainer.h"
+
+#include <atomic>
+#include <limits>
+#include <random>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "central/feeder.h"
+#include "central/weights_digest.h"
+#include "central/worker_process.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
+constexpr int64_t kWorkerGraceMs = 3000;
+
+// Shown by whoever dials a data link. It decides nothing that training depends on, so it may be
+// truly random.
+std::string NewToken() {
+  std::random_device device;
+  return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
+}
+
+}  // namespace
+
+class Trainer::Impl final : public CentralControlObserver {
+ public:
+  Impl(TrainingJob job, TrainerParts parts)
+      : job_(std::move(job)), parts_(parts), loop_(parts.clock) {}
+  ~Impl() override;
+
+  absl::StatusOr<TrainingOutcome> Run();
+  void StopAtBarrier() {
+    loop_.Post([this] { Pump([](Coordinator& coordinator) { coordinator.StopAtBarrier(); }); });
+  }
+
+  void OnJoined(ConnectionId) override {}
+  void OnMessage(ConnectionId id, WorkerMessage message) override {
+    loop_.Post([this, id, message = std::move(message)] { Received(id, message); });
+  }
+  void OnGone(ConnectionId id, const absl::Status& status) override {
+    const absl::Status reason =
+        status.ok() ? absl::UnavailableError("it closed its control stream") : status;
+    loop_.Post([this, id, reason] {
+      Pump([&](Coordinator& coordinator) { coordinator.Gone(id, reason); });
+    });
+  }
+
+ private:
+  const RunSetup& setup() const { return *job_.setup; }
+  CoordinatorOptions Options();
+  absl::StatusOr<Plan> MakePlan(const std::vector<Device>& devices,
+                                const std::vector<std::vector<double>>& seconds);
+  absl::Status StartWorkers();
+  bool IsLocal(const WorkerHello& hello) const;
+  void Received(ConnectionId id, const WorkerMessage& message);
+  void Tick();
+  void WatchWorkers();
+
+  // Gives the coordinator an event and carries out what it wants.
+  template <typename Event>
+  void Pump(Event event) {
+    if (!coordinator_.has_value()) return;
+    event(*coordinator_);
+    for (CoordinatorEffect& effect : coordinator_->TakeEffects()) {
+      std::visit([this](auto& one) { Carry(std::move(one)); }, effect);
+    }
+  }
+  void Carry(SendControl effect);
+  void Carry(CloseControl effect) { server_->Close(effect.connection); }
+  void Carry(ConnectFeed effect);
+  void Carry(FeedUntil effect);
+  void Carry(FeedEvaluation effect) { feeder_->FeedEvaluation(effect.first, effect.micro_batches); }
+  void Carry(Persist effect);
+  void Carry(StateCollected effect);
+  void Carry(LogLine effect) { parts_.logger->Log(effect.severity, effect.text); }
+  void Carry(RunEnded effect);
+  void Note(const PlanDecided& decided);
+  void Note(const BarrierPassed& barrier);
+  void Note(const EvaluationRecorded& evaluation);
+  template <typename Other>
+  void Note(const Other&) {}
+
+  absl::Status SaveCheckpoint(const StateCollected& collected);
+  void Abort(const absl::Status& status);
+  void StopTrainingClock();
+  int64_t TrainingNs() const;
+  int64_t SamplesUntil(int64_t sequence) const;
+  RunView View();
+  void UpdateLoss(const Telemetry& telemetry);
+  RunSummary Summarise() const;
+
+  TrainingJob job_;
+  TrainerParts parts_;
+  EventLoop loop_;
+  BufferPool pool_;
+  std::string token_ = NewToken();
+  std::optional<Coordinator> coordinator_;
+  std::unique_ptr<CentralControl> server_;
+  std::unique_ptr<Feeder> feeder_;
+  std::vector<std::unique_ptr<WorkerProcess>> processes_;
+  bool workers_watched_ = true;
+
+  int64_t begin_ns_ = 0;
+  int64_t training_ns_ = 0;
+  int64_t training_since_ns_ = 0;  // 0: not training
+  double recent_loss_ = std::numeric_limits<double>::quiet_NaN();
+  Telemetry loss_seen_;    // when recent_loss_ was formed
+  Telemetry epoch_seen_;   // at the last evaluation
+  double epoch_loss_ = 0;  // mean training loss between the last two evaluations
+  std::optional<EvaluationRecorded> evaluation_;
+  TrainingOutcome outcome_;
+  absl::Status result_;
+};
+
+Trainer::Impl::~Impl() {
+  // Links and streams first, then the processes that they led to.
+  feeder_.reset();
+  for (const auto& process : processes_) process->Wait(kWorkerGraceMs);
+  server_.reset();
+  for (const auto& process : processes_) process->Terminate(kWorkerGraceMs);
+}
+
+CoordinatorOptions Trainer::Impl::Options() {
+  const RunSettings& settings = setup().settings;
+  CoordinatorOptions options;
+  options.model = setup().model;
+  options.training = setup().training;
+  options.barriers = setup().barriers;
+  options.eval_samples = setup().data.test->size();
+  options.first_step = job_.first_step;
+  options.stop_step = job_.stop_step;
+  options.workers = setup().workers;
+  options.plain_loop = setup().plain_loop;
+  options.plan_only = job_.plan_only;
+  options.collect_at_barriers = !settings.checkpoint_dir.empty();
+  options.recipe = settings.recipe;
+  options.backend = settings.backend;
+  options.codecs = {settings.codec_forward, settings.codec_backward};
+  options.needs_profile =
+      setup().policy->needs_profile && !job_.plan.has_value() && !setup().plain_loop;
+  options.plan = [this](const std::vector<Device>& devices,
+                        const std::vector<std::vector<double>>& seconds) {
+    return MakePlan(devices, seconds);
+  };
+  options.shaping = {settings.link_mbps, settings.link_delay_ms};
+  options.link_token = token_;
+  options.initial_state = std::move(job_.state);
+  return options;
+}
+
+absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
+                                             const std::vector<std::vector<double>>& seconds) {
+  if (job_.plan.has_value()) {
+    Plan plan = *job_.plan;
+    plan.generation = job_.generation;
+    return plan;
+  }
+  return PlanFor(setup(), job_.generation, devices, seconds);
+}
+
+absl::Status Trainer::Impl::StartWorkers() {
+  const RunSettings& settings = setup().settings;
+  RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
+  const int64_t count = std::max<int64_t>(settings.local_workers, 1);
+  for (int64_t i = 0; i < count; ++i) {
+    WorkerCommand command;
+    command.binary = binary;
+    command.arguments = {"--central", server_->address(),
+                         "--name",    absl::StrFormat("local-%03d", i),
+                         "--threads", absl::StrCat(settings.worker_threads)};
+    command.threads = settings.worker_threads;
+    command.log_level = "warn";
+    RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
+    processes_.push_back(std::move(process));
+  }
+  return absl::OkStatus();
+}
+
+bool Trainer::Impl::IsLocal(const WorkerHello& hello) const {
+  for (const auto& process : processes_) {
+    if (process->pid() == hello.process_id) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
+  begin_ns_ = parts_.clock->NowNanos();
+  RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(Options()));
+  RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
+  if (setup().settings.workers > 0) {
+    parts_.display->Line(absl::StrCat("waiting for ", setup().settings.workers,
+                                      " workers: runnel-worker --central ", server_->address()));
+  }
+  RUNNEL_RETURN_IF_ERROR(StartWorkers());
+  loop_.PostAfter(setup().settings.worker_timeout_s * 1'000'000'000, [this] {
+    Pump([this](Coordinator& coordinator) {
+      coordinator.JoinTimedOut(setup().settings.worker_timeout_s);
+    });
+  });
+  Tick();
+  loop_.Run();
+  RUNNEL_RETURN_IF_ERROR(result_);
+  outcome_.summary = Summarise();
+  return std::move(outcome_);
+}
+
+void Trainer::Impl::Received(ConnectionId id, const WorkerMessage& message) {
+  if (const auto* hello = std::get_if<WorkerHello>(&message)) {
+    Pump([&](Coordinator& coordinator) { coordinator.Joined(id, *hello, IsLocal(*hello)); });
+    return;
+  }
+  Pump([&](Coordinator& coordinator) { coordinator.Received(id, message); });
+}
+
+void Trainer::Impl::Tick() {
+  WatchWorkers();
+  if (coordinator_->running()) parts_.display->Update(View());
+  loop_.PostAfter(kTickNs, [this] { Tick(); });
+}
+
+// A local worker that ends before it joined would be waited for in vain; later its stream tells.
+void Trainer::Impl::WatchWorkers() {
+  if (!workers_watched_ || coordinator_->ended()) return;
+  for (const auto& process : processes_) {
+    const std::optional<ProcessExit> exit = process->Poll();
+    if (!exit.has_value() || !coordinator_->joining()) continue;
+    workers_watched_ = false;
+    Abort(absl::UnavailableError(
+        absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined")));
+    return;
+  }
+}
+
+void Trainer::Impl::Carry(SendControl effect) {
+  const absl::Status status = server_->Send(effect.connection, std::move(effect.message));
+  // The stream has ended: OnGone says so in its turn.
+  if (!status.ok()) parts_.logger->Log(Severity::kDebug, std::string(status.message()));
+}
+
+void Trainer::Impl::Carry(ConnectFeed effect) {
+  FeederOptions options;
+  options.transport = parts_.transport;
+  options.token = token_;
+  options.train = setup().data.train.get();
+  options.test = setup().data.test.get();
+  options.run_seed = setup().training.seed;
+  options.eval_batch_size = setup().training.eval_batch_size;
+  feeder_ = std::make_unique<Feeder>(
+      &loop_, &pool_, options, coordinator_->batching(), [this](const absl::Status& status) {
+        Pump([&](Coordinator& coordinator) { coordinator.FeedFailed(status); });
+      });
+  feeder_->Connect(effect.generation, effect.first_address, effect.last_address,
+                   effect.first_sequence, effect.window);
+}
+
+void Trainer::Impl::Carry(FeedUntil effect) {
+  training_since_ns_ = parts_.clock->NowNanos();
+  feeder_->FeedUntil(effect.limit);
+}
+
+void Trainer::Impl::StopTrainingClock() {
+  if (training_since_ns_ == 0) return;
+  training_ns_ += parts_.clock->NowNanos() - std::exchange(training_since_ns_, 0);
+}
+
+int64_t Trainer::Impl::TrainingNs() const {
+  return training_ns_ +
+         (training_since_ns_ == 0 ? 0 : parts_.clock->NowNanos() - training_since_ns_);
+}
+
+void Trainer::Impl::Carry(Persist effect) {
+  std::visit([this](const auto& record) { Note(record); }, effect.record);
+  if (parts_.journal == nullptr) return;
+  if (absl::Status status = parts_.journal->Append(effect.record); !status.ok()) Abort(status);
+}
+
+void Trainer::Impl::Note(const PlanDecided& decided) {
+  outcome_.plan = decided.plan;
+  outcome_.plans.push_back(decided);
+  if (!setup().plain_loop) parts_.display->Line(ToString(decided.plan, setup().model));
+}
+
+void Trainer::Impl::Note(const BarrierPassed&) { StopTrainingClock(); }
+
+void Trainer::Impl::Note(const EvaluationRecorded& evaluation) {
+  const Telemetry& now = coordinator_->stages().back().telemetry;
+  if (now.loss_samples > epoch_seen_.loss_samples) {
+    epoch_loss_ = (now.loss_sum - epoch_seen_.loss_sum) /
+                  static_cast<double>(now.loss_samples - epoch_seen_.loss_samples);
+  }
+  epoch_seen_ = now;
+  evaluation_ = evaluation;
+  outcome_.summary.evaluations.push_back({evaluation.step, evaluation.accuracy, evaluation.loss});
+  parts_.display->Evaluation(View(), evaluation.accuracy, evaluation.loss);
+}
+
+absl::Status Trainer::Impl::SaveCheckpoint(const StateCollected& collected) {
+  const RunSettings& settings = setup().settings;
+  if (settings.checkpoint_dir.empty()) return absl::OkStatus();
+  Checkpoint checkpoint;
+  checkpoint.step = collected.step;
+  checkpoint.resumable = setup().barriers.IsBarrier(collected.step);
+  checkpoint.settings = settings;
+  checkpoint.model = setup().model;
+  checkpoint.plan = coordinator_->plan();
+  checkpoint.training = setup().training;
+  for (const Device& device : coordinator_->devices())
+    checkpoint.device_names.push_back(device.hello.name);
+  checkpoint.state = collected.state;
+  checkpoint.journal = settings.journal;
+  RUNNEL_ASSIGN_OR_RETURN(const std::string path,
+                          WriteCheckpoint(checkpoint, settings.checkpoint_dir));
+  if (parts_.journal == nullptr) return absl::OkStatus();
+  return parts_.journal->Append(CheckpointWritten{collected.step, path});
+}
+
+void Trainer::Impl::Carry(StateCollected effect) {
+  if (absl::Status status = SaveCheckpoint(effect); !status.ok()) {
+    Abort(status);
+    return;
+  }
+  if (effect.final) outcome_.state = std::move(effect.state);
+}
+
+void Trainer::Impl::Abort(const absl::Status& status) {
+  // Not from within an effect: the coordinator may be about to say that all is well.
+  if (result_.ok()) result_ = status;
+  loop_.Post(
+      [this, status] { Pump([&](Coordinator& coordinator) { coordinator.Abort(status); }); });
+}
+
+void Trainer::Impl::Carry(RunEnded effect) {
+  StopTrainingClock();
+  parts_.display->Finish(View());
+  outcome_.step = effect.step;
+  outcome_.stopped_by_user = effect.stopped_by_user;
+  if (result_.ok()) result_ = effect.status;
+  // What was sent last (Release) still has to leave: streams close in order when they are
+  // destroyed.
+  loop_.Stop();
+}
+
+int64_t Trainer::Impl::SamplesUntil(int64_t sequence) const {
+  const Batching& batching = coordinator_->batching();
+  const int64_t per_epoch = batching.sequences_per_epoch();
+  const MicroBatch last = batching.Locate(Sequence(per_epoch - 1));
+  const MicroBatch next = batching.Locate(Sequence(sequence));
+  return next.epoch * (last.first_sample + last.samples) + next.first_sample;
+}
+
+void Trainer::Impl::UpdateLoss(const Telemetry& telemetry) {
+  if (telemetry.loss_samples <= loss_seen_.loss_samples) return;
+  recent_loss_ = (telemetry.loss_sum - loss_seen_.loss_sum) /
+                 static_cast<double>(telemetry.loss_samples - loss_seen_.loss_samples);
+  loss_seen_ = telemetry;
+}
+
+RunView Trainer::Impl::View() {
+  RunView view;
+  view.model = setup().model.name;
+  view.plan = coordinator_->plan();
+  view.stages = coordinator_->stages();
+  view.training_ns = TrainingNs();
+  ProgressState& progress = view.progress;
+  progress.epochs = setup().settings.epochs;
+  progress.steps = job_.stop_step;
+  progress.steps_per_epoch = coordinator_->batching().steps_per_epoch();
+  progress.step = coordinator_->step();
+  if (view.stages.empty()) return view;
+  // The first stage is the last to be done with a micro-batch.
+  const int64_t done =
+      std::max(view.stages.front().telemetry.backwards,
+               coordinator_->batching().FirstSequence(coordinator_->step()).value());
+  progress.step = coordinator_->batching().Locate(Sequence(done)).step;
+  // At the end of an epoch: all of it is done, not nothing of the next.
+  progress.epoch = progress.step == 0 ? 0 : (progress.step - 1) / progress.steps_per_epoch;
+  progress.step_in_epoch = progress.step - progress.epoch * progress.steps_per_epoch;
+  progress.samples = SamplesUntil(done);
+  UpdateLoss(view.stages.back().telemetry);
+  progress.loss = recent_loss_;
+  const int64_t begun =
+      SamplesUntil(coordinator_->batching().FirstSequence(job_.first_step).value());
+  if (view.training_ns > 0) {
+    view.samples_per_s =
+        static_cast<double>(progress.samples - begun) * 1e9 / static_cast<double>(view.training_ns);
+  }
+  for (const StageSummary& stage : FiguresOf(view.plan, view.stages, view.training_ns).stages) {
+    progress.stage_busy.push_back(stage.busy_share);
+  }
+  return view;
+}
+
+RunSummary Trainer::Impl::Summarise() const {
+  const RunSettings& settings = setup().settings;
+  RunSummary summary = outcome_.summary;
+  if (evaluation_.has_value()) {
+    summary.accuracy = evaluation_->accuracy;
+    summary.loss = evaluation_->loss;
+  }
+  summary.train_loss = epoch_loss_;
+  const int64_t trained =
+      SamplesUntil(coordinator_->batching().FirstSequence(outcome_.step).value()) -
+      SamplesUntil(coordinator_->batching().FirstSequence(job_.first_step).value());
+  if (training_ns_ > 0)
+    summary.samples_per_s = static_cast<double>(trained) * 1e9 / static_cast<double>(training_ns_);
+  summary.wall_s = static_cast<double>(parts_.clock->NowNanos() - begin_ns_) * 1e-9;
+  if (!outcome_.state.layers.empty()) summary.weights_sha256 = WeightsSha256(outcome_.state);
+  summary.steps = outcome_.step;
+  summary.epochs = outcome_.step / coordinator_->batching().steps_per_epoch();
+  summary.model = settings.model;
+  summary.dataset = settings.dataset;
+  summary.schedule = settings.schedule;
+  summary.policy = settings.policy;
+  summary.seed = settings.seed;
+  summary.codec_forward = settings.codec_forward;
+  summary.codec_backward = settings.codec_backward;
+  summary.plan = outcome_.plan;
+  const RunFigures figures = FiguresOf(outcome_.plan, coordinator_->stages(), training_ns_);
+  summary.links = figures.links;
+  summary.stages = figures.stages;
+  return summary;
+}
+
+Trainer::Trainer(TrainingJob job, TrainerParts parts)
+    : impl_(std::make_unique<Impl>(std::move(job), parts)) {}
+Trainer::~Trainer() = default;
+absl::StatusOr<TrainingOutcome> Trainer::Run() { return impl_->Run(); }
+void Trainer::StopAtBarrier() { impl_->StopAtBarrier(); }
+
+}  // namespace runnel

@@ -1,0 +1,215 @@
+#include "central/coordinator.h"
+
+#include "central/initial_weights.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers the coordinator as well-behaved workers would, and keeps what it wanted.
+class Cluster {
+ public:
+  explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true) {
+    CoordinatorOptions options;
+    options.model = MakeModel("lenet").value();
+    options.training.dataset_samples = 1000;
+    options.training.batch_size = 10;  // 100 steps an epoch
+    options.training.eval_batch_size = 10;
+    options.barriers = {.every = 40, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 3};
+    options.eval_samples = 25;
+    options.stop_step = stop_step;
+    options.workers = workers;
+    options.collect_at_barriers = checkpoints;
+    options.recipe = "fp32";
+    options.backend = "auto";
+    options.codecs = {"identity"};
+    options.initial_state = InitialState(options.model, 1).value();
+    state_ = options.initial_state;
+    options.plan = [workers, &model = model_](const std::vector<Device>& devices, const auto&) {
+      Plan plan;
+      plan.generation = Generation(1);
+      for (int i = 0; i < workers; ++i) {
+        const int last = i + 1 == workers ? 5 : i;
+        plan.stages.push_back({DeviceId(i), i, last, workers - i});
+        if (i > 0) plan.links.emplace_back();
+      }
+      model = devices.size();
+      return plan;
+    };
+    coordinator_ = Coordinator::Create(std::move(options)).value();
+  }
+
+  static WorkerHello Hello(const std::string& name) {
+    WorkerHello hello;
+    hello.name = name;
+    hello.data_address = "127.0.0.1:" + name;
+    hello.numerics_class = "ref";
+    hello.backends = {"ref"};
+    hello.recipes = {"fp32"};
+    hello.codecs = {"identity"};
+    return hello;
+  }
+
+  Coordinator& operator*() { return *coordinator_; }
+  Coordinator* operator->() { return &*coordinator_; }
+
+  // Carries effects out until there are none.
+  void Settle() {
+    for (auto effects = coordinator_->TakeEffects(); !effects.empty();
+         effects = coordinator_->TakeEffects()) {
+      for (CoordinatorEffect& effect : effects) {
+        if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
+        if (auto* persist = std::get_if<Persist>(&effect)) Note(persist->record);
+        if (auto* state = std::get_if<StateCollected>(&effect)) {
+          log_ += " c" + std::to_string(state->step) + (state->final ? "!" : "");
+        }
+        if (auto* ended = std::get_if<RunEnded>(&effect)) {
+          log_ += " end" + std::to_string(ended->step);
+          ended_ = ended->status;
+        }
+      }
+    }
+  }
+
+  void JoinAll(int workers) {
+    for (int i = 0; i < workers; ++i)
+      coordinator_->Joined(ConnectionId(i), Hello("w" + std::to_string(i)), i == 0);
+    Settle();
+  }
+
+  const std::string& log() const { return log_; }
+  const absl::Status& ended() const { return ended_; }
+  std::string refused_;
+  bool stop_at_first_barrier_ = false;
+  int64_t fail_at_ = -1;
+
+ private:
+  void Note(const JournalRecord& record) {
+    if (std::holds_alternative<PlanDecided>(record)) log_ += " plan";
+    if (const auto* barrier = std::get_if<BarrierPassed>(&record))
+      log_ += " b" + std::to_string(barrier->step);
+    if (const auto* e = std::get_if<EvaluationRecorded>(&record))
+      log_ += " e" + std::to_string(e->step);
+    if (const auto* lost = std::get_if<WorkerLost>(&record)) log_ += " lost-" + lost->name;
+  }
+
+  void Answer(const SendControl& send) {
+    const ConnectionId id = send.connection;
+    if (const auto* refused = std::get_if<Refused>(&send.message)) refused_ = refused->reason;
+    if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
+      stages_[id.value()] = *prepare;
+      coordinator_->Received(id, StageReady{Generation(1)});
+    }
+    if (const auto* run = std::get_if<RunUntil>(&send.message)) {
+      if (stop_at_first_barrier_) coordinator_->StopAtBarrier();
+      if (run->limit.value() == fail_at_) {
+        coordinator_->Gone(id, absl::UnavailableError("killed"));
+      } else {
+        coordinator_->Received(id, BarrierReached{Generation(1), run->limit});
+      }
+    }
+    if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
+      const StagePlan& stage = stages_[id.value()].plan.stages[stages_[id.value()].stage];
+      coordinator_->Received(id, Snapshot{Generation(1), snapshot->sequence,
+                                          Slice(state_, stage.first_layer, stage.last_layer)});
+    }
+    const auto* evaluate = std::get_if<EvaluateRequest>(&send.message);
+    if (evaluate != nullptr && id.value() + 1 == static_cast<int64_t>(stages_.size())) {
+      EXPECT_EQ(evaluate->micro_batches, 3);
+      coordinator_->Received(id, EvaluationDone{evaluate->first, 5.0, 20, 25});
+    }
+  }
+
+  size_t model_ = 0;
+  ModelState state_;
+  std::map<int64_t, PrepareStage> stages_;
+  std::optional<Coordinator> coordinator_;
+  std::string log_;
+  absl::Status ended_ = absl::UnknownError("still running");
+};
+
+TEST(Coordinator, RunsThroughBarriersEvaluationsAndCheckpoints) {
+  Cluster cluster(3);
+  cluster.JoinAll(3);
+  EXPECT_EQ(cluster.log(),
+            " plan b40 c40 b80 c80 b100 e100 c100 b120 c120 b160 c160 b200 e200 c200 b240 c240 "
+            "b250 e250 c250! end250");
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+}
+
+TEST(Coordinator, StopsAtTheNextBarrierWithACheckpoint) {
+  Cluster cluster(2);
+  cluster.stop_at_first_barrier_ = true;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(), " plan b40 c40! end40");
+  EXPECT_TRUE(cluster.ended().ok());
+}
+
+TEST(Coordinator, ALostWorkerEndsTheRunAndIsNamed) {
+  Cluster cluster(2);
+  cluster.fail_at_ = 80;
+  cluster.JoinAll(2);
+  EXPECT_THAT(cluster.log(), HasSubstr(" b40 c40 lost-w0 end40"));
+  EXPECT_THAT(std::string(cluster.ended().message()),
+              HasSubstr("worker w0 was lost after step 40 (killed)"));
+}
+
+TEST(Coordinator, RefusesWorkersThatDoNotFit) {
+  Cluster cluster(3);
+  WorkerHello old = Cluster::Hello("old");
+  old.protocol_version = 7;
+  cluster->Joined(ConnectionId(1), old, false);
+  cluster.Settle();
+  EXPECT_THAT(cluster.refused_, HasSubstr("protocol version 7, this central speaks 1"));
+
+  cluster->Joined(ConnectionId(2), Cluster::Hello("a"), false);
+  cluster->Joined(ConnectionId(3), Cluster::Hello("a"), false);
+  cluster.Settle();
+  EXPECT_THAT(cluster.refused_, HasSubstr("named a already"));
+
+  WorkerHello bare = Cluster::Hello("bare");
+  bare.codecs.clear();
+  cluster->Joined(ConnectionId(4), bare, false);
+  cluster.Settle();
+  EXPECT_THAT(cluster.refused_, HasSubstr("codec identity"));
+  EXPECT_TRUE(cluster->joining());
+
+  // Our own worker will not get better by waiting.
+  cluster->Joined(ConnectionId(5), bare, true);
+  cluster.Settle();
+  EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Coordinator, AWorkerThatLeavesBeforeTheRunIsReplaced) {
+  Cluster cluster(2, 40);
+  cluster->Joined(ConnectionId(9), Cluster::Hello("gone"), false);
+  cluster->Gone(ConnectionId(9), absl::UnavailableError("killed"));
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(), " plan b40 e40 c40! end40");
+}
+
+TEST(Coordinator, WaitsOnlySoLong) {
+  Cluster cluster(2);
+  cluster->Joined(ConnectionId(0), Cluster::Hello("w0"), true);
+  cluster->JoinTimedOut(60);
+  cluster.Settle();
+  EXPECT_THAT(std::string(cluster.ended().message()),
+              HasSubstr("1 of 2 workers joined within 60 s"));
+}
+
+TEST(Coordinator, LocalWorkersComeFirstThenByName) {
+  Cluster cluster(3);
+  cluster->Joined(ConnectionId(0), Cluster::Hello("b"), false);
+  cluster->Joined(ConnectionId(1), Cluster::Hello("a"), false);
+  cluster->Joined(ConnectionId(2), Cluster::Hello("z"), true);
+  EXPECT_EQ(cluster->devices()[0].hello.name, "z");
+  EXPECT_EQ(cluster->devices()[1].hello.name, "a");
+  EXPECT_EQ(cluster->devices()[2].hello.name, "b");
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,197 @@
+#include "worker/stage_runtime.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+Payload Bytes(size_t size) {
+  const std::string text(size, 'x');
+  return Payload::CopyOf(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(text.data()), size));
+}
+
+StageRuntime MakeStage(int stage, std::vector<int64_t> caps, const std::string& codec = "identity",
+                       int64_t micro_batches = 1) {
+  StageRuntimeOptions options{.plan = {},
+                              .stage = stage,
+                              .batching = Batching::Create(1000, 10, micro_batches, 1).value(),
+                              .first_sequence = Sequence(0)};
+  options.plan.generation = Generation(1);
+  options.plan.drains_each_step = micro_batches > 1;
+  for (size_t i = 0; i < caps.size(); ++i) {
+    const int layer = static_cast<int>(i);
+    options.plan.stages.push_back({DeviceId(layer), layer, layer, caps[i]});
+    if (i > 0) options.plan.links.push_back({codec, codec});
+  }
+  options.eval_batch_size = 10;
+  options.eval_samples = 25;
+  return StageRuntime(options);
+}
+
+// Names of the effects, "F3" for a forward of micro-batch 3 and so on.
+std::string Names(StageRuntime& stage) {
+  struct Namer {
+    std::string operator()(const SendEffect& e) { return "S" + std::to_string(e.sequence.value()); }
+    std::string operator()(const AcknowledgeEffect& e) {
+      return "A" + std::to_string(e.sequence.value());
+    }
+    std::string operator()(const ForwardEffect& e) {
+      return "F" + std::to_string(e.place.sequence.value()) + "/" + std::to_string(e.version);
+    }
+    std::string operator()(const InputGradientEffect& e) {
+      return "I" + std::to_string(e.place.sequence.value());
+    }
+    std::string operator()(const WeightGradientEffect& e) {
+      return (e.step ? "W!" : "W") + std::to_string(e.place.sequence.value());
+    }
+    std::string operator()(const EvaluateEffect& e) {
+      return "E" + std::to_string(e.sequence.value()) + "x" + std::to_string(e.samples);
+    }
+    std::string operator()(const EncodeEffect& e) {
+      return "C" + std::to_string(e.place.sequence.value());
+    }
+    std::string operator()(const DecodeEffect& e) {
+      return "D" + std::to_string(e.place.sequence.value());
+    }
+    std::string operator()(const BarrierEffect& e) {
+      return "B" + std::to_string(e.sequence.value());
+    }
+    std::string operator()(const EvaluationDoneEffect& e) {
+      return "V" + std::to_string(e.samples);
+    }
+  };
+  std::string names;
+  for (const Effect& effect : stage.TakeEffects())
+    names += (names.empty() ? "" : " ") + std::visit(Namer(), effect);
+  return names;
+}
+
+TEST(StageRuntime, MiddleStageSendsTheGradientBeforeItComputesTheWeightGradient) {
+  StageRuntime stage = MakeStage(1, {3, 2, 1});
+  ASSERT_TRUE(stage.RunUntil(Sequence(2)).ok());
+  ASSERT_TRUE(stage.Arrived(FrameKind::kActivation, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "A0 F0/0");
+  ASSERT_TRUE(stage.Arrived(FrameKind::kActivation, Sequence(1), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "A1");  // one action at a time
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(stage), "S0 F1/0");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(stage), "S1");  // two in flight: waits for a gradient
+  ASSERT_TRUE(stage.Arrived(FrameKind::kGradient, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "A0 I0");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  EXPECT_EQ(Names(stage), "S0 W!0");
+  ASSERT_TRUE(stage.ComputeDone({}).ok());
+  EXPECT_EQ(stage.version(), 1);
+  ASSERT_TRUE(stage.Arrived(FrameKind::kGradient, Sequence(1), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "A1 I1");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+  ASSERT_TRUE(stage.ComputeDone({}).ok());
+  EXPECT_EQ(Names(stage), "S1 W!1 B2");
+}
+
+TEST(StageRuntime, CodecsGoThroughTheirLaneAndHoldTheBarrier) {
+  StageRuntime stage = MakeStage(1, {2, 1, 1}, "mbq:2");
+  ASSERT_TRUE(stage.RunUntil(Sequence(1)).ok());
+  ASSERT_TRUE(stage.Arrived(FrameKind::kActivation, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "D0");
+  ASSERT_TRUE(stage.Decoded(false, Sequence(0), Bytes(40)).ok());
+  EXPECT_EQ(Names(stage), "A0 F0/0");
+  ASSERT_TRUE(stage.ComputeDone({Bytes(40)}).ok());
+  EXPECT_EQ(Names(stage), "C0");
+  ASSERT_TRUE(stage.Encoded(false, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "S0");
+  ASSERT_TRUE(stage.Arrived(FrameKind::kGradient, Sequence(0), 10, Bytes(8)).ok());
+  ASSERT_TRUE(stage.Decoded(true, Sequence(0), Bytes(40)).ok());
+  ASSERT_TRUE(stage.ComputeDone({Bytes(40)}).ok());
+  ASSERT_TRUE(stage.ComputeDone({}).ok());
+  EXPECT_EQ(Names(stage), "D0 A0 I0 C0 W!0");  // no barrier while the gradient is in the codec lane
+  ASSERT_TRUE(stage.Encoded(true, Sequence(0), 10, Bytes(8)).ok());
+  EXPECT_EQ(Names(stage), "S0 B1");
+}
+
+TEST(StageRuntime, LossStageNeedsSamplesAndLabels) {
+  StageRuntime stage = MakeStage(0, {1});
+  ASSERT_TRUE(stage.RunUntil(Sequence(1)).ok());
+  ASSERT_TRUE(stage.Arrived(FrameKind::kLabels, Sequence(0), 10, Bytes(40)).ok());
+  EXPECT_EQ(Names(stage), "");
+  ASSERT_TRUE(stage.Arrived(FrameKind::kInput, Sequence(0), 10, Bytes(40)).ok());
+  EXPECT_EQ(Names(stage), "A0 A0 F0/0");
+  ASSERT_TRUE(stage.ComputeDone({{}, 5.0, 3}).ok());
+  EXPECT_EQ(Names(stage), "I0");
+  EXPECT_EQ(stage.loss().loss_sum, 5.0);
+  EXPECT_EQ(stage.loss().correct, 3);
+  EXPECT_EQ(stage.loss().samples, 10);
+}
+
+TEST(StageRuntime, SynchronousScheduleStepsOncePerMiniBatchAndDrains) {
+  StageRuntime stage = MakeStage(0, {2}, "identity", 2);
+  ASSERT_TRUE(stage.RunUntil(Sequence(4)).ok());
+  std::string names;
+  for (int64_t s = 0; s < 4; ++s) {
+    ASSERT_TRUE(stage.Arrived(FrameKind::kInput, Sequence(s), 5, Bytes(8)).ok());
+    ASSERT_TRUE(stage.Arrived(FrameKind::kLabels, Sequence(s), 5, Bytes(8)).ok());
+    names += Names(stage) + " ";
+  }
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(stage.ComputeDone({}).ok());
+    names += Names(stage) + " ";
+  }
+  EXPECT_EQ(names, "A0 A0 F0/0    A1 A1 F1/0 I0 W0 I1 W!1 A2 A2 F2/1 A3 A3 F3/1 I2 W2 I3 W!3 B4 ");
+}
+
+TEST(StageRuntime, EvaluationRunsForwardOnlyAndReportsWhereTheLossIs) {
+  StageRuntime stage = MakeStage(0, {1});
+  ASSERT_TRUE(stage.Arrived(FrameKind::kEvalInput, Sequence(7), 10, Bytes(8))
+                  .ok());  // the feed may be early
+  ASSERT_TRUE(stage.Evaluate(Sequence(7), 3).ok());
+  for (int64_t s = 7; s < 10; ++s) {
+    if (s > 7) {
+      ASSERT_TRUE(
+          stage.Arrived(FrameKind::kEvalInput, Sequence(s), s == 9 ? 5 : 10, Bytes(8)).ok());
+    }
+    ASSERT_TRUE(stage.Arrived(FrameKind::kEvalLabels, Sequence(s), s == 9 ? 5 : 10, Bytes(8)).ok());
+  }
+  EXPECT_EQ(Names(stage), "A7 A7 E7x10");
+  ASSERT_TRUE(stage.ComputeDone({{}, 1.0, 4}).ok());
+  EXPECT_EQ(Names(stage), "A8 A8 E8x10");
+  ASSERT_TRUE(stage.ComputeDone({{}, 1.0, 4}).ok());
+  EXPECT_EQ(Names(stage), "A9 A9 E9x5");
+  ASSERT_TRUE(stage.ComputeDone({{}, 1.0, 4}).ok());
+  EXPECT_EQ(Names(stage), "V25");
+  EXPECT_EQ(stage.forwards(), 0);
+}
+
+TEST(StageRuntime, RefusesWhatCannotBe) {
+  const auto arrival = [](FrameKind kind, int64_t sequence, int64_t samples) {
+    StageRuntime stage = MakeStage(1, {3, 2, 1});
+    return std::string(stage.Arrived(kind, Sequence(sequence), samples, Bytes(8)).message());
+  };
+  EXPECT_THAT(arrival(FrameKind::kInput, 0, 10), HasSubstr("does not belong here"));
+  EXPECT_THAT(arrival(FrameKind::kLabels, 0, 10), HasSubstr("does not belong here"));
+  EXPECT_THAT(arrival(FrameKind::kActivation, 0, 9), HasSubstr("9 samples"));
+  EXPECT_THAT(arrival(FrameKind::kActivation, 3, 10), HasSubstr("beyond the cap"));
+  EXPECT_THAT(arrival(FrameKind::kGradient, 0, 10), HasSubstr("out of order"));
+  StageRuntime stage = MakeStage(1, {3, 2, 1});
+  EXPECT_FALSE(stage.ComputeDone({}).ok());
+  EXPECT_TRUE(stage.RunUntil(Sequence(5)).ok());  // failed: emits nothing more
+  EXPECT_EQ(Names(stage), "");
+}
+
+TEST(StageRuntime, ALossThatIsNotFiniteEndsTheStage) {
+  StageRuntime stage = MakeStage(0, {1});
+  ASSERT_TRUE(stage.RunUntil(Sequence(1)).ok());
+  ASSERT_TRUE(stage.Arrived(FrameKind::kLabels, Sequence(0), 10, Bytes(40)).ok());
+  ASSERT_TRUE(stage.Arrived(FrameKind::kInput, Sequence(0), 10, Bytes(40)).ok());
+  const absl::Status status = stage.ComputeDone({{}, std::numeric_limits<double>::quiet_NaN(), 0});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("smaller --lr"));
+}
+
+}  // namespace
+}  // namespace runnel

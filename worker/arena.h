@@ -1,0 +1,36 @@
+#pragma once
+
+// One 64-byte aligned piece of memory, zeroed when made: a weight version, the momentum, a
+// micro-batch's stash.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace runnel {
+
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(int64_t bytes)
+      : bytes_(bytes),
+        data_(static_cast<std::byte*>(
+            ::operator new(static_cast<size_t>(bytes > 0 ? bytes : 1), kAlignment))) {
+    std::memset(data_.get(), 0, static_cast<size_t>(bytes_));
+  }
+
+  std::byte* data() const { return data_.get(); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
+  };
+  int64_t bytes_ = 0;
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+}  // namespace runnel

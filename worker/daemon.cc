@@ -1,0 +1,207 @@
+#include "worker/daemon.h"
+
+#include <unistd.h>
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/recipe.h"
+#include "proto/base/status_macros.h"
+#include "worker/profiler.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kTelemetryIntervalNs = int64_t{250} * 1000 * 1000;
+
+}  // namespace
+
+// Brings what central says onto the loop.
+class Daemon::Observer final : public WorkerControlObserver {
+ public:
+  explicit Observer(Daemon* daemon) : daemon_(daemon) {}
+
+  void OnMessage(CentralMessage message) override {
+    daemon_->loop_.Post([daemon = daemon_, message = std::move(message)]() mutable {
+      daemon->Handle(std::move(message));
+    });
+  }
+  void OnClosed(const absl::Status& status) override {
+    daemon_->loop_.Post([daemon = daemon_, status] {
+      daemon->End(status.ok() ? absl::UnavailableError("central closed the control stream")
+                              : status);
+    });
+  }
+
+ private:
+  Daemon* daemon_;
+};
+
+Daemon::Daemon(DaemonOptions options, Parts parts)
+    : options_(std::move(options)),
+      parts_(parts),
+      loop_(parts.clock),
+      observer_(std::make_unique<Observer>(this)) {}
+
+Daemon::~Daemon() {
+  // Streams first: nothing new comes; then the stage, whose completions go to a loop that no longer
+  // runs.
+  control_.reset();
+  host_.reset();
+  acceptor_.reset();
+}
+
+WorkerHello Daemon::Hello() const {
+  WorkerHello hello;
+  hello.name = options_.name;
+  hello.data_address = acceptor_->address();
+  hello.process_id = getpid();
+  hello.numerics_class = backend_ == nullptr ? "" : backend_->numerics_class();
+  hello.backends = options_.backends;
+  hello.recipes = options_.recipes;
+  hello.codecs = options_.codecs;
+  return hello;
+}
+
+absl::StatusOr<Backend*> Daemon::BackendFor(const std::string& name) {
+  if (backend_ == nullptr || backend_name_ != name) {
+    RUNNEL_ASSIGN_OR_RETURN(backend_, MakeBackend(name, options_.threads));
+    backend_name_ = name;
+  }
+  return backend_.get();
+}
+
+absl::Status Daemon::Connect() {
+  RUNNEL_RETURN_IF_ERROR(BackendFor("auto").status());
+  acceptor_ = std::make_unique<LinkAcceptor>(
+      &loop_, &limits_,
+      [this](const std::string& role, std::shared_ptr<LoopConnection> connection) {
+        if (host_ == nullptr) {
+          connection->Close();
+        } else {
+          host_->Attach(role, std::move(connection));
+        }
+      });
+  RUNNEL_RETURN_IF_ERROR(acceptor_->Listen(parts_.transport, options_.listen_address));
+  RUNNEL_ASSIGN_OR_RETURN(
+      control_, parts_.control->Connect(options_.central_address, options_.connect_timeout_ms,
+                                        observer_.get()));
+  return control_->Send(Hello());
+}
+
+absl::Status Daemon::Run() {
+  RUNNEL_RETURN_IF_ERROR(Connect());
+  loop_.PostAfter(kTelemetryIntervalNs, [this] { TelemetryTick(); });
+  loop_.Run();
+  return result_;
+}
+
+void Daemon::Stop() {
+  loop_.Post([this] { End(absl::OkStatus()); });
+}
+
+void Daemon::End(absl::Status status) {
+  if (std::exchange(ended_, true)) return;
+  result_ = std::move(status);
+  loop_.Stop();
+}
+
+void Daemon::Send(WorkerMessage message) {
+  if (absl::Status status = control_->Send(std::move(message)); !status.ok()) End(status);
+}
+
+void Daemon::SendTelemetry() {
+  if (host_ != nullptr) Send(host_->telemetry());
+}
+
+void Daemon::TelemetryTick() {
+  SendTelemetry();
+  loop_.PostAfter(kTelemetryIntervalNs, [this] { TelemetryTick(); });
+}
+
+void Daemon::Handle(CentralMessage message) {
+  if (ended_) return;
+  std::visit([this](const auto& one) { On(one); }, message);
+}
+
+void Daemon::On(const Welcome& welcome) {
+  parts_.logger->Log(Severity::kInfo, absl::StrCat("joined ", options_.central_address,
+                                                   " as device ", welcome.device.value()));
+}
+
+void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
+
+void Daemon::On(const ProfileRequest& request) {
+  const auto profile = [&]() -> absl::StatusOr<std::vector<double>> {
+    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(request.backend));
+    RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
+    return ProfileLayers(request.model, *recipe, *backend, request.micro_batch_size,
+                         request.repetitions, *parts_.clock);
+  };
+  const absl::StatusOr<std::vector<double>> seconds = profile();
+  if (!seconds.ok()) {
+    Failed(generation_, seconds.status());
+  } else {
+    Send(ProfileReport{*seconds});
+  }
+}
+
+void Daemon::On(const PrepareStage& stage) {
+  host_.reset();
+  generation_ = stage.plan.generation;
+  acceptor_->Expect(stage.link_token, stage.shaping);
+  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<StageHost>> {
+    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(stage.backend));
+    const StageEnvironment environment{&loop_, &pool_, backend, parts_.transport, &limits_};
+    return MakeStageHost(stage, environment, Events(generation_));
+  };
+  absl::StatusOr<std::unique_ptr<StageHost>> host = make();
+  if (!host.ok()) {
+    Failed(generation_, host.status());
+    return;
+  }
+  host_ = *std::move(host);
+  host_->Start();
+}
+
+StageEvents Daemon::Events(Generation generation) {
+  StageEvents events;
+  events.on_ready = [this, generation] { Send(StageReady{generation}); };
+  events.on_barrier = [this, generation](Sequence sequence) {
+    SendTelemetry();
+    Send(BarrierReached{generation, sequence});
+  };
+  events.on_evaluation = [this](const EvaluationDone& done) { Send(done); };
+  // The host is in the middle of something: it goes when the loop is back.
+  events.on_failed = [this, generation](const absl::Status& status) { Failed(generation, status); };
+  return events;
+}
+
+void Daemon::Failed(Generation generation, const absl::Status& status) {
+  parts_.logger->Log(Severity::kDebug, std::string(status.message()));
+  Send(StageFailed{generation, std::string(status.message())});
+  loop_.Post([this, generation] {
+    if (generation_ == generation) host_.reset();
+  });
+}
+
+void Daemon::On(const RunUntil& grant) {
+  if (host_ == nullptr) return;
+  if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
+}
+
+void Daemon::On(const SnapshotRequest& request) {
+  if (host_ != nullptr) Send(Snapshot{generation_, request.sequence, host_->TakeSnapshot()});
+}
+
+void Daemon::On(const EvaluateRequest& request) {
+  if (host_ == nullptr) return;
+  if (absl::Status status = host_->Evaluate(request.first, request.micro_batches); !status.ok()) {
+    Failed(generation_, status);
+  }
+}
+
+void Daemon::On(const Release&) { End(absl::OkStatus()); }
+
+}  // namespace runnel

@@ -1,0 +1,86 @@
+#pragma once
+
+// The worker: dials central, offers what it has, runs the stage that it is given, until it is
+// released.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/log.h"
+#include "proto/transport/control_channel.h"
+#include "worker/stage_host.h"
+
+namespace runnel {
+
+struct DaemonOptions {
+  std::string central_address;
+  std::string name;
+  std::string listen_address = "127.0.0.1:0";  // data links
+  std::vector<std::string> backends;
+  std::vector<std::string> recipes;
+  std::vector<std::string> codecs;
+  int threads = 1;
+  int64_t connect_timeout_ms = 30'000;
+};
+
+class Daemon {
+ public:
+  // All are borrowed and outlive the daemon. `backend` is made by the name that central asks for.
+  struct Parts {
+    Transport* transport = nullptr;
+    ControlTransport* control = nullptr;
+    const Clock* clock = nullptr;
+    Logger* logger = nullptr;
+  };
+
+  Daemon(DaemonOptions options, Parts parts);
+  ~Daemon();
+
+  // Runs until central releases the worker (OK), refuses it (FailedPrecondition, its reason), or is
+  // gone (Unavailable). Other errors: the listener or central could not be had.
+  absl::Status Run();
+  // Ends Run. Any thread.
+  void Stop();
+
+ private:
+  class Observer;
+
+  absl::Status Connect();
+  WorkerHello Hello() const;
+  void Handle(CentralMessage message);
+  void On(const Welcome& welcome);
+  void On(const Refused& refused);
+  void On(const ProfileRequest& request);
+  void On(const PrepareStage& stage);
+  void On(const RunUntil& grant);
+  void On(const SnapshotRequest& request);
+  void On(const EvaluateRequest& request);
+  void On(const Release&);
+  StageEvents Events(Generation generation);
+  absl::StatusOr<Backend*> BackendFor(const std::string& name);
+  void Send(WorkerMessage message);
+  void SendTelemetry();
+  void TelemetryTick();
+  void Failed(Generation generation, const absl::Status& status);
+  void End(absl::Status status);
+
+  DaemonOptions options_;
+  Parts parts_;
+  EventLoop loop_;
+  BufferPool pool_;
+  FrameLimits limits_;
+  std::unique_ptr<LinkAcceptor> acceptor_;
+  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<WorkerControl> control_;
+  std::string backend_name_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<StageHost> host_;
+  Generation generation_;
+  absl::Status result_;
+  bool ended_ = false;
+};
+
+}  // namespace runnel

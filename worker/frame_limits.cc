@@ -1,0 +1,28 @@
+#include "worker/frame_limits.h"
+
+namespace runnel {
+
+std::map<std::pair<FrameKind, uint32_t>, uint64_t> AllowedPayloads(const StageFrameSizes& sizes) {
+  std::map<std::pair<FrameKind, uint32_t>, uint64_t> allowed;
+  for (const StageFrameSizes::BySamples& size : sizes.by_samples) {
+    const auto allow = [&allowed, &size](FrameKind kind, int64_t bytes) {
+      allowed[{kind, static_cast<uint32_t>(size.samples)}] = static_cast<uint64_t>(bytes);
+    };
+    if (sizes.first_stage) {
+      allow(FrameKind::kInput, size.input);
+      allow(FrameKind::kEvalInput, size.input);
+    } else {
+      allow(FrameKind::kActivation, size.activation);
+      allow(FrameKind::kEvalActivation, size.input);
+    }
+    if (sizes.has_loss) {
+      allow(FrameKind::kLabels, size.samples * static_cast<int64_t>(sizeof(int32_t)));
+      allow(FrameKind::kEvalLabels, size.samples * static_cast<int64_t>(sizeof(int32_t)));
+    } else {
+      allow(FrameKind::kGradient, size.gradient);
+    }
+  }
+  return allowed;
+}
+
+}  // namespace runnel

@@ -1,0 +1,30 @@
+#pragma once
+
+// What a stage lets its peers send: exact payload sizes by kind and micro-batch size, checked
+// before allocation.
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "proto/transport/frame.h"
+
+namespace runnel {
+
+struct StageFrameSizes {
+  struct BySamples {
+    int64_t samples = 0;
+    int64_t input = 0;       // FP32 bytes of the stage's input
+    int64_t activation = 0;  // encoded bytes of the stage's input
+    int64_t gradient = 0;    // encoded bytes of the gradient of its output
+  };
+  bool first_stage = false;
+  bool has_loss = false;
+  std::vector<BySamples> by_samples;
+};
+
+// For FrameLimits::Set. Kinds that do not belong at this stage are not there: their limit is 0.
+std::map<std::pair<FrameKind, uint32_t>, uint64_t> AllowedPayloads(const StageFrameSizes& sizes);
+
+}  // namespace runnel

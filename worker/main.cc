@@ -1,0 +1,120 @@
+// runnel-worker: the daemon of a device.
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "compress/codec.h"
+#include "kernels/backend.h"
+#include "kernels/recipe.h"
+#include "proto/transport/grpc_control.h"
+#include "proto/transport/grpc_transport.h"
+#include "spdlog/sinks/stdout_color_sinks.h"
+#include "spdlog/spdlog.h"
+#include "worker/daemon.h"
+#ifdef RUNNEL_HAVE_TORCH
+#include "kernels/torch/torch_backend.h"
+#endif
+
+namespace runnel {
+namespace {
+
+class SpdlogLogger final : public Logger {
+ public:
+  SpdlogLogger() : logger_(spdlog::stderr_color_mt("worker")) {
+    const char* level = std::getenv("RUNNEL_LOG_LEVEL");
+    logger_->set_level(level == nullptr ? spdlog::level::info : spdlog::level::from_str(level));
+  }
+  void Log(Severity severity, absl::string_view line) override {
+    constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                     spdlog::level::warn, spdlog::level::err};
+    logger_->log(kLevels[static_cast<int>(severity)],
+                 spdlog::string_view_t(line.data(), line.size()));
+  }
+
+ private:
+  std::shared_ptr<spdlog::logger> logger_;
+};
+
+std::string DefaultName() {
+  char host[256] = "worker";
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(host, "-", getpid());
+}
+
+int ExitCode(const absl::Status& status) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "runnel-worker: %s\n", std::string(status.message()).c_str());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kPermissionDenied:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+int Run(const DaemonOptions& options) {
+#ifdef RUNNEL_HAVE_TORCH
+  TuneAllocatorForTorch();
+#endif
+  SpdlogLogger logger;
+  MonotonicClock clock;
+  const std::unique_ptr<Transport> transport = MakeGrpcTransport(GrpcTransportOptions{});
+  const std::unique_ptr<ControlTransport> control = MakeGrpcControl(GrpcControlOptions{});
+  Daemon daemon(options, {transport.get(), control.get(), &clock, &logger});
+  // SIGINT and SIGTERM end the daemon in order: a thread waits for them, so that no handler runs
+  // our code.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([&daemon, signals] {
+    int signal = 0;
+    if (sigwait(&signals, &signal) == 0) daemon.Stop();
+  }).detach();
+  return ExitCode(daemon.Run());
+}
+
+}  // namespace
+}  // namespace runnel
+
+int main(int argc, char** argv) {
+  runnel::DaemonOptions options;
+  CLI::App app{
+      "Runnel's worker: dials a central node, offers this device, and trains the stage that it is "
+      "given."};
+  app.add_option("--central", options.central_address,
+                 "central's control address, e.g. 127.0.0.1:7000")
+      ->required();
+  app.add_option("--name", options.name,
+                 "name of this worker, unique in the run (default: host and process)");
+  app.add_option("--listen", options.listen_address, "address for data links; port 0: any free one")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "compute threads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_option("--connect-timeout-ms", options.connect_timeout_ms, "how long to wait for central")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (options.name.empty()) options.name = runnel::DefaultName();
+  options.backends = runnel::BackendNames();
+  options.recipes = runnel::RecipeNames();
+  options.codecs = runnel::CodecNames();
+  return runnel::Run(options);
+}

@@ -1,0 +1,298 @@
+#include "worker/pipeline_host.h"
+
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "worker/frame_limits.h"
+#include "worker/peak_memory.h"
+
+namespace runnel {
+namespace {
+
+StageRuntimeOptions RuntimeOptions(const PrepareStage& stage, const Batching& batching) {
+  return {.plan = stage.plan,
+          .stage = stage.stage,
+          .batching = batching,
+          .first_sequence = stage.first_sequence,
+          .eval_batch_size = stage.training.eval_batch_size,
+          .eval_samples = stage.eval_samples};
+}
+
+}  // namespace
+
+PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& environment,
+                           const Batching& batching, std::unique_ptr<StageExecutor> executor,
+                           std::unique_ptr<LinkCodecs> codecs, StageEvents events)
+    : environment_(environment),
+      shaping_(stage.shaping),
+      token_(stage.link_token),
+      downstream_address_(stage.downstream_address),
+      training_(stage.training),
+      eval_samples_(stage.eval_samples),
+      batching_(batching),
+      generation_(stage.plan.generation),
+      runtime_(RuntimeOptions(stage, batching)),
+      executor_(std::move(executor)),
+      codecs_(std::move(codecs)),
+      events_(std::move(events)),
+      alive_(std::make_shared<bool>(true)),
+      compute_lane_(std::make_unique<Lane>()),
+      codec_lane_(std::make_unique<Lane>()) {
+  SetLimits();
+}
+
+PipelineHost::~PipelineHost() { *alive_ = false; }
+
+void PipelineHost::SetLimits() {
+  StageFrameSizes sizes;
+  sizes.first_stage = runtime_.first_stage();
+  sizes.has_loss = runtime_.has_loss();
+  for (int64_t samples : ShapeSizes(batching_, training_.eval_batch_size, eval_samples_)) {
+    sizes.by_samples.push_back(
+        {.samples = samples,
+         .input = executor_->input_shape(samples).elements() * 4,
+         .activation = codecs_->EncodedBytes(false, false, executor_->input_shape(samples)),
+         .gradient = codecs_->EncodedBytes(false, true, executor_->output_shape(samples))});
+  }
+  environment_.limits->Set(AllowedPayloads(sizes));
+}
+
+std::unique_ptr<LinkShell> PipelineHost::MakeLink(const std::string& address) {
+  LinkShell::Options options;
+  options.transport = environment_.transport;
+  options.address = address;
+  options.hello = {token_, "link"};
+  options.shaping = shaping_;
+  auto link = std::make_unique<LinkShell>(
+      environment_.loop, environment_.limits, std::move(options),
+      [this](Frame frame) { Deliver(std::move(frame)); },
+      [this](const absl::Status& status) { Fail(status); });
+  link->session().StartGeneration(generation_);
+  return link;
+}
+
+void PipelineHost::Start() {
+  if (has_upstream()) upstream_ = MakeLink("");
+  if (needs_feed()) feed_ = MakeLink("");
+  if (has_downstream()) {
+    downstream_ = MakeLink(downstream_address_);
+    downstream_->Start();
+  }
+  CheckReady();
+}
+
+void PipelineHost::Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) {
+  LinkShell* link = role == "feed" ? feed_.get() : role == "link" ? upstream_.get() : nullptr;
+  if (link == nullptr) {
+    connection->Close();
+    return;
+  }
+  // The greeting tells the dialling end that it has reached this stage, not only a port.
+  connection->connection()->Send(MakeHello({token_, role})).IgnoreError();
+  link->Attach(std::move(connection));
+  CheckReady();
+}
+
+void PipelineHost::CheckReady() {
+  if (ready_) return;
+  if (has_upstream() && !upstream_->connected()) return;
+  if (needs_feed() && !feed_->connected()) return;
+  ready_ = true;
+  events_.on_ready();
+}
+
+void PipelineHost::Fail(const absl::Status& status) {
+  if (std::exchange(failed_, true)) return;
+  events_.on_failed(status);
+}
+
+LinkShell* PipelineHost::LinkTo(Peer peer) {
+  return peer == Peer::kUpstream     ? upstream_.get()
+         : peer == Peer::kDownstream ? downstream_.get()
+                                     : feed_.get();
+}
+
+absl::Status PipelineHost::RunUntil(Sequence limit) {
+  idle_since_ns_ = environment_.loop->clock().NowNanos();
+  Pump(runtime_.RunUntil(limit));
+  return absl::OkStatus();
+}
+
+absl::Status PipelineHost::Evaluate(Sequence first, int64_t micro_batches) {
+  Pump(runtime_.Evaluate(first, micro_batches));
+  return absl::OkStatus();
+}
+
+void PipelineHost::Deliver(Frame frame) {
+  const FrameHeader& header = frame.header;
+  Pump(runtime_.Arrived(header.kind, header.sequence, header.shape_id, std::move(frame.payload)));
+}
+
+void PipelineHost::Pump(const absl::Status& status) {
+  if (failed_) return;
+  if (!status.ok()) {
+    Fail(status);
+    return;
+  }
+  for (Effect& effect : runtime_.TakeEffects()) {
+    std::visit([this](auto& one) { Carry(std::move(one)); }, effect);
+  }
+}
+
+void PipelineHost::Carry(SendEffect effect) {
+  const bool up = effect.kind == FrameKind::kGradient;
+  Frame frame;
+  frame.header.kind = effect.kind;
+  frame.header.generation = generation_;
+  frame.header.sequence = effect.sequence;
+  frame.header.shape_id = static_cast<uint32_t>(effect.samples);
+  frame.header.codec_bits = effect.kind == FrameKind::kEvalActivation ? 32 : codecs_->Bits(up);
+  frame.payload = std::move(effect.payload);
+  const int64_t bytes = kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
+  if (up) {
+    ++telemetry_.frames_up;
+    telemetry_.bytes_up += bytes;
+    telemetry_.raw_bytes_up += executor_->input_shape(effect.samples).elements() * 4;
+  } else if (effect.kind == FrameKind::kActivation) {
+    ++telemetry_.frames_down;
+    telemetry_.bytes_down += bytes;
+    telemetry_.raw_bytes_down += executor_->output_shape(effect.samples).elements() * 4;
+  }
+  LinkTo(effect.peer)->session().Send(std::move(frame));
+}
+
+void PipelineHost::Carry(AcknowledgeEffect effect) {
+  LinkTo(effect.peer)->session().Acknowledge(effect.kind, generation_, effect.sequence);
+}
+
+void PipelineHost::Compute(bool training,
+                           std::function<absl::StatusOr<StageCompute::Output>()> work) {
+  const int64_t now = environment_.loop->clock().NowNanos();
+  if (training && idle_since_ns_ != 0) telemetry_.wait_ns += now - std::exchange(idle_since_ns_, 0);
+  compute_lane_->Post([this, training, work = std::move(work), alive = alive_] {
+    const Clock& clock = environment_.loop->clock();
+    const int64_t begin_ns = clock.NowNanos();
+    absl::StatusOr<StageCompute::Output> output = work();
+    const int64_t end_ns = clock.NowNanos();
+    environment_.loop->Post(
+        [this, alive, output = std::move(output), training, begin_ns, end_ns]() mutable {
+          if (*alive) ComputeFinished(std::move(output), training, begin_ns, end_ns);
+        });
+  });
+}
+
+void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training,
+                                   int64_t begin_ns, int64_t end_ns) {
+  if (!output.ok()) {
+    Fail(output.status());
+    return;
+  }
+  if (training) {
+    telemetry_.busy_ns += end_ns - begin_ns;
+    idle_since_ns_ = end_ns;
+  }
+  Pump(runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct}));
+}
+
+void PipelineHost::Carry(ForwardEffect effect) {
+  Compute(true, [this, effect = std::move(effect)] {
+    return executor_->Forward(effect.place, effect.input, effect.labels);
+  });
+}
+
+void PipelineHost::Carry(InputGradientEffect effect) {
+  Compute(true, [this, effect = std::move(effect)] {
+    return executor_->InputGradient(effect.place, effect.output_gradient);
+  });
+}
+
+void PipelineHost::Carry(WeightGradientEffect effect) {
+  Compute(true, [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
+    RUNNEL_RETURN_IF_ERROR(executor_->WeightGradient(effect.place, effect.step));
+    return StageCompute::Output();
+  });
+}
+
+void PipelineHost::Carry(EvaluateEffect effect) {
+  Compute(false, [this, effect = std::move(effect)] {
+    return executor_->Evaluate(effect.samples, effect.input, effect.labels);
+  });
+}
+
+void PipelineHost::Carry(EncodeEffect effect) {
+  codec_lane_->Post([this, effect = std::move(effect), alive = alive_] {
+    const int64_t begin_ns = environment_.loop->clock().NowNanos();
+    const MicroBatch& place = effect.place;
+    const Shape shape =
+        effect.up ? executor_->input_shape(place.samples) : executor_->output_shape(place.samples);
+    Payload payload = environment_.pool->Allocate(
+        static_cast<size_t>(codecs_->EncodedBytes(true, effect.up, shape)));
+    const TensorView tensor{DType::kFloat32, shape, Layout::kRowMajor, 0, effect.tensor.bytes()};
+    const absl::Status status = codecs_->Encode(effect.up, tensor, place.sequence,
+                                                place.first_in_epoch, payload.mutable_bytes());
+    const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
+    environment_.loop->Post([this, alive, status, up = effect.up, place,
+                             payload = std::move(payload), took_ns]() mutable {
+      if (!*alive) return;
+      telemetry_.codec_ns += took_ns;
+      Pump(status.ok() ? runtime_.Encoded(up, place.sequence, place.samples, std::move(payload))
+                       : status);
+    });
+  });
+}
+
+void PipelineHost::Carry(DecodeEffect effect) {
+  codec_lane_->Post([this, effect = std::move(effect), alive = alive_] {
+    const int64_t begin_ns = environment_.loop->clock().NowNanos();
+    const MicroBatch& place = effect.place;
+    const Shape shape =
+        effect.up ? executor_->output_shape(place.samples) : executor_->input_shape(place.samples);
+    Payload tensor =
+        environment_.pool->Allocate(static_cast<size_t>(shape.elements()) * sizeof(float));
+    const MutableTensorView out{DType::kFloat32, shape, Layout::kRowMajor, 0,
+                                tensor.mutable_bytes()};
+    const absl::Status status = codecs_->Decode(effect.up, effect.payload.bytes(), out);
+    const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
+    environment_.loop->Post([this, alive, status, up = effect.up, sequence = place.sequence,
+                             tensor = std::move(tensor), took_ns]() mutable {
+      if (!*alive) return;
+      telemetry_.codec_ns += took_ns;
+      Pump(status.ok() ? runtime_.Decoded(up, sequence, std::move(tensor)) : status);
+    });
+  });
+}
+
+void PipelineHost::Carry(BarrierEffect effect) {
+  idle_since_ns_ = 0;
+  events_.on_barrier(effect.sequence);
+}
+
+void PipelineHost::Carry(EvaluationDoneEffect effect) {
+  events_.on_evaluation({effect.first, effect.loss_sum, effect.correct, effect.samples});
+}
+
+ModelState PipelineHost::TakeSnapshot() {
+  ModelState state = executor_->ExportState();
+  state.encoders = codecs_->SaveStates();
+  return state;
+}
+
+Telemetry PipelineHost::telemetry() const {
+  Telemetry telemetry = telemetry_;
+  telemetry.forwards = runtime_.forwards();
+  telemetry.backwards = runtime_.backwards();
+  telemetry.loss_sum = runtime_.loss().loss_sum;
+  telemetry.correct = runtime_.loss().correct;
+  telemetry.loss_samples = runtime_.loss().samples;
+  for (const auto& link : {&upstream_, &downstream_, &feed_}) {
+    if (*link != nullptr)
+      telemetry.stale_frames_dropped += (*link)->session().counters().stale_dropped;
+  }
+  telemetry.peak_rss_bytes = PeakResidentBytes();
+  return telemetry;
+}
+
+}  // namespace runnel

@@ -1,0 +1,88 @@
+#pragma once
+
+// The shell around StageRuntime: a compute lane, a codec lane and the links to the neighbours and
+// to central.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "worker/lane.h"
+#include "worker/link_codecs.h"
+#include "worker/stage_executor.h"
+#include "worker/stage_host.h"
+#include "worker/stage_runtime.h"
+
+namespace runnel {
+
+class PipelineHost final : public StageHost {
+ public:
+  // The executor holds the stage's state already.
+  PipelineHost(const PrepareStage& stage, const StageEnvironment& environment,
+               const Batching& batching, std::unique_ptr<StageExecutor> executor,
+               std::unique_ptr<LinkCodecs> codecs, StageEvents events);
+  ~PipelineHost() override;
+
+  void Start() override;
+  void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
+  absl::Status RunUntil(Sequence limit) override;
+  absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
+  ModelState TakeSnapshot() override;
+  Telemetry telemetry() const override;
+
+ private:
+  bool has_upstream() const { return !runtime_.first_stage(); }
+  bool has_downstream() const { return !runtime_.has_loss(); }
+  bool needs_feed() const { return runtime_.first_stage() || runtime_.has_loss(); }
+  LinkShell* LinkTo(Peer peer);
+  std::unique_ptr<LinkShell> MakeLink(const std::string& address);
+  void SetLimits();
+  void CheckReady();
+  void Fail(const absl::Status& status);
+
+  void Deliver(Frame frame);
+  // Carries out what the runtime wants, or reports that it failed.
+  void Pump(const absl::Status& status);
+  void Carry(SendEffect effect);
+  void Carry(AcknowledgeEffect effect);
+  void Carry(ForwardEffect effect);
+  void Carry(InputGradientEffect effect);
+  void Carry(WeightGradientEffect effect);
+  void Carry(EvaluateEffect effect);
+  void Carry(EncodeEffect effect);
+  void Carry(DecodeEffect effect);
+  void Carry(BarrierEffect effect);
+  void Carry(EvaluationDoneEffect effect);
+
+  // Runs `work` on the compute lane; its result becomes ComputeDone. training: counts as busy time.
+  void Compute(bool training, std::function<absl::StatusOr<StageCompute::Output>()> work);
+  void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training, int64_t begin_ns,
+                       int64_t end_ns);
+
+  StageEnvironment environment_;
+  LinkShaping shaping_;
+  std::string token_;
+  std::string downstream_address_;
+  TrainingSettings training_;
+  int64_t eval_samples_ = 0;
+  Batching batching_;
+  Generation generation_;
+  StageRuntime runtime_;
+  std::unique_ptr<StageExecutor> executor_;
+  std::unique_ptr<LinkCodecs> codecs_;
+  StageEvents events_;
+  Telemetry telemetry_;
+  int64_t idle_since_ns_ = 0;  // 0: busy, or at a barrier
+  bool ready_ = false;
+  bool failed_ = false;
+  std::shared_ptr<bool> alive_;  // false once the host is gone: completions on their way check it
+
+  std::unique_ptr<LinkShell> upstream_;
+  std::unique_ptr<LinkShell> downstream_;
+  std::unique_ptr<LinkShell> feed_;
+  // Last: joined before what their tasks use goes.
+  std::unique_ptr<Lane> compute_lane_;
+  std::unique_ptr<Lane> codec_lane_;
+};
+
+}  // namespace runnel

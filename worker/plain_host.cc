@@ -1,0 +1,181 @@
+#include "worker/plain_host.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "worker/frame_limits.h"
+#include "worker/peak_memory.h"
+
+namespace runnel {
+
+PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environment,
+                     const Batching& batching, std::unique_ptr<StageExecutor> executor,
+                     StageEvents events)
+    : environment_(environment),
+      token_(stage.link_token),
+      batching_(batching),
+      generation_(stage.plan.generation),
+      executor_(std::move(executor)),
+      events_(std::move(events)),
+      alive_(std::make_shared<bool>(true)),
+      lane_(std::make_unique<Lane>()) {
+  training_.next = training_.limit = stage.first_sequence.value();
+  StageFrameSizes sizes;
+  sizes.first_stage = sizes.has_loss = true;
+  for (int64_t samples :
+       ShapeSizes(batching_, stage.training.eval_batch_size, stage.eval_samples)) {
+    sizes.by_samples.push_back({samples, executor_->input_shape(samples).elements() * 4, 0, 0});
+  }
+  environment_.limits->Set(AllowedPayloads(sizes));
+}
+
+PlainHost::~PlainHost() { *alive_ = false; }
+
+void PlainHost::Start() {
+  feed_ = std::make_unique<LinkShell>(
+      environment_.loop, environment_.limits, LinkShell::Options{},
+      [this](Frame frame) { Deliver(std::move(frame)); },
+      [this](const absl::Status& status) { Fail(status); });
+  feed_->session().StartGeneration(generation_);
+}
+
+void PlainHost::Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) {
+  if (role != "feed") {
+    connection->Close();
+    return;
+  }
+  connection->connection()->Send(MakeHello({token_, role})).IgnoreError();
+  feed_->Attach(std::move(connection));
+  if (!std::exchange(ready_, true)) events_.on_ready();
+}
+
+void PlainHost::Fail(const absl::Status& status) {
+  if (!std::exchange(failed_, true)) events_.on_failed(status);
+}
+
+absl::Status PlainHost::RunUntil(Sequence limit) {
+  training_.limit = limit.value();
+  idle_since_ns_ = environment_.loop->clock().NowNanos();
+  Advance();
+  return absl::OkStatus();
+}
+
+absl::Status PlainHost::Evaluate(Sequence first, int64_t micro_batches) {
+  evaluation_ = {.first = first};
+  evaluating_.next = first.value();
+  evaluating_.limit = first.value() + micro_batches;
+  Advance();
+  return absl::OkStatus();
+}
+
+void PlainHost::Deliver(Frame frame) {
+  const FrameHeader& header = frame.header;
+  const bool eval = header.kind == FrameKind::kEvalInput || header.kind == FrameKind::kEvalLabels;
+  Queue& queue = eval ? evaluating_ : training_;
+  const int64_t sequence = header.sequence.value();
+  if (!eval && header.shape_id != batching_.Locate(header.sequence).samples) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat("micro-batch ", sequence, " came with ", header.shape_id, " samples")));
+    return;
+  }
+  queue.samples[sequence] = header.shape_id;
+  (header.kind == queue.labels_kind ? queue.labels : queue.inputs)[sequence] =
+      std::move(frame.payload);
+  Advance();
+}
+
+void PlainHost::Advance() {
+  if (running_ || failed_) return;
+  for (Queue* queue : {&training_, &evaluating_}) {
+    const bool here = queue->next < queue->limit && queue->inputs.contains(queue->next) &&
+                      queue->labels.contains(queue->next);
+    if (here) {
+      Start(*queue);
+      return;
+    }
+  }
+}
+
+void PlainHost::Start(Queue& queue) {
+  const bool training = &queue == &training_;
+  const Sequence sequence(queue.next);
+  const auto take = [&sequence](std::map<int64_t, Payload>& from) {
+    return from.extract(sequence.value()).mapped();
+  };
+  Payload input = take(queue.inputs);
+  Payload labels = take(queue.labels);
+  const int64_t samples = queue.samples.extract(sequence.value()).mapped();
+  feed_->session().Acknowledge(queue.input_kind, generation_, sequence);
+  feed_->session().Acknowledge(queue.labels_kind, generation_, sequence);
+  running_ = true;
+  if (!training) evaluation_samples_ = samples;
+  if (training && idle_since_ns_ != 0) {
+    telemetry_.wait_ns += environment_.loop->clock().NowNanos() - std::exchange(idle_since_ns_, 0);
+  }
+  lane_->Post([this, training, sequence, samples, input = std::move(input),
+               labels = std::move(labels), alive = alive_]() mutable {
+    const Clock& clock = environment_.loop->clock();
+    const int64_t begin_ns = clock.NowNanos();
+    absl::StatusOr<LossResult> result;
+    if (training) {
+      result = TrainMicroBatch(*executor_, batching_.Locate(sequence), std::move(input),
+                               std::move(labels));
+    } else if (auto output = executor_->Evaluate(samples, std::move(input), std::move(labels));
+               output.ok()) {
+      result = LossResult{output->loss_sum, output->correct};
+    } else {
+      result = output.status();
+    }
+    const int64_t end_ns = clock.NowNanos();
+    environment_.loop->Post([this, alive, result = std::move(result), training, begin_ns, end_ns] {
+      if (*alive) Finished(result, training, begin_ns, end_ns);
+    });
+  });
+}
+
+void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training, int64_t begin_ns,
+                         int64_t end_ns) {
+  running_ = false;
+  if (!result.ok()) {
+    Fail(result.status());
+    return;
+  }
+  if (!std::isfinite(result->loss_sum)) {
+    Fail(absl::InvalidArgumentError(
+        "the loss is not finite: training diverged; try a smaller --lr"));
+    return;
+  }
+  if (!training) {
+    FinishedEvaluation(*result);
+    return;
+  }
+  telemetry_.busy_ns += end_ns - begin_ns;
+  telemetry_.loss_sum += result->loss_sum;
+  telemetry_.correct += result->correct;
+  telemetry_.loss_samples += batching_.Locate(Sequence(training_.next)).samples;
+  idle_since_ns_ = end_ns;
+  telemetry_.forwards = telemetry_.backwards = ++training_.next;
+  if (training_.next == training_.limit) {
+    idle_since_ns_ = 0;
+    events_.on_barrier(Sequence(training_.limit));
+  }
+  Advance();
+}
+
+void PlainHost::FinishedEvaluation(const LossResult& result) {
+  evaluation_.loss_sum += result.loss_sum;
+  evaluation_.correct += result.correct;
+  evaluation_.samples += evaluation_samples_;
+  if (++evaluating_.next == evaluating_.limit) events_.on_evaluation(evaluation_);
+  Advance();
+}
+
+Telemetry PlainHost::telemetry() const {
+  Telemetry telemetry = telemetry_;
+  telemetry.peak_rss_bytes = PeakResidentBytes();
+  return telemetry;
+}
+
+}  // namespace runnel

@@ -1,0 +1,72 @@
+#pragma once
+
+// The shell around the plain loop: samples and labels come in on the feed, one lane trains on them
+// in order.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "worker/lane.h"
+#include "worker/plain_loop.h"
+#include "worker/stage_executor.h"
+#include "worker/stage_host.h"
+
+namespace runnel {
+
+class PlainHost final : public StageHost {
+ public:
+  // The executor has all layers and holds their state already.
+  PlainHost(const PrepareStage& stage, const StageEnvironment& environment,
+            const Batching& batching, std::unique_ptr<StageExecutor> executor, StageEvents events);
+  ~PlainHost() override;
+
+  void Start() override;
+  void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
+  absl::Status RunUntil(Sequence limit) override;
+  absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
+  ModelState TakeSnapshot() override { return executor_->ExportState(); }
+  Telemetry telemetry() const override;
+
+ private:
+  // Samples and labels of one kind of micro-batch, waiting for each other.
+  struct Queue {
+    FrameKind input_kind;
+    FrameKind labels_kind;
+    int64_t next = 0;
+    int64_t limit = 0;
+    std::map<int64_t, Payload> inputs;
+    std::map<int64_t, Payload> labels;
+    std::map<int64_t, int64_t> samples;
+  };
+
+  void Deliver(Frame frame);
+  void Advance();
+  void Start(Queue& queue);
+  void Finished(const absl::StatusOr<LossResult>& result, bool training, int64_t begin_ns,
+                int64_t end_ns);
+  void FinishedEvaluation(const LossResult& result);
+  void Fail(const absl::Status& status);
+
+  StageEnvironment environment_;
+  std::string token_;
+  Batching batching_;
+  Generation generation_;
+  std::unique_ptr<StageExecutor> executor_;
+  StageEvents events_;
+  Telemetry telemetry_;
+  Queue training_{FrameKind::kInput, FrameKind::kLabels, 0, 0, {}, {}, {}};
+  Queue evaluating_{FrameKind::kEvalInput, FrameKind::kEvalLabels, 0, 0, {}, {}, {}};
+  EvaluationDone evaluation_;
+  int64_t evaluation_samples_ = 0;  // of the micro-batch that is evaluated
+  bool running_ = false;
+  bool ready_ = false;
+  bool failed_ = false;
+  int64_t idle_since_ns_ = 0;
+  std::shared_ptr<bool> alive_;
+  std::unique_ptr<LinkShell> feed_;
+  std::unique_ptr<Lane> lane_;  // last: joined before what its task uses goes
+};
+
+}  // namespace runnel

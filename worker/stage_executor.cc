@@ -1,0 +1,233 @@
+#include "worker/stage_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecutorOptions options,
+                                                                     Backend* backend,
+                                                                     BufferPool* pool) {
+  std::unique_ptr<StageExecutor> executor(new StageExecutor(std::move(options)));
+  executor->pool_ = pool;
+  RUNNEL_RETURN_IF_ERROR(executor->Compile(backend));
+  executor->AllocateState();
+  return executor;
+}
+
+absl::Status StageExecutor::Compile(Backend* backend) {
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options_.training));
+  RUNNEL_ASSIGN_OR_RETURN(layout_,
+                          PlanState(options_.model, options_.first_layer, options_.last_layer));
+  for (int64_t samples :
+       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples)) {
+    Compiled& compiled = compiled_[samples];
+    RUNNEL_ASSIGN_OR_RETURN(compiled.program,
+                            CompileStage(options_.model, options_.first_layer, options_.last_layer,
+                                         samples, *options_.recipe));
+    RUNNEL_ASSIGN_OR_RETURN(compiled.executable, backend->Prepare(compiled.program));
+    has_loss_ = compiled.program.has_loss;
+    const auto sample = [](const Shape& shape) { return Shape::Create(shape.dims().subspan(1)); };
+    RUNNEL_ASSIGN_OR_RETURN(input_sample_, sample(compiled.program.input));
+    RUNNEL_ASSIGN_OR_RETURN(output_sample_, sample(compiled.program.output));
+  }
+  return absl::OkStatus();
+}
+
+void StageExecutor::AllocateState() {
+  int64_t stash_bytes = 0;
+  int64_t scratch_bytes = 0;
+  for (const auto& [samples, compiled] : compiled_) {
+    stash_bytes = std::max(stash_bytes, compiled.program.stash_bytes);
+    scratch_bytes = std::max(scratch_bytes, compiled.program.scratch_bytes);
+  }
+  stash_ = std::make_unique<Stash>(layout_.parameter_bytes, stash_bytes);
+  momentum_ = Arena(layout_.parameter_bytes);
+  gradients_ = Arena(layout_.parameter_bytes);
+  statistics_ = Arena(layout_.statistic_bytes);
+  scratch_ = Arena(scratch_bytes);
+}
+
+absl::StatusOr<StageExecutor::Compiled*> StageExecutor::ForSamples(int64_t samples) {
+  const auto compiled = compiled_.find(samples);
+  if (compiled == compiled_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no program for micro-batches of ", samples, " samples"));
+  }
+  return &compiled->second;
+}
+
+absl::Status StageExecutor::CheckSize(const Payload& payload, int64_t bytes,
+                                      const char* what) const {
+  if (static_cast<int64_t>(payload.size()) == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " has ", payload.size(), " bytes, needs ", bytes));
+}
+
+StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
+  StepContext context;
+  context.run_seed = options_.training.seed;
+  context.sequence = place.sequence;
+  context.step_samples = place.step_samples;
+  context.accumulate = !place.first_in_step;
+  context.learning_rate = LearningRate(options_.training, place.epoch);
+  context.momentum = options_.training.momentum;
+  context.weight_decay = options_.training.weight_decay;
+  return context;
+}
+
+Bindings StageExecutor::StateBindings(std::byte* weights) const {
+  Bindings bindings;
+  bindings[Storage::kParameters] = weights;
+  bindings[Storage::kGradients] = gradients_.data();
+  bindings[Storage::kMomentum] = momentum_.data();
+  bindings[Storage::kStatistics] = statistics_.data();
+  bindings[Storage::kScratch] = scratch_.data();
+  return bindings;
+}
+
+namespace {
+
+std::byte* Base(Payload& payload) { return payload.mutable_bytes().data(); }
+
+StageCompute::Output LossOutput(const double (&metrics)[2]) {
+  return {Payload(), metrics[0], static_cast<int64_t>(metrics[1])};
+}
+
+}  // namespace
+
+absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& place, Payload input,
+                                                            Payload labels) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
+  const Program& program = compiled->program;
+  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input.elements() * 4, "stage input"));
+  if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, place.samples * 4, "labels"));
+
+  Stash::Entry& entry = stash_->Push(place);
+  entry.input = std::move(input);
+  Payload output = pool_->Allocate(static_cast<size_t>(program.output.elements()) * sizeof(float));
+  alignas(64) double metrics[2] = {0, 0};
+  Bindings bindings = StateBindings(stash_->weights(entry));
+  bindings[Storage::kInput] = Base(entry.input);
+  bindings[Storage::kOutput] = Base(output);
+  bindings[Storage::kLabels] = Base(labels);
+  bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
+  bindings[Storage::kStash] = entry.activations->data();
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, ContextOf(place), bindings));
+  if (program.backward_reads_output) entry.output = output;
+  if (has_loss_) return LossOutput(metrics);
+  return Output{std::move(output)};
+}
+
+absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBatch& place,
+                                                                  Payload output_gradient) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
+  const Program& program = compiled->program;
+  if (!has_loss_)
+    RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output.elements() * 4, "gradient"));
+  if (stash_->in_flight() == 0 || stash_->Oldest().place.sequence != place.sequence) {
+    return absl::InternalError(
+        absl::StrCat("backward of micro-batch ", place.sequence.value(), " without its forward"));
+  }
+  Stash::Entry& entry = stash_->Oldest();
+  entry.output_gradient = std::move(output_gradient);
+  Output result;
+  if (program.needs_input_gradient) {
+    result.tensor = pool_->Allocate(static_cast<size_t>(program.input.elements()) * sizeof(float));
+  }
+  Bindings bindings = StateBindings(stash_->weights(entry));
+  bindings[Storage::kInput] = Base(entry.input);
+  bindings[Storage::kOutput] = Base(entry.output);
+  bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
+  bindings[Storage::kInputGradient] = Base(result.tensor);
+  bindings[Storage::kStash] = entry.activations->data();
+  RUNNEL_RETURN_IF_ERROR(
+      compiled->executable->Run(Part::kInputGradient, ContextOf(place), bindings));
+  return result;
+}
+
+absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
+  Stash::Entry& entry = stash_->Oldest();
+  const StepContext context = ContextOf(place);
+  Bindings bindings = StateBindings(stash_->weights(entry));
+  bindings[Storage::kInput] = Base(entry.input);
+  bindings[Storage::kOutput] = Base(entry.output);
+  bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
+  bindings[Storage::kStash] = entry.activations->data();
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
+  stash_->Pop();
+  if (!step) return absl::OkStatus();
+
+  Bindings update = StateBindings(stash_->newest());
+  update[Storage::kNewParameters] = stash_->NextVersion();
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
+  stash_->Publish();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Payload input,
+                                                             Payload labels) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(samples));
+  const Program& program = compiled->program;
+  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input.elements() * 4, "stage input"));
+  if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, samples * 4, "labels"));
+  Payload output = pool_->Allocate(static_cast<size_t>(program.output.elements()) * sizeof(float));
+  alignas(64) double metrics[2] = {0, 0};
+  StepContext context;
+  context.run_seed = options_.training.seed;
+  context.step_samples = samples;
+  Bindings bindings = StateBindings(stash_->newest());
+  bindings[Storage::kInput] = Base(input);
+  bindings[Storage::kOutput] = Base(output);
+  bindings[Storage::kLabels] = Base(labels);
+  bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForwardEval, context, bindings));
+  if (has_loss_) return LossOutput(metrics);
+  return Output{std::move(output)};
+}
+
+TensorData StageExecutor::Extract(const StateTensor& tensor, const std::byte* base) const {
+  const size_t bytes = static_cast<size_t>(tensor.spec.shape.elements()) * sizeof(float);
+  const char* data = reinterpret_cast<const char*>(base + tensor.offset_bytes);
+  return {tensor.spec.name, DType::kFloat32, tensor.spec.shape, std::string(data, bytes)};
+}
+
+ModelState StageExecutor::ExportState() const {
+  ModelState state;
+  for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
+    LayerState& part = state.layers.emplace_back();
+    part.layer = layer;
+    for (const StateTensor& tensor : layout_.tensors) {
+      if (tensor.layer != layer) continue;
+      const bool trainable = tensor.storage == Storage::kParameters;
+      part.tensors.push_back(Extract(tensor, trainable ? stash_->newest() : statistics_.data()));
+      if (trainable) part.momentum.push_back(Extract(tensor, momentum_.data()));
+    }
+  }
+  return state;
+}
+
+absl::Status StageExecutor::ImportState(const ModelState& state) {
+  RUNNEL_RETURN_IF_ERROR(
+      CheckState(state, options_.model, options_.first_layer, options_.last_layer));
+  const auto put = [](const TensorData& from, std::byte* base, const StateTensor& to) {
+    std::memcpy(base + to.offset_bytes, from.bytes.data(), from.bytes.size());
+  };
+  size_t next = 0;  // of layout_.tensors, which is in the same order
+  for (const LayerState& layer : state.layers) {
+    size_t momentum = 0;
+    for (const TensorData& tensor : layer.tensors) {
+      const StateTensor& to = layout_.tensors[next++];
+      const bool trainable = to.storage == Storage::kParameters;
+      put(tensor, trainable ? stash_->newest() : statistics_.data(), to);
+      if (trainable) put(layer.momentum[momentum++], momentum_.data(), to);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

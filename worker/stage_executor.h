@@ -1,0 +1,84 @@
+#pragma once
+
+// The real arithmetic of one stage: programs compiled for each micro-batch size, run by a backend
+// over the stage's own memory.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/compiler.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/model_state.h"
+#include "proto/base/training.h"
+#include "worker/stage_compute.h"
+#include "worker/stash.h"
+
+namespace runnel {
+
+struct StageExecutorOptions {
+  ModelSpec model;
+  int first_layer = 0;
+  int last_layer = 0;
+  TrainingSettings training;
+  int64_t eval_samples = 0;
+  const Recipe* recipe = nullptr;
+};
+
+// Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is
+// empty.
+class StageExecutor final : public StageCompute {
+ public:
+  // `backend` and `pool` outlive the executor. InvalidArgument / Unimplemented: the model, recipe
+  // or backend do not fit.
+  static absl::StatusOr<std::unique_ptr<StageExecutor>> Create(StageExecutorOptions options,
+                                                               Backend* backend, BufferPool* pool);
+
+  absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input, Payload labels) override;
+  absl::StatusOr<Output> InputGradient(const MicroBatch& place, Payload output_gradient) override;
+  absl::Status WeightGradient(const MicroBatch& place, bool step) override;
+  absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
+
+  // State of these layers at a barrier. Import checks everything (CheckState) before it changes
+  // anything.
+  absl::Status ImportState(const ModelState& state);
+  ModelState ExportState() const;
+
+  // Bytes of a boundary tensor of `samples` samples, FP32.
+  Shape input_shape(int64_t samples) const { return input_sample_.Prepend(samples); }
+  Shape output_shape(int64_t samples) const { return output_sample_.Prepend(samples); }
+  const Stash& stash() const { return *stash_; }
+
+ private:
+  struct Compiled {
+    Program program;
+    std::unique_ptr<Executable> executable;
+  };
+
+  explicit StageExecutor(StageExecutorOptions options) : options_(std::move(options)) {}
+  absl::Status Compile(Backend* backend);
+  void AllocateState();
+  absl::StatusOr<Compiled*> ForSamples(int64_t samples);
+  absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
+  StepContext ContextOf(const MicroBatch& place) const;
+  Bindings StateBindings(std::byte* weights) const;
+  TensorData Extract(const StateTensor& tensor, const std::byte* base) const;
+
+  StageExecutorOptions options_;
+  BufferPool* pool_ = nullptr;
+  StateLayout layout_;
+  Shape input_sample_;
+  Shape output_sample_;
+  bool has_loss_ = false;
+  std::map<int64_t, Compiled> compiled_;  // by samples
+  std::unique_ptr<Stash> stash_;
+  Arena momentum_;
+  Arena gradients_;
+  Arena statistics_;
+  Arena scratch_;
+};
+
+}  // namespace runnel

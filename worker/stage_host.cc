@@ -1,0 +1,45 @@
+#include "worker/stage_host.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/recipe.h"
+#include "proto/base/status_macros.h"
+#include "worker/pipeline_host.h"
+#include "worker/plain_host.h"
+
+namespace runnel {
+
+absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& stage,
+                                                         const StageEnvironment& environment,
+                                                         StageEvents events) {
+  RUNNEL_RETURN_IF_ERROR(CheckPlan(stage.plan, stage.model));
+  if (stage.stage < 0 || stage.stage >= static_cast<int>(stage.plan.stages.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("stage ", stage.stage, " is not in the plan"));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(stage.training));
+  StageExecutorOptions options;
+  options.model = stage.model;
+  options.first_layer = stage.plan.stages[stage.stage].first_layer;
+  options.last_layer = stage.plan.stages[stage.stage].last_layer;
+  options.training = stage.training;
+  options.eval_samples = stage.eval_samples;
+  RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe(stage.recipe));
+  RUNNEL_ASSIGN_OR_RETURN(
+      std::unique_ptr<StageExecutor> executor,
+      StageExecutor::Create(std::move(options), environment.backend, environment.pool));
+  RUNNEL_RETURN_IF_ERROR(executor->ImportState(stage.state));
+  if (stage.plain_loop) {
+    if (stage.plan.stages.size() != 1)
+      return absl::InvalidArgumentError("the plain loop has one stage");
+    return std::make_unique<PlainHost>(stage, environment, batching, std::move(executor),
+                                       std::move(events));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<LinkCodecs> codecs,
+                          LinkCodecs::Create(stage.plan, stage.stage, stage.training.seed));
+  RUNNEL_RETURN_IF_ERROR(codecs->RestoreStates(stage.state.encoders));
+  return std::make_unique<PipelineHost>(stage, environment, batching, std::move(executor),
+                                        std::move(codecs), std::move(events));
+}
+
+}  // namespace runnel

@@ -1,0 +1,56 @@
+#pragma once
+
+// What the daemon sees of the stage that it runs: a pipeline stage (PipelineHost) or the plain loop
+// (PlainHost).
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "proto/transport/control.h"
+#include "proto/transport/link_shell.h"
+
+namespace runnel {
+
+// What a stage reports, on the loop's thread.
+struct StageEvents {
+  std::function<void()> on_ready;  // its links stand
+  std::function<void(Sequence)> on_barrier;
+  std::function<void(const EvaluationDone&)> on_evaluation;
+  std::function<void(const absl::Status&)> on_failed;  // at most once; nothing follows
+};
+
+// All methods on the loop's thread.
+class StageHost {
+ public:
+  virtual ~StageHost() = default;
+  // Begins to dial and to listen to its links.
+  virtual void Start() = 0;
+  // A peer has said hello on a data link.
+  virtual void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) = 0;
+  virtual absl::Status RunUntil(Sequence limit) = 0;
+  virtual absl::Status Evaluate(Sequence first, int64_t micro_batches) = 0;
+  // Only at a barrier.
+  virtual ModelState TakeSnapshot() = 0;
+  virtual Telemetry telemetry() const = 0;
+};
+
+// What a host is made from; all outlive it.
+struct StageEnvironment {
+  EventLoop* loop = nullptr;
+  BufferPool* pool = nullptr;
+  Backend* backend = nullptr;
+  Transport* transport = nullptr;
+  FrameLimits* limits = nullptr;
+};
+
+// Compiles the stage, loads its state and makes its host. InvalidArgument / Unimplemented: `stage`
+// does not fit this worker or is broken.
+absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& stage,
+                                                         const StageEnvironment& environment,
+                                                         StageEvents events);
+
+}  // namespace runnel

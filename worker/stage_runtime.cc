@@ -1,0 +1,335 @@
+#include "worker/stage_runtime.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/next_action.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+
+StageRuntime::StageRuntime(StageRuntimeOptions options)
+    : options_(std::move(options)),
+      limit_(options_.first_sequence.value()),
+      forwards_(options_.first_sequence.value()),
+      backwards_(options_.first_sequence.value()),
+      version_(options_.batching.Locate(options_.first_sequence).step) {}
+
+bool StageRuntime::DecodesDown() const {
+  return !first_stage() && options_.plan.links[options_.stage - 1].codec_forward != "identity";
+}
+bool StageRuntime::DecodesUp() const {
+  return !has_loss() && options_.plan.links[options_.stage].codec_backward != "identity";
+}
+bool StageRuntime::EncodesDown() const {
+  return !has_loss() && options_.plan.links[options_.stage].codec_forward != "identity";
+}
+bool StageRuntime::EncodesUp() const {
+  return !first_stage() && options_.plan.links[options_.stage - 1].codec_backward != "identity";
+}
+
+absl::Status StageRuntime::Fail(std::string what) {
+  failed_ = true;
+  effects_.clear();
+  return absl::InvalidArgumentError(absl::StrCat("stage ", options_.stage, ": ", what));
+}
+
+std::vector<Effect> StageRuntime::TakeEffects() { return std::exchange(effects_, {}); }
+
+absl::Status StageRuntime::RunUntil(Sequence limit) {
+  if (failed_) return absl::OkStatus();
+  if (limit.value() < limit_)
+    return Fail(absl::StrCat("grant ", limit.value(), " is behind ", limit_));
+  if (evaluation_.has_value()) return Fail("grant during an evaluation");
+  limit_ = limit.value();
+  barrier_reported_ = false;
+  Advance();
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::Evaluate(Sequence first, int64_t micro_batches) {
+  if (failed_) return absl::OkStatus();
+  if (!barrier_reported_ || micro_batches < 1)
+    return Fail("evaluation away from a barrier, or of nothing");
+  evaluation_ =
+      Evaluation{.first = first, .next = first.value(), .end = first.value() + micro_batches};
+  AdvanceEvaluation();
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64_t samples) const {
+  const bool fits = kind == FrameKind::kGradient                                   ? !has_loss()
+                    : kind == FrameKind::kActivation                               ? !first_stage()
+                    : kind == FrameKind::kInput || kind == FrameKind::kEvalInput   ? first_stage()
+                    : kind == FrameKind::kLabels || kind == FrameKind::kEvalLabels ? has_loss()
+                    : kind == FrameKind::kEvalActivation                           ? !first_stage()
+                                                                                   : false;
+  if (!fits)
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame kind ", static_cast<int>(kind), " does not belong here"));
+  if (kind == FrameKind::kEvalInput || kind == FrameKind::kEvalLabels ||
+      kind == FrameKind::kEvalActivation) {
+    return absl::OkStatus();
+  }
+  if (samples != options_.batching.Locate(sequence).samples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("micro-batch ", sequence.value(), " came with ", samples, " samples"));
+  }
+  const int64_t next = kind == FrameKind::kGradient ? backwards_ : forwards_;
+  if (sequence.value() < next || (kind == FrameKind::kGradient && sequence.value() >= forwards_)) {
+    return absl::InvalidArgumentError(absl::StrCat("micro-batch ", sequence.value(), " of kind ",
+                                                   static_cast<int>(kind),
+                                                   " is out of order, next is ", next));
+  }
+  // The stage before has at most its cap in flight, and has done no backward that this one has not.
+  if (kind == FrameKind::kActivation &&
+      sequence.value() >= backwards_ + options_.plan.stages[options_.stage - 1].cap) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("micro-batch ", sequence.value(), " is beyond the cap"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t samples,
+                                   Payload payload) {
+  if (failed_) return absl::OkStatus();
+  if (absl::Status status = CheckArrival(kind, sequence, samples); !status.ok()) {
+    return Fail(std::string(status.message()));
+  }
+  const MicroBatch place = options_.batching.Locate(sequence);
+  switch (kind) {
+    case FrameKind::kInput:
+      inputs_[sequence.value()] = std::move(payload);
+      break;
+    case FrameKind::kLabels:
+      labels_[sequence.value()] = std::move(payload);
+      break;
+    case FrameKind::kActivation:
+    case FrameKind::kGradient: {
+      const bool up = kind == FrameKind::kGradient;
+      if (up ? DecodesUp() : DecodesDown()) {
+        ++codec_outstanding_;
+        effects_.push_back(DecodeEffect{up, place, std::move(payload)});
+        return absl::OkStatus();
+      }
+      Accept(up, place, std::move(payload));
+      break;
+    }
+    default:
+      return EvaluationArrived(kind, sequence, samples, std::move(payload));
+  }
+  Advance();
+  return absl::OkStatus();
+}
+
+// A boundary tensor is here in the form that compute takes; its encoded bytes are no longer needed.
+void StageRuntime::Accept(bool up, MicroBatch place, Payload payload) {
+  (up ? gradients_ : inputs_)[place.sequence.value()] = std::move(payload);
+  effects_.push_back(AcknowledgeEffect{up ? Peer::kDownstream : Peer::kUpstream,
+                                       up ? FrameKind::kGradient : FrameKind::kActivation,
+                                       place.sequence});
+}
+
+absl::Status StageRuntime::Decoded(bool up, Sequence sequence, Payload tensor) {
+  if (failed_) return absl::OkStatus();
+  --codec_outstanding_;
+  Accept(up, options_.batching.Locate(sequence), std::move(tensor));
+  Advance();
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::Encoded(bool up, Sequence sequence, int64_t samples, Payload payload) {
+  if (failed_) return absl::OkStatus();
+  --codec_outstanding_;
+  effects_.push_back(SendEffect{up ? Peer::kUpstream : Peer::kDownstream,
+                                up ? FrameKind::kGradient : FrameKind::kActivation, sequence,
+                                samples, std::move(payload)});
+  Advance();
+  return absl::OkStatus();
+}
+
+// A boundary tensor leaves: through the codec lane, or as it is.
+void StageRuntime::Emit(bool up, const MicroBatch& place, Payload tensor) {
+  if (up ? EncodesUp() : EncodesDown()) {
+    ++codec_outstanding_;
+    effects_.push_back(EncodeEffect{up, place, std::move(tensor)});
+    return;
+  }
+  effects_.push_back(SendEffect{up ? Peer::kUpstream : Peer::kDownstream,
+                                up ? FrameKind::kGradient : FrameKind::kActivation, place.sequence,
+                                place.samples, std::move(tensor)});
+}
+
+absl::Status StageRuntime::ComputeDone(ComputeResult result) {
+  if (failed_) return absl::OkStatus();
+  const Running finished = std::exchange(running_, Running::kNothing);
+  if (has_loss() && !std::isfinite(result.loss_sum)) {
+    return Fail(absl::StrCat("the loss is not finite at step ",
+                             options_.batching.Locate(Sequence(forwards_)).step,
+                             ": training diverged; try a smaller --lr"));
+  }
+  const MicroBatch place = options_.batching.Locate(Sequence(backwards_));
+  switch (finished) {
+    case Running::kForward:
+      FinishForward(std::move(result));
+      break;
+    case Running::kInputGradient:
+      if (!first_stage()) Emit(/*up=*/true, place, std::move(result.tensor));
+      running_ = Running::kWeightGradient;
+      effects_.push_back(WeightGradientEffect{place, place.last_in_step});
+      return absl::OkStatus();
+    case Running::kWeightGradient:
+      if (place.last_in_step) ++version_;
+      ++backwards_;
+      break;
+    case Running::kEvaluate:
+      FinishEvaluation(std::move(result));
+      return absl::OkStatus();
+    case Running::kNothing:
+      return Fail("a completion without an action");
+  }
+  Advance();
+  return absl::OkStatus();
+}
+
+void StageRuntime::FinishForward(ComputeResult result) {
+  const MicroBatch place = options_.batching.Locate(Sequence(forwards_));
+  ++forwards_;
+  if (has_loss()) {
+    loss_.loss_sum += result.loss_sum;
+    loss_.correct += result.correct;
+    loss_.samples += place.samples;
+  } else {
+    Emit(/*up=*/false, place, std::move(result.tensor));
+  }
+}
+
+// Where the pipeline drains next: the granted barrier; for a synchronous schedule the end of the
+// mini-batch.
+int64_t StageRuntime::Boundary() const {
+  if (!options_.plan.drains_each_step) return limit_;
+  const int64_t step = options_.batching.Locate(Sequence(backwards_)).step;
+  return std::min(limit_, options_.batching.FirstSequence(step + 1).value());
+}
+
+void StageRuntime::Advance() {
+  if (running_ != Running::kNothing || barrier_reported_) return;
+  switch (NextAction(cap(), Boundary(), forwards_, backwards_)) {
+    case Action::kForward:
+      StartForward();
+      return;
+    case Action::kBackward:
+      StartBackward();
+      return;
+    case Action::kDrained:
+      if (codec_outstanding_ > 0) return;
+      barrier_reported_ = true;
+      effects_.push_back(BarrierEffect{Sequence(limit_)});
+      return;
+  }
+}
+
+bool StageRuntime::StartForward() {
+  const auto input = inputs_.find(forwards_);
+  if (input == inputs_.end()) return false;
+  const auto labels = labels_.find(forwards_);
+  if (has_loss() && labels == labels_.end()) return false;
+
+  const MicroBatch place = options_.batching.Locate(Sequence(forwards_));
+  ForwardEffect effect{place, version_, std::move(input->second), {}};
+  inputs_.erase(input);
+  if (first_stage())
+    effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kInput, place.sequence});
+  if (has_loss()) {
+    effect.labels = std::move(labels->second);
+    labels_.erase(labels);
+    effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kLabels, place.sequence});
+  }
+  running_ = Running::kForward;
+  effects_.push_back(std::move(effect));
+  return true;
+}
+
+bool StageRuntime::StartBackward() {
+  InputGradientEffect effect{options_.batching.Locate(Sequence(backwards_)), {}};
+  if (!has_loss()) {
+    const auto gradient = gradients_.find(backwards_);
+    if (gradient == gradients_.end()) return false;
+    effect.output_gradient = std::move(gradient->second);
+    gradients_.erase(gradient);
+  }
+  running_ = Running::kInputGradient;
+  effects_.push_back(std::move(effect));
+  return true;
+}
+
+absl::Status StageRuntime::EvaluationArrived(FrameKind kind, Sequence sequence, int64_t samples,
+                                             Payload payload) {
+  // The feed may be ahead of the request that starts the evaluation, never behind.
+  const int64_t next = evaluation_.has_value() ? evaluation_->next : 0;
+  if (sequence.value() < next)
+    return Fail(absl::StrCat("evaluation micro-batch ", sequence.value(), " is out of order"));
+  if (samples < 1 || samples > options_.eval_batch_size) {
+    return Fail(absl::StrCat("evaluation micro-batch of ", samples, " samples"));
+  }
+  (kind == FrameKind::kEvalLabels ? eval_labels_ : eval_inputs_)[sequence.value()] =
+      std::move(payload);
+  AdvanceEvaluation();
+  return absl::OkStatus();
+}
+
+void StageRuntime::AdvanceEvaluation() {
+  if (!evaluation_.has_value() || running_ != Running::kNothing ||
+      evaluation_->next == evaluation_->end)
+    return;
+  const int64_t next = evaluation_->next;
+  const auto input = eval_inputs_.find(next);
+  if (input == eval_inputs_.end()) return;
+  const auto labels = eval_labels_.find(next);
+  if (has_loss() && labels == eval_labels_.end()) return;
+
+  const int64_t before = (next - evaluation_->first.value()) * options_.eval_batch_size;
+  EvaluateEffect effect{Sequence(next),
+                        std::min(options_.eval_batch_size, options_.eval_samples - before),
+                        std::move(input->second),
+                        {}};
+  eval_inputs_.erase(input);
+  effects_.push_back(AcknowledgeEffect{
+      first_stage() ? Peer::kFeed : Peer::kUpstream,
+      first_stage() ? FrameKind::kEvalInput : FrameKind::kEvalActivation, Sequence(next)});
+  if (has_loss()) {
+    effect.labels = std::move(labels->second);
+    eval_labels_.erase(labels);
+    effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kEvalLabels, Sequence(next)});
+  }
+  running_ = Running::kEvaluate;
+  effects_.push_back(std::move(effect));
+}
+
+void StageRuntime::FinishEvaluation(ComputeResult result) {
+  Evaluation& evaluation = *evaluation_;
+  const Sequence sequence(evaluation.next++);
+  const int64_t before = (sequence.value() - evaluation.first.value()) * options_.eval_batch_size;
+  const int64_t samples = std::min(options_.eval_batch_size, options_.eval_samples - before);
+  if (has_loss()) {
+    evaluation.loss_sum += result.loss_sum;
+    evaluation.correct += result.correct;
+    evaluation.samples += samples;
+  } else {
+    effects_.push_back(SendEffect{Peer::kDownstream, FrameKind::kEvalActivation, sequence, samples,
+                                  std::move(result.tensor)});
+  }
+  if (evaluation.next == evaluation.end) {
+    if (has_loss()) {
+      effects_.push_back(EvaluationDoneEffect{evaluation.first, evaluation.loss_sum,
+                                              evaluation.correct, evaluation.samples});
+    }
+    evaluation_.reset();
+    return;
+  }
+  AdvanceEvaluation();
+}
+
+}  // namespace runnel
