@@ -71,6 +71,16 @@ class LayerInference {
     if (IsTrainable(role)) info_.parameters += shape.elements();
   }
 
+  // Each factor fits its shape's limit, their product need not fit an integer.
+  absl::Status AddMacs(int64_t outputs, int64_t macs_per_output) {
+    constexpr int64_t kLimit = int64_t{1} << 50;
+    if (outputs > (kLimit - info_.macs) / macs_per_output) {
+      return Error(absl::StrCat("the layer needs over ", kLimit, " multiply-accumulates"));
+    }
+    info_.macs += outputs * macs_per_output;
+    return absl::OkStatus();
+  }
+
   // Output length along one spatial axis.
   absl::StatusOr<int64_t> Window(int64_t length, int axis, int64_t padding) const {
     const int64_t kernel = spec().kernel[axis];
@@ -118,7 +128,7 @@ class LayerInference {
     if (!weight_shape.ok()) return Error(weight_shape.status().message());
     AddState("weight", TensorRole::kWeight, *weight_shape);
     if (op.bias) AddState("bias", TensorRole::kBias, {op.out_channels});
-    info_.macs += out.elements() * (weight_shape->elements() / op.out_channels);
+    RUNNEL_RETURN_IF_ERROR(AddMacs(out.elements(), weight_shape->elements() / op.out_channels));
     return out;
   }
 
@@ -129,7 +139,7 @@ class LayerInference {
     if (!weight.ok()) return Error(weight.status().message());
     AddState("weight", TensorRole::kWeight, *weight);
     if (op.bias) AddState("bias", TensorRole::kBias, {op.out_channels});
-    info_.macs += in[0] * weight->elements();
+    RUNNEL_RETURN_IF_ERROR(AddMacs(in[0], weight->elements()));
     return Shape({in[0], op.out_channels});
   }
 

@@ -1,0 +1,43 @@
+#pragma once
+
+// Small checks of fields from outside. Each error is InvalidArgument and names the field.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/ids.h"
+
+namespace runnel {
+
+// Longest name, address or token that a message may carry, in bytes.
+inline constexpr size_t kMaxTextBytes = 256;
+// Samples, epochs, counts: far above any real one, far below where sums of them overflow.
+inline constexpr int64_t kMaxSequence = int64_t{1} << 62;
+inline constexpr int64_t kMaxAmount = int64_t{1} << 40;
+// Longest reason, for people.
+inline constexpr size_t kMaxReasonBytes = 4096;
+
+absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high);
+absl::Status CheckCount(absl::string_view field, int64_t count, int64_t low, int64_t high);
+// Finite and within [low, high].
+absl::Status CheckReal(absl::string_view field, double value, double low, double high);
+// At most kMaxTextBytes, no control characters: it ends up in log lines and labels.
+absl::Status CheckText(absl::string_view field, const std::string& value);
+// As CheckText, and not empty.
+absl::Status CheckName(absl::string_view field, const std::string& value);
+
+// Not negative; a sequence at most kMaxSequence.
+absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value);
+absl::StatusOr<Sequence> ToSequence(absl::string_view field, int64_t value);
+// At most kMaxReasonBytes, made one line: control characters become spaces.
+absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string& reason);
+
+// The text with '?' for each byte that is not part of well-formed UTF-8: protobuf refuses to read
+// a string that is not. At most `max_bytes` of it, whole characters.
+std::string CleanUtf8(absl::string_view text, size_t max_bytes);
+
+}  // namespace runnel
