@@ -4,8 +4,8 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,6 +107,9 @@ int ReadReport(int fd) {
   return got == static_cast<ssize_t>(sizeof(error_number)) ? error_number : 0;
 }
 
+// -1 where the kernel has none. By its number: glibc 2.36 declares the function without C linkage.
+int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
 ProcessExit FromWaitStatus(int status) {
   if (WIFSIGNALED(status)) return {true, WTERMSIG(status)};
   return {false, WEXITSTATUS(status)};
@@ -135,7 +138,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Start(const Worker
   }
   const int exec_error = ReadReport(report[0]);
   close(report[0]);
-  std::unique_ptr<WorkerProcess> process(new WorkerProcess(pid, pidfd_open(pid, 0)));
+  std::unique_ptr<WorkerProcess> process(new WorkerProcess(pid, OpenPidfd(pid)));
   if (exec_error != 0) return FileError("start", command.binary, exec_error);
   return process;
 }
