@@ -1,0 +1,40 @@
+#pragma once
+
+// Fills micro-batches from a data set, in the order that the run seed and the epoch give.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "central/data/dataset.h"
+#include "proto/base/batching.h"
+
+namespace runnel {
+
+// The order of an epoch's samples: Fisher-Yates with the draws of CounterRandom(run_seed, kShuffle,
+// 0, epoch), so that any micro-batch can be filled again without what came before it (resume,
+// replay).
+std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_t epoch);
+
+// Borrows the data set. Keeps the permutation of the epoch last asked for; one thread at a time.
+class BatchSource {
+ public:
+  BatchSource(const Dataset& dataset, uint64_t run_seed) : dataset_(dataset), run_seed_(run_seed) {}
+
+  // place: from a Batching over dataset.size() samples. samples: place.samples *
+  // sample_shape().elements() values; labels: place.samples. Either may be empty: not wanted.
+  void Fill(const MicroBatch& place, absl::Span<float> samples, absl::Span<int32_t> labels);
+
+  // Samples first..first + count - 1 in the data set's own order, for evaluation. Sizes as above;
+  // first + count <= dataset.size().
+  void FillTest(int64_t first, int64_t count, absl::Span<float> samples,
+                absl::Span<int32_t> labels) const;
+
+ private:
+  const Dataset& dataset_;
+  uint64_t run_seed_;
+  int64_t epoch_ = -1;
+  std::vector<int64_t> order_;  // of epoch_
+};
+
+}  // namespace runnel

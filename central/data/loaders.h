@@ -1,0 +1,43 @@
+#pragma once
+
+// The data sets' loaders, one function each; builtin_datasets.cc is the table and dataset.h the
+// contract of each, errors included.
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "central/data/dataset.h"
+
+namespace runnel::data {
+
+// Digits drawn from strokes: 1x28x28, 10 classes, 6000 to train and 1000 to test, equally many of
+// each class. Position, size, rotation, slant, pen, ink, noise and stray strokes are random, so
+// that a linear model stays well below a convolutional one. The seed fixes every pixel on every
+// machine. Normalised as MNIST. data_dir is not used.
+absl::StatusOr<DatasetSplits> LoadSyntheticDigits(absl::string_view data_dir, uint64_t seed);
+
+// Windows of an imagined phone in the pocket: 9 x 128, 6 classes, 2400 to train and 600 to test,
+// equally many of each class. Channels as UCI HAR's. Classes are a cadence (slow, fast) and how the
+// swing of the axes follows one another; phase, amplitude, gravity, drift and noise are random, so
+// that no linear function of the samples tells them apart. data_dir is not used.
+absl::StatusOr<DatasetSplits> LoadSyntheticHar(absl::string_view data_dir, uint64_t seed);
+
+// MNIST's four IDX files, plain or .gz, in data_dir or its mnist/ subfolder: 1x28x28, 10 classes.
+// Any number of images. (x / 255 - 0.1307) / 0.3081.
+absl::StatusOr<DatasetSplits> LoadMnist(absl::string_view data_dir, uint64_t seed);
+
+// CIFAR-10's binary version: any number of data_batch_N.bin in the order of N, and test_batch.bin,
+// in data_dir or its cifar10/ or cifar-10-batches-bin/ subfolder: 3x32x32, 10 classes. Normalised
+// by channel: mean .4914 .4822 .4465, deviation .247 .243 .261. Files that are still packed (.xz)
+// give an error with the command that unpacks them.
+absl::StatusOr<DatasetSplits> LoadCifar10(absl::string_view data_dir, uint64_t seed);
+
+// UCI HAR's raw inertial signals in the original text layout, in data_dir, its "UCI HAR Dataset"
+// subfolder, or one of these below ucihar/ or ucihar-subset/: 9 x 128, 6 classes (1..6 in the file,
+// 0..5 here). Channels: body_acc x y z, body_gyro x y z, total_acc x y z, each standardised by the
+// mean and deviation of the training split. An archive that is still packed gives an error with
+// the command that unpacks it.
+absl::StatusOr<DatasetSplits> LoadUciHar(absl::string_view data_dir, uint64_t seed);
+
+}  // namespace runnel::data

@@ -1,0 +1,65 @@
+#pragma once
+
+// Data sets that lie in memory: images as bytes, signals as floats.
+
+#include <cstdint>
+#include <vector>
+
+#include "central/data/dataset.h"
+
+namespace runnel::data {
+
+// Mean and deviation of one channel, in units of full brightness.
+struct ChannelScale {
+  double mean = 0;
+  double deviation = 1;
+};
+
+// Images (C,H,W) of one byte a pixel, normalised on the way out: (x / 255 - mean) / deviation.
+class ImageDataset final : public Dataset {
+ public:
+  // pixels: labels.size() samples one behind the other; one scale a channel; labels in [0,
+  // classes).
+  ImageDataset(Shape sample, int64_t classes, std::vector<ChannelScale> scales,
+               std::vector<uint8_t> pixels, std::vector<uint8_t> labels);
+
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  const Shape& sample_shape() const override { return shape_; }
+  int64_t classes() const override { return classes_; }
+  void CopySample(int64_t index, absl::Span<float> out) const override;
+  int32_t label(int64_t index) const override { return labels_[index]; }
+
+  // One sample's bytes as they were given.
+  absl::Span<const uint8_t> pixels(int64_t index) const;
+
+ private:
+  Shape shape_;
+  int64_t classes_;
+  std::vector<float> table_;  // [channel][256]: the normalised value of each byte
+  std::vector<uint8_t> pixels_;
+  std::vector<uint8_t> labels_;
+};
+
+// Signals (C,L) that are normalised already.
+class SignalDataset final : public Dataset {
+ public:
+  SignalDataset(Shape sample, int64_t classes, std::vector<float> values,
+                std::vector<uint8_t> labels);
+
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  const Shape& sample_shape() const override { return shape_; }
+  int64_t classes() const override { return classes_; }
+  void CopySample(int64_t index, absl::Span<float> out) const override;
+  int32_t label(int64_t index) const override { return labels_[index]; }
+
+ private:
+  Shape shape_;
+  int64_t classes_;
+  std::vector<float> values_;
+  std::vector<uint8_t> labels_;
+};
+
+// MNIST's scale, which the synthetic digits share.
+inline constexpr ChannelScale kMnistScale = {0.1307, 0.3081};
+
+}  // namespace runnel::data

@@ -1,0 +1,55 @@
+#pragma once
+
+// Sine and draws for the generated data sets, from additions and multiplications only: the same
+// bytes on every machine, which a C library's sine does not promise.
+
+#include <cmath>
+#include <cstdint>
+
+#include "proto/base/random.h"
+
+namespace runnel::data {
+
+// sin(2 pi turns), to 1e-9 for |turns| below 2^40.
+inline double SinTurns(double turns) {
+  double r = turns - std::floor(turns + 0.5);  // [-0.5, 0.5)
+  if (r > 0.25) r = 0.5 - r;
+  if (r < -0.25) r = -0.5 - r;
+  const double x = 6.283185307179586476925286766559 * r;
+  const double x2 = x * x;
+  // Taylor's series to x^13 on a quarter turn.
+  double sum = 1.0 / 6227020800.0;
+  for (double term : {-1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6, 1.0}) {
+    sum = sum * x2 + term;
+  }
+  return sum * x;
+}
+inline double CosTurns(double turns) { return SinTurns(turns + 0.25); }
+
+// Draws of one sample, one after the other.
+class Draws {
+ public:
+  explicit Draws(const CounterRandom& random) : random_(random) {}
+
+  // Uniform in [low, high).
+  double Between(double low, double high) {
+    return low + (high - low) * static_cast<double>(random_.Uniform(next_++));
+  }
+  // In [0, bound).
+  uint32_t Below(uint32_t bound) { return random_.Below(next_++, bound); }
+  // About normal with mean 0 and deviation 1: the centred sum of four uniform draws (sixteen bits
+  // each, one Philox word for two of them), so never beyond 3.5.
+  double Noise() {
+    const uint32_t a = random_.Bits(next_);
+    const uint32_t b = random_.Bits(next_ + 1);
+    next_ += 2;
+    const double sum = static_cast<double>((a & 0xFFFF) + (a >> 16) + (b & 0xFFFF) + (b >> 16));
+    return (sum * 0x1p-16 - 2.0) * 1.7320508075688772;  // the sum's variance is 4 / 12
+  }
+
+ private:
+  CounterRandom random_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace runnel::data
