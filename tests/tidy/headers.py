@@ -12,6 +12,7 @@ import concurrent.futures
 import hashlib
 import json
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -117,8 +118,9 @@ def check(root, build, compiler):
         for header, error in zip(waiting, errors):
             if error is not None:
                 keys.pop(header)
-                findings.append(tidy.Finding(header, 1, f"does not compile alone ({error})",
-                                             "include what it uses"))
+                ungenerated = re.search(r"\.pb\.h: No such file", error)
+                fix = "build first, it is generated" if ungenerated else "include what it uses"
+                findings.append(tidy.Finding(header, 1, f"does not compile alone ({error})", fix))
     build.mkdir(parents=True, exist_ok=True)
     cache.write_text("\n".join(sorted(keys.values())) + "\n")
     counts = (f"{len(headers)} headers, {len(headers) - len(keys) - len(findings)} proven by the "
