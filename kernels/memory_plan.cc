@@ -86,16 +86,20 @@ class Planner {
     parent_[child] = root;
   }
 
+  // The area of the gradient that leaves is bound in the input-gradient only: the forward comes
+  // before it, and it is sent while the weight-gradient runs.
+  bool FitsLeaving(int placed, const Life& life) {
+    return program_.buffers[Root(placed)].storage != Storage::kInputGradient ||
+           (life.first >= start_[static_cast<int>(Part::kInputGradient)] &&
+            life.last < start_[static_cast<int>(Part::kWeightGradient)]);
+  }
+
   // A copy is a view unless both ends have a place already.
   void MergeCopy(const Instruction& copy) {
     if (copy.code != OpCode::kCopy) return;
     const int from = copy.inputs[0], to = copy.outputs[0];
     if (!SameSize(from, to) || (LifeOf(from).placed && LifeOf(to).placed)) return;
-    // The gradient that leaves is sent while the weight-gradient runs.
-    if (program_.buffers[Root(to)].storage == Storage::kInputGradient && LifeOf(to).placed &&
-        LifeOf(from).last >= start_[static_cast<int>(Part::kWeightGradient)]) {
-      return;
-    }
+    if (LifeOf(to).placed && !FitsLeaving(to, LifeOf(from))) return;
     Merge(from, to);
   }
 
@@ -121,6 +125,7 @@ class Planner {
     for (BufferIndex input : instruction.inputs) {
       const Life& life = LifeOf(input);
       if (life.placed || life.last != time || !SameSize(input, output)) continue;
+      if (LifeOf(output).placed && !FitsLeaving(output, life)) continue;
       Merge(input, output);
       return;
     }

@@ -1,0 +1,466 @@
+#include "kernels/compiler.h"
+
+#include <cmath>
+#include <iostream>
+#include <numeric>
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/memory_plan.h"
+#include "kernels/ref/ref_backend.h"
+#include "kernels/stage_builder.h"
+#include "proto/base/random.h"
+#include "tests/kernels/random_model.h"
+#include "tests/kernels/stage_harness.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSeeds = 200;
+constexpr int64_t kBatch = 3;
+
+OpSpec Op(OpKind kind, std::vector<int32_t> inputs) {
+  OpSpec op;
+  op.kind = kind;
+  op.inputs = std::move(inputs);
+  return op;
+}
+
+OpSpec Linear(int64_t out, std::vector<int32_t> inputs = {0}) {
+  OpSpec op = Op(OpKind::kLinear, std::move(inputs));
+  op.out_channels = out;
+  return op;
+}
+
+ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>> layers) {
+  ModelSpec model;
+  model.name = "test";
+  model.input = std::move(input);
+  model.classes = classes;
+  for (auto& ops : layers) {
+    model.layers.push_back({"l" + std::to_string(model.layers.size()), std::move(ops)});
+  }
+  return model;
+}
+
+// Everything that training leaves behind.
+struct Outcome {
+  std::vector<std::vector<float>> first_gradients, logits, parameters, momentum, statistics;
+  std::vector<double> losses, eval_losses;
+
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+class CompilerTest : public ::testing::Test {
+ protected:
+  CompilerTest() : backend_(*MakeRefBackend(1)) {}
+
+  // Three steps of two micro-batches, then an evaluation.
+  Outcome Train(const ModelSpec& model, std::vector<int> cuts, uint64_t seed, Checks checks) {
+    Outcome outcome;
+    auto made = TestPipeline::Make(model, std::move(cuts), kBatch, backend_.get(), seed, checks);
+    EXPECT_TRUE(made.ok()) << made.status();
+    if (!made.ok()) return outcome;
+    TestPipeline& pipeline = *made;
+    StepContext context = {.run_seed = seed,
+                           .step_samples = 2 * kBatch,
+                           .learning_rate = 0.001,
+                           .momentum = 0.9,
+                           .weight_decay = 0.01};
+    for (int64_t sequence = 0; sequence < 6; ++sequence) {
+      context.sequence = Sequence(sequence);
+      context.accumulate = sequence % 2 == 1;
+      const auto x = RandomValues(seed, sequence, kBatch * model.input.elements());
+      const auto labels = RandomLabels(seed, sequence, kBatch, model.classes);
+      absl::Status status = pipeline.ForwardBackward(x.data(), labels.data(), context);
+      EXPECT_TRUE(status.ok()) << status;
+      outcome.losses.push_back(pipeline.Loss());
+      outcome.logits.push_back(pipeline.logits);
+      if (sequence == 1) outcome.first_gradients = pipeline.Tensors(Storage::kGradients);
+      if (context.accumulate) status = pipeline.Update(context);
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    const auto x = RandomValues(seed, 99, kBatch * model.input.elements());
+    const auto labels = RandomLabels(seed, 99, kBatch, model.classes);
+    const absl::Status status =
+        pipeline.Forward(Part::kForwardEval, x.data(), labels.data(), context);
+    EXPECT_TRUE(status.ok()) << status;
+    outcome.eval_losses.push_back(pipeline.Loss());
+    outcome.parameters = pipeline.Tensors(Storage::kParameters);
+    outcome.momentum = pipeline.Tensors(Storage::kMomentum);
+    outcome.statistics = pipeline.Tensors(Storage::kStatistics);
+    return outcome;
+  }
+
+  std::unique_ptr<Backend> backend_;
+};
+
+TEST_F(CompilerTest, EveryCutGivesTheSameBytes) {
+  int pipelines = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const ModelSpec model = RandomModel(seed);
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Outcome whole = Train(model, {}, seed, Checks::kOff);
+    for (double loss : whole.losses) ASSERT_TRUE(std::isfinite(loss));
+    for (int a = 1; a < model.layer_count(); ++a) {
+      ASSERT_EQ(Train(model, {a}, seed, Checks::kOff), whole) << "cut " << a;
+      ++pipelines;
+      for (int b = a + 1; b < model.layer_count(); ++b, ++pipelines) {
+        ASSERT_EQ(Train(model, {a, b}, seed, Checks::kOff), whole) << "cuts " << a << ", " << b;
+      }
+    }
+  }
+  std::cout << "seeds 1.." << kSeeds << ", " << pipelines << " pipelines\n";
+}
+
+// Also shows that nothing reads memory that the contract does not keep for it, and that evaluation
+// and backward change no state.
+TEST_F(CompilerTest, PoisonBetweenPartsChangesNothing) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const ModelSpec model = RandomModel(seed);
+    const Outcome plain = Train(model, {}, seed, Checks::kOff);
+    ASSERT_EQ(Train(model, {}, seed, Checks::kOn), plain);
+    std::vector<int> all_cuts;
+    for (int cut = 1; cut < model.layer_count(); ++cut) all_cuts.push_back(cut);
+    ASSERT_EQ(Train(model, all_cuts, seed, Checks::kOn), plain);
+  }
+}
+
+// Two micro-batches in flight: each with its own stash and boundary tensors, one scratch.
+TEST_F(CompilerTest, MicroBatchesInFlightDoNotMeet) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const ModelSpec model = RandomModel(seed);
+    std::vector<std::vector<std::vector<float>>> gradients;
+    for (bool interleave : {false, true}) {
+      auto one = TestPipeline::Make(model, {}, kBatch, backend_.get(), seed);
+      auto two = TestPipeline::Make(model, {}, kBatch, backend_.get(), seed);
+      ASSERT_TRUE(one.ok() && two.ok());
+      TestStage& a = *one->stages[0];
+      TestStage& b = *two->stages[0];
+      b.bindings[Storage::kScratch] = a.bindings[Storage::kScratch];
+      b.bindings[Storage::kGradients] = a.bindings[Storage::kGradients];
+      const auto forward = [&](TestPipeline& p, int64_t sequence) {
+        const auto x = RandomValues(seed, sequence, kBatch * model.input.elements());
+        const auto labels = RandomLabels(seed, sequence, kBatch, model.classes);
+        const StepContext context = {.run_seed = seed, .sequence = Sequence(sequence)};
+        ASSERT_TRUE(p.Forward(Part::kForward, x.data(), labels.data(), context).ok());
+      };
+      const auto backward = [&](TestStage& stage, int64_t sequence) {
+        const StepContext context = {
+            .run_seed = seed, .sequence = Sequence(sequence), .accumulate = sequence > 0};
+        ASSERT_TRUE(stage.Run(Part::kInputGradient, context).ok());
+        ASSERT_TRUE(stage.Run(Part::kWeightGradient, context).ok());
+      };
+      forward(*one, 0);
+      if (interleave) forward(*two, 1);
+      backward(a, 0);
+      if (!interleave) forward(*two, 1);
+      backward(b, 1);
+      gradients.push_back(a.Tensors(Storage::kGradients));
+    }
+    ASSERT_EQ(gradients[0], gradients[1]);
+  }
+}
+
+// The loss along one parameter at a time against the compiled gradient. A sample near a kink (relu,
+// max-pool) shows in two sides that disagree and is left out.
+TEST_F(CompilerTest, GradientsAreThoseOfTheLoss) {
+  int compared = 0, left_out = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const ModelSpec model = RandomModel(seed);
+    auto made = TestPipeline::Make(model, {}, kBatch, backend_.get(), seed);
+    ASSERT_TRUE(made.ok()) << made.status();
+    const auto x = RandomValues(seed, 0, kBatch * model.input.elements());
+    const auto labels = RandomLabels(seed, 0, kBatch, model.classes);
+    const StepContext context = {.run_seed = seed, .sequence = Sequence(5)};
+    ASSERT_TRUE(made->ForwardBackward(x.data(), labels.data(), context).ok());
+    TestStage& stage = *made->stages[0];
+    for (const StateTensor& tensor : stage.program.state.tensors) {
+      if (tensor.storage != Storage::kParameters) continue;
+      const CounterRandom random(seed, RandomPurpose::kTest, 3, tensor.offset_bytes);
+      for (int sample = 0; sample < 3; ++sample) {
+        const int64_t at =
+            tensor.offset_bytes / 4 +
+            random.Below(sample, static_cast<uint32_t>(tensor.spec.shape.elements()));
+        float& value = stage.data(Storage::kParameters)[at];
+        const float kept = value;
+        const auto loss_at = [&](float there) {
+          value = there;
+          EXPECT_TRUE(made->Forward(Part::kForward, x.data(), labels.data(), context).ok());
+          value = kept;
+          return made->Loss();
+        };
+        constexpr float kStep = 2e-3f;
+        const double here = loss_at(kept);
+        const double left = (here - loss_at(kept - kStep)) / (kept - (kept - kStep));
+        const double right = (loss_at(kept + kStep) - here) / ((kept + kStep) - kept);
+        const double gradient = stage.data(Storage::kGradients)[at];
+        const double tolerance = 2e-3 + 1e-2 * std::abs(gradient);
+        if (std::abs(left - right) > tolerance) {
+          ++left_out;
+          continue;
+        }
+        ++compared;
+        ASSERT_NEAR((left + right) / 2, gradient, tolerance)
+            << tensor.spec.name << " of layer " << tensor.layer << "\n"
+            << ToString(stage.program);
+      }
+    }
+  }
+  std::cout << "seeds 1.." << kSeeds << ": compared " << compared << ", near a kink " << left_out
+            << "\n";
+  EXPECT_GT(compared, 4 * left_out);
+}
+
+bool Planned(const Buffer& buffer) {
+  return buffer.storage == Storage::kStash || buffer.storage == Storage::kScratch;
+}
+
+bool Overlap(const Buffer& a, const Buffer& b) {
+  return a.storage == b.storage && a.offset_bytes < b.offset_bytes + b.bytes() &&
+         b.offset_bytes < a.offset_bytes + a.bytes();
+}
+
+void CheckOutput(const Program& program, const Instruction& instruction, BufferIndex out) {
+  const Buffer& written = program.buffers[out];
+  ASSERT_EQ(written.offset_bytes % 64, 0);
+  if (Planned(written)) {
+    ASSERT_LE(written.offset_bytes + written.bytes(),
+              written.storage == Storage::kStash ? program.stash_bytes : program.scratch_bytes);
+  }
+  for (BufferIndex in : instruction.inputs) {
+    if (!Overlap(written, program.buffers[in])) continue;
+    ASSERT_TRUE(AllowsInPlace(instruction.code)) << Name(instruction.code);
+    ASSERT_EQ(written.offset_bytes, program.buffers[in].offset_bytes);
+  }
+  for (BufferIndex other : instruction.outputs) {
+    if (other == out) continue;
+    ASSERT_FALSE(Overlap(written, program.buffers[other]));
+  }
+}
+
+// Each read sees the very value that it saw before anything had a place: whoever wrote to those
+// bytes last wrote this value. `draft` has the copies that the plan made views of.
+void CheckLifetimes(const Program& draft, const Program& program) {
+  std::vector<BufferIndex> value(draft.buffers.size());
+  std::iota(value.begin(), value.end(), 0);
+  constexpr Part kParts[] = {Part::kForward, Part::kInputGradient, Part::kWeightGradient};
+  for (Part part : kParts) {
+    for (const Instruction& instruction : draft.part(part)) {
+      if (instruction.code != OpCode::kCopy) continue;
+      value[instruction.outputs[0]] = value[instruction.inputs[0]];
+    }
+  }
+  std::vector<BufferIndex> written;  // in order
+  for (Part part : kParts) {
+    for (const Instruction& instruction : program.part(part)) {
+      for (BufferIndex in : instruction.inputs) {
+        BufferIndex writer = -1;
+        for (BufferIndex out : written) {
+          if (Overlap(program.buffers[out], program.buffers[in])) writer = out;
+        }
+        if (writer < 0) {
+          ASSERT_FALSE(Planned(program.buffers[in])) << "reads what nobody wrote";
+          continue;
+        }
+        ASSERT_EQ(value[writer], value[in]) << Name(instruction.code) << "\n" << ToString(program);
+      }
+      for (BufferIndex out : instruction.outputs) {
+        CheckOutput(program, instruction, out);
+        written.push_back(out);
+      }
+    }
+  }
+}
+
+TEST_F(CompilerTest, MemoryPlanKeepsLiveValuesApart) {
+  for (uint64_t seed = 1; seed <= 4 * kSeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const ModelSpec model = RandomModel(seed);
+    const auto infos = InferShapes(model, kBatch);
+    ASSERT_TRUE(infos.ok()) << infos.status();
+    for (int first = 0; first < model.layer_count(); ++first) {
+      for (int last = first; last < model.layer_count(); ++last) {
+        auto draft = DraftStage(model, *infos, first, last, **FindRecipe("fp32"));
+        auto program = CompileStage(model, first, last, kBatch, **FindRecipe("fp32"));
+        ASSERT_TRUE(draft.ok() && program.ok()) << program.status();
+        CheckLifetimes(draft->program, *program);
+      }
+    }
+  }
+}
+
+// The packer alone, against a list of everything that it placed.
+TEST(AreaPlan, NeverOverlapsAndReusesGaps) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const CounterRandom random(seed, RandomPurpose::kTest, 4, 0);
+    struct Placed {
+      int64_t begin, end;
+      int first, last;
+    };
+    std::vector<Placed> all;
+    AreaPlan area;
+    int64_t sum = 0;
+    for (int i = 0; i < 100; ++i) {
+      const int64_t bytes = 1 + random.Below(3 * i, 1000);
+      const int first = static_cast<int>(random.Below(3 * i + 1, 50));
+      const int last = first + static_cast<int>(random.Below(3 * i + 2, 6));
+      const int64_t begin = area.Place(bytes, first, last, int64_t{1} << 40);
+      ASSERT_EQ(begin % 64, 0);
+      for (const Placed& p : all) {
+        ASSERT_FALSE(p.first <= last && first <= p.last && p.begin < begin + bytes && begin < p.end)
+            << "seed " << seed;
+      }
+      all.push_back({begin, begin + bytes, first, last});
+      sum += bytes;
+    }
+    EXPECT_LT(area.size_bytes(), sum / 3) << "seed " << seed;
+    EXPECT_EQ(area.Place(area.size_bytes() + 1, 0, 100, area.size_bytes()), AreaPlan::kNoGap);
+  }
+}
+
+TEST_F(CompilerTest, MemoryIsReused) {
+  std::vector<std::vector<int64_t>> scratch, stash;
+  for (int depth : {2, 8, 32}) {
+    std::vector<OpSpec> relus, linears;
+    for (int i = 0; i < depth; ++i) {
+      relus.push_back(Op(OpKind::kRelu, {i}));
+      linears.push_back(Linear(256, {2 * i}));
+      linears.push_back(Op(OpKind::kRelu, {2 * i + 1}));
+    }
+    const ModelSpec chain = ModelOf({256}, 10, {{Linear(256)}, relus, {Linear(10)}});
+    const ModelSpec net = ModelOf({256}, 10, {{Linear(256)}, linears, {Linear(10)}});
+    scratch.push_back({});
+    stash.push_back({});
+    for (const ModelSpec* model : {&chain, &net}) {
+      auto program = CompileStage(*model, 1, 1, 64, **FindRecipe("fp32"));
+      ASSERT_TRUE(program.ok());
+      std::cout << (model == &chain ? "relu x " : "linear, relu x ") << depth << ": stash "
+                << program->stash_bytes << " B, scratch " << program->scratch_bytes << " B\n";
+      scratch.back().push_back(program->scratch_bytes);
+      stash.back().push_back(program->stash_bytes);
+    }
+  }
+  const int64_t tensor = 64 * 256 * 4;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t depth = std::array{2, 8, 32}[i];
+    EXPECT_LE(scratch[i][0], tensor);
+    EXPECT_EQ(stash[i][0], (depth - 1) * tensor);  // the last output is the caller's
+    EXPECT_EQ(stash[i][1], (depth - 1) * tensor);  // relu works over what linear wrote
+    EXPECT_LE(scratch[i][1], (depth + 1) * tensor);
+  }
+}
+
+int CountCode(const Program& program, Part part, OpCode code) {
+  int count = 0;
+  for (const Instruction& instruction : program.part(part)) count += instruction.code == code;
+  return count;
+}
+
+TEST_F(CompilerTest, FirstLayerHasNoInputGradient) {
+  OpSpec conv = Op(OpKind::kConv, {0});
+  conv.out_channels = 4;
+  conv.kernel = {3, 3};
+  OpSpec second = conv;
+  second.inputs = {3};
+  const std::vector<OpSpec> first = {conv, Op(OpKind::kBatchNorm, {1}), Op(OpKind::kRelu, {2}),
+                                     second};
+  const ModelSpec model = ModelOf(
+      {3, 8, 8}, 4, {first, {Op(OpKind::kBatchNorm, {0}), Op(OpKind::kGlobalAvgPool, {1})}});
+  auto program = CompileStage(model, 0, 1, 2, **FindRecipe("fp32"));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_FALSE(program->needs_input_gradient);
+  EXPECT_EQ(CountCode(*program, Part::kInputGradient, OpCode::kConvInputGradient), 1);
+  EXPECT_EQ(CountCode(*program, Part::kInputGradient, OpCode::kBatchNormInputGradient), 2);
+  EXPECT_EQ(CountCode(*program, Part::kWeightGradient, OpCode::kConvWeightGradient), 2);
+  EXPECT_EQ(CountCode(*program, Part::kWeightGradient, OpCode::kBatchNormWeightGradient), 2);
+  // Batch norm on what enters the model: its sums are wanted though its gradient is not.
+  const ModelSpec norm =
+      ModelOf({4, 5}, 4, {{Op(OpKind::kBatchNorm, {0})}, {Op(OpKind::kGlobalAvgPool, {0})}});
+  program = CompileStage(norm, 0, 0, 2, **FindRecipe("fp32"));
+  ASSERT_TRUE(program.ok());
+  EXPECT_EQ(CountCode(*program, Part::kInputGradient, OpCode::kBatchNormInputGradient), 1);
+}
+
+TEST_F(CompilerTest, FlattenIsAView) {
+  const ModelSpec model = ModelOf({2, 3, 4}, 5,
+                                  {{Op(OpKind::kRelu, {0})},
+                                   {Op(OpKind::kFlatten, {0})},
+                                   {Linear(5)},
+                                   {Op(OpKind::kRelu, {0})}});
+  auto inside = CompileStage(model, 0, 2, 2, **FindRecipe("fp32"));
+  auto alone = CompileStage(model, 1, 1, 2, **FindRecipe("fp32"));
+  auto first = CompileStage(model, 0, 1, 2, **FindRecipe("fp32"));
+  ASSERT_TRUE(inside.ok() && alone.ok() && first.ok());
+  for (Part part : {Part::kForward, Part::kForwardEval, Part::kInputGradient}) {
+    EXPECT_EQ(CountCode(*inside, part, OpCode::kCopy), 0);
+    EXPECT_EQ(CountCode(*first, part, OpCode::kCopy), 0);
+    // What enters is what leaves: the bytes have to move.
+    EXPECT_EQ(CountCode(*alone, part, OpCode::kCopy), 1);
+  }
+  EXPECT_EQ(alone->stash_bytes, 0);
+  EXPECT_EQ(alone->scratch_bytes, 0);
+}
+
+TEST_F(CompilerTest, StateLayoutDoesNotDependOnBatchOrCut) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const ModelSpec model = RandomModel(seed);
+    const int last = model.layer_count() - 1;
+    auto layout = PlanState(model, 0, last);
+    auto program = CompileStage(model, 0, last, 7, **FindRecipe("fp32"));
+    ASSERT_TRUE(layout.ok() && program.ok());
+    EXPECT_EQ(layout->parameter_bytes, program->state.parameter_bytes);
+    int64_t parameters = 0;
+    ASSERT_EQ(layout->tensors.size(), program->state.tensors.size());
+    for (size_t i = 0; i < layout->tensors.size(); ++i) {
+      const StateTensor& tensor = layout->tensors[i];
+      EXPECT_EQ(tensor.offset_bytes, program->state.tensors[i].offset_bytes);
+      EXPECT_EQ(tensor.offset_bytes % 64, 0);
+      if (tensor.storage == Storage::kParameters) parameters += tensor.spec.shape.elements();
+    }
+    EXPECT_EQ(parameters, *CountParameters(model));
+  }
+}
+
+TEST_F(CompilerTest, BadInputIsNamed) {
+  const Recipe& recipe = **FindRecipe("fp32");
+  ModelSpec model = ModelOf({4}, 3, {{Linear(4), Op(OpKind::kRelu, {1})}, {Linear(3)}});
+  EXPECT_THAT(CompileStage(model, 1, 2, 2, recipe).status().message(), HasSubstr("1..2"));
+  EXPECT_THAT(CompileStage(model, 1, 0, 2, recipe).status().message(), HasSubstr("1..0"));
+  EXPECT_FALSE(CompileStage(model, -1, 0, 2, recipe).ok());
+  EXPECT_FALSE(PlanState(model, 0, 5).ok());
+  EXPECT_FALSE(CompileStage(model, 0, 1, 0, recipe).ok());
+  const Recipe empty = {.name = "nothing"};
+  EXPECT_THAT(CompileStage(model, 0, 1, 2, empty).status().message(),
+              testing::AllOf(HasSubstr("layer l0"), HasSubstr("linear"), HasSubstr("nothing")));
+  model.layers[0].ops[1].inputs = {0};
+  EXPECT_THAT(CompileStage(model, 0, 1, 2, recipe).status().message(),
+              testing::AllOf(HasSubstr("layer l0, op 0"), HasSubstr("nobody reads")));
+}
+
+TEST(Recipes, TableFindsByName) {
+  EXPECT_TRUE(FindRecipe("fp32").ok());
+  EXPECT_THAT(FindRecipe("fp99").status().message(), HasSubstr("fp32"));
+  for (const Recipe* recipe : BuiltinRecipes()) {
+    std::set<OpKind> kinds;
+    for (const OpRule& rule : recipe->rules) EXPECT_TRUE(kinds.insert(rule.op).second);
+    EXPECT_EQ(recipe->Find(OpKind::kConv)->forward, OpCode::kConvForward);
+  }
+}
+
+TEST(ProgramText, ListsInstructionsAndSizes) {
+  const ModelSpec model = ModelOf({4}, 3, {{Linear(3)}});
+  const std::string text = ToString(*CompileStage(model, 0, 0, 2, **FindRecipe("fp32")));
+  EXPECT_THAT(text, HasSubstr("0.0 linear_forward input+0:f32:2x4, params+0:f32:3x4 -> output+0"));
+  EXPECT_THAT(text, HasSubstr("softmax_cross_entropy"));
+  EXPECT_THAT(text, HasSubstr("stash 64 B"));
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,20 @@
+#pragma once
+
+// Random small models for property tests: every operator, 1d and 2d, odd strides, paddings and
+// groups, residual adds, layers that are only a flatten or a dropout.
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/base/model_spec.h"
+
+namespace runnel {
+
+// A valid model of 3 to 8 layers; a pure function of the seed.
+ModelSpec RandomModel(uint64_t seed);
+
+// Standard normal values, and labels below `classes`: pure functions of (seed, sequence).
+std::vector<float> RandomValues(uint64_t seed, uint64_t sequence, int64_t count);
+std::vector<int32_t> RandomLabels(uint64_t seed, uint64_t sequence, int64_t count, int64_t classes);
+
+}  // namespace runnel
