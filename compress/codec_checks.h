@@ -1,0 +1,36 @@
+#pragma once
+
+// What every codec asks of its arguments, and the little-endian FP32 fields of payload headers.
+// Pure functions; any thread.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/ids.h"
+#include "proto/base/tensor_view.h"
+
+namespace runnel {
+
+// Bit pattern of FP32 infinity: magnitudes from here on are infinite or NaN.
+inline constexpr uint32_t kInfinityBits = 0x7F800000u;
+
+// InvalidArgument unless x is FP32 with at least one element and as many bytes as its shape says,
+// and `payload_bytes` is `expected`.
+absl::Status CheckEncodeArguments(const TensorView& x, size_t payload_bytes, Bytes expected);
+
+// The same for a decoder's output.
+absl::Status CheckDecodeArguments(size_t payload_bytes, Bytes expected,
+                                  const MutableTensorView& out);
+
+// InvalidArgument that names the first NaN or infinite element. There must be one.
+absl::Status NonFiniteError(const float* x, size_t n);
+
+// RestoreState of a stateless encoder: InvalidArgument unless `state` is empty.
+absl::Status CheckNoState(absl::string_view state);
+
+void StoreFloat(float value, std::byte* to);
+float LoadFloat(const std::byte* from);
+
+}  // namespace runnel

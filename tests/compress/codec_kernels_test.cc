@@ -1,0 +1,224 @@
+// Every instruction set that this machine has gives the scalar rows' bytes and doubles.
+
+#include "compress/codec_kernels.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "compress/bit_pack.h"
+#include "compress/mbq_math.h"
+#include "gtest/gtest.h"
+#include "tests/compress/guarded_buffer.h"
+#include "tests/compress/test_tensors.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint64_t kSeed = 20240611;
+constexpr size_t kSizes[] = {1,   2,   7,   8,   15,  16,  17,  63,  64,   65,   127,
+                             128, 129, 191, 192, 255, 511, 512, 513, 1000, 1088, 4099};
+
+class CodecKernelsTest : public testing::TestWithParam<const CodecKernels*> {
+ protected:
+  void SetUp() override { RecordProperty("seed", static_cast<int>(kSeed)); }
+  const CodecKernels& kernels() const { return *GetParam(); }
+};
+
+template <typename T>
+bool SameBytes(const T& a, const T& b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+void ExpectSameSums(const MbqSums& a, const MbqSums& b, int k) {
+  EXPECT_TRUE(SameBytes(a.x, b.x));
+  for (int i = 0; i < k; ++i) {
+    EXPECT_TRUE(SameBytes(a.ones_x[i], b.ones_x[i])) << "plane " << i;
+    EXPECT_EQ(a.ones[i], b.ones[i]) << "plane " << i;
+    for (int j = i + 1; j < k; ++j) EXPECT_EQ(a.differ[i][j], b.differ[i][j]) << i << ", " << j;
+  }
+}
+
+// Alphas as they may stand in a state or a payload: near the data, unrelated, unsorted, negative.
+std::vector<Alphas> SomeAlphas(const std::vector<float>& x, int k, uint64_t seed) {
+  const CounterRandom random(seed, RandomPurpose::kTest, 1, 0);
+  std::vector<Alphas> all(4);
+  all[0] = GreedyAlphas(x.data(), x.size(), k);
+  for (int i = 0; i < k; ++i) {
+    all[1][i] = 1.0f / static_cast<float>(1 << i);
+    all[2][i] = 1.0f - 0.09f * static_cast<float>(i);
+    all[3][i] = static_cast<float>(random.Normal(i));
+  }
+  return all;
+}
+
+void CompareMbq(const CodecKernels& kernels, const NamedTensor& tensor, int k,
+                const Alphas& alpha) {
+  SCOPED_TRACE(absl::StrCat(tensor.name, ", n ", tensor.values.size(), ", k ", k));
+  const size_t n = tensor.values.size();
+  const size_t payload = k * PlaneBytes(n);
+  const MbqSearch search = MakeSearch(alpha, k);
+  const MbqLevels levels = MakeLevels(alpha, k, 0.125f);
+  std::vector<std::byte> expected(payload);
+  MbqSums expected_sums;
+  kScalarCodecKernels.mbq_encode(tensor.values.data(), n, search, expected.data(), &expected_sums);
+  std::vector<float> expected_values(n);
+  kScalarCodecKernels.mbq_decode(expected.data(), n, levels, expected_values.data());
+  for (Guard guard : {Guard::kAfter, Guard::kBefore}) {
+    GuardedBuffer x(4 * n, guard), planes(payload, guard), out(4 * n, guard);
+    std::memcpy(x.floats(), tensor.values.data(), 4 * n);
+    MbqSums sums;
+    kernels.mbq_encode(x.floats(), n, search, planes.bytes().data(), &sums);
+    ASSERT_EQ(std::memcmp(planes.bytes().data(), expected.data(), payload), 0);
+    ExpectSameSums(sums, expected_sums, k);
+    kernels.mbq_decode(planes.bytes().data(), n, levels, out.floats());
+    ASSERT_EQ(std::memcmp(out.floats(), expected_values.data(), 4 * n), 0);
+  }
+}
+
+TEST_P(CodecKernelsTest, MbqIsTheScalarOne) {
+  int unnatural = 0;
+  for (size_t n : kSizes) {
+    for (const NamedTensor& tensor : HardTensors(n, kSeed + n)) {
+      for (int k = 2; k <= kMaxMbqBits; ++k) {
+        for (const Alphas& alpha : SomeAlphas(tensor.values, k, kSeed + n + k)) {
+          unnatural += MakeSearch(alpha, k).natural ? 0 : 1;
+          CompareMbq(kernels(), tensor, k, alpha);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GT(unnatural, 100);  // both kinds of search have been used
+}
+
+// Values in the planes that no encoder would send together still decode alike.
+TEST_P(CodecKernelsTest, MbqDecodesAnyBits) {
+  const CounterRandom random(kSeed, RandomPurpose::kTest, 2, 0);
+  for (int k = 2; k <= kMaxMbqBits; ++k) {
+    const size_t n = 1003;
+    std::vector<std::byte> planes(k * PlaneBytes(n));
+    for (size_t i = 0; i < planes.size(); ++i) {
+      planes[i] = static_cast<std::byte>(random.Below(i, 256));
+    }
+    MbqLevels levels;
+    levels.k = k;
+    for (int code = 0; code < (1 << k); ++code) levels.value[code] = static_cast<float>(code);
+    std::vector<uint8_t> codes(n);
+    UnpackPlanes(planes.data(), PlaneBytes(n), n, k, codes.data());
+    std::vector<float> out(n);
+    kernels().mbq_decode(planes.data(), n, levels, out.data());
+    for (size_t e = 0; e < n; ++e) ASSERT_EQ(out[e], codes[e]) << "k " << k << ", element " << e;
+  }
+}
+
+TEST_P(CodecKernelsTest, MaxAbsIsTheScalarOne) {
+  for (size_t n : kSizes) {
+    for (const NamedTensor& tensor : HardTensors(n, kSeed + n)) {
+      GuardedBuffer x(4 * n, Guard::kAfter);
+      std::memcpy(x.floats(), tensor.values.data(), 4 * n);
+      EXPECT_EQ(kernels().max_abs_bits(x.floats(), n),
+                kScalarCodecKernels.max_abs_bits(x.floats(), n));
+      // Wherever a NaN stands, it is seen.
+      for (size_t e = 0; e < n; e += 1 + n / 7) {
+        x.floats()[e] = std::numeric_limits<float>::quiet_NaN();
+        EXPECT_GE(kernels().max_abs_bits(x.floats(), n), 0x7F800000u) << e << " of " << n;
+        x.floats()[e] = tensor.values[e];
+      }
+    }
+  }
+}
+
+struct StochasticCase {
+  const NamedTensor* tensor;
+  int bits;
+  float scale;
+};
+
+void CompareStochastic(const CodecKernels& kernels, const StochasticCase& c) {
+  SCOPED_TRACE(absl::StrCat(c.tensor->name, ", n ", c.tensor->values.size(), ", bits ", c.bits));
+  const size_t n = c.tensor->values.size();
+  const size_t payload = c.bits == 8 ? n : NibbleBytes(n);
+  const auto encode =
+      c.bits == 8 ? &CodecKernels::stochastic_encode8 : &CodecKernels::stochastic_encode4;
+  const auto decode =
+      c.bits == 8 ? &CodecKernels::stochastic_decode8 : &CodecKernels::stochastic_decode4;
+  const CounterRandom random(kSeed, RandomPurpose::kCodecBackward, 7, 0x123456789ABu);
+  std::vector<std::byte> expected(payload);
+  (kScalarCodecKernels.*encode)(c.tensor->values.data(), n, c.scale, random, expected.data());
+  std::vector<float> expected_values(n);
+  (kScalarCodecKernels.*decode)(expected.data(), n, c.scale, expected_values.data());
+  for (Guard guard : {Guard::kAfter, Guard::kBefore}) {
+    GuardedBuffer g(4 * n, guard), q(payload, guard), out(4 * n, guard);
+    std::memcpy(g.floats(), c.tensor->values.data(), 4 * n);
+    (kernels.*encode)(g.floats(), n, c.scale, random, q.bytes().data());
+    ASSERT_EQ(std::memcmp(q.bytes().data(), expected.data(), payload), 0);
+    (kernels.*decode)(q.bytes().data(), n, c.scale, out.floats());
+    ASSERT_EQ(std::memcmp(out.floats(), expected_values.data(), 4 * n), 0);
+  }
+}
+
+TEST_P(CodecKernelsTest, StochasticIsTheScalarOne) {
+  for (size_t n : kSizes) {
+    for (const NamedTensor& tensor : HardTensors(n, kSeed + n)) {
+      const uint32_t bits = kScalarCodecKernels.max_abs_bits(tensor.values.data(), n);
+      float max_abs;
+      std::memcpy(&max_abs, &bits, sizeof(bits));
+      for (int width : {4, 8}) {
+        const float scale = max_abs / (width == 8 ? 127.0f : 7.0f);
+        if (scale == 0.0f) continue;
+        CompareStochastic(kernels(), {&tensor, width, scale});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// A long tensor of the largest magnitude: quotients a rounding above the limit meet draws close to
+// 1, and below minus the limit draws close to 0.
+TEST_P(CodecKernelsTest, StochasticClampsAtBothEnds) {
+  NamedTensor tensor{"extremes", std::vector<float>(1 << 20)};
+  int above = 0;
+  for (int step = 0; step < 8; ++step) {
+    const float top = 1.0f + 0.1234f * static_cast<float>(step);
+    for (size_t e = 0; e < tensor.values.size(); ++e) tensor.values[e] = e % 2 ? top : -top;
+    for (int width : {4, 8}) {
+      const float limit = width == 8 ? 127.0f : 7.0f;
+      above += top / (top / limit) > limit ? 1 : 0;
+      CompareStochastic(kernels(), {&tensor, width, top / limit});
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(above, 0);
+}
+
+TEST_P(CodecKernelsTest, StochasticDecodesAnyBytes) {
+  std::vector<std::byte> bytes(259);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
+  std::vector<float> out(2 * bytes.size());
+  kernels().stochastic_decode8(bytes.data(), bytes.size(), 0.5f, out.data());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    ASSERT_EQ(out[i], 0.5f * static_cast<float>(static_cast<int8_t>(i)));
+  }
+  kernels().stochastic_decode4(bytes.data(), out.size(), 0.5f, out.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int byte = static_cast<uint8_t>(i / 2);
+    ASSERT_EQ(out[i], 0.5f * static_cast<float>((i % 2 ? byte & 15 : byte >> 4) - 8));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CodecKernelsTest, testing::ValuesIn(SupportedCodecKernels()),
+                         [](const testing::TestParamInfo<const CodecKernels*>& info) {
+                           const absl::string_view name = info.param->name;
+                           return std::string(name.data(), name.size());
+                         });
+
+TEST(MergeLanes, AddsInItsTreeOrder) {
+  SumLanes lanes = {};
+  lanes[0] = 1e300;
+  lanes[8] = -1e300;  // meets lane 0 first: nothing of lane 1 is lost
+  lanes[1] = 1.0;
+  EXPECT_EQ(MergeLanes(lanes), 1.0);
+}
+
+}  // namespace
+}  // namespace runnel

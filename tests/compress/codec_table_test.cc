@@ -1,0 +1,74 @@
+// The table of codecs, and the sizes that AccEPT's table 3 promises.
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "compress/codec.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/base/encoded_bytes.h"
+
+namespace runnel {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CodecTable, NamesAreExactlyWhatMakeCodecAccepts) {
+  const std::vector<std::string> names = CodecNames();
+  const std::set<std::string> listed(names.begin(), names.end());
+  EXPECT_EQ(listed.size(), names.size());
+  for (const CodecFamily& family : BuiltinCodecs()) {
+    const std::string bare(family.name.data(), family.name.size());
+    EXPECT_EQ(MakeCodec(bare).ok(), listed.count(bare) == 1) << bare;
+    for (int parameter = -1; parameter <= 100; ++parameter) {
+      const std::string name = absl::StrCat(bare, ":", parameter);
+      EXPECT_EQ(MakeCodec(name).ok(), listed.count(name) == 1) << name;
+    }
+  }
+  for (const std::string& name : names) {
+    const auto codec = MakeCodec(name);
+    ASSERT_TRUE(codec.ok()) << codec.status();
+    EXPECT_EQ((*codec)->name(), name);
+  }
+}
+
+TEST(CodecTable, RefusesOtherNames) {
+  for (const char* name : {"", ":", "mbq", "mbq:", "mbq:02", "mbq:+2", "mbq:2 ", "mbq:2:3", "MBQ:2",
+                           "identity:", "identity:1", "stochastic:", "stochastic:48", "zip:1"}) {
+    const auto codec = MakeCodec(name);
+    ASSERT_FALSE(codec.ok()) << name;
+    EXPECT_EQ(codec.status().code(), absl::StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_THAT(std::string(MakeCodec("zip").status().message()), HasSubstr("mbq:2"));
+  EXPECT_THAT(std::string(MakeCodec("mbq:9").status().message()), HasSubstr("2..8"));
+}
+
+double FramedRatio(const std::string& codec, const Shape& shape) {
+  const int64_t payload = MakeCodec(codec).value()->EncodedBytes(shape).value();
+  return 4.0 * static_cast<double>(shape.elements()) /
+         static_cast<double>(payload + kFrameHeaderBytes);
+}
+
+TEST(CodecSizes, TwoBitsAreSixteenTimesSmallerWithTheFrameHeader) {
+  const Shape small = {128, 160, 1, 1};
+  ASSERT_EQ(4 * small.elements(), 81920);
+  EXPECT_GE(FramedRatio("mbq:2", small), 15.7);
+  EXPECT_GE(FramedRatio("mbq:2", {128, 32, 16, 16}), 15.9);
+}
+
+TEST(CodecSizes, Formulas) {
+  const auto bytes = [](const std::string& name, const Shape& shape) {
+    return MakeCodec(name).value()->EncodedBytes(shape).value();
+  };
+  EXPECT_EQ(bytes("mbq:2", {11}), 4 * 3 + 2 * 2);
+  EXPECT_EQ(bytes("mbq:3", {8, 4, 2, 2}), 4 * 4 + 3 * 16);
+  EXPECT_EQ(bytes("stochastic:8", {11}), 4 + 11);
+  EXPECT_EQ(bytes("stochastic:4", {11}), 4 + 6);
+  EXPECT_EQ(bytes("identity", {11}), 44);
+  // The largest tensor that there may be.
+  EXPECT_EQ(bytes("mbq:8", {Shape::kMaxElements}), 4 * 9 + Shape::kMaxElements);
+}
+
+}  // namespace
+}  // namespace runnel
