@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -85,9 +86,8 @@ absl::Status WriteAndFlush(const std::string& temporary,
 }
 
 absl::Status FlushDirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  std::string directory = slash == std::string::npos ? "." : path.substr(0, slash);
-  if (directory.empty()) directory = "/";
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
   FileDescriptor file(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file.get() < 0) return FileError("open", directory, errno);
   // EINVAL: a file system that has nothing to flush.

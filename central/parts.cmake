@@ -2,17 +2,12 @@
 find_package(OpenSSL REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(Protobuf REQUIRED)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 
 runnel_library(runnel_central_files
-  SOURCES atomic_file.cc initial_weights.cc journal.cc journal_records.cc json_fields.cc metrics_registry.cc
-          plan_json.cc progress.cc run_settings.cc summary.cc weights_digest.cc worker_process.cc
-  DEPS runnel_base absl::str_format nlohmann_json::nlohmann_json prometheus-cpp::core OpenSSL::Crypto)
-if(TARGET runnel_control)
-  target_sources(runnel_central_files PRIVATE checkpoint.cc)
-  target_link_libraries(runnel_central_files PUBLIC runnel_control)
-endif()
+  SOURCES atomic_file.cc checkpoint.cc initial_weights.cc journal.cc journal_records.cc json_fields.cc
+          metrics_registry.cc plan_json.cc progress.cc run_settings.cc summary.cc weights_digest.cc worker_process.cc
+  DEPS runnel_control runnel_base absl::str_format nlohmann_json::nlohmann_json prometheus-cpp::core OpenSSL::Crypto)
 
 runnel_library(runnel_central_admin
   SOURCES admin_page.cc admin_server.cc
