@@ -2,14 +2,11 @@
 
 #include <cmath>
 #include <iostream>
-#include <numeric>
 #include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/memory_plan.h"
 #include "kernels/ref/ref_backend.h"
-#include "kernels/stage_builder.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
@@ -21,30 +18,6 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kSeeds = 200;
 constexpr int64_t kBatch = 3;
-
-OpSpec Op(OpKind kind, std::vector<int32_t> inputs) {
-  OpSpec op;
-  op.kind = kind;
-  op.inputs = std::move(inputs);
-  return op;
-}
-
-OpSpec Linear(int64_t out, std::vector<int32_t> inputs = {0}) {
-  OpSpec op = Op(OpKind::kLinear, std::move(inputs));
-  op.out_channels = out;
-  return op;
-}
-
-ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>> layers) {
-  ModelSpec model;
-  model.name = "test";
-  model.input = std::move(input);
-  model.classes = classes;
-  for (auto& ops : layers) {
-    model.layers.push_back({"l" + std::to_string(model.layers.size()), std::move(ops)});
-  }
-  return model;
-}
 
 // Everything that training leaves behind.
 struct Outcome {
@@ -218,145 +191,6 @@ TEST_F(CompilerTest, GradientsAreThoseOfTheLoss) {
   EXPECT_GT(compared, 4 * left_out);
 }
 
-bool Planned(const Buffer& buffer) {
-  return buffer.storage == Storage::kStash || buffer.storage == Storage::kScratch;
-}
-
-bool Overlap(const Buffer& a, const Buffer& b) {
-  return a.storage == b.storage && a.offset_bytes < b.offset_bytes + b.bytes() &&
-         b.offset_bytes < a.offset_bytes + a.bytes();
-}
-
-void CheckOutput(const Program& program, const Instruction& instruction, BufferIndex out) {
-  const Buffer& written = program.buffers[out];
-  ASSERT_EQ(written.offset_bytes % 64, 0);
-  if (Planned(written)) {
-    ASSERT_LE(written.offset_bytes + written.bytes(),
-              written.storage == Storage::kStash ? program.stash_bytes : program.scratch_bytes);
-  }
-  for (BufferIndex in : instruction.inputs) {
-    if (!Overlap(written, program.buffers[in])) continue;
-    ASSERT_TRUE(AllowsInPlace(instruction.code)) << Name(instruction.code);
-    ASSERT_EQ(written.offset_bytes, program.buffers[in].offset_bytes);
-  }
-  for (BufferIndex other : instruction.outputs) {
-    if (other == out) continue;
-    ASSERT_FALSE(Overlap(written, program.buffers[other]));
-  }
-}
-
-// Each read sees the very value that it saw before anything had a place: whoever wrote to those
-// bytes last wrote this value. `draft` has the copies that the plan made views of.
-void CheckLifetimes(const Program& draft, const Program& program) {
-  std::vector<BufferIndex> value(draft.buffers.size());
-  std::iota(value.begin(), value.end(), 0);
-  constexpr Part kParts[] = {Part::kForward, Part::kInputGradient, Part::kWeightGradient};
-  for (Part part : kParts) {
-    for (const Instruction& instruction : draft.part(part)) {
-      if (instruction.code != OpCode::kCopy) continue;
-      value[instruction.outputs[0]] = value[instruction.inputs[0]];
-    }
-  }
-  std::vector<BufferIndex> written;  // in order
-  for (Part part : kParts) {
-    for (const Instruction& instruction : program.part(part)) {
-      for (BufferIndex in : instruction.inputs) {
-        BufferIndex writer = -1;
-        for (BufferIndex out : written) {
-          if (Overlap(program.buffers[out], program.buffers[in])) writer = out;
-        }
-        if (writer < 0) {
-          ASSERT_FALSE(Planned(program.buffers[in])) << "reads what nobody wrote";
-          continue;
-        }
-        ASSERT_EQ(value[writer], value[in]) << Name(instruction.code) << "\n" << ToString(program);
-      }
-      for (BufferIndex out : instruction.outputs) {
-        CheckOutput(program, instruction, out);
-        written.push_back(out);
-      }
-    }
-  }
-}
-
-TEST_F(CompilerTest, MemoryPlanKeepsLiveValuesApart) {
-  for (uint64_t seed = 1; seed <= 4 * kSeeds; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const ModelSpec model = RandomModel(seed);
-    const auto infos = InferShapes(model, kBatch);
-    ASSERT_TRUE(infos.ok()) << infos.status();
-    for (int first = 0; first < model.layer_count(); ++first) {
-      for (int last = first; last < model.layer_count(); ++last) {
-        auto draft = DraftStage(model, *infos, first, last, **FindRecipe("fp32"));
-        auto program = CompileStage(model, first, last, kBatch, **FindRecipe("fp32"));
-        ASSERT_TRUE(draft.ok() && program.ok()) << program.status();
-        CheckLifetimes(draft->program, *program);
-      }
-    }
-  }
-}
-
-// The packer alone, against a list of everything that it placed.
-TEST(AreaPlan, NeverOverlapsAndReusesGaps) {
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
-    const CounterRandom random(seed, RandomPurpose::kTest, 4, 0);
-    struct Placed {
-      int64_t begin, end;
-      int first, last;
-    };
-    std::vector<Placed> all;
-    AreaPlan area;
-    int64_t sum = 0;
-    for (int i = 0; i < 100; ++i) {
-      const int64_t bytes = 1 + random.Below(3 * i, 1000);
-      const int first = static_cast<int>(random.Below(3 * i + 1, 50));
-      const int last = first + static_cast<int>(random.Below(3 * i + 2, 6));
-      const int64_t begin = area.Place(bytes, first, last, int64_t{1} << 40);
-      ASSERT_EQ(begin % 64, 0);
-      for (const Placed& p : all) {
-        ASSERT_FALSE(p.first <= last && first <= p.last && p.begin < begin + bytes && begin < p.end)
-            << "seed " << seed;
-      }
-      all.push_back({begin, begin + bytes, first, last});
-      sum += bytes;
-    }
-    EXPECT_LT(area.size_bytes(), sum / 3) << "seed " << seed;
-    EXPECT_EQ(area.Place(area.size_bytes() + 1, 0, 100, area.size_bytes()), AreaPlan::kNoGap);
-  }
-}
-
-TEST_F(CompilerTest, MemoryIsReused) {
-  std::vector<std::vector<int64_t>> scratch, stash;
-  for (int depth : {2, 8, 32}) {
-    std::vector<OpSpec> relus, linears;
-    for (int i = 0; i < depth; ++i) {
-      relus.push_back(Op(OpKind::kRelu, {i}));
-      linears.push_back(Linear(256, {2 * i}));
-      linears.push_back(Op(OpKind::kRelu, {2 * i + 1}));
-    }
-    const ModelSpec chain = ModelOf({256}, 10, {{Linear(256)}, relus, {Linear(10)}});
-    const ModelSpec net = ModelOf({256}, 10, {{Linear(256)}, linears, {Linear(10)}});
-    scratch.push_back({});
-    stash.push_back({});
-    for (const ModelSpec* model : {&chain, &net}) {
-      auto program = CompileStage(*model, 1, 1, 64, **FindRecipe("fp32"));
-      ASSERT_TRUE(program.ok());
-      std::cout << (model == &chain ? "relu x " : "linear, relu x ") << depth << ": stash "
-                << program->stash_bytes << " B, scratch " << program->scratch_bytes << " B\n";
-      scratch.back().push_back(program->scratch_bytes);
-      stash.back().push_back(program->stash_bytes);
-    }
-  }
-  const int64_t tensor = 64 * 256 * 4;
-  for (int i = 0; i < 3; ++i) {
-    const int64_t depth = std::array{2, 8, 32}[i];
-    EXPECT_LE(scratch[i][0], tensor);
-    EXPECT_EQ(stash[i][0], (depth - 1) * tensor);  // the last output is the caller's
-    EXPECT_EQ(stash[i][1], (depth - 1) * tensor);  // relu works over what linear wrote
-    EXPECT_LE(scratch[i][1], (depth + 1) * tensor);
-  }
-}
-
 int CountCode(const Program& program, Part part, OpCode code) {
   int count = 0;
   for (const Instruction& instruction : program.part(part)) count += instruction.code == code;
@@ -364,15 +198,15 @@ int CountCode(const Program& program, Part part, OpCode code) {
 }
 
 TEST_F(CompilerTest, FirstLayerHasNoInputGradient) {
-  OpSpec conv = Op(OpKind::kConv, {0});
+  OpSpec conv = OpOf(OpKind::kConv, {0});
   conv.out_channels = 4;
   conv.kernel = {3, 3};
   OpSpec second = conv;
   second.inputs = {3};
-  const std::vector<OpSpec> first = {conv, Op(OpKind::kBatchNorm, {1}), Op(OpKind::kRelu, {2}),
+  const std::vector<OpSpec> first = {conv, OpOf(OpKind::kBatchNorm, {1}), OpOf(OpKind::kRelu, {2}),
                                      second};
   const ModelSpec model = ModelOf(
-      {3, 8, 8}, 4, {first, {Op(OpKind::kBatchNorm, {0}), Op(OpKind::kGlobalAvgPool, {1})}});
+      {3, 8, 8}, 4, {first, {OpOf(OpKind::kBatchNorm, {0}), OpOf(OpKind::kGlobalAvgPool, {1})}});
   auto program = CompileStage(model, 0, 1, 2, **FindRecipe("fp32"));
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_FALSE(program->needs_input_gradient);
@@ -382,7 +216,7 @@ TEST_F(CompilerTest, FirstLayerHasNoInputGradient) {
   EXPECT_EQ(CountCode(*program, Part::kWeightGradient, OpCode::kBatchNormWeightGradient), 2);
   // Batch norm on what enters the model: its sums are wanted though its gradient is not.
   const ModelSpec norm =
-      ModelOf({4, 5}, 4, {{Op(OpKind::kBatchNorm, {0})}, {Op(OpKind::kGlobalAvgPool, {0})}});
+      ModelOf({4, 5}, 4, {{OpOf(OpKind::kBatchNorm, {0})}, {OpOf(OpKind::kGlobalAvgPool, {0})}});
   program = CompileStage(norm, 0, 0, 2, **FindRecipe("fp32"));
   ASSERT_TRUE(program.ok());
   EXPECT_EQ(CountCode(*program, Part::kInputGradient, OpCode::kBatchNormInputGradient), 1);
@@ -390,10 +224,10 @@ TEST_F(CompilerTest, FirstLayerHasNoInputGradient) {
 
 TEST_F(CompilerTest, FlattenIsAView) {
   const ModelSpec model = ModelOf({2, 3, 4}, 5,
-                                  {{Op(OpKind::kRelu, {0})},
-                                   {Op(OpKind::kFlatten, {0})},
-                                   {Linear(5)},
-                                   {Op(OpKind::kRelu, {0})}});
+                                  {{OpOf(OpKind::kRelu, {0})},
+                                   {OpOf(OpKind::kFlatten, {0})},
+                                   {LinearOp(5)},
+                                   {OpOf(OpKind::kRelu, {0})}});
   auto inside = CompileStage(model, 0, 2, 2, **FindRecipe("fp32"));
   auto alone = CompileStage(model, 1, 1, 2, **FindRecipe("fp32"));
   auto first = CompileStage(model, 0, 1, 2, **FindRecipe("fp32"));
@@ -430,7 +264,7 @@ TEST_F(CompilerTest, StateLayoutDoesNotDependOnBatchOrCut) {
 
 TEST_F(CompilerTest, BadInputIsNamed) {
   const Recipe& recipe = **FindRecipe("fp32");
-  ModelSpec model = ModelOf({4}, 3, {{Linear(4), Op(OpKind::kRelu, {1})}, {Linear(3)}});
+  ModelSpec model = ModelOf({4}, 3, {{LinearOp(4), OpOf(OpKind::kRelu, {1})}, {LinearOp(3)}});
   EXPECT_THAT(CompileStage(model, 1, 2, 2, recipe).status().message(), HasSubstr("1..2"));
   EXPECT_THAT(CompileStage(model, 1, 0, 2, recipe).status().message(), HasSubstr("1..0"));
   EXPECT_FALSE(CompileStage(model, -1, 0, 2, recipe).ok());
@@ -455,7 +289,7 @@ TEST(Recipes, TableFindsByName) {
 }
 
 TEST(ProgramText, ListsInstructionsAndSizes) {
-  const ModelSpec model = ModelOf({4}, 3, {{Linear(3)}});
+  const ModelSpec model = ModelOf({4}, 3, {{LinearOp(3)}});
   const std::string text = ToString(*CompileStage(model, 0, 0, 2, **FindRecipe("fp32")));
   EXPECT_THAT(text, HasSubstr("0.0 linear_forward input+0:f32:2x4, params+0:f32:3x4 -> output+0"));
   EXPECT_THAT(text, HasSubstr("softmax_cross_entropy"));

@@ -117,4 +117,28 @@ std::vector<int32_t> RandomLabels(uint64_t seed, uint64_t sequence, int64_t coun
   return labels;
 }
 
+OpSpec OpOf(OpKind kind, std::vector<int32_t> inputs) {
+  OpSpec op;
+  op.kind = kind;
+  op.inputs = std::move(inputs);
+  return op;
+}
+
+OpSpec LinearOp(int64_t out_channels, std::vector<int32_t> inputs) {
+  OpSpec op = OpOf(OpKind::kLinear, std::move(inputs));
+  op.out_channels = out_channels;
+  return op;
+}
+
+ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>> layers) {
+  ModelSpec model;
+  model.name = "test";
+  model.input = std::move(input);
+  model.classes = classes;
+  for (auto& ops : layers) {
+    model.layers.push_back({"l" + std::to_string(model.layers.size()), std::move(ops)});
+  }
+  return model;
+}
+
 }  // namespace runnel

@@ -1,7 +1,7 @@
 #pragma once
 
-// Random small models for property tests: every operator, 1d and 2d, odd strides, paddings and
-// groups, residual adds, layers that are only a flatten or a dropout.
+// Small models for tests, random ones and by hand. Random: every operator, 1d and 2d, odd
+// strides, paddings and groups, residual adds, layers that are only a flatten or a dropout.
 
 #include <cstdint>
 #include <vector>
@@ -16,5 +16,10 @@ ModelSpec RandomModel(uint64_t seed);
 // Standard normal values, and labels below `classes`: pure functions of (seed, sequence).
 std::vector<float> RandomValues(uint64_t seed, uint64_t sequence, int64_t count);
 std::vector<int32_t> RandomLabels(uint64_t seed, uint64_t sequence, int64_t count, int64_t classes);
+
+// One operator, and a model of layers named l0, l1, ...
+OpSpec OpOf(OpKind kind, std::vector<int32_t> inputs);
+OpSpec LinearOp(int64_t out_channels, std::vector<int32_t> inputs = {0});
+ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>> layers);
 
 }  // namespace runnel

@@ -1,0 +1,93 @@
+#pragma once
+
+// Runs one instruction of backend ref on tensors that the test owns.
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/ref/ref_backend.h"
+#include "proto/base/random.h"
+#include "tests/kernels/stage_harness.h"
+
+namespace runnel {
+
+struct Tensor {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::vector<std::byte> bytes;
+
+  template <typename T = float>
+  T* data() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
+  template <typename T = float>
+  std::vector<T> values() {
+    return std::vector<T>(data<T>(), data<T>() + bytes.size() / sizeof(T));
+  }
+};
+
+// All zero.
+inline Tensor Zeros(const Shape& shape, DType dtype = DType::kFloat32) {
+  return {dtype, shape, std::vector<std::byte>(shape.elements() * SizeOf(dtype))};
+}
+
+template <typename T>
+Tensor TensorOf(const Shape& shape, DType dtype, const std::vector<T>& values) {
+  Tensor tensor = Zeros(shape, dtype);
+  EXPECT_EQ(tensor.bytes.size(), values.size() * sizeof(T));
+  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  return tensor;
+}
+
+inline Tensor Floats(const Shape& shape, const std::vector<float>& values) {
+  return TensorOf<float>(shape, DType::kFloat32, values);
+}
+
+// Standard normal; `stream` tells tensors of one test apart.
+inline Tensor Normal(const Shape& shape, uint64_t seed, uint64_t stream) {
+  const CounterRandom random(seed, RandomPurpose::kTest, 7, stream);
+  Tensor tensor = Zeros(shape);
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    tensor.data()[i] = static_cast<float>(random.Normal(i));
+  }
+  return tensor;
+}
+
+// Runs `code` as the only instruction of a forward. Operands are copied in and out.
+inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> inputs,
+                          std::vector<Tensor*> outputs, const StepContext& context = {},
+                          int layer = 0, int op = 0) {
+  Program program;
+  Instruction instruction = {code, {}, {}, layer, op, spec};
+  int64_t end = 0;
+  const auto add = [&](Tensor* tensor, std::vector<BufferIndex>* operands) {
+    operands->push_back(static_cast<BufferIndex>(program.buffers.size()));
+    program.buffers.push_back({Storage::kStash, tensor->dtype, tensor->shape, end});
+    end += (program.buffers.back().bytes() + 63) / 64 * 64;
+  };
+  for (Tensor* tensor : inputs) add(tensor, &instruction.inputs);
+  for (Tensor* tensor : outputs) add(tensor, &instruction.outputs);
+  program.parts[0].push_back(instruction);
+  AlignedBytes memory(end);
+  Bindings bindings;
+  bindings[Storage::kStash] = memory.data();
+  std::vector<Tensor*> all = inputs;
+  all.insert(all.end(), outputs.begin(), outputs.end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::memcpy(memory.data() + program.buffers[i].offset_bytes, all[i]->bytes.data(),
+                all[i]->bytes.size());
+  }
+  auto backend = MakeRefBackend(1);
+  auto executable = (*backend)->Prepare(program);
+  if (!executable.ok()) return executable.status();
+  const absl::Status status = (*executable)->Run(Part::kForward, context, bindings);
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::memcpy(all[i]->bytes.data(), memory.data() + program.buffers[i].offset_bytes,
+                all[i]->bytes.size());
+  }
+  return status;
+}
+
+}  // namespace runnel
