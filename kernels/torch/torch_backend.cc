@@ -40,6 +40,7 @@ class TorchExecutable : public Executable {
       // OpenMP's thread count belongs to the calling thread, so making the backend is not enough.
       if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
       for (const Step& step : plan_.parts[static_cast<int>(part)]) {
+        RUNNEL_RETURN_IF_ERROR(CheckBound(*step.instruction, bindings));
         RUNNEL_RETURN_IF_ERROR(RunStep(step, context, bindings));
       }
       return absl::OkStatus();
@@ -49,6 +50,19 @@ class TorchExecutable : public Executable {
   }
 
  private:
+  absl::Status CheckBound(const Instruction& instruction, const Bindings& bindings) const {
+    for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+      for (BufferIndex index : *operands) {
+        const Storage storage = program_.buffers[index].storage;
+        if (bindings[storage] != nullptr) continue;
+        return absl::FailedPreconditionError(absl::StrCat(Name(instruction.code), " of layer ",
+                                                          instruction.layer, ": storage ",
+                                                          Name(storage), " is not bound"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status RunStep(const Step& step, const StepContext& context, const Bindings& bindings) {
     std::byte* workspace = workspace_.Get(plan_.workspace_bytes);
     inputs_.clear();

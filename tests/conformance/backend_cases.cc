@@ -1,0 +1,416 @@
+#include "tests/conformance/backend_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/random.h"
+
+namespace runnel {
+namespace {
+
+// Draws one case.
+class Maker {
+ public:
+  Maker(OpCode code, uint64_t seed)
+      : random_(seed, RandomPurpose::kTest, static_cast<uint64_t>(code), 0) {
+    case_.code = code;
+    case_.context.run_seed = seed + 17;
+    case_.context.sequence = Sequence(Pick(0, 1000));
+    case_.context.step_samples = Pick(1, 300);
+    case_.context.accumulate = Pick(0, 1) == 1;
+    case_.context.learning_rate = 0.05;
+    case_.context.momentum = 0.9;
+    case_.context.weight_decay = 5e-4;
+  }
+
+  std::optional<Case> Make();
+
+ private:
+  int64_t Pick(int64_t low, int64_t high) {
+    return low + random_.Below(next_++, static_cast<uint32_t>(high - low + 1));
+  }
+  int64_t Channels() {
+    constexpr int64_t kChoices[] = {1, 2, 3, 5, 8, 12, 16, 17, 24, 33, 64, 67, 90};
+    return kChoices[Pick(0, std::size(kChoices) - 1)];
+  }
+  // (N, C, L) or (N, C, H, W), odd sizes welcome.
+  Shape Image() {
+    if (Pick(0, 2) == 0) return {Pick(1, 5), Channels(), Pick(1, 40)};
+    return {Pick(1, 5), Channels(), Pick(1, 11), Pick(1, 11)};
+  }
+  Shape AnyShape() { return Pick(0, 3) == 0 ? Shape{Pick(1, 9), Channels()} : Image(); }
+
+  CaseOperand Floats(Storage storage, const Shape& shape, double spread = 1, double center = 0) {
+    CaseOperand operand;
+    operand.storage = storage;
+    operand.shape = shape;
+    operand.bytes.resize(static_cast<size_t>(shape.elements()) * sizeof(float));
+    float* values = reinterpret_cast<float*>(operand.bytes.data());
+    for (int64_t i = 0; i < shape.elements(); ++i) {
+      values[i] = static_cast<float>(center + spread * random_.Normal(next_++));
+    }
+    return operand;
+  }
+  CaseOperand Result(Storage storage, const Shape& shape, Bound bound) {
+    CaseOperand operand = Floats(storage, shape);
+    operand.written = true;
+    operand.bound = bound;
+    return operand;
+  }
+  CaseOperand Integers(Storage storage, DType dtype, const Shape& shape) {
+    CaseOperand operand;
+    operand.storage = storage;
+    operand.dtype = dtype;
+    operand.shape = shape;
+    operand.bytes.resize(static_cast<size_t>(shape.elements()) * SizeOf(dtype));
+    return operand;
+  }
+  CaseOperand Metrics(Bound bound) {
+    CaseOperand operand = Integers(Storage::kMetrics, DType::kUInt8, {16});
+    operand.written = operand.is_double = true;
+    operand.bound = bound;
+    return operand;
+  }
+  // kernel, stride (padding and groups: conv) that fit the shape.
+  Shape DrawWindow(const Shape& x, bool conv);
+  static Bound Sum(double terms) { return {BoundKind::kMagnitude, terms + 4, 0}; }
+
+  void Conv();
+  void Linear();
+  void BatchNorm();
+  void BatchNormGradient();
+  void Elementwise(int inputs);
+  void DropoutCase();
+  void Pool();
+  void GlobalPool();
+  void Loss();
+  void Sgd();
+
+  void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }
+  void Out(CaseOperand operand) { case_.outputs.push_back(std::move(operand)); }
+
+  CounterRandom random_;
+  uint64_t next_ = 0;
+  Case case_;
+};
+
+Shape Maker::DrawWindow(const Shape& x, bool conv) {
+  OpSpec& op = case_.attributes;
+  op.kind = conv ? OpKind::kConv : OpKind::kMaxPool;
+  Shape y = x;
+  std::vector<int64_t> dims(y.dims().begin(), y.dims().end());
+  for (int axis = 0; axis < x.rank() - 2; ++axis) {
+    op.padding[axis] = Pick(0, 2);  // pools ignore it
+    const int64_t padded = x[axis + 2] + (conv ? 2 * op.padding[axis] : 0);
+    op.kernel[axis] = Pick(1, std::min<int64_t>(5, padded));
+    op.stride[axis] = Pick(1, 3);
+    dims[axis + 2] = (padded - op.kernel[axis]) / op.stride[axis] + 1;
+  }
+  return *Shape::Create(dims);
+}
+
+void Maker::Conv() {
+  const Shape x = Image();
+  Shape y = DrawWindow(x, true);
+  OpSpec& op = case_.attributes;
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= x[1]; ++d) {
+    if (x[1] % d == 0) divisors.push_back(d);
+  }
+  const int64_t choice = Pick(0, 2);
+  op.groups = choice == 0   ? 1
+              : choice == 1 ? x[1]
+                            : divisors[Pick(0, static_cast<int64_t>(divisors.size()) - 1)];
+  op.out_channels =
+      op.groups * (choice == 1 ? Pick(1, 2) : Pick(1, std::max<int64_t>(1, 40 / op.groups)));
+  op.bias = Pick(0, 1) == 1;
+  std::vector<int64_t> dims(y.dims().begin(), y.dims().end());
+  dims[1] = op.out_channels;
+  y = *Shape::Create(dims);
+  std::vector<int64_t> weight_dims = {op.out_channels, x[1] / op.groups};
+  int64_t taps = 1;
+  for (int axis = 0; axis < x.rank() - 2; ++axis) {
+    weight_dims.push_back(op.kernel[axis]);
+    taps *= op.kernel[axis];
+  }
+  const Shape weight = *Shape::Create(weight_dims);
+  if (case_.code == OpCode::kConvForward) {
+    In(Floats(Storage::kInput, x));
+    In(Floats(Storage::kParameters, weight));
+    if (op.bias) In(Floats(Storage::kParameters, {op.out_channels}));
+    Out(Result(Storage::kOutput, y, Sum(static_cast<double>(taps * weight_dims[1] + 1))));
+  } else if (case_.code == OpCode::kConvInputGradient) {
+    In(Floats(Storage::kOutputGradient, y));
+    In(Floats(Storage::kParameters, weight));
+    const double terms = static_cast<double>(taps * op.out_channels / op.groups);
+    Out(Result(Storage::kInputGradient, x, Sum(terms)));
+  } else {
+    In(Floats(Storage::kOutputGradient, y));
+    In(Floats(Storage::kInput, x));
+    const double terms = static_cast<double>(y.elements() / y[1] + 1);
+    Out(Result(Storage::kGradients, weight, Sum(terms)));
+    if (op.bias) Out(Result(Storage::kGradients, {op.out_channels}, Sum(terms)));
+  }
+}
+
+void Maker::Linear() {
+  const int64_t n = Pick(1, 40), in = Pick(1, 130), out = Pick(1, 70);
+  case_.attributes.out_channels = out;
+  const bool bias = case_.attributes.bias = Pick(0, 1) == 1;
+  if (case_.code == OpCode::kLinearForward) {
+    In(Floats(Storage::kInput, {n, in}));
+    In(Floats(Storage::kParameters, {out, in}));
+    if (bias) In(Floats(Storage::kParameters, {out}));
+    Out(Result(Storage::kOutput, {n, out}, Sum(static_cast<double>(in + 1))));
+  } else if (case_.code == OpCode::kLinearInputGradient) {
+    In(Floats(Storage::kOutputGradient, {n, out}));
+    In(Floats(Storage::kParameters, {out, in}));
+    Out(Result(Storage::kInputGradient, {n, in}, Sum(static_cast<double>(out))));
+  } else {
+    In(Floats(Storage::kOutputGradient, {n, out}));
+    In(Floats(Storage::kInput, {n, in}));
+    Out(Result(Storage::kGradients, {out, in}, Sum(static_cast<double>(n + 1))));
+    if (bias) Out(Result(Storage::kGradients, {out}, Sum(static_cast<double>(n + 1))));
+  }
+}
+
+// With r rows a channel, x = 0.5 + N(0, 1) (|x| < 6) and scales and shifts below 4: mean and
+// variance are sums of r terms, so mean errs by r * eps * 6 and 1 / std relatively by r * eps * 36
+// / var at worst. r is at least 8 here, which keeps the variance above 0.05 and 1 / std below 5.
+// Blocked or pairwise sums, which every sane kernel uses, err by 64 roundings instead of r.
+void Maker::BatchNorm() {
+  const int64_t channels = Channels();
+  const Shape x = Pick(0, 1) == 0 ? Shape{Pick(2, 9), channels, Pick(8, 60)}
+                                  : Shape{Pick(2, 9), channels, Pick(4, 11), Pick(4, 11)};
+  case_.attributes.kind = OpKind::kBatchNorm;
+  const Bound bound = {BoundKind::kAbsolute, 64, 30};
+  In(Floats(Storage::kInput, x, 1, 0.5));
+  In(Floats(Storage::kParameters, {channels}, 0.5, 1));
+  In(Floats(Storage::kParameters, {channels}, 0.5));
+  if (case_.code == OpCode::kBatchNormEval) {
+    In(Floats(Storage::kStatistics, {channels}));
+    In(Floats(Storage::kStatistics, {channels}, 0.02, 1));
+    Out(Result(Storage::kOutput, x, bound));
+    return;
+  }
+  Out(Result(Storage::kOutput, x, bound));
+  Out(Result(Storage::kStash, {2 * channels}, bound));
+  Out(Result(Storage::kStatistics, {channels}, bound));
+  Out(Result(Storage::kStatistics, {channels}, bound));
+}
+
+void Maker::BatchNormGradient() {
+  const int64_t channels = Channels();
+  if (case_.code == OpCode::kBatchNormWeightGradient) {
+    In(Floats(Storage::kScratch, {2 * channels}));
+    Out(Result(Storage::kGradients, {channels}, {}));
+    Out(Result(Storage::kGradients, {channels}, {}));
+    return;
+  }
+  const Shape x = Pick(0, 1) == 0 ? Shape{Pick(1, 9), channels, Pick(8, 60)}
+                                  : Shape{Pick(1, 9), channels, Pick(3, 11), Pick(3, 11)};
+  // stats as given: mean near 0.5, 1 / std near 1. The sums have r terms of |dy| * |u| < 36 / 4.
+  CaseOperand stats = Floats(Storage::kStash, {2 * channels}, 0.05, 1);
+  float* mean = reinterpret_cast<float*>(stats.bytes.data());
+  for (int64_t c = 0; c < channels; ++c) mean[c] -= 0.5f;
+  In(Floats(Storage::kOutputGradient, x));
+  In(Floats(Storage::kInput, x, 1, 0.5));
+  In(Floats(Storage::kParameters, {channels}, 0.5, 1));
+  In(std::move(stats));
+  const double rows = static_cast<double>(x.elements() / channels);
+  Out(Result(Storage::kInputGradient, x, {BoundKind::kAbsolute, 64, 30}));
+  Out(Result(Storage::kScratch, {2 * channels}, {BoundKind::kAbsolute, 64, 2 * rows}));
+}
+
+void Maker::Elementwise(int inputs) {
+  const Shape shape = AnyShape();
+  const bool backward = case_.part() != Part::kForward;
+  // Around 3 so that ReLU6 cuts on both sides; some values lie exactly on its kinks.
+  for (int i = 0; i < inputs; ++i) {
+    const bool first_gradient = backward && i == 0;
+    CaseOperand operand = Floats(first_gradient ? Storage::kOutputGradient : Storage::kInput, shape,
+                                 3, first_gradient ? 0 : 2);
+    float* values = reinterpret_cast<float*>(operand.bytes.data());
+    for (int64_t e = 0; e < shape.elements(); e += 5) values[e] = Pick(0, 1) == 0 ? 0.0f : 6.0f;
+    if (case_.code == OpCode::kReluForward || case_.code == OpCode::kRelu6Forward) {
+      values[shape.elements() / 2] = std::nanf("");
+    }
+    In(std::move(operand));
+  }
+  Out(Result(backward ? Storage::kInputGradient : Storage::kOutput, shape, {}));
+}
+
+void Maker::DropoutCase() {
+  constexpr double kRates[] = {0, 0.1, 0.5, 0.6, 0.99};
+  case_.attributes.rate = kRates[Pick(0, 4)];
+  Elementwise(1);
+}
+
+void Maker::Pool() {
+  const Shape x = Image(), y = DrawWindow(x, false);
+  const OpSpec& op = case_.attributes;
+  const int64_t area = op.kernel[0] * (x.rank() == 4 ? op.kernel[1] : 1);
+  switch (case_.code) {
+    case OpCode::kMaxPoolForward: {
+      CaseOperand input = Floats(Storage::kInput, x);
+      float* values = reinterpret_cast<float*>(input.bytes.data());
+      for (int64_t e = 0; e < x.elements(); e += 2) values[e] = static_cast<float>(Pick(0, 1));
+      values[x.elements() / 2] = std::nanf("");
+      In(std::move(input));
+      Out(Result(Storage::kOutput, y, {}));
+      if (Pick(0, 3) == 0) return;
+      CaseOperand indices = Integers(Storage::kOutput, DType::kInt64, y);
+      indices.written = true;
+      return Out(std::move(indices));
+    }
+    case OpCode::kMaxPoolInputGradient: {
+      In(Floats(Storage::kOutputGradient, y));
+      CaseOperand indices = Integers(Storage::kStash, DType::kInt64, y);
+      int64_t* values = reinterpret_cast<int64_t*>(indices.bytes.data());
+      const int64_t plane = x.elements() / (x[0] * x[1]);
+      for (int64_t e = 0; e < y.elements(); ++e) values[e] = Pick(0, plane - 1);
+      In(std::move(indices));
+      const double terms = static_cast<double>(y.elements() / (y[0] * y[1]));
+      return Out(Result(Storage::kInputGradient, x, Sum(terms)));
+    }
+    case OpCode::kAvgPoolForward:
+      In(Floats(Storage::kInput, x));
+      return Out(Result(Storage::kOutput, y, Sum(static_cast<double>(area))));
+    default:
+      In(Floats(Storage::kOutputGradient, y));
+      return Out(Result(Storage::kInputGradient, x, Sum(static_cast<double>(area))));
+  }
+}
+
+void Maker::GlobalPool() {
+  const Shape x = Image();
+  const double positions = static_cast<double>(x.elements() / (x[0] * x[1]));
+  if (case_.code == OpCode::kGlobalAvgPoolForward) {
+    In(Floats(Storage::kInput, x));
+    Out(Result(Storage::kOutput, {x[0], x[1]}, Sum(positions)));
+  } else {
+    In(Floats(Storage::kOutputGradient, {x[0], x[1]}));
+    Out(Result(Storage::kInputGradient, x, Sum(1)));
+  }
+}
+
+// Probabilities are at most 1 and logits below 30 in magnitude: exp and the difference to the
+// largest logit err by 30 roundings, a sum over classes by one each.
+void Maker::Loss() {
+  const int64_t samples = Pick(1, 20), classes = Pick(2, 100);
+  const double terms = static_cast<double>(classes) + 60;
+  In(Floats(Storage::kOutput, {samples, classes}, 5));
+  CaseOperand labels = Integers(Storage::kLabels, DType::kInt32, {samples});
+  for (int64_t n = 0; n < samples; ++n) {
+    reinterpret_cast<int32_t*>(labels.bytes.data())[n] = static_cast<int32_t>(Pick(0, classes - 1));
+  }
+  In(std::move(labels));
+  if (case_.code == OpCode::kSoftmaxCrossEntropy) {
+    const double share = 1.0 / static_cast<double>(case_.context.step_samples);
+    Out(Result(Storage::kScratch, {samples, classes}, {BoundKind::kAbsolute, terms, share}));
+  }
+  Out(Metrics({BoundKind::kAbsolute, terms, static_cast<double>(samples)}));
+}
+
+// Five roundings, of values whose sum of magnitudes is below 4 * |w| + 2 * |g| + 2 * |v| < 60.
+void Maker::Sgd() {
+  const Shape shape = {Pick(1, 2000)};
+  const Bound bound = {BoundKind::kAbsolute, 5, 60};
+  In(Floats(Storage::kParameters, shape));
+  In(Floats(Storage::kGradients, shape));
+  CaseOperand momentum = Floats(Storage::kMomentum, shape);
+  momentum.written = true;
+  momentum.bound = bound;
+  In(std::move(momentum));
+  Out(Result(Storage::kNewParameters, shape, bound));
+}
+
+std::optional<Case> Maker::Make() {
+  switch (case_.code) {
+    case OpCode::kConvForward:
+    case OpCode::kConvInputGradient:
+    case OpCode::kConvWeightGradient:
+      Conv();
+      break;
+    case OpCode::kLinearForward:
+    case OpCode::kLinearInputGradient:
+    case OpCode::kLinearWeightGradient:
+      Linear();
+      break;
+    case OpCode::kBatchNormForward:
+    case OpCode::kBatchNormEval:
+      BatchNorm();
+      break;
+    case OpCode::kBatchNormInputGradient:
+    case OpCode::kBatchNormWeightGradient:
+      BatchNormGradient();
+      break;
+    case OpCode::kReluForward:
+    case OpCode::kRelu6Forward:
+    case OpCode::kCopy:
+      Elementwise(1);
+      break;
+    case OpCode::kDropoutForward:
+    case OpCode::kDropoutInputGradient:
+      DropoutCase();
+      break;
+    case OpCode::kAddForward:
+    case OpCode::kAccumulate:
+    case OpCode::kReluInputGradient:
+    case OpCode::kRelu6InputGradient:
+      Elementwise(2);
+      break;
+    case OpCode::kMaxPoolForward:
+    case OpCode::kAvgPoolForward:
+    case OpCode::kMaxPoolInputGradient:
+    case OpCode::kAvgPoolInputGradient:
+      Pool();
+      break;
+    case OpCode::kGlobalAvgPoolForward:
+    case OpCode::kGlobalAvgPoolInputGradient:
+      GlobalPool();
+      break;
+    case OpCode::kSoftmaxCrossEntropy:
+    case OpCode::kSoftmaxCrossEntropyEval:
+      Loss();
+      break;
+    case OpCode::kSgdUpdate:
+      Sgd();
+      break;
+    default:
+      return std::nullopt;
+  }
+  return std::move(case_);
+}
+
+}  // namespace
+
+Part Case::part() const {
+  if (code == OpCode::kSgdUpdate) return Part::kUpdate;
+  if (code == OpCode::kBatchNormEval || code == OpCode::kSoftmaxCrossEntropyEval) {
+    return Part::kForwardEval;
+  }
+  if (code < OpCode::kConvInputGradient) return Part::kForward;
+  return code < OpCode::kConvWeightGradient ? Part::kInputGradient : Part::kWeightGradient;
+}
+
+std::string Case::ToString() const {
+  std::string text = absl::StrCat(Name(code));
+  for (const auto* operands : {&inputs, &outputs}) {
+    absl::StrAppend(&text, operands == &inputs ? " (" : " -> (");
+    for (const CaseOperand& o : *operands) absl::StrAppend(&text, " ", o.shape.ToString());
+    absl::StrAppend(&text, " )");
+  }
+  const OpSpec& a = attributes;
+  absl::StrAppend(&text, " kernel ", a.kernel[0], "x", a.kernel[1], " stride ", a.stride[0], "x",
+                  a.stride[1], " padding ", a.padding[0], "x", a.padding[1], " groups ", a.groups,
+                  " rate ", a.rate, context.accumulate ? " accumulate" : "");
+  return text;
+}
+
+std::optional<Case> MakeCase(OpCode code, uint64_t seed) { return Maker(code, seed).Make(); }
+
+}  // namespace runnel

@@ -1,0 +1,225 @@
+// Every backend of the table against ref, instruction by instruction.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iostream>
+#include <limits>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/backend.h"
+#include "tests/conformance/backend_cases.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint64_t kFirstSeed = 1;
+constexpr uint64_t kSeeds = 40;
+
+// All that there are: the last one is kSgdUpdate, after it names end.
+std::vector<OpCode> AllCodes() {
+  std::vector<OpCode> codes;
+  for (int i = 0; i < 256 && Name(static_cast<OpCode>(i)) != "?"; ++i) {
+    codes.push_back(static_cast<OpCode>(i));
+  }
+  return codes;
+}
+
+// A case with memory: a program of one instruction.
+class Bench {
+ public:
+  // in_place: output 0 is the memory of input 0.
+  explicit Bench(const Case& c, bool in_place = false) : case_(c) {
+    Instruction instruction;
+    instruction.code = c.code;
+    instruction.attributes = c.attributes;
+    instruction.layer = 3;
+    instruction.op = 2;
+    for (const CaseOperand& o : c.inputs) instruction.inputs.push_back(Place(o));
+    for (const CaseOperand& o : c.outputs) {
+      instruction.outputs.push_back(in_place ? instruction.inputs[0] : Place(o));
+    }
+    program_.batch = c.inputs[0].shape[0];
+    program_.stash_bytes = sizes_[static_cast<int>(Storage::kStash)];
+    program_.scratch_bytes = sizes_[static_cast<int>(Storage::kScratch)];
+    program_.parts[static_cast<int>(c.part())].push_back(instruction);
+    for (int i = 0; i < kStorageCount; ++i) {
+      memory_[i].assign(static_cast<size_t>(sizes_[i]) + 128, std::byte{0x5a});
+      const auto address = reinterpret_cast<uintptr_t>(memory_[i].data());
+      bindings_.base[i] = memory_[i].data() + (64 - address % 64) % 64;
+    }
+    for (size_t i = 0; i < c.inputs.size(); ++i) Fill(instruction.inputs[i], c.inputs[i]);
+    for (size_t i = 0; i < c.outputs.size() && !in_place; ++i) {
+      Fill(instruction.outputs[i], c.outputs[i]);
+    }
+  }
+
+  absl::Status Run(Backend* backend) {
+    auto executable = backend->Prepare(program_);
+    if (!executable.ok()) return executable.status();
+    return (*executable)->Run(case_.part(), case_.context, bindings_);
+  }
+
+  // Bytes of operand i, inputs first.
+  const std::byte* Data(size_t i) const {
+    const Instruction& instruction = program_.part(case_.part())[0];
+    const size_t inputs = instruction.inputs.size();
+    const BufferIndex index = i < inputs ? instruction.inputs[i] : instruction.outputs[i - inputs];
+    const Buffer& buffer = program_.buffers[index];
+    return bindings_[buffer.storage] + buffer.offset_bytes;
+  }
+
+ private:
+  BufferIndex Place(const CaseOperand& o) {
+    int64_t& size = sizes_[static_cast<int>(o.storage)];
+    Buffer buffer = {o.storage, o.dtype, o.shape, size};
+    size += (static_cast<int64_t>(o.bytes.size()) + 63) / 64 * 64;
+    program_.buffers.push_back(buffer);
+    return static_cast<BufferIndex>(program_.buffers.size()) - 1;
+  }
+  void Fill(BufferIndex index, const CaseOperand& o) {
+    const Buffer& buffer = program_.buffers[index];
+    std::memcpy(bindings_[buffer.storage] + buffer.offset_bytes, o.bytes.data(), o.bytes.size());
+  }
+
+  const Case& case_;
+  Program program_;
+  std::array<int64_t, kStorageCount> sizes_ = {};
+  std::array<std::vector<std::byte>, kStorageCount> memory_;
+  Bindings bindings_;
+};
+
+// The same case with absolute values, where every sum is a sum of magnitudes.
+Case Magnitudes(const Case& c) {
+  Case result = c;
+  for (auto* operands : {&result.inputs, &result.outputs}) {
+    for (CaseOperand& o : *operands) {
+      if (o.dtype != DType::kFloat32) continue;
+      float* values = reinterpret_cast<float*>(o.bytes.data());
+      for (int64_t i = 0; i < o.shape.elements(); ++i) values[i] = std::fabs(values[i]);
+    }
+  }
+  return result;
+}
+
+double ValueOf(const CaseOperand& o, const std::byte* data, int64_t i) {
+  if (o.is_double) return reinterpret_cast<const double*>(data)[i];
+  if (o.dtype == DType::kInt64) {
+    return static_cast<double>(reinterpret_cast<const int64_t*>(data)[i]);
+  }
+  return reinterpret_cast<const float*>(data)[i];
+}
+
+// A sum of n products in any order errs by at most about n roundings of the sum of the products'
+// magnitudes (Higham, Accuracy and Stability, 3.1), on either side; eps = 2^-23 is two roundings.
+double Allowed(const CaseOperand& o, const std::byte* magnitudes, int64_t i) {
+  constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+  const Bound& b = o.bound;
+  if (b.kind == BoundKind::kExact) return 0;
+  if (b.kind == BoundKind::kAbsolute) return b.factor * kEpsilon * b.magnitude;
+  return b.factor * kEpsilon * ValueOf(o, magnitudes, i);
+}
+
+const CaseOperand& OperandOf(const Case& c, size_t i) {
+  return i < c.inputs.size() ? c.inputs[i] : c.outputs[i - c.inputs.size()];
+}
+
+// Largest error of all written operands as a share of what is allowed.
+void ExpectLikeRef(const Case& c, const Bench& ours, const Bench& ref, const Bench& magnitudes) {
+  for (size_t i = 0; i < c.inputs.size() + c.outputs.size(); ++i) {
+    const CaseOperand& o = OperandOf(c, i);
+    if (!o.written) {
+      EXPECT_EQ(std::memcmp(ours.Data(i), o.bytes.data(), o.bytes.size()), 0)
+          << "operand " << i << " is only to be read";
+      continue;
+    }
+    const int64_t count = o.is_double ? 2 : o.shape.elements();
+    int wrong = 0;
+    for (int64_t e = 0; e < count; ++e) {
+      const double got = ValueOf(o, ours.Data(i), e), want = ValueOf(o, ref.Data(i), e);
+      const double allowed = Allowed(o, magnitudes.Data(i), e);
+      if (std::abs(got - want) <= allowed || (std::isnan(got) && std::isnan(want))) continue;
+      if (wrong++ < 3) {
+        ADD_FAILURE() << "operand " << i << " element " << e << ": " << got << ", ref " << want
+                      << ", allowed " << allowed;
+      }
+    }
+    EXPECT_EQ(wrong, 0) << "of " << count << " elements of operand " << i;
+  }
+}
+
+void ExpectSameBytes(const Case& c, const Bench& a, const Bench& b) {
+  for (size_t i = c.inputs.size(); i < c.inputs.size() + c.outputs.size(); ++i) {
+    EXPECT_EQ(std::memcmp(a.Data(i), b.Data(i), OperandOf(c, i).bytes.size()), 0)
+        << "operand " << i;
+  }
+}
+
+class ConformanceTest : public testing::TestWithParam<const BackendRow*> {};
+
+TEST_P(ConformanceTest, EveryCodeGivesWhatRefGives) {
+  auto backend = GetParam()->make(1);
+  auto oracle = MakeBackend("ref", 1);
+  ASSERT_TRUE(backend.ok() && oracle.ok());
+  for (OpCode code : AllCodes()) {
+    for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) {
+      const std::optional<Case> c = MakeCase(code, seed);
+      ASSERT_TRUE(c.has_value()) << "no case for " << std::string(Name(code));
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", c->ToString()));
+      const Case absolute = Magnitudes(*c);
+      Bench ours(*c), again(*c), ref(*c), magnitudes(absolute);
+      const absl::Status status = ours.Run(backend->get());
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_TRUE(again.Run(backend->get()).ok());
+      ASSERT_TRUE(ref.Run(oracle->get()).ok());
+      ASSERT_TRUE(magnitudes.Run(oracle->get()).ok());
+      ExpectLikeRef(*c, ours, ref, magnitudes);
+      ExpectSameBytes(*c, ours, again);
+    }
+  }
+}
+
+TEST_P(ConformanceTest, InPlaceGivesTheSameBytes) {
+  auto backend = GetParam()->make(1);
+  ASSERT_TRUE(backend.ok());
+  for (OpCode code : AllCodes()) {
+    if (!AllowsInPlace(code)) continue;
+    for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) {
+      const std::optional<Case> c = MakeCase(code, seed);
+      ASSERT_TRUE(c.has_value());
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", c->ToString()));
+      Bench apart(*c), in_place(*c, true);
+      ASSERT_TRUE(apart.Run(backend->get()).ok());
+      ASSERT_TRUE(in_place.Run(backend->get()).ok());
+      ExpectSameBytes(*c, apart, in_place);
+    }
+  }
+}
+
+TEST_P(ConformanceTest, RefusesALabelThatIsNoClass) {
+  auto backend = GetParam()->make(1);
+  ASSERT_TRUE(backend.ok());
+  for (OpCode code : {OpCode::kSoftmaxCrossEntropy, OpCode::kSoftmaxCrossEntropyEval}) {
+    for (int32_t label : {-1, 100, std::numeric_limits<int32_t>::min()}) {
+      Case c = *MakeCase(code, 1);
+      std::memcpy(c.inputs[1].bytes.data(), &label, sizeof(label));
+      Bench bench(c);
+      EXPECT_EQ(bench.Run(backend->get()).code(), absl::StatusCode::kInvalidArgument) << label;
+    }
+  }
+}
+
+std::vector<const BackendRow*> Rows() {
+  std::vector<const BackendRow*> rows;
+  for (const BackendRow& row : BuiltinBackends()) rows.push_back(&row);
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ConformanceTest, testing::ValuesIn(Rows()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace runnel

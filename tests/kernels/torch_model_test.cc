@@ -1,0 +1,270 @@
+// Whole models: gradients, statistics and one optimizer step against LibTorch's autograd, and the
+// same bytes wherever a model is cut.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "kernels/backend.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/random.h"
+#include "tests/kernels/stage_harness.h"
+#include "tests/kernels/torch_oracle.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint64_t kSeed = 20240607;
+
+struct Batch {
+  std::vector<float> x;
+  std::vector<int32_t> labels;
+};
+
+Batch DrawBatch(const ModelSpec& model, int64_t batch, uint64_t index) {
+  const CounterRandom random(kSeed, RandomPurpose::kSyntheticData, index, 0);
+  Batch result;
+  result.x.resize(static_cast<size_t>(batch * model.input.elements()));
+  for (size_t i = 0; i < result.x.size(); ++i) result.x[i] = static_cast<float>(random.Normal(i));
+  for (int64_t n = 0; n < batch; ++n) {
+    result.labels.push_back(static_cast<int32_t>(random.Below(
+        (uint64_t{1} << 40) + static_cast<uint64_t>(n), static_cast<uint32_t>(model.classes))));
+  }
+  return result;
+}
+
+StepContext ContextOf(int64_t sequence, int64_t samples) {
+  StepContext context;
+  context.run_seed = kSeed;
+  context.sequence = Sequence(sequence);
+  context.step_samples = samples;
+  context.learning_rate = 0.05;
+  context.momentum = 0.9;
+  context.weight_decay = 5e-4;
+  return context;
+}
+
+// Our values of one storage kind, in the shape of the oracle's. `parameters` may be the gradients.
+StateValues Collect(TestStage& stage, Storage parameters, bool with_statistics) {
+  StateValues result;
+  for (const StateTensor& t : stage.program.state.tensors) {
+    const bool statistic = t.storage == Storage::kStatistics;
+    result.emplace_back();
+    if (statistic && !with_statistics) continue;
+    const float* p = stage.data(statistic ? t.storage : parameters) + t.offset_bytes / 4;
+    result.back().assign(p, p + t.spec.shape.elements());
+  }
+  return result;
+}
+
+double Norm(const std::vector<double>& a) {
+  double sum = 0;
+  for (double v : a) sum += v * v;
+  return std::sqrt(sum);
+}
+
+double Distance(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> difference(a.size());
+  for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
+  return Norm(difference);
+}
+
+// Bounds. How far single precision may be from the exact value is a property of the network (how it
+// amplifies rounding), not of the kernels. So it is measured: LibTorch's own single-precision step
+// against its double-precision one. Ours sums in another order, which gives an independent error of
+// the same size: a factor of 8 covers the spread of two such errors, and 8 roundings of the layer's
+// norm those tensors where LibTorch's happens to be nearly exact. A wrong kernel is off by the
+// norm.
+//
+// That holds while rounding moves no activation across a kink of ReLU: each such flip changes the
+// gradients by a jump. So these tests run twice. kSmooth sets batch norm so that what enters an
+// activation stays within (0, 6), and the bound above is tight. kUsual has kinks everywhere: a flip
+// takes away or adds one of the n terms that an activation of n elements passes back, 1 / sqrt(n)
+// of the gradient's norm, and f independent flips sqrt(f) times that. Values within 1e-6 of a kink
+// are one in a million of about as many values, so f = 16 is ample.
+enum class Init : uint8_t { kSmooth, kUsual };
+
+constexpr double kRounding = std::numeric_limits<float>::epsilon();
+
+// By layer: the norm of all its tensors together.
+std::map<int, double> LayerNorms(const StateLayout& layout, const StateValues& values) {
+  std::map<int, double> result;
+  for (size_t i = 0; i < values.size(); ++i) {
+    double& norm = result[layout.tensors[i].layer];
+    norm = std::hypot(norm, Norm(values[i]));
+  }
+  return result;
+}
+
+// The size of the jumps, relative to the gradient's norm.
+double FlipBound(const ModelSpec& model, int64_t batch) {
+  int64_t smallest = std::numeric_limits<int64_t>::max();
+  const std::vector<LayerInfo> infos = *InferShapes(model, batch);
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    for (size_t i = 0; i < model.layers[layer].ops.size(); ++i) {
+      const OpKind kind = model.layers[layer].ops[i].kind;
+      if (kind != OpKind::kRelu && kind != OpKind::kRelu6) continue;
+      smallest = std::min(smallest, infos[layer].op_outputs[i].elements());
+    }
+  }
+  return std::sqrt(16.0 / static_cast<double>(smallest));
+}
+
+// `flips` is the bound's part for jumps: 0 if smooth.
+void ExpectAsExactAsLibTorch(double flips, const char* what, const StateLayout& layout,
+                             const StateValues& ours, const StateValues& exact,
+                             const StateValues& single) {
+  ASSERT_EQ(ours.size(), exact.size());
+  const std::map<int, double> norms = LayerNorms(layout, exact);
+  for (size_t i = 0; i < ours.size(); ++i) {
+    ASSERT_EQ(ours[i].size(), exact[i].size());
+    const double norm = norms.at(layout.tensors[i].layer);
+    const double allowed = 8 * (Distance(single[i], exact[i]) + kRounding * norm) + flips * norm;
+    EXPECT_LE(Distance(ours[i], exact[i]), allowed)
+        << what << " of layer " << layout.tensors[i].layer << " " << layout.tensors[i].spec.name
+        << ", norm of the layer " << norm;
+    EXPECT_LE(allowed, (flips > 0 ? 0.2 : 1e-2) * norm + 1e-30) << what << ": the bound is void";
+  }
+}
+
+void KeepActivationsInside(TestStage& stage) {
+  for (const StateTensor& t : stage.program.state.tensors) {
+    float* p = stage.data(t.storage) + t.offset_bytes / 4;
+    for (int64_t i = 0; i < t.spec.shape.elements(); ++i) {
+      if (t.spec.role == TensorRole::kScale) p[i] *= 0.4f;
+      if (t.spec.role == TensorRole::kShift) p[i] += 3.0f;
+    }
+  }
+}
+
+struct GradientCase {
+  const char* model;
+  const char* backend;
+  int64_t batch;
+  Init init = Init::kUsual;
+};
+void PrintTo(const GradientCase& c, std::ostream* out) {
+  *out << c.model << " on " << c.backend << ", batch " << c.batch
+       << (c.init == Init::kSmooth ? ", smooth" : "");
+}
+
+class GradientTest : public testing::TestWithParam<GradientCase> {};
+
+TEST_P(GradientTest, EqualsAutograd) {
+  const auto backend = MakeBackend(GetParam().backend, 1);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const auto model = MakeModel(GetParam().model);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const int64_t batch = GetParam().batch;
+  auto pipeline = TestPipeline::Make(*model, {}, batch, backend->get(), kSeed);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  TestStage& stage = *pipeline->stages[0];
+  const Init init = GetParam().init;
+  if (init == Init::kSmooth) KeepActivationsInside(stage);
+  const double flips = init == Init::kSmooth ? 0 : FlipBound(*model, batch);
+  const StateLayout& layout = stage.program.state;
+  TorchOracle exact(*model, layout, {.float64 = true}, stage.data(Storage::kParameters),
+                    stage.data(Storage::kStatistics));
+  TorchOracle single(*model, layout, {}, stage.data(Storage::kParameters),
+                     stage.data(Storage::kStatistics));
+
+  const Batch data = DrawBatch(*model, batch, 0);
+  const StepContext context = ContextOf(3, batch);
+  const double loss = exact.ForwardBackward(data.x.data(), data.labels.data(), batch, context);
+  const double single_loss =
+      single.ForwardBackward(data.x.data(), data.labels.data(), batch, context);
+  ASSERT_TRUE(pipeline->ForwardBackward(data.x.data(), data.labels.data(), context).ok());
+
+  EXPECT_NEAR(pipeline->Loss(), loss, 8 * (std::abs(single_loss - loss) + kRounding * loss));
+  ExpectAsExactAsLibTorch(flips, "gradient", layout, Collect(stage, Storage::kGradients, false),
+                          exact.Gradients(), single.Gradients());
+  exact.Update(context);
+  single.Update(context);
+  ASSERT_TRUE(pipeline->Update(context).ok());
+  ExpectAsExactAsLibTorch(flips, "state", layout, Collect(stage, Storage::kParameters, true),
+                          exact.State(), single.State());
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, GradientTest,
+                         testing::Values(GradientCase{"lenet", "torch", 64},
+                                         GradientCase{"har_cnn", "torch", 64},
+                                         GradientCase{"mobilenet_v2", "torch", 64},
+                                         GradientCase{"mobilenet_v2", "torch", 32, Init::kSmooth},
+                                         GradientCase{"mobilenet_v2_s1", "torch", 8},
+                                         GradientCase{"mobilenet_v2_s1", "torch", 8, Init::kSmooth},
+                                         GradientCase{"lenet", "ref", 4},
+                                         GradientCase{"har_cnn", "ref", 16},
+                                         GradientCase{"mobilenet_v2", "ref", 16, Init::kSmooth},
+                                         GradientCase{"mobilenet_v2_s1", "ref", 2, Init::kSmooth}));
+
+TEST(GradientTest, CoversTheZoo) {
+  for (const ModelRow& row : BuiltinModels()) {
+    EXPECT_THAT((std::vector<std::string>{"lenet", "har_cnn", "mobilenet_v2", "mobilenet_v2_s1"}),
+                testing::Contains(std::string(row.name)))
+        << "add the model to the cases above";
+  }
+}
+
+// `stages` stages of about the same number of layers.
+std::vector<int> Cuts(int layers, int stages) {
+  std::vector<int> cuts;
+  for (int i = 1; i < stages; ++i) cuts.push_back(i * layers / stages);
+  return cuts;
+}
+
+using Bytes = std::vector<unsigned char>;
+
+// Parameters and statistics, tensor by tensor, after three steps of two micro-batches.
+std::vector<Bytes> Train(const ModelSpec& model, const std::vector<int>& cuts, int64_t batch,
+                         Backend* backend) {
+  auto pipeline = TestPipeline::Make(model, cuts, batch, backend, kSeed);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return {};
+  for (int64_t sequence = 0; sequence < 6; ++sequence) {
+    StepContext context = ContextOf(sequence, 2 * batch);
+    context.accumulate = sequence % 2 == 1;
+    const Batch data = DrawBatch(model, batch, static_cast<uint64_t>(sequence));
+    EXPECT_TRUE(pipeline->ForwardBackward(data.x.data(), data.labels.data(), context).ok());
+    if (!context.accumulate) continue;
+    EXPECT_TRUE(pipeline->Update(context).ok());
+  }
+  std::vector<Bytes> result;
+  for (auto& stage : pipeline->stages) {
+    for (const StateTensor& t : stage->program.state.tensors) {
+      const auto* p = reinterpret_cast<unsigned char*>(stage->data(t.storage)) + t.offset_bytes;
+      result.emplace_back(p, p + t.spec.shape.elements() * 4);
+    }
+  }
+  return result;
+}
+
+class CutTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(CutTest, SameBytesWhereverTheModelIsCut) {
+  auto backend = MakeBackend("torch", 1);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const auto model = MakeModel(GetParam());
+  ASSERT_TRUE(model.ok()) << model.status();
+  constexpr int64_t kBatch = 5;
+  const std::vector<Bytes> whole = Train(*model, {}, kBatch, backend->get());
+  EXPECT_EQ(Train(*model, {}, kBatch, backend->get()), whole) << "not even from run to run";
+  for (int stages = 2; stages <= 4; ++stages) {
+    EXPECT_TRUE(Train(*model, Cuts(model->layer_count(), stages), kBatch, backend->get()) == whole)
+        << stages << " stages";
+  }
+  std::vector<int> everywhere;
+  for (int i = 1; i < model->layer_count(); ++i) everywhere.push_back(i);
+  EXPECT_TRUE(Train(*model, everywhere, kBatch, backend->get()) == whole) << "every layer alone";
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, CutTest,
+                         testing::Values("lenet", "har_cnn", "mobilenet_v2", "mobilenet_v2_s1"));
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,181 @@
+#include "tests/kernels/torch_oracle.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "proto/base/random.h"
+
+namespace runnel {
+
+struct TorchOracle::Impl {
+  ModelSpec model;
+  OracleOptions options;
+  std::vector<StateTensor> layout;
+  std::vector<at::Tensor> state;
+  std::vector<at::Tensor> momentum;
+  std::map<std::pair<int, std::string>, at::Tensor> by_name;
+
+  at::ScalarType dtype() const { return options.float64 ? at::kDouble : at::kFloat; }
+  at::Tensor Format(const at::Tensor& x) const {
+    if (!options.channels_last || x.dim() != 4) return x;
+    return x.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  at::Tensor Of(int layer, int op, const char* role) const {
+    const auto it = by_name.find({layer, std::to_string(op) + "." + role});
+    return it == by_name.end() ? at::Tensor() : it->second;
+  }
+
+  at::Tensor Mask(const at::Tensor& x, int layer, int op, double rate,
+                  const StepContext& context) const;
+  at::Tensor Conv(const at::Tensor& x, const OpSpec& op, int layer, int index) const;
+  at::Tensor Pool(const at::Tensor& x, const OpSpec& op) const;
+  at::Tensor Apply(const OpSpec& op, int layer, int index, const std::vector<at::Tensor>& values,
+                   const StepContext& context) const;
+};
+
+at::Tensor TorchOracle::Impl::Mask(const at::Tensor& x, int layer, int op, double rate,
+                                   const StepContext& context) const {
+  const CounterRandom random(context.run_seed, RandomPurpose::kDropout,
+                             static_cast<uint64_t>(layer * 256 + op),
+                             static_cast<uint64_t>(context.sequence.value()));
+  at::Tensor mask = at::empty(x.sizes(), at::kFloat);
+  float* m = mask.data_ptr<float>();
+  const float scale = static_cast<float>(1.0 / (1.0 - rate));
+  for (int64_t i = 0; i < mask.numel(); ++i) {
+    m[i] = random.Uniform(static_cast<uint64_t>(i)) >= rate ? scale : 0.0f;
+  }
+  return mask.to(dtype());
+}
+
+at::Tensor TorchOracle::Impl::Conv(const at::Tensor& x, const OpSpec& op, int layer,
+                                   int index) const {
+  const at::Tensor weight = Of(layer, index, "weight"), bias = Of(layer, index, "bias");
+  if (x.dim() == 3) {
+    return at::conv1d(x, weight, bias, op.stride[0], op.padding[0], 1, op.groups);
+  }
+  return at::conv2d(x, weight, bias, op.stride, op.padding, 1, op.groups);
+}
+
+at::Tensor TorchOracle::Impl::Pool(const at::Tensor& x, const OpSpec& op) const {
+  const bool max = op.kind == OpKind::kMaxPool;
+  if (x.dim() == 3) {
+    return max ? at::max_pool1d(x, op.kernel[0], op.stride[0])
+               : at::avg_pool1d(x, op.kernel[0], op.stride[0]);
+  }
+  return max ? at::max_pool2d(x, op.kernel, op.stride) : at::avg_pool2d(x, op.kernel, op.stride);
+}
+
+at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,
+                                    const std::vector<at::Tensor>& values,
+                                    const StepContext& context) const {
+  const at::Tensor& x = values[op.inputs[0]];
+  switch (op.kind) {
+    case OpKind::kConv:
+      return Conv(x, op, layer, index);
+    case OpKind::kLinear:
+      return at::linear(x, Of(layer, index, "weight"), Of(layer, index, "bias"));
+    case OpKind::kBatchNorm:
+      return at::batch_norm(x, Of(layer, index, "scale"), Of(layer, index, "shift"),
+                            Of(layer, index, "running_mean"), Of(layer, index, "running_var"), true,
+                            op.momentum, op.epsilon, false);
+    case OpKind::kRelu:
+      return at::relu(x);
+    case OpKind::kRelu6:
+      return at::hardtanh(x, 0, 6);
+    case OpKind::kDropout:
+      return options.counter_masks ? x * Mask(x, layer, index, op.rate, context)
+                                   : at::dropout(x, op.rate, true);
+    case OpKind::kMaxPool:
+    case OpKind::kAvgPool:
+      return Pool(x, op);
+    case OpKind::kGlobalAvgPool:
+      return x.flatten(2).mean(2);
+    case OpKind::kAdd:
+      return x + values[op.inputs[1]];
+    case OpKind::kFlatten:
+      return x.flatten(1);
+  }
+  return {};
+}
+
+TorchOracle::TorchOracle(const ModelSpec& model, const StateLayout& layout, OracleOptions options,
+                         const float* parameters, const float* statistics)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->model = model;
+  impl_->options = options;
+  impl_->layout = layout.tensors;
+  for (const StateTensor& tensor : layout.tensors) {
+    const float* base = tensor.storage == Storage::kParameters ? parameters : statistics;
+    const auto& dims = tensor.spec.shape.dims();
+    at::Tensor value = at::from_blob(const_cast<float*>(base) + tensor.offset_bytes / 4,
+                                     at::IntArrayRef(dims.data(), dims.size()))
+                           .to(impl_->dtype(), /*non_blocking=*/false, /*copy=*/true);
+    value = impl_->Format(value);
+    value.set_requires_grad(tensor.storage == Storage::kParameters);
+    impl_->state.push_back(value);
+    impl_->momentum.push_back(at::zeros_like(value).set_requires_grad(false));
+    impl_->by_name[{tensor.layer, tensor.spec.name}] = value;
+  }
+}
+
+TorchOracle::~TorchOracle() = default;
+
+double TorchOracle::ForwardBackward(const float* x, const int32_t* labels, int64_t batch,
+                                    const StepContext& context) {
+  std::vector<int64_t> sizes = {batch};
+  for (int64_t d : impl_->model.input.dims()) sizes.push_back(d);
+  at::Tensor value = at::from_blob(const_cast<float*>(x), sizes);
+  value = impl_->Format(value.to(impl_->dtype()));
+  for (at::Tensor& tensor : impl_->state) tensor.mutable_grad() = at::Tensor();
+  for (int layer = 0; layer < impl_->model.layer_count(); ++layer) {
+    std::vector<at::Tensor> values = {value};
+    const std::vector<OpSpec>& ops = impl_->model.layers[layer].ops;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      values.push_back(impl_->Apply(ops[i], layer, static_cast<int>(i), values, context));
+    }
+    value = values.back();
+  }
+  const at::Tensor target =
+      at::from_blob(const_cast<int32_t*>(labels), {batch}, at::kInt).to(at::kLong);
+  const at::Tensor loss = at::cross_entropy_loss(value, target, {}, at::Reduction::Sum);
+  (loss / static_cast<double>(context.step_samples)).backward();
+  return loss.item<double>();
+}
+
+void TorchOracle::Update(const StepContext& context) {
+  for (size_t i = 0; i < impl_->state.size(); ++i) {
+    if (impl_->layout[i].storage != Storage::kParameters) continue;
+    at::Tensor weight = impl_->state[i].detach();
+    const at::Tensor gradient = impl_->state[i].grad().add(weight, context.weight_decay);
+    impl_->momentum[i].mul_(context.momentum).add_(gradient);
+    weight.add_(impl_->momentum[i], -context.learning_rate);
+  }
+}
+
+namespace {
+
+std::vector<double> Values(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().to(at::kDouble).contiguous().view({-1});
+  return std::vector<double>(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+}
+
+}  // namespace
+
+StateValues TorchOracle::Gradients() const {
+  StateValues result;
+  for (const at::Tensor& tensor : impl_->state) {
+    result.push_back(tensor.grad().defined() ? Values(tensor.grad()) : std::vector<double>());
+  }
+  return result;
+}
+
+StateValues TorchOracle::State() const {
+  StateValues result;
+  for (const at::Tensor& tensor : impl_->state) result.push_back(Values(tensor));
+  return result;
+}
+
+}  // namespace runnel
