@@ -55,13 +55,17 @@ inline constexpr uint8_t kFrameVersion = 1;
 // No payload of ours is larger: checked before allocation, under the tighter limit of the link.
 inline constexpr uint64_t kMaxPayloadBytes = uint64_t{1} << 30;
 
+// CRC-32 (IEEE 802.3) of `bytes`, continuing from `crc`; 0 starts one.
+uint32_t Crc32(uint32_t crc, absl::Span<const std::byte> bytes);
+
 // Fills payload_bytes and payload_crc of `frame.header` from its payload.
 void SealFrame(Frame& frame);
 
 std::array<std::byte, kFrameHeaderBytes> EncodeHeader(const FrameHeader& header);
 
-// InvalidArgument names the field: wrong magic, version, kind, CRC, negative sequence, payload over
-// kMaxPayloadBytes, non-zero reserved bytes, fewer than 64 bytes.
+// InvalidArgument names the field: wrong magic, version, kind, CRC, negative generation or
+// sequence, payload over kMaxPayloadBytes, an ack with a payload, non-zero reserved bytes, not 64
+// bytes.
 absl::StatusOr<FrameHeader> DecodeHeader(absl::Span<const std::byte> bytes);
 
 // DataLoss if the payload is not what the header says.

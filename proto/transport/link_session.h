@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,45 +28,81 @@ struct LinkCounters {
   int64_t stale_dropped = 0;  // of an older generation
 };
 
+// What the two ends rely on: a connection keeps order, and after Connected() an end sends first
+// what the peer has not acknowledged, in the order of its first sending. So within a kind
+// (generation, sequence) ascends strictly on one connection; only a new connection brings
+// repetitions.
 class LinkSession {
  public:
-  // Takes one data frame, in order, once. The owner calls Acknowledge when it has consumed it.
+  // Takes one data frame, in order, once. The owner calls Acknowledge when it has consumed it. May
+  // call back into the session.
   using DeliverFn = std::function<void(Frame frame)>;
+
+  // Frames of a generation that the owner has not started yet are held, at most this many.
+  static constexpr size_t kMaxEarlyFrames = 1024;
 
   explicit LinkSession(DeliverFn deliver);
 
   // Sends a data frame (sealed here), or keeps it until there is a connection. Within a kind,
-  // sequences ascend.
+  // (generation, sequence) ascends; gaps are allowed. A frame of an older generation than the
+  // current one is dropped and counted.
   void Send(Frame frame);
-  // Tells the peer that everything of this kind up to `sequence` is consumed.
+  // Tells the peer that everything of this kind up to `sequence` is consumed. Of an older
+  // generation, or not beyond what was told before: no effect.
   void Acknowledge(FrameKind kind, Generation generation, Sequence sequence);
-  // A new connection: resends what is not acknowledged. Replaces the one before.
+  // A new connection, hellos exchanged: tells again what is acknowledged and resends what the peer
+  // has not acknowledged. Replaces the one before, whose frames must no longer be passed in.
   void Connected(std::shared_ptr<Connection> connection);
   // The current connection ended.
   void Disconnected();
-  // A frame from the connection, data or ack. InvalidArgument for one that cannot be: the owner
-  // closes the connection.
+  // A frame from the current connection, data or ack. InvalidArgument for one that cannot be: the
+  // owner closes the connection. Impossible are: a hello, an ack of what was never sent or of no
+  // data kind, a sequence that does not ascend on this connection, too many early frames.
   absl::Status Received(Frame frame);
   // Starts a generation: older unacknowledged frames are forgotten, older arrivals dropped and
-  // counted.
+  // counted; frames of it that came early are delivered now. Not newer than the current: no effect.
   void StartGeneration(Generation generation);
 
   bool connected() const { return connection_ != nullptr; }
+  Generation generation() const { return generation_; }
   // Data frames sent and not acknowledged, of this kind.
   int64_t unacknowledged(FrameKind kind) const;
   const LinkCounters& counters() const { return counters_; }
 
  private:
-  struct Stream {
-    std::deque<Frame> unacknowledged;
-    int64_t last_delivered = -1;
-    int64_t last_acknowledged = -1;  // what we told the peer
+  // A frame's place within its kind.
+  struct Position {
+    Generation generation;
+    Sequence sequence{-1};
+    friend auto operator<=>(const Position&, const Position&) = default;
   };
+  struct Kept {
+    int64_t order = 0;  // of Send calls, over all kinds
+    bool transmitted = false;
+    Frame frame;
+  };
+  struct Stream {
+    std::deque<Kept> unacknowledged;
+    Position last_transmitted;       // of ours, over all connections
+    Position last_on_connection;     // of the peer's, on the current connection
+    Sequence last_delivered{-1};     // in the current generation
+    Sequence last_acknowledged{-1};  // what we told the peer, in the current generation
+  };
+
+  static Position PositionOf(const FrameHeader& header) {
+    return {header.generation, header.sequence};
+  }
+  void Transmit(Stream& stream, Kept& kept);
+  void SendAck(FrameKind kind, Sequence sequence);
+  absl::Status ReceivedAck(const FrameHeader& header);
+  absl::Status Dispatch(Frame frame);
 
   DeliverFn deliver_;
   std::shared_ptr<Connection> connection_;
   Generation generation_;
   std::map<FrameKind, Stream> streams_;
+  std::deque<Frame> early_;  // in order of arrival
+  int64_t next_order_ = 0;
   LinkCounters counters_;
 };
 
