@@ -1,5 +1,7 @@
 #include "proto/transport/grpc_control.h"
 
+#include <grpc/grpc.h>
+
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,10 +16,19 @@ namespace {
 
 constexpr size_t kMaxStatusBytes = 1024;
 
+// Without this gRPC ends with the last object that uses it, and its end waits up to 10 s for a
+// poller that a blocked write left behind.
+void KeepGrpcForTheProcess() {
+  static const bool kept = (grpc_init(), true);
+  (void)kept;
+}
+
 class GrpcControl final : public ControlTransport {
  public:
   explicit GrpcControl(const GrpcControlOptions& options)
-      : options_(options), thread_([this] { timers_.Run(); }) {}
+      : options_(options), thread_([this] { timers_.Run(); }) {
+    KeepGrpcForTheProcess();
+  }
   ~GrpcControl() override {
     timers_.Stop();
     thread_.join();

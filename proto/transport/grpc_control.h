@@ -14,7 +14,8 @@ struct GrpcControlOptions {
   bool allow_non_loopback = false;
   // A stream that has not said hello by then is closed.
   int64_t hello_deadline_ms = 10'000;
-  // How long closing in order may take before the peer is cut off.
+  // How long closing in order may take before the peer is cut off. A connection whose buffers are
+  // full since the peer reads nothing goes only after keepalive_timeout_ms more.
   int64_t close_timeout_ms = 2'000;
   // A killed process shows at once; a host that vanished or a stopped process shows after a ping
   // (sent when nothing came for keepalive_ms) stayed unanswered for keepalive_timeout_ms.

@@ -22,6 +22,10 @@ using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 constexpr int64_t kNanosPerMilli = 1'000'000;
 
+absl::Status NoSuchStream(ConnectionId id) {
+  return absl::NotFoundError(absl::StrCat("control stream ", id.value(), ": is not there"));
+}
+
 class ServerStream;
 
 // The streams of one listener. Thread-safe.
@@ -112,6 +116,7 @@ absl::Status ServerStream::Send(CentralMessage message) {
   const proto::FromCentral wire = ToProto(std::move(message));
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (context_ == nullptr) return NoSuchStream(id_);
     if (closing_ || finished_ || !end_.ok()) {
       return absl::UnavailableError("control stream: is closed");
     }
@@ -309,7 +314,7 @@ class GrpcCentralControl final : public CentralControl {
       : streams_(std::make_shared<Streams>(options, timers, observer)), service_(streams_.get()) {}
   ~GrpcCentralControl() override;
 
-  absl::Status Listen(Address address);
+  absl::Status Listen(const std::string& address);
   std::string address() const override { return address_.ToString(); }
   absl::Status Send(ConnectionId id, CentralMessage message) override;
   void Close(ConnectionId id) override;
@@ -321,9 +326,9 @@ class GrpcCentralControl final : public CentralControl {
   std::unique_ptr<grpc::Server> server_;
 };
 
-absl::Status GrpcCentralControl::Listen(Address address) {
+absl::Status GrpcCentralControl::Listen(const std::string& text) {
   const GrpcControlOptions& options = streams_->options();
-  RUNNEL_RETURN_IF_ERROR(CheckListenable(address, options.allow_non_loopback));
+  RUNNEL_ASSIGN_OR_RETURN(Address address, ToListenAddress(text, options.allow_non_loopback));
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(options.keepalive_ms));
@@ -357,9 +362,7 @@ GrpcCentralControl::~GrpcCentralControl() {
 
 absl::Status GrpcCentralControl::Send(ConnectionId id, CentralMessage message) {
   const std::shared_ptr<ServerStream> stream = streams_->Find(id);
-  if (stream == nullptr) {
-    return absl::NotFoundError(absl::StrCat("control stream ", id.value(), ": is not there"));
-  }
+  if (stream == nullptr) return NoSuchStream(id);
   return stream->Send(std::move(message));
 }
 
@@ -374,9 +377,8 @@ absl::StatusOr<std::unique_ptr<CentralControl>> ListenGrpc(const std::string& ad
                                                            const GrpcControlOptions& options,
                                                            EventLoop* timers,
                                                            CentralControlObserver* observer) {
-  RUNNEL_ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
   auto central = std::make_unique<GrpcCentralControl>(options, timers, observer);
-  RUNNEL_RETURN_IF_ERROR(central->Listen(std::move(parsed)));
+  RUNNEL_RETURN_IF_ERROR(central->Listen(address));
   return central;
 }
 

@@ -1,0 +1,413 @@
+#include "proto/transport/control_convert.h"
+
+#include <functional>
+#include <limits>
+#include <random>
+#include <tuple>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "proto/transport/model_convert.h"
+#include "tests/transport/control_messages.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSeed = 20260101;
+constexpr int kRounds = 40;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Every field of a message, so that two can be compared.
+auto Fields(const WorkerHello& m) {
+  const auto& [a, b, c, d, e, f, g, h] = m;
+  return std::tie(a, b, c, d, e, f, g, h);
+}
+auto Fields(const ProfileReport& m) { return std::tie(m.layer_seconds); }
+auto Fields(const StageReady& m) { return std::tie(m.generation); }
+auto Fields(const BarrierReached& m) {
+  const auto& [a, b] = m;
+  return std::tie(a, b);
+}
+auto Fields(const Snapshot& m) {
+  const auto& [a, b, c] = m;
+  return std::tie(a, b, c);
+}
+auto Fields(const EvaluationDone& m) {
+  const auto& [a, b, c, d] = m;
+  return std::tie(a, b, c, d);
+}
+auto Fields(const Telemetry& m) {
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q);
+}
+auto Fields(const StageFailed& m) {
+  const auto& [a, b] = m;
+  return std::tie(a, b);
+}
+auto Fields(const Welcome& m) { return std::tie(m.device); }
+auto Fields(const Refused& m) { return std::tie(m.reason); }
+auto Fields(const ProfileRequest& m) {
+  const auto& [a, b, c, d, e] = m;
+  return std::tie(a, b, c, d, e);
+}
+auto Fields(const PrepareStage& m) {
+  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, n] = m;
+  const auto& [megabits, delay] = shaping;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, n);
+}
+auto Fields(const RunUntil& m) { return std::tie(m.limit); }
+auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence); }
+auto Fields(const EvaluateRequest& m) {
+  const auto& [a, b] = m;
+  return std::tie(a, b);
+}
+auto Fields(const Release&) { return std::tuple<>(); }
+
+template <typename Message>
+bool Same(const Message& a, const Message& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit(
+      [&b](const auto& one) {
+        return Fields(one) == Fields(std::get<std::decay_t<decltype(one)>>(b));
+      },
+      a);
+}
+
+// The message through its serialized form.
+template <typename Message>
+absl::StatusOr<Message> Travel(const Message& message) {
+  auto wire = ToProto(message);
+  decltype(wire) arrived;
+  if (!arrived.ParseFromString(wire.SerializeAsString())) {
+    return absl::InternalError("cannot be parsed");
+  }
+  return FromProto(std::move(arrived));
+}
+
+TEST(ControlConvert, EveryMessageRoundTrips) {
+  RandomControlMessages random(kSeed);
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < std::variant_size_v<WorkerMessage>; ++i) {
+      const WorkerMessage message = random.FromWorker(i);
+      const absl::StatusOr<WorkerMessage> back = Travel(message);
+      ASSERT_TRUE(back.ok()) << back.status();
+      EXPECT_TRUE(Same(message, *back)) << ToProto(message).DebugString();
+    }
+    for (size_t i = 0; i < std::variant_size_v<CentralMessage>; ++i) {
+      const CentralMessage message = random.FromCentral(i);
+      const absl::StatusOr<CentralMessage> back = Travel(message);
+      ASSERT_TRUE(back.ok()) << back.status();
+      EXPECT_TRUE(Same(message, *back)) << ToProto(message).DebugString();
+    }
+  }
+}
+
+// Two fields swapped on both ways would round-trip.
+TEST(ControlConvert, TelemetryKeepsItsNames) {
+  Telemetry telemetry;
+  telemetry.frames_down = 1;
+  telemetry.frames_up = 2;
+  telemetry.bytes_down = 3;
+  telemetry.bytes_up = 4;
+  telemetry.raw_bytes_down = 5;
+  telemetry.raw_bytes_up = 6;
+  telemetry.busy_ns = 7;
+  telemetry.wait_ns = 8;
+  const proto::Telemetry wire = ToProto(WorkerMessage(telemetry)).telemetry();
+  EXPECT_EQ(wire.frames_down(), 1);
+  EXPECT_EQ(wire.frames_up(), 2);
+  EXPECT_EQ(wire.bytes_down(), 3);
+  EXPECT_EQ(wire.bytes_up(), 4);
+  EXPECT_EQ(wire.raw_bytes_down(), 5);
+  EXPECT_EQ(wire.raw_bytes_up(), 6);
+  EXPECT_EQ(wire.busy_ns(), 7);
+  EXPECT_EQ(wire.wait_ns(), 8);
+}
+
+TEST(ControlConvert, ModelsOfTheZooRoundTrip) {
+  for (const ModelRow& row : BuiltinModels()) {
+    const ModelSpec model = row.make();
+    const absl::StatusOr<ModelSpec> back = FromProto(ToProto(model));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, model) << row.name;
+  }
+}
+
+TEST(ControlConvert, NanLossIsNewsNotAnError) {
+  EvaluationDone done;
+  done.loss_sum = kNan;
+  EXPECT_TRUE(Travel(WorkerMessage(done)).ok());
+  Telemetry telemetry;
+  telemetry.loss_sum = kInfinity;
+  EXPECT_TRUE(Travel(WorkerMessage(telemetry)).ok());
+}
+
+TEST(ControlConvert, TextThatIsNotUtf8StillArrives) {
+  const absl::StatusOr<WorkerMessage> back =
+      Travel(WorkerMessage(StageFailed{Generation(1), "a\xFF\xC3(b\nc\xED\xA0\x80\xC3\xA4"}));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(std::get<StageFailed>(*back).reason,
+            "a?"
+            "?(b c??"
+            "?\xC3\xA4");
+}
+
+TEST(ControlConvert, LongReasonIsCut) {
+  const absl::StatusOr<CentralMessage> back =
+      Travel(CentralMessage(Refused{std::string(100'000, 'x')}));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(std::get<Refused>(*back).reason.size(), 4096u);
+}
+
+TEST(ControlConvert, HelloOfAnotherVersionPassesAsItIs) {
+  proto::FromWorker wire;
+  wire.mutable_hello()->set_protocol_version(kProtocolVersion + 1);
+  const absl::StatusOr<WorkerMessage> hello = FromProto(wire);
+  ASSERT_TRUE(hello.ok()) << hello.status();
+  EXPECT_EQ(std::get<WorkerHello>(*hello).protocol_version, kProtocolVersion + 1);
+  wire.mutable_hello()->set_protocol_version(kProtocolVersion);
+  EXPECT_THAT(std::string(FromProto(wire).status().message()), HasSubstr("hello.name"));
+}
+
+struct BadWorkerField {
+  size_t index;  // of the variant
+  std::function<void(proto::FromWorker&)> spoil;
+  const char* named;
+};
+
+proto::Tensor& FirstTensor(proto::FromWorker& m) {
+  return *m.mutable_snapshot()->mutable_state()->mutable_layers(0)->mutable_tensors(0);
+}
+
+const BadWorkerField kBadWorkerFields[] = {
+    {0, [](auto& m) { m.mutable_hello()->set_name(""); }, "hello.name"},
+    {0, [](auto& m) { m.mutable_hello()->set_name("a\nb"); }, "hello.name"},
+    {0, [](auto& m) { m.mutable_hello()->set_data_address(std::string(300, 'x')); },
+     "hello.data_address"},
+    {0, [](auto& m) { m.mutable_hello()->set_process_id(-1); }, "hello.process_id"},
+    {0,
+     [](auto& m) {
+       for (int i = 0; i < 300; ++i) m.mutable_hello()->add_codecs("c");
+     },
+     "hello.codecs"},
+    {0, [](auto& m) { m.mutable_hello()->add_recipes(""); }, "hello.recipes"},
+    {1, [](auto& m) { m.mutable_profile_report()->clear_layer_seconds(); }, "layer_seconds"},
+    {1, [](auto& m) { m.mutable_profile_report()->add_layer_seconds(kNan); }, "layer_seconds"},
+    {1, [](auto& m) { m.mutable_profile_report()->add_layer_seconds(-1); }, "layer_seconds"},
+    {1, [](auto& m) { m.mutable_profile_report()->mutable_layer_seconds()->Resize(4097, 1.0); },
+     "layer_seconds"},
+    {2, [](auto& m) { m.mutable_stage_ready()->set_generation(-1); }, "stage_ready.generation"},
+    {3, [](auto& m) { m.mutable_barrier_reached()->set_sequence(-1); }, "barrier_reached.seq"},
+    {4, [](auto& m) { m.mutable_snapshot()->set_sequence(-5); }, "snapshot.sequence"},
+    {4, [](auto& m) { FirstTensor(m).set_dtype(99); }, "state.layers[0].tensors[0].dtype"},
+    {4, [](auto& m) { FirstTensor(m).add_shape(0); }, "state.layers[0].tensors[0].shape"},
+    {4, [](auto& m) { FirstTensor(m).mutable_shape()->Resize(7, 1); }, "tensors[0].shape"},
+    {4, [](auto& m) { FirstTensor(m).add_shape(int64_t{1} << 40); }, "tensors[0].shape"},
+    {4, [](auto& m) { FirstTensor(m).mutable_data()->push_back('x'); }, "tensors[0].data"},
+    {4, [](auto& m) { m.mutable_snapshot()->mutable_state()->mutable_layers(1)->set_layer(0); },
+     "state.layers[1].layer"},
+    {4, [](auto& m) { m.mutable_snapshot()->mutable_state()->mutable_layers(1)->set_layer(4096); },
+     "state.layers[1].layer"},
+    {4, [](auto& m) { m.mutable_snapshot()->mutable_state()->add_encoders()->set_boundary(-1); },
+     "boundary"},
+    {5, [](auto& m) { m.mutable_evaluation_done()->set_correct(1 << 30); },
+     "evaluation_done.correct"},
+    {6, [](auto& m) { m.mutable_telemetry()->set_bytes_up(-1); }, "telemetry.bytes_up"},
+    {6, [](auto& m) { m.mutable_telemetry()->set_correct(1 << 30); }, "telemetry.correct"},
+    {7, [](auto& m) { m.mutable_stage_failed()->set_reason(std::string(5000, 'x')); },
+     "stage_failed.reason"},
+    {7, [](auto& m) { m.Clear(); }, "message"},
+    {7, [](auto& m) { m.mutable_part()->set_last(true); }, "message"},
+};
+
+TEST(ControlConvert, BadFieldsOfWorkersAreNamed) {
+  RandomControlMessages random(kSeed);
+  for (const BadWorkerField& row : kBadWorkerFields) {
+    WorkerMessage message = random.FromWorker(row.index);
+    if (auto* snapshot = std::get_if<Snapshot>(&message)) {
+      TensorData tensor{"w", DType::kFloat32, {2}, std::string(8, 'x')};
+      snapshot->state = {{{0, {tensor}, {}}, {3, {}, {}}}, {}};
+    }
+    proto::FromWorker wire = ToProto(message);
+    ASSERT_TRUE(FromProto(wire).ok()) << FromProto(wire).status();
+    row.spoil(wire);
+    const absl::Status status = FromProto(wire).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << row.named;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(row.named));
+  }
+}
+
+struct BadPrepareField {
+  std::function<void(proto::PrepareStage&)> spoil;
+  const char* named;
+};
+
+proto::Op& FirstOp(proto::PrepareStage& m) {
+  return *m.mutable_model()->mutable_layers(0)->mutable_ops(0);
+}
+
+const BadPrepareField kBadPrepareFields[] = {
+    {[](auto& m) { m.set_stage(-1); }, "prepare_stage.stage"},
+    {[](auto& m) { m.set_stage(2); }, "prepare_stage.stage"},
+    {[](auto& m) { m.set_plain_loop(true); }, "prepare_stage.plain_loop"},
+    {[](auto& m) { m.set_recipe(""); }, "prepare_stage.recipe"},
+    {[](auto& m) { m.set_backend(""); }, "prepare_stage.backend"},
+    {[](auto& m) { m.set_link_token("\x01"); }, "prepare_stage.link_token"},
+    {[](auto& m) { m.set_link_delay_ms(kNan); }, "prepare_stage.link_delay_ms"},
+    {[](auto& m) { m.set_link_megabits_per_second(-1); }, "link_megabits_per_second"},
+    {[](auto& m) { m.set_eval_samples(-1); }, "prepare_stage.eval_samples"},
+    {[](auto& m) { m.set_first_sequence(-1); }, "prepare_stage.first_sequence"},
+    {[](auto& m) { m.mutable_plan()->clear_stages(); }, "plan.stages"},
+    {[](auto& m) { m.mutable_plan()->clear_links(); }, "plan.links"},
+    {[](auto& m) { m.mutable_plan()->set_generation(-1); }, "plan.generation"},
+    {[](auto& m) { m.mutable_plan()->mutable_stages(0)->set_cap(0); }, "plan.stages[0].cap"},
+    {[](auto& m) { m.mutable_plan()->mutable_stages(0)->set_device(-1); }, "stages[0].device"},
+    {[](auto& m) { m.mutable_plan()->mutable_stages(1)->set_last_layer(3000); }, "plan: covers"},
+    {[](auto& m) { m.mutable_plan()->mutable_stages(1)->set_first_layer(0); }, "plan: stage 1"},
+    {[](auto& m) { m.mutable_plan()->mutable_links(0)->set_codec_forward(""); },
+     "plan.links[0].codec_forward"},
+    {[](auto& m) { m.mutable_model()->set_name(""); }, "model.name"},
+    {[](auto& m) { m.mutable_model()->add_input(-2); }, "model.input"},
+    {[](auto& m) { m.mutable_model()->set_classes(0); }, "model.classes"},
+    {[](auto& m) { m.mutable_model()->clear_layers(); }, "model.layers"},
+    {[](auto& m) {
+       for (int i = 0; i < 4097; ++i) m.mutable_model()->add_layers();
+     },
+     "model.layers"},
+    {[](auto& m) {
+       for (int i = 0; i < 257; ++i) *m.mutable_model()->mutable_layers(0)->add_ops() = FirstOp(m);
+     },
+     "model.layers[0].ops"},
+    {[](auto& m) { m.mutable_model()->mutable_layers(0)->set_name(std::string(257, 'n')); },
+     "model.layers[0].name"},
+    {[](auto& m) { FirstOp(m).set_kind("magic"); }, "model.layers[0].ops[0].kind"},
+    {[](auto& m) { FirstOp(m).clear_inputs(); }, "ops[0].inputs"},
+    {[](auto& m) { FirstOp(m).set_inputs(0, -1); }, "ops[0].inputs"},
+    {[](auto& m) { FirstOp(m).set_inputs(0, 5); }, "reads value 5"},
+    {[](auto& m) { FirstOp(m).add_kernel(1); }, "ops[0].kernel"},
+    {[](auto& m) { FirstOp(m).set_stride(1, 0); }, "ops[0].stride"},
+    {[](auto& m) { FirstOp(m).clear_padding(); }, "ops[0].padding"},
+    {[](auto& m) { FirstOp(m).set_groups(0); }, "ops[0].groups"},
+    {[](auto& m) { FirstOp(m).set_out_channels(-1); }, "ops[0].out_channels"},
+    {[](auto& m) { FirstOp(m).set_rate(kNan); }, "ops[0].rate"},
+    {[](auto& m) { FirstOp(m).set_epsilon(kInfinity); }, "ops[0].epsilon"},
+    {[](auto& m) { FirstOp(m).set_init(0); }, "ops[0].init"},
+    {[](auto& m) { FirstOp(m).set_init(4); }, "ops[0].init"},
+    {[](auto& m) { FirstOp(m).set_init_std(-1); }, "ops[0].init_std"},
+    {[](auto& m) { m.mutable_model()->mutable_defaults()->set_epochs(-1); }, "defaults.epochs"},
+    {[](auto& m) { m.mutable_training()->set_batch_size(0); }, "training.batch_size"},
+    {[](auto& m) { m.mutable_training()->set_micro_batches(0); }, "training.micro_batches"},
+    {[](auto& m) { m.mutable_training()->set_learning_rate(kNan); }, "training.learning_rate"},
+    {[](auto& m) { m.mutable_training()->add_milestones(-3); }, "training.milestones"},
+    {[](auto& m) { m.mutable_training()->set_min_samples(1 << 30); }, "training: "},
+};
+
+TEST(ControlConvert, BadFieldsOfPrepareStageAreNamed) {
+  RandomControlMessages random(kSeed);
+  CentralMessage message = random.FromCentral(3);
+  PrepareStage& prepare = std::get<PrepareStage>(message);
+  const int last = prepare.model.layer_count() - 1;
+  prepare.plan.stages = {{DeviceId(0), 0, 0, 2}, {DeviceId(1), 1, last, 1}};
+  prepare.plan.links = {{"identity", "identity"}};
+  prepare.stage = 1;
+  prepare.plain_loop = false;
+  const proto::FromCentral good = ToProto(message);
+  ASSERT_TRUE(FromProto(good).ok()) << FromProto(good).status();
+  for (const BadPrepareField& row : kBadPrepareFields) {
+    proto::FromCentral wire = good;
+    row.spoil(*wire.mutable_prepare_stage());
+    const absl::Status status = FromProto(wire).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << row.named;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(row.named));
+  }
+}
+
+TEST(ControlConvert, BadFieldsOfOtherMessagesOfCentralAreNamed) {
+  const auto error = [](const std::function<void(proto::FromCentral&)>& fill) {
+    proto::FromCentral wire;
+    fill(wire);
+    return std::string(FromProto(std::move(wire)).status().message());
+  };
+  EXPECT_THAT(error([](auto& m) { m.mutable_welcome()->set_device(-1); }), HasSubstr("device"));
+  EXPECT_THAT(error([](auto& m) { m.mutable_run_until()->set_limit(-1); }), HasSubstr("limit"));
+  EXPECT_THAT(error([](auto& m) { m.mutable_snapshot_request()->set_sequence(-1); }),
+              HasSubstr("snapshot_request.sequence"));
+  EXPECT_THAT(error([](auto& m) { m.mutable_evaluate_request(); }), HasSubstr("micro_batches"));
+  EXPECT_THAT(error([](auto& m) { m.mutable_profile_request(); }), HasSubstr("model.name"));
+  EXPECT_THAT(error([](auto&) {}), HasSubstr("message"));
+}
+
+// A model whose shapes fit but whose work does not fit an integer.
+TEST(ControlConvert, ModelOfTooMuchWorkIsRefused) {
+  ModelSpec model{"m", {1, 1 << 16, 1 << 16}, 10, {}, {}};
+  OpSpec conv;
+  conv.kind = OpKind::kConv;
+  conv.inputs = {0};
+  conv.out_channels = 1;
+  conv.kernel = {1 << 16, 1 << 16};
+  conv.padding = {1 << 15, 1 << 15};
+  model.layers = {{"c", {conv}}};
+  EXPECT_THAT(std::string(FromProto(ToProto(model)).status().message()),
+              HasSubstr("multiply-accumulates"));
+}
+
+// Changes, drops, repeats and cuts bytes.
+std::string Mutate(std::string bytes, std::mt19937_64& engine) {
+  const auto below = [&engine](size_t bound) { return engine() % bound; };
+  for (size_t i = 1 + below(4); i > 0 && !bytes.empty(); --i) {
+    const size_t at = below(bytes.size());
+    switch (below(5)) {
+      case 0:
+        bytes[at] = static_cast<char>(engine());
+        break;
+      case 1:
+        bytes[at] ^= static_cast<char>(1u << below(8));
+        break;
+      case 2:
+        bytes.erase(at, 1 + below(8));
+        break;
+      case 3:
+        bytes.insert(at, bytes.substr(at, 1 + below(16)));
+        break;
+      default:
+        bytes.resize(at);
+    }
+  }
+  return bytes;
+}
+
+// Parses and converts; counts in `outcomes` what became of it: {refused, converted}.
+template <typename Wire>
+void TryConvert(const std::string& bytes, int (&outcomes)[2]) {
+  Wire wire;
+  if (!wire.ParseFromString(bytes)) return;
+  const absl::Status status = FromProto(std::move(wire)).status();
+  ++outcomes[status.ok()];
+  EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kInvalidArgument) << status;
+}
+
+TEST(ControlConvert, MutatedBytesNeverHarm) {
+  RandomControlMessages random(kSeed);
+  std::mt19937_64 engine(kSeed);
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  int outcomes[2] = {0, 0};
+  for (int round = 0; round < 400; ++round) {
+    const std::string from_worker = ToProto(random.FromWorker(round % 8)).SerializeAsString();
+    const std::string from_central = ToProto(random.FromCentral(round % 8)).SerializeAsString();
+    for (int i = 0; i < 20; ++i) {
+      TryConvert<proto::FromWorker>(Mutate(from_worker, engine), outcomes);
+      TryConvert<proto::FromCentral>(Mutate(from_central, engine), outcomes);
+    }
+  }
+  // The mutations reach the checks and pass them at times: neither path is left out.
+  EXPECT_GT(outcomes[0], 100);
+  EXPECT_GT(outcomes[1], 100);
+}
+
+}  // namespace
+}  // namespace runnel

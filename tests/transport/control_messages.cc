@@ -1,0 +1,176 @@
+#include "tests/transport/control_messages.h"
+
+#include <utility>
+
+namespace runnel {
+
+std::string RandomControlMessages::Text() {
+  static const char* const kCharacters[] = {"a", "Z", "7", "-", " ", "\xC3\xA4", "\xE2\x82\xAC"};
+  std::string text = "t";
+  for (int64_t i = Below(12); i > 0; --i) text += kCharacters[Below(7)];
+  return text;
+}
+
+std::string RandomControlMessages::Bytes(size_t size) {
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>(Below(256));
+  return bytes;
+}
+
+std::vector<std::string> RandomControlMessages::Names() {
+  std::vector<std::string> names;
+  for (int64_t i = 1 + Below(4); i > 0; --i) names.push_back(Text());
+  return names;
+}
+
+std::vector<int64_t> RandomControlMessages::Milestones() {
+  std::vector<int64_t> milestones;
+  for (int64_t i = Below(4); i > 0; --i) milestones.push_back(Below(300));
+  return milestones;
+}
+
+OpSpec RandomControlMessages::Op(OpKind kind, std::vector<int32_t> inputs) {
+  OpSpec op;
+  op.kind = kind;
+  op.inputs = std::move(inputs);
+  op.out_channels = 1 + Below(8);
+  op.bias = Below(2) == 1;
+  op.rate = Real();
+  op.epsilon = Real();
+  op.momentum = Real();
+  op.init = static_cast<InitKind>(1 + Below(3));
+  op.init_std = Real();
+  return op;
+}
+
+ModelSpec RandomControlMessages::Model() {
+  ModelSpec model;
+  model.name = Text();
+  model.input = {1 + Below(3), 16, 16};
+  model.classes = 1 + Below(10);
+  for (int64_t i = Below(3); i >= 0; --i) {
+    LayerSpec layer{Text(), {}};
+    OpSpec conv = Op(OpKind::kConv, {0});
+    conv.kernel = {1 + Below(3), 1 + Below(3)};
+    conv.stride = {1 + Below(2), 1 + Below(2)};
+    conv.padding = {1, 2};
+    layer.ops.push_back(conv);
+    layer.ops.push_back(Op(OpKind::kBatchNorm, {1}));
+    layer.ops.push_back(Op(static_cast<OpKind>(4 + Below(3)), {2}));
+    layer.ops.push_back(Op(OpKind::kAdd, {2, 3}));
+    model.layers.push_back(layer);
+  }
+  OpSpec linear = Op(OpKind::kLinear, {1});
+  linear.out_channels = model.classes;
+  model.layers.push_back({Text(), {Op(OpKind::kGlobalAvgPool, {0}), linear}});
+  model.defaults = {1 + Below(99), Below(99), Real(), Real(), Real(), Milestones(), Real()};
+  return model;
+}
+
+Plan RandomControlMessages::PlanFor(int layers) {
+  Plan plan;
+  plan.generation = Generation(static_cast<int32_t>(Below(100)));
+  plan.schedule = Text();
+  plan.drains_each_step = Below(2) == 1;
+  int64_t cap = 10 + Below(9);
+  for (int first = 0; first < layers;) {
+    const int last = first + static_cast<int>(Below(layers - first));
+    plan.stages.push_back({DeviceId(static_cast<int32_t>(Below(50))), first, last, cap});
+    if (first > 0) plan.links.push_back({Text(), Text()});
+    first = last + 1;
+    cap -= Below(2);
+  }
+  return plan;
+}
+
+TensorData RandomControlMessages::Tensor() {
+  TensorData tensor;
+  tensor.name = Text();
+  tensor.dtype = static_cast<DType>(1 + Below(6));
+  for (int64_t rank = Below(5); rank > 0; --rank) tensor.shape = tensor.shape.Prepend(1 + Below(4));
+  tensor.bytes = Bytes(tensor.shape.elements() * SizeOf(tensor.dtype));
+  return tensor;
+}
+
+ModelState RandomControlMessages::State() {
+  ModelState state;
+  for (int layer = static_cast<int>(Below(3)), left = static_cast<int>(Below(5)); left > 0;
+       --left, layer += 1 + static_cast<int>(Below(9))) {
+    LayerState one{layer, {}, {}};
+    for (int64_t i = Below(4); i > 0; --i) one.tensors.push_back(Tensor());
+    for (int64_t i = Below(4); i > 0; --i) one.momentum.push_back(Tensor());
+    state.layers.push_back(std::move(one));
+  }
+  for (int64_t i = Below(3); i > 0; --i) {
+    state.encoders.push_back({static_cast<int>(Below(99)), Below(2) == 1, Text(),
+                              Bytes(static_cast<size_t>(Below(50)))});
+  }
+  return state;
+}
+
+TrainingSettings RandomControlMessages::Settings() {
+  TrainingSettings settings;
+  settings.seed = engine_();
+  settings.min_samples = 1 + Below(2);
+  settings.dataset_samples = 1000 + Below(100000);
+  settings.batch_size = 2 + Below(512);
+  settings.micro_batches = 1 + Below(8);
+  settings.eval_batch_size = 1 + Below(512);
+  settings.learning_rate = Real();
+  settings.momentum = Real();
+  settings.weight_decay = Real();
+  settings.milestones = Milestones();
+  settings.milestone_factor = Real();
+  return settings;
+}
+
+WorkerMessage RandomControlMessages::FromWorker(size_t index) {
+  const Generation generation(static_cast<int32_t>(1 + Below(1000)));
+  const Sequence sequence(1 + Below(1000000));
+  const int64_t samples = 1000 + Below(1000);
+  const auto count = [&] { return 1 + Below(1000000); };
+  const WorkerMessage messages[] = {
+      WorkerHello{kProtocolVersion, Text(), Text(), count(), Text(), Names(), Names(), Names()},
+      ProfileReport{{Real(), Real(), Real()}},
+      StageReady{generation},
+      BarrierReached{generation, sequence},
+      Snapshot{generation, sequence, State()},
+      EvaluationDone{sequence, Real(), 1 + Below(999), samples},
+      Telemetry{count(), count(), count(), count(), count(), count(), count(), count(), count(),
+                count(), count(), count(), count(), Real(), 1 + Below(999), samples},
+      StageFailed{generation, Text()}};
+  static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
+  return messages[index];
+}
+
+CentralMessage RandomControlMessages::FromCentral(size_t index) {
+  const ModelSpec model = Model();
+  const Plan plan = PlanFor(model.layer_count());
+  PrepareStage prepare;
+  prepare.plan = plan;
+  prepare.stage = static_cast<int>(plan.stages.size()) - 1;
+  prepare.plain_loop = plan.stages.size() == 1;
+  prepare.model = model;
+  prepare.training = Settings();
+  prepare.eval_samples = 1 + Below(1000);
+  prepare.recipe = Text();
+  prepare.backend = Text();
+  prepare.link_token = Text();
+  prepare.downstream_address = Text();
+  prepare.shaping = {Real(), Real()};
+  prepare.first_sequence = Sequence(1 + Below(1000000));
+  prepare.state = State();
+  const CentralMessage messages[] = {
+      Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
+      Refused{Text()},
+      ProfileRequest{model, Text(), Text(), 1 + Below(99), 1 + Below(99)},
+      prepare,
+      RunUntil{Sequence(1 + Below(1000000))},
+      SnapshotRequest{Sequence(1 + Below(1000000))},
+      EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
+      Release{}};
+  static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
+  return messages[index];
+}
+
+}  // namespace runnel
