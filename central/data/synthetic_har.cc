@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -28,12 +29,12 @@ struct Motion {
   double gyro_lag;
 };
 constexpr std::array<Motion, 6> kMotions = {{
-    {3, 5, .25, 0},
-    {3, 5, -.25, 0},
-    {3, 5, 0, .5},
-    {7, 10, .25, 0},
-    {7, 10, -.25, 0},
-    {7, 10, 0, .5},
+    {3, 5.5, .25, 0},
+    {3, 5.5, -.25, 0},
+    {3, 5.5, 0, .5},
+    {6.5, 10, .25, 0},
+    {6.5, 10, -.25, 0},
+    {6.5, 10, 0, .5},
 }};
 
 // The gravity vector of a phone that lies anyhow in a pocket: a random direction of length 1, by
@@ -56,13 +57,13 @@ void DrawWindow(const Motion& motion, const CounterRandom& random, float* out) {
   const double phase = draws.Between(0, 1);
   const double z_phase = draws.Between(0, 1);
   const double overtone = draws.Between(.1, .4);
-  const double noise = draws.Between(.05, .25);
+  const double noise = draws.Between(.2, .7);
   const std::array<double, 3> gravity = RandomDirection(draws);
   // Lags of body_acc x y z and body_gyro x y z, with a little of everybody's own gait.
   const std::array<double, 6> lags = {
       0, motion.y_lag, z_phase, motion.gyro_lag, motion.gyro_lag + motion.y_lag, z_phase};
   for (int channel = 0; channel < 6; ++channel) {
-    const double lag = lags[channel] + draws.Between(-.05, .05);
+    const double lag = lags[channel] + draws.Between(-.15, .15);
     const double amplitude = draws.Between(.5, 1.5);
     const double drift = draws.Between(-.5, .5);
     for (int t = 0; t < kLength; ++t) {

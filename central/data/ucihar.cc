@@ -34,17 +34,17 @@ struct Split {
 class NumberScanner {
  public:
   NumberScanner(const fs::path& path, const std::string& text)
-      : path_(path), at_(text.data()), end_(text.data() + text.size()) {}
+      : path_(path), next_line_(text.data()), end_(text.data() + text.size()) {}
 
-  int64_t line() const { return line_; }
   // Moves to the next line that is not blank; false at the end of the file.
   bool NextLine() {
-    while (at_ != end_) {
+    while (next_line_ != end_) {
       ++line_;
+      at_ = next_line_;
       line_end_ = std::find(at_, end_, '\n');
+      next_line_ = line_end_ == end_ ? end_ : line_end_ + 1;
       SkipBlanks();
       if (at_ != line_end_) return true;
-      if (at_ != end_) ++at_;
     }
     return false;
   }
@@ -54,7 +54,9 @@ class NumberScanner {
     if (at_ == line_end_) return false;
     double number = 0;
     const auto [next, error] = std::from_chars(at_, line_end_, number);
-    if (error != std::errc()) return Error("holds something that is not a number");
+    if (error != std::errc() || !(next == line_end_ || IsBlank(*next))) {
+      return Error("holds something that is not a number");
+    }
     value = static_cast<float>(number);
     if (!std::isfinite(value)) return Error("holds a value that is not finite");
     at_ = next;
@@ -65,13 +67,15 @@ class NumberScanner {
   }
 
  private:
+  static bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
   void SkipBlanks() {
-    while (at_ != line_end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
+    while (at_ != line_end_ && IsBlank(*at_)) ++at_;
   }
   const fs::path& path_;
-  const char* at_;
-  const char* end_;
+  const char* at_ = nullptr;
   const char* line_end_ = nullptr;
+  const char* next_line_;
+  const char* end_;
   int64_t line_ = 0;
 };
 
