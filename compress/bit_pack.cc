@@ -1,30 +1,48 @@
 #include "compress/bit_pack.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace runnel {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "eight codes are read as one word");
+
+constexpr uint64_t kLowBits = 0x0101010101010101u;
+
+// The low bits of eight bytes as one byte, the first in its top bit: the multiplication moves byte
+// i's bit from 8 i to 63 - i, and no two of its terms meet.
+unsigned GatherBits(uint64_t codes) {
+  return static_cast<unsigned>(((codes & kLowBits) * 0x8040201008040201u) >> 56);
+}
+
+// The inverse: byte i is bit 7 - i.
+uint64_t SpreadBits(unsigned byte) {
+  const uint64_t each = (byte * kLowBits) & 0x0102040810204080u;
+  return ((each + 0x7F * kLowBits) >> 7) & kLowBits;
+}
+
+}  // namespace
 
 void PackPlanes(const uint8_t* codes, size_t n, int k, std::byte* planes, size_t stride) {
-  for (int i = 0; i < k; ++i) {
-    const int shift = k - 1 - i;
-    std::byte* plane = planes + i * stride;
-    for (size_t base = 0; base < n; base += 8) {
-      const size_t count = std::min<size_t>(8, n - base);
-      unsigned byte = 0;
-      for (size_t j = 0; j < count; ++j) byte |= ((codes[base + j] >> shift) & 1u) << (7 - j);
-      plane[base / 8] = static_cast<std::byte>(byte);
+  for (size_t base = 0; base < n; base += 8) {
+    uint64_t eight = 0;
+    std::memcpy(&eight, codes + base, std::min<size_t>(8, n - base));
+    for (int i = 0; i < k; ++i) {
+      planes[i * stride + base / 8] = static_cast<std::byte>(GatherBits(eight >> (k - 1 - i)));
     }
   }
 }
 
 void UnpackPlanes(const std::byte* planes, size_t stride, size_t n, int k, uint8_t* codes) {
-  std::fill(codes, codes + n, uint8_t{0});
-  for (int i = 0; i < k; ++i) {
-    const std::byte* plane = planes + i * stride;
-    for (size_t e = 0; e < n; ++e) {
-      const unsigned bit = (std::to_integer<unsigned>(plane[e / 8]) >> (7 - e % 8)) & 1u;
-      codes[e] = static_cast<uint8_t>(codes[e] << 1 | bit);
+  for (size_t base = 0; base < n; base += 8) {
+    uint64_t eight = 0;
+    for (int i = 0; i < k; ++i) {
+      const auto byte = std::to_integer<unsigned>(planes[i * stride + base / 8]);
+      eight = eight << 1 | SpreadBits(byte);
     }
+    std::memcpy(codes + base, &eight, std::min<size_t>(8, n - base));
   }
 }
 

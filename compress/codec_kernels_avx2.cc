@@ -26,13 +26,18 @@ struct Accumulators {
   int64_t differ[K][K];
 };
 
-// Threshold of level L for each element's prefix.
-template <int L>
-RUNNEL_AVX2_INLINE __m256 Threshold(const MbqSearch& search, __m256i prefix) {
-  const float* level = search.tree.data() + (1 << L);
-  if constexpr (L == 0) return _mm256_set1_ps(level[0]);
-  if constexpr (L <= 3) return _mm256_permutevar8x32_ps(_mm256_loadu_ps(level), prefix);
-  if constexpr (L > 3) return _mm256_i32gather_ps(level, prefix, 4);
+// Entries of a table of 2^B floats.
+template <int B>
+RUNNEL_AVX2_INLINE __m256 LookUp(const float* table, __m256i index) {
+  if constexpr (B <= 3) {
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), index);
+  } else if constexpr (B <= 5) {
+    const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(index, 32 - B));
+    return _mm256_blendv_ps(LookUp<B - 1>(table, index),
+                            LookUp<B - 1>(table + (1 << (B - 1)), index), upper);
+  } else {
+    return _mm256_i32gather_ps(table, index, 4);
+  }
 }
 
 // Level by level down the search tree; outcome[l] is all ones where x is above its threshold.
@@ -42,7 +47,8 @@ RUNNEL_AVX2_INLINE __m256i Descend(__m256 x, const MbqSearch& search, __m256i pr
   if constexpr (L == K) {
     return prefix;
   } else {
-    outcome[L] = _mm256_castps_si256(_mm256_cmp_ps(x, Threshold<L>(search, prefix), _CMP_GT_OQ));
+    outcome[L] = _mm256_castps_si256(
+        _mm256_cmp_ps(x, LookUp<L>(search.tree.data() + (1 << L), prefix), _CMP_GT_OQ));
     const __m256i twice = _mm256_add_epi32(prefix, prefix);
     return Descend<K, L + 1>(x, search, _mm256_sub_epi32(twice, outcome[L]), outcome);
   }
@@ -50,13 +56,8 @@ RUNNEL_AVX2_INLINE __m256i Descend(__m256 x, const MbqSearch& search, __m256i pr
 
 template <int K>
 RUNNEL_AVX2_INLINE void PlanesOfRank(const MbqSearch& search, __m256i rank, __m256i* bits) {
-  __m256i code;
-  if constexpr (K <= 3) {
-    code = _mm256_permutevar8x32_epi32(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(search.code_of_rank.data())), rank);
-  } else {
-    code = _mm256_i32gather_epi32(search.code_of_rank.data(), rank, 4);
-  }
+  const auto* codes = reinterpret_cast<const float*>(search.code_of_rank.data());
+  const __m256i code = _mm256_castps_si256(LookUp<K>(codes, rank));
 #pragma GCC unroll 8
   for (int i = 0; i < K; ++i) {
     const __m256i bit = _mm256_set1_epi32(1 << (K - 1 - i));
@@ -138,19 +139,6 @@ RUNNEL_AVX2 void MbqEncode(const float* x, size_t n, const MbqSearch& search, st
   ScalarMbqEncodeFrom(main, x, n, search, planes, out);
 }
 
-// Values of 8 codes.
-template <int K>
-RUNNEL_AVX2_INLINE __m256 LookUp(const MbqLevels& levels, __m256i code) {
-  const float* value = levels.value.data();
-  if constexpr (K <= 3) return _mm256_permutevar8x32_ps(_mm256_load_ps(value), code);
-  if constexpr (K == 4) {
-    const __m256 lower = _mm256_permutevar8x32_ps(_mm256_load_ps(value), code);
-    const __m256 upper = _mm256_permutevar8x32_ps(_mm256_load_ps(value + 8), code);
-    return _mm256_blendv_ps(lower, upper, _mm256_castsi256_ps(_mm256_slli_epi32(code, 28)));
-  }
-  if constexpr (K > 4) return _mm256_i32gather_ps(value, code, 4);
-}
-
 template <int K>
 RUNNEL_AVX2 void MbqDecode(const std::byte* planes, size_t n, const MbqLevels& levels, float* out) {
   // The bit of each element within one byte of a plane.
@@ -176,7 +164,7 @@ RUNNEL_AVX2 void MbqDecode(const std::byte* planes, size_t n, const MbqLevels& l
     }
 #pragma GCC unroll 4
     for (int octet = 0; octet < 4; ++octet) {
-      _mm256_storeu_ps(out + e + 8 * octet, LookUp<K>(levels, code[octet]));
+      _mm256_storeu_ps(out + e + 8 * octet, LookUp<K>(levels.value.data(), code[octet]));
     }
   }
   ScalarMbqDecodeFrom(main, planes, n, levels, out);

@@ -1,205 +1,18 @@
-// AVX-512 (F, BW, DQ, VL) rows of the codecs' inner loops: 64 elements a step, the scalar loops
-// finish. Functions carry their target attribute, so that nothing else in this file's object code
-// (inline functions of headers) needs more than the baseline.
+// AVX-512 (F, BW, DQ, VL) row of the codecs' inner loops, and those of stochastic rounding. The
+// scalar loops finish.
 
 #if defined(__x86_64__)
+
+#include "compress/codec_kernels_avx512.h"
 
 #include <immintrin.h>
 
 #include <cstring>
 
-#include "compress/bit_pack.h"
-#include "compress/codec_kernels.h"
 #include "compress/stochastic_rounding.h"
-
-#define RUNNEL_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,popcnt")))
-#define RUNNEL_AVX512_INLINE RUNNEL_AVX512 __attribute__((always_inline)) static inline
 
 namespace runnel {
 namespace {
-
-template <int K>
-struct Accumulators {
-  __m512d x[2];          // lanes 0..7 and 8..15
-  __m512d ones_x[K][2];  // the same for each plane
-  int64_t ones[K];
-  int64_t differ[K][K];
-};
-
-// Thresholds of level L after a prefix, whose last outcome was `above`.
-template <int L>
-RUNNEL_AVX512_INLINE __m512 Threshold(const MbqSearch& search, __m512i prefix, __mmask16 above) {
-  const float* level = search.tree.data() + (1 << L);
-  if constexpr (L == 0) return _mm512_set1_ps(level[0]);
-  if constexpr (L == 1) {
-    return _mm512_mask_blend_ps(above, _mm512_set1_ps(level[0]), _mm512_set1_ps(level[1]));
-  }
-  if constexpr (L >= 2 && L <= 4) return _mm512_permutexvar_ps(prefix, _mm512_loadu_ps(level));
-  if constexpr (L > 4) return _mm512_i32gather_ps(prefix, level, 4);
-}
-
-// 64 elements on their way through the tree, as four vectors whose chains interleave.
-struct Batch {
-  __m512 x[4];
-  __m512i prefix[4];
-  __mmask16 above[4];
-};
-
-// Adds what bit plane i says about the 16 elements at x, vector q of a batch. words[i] collects the
-// plane with the first element in the lowest bit.
-template <int K>
-RUNNEL_AVX512_INLINE void AddPlane(const float* x, __mmask16 bits, int i, int q, uint64_t* words,
-                                   Accumulators<K>* sums) {
-  const __m512d low = _mm512_cvtps_pd(_mm256_loadu_ps(x));
-  const __m512d high = _mm512_cvtps_pd(_mm256_loadu_ps(x + 8));
-  __m512d* lanes = sums->ones_x[i];
-  lanes[0] = _mm512_mask_add_pd(lanes[0], static_cast<__mmask8>(bits), lanes[0], low);
-  lanes[1] = _mm512_mask_add_pd(lanes[1], static_cast<__mmask8>(bits >> 8), lanes[1], high);
-  words[i] |= uint64_t{bits} << (16 * q);
-}
-
-// Level by level down the search tree; with natural codes each outcome is a plane.
-template <int K, bool kNatural, int L>
-RUNNEL_AVX512_INLINE void Descend(const float* x, const MbqSearch& search, Batch* batch,
-                                  uint64_t* words, Accumulators<K>* sums) {
-#pragma GCC unroll 4
-  for (int q = 0; q < 4; ++q) {
-    const __m512 threshold = Threshold<L>(search, batch->prefix[q], batch->above[q]);
-    const __mmask16 above = _mm512_cmp_ps_mask(batch->x[q], threshold, _CMP_GT_OQ);
-    batch->above[q] = above;
-    const __m512i twice = _mm512_add_epi32(batch->prefix[q], batch->prefix[q]);
-    batch->prefix[q] = _mm512_mask_add_epi32(twice, above, twice, _mm512_set1_epi32(1));
-    if constexpr (kNatural) AddPlane<K>(x + 16 * q, above, L, q, words, sums);
-  }
-  if constexpr (L + 1 < K) Descend<K, kNatural, L + 1>(x, search, batch, words, sums);
-}
-
-// The planes of sorted ranks that are not the codes.
-template <int K>
-RUNNEL_AVX512_INLINE void AddPlanesOfRanks(const float* x, const MbqSearch& search,
-                                           const Batch& batch, uint64_t* words,
-                                           Accumulators<K>* sums) {
-#pragma GCC unroll 4
-  for (int q = 0; q < 4; ++q) {
-    __m512i code;
-    if constexpr (K <= 4) {
-      code =
-          _mm512_permutexvar_epi32(batch.prefix[q], _mm512_load_si512(search.code_of_rank.data()));
-    } else {
-      code = _mm512_i32gather_epi32(batch.prefix[q], search.code_of_rank.data(), 4);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < K; ++i) {
-      const __mmask16 bits = _mm512_test_epi32_mask(code, _mm512_set1_epi32(1 << (K - 1 - i)));
-      AddPlane<K>(x + 16 * q, bits, i, q, words, sums);
-    }
-  }
-}
-
-// Encodes 64 elements; words gets K plane words, kMaxWords apart.
-template <int K, bool kNatural>
-RUNNEL_AVX512_INLINE void EncodeSixtyFour(const float* x, const MbqSearch& search, uint64_t* out,
-                                          Accumulators<K>* sums) {
-  uint64_t words[K] = {};
-  Batch batch;
-#pragma GCC unroll 4
-  for (int q = 0; q < 4; ++q) {
-    const float* from = x + 16 * q;
-    batch.x[q] = _mm512_loadu_ps(from);
-    batch.prefix[q] = _mm512_setzero_si512();
-    batch.above[q] = 0;
-    sums->x[0] = _mm512_add_pd(sums->x[0], _mm512_cvtps_pd(_mm256_loadu_ps(from)));
-    sums->x[1] = _mm512_add_pd(sums->x[1], _mm512_cvtps_pd(_mm256_loadu_ps(from + 8)));
-  }
-  Descend<K, kNatural, 0>(x, search, &batch, words, sums);
-  if constexpr (!kNatural) AddPlanesOfRanks<K>(x, search, batch, words, sums);
-#pragma GCC unroll 8
-  for (int i = 0; i < K; ++i) {
-    out[8 * i] = words[i];
-    sums->ones[i] += _mm_popcnt_u64(words[i]);
-#pragma GCC unroll 8
-    for (int j = i + 1; j < K; ++j) sums->differ[i][j] += _mm_popcnt_u64(words[i] ^ words[j]);
-  }
-}
-
-// Reverses the bits of each byte: element 0 of a byte belongs in its top bit.
-RUNNEL_AVX512_INLINE __m512i ReverseBits(__m512i bytes) {
-  const __m512i reversed =
-      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15));
-  const __m512i low_four = _mm512_set1_epi8(15);
-  const __m512i low = _mm512_and_si512(bytes, low_four);
-  const __m512i high = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), low_four);
-  return _mm512_or_si512(_mm512_slli_epi16(_mm512_shuffle_epi8(reversed, low), 4),
-                         _mm512_shuffle_epi8(reversed, high));
-}
-
-template <int K, bool kNatural>
-RUNNEL_AVX512 void MbqEncode(const float* x, size_t n, const MbqSearch& search, std::byte* planes,
-                             MbqSums* out) {
-  *out = MbqSums();
-  Accumulators<K> sums;
-  std::memset(&sums, 0, sizeof(sums));
-  const size_t stride = PlaneBytes(n);
-  const size_t words = n / 64;
-  for (size_t first = 0; first < words; first += 8) {
-    const size_t count = words - first < 8 ? words - first : 8;
-    uint64_t block[K][8];
-    for (size_t w = 0; w < count; ++w) {
-      EncodeSixtyFour<K, kNatural>(x + 64 * (first + w), search, &block[0][w], &sums);
-    }
-    const auto used = static_cast<__mmask8>((1u << count) - 1);
-    for (int i = 0; i < K; ++i) {
-      const __m512i bits = ReverseBits(_mm512_maskz_loadu_epi64(used, block[i]));
-      _mm512_mask_storeu_epi64(planes + i * stride + 8 * first, used, bits);
-    }
-  }
-  std::memcpy(out->x.data(), sums.x, sizeof(sums.x));
-  for (int i = 0; i < K; ++i) {
-    std::memcpy(out->ones_x[i].data(), sums.ones_x[i], sizeof(sums.ones_x[i]));
-    out->ones[i] = sums.ones[i];
-    for (int j = i + 1; j < K; ++j) out->differ[i][j] = sums.differ[i][j];
-  }
-  ScalarMbqEncodeFrom(64 * words, x, n, search, planes, out);
-}
-
-// Values of 16 codes.
-template <int K>
-RUNNEL_AVX512_INLINE __m512 LookUp(const MbqLevels& levels, __m512i code) {
-  const float* value = levels.value.data();
-  if constexpr (K <= 4) return _mm512_permutexvar_ps(code, _mm512_load_ps(value));
-  if constexpr (K == 5) {
-    return _mm512_permutex2var_ps(_mm512_load_ps(value), code, _mm512_load_ps(value + 16));
-  }
-  if constexpr (K > 5) return _mm512_i32gather_ps(code, value, 4);
-}
-
-template <int K>
-RUNNEL_AVX512 void MbqDecode(const std::byte* planes, size_t n, const MbqLevels& levels,
-                             float* out) {
-  // The bit of each element within four bytes of a plane.
-  const __m512i first =
-      _mm512_sllv_epi32(_mm512_set1_epi32(1),
-                        _mm512_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
-  const __m512i second = _mm512_slli_epi32(first, 16);
-  const size_t stride = PlaneBytes(n);
-  const size_t main = n & ~size_t{63};
-  for (size_t e = 0; e < main; e += 32) {
-    __m512i low = _mm512_setzero_si512();
-    __m512i high = _mm512_setzero_si512();
-#pragma GCC unroll 8
-    for (int i = 0; i < K; ++i) {
-      int32_t word;
-      std::memcpy(&word, planes + i * stride + e / 8, sizeof(word));
-      const __m512i bits = _mm512_set1_epi32(word);
-      const __m512i weight = _mm512_set1_epi32(1 << (K - 1 - i));
-      low = _mm512_mask_or_epi32(low, _mm512_test_epi32_mask(bits, first), low, weight);
-      high = _mm512_mask_or_epi32(high, _mm512_test_epi32_mask(bits, second), high, weight);
-    }
-    _mm512_storeu_ps(out + e, LookUp<K>(levels, low));
-    _mm512_storeu_ps(out + e + 16, LookUp<K>(levels, high));
-  }
-  ScalarMbqDecodeFrom(main, planes, n, levels, out);
-}
 
 RUNNEL_AVX512 uint32_t MaxAbsBits(const float* x, size_t n) {
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
@@ -209,6 +22,8 @@ RUNNEL_AVX512 uint32_t MaxAbsBits(const float* x, size_t n) {
   for (size_t e = 0; e < main; e += 64) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
+      // The hardware's own prefetching stops at each page.
+      _mm_prefetch(reinterpret_cast<const char*>(x + e + 16 * i) + 4096, _MM_HINT_T0);
       const __m512i bits = _mm512_loadu_si512(x + e + 16 * i);
       largest[i] = _mm512_max_epu32(largest[i], _mm512_and_si512(bits, magnitude));
     }
@@ -416,29 +231,13 @@ RUNNEL_AVX512 void StochasticDecode4(const std::byte* q, size_t n, float scale, 
   ScalarStochasticDecode4From(main, q, n, scale, out);
 }
 
-using EncodeFn = void (*)(const float*, size_t, const MbqSearch&, std::byte*, MbqSums*);
-using DecodeFn = void (*)(const std::byte*, size_t, const MbqLevels&, float*);
-
-constexpr EncodeFn kEncode[kMaxMbqBits - 1][2] = {
-    {MbqEncode<2, false>, MbqEncode<2, true>}, {MbqEncode<3, false>, MbqEncode<3, true>},
-    {MbqEncode<4, false>, MbqEncode<4, true>}, {MbqEncode<5, false>, MbqEncode<5, true>},
-    {MbqEncode<6, false>, MbqEncode<6, true>}, {MbqEncode<7, false>, MbqEncode<7, true>},
-    {MbqEncode<8, false>, MbqEncode<8, true>}};
-constexpr DecodeFn kDecode[kMaxMbqBits - 1] = {MbqDecode<2>, MbqDecode<3>, MbqDecode<4>,
-                                               MbqDecode<5>, MbqDecode<6>, MbqDecode<7>,
-                                               MbqDecode<8>};
-
 }  // namespace
 
 const CodecKernels kAvx512CodecKernels = {
     .name = "avx512",
     .max_abs_bits = MaxAbsBits,
-    .mbq_encode =
-        [](const float* x, size_t n, const MbqSearch& search, std::byte* planes, MbqSums* sums) {
-          kEncode[search.k - 2][search.natural ? 1 : 0](x, n, search, planes, sums);
-        },
-    .mbq_decode = [](const std::byte* planes, size_t n, const MbqLevels& levels,
-                     float* out) { kDecode[levels.k - 2](planes, n, levels, out); },
+    .mbq_encode = Avx512MbqEncode,
+    .mbq_decode = Avx512MbqDecode,
     .stochastic_encode8 = StochasticEncode<AsInt8>,
     .stochastic_encode4 = StochasticEncode<AsNibbles>,
     .stochastic_decode8 = StochasticDecode8,

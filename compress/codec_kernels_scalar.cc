@@ -1,6 +1,7 @@
 // The specification of the codecs' inner loops, and the tails of the vector ones.
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "compress/bit_pack.h"
@@ -12,25 +13,61 @@ namespace {
 
 constexpr size_t kChunk = 64;  // elements whose codes are held before they are packed
 
-int32_t CodeOf(float x, const MbqSearch& search) {
-  size_t prefix = 0;
-  for (int level = 0; level < search.k; ++level) {
-    const bool above = x > search.tree[(size_t{1} << level) + prefix];
-    prefix = 2 * prefix + (above ? 1 : 0);
+using Chunk = std::array<float, kChunk>;
+using ChunkCodes = std::array<uint8_t, kChunk>;
+
+// Sorted rank = how many thresholds are below x. Up to four bits counting them all is faster than
+// descending, because the compiler can do many elements at once.
+void FindRanks(const Chunk& x, const MbqSearch& search, std::array<int32_t, kChunk>* ranks) {
+  ranks->fill(0);
+  if (search.k <= 4) {
+    for (int node = 1; node < (1 << search.k); ++node) {
+      const float threshold = search.tree[node];
+      for (size_t e = 0; e < kChunk; ++e) (*ranks)[e] += x[e] > threshold ? 1 : 0;
+    }
+    return;
   }
-  return search.code_of_rank[prefix];
+  for (size_t e = 0; e < kChunk; ++e) {
+    int32_t prefix = 0;
+    for (int level = 0; level < search.k; ++level) {
+      prefix = 2 * prefix + (x[e] > search.tree[(1 << level) + prefix] ? 1 : 0);
+    }
+    (*ranks)[e] = prefix;
+  }
 }
 
-// Popcounts from how often each code occurs.
-void AddCounts(const std::array<int64_t, 256>& occurs, int k, MbqSums* sums) {
-  for (int code = 0; code < (1 << k); ++code) {
-    for (int i = 0; i < k; ++i) {
-      const int bit_i = (code >> (k - 1 - i)) & 1;
-      sums->ones[i] += bit_i * occurs[code];
-      for (int j = i + 1; j < k; ++j) {
-        sums->differ[i][j] += (bit_i ^ ((code >> (k - 1 - j)) & 1)) * occurs[code];
-      }
+// Adds element e to lane e % 16 where keep[e] is all ones, and 0.0 where it is 0: that changes no
+// lane, because none is ever -0.0.
+void AddToLanes(const Chunk& x, const std::array<int32_t, kChunk>& keep, SumLanes* lanes) {
+  for (size_t base = 0; base < kChunk; base += kSumLanes) {
+    for (size_t lane = 0; lane < kSumLanes; ++lane) {
+      const int32_t bits = std::bit_cast<int32_t>(x[base + lane]) & keep[base + lane];
+      (*lanes)[lane] += static_cast<double>(std::bit_cast<float>(bits));
     }
+  }
+}
+
+// Sums and plane words of the first `count` elements of x; the rest of x is 0.
+void EncodeChunk(const Chunk& x, size_t count, const MbqSearch& search, ChunkCodes* codes,
+                 MbqSums* sums) {
+  std::array<int32_t, kChunk> ranks, keep;
+  FindRanks(x, search, &ranks);
+  for (size_t e = 0; e < kChunk; ++e) {
+    (*codes)[e] = static_cast<uint8_t>(search.code_of_rank[ranks[e]]);
+  }
+  keep.fill(-1);
+  AddToLanes(x, keep, &sums->x);
+  for (int i = 0; i < search.k; ++i) {
+    for (size_t e = 0; e < kChunk; ++e) keep[e] = -(((*codes)[e] >> (search.k - 1 - i)) & 1);
+    AddToLanes(x, keep, &sums->ones_x[i]);
+  }
+  std::array<std::byte, kMaxMbqBits* 8> packed = {};
+  PackPlanes(codes->data(), count, search.k, packed.data(), 8);
+  std::array<uint64_t, kMaxMbqBits> words;
+  std::memcpy(words.data(), packed.data(), sizeof(words));
+  for (int i = 0; i < search.k; ++i) {
+    sums->ones[i] += std::popcount(words[i]);
+    for (int j = i + 1; j < search.k; ++j) sums->differ[i][j] += std::popcount(words[i] ^ words[j]);
   }
 }
 
@@ -47,26 +84,15 @@ uint32_t ScalarMaxAbsBitsFrom(size_t begin, const float* x, size_t n, uint32_t s
 
 void ScalarMbqEncodeFrom(size_t begin, const float* x, size_t n, const MbqSearch& search,
                          std::byte* planes, MbqSums* sums) {
-  std::array<int64_t, 256> occurs = {};
-  std::array<uint8_t, kChunk> codes;
-  const int k = search.k;
+  Chunk chunk;
+  ChunkCodes codes;
   for (size_t base = begin; base < n; base += kChunk) {
     const size_t count = std::min(kChunk, n - base);
-    for (size_t e = 0; e < count; ++e) {
-      const double value = x[base + e];
-      const int32_t code = CodeOf(x[base + e], search);
-      codes[e] = static_cast<uint8_t>(code);
-      ++occurs[code];
-      const size_t lane = e % kSumLanes;
-      sums->x[lane] += value;
-      for (int i = 0; i < k; ++i) {
-        // Adding 0.0 changes no lane: none is ever -0.0.
-        sums->ones_x[i][lane] += (code >> (k - 1 - i)) & 1 ? value : 0.0;
-      }
-    }
-    PackPlanes(codes.data(), count, k, planes + base / 8, PlaneBytes(n));
+    chunk.fill(0.0f);
+    std::copy(x + base, x + base + count, chunk.begin());
+    EncodeChunk(chunk, count, search, &codes, sums);
+    PackPlanes(codes.data(), count, search.k, planes + base / 8, PlaneBytes(n));
   }
-  AddCounts(occurs, k, sums);
 }
 
 void ScalarMbqDecodeFrom(size_t begin, const std::byte* planes, size_t n, const MbqLevels& levels,
