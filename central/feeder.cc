@@ -28,7 +28,9 @@ Feeder::Feeder(EventLoop* loop, BufferPool* pool, FeederOptions options, const B
       pool_(pool),
       options_(std::move(options)),
       batching_(batching),
-      source_(*options_.train, options_.run_seed),
+      samples_source_(*options_.train, options_.run_seed),
+      labels_source_(*options_.train, options_.run_seed),
+      test_source_(*options_.test, options_.run_seed),
       on_failed_(std::move(on_failed)) {}
 
 std::unique_ptr<LinkShell> Feeder::MakeLink(const std::string& address) {
@@ -96,12 +98,12 @@ void Feeder::SendTraining(int64_t sequence, bool labels) {
   const MicroBatch place = batching_.Locate(Sequence(sequence));
   if (labels) {
     Payload payload = Floats(*pool_, place.samples);
-    source_.FillLabels(place, AsLabels(payload));
+    labels_source_.Fill(place, {}, AsLabels(payload));
     Send(last(), FrameKind::kLabels, sequence, place.samples, std::move(payload));
     return;
   }
   Payload payload = Floats(*pool_, place.samples * options_.train->sample_shape().elements());
-  source_.FillSamples(place, AsFloats(payload));
+  samples_source_.Fill(place, AsFloats(payload), {});
   Send(*first_, FrameKind::kInput, sequence, place.samples, std::move(payload));
 }
 
@@ -111,14 +113,13 @@ void Feeder::SendEvaluation(int64_t sequence, bool labels) {
   const int64_t samples = std::min(options_.eval_batch_size, test.size() - begin);
   if (labels) {
     Payload payload = Floats(*pool_, samples);
-    for (int64_t i = 0; i < samples; ++i) AsLabels(payload)[i] = test.label(begin + i);
+    test_source_.FillTest(begin, samples, {}, AsLabels(payload));
     Send(last(), FrameKind::kEvalLabels, sequence, samples, std::move(payload));
     return;
   }
   const int64_t elements = test.sample_shape().elements();
   Payload payload = Floats(*pool_, samples * elements);
-  for (int64_t i = 0; i < samples; ++i)
-    test.CopySample(begin + i, AsFloats(payload).subspan(i * elements, elements));
+  test_source_.FillTest(begin, samples, AsFloats(payload), {});
   Send(*first_, FrameKind::kEvalInput, sequence, samples, std::move(payload));
 }
 

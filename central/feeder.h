@@ -59,7 +59,10 @@ class Feeder {
   BufferPool* pool_;
   FeederOptions options_;
   Batching batching_;
-  BatchSource source_;
+  // Apart, since samples may be an epoch ahead of labels: each keeps the order of one epoch.
+  BatchSource samples_source_;
+  BatchSource labels_source_;
+  BatchSource test_source_;
   std::function<void(const absl::Status&)> on_failed_;
   FrameLimits limits_;  // nothing but acknowledgements comes back
   Generation generation_;

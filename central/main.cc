@@ -78,6 +78,9 @@ class SignalWatch {
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    // A file that cannot grow and a reader that is gone are errors of a write, not ends of the process.
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     thread_ = std::thread([this] { Watch(); });
   }
   ~SignalWatch() {
@@ -151,17 +154,23 @@ class DisplayMaker {
   std::unique_ptr<AdminServer> admin_;
 };
 
-// Flags of train and plan. A value given by hand must be good as it is: -1 stands for "the model's
-// default" only inside.
-void AddRunFlags(CLI::App& app, RunSettings& s) {
-  const auto count = CLI::Range(int64_t{1}, int64_t{1'000'000'000});
-  const auto at_least_0 = CLI::NonNegativeNumber;
+const CLI::Range kCount(int64_t{1}, int64_t{1'000'000'000});
+
+// What is trained on what.
+void AddDataFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--model", s.model, absl::StrCat("one of ", absl::StrJoin(ModelNames(), ", ")))
       ->capture_default_str();
   app.add_option(
       "--dataset", s.dataset,
       absl::StrCat("one of ", absl::StrJoin(DatasetNames(), ", "), " (default: the model's)"));
   app.add_option("--data-dir", s.data_dir, "folder with the data set's original files");
+  app.add_option("--recipe", s.recipe, "training arithmetic")->capture_default_str();
+  app.add_option("--backend", s.backend, "what computes: auto, or a worker's backend by name")
+      ->capture_default_str();
+}
+
+// Who takes part and how the model is cut.
+void AddPipelineFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--local-workers", s.local_workers,
                  "stages on this host; 0: plain loop, no pipeline")
       ->capture_default_str();
@@ -187,44 +196,52 @@ void AddRunFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--codec-backward", s.codec_backward,
                  "gradients: the same list, e.g. stochastic:8")
       ->capture_default_str();
-  app.add_option("--recipe", s.recipe, "training arithmetic")->capture_default_str();
-  app.add_option("--backend", s.backend, "what computes: auto, or a worker's backend by name")
-      ->capture_default_str();
-  app.add_option("--epochs", s.epochs, "passes over the training set (default: the model's)")
-      ->check(count);
-  app.add_option("--max-batches", s.max_batches,
-                 "stop after this many optimizer steps from the run's start")
-      ->check(count);
-  app.add_option("--batch-size", s.batch_size,
-                 "samples of one optimizer step (default: the model's)")
-      ->check(count);
-  app.add_option("--micro-batches", s.micro_batches,
-                 "micro-batches of one step (default: async 1, sync 4)")
-      ->check(count);
-  app.add_option("--lr", s.lr, "learning rate (default: the model's)")->check(at_least_0);
-  app.add_option("--momentum", s.momentum, "of SGD (default: the model's)")->check(at_least_0);
-  app.add_option("--weight-decay", s.weight_decay, "of SGD (default: the model's)")
-      ->check(at_least_0);
-  app.add_option("--milestones", s.milestones,
-                 "epochs at which the rate drops, e.g. 60,120 (default: the model's)")
-      ->delimiter(',')
-      ->check(count);
-  app.add_option("--milestone-factor", s.milestone_factor, "what the rate is multiplied by there")
-      ->check(at_least_0);
-  app.add_option("--seed", s.seed, "of everything random")->capture_default_str();
-  app.add_option("--barrier-every", s.barrier_every, "optimizer steps between barriers")
-      ->check(count)
-      ->capture_default_str();
-  app.add_option("--eval-every", s.eval_every, "epochs between evaluations; 0: only at the end")
-      ->check(at_least_0)
-      ->capture_default_str();
-  app.add_option("--eval-batch-size", s.eval_batch_size,
-                 "samples at once in evaluation (default: the batch size)")
-      ->check(count);
   app.add_option("--link-mbps", s.link_mbps, "limit of each link, each way; 0: none")
       ->capture_default_str();
   app.add_option("--link-delay-ms", s.link_delay_ms, "added to each link, each way")
       ->capture_default_str();
+}
+
+// How it is trained. A value given by hand must be good as it is: -1 stands for "the model's
+// default" only inside.
+void AddTrainingFlags(CLI::App& app, RunSettings& s) {
+  app.add_option("--epochs", s.epochs, "passes over the training set (default: the model's)")
+      ->check(kCount);
+  app.add_option("--max-batches", s.max_batches,
+                 "stop after this many optimizer steps from the run's start")
+      ->check(kCount);
+  app.add_option("--batch-size", s.batch_size,
+                 "samples of one optimizer step (default: the model's)")
+      ->check(kCount);
+  app.add_option("--micro-batches", s.micro_batches,
+                 "micro-batches of one step (default: async 1, sync 4)")
+      ->check(kCount);
+  app.add_option("--lr", s.lr, "learning rate (default: the model's)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--momentum", s.momentum, "of SGD (default: the model's)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--weight-decay", s.weight_decay, "of SGD (default: the model's)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--milestones", s.milestones,
+                 "epochs at which the rate drops, e.g. 60,120 (default: the model's)")
+      ->delimiter(',')
+      ->check(kCount);
+  app.add_option("--milestone-factor", s.milestone_factor, "what the rate is multiplied by there")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", s.seed, "of everything random")->capture_default_str();
+  app.add_option("--barrier-every", s.barrier_every, "optimizer steps between barriers")
+      ->check(kCount)
+      ->capture_default_str();
+  app.add_option("--eval-every", s.eval_every, "epochs between evaluations; 0: only at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--eval-batch-size", s.eval_batch_size,
+                 "samples at once in evaluation (default: the batch size)")
+      ->check(kCount);
+}
+
+// What is written and shown.
+void AddOutputFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--checkpoint-dir", s.checkpoint_dir,
                  "folder for check-points, one at each barrier");
   app.add_option("--journal", s.journal, "file for the record of all decisions (see replay)");
@@ -235,58 +252,77 @@ void AddRunFlags(CLI::App& app, RunSettings& s) {
   app.set_config("--config", "", "file with flags, one 'name=value' a line");
 }
 
-}  // namespace
+void AddRunFlags(CLI::App& app, RunSettings& s) {
+  AddDataFlags(app, s);
+  AddPipelineFlags(app, s);
+  AddTrainingFlags(app, s);
+  AddOutputFlags(app, s);
+}
 
-int Main(int argc, char** argv) {
+// Everything that can stand on the command line.
+struct CommandLine {
   CLI::App app{"Runnel trains one deep network across the devices that you own."};
-  app.require_subcommand(1);
   RunSettings train_settings;
   RunSettings plan_settings;
   ResumeArguments resume;
   EvalArguments eval;
   std::string journal;
   std::string replay_summary;
+  CLI::App* train_app = nullptr;
+  CLI::App* plan_app = nullptr;
+  CLI::App* resume_app = nullptr;
+  CLI::App* replay_app = nullptr;
+  CLI::App* eval_app = nullptr;
 
-  CLI::App* train_app = app.add_subcommand("train", "Train a model");
-  AddRunFlags(*train_app, train_settings);
-  CLI::App* plan_app =
-      app.add_subcommand("plan", "Show how a run would cut the model, without training");
-  AddRunFlags(*plan_app, plan_settings);
-  CLI::App* resume_app =
-      app.add_subcommand("resume", "Go on from the last check-point of a folder");
-  resume_app->add_option("--checkpoint-dir", resume.checkpoint_dir, "folder with check-points")
-      ->required();
-  resume_app->add_option("--local-workers", resume.local_workers,
-                         "stages on this host (default: as before)");
-  resume_app->add_option("--workers", resume.workers, "workers that dial in (default: as before)");
-  resume_app
-      ->add_option("--max-batches", resume.max_batches,
-                   "stop after this many steps from the run's start")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
-  resume_app->add_option("--summary", resume.summary,
-                         "JSON file with the result; -: standard output");
-  CLI::App* replay_app =
-      app.add_subcommand("replay", "Train again what a journal tells of and compare the weights");
-  replay_app->add_option("--journal", journal, "journal of a finished run")->required();
-  replay_app->add_option("--summary", replay_summary,
-                         "JSON file with the result; -: standard output");
-  CLI::App* eval_app =
-      app.add_subcommand("eval", "Evaluate the newest weights of a check-point folder");
-  eval_app->add_option("--checkpoint-dir", eval.checkpoint_dir, "folder with check-points")
-      ->required();
-  eval_app->add_option("--data-dir", eval.data_dir,
-                       "folder with the data set (default: as in training)");
-  eval_app->add_option("--summary", eval.summary, "JSON file with the result; -: standard output");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+  CommandLine() {
+    const char* const summary_help = "JSON file with the result; -: standard output";
+    app.require_subcommand(1);
+    train_app = app.add_subcommand("train", "Train a model");
+    AddRunFlags(*train_app, train_settings);
+    plan_app = app.add_subcommand("plan", "Show how a run would cut the model, without training");
+    AddRunFlags(*plan_app, plan_settings);
+    resume_app = app.add_subcommand("resume", "Go on from the last check-point of a folder");
+    resume_app->add_option("--checkpoint-dir", resume.checkpoint_dir, "folder with check-points")
+        ->required();
+    resume_app->add_option("--local-workers", resume.local_workers,
+                           "stages on this host (default: as before)");
+    resume_app->add_option("--workers", resume.workers,
+                           "workers that dial in (default: as before)");
+    resume_app
+        ->add_option("--max-batches", resume.max_batches,
+                     "stop after this many steps from the run's start")
+        ->check(kCount);
+    resume_app->add_option("--summary", resume.summary, summary_help);
+    replay_app =
+        app.add_subcommand("replay", "Train again what a journal tells of and compare the weights");
+    replay_app->add_option("--journal", journal, "journal of a finished run")->required();
+    replay_app->add_option("--summary", replay_summary, summary_help);
+    eval_app = app.add_subcommand("eval", "Evaluate the newest weights of a check-point folder");
+    eval_app->add_option("--checkpoint-dir", eval.checkpoint_dir, "folder with check-points")
+        ->required();
+    eval_app->add_option("--data-dir", eval.data_dir,
+                         "folder with the data set (default: as in training)");
+    eval_app->add_option("--summary", eval.summary, summary_help);
   }
-  const auto given = [train_app, plan_app](const char* flag) {
-    return train_app->count(flag) + plan_app->count(flag) > 0;
-  };
-  train_settings.has_milestones = plan_settings.has_milestones = given("--milestones");
 
+  absl::Status Run(const CommandContext& context) {
+    train_settings.has_milestones = train_app->count("--milestones") > 0;
+    plan_settings.has_milestones = plan_app->count("--milestones") > 0;
+    if (train_app->parsed()) return TrainCommand(train_settings, context);
+    if (plan_app->parsed()) return PlanCommand(plan_settings, context);
+    if (resume_app->parsed()) return ResumeCommand(resume, context);
+    if (replay_app->parsed()) return ReplayCommand(journal, replay_summary, context);
+    return EvalCommand(eval, context);
+  }
+};
+
+int Main(int argc, char** argv) {
+  CommandLine command_line;
+  try {
+    command_line.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return command_line.app.exit(error) == 0 ? 0 : 2;
+  }
   SignalWatch signals;
   SpdlogLogger logger;
   MonotonicClock clock;
@@ -304,18 +340,13 @@ int Main(int argc, char** argv) {
     std::printf("%s\n", text.c_str());
     std::fflush(stdout);
   };
-
-  absl::Status status;
-  if (train_app->parsed()) status = TrainCommand(train_settings, context);
-  if (plan_app->parsed()) status = PlanCommand(plan_settings, context);
-  if (resume_app->parsed()) status = ResumeCommand(resume, context);
-  if (replay_app->parsed()) status = ReplayCommand(journal, replay_summary, context);
-  if (eval_app->parsed()) status = EvalCommand(eval, context);
+  const absl::Status status = command_line.Run(context);
   if (!status.ok())
     std::fprintf(stderr, "runnel-central: %s\n", std::string(status.message()).c_str());
   return ExitCode(status);
 }
 
+}  // namespace
 }  // namespace runnel
 
 int main(int argc, char** argv) { return runnel::Main(argc, argv); }

@@ -165,6 +165,7 @@ absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
 }
 
 absl::Status Trainer::Impl::StartWorkers() {
+  if (!parts_.start_workers) return absl::OkStatus();
   const RunSettings& settings = setup().settings;
   RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
   const int64_t count = std::max<int64_t>(settings.local_workers, 1);

@@ -53,6 +53,7 @@ struct TrainerParts {
   Logger* logger = nullptr;
   RunDisplay* display = nullptr;
   JournalWriter* journal = nullptr;  // null: none is kept
+  bool start_workers = true;         // false: all workers dial in by themselves (tests)
 };
 
 class Trainer {

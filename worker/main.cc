@@ -64,27 +64,46 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
+// SIGINT and SIGTERM end the daemon in order: a thread waits for them, so that no handler runs our
+// code. Made before any other thread: those inherit the blocked signals.
+class SignalWatch {
+ public:
+  SignalWatch() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  void Begin(Daemon* daemon) {
+    thread_ = std::thread([this, daemon] {
+      int signal = 0;
+      if (sigwait(&signals_, &signal) == 0) daemon->Stop();
+    });
+  }
+  void End() {
+    pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+
+ private:
+  sigset_t signals_;
+  std::thread thread_;
+};
+
 int Run(const DaemonOptions& options) {
 #ifdef RUNNEL_HAVE_TORCH
   TuneAllocatorForTorch();
 #endif
+  SignalWatch signals;
   SpdlogLogger logger;
   MonotonicClock clock;
   const std::unique_ptr<Transport> transport = MakeGrpcTransport(GrpcTransportOptions{});
   const std::unique_ptr<ControlTransport> control = MakeGrpcControl(GrpcControlOptions{});
   Daemon daemon(options, {transport.get(), control.get(), &clock, &logger});
-  // SIGINT and SIGTERM end the daemon in order: a thread waits for them, so that no handler runs
-  // our code.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([&daemon, signals] {
-    int signal = 0;
-    if (sigwait(&signals, &signal) == 0) daemon.Stop();
-  }).detach();
-  return ExitCode(daemon.Run());
+  signals.Begin(&daemon);
+  const absl::Status status = daemon.Run();
+  signals.End();
+  return ExitCode(status);
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+// Wrong input: one clear line, exit code 2, nothing half-written.
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/process/process.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+void ExpectRefused(const Words& words, const std::string& text) {
+  Words command = words;
+  command.insert(command.begin(), "runnel-central");
+  Process central(command);
+  EXPECT_EQ(central.Wait(60), 2) << testing::PrintToString(words) << "\n" << central.err();
+  const std::string err = central.err();
+  EXPECT_THAT(err, HasSubstr(text)) << testing::PrintToString(words);
+  // CLI11 puts a hint on a second line.
+  EXPECT_LE(std::count(err.begin(), err.end(), '\n'), 3) << err;
+}
+
+TEST(BadInput, NamesAndNumbers) {
+  ExpectRefused({"train", "--model", "alexnet"}, "model 'alexnet'");
+  ExpectRefused({"train", "--dataset", "imagenet"}, "imagenet");
+  ExpectRefused({"train", "--codec-forward", "mbq:9"}, "mbq");
+  ExpectRefused({"train", "--codec-backward", "zip"}, "zip");
+  ExpectRefused({"train", "--policy", "magic"}, "magic");
+  ExpectRefused({"train", "--schedule", "magic"}, "magic");
+  ExpectRefused({"train", "--recipe", "fp7"}, "fp7");
+  ExpectRefused({"train", "--backend", "tpu"}, "tpu");
+  ExpectRefused({"dance"}, "dance");
+  ExpectRefused({"train", "--local-workers", "7"}, "7 stages");
+  ExpectRefused({"train", "--batch-size", "0"}, "--batch-size");
+  ExpectRefused({"train", "--batch-size", "-1"}, "--batch-size");
+  ExpectRefused({"train", "--batch-size", "-5"}, "--batch-size");
+  ExpectRefused({"train", "--lr", "nan"}, "--lr");
+  ExpectRefused({"train", "--caps", "1,2,3", "--local-workers", "3"}, "--caps");
+  ExpectRefused({"train", "--caps", "2,1", "--local-workers", "3"}, "--caps");
+  ExpectRefused({"train", "--micro-batches", "4"}, "--micro-batches");
+  ExpectRefused({"train", "--local-workers", "0", "--workers", "2"}, "--local-workers");
+}
+
+TEST(BadInput, DataFiles) {
+  ScratchDir dir;
+  ExpectRefused({"train", "--dataset", "mnist"}, "--data-dir");
+  ExpectRefused({"train", "--dataset", "mnist", "--data-dir", dir.path()},
+                "train-images-idx3-ubyte");
+  // 2 images of 28x28 claimed, one byte there.
+  std::ofstream(dir / "train-images-idx3-ubyte", std::ios::binary)
+      << std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x1c\0\0\0\x1c\x01", 17);
+  ExpectRefused({"train", "--dataset", "mnist", "--data-dir", dir.path()},
+                "train-images-idx3-ubyte");
+  // A label that no class has.
+  std::string images(3073 * 4, '\1');
+  std::ofstream(dir / "test_batch.bin", std::ios::binary) << images;
+  images[3073] = '\x0b';
+  std::ofstream(dir / "data_batch_1.bin", std::ios::binary) << images;
+  ExpectRefused(
+      {"train", "--model", "mobilenet_v2", "--dataset", "cifar10", "--data-dir", dir.path()},
+      "label");
+}
+
+TEST(BadInput, CheckpointsAndJournals) {
+  ScratchDir dir;
+  ExpectRefused({"resume", "--checkpoint-dir", dir / "none"}, dir / "none");
+  ExpectRefused({"eval", "--checkpoint-dir", dir.path()}, dir.path());
+  std::ofstream(dir / "checkpoint-000000000100.runnel") << "not a check-point";
+  ExpectRefused({"resume", "--checkpoint-dir", dir.path()}, "checkpoint-000000000100.runnel");
+  ExpectRefused({"replay", "--journal", dir / "nothing"}, "nothing");
+  std::ofstream(dir / "journal") << "{\"record\":\"dance\"}\n";
+  ExpectRefused({"replay", "--journal", dir / "journal"}, "journal:1");
+}
+
+TEST(BadInput, PortInUse) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string port = absl::StrCat(ntohs(address.sin_port));
+  ExpectRefused({"train", "--workers", "1", "--listen", "127.0.0.1:" + port}, port);
+  ExpectRefused({"train", "--metrics-port", port}, port);
+  close(listener);
+}
+
+TEST(BadInput, NothingListensBeyondLoopback) {
+  ExpectRefused({"train", "--workers", "1", "--listen", "0.0.0.0:0"}, "0.0.0.0");
+}
+
+TEST(BadInput, DiskFullWhileCheckpointing) {
+  ScratchDir dir;
+  const Words command = {"runnel-central",  "train", "--max-batches",    "40",
+                         "--barrier-every", "10",    "--checkpoint-dir", dir / "c"};
+  // No file may grow beyond 1 MB: a check-point of LeNet has 3.4.
+  Process central(command, [] {
+    const rlimit limit = {1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_DFL);
+  });
+  EXPECT_EQ(central.Wait(), 2) << central.err();
+  EXPECT_THAT(central.err(), HasSubstr("checkpoint"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir / "c")) << "something half-written is left";
+}
+
+TEST(BadInput, WorkerWithoutCentral) {
+  Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--connect-timeout-ms", "300"});
+  EXPECT_EQ(worker.Wait(30), 1);
+  EXPECT_THAT(worker.err(), HasSubstr("no central answers at 127.0.0.1:1"));
+  Process nonsense({"runnel-worker", "--central", "nowhere"});
+  EXPECT_EQ(nonsense.Wait(30), 2) << nonsense.err();
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,59 @@
+#pragma once
+
+// Real binaries as real processes: started, watched with a deadline, killed.
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace runnel {
+
+// A folder of the test's own, removed with everything in it at the end.
+class ScratchDir {
+ public:
+  ScratchDir();
+  ~ScratchDir();
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class Process {
+ public:
+  // "runnel-central" and "runnel-worker" are those of this build. Output goes to files.
+  explicit Process(const std::vector<std::string>& command,
+                   std::function<void()> in_child = nullptr);
+  // Kills what still runs.
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void Signal(int signal);
+  // Waits for the end; fails the test and kills the process after the deadline. The exit code, or
+  // minus the signal.
+  int Wait(int seconds = 120);
+  // Polls until standard output or error contains `text`; false if the process ended before or the
+  // deadline passed.
+  bool WaitForOutput(const std::string& text, int seconds = 60);
+  std::string out() const;
+  std::string err() const;
+  // Process ids of its children now.
+  std::vector<pid_t> Children() const;
+
+ private:
+  bool Reap();
+
+  ScratchDir dir_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  int exit_code_ = 0;
+};
+
+std::string ReadFile(const std::string& path);
+
+}  // namespace runnel

@@ -1,0 +1,211 @@
+// Whole runs by the real binaries: equal weights over stages, check-points, kills, signals, replay,
+// the summary.
+
+#include <signal.h>
+
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "proto/base/random.h"
+#include "tests/process/process.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+json Summary(const std::string& path) {
+  return json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+}
+
+// Runs central to a good end and gives its summary.
+json Run(const Words& words) {
+  ScratchDir dir;
+  Words command = words;
+  command.insert(command.begin(), "runnel-central");
+  command.insert(command.end(), {"--summary", dir / "summary.json"});
+  Process central(command);
+  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
+  json summary = Summary(dir / "summary.json");
+  EXPECT_TRUE(summary.is_object());
+  return summary.is_object() ? summary : json{{"weights_sha256", ""}};
+}
+
+std::string Weights(const Words& words) { return Run(words)["weights_sha256"]; }
+
+Words With(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+struct Case {
+  std::string model;
+  Words flags;
+  bool needs_images = false;
+};
+
+// A small data set in CIFAR-10's format: noise, with labels.
+void WriteImages(const std::string& path, int count) {
+  std::ofstream file(path, std::ios::binary);
+  const CounterRandom random(7, RandomPurpose::kTest, static_cast<uint64_t>(count), 0);
+  for (int i = 0; i < count; ++i) {
+    file.put(static_cast<char>(i % 10));
+    for (int e = 0; e < 3072; ++e)
+      file.put(static_cast<char>(random.Bits(static_cast<uint64_t>(i) * 3072 + e) & 0xff));
+  }
+}
+
+class SyncEqualsPlainLoop : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SyncEqualsPlainLoop, OnOneToFourStages) {
+  ScratchDir dir;
+  Words common = With({"train", "--model", GetParam().model, "--schedule", "sync_1f1b",
+                       "--micro-batches", "4", "--eval-every", "0", "--barrier-every", "3"},
+                      GetParam().flags);
+  if (GetParam().needs_images) {
+    WriteImages(dir / "data_batch_1.bin", 200);
+    WriteImages(dir / "test_batch.bin", 20);
+    common = With(common, {"--dataset", "cifar10", "--data-dir", dir.path()});
+  }
+  const std::string plain = Weights(With(common, {"--local-workers", "0"}));
+  EXPECT_EQ(plain.size(), 64u);
+  for (const char* workers : {"1", "2", "3", "4"}) {
+    EXPECT_EQ(Weights(With(common, {"--local-workers", workers})), plain) << workers << " stages";
+  }
+}
+
+// LeNet is plain, the HAR CNN has dropout, MobileNetV2 batch norm and residual blocks.
+INSTANTIATE_TEST_SUITE_P(
+    Models, SyncEqualsPlainLoop,
+    ::testing::Values(Case{"lenet", {"--max-batches", "8"}},
+                      Case{"har_cnn", {"--max-batches", "8"}},
+                      Case{"mobilenet_v2", {"--batch-size", "32", "--max-batches", "8"}, true}),
+    [](const auto& info) { return info.param.model; });
+
+TEST(Training, AsyncLearnsAndTellsWhatItDid) {
+  const json summary = Run({"train", "--local-workers", "3", "--epochs", "2", "--codec-forward",
+                            "mbq:4", "--codec-backward", "stochastic:8"});
+  EXPECT_GT(summary.value("accuracy", 0.0), 0.8);
+  for (const char* key : {"loss", "samples_per_s", "wall_s"})
+    EXPECT_GT(summary.value(key, 0.0), 0.0) << key;
+  ASSERT_EQ(summary["plan"]["stages"].size(), 3u);
+  ASSERT_EQ(summary["links"].size(), 2u);
+  ASSERT_EQ(summary["stages"].size(), 3u);
+  for (const json& stage : summary["plan"]["stages"]) {
+    for (const char* key : {"device", "first_layer", "last_layer", "cap"})
+      EXPECT_TRUE(stage.contains(key)) << key;
+  }
+  for (const json& link : summary["links"]) {
+    EXPECT_EQ(link["codec_forward"], "mbq:4");
+    EXPECT_EQ(link["codec_backward"], "stochastic:8");
+    EXPECT_GT(link["raw_bytes_forward"].get<double>() / link["bytes_forward"].get<double>(), 7.0);
+    EXPECT_GT(link["raw_bytes_backward"].get<double>() / link["bytes_backward"].get<double>(), 3.5);
+    EXPECT_GT(link["frames"].get<int64_t>(), 0);
+  }
+  for (const json& stage : summary["stages"]) {
+    EXPECT_GT(stage["busy_share"].get<double>(), 0.0);
+    EXPECT_GE(stage["wait_share"].get<double>(), 0.0);
+    EXPECT_GT(stage["peak_rss_bytes"].get<int64_t>(), int64_t{1} << 20);
+  }
+}
+
+const Words kAsync = {
+    "train", "--model",          "lenet",        "--local-workers", "3", "--codec-forward",
+    "mbq:2", "--codec-backward", "stochastic:8", "--barrier-every", "10"};
+
+TEST(Training, StopAndResumeEqualsNotStopping) {
+  ScratchDir dir;
+  const std::string whole = Weights(With(kAsync, {"--max-batches", "40"}));
+  // Stops between barriers: the check-point is that of step 20.
+  Run(With(kAsync, {"--max-batches", "25", "--checkpoint-dir", dir / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "40"}), whole);
+}
+
+TEST(Training, ASynchronousRunResumesOnAnotherNumberOfStages) {
+  ScratchDir dir;
+  const Words sync = {"train",     "--model",         "har_cnn", "--schedule",
+                      "sync_1f1b", "--barrier-every", "5"};
+  const std::string whole = Weights(With(sync, {"--local-workers", "2", "--max-batches", "12"}));
+  Run(With(sync, {"--local-workers", "3", "--max-batches", "5", "--checkpoint-dir", dir / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "12",
+                     "--local-workers", "1"}),
+            whole);
+}
+
+TEST(Training, ReplayComesToTheSameWeights) {
+  ScratchDir dir;
+  Run(With(kAsync, {"--max-batches", "25", "--journal", dir / "j"}));
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+  // A journal that tells of other weights is noticed.
+  std::string text = ReadFile(dir / "j");
+  const size_t at = text.rfind("\"weights_sha256\":\"") + 18;
+  text[at] = text[at] == '0' ? '1' : '0';
+  std::ofstream(dir / "wrong") << text;
+  Process wrong({"runnel-central", "replay", "--journal", dir / "wrong"});
+  EXPECT_EQ(wrong.Wait(), 1);
+}
+
+TEST(Training, CtrlCEndsAtABarrierWithACheckpoint) {
+  ScratchDir dir;
+  const std::string whole = Weights(With(kAsync, {"--max-batches", "60"}));
+  Process central(With({"runnel-central"},
+                       With(kAsync, {"--checkpoint-dir", dir / "c", "--journal", dir / "j"})));
+  ASSERT_TRUE(central.WaitForOutput("stage 2")) << central.err();
+  central.Signal(SIGINT);
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  if (central.out().find("resume") != std::string::npos) {
+    EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "60"}), whole);
+  }
+}
+
+TEST(Training, AKilledWorkerEndsTheRunAndTheCheckpointGoesOn) {
+  ScratchDir dir;
+  const std::string whole = Weights(With(kAsync, {"--max-batches", "200"}));
+  Process central(With({"runnel-central"}, With(kAsync, {"--max-batches", "200", "--checkpoint-dir",
+                                                         dir / "c", "--journal", dir / "j"})));
+  // After a check-point, so that there is something to go on from.
+  for (int i = 0; i < 6000 && ReadFile(dir / "j").find("\"checkpoint\"") == std::string::npos; ++i)
+    usleep(5000);
+  const std::vector<pid_t> workers = central.Children();
+  ASSERT_EQ(workers.size(), 3u);
+  kill(workers[1], SIGKILL);
+  EXPECT_EQ(central.Wait(30), 1);
+  EXPECT_THAT(central.err(), HasSubstr("was lost after step"));
+  EXPECT_THAT(central.err(), HasSubstr("resume --checkpoint-dir"));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "200"}), whole);
+}
+
+TEST(Training, EvalReadsTheNewestWeights) {
+  ScratchDir dir;
+  const json trained = Run(With(kAsync, {"--max-batches", "25", "--checkpoint-dir", dir / "c"}));
+  const json evaluated = Run({"eval", "--checkpoint-dir", dir / "c"});
+  EXPECT_EQ(evaluated["accuracy"], trained["accuracy"]);
+}
+
+TEST(Training, DialledWorkersTakePart) {
+  const Words common = {"train", "--model", "lenet", "--max-batches", "12"};
+  const std::string local = Weights(With(common, {"--local-workers", "3"}));
+  ScratchDir dir;
+  Process central(
+      With({"runnel-central"}, With(common, {"--workers", "2", "--summary", dir / "s"})));
+  const std::string marker = "runnel-worker --central ";
+  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
+  const std::string text = central.out();
+  const size_t at = text.find(marker) + marker.size();
+  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  Process one({"runnel-worker", "--central", address, "--name", "one"});
+  Process two({"runnel-worker", "--central", address, "--name", "two"});
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_EQ(one.Wait(), 0) << one.err();
+  EXPECT_EQ(two.Wait(), 0) << two.err();
+  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], local);
+}
+
+}  // namespace
+}  // namespace runnel

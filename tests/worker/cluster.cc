@@ -1,0 +1,82 @@
+#include "tests/worker/cluster.h"
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "central/initial_weights.h"
+#include "compress/codec.h"
+#include "kernels/backend.h"
+#include "kernels/recipe.h"
+#include "proto/base/status_macros.h"
+#include "worker/daemon.h"
+
+namespace runnel {
+namespace {
+
+// Tells where central listens as soon as it does.
+class TellingControl final : public ControlTransport {
+ public:
+  TellingControl(ControlTransport* inner, std::function<void(const std::string&)> listening)
+      : inner_(inner), listening_(std::move(listening)) {}
+
+  absl::StatusOr<std::unique_ptr<CentralControl>> Listen(
+      const std::string& address, CentralControlObserver* observer) override {
+    RUNNEL_ASSIGN_OR_RETURN(auto central, inner_->Listen(address, observer));
+    listening_(central->address());
+    return central;
+  }
+  absl::StatusOr<std::unique_ptr<WorkerControl>> Connect(const std::string& address,
+                                                         int64_t timeout_ms,
+                                                         WorkerControlObserver* observer) override {
+    return inner_->Connect(address, timeout_ms, observer);
+  }
+
+ private:
+  ControlTransport* inner_;
+  std::function<void(const std::string&)> listening_;
+};
+
+}  // namespace
+
+absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
+  MonotonicClock clock;
+  NullLogger logger;
+  RunDisplay display(ProgressOptions{}, -1, nullptr, &clock);
+  std::vector<std::thread> workers;
+  TellingControl control(options.control, [&](const std::string& address) {
+    for (int i = 0; i < options.setup->workers; ++i) {
+      workers.emplace_back([&, i, address] {
+        DaemonOptions daemon_options;
+        daemon_options.central_address = address;
+        daemon_options.name = absl::StrCat("w", i);
+        daemon_options.listen_address = options.data_address;
+        daemon_options.backends = BackendNames();
+        daemon_options.recipes = RecipeNames();
+        daemon_options.codecs = CodecNames();
+        Daemon daemon(daemon_options, {options.transport, options.control, &clock, &logger});
+        daemon.Run().IgnoreError();
+      });
+    }
+  });
+  TrainingJob job;
+  job.setup = options.setup;
+  job.first_step = options.first_step;
+  job.stop_step = options.setup->stop_step;
+  job.plan = options.plan;
+  if (options.state.has_value()) {
+    job.state = *options.state;
+  } else {
+    RUNNEL_ASSIGN_OR_RETURN(job.state,
+                            InitialState(options.setup->model, options.setup->training.seed));
+  }
+  absl::StatusOr<TrainingOutcome> outcome;
+  {
+    Trainer trainer(std::move(job),
+                    {options.transport, &control, &clock, &logger, &display, nullptr, false});
+    outcome = trainer.Run();
+  }
+  for (std::thread& worker : workers) worker.join();
+  return outcome;
+}
+
+}  // namespace runnel

@@ -1,0 +1,155 @@
+// The pipeline's promise: the bytes of the weights depend on the plan, never on transports, rates
+// or delays.
+
+#include "central/initial_weights.h"
+#include "central/weights_digest.h"
+#include "gtest/gtest.h"
+#include "proto/transport/grpc_control.h"
+#include "proto/transport/grpc_transport.h"
+#include "proto/transport/loopback.h"
+#include "proto/transport/loopback_control.h"
+#include "tests/worker/cluster.h"
+#include "tests/worker/staleness_replay.h"
+
+namespace runnel {
+namespace {
+
+RunSettings Settings(const std::string& schedule, int64_t workers) {
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.dataset = "synthetic_digits";
+  settings.local_workers = workers;
+  settings.schedule = schedule;
+  settings.batch_size = 8;
+  settings.max_batches = 23;  // no barrier
+  settings.barrier_every = 10;
+  settings.backend = "ref";
+  settings.eval_batch_size = 8;
+  return settings;
+}
+
+// The test set is not what these tests are about: its first samples are enough.
+class FirstSamples final : public Dataset {
+ public:
+  FirstSamples(std::unique_ptr<Dataset> whole, int64_t size)
+      : whole_(std::move(whole)), size_(size) {}
+  int64_t size() const override { return size_; }
+  const Shape& sample_shape() const override { return whole_->sample_shape(); }
+  int64_t classes() const override { return whole_->classes(); }
+  void CopySample(int64_t index, absl::Span<float> out) const override {
+    whole_->CopySample(index, out);
+  }
+  int32_t label(int64_t index) const override { return whole_->label(index); }
+
+ private:
+  std::unique_ptr<Dataset> whole_;
+  int64_t size_;
+};
+
+RunSetup SetUp(const RunSettings& settings) {
+  absl::StatusOr<RunSetup> setup = SetUpRun(settings);
+  EXPECT_TRUE(setup.ok()) << setup.status();
+  setup->data.test = std::make_unique<FirstSamples>(std::move(setup->data.test), 20);
+  return *std::move(setup);
+}
+
+std::string OverLoopback(const RunSetup& setup) {
+  LoopbackControl control;
+  const std::unique_ptr<Transport> transport = MakeLoopbackTransport();
+  ClusterOptions options;
+  options.setup = &setup;
+  options.transport = transport.get();
+  options.control = &control;
+  const absl::StatusOr<TrainingOutcome> outcome = RunCluster(options);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? outcome->summary.weights_sha256 : "";
+}
+
+std::string OverGrpc(const RunSetup& setup) {
+  const std::unique_ptr<ControlTransport> control = MakeGrpcControl({});
+  const std::unique_ptr<Transport> transport = MakeGrpcTransport({});
+  ClusterOptions options;
+  options.setup = &setup;
+  options.transport = transport.get();
+  options.control = control.get();
+  const absl::StatusOr<TrainingOutcome> outcome = RunCluster(options);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? outcome->summary.weights_sha256 : "";
+}
+
+std::string Oracle(const RunSetup& setup) {
+  const Batching batching = MakeBatching(setup.training).value();
+  StalenessReplayOptions options;
+  options.model = setup.model;
+  std::vector<Device> devices(static_cast<size_t>(setup.workers));
+  options.plan = PlanFor(setup, Generation(1), devices, {}).value();
+  options.training = setup.training;
+  for (int64_t step = 0; step < setup.stop_step;) {
+    step = std::min(setup.barriers.Next(step), setup.stop_step);
+    options.barriers.push_back(batching.FirstSequence(step).value());
+  }
+  options.state = InitialState(setup.model, setup.training.seed).value();
+  BatchSource source(*setup.data.train, setup.training.seed);
+  options.fill = [&source](const MicroBatch& place, absl::Span<float> samples,
+                           absl::Span<int32_t> labels) { source.Fill(place, samples, labels); };
+  const std::unique_ptr<Backend> backend = MakeBackend("ref", 1).value();
+  const absl::StatusOr<ModelState> state = ReplayStaleness(options, backend.get());
+  EXPECT_TRUE(state.ok()) << state.status();
+  return state.ok() ? WeightsSha256(*state) : "";
+}
+
+TEST(Pipeline, AsyncEqualsTheSingleProcessReplayOverEveryTransport) {
+  const RunSetup setup = SetUp(Settings("async_1f1b", 3));
+  const std::string expected = Oracle(setup);
+  EXPECT_EQ(OverLoopback(setup), expected);
+  EXPECT_EQ(OverGrpc(setup), expected);
+}
+
+TEST(Pipeline, AsyncIsTheSameUnderDelaysAndRates) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  settings.max_batches = 12;
+  const std::string expected = Oracle(SetUp(settings));
+  settings.link_mbps = 20;
+  settings.link_delay_ms = 5;
+  EXPECT_EQ(OverLoopback(SetUp(settings)), expected);
+  settings.link_mbps = 200;
+  settings.link_delay_ms = 0;
+  EXPECT_EQ(OverGrpc(SetUp(settings)), expected);
+}
+
+TEST(Pipeline, AsyncWithRaisedCapsEqualsTheReplay) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  const std::string with_usual_caps = Oracle(SetUp(settings));
+  settings.caps = {5, 3, 1};
+  const RunSetup setup = SetUp(settings);
+  const std::string expected = Oracle(setup);
+  EXPECT_NE(expected, with_usual_caps);
+  EXPECT_EQ(OverLoopback(setup), expected);
+}
+
+TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  settings.codec_forward = "mbq:2";
+  settings.codec_backward = "stochastic:4";
+  const RunSetup setup = SetUp(settings);
+  EXPECT_EQ(OverLoopback(setup), Oracle(setup));
+}
+
+TEST(Pipeline, SynchronousSchedulesEqualThePlainLoopOnAnyNumberOfStages) {
+  RunSettings settings = Settings("sync_1f1b", 0);
+  settings.micro_batches = 4;
+  const std::string plain = OverLoopback(SetUp(settings));
+  for (int64_t workers = 1; workers <= 4; ++workers) {
+    SCOPED_TRACE(workers);
+    settings.local_workers = workers;
+    EXPECT_EQ(OverLoopback(SetUp(settings)), plain);
+  }
+  settings.schedule = "gpipe";
+  EXPECT_EQ(OverLoopback(SetUp(settings)), plain);
+  // It is the micro-batches that the bytes depend on: the test would notice.
+  settings.micro_batches = 2;
+  EXPECT_NE(OverLoopback(SetUp(settings)), plain);
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,276 @@
+#include "tests/worker/staleness_replay.h"
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "compress/codec.h"
+#include "kernels/compiler.h"
+#include "proto/base/next_action.h"
+#include "proto/base/status_macros.h"
+#include "tests/kernels/stage_harness.h"
+
+namespace runnel {
+namespace {
+
+using Floats = std::vector<float>;
+
+// A value that crosses a boundary, by micro-batch.
+using Crossing = std::map<int64_t, Floats>;
+
+struct InFlight {
+  size_t version;
+  std::unique_ptr<AlignedBytes> stash, input, output, labels;
+};
+
+struct Stage {
+  std::map<int64_t, std::unique_ptr<TestStage>> by_samples;
+  std::vector<std::unique_ptr<AlignedBytes>> versions;  // all of them
+  std::unique_ptr<AlignedBytes> momentum, gradients, statistics;
+  std::map<int64_t, InFlight> in_flight;
+  int64_t forwards = 0;
+  int64_t backwards = 0;
+  std::unique_ptr<const Codec> codec_down, codec_up;  // of what this stage sends; null: nothing
+  std::unique_ptr<Encoder> encoder_down, encoder_up;
+  Crossing activations;  // sent down, decoded
+  Crossing gradients_up;
+};
+
+std::unique_ptr<AlignedBytes> Copy(const Floats& values) {
+  auto bytes = std::make_unique<AlignedBytes>(static_cast<int64_t>(values.size() * sizeof(float)));
+  std::memcpy(bytes->data(), values.data(), values.size() * sizeof(float));
+  return bytes;
+}
+
+class Replay {
+ public:
+  Replay(const StalenessReplayOptions& options, const Batching& batching)
+      : options_(options), batching_(batching) {}
+
+  absl::StatusOr<ModelState> Run(Backend* backend) {
+    RUNNEL_RETURN_IF_ERROR(MakeStages(backend));
+    for (int64_t barrier : options_.barriers) RUNNEL_RETURN_IF_ERROR(RunTo(barrier));
+    return State();
+  }
+
+ private:
+  int count() const { return static_cast<int>(stages_.size()); }
+  bool has_loss(int i) const { return i + 1 == count(); }
+
+  absl::Status MakeStages(Backend* backend) {
+    const size_t stages = options_.plan.stages.size();
+    stages_.resize(stages);
+    for (size_t i = 0; i < stages; ++i) {
+      Stage& stage = stages_[i];
+      const StagePlan& plan = options_.plan.stages[i];
+      for (int64_t samples : batching_.MicroBatchSizes()) {
+        RUNNEL_ASSIGN_OR_RETURN(
+            stage.by_samples[samples],
+            TestStage::Make(options_.model, plan.first_layer, plan.last_layer, samples, backend));
+      }
+      const StateLayout& layout = stage.by_samples.begin()->second->program.state;
+      stage.versions.push_back(std::make_unique<AlignedBytes>(layout.parameter_bytes));
+      stage.momentum = std::make_unique<AlignedBytes>(layout.parameter_bytes);
+      stage.gradients = std::make_unique<AlignedBytes>(layout.parameter_bytes);
+      stage.statistics = std::make_unique<AlignedBytes>(layout.statistic_bytes);
+      Exchange(stage, [](const TensorData& from, std::byte* to) {
+        std::memcpy(to, from.bytes.data(), from.bytes.size());
+      });
+      const auto key = [&](RandomPurpose purpose, int boundary) {
+        return EncoderKey{options_.training.seed, purpose, static_cast<uint64_t>(boundary)};
+      };
+      if (i + 1 < stages) {
+        RUNNEL_ASSIGN_OR_RETURN(stage.codec_down, MakeCodec(options_.plan.links[i].codec_forward));
+        stage.encoder_down =
+            stage.codec_down->NewEncoder(key(RandomPurpose::kCodecForward, plan.last_layer));
+      }
+      if (i > 0) {
+        RUNNEL_ASSIGN_OR_RETURN(stage.codec_up,
+                                MakeCodec(options_.plan.links[i - 1].codec_backward));
+        stage.encoder_up =
+            stage.codec_up->NewEncoder(key(RandomPurpose::kCodecBackward, plan.first_layer - 1));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Calls visit(tensor of state_, its place in the stage's memory) for all tensors of the stage.
+  template <typename Visit>
+  void Exchange(Stage& stage, Visit visit) {
+    for (const StateTensor& tensor : stage.by_samples.begin()->second->program.state.tensors) {
+      LayerState& layer = state_.layers[tensor.layer];
+      size_t momentum = 0;
+      for (TensorData& data : layer.tensors) {
+        const bool trainable =
+            layer.momentum.size() > momentum && layer.momentum[momentum].name == data.name;
+        if (data.name == tensor.spec.name) {
+          std::byte* base = tensor.storage == Storage::kParameters ? stage.versions.back()->data()
+                                                                   : stage.statistics->data();
+          visit(data, base + tensor.offset_bytes);
+          if (trainable)
+            visit(layer.momentum[momentum], stage.momentum->data() + tensor.offset_bytes);
+        }
+        if (trainable) ++momentum;
+      }
+    }
+  }
+
+  ModelState State() {
+    for (Stage& stage : stages_) {
+      Exchange(stage, [](TensorData& to, const std::byte* from) {
+        std::memcpy(to.bytes.data(), from, to.bytes.size());
+      });
+    }
+    return state_;
+  }
+
+  absl::Status RunTo(int64_t barrier) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int i = 0; i < count(); ++i) {
+        RUNNEL_ASSIGN_OR_RETURN(const bool acted, Act(i, barrier));
+        moved = moved || acted;
+      }
+    }
+    for (const Stage& stage : stages_) {
+      if (stage.backwards != barrier) return absl::InternalError("the replay is stuck");
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t Boundary(const Stage& stage, int64_t barrier) const {
+    if (!options_.plan.drains_each_step) return barrier;
+    const int64_t step = batching_.Locate(Sequence(stage.backwards)).step;
+    return std::min(barrier, batching_.FirstSequence(step + 1).value());
+  }
+
+  absl::StatusOr<bool> Act(int i, int64_t barrier) {
+    Stage& stage = stages_[i];
+    const int64_t cap = options_.plan.stages[i].cap;
+    switch (NextAction(cap, Boundary(stage, barrier), stage.forwards, stage.backwards)) {
+      case Action::kForward:
+        if (i > 0 && !stages_[i - 1].activations.contains(stage.forwards)) return false;
+        RUNNEL_RETURN_IF_ERROR(Forward(i));
+        return true;
+      case Action::kBackward:
+        if (!has_loss(i) && !stages_[i + 1].gradients_up.contains(stage.backwards)) return false;
+        RUNNEL_RETURN_IF_ERROR(Backward(i));
+        return true;
+      case Action::kDrained:
+        return false;
+    }
+    return false;
+  }
+
+  StepContext ContextOf(const MicroBatch& place) const {
+    StepContext context;
+    context.run_seed = options_.training.seed;
+    context.sequence = place.sequence;
+    context.step_samples = place.step_samples;
+    context.accumulate = !place.first_in_step;
+    context.learning_rate = LearningRate(options_.training, place.epoch);
+    context.momentum = options_.training.momentum;
+    context.weight_decay = options_.training.weight_decay;
+    return context;
+  }
+
+  void Bind(Stage& stage, TestStage& run, InFlight& flight) {
+    run.bindings[Storage::kParameters] = stage.versions[flight.version]->data();
+    run.bindings[Storage::kMomentum] = stage.momentum->data();
+    run.bindings[Storage::kGradients] = stage.gradients->data();
+    run.bindings[Storage::kStatistics] = stage.statistics->data();
+    run.bindings[Storage::kStash] = flight.stash->data();
+    run.bindings[Storage::kInput] = flight.input->data();
+    run.bindings[Storage::kOutput] = flight.output->data();
+    if (flight.labels != nullptr) run.bindings[Storage::kLabels] = flight.labels->data();
+  }
+
+  absl::StatusOr<Floats> Cross(const Codec& codec, Encoder& encoder, const Floats& values,
+                               const Shape& shape, const MicroBatch& place) {
+    std::vector<std::byte> payload(static_cast<size_t>(codec.EncodedBytes(shape).value()));
+    RUNNEL_RETURN_IF_ERROR(encoder.Encode(ViewOf(values, shape), place.sequence,
+                                          place.first_in_epoch, absl::MakeSpan(payload)));
+    Floats decoded(values.size());
+    RUNNEL_RETURN_IF_ERROR(codec.Decode(payload, MutableViewOf(absl::MakeSpan(decoded), shape)));
+    return decoded;
+  }
+
+  absl::Status Forward(int i) {
+    Stage& stage = stages_[i];
+    const MicroBatch place = batching_.Locate(Sequence(stage.forwards));
+    TestStage& run = *stage.by_samples[place.samples];
+    Floats samples(static_cast<size_t>(options_.model.input.elements() * place.samples));
+    std::vector<int32_t> labels(static_cast<size_t>(place.samples));
+    options_.fill(place, absl::MakeSpan(samples), absl::MakeSpan(labels));
+    InFlight& flight = stage.in_flight[stage.forwards];
+    flight.version = stage.versions.size() - 1;
+    flight.stash = std::make_unique<AlignedBytes>(run.program.stash_bytes);
+    flight.input =
+        Copy(i == 0 ? samples : stages_[i - 1].activations.extract(stage.forwards).mapped());
+    flight.output = std::make_unique<AlignedBytes>(run.program.output.elements() * 4);
+    if (has_loss(i)) {
+      flight.labels = std::make_unique<AlignedBytes>(place.samples * 4);
+      std::memcpy(flight.labels->data(), labels.data(), labels.size() * 4);
+    }
+    Bind(stage, run, flight);
+    RUNNEL_RETURN_IF_ERROR(run.Run(Part::kForward, ContextOf(place)));
+    ++stage.forwards;
+    if (has_loss(i)) return absl::OkStatus();
+    const float* out = reinterpret_cast<const float*>(flight.output->data());
+    const Floats values(out, out + run.program.output.elements());
+    RUNNEL_ASSIGN_OR_RETURN(
+        stage.activations[place.sequence.value()],
+        Cross(*stage.codec_down, *stage.encoder_down, values, run.program.output, place));
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(int i) {
+    Stage& stage = stages_[i];
+    const MicroBatch place = batching_.Locate(Sequence(stage.backwards));
+    TestStage& run = *stage.by_samples[place.samples];
+    InFlight& flight = stage.in_flight.at(stage.backwards);
+    Bind(stage, run, flight);
+    std::unique_ptr<AlignedBytes> gradient;
+    if (!has_loss(i)) {
+      gradient = Copy(stages_[i + 1].gradients_up.extract(stage.backwards).mapped());
+      run.bindings[Storage::kOutputGradient] = gradient->data();
+    }
+    AlignedBytes input_gradient(run.program.input.elements() * 4);
+    run.bindings[Storage::kInputGradient] = input_gradient.data();
+    const StepContext context = ContextOf(place);
+    RUNNEL_RETURN_IF_ERROR(run.Run(Part::kInputGradient, context));
+    RUNNEL_RETURN_IF_ERROR(run.Run(Part::kWeightGradient, context));
+    if (place.last_in_step) {
+      auto next = std::make_unique<AlignedBytes>(run.program.state.parameter_bytes);
+      run.bindings[Storage::kParameters] = stage.versions.back()->data();
+      run.bindings[Storage::kNewParameters] = next->data();
+      RUNNEL_RETURN_IF_ERROR(run.Run(Part::kUpdate, context));
+      stage.versions.push_back(std::move(next));
+    }
+    ++stage.backwards;
+    stage.in_flight.erase(place.sequence.value());
+    if (i == 0) return absl::OkStatus();
+    const float* out = reinterpret_cast<const float*>(input_gradient.data());
+    const Floats values(out, out + run.program.input.elements());
+    RUNNEL_ASSIGN_OR_RETURN(
+        stage.gradients_up[place.sequence.value()],
+        Cross(*stage.codec_up, *stage.encoder_up, values, run.program.input, place));
+    return absl::OkStatus();
+  }
+
+  const StalenessReplayOptions& options_;
+  Batching batching_;
+  ModelState state_ = options_.state;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace
+
+absl::StatusOr<ModelState> ReplayStaleness(const StalenessReplayOptions& options,
+                                           Backend* backend) {
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options.training));
+  return Replay(options, batching).Run(backend);
+}
+
+}  // namespace runnel
