@@ -55,6 +55,8 @@ int ExitCode(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return 0;
+    case absl::StatusCode::kCancelled:
+      return kExitInterrupted;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kAlreadyExists:
@@ -78,7 +80,8 @@ class SignalWatch {
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    // A file that cannot grow and a reader that is gone are errors of a write, not ends of the process.
+    // A file that cannot grow and a reader that is gone are errors of a write, not ends of the
+    // process.
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     thread_ = std::thread([this] { Watch(); });
@@ -305,6 +308,13 @@ struct CommandLine {
     eval_app->add_option("--summary", eval.summary, summary_help);
   }
 
+  bool Knows(const std::string& command) const {
+    for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; })) {
+      if (known->get_name() == command) return true;
+    }
+    return false;
+  }
+
   absl::Status Run(const CommandContext& context) {
     train_settings.has_milestones = train_app->count("--milestones") > 0;
     plan_settings.has_milestones = plan_app->count("--milestones") > 0;
@@ -318,6 +328,14 @@ struct CommandLine {
 
 int Main(int argc, char** argv) {
   CommandLine command_line;
+  // CLI11 would only say that a command is missing.
+  if (argc > 1 && argv[1][0] != '-' && !command_line.Knows(argv[1])) {
+    std::fprintf(
+        stderr,
+        "runnel-central: command '%s' is not known; there are train, resume, replay, plan, eval\n",
+        argv[1]);
+    return 2;
+  }
   try {
     command_line.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

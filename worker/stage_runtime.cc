@@ -83,9 +83,10 @@ absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64
                                                    static_cast<int>(kind),
                                                    " is out of order, next is ", next));
   }
-  // The stage before has at most its cap in flight, and has done no backward that this one has not.
+  // The stage before has at most its cap in flight, and has done no backward whose gradient this
+  // one has not sent: that is at most one more than this one has finished.
   if (kind == FrameKind::kActivation &&
-      sequence.value() >= backwards_ + options_.plan.stages[options_.stage - 1].cap) {
+      sequence.value() > backwards_ + options_.plan.stages[options_.stage - 1].cap) {
     return absl::InvalidArgumentError(
         absl::StrCat("micro-batch ", sequence.value(), " is beyond the cap"));
   }

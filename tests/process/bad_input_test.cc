@@ -61,6 +61,8 @@ TEST(BadInput, DataFiles) {
   // 2 images of 28x28 claimed, one byte there.
   std::ofstream(dir / "train-images-idx3-ubyte", std::ios::binary)
       << std::string("\0\0\x08\x03\0\0\0\x02\0\0\0\x1c\0\0\0\x1c\x01", 17);
+  std::ofstream(dir / "train-labels-idx1-ubyte", std::ios::binary)
+      << std::string("\0\0\x08\x01\0\0\0\x02\x01\x02", 10);
   ExpectRefused({"train", "--dataset", "mnist", "--data-dir", dir.path()},
                 "train-images-idx3-ubyte");
   // A label that no class has.

@@ -39,6 +39,15 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
+bool WaitForText(const std::string& path, const std::string& text, int seconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (ReadFile(path).find(text) == std::string::npos) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(kPoll);
+  }
+  return true;
+}
+
 Process::Process(const std::vector<std::string>& command, std::function<void()> in_child) {
   std::vector<std::string> words = command;
   if (words[0].rfind("runnel-", 0) == 0) words[0] = std::string(RUNNEL_BINARY_DIR) + "/" + words[0];

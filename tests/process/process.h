@@ -55,5 +55,7 @@ class Process {
 };
 
 std::string ReadFile(const std::string& path);
+// Polls until the file contains `text`; false after the deadline.
+bool WaitForText(const std::string& path, const std::string& text, int seconds = 60);
 
 }  // namespace runnel

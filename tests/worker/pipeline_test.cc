@@ -1,6 +1,7 @@
 // The pipeline's promise: the bytes of the weights depend on the plan, never on transports, rates
 // or delays.
 
+#include "central/data/batch_source.h"
 #include "central/initial_weights.h"
 #include "central/weights_digest.h"
 #include "gtest/gtest.h"
@@ -46,7 +47,7 @@ class FirstSamples final : public Dataset {
   int64_t size_;
 };
 
-RunSetup SetUp(const RunSettings& settings) {
+RunSetup MakeSetup(const RunSettings& settings) {
   absl::StatusOr<RunSetup> setup = SetUpRun(settings);
   EXPECT_TRUE(setup.ok()) << setup.status();
   setup->data.test = std::make_unique<FirstSamples>(std::move(setup->data.test), 20);
@@ -99,7 +100,7 @@ std::string Oracle(const RunSetup& setup) {
 }
 
 TEST(Pipeline, AsyncEqualsTheSingleProcessReplayOverEveryTransport) {
-  const RunSetup setup = SetUp(Settings("async_1f1b", 3));
+  const RunSetup setup = MakeSetup(Settings("async_1f1b", 3));
   const std::string expected = Oracle(setup);
   EXPECT_EQ(OverLoopback(setup), expected);
   EXPECT_EQ(OverGrpc(setup), expected);
@@ -108,20 +109,20 @@ TEST(Pipeline, AsyncEqualsTheSingleProcessReplayOverEveryTransport) {
 TEST(Pipeline, AsyncIsTheSameUnderDelaysAndRates) {
   RunSettings settings = Settings("async_1f1b", 3);
   settings.max_batches = 12;
-  const std::string expected = Oracle(SetUp(settings));
+  const std::string expected = Oracle(MakeSetup(settings));
   settings.link_mbps = 20;
   settings.link_delay_ms = 5;
-  EXPECT_EQ(OverLoopback(SetUp(settings)), expected);
+  EXPECT_EQ(OverLoopback(MakeSetup(settings)), expected);
   settings.link_mbps = 200;
   settings.link_delay_ms = 0;
-  EXPECT_EQ(OverGrpc(SetUp(settings)), expected);
+  EXPECT_EQ(OverGrpc(MakeSetup(settings)), expected);
 }
 
 TEST(Pipeline, AsyncWithRaisedCapsEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
-  const std::string with_usual_caps = Oracle(SetUp(settings));
+  const std::string with_usual_caps = Oracle(MakeSetup(settings));
   settings.caps = {5, 3, 1};
-  const RunSetup setup = SetUp(settings);
+  const RunSetup setup = MakeSetup(settings);
   const std::string expected = Oracle(setup);
   EXPECT_NE(expected, with_usual_caps);
   EXPECT_EQ(OverLoopback(setup), expected);
@@ -131,24 +132,24 @@ TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
   settings.codec_forward = "mbq:2";
   settings.codec_backward = "stochastic:4";
-  const RunSetup setup = SetUp(settings);
+  const RunSetup setup = MakeSetup(settings);
   EXPECT_EQ(OverLoopback(setup), Oracle(setup));
 }
 
 TEST(Pipeline, SynchronousSchedulesEqualThePlainLoopOnAnyNumberOfStages) {
   RunSettings settings = Settings("sync_1f1b", 0);
   settings.micro_batches = 4;
-  const std::string plain = OverLoopback(SetUp(settings));
+  const std::string plain = OverLoopback(MakeSetup(settings));
   for (int64_t workers = 1; workers <= 4; ++workers) {
     SCOPED_TRACE(workers);
     settings.local_workers = workers;
-    EXPECT_EQ(OverLoopback(SetUp(settings)), plain);
+    EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
   }
   settings.schedule = "gpipe";
-  EXPECT_EQ(OverLoopback(SetUp(settings)), plain);
+  EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
   // It is the micro-batches that the bytes depend on: the test would notice.
   settings.micro_batches = 2;
-  EXPECT_NE(OverLoopback(SetUp(settings)), plain);
+  EXPECT_NE(OverLoopback(MakeSetup(settings)), plain);
 }
 
 }  // namespace

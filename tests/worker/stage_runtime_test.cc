@@ -176,7 +176,7 @@ TEST(StageRuntime, RefusesWhatCannotBe) {
   EXPECT_THAT(arrival(FrameKind::kInput, 0, 10), HasSubstr("does not belong here"));
   EXPECT_THAT(arrival(FrameKind::kLabels, 0, 10), HasSubstr("does not belong here"));
   EXPECT_THAT(arrival(FrameKind::kActivation, 0, 9), HasSubstr("9 samples"));
-  EXPECT_THAT(arrival(FrameKind::kActivation, 3, 10), HasSubstr("beyond the cap"));
+  EXPECT_THAT(arrival(FrameKind::kActivation, 4, 10), HasSubstr("beyond the cap"));
   EXPECT_THAT(arrival(FrameKind::kGradient, 0, 10), HasSubstr("out of order"));
   StageRuntime stage = MakeStage(1, {3, 2, 1});
   EXPECT_FALSE(stage.ComputeDone({}).ok());
