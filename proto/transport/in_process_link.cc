@@ -16,6 +16,10 @@ CounterRandom StreamOf(const InProcessFaults& faults, uint64_t index, uint64_t s
                        0);
 }
 
+int64_t BytesOf(const Frame& frame) {
+  return kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
+}
+
 int64_t Draw(const CounterRandom& random, uint64_t element, int64_t min, int64_t max) {
   if (max <= min) return min;
   const double unit = static_cast<double>(random.Bits(element)) * 0x1p-32;
@@ -88,7 +92,7 @@ int64_t InProcessLink::ArrivalOf(End& sender, int64_t arrive_ns) {
 
 void InProcessLink::Queue(int end, const Frame& frame) {
   End& self = ends_[end];
-  const int64_t bytes = kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
+  const int64_t bytes = BytesOf(frame);
   const int64_t now_ns = scheduler_->NowNanos();
   const Pacer::Times times = self.pacer.Schedule(now_ns, bytes);
   if (times.leave_ns > now_ns) {
@@ -157,7 +161,10 @@ void InProcessLink::EndOfStream(int to) {
 
 int64_t InProcessLink::queued_bytes(int end) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return dead_ ? 0 : ends_[end].queued_bytes;
+  if (dead_) return 0;
+  int64_t bytes = ends_[end].queued_bytes;
+  for (const Frame& frame : ends_[end].waiting) bytes += BytesOf(frame);
+  return bytes;
 }
 
 void InProcessLink::Release(int end) {

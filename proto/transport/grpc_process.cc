@@ -1,0 +1,28 @@
+#include "proto/transport/grpc_process.h"
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+namespace runnel {
+namespace {
+
+// A server that listens nowhere: it holds what it would need to serve with callbacks.
+struct Holder {
+  grpc::CallbackGenericService service;
+  std::unique_ptr<grpc::Server> server;
+
+  Holder() {
+    grpc::ServerBuilder builder;
+    builder.RegisterCallbackGenericService(&service);
+    server = builder.BuildAndStart();
+  }
+};
+
+}  // namespace
+
+void KeepGrpcForTheProcess() {
+  static const Holder* const holder = new Holder;  // never destroyed
+  (void)holder;
+}
+
+}  // namespace runnel
