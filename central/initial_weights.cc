@@ -26,6 +26,15 @@ TensorData MakeTensor(const StateTensorSpec& spec, const std::function<double(ui
   return tensor;
 }
 
+// Of the normal kinds. weight as in DrawWeightOrBias.
+double Deviation(const OpSpec& op, const Shape& weight) {
+  const double fan_in = static_cast<double>(weight.elements() / weight[0]);
+  const double fan_out = fan_in / static_cast<double>(weight[1]) * static_cast<double>(weight[0]);
+  if (op.init == InitKind::kNormalFanOut) return std::sqrt(2.0 / fan_out);
+  if (op.init == InitKind::kXavierNormal) return std::sqrt(2.0 / (fan_in + fan_out));
+  return op.init_std;
+}
+
 // weight: (out, in / groups, k...) or (out, in), of the same op.
 TensorData DrawWeightOrBias(const StateTensorSpec& spec, const OpSpec& op, const Shape& weight,
                             const CounterRandom& random) {
@@ -37,11 +46,7 @@ TensorData DrawWeightOrBias(const StateTensorSpec& spec, const OpSpec& op, const
     });
   }
   if (spec.role == TensorRole::kBias) return MakeTensor(spec, [](uint64_t) { return 0.0; });
-  const int64_t kernel_area = fan_in / weight[1];
-  const double deviation =
-      op.init == InitKind::kNormalFanOut
-          ? std::sqrt(2.0 / (static_cast<double>(kernel_area) * static_cast<double>(weight[0])))
-          : op.init_std;
+  const double deviation = Deviation(op, weight);
   return MakeTensor(spec,
                     [&random, deviation](uint64_t e) { return random.Normal(e) * deviation; });
 }

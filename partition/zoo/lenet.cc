@@ -17,11 +17,18 @@ ModelSpec LeNet() {
       {"fc1", {Linear(0, 500), relu(1)}},
       {"fc2", {Linear(0, 10)}},
   };
+  // NITI and Mandheling train this network from Xavier's normal draws.
+  for (LayerSpec& layer : model.layers) {
+    for (OpSpec& op : layer.ops) op.init = InitKind::kXavierNormal;
+  }
   model.defaults.batch_size = 64;
   model.defaults.epochs = 3;
   model.defaults.learning_rate = 0.01;
   model.defaults.momentum = 0.9;
   model.defaults.weight_decay = 5e-4;
+  // At a constant rate of 0.01 the last few batches of an epoch move MNIST's accuracy by half a
+  // point either way.
+  model.defaults.milestones = {2};
   return model;
 }
 

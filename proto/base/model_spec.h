@@ -40,6 +40,7 @@ enum class InitKind : uint8_t {
       1,  // U(-b, b), b = 1 / sqrt(fan_in): the usual default of conv and linear, weight and bias
   kNormalFanOut = 2,  // N(0, 2 / (kernel_area * out_channels)), bias 0
   kNormal = 3,        // N(0, init_std^2), bias 0
+  kXavierNormal = 4,  // N(0, 2 / (fan_in + fan_out)), fan_out = kernel_area * out_channels; bias 0
 };
 
 // One operator. Fields that a kind does not name are ignored by it.

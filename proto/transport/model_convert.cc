@@ -84,7 +84,7 @@ absl::StatusOr<OpSpec> OpFromProto(const std::string& at, const proto::Op& messa
   op.momentum = message.momentum();
   RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".init", message.init(),
                                     static_cast<int>(InitKind::kUniformFanIn),
-                                    static_cast<int>(InitKind::kNormal)));
+                                    static_cast<int>(InitKind::kXavierNormal)));
   op.init = static_cast<InitKind>(message.init());
   RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".init_std", message.init_std(), 0, kMaxReal));
   op.init_std = message.init_std();

@@ -93,7 +93,7 @@ TEST(Zoo, LeNetIsCutWhereItSays) {
 
 TEST(Zoo, DefaultsAreThePapers) {
   const TrainingDefaults lenet = Make("lenet").defaults;
-  EXPECT_EQ(lenet, (TrainingDefaults{64, 3, 0.01, 0.9, 5e-4, {}, 0.1}));
+  EXPECT_EQ(lenet, (TrainingDefaults{64, 3, 0.01, 0.9, 5e-4, {2}, 0.1}));
   const TrainingDefaults har = Make("har_cnn").defaults;
   EXPECT_EQ(har, (TrainingDefaults{64, 10, 0.01, 0.9, 4e-5, {60, 120, 160}, 0.2}));
   const TrainingDefaults mobilenet = Make("mobilenet_v2").defaults;
@@ -101,9 +101,12 @@ TEST(Zoo, DefaultsAreThePapers) {
 }
 
 TEST(Zoo, InitialValuesFollowTheSheet) {
-  for (const LayerSpec& layer : Make("mobilenet_v2").layers) {
+  const ModelSpec mobilenet = Make("mobilenet_v2");
+  int convolutions = 0;
+  for (const LayerSpec& layer : mobilenet.layers) {
     for (const OpSpec& op : layer.ops) {
       if (op.kind == OpKind::kConv) {
+        ++convolutions;
         EXPECT_EQ(op.init, InitKind::kNormalFanOut);
         EXPECT_FALSE(op.bias);
       }
@@ -113,10 +116,10 @@ TEST(Zoo, InitialValuesFollowTheSheet) {
       }
     }
   }
-  for (const OpSpec& op : Make("lenet").layers[0].ops) {
-    EXPECT_EQ(op.init, InitKind::kUniformFanIn);
-    EXPECT_FALSE(op.bias);
-  }
+  EXPECT_EQ(convolutions, 2 + 16 * 3 + 2);  // first, last; 16 blocks of three, one of two
+  const OpSpec first = Make("lenet").layers[0].ops[0];
+  EXPECT_EQ(first.init, InitKind::kUniformFanIn);
+  EXPECT_FALSE(first.bias);
 }
 
 TEST(Zoo, UnknownNameListsTheModels) {

@@ -38,7 +38,7 @@ OpSpec RandomControlMessages::Op(OpKind kind, std::vector<int32_t> inputs) {
   op.rate = Real();
   op.epsilon = Real();
   op.momentum = Real();
-  op.init = static_cast<InitKind>(1 + Below(3));
+  op.init = static_cast<InitKind>(1 + Below(4));
   op.init_std = Real();
   return op;
 }

@@ -1,0 +1,51 @@
+#pragma once
+
+// The production state machines (StageRuntime, LinkSession) over a virtual network and clock: lanes
+// take seeded random times, connections break and come back, and the whole run is a function of its
+// seed.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/batching.h"
+#include "proto/base/plan.h"
+#include "proto/base/random.h"
+#include "proto/transport/simulated.h"
+#include "worker/link_codecs.h"
+#include "worker/stage_compute.h"
+
+namespace runnel {
+
+struct SimulatedPipelineOptions {
+  uint64_t seed = 1;
+  Plan plan;
+  Batching batching = Batching::Create(1, 1, 1, 1).value();
+  std::vector<int64_t> barriers;       // sequences, ascending; the last one ends the run
+  std::vector<StageCompute*> compute;  // by stage
+  // Samples and labels of a micro-batch.
+  std::function<Payload(const MicroBatch&)> samples;
+  std::function<Payload(const MicroBatch&)> labels;
+  // By stage; empty where all links are identity.
+  std::vector<LinkCodecs*> codecs;
+  std::function<Shape(int stage, int64_t samples)> output_shape;  // for codecs
+  int64_t max_action_ns = 10'000'000;                             // an action takes up to this
+  LinkShaping shaping;
+  // Breaks the connections of a random stage this often on average; 0: never.
+  int64_t break_every_ns = 0;
+};
+
+struct SimulatedPipelineResult {
+  int64_t virtual_ns = 0;
+  int64_t breaks = 0;
+  int64_t frames_resent = 0;
+  // What each stage did, in order: "F0 F1 B0 ...".
+  std::vector<std::string> actions;
+};
+
+// Internal if the pipeline gets stuck or a stage refuses an event.
+absl::StatusOr<SimulatedPipelineResult> RunSimulated(const SimulatedPipelineOptions& options);
+
+}  // namespace runnel
