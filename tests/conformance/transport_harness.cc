@@ -1,12 +1,9 @@
 #include "tests/conformance/transport_harness.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "proto/base/clock.h"
-#include "proto/base/random.h"
 #include "proto/transport/grpc_transport.h"
 #include "proto/transport/loopback.h"
 #include "proto/transport/simulated.h"
@@ -69,14 +66,18 @@ class SimulatedLab final : public TransportLab {
 
 }  // namespace
 
+std::unique_ptr<TransportLab> MakeSimulatedLab(const InProcessFaults& faults) {
+  return std::make_unique<SimulatedLab>(faults);
+}
+
 std::vector<TransportRow> AllTransports() {
   InProcessFaults jitter;
   jitter.seed = 7;
   jitter.max_delay_ns = 3'000'000;
   return {
       {"loopback", [] { return std::make_unique<LoopbackLab>(); }},
-      {"simulated", [] { return std::make_unique<SimulatedLab>(InProcessFaults{}); }},
-      {"simulated_jitter", [jitter] { return std::make_unique<SimulatedLab>(jitter); }},
+      {"simulated", [] { return MakeSimulatedLab(InProcessFaults{}); }},
+      {"simulated_jitter", [jitter] { return MakeSimulatedLab(jitter); }},
       {"grpc", [] { return std::make_unique<GrpcLab>(); }},
   };
 }
@@ -159,39 +160,6 @@ int Recorder::violations() const {
 int Recorder::closed_calls() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return closed_calls_;
-}
-
-Frame TestFrame(FrameKind kind, int64_t sequence, size_t payload_bytes, int generation) {
-  static BufferPool* const pool = new BufferPool;
-  Frame frame;
-  frame.header.kind = kind;
-  frame.header.generation = Generation(generation);
-  frame.header.sequence = Sequence(sequence);
-  frame.header.shape_id = static_cast<uint32_t>(sequence % 97);
-  frame.header.exponent = -static_cast<int32_t>(sequence % 31);
-  frame.payload = pool->Allocate(payload_bytes);
-  const CounterRandom random(static_cast<uint64_t>(kind), RandomPurpose::kTest,
-                             static_cast<uint64_t>(generation), static_cast<uint64_t>(sequence));
-  const absl::Span<std::byte> bytes = frame.payload.mutable_bytes();
-  // Few distinct blocks, at odd distances: cheap, and no chunk looks like another.
-  std::array<std::byte, 4093> pattern;
-  for (size_t i = 0; i < pattern.size(); i += 4) {
-    const uint32_t word = random.Bits(i);
-    std::memcpy(&pattern[i], &word, std::min<size_t>(4, pattern.size() - i));
-  }
-  for (size_t at = 0; at < bytes.size(); at += pattern.size()) {
-    std::memcpy(&bytes[at], pattern.data(), std::min(pattern.size(), bytes.size() - at));
-  }
-  SealFrame(frame);
-  return frame;
-}
-
-std::string WhatIsWrongWith(const Frame& frame) {
-  const Frame expected = TestFrame(frame.header.kind, frame.header.sequence.value(),
-                                   frame.payload.size(), frame.header.generation.value());
-  if (frame.header != expected.header) return "header";
-  const absl::Span<const std::byte> bytes = frame.payload.bytes();
-  return bytes == expected.payload.bytes() ? "" : "payload";
 }
 
 }  // namespace runnel

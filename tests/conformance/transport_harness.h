@@ -14,8 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "proto/base/payload.h"
+#include "proto/transport/in_process.h"
 #include "proto/transport/transport.h"
+#include "tests/transport/test_frames.h"
 
 namespace runnel {
 
@@ -58,6 +59,7 @@ struct TransportRow {
   friend void PrintTo(const TransportRow& row, std::ostream* out) { *out << row.name; }
 };
 std::vector<TransportRow> AllTransports();
+std::unique_ptr<TransportLab> MakeSimulatedLab(const InProcessFaults& faults);
 
 // Writes down what happens on one connection. Read it on the lab's loop only.
 class Recorder final : public ConnectionObserver {
@@ -93,10 +95,5 @@ class Recorder final : public ConnectionObserver {
   std::vector<Frame> frames_;
   std::vector<absl::Status> closed_;
 };
-
-// A sealed frame whose bytes are a function of its place.
-Frame TestFrame(FrameKind kind, int64_t sequence, size_t payload_bytes, int generation = 0);
-// Empty: it is exactly TestFrame of its own header. Otherwise what is wrong.
-std::string WhatIsWrongWith(const Frame& frame);
 
 }  // namespace runnel

@@ -1,0 +1,263 @@
+// What is particular to the transport over gRPC: other processes, hostile streams, addresses.
+
+#include "proto/transport/grpc_transport.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "tests/transport/child_process.h"
+#include "tests/transport/test_frames.h"
+
+namespace runnel {
+namespace {
+
+constexpr char kAnyPort[] = "127.0.0.1:0";
+constexpr std::chrono::seconds kDeadline{30};
+
+class Waiter final : public ConnectionObserver {
+ public:
+  absl::Status OnHeader(const FrameHeader&) override { return absl::OkStatus(); }
+  void OnFrame(Frame) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++frames_;
+    changed_.notify_all();
+  }
+  void OnClosed(const absl::Status& status) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_.push_back(status);
+    changed_.notify_all();
+  }
+  // The status of OnClosed; DeadlineExceeded if it does not come.
+  absl::Status WaitClosed() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, kDeadline, [this] { return !closed_.empty(); });
+    return closed_.empty() ? absl::DeadlineExceededError("never closed") : closed_[0];
+  }
+  bool WaitFrames(int count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, kDeadline, [&] { return frames_ >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int frames_ = 0;
+  std::vector<absl::Status> closed_;
+};
+
+// Accepts one connection after the other for the same observer.
+class Server {
+ public:
+  Server() {
+    listener_ = *transport_->Listen(kAnyPort, [this](std::shared_ptr<Connection> connection) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      connections_.push_back(std::move(connection));
+      return Accepted{&waiter_, {}};
+    });
+  }
+  ~Server() {
+    listener_.reset();
+    connections_.clear();
+  }
+  std::string address() const { return listener_->address(); }
+  Waiter& waiter() { return waiter_; }
+
+ private:
+  Waiter waiter_;
+  std::unique_ptr<Transport> transport_ = MakeGrpcTransport({});
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Connection>> connections_;
+  std::unique_ptr<Listener> listener_;
+};
+
+// ---- peers that are killed
+
+// A child that accepts connections, or dials its parent, and sends without end.
+TEST(GrpcTransportChild, DISABLED_Accepts) {
+  Server server;
+  ChildProcess::Report(server.address());
+  server.waiter().WaitClosed().IgnoreError();
+}
+
+TEST(GrpcTransportChild, DISABLED_DialsAndSends) {
+  const std::string address = ChildProcess::Argument();
+  Waiter waiter;
+  auto transport = MakeGrpcTransport({});
+  auto connection = transport->Dial(address, &waiter, {});
+  ASSERT_TRUE(connection.ok());
+  for (int i = 0; i < 200; ++i) {
+    (*connection)->Send(TestFrame(FrameKind::kInput, i, 1 << 20)).IgnoreError();
+  }
+  ChildProcess::Report("sending");
+  waiter.WaitClosed().IgnoreError();
+}
+
+TEST(GrpcTransport, AKilledAcceptorIsUnavailable) {
+  ChildProcess child("GrpcTransportChild.DISABLED_Accepts", "");
+  const std::string address = child.ReadLine();
+  Waiter waiter;
+  auto transport = MakeGrpcTransport({});
+  auto connection = transport->Dial(address, &waiter, {});
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE((*connection)->Send(TestFrame(FrameKind::kInput, i, 1 << 20)).ok());
+  }
+  child.Signal(SIGKILL);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.WaitClosed()));
+}
+
+TEST(GrpcTransport, AKilledDiallerIsUnavailable) {
+  Server server;
+  ChildProcess child("GrpcTransportChild.DISABLED_DialsAndSends", server.address());
+  EXPECT_EQ(child.ReadLine(), "sending");
+  ASSERT_TRUE(server.waiter().WaitFrames(3));
+  child.Signal(SIGKILL);
+  EXPECT_TRUE(absl::IsUnavailable(server.waiter().WaitClosed()));
+}
+
+// ---- hostile streams
+
+grpc::ByteBuffer BufferOf(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// Sends messages as they are, then half-closes; reads what comes until the end.
+class RawClient final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  RawClient(const std::string& address, const std::vector<std::string>& messages,
+            const std::string& method = "/runnel.Data/Frames")
+      : stub_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {
+    for (const std::string& message : messages) messages_.push_back(BufferOf(message));
+    stub_.PrepareBidiStreamingCall(&context_, method, grpc::StubOptions(), this);
+    StartRead(&answer_);
+    Next();
+    StartCall();
+  }
+  grpc::StatusCode Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_changed_.wait_for(lock, kDeadline, [this] { return done_; });
+    return done_ ? status_.error_code() : grpc::StatusCode::DO_NOT_USE;
+  }
+
+ private:
+  void Next() {
+    if (next_ < messages_.size()) {
+      StartWrite(&messages_[next_++]);
+    } else {
+      StartWritesDone();
+    }
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) Next();
+  }
+  void OnReadDone(bool ok) override {
+    if (ok) StartRead(&answer_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    status_ = status;
+    done_ = true;
+    done_changed_.notify_all();
+  }
+
+  grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub_;
+  grpc::ClientContext context_;
+  std::vector<grpc::ByteBuffer> messages_;
+  size_t next_ = 0;
+  grpc::ByteBuffer answer_;
+  std::mutex mutex_;
+  std::condition_variable done_changed_;
+  bool done_ = false;
+  grpc::Status status_;
+};
+
+std::string HeaderOf(const Frame& frame) {
+  const auto header = EncodeHeader(frame.header);
+  return std::string(reinterpret_cast<const char*>(header.data()), header.size());
+}
+
+struct Hostile {
+  const char* what;
+  std::vector<std::string> messages;
+  absl::StatusCode expected;
+};
+
+TEST(GrpcTransport, HostileStreamsEndWithClearErrors) {
+  const Frame frame = TestFrame(FrameKind::kInput, 0, 100);
+  const std::string header = HeaderOf(frame);
+  const std::string payload(reinterpret_cast<const char*>(frame.payload.bytes().data()), 100);
+  const std::vector<Hostile> cases = {
+      {"noise", {std::string(200, 'x')}, absl::StatusCode::kInvalidArgument},
+      {"short first message", {header.substr(0, 40)}, absl::StatusCode::kInvalidArgument},
+      {"long message", {header + payload + "!"}, absl::StatusCode::kInvalidArgument},
+      {"frame within a frame", {header, header + payload}, absl::StatusCode::kInvalidArgument},
+      {"goodbye within a frame", {header, ""}, absl::StatusCode::kDataLoss},
+      {"half-close within a frame", {header, "abc"}, absl::StatusCode::kDataLoss},
+      {"half-close without a goodbye", {header + payload}, absl::StatusCode::kUnavailable},
+      {"wrong payload", {header, std::string(100, '?')}, absl::StatusCode::kDataLoss},
+      {"5 MiB message", {std::string(5 << 20, 'x')}, absl::StatusCode::kInvalidArgument},
+      {"goodbye and more", {"", header}, absl::StatusCode::kOk},
+      {"in order", {header, payload, ""}, absl::StatusCode::kOk},
+  };
+  for (const Hostile& hostile : cases) {
+    SCOPED_TRACE(hostile.what);
+    Server server;
+    RawClient client(server.address(), hostile.messages);
+    EXPECT_EQ(server.waiter().WaitClosed().code(), hostile.expected);
+    EXPECT_EQ(client.Wait(), hostile.expected == absl::StatusCode::kOk
+                                 ? grpc::StatusCode::OK
+                                 : grpc::StatusCode::UNAVAILABLE);
+  }
+}
+
+TEST(GrpcTransport, AMessageBeyondEveryLimitNeverComesThrough) {
+  Server server;
+  RawClient client(server.address(), {std::string(20 << 20, 'x')});
+  EXPECT_FALSE(server.waiter().WaitClosed().ok());
+  EXPECT_NE(client.Wait(), grpc::StatusCode::OK);
+}
+
+TEST(GrpcTransport, OtherMethodsAreUnimplemented) {
+  Server server;
+  RawClient client(server.address(), {}, "/runnel.Data/Other");
+  EXPECT_EQ(client.Wait(), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+// ---- addresses
+
+TEST(GrpcTransport, StaysOnLoopbackUnlessTold) {
+  auto transport = MakeGrpcTransport({});
+  Waiter waiter;
+  const auto accept = [](std::shared_ptr<Connection>) { return Accepted{}; };
+  for (const char* address : {"0.0.0.0:0", "[::]:0", "192.0.2.1:0", "10.0.0.1:4000"}) {
+    EXPECT_TRUE(absl::IsPermissionDenied(transport->Listen(address, accept).status())) << address;
+    EXPECT_TRUE(absl::IsPermissionDenied(transport->Dial(address, &waiter, {}).status()))
+        << address;
+  }
+  EXPECT_TRUE(
+      absl::IsPermissionDenied(transport->Dial("127.evil.example:1", &waiter, {}).status()));
+  EXPECT_TRUE(transport->Listen("localhost:0", accept).ok());
+  GrpcTransportOptions trusted;
+  trusted.allow_non_loopback = true;
+  auto open = MakeGrpcTransport(trusted);
+  const auto listener = open->Listen("0.0.0.0:0", accept);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_TRUE(absl::StartsWith((*listener)->address(), "0.0.0.0:"));
+}
+
+TEST(GrpcTransport, TheHostsOfTheSystemAreNoAddresses) {
+  auto transport = MakeGrpcTransport({});
+  const auto accept = [](std::shared_ptr<Connection>) { return Accepted{}; };
+  EXPECT_TRUE(absl::IsInvalidArgument(transport->Listen("some.name:0", accept).status()));
+}
+
+}  // namespace
+}  // namespace runnel
