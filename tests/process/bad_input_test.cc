@@ -4,14 +4,18 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/transport/grpc_control.h"
 #include "tests/process/process.h"
 
 namespace runnel {
@@ -126,6 +130,65 @@ TEST(BadInput, WorkerWithoutCentral) {
   EXPECT_THAT(worker.err(), HasSubstr("no central answers at 127.0.0.1:1"));
   Process nonsense({"runnel-worker", "--central", "nowhere"});
   EXPECT_EQ(nonsense.Wait(30), 2) << nonsense.err();
+}
+
+// A central that waits for two dialling workers, and where it listens.
+class WaitingCentral {
+ public:
+  WaitingCentral() : central_({"runnel-central", "train", "--workers", "2"}) {
+    const std::string marker = "runnel-worker --central ";
+    EXPECT_TRUE(central_.WaitForOutput(marker)) << central_.err();
+    const std::string text = central_.out();
+    const size_t at = text.find(marker) + marker.size();
+    address_ = text.substr(at, text.find_first_of(" \n", at) - at);
+  }
+  Process& process() { return central_; }
+  const std::string& address() const { return address_; }
+
+ private:
+  Process central_;
+  std::string address_;
+};
+
+TEST(BadInput, AWorkerWithATakenNameIsRefused) {
+  WaitingCentral central;
+  Process first({"runnel-worker", "--central", central.address(), "--name", "pi"});
+  Process second({"runnel-worker", "--central", central.address(), "--name", "pi"});
+  // Whichever came second is told; the other one waits on.
+  EXPECT_TRUE(central.process().WaitForOutput("named pi already")) << central.process().err();
+  const auto told = [](const Process& worker) {
+    return worker.err().find("named pi already") != std::string::npos;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!told(first) && !told(second) && std::chrono::steady_clock::now() < deadline)
+    usleep(10'000);
+  Process& refused = told(first) ? first : second;
+  EXPECT_EQ(refused.Wait(30), 2) << refused.err();
+}
+
+TEST(BadInput, AWorkerOfAnotherProtocolVersionIsRefused) {
+  struct Refusal final : public WorkerControlObserver {
+    void OnMessage(CentralMessage message) override {
+      if (const auto* refused = std::get_if<Refused>(&message)) reason.set_value(refused->reason);
+    }
+    void OnClosed(const absl::Status&) override {}
+    std::promise<std::string> reason;
+  };
+  WaitingCentral central;
+  Refusal observer;
+  const std::unique_ptr<ControlTransport> transport = MakeGrpcControl({});
+  absl::StatusOr<std::unique_ptr<WorkerControl>> control =
+      transport->Connect(central.address(), 10'000, &observer);
+  ASSERT_TRUE(control.ok()) << control.status();
+  WorkerHello hello;
+  hello.protocol_version = 7;
+  hello.name = "old";
+  hello.data_address = "127.0.0.1:1";
+  ASSERT_TRUE((*control)->Send(hello).ok());
+  std::future<std::string> reason = observer.reason.get_future();
+  ASSERT_EQ(reason.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_THAT(reason.get(), HasSubstr("speaks protocol version 7, this central speaks 1"));
+  EXPECT_TRUE(central.process().WaitForOutput("protocol version 7")) << central.process().err();
 }
 
 }  // namespace
