@@ -118,7 +118,7 @@ TEST(Zoo, InitialValuesFollowTheSheet) {
   }
   EXPECT_EQ(convolutions, 2 + 16 * 3 + 2);  // first, last; 16 blocks of three, one of two
   const OpSpec first = Make("lenet").layers[0].ops[0];
-  EXPECT_EQ(first.init, InitKind::kUniformFanIn);
+  EXPECT_EQ(first.init, InitKind::kXavierNormal);
   EXPECT_FALSE(first.bias);
 }
 
