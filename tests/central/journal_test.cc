@@ -220,7 +220,9 @@ TEST(JournalWriter, AFullDiskLeavesWholeRecords) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(dir / "j"));
   EXPECT_EQ(Slurp(dir / "j"), before);
   ASSERT_TRUE(writer->Append(BarrierPassed{100}).ok());
-  EXPECT_EQ(ReadJournal(dir / "j")->records.size(), 3u);
+  const auto journal = ReadJournal(dir / "j");
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  EXPECT_EQ(journal->records.size(), 3u);
 }
 
 TEST(JournalWriter, DevicesWork) {

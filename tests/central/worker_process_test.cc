@@ -1,6 +1,7 @@
 #include "central/worker_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -44,15 +45,22 @@ class Fifo {
   ~Fifo() { close(fd_); }
   // Until the child opens it for writing.
   void Open() { fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC); }
-  // Until `count` bytes have come or the last writer is gone.
+  // Until `count` bytes have come or the last writer is gone; a failure if neither happens.
   std::string Read(size_t count) {
     std::string got;
     char c = 0;
-    while (got.size() < count && read(fd_, &c, 1) == 1) got.push_back(c);
+    while (got.size() < count && Waited() && read(fd_, &c, 1) == 1) got.push_back(c);
     return got;
   }
 
  private:
+  bool Waited() const {
+    pollfd waited = {fd_, POLLIN, 0};
+    const bool came = poll(&waited, 1, static_cast<int>(kDeadlineMs)) == 1;
+    EXPECT_TRUE(came) << "the process neither wrote nor ended";
+    return came;
+  }
+
   std::string path_;
   int fd_ = -1;
 };
@@ -155,7 +163,7 @@ TEST(WorkerProcess, DiesWithItsParent) {
   if (parent == 0) {
     // Never destroyed: as if this process had been killed.
     auto process = WorkerProcess::Start(
-        Shell("echo r > " + (dir / "fifo") + "; exec 3>" + (dir / "fifo2") + "; exec sleep 1000"));
+        Shell("echo r > " + (dir / "fifo") + "; exec 3>" + (dir / "fifo2") + "; exec sleep 100"));
     (void)process->release();
     pause();
     _exit(0);
