@@ -66,6 +66,20 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
   return absl::OkStatus();
 }
 
+// A new run must not mix its check-points with those of another: `resume` could not tell them
+// apart.
+absl::Status CheckFolderIsFree(const std::string& directory) {
+  std::error_code ignored;
+  const bool used =
+      !directory.empty() &&
+      (LatestCheckpoint(directory).ok() ||
+       std::filesystem::exists(std::filesystem::path(directory) / "final.runnel", ignored));
+  if (!used) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--checkpoint-dir ", directory,
+      ": holds check-points of a run already; resume that one, or give another folder"));
+}
+
 // The newest weights of a folder: the end of a run, if it is further than the last barrier.
 absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory) {
   const std::string final_path = (std::filesystem::path(directory) / "final.runnel").string();
@@ -94,6 +108,7 @@ absl::Status CheckModel(const Checkpoint& checkpoint, const RunSetup& setup,
 
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
   TrainingJob job;
   job.setup = &setup;
   job.stop_step = setup.stop_step;

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compress/codec.h"
-#include "partition/measured_cost.h"
+#include "predictor/measured_cost.h"
 #include "partition/plan_builder.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"

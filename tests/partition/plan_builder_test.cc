@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "partition/measured_cost.h"
+#include "predictor/measured_cost.h"
 #include "partition/zoo/zoo.h"
 
 namespace runnel {

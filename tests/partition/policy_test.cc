@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "partition/measured_cost.h"
+#include "predictor/measured_cost.h"
 
 namespace runnel {
 namespace {

@@ -85,6 +85,8 @@ TEST(BadInput, CheckpointsAndJournals) {
   ExpectRefused({"eval", "--checkpoint-dir", dir.path()}, dir.path());
   std::ofstream(dir / "checkpoint-000000000100.runnel") << "not a check-point";
   ExpectRefused({"resume", "--checkpoint-dir", dir.path()}, "checkpoint-000000000100.runnel");
+  // A folder and a journal of another run are not mixed with this one's.
+  ExpectRefused({"train", "--checkpoint-dir", dir.path()}, "already");
   ExpectRefused({"replay", "--journal", dir / "nothing"}, "nothing");
   std::ofstream(dir / "journal") << "{\"record\":\"dance\"}\n";
   ExpectRefused({"replay", "--journal", dir / "journal"}, "journal:1");

@@ -1,4 +1,4 @@
-#include "partition/measured_cost.h"
+#include "predictor/measured_cost.h"
 
 #include <cmath>
 #include <limits>
