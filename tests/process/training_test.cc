@@ -1,8 +1,12 @@
 // Whole runs by the real binaries: equal weights over stages, check-points, kills, signals, replay,
 // the summary.
 
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "gmock/gmock.h"
@@ -186,6 +190,57 @@ TEST(Training, EvalReadsTheNewestWeights) {
       RunCentral(With(kAsync, {"--max-batches", "25", "--checkpoint-dir", dir / "c"}));
   const json evaluated = RunCentral({"eval", "--checkpoint-dir", dir / "c"});
   EXPECT_EQ(evaluated["accuracy"], trained["accuracy"]);
+}
+
+// What a plain HTTP GET on loopback gives; empty if nobody answers.
+std::string Get(int port, const std::string& path) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  std::string reply;
+  const std::string request = "GET " + path + " HTTP/1.0\r\n\r\n";
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+      write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
+    char buffer[4096];
+    for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;)
+      reply.append(buffer, static_cast<size_t>(n));
+  }
+  close(fd);
+  return reply;
+}
+
+TEST(Training, ServesMetricsAndHealthWhileItRuns) {
+  ScratchDir dir;
+  Process central(With({"runnel-central"}, With(kAsync, {"--epochs", "50", "--metrics-port", "0",
+                                                         "--journal", dir / "j"})));
+  ASSERT_TRUE(WaitForText(dir / "j", "\"barrier\"")) << central.err();
+  const std::string marker = "http://127.0.0.1:";
+  const std::string text = central.out();
+  const size_t at = text.find(marker);
+  ASSERT_NE(at, std::string::npos) << text;
+  const int port = std::stoi(text.substr(at + marker.size()));
+  EXPECT_THAT(Get(port, "/healthz"), HasSubstr("200 OK"));
+  // The first figures are there after the next telemetry.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  std::string metrics;
+  do {
+    metrics = Get(port, "/metrics");
+  } while (metrics.find("runnel_link_bytes_total") == std::string::npos &&
+           std::chrono::steady_clock::now() < deadline);
+  for (const char* name :
+       {"runnel_step", "runnel_samples_per_second", "runnel_samples_total", "runnel_train_loss",
+        "runnel_stage_busy_ratio{stage=\"2\"", "runnel_link_bytes_total{direction=\"forward\""}) {
+    EXPECT_THAT(metrics, HasSubstr(name));
+  }
+  EXPECT_THAT(Get(port, "/readyz"), HasSubstr("200 OK"));
+  EXPECT_THAT(Get(port, "/state"), HasSubstr("\"stages\""));
+  // Twice: at once.
+  central.Signal(SIGINT);
+  central.Signal(SIGINT);
+  const int code = central.Wait(30);
+  EXPECT_TRUE(code == 130 || code == 0) << code;
 }
 
 TEST(Training, DialledWorkersTakePart) {
