@@ -142,12 +142,15 @@ void Coordinator::Begin() {
     return;
   }
   phase_ = Phase::kProfiling;
-  const int64_t samples = batching_.MicroBatchSizes().front();
-  for (const Device& device : devices_) {
-    effects_.push_back(SendControl{device.connection,
-                                   ProfileRequest{options_.model, options_.recipe, options_.backend,
-                                                  samples, options_.profile_repetitions}});
-  }
+  RequestProfile(0);
+}
+
+// One device after the other: those on one host would take the processor from each other.
+void Coordinator::RequestProfile(size_t device) {
+  effects_.push_back(SendControl{
+      devices_[device].connection,
+      ProfileRequest{options_.model, options_.recipe, options_.backend,
+                     batching_.MicroBatchSizes().front(), options_.profile_repetitions}});
 }
 
 void Coordinator::On(int device, const ProfileReport& report) {
@@ -160,9 +163,10 @@ void Coordinator::On(int device, const ProfileReport& report) {
     return End(absl::InternalError("a worker's profile does not have the model's layers"), false);
   }
   layer_seconds_[device] = report.layer_seconds;
-  const bool all = std::none_of(layer_seconds_.begin(), layer_seconds_.end(),
-                                [](const std::vector<double>& seconds) { return seconds.empty(); });
-  if (all) MakePlan();
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (layer_seconds_[i].empty()) return RequestProfile(i);
+  }
+  MakePlan();
 }
 
 // ---- preparing

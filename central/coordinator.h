@@ -159,6 +159,7 @@ class Coordinator {
   void Refuse(ConnectionId connection, std::string reason);
   void Send(int stage, CentralMessage message);
   void Begin();
+  void RequestProfile(size_t device);
   void MakePlan();
   void Prepare();
   void GrantNext();

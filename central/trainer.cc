@@ -338,7 +338,7 @@ void Trainer::Impl::Abort(const absl::Status& status) {
 
 void Trainer::Impl::Carry(RunEnded effect) {
   StopTrainingClock();
-  parts_.display->Finish(View());
+  if (!job_.plan_only) parts_.display->Finish(View());
   outcome_.step = effect.step;
   outcome_.stopped_by_user = effect.stopped_by_user;
   if (result_.ok()) result_ = effect.status;

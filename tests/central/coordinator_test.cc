@@ -13,7 +13,8 @@ using ::testing::HasSubstr;
 // Answers the coordinator as well-behaved workers would, and keeps what it wanted.
 class Cluster {
  public:
-  explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true) {
+  explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true,
+                   bool profile = false) {
     CoordinatorOptions options;
     options.model = MakeModel("lenet").value();
     options.training.dataset_samples = 1000;
@@ -24,6 +25,7 @@ class Cluster {
     options.stop_step = stop_step;
     options.workers = workers;
     options.collect_at_barriers = checkpoints;
+    options.needs_profile = profile;
     options.recipe = "fp32";
     options.backend = "auto";
     options.codecs = {"identity"};
@@ -86,6 +88,7 @@ class Cluster {
   std::string refused_;
   bool stop_at_first_barrier_ = false;
   int64_t fail_at_ = -1;
+  size_t profile_layers_ = 6;
 
  private:
   void Note(const JournalRecord& record) {
@@ -100,6 +103,10 @@ class Cluster {
   void Answer(const SendControl& send) {
     const ConnectionId id = send.connection;
     if (const auto* refused = std::get_if<Refused>(&send.message)) refused_ = refused->reason;
+    if (std::holds_alternative<ProfileRequest>(send.message)) {
+      log_ += " p" + std::to_string(id.value());
+      coordinator_->Received(id, ProfileReport{std::vector<double>(profile_layers_, 0.001)});
+    }
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
       stages_[id.value()] = *prepare;
       coordinator_->Received(id, StageReady{Generation(1)});
@@ -199,6 +206,18 @@ TEST(Coordinator, WaitsOnlySoLong) {
   cluster.Settle();
   EXPECT_THAT(std::string(cluster.ended().message()),
               HasSubstr("1 of 2 workers joined within 60 s"));
+}
+
+TEST(Coordinator, ProfilesOneDeviceAfterTheOther) {
+  Cluster cluster(3, 40, true, true);
+  cluster.JoinAll(3);
+  EXPECT_EQ(cluster.log(), " p0 p1 p2 plan b40 e40 c40! end40");
+
+  Cluster wrong(2, 40, true, true);
+  wrong.profile_layers_ = 5;
+  wrong.JoinAll(2);
+  EXPECT_EQ(wrong.log(), " p0 end0");
+  EXPECT_THAT(std::string(wrong.ended().message()), HasSubstr("does not have the model's layers"));
 }
 
 TEST(Coordinator, LocalWorkersComeFirstThenByName) {
