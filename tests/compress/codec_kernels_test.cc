@@ -51,8 +51,15 @@ std::vector<Alphas> SomeAlphas(const std::vector<float>& x, int k, uint64_t seed
   return all;
 }
 
-void CompareMbq(const CodecKernels& kernels, const NamedTensor& tensor, int k,
-                const Alphas& alpha) {
+// Memory for one size and width, walled in at the end or at the beginning.
+struct MbqMemory {
+  MbqMemory(size_t n, int k, Guard guard)
+      : x(4 * n, guard), planes(k * PlaneBytes(n), guard), out(4 * n, guard) {}
+  GuardedBuffer x, planes, out;
+};
+
+void CompareMbq(const CodecKernels& kernels, const NamedTensor& tensor, int k, const Alphas& alpha,
+                absl::Span<MbqMemory* const> memories) {
   SCOPED_TRACE(absl::StrCat(tensor.name, ", n ", tensor.values.size(), ", k ", k));
   const size_t n = tensor.values.size();
   const size_t payload = k * PlaneBytes(n);
@@ -63,26 +70,27 @@ void CompareMbq(const CodecKernels& kernels, const NamedTensor& tensor, int k,
   kScalarCodecKernels.mbq_encode(tensor.values.data(), n, search, expected.data(), &expected_sums);
   std::vector<float> expected_values(n);
   kScalarCodecKernels.mbq_decode(expected.data(), n, levels, expected_values.data());
-  for (Guard guard : {Guard::kAfter, Guard::kBefore}) {
-    GuardedBuffer x(4 * n, guard), planes(payload, guard), out(4 * n, guard);
-    std::memcpy(x.floats(), tensor.values.data(), 4 * n);
+  for (MbqMemory* memory : memories) {
+    std::memcpy(memory->x.floats(), tensor.values.data(), 4 * n);
     MbqSums sums;
-    kernels.mbq_encode(x.floats(), n, search, planes.bytes().data(), &sums);
-    ASSERT_EQ(std::memcmp(planes.bytes().data(), expected.data(), payload), 0);
+    kernels.mbq_encode(memory->x.floats(), n, search, memory->planes.bytes().data(), &sums);
+    ASSERT_EQ(std::memcmp(memory->planes.bytes().data(), expected.data(), payload), 0);
     ExpectSameSums(sums, expected_sums, k);
-    kernels.mbq_decode(planes.bytes().data(), n, levels, out.floats());
-    ASSERT_EQ(std::memcmp(out.floats(), expected_values.data(), 4 * n), 0);
+    kernels.mbq_decode(memory->planes.bytes().data(), n, levels, memory->out.floats());
+    ASSERT_EQ(std::memcmp(memory->out.floats(), expected_values.data(), 4 * n), 0);
   }
 }
 
 TEST_P(CodecKernelsTest, MbqIsTheScalarOne) {
   int unnatural = 0;
   for (size_t n : kSizes) {
-    for (const NamedTensor& tensor : HardTensors(n, kSeed + n)) {
-      for (int k = 2; k <= kMaxMbqBits; ++k) {
+    const std::vector<NamedTensor> tensors = HardTensors(n, kSeed + n);
+    for (int k = 2; k <= kMaxMbqBits; ++k) {
+      MbqMemory after(n, k, Guard::kAfter), before(n, k, Guard::kBefore);
+      for (const NamedTensor& tensor : tensors) {
         for (const Alphas& alpha : SomeAlphas(tensor.values, k, kSeed + n + k)) {
           unnatural += MakeSearch(alpha, k).natural ? 0 : 1;
-          CompareMbq(kernels(), tensor, k, alpha);
+          CompareMbq(kernels(), tensor, k, alpha, {&after, &before});
           if (HasFatalFailure()) return;
         }
       }
