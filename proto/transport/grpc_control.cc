@@ -1,7 +1,5 @@
 #include "proto/transport/grpc_control.h"
 
-#include <grpc/grpc.h>
-
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,19 +7,13 @@
 #include "proto/base/clock.h"
 #include "proto/transport/event_loop.h"
 #include "proto/transport/grpc_control_ends.h"
+#include "proto/transport/grpc_process.h"
 #include "proto/transport/wire_check.h"
 
 namespace runnel {
 namespace {
 
 constexpr size_t kMaxStatusBytes = 1024;
-
-// Without this gRPC ends with the last object that uses it, and its end waits up to 10 s for a
-// poller that a blocked write left behind.
-void KeepGrpcForTheProcess() {
-  static const bool kept = (grpc_init(), true);
-  (void)kept;
-}
 
 class GrpcControl final : public ControlTransport {
  public:
