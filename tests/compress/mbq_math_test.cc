@@ -79,15 +79,16 @@ TEST(MbqMath, OnAThresholdTheLowerLevelIsTaken) {
   EXPECT_EQ(Encode(x, alpha, 2).codes, (std::vector<uint8_t>{0, 1, 1, 2, 2, 3}));
 }
 
-// A midpoint between two floats that is no float itself: the FP32 comparison must still agree with
-// the double one.
+// A midpoint between two floats: the FP32 comparison must still agree with the double one.
 TEST(MbqMath, ThresholdsBetweenFloats) {
-  const float a = 1.0f, b = std::nextafter(0.5f, 1.0f);
-  const Alphas alpha = {a, b};
-  const MbqSearch search = MakeSearch(alpha, 2);
-  const double midpoint = (LevelOf(alpha, 2, 2) + LevelOf(alpha, 2, 3)) / 2;
-  for (float x = 0.9999999f; x < 1.0000002f; x = std::nextafter(x, 2.0f)) {
-    EXPECT_EQ(x > search.tree[3], static_cast<double>(x) > midpoint);
+  for (int j = 1; j < 16; j += 2) {
+    const Alphas alpha = {1.0f, 0.5f + static_cast<float>(j) * 0x1p-24f, 0.25f};
+    const MbqSearch search = MakeSearch(alpha, 3);
+    const double midpoint = (LevelOf(alpha, 3, 6) + LevelOf(alpha, 3, 7)) / 2;
+    ASSERT_NE(static_cast<double>(static_cast<float>(midpoint)), midpoint);
+    for (float x = 1.499999f; x < 1.500002f; x = std::nextafter(x, 2.0f)) {
+      EXPECT_EQ(x > search.tree[7], static_cast<double>(x) > midpoint) << "j " << j << ", x " << x;
+    }
   }
 }
 

@@ -286,6 +286,10 @@ TEST_P(CodecConformance, ForeignStateIsRefusedWithoutATrace) {
     }
     foreign.push_back(state);
     std::fill_n(foreign.back().begin() + 4, 8, '\0');  // t = 0 has no state
+    foreign.push_back(state);
+    // The first two alphas out of order.
+    std::swap_ranges(foreign.back().begin() + 12, foreign.back().begin() + 16,
+                     foreign.back().begin() + 16);
   }
   for (const std::string& bytes : foreign) {
     EXPECT_EQ(encoder->RestoreState(bytes).code(), absl::StatusCode::kInvalidArgument);
