@@ -142,7 +142,8 @@ void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training
     Fail(result.status());
     return;
   }
-  if (!std::isfinite(result->loss_sum)) {
+  // An evaluation may find an infinite loss: that is news, not the end.
+  if (training && !std::isfinite(result->loss_sum)) {
     Fail(absl::InvalidArgumentError(
         "the loss is not finite: training diverged; try a smaller --lr"));
     return;

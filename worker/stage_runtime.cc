@@ -166,7 +166,8 @@ void StageRuntime::Emit(bool up, const MicroBatch& place, Payload tensor) {
 absl::Status StageRuntime::ComputeDone(ComputeResult result) {
   if (failed_) return absl::OkStatus();
   const Running finished = std::exchange(running_, Running::kNothing);
-  if (has_loss() && !std::isfinite(result.loss_sum)) {
+  // An evaluation may find an infinite loss: that is news, not the end.
+  if (finished == Running::kForward && !std::isfinite(result.loss_sum)) {
     return Fail(absl::StrCat("the loss is not finite at step ",
                              options_.batching.Locate(Sequence(forwards_)).step,
                              ": training diverged; try a smaller --lr"));

@@ -90,11 +90,11 @@ TEST_F(Cifar10, SaysHowToUnpack) {
 
 // The command in the message is the one that works.
 TEST(RealCifar10, UnpacksAndLoads) {
-  if (!std::filesystem::is_directory(RealDataDir() + "/cifar10") ||
+  if (!std::filesystem::is_directory(RealDataDir(RUNNEL_SOURCE_DIR) + "/cifar10") ||
       std::system("xz --version > /dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "skipped: no CIFAR-10 in " << RealDataDir() << ", or no xz";
+    GTEST_SKIP() << "skipped: no CIFAR-10 in " << RealDataDir(RUNNEL_SOURCE_DIR) << ", or no xz";
   }
-  absl::StatusOr<DatasetSplits> splits = data::LoadCifar10(RealDataDir(), 1);
+  absl::StatusOr<DatasetSplits> splits = data::LoadCifar10(RealDataDir(RUNNEL_SOURCE_DIR), 1);
   DataFolder unpacked;
   if (!splits.ok()) {
     const std::string message(splits.status().message());

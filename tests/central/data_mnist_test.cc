@@ -149,10 +149,11 @@ TEST_F(Mnist, AHugeCountAllocatesNothing) {
 }
 
 TEST(RealMnist, LoadsWhole) {
-  if (!std::filesystem::is_directory(RealDataDir() + "/mnist")) {
-    GTEST_SKIP() << "skipped: no MNIST in " << RealDataDir() << " (RUNNEL_DATA_DIR names another)";
+  if (!std::filesystem::is_directory(RealDataDir(RUNNEL_SOURCE_DIR) + "/mnist")) {
+    GTEST_SKIP() << "skipped: no MNIST in " << RealDataDir(RUNNEL_SOURCE_DIR)
+                 << " (RUNNEL_DATA_DIR names another)";
   }
-  const auto splits = data::LoadMnist(RealDataDir(), 1);
+  const auto splits = data::LoadMnist(RealDataDir(RUNNEL_SOURCE_DIR), 1);
   ASSERT_TRUE(splits.ok()) << splits.status();
   EXPECT_EQ(splits->train->size(), 60000);
   EXPECT_EQ(splits->test->size(), 10000);

@@ -48,10 +48,10 @@ class DataFolder {
   std::filesystem::path path_;
 };
 
-// The folder of the real data sets: $RUNNEL_DATA_DIR or ../shared/data.
-inline std::string RealDataDir() {
+// The folder of the real data sets: $RUNNEL_DATA_DIR or ../shared/data beside the repository.
+inline std::string RealDataDir(const std::string& repository) {
   const char* named = std::getenv("RUNNEL_DATA_DIR");
-  return named != nullptr ? named : std::string(RUNNEL_SOURCE_DIR) + "/../shared/data";
+  return named != nullptr ? named : repository + "/../shared/data";
 }
 
 }  // namespace runnel

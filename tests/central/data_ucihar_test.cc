@@ -129,10 +129,10 @@ TEST_F(UciHar, SaysHowToUnpack) {
 
 // The subset (2400/950), unpacked with the command that the message gives.
 TEST(RealUciHar, UnpacksAndLoads) {
-  if (!std::filesystem::is_directory(RealDataDir() + "/ucihar-subset")) {
-    GTEST_SKIP() << "skipped: no UCI-HAR subset in " << RealDataDir();
+  if (!std::filesystem::is_directory(RealDataDir(RUNNEL_SOURCE_DIR) + "/ucihar-subset")) {
+    GTEST_SKIP() << "skipped: no UCI-HAR subset in " << RealDataDir(RUNNEL_SOURCE_DIR);
   }
-  absl::StatusOr<DatasetSplits> splits = data::LoadUciHar(RealDataDir(), 1);
+  absl::StatusOr<DatasetSplits> splits = data::LoadUciHar(RealDataDir(RUNNEL_SOURCE_DIR), 1);
   DataFolder unpacked;
   if (!splits.ok()) {
     const std::string message(splits.status().message());

@@ -85,9 +85,9 @@ TEST_P(SyncEqualsPlainLoop, OnOneToFourStages) {
 // LeNet is plain, the HAR CNN has dropout, MobileNetV2 batch norm and residual blocks.
 INSTANTIATE_TEST_SUITE_P(
     Models, SyncEqualsPlainLoop,
-    ::testing::Values(Case{"lenet", {"--max-batches", "8"}},
-                      Case{"har_cnn", {"--max-batches", "8"}},
-                      Case{"mobilenet_v2", {"--batch-size", "32", "--max-batches", "8"}, true}),
+    ::testing::Values(
+        Case{"lenet", {"--max-batches", "8"}}, Case{"har_cnn", {"--max-batches", "8"}},
+        Case{"mobilenet_v2", {"--batch-size", "32", "--max-batches", "8", "--lr", "0.01"}, true}),
     [](const auto& info) { return info.param.model; });
 
 TEST(Training, AsyncLearnsAndTellsWhatItDid) {

@@ -297,7 +297,7 @@ const BadPrepareField kBadPrepareFields[] = {
     {[](auto& m) { FirstOp(m).set_rate(kNan); }, "ops[0].rate"},
     {[](auto& m) { FirstOp(m).set_epsilon(kInfinity); }, "ops[0].epsilon"},
     {[](auto& m) { FirstOp(m).set_init(0); }, "ops[0].init"},
-    {[](auto& m) { FirstOp(m).set_init(4); }, "ops[0].init"},
+    {[](auto& m) { FirstOp(m).set_init(5); }, "ops[0].init"},
     {[](auto& m) { FirstOp(m).set_init_std(-1); }, "ops[0].init_std"},
     {[](auto& m) { m.mutable_model()->mutable_defaults()->set_epochs(-1); }, "defaults.epochs"},
     {[](auto& m) { m.mutable_training()->set_batch_size(0); }, "training.batch_size"},
