@@ -2,6 +2,7 @@
 
 #include "proto/transport/control_channel.h"
 
+#include <atomic>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -195,6 +196,7 @@ TEST_P(ControlChannel, ObserverMayAnswerAndCloseFromItsCalls) {
   struct Answering final : CentralControlObserver {
     void OnJoined(ConnectionId id) override { (void)control->Send(id, Welcome{DeviceId(5)}); }
     void OnMessage(ConnectionId id, WorkerMessage) override {
+      ++heard;
       (void)control->Send(id, Release{});
       control->Close(id);
     }
@@ -202,6 +204,7 @@ TEST_P(ControlChannel, ObserverMayAnswerAndCloseFromItsCalls) {
       (void)control->Send(id, Release{});
     }
     CentralControl* control = nullptr;
+    std::atomic<int> heard = 0;  // nothing is after Close
   } answering;
   absl::StatusOr<std::unique_ptr<CentralControl>> central =
       transport_->Listen("127.0.0.1:0", &answering);
@@ -212,7 +215,9 @@ TEST_P(ControlChannel, ObserverMayAnswerAndCloseFromItsCalls) {
       transport_->Connect((*central)->address(), kTimeoutMs, &seen);
   ASSERT_TRUE(worker.ok()) << worker.status();
   ASSERT_TRUE((*worker)->Send(HelloOf("w")).ok());
+  for (int i = 0; i < 100; ++i) (void)(*worker)->Send(StageReady{Generation(i)});
   EXPECT_TRUE(seen.WaitForClosed().ok());
+  EXPECT_EQ(answering.heard, 1);
   ASSERT_EQ(seen.messages().size(), 2u);
   EXPECT_TRUE(std::holds_alternative<Welcome>(seen.messages()[0]));
   EXPECT_TRUE(std::holds_alternative<Release>(seen.messages()[1]));

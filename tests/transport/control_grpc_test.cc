@@ -12,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/transport/control_convert.h"
 #include "proto/transport/grpc_control.h"
 #include "tests/transport/child_process.h"
 #include "tests/transport/control_recorders.h"
@@ -272,6 +273,8 @@ TEST(ControlGrpc, GarbageOnThePortDoesNoHarm) {
   served.ExpectAlive();
 }
 
+std::string HelloBytes() { return ToProto(WorkerMessage(HelloOf("raw"))).SerializeAsString(); }
+
 using Buffers = grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 grpc::ByteBuffer BufferOf(const std::string& bytes) {
@@ -279,7 +282,8 @@ grpc::ByteBuffer BufferOf(const std::string& bytes) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// A client of the right method that says one thing of its own and then waits for the end.
+// A client of the right method that says one thing of its own and then waits for the end, without
+// reading what it is told beyond the first message.
 class RawClient final : public Buffers, public Awaited {
  public:
   RawClient(const std::string& address, const std::string& says)
@@ -325,6 +329,59 @@ TEST(ControlGrpc, MessagesThatMakeNoSenseAreInvalid) {
   served.ExpectAlive();
 }
 
+// Its connection is alive and answers pings: neither keepalive nor TCP find anything wrong with it.
+TEST(ControlGrpc, WorkerThatReadsNothingIsCutOffByClose) {
+  Served served(WithoutKeepalive());
+  RawClient client(served.address(), HelloBytes());
+  const std::optional<ConnectionId> id = served.seen().WaitForJoined(1);
+  ASSERT_TRUE(id.has_value());
+  ASSERT_TRUE(served.control().Send(*id, LargePrepareStage()).ok());
+  served.control().Close(*id);
+  EXPECT_EQ(served.seen().WaitForGone(*id).code(), absl::StatusCode::kUnavailable);
+}
+
+// A central of another make, which serves the calls that come as `Reactor` does.
+template <typename Reactor>
+class OtherCentral {
+ public:
+  OtherCentral() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterCallbackGenericService(&service_);
+    server_ = builder.BuildAndStart();
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  struct Service final : grpc::CallbackGenericService {
+    grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
+      return new Reactor();
+    }
+  };
+  Service service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Reads nothing.
+class DeafReactor final : public grpc::ServerGenericBidiReactor {
+ public:
+  void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+  void OnDone() override { delete this; }
+};
+
+TEST(ControlGrpc, CentralThatReadsNothingIsLeftByClose) {
+  const OtherCentral<DeafReactor> central;
+  const auto transport = MakeGrpcControl(WithoutKeepalive());
+  WorkerRecorder seen;
+  auto worker = transport->Connect(central.address(), kTimeoutMs, &seen).value();
+  ASSERT_TRUE(worker->Send(Snapshot{Generation(1), Sequence(1), LargePrepareStage().state}).ok());
+  worker->Close();
+  const absl::Status status = seen.WaitForClosed();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("did not end within 500 ms"));
+}
+
 // A central that answers whatever comes with bytes that are no message.
 class NoiseReactor final : public grpc::ServerGenericBidiReactor {
  public:
@@ -345,20 +402,10 @@ class NoiseReactor final : public grpc::ServerGenericBidiReactor {
 };
 
 TEST(ControlGrpc, WorkerLeavesACentralThatMakesNoSense) {
-  struct Noise final : grpc::CallbackGenericService {
-    grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
-      return new NoiseReactor();
-    }
-  } noise;
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterCallbackGenericService(&noise);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const OtherCentral<NoiseReactor> central;
   const auto transport = MakeGrpcControl(GrpcControlOptions{});
   WorkerRecorder seen;
-  const auto worker =
-      transport->Connect("127.0.0.1:" + std::to_string(port), kTimeoutMs, &seen).value();
+  const auto worker = transport->Connect(central.address(), kTimeoutMs, &seen).value();
   const absl::Status status = seen.WaitForClosed();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot be parsed"));
