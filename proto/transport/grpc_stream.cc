@@ -259,7 +259,7 @@ void GrpcStream::Release() {
       EndStream(absl::CancelledError("connection: the peer let go of it"), true);
     }
   }
-  if (gate != nullptr) gate->Detach(absl::OkStatus());
+  if (gate != nullptr) gate->Closed(absl::OkStatus());
 }
 
 void GrpcStream::Abort(const absl::Status& status) {
@@ -272,7 +272,7 @@ void GrpcStream::Abort(const absl::Status& status) {
     if (calls_ != nullptr) calls_->Cancel();
     if (gate != nullptr) EndStream(status.ok() ? absl::CancelledError("closed") : status, false);
   }
-  if (gate != nullptr) gate->Detach(status);
+  if (gate != nullptr) gate->Closed(status);
 }
 
 }  // namespace runnel

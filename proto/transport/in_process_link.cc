@@ -178,7 +178,7 @@ void InProcessLink::Release(int end) {
                      absl::UnavailableError("connection: the peer let go of it"));
     }
   }
-  if (gate != nullptr) gate->Detach(absl::OkStatus());
+  if (gate != nullptr) gate->Closed(absl::OkStatus());
 }
 
 void InProcessLink::Abort(int end) {
@@ -191,7 +191,7 @@ void InProcessLink::Abort(int end) {
                      absl::UnavailableError("connection: the peer stopped listening"));
     }
   }
-  if (gate != nullptr) gate->Detach(absl::OkStatus());
+  if (gate != nullptr) gate->Closed(absl::OkStatus());
 }
 
 void InProcessLink::Break(int first, const absl::Status& status) {

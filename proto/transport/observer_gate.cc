@@ -46,11 +46,4 @@ void ObserverGate::Closed(const absl::Status& status) {
   Leave();
 }
 
-void ObserverGate::Detach(const absl::Status& status) {
-  Closed(status);
-  // Whoever closed it may still be inside.
-  std::unique_lock<std::mutex> lock(mutex_);
-  left_.wait(lock, [&] { return depth_ == 0 || inside_ == std::this_thread::get_id(); });
-}
-
 }  // namespace runnel

@@ -20,11 +20,10 @@ class ObserverGate {
   // The observer's answer; Cancelled if nobody listens any more.
   absl::Status Header(const FrameHeader& header);
   void Deliver(Frame frame);
-  // The first call reaches the observer; later ones have no effect.
+  // The first call reaches the observer; later ones have no effect. On return of any of them no
+  // other call is running nor will one come: the observer may go. Within one of the observer's own
+  // calls it does not wait for that one.
   void Closed(const absl::Status& status);
-  // Closed(status), and on return no call is running nor will any come: the observer may go. Within
-  // one of the observer's own calls it does not wait for that one.
-  void Detach(const absl::Status& status);
 
  private:
   // Waits for its turn. Null: nobody listens.
