@@ -152,12 +152,14 @@ LinkShell::LinkShell(EventLoop* loop, const FrameLimits* limits, Options options
     : loop_(loop),
       limits_(limits),
       options_(std::move(options)),
-      session_(std::move(deliver)),
       failed_(std::move(failed)),
+      session_(std::move(deliver)),
       alive_(std::make_shared<bool>(true)) {}
 
 LinkShell::~LinkShell() {
   *alive_ = false;
+  // The session lets go first: a connection must not outlive its observer.
+  session_.Disconnected();
   if (connection_ != nullptr) connection_->Close();
 }
 
@@ -183,6 +185,7 @@ void LinkShell::Dial() {
 void LinkShell::Attach(std::shared_ptr<LoopConnection> connection) { Adopt(std::move(connection)); }
 
 void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
+  session_.Disconnected();
   if (connection_ != nullptr) connection_->Close();
   connection_ = std::move(connection);
   connection_->Bind([this](Frame frame) { Received(std::move(frame)); },

@@ -151,9 +151,9 @@ class LinkShell {
   EventLoop* loop_;
   const FrameLimits* limits_;
   Options options_;
-  LinkSession session_;
   FailedFn failed_;
-  std::shared_ptr<LoopConnection> connection_;
+  std::shared_ptr<LoopConnection> connection_;  // the observer: outlives what session_ holds
+  LinkSession session_;
   int64_t disconnected_since_ns_ = 0;
   int64_t retry_delay_ns_ = 0;
   std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it
