@@ -23,7 +23,7 @@ inline constexpr size_t kMaxReasonBytes = 4096;
 
 absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high);
 absl::Status CheckCount(absl::string_view field, int64_t count, int64_t low, int64_t high);
-// Finite and within [low, high].
+// A number within [low, high], which are finite.
 absl::Status CheckReal(absl::string_view field, double value, double low, double high);
 // At most kMaxTextBytes, no control characters: it ends up in log lines and labels.
 absl::Status CheckText(absl::string_view field, const std::string& value);

@@ -273,7 +273,7 @@ TEST(ControlGrpc, GarbageOnThePortDoesNoHarm) {
   served.ExpectAlive();
 }
 
-std::string HelloBytes() { return ToProto(WorkerMessage(HelloOf("raw"))).SerializeAsString(); }
+std::string BytesOf(const WorkerMessage& message) { return ToProto(message).SerializeAsString(); }
 
 using Buffers = grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
@@ -290,9 +290,21 @@ class RawClient final : public Buffers, public Awaited {
       : stub_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())),
         says_(BufferOf(says)) {
     stub_.PrepareBidiStreamingCall(&context_, "/runnel.proto.Control/Join", {}, this);
+    AddHold();  // until WaitForEnd
     StartWrite(&says_);
     StartRead(&heard_);
     StartCall();
+  }
+  void OnWriteDone(bool) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    written_ = true;
+    changed_.notify_all();
+  }
+  // Once, after the first message.
+  void SayMore(const std::string& bytes) {
+    ASSERT_TRUE(WaitFor([&] { return written_; }));
+    says_ = BufferOf(bytes);
+    StartWrite(&says_);
   }
   void OnDone(const grpc::Status& status) override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -300,8 +312,10 @@ class RawClient final : public Buffers, public Awaited {
     changed_.notify_all();
   }
   grpc::Status WaitForEnd() {
+    RemoveHold();
     if (!WaitFor([&] { return status_.has_value(); })) {
       context_.TryCancel();
+      (void)WaitFor([&] { return status_.has_value(); });
       return grpc::Status(grpc::StatusCode::INTERNAL, "did not end");
     }
     return *status_;
@@ -312,6 +326,7 @@ class RawClient final : public Buffers, public Awaited {
   grpc::ClientContext context_;
   grpc::ByteBuffer says_;
   grpc::ByteBuffer heard_;
+  bool written_ = false;
   std::optional<grpc::Status> status_;
 };
 
@@ -332,12 +347,15 @@ TEST(ControlGrpc, MessagesThatMakeNoSenseAreInvalid) {
 // Its connection is alive and answers pings: neither keepalive nor TCP find anything wrong with it.
 TEST(ControlGrpc, WorkerThatReadsNothingIsCutOffByClose) {
   Served served(WithoutKeepalive());
-  RawClient client(served.address(), HelloBytes());
+  RawClient client(served.address(), BytesOf(HelloOf("raw")));
   const std::optional<ConnectionId> id = served.seen().WaitForJoined(1);
   ASSERT_TRUE(id.has_value());
   ASSERT_TRUE(served.control().Send(*id, LargePrepareStage()).ok());
   served.control().Close(*id);
+  client.SayMore(BytesOf(StageReady{Generation(1)}));
   EXPECT_EQ(served.seen().WaitForGone(*id).code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(client.WaitForEnd().ok());
+  EXPECT_EQ(served.seen().messages(*id).size(), 1u);  // what comes after Close is dropped
 }
 
 // A central of another make, which serves the calls that come as `Reactor` does.
@@ -403,7 +421,7 @@ class NoiseReactor final : public grpc::ServerGenericBidiReactor {
 
 TEST(ControlGrpc, WorkerLeavesACentralThatMakesNoSense) {
   const OtherCentral<NoiseReactor> central;
-  const auto transport = MakeGrpcControl(GrpcControlOptions{});
+  const auto transport = MakeGrpcControl(WithoutKeepalive());
   WorkerRecorder seen;
   const auto worker = transport->Connect(central.address(), kTimeoutMs, &seen).value();
   const absl::Status status = seen.WaitForClosed();
