@@ -84,8 +84,10 @@ void RunDisplay::CountUp(const std::string& name, const MetricLabels& labels, do
   for (const auto& [label, value] : labels) absl::StrAppend(&key, ",", label, "=", value);
   auto found = std::find_if(counted_.begin(), counted_.end(),
                             [&key](const auto& entry) { return entry.first == key; });
-  if (found == counted_.end()) found = counted_.insert(counted_.end(), {key, 0.0});
-  if (total > found->second) metrics_->AddCounter(name, labels, total - found->second);
+  const bool first = found == counted_.end();
+  if (first) found = counted_.insert(counted_.end(), {key, 0.0});
+  // A counter is there from the beginning, at zero.
+  if (first || total > found->second) metrics_->AddCounter(name, labels, total - found->second);
   found->second = total;
 }
 

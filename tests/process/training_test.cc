@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 
@@ -222,18 +223,23 @@ TEST(Training, ServesMetricsAndHealthWhileItRuns) {
   ASSERT_NE(at, std::string::npos) << text;
   const int port = std::stoi(text.substr(at + marker.size()));
   EXPECT_THAT(Get(port, "/healthz"), HasSubstr("200 OK"));
-  // The first figures are there after the next telemetry.
+  // All figures are there after the first telemetry of each stage.
+  const Words names = {"runnel_step",
+                       "runnel_samples_per_second",
+                       "runnel_samples_total",
+                       "runnel_train_loss",
+                       "runnel_stage_busy_ratio{stage=\"2\"",
+                       "runnel_link_bytes_total{direction=\"forward\""};
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   std::string metrics;
+  const auto missing = [&metrics](const std::string& name) {
+    return metrics.find(name) == std::string::npos;
+  };
   do {
     metrics = Get(port, "/metrics");
-  } while (metrics.find("runnel_link_bytes_total") == std::string::npos &&
+  } while (std::any_of(names.begin(), names.end(), missing) &&
            std::chrono::steady_clock::now() < deadline);
-  for (const char* name :
-       {"runnel_step", "runnel_samples_per_second", "runnel_samples_total", "runnel_train_loss",
-        "runnel_stage_busy_ratio{stage=\"2\"", "runnel_link_bytes_total{direction=\"forward\""}) {
-    EXPECT_THAT(metrics, HasSubstr(name));
-  }
+  for (const std::string& name : names) EXPECT_THAT(metrics, HasSubstr(name));
   EXPECT_THAT(Get(port, "/readyz"), HasSubstr("200 OK"));
   EXPECT_THAT(Get(port, "/state"), HasSubstr("\"stages\""));
   // Twice: at once.
