@@ -65,7 +65,6 @@ void GrpcStream::QueueFrame(const Frame& frame) {
     message.offset = offset;
     message.size = std::min(piece, size - offset);
     offset += message.size;
-    message.more = offset < size;
     Book(message, now_ns);
     outgoing_.push_back(std::move(message));
   } while (offset < size);
@@ -102,7 +101,7 @@ void GrpcStream::Pump() {
   // The accepting end answers a goodbye by ending the stream, maybe before we hear that the goodbye
   // is written.
   if (current_.goodbye && !calls_->is_accepting_end()) goodbye_sent_ = true;
-  calls_->Write(&write_buffer_, current_.more);
+  calls_->Write(&write_buffer_);
 }
 
 void GrpcStream::TimerFired() {

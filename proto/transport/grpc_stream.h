@@ -30,8 +30,7 @@ class StreamCalls {
  public:
   virtual ~StreamCalls() = default;
   virtual void Read(grpc::ByteBuffer* message) = 0;
-  // `more`: the frame goes on with the next message.
-  virtual void Write(const grpc::ByteBuffer* message, bool more) = 0;
+  virtual void Write(const grpc::ByteBuffer* message) = 0;
   // Makes what is under way fail.
   virtual void Cancel() = 0;
   // No Read or Write follows. The accepting end ends the stream with this.
@@ -76,7 +75,6 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   struct Message {
     bool first = false;  // begins with the header
     bool goodbye = false;
-    bool more = false;
     std::array<std::byte, kFrameHeaderBytes> header;
     Payload payload;
     size_t offset = 0;

@@ -60,12 +60,6 @@ class LiveStreams {
   int reactors_ = 0;                                // guarded by mutex_
 };
 
-grpc::WriteOptions OptionsOf(bool more) {
-  grpc::WriteOptions options;
-  if (more) options.set_buffer_hint();
-  return options;
-}
-
 // What the other end is told: why, but not as if the fault were its transport's.
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
@@ -98,9 +92,7 @@ class DialReactor final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   void Read(grpc::ByteBuffer* message) override { StartRead(message); }
-  void Write(const grpc::ByteBuffer* message, bool more) override {
-    StartWrite(message, OptionsOf(more));
-  }
+  void Write(const grpc::ByteBuffer* message) override { StartWrite(message); }
   void Cancel() override { context_.TryCancel(); }
   void End(const absl::Status&) override { RemoveHold(); }
   bool is_accepting_end() const override { return false; }
@@ -143,9 +135,7 @@ class AcceptReactor final : public grpc::ServerGenericBidiReactor, public Stream
   }
 
   void Read(grpc::ByteBuffer* message) override { StartRead(message); }
-  void Write(const grpc::ByteBuffer* message, bool more) override {
-    StartWrite(message, OptionsOf(more));
-  }
+  void Write(const grpc::ByteBuffer* message) override { StartWrite(message); }
   void Cancel() override { context_->TryCancel(); }
   void End(const absl::Status& status) override { Finish(ToGrpc(status)); }
   bool is_accepting_end() const override { return true; }

@@ -32,14 +32,17 @@ class ConnectionObserver {
 };
 
 // One end of an established connection. Thread-safe. Destroying it closes it; OnClosed is then
-// still called once, at the latest during the destructor, and never after it.
+// still called once, at the latest during the destructor, and never after it. What is queued still
+// leaves if Close() was called before; otherwise it is lost and the peer hears Unavailable. It may
+// be destroyed within a call of its observer; OnClosed then comes within that call.
 class Connection {
  public:
   virtual ~Connection() = default;
   // Queues a sealed frame; returns at once, the payload is shared, not copied. Frames leave in
   // order. Unavailable once the connection is closed (the frame is then lost; sessions resend).
   virtual absl::Status Send(const Frame& frame) = 0;
-  // Closes in order after what is queued.
+  // Closes in order after what is queued. Frames may come in until OnClosed; what the peer has not
+  // sent by then it cannot send any more.
   virtual void Close() = 0;
   // Payload and header bytes handed over for sending that have not left yet.
   virtual int64_t queued_bytes() const = 0;
@@ -61,7 +64,8 @@ struct Accepted {
 };
 using AcceptFn = std::function<Accepted(std::shared_ptr<Connection> connection)>;
 
-// Accepts connections until destroyed; destroying it closes those it accepted.
+// Accepts connections until destroyed; destroying it closes those it accepted, at once: their
+// OnClosed has been called when the destructor returns, their peers hear Unavailable.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -72,8 +76,8 @@ class Listener {
 class Transport {
  public:
   virtual ~Transport() = default;
-  // InvalidArgument: the address makes no sense. AlreadyExists: the port is in use; the message
-  // names it.
+  // Port 0 is one that is free. InvalidArgument: the address makes no sense. AlreadyExists: the
+  // port is in use; the message names it.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
                                                            AcceptFn accept) = 0;
   // Starts a connection; `observer` must outlive it. An unreachable peer shows as
