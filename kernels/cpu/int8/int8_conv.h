@@ -1,0 +1,76 @@
+#pragma once
+
+// INT8 x INT8 -> INT32 convolutions and matrix products for integer training (specs/niti.md
+// sections 3 and 4). Exact: the same bytes for any instruction set and thread count.
+//
+// Mantissas are in -127..127. Reductions must be short enough for int32: at most
+// kMaxInt32Reduction products (the wide weight-gradient has no such limit). Shapes are trusted:
+// positive sizes, outputs as conv_shape.h says, groups divides in_c and out_c. Nothing is
+// allocated; inputs, outputs and workspace must not overlap. One caller a context.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "kernels/cpu/conv_shape.h"
+#include "kernels/cpu/int8/int8_kernels.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace runnel::cpu {
+
+// floor((2^31 - 1) / 127^2) products cannot leave int32.
+inline constexpr int64_t kMaxInt32Reduction = 133144;
+
+// Rows that this machine can run, best first, portable last.
+absl::Span<const Int8Kernels* const> SupportedInt8Kernels();
+const Int8Kernels& BestInt8Kernels();
+
+struct Int8Context {
+  const Int8Kernels* kernels = nullptr;
+  ThreadPool* pool = nullptr;
+  // As many bytes as the call's ...WorkspaceBytes says, 64-byte aligned.
+  std::byte* workspace = nullptr;
+};
+
+enum class ConvPass { kForward, kInputGradient, kWeightGradient, kWideWeightGradient };
+
+// For this row and this many threads; 64 at least.
+int64_t Int8WorkspaceBytes(const Int8Kernels& kernels, const ConvShape& shape, ConvPass pass,
+                           int threads);
+
+// x int8[N][IH][IW][IC], w int8[OC][KH][KW][IC / groups] -> acc int32[N][OH][OW][OC], overwritten;
+// *max_abs = max|acc| (max_abs may be null).
+void Int8ConvForward(const Int8Context& context, const ConvShape& shape, const int8_t* x,
+                     const int8_t* w, int32_t* acc, int32_t* max_abs);
+
+// dy int8[N][OH][OW][OC], w -> acc int32[N][IH][IW][IC], overwritten.
+void Int8ConvInputGradient(const Int8Context& context, const ConvShape& shape, const int8_t* dy,
+                           const int8_t* w, int32_t* acc, int32_t* max_abs);
+
+// The number of products in each element of the weight-gradient: batch * out_h * out_w.
+inline int64_t Int8WeightGradientReduction(const ConvShape& shape) {
+  return shape.batch * shape.out_h * shape.out_w;
+}
+// dy, x -> dw int32[OC][KH][KW][IC / groups], overwritten.
+void Int8ConvWeightGradient(const Int8Context& context, const ConvShape& shape, const int8_t* dy,
+                            const int8_t* x, int32_t* dw, int32_t* max_abs);
+// The same for reductions of any length; workspace of kWideWeightGradient.
+void Int8ConvWeightGradientWide(const Int8Context& context, const ConvShape& shape,
+                                const int8_t* dy, const int8_t* x, int64_t* dw, int64_t* max_abs);
+
+// c int32[m][n] = a int8[m][k] * transposed b int8[n][k]; a linear layer's forward. Its other two
+// passes are those of the 1x1 convolution LinearShape(m, n, k).
+ConvShape LinearShape(int64_t m, int64_t n, int64_t k);
+int64_t Int8GemmWorkspaceBytes(const Int8Kernels& kernels, int64_t m, int64_t n, int64_t k,
+                               int threads);
+void Int8Gemm(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
+              const int8_t* b, int32_t* c, int32_t* max_abs);
+
+// b packed once for many products. `packed` is 64-byte aligned and belongs to one row of kernels.
+int64_t Int8PackedBytes(const Int8Kernels& kernels, int64_t n, int64_t k);
+void Int8PackB(const Int8Kernels& kernels, int64_t n, int64_t k, const int8_t* b,
+               std::byte* packed);
+void Int8GemmPacked(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
+                    const std::byte* packed, int32_t* c, int32_t* max_abs);
+
+}  // namespace runnel::cpu

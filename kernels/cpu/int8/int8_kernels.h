@@ -1,0 +1,114 @@
+#pragma once
+
+// The inner loops of INT8 training, one row per instruction set. All sums are exact, so every row
+// gives the same bytes; the portable row is the specification. To add an instruction set: one file
+// with a `const Int8Kernels k...Int8Kernels`, one row in int8_kernels.cc.
+//
+// Every product of matrices is computed in tiles: up to tile_rows rows of A times a panel of up to
+// panel_columns columns of B. The reduction goes in steps of k_group consecutive values:
+//   A  k_group bytes of each row a step, at row pointer + step * a_step. Stored plus a_bias (as
+//      unsigned bytes, so 128 for instructions that multiply unsigned by signed bytes, else 0).
+//   B  packed: [step][column][k_group], `width` columns, zeros behind the last column and the last
+//      k. width is the number of columns rounded up to a multiple of column_unit.
+// The rows of A are pixels of the activations as they lie in memory (forward, input-gradient), or
+// packed rows [panel of tile_rows rows][step][row][k_group] (weight-gradient).
+//
+// Pure functions; any thread. Pointers need the alignment of their type only; what is packed here
+// starts at multiples of 64 bytes. Mantissas are in -127..127.
+
+#include <cstdint>
+
+namespace runnel::cpu {
+
+inline constexpr int kMaxTileRows = 16;
+inline constexpr int kMaxPanelColumns = 64;
+inline constexpr int kMaxLanes = 16;
+
+// A run of `steps` steps that is contiguous in A and in B.
+struct Int8Segment {
+  int64_t a_offset = 0;  // bytes from each row pointer
+  int64_t b_offset = 0;  // bytes from the panel
+  int64_t steps = 0;
+};
+
+// c[r][j] = (accumulate ? c[r][j] : 0) + start[j] + sum over the segments of a[r] * b[j], modulo
+// 2^32, for r < rows and j < columns. Nothing beyond is written.
+struct Int8Tile {
+  const uint8_t* const* a = nullptr;  // one pointer a row
+  // Bytes from a step to the next: k_group where rows are pixels, or tile_rows * k_group where A is
+  // packed, then a[r] = a[0] + r * k_group.
+  int64_t a_step = 0;
+  const int8_t* b = nullptr;
+  const Int8Segment* segments = nullptr;
+  int segment_count = 0;           // 0 is a sum over nothing
+  const int32_t* start = nullptr;  // `width` values, or null for zeros
+  int32_t* const* c = nullptr;     // one pointer a row
+  bool accumulate = false;
+  int rows = 0;     // 1..tile_rows
+  int columns = 0;  // 1..panel_columns
+  // Raised to |c| of what is written, any element in any of the kMaxLanes; or null.
+  uint32_t* max_lanes = nullptr;
+};
+
+struct Int8Kernels {
+  const char* name = "";
+  int tile_rows = 0;      // at most kMaxTileRows
+  int panel_columns = 0;  // at most kMaxPanelColumns
+  int column_unit = 0;    // divides panel_columns
+  int k_group = 0;
+  uint8_t a_bias = 0;       // 0 or 128
+  int64_t panel_steps = 0;  // steps of a full panel that stay in the first-level cache
+
+  void (*tile)(const Int8Tile& tile);
+
+  // dst[r][i] = src[r][i] + a_bias for i < bytes, a_bias for bytes <= i < dst_stride.
+  void (*copy_a)(const int8_t* src, int64_t src_stride, int64_t rows, int64_t bytes, uint8_t* dst,
+                 int64_t dst_stride);
+  // Packs A for the weight-gradient: k rows of n bytes at src + i * src_stride; byte r of each is a
+  // row of A. Row panel t goes to dst + t * panel_stride, ceil(k / k_group) steps. Missing k and
+  // rows become a_bias (zero).
+  void (*pack_a)(const int8_t* src, int64_t src_stride, int64_t k, int64_t n, uint8_t* dst,
+                 int64_t panel_stride);
+  // Packs B of n columns: column j is k contiguous bytes at src + j * column_stride.
+  void (*pack_b_columns)(const int8_t* src, int64_t column_stride, int64_t k, int n, int width,
+                         int8_t* panel);
+  // Packs B of n columns: row i of k has n contiguous bytes at src + i * row_stride.
+  void (*pack_b_rows)(const int8_t* src, int64_t row_stride, int64_t k, int n, int width,
+                      int8_t* panel);
+  // start[j] = -a_bias * sum of column j over the segments, for j < width: what takes the bias out
+  // of a tile. Not called where a_bias is 0.
+  void (*column_start)(const int8_t* panel, const Int8Segment* segments, int segment_count,
+                       int width, int32_t* start);
+
+  // out[i] = saturate(round(acc[i], shift)), -127..127; then max(0, .) with relu; then 0 where mask
+  // (if not null) is <= 0. shift 0 saturates only; shift <= 31. Rounding of niti.md 6.1 and 6.2.
+  // `out` may be `mask`.
+  void (*rescale_pseudo_stochastic)(const int32_t* acc, int64_t n, int shift, bool relu,
+                                    const int8_t* mask, int8_t* out);
+  void (*rescale_half_away)(const int32_t* acc, int64_t n, int shift, bool relu, const int8_t* mask,
+                            int8_t* out);
+  // The largest |acc[i]|, 0 for n = 0.
+  uint32_t (*max_abs)(const int32_t* acc, int64_t n);
+  // out[i] = saturate(w[i] - g[i]); out may be w.
+  void (*subtract_saturating)(const int8_t* w, const int8_t* g, int64_t n, int8_t* out);
+
+  // acc[p][c] = sum over t < taps of x[t][p][c] * w[t][c], for p < pixels and c < channels: a row
+  // of a depthwise convolution. Pixel p of tap t is at x[t] + p * x_step, of acc at acc + p *
+  // acc_step (elements). w is [tap][channels], int8. max_lanes as in Int8Tile, or null.
+  void (*depthwise_row)(const int8_t* const* x, int64_t x_step, const int8_t* const* w, int taps,
+                        int64_t pixels, int64_t channels, int32_t* acc, int64_t acc_step,
+                        uint32_t* max_lanes);
+  // dw[c] += sum over p < pixels of dy[p][c] * x[p][c], pixels at steps of dy_step and x_step
+  // bytes.
+  void (*depthwise_weight_row)(const int8_t* dy, int64_t dy_step, const int8_t* x, int64_t x_step,
+                               int64_t pixels, int64_t channels, int32_t* dw);
+};
+
+extern const Int8Kernels kPortableInt8Kernels;
+#if defined(__x86_64__)
+extern const Int8Kernels kAvx2Int8Kernels;
+extern const Int8Kernels kAvx512Int8Kernels;
+extern const Int8Kernels kAvx512VnniInt8Kernels;
+#endif
+
+}  // namespace runnel::cpu
