@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "proto/base/quantize.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 
@@ -70,29 +71,57 @@ TensorData Draw(const StateTensorSpec& spec, const LayerSpec& layer, const Layer
       return MakeTensor(spec, [](uint64_t) { return 1.0; });
     case TensorRole::kShift:
     case TensorRole::kRunningMean:
+    case TensorRole::kExponent:  // follows from its weight
       break;
   }
   return MakeTensor(spec, [](uint64_t) { return 0.0; });
 }
 
+// Replaces an FP32 weight by its int8 mantissas and appends its exponent (specs/niti.md section 8).
+void AppendQuantized(const TensorData& weight, const StateTensorSpec& exponent,
+                     std::vector<TensorData>* tensors) {
+  std::vector<float> values(static_cast<size_t>(weight.shape.elements()));
+  std::memcpy(values.data(), weight.bytes.data(), weight.bytes.size());
+  std::vector<int8_t> mantissas(values.size());
+  const int32_t e = Quantize(values, QuantizeRule::kFullRange, absl::MakeSpan(mantissas));
+  tensors->push_back(
+      {weight.name, DType::kInt8, weight.shape, std::string(mantissas.begin(), mantissas.end())});
+  TensorData& last = tensors->emplace_back();
+  last = {exponent.name, DType::kInt32, exponent.shape, std::string(4, '\0')};
+  for (int i = 0; i < 4; ++i)
+    last.bytes[i] = static_cast<char>(static_cast<uint32_t>(e) >> (8 * i));
+}
+
+LayerState DrawLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
+                     const NumberFormat& format) {
+  LayerState drawn;
+  drawn.layer = layer;
+  const std::vector<StateTensorSpec> specs = StateOf(info, format);
+  uint64_t index = 0;  // of the drawn tensors: the same draws in every format
+  for (size_t t = 0; t < specs.size(); ++t) {
+    if (specs[t].role == TensorRole::kExponent) continue;
+    const CounterRandom random(seed, RandomPurpose::kInitialWeights, static_cast<uint64_t>(layer),
+                               index++);
+    TensorData tensor = Draw(specs[t], model.layers[layer], info, random);
+    if (specs[t].dtype == DType::kInt8) {
+      AppendQuantized(tensor, specs[t + 1], &drawn.tensors);
+      continue;
+    }
+    drawn.tensors.push_back(std::move(tensor));
+    if (!IsTrainable(specs[t].role)) continue;
+    drawn.momentum.push_back(MakeTensor(specs[t], [](uint64_t) { return 0.0; }));
+  }
+  return drawn;
+}
+
 }  // namespace
 
-absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed) {
+absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed,
+                                        const NumberFormat& format) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   ModelState state;
   for (int layer = 0; layer < model.layer_count(); ++layer) {
-    const LayerInfo& info = infos[layer];
-    LayerState drawn;
-    drawn.layer = layer;
-    for (size_t t = 0; t < info.state.size(); ++t) {
-      const StateTensorSpec& spec = info.state[t];
-      const CounterRandom random(seed, RandomPurpose::kInitialWeights, static_cast<uint64_t>(layer),
-                                 t);
-      drawn.tensors.push_back(Draw(spec, model.layers[layer], info, random));
-      if (!IsTrainable(spec.role)) continue;
-      drawn.momentum.push_back(MakeTensor(spec, [](uint64_t) { return 0.0; }));
-    }
-    state.layers.push_back(std::move(drawn));
+    state.layers.push_back(DrawLayer(model, infos[layer], layer, seed, format));
   }
   return state;
 }

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "kernels/program.h"
 #include "proto/base/ids.h"
+#include "proto/base/training.h"
 
 namespace runnel {
 
@@ -29,6 +30,7 @@ struct StepContext {
   double learning_rate = 0;
   double momentum = 0;
   double weight_decay = 0;
+  GradientBits gradient_bits;  // integer recipes, in place of the learning rate
 };
 
 // Memory for one action, by storage. An area that the part does not touch may be null. Each is

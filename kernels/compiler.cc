@@ -1,6 +1,7 @@
 #include "kernels/compiler.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/fold_relu.h"
 #include "kernels/memory_plan.h"
 #include "kernels/stage_builder.h"
 #include "proto/base/status_macros.h"
@@ -19,20 +20,35 @@ absl::Status CheckRange(const ModelSpec& model, int first_layer, int last_layer)
 
 }  // namespace
 
-absl::StatusOr<StateLayout> PlanState(const ModelSpec& model, int first_layer, int last_layer) {
+absl::StatusOr<StateLayout> PlanState(const ModelSpec& model, int first_layer, int last_layer,
+                                      const Recipe& recipe, const CompileOptions& options) {
   RUNNEL_RETURN_IF_ERROR(CheckRange(model, first_layer, last_layer));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(model, 1));
-  return LayOutState(infos, first_layer, last_layer);
+  return LayOutState(infos, first_layer, last_layer, recipe, options);
+}
+
+absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
+                                     int64_t batch, const Recipe& recipe,
+                                     const CompileOptions& options) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange(model, first_layer, last_layer));
+  RUNNEL_RETURN_IF_ERROR(CheckModel(recipe, model));
+  if (batch > options.max_batch) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "micro-batches of ", batch, " samples, the state was laid out for ", options.max_batch));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(model, batch));
+  RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
+                          DraftStage(model, infos, first_layer, last_layer, recipe, options));
+  FoldRelu(draft);
+  PlanMemory(draft.placed, draft.program);
+  return std::move(draft.program);
 }
 
 absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
                                      int64_t batch, const Recipe& recipe) {
-  RUNNEL_RETURN_IF_ERROR(CheckRange(model, first_layer, last_layer));
-  RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(model, batch));
-  RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
-                          DraftStage(model, infos, first_layer, last_layer, recipe));
-  PlanMemory(draft.placed, draft.program);
-  return std::move(draft.program);
+  CompileOptions options;
+  options.max_batch = batch;
+  return CompileStage(model, first_layer, last_layer, batch, recipe, options);
 }
 
 }  // namespace runnel

@@ -12,13 +12,27 @@
 
 namespace runnel {
 
-// Where the state of layers first_layer..last_layer lies. InvalidArgument if the range or the model
-// is wrong.
-absl::StatusOr<StateLayout> PlanState(const ModelSpec& model, int first_layer, int last_layer);
+struct CompileOptions {
+  // Integer recipes: a step has several micro-batches, whose gradients are added up.
+  bool accumulates_gradients = false;
+  // The largest micro-batch of all programs that share the state; decides how wide integer
+  // gradients are.
+  int64_t max_batch = 1;
+};
+
+// Where the state of layers first_layer..last_layer lies; the same for programs with the same
+// options. InvalidArgument if the range or the model is wrong.
+absl::StatusOr<StateLayout> PlanState(const ModelSpec& model, int first_layer, int last_layer,
+                                      const Recipe& recipe, const CompileOptions& options);
 
 // Compiles the layers for micro-batches of `batch` samples. The loss is part of the stage that has
-// the last layer. InvalidArgument names the layer and operator that the recipe has no rule for or
-// whose output nobody reads, or what is wrong with the range.
+// the last layer. InvalidArgument names the layer and operator that the recipe cannot train
+// (CheckModel) or whose output nobody reads, or what is wrong with the range, or a batch over
+// options.max_batch.
+absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
+                                     int64_t batch, const Recipe& recipe,
+                                     const CompileOptions& options);
+// With options {.max_batch = batch}.
 absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
                                      int64_t batch, const Recipe& recipe);
 

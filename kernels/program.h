@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/dtype.h"
 #include "proto/base/model_spec.h"
+#include "proto/base/number_format.h"
 #include "proto/base/shape.h"
 
 namespace runnel {
@@ -65,6 +66,48 @@ enum class OpCode : uint8_t {
   // Update, over the whole parameter storage at once.
   kSgdUpdate,  // parameters, gradients, momentum (in place) -> new_parameters, all float[n]
                // g += weight_decay * w; v = momentum * v + g; w' = w - learning_rate * v
+
+  // Integer recipes (specs/niti.md; NITI, Mandheling 2.2). Values are scaled (Buffer::scaled): i8
+  // with mantissas in -127..127, or i32 / i64 accumulators with max_abs in their tail. "rescale
+  // rule": Instruction::integer. Weights and their gradients lie (out, kernel..., in) in memory,
+  // whatever their shape says; sums are exact.
+  kQuantize,            // x f32 -> y i8: M = max|x|, e = ceil(log2 M) - 7 (M = 0: zeros, e = 0),
+                        // m = round half away (127 * x / M), or x * 2^-e, in double
+  kInt8ConvForward,     // x, weight -> acc i32, exponent e_x + e_w
+  kInt8LinearForward,   // x, weight -> acc i32
+  kRescale,             // acc, [mask i8] -> y i8: b = bits(max_abs), s = b - 7 (and 2 for 1 if the
+                        // rule says so); s > 0: round(acc, s), e = e_acc + s; else saturate. Then
+                        // max(0, y) with IntegerRule::relu, and 0 where mask <= 0
+  kInt8ReluForward,     // x -> y
+  kInt8DropoutForward,  // x -> y: kept unchanged or 0 (the draw of kDropoutForward); e + 1 for rate
+                        // 0.5; the only other one is 0
+  kInt8MaxPoolForward,  // x -> y, [indices u8: position in the window, row-major, of the first
+                        // maximum]
+  kInt8AvgPoolForward,  // x -> acc i32: the sum, exponent e_x - ceil(log2 taps)
+  kInt8GlobalAvgPoolForward,  // x -> acc i32, likewise
+  kInt8Add,  // a, b -> y: d = e_a - e_b. |d| = 1 doubles the one with the larger exponent; |d| > 1
+             // rounds the other one by |d| bits (by 31 at most). Leaves the sum i8, all of it is
+             // rounded by 2 bits and e + 2. Of all-zero operands the other one is taken as it is
+  kInt8ConvInputGradient,           // dy, weight -> acc i32, exponent e_dy + e_w
+  kInt8LinearInputGradient,         // dy, weight -> acc i32
+  kInt8ReluInputGradient,           // dy, y -> dx: dy, but 0 where y <= 0
+  kInt8DropoutInputGradient,        // dy -> dx: the mask; the exponent stays
+  kInt8MaxPoolInputGradient,        // dy, indices -> dx; sums of overlapping windows saturate
+  kInt8AvgPoolInputGradient,        // dy -> dx: dy of its window, exponent e_dy - ceil(log2 taps);
+                                    // windows do not overlap
+  kInt8GlobalAvgPoolInputGradient,  // dy -> dx, likewise
+  kInt8ConvWeightGradient,          // dy, x -> g i32 or i64, exponent e_dy + e_x
+  kInt8LinearWeightGradient,        // dy, x -> g
+  kAddScaledGradient,  // g i32 or i64 -> total i64 (adds if StepContext::accumulate, else
+                       // overwrites): the one with the smaller exponent is divided by 2^difference
+                       // towards zero first
+  kNitiUpdate,  // weight i8, g i32 or i64 -> new_weight i8: b = bits(max_abs of g); b = 0: no
+  // change; s = b - mu, s < 1: saturate(g), else round(g, s); w' = saturate(w - that).
+  // mu is StepContext::gradient_bits of the operator's kind. The exponent stays
+  kIntegerSoftmaxCrossEntropy,      // logits i8, labels -> logits_gradient i8 (exponent 0), metrics
+                                    // (niti.md 4.1; the loss that is reported is the real one of
+                                    // m * 2^e). Errors as kSoftmaxCrossEntropy
+  kIntegerSoftmaxCrossEntropyEval,  // logits i8, labels -> metrics
 };
 
 // True for the elementwise codes whose first output may be the very memory of one of their inputs
@@ -78,7 +121,8 @@ absl::string_view Name(OpCode code);
 // Whose memory a buffer lies in. Each is one contiguous, 64-byte aligned area that the caller binds
 // (backend.h). kGradients and kMomentum are zeroed by their owner when they are made.
 enum class Storage : uint8_t {
-  kInput,   // the boundary tensor that enters; stays bound until kWeightGradient is done
+  kInput,   // the boundary tensor that enters (raw FP32 samples at the first layer, else the
+            // recipe's activation, scaled if that is i8); stays bound until kWeightGradient is done
   kOutput,  // the boundary tensor that leaves, and the logits where the loss is; stays bound
             // until kWeightGradient is done if Program::backward_reads_output
   kOutputGradient,  // enters from the next stage, stays bound until kWeightGradient is done; unused
@@ -89,8 +133,8 @@ enum class Storage : uint8_t {
   kMetrics,         // double[2], as a buffer of 16 x u8; where the loss is
   kParameters,      // one weight version
   kNewParameters,   // the version that the update writes; may be the same memory as kParameters
-  kGradients,       // layout of kParameters
-  kMomentum,        // layout of kParameters
+  kGradients,       // layout of kParameters; integer recipes: wider integers, in the same order
+  kMomentum,        // layout of kParameters; none with integer recipes
   kStatistics,      // running statistics
   kStash,           // kept from a micro-batch's forward to its backward, which may overwrite it
   kScratch,         // free between a forward and the next action, and after a backward; needed by
@@ -108,8 +152,29 @@ struct Buffer {
   DType dtype = DType::kFloat32;
   Shape shape;
   int64_t offset_bytes = 0;  // multiple of 64
+  bool scaled = false;       // has a ScaleTail behind its elements (proto/base/number_format.h)
 
-  int64_t bytes() const { return shape.elements() * static_cast<int64_t>(SizeOf(dtype)); }
+  int64_t bytes() const {
+    return scaled ? ScaledBytes(dtype, shape)
+                  : shape.elements() * static_cast<int64_t>(SizeOf(dtype));
+  }
+};
+
+// How integers are rounded to fewer bits (niti.md section 6).
+enum class Rounding : uint8_t {
+  kPseudoStochastic,  // 6.1
+  kHalfAway,          // 6.2
+  kStochastic,        // 6.3, the draw keyed by run_seed, layer, op, sequence and element
+};
+
+// What an integer recipe says of an instruction.
+struct IntegerRule {
+  Rounding rounding = Rounding::kPseudoStochastic;
+  bool promote_one_to_two = false;  // a shift of 1 becomes 2
+  bool relu = false;                // kRescale: with the ReLU that follows
+  bool power_of_two_input = false;  // kQuantize: x * 2^-e in place of 127 * x / M
+
+  friend bool operator==(const IntegerRule&, const IntegerRule&) = default;
 };
 
 using BufferIndex = int32_t;
@@ -121,6 +186,7 @@ struct Instruction {
   int layer = 0;  // in the model, not in the stage: random draws and messages use it
   int op = 0;     // in the layer
   OpSpec attributes;
+  IntegerRule integer;
 };
 
 // Parts of a program, run as separate actions.
@@ -140,13 +206,18 @@ struct StateTensor {
   StateTensorSpec spec;
   Storage storage = Storage::kParameters;  // or kStatistics
   int64_t offset_bytes = 0;
+  int64_t gradient_offset_bytes = 0;  // in kGradients, of trainable tensors
+  DType gradient_dtype = DType::kFloat32;
+  // The bytes of (out, in, kernel...) lie as (out, kernel..., in).
+  bool channels_last = false;
 };
 
 // Where a stage's state lies; the same for every batch size.
 struct StateLayout {
   std::vector<StateTensor> tensors;  // by layer, then in the order of LayerInfo::state
-  int64_t parameter_bytes =
-      0;  // also of gradients and momentum; padding between tensors is zero for ever
+  int64_t parameter_bytes = 0;       // padding between tensors is zero for ever
+  int64_t gradient_bytes = 0;
+  int64_t momentum_bytes = 0;  // parameter_bytes, or 0 for a recipe without
   int64_t statistic_bytes = 0;
 };
 
@@ -160,6 +231,8 @@ struct Program {
   bool backward_reads_output = false;
   Shape input;
   Shape output;
+  int64_t input_bytes = 0;   // of kInput and kInputGradient, with the tail if they are scaled
+  int64_t output_bytes = 0;  // of kOutput and kOutputGradient, likewise
   std::vector<Buffer> buffers;
   std::array<std::vector<Instruction>, kPartCount> parts;
   StateLayout state;

@@ -27,14 +27,15 @@ struct OpNode {
   BufferIndex dscale_dshift = kNone;  // batch norm's, from its input-gradient
   std::vector<BufferIndex> trainable;
   std::vector<BufferIndex> gradients;  // of trainable
+  std::vector<BufferIndex> updated;    // of trainable: the next version
   std::vector<BufferIndex> statistics;
 };
 
 class StageBuilder {
  public:
   StageBuilder(const ModelSpec& model, const std::vector<LayerInfo>& infos, int first_layer,
-               int last_layer, const Recipe& recipe)
-      : model_(model), infos_(infos), recipe_(recipe) {
+               int last_layer, const Recipe& recipe, const CompileOptions& options)
+      : model_(model), infos_(infos), recipe_(recipe), options_(options) {
     program_.first_layer = first_layer;
     program_.last_layer = last_layer;
     program_.batch = infos[first_layer].input[0];
@@ -42,13 +43,16 @@ class StageBuilder {
     program_.needs_input_gradient = first_layer > 0;
     program_.input = infos[first_layer].input;
     program_.output = infos[last_layer].output;
-    program_.state = LayOutState(infos, first_layer, last_layer);
+    program_.state = LayOutState(infos, first_layer, last_layer, recipe, options);
   }
 
   absl::StatusOr<StageDraft> Build() {
     RUNNEL_RETURN_IF_ERROR(CollectNodes());
-    input_ = AddPlaced(Storage::kInput, recipe_.activation, program_.input);
-    output_ = AddPlaced(Storage::kOutput, recipe_.activation, program_.output);
+    input_ = program_.first_layer == 0 ? AddPlaced(Storage::kInput, DType::kFloat32, program_.input)
+                                       : AddPlacedActivation(Storage::kInput, program_.input);
+    output_ = AddPlacedActivation(Storage::kOutput, program_.output);
+    program_.input_bytes = program_.buffers[input_].bytes();
+    program_.output_bytes = program_.buffers[output_].bytes();
     if (program_.has_loss) {
       labels_ = AddPlaced(Storage::kLabels, DType::kInt32, {program_.batch});
       metrics_ = AddPlaced(Storage::kMetrics, DType::kUInt8, {2 * sizeof(double)});
@@ -69,9 +73,6 @@ class StageBuilder {
       std::vector<bool> read(ops.size() + 1);
       for (size_t op = 0; op < ops.size(); ++op) {
         const OpRule* rule = recipe_.Find(ops[op].kind);
-        if (rule == nullptr) {
-          return Error(layer, op, absl::StrCat("recipe ", recipe_.name, " has no rule for it"));
-        }
         for (int32_t id : ops[op].inputs) read[id] = true;
         nodes_.push_back(
             {.layer = layer, .op = static_cast<int>(op), .spec = &ops[op], .rule = rule});
@@ -97,47 +98,79 @@ class StageBuilder {
   BufferIndex AddPlaced(Storage storage, DType dtype, const Shape& shape, int64_t offset = 0) {
     return AddBuffer({storage, dtype, shape, offset}, /*placed=*/true);
   }
-  BufferIndex AddValue(DType dtype, const Shape& shape) {
-    return AddBuffer({Storage::kScratch, dtype, shape, 0}, /*placed=*/false);
+  BufferIndex AddPlacedActivation(Storage storage, const Shape& shape) {
+    return AddBuffer({storage, recipe_.activation, shape, 0, recipe_.scaled()}, /*placed=*/true);
+  }
+  BufferIndex AddValue(DType dtype, const Shape& shape, bool scaled = false) {
+    return AddBuffer({Storage::kScratch, dtype, shape, 0, scaled}, /*placed=*/false);
+  }
+  BufferIndex AddActivation(const Shape& shape) {
+    return AddValue(recipe_.activation, shape, recipe_.scaled());
   }
   BufferIndex AddLike(BufferIndex other) {
     const Buffer buffer = program_.buffers[other];
-    return AddValue(buffer.dtype, buffer.shape);
+    return AddValue(buffer.dtype, buffer.shape, buffer.scaled);
   }
 
   void AddState() {
     size_t node = 0;
     for (const StateTensor& tensor : program_.state.tensors) {
       while (nodes_[node].layer != tensor.layer || nodes_[node].op != tensor.spec.op) ++node;
-      const auto add = [&](Storage storage) {
-        return AddPlaced(storage, DType::kFloat32, tensor.spec.shape, tensor.offset_bytes);
+      if (tensor.spec.role == TensorRole::kExponent) continue;  // in its weight's tail
+      const bool scaled = tensor.spec.dtype == DType::kInt8;
+      const auto add = [&](Storage storage, DType dtype, int64_t offset) {
+        return AddBuffer({storage, dtype, tensor.spec.shape, offset, scaled}, /*placed=*/true);
       };
       if (tensor.storage == Storage::kStatistics) {
-        nodes_[node].statistics.push_back(add(Storage::kStatistics));
+        nodes_[node].statistics.push_back(
+            add(Storage::kStatistics, DType::kFloat32, tensor.offset_bytes));
         continue;
       }
-      nodes_[node].trainable.push_back(add(Storage::kParameters));
-      nodes_[node].gradients.push_back(add(Storage::kGradients));
+      nodes_[node].trainable.push_back(
+          add(Storage::kParameters, tensor.spec.dtype, tensor.offset_bytes));
+      nodes_[node].gradients.push_back(
+          add(Storage::kGradients, tensor.gradient_dtype, tensor.gradient_offset_bytes));
+      if (!scaled) continue;
+      nodes_[node].updated.push_back(
+          add(Storage::kNewParameters, tensor.spec.dtype, tensor.offset_bytes));
     }
   }
 
   void Emit(Part part, OpCode code, const OpNode& node, std::vector<BufferIndex> inputs,
             std::vector<BufferIndex> outputs) {
-    program_.parts[static_cast<int>(part)].push_back(
-        {code, std::move(inputs), std::move(outputs), node.layer, node.op, *node.spec});
+    Instruction& instruction = program_.parts[static_cast<int>(part)].emplace_back();
+    instruction = {code, std::move(inputs), std::move(outputs), node.layer, node.op, *node.spec};
+    if (!recipe_.scaled()) return;
+    instruction.integer = recipe_.rescale;
+    if (code == recipe_.loss) instruction.integer.rounding = recipe_.loss_rounding;
+    if (code == recipe_.update) instruction.integer.rounding = recipe_.gradient_rounding;
+  }
+
+  // With the accumulator and its rescaling in between if `rescale`.
+  void EmitRescaled(Part part, OpCode code, bool rescale, const OpNode& node,
+                    std::vector<BufferIndex> inputs, std::vector<BufferIndex> outputs) {
+    if (!rescale) return Emit(part, code, node, std::move(inputs), std::move(outputs));
+    const Shape shape = program_.buffers[outputs[0]].shape;
+    const BufferIndex accumulator = AddValue(DType::kInt32, shape, /*scaled=*/true);
+    const BufferIndex result = std::exchange(outputs[0], accumulator);
+    Emit(part, code, node, std::move(inputs), std::move(outputs));
+    Emit(part, OpCode::kRescale, node, {accumulator}, {result});
   }
 
   void EmitForward(bool training) {
     BufferIndex entering = input_;
+    if (recipe_.quantize && program_.first_layer == 0) {
+      entering = AddActivation(program_.input);
+      Emit(training ? Part::kForward : Part::kForwardEval, *recipe_.quantize, nodes_.front(),
+           {input_}, {entering});
+    }
     std::vector<BufferIndex> values;  // of the layer, by value id
     for (OpNode& node : nodes_) {
       if (node.op == 0) values = {entering};
       std::vector<BufferIndex> inputs;
       for (int32_t id : node.spec->inputs) inputs.push_back(values[id]);
       const BufferIndex output =
-          &node == &nodes_.back()
-              ? output_
-              : AddValue(recipe_.activation, infos_[node.layer].op_outputs[node.op]);
+          &node == &nodes_.back() ? output_ : AddActivation(infos_[node.layer].op_outputs[node.op]);
       if (training) {
         node.inputs = inputs;
         node.output = output;
@@ -145,7 +178,8 @@ class StageBuilder {
       } else {
         Append(node.trainable, &inputs);
         Append(node.statistics, &inputs);
-        Emit(Part::kForwardEval, node.rule->forward_eval, node, inputs, {output});
+        EmitRescaled(Part::kForwardEval, node.rule->forward_eval, node.rule->rescale_forward, node,
+                     inputs, {output});
       }
       values.push_back(output);
       entering = output;
@@ -165,11 +199,12 @@ class StageBuilder {
       const int64_t channels = program_.buffers[node.inputs[0]].shape[1];
       node.by_product = AddValue(DType::kFloat32, {2 * channels});
     } else if (node.rule->saved == Saved::kIndices) {
-      node.by_product = AddValue(DType::kInt64, infos_[node.layer].op_outputs[node.op]);
+      node.by_product = AddValue(recipe_.index, infos_[node.layer].op_outputs[node.op]);
     }
     if (node.by_product != kNone) outputs.push_back(node.by_product);
     Append(node.statistics, &outputs);
-    Emit(Part::kForward, node.rule->forward, node, inputs, outputs);
+    EmitRescaled(Part::kForward, node.rule->forward, node.rule->rescale_forward, node, inputs,
+                 outputs);
   }
 
   void EmitLoss(bool training) {
@@ -200,7 +235,7 @@ class StageBuilder {
     const std::vector<bool> wanted = WantedGradients();
     if (!wanted[output_]) return;
     if (!program_.has_loss) {
-      output_gradient_ = AddPlaced(Storage::kOutputGradient, recipe_.activation, program_.output);
+      output_gradient_ = AddPlacedActivation(Storage::kOutputGradient, program_.output);
     }
     gradient_.assign(program_.buffers.size(), kNone);
     gradient_[output_] = output_gradient_;
@@ -213,8 +248,7 @@ class StageBuilder {
       }
     }
     if (program_.needs_input_gradient) {
-      const BufferIndex leaving =
-          AddPlaced(Storage::kInputGradient, recipe_.activation, program_.input);
+      const BufferIndex leaving = AddPlacedActivation(Storage::kInputGradient, program_.input);
       Emit(Part::kInputGradient, OpCode::kCopy, nodes_.front(), {gradient_[input_]}, {leaving});
     }
   }
@@ -245,13 +279,14 @@ class StageBuilder {
       node.dscale_dshift = AddLike(node.by_product);
       results.push_back(node.dscale_dshift);
     }
-    Emit(Part::kInputGradient, node.rule->input_gradient, node, operands, results);
+    EmitRescaled(Part::kInputGradient, node.rule->input_gradient, node.rule->rescale_input_gradient,
+                 node, operands, results);
     if (gradient_[input] == kNone) {
       gradient_[input] = dx;
       return;
     }
     const BufferIndex sum = AddLike(input);
-    Emit(Part::kInputGradient, OpCode::kAccumulate, node, {gradient_[input], dx}, {sum});
+    Emit(Part::kInputGradient, recipe_.add_gradients, node, {gradient_[input], dx}, {sum});
     gradient_[input] = sum;
   }
 
@@ -260,13 +295,35 @@ class StageBuilder {
       if (!node->rule->weight_gradient || node->trainable.empty()) continue;
       std::vector<BufferIndex> operands = {node->dscale_dshift};
       if (node->dscale_dshift == kNone) operands = {gradient_[node->output], node->inputs[0]};
-      Emit(Part::kWeightGradient, *node->rule->weight_gradient, *node, operands, node->gradients);
+      if (recipe_.scaled() && options_.accumulates_gradients) {
+        EmitAddedGradient(*node, operands);
+      } else {
+        Emit(Part::kWeightGradient, *node->rule->weight_gradient, *node, operands, node->gradients);
+      }
     }
+  }
+
+  // The micro-batch's own sum first, then into the step's.
+  void EmitAddedGradient(const OpNode& node, const std::vector<BufferIndex>& operands) {
+    const Shape shape = program_.buffers[node.gradients[0]].shape;
+    const DType dtype = GradientTypeOf(infos_[node.layer].op_outputs[node.op], options_.max_batch);
+    const BufferIndex sum = AddValue(dtype, shape, /*scaled=*/true);
+    Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, {sum});
+    Emit(Part::kWeightGradient, OpCode::kAddScaledGradient, node, {sum}, {node.gradients[0]});
   }
 
   void EmitUpdate() {
     const int64_t bytes = program_.state.parameter_bytes;
     if (bytes == 0) return;
+    if (recipe_.parameter == DType::kInt8) {
+      for (const OpNode& node : nodes_) {
+        for (size_t i = 0; i < node.trainable.size(); ++i) {
+          Emit(Part::kUpdate, recipe_.update, node, {node.trainable[i], node.gradients[i]},
+               {node.updated[i]});
+        }
+      }
+      return;
+    }
     const auto whole = [&](Storage storage) {
       return AddPlaced(storage, DType::kFloat32, {bytes / static_cast<int64_t>(sizeof(float))});
     };
@@ -283,6 +340,7 @@ class StageBuilder {
   const ModelSpec& model_;
   const std::vector<LayerInfo>& infos_;
   const Recipe& recipe_;
+  const CompileOptions& options_;
   Program program_;
   std::vector<bool> placed_;
   std::vector<OpNode> nodes_;
@@ -294,25 +352,64 @@ class StageBuilder {
   std::vector<BufferIndex> gradient_;  // by value of the forward
 };
 
+int64_t StorageBytes(DType dtype, const Shape& shape) {
+  return dtype == DType::kFloat32 ? shape.elements() * static_cast<int64_t>(sizeof(float))
+                                  : ScaledBytes(dtype, shape);
+}
+
+// An int8 weight's exponent lies in its tail.
+StateTensor ExponentOf(const StateTensor& weight, const StateTensorSpec& spec) {
+  const int64_t tail =
+      ScaledBytes(weight.spec.dtype, weight.spec.shape) - static_cast<int64_t>(sizeof(ScaleTail));
+  return {weight.layer, spec, Storage::kParameters, weight.offset_bytes + tail};
+}
+
+void AddTrainable(const LayerInfo& info, int layer, const StateTensorSpec& spec,
+                  const CompileOptions& options, StateLayout& layout) {
+  StateTensor tensor = {layer, spec, Storage::kParameters, layout.parameter_bytes,
+                        layout.gradient_bytes};
+  if (spec.dtype == DType::kInt8) {
+    tensor.channels_last = spec.shape.rank() > 2;
+    tensor.gradient_dtype = options.accumulates_gradients
+                                ? DType::kInt64
+                                : GradientTypeOf(info.op_outputs[spec.op], options.max_batch);
+  }
+  layout.parameter_bytes += AlignUp(StorageBytes(spec.dtype, spec.shape));
+  layout.gradient_bytes += AlignUp(StorageBytes(tensor.gradient_dtype, spec.shape));
+  layout.tensors.push_back(tensor);
+}
+
 }  // namespace
 
-StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer) {
+DType GradientTypeOf(const Shape& op_output, int64_t batch) {
+  const int64_t positions = op_output.elements() / op_output[0] / op_output[1];
+  return batch * positions > kMaxInt32Products ? DType::kInt64 : DType::kInt32;
+}
+
+StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
+                        const Recipe& recipe, const CompileOptions& options) {
   StateLayout layout;
+  const NumberFormat format = recipe.format();
   for (int layer = first_layer; layer <= last_layer; ++layer) {
-    for (const StateTensorSpec& spec : infos[layer].state) {
-      const bool trainable = IsTrainable(spec.role);
-      int64_t& end = trainable ? layout.parameter_bytes : layout.statistic_bytes;
-      layout.tensors.push_back(
-          {layer, spec, trainable ? Storage::kParameters : Storage::kStatistics, end});
-      end += AlignUp(spec.shape.elements() * static_cast<int64_t>(sizeof(float)));
+    for (const StateTensorSpec& spec : StateOf(infos[layer], format)) {
+      if (spec.role == TensorRole::kExponent) {
+        layout.tensors.push_back(ExponentOf(layout.tensors.back(), spec));
+      } else if (IsTrainable(spec.role)) {
+        AddTrainable(infos[layer], layer, spec, options, layout);
+      } else {
+        layout.tensors.push_back({layer, spec, Storage::kStatistics, layout.statistic_bytes});
+        layout.statistic_bytes += AlignUp(StorageBytes(spec.dtype, spec.shape));
+      }
     }
   }
+  if (recipe.parameter == DType::kFloat32) layout.momentum_bytes = layout.parameter_bytes;
   return layout;
 }
 
 absl::StatusOr<StageDraft> DraftStage(const ModelSpec& model, const std::vector<LayerInfo>& infos,
-                                      int first_layer, int last_layer, const Recipe& recipe) {
-  return StageBuilder(model, infos, first_layer, last_layer, recipe).Build();
+                                      int first_layer, int last_layer, const Recipe& recipe,
+                                      const CompileOptions& options) {
+  return StageBuilder(model, infos, first_layer, last_layer, recipe, options).Build();
 }
 
 }  // namespace runnel

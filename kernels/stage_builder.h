@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/compiler.h"
 #include "kernels/program.h"
 #include "kernels/recipe.h"
 #include "proto/base/model_spec.h"
@@ -24,10 +25,20 @@ struct StageDraft {
 // The order of instructions and of the terms of every sum is that of the operators, so cutting the
 // model elsewhere changes no result: within a layer a value's gradient is the sum over its readers
 // from the last to the first, and a layer's output has one gradient only.
+// The model passes CheckModel.
 absl::StatusOr<StageDraft> DraftStage(const ModelSpec& model, const std::vector<LayerInfo>& infos,
-                                      int first_layer, int last_layer, const Recipe& recipe);
+                                      int first_layer, int last_layer, const Recipe& recipe,
+                                      const CompileOptions& options);
 
-// Parameters one after the other from 64-byte aligned offsets, statistics likewise.
-StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer);
+// Parameters one after the other from 64-byte aligned offsets, gradients and statistics likewise.
+StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
+                        const Recipe& recipe, const CompileOptions& options);
+
+// Products of mantissas that an int32 holds: 133,144 * 127^2 < 2^31 (niti.md section 2).
+inline constexpr int64_t kMaxInt32Products = 133144;
+// Of the weight-gradient of an operator with this output, (batch', out_channels, ...), for
+// micro-batches of `batch` samples: kInt32, or kInt64 where the sum over samples and positions
+// could overflow.
+DType GradientTypeOf(const Shape& op_output, int64_t batch);
 
 }  // namespace runnel

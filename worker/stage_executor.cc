@@ -20,14 +20,17 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
 
 absl::Status StageExecutor::Compile(Backend* backend) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options_.training));
-  RUNNEL_ASSIGN_OR_RETURN(layout_,
-                          PlanState(options_.model, options_.first_layer, options_.last_layer));
-  for (int64_t samples :
-       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples)) {
+  const std::vector<int64_t> sizes =
+      ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
+  const CompileOptions compile = {.accumulates_gradients = options_.training.micro_batches > 1,
+                                  .max_batch = *std::max_element(sizes.begin(), sizes.end())};
+  RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
+                                             options_.last_layer, *options_.recipe, compile));
+  for (int64_t samples : sizes) {
     Compiled& compiled = compiled_[samples];
     RUNNEL_ASSIGN_OR_RETURN(compiled.program,
                             CompileStage(options_.model, options_.first_layer, options_.last_layer,
-                                         samples, *options_.recipe));
+                                         samples, *options_.recipe, compile));
     RUNNEL_ASSIGN_OR_RETURN(compiled.executable, backend->Prepare(compiled.program));
     has_loss_ = compiled.program.has_loss;
     const auto sample = [](const Shape& shape) { return Shape::Create(shape.dims().subspan(1)); };
@@ -45,8 +48,8 @@ void StageExecutor::AllocateState() {
     scratch_bytes = std::max(scratch_bytes, compiled.program.scratch_bytes);
   }
   stash_ = std::make_unique<Stash>(layout_.parameter_bytes, stash_bytes);
-  momentum_ = Arena(layout_.parameter_bytes);
-  gradients_ = Arena(layout_.parameter_bytes);
+  momentum_ = Arena(layout_.momentum_bytes);
+  gradients_ = Arena(layout_.gradient_bytes);
   statistics_ = Arena(layout_.statistic_bytes);
   scratch_ = Arena(scratch_bytes);
 }
@@ -76,6 +79,7 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.learning_rate = LearningRate(options_.training, place.epoch);
   context.momentum = options_.training.momentum;
   context.weight_decay = options_.training.weight_decay;
+  context.gradient_bits = GradientBitsOf(options_.training, place.epoch);
   return context;
 }
 
@@ -103,12 +107,12 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
                                                             Payload labels) {
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
   const Program& program = compiled->program;
-  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input.elements() * 4, "stage input"));
+  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
   if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, place.samples * 4, "labels"));
 
   Stash::Entry& entry = stash_->Push(place);
   entry.input = std::move(input);
-  Payload output = pool_->Allocate(static_cast<size_t>(program.output.elements()) * sizeof(float));
+  Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
   Bindings bindings = StateBindings(stash_->weights(entry));
   bindings[Storage::kInput] = Base(entry.input);
@@ -127,7 +131,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
   const Program& program = compiled->program;
   if (!has_loss_)
-    RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output.elements() * 4, "gradient"));
+    RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output_bytes, "gradient"));
   if (stash_->in_flight() == 0 || stash_->Oldest().place.sequence != place.sequence) {
     return absl::InternalError(
         absl::StrCat("backward of micro-batch ", place.sequence.value(), " without its forward"));
@@ -136,7 +140,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   entry.output_gradient = std::move(output_gradient);
   Output result;
   if (program.needs_input_gradient) {
-    result.tensor = pool_->Allocate(static_cast<size_t>(program.input.elements()) * sizeof(float));
+    result.tensor = pool_->Allocate(static_cast<size_t>(program.input_bytes));
   }
   Bindings bindings = StateBindings(stash_->weights(entry));
   bindings[Storage::kInput] = Base(entry.input);
@@ -173,9 +177,9 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
                                                              Payload labels) {
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(samples));
   const Program& program = compiled->program;
-  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input.elements() * 4, "stage input"));
+  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
   if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, samples * 4, "labels"));
-  Payload output = pool_->Allocate(static_cast<size_t>(program.output.elements()) * sizeof(float));
+  Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
   StepContext context;
   context.run_seed = options_.training.seed;
@@ -190,10 +194,47 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   return Output{std::move(output)};
 }
 
+namespace {
+
+// Copies a weight between (out, in, positions) and (out, positions, in), elements of one byte.
+void TurnWeight(const Shape& shape, bool to_channels_last, const std::byte* from, std::byte* to) {
+  const int64_t in = shape[1], positions = shape.elements() / shape[0] / in;
+  for (int64_t o = 0; o < shape[0]; ++o, from += in * positions, to += in * positions) {
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t p = 0; p < positions; ++p) {
+        if (to_channels_last) {
+          to[p * in + i] = from[i * positions + p];
+        } else {
+          to[i * positions + p] = from[p * in + i];
+        }
+      }
+    }
+  }
+}
+
+bool HasMomentum(const StateTensor& tensor) {
+  return IsTrainable(tensor.spec.role) && tensor.spec.dtype == DType::kFloat32;
+}
+
+}  // namespace
+
 TensorData StageExecutor::Extract(const StateTensor& tensor, const std::byte* base) const {
-  const size_t bytes = static_cast<size_t>(tensor.spec.shape.elements()) * sizeof(float);
+  const size_t bytes =
+      static_cast<size_t>(tensor.spec.shape.elements()) * SizeOf(tensor.spec.dtype);
   const char* data = reinterpret_cast<const char*>(base + tensor.offset_bytes);
-  return {tensor.spec.name, DType::kFloat32, tensor.spec.shape, std::string(data, bytes)};
+  TensorData result = {tensor.spec.name, tensor.spec.dtype, tensor.spec.shape,
+                       std::string(data, bytes)};
+  if (tensor.channels_last) {
+    TurnWeight(tensor.spec.shape, false, base + tensor.offset_bytes,
+               reinterpret_cast<std::byte*>(result.bytes.data()));
+  }
+  return result;
+}
+
+void StageExecutor::Put(const TensorData& from, const StateTensor& to, std::byte* base) const {
+  const std::byte* bytes = reinterpret_cast<const std::byte*>(from.bytes.data());
+  if (to.channels_last) return TurnWeight(from.shape, true, bytes, base + to.offset_bytes);
+  std::memcpy(base + to.offset_bytes, bytes, from.bytes.size());
 }
 
 ModelState StageExecutor::ExportState() const {
@@ -203,28 +244,24 @@ ModelState StageExecutor::ExportState() const {
     part.layer = layer;
     for (const StateTensor& tensor : layout_.tensors) {
       if (tensor.layer != layer) continue;
-      const bool trainable = tensor.storage == Storage::kParameters;
-      part.tensors.push_back(Extract(tensor, trainable ? stash_->newest() : statistics_.data()));
-      if (trainable) part.momentum.push_back(Extract(tensor, momentum_.data()));
+      const bool versioned = tensor.storage == Storage::kParameters;
+      part.tensors.push_back(Extract(tensor, versioned ? stash_->newest() : statistics_.data()));
+      if (HasMomentum(tensor)) part.momentum.push_back(Extract(tensor, momentum_.data()));
     }
   }
   return state;
 }
 
 absl::Status StageExecutor::ImportState(const ModelState& state) {
-  RUNNEL_RETURN_IF_ERROR(
-      CheckState(state, options_.model, options_.first_layer, options_.last_layer));
-  const auto put = [](const TensorData& from, std::byte* base, const StateTensor& to) {
-    std::memcpy(base + to.offset_bytes, from.bytes.data(), from.bytes.size());
-  };
+  RUNNEL_RETURN_IF_ERROR(CheckState(state, options_.model, options_.first_layer,
+                                    options_.last_layer, options_.recipe->format()));
   size_t next = 0;  // of layout_.tensors, which is in the same order
   for (const LayerState& layer : state.layers) {
     size_t momentum = 0;
     for (const TensorData& tensor : layer.tensors) {
       const StateTensor& to = layout_.tensors[next++];
-      const bool trainable = to.storage == Storage::kParameters;
-      put(tensor, trainable ? stash_->newest() : statistics_.data(), to);
-      if (trainable) put(layer.momentum[momentum++], momentum_.data(), to);
+      Put(tensor, to, to.storage == Storage::kParameters ? stash_->newest() : statistics_.data());
+      if (HasMomentum(to)) Put(layer.momentum[momentum++], to, momentum_.data());
     }
   }
   return absl::OkStatus();

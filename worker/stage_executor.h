@@ -47,7 +47,8 @@ class StageExecutor final : public StageCompute {
   absl::Status ImportState(const ModelState& state);
   ModelState ExportState() const;
 
-  // Bytes of a boundary tensor of `samples` samples, FP32.
+  const Recipe& recipe() const { return *options_.recipe; }
+  // Boundary tensors of `samples` samples.
   Shape input_shape(int64_t samples) const { return input_sample_.Prepend(samples); }
   Shape output_shape(int64_t samples) const { return output_sample_.Prepend(samples); }
   const Stash& stash() const { return *stash_; }
@@ -66,6 +67,7 @@ class StageExecutor final : public StageCompute {
   StepContext ContextOf(const MicroBatch& place) const;
   Bindings StateBindings(std::byte* weights) const;
   TensorData Extract(const StateTensor& tensor, const std::byte* base) const;
+  void Put(const TensorData& from, const StateTensor& to, std::byte* base) const;
 
   StageExecutorOptions options_;
   BufferPool* pool_ = nullptr;

@@ -2,18 +2,13 @@
 #include "absl/strings/str_join.h"
 #include "kernels/recipe.h"
 #include "kernels/recipes/fp32.h"
+#include "kernels/recipes/niti.h"
 
 namespace runnel {
 
-const OpRule* Recipe::Find(OpKind op) const {
-  for (const OpRule& rule : rules) {
-    if (rule.op == op) return &rule;
-  }
-  return nullptr;
-}
-
 absl::Span<const Recipe* const> BuiltinRecipes() {
-  static const Recipe* const recipes[] = {&Fp32Recipe()};
+  static const Recipe* const recipes[] = {&Fp32Recipe(), &NitiMandhelingRecipe(), &Niti2020Recipe(),
+                                          &Niti2021Recipe()};
   return recipes;
 }
 

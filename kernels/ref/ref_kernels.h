@@ -22,6 +22,16 @@ class Call {
   bool has_output(size_t i) const { return i < instruction_.outputs.size(); }
   const Shape& in_shape(size_t i) const { return program_.buffers[instruction_.inputs[i]].shape; }
   const Shape& out_shape(size_t i) const { return program_.buffers[instruction_.outputs[i]].shape; }
+  const IntegerRule& rule() const { return instruction_.integer; }
+  DType in_dtype(size_t i) const { return program_.buffers[instruction_.inputs[i]].dtype; }
+  DType out_dtype(size_t i) const { return program_.buffers[instruction_.outputs[i]].dtype; }
+  // Of scaled operands.
+  const ScaleTail& in_tail(size_t i) const {
+    return TailOf(in<std::byte>(i), in_dtype(i), in_shape(i));
+  }
+  ScaleTail& out_tail(size_t i) const {
+    return TailOf(out<std::byte>(i), out_dtype(i), out_shape(i));
+  }
   int64_t out_bytes(size_t i) const { return program_.buffers[instruction_.outputs[i]].bytes(); }
   template <typename T = float>
   const T* in(size_t i) const {
@@ -54,6 +64,10 @@ inline void StoreGradient(const Call& call, float value, float* place) {
   *place = call.context.accumulate ? *place + value : value;
 }
 
+// `value` rounded to `shift` bits fewer, 0 for as it is, as the instruction's rule says; `element`
+// is the logical index, which keys the draw of stochastic rounding.
+int64_t RoundBy(const Call& call, int64_t value, int shift, int64_t element);
+
 using Kernel = absl::Status (*)(const Call& call);
 
 absl::Status ConvForward(const Call& call);
@@ -82,5 +96,26 @@ absl::Status GlobalAvgPoolInputGradient(const Call& call);
 absl::Status SoftmaxCrossEntropy(const Call& call);
 absl::Status SoftmaxCrossEntropyEval(const Call& call);
 absl::Status SgdUpdate(const Call& call);
+
+absl::Status Quantize(const Call& call);
+absl::Status Rescale(const Call& call);
+absl::Status Int8ProductForward(const Call& call);  // conv and linear
+absl::Status Int8ProductInputGradient(const Call& call);
+absl::Status Int8ProductWeightGradient(const Call& call);
+absl::Status Int8ReluForward(const Call& call);
+absl::Status Int8ReluInputGradient(const Call& call);
+absl::Status Int8DropoutForward(const Call& call);
+absl::Status Int8DropoutInputGradient(const Call& call);
+absl::Status Int8Add(const Call& call);
+absl::Status Int8MaxPoolForward(const Call& call);
+absl::Status Int8MaxPoolInputGradient(const Call& call);
+absl::Status Int8AvgPoolForward(const Call& call);
+absl::Status Int8AvgPoolInputGradient(const Call& call);
+absl::Status Int8GlobalAvgPoolForward(const Call& call);
+absl::Status Int8GlobalAvgPoolInputGradient(const Call& call);
+absl::Status AddScaledGradient(const Call& call);
+absl::Status NitiUpdate(const Call& call);
+absl::Status IntegerSoftmaxCrossEntropy(const Call& call);
+absl::Status IntegerSoftmaxCrossEntropyEval(const Call& call);
 
 }  // namespace runnel::ref

@@ -212,7 +212,8 @@ absl::StatusOr<OpKind> OpKindFromName(absl::string_view name) {
 }
 
 bool IsTrainable(TensorRole role) {
-  return role != TensorRole::kRunningMean && role != TensorRole::kRunningVar;
+  return role != TensorRole::kRunningMean && role != TensorRole::kRunningVar &&
+         role != TensorRole::kExponent;
 }
 
 bool ModelSpec::has_batch_norm() const {

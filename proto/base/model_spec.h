@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/dtype.h"
 #include "proto/base/shape.h"
 
 namespace runnel {
@@ -106,6 +107,7 @@ enum class TensorRole : uint8_t {
   kShift = 4,        // trainable: batch norm's beta, starts at 0
   kRunningMean = 5,  // statistic, starts at 0
   kRunningVar = 6,   // statistic, starts at 1; unbiased estimate
+  kExponent = 7,     // of the op's int8 weight, fixed for the run (number_format.h)
 };
 bool IsTrainable(TensorRole role);
 
@@ -115,6 +117,7 @@ struct StateTensorSpec {
   int op = 0;
   TensorRole role = TensorRole::kWeight;
   Shape shape;
+  DType dtype = DType::kFloat32;
 };
 
 // Everything that follows from a layer and the shape that enters it.

@@ -9,30 +9,34 @@ namespace runnel {
 namespace {
 
 absl::Status CheckTensor(const TensorData& tensor, const StateTensorSpec& spec, int layer) {
-  const size_t bytes = static_cast<size_t>(spec.shape.elements()) * SizeOf(DType::kFloat32);
-  if (tensor.name != spec.name || tensor.dtype != DType::kFloat32 ||
-      !(tensor.shape == spec.shape) || tensor.bytes.size() != bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("state of layer ", layer, ": tensor ", tensor.name, " ", Name(tensor.dtype),
-                     " ", tensor.shape.ToString(), " with ", tensor.bytes.size(), " bytes is not ",
-                     spec.name, " f32 ", spec.shape.ToString(), " of the model"));
+  const size_t bytes = static_cast<size_t>(spec.shape.elements()) * SizeOf(spec.dtype);
+  if (tensor.name != spec.name || tensor.dtype != spec.dtype || !(tensor.shape == spec.shape) ||
+      tensor.bytes.size() != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state of layer ", layer, ": tensor ", tensor.name, " ", Name(tensor.dtype), " ",
+        tensor.shape.ToString(), " with ", tensor.bytes.size(), " bytes is not ", spec.name, " ",
+        Name(spec.dtype), " ", spec.shape.ToString(), " of the model"));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckLayer(const LayerState& state, const LayerInfo& info) {
-  size_t trainable = 0;
-  for (const StateTensorSpec& spec : info.state) trainable += IsTrainable(spec.role) ? 1 : 0;
-  if (state.tensors.size() != info.state.size() || state.momentum.size() != trainable) {
+bool HasMomentum(const StateTensorSpec& spec) {
+  return IsTrainable(spec.role) && spec.dtype == DType::kFloat32;
+}
+
+absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSpec>& specs) {
+  size_t with_momentum = 0;
+  for (const StateTensorSpec& spec : specs) with_momentum += HasMomentum(spec) ? 1 : 0;
+  if (state.tensors.size() != specs.size() || state.momentum.size() != with_momentum) {
     return absl::InvalidArgumentError(absl::StrCat(
         "state of layer ", state.layer, ": has ", state.tensors.size(), "+", state.momentum.size(),
-        " tensors, the model ", info.state.size(), "+", trainable));
+        " tensors, the model ", specs.size(), "+", with_momentum));
   }
   size_t momentum = 0;
-  for (size_t i = 0; i < info.state.size(); ++i) {
-    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], info.state[i], state.layer));
-    if (!IsTrainable(info.state[i].role)) continue;
-    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], info.state[i], state.layer));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], specs[i], state.layer));
+    if (!HasMomentum(specs[i])) continue;
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], specs[i], state.layer));
   }
   return absl::OkStatus();
 }
@@ -40,7 +44,7 @@ absl::Status CheckLayer(const LayerState& state, const LayerInfo& info) {
 }  // namespace
 
 absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
-                        int last_layer) {
+                        int last_layer, const NumberFormat& format) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   const size_t expected = static_cast<size_t>(last_layer - first_layer + 1);
   if (state.layers.size() != expected) {
@@ -53,7 +57,7 @@ absl::Status CheckState(const ModelState& state, const ModelSpec& model, int fir
       return absl::InvalidArgumentError(
           absl::StrCat("state: has layer ", state.layers[i].layer, " for ", layer));
     }
-    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], infos[layer]));
+    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], StateOf(infos[layer], format)));
   }
   return absl::OkStatus();
 }

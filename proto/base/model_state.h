@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "proto/base/dtype.h"
 #include "proto/base/model_spec.h"
+#include "proto/base/number_format.h"
 #include "proto/base/shape.h"
 
 namespace runnel {
@@ -26,8 +27,8 @@ struct TensorData {
 
 struct LayerState {
   int layer = 0;
-  std::vector<TensorData> tensors;   // in the order of LayerInfo::state: parameters and statistics
-  std::vector<TensorData> momentum;  // of the trainable tensors, in the same order
+  std::vector<TensorData> tensors;   // in the order of StateOf (number_format.h)
+  std::vector<TensorData> momentum;  // of the trainable FP32 tensors, in the same order
 
   friend bool operator==(const LayerState&, const LayerState&) = default;
 };
@@ -50,9 +51,9 @@ struct ModelState {
 };
 
 // InvalidArgument unless `state` has exactly layers first_layer..last_layer with the tensors,
-// types, shapes and byte counts that the model says.
+// types, shapes and byte counts that the model and the format say.
 absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
-                        int last_layer);
+                        int last_layer, const NumberFormat& format = {});
 
 // The part of `state` that a stage of these layers needs, with the encoders at its two boundaries.
 ModelState Slice(const ModelState& state, int first_layer, int last_layer);

@@ -19,6 +19,7 @@ enum class RandomPurpose : uint32_t {
   kSyntheticData = 6,
   kAugment = 7,
   kNetworkSimulation = 8,
+  kRounding = 9,
   kTest = 100,
 };
 

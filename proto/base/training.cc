@@ -15,6 +15,14 @@ double LearningRate(const TrainingSettings& settings, int64_t epoch) {
   return rate;
 }
 
+GradientBits GradientBitsOf(const TrainingSettings& settings, int64_t epoch) {
+  GradientBits bits;
+  for (const GradientBitsStep& step : settings.gradient_bits) {
+    if (epoch >= step.epoch) bits = step.bits;
+  }
+  return bits;
+}
+
 absl::StatusOr<Batching> MakeBatching(const TrainingSettings& settings) {
   return Batching::Create(settings.dataset_samples, settings.batch_size, settings.micro_batches,
                           settings.min_samples);

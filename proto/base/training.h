@@ -11,6 +11,24 @@
 
 namespace runnel {
 
+// mu of NITI (specs/niti.md 4.3): the bits that a weight-gradient keeps, and so the step's size.
+// Below 1 only the largest gradients survive.
+struct GradientBits {
+  int32_t conv = 2;
+  int32_t linear = 2;
+
+  friend bool operator==(const GradientBits&, const GradientBits&) = default;
+};
+inline constexpr int32_t kMinGradientBits = -8;
+inline constexpr int32_t kMaxGradientBits = 7;
+
+struct GradientBitsStep {
+  int64_t epoch = 0;  // from its start
+  GradientBits bits;
+
+  friend bool operator==(const GradientBitsStep&, const GradientBitsStep&) = default;
+};
+
 struct TrainingSettings {
   uint64_t seed = 1;
   int64_t dataset_samples = 0;
@@ -24,6 +42,7 @@ struct TrainingSettings {
   std::vector<int64_t>
       milestones;  // epochs at whose start the rate is multiplied by milestone_factor
   double milestone_factor = 0.1;
+  std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };
@@ -31,6 +50,9 @@ struct TrainingSettings {
 // The rate of an epoch: the product is formed in ascending order of milestones, so that all hosts
 // round alike.
 double LearningRate(const TrainingSettings& settings, int64_t epoch);
+
+// The bits of an epoch; GradientBits' own defaults without a schedule.
+GradientBits GradientBitsOf(const TrainingSettings& settings, int64_t epoch);
 
 absl::StatusOr<Batching> MakeBatching(const TrainingSettings& settings);
 

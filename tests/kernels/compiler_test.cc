@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/recipes/fp32.h"
 #include "kernels/ref/ref_backend.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
@@ -246,7 +247,7 @@ TEST_F(CompilerTest, StateLayoutDoesNotDependOnBatchOrCut) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const ModelSpec model = RandomModel(seed);
     const int last = model.layer_count() - 1;
-    auto layout = PlanState(model, 0, last);
+    auto layout = PlanState(model, 0, last, Fp32Recipe(), {});
     auto program = CompileStage(model, 0, last, 7, **FindRecipe("fp32"));
     ASSERT_TRUE(layout.ok() && program.ok());
     EXPECT_EQ(layout->parameter_bytes, program->state.parameter_bytes);
@@ -268,7 +269,7 @@ TEST_F(CompilerTest, BadInputIsNamed) {
   EXPECT_THAT(CompileStage(model, 1, 2, 2, recipe).status().message(), HasSubstr("1..2"));
   EXPECT_THAT(CompileStage(model, 1, 0, 2, recipe).status().message(), HasSubstr("1..0"));
   EXPECT_FALSE(CompileStage(model, -1, 0, 2, recipe).ok());
-  EXPECT_FALSE(PlanState(model, 0, 5).ok());
+  EXPECT_FALSE(PlanState(model, 0, 5, Fp32Recipe(), {}).ok());
   EXPECT_FALSE(CompileStage(model, 0, 1, 0, recipe).ok());
   const Recipe empty = {.name = "nothing"};
   EXPECT_THAT(CompileStage(model, 0, 1, 2, empty).status().message(),
@@ -284,7 +285,11 @@ TEST(Recipes, TableFindsByName) {
   for (const Recipe* recipe : BuiltinRecipes()) {
     std::set<OpKind> kinds;
     for (const OpRule& rule : recipe->rules) EXPECT_TRUE(kinds.insert(rule.op).second);
-    EXPECT_EQ(recipe->Find(OpKind::kConv)->forward, OpCode::kConvForward);
+    EXPECT_TRUE(CheckRecipe(*recipe).ok()) << CheckRecipe(*recipe);
+    EXPECT_NE(recipe->Find(OpKind::kConv), nullptr);
+    const auto format = NumberFormatOf(recipe->name);
+    ASSERT_TRUE(format.ok()) << format.status();
+    EXPECT_EQ(*format, recipe->format());
   }
 }
 

@@ -87,7 +87,7 @@ TEST(MemoryPlan, MemoryPlanKeepsLiveValuesApart) {
     ASSERT_TRUE(infos.ok()) << infos.status();
     for (int first = 0; first < model.layer_count(); ++first) {
       for (int last = first; last < model.layer_count(); ++last) {
-        auto draft = DraftStage(model, *infos, first, last, **FindRecipe("fp32"));
+        auto draft = DraftStage(model, *infos, first, last, **FindRecipe("fp32"), {});
         auto program = CompileStage(model, first, last, kBatch, **FindRecipe("fp32"));
         ASSERT_TRUE(draft.ok() && program.ok()) << program.status();
         CheckLifetimes(draft->program, *program);

@@ -1,0 +1,116 @@
+#include "kernels/recipe.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// Codes whose result is an accumulator, and those whose result is a wide weight-gradient.
+bool GivesAccumulator(OpCode code) {
+  switch (code) {
+    case OpCode::kInt8ConvForward:
+    case OpCode::kInt8LinearForward:
+    case OpCode::kInt8AvgPoolForward:
+    case OpCode::kInt8GlobalAvgPoolForward:
+    case OpCode::kInt8ConvInputGradient:
+    case OpCode::kInt8LinearInputGradient:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status CheckRule(const Recipe& recipe, const OpRule& rule) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("recipe ", recipe.name, ", operator ", Name(rule.op), ": ", what));
+  };
+  if (Name(rule.op) == "?") return error("is not known");
+  if (recipe.Find(rule.op) != &rule) return error("has two rules");
+  for (OpCode code : {rule.forward, rule.forward_eval, rule.input_gradient,
+                      rule.weight_gradient.value_or(rule.forward)}) {
+    if (Name(code) == "?") return error("has an instruction that is not known");
+  }
+  if (GivesAccumulator(rule.forward) != rule.rescale_forward) {
+    return error(absl::StrCat(Name(rule.forward), " and rescaling do not fit"));
+  }
+  if (GivesAccumulator(rule.input_gradient) != rule.rescale_input_gradient) {
+    return error(absl::StrCat(Name(rule.input_gradient), " and rescaling do not fit"));
+  }
+  if (rule.rescale_forward && !recipe.scaled()) return error("rescales FP32 activations");
+  if (rule.saved == Saved::kInputAndStats && recipe.scaled()) {
+    return error("statistics of integer activations are not defined");
+  }
+  return absl::OkStatus();
+}
+
+// Integer weights and activations allow less than FP32.
+absl::Status CheckIntegerOp(const OpSpec& op, absl::string_view where) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(where, what));
+  };
+  if ((op.kind == OpKind::kConv || op.kind == OpKind::kLinear) && op.bias) {
+    return error("has a bias; integer weights have none");
+  }
+  if (op.kind == OpKind::kDropout && op.rate != 0.5 && op.rate != 0) {
+    return error(absl::StrCat("rate ", op.rate, "; an exponent can only undo 0.5"));
+  }
+  if (op.kind == OpKind::kAvgPool && (op.stride[0] < op.kernel[0] || op.stride[1] < op.kernel[1])) {
+    return error("windows overlap");
+  }
+  if (op.kind == OpKind::kMaxPool && op.kernel[0] * op.kernel[1] > 256) {
+    return error("window of more than 256 elements");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const OpRule* Recipe::Find(OpKind op) const {
+  for (const OpRule& rule : rules) {
+    if (rule.op == op) return &rule;
+  }
+  return nullptr;
+}
+
+absl::Status CheckRecipe(const Recipe& recipe) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
+  };
+  for (const OpRule& rule : recipe.rules) RUNNEL_RETURN_IF_ERROR(CheckRule(recipe, rule));
+  for (OpCode code : {recipe.add_gradients, recipe.loss, recipe.loss_eval, recipe.update,
+                      recipe.quantize.value_or(OpCode::kCopy)}) {
+    if (Name(code) == "?") return error("has an instruction that is not known");
+  }
+  if ((recipe.parameter == DType::kInt8) != (recipe.update == OpCode::kNitiUpdate)) {
+    return error("the update does not fit the weights' type");
+  }
+  if (recipe.scaled() != recipe.quantize.has_value()) {
+    return error("integer activations need a way in for raw samples, FP32 ones none");
+  }
+  if (recipe.scaled() != (recipe.parameter == DType::kInt8)) {
+    return error("activations and weights are both integers or both FP32");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model) {
+  for (const LayerSpec& layer : model.layers) {
+    for (size_t i = 0; i < layer.ops.size(); ++i) {
+      const OpSpec& op = layer.ops[i];
+      const std::string where =
+          absl::StrCat("layer ", layer.name, ", op ", i, " (", Name(op.kind), "): ");
+      if (recipe.Find(op.kind) == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, "recipe ", recipe.name, " has no rule for it"));
+      }
+      if (recipe.scaled()) RUNNEL_RETURN_IF_ERROR(CheckIntegerOp(op, where));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

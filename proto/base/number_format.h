@@ -1,0 +1,57 @@
+#pragma once
+
+// What the numbers of a recipe look like where they leave its kernels: on a boundary, in a
+// check-point, on the wire. Pure functions; any thread.
+//
+// A scaled tensor has one exponent for all of its elements: real value = mantissa * 2^exponent
+// (NITI; specs/niti.md section 2). In memory its elements are followed, from the next multiple of
+// 64 bytes on, by a ScaleTail; the exponent so travels with the tensor through copies, stashes and
+// payloads.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/dtype.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/shape.h"
+
+namespace runnel {
+
+// 64 bytes behind the elements of a scaled tensor.
+struct ScaleTail {
+  int32_t exponent = 0;
+  int32_t reserved = 0;
+  int64_t max_abs = 0;  // the largest |element| of a 32- or 64-bit tensor; 0 for int8
+  int64_t padding[6] = {};
+};
+static_assert(sizeof(ScaleTail) == 64);
+
+// Bytes of a scaled tensor with its tail.
+int64_t ScaledBytes(DType dtype, const Shape& shape);
+// The tail of the scaled tensor that starts at `data`.
+ScaleTail& TailOf(std::byte* data, DType dtype, const Shape& shape);
+const ScaleTail& TailOf(const std::byte* data, DType dtype, const Shape& shape);
+
+struct NumberFormat {
+  DType activation = DType::kFloat32;  // kInt8: scaled
+  DType parameter = DType::kFloat32;   // kInt8: scaled, and without momentum
+
+  bool scaled() const { return activation == DType::kInt8; }
+  friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
+};
+
+// Of "fp32", "niti" or "niti:profile". InvalidArgument for a family that is not known.
+absl::StatusOr<NumberFormat> NumberFormatOf(absl::string_view recipe);
+
+// Bytes in memory of a boundary tensor. Raw samples, which enter the first layer, are FP32 whatever
+// the recipe.
+int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape);
+
+// The state tensors of a layer in this format: LayerInfo::state, where an int8 weight is followed,
+// after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]).
+std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format);
+
+}  // namespace runnel
