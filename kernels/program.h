@@ -36,8 +36,8 @@ enum class OpCode : uint8_t {
                       // double(CounterRandom(run_seed, kDropout, layer * 256 + op, sequence)
                       // .Uniform(element)) >= rate; so the mask need not be stored
   kMaxPoolForward,  // x -> y, [indices] (int64, position in the (H,W) or (L) plane of the input of
-                    // the first maximum in row-major order; a NaN wins over every number).
-                    // Without indices in evaluation
+                    // the first maximum in row-major order; a NaN wins over every number, padding
+                    // over none). Without indices in evaluation
   kAvgPoolForward,  // x -> y
   kGlobalAvgPoolForward,  // x -> y
   kAddForward,            // a, b -> y; a and b may be the same buffer

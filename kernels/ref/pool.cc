@@ -9,11 +9,12 @@ namespace runnel::ref {
 namespace {
 
 // Position in the plane of the first maximum that output (oh, ow) sees; the first NaN if there is
-// one.
+// one. Padding is not seen.
 int64_t MaxPosition(const Window& window, const float* x, int64_t oh, int64_t ow) {
-  int64_t best = window.h.Input(oh, 0) * window.w.in + window.w.Input(ow, 0);
-  for (int64_t kh = 0; kh < window.h.kernel; ++kh) {
-    for (int64_t kw = 0; kw < window.w.kernel; ++kw) {
+  const int64_t top = window.h.TapBegin(oh), left = window.w.TapBegin(ow);
+  int64_t best = window.h.Input(oh, top) * window.w.in + window.w.Input(ow, left);
+  for (int64_t kh = top; kh < window.h.TapEnd(oh); ++kh) {
+    for (int64_t kw = left; kw < window.w.TapEnd(ow); ++kw) {
       const int64_t i = window.h.Input(oh, kh) * window.w.in + window.w.Input(ow, kw);
       if (std::isnan(x[i])) return i;
       if (x[i] > x[best]) best = i;

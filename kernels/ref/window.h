@@ -42,9 +42,9 @@ struct Window {
   int64_t taps() const { return h.kernel * w.kernel; }
 };
 
-// `in` and `out` are (N,C,L) or (N,C,H,W). Pools have no padding, whatever their spec says.
+// `in` and `out` are (N,C,L) or (N,C,H,W). Average pools have no padding, whatever their spec says.
 inline Window WindowOf(const OpSpec& op, const Shape& in, const Shape& out) {
-  const bool padded = op.kind == OpKind::kConv;
+  const bool padded = op.kind != OpKind::kAvgPool;
   const auto axis = [&](int spatial) {
     return Axis{in[2 + spatial], out[2 + spatial], op.kernel[spatial], op.stride[spatial],
                 padded ? op.padding[spatial] : 0};

@@ -40,14 +40,20 @@ RUNNEL_TORCH_SIMD void ScaleRow(const float* x, int64_t channels, float factor, 
 void MaxPoolSample(const Pool& p, const float* x, float* y, int64_t* indices, int32_t* where) {
   const int64_t channels = p.x.c;
   for (int64_t o = 0; o < p.y.positions(); ++o) {
-    const int64_t top = o / p.y.w * p.window.sh, left = o % p.y.w * p.window.sw;
+    // The window's part that lies inside the plane; never empty.
+    const int64_t h = o / p.y.w * p.window.sh - p.window.ph;
+    const int64_t w = o % p.y.w * p.window.sw - p.window.pw;
+    const int64_t top = std::max<int64_t>(h, 0), bottom = std::min(h + p.window.kh, p.x.h);
+    const int64_t left = std::max<int64_t>(w, 0), right = std::min(w + p.window.kw, p.x.w);
     float* best = y + o * channels;
     const int64_t first = top * p.x.w + left;
     std::copy_n(x + first * channels, channels, best);
     std::fill_n(where, channels, static_cast<int32_t>(first));
-    for (int64_t k = 1; k < p.window.kh * p.window.kw; ++k) {
-      const int64_t at = (top + k / p.window.kw) * p.x.w + left + k % p.window.kw;
-      TakeMaximum(x + at * channels, channels, static_cast<int32_t>(at), best, where);
+    for (int64_t row = top; row < bottom; ++row) {
+      for (int64_t at = row * p.x.w + left; at < row * p.x.w + right; ++at) {
+        if (at == first) continue;
+        TakeMaximum(x + at * channels, channels, static_cast<int32_t>(at), best, where);
+      }
     }
     if (indices != nullptr) std::copy_n(where, channels, indices + o * channels);
   }

@@ -1,7 +1,9 @@
 #include <array>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "partition/zoo/layer_builder.h"
 #include "partition/zoo/models.h"
 #include "partition/zoo/ops.h"
 
@@ -28,59 +30,34 @@ struct Group {
 constexpr Group kGroups[7] = {{1, 16, 1}, {6, 24, 2},  {6, 32, 3}, {6, 64, 4},
                               {6, 96, 3}, {6, 160, 3}, {6, 320, 1}};
 
-// Collects one layer's operators; each Add* returns the id of its value.
-class LayerBuilder {
- public:
-  LayerBuilder(const Variant& variant, std::string name) : variant_(variant) {
-    layer_.name = std::move(name);
-  }
-
-  int32_t Append(OpSpec op) {
-    layer_.ops.push_back(std::move(op));
-    return static_cast<int32_t>(layer_.ops.size());
-  }
-  int32_t ConvNorm(int32_t input, int64_t channels, int64_t kernel, int64_t stride,
-                   int64_t groups) {
-    OpSpec conv = Conv2d(input, channels, kernel, stride, kernel / 2, groups);
-    conv.init = variant_.conv_init;
-    return Append(BatchNorm(Append(std::move(conv))));
-  }
-  int32_t Activate(int32_t input) { return Append(Plain(variant_.activation, input)); }
-  LayerSpec Take() { return std::move(layer_); }
-
- private:
-  const Variant& variant_;
-  LayerSpec layer_;
-};
-
-LayerSpec Stem(const Variant& variant, absl::string_view name, int64_t channels, int64_t kernel,
+LayerSpec Stem(const Variant& variant, const char* name, int64_t channels, int64_t kernel,
                int64_t stride) {
-  LayerBuilder layer(variant, std::string(name));
-  layer.Activate(layer.ConvNorm(0, channels, kernel, stride, 1));
+  LayerBuilder layer(name, {variant.conv_init});
+  layer.Append(Plain(variant.activation, layer.Conv(0, channels, kernel, stride)));
   return layer.Take();
 }
 
 // Inverted residual: 1x1 up, 3x3 depthwise, 1x1 down without activation, shortcut.
 LayerSpec Block(const Variant& variant, int index, int64_t in, int64_t out, int64_t expansion,
                 int64_t stride) {
-  LayerBuilder layer(variant, absl::StrCat("block", index));
+  LayerBuilder layer(absl::StrCat("block", index), {variant.conv_init});
   const int64_t hidden = in * expansion;
   int32_t value = 0;
   if (expansion != 1 || variant.expands_by_one) {
-    value = layer.Activate(layer.ConvNorm(value, hidden, 1, 1, 1));
+    value = layer.Append(Plain(variant.activation, layer.Conv(value, hidden, 1, 1)));
   }
-  value = layer.Activate(layer.ConvNorm(value, hidden, 3, stride, hidden));
-  value = layer.ConvNorm(value, out, 1, 1, 1);
+  value = layer.Append(Plain(variant.activation, layer.Conv(value, hidden, 3, stride, hidden)));
+  value = layer.Conv(value, out, 1, 1);
   if (stride == 1 && in == out) {
     layer.Append(Add(value, 0));
   } else if (stride == 1 && variant.projects_shortcuts) {
-    layer.Append(Add(value, layer.ConvNorm(0, out, 1, 1, 1)));
+    layer.Append(Add(value, layer.Conv(0, out, 1, 1)));
   }
   return layer.Take();
 }
 
 LayerSpec Head(const Variant& variant) {
-  LayerBuilder layer(variant, "fc");
+  LayerBuilder layer("fc", {variant.conv_init});
   OpSpec linear = Linear(layer.Append(Plain(OpKind::kGlobalAvgPool, 0)), 10);
   linear.bias = true;
   linear.init = variant.linear_init;

@@ -23,4 +23,44 @@ ModelSpec MobileNetV2();
 // 91,154,944 MACs.
 ModelSpec MobileNetV2S1();
 
+// VGG for 3x32x32, 10 classes: 3x3 convolutions with ReLU and one linear layer. Each convolution is
+// a layer, with the pooling behind it. Without batch norm nothing has a bias either (NITI): 9, 14
+// and 17 layers, 9,222,848, 14,715,584 and 20,024,000 parameters, 152.8 M, 313.2 M and 398.1 M
+// MACs.
+ModelSpec Vgg11();
+ModelSpec Vgg16();
+ModelSpec Vgg19();
+// With batch norm behind each convolution and a bias in the linear layer: 9,228,362, 14,724,042 and
+// 20,035,018 parameters.
+ModelSpec Vgg11Bn();
+ModelSpec Vgg16Bn();
+ModelSpec Vgg19Bn();
+// NITI's VGG-small-7: 128, 128, 256, 256, 512, 512, dropout, linear; no batch norm, no bias. 7
+// layers, 4,656,512 parameters, 607.6 M MACs.
+ModelSpec VggSmall7();
+
+// VGG for 3x224x224, 1000 classes: three linear layers of 4096, 4096 and 1000. 11, 16 and 19
+// layers, 132.9 M, 138.3 M and 143.7 M parameters, 7.6 G, 15.5 G and 19.6 G MACs.
+ModelSpec Vgg11ImageNet();
+ModelSpec Vgg16ImageNet();
+ModelSpec Vgg19ImageNet();
+ModelSpec Vgg11BnImageNet();
+ModelSpec Vgg16BnImageNet();
+ModelSpec Vgg19BnImageNet();
+
+// ResNet of basic blocks for 3x32x32, 10 classes: first convolution 3x3 without pooling. Each block
+// is a layer. 10 and 18 layers, 11,173,962 and 21,282,122 parameters, 555.4 M and 1,159.4 M MACs.
+ModelSpec ResNet18();
+ModelSpec ResNet34();
+// Without batch norm and bias: 11,164,352 and 21,265,088 parameters.
+ModelSpec ResNet18NoBn();
+ModelSpec ResNet34NoBn();
+
+// ResNet for 3x224x224, 1000 classes: first convolution 7x7 of stride 2, then 3x3 max pooling of
+// stride 2. 11,689,512 and 21,797,672 parameters, 1.81 G and 3.66 G MACs.
+ModelSpec ResNet18ImageNet();
+ModelSpec ResNet34ImageNet();
+ModelSpec ResNet18NoBnImageNet();
+ModelSpec ResNet34NoBnImageNet();
+
 }  // namespace runnel::zoo

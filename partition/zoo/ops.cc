@@ -42,6 +42,14 @@ OpSpec MaxPool2(int32_t input) {
   return op;
 }
 
+OpSpec MaxPool3(int32_t input) {
+  OpSpec op = Plain(OpKind::kMaxPool, input);
+  op.kernel = {3, 3};
+  op.stride = {2, 2};
+  op.padding = {1, 1};
+  return op;
+}
+
 OpSpec Dropout(int32_t input, double rate) {
   OpSpec op = Plain(OpKind::kDropout, input);
   op.rate = rate;

@@ -19,6 +19,8 @@ OpSpec Linear(int32_t input, int64_t out_features);
 OpSpec BatchNorm(int32_t input);
 // Window and stride 2 on every spatial axis.
 OpSpec MaxPool2(int32_t input);
+// Window 3, stride 2, padding 1.
+OpSpec MaxPool3(int32_t input);
 OpSpec Dropout(int32_t input, double rate);
 OpSpec Add(int32_t left, int32_t right);
 

@@ -15,7 +15,7 @@ namespace runnel {
 struct ModelRow {
   absl::string_view name;
   absl::string_view summary;
-  absl::string_view default_dataset;
+  absl::string_view default_dataset;  // empty: none that Runnel brings along fits
   ModelSpec (*make)();
 };
 

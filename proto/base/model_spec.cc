@@ -1,5 +1,7 @@
 #include "proto/base/model_spec.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
@@ -143,6 +145,18 @@ class LayerInference {
     return Shape({in[0], op.out_channels});
   }
 
+  // With less padding than kernel every window sees an element of the input.
+  absl::StatusOr<Shape> InferMaxPool(const Shape& in) {
+    if (in.rank() < 3) return Error("needs a spatial input");
+    for (int axis = 0; axis < std::min(in.rank() - 2, 2); ++axis) {
+      if (spec().padding[axis] >= spec().kernel[axis]) {
+        return Error(absl::StrCat("padding ", spec().padding[axis], " must be below the kernel of ",
+                                  spec().kernel[axis]));
+      }
+    }
+    return Windowed(in, in[1], /*padded=*/true);
+  }
+
   absl::StatusOr<Shape> InferBatchNorm(const Shape& in) {
     if (in.rank() < 2) return Error("needs a channel axis");
     if (!(spec().epsilon > 0) || !(spec().momentum >= 0 && spec().momentum <= 1)) {
@@ -172,6 +186,7 @@ class LayerInference {
       case OpKind::kRelu6:
         return in;
       case OpKind::kMaxPool:
+        return InferMaxPool(in);
       case OpKind::kAvgPool:
         if (in.rank() < 3) return Error("needs a spatial input");
         return Windowed(in, in[1], /*padded=*/false);

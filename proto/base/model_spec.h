@@ -23,7 +23,7 @@ enum class OpKind : uint8_t {
   kRelu = 4,
   kRelu6 = 5,
   kDropout = 6,        // kept values are scaled by 1 / (1 - rate)
-  kMaxPool = 7,        // no padding; ties go to the first element in row-major order
+  kMaxPool = 7,        // padding never wins; ties go to the first element in row-major order
   kAvgPool = 8,        // no padding
   kGlobalAvgPool = 9,  // spatial mean: (N,C,...) -> (N,C)
   kAdd = 10,           // two inputs of equal shape
@@ -53,11 +53,12 @@ struct OpSpec {
   int64_t out_channels = 0;                // conv, linear (out features)
   std::array<int64_t, 2> kernel = {1, 1};  // conv, pools; 1d uses [0]
   std::array<int64_t, 2> stride = {1, 1};
-  std::array<int64_t, 2> padding = {0, 0};  // conv only, zeros on both sides
-  int64_t groups = 1;                       // conv
-  bool bias = false;                        // conv, linear
-  double rate = 0;                          // dropout: probability of a zero, in [0, 1)
-  double epsilon = 1e-5;                    // batch norm
+  // On both sides. conv: zeros; max pool: nothing, and less than the kernel. Others have none.
+  std::array<int64_t, 2> padding = {0, 0};
+  int64_t groups = 1;     // conv
+  bool bias = false;      // conv, linear
+  double rate = 0;        // dropout: probability of a zero, in [0, 1)
+  double epsilon = 1e-5;  // batch norm
   double momentum = 0.1;  // batch norm: running = (1 - momentum) * running + momentum * batch
   InitKind init = InitKind::kUniformFanIn;
   double init_std = 0.01;

@@ -42,6 +42,21 @@ TEST(InferLayer, Conv1dUsesTheFirstKernelAxisOnly) {
   EXPECT_EQ(info.parameters, 1792);
 }
 
+TEST(InferLayer, MaxPoolHasPaddingBelowItsKernel) {
+  OpSpec pool = Conv(0, 3, 2, 1, 1);
+  pool.kind = OpKind::kMaxPool;
+  EXPECT_EQ(InferLayer({"p", {pool}}, {2, 64, 112, 112})->output, Shape({2, 64, 56, 56}));
+  EXPECT_EQ(InferLayer({"p", {pool}}, {2, 64, 7})->output, Shape({2, 64, 4}));
+  pool.kind = OpKind::kAvgPool;  // ignores it
+  EXPECT_EQ(InferLayer({"p", {pool}}, {2, 64, 112, 112})->output, Shape({2, 64, 55, 55}));
+  pool.kind = OpKind::kMaxPool;
+  pool.padding = {0, 3};
+  EXPECT_THAT(std::string(InferLayer({"p", {pool}}, {2, 64, 9, 9}).status().message()),
+              HasSubstr("layer p, op 0 (max_pool): padding 3 must be below the kernel of 3"));
+  pool.padding = {-1, 0};
+  EXPECT_FALSE(InferLayer({"p", {pool}}, {2, 64, 9, 9}).ok());
+}
+
 TEST(InferLayer, ErrorsNameLayerAndOp) {
   const auto error = [](OpSpec op, Shape in) {
     return std::string(InferLayer({"stem", {op}}, in).status().message());

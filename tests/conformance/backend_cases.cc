@@ -74,8 +74,8 @@ class Maker {
     operand.bound = bound;
     return operand;
   }
-  // kernel, stride (padding and groups: conv) that fit the shape.
-  Shape DrawWindow(const Shape& x, bool conv);
+  // kernel, stride, padding that fit the shape.
+  Shape DrawWindow(const Shape& x, OpKind kind);
   static Bound Sum(double terms) { return {BoundKind::kMagnitude, terms + 4, 0}; }
 
   void Conv();
@@ -97,15 +97,17 @@ class Maker {
   Case case_;
 };
 
-Shape Maker::DrawWindow(const Shape& x, bool conv) {
+Shape Maker::DrawWindow(const Shape& x, OpKind kind) {
   OpSpec& op = case_.attributes;
-  op.kind = conv ? OpKind::kConv : OpKind::kMaxPool;
+  op.kind = kind;
   Shape y = x;
   std::vector<int64_t> dims(y.dims().begin(), y.dims().end());
   for (int axis = 0; axis < x.rank() - 2; ++axis) {
-    op.padding[axis] = Pick(0, 2);  // pools ignore it
-    const int64_t padded = x[axis + 2] + (conv ? 2 * op.padding[axis] : 0);
-    op.kernel[axis] = Pick(1, std::min<int64_t>(5, padded));
+    op.padding[axis] = Pick(0, 2);  // average pools ignore it
+    const int64_t padded = x[axis + 2] + (kind == OpKind::kAvgPool ? 0 : 2 * op.padding[axis]);
+    // A max pool's padding is less than its kernel.
+    const int64_t least = kind == OpKind::kMaxPool ? op.padding[axis] + 1 : 1;
+    op.kernel[axis] = Pick(least, std::min<int64_t>(5, padded));
     op.stride[axis] = Pick(1, 3);
     dims[axis + 2] = (padded - op.kernel[axis]) / op.stride[axis] + 1;
   }
@@ -114,7 +116,7 @@ Shape Maker::DrawWindow(const Shape& x, bool conv) {
 
 void Maker::Conv() {
   const Shape x = Image();
-  Shape y = DrawWindow(x, true);
+  Shape y = DrawWindow(x, OpKind::kConv);
   OpSpec& op = case_.attributes;
   std::vector<int64_t> divisors;
   for (int64_t d = 1; d <= x[1]; ++d) {
@@ -250,7 +252,9 @@ void Maker::DropoutCase() {
 }
 
 void Maker::Pool() {
-  const Shape x = Image(), y = DrawWindow(x, false);
+  const bool max =
+      case_.code == OpCode::kMaxPoolForward || case_.code == OpCode::kMaxPoolInputGradient;
+  const Shape x = Image(), y = DrawWindow(x, max ? OpKind::kMaxPool : OpKind::kAvgPool);
   const OpSpec& op = case_.attributes;
   const int64_t area = op.kernel[0] * (x.rank() == 4 ? op.kernel[1] : 1);
   switch (case_.code) {

@@ -286,7 +286,6 @@ TEST(RefPool, OverlappingWindows1d) {
   OpSpec spec = Spec(OpKind::kMaxPool);
   spec.kernel = {3, 1};
   spec.stride = {1, 1};
-  spec.padding = {1, 1};  // pools ignore it
   Tensor x = Floats({1, 1, 5}, {1, 2, 9, 3, 4});
   Tensor y = Zeros({1, 1, 3}), indices = Zeros({1, 1, 3}, DType::kInt64);
   RUN_OK(OpCode::kMaxPoolForward, spec, {&x}, {&y, &indices});
@@ -295,11 +294,28 @@ TEST(RefPool, OverlappingWindows1d) {
   RUN_OK(OpCode::kMaxPoolInputGradient, spec, {&dy, &indices}, {&dx});
   EXPECT_THAT(dx.values(), ElementsAre(0, 0, 111, 0, 0));
   spec.kind = OpKind::kAvgPool;
+  spec.padding = {1, 1};  // average pools ignore it
   RUN_OK(OpCode::kAvgPoolForward, spec, {&x}, {&y});
   EXPECT_THAT(y.values(), ElementsAre(4, FloatNear(14.0f / 3, 1e-6), FloatNear(16.0f / 3, 1e-6)));
   dy = Floats({1, 1, 3}, {3, 6, 9});
   RUN_OK(OpCode::kAvgPoolInputGradient, spec, {&dy}, {&dx});
   EXPECT_THAT(dx.values(), ElementsAre(1, 3, 6, 5, 3));
+}
+
+// Zeros in the padding would win against these values.
+TEST(RefPool, PaddingNeverWins) {
+  OpSpec spec = Spec(OpKind::kMaxPool);
+  spec.kernel = {3, 3};
+  spec.stride = {2, 2};
+  spec.padding = {1, 2};
+  Tensor x = Floats({1, 1, 3, 3}, {-9, -8, -7, -6, -5, -4, -3, -2, -2});
+  Tensor y = Zeros({1, 1, 2, 3}), indices = Zeros({1, 1, 2, 3}, DType::kInt64);
+  RUN_OK(OpCode::kMaxPoolForward, spec, {&x}, {&y, &indices});
+  EXPECT_THAT(y.values(), ElementsAre(-6, -4, -4, -3, -2, -2));
+  EXPECT_THAT(indices.values<int64_t>(), ElementsAre(3, 5, 5, 6, 7, 8));
+  Tensor dy = Floats({1, 1, 2, 3}, {1, 10, 100, 1000, 10000, 100000}), dx = Zeros({1, 1, 3, 3});
+  RUN_OK(OpCode::kMaxPoolInputGradient, spec, {&dy, &indices}, {&dx});
+  EXPECT_THAT(dx.values(), ElementsAre(0, 0, 0, 1, 0, 110, 1000, 10000, 100000));
 }
 
 TEST(RefPool, Average2dAndGlobal) {

@@ -62,10 +62,11 @@ at::Tensor TorchOracle::Impl::Conv(const at::Tensor& x, const OpSpec& op, int la
 at::Tensor TorchOracle::Impl::Pool(const at::Tensor& x, const OpSpec& op) const {
   const bool max = op.kind == OpKind::kMaxPool;
   if (x.dim() == 3) {
-    return max ? at::max_pool1d(x, op.kernel[0], op.stride[0])
+    return max ? at::max_pool1d(x, op.kernel[0], op.stride[0], op.padding[0])
                : at::avg_pool1d(x, op.kernel[0], op.stride[0]);
   }
-  return max ? at::max_pool2d(x, op.kernel, op.stride) : at::avg_pool2d(x, op.kernel, op.stride);
+  return max ? at::max_pool2d(x, op.kernel, op.stride, op.padding)
+             : at::avg_pool2d(x, op.kernel, op.stride);
 }
 
 at::Tensor TorchOracle::Impl::Apply(const OpSpec& op, int layer, int index,

@@ -12,17 +12,48 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A model of ours and its row in tests/golden/models.json.
+// A model of ours and its row in tests/golden/models.json, which lists published networks.
 struct GoldenRow {
   const char* model;
   const char* golden;
   int layers;
+  int64_t added = 0;  // parameters that ours has and the published one has not
 };
+// Channels of all convolutions together.
+constexpr int64_t kVgg11Channels = 64 + 128 + 2 * 256 + 4 * 512;
+constexpr int64_t kVgg16Channels = 2 * (64 + 128) + 3 * (256 + 512 + 512);
+constexpr int64_t kVgg19Channels = 2 * (64 + 128) + 4 * (256 + 512 + 512);
+constexpr int64_t kResNet18Channels = 64 + 4 * (64 + 128 + 256 + 512) + 128 + 256 + 512;
+constexpr int64_t kResNet34Channels =
+    64 + 2 * (3 * 64 + 4 * 128 + 6 * 256 + 3 * 512) + 128 + 256 + 512;
+constexpr int64_t kHeadBiases = 4096 + 4096 + 1000;
 constexpr GoldenRow kGolden[] = {
     {"lenet", "LeNet", 6},
     {"har_cnn", "HAR CNN", 5},
     {"mobilenet_v2", "MBV2-FTPipeHD 32", 20},
     {"mobilenet_v2_s1", "MBV2 kuangliu/FracTrain CIFAR", 20},
+    {"vgg11", "VGG11 CIFAR nobias noBN fc nobias", 9},
+    {"vgg16", "VGG16 CIFAR nobias noBN fc nobias", 14},
+    {"vgg19", "VGG19 CIFAR nobias noBN fc nobias", 17},
+    {"vgg11_bn", "VGG11 CIFAR nobias BN fc bias", 9},
+    {"vgg16_bn", "VGG16 CIFAR nobias BN fc bias", 14},
+    {"vgg19_bn", "VGG19 CIFAR nobias BN fc bias", 17},
+    {"vgg_small_7", "niti VGG-small-7", 7},
+    {"resnet18", "ResNet18 CIFAR stem", 10},
+    {"resnet34", "ResNet34 CIFAR stem", 18},
+    {"resnet18_nobn", "ResNet18 CIFAR stem", 10, -2 * kResNet18Channels - 10},
+    {"resnet34_nobn", "ResNet34 CIFAR stem", 18, -2 * kResNet34Channels - 10},
+    // Published with biases and without batch norm.
+    {"vgg11_imagenet", "VGG11 ImageNet", 11, -kVgg11Channels - kHeadBiases},
+    {"vgg16_imagenet", "VGG16 ImageNet", 16, -kVgg16Channels - kHeadBiases},
+    {"vgg19_imagenet", "VGG19 ImageNet", 19, -kVgg19Channels - kHeadBiases},
+    {"vgg11_bn_imagenet", "VGG11 ImageNet", 11, kVgg11Channels},
+    {"vgg16_bn_imagenet", "VGG16 ImageNet", 16, kVgg16Channels},
+    {"vgg19_bn_imagenet", "VGG19 ImageNet", 19, kVgg19Channels},
+    {"resnet18_imagenet", "ResNet18 ImageNet 224", 10},
+    {"resnet34_imagenet", "ResNet34 ImageNet 224", 18},
+    {"resnet18_nobn_imagenet", "ResNet18 ImageNet 224", 10, -2 * kResNet18Channels - 1000},
+    {"resnet34_nobn_imagenet", "ResNet34 ImageNet 224", 18, -2 * kResNet34Channels - 1000},
 };
 
 nlohmann::json LoadGolden() {
@@ -49,7 +80,8 @@ TEST(Zoo, TotalsMatchTheSheet) {
     const ModelSpec model = Make(row.model);
     EXPECT_EQ(model.name, row.model);
     EXPECT_EQ(model.layer_count(), row.layers);
-    EXPECT_EQ(*CountParameters(model), golden.at(row.golden).at("params").get<int64_t>());
+    EXPECT_EQ(*CountParameters(model),
+              golden.at(row.golden).at("params").get<int64_t>() + row.added);
     EXPECT_EQ(*CountMacs(model), golden.at(row.golden).at("macs").get<int64_t>());
   }
 }
@@ -79,16 +111,62 @@ TEST(Zoo, LayersMatchTheSheet) {
   CheckLayers("har_cnn", golden.at("HAR CNN").at("layers"), 64, "kb_fp32_batch64");
 }
 
-TEST(Zoo, LeNetIsCutWhereItSays) {
-  const ModelSpec model = Make("lenet");
-  const auto infos = InferShapes(model, 8);
-  ASSERT_TRUE(infos.ok());
+// Name and boundary shape of each layer, for one sample.
+std::vector<std::string> Boundaries(const char* name) {
+  const ModelSpec model = Make(name);
+  const auto infos = InferShapes(model, 1);
+  EXPECT_TRUE(infos.ok()) << infos.status();
   std::vector<std::string> boundaries;
   for (int i = 0; i < model.layer_count(); ++i) {
     boundaries.push_back(model.layers[i].name + " " + (*infos)[i].output.ToString());
   }
-  EXPECT_THAT(boundaries, ElementsAre("conv1 8x20x24x24", "pool1 8x20x12x12", "conv2 8x50x8x8",
-                                      "pool2 8x800", "fc1 8x500", "fc2 8x10"));
+  return boundaries;
+}
+
+TEST(Zoo, LeNetIsCutWhereItSays) {
+  EXPECT_THAT(Boundaries("lenet"),
+              ElementsAre("conv1 1x20x24x24", "pool1 1x20x12x12", "conv2 1x50x8x8", "pool2 1x800",
+                          "fc1 1x500", "fc2 1x10"));
+}
+
+TEST(Zoo, VggIsCutBehindItsPools) {
+  EXPECT_THAT(Boundaries("vgg11"),
+              ElementsAre("conv1 1x64x16x16", "conv2 1x128x8x8", "conv3 1x256x8x8",
+                          "conv4 1x256x4x4", "conv5 1x512x4x4", "conv6 1x512x2x2",
+                          "conv7 1x512x2x2", "conv8 1x512x1x1", "fc 1x10"));
+  EXPECT_THAT(Boundaries("vgg11_bn_imagenet"),
+              ElementsAre("conv1 1x64x112x112", "conv2 1x128x56x56", "conv3 1x256x56x56",
+                          "conv4 1x256x28x28", "conv5 1x512x28x28", "conv6 1x512x14x14",
+                          "conv7 1x512x14x14", "conv8 1x512x7x7", "fc1 1x4096", "fc2 1x4096",
+                          "fc3 1x1000"));
+}
+
+TEST(Zoo, ResNetIsCutBetweenBlocks) {
+  EXPECT_THAT(
+      Boundaries("resnet18"),
+      ElementsAre("conv1 1x64x32x32", "block1_1 1x64x32x32", "block1_2 1x64x32x32",
+                  "block2_1 1x128x16x16", "block2_2 1x128x16x16", "block3_1 1x256x8x8",
+                  "block3_2 1x256x8x8", "block4_1 1x512x4x4", "block4_2 1x512x4x4", "fc 1x10"));
+  EXPECT_EQ(Boundaries("resnet18_imagenet")[0], "conv1 1x64x56x56");
+}
+
+// NITI has neither batch norm nor biases.
+TEST(Zoo, ModelsForIntegersHaveNoNormAndNoBias) {
+  int without = 0;
+  for (const ModelRow& row : BuiltinModels()) {
+    SCOPED_TRACE(row.name);
+    const ModelSpec model = row.make();
+    if (model.has_batch_norm() || model.name == "har_cnn") continue;
+    ++without;
+    for (const LayerSpec& layer : model.layers) {
+      for (const OpSpec& op : layer.ops) {
+        EXPECT_FALSE(op.bias) << layer.name;
+        if (op.kind != OpKind::kConv && op.kind != OpKind::kLinear) continue;
+        EXPECT_EQ(op.init, InitKind::kXavierNormal) << layer.name;
+      }
+    }
+  }
+  EXPECT_EQ(without, 12);  // LeNet, VGG-11, 16 and 19 and ResNet-18 and 34 twice, VGG-small-7
 }
 
 TEST(Zoo, DefaultsAreThePapers) {
@@ -98,6 +176,14 @@ TEST(Zoo, DefaultsAreThePapers) {
   EXPECT_EQ(har, (TrainingDefaults{64, 10, 0.01, 0.9, 4e-5, {60, 120, 160}, 0.2}));
   const TrainingDefaults mobilenet = Make("mobilenet_v2").defaults;
   EXPECT_EQ(mobilenet, (TrainingDefaults{128, 2, 0.1, 0.9, 4e-5, {130, 160, 175, 185}, 0.1}));
+}
+
+TEST(Zoo, DefaultsByNormalisation) {
+  EXPECT_EQ(Make("vgg11").defaults, (TrainingDefaults{64, 10, 0.01, 0.9, 5e-4, {100, 150}, 0.1}));
+  EXPECT_EQ(Make("resnet18").defaults,
+            (TrainingDefaults{64, 10, 0.05, 0.9, 5e-4, {100, 150}, 0.1}));
+  EXPECT_EQ(Make("resnet18_imagenet").defaults,
+            (TrainingDefaults{64, 90, 0.025, 0.9, 1e-4, {30, 60}, 0.1}));
 }
 
 TEST(Zoo, InitialValuesFollowTheSheet) {
