@@ -31,7 +31,7 @@ struct Int8Segment {
   int64_t steps = 0;
 };
 
-// c[r][j] = (accumulate ? c[r][j] : 0) + start[j] + sum over the segments of a[r] * b[j], modulo
+// c[r][j] = (addend ? addend[r][j] : 0) + start[j] + sum over the segments of a[r] * b[j], modulo
 // 2^32, for r < rows and j < columns. Nothing beyond is written.
 struct Int8Tile {
   const uint8_t* const* a = nullptr;  // one pointer a row
@@ -40,12 +40,12 @@ struct Int8Tile {
   int64_t a_step = 0;
   const int8_t* b = nullptr;
   const Int8Segment* segments = nullptr;
-  int segment_count = 0;           // 0 is a sum over nothing
-  const int32_t* start = nullptr;  // `width` values, or null for zeros
-  int32_t* const* c = nullptr;     // one pointer a row
-  bool accumulate = false;
-  int rows = 0;     // 1..tile_rows
-  int columns = 0;  // 1..panel_columns
+  int segment_count = 0;                   // 0 is a sum over nothing
+  const int32_t* start = nullptr;          // `width` values, or null for zeros
+  int32_t* const* c = nullptr;             // one pointer a row
+  const int32_t* const* addend = nullptr;  // one pointer a row, may be c; or null
+  int rows = 0;                            // 1..tile_rows
+  int columns = 0;                         // 1..panel_columns
   // Raised to |c| of what is written, any element in any of the kMaxLanes; or null.
   uint32_t* max_lanes = nullptr;
 };
