@@ -17,6 +17,7 @@ struct Tensor {
   DType dtype = DType::kFloat32;
   Shape shape;
   std::vector<std::byte> bytes;
+  bool scaled = false;
 
   template <typename T = float>
   T* data() {
@@ -31,6 +32,11 @@ struct Tensor {
 // All zero.
 inline Tensor Zeros(const Shape& shape, DType dtype = DType::kFloat32) {
   return {dtype, shape, std::vector<std::byte>(shape.elements() * SizeOf(dtype))};
+}
+
+// All zero, with its tail.
+inline Tensor ScaledTensor(const Shape& shape, DType dtype) {
+  return {dtype, shape, std::vector<std::byte>(ScaledBytes(dtype, shape)), true};
 }
 
 template <typename T>
@@ -55,16 +61,19 @@ inline Tensor Normal(const Shape& shape, uint64_t seed, uint64_t stream) {
   return tensor;
 }
 
-// Runs `code` as the only instruction of a forward. Operands are copied in and out.
+// Runs `code` as the only instruction of a forward, on ref unless `on` says otherwise. Operands are
+// copied in and out.
 inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> inputs,
                           std::vector<Tensor*> outputs, const StepContext& context = {},
-                          int layer = 0, int op = 0) {
+                          int layer = 0, int op = 0, Backend* on = nullptr,
+                          const IntegerRule& rule = {}) {
   Program program;
-  Instruction instruction = {code, {}, {}, layer, op, spec};
+  program.batch = inputs[0]->shape[0];
+  Instruction instruction = {code, {}, {}, layer, op, spec, rule};
   int64_t end = 0;
   const auto add = [&](Tensor* tensor, std::vector<BufferIndex>* operands) {
     operands->push_back(static_cast<BufferIndex>(program.buffers.size()));
-    program.buffers.push_back({Storage::kStash, tensor->dtype, tensor->shape, end});
+    program.buffers.push_back({Storage::kStash, tensor->dtype, tensor->shape, end, tensor->scaled});
     end += (program.buffers.back().bytes() + 63) / 64 * 64;
   };
   for (Tensor* tensor : inputs) add(tensor, &instruction.inputs);
@@ -80,7 +89,7 @@ inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> 
                 all[i]->bytes.size());
   }
   auto backend = MakeRefBackend(1);
-  auto executable = (*backend)->Prepare(program);
+  auto executable = (on != nullptr ? on : backend->get())->Prepare(program);
   if (!executable.ok()) return executable.status();
   const absl::Status status = (*executable)->Run(Part::kForward, context, bindings);
   for (size_t i = 0; i < all.size(); ++i) {

@@ -1,0 +1,30 @@
+#include "tests/kernels/integer_backends.h"
+
+#include <cctype>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace runnel {
+
+std::vector<std::string> IntegerBackendNames() { return {"ref/1"}; }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '/');
+  int threads = 1;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[1], &threads)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not name/threads"));
+  }
+  return MakeBackend(parts[0], threads);
+}
+
+std::string TestNameOf(const std::string& backend) {
+  std::string name = backend;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+}
+
+}  // namespace runnel
