@@ -18,6 +18,7 @@ struct Tensor {
   Shape shape;
   std::vector<std::byte> bytes;
   bool scaled = false;
+  Storage storage = Storage::kStash;  // where RunOp puts it
 
   template <typename T = float>
   T* data() {
@@ -70,31 +71,38 @@ inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> 
   Program program;
   program.batch = inputs[0]->shape[0];
   Instruction instruction = {code, {}, {}, layer, op, spec, rule};
-  int64_t end = 0;
+  int64_t ends[kStorageCount] = {};
   const auto add = [&](Tensor* tensor, std::vector<BufferIndex>* operands) {
+    int64_t& end = ends[static_cast<int>(tensor->storage)];
     operands->push_back(static_cast<BufferIndex>(program.buffers.size()));
-    program.buffers.push_back({Storage::kStash, tensor->dtype, tensor->shape, end, tensor->scaled});
+    program.buffers.push_back({tensor->storage, tensor->dtype, tensor->shape, end, tensor->scaled});
     end += (program.buffers.back().bytes() + 63) / 64 * 64;
   };
   for (Tensor* tensor : inputs) add(tensor, &instruction.inputs);
   for (Tensor* tensor : outputs) add(tensor, &instruction.outputs);
   program.parts[0].push_back(instruction);
-  AlignedBytes memory(end);
+  program.stash_bytes = ends[static_cast<int>(Storage::kStash)];
+  std::vector<AlignedBytes> memory;
   Bindings bindings;
-  bindings[Storage::kStash] = memory.data();
+  memory.reserve(kStorageCount);
+  for (int i = 0; i < kStorageCount; ++i) {
+    memory.emplace_back(ends[i]);
+    if (ends[i] > 0) bindings.base[i] = memory.back().data();
+  }
+  const auto data = [&](size_t i) {
+    return bindings[program.buffers[i].storage] + program.buffers[i].offset_bytes;
+  };
   std::vector<Tensor*> all = inputs;
   all.insert(all.end(), outputs.begin(), outputs.end());
   for (size_t i = 0; i < all.size(); ++i) {
-    std::memcpy(memory.data() + program.buffers[i].offset_bytes, all[i]->bytes.data(),
-                all[i]->bytes.size());
+    std::memcpy(data(i), all[i]->bytes.data(), all[i]->bytes.size());
   }
   auto backend = MakeRefBackend(1);
   auto executable = (on != nullptr ? on : backend->get())->Prepare(program);
   if (!executable.ok()) return executable.status();
   const absl::Status status = (*executable)->Run(Part::kForward, context, bindings);
   for (size_t i = 0; i < all.size(); ++i) {
-    std::memcpy(all[i]->bytes.data(), memory.data() + program.buffers[i].offset_bytes,
-                all[i]->bytes.size());
+    std::memcpy(all[i]->bytes.data(), data(i), all[i]->bytes.size());
   }
   return status;
 }

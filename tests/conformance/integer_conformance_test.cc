@@ -1,0 +1,79 @@
+// Every backend, instruction set and thread count that runs integer recipes against ref,
+// instruction by instruction, byte by byte.
+
+#include <cstring>
+#include <memory>
+
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "tests/conformance/integer_cases.h"
+#include "tests/kernels/integer_backends.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint64_t kSeeds = 60;
+
+std::vector<OpCode> IntegerCodes() {
+  std::vector<OpCode> codes;
+  for (int i = static_cast<int>(OpCode::kSgdUpdate) + 1;
+       i < 256 && Name(static_cast<OpCode>(i)) != "?"; ++i) {
+    codes.push_back(static_cast<OpCode>(i));
+  }
+  return codes;
+}
+
+absl::Status RunCase(IntegerCase& c, Backend* backend) {
+  std::vector<Tensor*> inputs, outputs;
+  for (Tensor& t : c.inputs) inputs.push_back(&t);
+  for (Tensor& t : c.outputs) outputs.push_back(&t);
+  return RunOp(c.code, c.attributes, inputs, outputs, c.context, 3, 2, backend, c.rule);
+}
+
+// What a tensor means: the elements, and the tail of a scaled one (between them is padding).
+void ExpectSameTensor(const Tensor& got, const Tensor& want) {
+  const size_t bytes = static_cast<size_t>(want.shape.elements()) * SizeOf(want.dtype);
+  for (size_t i = 0; i < bytes; ++i) {
+    ASSERT_EQ(static_cast<int>(got.bytes[i]), static_cast<int>(want.bytes[i]))
+        << "element " << i / SizeOf(want.dtype);
+  }
+  if (!want.scaled) return;
+  const ScaleTail& a = TailOf(got.bytes.data(), want.dtype, want.shape);
+  const ScaleTail& b = TailOf(want.bytes.data(), want.dtype, want.shape);
+  EXPECT_EQ(a.exponent, b.exponent);
+  EXPECT_EQ(a.max_abs, b.max_abs);
+}
+
+class IntegerConformanceTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
+  auto backend = MakeIntegerBackend(GetParam());
+  auto oracle = MakeBackend("ref", 1);
+  ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
+  for (OpCode code : IntegerCodes()) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      std::optional<IntegerCase> ours = MakeIntegerCase(code, seed);
+      ASSERT_TRUE(ours.has_value()) << "no case for " << std::string(Name(code));
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << ours->ToString());
+      const IntegerCase before = *ours;
+      IntegerCase ref = *ours;
+      const absl::Status status = RunCase(*ours, backend->get());
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_TRUE(RunCase(ref, oracle->get()).ok());
+      for (size_t i = 0; i < ref.outputs.size(); ++i) {
+        SCOPED_TRACE(testing::Message() << "output " << i);
+        ExpectSameTensor(ours->outputs[i], ref.outputs[i]);
+      }
+      for (size_t i = 0; i < ref.inputs.size(); ++i) {
+        EXPECT_EQ(ours->inputs[i].bytes, before.inputs[i].bytes) << "input " << i << " was written";
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, IntegerConformanceTest, testing::ValuesIn(IntegerBackendNames()),
+                         [](const auto& info) { return TestNameOf(info.param); });
+
+}  // namespace
+}  // namespace runnel
