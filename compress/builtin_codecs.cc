@@ -7,6 +7,7 @@
 #include "compress/codec.h"
 #include "compress/codec_kernels.h"
 #include "compress/identity.h"
+#include "compress/int8.h"
 #include "compress/mbq.h"
 #include "compress/stochastic.h"
 
@@ -15,8 +16,9 @@ namespace {
 
 using MadeCodec = absl::StatusOr<std::unique_ptr<const Codec>>;
 
-constexpr const char* kNames[] = {"identity", "mbq:2", "mbq:3", "mbq:4",        "mbq:5",
-                                  "mbq:6",    "mbq:7", "mbq:8", "stochastic:4", "stochastic:8"};
+constexpr const char* kNames[] = {"identity", "int8",         "mbq:2",       "mbq:3",
+                                  "mbq:4",    "mbq:5",        "mbq:6",       "mbq:7",
+                                  "mbq:8",    "stochastic:4", "stochastic:8"};
 
 absl::Status BadParameter(absl::string_view family, absl::string_view parameter,
                           absl::string_view right) {
@@ -27,6 +29,11 @@ absl::Status BadParameter(absl::string_view family, absl::string_view parameter,
 MadeCodec MakeIdentity(absl::string_view parameter) {
   if (!parameter.empty()) return BadParameter("identity", parameter, "left out");
   return MakeIdentityCodec(BestCodecKernels());
+}
+
+MadeCodec MakeInt8(absl::string_view parameter) {
+  if (!parameter.empty()) return BadParameter("int8", parameter, "left out");
+  return MakeInt8Codec(BestCodecKernels());
 }
 
 MadeCodec MakeMbq(absl::string_view parameter) {
@@ -43,11 +50,17 @@ MadeCodec MakeStochastic(absl::string_view parameter) {
 
 constexpr CodecFamily kFamilies[] = {
     {"identity", "", MakeIdentity},
+    {"int8", "", MakeInt8},
     {"mbq", "2..8", MakeMbq},
     {"stochastic", "4|8", MakeStochastic},
 };
 
 }  // namespace
+
+absl::StatusOr<int32_t> Codec::DecodeScaled(absl::Span<const std::byte>, const Shape&,
+                                            absl::Span<std::byte>) const {
+  return absl::UnimplementedError(absl::StrCat("codec ", name(), " takes FP32 tensors only"));
+}
 
 absl::Span<const CodecFamily> BuiltinCodecs() { return kFamilies; }
 

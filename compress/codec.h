@@ -3,11 +3,11 @@
 // The contract of a codec: what turns a boundary tensor into bytes and back (DESIGN sections 5 and
 // 6; AccEPT 3.3, 3.4).
 //
-// A codec is prepared once from its name and parameters ("mbq:2", "stochastic:8", "identity"). Its
-// size is known before anything is encoded. An encoder may have state; it is a function of the
-// state at the last barrier and the tensors since. A decoder has none: a payload carries all that
-// decoding needs. Encoded bytes and decoded values are the same on every instruction set and for
-// any number of calls in between.
+// A codec is prepared once from its name and parameters ("mbq:2", "stochastic:8", "identity",
+// "int8"). Its size is known before anything is encoded. An encoder may have state; it is a
+// function of the state at the last barrier and the tensors since. A decoder has none: a payload
+// carries all that decoding needs. Encoded bytes and decoded values are the same on every
+// instruction set and for any number of calls in between.
 
 #include <cstdint>
 #include <memory>
@@ -39,7 +39,8 @@ class Encoder {
 
   // Writes exactly Codec::EncodedBytes(x.shape) bytes to `payload`.
   // restart: the first micro-batch of an epoch; adaptive state starts anew (AccEPT 3.3, t = 0).
-  // InvalidArgument if x is not FP32, `payload` has another size, or a value is NaN or infinite
+  // InvalidArgument if x is not of a type that the codec takes, `payload` has another size, or a
+  // value is NaN or infinite
   // (the message names the element's index); the state and the meaning of later calls are then
   // unchanged.
   virtual absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
@@ -59,7 +60,10 @@ class Codec {
 
   // The name that makes this codec again: "mbq:2".
   virtual std::string name() const = 0;
-  // Payload bytes for an FP32 tensor of this shape.
+  // Every codec takes FP32 tensors. True: it also takes scaled int8 tensors (TensorView::exponent)
+  // and loses nothing of them: Encode a view of type kInt8, DecodeScaled.
+  virtual bool takes_scaled() const { return false; }
+  // Payload bytes for a tensor of this shape, whatever its type.
   virtual Bytes EncodedBytes(const Shape& shape) const = 0;
   virtual std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const = 0;
   // Fills `out` (FP32, shape agreed for the generation). InvalidArgument if the payload's size is
@@ -67,6 +71,12 @@ class Codec {
   // `out` is then unspecified. `payload` needs no alignment.
   virtual absl::Status Decode(absl::Span<const std::byte> payload,
                               const MutableTensorView& out) const = 0;
+  // Of a scaled int8 tensor: fills shape.elements() mantissas and returns their exponent. Errors as
+  // Decode, and for a mantissa of -128 or an exponent beyond +-kMaxExponent; Unimplemented unless
+  // takes_scaled().
+  virtual absl::StatusOr<int32_t> DecodeScaled(absl::Span<const std::byte> payload,
+                                               const Shape& shape,
+                                               absl::Span<std::byte> mantissas) const;
 };
 
 // One row of the table of codecs.

@@ -8,13 +8,13 @@
 namespace runnel {
 namespace {
 
-absl::Status CheckTensor(DType dtype, const Shape& shape, size_t tensor_bytes) {
-  if (dtype != DType::kFloat32) {
+absl::Status CheckTensor(DType dtype, DType needed, const Shape& shape, size_t tensor_bytes) {
+  if (dtype != needed) {
     return absl::InvalidArgumentError(
-        absl::StrCat("codec: tensor is ", Name(dtype), ", needs f32"));
+        absl::StrCat("codec: tensor is ", Name(dtype), ", needs ", Name(needed)));
   }
   if (shape.elements() < 1) return absl::InvalidArgumentError("codec: tensor has no elements");
-  if (tensor_bytes != static_cast<uint64_t>(shape.elements()) * sizeof(float)) {
+  if (tensor_bytes != static_cast<uint64_t>(shape.elements()) * SizeOf(dtype)) {
     return absl::InvalidArgumentError(
         absl::StrCat("codec: tensor of shape ", shape.ToString(), " has ", tensor_bytes, " bytes"));
   }
@@ -32,14 +32,15 @@ absl::Status CheckPayload(size_t payload_bytes, Bytes expected, const Shape& sha
 
 }  // namespace
 
-absl::Status CheckEncodeArguments(const TensorView& x, size_t payload_bytes, Bytes expected) {
-  absl::Status status = CheckTensor(x.dtype, x.shape, x.bytes.size());
+absl::Status CheckEncodeArguments(const TensorView& x, size_t payload_bytes, Bytes expected,
+                                  DType dtype) {
+  absl::Status status = CheckTensor(x.dtype, dtype, x.shape, x.bytes.size());
   return status.ok() ? CheckPayload(payload_bytes, expected, x.shape) : status;
 }
 
 absl::Status CheckDecodeArguments(size_t payload_bytes, Bytes expected,
-                                  const MutableTensorView& out) {
-  absl::Status status = CheckTensor(out.dtype, out.shape, out.bytes.size());
+                                  const MutableTensorView& out, DType dtype) {
+  absl::Status status = CheckTensor(out.dtype, dtype, out.shape, out.bytes.size());
   return status.ok() ? CheckPayload(payload_bytes, expected, out.shape) : status;
 }
 
@@ -56,15 +57,19 @@ absl::Status CheckNoState(absl::string_view state) {
       absl::StrCat("codec: ", state.size(), " bytes of state for an encoder that has none"));
 }
 
-void StoreFloat(float value, std::byte* to) {
-  const auto bits = std::bit_cast<uint32_t>(value);
+void StoreInt32(int32_t value, std::byte* to) {
+  const auto bits = static_cast<uint32_t>(value);
   for (int i = 0; i < 4; ++i) to[i] = static_cast<std::byte>(bits >> (8 * i));
 }
 
-float LoadFloat(const std::byte* from) {
+int32_t LoadInt32(const std::byte* from) {
   uint32_t bits = 0;
   for (int i = 0; i < 4; ++i) bits |= std::to_integer<uint32_t>(from[i]) << (8 * i);
-  return std::bit_cast<float>(bits);
+  return static_cast<int32_t>(bits);
 }
+
+void StoreFloat(float value, std::byte* to) { StoreInt32(std::bit_cast<int32_t>(value), to); }
+
+float LoadFloat(const std::byte* from) { return std::bit_cast<float>(LoadInt32(from)); }
 
 }  // namespace runnel

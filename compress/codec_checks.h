@@ -1,6 +1,6 @@
 #pragma once
 
-// What every codec asks of its arguments, and the little-endian FP32 fields of payload headers.
+// What every codec asks of its arguments, and the little-endian fields of payload headers.
 // Pure functions; any thread.
 
 #include <cstddef>
@@ -16,13 +16,14 @@ namespace runnel {
 // Bit pattern of FP32 infinity: magnitudes from here on are infinite or NaN.
 inline constexpr uint32_t kInfinityBits = 0x7F800000u;
 
-// InvalidArgument unless x is FP32 with at least one element and as many bytes as its shape says,
-// and `payload_bytes` is `expected`.
-absl::Status CheckEncodeArguments(const TensorView& x, size_t payload_bytes, Bytes expected);
+// InvalidArgument unless x is of `dtype` with at least one element and as many bytes as its shape
+// says, and `payload_bytes` is `expected`.
+absl::Status CheckEncodeArguments(const TensorView& x, size_t payload_bytes, Bytes expected,
+                                  DType dtype = DType::kFloat32);
 
 // The same for a decoder's output.
 absl::Status CheckDecodeArguments(size_t payload_bytes, Bytes expected,
-                                  const MutableTensorView& out);
+                                  const MutableTensorView& out, DType dtype = DType::kFloat32);
 
 // InvalidArgument that names the first NaN or infinite element. There must be one.
 absl::Status NonFiniteError(const float* x, size_t n);
@@ -32,5 +33,7 @@ absl::Status CheckNoState(absl::string_view state);
 
 void StoreFloat(float value, std::byte* to);
 float LoadFloat(const std::byte* from);
+void StoreInt32(int32_t value, std::byte* to);
+int32_t LoadInt32(const std::byte* from);
 
 }  // namespace runnel

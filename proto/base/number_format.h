@@ -28,6 +28,9 @@ struct ScaleTail {
   int64_t padding[6] = {};
 };
 static_assert(sizeof(ScaleTail) == 64);
+// Exponents that come from outside lie in -kMaxExponent..kMaxExponent: far beyond what training
+// comes to (a gradient of zeros loses some 8 a layer), so that sums of them never overflow.
+inline constexpr int32_t kMaxExponent = 1 << 14;
 
 // Bytes of a scaled tensor with its tail.
 int64_t ScaledBytes(DType dtype, const Shape& shape);

@@ -13,6 +13,16 @@ float Finite(float value) {
   return std::clamp(value, -kLargest, kLargest);
 }
 
+// round(value * factor), half away from zero. The factor is a power of two: the product has the 24
+// bits of the float, so that adding a half and cutting off rounds it exactly.
+void RoundScaled(absl::Span<const float> values, double factor, absl::Span<int8_t> mantissas) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double scaled = Finite(values[i]) * factor;  // at most 128
+    const auto rounded = static_cast<int32_t>(scaled + std::copysign(0.5, scaled));
+    mantissas[i] = static_cast<int8_t>(std::clamp(rounded, -127, 127));
+  }
+}
+
 }  // namespace
 
 int32_t CeilLog2(float value) {
@@ -29,13 +39,22 @@ int32_t Quantize(absl::Span<const float> values, QuantizeRule rule, absl::Span<i
     return 0;
   }
   const int32_t exponent = CeilLog2(largest) - 7;
+  if (rule == QuantizeRule::kPowerOfTwo) {
+    RoundScaled(values, std::ldexp(1.0, -exponent), mantissas);
+    return exponent;
+  }
   for (size_t i = 0; i < values.size(); ++i) {
-    const double value = Finite(values[i]);
-    const double scaled = rule == QuantizeRule::kFullRange ? 127.0 * value / largest
-                                                           : std::ldexp(value, -exponent);
+    const double scaled = 127.0 * Finite(values[i]) / largest;
     mantissas[i] = static_cast<int8_t>(std::clamp(std::round(scaled), -127.0, 127.0));
   }
   return exponent;
+}
+
+void Dequantize(absl::Span<const int8_t> mantissas, int32_t exponent, absl::Span<float> values) {
+  const double factor = std::ldexp(1.0, exponent);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(mantissas[i] * factor);
+  }
 }
 
 }  // namespace runnel

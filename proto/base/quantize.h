@@ -23,4 +23,12 @@ enum class QuantizeRule : uint8_t {
 // value as the largest float. mantissas.size() == values.size().
 int32_t Quantize(absl::Span<const float> values, QuantizeRule rule, absl::Span<int8_t> mantissas);
 
+// Of FP32 tensors: Quantize returns exponents in this range.
+inline constexpr int32_t kMinFloatExponent = -149 - 7;
+inline constexpr int32_t kMaxFloatExponent = 128 - 7;
+
+// values[i] = mantissas[i] * 2^exponent, rounded to FP32 where that is needed (below 2^-149).
+// exponent <= kMaxFloatExponent, so that nothing is infinite. The same sizes.
+void Dequantize(absl::Span<const int8_t> mantissas, int32_t exponent, absl::Span<float> values);
+
 }  // namespace runnel

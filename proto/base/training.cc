@@ -2,8 +2,90 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
+
+using Halves = std::pair<absl::string_view, absl::string_view>;
+
+absl::StatusOr<int64_t> ParseNumber(absl::string_view text, absl::string_view what) {
+  int64_t value = 0;
+  if (absl::SimpleAtoi(text, &value)) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is no ", what,
+                   "; give BITS, CONV/LINEAR, or EPOCH:CONV/LINEAR,... e.g. 0:3/3,10:2/2"));
+}
+
+absl::Status CheckBits(int64_t bits) {
+  if (bits >= kMinGradientBits && bits <= kMaxGradientBits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(bits, " bits: must be ", kMinGradientBits, "..", kMaxGradientBits));
+}
+
+// "3" or "3/2".
+absl::StatusOr<GradientBits> ParseBits(absl::string_view text) {
+  const Halves halves = absl::StrSplit(text, absl::MaxSplits('/', 1));
+  const bool alike = text.find('/') == absl::string_view::npos;
+  RUNNEL_ASSIGN_OR_RETURN(const int64_t conv, ParseNumber(halves.first, "number of bits"));
+  RUNNEL_ASSIGN_OR_RETURN(const int64_t linear,
+                          ParseNumber(alike ? halves.first : halves.second, "number of bits"));
+  RUNNEL_RETURN_IF_ERROR(CheckBits(conv));
+  RUNNEL_RETURN_IF_ERROR(CheckBits(linear));
+  return GradientBits{static_cast<int32_t>(conv), static_cast<int32_t>(linear)};
+}
+
+std::string BitsText(const GradientBits& bits) {
+  return bits.conv == bits.linear ? absl::StrCat(bits.conv)
+                                  : absl::StrCat(bits.conv, "/", bits.linear);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<GradientBitsStep>> ParseGradientBits(absl::string_view text) {
+  std::vector<GradientBitsStep> steps;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    GradientBitsStep& step = steps.emplace_back();
+    if (part.find(':') != absl::string_view::npos) {
+      const Halves halves = absl::StrSplit(part, absl::MaxSplits(':', 1));
+      RUNNEL_ASSIGN_OR_RETURN(step.epoch, ParseNumber(halves.first, "epoch"));
+      part = halves.second;
+    }
+    RUNNEL_ASSIGN_OR_RETURN(step.bits, ParseBits(part));
+  }
+  RUNNEL_RETURN_IF_ERROR(CheckGradientBits(steps));
+  return steps;
+}
+
+std::string GradientBitsText(const std::vector<GradientBitsStep>& steps) {
+  if (steps.size() == 1) return BitsText(steps.front().bits);
+  std::string text;
+  for (const GradientBitsStep& step : steps) {
+    absl::StrAppend(&text, text.empty() ? "" : ",", step.epoch, ":", BitsText(step.bits));
+  }
+  return text;
+}
+
+absl::Status CheckGradientBits(const std::vector<GradientBitsStep>& steps) {
+  if (steps.size() > kMaxGradientBitsSteps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(steps.size(), " steps: at most ", kMaxGradientBitsSteps));
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    RUNNEL_RETURN_IF_ERROR(CheckBits(steps[i].bits.conv));
+    RUNNEL_RETURN_IF_ERROR(CheckBits(steps[i].bits.linear));
+    if (i == 0 ? steps[i].epoch != 0 : steps[i].epoch <= steps[i - 1].epoch) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "epoch ", steps[i].epoch, ": the first must be 0, and each above the one before"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 double LearningRate(const TrainingSettings& settings, int64_t epoch) {
   std::vector<int64_t> milestones = settings.milestones;

@@ -3,10 +3,14 @@
 // What a run's arithmetic depends on besides the model and the data: known to central and every
 // worker from the start.
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/batching.h"
 
 namespace runnel {
@@ -28,6 +32,17 @@ struct GradientBitsStep {
 
   friend bool operator==(const GradientBitsStep&, const GradientBitsStep&) = default;
 };
+
+inline constexpr size_t kMaxGradientBitsSteps = 4096;
+
+// "2" or "3/2" (conv/linear) for the whole run, or "0:3/3,10:2" from epochs on. InvalidArgument
+// says what does not fit: no number, bits outside kMinGradientBits..kMaxGradientBits, epochs that
+// do not begin at 0 and ascend, too many steps.
+absl::StatusOr<std::vector<GradientBitsStep>> ParseGradientBits(absl::string_view text);
+// The shortest text that is read back as these steps.
+std::string GradientBitsText(const std::vector<GradientBitsStep>& steps);
+// What ParseGradientBits asks of the steps; none are fine.
+absl::Status CheckGradientBits(const std::vector<GradientBitsStep>& steps);
 
 struct TrainingSettings {
   uint64_t seed = 1;

@@ -96,6 +96,9 @@ struct Telemetry {
 struct StageFailed {
   Generation generation;
   std::string reason;
+  // What was asked for does not fit this worker (a model that the recipe cannot train, a backend
+  // without an instruction): the user's to change, no second try would.
+  bool unfit = false;
 };
 
 using WorkerMessage = std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot,

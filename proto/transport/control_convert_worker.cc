@@ -81,6 +81,7 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
 void Fill(StageFailed& from, proto::FromWorker& to) {
   to.mutable_stage_failed()->set_generation(from.generation.value());
   to.mutable_stage_failed()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
+  to.mutable_stage_failed()->set_unfit(from.unfit);
 }
 
 // ---- messages -> vocabulary, one overload a message
@@ -197,6 +198,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::StageFailed& from) {
   RUNNEL_ASSIGN_OR_RETURN(failed.generation,
                           ToGeneration("stage_failed.generation", from.generation()));
   RUNNEL_ASSIGN_OR_RETURN(failed.reason, ToReason("stage_failed.reason", from.reason()));
+  failed.unfit = from.unfit();
   return failed;
 }
 

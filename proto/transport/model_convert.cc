@@ -135,6 +135,21 @@ absl::Status OptimizerFromProto(const std::string& at, const Message& message, S
   return absl::OkStatus();
 }
 
+template <typename Repeated>
+absl::StatusOr<std::vector<GradientBitsStep>> GradientBitsFromProto(const std::string& at,
+                                                                    const Repeated& messages) {
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount(at, messages.size(), 0, static_cast<int64_t>(kMaxGradientBitsSteps)));
+  std::vector<GradientBitsStep> steps;
+  for (const proto::GradientBitsStep& step : messages) {
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".epoch", step.epoch(), 0, kMaxAmount));
+    steps.push_back({step.epoch(), {step.conv(), step.linear()}});
+  }
+  const absl::Status status = CheckGradientBits(steps);
+  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(at, ": ", status.message()));
+  return steps;
+}
+
 proto::Tensor TensorToProto(TensorData tensor) {
   proto::Tensor message;
   message.set_name(std::move(tensor.name));
@@ -344,6 +359,12 @@ proto::TrainingSettings ToProto(const TrainingSettings& settings) {
   message.set_weight_decay(settings.weight_decay);
   message.mutable_milestones()->Assign(settings.milestones.begin(), settings.milestones.end());
   message.set_milestone_factor(settings.milestone_factor);
+  for (const GradientBitsStep& step : settings.gradient_bits) {
+    proto::GradientBitsStep& out = *message.add_gradient_bits();
+    out.set_epoch(step.epoch);
+    out.set_conv(step.bits.conv);
+    out.set_linear(step.bits.linear);
+  }
   return message;
 }
 
@@ -354,8 +375,7 @@ absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& messag
   RUNNEL_RETURN_IF_ERROR(
       CheckRange(at + ".dataset_samples", message.dataset_samples(), 1, kMaxAmount));
   settings.dataset_samples = message.dataset_samples();
-  RUNNEL_RETURN_IF_ERROR(
-      CheckRange(at + ".micro_batches", message.micro_batches(), 1, kMaxAmount));
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".micro_batches", message.micro_batches(), 1, kMaxAmount));
   settings.micro_batches = message.micro_batches();
   RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".min_samples", message.min_samples(), 1, kMaxAmount));
   settings.min_samples = message.min_samples();
@@ -363,6 +383,8 @@ absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& messag
       CheckRange(at + ".eval_batch_size", message.eval_batch_size(), 0, kMaxAmount));
   settings.eval_batch_size = message.eval_batch_size();
   RUNNEL_RETURN_IF_ERROR(OptimizerFromProto(at, message, settings));
+  RUNNEL_ASSIGN_OR_RETURN(settings.gradient_bits,
+                          GradientBitsFromProto(at + ".gradient_bits", message.gradient_bits()));
   const absl::Status batching = MakeBatching(settings).status();
   if (!batching.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(at, ": ", batching.message()));

@@ -34,8 +34,9 @@ TEST(CodecTable, NamesAreExactlyWhatMakeCodecAccepts) {
 }
 
 TEST(CodecTable, RefusesOtherNames) {
-  for (const char* name : {"", ":", "mbq", "mbq:", "mbq:02", "mbq:+2", "mbq:2 ", "mbq:2:3", "MBQ:2",
-                           "identity:", "identity:1", "stochastic:", "stochastic:48", "zip:1"}) {
+  for (const char* name :
+       {"", ":", "mbq", "mbq:", "mbq:02", "mbq:+2", "mbq:2 ", "mbq:2:3", "MBQ:2",
+        "identity:", "identity:1", "int8:8", "stochastic:", "stochastic:48", "zip:1"}) {
     const auto codec = MakeCodec(name);
     ASSERT_FALSE(codec.ok()) << name;
     EXPECT_EQ(codec.status().code(), absl::StatusCode::kInvalidArgument) << name;
@@ -66,6 +67,7 @@ TEST(CodecSizes, Formulas) {
   EXPECT_EQ(bytes("stochastic:8", {11}), 4 + 11);
   EXPECT_EQ(bytes("stochastic:4", {11}), 4 + 6);
   EXPECT_EQ(bytes("identity", {11}), 44);
+  EXPECT_EQ(bytes("int8", {11}), 4 + 11);
   // The largest tensor that there may be.
   EXPECT_EQ(bytes("mbq:8", {Shape::kMaxElements}), 4 * 9 + Shape::kMaxElements);
 }

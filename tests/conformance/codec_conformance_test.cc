@@ -10,6 +10,7 @@
 #include "compress/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/number_format.h"
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 
@@ -24,6 +25,7 @@ constexpr EncoderKey kKey = {7, RandomPurpose::kCodecBackward, 3};
 const Shape kShapes[] = {{1}, {2}, {7}, {8}, {11}, {8, 4, 2, 2}, {5, 3, 7, 9}, {2, 33, 17}};
 
 bool IsStochastic(const std::string& name) { return name.rfind("stochastic", 0) == 0; }
+bool IsInt8(const std::string& name) { return name == "int8"; }
 bool IsMbq(const std::string& name) { return name.rfind("mbq", 0) == 0; }
 // Of a name that ends in a number of bits.
 int Bits(const std::string& name) { return name.back() - '0'; }
@@ -74,10 +76,19 @@ float Field(const Payload& payload, int index) {
   return value;
 }
 
-// The largest error that a first micro-batch may have: 0, one step of the scale, or for mbq the
-// distance to the nearest of the levels that were sent.
+// One step of an int8 payload.
+double Step(const Payload& payload) {
+  int32_t exponent;
+  std::memcpy(&exponent, payload.data(), 4);
+  return std::ldexp(1.0, exponent);
+}
+
+// The largest error that a first micro-batch may have: 0, one step of the scale (an int8 value of
+// 127.5 steps or more becomes 127), or for mbq the distance to the nearest of the levels that were
+// sent.
 double ErrorBound(const std::string& name, const Payload& payload, double x) {
   if (name == "identity") return 0;
+  if (IsInt8(name)) return std::max(Step(payload), 0x1p-149);
   if (IsStochastic(name)) return Field(payload, 0) * (1 + 1e-5);
   const int k = Bits(name);
   double nearest = std::numeric_limits<double>::infinity();
@@ -204,6 +215,18 @@ TEST_P(CodecConformance, ImpossibleContentsAreRefused) {
       EXPECT_FALSE(Decode(payload, shape, &out).ok()) << "scale " << scale;
     }
   }
+  if (IsInt8(GetParam())) {
+    for (int32_t exponent : {122, -157, std::numeric_limits<int32_t>::min()}) {
+      Payload payload = good;
+      std::memcpy(payload.data(), &exponent, 4);
+      EXPECT_FALSE(Decode(payload, shape, &out).ok()) << "exponent " << exponent;
+    }
+    for (size_t e = 0; e < 21; ++e) {
+      Payload payload = good;
+      payload[4 + e] = std::byte{0x80};
+      EXPECT_FALSE(Decode(payload, shape, &out).ok()) << "mantissa " << e << " is -128";
+    }
+  }
   // Bits that stand for no element.
   if (IsMbq(GetParam()) || GetParam() == "stochastic:4") {
     Payload payload = good;
@@ -327,8 +350,12 @@ TEST_P(CodecConformance, ZerosAndConstantsComeBack) {
       const auto encoder = codec_->NewEncoder(kKey);
       for (int64_t sequence = 0; sequence < 3; ++sequence) {
         const std::vector<float> x(shape.elements(), value);
-        for (float out : Decoded(Encode(*encoder, x, shape, sequence), shape)) {
-          ASSERT_NEAR(out, value, 1e-6) << shape.ToString() << ", micro-batch " << sequence;
+        const Payload payload = Encode(*encoder, x, shape, sequence);
+        // A power of two is 128 steps, one more than there are.
+        const double tolerance = IsInt8(GetParam()) ? Step(payload) : 1e-6;
+        for (float out : Decoded(payload, shape)) {
+          ASSERT_NEAR(out, value, value == 0 ? 0 : tolerance)
+              << shape.ToString() << ", micro-batch " << sequence;
         }
       }
     }
@@ -384,6 +411,80 @@ TEST_P(CodecConformance, RandomRoundingIsUnbiased) {
   // A draw's deviation is at most half a step; five standard deviations of the mean.
   const double tolerance = 5 * 0.5 * scale / std::sqrt(kDraws);
   for (size_t e = 0; e < g.size(); ++e) EXPECT_NEAR(sum[e] / kDraws, g[e], tolerance);
+}
+
+// ---- scaled int8 tensors
+
+std::vector<int8_t> Mantissas(const Shape& shape, uint64_t seed) {
+  const CounterRandom random(kSeed + seed, RandomPurpose::kTest, 1, 0);
+  std::vector<int8_t> mantissas(shape.elements());
+  for (size_t e = 0; e < mantissas.size(); ++e)
+    mantissas[e] = static_cast<int8_t>(static_cast<int>(random.Below(e, 255)) - 127);
+  return mantissas;
+}
+
+TensorView ScaledView(const std::vector<int8_t>& mantissas, int32_t exponent, const Shape& shape) {
+  return {
+      DType::kInt8, shape, Layout::kRowMajor, exponent,
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(mantissas.data()), mantissas.size())};
+}
+
+TEST_P(CodecConformance, ScaledTensorsComeBackOrAreRefused) {
+  for (const Shape& shape : kShapes) {
+    for (int32_t exponent : {0, -7, 5, -400, kMaxExponent, -kMaxExponent}) {
+      const std::vector<int8_t> x = Mantissas(shape, 100);
+      Payload payload(Size(shape));
+      const absl::Status encoded = codec_->NewEncoder(kKey)->Encode(
+          ScaledView(x, exponent, shape), Sequence(0), true, absl::MakeSpan(payload));
+      Payload out(shape.elements());
+      const absl::StatusOr<int32_t> decoded =
+          codec_->DecodeScaled(payload, shape, absl::MakeSpan(out));
+      if (!codec_->takes_scaled()) {
+        EXPECT_EQ(encoded.code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(decoded.status().code(), absl::StatusCode::kUnimplemented);
+        continue;
+      }
+      ASSERT_TRUE(encoded.ok() && decoded.ok()) << encoded << decoded.status();
+      EXPECT_EQ(*decoded, exponent);
+      EXPECT_EQ(std::memcmp(out.data(), x.data(), x.size()), 0);
+    }
+  }
+}
+
+TEST_P(CodecConformance, WhatIsNoScaledTensorIsRefused) {
+  if (!codec_->takes_scaled()) return;
+  const Shape shape = {3, 7};
+  const std::vector<int8_t> good = Mantissas(shape, 101);
+  const auto encoder = codec_->NewEncoder(kKey);
+  Payload payload(Size(shape));
+  const auto encode = [&](const std::vector<int8_t>& x, int32_t exponent) {
+    return encoder->Encode(ScaledView(x, exponent, shape), Sequence(0), true,
+                           absl::MakeSpan(payload));
+  };
+  EXPECT_FALSE(encode(good, kMaxExponent + 1).ok());
+  EXPECT_FALSE(encode(good, -kMaxExponent - 1).ok());
+  for (size_t e = 0; e < good.size(); ++e) {
+    std::vector<int8_t> bad = good;
+    bad[e] = -128;
+    const absl::Status status = encode(bad, 0);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("mantissa ", e, " ")));
+  }
+  ASSERT_TRUE(encode(good, 0).ok());
+  Payload out(good.size());
+  for (int32_t exponent : {kMaxExponent + 1, -kMaxExponent - 1}) {
+    Payload bad = payload;
+    std::memcpy(bad.data(), &exponent, 4);
+    EXPECT_FALSE(codec_->DecodeScaled(bad, shape, absl::MakeSpan(out)).ok());
+  }
+  for (size_t e = 0; e < good.size(); ++e) {
+    Payload bad = payload;
+    bad[4 + e] = std::byte{0x80};
+    EXPECT_FALSE(codec_->DecodeScaled(bad, shape, absl::MakeSpan(out)).ok()) << e;
+  }
+  for (size_t size : {size_t{0}, payload.size() - 1, payload.size() + 1}) {
+    EXPECT_FALSE(codec_->DecodeScaled(Payload(size), shape, absl::MakeSpan(out)).ok());
+  }
+  EXPECT_FALSE(codec_->DecodeScaled(payload, shape, absl::MakeSpan(out).subspan(1)).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CodecConformance, testing::ValuesIn(CodecNames()),

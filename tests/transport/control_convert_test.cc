@@ -45,8 +45,8 @@ auto Fields(const Telemetry& m) {
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q);
 }
 auto Fields(const StageFailed& m) {
-  const auto& [a, b] = m;
-  return std::tie(a, b);
+  const auto& [a, b, c] = m;
+  return std::tie(a, b, c);
 }
 auto Fields(const Welcome& m) { return std::tie(m.device); }
 auto Fields(const Refused& m) { return std::tie(m.reason); }
@@ -305,6 +305,22 @@ const BadPrepareField kBadPrepareFields[] = {
     {[](auto& m) { m.mutable_training()->set_learning_rate(kNan); }, "training.learning_rate"},
     {[](auto& m) { m.mutable_training()->add_milestones(-3); }, "training.milestones"},
     {[](auto& m) { m.mutable_training()->set_min_samples(1 << 30); }, "training: "},
+    {[](auto& m) {
+       m.mutable_training()->clear_gradient_bits();
+       m.mutable_training()->add_gradient_bits()->set_conv(99);
+     },
+     "training.gradient_bits: 99 bits"},
+    {[](auto& m) {
+       m.mutable_training()->clear_gradient_bits();
+       m.mutable_training()->add_gradient_bits()->set_epoch(3);
+     },
+     "training.gradient_bits: epoch 3"},
+    {[](auto& m) { m.mutable_training()->add_gradient_bits()->set_epoch(-1); },
+     "training.gradient_bits.epoch"},
+    {[](auto& m) {
+       for (int i = 0; i < 5000; ++i) m.mutable_training()->add_gradient_bits()->set_epoch(i);
+     },
+     "training.gradient_bits"},
 };
 
 TEST(ControlConvert, BadFieldsOfPrepareStageAreNamed) {

@@ -121,6 +121,10 @@ TrainingSettings RandomControlMessages::Settings() {
   settings.weight_decay = Real();
   settings.milestones = Milestones();
   settings.milestone_factor = Real();
+  for (int64_t epoch = 0, left = Below(4); left > 0; --left, epoch += 1 + Below(50)) {
+    settings.gradient_bits.push_back(
+        {epoch, {static_cast<int32_t>(Below(16)) - 8, static_cast<int32_t>(Below(16)) - 8}});
+  }
   return settings;
 }
 
@@ -138,7 +142,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       EvaluationDone{sequence, Real(), 1 + Below(999), samples},
       Telemetry{count(), count(), count(), count(), count(), count(), count(), count(), count(),
                 count(), count(), count(), count(), Real(), 1 + Below(999), samples},
-      StageFailed{generation, Text()}};
+      StageFailed{generation, Text(), Below(2) == 1}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }

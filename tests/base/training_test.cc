@@ -1,0 +1,61 @@
+#include "proto/base/training.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(GradientBits, TextsAreReadAndWritten) {
+  using Steps = std::vector<GradientBitsStep>;
+  const std::pair<const char*, Steps> kCases[] = {
+      {"2", {{0, {2, 2}}}},
+      {"3/-2", {{0, {3, -2}}}},
+      {"0:3,10:2/1,11:-8/7", {{0, {3, 3}}, {10, {2, 1}}, {11, {-8, 7}}}},
+  };
+  for (const auto& [text, steps] : kCases) {
+    const auto read = ParseGradientBits(text);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(*read == steps) << text;
+    EXPECT_EQ(GradientBitsText(steps), text);
+  }
+  EXPECT_EQ(GradientBitsText(*ParseGradientBits("0:3/3,10:2/2")), "0:3,10:2");
+  EXPECT_EQ(GradientBitsText(*ParseGradientBits("0:3/1")), "3/1");
+}
+
+TEST(GradientBits, WhatIsWrongIsNamed) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"", "''"},
+      {"two", "'two'"},
+      {"2/", "''"},
+      {"2/x", "'x'"},
+      {"99", "99 bits: must be -8..7"},
+      {"2/-9", "-9 bits"},
+      {"0:3,", "''"},
+      {"x:3", "'x' is no epoch"},
+      {"1:3", "epoch 1: the first must be 0"},
+      {"0:3,0:2", "epoch 0"},
+      {"0:3,5:2,4:1", "epoch 4"},
+      {"3,2", "epoch 0"},
+  };
+  for (const auto& [text, error] : kCases) {
+    const auto read = ParseGradientBits(text);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(read.status().message()), HasSubstr(error)) << text;
+  }
+}
+
+TEST(GradientBits, AnEpochHasTheBitsOfTheStepBefore) {
+  TrainingSettings settings;
+  EXPECT_TRUE(GradientBitsOf(settings, 3) == (GradientBits{2, 2}));
+  settings.gradient_bits = *ParseGradientBits("0:5/4,2:3/1");
+  EXPECT_TRUE(GradientBitsOf(settings, 0) == (GradientBits{5, 4}));
+  EXPECT_TRUE(GradientBitsOf(settings, 1) == (GradientBits{5, 4}));
+  EXPECT_TRUE(GradientBitsOf(settings, 2) == (GradientBits{3, 1}));
+  EXPECT_TRUE(GradientBitsOf(settings, 100) == (GradientBits{3, 1}));
+}
+
+}  // namespace
+}  // namespace runnel
