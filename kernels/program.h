@@ -103,7 +103,7 @@ enum class OpCode : uint8_t {
                        // towards zero first
   kNitiUpdate,  // weight i8, g i32 or i64 -> new_weight i8: b = bits(max_abs of g); b = 0: no
   // change; s = b - mu, s < 1: saturate(g), else round(g, s); w' = saturate(w - that).
-  // mu is StepContext::gradient_bits of the operator's kind. The exponent stays
+  // mu is StepContext::gradient_bits of the operator's kind. Not stochastic. The exponent stays
   kIntegerSoftmaxCrossEntropy,      // logits i8, labels -> logits_gradient i8 (exponent 0), metrics
                                     // (niti.md 4.1; the loss that is reported is the real one of
                                     // m * 2^e). Errors as kSoftmaxCrossEntropy

@@ -88,6 +88,9 @@ absl::Status CheckRecipe(const Recipe& recipe) {
   if ((recipe.parameter == DType::kInt8) != (recipe.update == OpCode::kNitiUpdate)) {
     return error("the update does not fit the weights' type");
   }
+  if (recipe.gradient_rounding == Rounding::kStochastic) {
+    return error("stochastic rounding of gradients is not defined");
+  }
   if (recipe.scaled() != recipe.quantize.has_value()) {
     return error("integer activations need a way in for raw samples, FP32 ones none");
   }

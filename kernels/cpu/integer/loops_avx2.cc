@@ -1,0 +1,11 @@
+#include "kernels/cpu/integer/loops.h"
+
+namespace runnel::cpu {
+namespace {
+#include "kernels/cpu/integer/loops_body.h"
+}  // namespace
+
+extern const IntegerLoops kAvx2IntegerLoops;
+const IntegerLoops kAvx2IntegerLoops = MakeLoops("avx2");
+
+}  // namespace runnel::cpu

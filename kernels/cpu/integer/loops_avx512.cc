@@ -1,0 +1,11 @@
+#include "kernels/cpu/integer/loops.h"
+
+namespace runnel::cpu {
+namespace {
+#include "kernels/cpu/integer/loops_body.h"
+}  // namespace
+
+extern const IntegerLoops kAvx512IntegerLoops;
+const IntegerLoops kAvx512IntegerLoops = MakeLoops("avx512");
+
+}  // namespace runnel::cpu

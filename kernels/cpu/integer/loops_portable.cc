@@ -1,0 +1,11 @@
+#include "kernels/cpu/integer/loops.h"
+
+namespace runnel::cpu {
+namespace {
+#include "kernels/cpu/integer/loops_body.h"
+}  // namespace
+
+extern const IntegerLoops kPortableIntegerLoops;
+const IntegerLoops kPortableIntegerLoops = MakeLoops("portable");
+
+}  // namespace runnel::cpu
