@@ -1,0 +1,114 @@
+#pragma once
+
+// What a kernel of backend cpu gets, and the table of kernels.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/fp32/kernel_table.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/workspace.h"
+#include "kernels/program.h"
+
+namespace runnel::cpu {
+
+struct Operand {
+  std::byte* data = nullptr;
+  const Buffer* buffer = nullptr;
+};
+
+// What all calls of one executable share.
+struct Machine {
+  const fp32::Kernels* fp32 = nullptr;
+  ThreadPool* pool = nullptr;
+  Workspace* workspace = nullptr;  // reset before each call
+
+  int workers() const { return pool->threads(); }
+};
+
+// One instruction with its memory. Activations of rank >= 3 are channels-last if channels_last.
+struct Call {
+  const Instruction* instruction = nullptr;
+  absl::Span<const Operand> inputs;
+  absl::Span<const Operand> outputs;
+  const StepContext* context = nullptr;
+  bool channels_last = false;
+  Machine machine;
+
+  const fp32::Kernels& kernels() const { return *machine.fp32; }
+  template <typename T = float>
+  const T* in(size_t i) const {
+    return reinterpret_cast<const T*>(inputs[i].data);
+  }
+  template <typename T = float>
+  T* out(size_t i) const {
+    return reinterpret_cast<T*>(outputs[i].data);
+  }
+  const Shape& in_shape(size_t i) const { return inputs[i].buffer->shape; }
+  const Shape& out_shape(size_t i) const { return outputs[i].buffer->shape; }
+  template <typename T>
+  T* Take(int64_t count) const {
+    return machine.workspace->Take<T>(count);
+  }
+};
+
+// How activations of rank >= 3 must lie for a kernel.
+enum class LayoutRule : uint8_t {
+  kChannelsLast,
+  kRowMajor,  // as the shape says
+  kSame,      // either, but all operands alike
+};
+
+// Several instructions that one kernel runs: `calls` stand in the program's order.
+using Kernel = absl::Status (*)(absl::Span<const Call> calls);
+
+struct KernelRow {
+  OpCode code;
+  LayoutRule layout;
+  Kernel run;
+};
+
+// A (N, C, spatial...) shape as four numbers; 1d lies along w, (N, F) has one position.
+struct Image {
+  int64_t n = 1, c = 1, h = 1, w = 1;
+
+  int64_t positions() const { return h * w; }
+  int64_t rows() const { return n * h * w; }
+};
+inline Image ImageOf(const Shape& shape) {
+  Image image;
+  image.n = shape[0];
+  image.c = shape[1];
+  if (shape.rank() == 3) image.w = shape[2];
+  if (shape.rank() == 4) {
+    image.h = shape[2];
+    image.w = shape[3];
+  }
+  return image;
+}
+
+// Kernel, stride and padding of a 1d or 2d operator, turned the same way.
+struct Window {
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, ph = 0, pw = 0;
+};
+inline Window WindowOf(const OpSpec& op, const Shape& shape) {
+  if (shape.rank() == 3) return {1, op.kernel[0], 1, op.stride[0], 0, op.padding[0]};
+  return {op.kernel[0], op.kernel[1], op.stride[0], op.stride[1], op.padding[0], op.padding[1]};
+}
+
+// Calls body(worker, begin, end) on parts of [0, count), worker < machine.workers(), each part on a
+// thread of its own. What is computed must not depend on the division.
+inline void ParallelFor(const Machine& machine, int64_t count,
+                        absl::FunctionRef<void(int, int64_t, int64_t)> body) {
+  const int64_t workers = std::min<int64_t>(machine.workers(), count);
+  machine.pool->ParallelFor(workers, [&](int64_t i) {
+    body(static_cast<int>(i), count * i / workers, count * (i + 1) / workers);
+  });
+}
+
+}  // namespace runnel::cpu

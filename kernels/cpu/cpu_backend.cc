@@ -1,0 +1,147 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/cpu/call.h"
+#include "kernels/cpu/fp32/fp32_kernels.h"
+#include "kernels/cpu/layout_plan.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+using cpu::Call;
+using cpu::KernelRow;
+using cpu::LayoutPlan;
+using cpu::Machine;
+using cpu::Operand;
+using cpu::PlannedInstruction;
+using cpu::ThreadPool;
+using cpu::Turn;
+using cpu::Workspace;
+
+const KernelRow* FindKernel(OpCode code) {
+  for (const KernelRow& row : fp32::KernelRows()) {
+    if (row.code == code) return &row;
+  }
+  return nullptr;
+}
+
+class CpuExecutable : public Executable {
+ public:
+  CpuExecutable(const Program& program, LayoutPlan plan, const fp32::Kernels* kernels,
+                std::shared_ptr<ThreadPool> pool)
+      : program_(program), plan_(std::move(plan)), pool_(std::move(pool)) {
+    machine_ = {kernels, pool_.get(), &workspace_};
+  }
+
+  absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
+    for (const PlannedInstruction& planned : plan_.parts[static_cast<int>(part)]) {
+      RUNNEL_RETURN_IF_ERROR(CheckBound(*planned.instruction, bindings));
+      RUNNEL_RETURN_IF_ERROR(RunInstruction(planned, context, bindings));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckBound(const Instruction& instruction, const Bindings& bindings) const {
+    for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+      for (BufferIndex index : *operands) {
+        const Storage storage = program_.buffers[index].storage;
+        if (bindings[storage] != nullptr) continue;
+        return absl::FailedPreconditionError(absl::StrCat(Name(instruction.code), " of layer ",
+                                                          instruction.layer, ": storage ",
+                                                          Name(storage), " is not bound"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunInstruction(const PlannedInstruction& planned, const StepContext& context,
+                              const Bindings& bindings) {
+    workspace_.Reset();
+    std::byte* turned = workspace_.Take<std::byte>(plan_.workspace_bytes);
+    const Instruction& instruction = *planned.instruction;
+    std::vector<Operand> inputs, outputs;
+    for (size_t i = 0; i < planned.inputs.size(); ++i) {
+      Operand operand = OperandOf(instruction.inputs[i], bindings);
+      if (const Turn& turn = planned.inputs[i]; turn.way != Turn::Way::kNone) {
+        cpu::RunTurn(machine_, turn, operand.data, turned + turn.workspace_offset);
+        operand.data = turned + turn.workspace_offset;
+      }
+      inputs.push_back(operand);
+    }
+    for (size_t i = 0; i < planned.outputs.size(); ++i) {
+      Operand operand = OperandOf(instruction.outputs[i], bindings);
+      const Turn& turn = planned.outputs[i];
+      if (turn.way != Turn::Way::kNone) operand.data = turned + turn.workspace_offset;
+      outputs.push_back(operand);
+    }
+    const Call call = {&instruction, inputs, outputs, &context, planned.channels_last, machine_};
+    RUNNEL_RETURN_IF_ERROR(planned.kernel->run(absl::MakeConstSpan(&call, 1)));
+    for (size_t i = 0; i < planned.outputs.size(); ++i) {
+      const Turn& turn = planned.outputs[i];
+      if (turn.way == Turn::Way::kNone) continue;
+      cpu::RunTurn(machine_, turn, outputs[i].data,
+                   OperandOf(instruction.outputs[i], bindings).data);
+    }
+    return absl::OkStatus();
+  }
+
+  Operand OperandOf(BufferIndex index, const Bindings& bindings) const {
+    const Buffer& buffer = program_.buffers[index];
+    return {bindings[buffer.storage] + buffer.offset_bytes, &buffer};
+  }
+
+  const Program& program_;
+  const LayoutPlan plan_;
+  const std::shared_ptr<ThreadPool> pool_;
+  Workspace workspace_;
+  Machine machine_;
+};
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const fp32::Kernels* kernels, int threads)
+      : kernels_(kernels), pool_(std::make_shared<ThreadPool>(threads)) {}
+
+  absl::string_view name() const override { return "cpu"; }
+  std::string numerics_class() const override { return absl::StrCat("cpu/", kernels_->name); }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_ASSIGN_OR_RETURN(LayoutPlan plan, cpu::PlanLayout(program, FindKernel));
+    return std::make_unique<CpuExecutable>(program, std::move(plan), kernels_, pool_);
+  }
+
+ private:
+  const fp32::Kernels* kernels_;
+  const std::shared_ptr<ThreadPool> pool_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(int threads) {
+  return MakeCappedCpuBackend(fp32::SupportedKernels().front()->name, threads);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view cap, int threads) {
+  if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
+  for (const fp32::Kernels* kernels : fp32::SupportedKernels()) {
+    if (kernels->name == cap) return std::make_unique<CpuBackend>(kernels, threads);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("backend cpu: instruction set '", cap,
+                                                 "' is not there; there is ",
+                                                 absl::StrJoin(CpuInstructionSets(), ", ")));
+}
+
+std::vector<std::string> CpuInstructionSets() {
+  std::vector<std::string> names;
+  for (const fp32::Kernels* kernels : fp32::SupportedKernels()) {
+    names.emplace_back(kernels->name);
+  }
+  return names;
+}
+
+}  // namespace runnel

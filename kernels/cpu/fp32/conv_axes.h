@@ -1,0 +1,36 @@
+#pragma once
+
+// A convolution along one spatial axis, in either direction, as passes over a source: what the
+// matrix-product driver (conv_product.h) and the depthwise kernels walk along.
+
+#include <cstdint>
+#include <vector>
+
+namespace runnel::fp32 {
+
+// Targets target_begin + i * target_step, i < count. Each reads `taps` neighbouring source
+// positions from source_begin + i * source_step on; the j-th of them meets kernel position
+// tap_begin + j * tap_step.
+struct AxisPass {
+  int64_t target_begin = 0, target_step = 1, count = 0;
+  int64_t source_begin = 0, source_step = 1;
+  int64_t taps = 0, tap_begin = 0, tap_step = 1;
+};
+
+struct Axis {
+  int64_t source = 1;         // positions of the source
+  int64_t target = 1;         // positions of the target
+  int64_t low = 0, high = 0;  // source positions that are read: [low, high)
+  std::vector<AxisPass> passes;
+
+  // Nothing outside the source is read.
+  bool inside() const { return low >= 0 && high <= source; }
+};
+
+// Source x, target y.
+Axis ForwardAxis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding);
+// Source dy, target dx: one pass for each remainder of (position + padding) by the stride. Targets
+// that no kernel position reaches belong to a pass without taps.
+Axis GradientAxis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding);
+
+}  // namespace runnel::fp32

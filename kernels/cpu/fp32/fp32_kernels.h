@@ -1,0 +1,58 @@
+#pragma once
+
+// The FP32 instructions of backend cpu. Each function runs the instruction of calls[0], and with
+// more calls also those that follow it (fused_steps.h).
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/cpu/call.h"
+
+namespace runnel::fp32 {
+
+using cpu::Call;
+using cpu::Image;
+using cpu::ImageOf;
+using cpu::ParallelFor;
+using cpu::Window;
+using cpu::WindowOf;
+using Calls = absl::Span<const Call>;
+
+// A row an instruction.
+absl::Span<const cpu::KernelRow> KernelRows();
+
+absl::Status ConvForward(Calls calls);
+absl::Status ConvInputGradient(Calls calls);
+absl::Status ConvWeightGradient(Calls calls);
+absl::Status LinearForward(Calls calls);
+absl::Status LinearInputGradient(Calls calls);
+absl::Status LinearWeightGradient(Calls calls);
+absl::Status BatchNormForward(Calls calls);
+absl::Status BatchNormEval(Calls calls);
+absl::Status BatchNormInputGradient(Calls calls);
+absl::Status BatchNormWeightGradient(Calls calls);
+absl::Status ReluForward(Calls calls);
+absl::Status Relu6Forward(Calls calls);
+absl::Status ReluInputGradient(Calls calls);
+absl::Status Relu6InputGradient(Calls calls);
+absl::Status Add(Calls calls);
+absl::Status Copy(Calls calls);
+absl::Status SgdUpdate(Calls calls);
+absl::Status Dropout(Calls calls);
+absl::Status MaxPoolForward(Calls calls);
+absl::Status MaxPoolInputGradient(Calls calls);
+absl::Status AvgPoolForward(Calls calls);
+absl::Status AvgPoolInputGradient(Calls calls);
+absl::Status GlobalAvgPoolForward(Calls calls);
+absl::Status GlobalAvgPoolInputGradient(Calls calls);
+absl::Status SoftmaxCrossEntropy(Calls calls);
+absl::Status SoftmaxCrossEntropyEval(Calls calls);
+
+// depthwise.cc, for convolutions in which each channel is a group of its own.
+void DepthwiseForward(const Call& call);
+void DepthwiseInputGradient(const Call& call);
+void DepthwiseWeightGradient(const Call& call);
+
+// Sums of the columns of a (rows, columns) matrix; double across blocks of rows.
+void ColumnSums(const Call& call, const float* x, int64_t rows, int64_t columns, float* sums);
+
+}  // namespace runnel::fp32

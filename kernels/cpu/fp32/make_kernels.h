@@ -1,0 +1,42 @@
+#pragma once
+
+// One row of the table from a register type. Only for kernels_*.cc.
+
+#include "kernels/cpu/fp32/depthwise_kernels.h"
+#include "kernels/cpu/fp32/elementwise_kernels.h"
+#include "kernels/cpu/fp32/kernel_table.h"
+#include "kernels/cpu/fp32/norm_kernels.h"
+#include "kernels/cpu/fp32/outer_kernels.h"
+#include "kernels/cpu/fp32/product_kernels.h"
+
+namespace runnel::fp32 {
+
+template <typename V>
+constexpr Kernels MakeKernels(const char* name) {
+  return {
+      .name = name,
+      .width = V::kWidth,
+      .tile_vectors = V::kTileVectors,
+      .product = RunProduct<V>,
+      .outer_product = RunOuterProduct<V>,
+      .depthwise_row = RunDepthwiseRow<V>,
+      .depthwise_outer = RunDepthwiseOuter<V>,
+      .transpose = Transpose<V>,
+      .moments = Moments<V>,
+      .sums = Sums<V>,
+      .normalise = Normalise<V>,
+      .normalise_sums = NormaliseSums<V>,
+      .normalise_gradient = NormaliseGradient<V>,
+      .relu = Relu<V>,
+      .relu6 = Relu6<V>,
+      .relu_gradient = ReluGradient<V>,
+      .relu6_gradient = Relu6Gradient<V>,
+      .add = Add<V>,
+      .scale = Scale<V>,
+      .sgd = Sgd<V>,
+      .take_maximum = TakeMaximum<V>,
+      .dropout_mask = DropoutMask<V>,
+  };
+}
+
+}  // namespace runnel::fp32
