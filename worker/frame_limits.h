@@ -15,7 +15,7 @@ namespace runnel {
 struct StageFrameSizes {
   struct BySamples {
     int64_t samples = 0;
-    int64_t input = 0;       // FP32 bytes of the stage's input
+    int64_t input = 0;  // first stage: bytes of the samples, else of an evaluation's activation
     int64_t activation = 0;  // encoded bytes of the stage's input
     int64_t gradient = 0;    // encoded bytes of the gradient of its output
   };

@@ -51,10 +51,11 @@ void PipelineHost::SetLimits() {
   sizes.first_stage = runtime_.first_stage();
   sizes.has_loss = runtime_.has_loss();
   for (int64_t samples : ShapeSizes(batching_, training_.eval_batch_size, eval_samples_)) {
+    const Shape input = executor_->input_shape(samples);
     sizes.by_samples.push_back(
         {.samples = samples,
-         .input = executor_->input_shape(samples).elements() * 4,
-         .activation = codecs_->EncodedBytes(false, false, executor_->input_shape(samples)),
+         .input = sizes.first_stage ? input.elements() * 4 : codecs_->EvaluationBytes(input),
+         .activation = codecs_->EncodedBytes(false, false, input),
          .gradient = codecs_->EncodedBytes(false, true, executor_->output_shape(samples))});
   }
   environment_.limits->Set(AllowedPayloads(sizes));
@@ -149,7 +150,11 @@ void PipelineHost::Carry(SendEffect effect) {
   frame.header.generation = generation_;
   frame.header.sequence = effect.sequence;
   frame.header.shape_id = static_cast<uint32_t>(effect.samples);
-  frame.header.codec_bits = effect.kind == FrameKind::kEvalActivation ? 32 : codecs_->Bits(up);
+  const absl::Span<const std::byte> encoded = effect.payload.bytes();
+  const bool evaluation = effect.kind == FrameKind::kEvalActivation;
+  frame.header.codec_bits = evaluation ? codecs_->EvaluationBits() : codecs_->Bits(up);
+  frame.header.exponent =
+      evaluation ? codecs_->EvaluationExponent(encoded) : codecs_->Exponent(up, encoded);
   frame.payload = std::move(effect.payload);
   const int64_t bytes = kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
   if (up) {
@@ -217,9 +222,26 @@ void PipelineHost::Carry(WeightGradientEffect effect) {
 }
 
 void PipelineHost::Carry(EvaluateEffect effect) {
-  Compute(false, [this, effect = std::move(effect)] {
-    return executor_->Evaluate(effect.samples, effect.input, effect.labels);
-  });
+  Compute(false,
+          [this, effect = std::move(effect), upstream = has_upstream(),
+           downstream = has_downstream()]() -> absl::StatusOr<StageCompute::Output> {
+            Payload input = effect.input;
+            if (upstream) {
+              RUNNEL_ASSIGN_OR_RETURN(
+                  input, codecs_->UnpackEvaluation(executor_->input_shape(effect.samples),
+                                                   std::move(input), *environment_.pool));
+            }
+            RUNNEL_ASSIGN_OR_RETURN(
+                StageCompute::Output output,
+                executor_->Evaluate(effect.samples, std::move(input), effect.labels));
+            if (downstream) {
+              RUNNEL_ASSIGN_OR_RETURN(
+                  output.tensor,
+                  codecs_->PackEvaluation(executor_->output_shape(effect.samples),
+                                          std::move(output.tensor), *environment_.pool));
+            }
+            return output;
+          });
 }
 
 void PipelineHost::Carry(EncodeEffect effect) {
@@ -230,9 +252,9 @@ void PipelineHost::Carry(EncodeEffect effect) {
         effect.up ? executor_->input_shape(place.samples) : executor_->output_shape(place.samples);
     Payload payload = environment_.pool->Allocate(
         static_cast<size_t>(codecs_->EncodedBytes(true, effect.up, shape)));
-    const TensorView tensor{DType::kFloat32, shape, Layout::kRowMajor, 0, effect.tensor.bytes()};
-    const absl::Status status = codecs_->Encode(effect.up, tensor, place.sequence,
-                                                place.first_in_epoch, payload.mutable_bytes());
+    const absl::Status status =
+        codecs_->Encode(effect.up, shape, effect.tensor.bytes(), place.sequence,
+                        place.first_in_epoch, payload.mutable_bytes());
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, up = effect.up, place,
                              payload = std::move(payload), took_ns]() mutable {
@@ -250,11 +272,9 @@ void PipelineHost::Carry(DecodeEffect effect) {
     const MicroBatch& place = effect.place;
     const Shape shape =
         effect.up ? executor_->output_shape(place.samples) : executor_->input_shape(place.samples);
-    Payload tensor =
-        environment_.pool->Allocate(static_cast<size_t>(shape.elements()) * sizeof(float));
-    const MutableTensorView out{DType::kFloat32, shape, Layout::kRowMajor, 0,
-                                tensor.mutable_bytes()};
-    const absl::Status status = codecs_->Decode(effect.up, effect.payload.bytes(), out);
+    Payload tensor = environment_.pool->Allocate(static_cast<size_t>(codecs_->TensorBytes(shape)));
+    const absl::Status status =
+        codecs_->Decode(effect.up, effect.payload.bytes(), shape, tensor.mutable_bytes());
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, up = effect.up, sequence = place.sequence,
                              tensor = std::move(tensor), took_ns]() mutable {

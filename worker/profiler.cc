@@ -20,15 +20,35 @@ Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream) {
   return payload;
 }
 
+// What crosses the boundary between two layers: FP32, or mantissas of all sizes and their exponent.
+Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape& shape,
+                       uint64_t stream) {
+  if (!format.scaled()) return RandomTensor(pool, shape.elements(), stream);
+  Payload payload = pool.Allocate(static_cast<size_t>(BoundaryBytes(format, shape)));
+  const absl::Span<std::byte> bytes = payload.mutable_bytes();
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  const CounterRandom random(1, RandomPurpose::kTest, stream, 0);
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    const auto mantissa = static_cast<int>(random.Below(static_cast<uint64_t>(i), 255)) - 127;
+    bytes[i] = static_cast<std::byte>(mantissa);
+  }
+  TailOf(bytes.data(), format.activation, shape).exponent = -7;
+  return payload;
+}
+
 absl::StatusOr<double> ProfileLayer(StageExecutorOptions options, Backend& backend,
                                     int64_t repetitions, const Clock& clock) {
   BufferPool pool;
   const int64_t samples = options.training.batch_size;
+  const int first_layer = options.first_layer;
   const bool has_loss = options.last_layer + 1 == options.model.layer_count();
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options.training));
   RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<StageExecutor> executor,
                           StageExecutor::Create(std::move(options), &backend, &pool));
-  const Payload input = RandomTensor(pool, executor->input_shape(samples).elements(), 0);
+  const NumberFormat format = executor->recipe().format();
+  const Shape input_shape = executor->input_shape(samples);
+  const Payload input = first_layer == 0 ? RandomTensor(pool, input_shape.elements(), 0)
+                                         : RandomBoundary(pool, format, input_shape, 0);
   Payload labels;
   Payload gradient;
   if (has_loss) {
@@ -36,7 +56,7 @@ absl::StatusOr<double> ProfileLayer(StageExecutorOptions options, Backend& backe
     labels = Payload::CopyOf(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(zeros.data()),
                                                  zeros.size() * sizeof(int32_t)));
   } else {
-    gradient = RandomTensor(pool, executor->output_shape(samples).elements(), 1);
+    gradient = RandomBoundary(pool, format, executor->output_shape(samples), 1);
   }
   std::vector<double> seconds;
   for (int64_t repetition = 0; repetition <= repetitions; ++repetition) {

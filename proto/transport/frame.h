@@ -40,7 +40,7 @@ struct FrameHeader {
   uint32_t shape_id = 0;  // micro-batch size; with the plan it fixes the tensor's shape
   Sequence sequence;
   uint64_t payload_bytes = 0;
-  int32_t exponent = 0;  // integer recipes
+  int32_t exponent = 0;  // of codec int8's mantissas, for people and dashboards
   uint32_t payload_crc = 0;
 
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;

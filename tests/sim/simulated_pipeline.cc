@@ -252,9 +252,9 @@ class Simulation {
       const Shape shape = options_.output_shape(effect.up ? i - 1 : i, place.samples);
       Payload payload = pool_.Allocate(
           static_cast<size_t>(options_.codecs[i]->EncodedBytes(true, effect.up, shape)));
-      const TensorView view{DType::kFloat32, shape, Layout::kRowMajor, 0, effect.tensor.bytes()};
-      const absl::Status status = options_.codecs[i]->Encode(
-          effect.up, view, place.sequence, place.first_in_epoch, payload.mutable_bytes());
+      const absl::Status status =
+          options_.codecs[i]->Encode(effect.up, shape, effect.tensor.bytes(), place.sequence,
+                                     place.first_in_epoch, payload.mutable_bytes());
       Pump(i, status.ok() ? stages_[i].runtime->Encoded(effect.up, place.sequence, place.samples,
                                                         std::move(payload))
                           : status);
@@ -264,10 +264,9 @@ class Simulation {
   void Carry(int i, DecodeEffect effect) {
     network_.ScheduleAt(CodecLane(i), [this, i, effect = std::move(effect)] {
       const Shape shape = options_.output_shape(effect.up ? i : i - 1, effect.place.samples);
-      Payload tensor = pool_.Allocate(static_cast<size_t>(shape.elements()) * sizeof(float));
-      const absl::Status status = options_.codecs[i]->Decode(
-          effect.up, effect.payload.bytes(),
-          {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor.mutable_bytes()});
+      Payload tensor = pool_.Allocate(static_cast<size_t>(options_.codecs[i]->TensorBytes(shape)));
+      const absl::Status status = options_.codecs[i]->Decode(effect.up, effect.payload.bytes(),
+                                                             shape, tensor.mutable_bytes());
       Pump(i, status.ok()
                   ? stages_[i].runtime->Decoded(effect.up, effect.place.sequence, std::move(tensor))
                   : status);
