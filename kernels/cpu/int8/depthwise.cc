@@ -1,0 +1,198 @@
+#include "kernels/cpu/int8/depthwise.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/int8/arena.h"
+#include "kernels/cpu/int8/axis.h"
+
+namespace runnel::cpu {
+namespace {
+
+// Channels of one item of the weight-gradient: sums of all taps stay in the nearest cache.
+constexpr int64_t kChannelBlock = 64;
+
+AxisShape AxisH(const ConvShape& s) { return {s.in_h, s.out_h, s.kernel_h, s.stride_h, s.pad_h}; }
+AxisShape AxisW(const ConvShape& s) { return {s.in_w, s.out_w, s.kernel_w, s.stride_w, s.pad_w}; }
+
+struct Memory {
+  Memory(const ConvShape& shape, int threads, std::byte* base) {
+    Arena arena(base);
+    weights = arena.Take<int8_t>(shape.taps() * shape.in_c);
+    x = arena.Take<const int8_t*>(threads * shape.taps());
+    w = arena.Take<const int8_t*>(threads * shape.taps());
+    max_lanes = arena.Take<uint32_t>(int64_t{threads} * kMaxLanes);
+    bytes = arena.used_bytes();
+  }
+
+  int8_t* weights;  // [slot h][slot w][channel]
+  const int8_t** x;
+  const int8_t** w;
+  uint32_t* max_lanes;
+  int64_t bytes;
+};
+
+// One thread's images of the forward or of the input-gradient.
+class GatherPart {
+ public:
+  GatherPart(const Int8Kernels& kernels, const ConvShape& shape, bool input_gradient,
+             const int8_t* weights, const int8_t** x, const int8_t** w, uint32_t* max_lanes)
+      : kernels_(kernels),
+        shape_(shape),
+        back_(input_gradient),
+        axis_h_(AxisH(shape)),
+        axis_w_(AxisW(shape)),
+        weights_(weights),
+        x_(x),
+        w_(w),
+        max_lanes_(max_lanes) {}
+
+  // All rows of one image.
+  void RunImage(const int8_t* source, int32_t* out) {
+    const int64_t rows = back_ ? shape_.in_h : shape_.out_h;
+    const int64_t row = (back_ ? shape_.in_w : shape_.out_w) * shape_.in_c;
+    for (int64_t y = 0; y < rows; ++y) RunRow(source, Run(axis_h_, y), out + y * row);
+  }
+
+ private:
+  AxisRun Run(const AxisShape& axis, int64_t o) const {
+    return back_ ? InputGradientRun(axis, o) : ForwardRun(axis, o);
+  }
+
+  // Neighbours (at the stride's distance in the input-gradient) with the same taps go together.
+  void RunRow(const int8_t* source, const AxisRun& h, int32_t* out) {
+    const int64_t outputs = back_ ? shape_.in_w : shape_.out_w;
+    const int64_t step = back_ ? shape_.stride_w : 1;
+    for (int64_t phase = 0; phase < std::min(step, outputs); ++phase) {
+      int64_t first = phase;
+      while (first < outputs) {
+        const AxisRun run = Run(axis_w_, first);
+        int64_t pixels = 1;
+        while (first + pixels * step < outputs &&
+               Run(axis_w_, first + pixels * step).SameClass(run)) {
+          ++pixels;
+        }
+        RunPixels(source, h, run, pixels, out + first * shape_.in_c, step * shape_.in_c);
+        first += pixels * step;
+      }
+    }
+  }
+
+  void RunPixels(const int8_t* source, const AxisRun& h, const AxisRun& w, int64_t pixels,
+                 int32_t* out, int64_t out_step) {
+    const int64_t source_w = back_ ? shape_.out_w : shape_.in_w, channels = shape_.in_c;
+    int taps = 0;
+    for (int64_t i = 0; i < h.count; ++i) {
+      for (int64_t j = 0; j < w.count; ++j, ++taps) {
+        x_[taps] = source + ((h.source + i) * source_w + w.source + j) * channels;
+        w_[taps] = weights_ + ((h.slot + i) * shape_.kernel_w + w.slot + j) * channels;
+      }
+    }
+    const int64_t x_step = back_ ? channels : shape_.stride_w * channels;
+    kernels_.depthwise_row(x_, x_step, w_, taps, pixels, channels, out, out_step, max_lanes_);
+  }
+
+  const Int8Kernels& kernels_;
+  const ConvShape& shape_;
+  const bool back_;
+  const AxisShape axis_h_, axis_w_;
+  const int8_t* weights_;
+  const int8_t** x_;
+  const int8_t** w_;
+  uint32_t* max_lanes_;
+};
+
+void TransposeWeights(const ConvShape& shape, bool input_gradient, const int8_t* w, int8_t* out) {
+  for (int64_t slot = 0; slot < shape.taps(); ++slot) {
+    int64_t tap = slot;
+    if (input_gradient) {
+      tap = InputGradientTap(AxisH(shape), slot / shape.kernel_w) * shape.kernel_w +
+            InputGradientTap(AxisW(shape), slot % shape.kernel_w);
+    }
+    for (int64_t c = 0; c < shape.in_c; ++c) *out++ = w[c * shape.taps() + tap];
+  }
+}
+
+// Sums of one tap of one block of channels over some images, without those of the padding.
+void AddTap(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, const int8_t* x,
+            int64_t kh, int64_t kw, int64_t channels, int32_t* sums) {
+  const int64_t move_w = kw - s.pad_w;
+  const int64_t begin = move_w >= 0 ? 0 : (-move_w + s.stride_w - 1) / s.stride_w;
+  const int64_t end =
+      s.in_w - 1 - move_w < 0 ? 0 : std::min(s.out_w, (s.in_w - 1 - move_w) / s.stride_w + 1);
+  if (begin >= end) return;
+  for (int64_t y = 0; y < s.out_h; ++y) {
+    const int64_t iy = y * s.stride_h + kh - s.pad_h;
+    if (iy < 0 || iy >= s.in_h) continue;
+    const int8_t* x_row = x + (iy * s.in_w + begin * s.stride_w + move_w) * s.in_c;
+    kernels.depthwise_weight_row(dy + (y * s.out_w + begin) * s.in_c, s.in_c, x_row,
+                                 s.stride_w * s.in_c, end - begin, channels, sums);
+  }
+}
+
+// One block of channels, whole batch.
+void WeightGradientBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy,
+                         const int8_t* x, int64_t channel, int32_t* dw, int64_t* wide) {
+  const int64_t channels = std::min(kChannelBlock, s.in_c - channel);
+  const int64_t plane = s.out_h * s.out_w;
+  const int64_t safe = std::max<int64_t>(1, kMaxInt32Reduction / plane);  // images
+  for (int64_t tap = 0; tap < s.taps(); ++tap) {
+    int64_t total[kChannelBlock] = {};
+    for (int64_t n = 0; n < s.batch; n += safe) {
+      int32_t sums[kChannelBlock] = {};
+      for (int64_t i = n; i < std::min(s.batch, n + safe); ++i) {
+        AddTap(kernels, s, dy + i * plane * s.in_c + channel,
+               x + i * s.in_h * s.in_w * s.in_c + channel, tap / s.kernel_w, tap % s.kernel_w,
+               channels, sums);
+      }
+      for (int64_t c = 0; c < channels; ++c) total[c] += sums[c];
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      const int64_t element = (channel + c) * s.taps() + tap;
+      if (wide != nullptr) {
+        wide[element] = total[c];
+      } else {
+        dw[element] = static_cast<int32_t>(total[c]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t DepthwiseWorkspaceBytes(const ConvShape& shape, ConvPass pass, int threads) {
+  const bool weight_gradient =
+      pass == ConvPass::kWeightGradient || pass == ConvPass::kWideWeightGradient;
+  return weight_gradient ? 0 : Memory(shape, threads, nullptr).bytes;
+}
+
+void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input_gradient,
+                  const int8_t* source, const int8_t* w, int32_t* out, uint32_t* max_lanes) {
+  const int64_t threads = context.pool->threads(), taps = shape.taps();
+  const Memory memory(shape, static_cast<int>(threads), context.workspace);
+  TransposeWeights(shape, input_gradient, w, memory.weights);
+  std::fill_n(memory.max_lanes, threads * kMaxLanes, 0u);
+  int64_t source_image = shape.in_h * shape.in_w * shape.in_c;
+  int64_t out_image = shape.out_h * shape.out_w * shape.in_c;
+  if (input_gradient) std::swap(source_image, out_image);
+  context.pool->ParallelFor(threads, [&](int64_t t) {
+    GatherPart part(*context.kernels, shape, input_gradient, memory.weights, memory.x + t * taps,
+                    memory.w + t * taps, memory.max_lanes + t * kMaxLanes);
+    for (int64_t n = shape.batch * t / threads; n < shape.batch * (t + 1) / threads; ++n) {
+      part.RunImage(source + n * source_image, out + n * out_image);
+    }
+  });
+  if (max_lanes == nullptr) return;
+  for (int64_t i = 0; i < threads * kMaxLanes; ++i) {
+    max_lanes[i % kMaxLanes] = std::max(max_lanes[i % kMaxLanes], memory.max_lanes[i]);
+  }
+}
+
+void RunDepthwiseWeightGradient(const Int8Context& context, const ConvShape& shape,
+                                const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide) {
+  const int64_t blocks = (shape.in_c + kChannelBlock - 1) / kChannelBlock;
+  context.pool->ParallelFor(blocks, [&](int64_t b) {
+    WeightGradientBlock(*context.kernels, shape, dy, x, b * kChannelBlock, dw, wide);
+  });
+}
+
+}  // namespace runnel::cpu

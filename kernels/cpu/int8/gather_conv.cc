@@ -1,0 +1,334 @@
+#include "kernels/cpu/int8/gather_conv.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "kernels/cpu/int8/gather_layout.h"
+
+namespace runnel::cpu {
+namespace {
+
+// What the threads of one call share.
+struct Shared {
+  Shared(const GatherSizes& sizes, bool packs_all, Arena& arena) {
+    const GatherProblem& problem = sizes.problem;
+    for (auto [axis, shape, outputs] :
+         {std::tuple(&h, &problem.h, problem.out_h), std::tuple(&w, &problem.w, problem.out_w)}) {
+      axis->outputs = static_cast<int32_t>(outputs);
+      axis->runs = arena.Take<AxisRun>(outputs);
+      axis->order = arena.Take<int32_t>(outputs);
+      axis->class_begin = arena.Take<int32_t>(MaxAxisClasses(*shape, outputs) + 1);
+    }
+    panels = arena.Take<int8_t>(packs_all ? sizes.panels * sizes.panel_bytes : 0);
+  }
+
+  void FillAxes(const GatherProblem& problem) {
+    const auto run = problem.input_gradient ? InputGradientRun : ForwardRun;
+    for (int64_t o = 0; o < problem.out_h; ++o) h.runs[o] = run(problem.h, o);
+    for (int64_t o = 0; o < problem.out_w; ++o) w.runs[o] = run(problem.w, o);
+    SortByClass(h);
+    SortByClass(w);
+  }
+
+  Axis h, w;
+  int8_t* panels;
+};
+
+// Packing goes ahead of the products where a panel is used more than once: by several threads or
+// for several chunks of images.
+bool PacksAll(const GatherSizes& sizes, int threads, bool prepacked) {
+  return !prepacked && (threads > 1 || sizes.chunk_images < sizes.problem.batch);
+}
+
+void PackPanel(const GatherSizes& sizes, const int8_t* weights, int64_t p, int8_t* panel) {
+  const GatherProblem& problem = sizes.problem;
+  const Int8Kernels& kernels = sizes.kernels;
+  const int64_t column = p * kernels.panel_columns, taps = problem.taps();
+  const int n = static_cast<int>(sizes.Columns(p)), width = static_cast<int>(sizes.Width(p));
+  if (!problem.input_gradient && sizes.padded_c == problem.source_c) {
+    kernels.pack_b_columns(weights + column * problem.weight_row, problem.weight_row,
+                           taps * problem.source_c, n, width, panel);
+    return;
+  }
+  const int64_t slot_bytes = sizes.tap_steps * kernels.k_group * width;
+  for (int64_t slot = 0; slot < taps; ++slot, panel += slot_bytes) {
+    if (!problem.input_gradient) {
+      kernels.pack_b_columns(weights + column * problem.weight_row + slot * problem.source_c,
+                             problem.weight_row, problem.source_c, n, width, panel);
+      continue;
+    }
+    const int64_t tap = InputGradientTap(problem.h, slot / problem.w.kernel) * problem.w.kernel +
+                        InputGradientTap(problem.w, slot % problem.w.kernel);
+    kernels.pack_b_rows(weights + tap * problem.out_c + column, problem.weight_row,
+                        problem.source_c, n, width, panel);
+  }
+}
+
+// One thread's part of the work.
+class Part {
+ public:
+  Part(const GatherSizes& sizes, const Shared& shared, const GatherOperands& operands,
+       const GatherThread& memory)
+      : sizes_(sizes),
+        problem_(sizes.problem),
+        kernels_(sizes.kernels),
+        shared_(shared),
+        operands_(operands),
+        memory_(memory) {
+    const int64_t rows = int64_t{kChunkTiles} * kernels_.tile_rows;
+    for (int64_t r = 0; r < rows; ++r) {
+      memory_.partials[r] = memory_.partial + r * kernels_.panel_columns;
+    }
+    std::fill_n(memory_.max_lanes, kMaxLanes, 0u);
+  }
+
+  // Images [begin, end), panels first, first + stride, ...
+  void Run(int64_t begin, int64_t end, int64_t first_panel, int64_t panel_stride,
+           const int8_t* all_panels) {
+    for (image_begin_ = begin; image_begin_ < end; image_begin_ = image_end_) {
+      image_end_ = std::min(end, image_begin_ + sizes_.chunk_images);
+      CopySource();
+      for (int64_t p = first_panel; p < sizes_.panels; p += panel_stride) {
+        if (all_panels == nullptr) PackPanel(sizes_, operands_.weights, p, memory_.panel);
+        RunPanel(p, all_panels == nullptr ? memory_.panel : all_panels + p * sizes_.panel_bytes);
+      }
+    }
+  }
+
+ private:
+  void CopySource() {
+    const int64_t pixels = problem_.source_h * problem_.source_w;
+    const int8_t* from = operands_.source + image_begin_ * pixels * problem_.source_pixel;
+    if (!sizes_.copies_source) {
+      source_ = reinterpret_cast<const uint8_t*>(from);
+      source_pixel_ = problem_.source_pixel;
+      return;
+    }
+    kernels_.copy_a(from, problem_.source_pixel, (image_end_ - image_begin_) * pixels,
+                    problem_.source_c, memory_.source, sizes_.padded_c);
+    source_ = memory_.source;
+    source_pixel_ = sizes_.padded_c;
+  }
+
+  // The segments of a class within steps [begin, end).
+  int FillSegments(int class_h, int class_w, int64_t begin, int64_t end) {
+    const AxisRun &h = shared_.h.ClassRun(class_h), &w = shared_.w.ClassRun(class_w);
+    int count = 0;
+    for (int64_t i = 0; i < h.count && w.count > 0; ++i) {
+      const int64_t first = ((h.slot + i) * problem_.w.kernel + w.slot) * sizes_.tap_steps;
+      const int64_t low = std::max(first, begin);
+      const int64_t high = std::min(first + w.count * sizes_.tap_steps, end);
+      if (low >= high) continue;
+      memory_.segments[count++] = {
+          i * problem_.source_w * source_pixel_ + (low - first) * kernels_.k_group,
+          low * kernels_.k_group * width_, high - low};
+    }
+    return count;
+  }
+
+  void RunPanel(int64_t p, const int8_t* panel) {
+    panel_ = panel;
+    columns_ = static_cast<int>(sizes_.Columns(p));
+    width_ = static_cast<int>(sizes_.Width(p));
+    out_ = operands_.out + p * kernels_.panel_columns;
+    if (kernels_.a_bias != 0) FillStarts();
+    tile_count_ = 0;
+    for (int ch = 0; ch < shared_.h.class_count; ++ch) {
+      for (int cw = 0; cw < shared_.w.class_count; ++cw) AddClass(ch, cw);
+    }
+    FinishChunk();
+  }
+
+  void FillStarts() {
+    for (int ch = 0; ch < shared_.h.class_count; ++ch) {
+      for (int cw = 0; cw < shared_.w.class_count; ++cw) {
+        const int count = FillSegments(ch, cw, 0, sizes_.steps);
+        kernels_.column_start(panel_, memory_.segments, count, width_, StartOf(ch, cw));
+      }
+    }
+  }
+
+  int32_t* StartOf(int class_h, int class_w) const {
+    return memory_.starts + (class_h * shared_.w.class_count + class_w) * kMaxPanelColumns;
+  }
+
+  // Cuts the outputs of a class into tiles.
+  void AddClass(int class_h, int class_w) {
+    const Axis &h = shared_.h, &w = shared_.w;
+    int rows = 0;
+    for (int64_t n = image_begin_; n < image_end_; ++n) {
+      for (int i = h.class_begin[class_h]; i < h.class_begin[class_h + 1]; ++i) {
+        const int64_t y = h.order[i];
+        const uint8_t* source_row =
+            source_ + ((n - image_begin_) * problem_.source_h + h.runs[y].source) *
+                          problem_.source_w * source_pixel_;
+        int32_t* out_row = out_ + (n * problem_.out_h + y) * problem_.out_w * problem_.out_pixel;
+        for (int j = w.class_begin[class_w]; j < w.class_begin[class_w + 1]; ++j) {
+          const int64_t x = w.order[j];
+          const int64_t slot = int64_t{tile_count_} * kernels_.tile_rows + rows;
+          memory_.a[slot] = source_row + w.runs[x].source * source_pixel_;
+          memory_.c[slot] = out_row + x * problem_.out_pixel;
+          if (++rows == kernels_.tile_rows) {
+            AddTile(class_h, class_w, rows);
+            rows = 0;
+          }
+        }
+      }
+    }
+    if (rows > 0) AddTile(class_h, class_w, rows);
+  }
+
+  void AddTile(int class_h, int class_w, int rows) {
+    memory_.tiles[tile_count_++] = {class_h, class_w, rows};
+    if (tile_count_ == kChunkTiles) FinishChunk();
+  }
+
+  void FinishChunk() {
+    for (int64_t begin = 0; begin < sizes_.steps; begin += sizes_.block_steps) {
+      RunBlock(begin, std::min(sizes_.steps, begin + sizes_.block_steps));
+    }
+    tile_count_ = 0;
+  }
+
+  // Whether steps [begin, end) are the first and the last block of a class.
+  struct Place {
+    bool first, last;
+  };
+  Place PlaceOf(int class_h, int class_w, int64_t begin, int64_t end) const {
+    const AxisRun &h = shared_.h.ClassRun(class_h), &w = shared_.w.ClassRun(class_w);
+    if (h.count == 0 || w.count == 0) return {begin == 0, begin == 0};
+    const int64_t kernel_w = problem_.w.kernel;
+    const int64_t low = (h.slot * kernel_w + w.slot) * sizes_.tap_steps;
+    const int64_t high = ((h.slot + h.count - 1) * kernel_w + w.slot + w.count) * sizes_.tap_steps;
+    return {begin <= low && low < end, begin < high && high <= end};
+  }
+
+  void RunBlock(int64_t begin, int64_t end) {
+    Int8Tile tile{
+        .a_step = kernels_.k_group, .b = panel_, .segments = memory_.segments, .columns = columns_};
+    int class_h = -1, class_w = -1;
+    Place place{};
+    for (int t = 0; t < tile_count_; ++t) {
+      const GatherTile& plan = memory_.tiles[t];
+      if (plan.class_h != class_h || plan.class_w != class_w) {
+        class_h = plan.class_h;
+        class_w = plan.class_w;
+        tile.segment_count = FillSegments(class_h, class_w, begin, end);
+        place = PlaceOf(class_h, class_w, begin, end);
+        tile.start = place.first && kernels_.a_bias != 0 ? StartOf(class_h, class_w) : nullptr;
+      }
+      if (tile.segment_count == 0 && !place.first) continue;
+      const int64_t row = int64_t{t} * kernels_.tile_rows;
+      tile.a = memory_.a + row;
+      tile.rows = plan.rows;
+      tile.c = place.last ? memory_.c + row : memory_.partials + row;
+      tile.addend = place.first ? nullptr : memory_.partials + row;
+      tile.max_lanes = place.last && operands_.max_lanes != nullptr ? memory_.max_lanes : nullptr;
+      kernels_.tile(tile);
+    }
+  }
+
+  const GatherSizes& sizes_;
+  const GatherProblem& problem_;
+  const Int8Kernels& kernels_;
+  const Shared& shared_;
+  const GatherOperands& operands_;
+  const GatherThread& memory_;
+  const uint8_t* source_ = nullptr;
+  int64_t source_pixel_ = 0;
+  int64_t image_begin_ = 0, image_end_ = 0;
+  const int8_t* panel_ = nullptr;
+  int32_t* out_ = nullptr;
+  int columns_ = 0, width_ = 0, tile_count_ = 0;
+};
+
+}  // namespace
+
+GatherProblem GatherProblemOf(const ConvShape& shape, bool input_gradient) {
+  GatherProblem problem;
+  problem.input_gradient = input_gradient;
+  problem.batch = shape.batch;
+  problem.h = {shape.in_h, shape.out_h, shape.kernel_h, shape.stride_h, shape.pad_h};
+  problem.w = {shape.in_w, shape.out_w, shape.kernel_w, shape.stride_w, shape.pad_w};
+  problem.source_h = shape.in_h;
+  problem.source_w = shape.in_w;
+  problem.source_c = shape.group_in();
+  problem.source_pixel = shape.in_c;
+  problem.out_h = shape.out_h;
+  problem.out_w = shape.out_w;
+  problem.out_c = shape.group_out();
+  problem.out_pixel = shape.out_c;
+  if (input_gradient) {
+    std::swap(problem.source_h, problem.out_h);
+    std::swap(problem.source_w, problem.out_w);
+    std::swap(problem.source_c, problem.out_c);
+    std::swap(problem.source_pixel, problem.out_pixel);
+  }
+  problem.weight_row = shape.taps() * shape.group_in();
+  return problem;
+}
+
+int64_t GatherWorkspaceBytes(const Int8Kernels& kernels, const GatherProblem& problem, int threads,
+                             bool prepacked) {
+  const GatherSizes sizes(kernels, problem);
+  const bool packs_all = PacksAll(sizes, threads, prepacked);
+  Arena arena(nullptr);
+  Shared shared(sizes, packs_all, arena);
+  return arena.used_bytes() +
+         threads * GatherThread(sizes, !prepacked && !packs_all, nullptr).bytes;
+}
+
+void RunGather(const Int8Context& context, const GatherProblem& problem,
+               const GatherOperands& operands) {
+  const GatherSizes sizes(*context.kernels, problem);
+  const int64_t threads = context.pool->threads();
+  const bool prepacked = operands.packed != nullptr;
+  const bool packs_all = PacksAll(sizes, static_cast<int>(threads), prepacked);
+  Arena arena(context.workspace);
+  Shared shared(sizes, packs_all, arena);
+  shared.FillAxes(problem);
+  if (packs_all) {
+    context.pool->ParallelFor(sizes.panels, [&](int64_t p) {
+      PackPanel(sizes, operands.weights, p, shared.panels + p * sizes.panel_bytes);
+    });
+  }
+  const int8_t* all_panels = prepacked ? reinterpret_cast<const int8_t*>(operands.packed)
+                                       : (packs_all ? shared.panels : nullptr);
+  const bool own_panel = all_panels == nullptr;
+  const int64_t thread_bytes = GatherThread(sizes, own_panel, nullptr).bytes;
+  std::byte* thread_base = context.workspace + arena.used_bytes();
+  // By images, or by panels where there are too few images.
+  const bool by_image = problem.batch >= threads;
+  context.pool->ParallelFor(threads, [&](int64_t t) {
+    const GatherThread memory(sizes, own_panel, thread_base + t * thread_bytes);
+    Part part(sizes, shared, operands, memory);
+    if (by_image) {
+      part.Run(problem.batch * t / threads, problem.batch * (t + 1) / threads, 0, 1, all_panels);
+    } else {
+      part.Run(0, problem.batch, t, threads, all_panels);
+    }
+  });
+  if (operands.max_lanes == nullptr) return;
+  for (int64_t t = 0; t < threads; ++t) {
+    const GatherThread memory(sizes, own_panel, thread_base + t * thread_bytes);
+    for (int i = 0; i < kMaxLanes; ++i) {
+      operands.max_lanes[i] = std::max(operands.max_lanes[i], memory.max_lanes[i]);
+    }
+  }
+}
+
+int64_t AllPanelsBytes(const Int8Kernels& kernels, const GatherProblem& problem) {
+  const GatherSizes sizes(kernels, problem);
+  return sizes.panels * sizes.panel_bytes;
+}
+
+void PackAllPanels(const Int8Kernels& kernels, const GatherProblem& problem, const int8_t* weights,
+                   std::byte* packed) {
+  const GatherSizes sizes(kernels, problem);
+  for (int64_t p = 0; p < sizes.panels; ++p) {
+    PackPanel(sizes, weights, p, reinterpret_cast<int8_t*>(packed) + p * sizes.panel_bytes);
+  }
+}
+
+}  // namespace runnel::cpu

@@ -1,0 +1,53 @@
+#pragma once
+
+// Forward and input-gradient of one group as products of matrices without im2col. A row of A is the
+// pixel of the source that an output's run begins at; the reduction goes over segments of (tap row,
+// neighbouring taps, channels), contiguous in the source and in the packed weights. Outputs are
+// taken class by class (axis.h), so that all rows of a tile have the same segments and taps over
+// the padding cost nothing.
+
+#include <cstdint>
+
+#include "kernels/cpu/conv_shape.h"
+#include "kernels/cpu/int8/arena.h"
+#include "kernels/cpu/int8/axis.h"
+#include "kernels/cpu/int8/int8_conv.h"
+
+namespace runnel::cpu {
+
+// One group. Sources are x (forward) or dy (input-gradient).
+struct GatherProblem {
+  bool input_gradient = false;
+  int64_t batch = 1;
+  AxisShape h, w;
+  int64_t source_h = 1, source_w = 1;
+  int64_t source_c = 1;      // of the group
+  int64_t source_pixel = 1;  // elements from a pixel to the next
+  int64_t out_h = 1, out_w = 1;
+  int64_t out_c = 1;  // of the group
+  int64_t out_pixel = 1;
+  int64_t weight_row = 1;  // elements from an OHWI row (one out_c of the forward) to the next
+
+  int64_t taps() const { return h.kernel * w.kernel; }
+};
+
+GatherProblem GatherProblemOf(const ConvShape& shape, bool input_gradient);
+
+struct GatherOperands {
+  const int8_t* source = nullptr;
+  const int8_t* weights = nullptr;    // OHWI, the group's first row
+  const std::byte* packed = nullptr;  // or all panels, packed by PackAllPanels
+  int32_t* out = nullptr;
+  uint32_t* max_lanes = nullptr;  // kMaxLanes, raised to |out|; or null
+};
+
+int64_t GatherWorkspaceBytes(const Int8Kernels& kernels, const GatherProblem& problem, int threads,
+                             bool prepacked);
+void RunGather(const Int8Context& context, const GatherProblem& problem,
+               const GatherOperands& operands);
+
+int64_t AllPanelsBytes(const Int8Kernels& kernels, const GatherProblem& problem);
+void PackAllPanels(const Int8Kernels& kernels, const GatherProblem& problem, const int8_t* weights,
+                   std::byte* packed);
+
+}  // namespace runnel::cpu

@@ -1,0 +1,64 @@
+#include "kernels/cpu/int8/gather_layout.h"
+
+#include <algorithm>
+
+namespace runnel::cpu {
+namespace {
+
+// What is copied at a time stays in the second-level cache beside a panel and partial sums.
+constexpr int64_t kCopiedBytes = 1 << 20;
+
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Blocks are whole taps, or even parts of one tap.
+int64_t BlockSteps(int64_t taps, int64_t tap_steps, int64_t most) {
+  if (tap_steps >= most) return DivideUp(tap_steps, DivideUp(tap_steps, most));
+  const int64_t blocks = DivideUp(taps * tap_steps, most);
+  const int64_t block_taps = DivideUp(taps, blocks);
+  return std::max<int64_t>(1, std::min(block_taps, most / tap_steps)) * tap_steps;
+}
+
+}  // namespace
+
+GatherSizes::GatherSizes(const Int8Kernels& the_kernels, const GatherProblem& the_problem)
+    : kernels(the_kernels), problem(the_problem) {
+  padded_c = RoundUp(problem.source_c, kernels.k_group);
+  copies_source = kernels.a_bias != 0 || padded_c != problem.source_pixel;
+  tap_steps = padded_c / kernels.k_group;
+  steps = problem.taps() * tap_steps;
+  block_steps = BlockSteps(problem.taps(), tap_steps, kernels.panel_steps);
+  panels = DivideUp(problem.out_c, kernels.panel_columns);
+  panel_bytes = RoundUp(steps * kernels.k_group * Width(0), 64);
+  const int64_t image_bytes = problem.source_h * problem.source_w * padded_c;
+  chunk_images = std::clamp<int64_t>(kCopiedBytes / image_bytes, 1, problem.batch);
+  max_classes = MaxAxisClasses(problem.h, problem.out_h) * MaxAxisClasses(problem.w, problem.out_w);
+}
+
+int64_t GatherSizes::Columns(int64_t panel) const {
+  return std::min<int64_t>(kernels.panel_columns, problem.out_c - panel * kernels.panel_columns);
+}
+
+int64_t GatherSizes::Width(int64_t panel) const {
+  return RoundUp(Columns(panel), kernels.column_unit);
+}
+
+GatherThread::GatherThread(const GatherSizes& sizes, bool own_panel, std::byte* base) {
+  const GatherProblem& problem = sizes.problem;
+  const int64_t rows = int64_t{kChunkTiles} * sizes.kernels.tile_rows;
+  Arena arena(base);
+  const int64_t image_bytes = problem.source_h * problem.source_w * sizes.padded_c;
+  source = arena.Take<uint8_t>(sizes.copies_source ? sizes.chunk_images * image_bytes : 0);
+  panel = arena.Take<int8_t>(own_panel ? sizes.panel_bytes : 0);
+  starts = arena.Take<int32_t>(sizes.max_classes * kMaxPanelColumns);
+  segments = arena.Take<Int8Segment>(problem.h.kernel);
+  partial = arena.Take<int32_t>(rows * sizes.kernels.panel_columns);
+  tiles = arena.Take<GatherTile>(kChunkTiles);
+  a = arena.Take<const uint8_t*>(rows);
+  c = arena.Take<int32_t*>(rows);
+  partials = arena.Take<int32_t*>(rows);
+  max_lanes = arena.Take<uint32_t>(kMaxLanes);
+  bytes = arena.used_bytes();
+}
+
+}  // namespace runnel::cpu

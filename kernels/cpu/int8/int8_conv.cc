@@ -1,0 +1,157 @@
+#include "kernels/cpu/int8/int8_conv.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "kernels/cpu/int8/depthwise.h"
+#include "kernels/cpu/int8/gather_conv.h"
+#include "kernels/cpu/int8/weight_gradient.h"
+
+namespace runnel::cpu {
+namespace {
+
+// Collects max|.| from the lanes that kernels raise.
+class Largest {
+ public:
+  explicit Largest(int32_t* out) : out_(out) {}
+  uint32_t* lanes() { return out_ == nullptr ? nullptr : lanes_; }
+  void Store() const {
+    if (out_ != nullptr)
+      *out_ = static_cast<int32_t>(*std::max_element(lanes_, lanes_ + kMaxLanes));
+  }
+
+ private:
+  alignas(64) uint32_t lanes_[kMaxLanes] = {};
+  int32_t* out_;
+};
+
+WeightGradientProblem WeightGradientProblemOf(const ConvShape& shape) {
+  WeightGradientProblem problem{.shape = shape, .x_pixel = shape.in_c, .dy_pixel = shape.out_c};
+  problem.shape.in_c = shape.group_in();
+  problem.shape.out_c = shape.group_out();
+  problem.shape.groups = 1;
+  return problem;
+}
+
+void Gather(const Int8Context& context, const ConvShape& shape, bool input_gradient,
+            const int8_t* source, const int8_t* w, int32_t* out, int32_t* max_abs) {
+  Largest largest(max_abs);
+  if (shape.depthwise()) {
+    RunDepthwise(context, shape, input_gradient, source, w, out, largest.lanes());
+    largest.Store();
+    return;
+  }
+  const GatherProblem problem = GatherProblemOf(shape, input_gradient);
+  for (int64_t g = 0; g < shape.groups; ++g) {
+    RunGather(context, problem,
+              {.source = source + g * problem.source_c,
+               .weights = w + g * shape.group_out() * problem.weight_row,
+               .out = out + g * problem.out_c,
+               .max_lanes = largest.lanes()});
+  }
+  largest.Store();
+}
+
+}  // namespace
+
+int64_t Int8WorkspaceBytes(const Int8Kernels& kernels, const ConvShape& shape, ConvPass pass,
+                           int threads) {
+  int64_t bytes = 0;
+  if (shape.depthwise()) {
+    bytes = DepthwiseWorkspaceBytes(shape, pass, threads);
+  } else if (pass == ConvPass::kForward || pass == ConvPass::kInputGradient) {
+    bytes = GatherWorkspaceBytes(kernels, GatherProblemOf(shape, pass == ConvPass::kInputGradient),
+                                 threads, false);
+  } else {
+    bytes = WeightGradientWorkspaceBytes(kernels, WeightGradientProblemOf(shape),
+                                         pass == ConvPass::kWideWeightGradient, threads);
+  }
+  return std::max<int64_t>(64, bytes);
+}
+
+void Int8ConvForward(const Int8Context& context, const ConvShape& shape, const int8_t* x,
+                     const int8_t* w, int32_t* acc, int32_t* max_abs) {
+  Gather(context, shape, false, x, w, acc, max_abs);
+}
+
+void Int8ConvInputGradient(const Int8Context& context, const ConvShape& shape, const int8_t* dy,
+                           const int8_t* w, int32_t* acc, int32_t* max_abs) {
+  Gather(context, shape, true, dy, w, acc, max_abs);
+}
+
+void Int8ConvWeightGradient(const Int8Context& context, const ConvShape& shape, const int8_t* dy,
+                            const int8_t* x, int32_t* dw, int32_t* max_abs) {
+  if (shape.depthwise()) {
+    RunDepthwiseWeightGradient(context, shape, dy, x, dw, nullptr);
+    if (max_abs != nullptr) {
+      *max_abs = static_cast<int32_t>(context.kernels->max_abs(dw, shape.weight_elements()));
+    }
+    return;
+  }
+  Largest largest(max_abs);
+  const WeightGradientProblem problem = WeightGradientProblemOf(shape);
+  const int64_t group_weights = shape.weight_elements() / shape.groups;
+  for (int64_t g = 0; g < shape.groups; ++g) {
+    RunWeightGradient(context, problem,
+                      {.dy = dy + g * shape.group_out(),
+                       .x = x + g * shape.group_in(),
+                       .dw = dw + g * group_weights,
+                       .max_lanes = largest.lanes()});
+  }
+  largest.Store();
+}
+
+void Int8ConvWeightGradientWide(const Int8Context& context, const ConvShape& shape,
+                                const int8_t* dy, const int8_t* x, int64_t* dw, int64_t* max_abs) {
+  if (shape.depthwise()) {
+    RunDepthwiseWeightGradient(context, shape, dy, x, nullptr, dw);
+  } else {
+    const WeightGradientProblem problem = WeightGradientProblemOf(shape);
+    const int64_t group_weights = shape.weight_elements() / shape.groups;
+    for (int64_t g = 0; g < shape.groups; ++g) {
+      RunWeightGradient(context, problem,
+                        {.dy = dy + g * shape.group_out(),
+                         .x = x + g * shape.group_in(),
+                         .wide = dw + g * group_weights});
+    }
+  }
+  if (max_abs == nullptr) return;
+  *max_abs = 0;
+  for (int64_t i = 0; i < shape.weight_elements(); ++i) {
+    *max_abs = std::max<int64_t>(*max_abs, std::abs(dw[i]));
+  }
+}
+
+ConvShape LinearShape(int64_t m, int64_t n, int64_t k) {
+  return {.batch = m, .in_c = k, .out_c = n};
+}
+
+int64_t Int8GemmWorkspaceBytes(const Int8Kernels& kernels, int64_t m, int64_t n, int64_t k,
+                               int threads) {
+  const GatherProblem problem = GatherProblemOf(LinearShape(m, n, k), false);
+  return std::max<int64_t>(64, GatherWorkspaceBytes(kernels, problem, threads, false));
+}
+
+void Int8Gemm(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
+              const int8_t* b, int32_t* c, int32_t* max_abs) {
+  Gather(context, LinearShape(m, n, k), false, a, b, c, max_abs);
+}
+
+int64_t Int8PackedBytes(const Int8Kernels& kernels, int64_t n, int64_t k) {
+  return AllPanelsBytes(kernels, GatherProblemOf(LinearShape(1, n, k), false));
+}
+
+void Int8PackB(const Int8Kernels& kernels, int64_t n, int64_t k, const int8_t* b,
+               std::byte* packed) {
+  PackAllPanels(kernels, GatherProblemOf(LinearShape(1, n, k), false), b, packed);
+}
+
+void Int8GemmPacked(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
+                    const std::byte* packed, int32_t* c, int32_t* max_abs) {
+  Largest largest(max_abs);
+  RunGather(context, GatherProblemOf(LinearShape(m, n, k), false),
+            {.source = a, .packed = packed, .out = c, .max_lanes = largest.lanes()});
+  largest.Store();
+}
+
+}  // namespace runnel::cpu

@@ -1,0 +1,79 @@
+#include "kernels/cpu/int8/weight_gradient_layout.h"
+
+#include <algorithm>
+
+namespace runnel::cpu {
+namespace {
+
+// Narrower inputs leave too much of a panel unused tap by tap.
+constexpr int64_t kFewChannels = 48;
+// A chunk is one output row of k_group images at least; longer rows would leave the caches.
+constexpr int64_t kLongRow = 4096;
+
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+PixelMode ModeOf(const Int8Kernels& kernels, const ConvShape& shape) {
+  const bool one_by_one = shape.taps() == 1 && shape.pad_h == 0 && shape.pad_w == 0;
+  if (one_by_one && shape.stride_h == 1 && shape.stride_w == 1) return PixelMode::kFlat;
+  const int64_t images = RoundUp(shape.batch, kernels.k_group);
+  const bool wasteful = (images - shape.batch) * 4 > shape.batch;
+  if (wasteful || shape.out_w > kLongRow || (shape.taps() > 1 && shape.in_c < kFewChannels))
+    return PixelMode::kUnfold;
+  return PixelMode::kImages;
+}
+
+}  // namespace
+
+WeightGradientSizes::WeightGradientSizes(const Int8Kernels& the_kernels,
+                                         const WeightGradientProblem& the_problem)
+    : shape(the_problem.shape), kernels(the_kernels), problem(the_problem) {
+  mode = ModeOf(kernels, shape);
+  x_pixel = problem.x_pixel;
+  if (mode != PixelMode::kImages) {
+    const ConvShape& s = problem.shape;
+    shape = {.batch = s.batch * s.out_h * s.out_w, .in_c = s.taps() * s.in_c, .out_c = s.out_c};
+    if (mode == PixelMode::kUnfold) x_pixel = shape.in_c;
+  }
+  // A chunk of x panel_steps long stays in the first-level cache while dy streams by.
+  const int64_t group = kernels.k_group, target = kernels.panel_steps * group;
+  const int64_t images = RoundUp(shape.batch, group), plane = shape.out_h * shape.out_w;
+  if (plane * group >= target) {
+    chunk_images = group;
+    chunk_rows = std::clamp<int64_t>(target / (shape.out_w * group), 1, shape.out_h);
+    chunk_rows = DivideUp(shape.out_h, DivideUp(shape.out_h, chunk_rows));
+  } else {
+    const int64_t most = std::min(images, target / (plane * group) * group);
+    chunk_images = RoundUp(DivideUp(images, DivideUp(images, most)), group);
+    chunk_rows = shape.out_h;
+  }
+  x_rows = std::min(shape.in_h, (chunk_rows - 1) * shape.stride_h + shape.kernel_h);
+  a_panel_bytes = RoundUp(chunk_rows * shape.out_w * chunk_images * kernels.tile_rows, 64);
+  a_panels = DivideUp(shape.out_c, kernels.tile_rows);
+  b_panel_bytes =
+      x_rows * shape.in_w * chunk_images *
+      std::min<int64_t>(kernels.panel_columns, RoundUp(shape.in_c, kernels.column_unit));
+}
+
+int64_t WeightGradientSizes::FirstChannel(int64_t t, int64_t threads) const {
+  return std::min(shape.out_c, a_panels * t / threads * kernels.tile_rows);
+}
+
+WeightGradientThread::WeightGradientThread(const WeightGradientSizes& sizes, bool wide, int threads,
+                                           std::byte* base) {
+  const ConvShape& shape = sizes.shape;
+  const int64_t panels = (sizes.a_panels + threads - 1) / threads;
+  Arena arena(base);
+  a = arena.Take<uint8_t>(panels * sizes.a_panel_bytes);
+  b = arena.Take<int8_t>(sizes.b_panel_bytes);
+  unfolded =
+      arena.Take<int8_t>(sizes.mode == PixelMode::kUnfold ? sizes.chunk_images * shape.in_c : 0);
+  start = arena.Take<int32_t>(kMaxPanelColumns);
+  segments = arena.Take<Int8Segment>(sizes.chunk_rows * (shape.stride_w == 1 ? 1 : shape.out_w));
+  sums =
+      arena.Take<int32_t>(wide ? panels * sizes.kernels.tile_rows * shape.taps() * shape.in_c : 0);
+  max_lanes = arena.Take<uint32_t>(kMaxLanes);
+  bytes = arena.used_bytes();
+}
+
+}  // namespace runnel::cpu
