@@ -1,6 +1,8 @@
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/ref/ref_backend.h"
 #ifdef RUNNEL_HAVE_TORCH
 #include "kernels/torch/torch_backend.h"
@@ -13,6 +15,8 @@ absl::Span<const BackendRow> BuiltinBackends() {
 #ifdef RUNNEL_HAVE_TORCH
       {"torch", "LibTorch on the CPU, FP32", MakeTorchBackend},
 #endif
+      {"cpu", "own kernels for AVX-512, AVX2 and portable; cpu:avx2 takes no better one",
+       MakeCpuBackend},
       {"ref", "plain loops, FP32: slow, the specification of the others", MakeRefBackend},
   };
   return rows;
@@ -21,6 +25,10 @@ absl::Span<const BackendRow> BuiltinBackends() {
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads) {
   if (threads < 1) {
     return absl::InvalidArgumentError(absl::StrCat("threads ", threads, " is below 1"));
+  }
+  constexpr absl::string_view kCapped = "cpu:";
+  if (absl::StartsWith(name, kCapped)) {
+    return MakeCappedCpuBackend(name.substr(kCapped.size()), threads);
   }
   for (const BackendRow& row : BuiltinBackends()) {
     if (name == "auto" || name == row.name) return row.make(threads);

@@ -11,6 +11,8 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/fp32/kernel_table.h"
+#include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/cpu/integer/loops.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/program.h"
@@ -25,6 +27,8 @@ struct Operand {
 // What all calls of one executable share.
 struct Machine {
   const fp32::Kernels* fp32 = nullptr;
+  const Int8Kernels* int8 = nullptr;
+  const IntegerLoops* integer = nullptr;
   ThreadPool* pool = nullptr;
   Workspace* workspace = nullptr;  // reset before each call
 

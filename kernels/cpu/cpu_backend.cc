@@ -6,6 +6,8 @@
 #include "absl/strings/str_join.h"
 #include "kernels/cpu/call.h"
 #include "kernels/cpu/fp32/fp32_kernels.h"
+#include "kernels/cpu/integer/integer_kernels.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/layout_plan.h"
 #include "proto/base/status_macros.h"
 
@@ -23,18 +25,63 @@ using cpu::Turn;
 using cpu::Workspace;
 
 const KernelRow* FindKernel(OpCode code) {
-  for (const KernelRow& row : fp32::KernelRows()) {
-    if (row.code == code) return &row;
+  for (absl::Span<const KernelRow> rows : {fp32::KernelRows(), cpu::IntegerKernels()}) {
+    for (const KernelRow& row : rows) {
+      if (row.code == code) return &row;
+    }
   }
   return nullptr;
 }
 
+// What a name after "cpu:" allows, and the rows of the kernel tables that go with it. Best first.
+struct InstructionSet {
+  const char* name;
+  bool cpu::CpuFeatures::*feature;  // null: any machine
+  const char* fp32;
+  const char* int8;
+};
+constexpr InstructionSet kInstructionSets[] = {
+#if defined(__x86_64__)
+    {"avx512_vnni", &cpu::CpuFeatures::avx512_vnni, "avx512", "avx512_vnni"},
+    {"avx512", &cpu::CpuFeatures::avx512, "avx512", "avx512"},
+    {"avx2", &cpu::CpuFeatures::avx2, "avx2", "avx2"},
+#elif defined(__aarch64__)
+    {"i8mm", &cpu::CpuFeatures::neon_i8mm, "neon", "i8mm"},
+    {"dotprod", &cpu::CpuFeatures::neon_dotprod, "neon", "dotprod"},
+    {"neon", &cpu::CpuFeatures::neon, "neon", "neon"},
+#endif
+    {"portable", nullptr, "portable", "portable"},
+};
+
+bool IsSupported(const InstructionSet& set) {
+  return set.feature == nullptr || cpu::HostFeatures().*set.feature;
+}
+
+// The row of that name; the last one, which is portable, if there is none.
+template <typename Kernels>
+const Kernels* FindRow(absl::Span<const Kernels* const> rows, absl::string_view name) {
+  for (const Kernels* row : rows) {
+    if (row->name == name) return row;
+  }
+  return rows.back();
+}
+
+// Without pool and workspace, which are an executable's.
+Machine MachineOf(const InstructionSet& set) {
+  Machine machine;
+  machine.fp32 = FindRow(fp32::SupportedKernels(), set.fp32);
+  machine.int8 = FindRow(cpu::SupportedInt8Kernels(), set.int8);
+  machine.integer = &cpu::IntegerLoopsFor(set.fp32);
+  return machine;
+}
+
 class CpuExecutable : public Executable {
  public:
-  CpuExecutable(const Program& program, LayoutPlan plan, const fp32::Kernels* kernels,
+  CpuExecutable(const Program& program, LayoutPlan plan, const Machine& machine,
                 std::shared_ptr<ThreadPool> pool)
-      : program_(program), plan_(std::move(plan)), pool_(std::move(pool)) {
-    machine_ = {kernels, pool_.get(), &workspace_};
+      : program_(program), plan_(std::move(plan)), pool_(std::move(pool)), machine_(machine) {
+    machine_.pool = pool_.get();
+    machine_.workspace = &workspace_;
   }
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
@@ -104,32 +151,34 @@ class CpuExecutable : public Executable {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const fp32::Kernels* kernels, int threads)
-      : kernels_(kernels), pool_(std::make_shared<ThreadPool>(threads)) {}
+  CpuBackend(const Machine& machine, int threads)
+      : machine_(machine), pool_(std::make_shared<ThreadPool>(threads)) {}
 
   absl::string_view name() const override { return "cpu"; }
-  std::string numerics_class() const override { return absl::StrCat("cpu/", kernels_->name); }
+  std::string numerics_class() const override { return absl::StrCat("cpu/", machine_.fp32->name); }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_ASSIGN_OR_RETURN(LayoutPlan plan, cpu::PlanLayout(program, FindKernel));
-    return std::make_unique<CpuExecutable>(program, std::move(plan), kernels_, pool_);
+    return std::make_unique<CpuExecutable>(program, std::move(plan), machine_, pool_);
   }
 
  private:
-  const fp32::Kernels* kernels_;
+  const Machine machine_;
   const std::shared_ptr<ThreadPool> pool_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(int threads) {
-  return MakeCappedCpuBackend(fp32::SupportedKernels().front()->name, threads);
+  return MakeCappedCpuBackend(CpuInstructionSets().front(), threads);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view cap, int threads) {
   if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
-  for (const fp32::Kernels* kernels : fp32::SupportedKernels()) {
-    if (kernels->name == cap) return std::make_unique<CpuBackend>(kernels, threads);
+  for (const InstructionSet& set : kInstructionSets) {
+    if (set.name == cap && IsSupported(set)) {
+      return std::make_unique<CpuBackend>(MachineOf(set), threads);
+    }
   }
   return absl::InvalidArgumentError(absl::StrCat("backend cpu: instruction set '", cap,
                                                  "' is not there; there is ",
@@ -138,8 +187,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view 
 
 std::vector<std::string> CpuInstructionSets() {
   std::vector<std::string> names;
-  for (const fp32::Kernels* kernels : fp32::SupportedKernels()) {
-    names.emplace_back(kernels->name);
+  for (const InstructionSet& set : kInstructionSets) {
+    if (IsSupported(set)) names.emplace_back(set.name);
   }
   return names;
 }

@@ -5,10 +5,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "kernels/cpu/cpu_backend.h"
 
 namespace runnel {
 
-std::vector<std::string> IntegerBackendNames() { return {"ref/1"}; }
+std::vector<std::string> IntegerBackendNames() {
+  std::vector<std::string> names = {"ref/1"};
+  for (const std::string& set : CpuInstructionSets()) {
+    for (const char* threads : {"/1", "/2"}) names.push_back(absl::StrCat("cpu:", set, threads));
+  }
+  return names;
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '/');

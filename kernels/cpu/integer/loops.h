@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/isa.h"
+#include "absl/strings/string_view.h"
 
 namespace runnel::cpu {
 
@@ -39,7 +39,7 @@ struct IntegerLoops {
   void (*update_i64)(const int8_t* w, const int64_t* g, int shift, int64_t n, int8_t* out);
 };
 
-// The best of the features given.
-const IntegerLoops& IntegerLoopsFor(const CpuFeatures& features);
+// The row "avx512" or "avx2", which the machine must have, else "portable".
+const IntegerLoops& IntegerLoopsFor(absl::string_view name);
 
 }  // namespace runnel::cpu

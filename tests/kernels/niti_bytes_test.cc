@@ -1,0 +1,207 @@
+// Whole nets of the integer recipe: every tensor has the same bytes on every backend, instruction
+// set and thread count, however the net is cut. LeNet also against checksums of ref in
+// tests/golden, so that other machines (arm64) can be held against this one.
+
+#include <zlib.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gtest/gtest.h"
+#include "kernels/recipes/niti.h"
+#include "nlohmann/json.hpp"
+#include "tests/kernels/integer_backends.h"
+#include "tests/kernels/integer_pipeline.h"
+#include "tests/kernels/random_model.h"
+
+namespace runnel {
+namespace {
+
+using Digests = std::map<std::string, std::string>;
+
+std::string Crc32(const void* data, size_t bytes) {
+  return absl::StrFormat("%08x", crc32(0, static_cast<const Bytef*>(data), bytes));
+}
+
+std::string DigestOf(const Scaled& tensor) {
+  return absl::StrCat(Crc32(tensor.mantissas.data(), tensor.mantissas.size()), " e",
+                      tensor.exponent);
+}
+
+void AddDigests(IntegerPipeline& net, int step, Digests* digests) {
+  const auto key = [step](const char* what, size_t i) {
+    return absl::StrFormat("step %02d %s %02d", step, what, i);
+  };
+  for (size_t i = 0; i < net.stages.size(); ++i) {
+    (*digests)[key("output", i)] = DigestOf(net.Output(i));
+    if (i > 0) (*digests)[key("error", i)] = DigestOf(net.InputGradient(i));
+  }
+  for (size_t i = 0; i < net.weight_count(); ++i) {
+    ScaleTail tail;
+    const std::vector<int64_t> gradient = net.Gradient(i, &tail);
+    (*digests)[key("gradient", i)] = absl::StrCat(
+        Crc32(gradient.data(), gradient.size() * sizeof(int64_t)), " e", tail.exponent);
+    (*digests)[key("weight", i)] = DigestOf(net.Weight(i));
+  }
+}
+
+struct Training {
+  ModelSpec model;
+  const Recipe* recipe = nullptr;
+  std::vector<int> cuts;
+  int64_t batch = 4;
+  int steps = 3;
+  int micro_batches = 1;
+};
+
+// Exact on every machine, which draws through the mathematical library are not.
+std::vector<float> Samples(int64_t sequence, int64_t count) {
+  const std::vector<int8_t> mantissas =
+      GoldenMantissas(5000 + static_cast<uint64_t>(sequence), count);
+  std::vector<float> x(mantissas.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(static_cast<float>(mantissas[i]), -5);
+  return x;
+}
+
+absl::StatusOr<Digests> Train(const Training& t, const std::string& backend_name) {
+  auto backend = MakeIntegerBackend(backend_name);
+  if (!backend.ok()) return backend.status();
+  auto net = IntegerPipeline::Make(t.model, t.cuts, t.batch, backend->get(), *t.recipe,
+                                   t.micro_batches > 1);
+  if (!net.ok()) return net.status();
+  for (size_t i = 0; i < net->weight_count(); ++i) {
+    const auto count = static_cast<int64_t>(net->Weight(i).mantissas.size());
+    net->SetWeight(i, {GoldenMantissas(1000 + i, count), -9});
+  }
+  Digests digests;
+  StepContext context;
+  context.run_seed = 3;
+  context.gradient_bits = {3, 4};
+  int64_t sequence = 0;
+  for (int step = 1; step <= t.steps; ++step) {
+    for (int m = 0; m < t.micro_batches; ++m, ++sequence) {
+      const std::vector<float> x = Samples(sequence, t.batch * t.model.input.elements());
+      const std::vector<int32_t> labels = RandomLabels(5, sequence, t.batch, t.model.classes);
+      context.sequence = Sequence(sequence);
+      context.accumulate = m > 0;
+      const absl::Status status = net->ForwardBackward(x.data(), labels.data(), context);
+      if (!status.ok()) return status;
+    }
+    if (absl::Status status = net->Update(context); !status.ok()) return status;
+    if (step == 1 || step == t.steps) AddDigests(*net, step, &digests);
+  }
+  return digests;
+}
+
+OpSpec Conv(int32_t input, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
+            int64_t groups = 1) {
+  OpSpec op = OpOf(OpKind::kConv, {input});
+  op.out_channels = out;
+  op.kernel = {kernel, kernel};
+  op.stride = {stride, stride};
+  op.padding = {padding, padding};
+  op.groups = groups;
+  return op;
+}
+OpSpec Pool(int32_t input, int64_t kernel, int64_t stride, int64_t padding) {
+  OpSpec op = OpOf(OpKind::kMaxPool, {input});
+  op.kernel = {kernel, kernel};
+  op.stride = {stride, stride};
+  op.padding = {padding, padding};
+  return op;
+}
+OpSpec Relu(int32_t input) { return OpOf(OpKind::kRelu, {input}); }
+
+// Mandheling's and NITI's LeNet.
+ModelSpec LeNet() {
+  return ModelOf({1, 28, 28}, 10,
+                 {{Conv(0, 20, 5, 1, 0), Relu(1)},
+                  {Pool(0, 2, 2, 0)},
+                  {Conv(0, 50, 5, 1, 0), Relu(1)},
+                  {Pool(0, 2, 2, 0), OpOf(OpKind::kFlatten, {1})},
+                  {LinearOp(500), Relu(1)},
+                  {LinearOp(10)}});
+}
+
+// Everything that a residual net brings: overlapping padded pooling, strides, projections, adds,
+// depthwise, dropout, a mean over the plane.
+ModelSpec SmallResNet() {
+  OpSpec dropout = OpOf(OpKind::kDropout, {1});
+  dropout.rate = 0.5;
+  return ModelOf(
+      {3, 19, 19}, 7,
+      {{Conv(0, 12, 3, 2, 1), Relu(1), Pool(2, 3, 2, 1)},
+       {Conv(0, 12, 3, 1, 1), Relu(1), Conv(2, 12, 3, 1, 1), OpOf(OpKind::kAdd, {3, 0}), Relu(4)},
+       {Conv(0, 20, 3, 2, 1), Relu(1), Conv(2, 20, 3, 1, 1), Conv(0, 20, 1, 2, 0),
+        OpOf(OpKind::kAdd, {3, 4}), Relu(5)},
+       {Conv(0, 20, 3, 1, 1, 20), Relu(1), Conv(2, 33, 1, 1, 0)},
+       {OpOf(OpKind::kGlobalAvgPool, {0}), dropout, LinearOp(7, {2})}});
+}
+
+class BytesTest : public testing::TestWithParam<std::string> {
+ protected:
+  void ExpectLikeRef(const Training& training) {
+    const auto ours = Train(training, GetParam());
+    ASSERT_TRUE(ours.ok()) << ours.status();
+    const auto ref = Train(training, "ref/1");
+    ASSERT_TRUE(ref.ok()) << ref.status();
+    EXPECT_GT(ref->size(), 10u);
+    EXPECT_EQ(*ours, *ref);
+  }
+};
+
+TEST_P(BytesTest, LeNetAfterOneAndTenSteps) {
+  const auto digests = Train({.model = LeNet(),
+                              .recipe = &NitiMandhelingRecipe(),
+                              .cuts = {1, 2, 3, 4, 5},
+                              .batch = 8,
+                              .steps = 10},
+                             GetParam());
+  ASSERT_TRUE(digests.ok()) << digests.status();
+  const char* path = RUNNEL_SOURCE_DIR "/tests/golden/niti_lenet_10steps.json";
+  if (const char* write = std::getenv("RUNNEL_WRITE_GOLDEN"); write != nullptr) {
+    std::ofstream(write) << nlohmann::json(*digests).dump(1) << "\n";
+  }
+  std::ifstream file(path);
+  ASSERT_TRUE(file.good()) << path;
+  EXPECT_EQ(nlohmann::json::parse(file).get<Digests>(), *digests);
+}
+
+TEST_P(BytesTest, SmallResNetInEveryProfile) {
+  for (const Recipe* recipe : {&NitiMandhelingRecipe(), &Niti2020Recipe(), &Niti2021Recipe()}) {
+    SCOPED_TRACE(std::string(recipe->name));
+    ExpectLikeRef({.model = SmallResNet(), .recipe = recipe, .cuts = {1, 2, 3, 4}});
+  }
+}
+
+TEST_P(BytesTest, AddsUpMicroBatches) {
+  ExpectLikeRef(
+      {.model = SmallResNet(), .recipe = &NitiMandhelingRecipe(), .cuts = {2}, .micro_batches = 3});
+}
+
+TEST_P(BytesTest, CutsChangeNothing) {
+  const auto weights = [&](std::vector<int> cuts) {
+    const auto digests =
+        Train({.model = SmallResNet(), .recipe = &NitiMandhelingRecipe(), .cuts = std::move(cuts)},
+              GetParam());
+    EXPECT_TRUE(digests.ok()) << digests.status();
+    Digests only;
+    for (const auto& [key, value] : *digests) {
+      if (key.find("weight") != std::string::npos) only[key] = value;
+    }
+    return only;
+  };
+  const Digests whole = weights({});
+  EXPECT_EQ(whole, weights({2}));
+  EXPECT_EQ(whole, weights({1, 2, 3, 4}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, BytesTest, testing::ValuesIn(IntegerBackendNames()),
+                         [](const auto& info) { return TestNameOf(info.param); });
+
+}  // namespace
+}  // namespace runnel
