@@ -17,10 +17,8 @@ struct Row {
 
 // Best first.
 constexpr Row kRows[] = {
-#if 0
+#if defined(__x86_64__)
     {&kAvx512VnniInt8Kernels, [](const CpuFeatures& host) { return host.avx512_vnni; }},
-    {&kAvx512Int8Kernels, [](const CpuFeatures& host) { return host.avx512; }},
-    {&kAvx2Int8Kernels, [](const CpuFeatures& host) { return host.avx2; }},
 #endif
     {&kPortableInt8Kernels, [](const CpuFeatures&) { return true; }},
 };
