@@ -92,7 +92,7 @@ using TileFunction = void (*)(const Int8Tile&);
 
 template <int kRows>
 TileFunction Pick(int vectors, bool packed) {
-  constexpr TileFunction kTable[4][2] = {{RunTile<kRows, 1, false>, RunTile<kRows, 1, true>},
+  static constexpr TileFunction kTable[4][2] = {{RunTile<kRows, 1, false>, RunTile<kRows, 1, true>},
                                          {RunTile<kRows, 2, false>, RunTile<kRows, 2, true>},
                                          {RunTile<kRows, 3, false>, RunTile<kRows, 3, true>},
                                          {RunTile<kRows, 4, false>, RunTile<kRows, 4, true>}};
@@ -100,7 +100,7 @@ TileFunction Pick(int vectors, bool packed) {
 }
 
 void Tile(const Int8Tile& tile) {
-  constexpr TileFunction (*kPick[kAvx512Rows])(int, bool) = {Pick<1>, Pick<2>, Pick<3>,
+  static constexpr TileFunction (*kPick[kAvx512Rows])(int, bool) = {Pick<1>, Pick<2>, Pick<3>,
                                                              Pick<4>, Pick<5>, Pick<6>};
   const int vectors = (tile.columns + kAvx512Unit - 1) / kAvx512Unit;
   kPick[tile.rows - 1](vectors, tile.a_step != kAvx512Group)(tile);
