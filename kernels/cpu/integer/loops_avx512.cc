@@ -2,6 +2,7 @@
 
 namespace runnel::cpu {
 namespace {
+constexpr int kVectorBytes = 64;
 #include "kernels/cpu/integer/loops_body.h"
 }  // namespace
 

@@ -5,24 +5,40 @@ inline int64_t TowardsZero(int64_t x, int shift) {
   return (x + ((x >> 63) & ((int64_t{1} << shift) - 1))) >> shift;
 }
 
+// kVectorBytes int8 lanes, in one register of the instruction set.
+typedef int8_t Bytes __attribute__((vector_size(kVectorBytes)));
+
+inline Bytes LoadBytes(const int8_t* from) {
+  Bytes bytes;
+  __builtin_memcpy(&bytes, from, sizeof(bytes));
+  return bytes;
+}
+
 void MaxOfTaps(const int8_t* const* x, int taps, int64_t channels, int8_t* y, uint8_t* tap_of_max) {
-  constexpr int64_t kBlock = 64;
-  for (int64_t begin = 0; begin < channels; begin += kBlock) {
-    const int64_t count = channels - begin < kBlock ? channels - begin : kBlock;
-    int8_t best[kBlock];
-    uint8_t tap[kBlock] = {};
-    for (int64_t c = 0; c < count; ++c) best[c] = x[0][begin + c];
+  int64_t c = 0;
+  for (; c + kVectorBytes <= channels; c += kVectorBytes) {
+    Bytes best = LoadBytes(x[0] + c);
+    Bytes tap = {};
     for (int t = 1; t < taps; ++t) {
-      const int8_t* values = x[t] + begin;
-      for (int64_t c = 0; c < count; ++c) {
-        const bool larger = values[c] > best[c];
-        tap[c] = larger ? static_cast<uint8_t>(t) : tap[c];
-        best[c] = larger ? values[c] : best[c];
-      }
+      const Bytes values = LoadBytes(x[t] + c);
+      const Bytes number = tap * 0 + static_cast<int8_t>(t);
+      const auto larger = values > best;
+      tap = larger ? number : tap;
+      best = larger ? values : best;
     }
-    for (int64_t c = 0; c < count; ++c) y[begin + c] = best[c];
-    if (tap_of_max == nullptr) continue;
-    for (int64_t c = 0; c < count; ++c) tap_of_max[begin + c] = tap[c];
+    __builtin_memcpy(y + c, &best, sizeof(best));
+    if (tap_of_max != nullptr) __builtin_memcpy(tap_of_max + c, &tap, sizeof(tap));
+  }
+  for (; c < channels; ++c) {
+    int8_t best = x[0][c];
+    uint8_t tap = 0;
+    for (int t = 1; t < taps; ++t) {
+      if (x[t][c] <= best) continue;
+      best = x[t][c];
+      tap = static_cast<uint8_t>(t);
+    }
+    y[c] = best;
+    if (tap_of_max != nullptr) tap_of_max[c] = tap;
   }
 }
 

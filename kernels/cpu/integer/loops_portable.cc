@@ -2,6 +2,7 @@
 
 namespace runnel::cpu {
 namespace {
+constexpr int kVectorBytes = 16;
 #include "kernels/cpu/integer/loops_body.h"
 }  // namespace
 
