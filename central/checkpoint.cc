@@ -67,7 +67,9 @@ absl::Status CheckParts(const Checkpoint& checkpoint) {
           absl::StrCat("device ", device, " of the plan has no name"));
     }
   }
-  return CheckState(checkpoint.state, checkpoint.model, 0, checkpoint.model.layer_count() - 1);
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(checkpoint.settings));
+  return CheckState(checkpoint.state, checkpoint.model, 0, checkpoint.model.layer_count() - 1,
+                    format);
 }
 
 absl::StatusOr<Checkpoint> FromMessage(proto::Checkpoint message) {

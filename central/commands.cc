@@ -109,10 +109,11 @@ absl::Status CheckModel(const Checkpoint& checkpoint, const RunSetup& setup,
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
   RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
+  if (!setup.note.empty()) context.logger->Log(Severity::kWarning, setup.note);
   TrainingJob job;
   job.setup = &setup;
   job.stop_step = setup.stop_step;
-  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed));
+  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
   std::optional<JournalWriter> journal;
   if (!setup.settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Create(setup.settings.journal));
@@ -168,7 +169,7 @@ absl::Status PlanCommand(const RunSettings& settings, const CommandContext& cont
   job.setup = &setup;
   job.stop_step = setup.stop_step;
   job.plan_only = true;
-  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed));
+  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
   RUNNEL_ASSIGN_OR_RETURN(const TrainingOutcome outcome,
                           RunTrainingJob(std::move(job), nullptr, context));
   for (const JournalDevice& device : outcome.plans.back().devices) {

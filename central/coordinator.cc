@@ -19,6 +19,12 @@ bool Contains(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// A stage that does not fit its worker is the user's to change.
+absl::Status FailureOf(const std::string& worker, const StageFailed& failed) {
+  std::string what = absl::StrCat("worker ", worker, ": ", failed.reason);
+  return failed.unfit ? absl::InvalidArgumentError(what) : absl::AbortedError(what);
+}
+
 }  // namespace
 
 absl::StatusOr<Coordinator> Coordinator::Create(CoordinatorOptions options) {
@@ -58,7 +64,9 @@ absl::Status Coordinator::Fits(const WorkerHello& hello) const {
                                                    hello.name, " has ",
                                                    absl::StrJoin(hello.recipes, ", ")));
   }
-  if (options_.backend != "auto" && !Contains(hello.backends, options_.backend)) {
+  const std::string family = options_.backend.substr(0, options_.backend.find(':'));
+  if (options_.backend != "auto" && !Contains(hello.backends, options_.backend) &&
+      !Contains(hello.backends, family)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--backend ", options_.backend, ": worker ", hello.name, " has ",
                      absl::StrJoin(hello.backends, ", "), " (or auto)"));
@@ -129,7 +137,8 @@ void Coordinator::Begin() {
     if (!Contains(classes, devices_[i].hello.numerics_class))
       classes.push_back(devices_[i].hello.numerics_class);
   }
-  if (classes.size() > 1) {
+  // Integer recipes give the same bytes on all classes.
+  if (classes.size() > 1 && !options_.format.scaled()) {
     effects_.push_back(LogLine{
         Severity::kWarning,
         absl::StrCat("workers are of several numerics classes (", absl::StrJoin(classes, "; "),
@@ -323,7 +332,8 @@ void Coordinator::On(int, const Snapshot& snapshot) {
   const bool final = found->second.final;
   ModelState state = std::move(found->second.state);
   collections_.erase(found);
-  absl::Status whole = CheckState(state, options_.model, 0, options_.model.layer_count() - 1);
+  absl::Status whole =
+      CheckState(state, options_.model, 0, options_.model.layer_count() - 1, options_.format);
   if (!whole.ok()) return End(absl::InternalError(whole.message()), false);
   effects_.push_back(StateCollected{step, final, std::move(state)});
   if (final) End(absl::OkStatus(), step < options_.stop_step);
@@ -337,8 +347,7 @@ void Coordinator::On(int stage, const Telemetry& telemetry) {
 
 void Coordinator::On(int stage, const StageFailed& failed) {
   if (!Current(failed.generation)) return;
-  End(absl::AbortedError(absl::StrCat("worker ", stages_[stage].worker, ": ", failed.reason)),
-      false);
+  End(FailureOf(stages_[stage].worker, failed), false);
 }
 
 void Coordinator::StopAtBarrier() {
@@ -389,9 +398,7 @@ void Coordinator::Received(ConnectionId connection, const WorkerMessage& message
   if (stage < 0) {
     // A profile or a stage that could not even begin.
     if (const auto* failed = std::get_if<StageFailed>(&message)) {
-      End(absl::AbortedError(
-              absl::StrCat("worker ", devices_[device].hello.name, ": ", failed->reason)),
-          false);
+      End(FailureOf(devices_[device].hello.name, *failed), false);
     }
     return;
   }

@@ -95,6 +95,7 @@ struct CoordinatorOptions {
   bool plan_only = false;            // end when the plan is made
   bool collect_at_barriers = false;  // check-points are wanted
   std::string recipe;
+  NumberFormat format;  // of the recipe
   std::string backend;
   std::vector<std::string> codecs;  // that the plan may name
   bool needs_profile = false;

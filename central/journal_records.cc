@@ -10,17 +10,21 @@ namespace runnel {
 namespace {
 
 Json ToJson(const TrainingSettings& training) {
-  return Json{{"seed", training.seed},
-              {"dataset_samples", training.dataset_samples},
-              {"batch_size", training.batch_size},
-              {"micro_batches", training.micro_batches},
-              {"min_samples", training.min_samples},
-              {"eval_batch_size", training.eval_batch_size},
-              {"learning_rate", training.learning_rate},
-              {"momentum", training.momentum},
-              {"weight_decay", training.weight_decay},
-              {"milestones", training.milestones},
-              {"milestone_factor", training.milestone_factor}};
+  Json json{{"seed", training.seed},
+            {"dataset_samples", training.dataset_samples},
+            {"batch_size", training.batch_size},
+            {"micro_batches", training.micro_batches},
+            {"min_samples", training.min_samples},
+            {"eval_batch_size", training.eval_batch_size},
+            {"learning_rate", training.learning_rate},
+            {"momentum", training.momentum},
+            {"weight_decay", training.weight_decay},
+            {"milestones", training.milestones},
+            {"milestone_factor", training.milestone_factor}};
+  if (!training.gradient_bits.empty()) {
+    json["gradient_bits"] = GradientBitsText(training.gradient_bits);
+  }
+  return json;
 }
 
 absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
@@ -37,6 +41,13 @@ absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
       .Read("weight_decay", training.weight_decay)
       .Read("milestones", training.milestones)
       .Read("milestone_factor", training.milestone_factor);
+  if (json.is_object() && json.contains("gradient_bits")) {
+    std::string bits;
+    object.Read("gradient_bits", bits);
+    absl::StatusOr<std::vector<GradientBitsStep>> steps = ParseGradientBits(bits);
+    if (!steps.ok()) object.Note(steps.status());
+    if (steps.ok()) training.gradient_bits = *std::move(steps);
+  }
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return training;
 }

@@ -167,7 +167,9 @@ void AddDataFlags(CLI::App& app, RunSettings& s) {
       "--dataset", s.dataset,
       absl::StrCat("one of ", absl::StrJoin(DatasetNames(), ", "), " (default: the model's)"));
   app.add_option("--data-dir", s.data_dir, "folder with the data set's original files");
-  app.add_option("--recipe", s.recipe, "training arithmetic")->capture_default_str();
+  app.add_option("--recipe", s.recipe,
+                 "training arithmetic: fp32, or the integers of niti, niti:niti2020, niti:niti2021")
+      ->capture_default_str();
   app.add_option("--backend", s.backend, "what computes: auto, or a worker's backend by name")
       ->capture_default_str();
 }
@@ -231,6 +233,15 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
       ->check(kCount);
   app.add_option("--milestone-factor", s.milestone_factor, "what the rate is multiplied by there")
       ->check(CLI::NonNegativeNumber);
+  // Steps are separated by commas, on which a configuration file cuts a value.
+  app.add_option_function<std::vector<std::string>>(
+         "--gradient-bits",
+         [&s](const std::vector<std::string>& steps) {
+           s.gradient_bits = absl::StrJoin(steps, ",");
+         },
+         "integer recipes: bits that a step keeps, BITS or CONV/LINEAR, or by epoch, e.g. "
+         "0:3/3,10:2/2 (default: 2)")
+      ->delimiter(',');
   app.add_option("--seed", s.seed, "of everything random")->capture_default_str();
   app.add_option("--barrier-every", s.barrier_every, "optimizer steps between barriers")
       ->check(kCount)

@@ -60,7 +60,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(ModelState state, [&]() -> absl::StatusOr<ModelState> {
     RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
-    return InitialState(setup.model, setup.training.seed);
+    return InitialState(setup.model, setup.training.seed, setup.format);
   }());
   TrainingOutcome outcome;
   for (size_t i = 0; i < run.plans.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "central/json_fields.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training.h"
 
 namespace runnel {
 namespace {
@@ -64,6 +65,7 @@ const Field kFields[] = {
     {"weight-decay", &RunSettings::weight_decay, {0, kAny, true}},
     {"milestones", &RunSettings::milestones, kCount},
     {"milestone-factor", &RunSettings::milestone_factor, {0, kAny, true}},
+    {"gradient-bits", &RunSettings::gradient_bits, kAnyText},
     {"seed", &RunSettings::seed, {0}},
     {"barrier-every", &RunSettings::barrier_every, kCount},
     {"eval-every", &RunSettings::eval_every, kCountOrNone},
@@ -122,6 +124,20 @@ absl::Status CheckField(const Field& field, const std::vector<int64_t>& values) 
   return absl::OkStatus();
 }
 
+absl::Status CheckGradientBitsFlag(const RunSettings& settings) {
+  if (settings.gradient_bits.empty()) return absl::OkStatus();
+  const absl::Status status = ParseGradientBits(settings.gradient_bits).status();
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--gradient-bits ", settings.gradient_bits, ": ", status.message()));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (format.scaled()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--gradient-bits ", settings.gradient_bits,
+                                                 ": recipe ", settings.recipe,
+                                                 " steps by --lr; only integer recipes have them"));
+}
+
 absl::Status CheckTogether(const RunSettings& settings) {
   for (size_t i = 1; i < settings.caps.size(); ++i) {
     if (settings.caps[i] > settings.caps[i - 1]) {
@@ -151,8 +167,31 @@ void SetDefault(T& value, const T& fallback) {
 
 }  // namespace
 
+absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings) {
+  absl::StatusOr<NumberFormat> format = NumberFormatOf(settings.recipe);
+  if (format.ok()) return format;
+  return absl::InvalidArgumentError(absl::StrCat("--recipe: ", format.status().message()));
+}
+
+std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format) {
+  if (!format.scaled()) return "";
+  std::vector<std::string> ignored;
+  const auto note = [&ignored](bool given, absl::string_view flag) {
+    if (given) ignored.emplace_back(flag);
+  };
+  note(settings.lr != -1, "--lr");
+  note(settings.momentum != -1, "--momentum");
+  note(settings.weight_decay != -1, "--weight-decay");
+  note(settings.has_milestones, "--milestones");
+  note(settings.milestone_factor != -1, "--milestone-factor");
+  if (ignored.empty()) return "";
+  return absl::StrCat("recipe ", settings.recipe, " does not look at ",
+                      absl::StrJoin(ignored, ", "), ": its step is --gradient-bits");
+}
+
 RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
-                         absl::string_view default_dataset, int64_t schedule_micro_batches) {
+                         absl::string_view default_dataset, int64_t schedule_micro_batches,
+                         const NumberFormat& format) {
   const TrainingDefaults& defaults = model.defaults;
   if (settings.dataset.empty()) settings.dataset = std::string(default_dataset);
   SetDefault(settings.epochs, defaults.epochs);
@@ -165,6 +204,11 @@ RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
   SetDefault(settings.milestone_factor, defaults.milestone_factor);
   if (!settings.has_milestones) settings.milestones = defaults.milestones;
   settings.has_milestones = true;
+  if (!format.scaled()) return settings;
+  for (std::string* codec : {&settings.codec_forward, &settings.codec_backward}) {
+    if (*codec == "identity") *codec = "int8";
+  }
+  if (settings.gradient_bits.empty()) settings.gradient_bits = GradientBitsText({{0, {}}});
   return settings;
 }
 
@@ -173,6 +217,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
     RUNNEL_RETURN_IF_ERROR(
         std::visit([&](auto member) { return CheckField(field, settings.*member); }, field.member));
   }
+  RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
   return CheckTogether(settings);
 }
 

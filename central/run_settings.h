@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/model_spec.h"
+#include "proto/base/number_format.h"
 
 namespace runnel {
 
@@ -37,6 +38,8 @@ struct RunSettings {
   std::vector<int64_t> milestones;
   bool has_milestones = false;
   double milestone_factor = -1;
+  // Of integer recipes (ParseGradientBits); empty: their default.
+  std::string gradient_bits;
   int64_t seed = 1;
   int64_t barrier_every = 100;
   int64_t eval_every = 1;        // epochs; 0: only at the end
@@ -54,9 +57,18 @@ struct RunSettings {
   friend bool operator==(const RunSettings&, const RunSettings&) = default;
 };
 
-// Fills every "model's default" field, so that the result says all that training depends on.
+// The format of the recipe's numbers; InvalidArgument for a recipe that is not known. Which
+// profiles a family has, the workers tell.
+absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings);
+
+// What the user gave that the recipe does not look at, a line for people; empty if all is used.
+std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format);
+
+// Fills every "model's default" field, so that the result says all that training depends on: on
+// links between integer stages, identity is int8.
 RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
-                         absl::string_view default_dataset, int64_t schedule_micro_batches);
+                         absl::string_view default_dataset, int64_t schedule_micro_batches,
+                         const NumberFormat& format = {});
 
 // InvalidArgument names the flag, the value and what would be right: sizes and counts below 1, NaN
 // rates, a rate or weight decay below 0, momentum outside [0, 1), caps below 1, ...

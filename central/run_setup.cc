@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compress/codec.h"
-#include "predictor/measured_cost.h"
 #include "partition/plan_builder.h"
 #include "partition/zoo/zoo.h"
+#include "predictor/measured_cost.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -58,7 +58,8 @@ absl::Status CheckStages(const RunSetup& setup) {
   return absl::OkStatus();
 }
 
-TrainingSettings TrainingOf(const RunSettings& settings, const ModelSpec& model, int64_t samples) {
+absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const ModelSpec& model,
+                                            int64_t samples) {
   TrainingSettings training;
   training.seed = static_cast<uint64_t>(settings.seed);
   training.dataset_samples = samples;
@@ -71,6 +72,9 @@ TrainingSettings TrainingOf(const RunSettings& settings, const ModelSpec& model,
   training.weight_decay = settings.weight_decay;
   training.milestones = settings.milestones;
   training.milestone_factor = settings.milestone_factor;
+  if (!settings.gradient_bits.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(training.gradient_bits, ParseGradientBits(settings.gradient_bits));
+  }
   return training;
 }
 
@@ -80,6 +84,12 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
   RunSetup setup;
   RUNNEL_ASSIGN_OR_RETURN(setup.model, MakeModel(settings.model));
+  RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(settings));
+  if (absl::Status status = CheckFormat(setup.model, setup.format); !status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--recipe ", settings.recipe, ": ", status.message()));
+  }
+  setup.note = IgnoredSettings(settings, setup.format);
   RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
   RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));
   RUNNEL_RETURN_IF_ERROR(MakeCodec(settings.codec_forward).status());
@@ -90,7 +100,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
                      " steps after each micro-batch; use 1, or sync_1f1b"));
   }
   setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
-                                setup.schedule->default_micro_batches);
+                                setup.schedule->default_micro_batches, setup.format);
   setup.plain_loop = setup.settings.local_workers == 0;
   setup.workers = setup.plain_loop
                       ? 1
@@ -106,7 +116,8 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
                                                     static_cast<uint64_t>(setup.settings.seed)));
   RUNNEL_RETURN_IF_ERROR(CheckData(setup));
 
-  setup.training = TrainingOf(setup.settings, setup.model, setup.data.train->size());
+  RUNNEL_ASSIGN_OR_RETURN(setup.training,
+                          TrainingOf(setup.settings, setup.model, setup.data.train->size()));
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
   setup.barriers = {.every = setup.settings.barrier_every,
                     .eval_every_epochs = setup.settings.eval_every,

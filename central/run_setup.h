@@ -22,6 +22,8 @@ namespace runnel {
 struct RunSetup {
   RunSettings settings;  // defaults filled in
   ModelSpec model;
+  NumberFormat format;  // of the recipe
+  std::string note;     // what the user gave and the recipe does not look at; empty: nothing
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   DatasetSplits data;
@@ -33,7 +35,8 @@ struct RunSetup {
   bool plain_loop = false;
 };
 
-// Errors name the flag or file: unknown names (with what there is), values out of range, data that
+// Errors name the flag or file: unknown names (with what there is), values out of range, a model
+// that the recipe cannot train (with layer and operator), data that
 // does not load or does not fit the model, more stages than layers, caps of the wrong number.
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings);
 

@@ -40,7 +40,7 @@ Json ListToJson(const std::vector<T>& rows) {
 }  // namespace
 
 std::string SummaryToJson(const RunSummary& summary) {
-  const Json json{
+  Json json{
       {"accuracy", summary.accuracy},
       {"loss", summary.loss},
       {"train_loss", summary.train_loss},
@@ -54,11 +54,13 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"schedule", summary.schedule},
       {"policy", summary.policy},
       {"seed", summary.seed},
+      {"recipe", summary.recipe},
       {"codecs", Json{{"forward", summary.codec_forward}, {"backward", summary.codec_backward}}},
       {"plan", Json{{"stages", StagesToJson(summary.plan)}}},
       {"links", ListToJson(summary.links)},
       {"stages", ListToJson(summary.stages)},
       {"evaluations", ListToJson(summary.evaluations)}};
+  if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

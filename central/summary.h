@@ -49,6 +49,8 @@ struct RunSummary {
   std::string schedule;
   std::string policy;
   int64_t seed = 0;
+  std::string recipe = "fp32";
+  std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
   std::string codec_forward = "identity";  // as asked for; "codecs": {"forward", "backward"}
   std::string codec_backward = "identity";
   Plan plan;
@@ -58,9 +60,9 @@ struct RunSummary {
 };
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s, wall_s,
-// weights_sha256, steps, epochs, model, dataset, schedule, policy, seed, codecs {forward,
-// backward}, plan {stages[]}, links[], stages[], evaluations[]; keys as the members above. A figure
-// that is not finite is null.
+// weights_sha256, steps, epochs, model, dataset, schedule, policy, seed, recipe, [gradient_bits],
+// codecs {forward, backward}, plan {stages[]}, links[], stages[], evaluations[]; keys as the
+// members above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

@@ -140,6 +140,7 @@ CoordinatorOptions Trainer::Impl::Options() {
   options.plan_only = job_.plan_only;
   options.collect_at_barriers = !settings.checkpoint_dir.empty();
   options.recipe = settings.recipe;
+  options.format = setup().format;
   options.backend = settings.backend;
   options.codecs = {settings.codec_forward, settings.codec_backward};
   options.needs_profile =
@@ -419,6 +420,8 @@ RunSummary Trainer::Impl::Summarise() const {
   summary.schedule = settings.schedule;
   summary.policy = settings.policy;
   summary.seed = settings.seed;
+  summary.recipe = settings.recipe;
+  summary.gradient_bits = settings.gradient_bits;
   summary.codec_forward = settings.codec_forward;
   summary.codec_backward = settings.codec_backward;
   summary.plan = outcome_.plan;

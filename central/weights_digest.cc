@@ -50,7 +50,7 @@ void AddTensors(const ModelState& state, bool buffers, Hasher& sha) {
 
 bool IsBufferName(absl::string_view tensor_name) {
   return absl::EndsWith(tensor_name, ".running_mean") ||
-         absl::EndsWith(tensor_name, ".running_var");
+         absl::EndsWith(tensor_name, ".running_var") || absl::EndsWith(tensor_name, ".exponent");
 }
 
 std::string WeightsSha256(const ModelState& state) {

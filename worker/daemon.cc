@@ -15,6 +15,10 @@ namespace {
 
 constexpr int64_t kTelemetryIntervalNs = int64_t{250} * 1000 * 1000;
 
+bool IsUnfit(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+}
+
 }  // namespace
 
 // Brings what central says onto the loop.
@@ -70,6 +74,18 @@ absl::StatusOr<Backend*> Daemon::BackendFor(const std::string& name) {
     backend_name_ = name;
   }
   return backend_.get();
+}
+
+absl::Status Daemon::WithBackend(const std::string& name,
+                                 const std::function<absl::Status(Backend*)>& use) {
+  const std::vector<std::string> names = name == "auto" ? options_.backends : std::vector{name};
+  absl::Status result;
+  for (const std::string& one : names) {
+    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
+    result = use(backend);
+    if (!absl::IsUnimplemented(result)) return result;
+  }
+  return result;
 }
 
 absl::Status Daemon::Connect() {
@@ -134,14 +150,18 @@ void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refu
 
 void Daemon::On(const ProfileRequest& request) {
   const auto profile = [&]() -> absl::StatusOr<std::vector<double>> {
-    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(request.backend));
     RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
-    return ProfileLayers(request.model, *recipe, *backend, request.micro_batch_size,
-                         request.repetitions, *parts_.clock);
+    absl::StatusOr<std::vector<double>> seconds;
+    RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
+      seconds = ProfileLayers(request.model, *recipe, *backend, request.micro_batch_size,
+                              request.repetitions, *parts_.clock);
+      return seconds.status();
+    }));
+    return seconds;
   };
   const absl::StatusOr<std::vector<double>> seconds = profile();
   if (!seconds.ok()) {
-    Failed(generation_, seconds.status());
+    Failed(generation_, seconds.status(), IsUnfit(seconds.status()));
   } else {
     Send(ProfileReport{*seconds});
   }
@@ -151,14 +171,14 @@ void Daemon::On(const PrepareStage& stage) {
   host_.reset();
   generation_ = stage.plan.generation;
   acceptor_->Expect(stage.link_token, stage.shaping);
-  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<StageHost>> {
-    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(stage.backend));
+  absl::StatusOr<std::unique_ptr<StageHost>> host;
+  const absl::Status made = WithBackend(stage.backend, [&](Backend* backend) {
     const StageEnvironment environment{&loop_, &pool_, backend, parts_.transport, &limits_};
-    return MakeStageHost(stage, environment, Events(generation_));
-  };
-  absl::StatusOr<std::unique_ptr<StageHost>> host = make();
-  if (!host.ok()) {
-    Failed(generation_, host.status());
+    host = MakeStageHost(stage, environment, Events(generation_));
+    return host.status();
+  });
+  if (!made.ok()) {
+    Failed(generation_, made, IsUnfit(made));
     return;
   }
   host_ = *std::move(host);
@@ -178,9 +198,9 @@ StageEvents Daemon::Events(Generation generation) {
   return events;
 }
 
-void Daemon::Failed(Generation generation, const absl::Status& status) {
+void Daemon::Failed(Generation generation, const absl::Status& status, bool unfit) {
   parts_.logger->Log(Severity::kDebug, std::string(status.message()));
-  Send(StageFailed{generation, std::string(status.message())});
+  Send(StageFailed{generation, std::string(status.message()), unfit});
   loop_.Post([this, generation] {
     if (generation_ == generation) host_.reset();
   });

@@ -4,6 +4,7 @@
 // released.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,10 +62,15 @@ class Daemon {
   void On(const Release&);
   StageEvents Events(Generation generation);
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
+  // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
+  // until one has all that is needed.
+  absl::Status WithBackend(const std::string& name,
+                           const std::function<absl::Status(Backend*)>& use);
   void Send(WorkerMessage message);
   void SendTelemetry();
   void TelemetryTick();
-  void Failed(Generation generation, const absl::Status& status);
+  // unfit: what was asked for does not fit this worker, whatever is tried.
+  void Failed(Generation generation, const absl::Status& status, bool unfit = false);
   void End(absl::Status status);
 
   DaemonOptions options_;

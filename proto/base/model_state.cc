@@ -20,6 +20,23 @@ absl::Status CheckTensor(const TensorData& tensor, const StateTensorSpec& spec, 
   return absl::OkStatus();
 }
 
+// Values that an integer recipe never has.
+absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, int layer) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state of layer ", layer, ": tensor ", tensor.name, " ", what));
+  };
+  if (spec.dtype == DType::kInt8 && tensor.bytes.find('\x80') != std::string::npos) {
+    return error("has a mantissa of -128");
+  }
+  if (spec.role != TensorRole::kExponent) return absl::OkStatus();
+  uint32_t bits = 0;
+  for (int i = 3; i >= 0; --i) bits = bits << 8 | static_cast<unsigned char>(tensor.bytes[i]);
+  const auto exponent = static_cast<int32_t>(bits);
+  if (exponent >= -kMaxExponent && exponent <= kMaxExponent) return absl::OkStatus();
+  return error(absl::StrCat("is ", exponent, ", not in ", -kMaxExponent, "..", kMaxExponent));
+}
+
 bool HasMomentum(const StateTensorSpec& spec) {
   return IsTrainable(spec.role) && spec.dtype == DType::kFloat32;
 }
@@ -35,6 +52,7 @@ absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSp
   size_t momentum = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], specs[i], state.layer));
+    RUNNEL_RETURN_IF_ERROR(CheckValues(state.tensors[i], specs[i], state.layer));
     if (!HasMomentum(specs[i])) continue;
     RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], specs[i], state.layer));
   }

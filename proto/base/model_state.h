@@ -51,7 +51,8 @@ struct ModelState {
 };
 
 // InvalidArgument unless `state` has exactly layers first_layer..last_layer with the tensors,
-// types, shapes and byte counts that the model and the format say.
+// types, shapes and byte counts that the model and the format say, no mantissa of -128 and no
+// exponent beyond +-kMaxExponent.
 absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
                         int last_layer, const NumberFormat& format = {});
 

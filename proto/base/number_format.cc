@@ -16,6 +16,21 @@ constexpr struct {
     {"niti", {DType::kInt8, DType::kInt8}},
 };
 
+// Why an operator has no integer form; empty if it has one.
+absl::string_view NoIntegerForm(const OpSpec& op) {
+  switch (op.kind) {
+    case OpKind::kConv:
+    case OpKind::kLinear:
+      return op.bias ? "has a bias; integer weights have none" : "";
+    case OpKind::kBatchNorm:
+      return "integers are not normalised; take a model without batch norm";
+    case OpKind::kRelu6:
+      return "a bound of 6 means nothing to integers; take a model with relu";
+    default:
+      return "";
+  }
+}
+
 int64_t TailOffset(DType dtype, const Shape& shape) {
   const int64_t bytes = shape.elements() * static_cast<int64_t>(SizeOf(dtype));
   return (bytes + 63) / 64 * 64;
@@ -45,6 +60,20 @@ absl::StatusOr<NumberFormat> NumberFormatOf(absl::string_view recipe) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("recipe '", recipe, "' is not known; there is ", known));
+}
+
+absl::Status CheckFormat(const ModelSpec& model, const NumberFormat& format) {
+  if (!format.scaled()) return absl::OkStatus();
+  for (const LayerSpec& layer : model.layers) {
+    for (size_t i = 0; i < layer.ops.size(); ++i) {
+      const absl::string_view why = NoIntegerForm(layer.ops[i]);
+      if (why.empty()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ", layer ", layer.name,
+                                                     ", op ", i, " (", Name(layer.ops[i].kind),
+                                                     "): ", why));
+    }
+  }
+  return absl::OkStatus();
 }
 
 int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape) {

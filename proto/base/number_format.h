@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/dtype.h"
@@ -48,6 +49,11 @@ struct NumberFormat {
 
 // Of "fp32", "niti" or "niti:profile". InvalidArgument for a family that is not known.
 absl::StatusOr<NumberFormat> NumberFormatOf(absl::string_view recipe);
+
+// InvalidArgument names the first layer and operator that cannot be trained in this format: a bias
+// or a normalisation of integers, ... The worker's recipe has the last word; this one is known
+// before anything runs.
+absl::Status CheckFormat(const ModelSpec& model, const NumberFormat& format);
 
 // Bytes in memory of a boundary tensor. Raw samples, which enter the first layer, are FP32 whatever
 // the recipe.

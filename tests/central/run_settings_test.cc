@@ -38,6 +38,7 @@ RunSettings AllSet() {
   s.milestones = {2, 3};
   s.has_milestones = true;
   s.milestone_factor = 1.0 / 3;
+  s.gradient_bits = "0:3/2,4:1";
   s.seed = 9007199254740993;  // no double
   s.barrier_every = 7;
   s.eval_every = 0;

@@ -57,6 +57,20 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--local-workers", "0", "--workers", "2"}, "--local-workers");
 }
 
+TEST(BadInput, IntegerRecipes) {
+  ExpectRefused({"train", "--model", "har_cnn", "--recipe", "niti"},
+                "layer conv1, op 0 (conv): has a bias");
+  ExpectRefused({"train", "--model", "mobilenet_v2", "--recipe", "niti"},
+                "op 1 (batch_norm): integers are not normalised");
+  ExpectRefused({"train", "--recipe", "niti:foo"}, "niti:foo");
+  ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "99"},
+                "--gradient-bits 99: 99 bits: must be -8..7");
+  ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "0:3,0:2"},
+                "--gradient-bits 0:3,0:2: epoch 0");
+  ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "many"}, "'many'");
+  ExpectRefused({"train", "--gradient-bits", "2"}, "--gradient-bits 2: recipe fp32");
+}
+
 TEST(BadInput, DataFiles) {
   ScratchDir dir;
   ExpectRefused({"train", "--dataset", "mnist"}, "--data-dir");

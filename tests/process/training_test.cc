@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "proto/base/random.h"
+#include "tests/process/central_runs.h"
 #include "tests/process/process.h"
 
 namespace runnel {
@@ -21,31 +22,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-json Summary(const std::string& path) {
-  return json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
-}
-
-// Runs central to a good end and gives its summary.
-json RunCentral(const Words& words) {
-  ScratchDir dir;
-  Words command = words;
-  command.insert(command.begin(), "runnel-central");
-  command.insert(command.end(), {"--summary", dir / "summary.json"});
-  Process central(command);
-  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
-  json summary = Summary(dir / "summary.json");
-  EXPECT_TRUE(summary.is_object());
-  return summary.is_object() ? summary : json{{"weights_sha256", ""}};
-}
-
-std::string Weights(const Words& words) { return RunCentral(words)["weights_sha256"]; }
-
-Words With(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 struct Case {
   std::string model;
