@@ -1,0 +1,193 @@
+// Recipes as data: what is refused, what the compiler makes of the integer one.
+
+#include "kernels/recipe.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/compiler.h"
+#include "kernels/fold_relu.h"
+#include "kernels/memory_plan.h"
+#include "kernels/recipes/fp32.h"
+#include "kernels/recipes/niti.h"
+#include "kernels/ref/ref_backend.h"
+#include "kernels/stage_builder.h"
+#include "tests/kernels/integer_pipeline.h"
+#include "tests/kernels/random_model.h"
+
+namespace runnel {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Recipes, BrokenRowsAreRefused) {
+  const auto message = [](const Recipe& recipe) {
+    return std::string(CheckRecipe(recipe).message());
+  };
+  std::vector<OpRule> rules(NitiMandhelingRecipe().rules.begin(),
+                            NitiMandhelingRecipe().rules.end());
+  Recipe recipe = NitiMandhelingRecipe();
+  recipe.rules = rules;
+  ASSERT_EQ(message(recipe), "");
+
+  rules[0].forward = static_cast<OpCode>(250);
+  EXPECT_THAT(message(recipe), AllOf(HasSubstr("conv"), HasSubstr("not known")));
+  rules[0] = NitiMandhelingRecipe().rules[0];
+  rules[0].rescale_forward = false;  // a 32-bit sum as an activation
+  EXPECT_THAT(message(recipe), AllOf(HasSubstr("int8_conv_forward"), HasSubstr("rescaling")));
+  rules[0] = NitiMandhelingRecipe().rules[0];
+  rules[1].op = OpKind::kConv;
+  EXPECT_THAT(message(recipe), HasSubstr("two rules"));
+  rules[1] = NitiMandhelingRecipe().rules[1];
+  rules[2].saved = Saved::kInputAndStats;
+  EXPECT_THAT(message(recipe), AllOf(HasSubstr("relu"), HasSubstr("statistics")));
+  rules[2] = NitiMandhelingRecipe().rules[2];
+
+  recipe.update = OpCode::kSgdUpdate;
+  EXPECT_THAT(message(recipe), HasSubstr("update"));
+  recipe = NitiMandhelingRecipe();
+  recipe.quantize.reset();
+  EXPECT_THAT(message(recipe), HasSubstr("raw samples"));
+  recipe = NitiMandhelingRecipe();
+  recipe.gradient_rounding = Rounding::kStochastic;
+  EXPECT_THAT(message(recipe), HasSubstr("stochastic"));
+  recipe = Fp32Recipe();
+  recipe.parameter = DType::kInt8;
+  EXPECT_NE(message(recipe), "");
+}
+
+TEST(Recipes, ModelsThatCannotBeTrainedAreRefused) {
+  const auto message = [](std::vector<OpSpec> ops) {
+    return std::string(
+        CheckModel(NitiMandhelingRecipe(), ModelOf({4, 9, 9}, 3, {std::move(ops)})).message());
+  };
+  EXPECT_THAT(message({OpOf(OpKind::kBatchNorm, {0})}),
+              AllOf(HasSubstr("l0"), HasSubstr("batch_norm"), HasSubstr("no rule")));
+  EXPECT_THAT(message({OpOf(OpKind::kRelu6, {0})}), HasSubstr("relu6"));
+  OpSpec linear = LinearOp(3);
+  linear.bias = true;
+  EXPECT_THAT(message({linear}), AllOf(HasSubstr("linear"), HasSubstr("bias")));
+  OpSpec dropout = OpOf(OpKind::kDropout, {0});
+  dropout.rate = 0.3;
+  EXPECT_THAT(message({dropout}), HasSubstr("0.3"));
+  dropout.rate = 0.5;
+  EXPECT_EQ(message({dropout}), "");
+  OpSpec pool = OpOf(OpKind::kAvgPool, {0});
+  pool.kernel = {3, 3};
+  pool.stride = {2, 2};
+  EXPECT_THAT(message({pool}), HasSubstr("overlap"));
+}
+
+TEST(Recipes, WeightsAndGradientsAreLaidOutByRecipe) {
+  OpSpec conv = OpOf(OpKind::kConv, {0});
+  conv.out_channels = 5;
+  conv.kernel = {3, 3};
+  const ModelSpec model = ModelOf({2, 20, 20}, 5, {{conv, OpOf(OpKind::kGlobalAvgPool, {1})}});
+  const auto layout = [&](const CompileOptions& options) {
+    return *PlanState(model, 0, 0, NitiMandhelingRecipe(), options);
+  };
+  const StateLayout narrow = layout({.max_batch = 64});
+  ASSERT_EQ(narrow.tensors.size(), 2u);
+  EXPECT_EQ(narrow.tensors[0].spec.dtype, DType::kInt8);
+  EXPECT_TRUE(narrow.tensors[0].channels_last);
+  EXPECT_EQ(narrow.tensors[1].spec.role, TensorRole::kExponent);
+  EXPECT_EQ(narrow.tensors[1].offset_bytes, 128);  // 90 mantissas, rounded up
+  EXPECT_EQ(narrow.parameter_bytes, 192);
+  EXPECT_EQ(narrow.momentum_bytes, 0);
+  EXPECT_EQ(narrow.tensors[0].gradient_dtype, DType::kInt32);
+  // 412 * 18 * 18 products pass what an int32 holds.
+  EXPECT_EQ(layout({.max_batch = 410}).tensors[0].gradient_dtype, DType::kInt32);
+  EXPECT_EQ(layout({.max_batch = 411}).tensors[0].gradient_dtype, DType::kInt64);
+  EXPECT_EQ(layout({.accumulates_gradients = true, .max_batch = 1}).tensors[0].gradient_dtype,
+            DType::kInt64);
+}
+
+// conv-relu-pool-conv-relu-linear.
+ModelSpec ReluModel() {
+  OpSpec conv = OpOf(OpKind::kConv, {0});
+  conv.out_channels = 6;
+  conv.kernel = {3, 3};
+  OpSpec pool = OpOf(OpKind::kMaxPool, {2});
+  pool.kernel = pool.stride = {2, 2};
+  OpSpec second = conv;
+  second.inputs = {3};
+  return ModelOf({2, 12, 12}, 4,
+                 {{conv, OpOf(OpKind::kRelu, {1}), pool, second, OpOf(OpKind::kRelu, {4}),
+                   OpOf(OpKind::kFlatten, {5}), LinearOp(9, {6}), OpOf(OpKind::kRelu, {7})},
+                  {LinearOp(4)}});
+}
+
+TEST(FoldRelu, LeavesNoReluBehindProducts) {
+  const std::string text = ToString(*CompileStage(ReluModel(), 0, 1, 3, NitiMandhelingRecipe()));
+  EXPECT_THAT(text, Not(HasSubstr("int8_relu_forward")));
+  // Of the masks only fc1's folds: the first follows the pool, the second the flatten's copy.
+  int masks = 0;
+  for (size_t at = 0; (at = text.find("int8_relu_input_gradient", at)) != std::string::npos; ++at) {
+    ++masks;
+  }
+  EXPECT_EQ(masks, 2);
+}
+
+// Runs a program as one stage and gives the bytes of all that lasts.
+std::string TrainedBytes(Program program) {
+  auto backend = *MakeRefBackend(1);
+  auto executable = *backend->Prepare(program);
+  const int64_t sizes[kStorageCount] = {program.input_bytes,
+                                        program.output_bytes,
+                                        program.output_bytes,
+                                        program.input_bytes,
+                                        64,
+                                        64,
+                                        program.state.parameter_bytes,
+                                        program.state.parameter_bytes,
+                                        program.state.gradient_bytes,
+                                        0,
+                                        0,
+                                        program.stash_bytes,
+                                        program.scratch_bytes};
+  std::vector<AlignedBytes> memory;
+  Bindings bindings;
+  for (int i = 0; i < kStorageCount; ++i) memory.emplace_back(sizes[i]);
+  for (int i = 0; i < kStorageCount; ++i) bindings.base[i] = memory[i].data();
+  const std::vector<int8_t> weights = GoldenMantissas(3, program.state.parameter_bytes);
+  std::memcpy(bindings[Storage::kParameters], weights.data(), weights.size());
+  for (const StateTensor& t : program.state.tensors) {
+    if (t.spec.role != TensorRole::kWeight) continue;
+    TailOf(bindings[Storage::kParameters] + t.offset_bytes, DType::kInt8,
+           t.spec.shape) = {.exponent = -8};
+  }
+  const std::vector<float> x = RandomValues(1, 1, program.input.elements());
+  std::memcpy(bindings[Storage::kInput], x.data(), x.size() * sizeof(float));
+  std::string bytes;
+  for (Part part : {Part::kForward, Part::kInputGradient, Part::kWeightGradient, Part::kUpdate}) {
+    EXPECT_TRUE(executable->Run(part, {}, bindings).ok());
+    for (Storage storage : {Storage::kOutput, Storage::kGradients, Storage::kNewParameters}) {
+      bytes.append(reinterpret_cast<const char*>(bindings[storage]),
+                   static_cast<size_t>(sizes[static_cast<int>(storage)]));
+    }
+  }
+  return bytes;
+}
+
+TEST(FoldRelu, ChangesNoByte) {
+  const ModelSpec model = ReluModel();
+  const CompileOptions options = {.max_batch = 3};
+  const auto infos = *InferShapes(model, 3);
+  const auto draft = [&] {
+    return *DraftStage(model, infos, 0, 1, NitiMandhelingRecipe(), options);
+  };
+  StageDraft plain = draft(), folded = draft();
+  FoldRelu(folded);
+  ASSERT_LT(folded.program.part(Part::kForward).size(), plain.program.part(Part::kForward).size());
+  ASSERT_LT(folded.program.part(Part::kInputGradient).size(),
+            plain.program.part(Part::kInputGradient).size());
+  for (StageDraft* d : {&plain, &folded}) PlanMemory(d->placed, d->program);
+  EXPECT_EQ(TrainedBytes(plain.program), TrainedBytes(folded.program));
+}
+
+}  // namespace
+}  // namespace runnel
