@@ -37,9 +37,11 @@ int64_t InputGradientTap(const AxisShape& shape, int64_t slot);
 struct Axis {
   int32_t outputs = 0;
   int32_t class_count = 0;
-  AxisRun* runs = nullptr;         // by output
-  int32_t* order = nullptr;        // outputs, class by class, ascending within each
-  int32_t* class_begin = nullptr;  // class_count + 1 positions in order
+  AxisRun* runs = nullptr;           // by output
+  int32_t* order = nullptr;          // outputs, class by class, ascending within each
+  int32_t* class_begin = nullptr;    // class_count + 1 positions in order
+  int64_t* source_offset = nullptr;  // by place in order: the source, in pixels
+  int64_t* out_offset = nullptr;     // by place in order: the output, in elements
 
   const AxisRun& ClassRun(int c) const { return runs[order[class_begin[c]]]; }
   int64_t ClassSize(int c) const { return class_begin[c + 1] - class_begin[c]; }

@@ -9,6 +9,8 @@
 namespace runnel::cpu {
 namespace {
 
+constexpr int64_t kPackedPiece = 256;  // values of the reduction, a multiple of every k_group
+
 // What the threads of one call share.
 struct Shared {
   Shared(const GatherSizes& sizes, bool packs_all, Arena& arena) {
@@ -19,6 +21,8 @@ struct Shared {
       axis->runs = arena.Take<AxisRun>(outputs);
       axis->order = arena.Take<int32_t>(outputs);
       axis->class_begin = arena.Take<int32_t>(MaxAxisClasses(*shape, outputs) + 1);
+      axis->source_offset = arena.Take<int64_t>(outputs);
+      axis->out_offset = arena.Take<int64_t>(outputs);
     }
     panels = arena.Take<int8_t>(packs_all ? sizes.panels * sizes.panel_bytes : 0);
   }
@@ -29,6 +33,10 @@ struct Shared {
     for (int64_t o = 0; o < problem.out_w; ++o) w.runs[o] = run(problem.w, o);
     SortByClass(h);
     SortByClass(w);
+    for (int64_t i = 0; i < problem.out_w; ++i) {
+      w.source_offset[i] = w.runs[w.order[i]].source;
+      w.out_offset[i] = w.order[i] * problem.out_pixel;
+    }
   }
 
   Axis h, w;
@@ -41,27 +49,37 @@ bool PacksAll(const GatherSizes& sizes, int threads, bool prepacked) {
   return !prepacked && (threads > 1 || sizes.chunk_images < sizes.problem.batch);
 }
 
-void PackPanel(const GatherSizes& sizes, const int8_t* weights, int64_t p, int8_t* panel) {
+// Weights of columns [column, column + n) and `k` channels of one slot, from channel `first` on.
+void PackSlotPiece(const GatherSizes& sizes, const int8_t* weights, int64_t slot, int64_t first,
+                   int64_t k, int64_t column, int n, int width, int8_t* panel) {
   const GatherProblem& problem = sizes.problem;
-  const Int8Kernels& kernels = sizes.kernels;
-  const int64_t column = p * kernels.panel_columns, taps = problem.taps();
-  const int n = static_cast<int>(sizes.Columns(p)), width = static_cast<int>(sizes.Width(p));
-  if (!problem.input_gradient && sizes.padded_c == problem.source_c) {
-    kernels.pack_b_columns(weights + column * problem.weight_row, problem.weight_row,
-                           taps * problem.source_c, n, width, panel);
+  const int64_t row = problem.weight_row;
+  if (!problem.input_gradient) {
+    const int8_t* from = weights + column * row + slot * problem.source_c + first;
+    sizes.kernels.pack_b_columns(from, row, k, n, width, panel);
     return;
   }
-  const int64_t slot_bytes = sizes.tap_steps * kernels.k_group * width;
-  for (int64_t slot = 0; slot < taps; ++slot, panel += slot_bytes) {
-    if (!problem.input_gradient) {
-      kernels.pack_b_columns(weights + column * problem.weight_row + slot * problem.source_c,
-                             problem.weight_row, problem.source_c, n, width, panel);
-      continue;
+  const int64_t tap = InputGradientTap(problem.h, slot / problem.w.kernel) * problem.w.kernel +
+                      InputGradientTap(problem.w, slot % problem.w.kernel);
+  const int8_t* from = weights + first * row + tap * problem.out_c + column;
+  sizes.kernels.pack_b_rows(from, row, k, n, width, panel);
+}
+
+// A panel, then what each slot adds to the start of a tile: int32 [slot][width].
+void PackPanel(const GatherSizes& sizes, const int8_t* weights, int64_t p, int8_t* panel) {
+  const Int8Kernels& kernels = sizes.kernels;
+  const int n = static_cast<int>(sizes.Columns(p)), width = static_cast<int>(sizes.Width(p));
+  auto* start = reinterpret_cast<int32_t*>(panel + sizes.starts_offset);
+  for (int64_t slot = 0; slot < sizes.problem.taps(); ++slot, start += width) {
+    std::fill_n(start, width, 0);
+    // In pieces that are still in the first-level cache when they are summed.
+    for (int64_t first = 0; first < sizes.problem.source_c; first += kPackedPiece) {
+      const int64_t k = std::min(kPackedPiece, sizes.problem.source_c - first);
+      PackSlotPiece(sizes, weights, slot, first, k, p * kernels.panel_columns, n, width, panel);
+      const Int8Segment piece{.steps = (k + kernels.k_group - 1) / kernels.k_group};
+      if (kernels.a_bias != 0) kernels.column_start(panel, &piece, 1, width, start);
+      panel += piece.steps * kernels.k_group * width;
     }
-    const int64_t tap = InputGradientTap(problem.h, slot / problem.w.kernel) * problem.w.kernel +
-                        InputGradientTap(problem.w, slot % problem.w.kernel);
-    kernels.pack_b_rows(weights + tap * problem.out_c + column, problem.weight_row,
-                        problem.source_c, n, width, panel);
   }
 }
 
@@ -133,18 +151,28 @@ class Part {
     width_ = static_cast<int>(sizes_.Width(p));
     out_ = operands_.out + p * kernels_.panel_columns;
     if (kernels_.a_bias != 0) FillStarts();
-    tile_count_ = 0;
-    for (int ch = 0; ch < shared_.h.class_count; ++ch) {
-      for (int cw = 0; cw < shared_.w.class_count; ++cw) AddClass(ch, cw);
+    if (sizes_.flat) {
+      AddFlat();
+    } else {
+      for (int ch = 0; ch < shared_.h.class_count; ++ch) {
+        for (int cw = 0; cw < shared_.w.class_count; ++cw) AddClass(ch, cw);
+      }
     }
     FinishChunk();
   }
 
+  // Start of each class: the sum over its slots.
   void FillStarts() {
+    const auto* slots = reinterpret_cast<const int32_t*>(panel_ + sizes_.starts_offset);
     for (int ch = 0; ch < shared_.h.class_count; ++ch) {
       for (int cw = 0; cw < shared_.w.class_count; ++cw) {
-        const int count = FillSegments(ch, cw, 0, sizes_.steps);
-        kernels_.column_start(panel_, memory_.segments, count, width_, StartOf(ch, cw));
+        const AxisRun &h = shared_.h.ClassRun(ch), &w = shared_.w.ClassRun(cw);
+        int32_t* start = StartOf(ch, cw);
+        std::fill_n(start, width_, 0);
+        for (int64_t i = 0; i < int64_t{h.count} * w.count; ++i) {
+          const int64_t slot = (h.slot + i / w.count) * problem_.w.kernel + w.slot + i % w.count;
+          for (int j = 0; j < width_; ++j) start[j] += slots[slot * width_ + j];
+        }
       }
     }
   }
@@ -153,34 +181,73 @@ class Part {
     return memory_.starts + (class_h * shared_.w.class_count + class_w) * kMaxPanelColumns;
   }
 
-  // Cuts the outputs of a class into tiles.
+  // Adds the outputs of a class, which begins with a tile of its own.
   void AddClass(int class_h, int class_w) {
     const Axis &h = shared_.h, &w = shared_.w;
-    int rows = 0;
+    class_h_ = class_h;
+    class_w_ = class_w;
+    const int first = w.class_begin[class_w], end = w.class_begin[class_w + 1];
     for (int64_t n = image_begin_; n < image_end_; ++n) {
       for (int i = h.class_begin[class_h]; i < h.class_begin[class_h + 1]; ++i) {
         const int64_t y = h.order[i];
-        const uint8_t* source_row =
-            source_ + ((n - image_begin_) * problem_.source_h + h.runs[y].source) *
-                          problem_.source_w * source_pixel_;
-        int32_t* out_row = out_ + (n * problem_.out_h + y) * problem_.out_w * problem_.out_pixel;
-        for (int j = w.class_begin[class_w]; j < w.class_begin[class_w + 1]; ++j) {
-          const int64_t x = w.order[j];
-          const int64_t slot = int64_t{tile_count_} * kernels_.tile_rows + rows;
-          memory_.a[slot] = source_row + w.runs[x].source * source_pixel_;
-          memory_.c[slot] = out_row + x * problem_.out_pixel;
-          if (++rows == kernels_.tile_rows) {
-            AddTile(class_h, class_w, rows);
-            rows = 0;
-          }
-        }
+        const int64_t source_row = (n - image_begin_) * problem_.source_h + h.runs[y].source;
+        AddRows(source_ + source_row * problem_.source_w * source_pixel_, w.source_offset + first,
+                out_ + (n * problem_.out_h + y) * problem_.out_w * problem_.out_pixel,
+                w.out_offset + first, end - first);
       }
     }
-    if (rows > 0) AddTile(class_h, class_w, rows);
+    FinishClass();
   }
 
-  void AddTile(int class_h, int class_w, int rows) {
-    memory_.tiles[tile_count_++] = {class_h, class_w, rows};
+  // Every output reads the pixel at its own place: no need to go image by image.
+  void AddFlat() {
+    class_h_ = class_w_ = 0;
+    const int64_t pixels = problem_.out_h * problem_.out_w;
+    const uint8_t* source = source_;
+    int32_t* out = out_ + image_begin_ * pixels * problem_.out_pixel;
+    for (int64_t left = (image_end_ - image_begin_) * pixels; left > 0;) {
+      const int64_t count = std::min(left, Capacity() - row_count_);
+      for (int64_t i = 0; i < count; ++i) {
+        memory_.a[row_count_ + i] = source + i * source_pixel_;
+        memory_.c[row_count_ + i] = out + i * problem_.out_pixel;
+      }
+      source += count * source_pixel_;
+      out += count * problem_.out_pixel;
+      row_count_ += count;
+      left -= count;
+      if (row_count_ == Capacity()) FinishClass();
+    }
+    FinishClass();
+  }
+
+  int64_t Capacity() const { return int64_t{kChunkTiles} * kernels_.tile_rows; }
+
+  void AddRows(const uint8_t* source, const int64_t* source_offsets, int32_t* out,
+               const int64_t* out_offsets, int64_t count) {
+    while (count > 0) {
+      const int64_t now = std::min(count, Capacity() - row_count_);
+      const uint8_t** a = memory_.a + row_count_;
+      int32_t** c = memory_.c + row_count_;
+      for (int64_t i = 0; i < now; ++i) {
+        a[i] = source + source_offsets[i] * source_pixel_;
+        c[i] = out + out_offsets[i];
+      }
+      row_count_ += now;
+      source_offsets += now;
+      out_offsets += now;
+      count -= now;
+      if (row_count_ == Capacity()) FinishClass();
+    }
+  }
+
+  // Cuts the rows since the last call into tiles of the present class.
+  void FinishClass() {
+    const int tile_rows = kernels_.tile_rows;
+    for (int64_t row = int64_t{tile_count_} * tile_rows; row < row_count_; row += tile_rows) {
+      const auto rows = static_cast<int32_t>(std::min<int64_t>(tile_rows, row_count_ - row));
+      memory_.tiles[tile_count_++] = {class_h_, class_w_, rows};
+    }
+    row_count_ = int64_t{tile_count_} * tile_rows;
     if (tile_count_ == kChunkTiles) FinishChunk();
   }
 
@@ -189,6 +256,7 @@ class Part {
       RunBlock(begin, std::min(sizes_.steps, begin + sizes_.block_steps));
     }
     tile_count_ = 0;
+    row_count_ = 0;
   }
 
   // Whether steps [begin, end) are the first and the last block of a class.
@@ -240,7 +308,10 @@ class Part {
   int64_t image_begin_ = 0, image_end_ = 0;
   const int8_t* panel_ = nullptr;
   int32_t* out_ = nullptr;
-  int columns_ = 0, width_ = 0, tile_count_ = 0;
+  int columns_ = 0, width_ = 0;
+  int32_t class_h_ = 0, class_w_ = 0;  // of the rows that are being added
+  int tile_count_ = 0;
+  int64_t row_count_ = 0;  // with the empty rows of tiles that a class did not fill
 };
 
 }  // namespace

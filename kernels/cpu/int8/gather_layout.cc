@@ -5,8 +5,11 @@
 namespace runnel::cpu {
 namespace {
 
-// What is copied at a time stays in the second-level cache beside a panel and partial sums.
+// What is copied at a time stays in the second-level cache beside a panel and partial sums, or
+// beside all panels where these are small.
 constexpr int64_t kCopiedBytes = 1 << 20;
+constexpr int64_t kFewCopiedBytes = 1 << 17;
+constexpr int64_t kSmallPanelsBytes = 1 << 19;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -29,9 +32,13 @@ GatherSizes::GatherSizes(const Int8Kernels& the_kernels, const GatherProblem& th
   steps = problem.taps() * tap_steps;
   block_steps = BlockSteps(problem.taps(), tap_steps, kernels.panel_steps);
   panels = DivideUp(problem.out_c, kernels.panel_columns);
-  panel_bytes = RoundUp(steps * kernels.k_group * Width(0), 64);
+  starts_offset = RoundUp(steps * kernels.k_group * Width(0), 64);
+  panel_bytes = starts_offset + RoundUp(problem.taps() * Width(0) * 4, 64);
+  flat = problem.taps() == 1 && problem.h.stride == 1 && problem.w.stride == 1 &&
+         problem.h.pad == 0 && problem.w.pad == 0;
   const int64_t image_bytes = problem.source_h * problem.source_w * padded_c;
-  chunk_images = std::clamp<int64_t>(kCopiedBytes / image_bytes, 1, problem.batch);
+  const int64_t copied = panels * panel_bytes <= kSmallPanelsBytes ? kFewCopiedBytes : kCopiedBytes;
+  chunk_images = std::clamp<int64_t>(copied / image_bytes, 1, problem.batch);
   max_classes = MaxAxisClasses(problem.h, problem.out_h) * MaxAxisClasses(problem.w, problem.out_w);
 }
 

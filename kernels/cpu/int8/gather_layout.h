@@ -21,8 +21,10 @@ struct GatherSizes {
   int64_t steps;        // of the whole reduction
   int64_t block_steps;  // of a block of the reduction
   int64_t panels;
-  int64_t panel_bytes;   // of a full panel, a multiple of 64
-  int64_t chunk_images;  // sources that are copied at a time
+  int64_t panel_bytes;    // of a full panel and its starts, a multiple of 64
+  int64_t starts_offset;  // of the starts in a panel
+  bool flat;              // 1x1, stride 1, no padding
+  int64_t chunk_images;   // sources that are copied at a time
   int64_t max_classes;
 
   int64_t Columns(int64_t panel) const;  // of out_c

@@ -75,7 +75,7 @@ struct Int8Kernels {
   // Packs B of n columns: row i of k has n contiguous bytes at src + i * row_stride.
   void (*pack_b_rows)(const int8_t* src, int64_t row_stride, int64_t k, int n, int width,
                       int8_t* panel);
-  // start[j] = -a_bias * sum of column j over the segments, for j < width: what takes the bias out
+  // start[j] -= a_bias * sum of column j over the segments, for j < width: what takes the bias out
   // of a tile. Not called where a_bias is 0.
   void (*column_start)(const int8_t* panel, const Int8Segment* segments, int segment_count,
                        int width, int32_t* start);

@@ -92,34 +92,50 @@ using TileFunction = void (*)(const Int8Tile&);
 
 template <int kRows>
 TileFunction Pick(int vectors, bool packed) {
-  static constexpr TileFunction kTable[4][2] = {{RunTile<kRows, 1, false>, RunTile<kRows, 1, true>},
-                                         {RunTile<kRows, 2, false>, RunTile<kRows, 2, true>},
-                                         {RunTile<kRows, 3, false>, RunTile<kRows, 3, true>},
-                                         {RunTile<kRows, 4, false>, RunTile<kRows, 4, true>}};
+  static constexpr TileFunction kTable[4][2] = {
+      {RunTile<kRows, 1, false>, RunTile<kRows, 1, true>},
+      {RunTile<kRows, 2, false>, RunTile<kRows, 2, true>},
+      {RunTile<kRows, 3, false>, RunTile<kRows, 3, true>},
+      {RunTile<kRows, 4, false>, RunTile<kRows, 4, true>}};
   return kTable[vectors - 1][packed ? 1 : 0];
 }
 
 void Tile(const Int8Tile& tile) {
   static constexpr TileFunction (*kPick[kAvx512Rows])(int, bool) = {Pick<1>, Pick<2>, Pick<3>,
-                                                             Pick<4>, Pick<5>, Pick<6>};
+                                                                    Pick<4>, Pick<5>, Pick<6>};
   const int vectors = (tile.columns + kAvx512Unit - 1) / kAvx512Unit;
   kPick[tile.rows - 1](vectors, tile.a_step != kAvx512Group)(tile);
 }
 
-void ColumnStart(const int8_t* panel, const Int8Segment* segments, int segment_count, int width,
-                 int32_t* start) {
+template <int kVectors>
+void AddColumnStart(const int8_t* panel, const Int8Segment* segments, int segment_count,
+                    int32_t* start) {
   const __m512i ones = _mm512_set1_epi8(1);
-  for (int j = 0; j < width; j += kAvx512Unit) {
-    __m512i sums[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    for (int s = 0; s < segment_count; ++s) {
-      const int8_t* b = panel + segments[s].b_offset + 4 * j;
-      for (int64_t step = 0; step < segments[s].steps; ++step, b += 4 * width) {
-        sums[step & 1] = _mm512_dpbusd_epi32(sums[step & 1], ones, _mm512_loadu_si512(b));
+  __m512i sums[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) sums[v] = _mm512_setzero_si512();
+  for (int s = 0; s < segment_count; ++s) {
+    const int8_t* b = panel + segments[s].b_offset;
+    for (int64_t step = 0; step < segments[s].steps; ++step, b += 64 * kVectors) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sums[v] = _mm512_dpbusd_epi32(sums[v], ones, _mm512_loadu_si512(b + 64 * v));
       }
     }
-    const __m512i sum = _mm512_slli_epi32(_mm512_add_epi32(sums[0], sums[1]), 7);
-    _mm512_storeu_si512(start + j, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
   }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const __m512i sum = _mm512_slli_epi32(sums[v], 7);
+    const __m512i before = _mm512_loadu_si512(start + 16 * v);
+    _mm512_storeu_si512(start + 16 * v, _mm512_sub_epi32(before, sum));
+  }
+}
+
+void ColumnStart(const int8_t* panel, const Int8Segment* segments, int segment_count, int width,
+                 int32_t* start) {
+  constexpr void (*kTable[4])(const int8_t*, const Int8Segment*, int, int32_t*) = {
+      AddColumnStart<1>, AddColumnStart<2>, AddColumnStart<3>, AddColumnStart<4>};
+  kTable[width / kAvx512Unit - 1](panel, segments, segment_count, start);
 }
 
 }  // namespace

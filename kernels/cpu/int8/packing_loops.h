@@ -59,7 +59,6 @@ struct PackingLoops {
 
   static void ColumnStart(const int8_t* panel, const Int8Segment* segments, int segment_count,
                           int width, int32_t* start) {
-    for (int j = 0; j < width; ++j) start[j] = 0;
     for (int s = 0; s < segment_count; ++s) {
       const int8_t* from = panel + segments[s].b_offset;
       for (int64_t step = 0; step < segments[s].steps; ++step) {

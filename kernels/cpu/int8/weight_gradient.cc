@@ -173,6 +173,7 @@ class Part {
                   .segment_count = segment_count,
                   .columns = columns_};
     if (kernels_.a_bias != 0) {
+      std::fill_n(memory_.start, width_, 0);
       kernels_.column_start(memory_.b, memory_.segments, segment_count, width_, memory_.start);
       tile.start = memory_.start;
     }
