@@ -70,12 +70,14 @@ static inline void SubtractSaturatingFrom(int64_t begin, const int8_t* w, const 
 // Blocks of this many channels have their sums in registers or at least in the nearest cache.
 static constexpr int64_t kDepthwiseBlock = 64;
 
-static inline void DepthwiseRowLoop(const int8_t* const* x, int64_t x_step, const int8_t* const* w,
-                                    int taps, int64_t pixels, int64_t channels, int32_t* acc,
-                                    int64_t acc_step, uint32_t* max_lanes) {
+// Channels from `begin` on.
+static inline void DepthwiseRowFrom(int64_t begin, const int8_t* const* x, int64_t x_step,
+                                    const int8_t* const* w, int taps, int64_t pixels,
+                                    int64_t channels, int32_t* acc, int64_t acc_step,
+                                    uint32_t* max_lanes) {
   uint32_t largest = 0;
   for (int64_t p = 0; p < pixels; ++p) {
-    for (int64_t c0 = 0; c0 < channels; c0 += kDepthwiseBlock) {
+    for (int64_t c0 = begin; c0 < channels; c0 += kDepthwiseBlock) {
       const int64_t count = channels - c0 < kDepthwiseBlock ? channels - c0 : kDepthwiseBlock;
       int32_t sums[kDepthwiseBlock] = {};
       for (int t = 0; t < taps; ++t) {
@@ -91,6 +93,12 @@ static inline void DepthwiseRowLoop(const int8_t* const* x, int64_t x_step, cons
     }
   }
   if (max_lanes != nullptr && largest > max_lanes[0]) max_lanes[0] = largest;
+}
+
+static inline void DepthwiseRowLoop(const int8_t* const* x, int64_t x_step, const int8_t* const* w,
+                                    int taps, int64_t pixels, int64_t channels, int32_t* acc,
+                                    int64_t acc_step, uint32_t* max_lanes) {
+  DepthwiseRowFrom(0, x, x_step, w, taps, pixels, channels, acc, acc_step, max_lanes);
 }
 
 static inline void DepthwiseWeightRowLoop(const int8_t* dy, int64_t dy_step, const int8_t* x,

@@ -19,6 +19,9 @@ struct Row {
 constexpr Row kRows[] = {
 #if defined(__x86_64__)
     {&kAvx512VnniInt8Kernels, [](const CpuFeatures& host) { return host.avx512_vnni; }},
+    {&kAvx512Int8Kernels, [](const CpuFeatures& host) { return host.avx512; }},
+    {&kAvxVnniInt8Kernels, [](const CpuFeatures& host) { return host.avx_vnni; }},
+    {&kAvx2Int8Kernels, [](const CpuFeatures& host) { return host.avx2; }},
 #endif
     {&kPortableInt8Kernels, [](const CpuFeatures&) { return true; }},
 };

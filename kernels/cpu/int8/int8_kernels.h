@@ -76,7 +76,7 @@ struct Int8Kernels {
   void (*pack_b_rows)(const int8_t* src, int64_t row_stride, int64_t k, int n, int width,
                       int8_t* panel);
   // start[j] -= a_bias * sum of column j over the segments, for j < width: what takes the bias out
-  // of a tile. Not called where a_bias is 0.
+  // of a tile. Null where a_bias is 0.
   void (*column_start)(const int8_t* panel, const Int8Segment* segments, int segment_count,
                        int width, int32_t* start);
 
@@ -107,6 +107,7 @@ struct Int8Kernels {
 extern const Int8Kernels kPortableInt8Kernels;
 #if defined(__x86_64__)
 extern const Int8Kernels kAvx2Int8Kernels;
+extern const Int8Kernels kAvxVnniInt8Kernels;
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kAvx512VnniInt8Kernels;
 #endif

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/int8/avx512_depthwise.h"
 #include "kernels/cpu/int8/avx512_elements.h"
 #include "kernels/cpu/int8/avx512_packing.h"
 
@@ -158,8 +159,8 @@ const Int8Kernels kAvx512VnniInt8Kernels = {
     .rescale_half_away = Avx512RescaleHalfAway,
     .max_abs = Avx512MaxAbs,
     .subtract_saturating = Avx512SubtractSaturating,
-    .depthwise_row = DepthwiseRowLoop,
-    .depthwise_weight_row = DepthwiseWeightRowLoop,
+    .depthwise_row = Avx512DepthwiseRow,
+    .depthwise_weight_row = Avx512DepthwiseWeightRow,
 };
 
 }  // namespace runnel::cpu

@@ -26,6 +26,15 @@ struct PackingLoops {
     for (int64_t first = 0; first < n; first += kRows, dst += panel_stride) {
       uint8_t* to = dst;
       for (int64_t i = 0; i < k; i += kGroup) {
+        if (first + kRows <= n && i + kGroup <= k) {
+          const int8_t* from = src + i * src_stride + first;
+          for (int r = 0; r < kRows; ++r) {
+            for (int g = 0; g < kGroup; ++g) {
+              *to++ = static_cast<uint8_t>(from[g * src_stride + r]) ^ kBias;
+            }
+          }
+          continue;
+        }
         for (int64_t r = first; r < first + kRows; ++r) {
           for (int64_t g = i; g < i + kGroup; ++g) {
             *to++ = g < k && r < n ? static_cast<uint8_t>(src[g * src_stride + r]) ^ kBias : kBias;
@@ -38,6 +47,12 @@ struct PackingLoops {
   static void PackBColumns(const int8_t* src, int64_t column_stride, int64_t k, int n, int width,
                            int8_t* panel) {
     for (int64_t i = 0; i < k; i += kGroup) {
+      if (n == width && i + kGroup <= k) {  // nothing missing: without questions
+        for (int j = 0; j < width; ++j, panel += kGroup) {
+          __builtin_memcpy(panel, src + j * column_stride + i, kGroup);
+        }
+        continue;
+      }
       for (int j = 0; j < width; ++j) {
         for (int64_t g = i; g < i + kGroup; ++g) {
           *panel++ = g < k && j < n ? src[j * column_stride + g] : int8_t{0};
@@ -49,6 +64,13 @@ struct PackingLoops {
   static void PackBRows(const int8_t* src, int64_t row_stride, int64_t k, int n, int width,
                         int8_t* panel) {
     for (int64_t i = 0; i < k; i += kGroup) {
+      if (n == width && i + kGroup <= k) {
+        const int8_t* from = src + i * row_stride;
+        for (int j = 0; j < width; ++j) {
+          for (int g = 0; g < kGroup; ++g) *panel++ = from[g * row_stride + j];
+        }
+        continue;
+      }
       for (int j = 0; j < width; ++j) {
         for (int64_t g = i; g < i + kGroup; ++g) {
           *panel++ = g < k && j < n ? src[g * row_stride + j] : int8_t{0};
