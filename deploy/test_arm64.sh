@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Builds the kernels and codecs for 64-bit ARM and runs their tests on emulated processors.
+set -euo pipefail
+# shellcheck source=deploy/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# By what they can run: no dot product (Raspberry Pi 4), with it (Raspberry Pi 5), also the matrix
+# products of later ones.
+processors=(cortex-a72 cortex-a76 max)
+packages=(g++-aarch64-linux-gnu qemu-user)
+folders=(base compress conformance kernels)
+
+usage() {
+  cat <<END
+usage: deploy/test_arm64.sh [CTEST ARGUMENTS...]
+
+Cross-compiles into build/arm64 (packages for it: build/arm64-sysroot) and runs the tests of
+${folders[*]} under QEMU as ${processors[*]}. Installs ${packages[*]}
+where they are missing. Prints "skipped: ..." and ends with 0 where compiler, emulator or packages
+cannot be had. Needs what deploy/packages.sh test installs.
+
+Emulated times say nothing about devices.
+END
+}
+
+skip() {
+  printf 'skipped: %s\n' "$*"
+  exit 0
+}
+
+case "${1:-}" in
+  -h | --help)
+    usage
+    exit 0
+    ;;
+esac
+cd "$repository"
+
+have_tools() {
+  command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null
+}
+
+install_tools() {
+  local prefix=()
+  [ "$(id -u)" -eq 0 ] || prefix=(sudo -n)
+  "${prefix[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 \
+    install -y --no-install-recommends "${packages[@]}"
+}
+
+if ! have_tools; then
+  [ "${RUNNEL_SKIP_PACKAGES:-}" != 1 ] || skip "no ${packages[*]}, and RUNNEL_SKIP_PACKAGES=1"
+  say "packages: installing ${packages[*]}"
+  { install_tools && have_tools; } || skip "${packages[*]} cannot be installed here (above)"
+fi
+bash deploy/cross/sysroot.sh build/arm64-sysroot || skip "no arm64 packages (above)"
+
+say "configure build/arm64"
+cmake --preset dev -B build/arm64 --toolchain deploy/cross/aarch64.cmake -DRUNNEL_TORCH=OFF \
+  >build/arm64-configure.log 2>&1 ||
+  { cat build/arm64-configure.log >&2; die "configuring failed (above)"; }
+
+# A test binary's target has its test's name. Transports are for machines, not for kernels.
+tests=()
+for folder in "${folders[@]}"; do
+  mapfile -t -O "${#tests[@]}" tests < <(
+    ctest --test-dir "build/arm64/tests/$folder" -N -E transport |
+      sed -n 's/^ *Test *#[0-9]*: *//p')
+done
+[ "${#tests[@]}" -gt 0 ] || die "there are no tests"
+
+say "build: ${tests[*]}"
+cmake --build build/arm64 -j "$(compile_jobs)" --target "${tests[@]}" || die "building failed (above)"
+
+pattern="^($(IFS='|'; echo "${tests[*]}"))\$"
+for processor in "${processors[@]}"; do
+  say "test on $processor"
+  QEMU_CPU=$processor ctest --test-dir build/arm64 -R "$pattern" -j2 --output-on-failure \
+    --no-tests=error "$@" || die "failed on $processor (above)"
+done
+say "passed on ${processors[*]}"
