@@ -17,6 +17,8 @@ constexpr Row kRows[] = {
     {&kAvx512Kernels, [] { return __builtin_cpu_supports("avx512f") != 0; }},
     {&kAvx2Kernels,
      [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }},
+#elif defined(__aarch64__)
+    {&kNeonKernels, [] { return true; }},
 #endif
     {&kPortableKernels, [] { return true; }},
 };

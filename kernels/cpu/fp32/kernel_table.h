@@ -157,6 +157,8 @@ extern const Kernels kPortableKernels;
 #if defined(__x86_64__)
 extern const Kernels kAvx2Kernels;    // needs AVX2 and FMA
 extern const Kernels kAvx512Kernels;  // needs AVX-512 F
+#elif defined(__aarch64__)
+extern const Kernels kNeonKernels;
 #endif
 
 }  // namespace runnel::fp32

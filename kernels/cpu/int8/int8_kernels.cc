@@ -23,6 +23,11 @@ constexpr Row kRows[] = {
     {&kAvxVnniInt8Kernels, [](const CpuFeatures& host) { return host.avx_vnni; }},
     {&kAvx2Int8Kernels, [](const CpuFeatures& host) { return host.avx2; }},
 #endif
+#if defined(__aarch64__)
+    {&kNeonI8mmInt8Kernels, [](const CpuFeatures& host) { return host.neon_i8mm; }},
+    {&kNeonDotprodInt8Kernels, [](const CpuFeatures& host) { return host.neon_dotprod; }},
+    {&kNeonInt8Kernels, [](const CpuFeatures& host) { return host.neon; }},
+#endif
     {&kPortableInt8Kernels, [](const CpuFeatures&) { return true; }},
 };
 

@@ -111,5 +111,10 @@ extern const Int8Kernels kAvxVnniInt8Kernels;
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kAvx512VnniInt8Kernels;
 #endif
+#if defined(__aarch64__)
+extern const Int8Kernels kNeonInt8Kernels;         // any arm64
+extern const Int8Kernels kNeonDotprodInt8Kernels;  // SDOT
+extern const Int8Kernels kNeonI8mmInt8Kernels;     // SMMLA
+#endif
 
 }  // namespace runnel::cpu
