@@ -44,6 +44,7 @@ constexpr InstructionSet kInstructionSets[] = {
 #if defined(__x86_64__)
     {"avx512_vnni", &cpu::CpuFeatures::avx512_vnni, "avx512", "avx512_vnni"},
     {"avx512", &cpu::CpuFeatures::avx512, "avx512", "avx512"},
+    {"avx_vnni", &cpu::CpuFeatures::avx_vnni, "avx2", "avx_vnni"},
     {"avx2", &cpu::CpuFeatures::avx2, "avx2", "avx2"},
 #elif defined(__aarch64__)
     {"i8mm", &cpu::CpuFeatures::neon_i8mm, "neon", "i8mm"},

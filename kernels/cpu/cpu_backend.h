@@ -23,8 +23,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(int threads);
 // The instruction set `cap` and no better one. InvalidArgument lists what this machine has.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view cap, int threads);
 
-// "avx512_vnni", "avx512", "avx2", "portable", or "i8mm", "dotprod", "neon", "portable": what this
-// machine can run, best first.
+// "avx512_vnni", "avx512", "avx_vnni", "avx2", "portable", or "i8mm", "dotprod", "neon", "portable":
+// what this machine can run, best first.
 std::vector<std::string> CpuInstructionSets();
 
 }  // namespace runnel
