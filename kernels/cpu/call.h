@@ -43,6 +43,10 @@ struct Call {
   const StepContext* context = nullptr;
   bool channels_last = false;
   Machine machine;
+  // In a fused step: what this instruction would have computed first is there already, its output
+  // is wanted beyond the step.
+  bool sums_done = false;
+  bool keep_output = true;
 
   const fp32::Kernels& kernels() const { return *machine.fp32; }
   template <typename T = float>

@@ -1,10 +1,14 @@
-// Convolution and linear instructions: which driver runs them on what.
+// Convolution and linear instructions, alone and together with the batch normalisation and the
+// activation around them (fused_steps.h): what is read is made block by block, and what is written
+// is summed up while it lies in the cache.
 
 #include <utility>
-#include <vector>
 
+#include "kernels/cpu/fp32/batch_norm.h"
+#include "kernels/cpu/fp32/conv_backward.h"
 #include "kernels/cpu/fp32/conv_product.h"
 #include "kernels/cpu/fp32/conv_weight_gradient.h"
+#include "kernels/cpu/fp32/depthwise.h"
 #include "kernels/cpu/fp32/fp32_kernels.h"
 
 namespace runnel::fp32 {
@@ -25,7 +29,6 @@ ConvProduct ForwardProduct(const Call& call) {
   conv.groups = call.instruction->attributes.groups;
   conv.kernel_w = window.kw;
   conv.tap_count = window.kh * window.kw;
-  conv.x = call.in(0);
   conv.weight = call.in(1);
   conv.bias = call.inputs.size() > 2 ? call.in(2) : nullptr;
   conv.y = call.out(0);
@@ -43,7 +46,6 @@ ConvProduct BackwardProduct(const Call& call) {
   conv.kernel_w = window.kw;
   conv.tap_count = window.kh * window.kw;
   conv.backward = true;
-  conv.x = call.in(0);
   conv.weight = call.in(1);
   conv.y = call.out(0);
   return conv;
@@ -57,8 +59,6 @@ WeightGradient GradientOf(const Call& call) {
   g.h = ForwardAxis(g.x_image.h, g.y_image.h, window.kh, window.sh, window.ph);
   g.w = ForwardAxis(g.x_image.w, g.y_image.w, window.kw, window.sw, window.pw);
   g.groups = call.instruction->attributes.groups;
-  g.x = call.in(1);
-  g.dy = call.in(0);
   g.dweight = call.out(0);
   return g;
 }
@@ -77,42 +77,87 @@ ConvProduct LinearProduct(const Call& call) {
   conv.source = ImageOf(call.in_shape(0));
   conv.target = ImageOf(call.out_shape(0));
   conv.h = conv.w = ForwardAxis(1, 1, 1, 1, 0);
-  conv.x = call.in(0);
   conv.weight = call.in(1);
   conv.y = call.out(0);
   return conv;
 }
 
+Activation ActivationOf(const Call* call) {
+  if (call == nullptr) return Activation::kNone;
+  const OpCode code = call->instruction->code;
+  const bool relu = code == OpCode::kReluForward || code == OpCode::kReluInputGradient;
+  return relu ? Activation::kRelu : Activation::kRelu6;
+}
+
+// The output of `norm` and, if not null, the activation behind it.
+RowSource NormalisedSource(const Call& norm, const Call* activation) {
+  const Call& last = activation == nullptr ? norm : *activation;
+  return {.kind = RowSource::Kind::kNormalised,
+          .channels = norm.in_shape(0)[1],
+          .x = norm.in(0),
+          .norm = NormalisationOf(norm, ActivationOf(activation)),
+          .place = last.keep_output ? last.out(0) : nullptr};
+}
+
+constexpr auto kNothing = [](int64_t, int64_t) {};
+
 }  // namespace
 
+// [batch norm, [activation]], convolution, [statistics of the batch norm that follows].
 absl::Status ConvForward(Calls calls) {
-  const Call& call = calls[0];
-  if (IsDepthwise(call, call.in_shape(0), call.out_shape(0))) {
-    DepthwiseForward(call);
-  } else {
-    RunConvProduct(call, ForwardProduct(call));
+  size_t at = 0;
+  while (calls[at].instruction->code != OpCode::kConvForward) ++at;
+  const Call& call = calls[at];
+  RowSource source = RowSource::Plain(call.in(0), call.in_shape(0)[1]);
+  if (at > 0) {
+    EnsureStatistics(calls[0]);
+    source = NormalisedSource(calls[0], at > 1 ? &calls[1] : nullptr);
   }
+  const ConvProduct conv = ForwardProduct(call);
+  const bool depthwise = IsDepthwise(call, call.in_shape(0), call.out_shape(0));
+  const auto run = [&](absl::FunctionRef<void(int64_t, int64_t)> after) {
+    depthwise ? RunDepthwise(call, conv, source, after) : RunConvProduct(call, conv, source, after);
+  };
+  if (at + 1 == calls.size()) {
+    run(kNothing);
+    return absl::OkStatus();
+  }
+  const BlockPlan plan = depthwise ? DepthwiseBlocks(conv) : BlockPlan::Of(conv);
+  const int64_t unit = depthwise || !conv.pixelwise() ? conv.target.positions() : 1;
+  PieceSums sums(call, conv.target.rows(), conv.target.c, plan.block * unit);
+  run([&](int64_t row, int64_t count) { AddMoments(call, conv.y, row, count, sums); });
+  FinishStatistics(calls[at + 1], sums);
   return absl::OkStatus();
 }
 
-absl::Status ConvInputGradient(Calls calls) {
-  const Call& call = calls[0];
-  if (IsDepthwise(call, call.out_shape(0), call.in_shape(0))) {
-    DepthwiseInputGradient(call);
-  } else {
-    RunConvProduct(call, BackwardProduct(call));
+absl::Status ConvBackward(Calls calls) {
+  const BackwardRoles roles(calls);
+  const Call& first = roles.weight != nullptr ? *roles.weight : *roles.input;
+  RowSource dy = RowSource::Plain(first.in(0), first.in_shape(0)[1]);
+  if (roles.norm != nullptr) {
+    const Call& norm = *roles.norm;
+    const float* gradient = roles.activation == nullptr ? norm.in(0) : roles.activation->in(0);
+    const Normalisation n = NormalisationOf(norm, ActivationOf(roles.activation));
+    EnsureGradientSums(norm, n, gradient);
+    dy = GradientSource(norm, n, gradient);
+    dy.place = norm.keep_output ? norm.out(0) : nullptr;
   }
-  return absl::OkStatus();
-}
-
-absl::Status ConvWeightGradient(Calls calls) {
-  const Call& call = calls[0];
-  BiasGradient(call);
-  if (IsDepthwise(call, call.in_shape(1), call.in_shape(0))) {
-    DepthwiseWeightGradient(call);
-  } else {
-    RunWeightGradient(call, GradientOf(call));
+  ConvBackwardParts parts = {.dy = dy};
+  if (roles.weight != nullptr) {
+    parts.weight = GradientOf(*roles.weight);
+    parts.x = RowSource::Plain(roles.weight->in(1), roles.weight->in_shape(1)[1]);
+    if (roles.x_norm != nullptr) parts.x = NormalisedSource(*roles.x_norm, roles.x_activation);
   }
+  if (roles.input != nullptr) parts.input = BackwardProduct(*roles.input);
+  parts.depthwise = roles.weight != nullptr
+                        ? IsDepthwise(first, first.in_shape(1), first.in_shape(0))
+                        : IsDepthwise(first, first.out_shape(0), first.in_shape(0));
+  if (roles.next_norm != nullptr) {
+    parts.next_norm = roles.next_norm;
+    parts.next = NormalisationOf(*roles.next_norm, ActivationOf(roles.next_activation));
+  }
+  RunConvBackward(first, parts);
+  if (roles.weight != nullptr) BiasGradient(*roles.weight);
   return absl::OkStatus();
 }
 
@@ -120,28 +165,28 @@ absl::Status LinearForward(Calls calls) {
   const Call& call = calls[0];
   ConvProduct conv = LinearProduct(call);
   if (call.inputs.size() > 2) conv.bias = call.in(2);
-  RunConvProduct(call, conv);
+  RunConvProduct(call, conv, RowSource::Plain(call.in(0), conv.source.c), kNothing);
   return absl::OkStatus();
 }
 
 absl::Status LinearInputGradient(Calls calls) {
-  ConvProduct conv = LinearProduct(calls[0]);
+  const Call& call = calls[0];
+  ConvProduct conv = LinearProduct(call);
   conv.backward = true;
-  RunConvProduct(calls[0], conv);
+  RunConvProduct(call, conv, RowSource::Plain(call.in(0), conv.source.c), kNothing);
   return absl::OkStatus();
 }
 
 absl::Status LinearWeightGradient(Calls calls) {
   const Call& call = calls[0];
-  BiasGradient(call);
   WeightGradient g;
   g.x_image = ImageOf(call.in_shape(1));
   g.y_image = ImageOf(call.in_shape(0));
   g.h = g.w = ForwardAxis(1, 1, 1, 1, 0);
-  g.x = call.in(1);
-  g.dy = call.in(0);
   g.dweight = call.out(0);
-  RunWeightGradient(call, g);
+  RunWeightGradient(call, g, RowSource::Plain(call.in(1), g.x_image.c),
+                    RowSource::Plain(call.in(0), g.y_image.c));
+  BiasGradient(call);
   return absl::OkStatus();
 }
 

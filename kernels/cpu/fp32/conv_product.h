@@ -4,12 +4,15 @@
 // runs of contiguous floats from a (zero-padded where necessary) channels-last image; forward and
 // input-gradient are the same walk over other axes.
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/cpu/call.h"
 #include "kernels/cpu/fp32/conv_axes.h"
 #include "kernels/cpu/fp32/packing.h"
+#include "kernels/cpu/fp32/row_source.h"
 
 namespace runnel::fp32 {
 
@@ -25,20 +28,84 @@ struct ConvProduct {
   int64_t tap_count = 1;  // of the weight
   bool backward = false;  // weight (source channels, target channels / groups, taps), else
                           // (target channels, source channels / groups, taps)
-  const float* x = nullptr;
   const float* weight = nullptr;
   const float* bias = nullptr;  // by target channel, or null
   float* y = nullptr;
 
-  // Called around each block of the work, from any thread, with pixels that nobody else has:
-  // those of the source that are about to be read, and those of the target that are done. Blocks
-  // are a function of the shapes alone.
-  std::function<void(int64_t pixel, int64_t count)> before;
-  std::function<void(int64_t pixel, int64_t count)> after;
+  bool padded() const { return !h.inside() || !w.inside(); }
+  // Pixels do not depend on one another: the work is cut into rows instead of images.
+  bool pixelwise() const { return !padded() && tap_count == 1 && source.rows() == target.rows(); }
 };
 
-// Pixels of the target in a block: a multiple of kMomentRows, or of an image's.
-void RunConvProduct(const Call& call, const ConvProduct& conv);
+// How the work of one or more convolutions is cut: into units (images, or rows where all are
+// pixelwise), a block of which, with its sources and targets, stays in the second-level cache. A
+// function of the shapes alone.
+struct BlockPlan {
+  int64_t units = 0;
+  int64_t block = 1;
+
+  // unit_floats: what a unit takes of the cache.
+  static BlockPlan Of(int64_t units, int64_t unit_floats, bool rows);
+  static BlockPlan Of(const ConvProduct& conv);
+  int64_t blocks() const { return (units + block - 1) / block; }
+  int64_t count(int64_t i) const { return std::min(block, units - i * block); }
+};
+
+// One convolution made ready: weights packed, buffers for each worker.
+class ConvRunner {
+ public:
+  // Blocks have at most `block` units.
+  ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise, int64_t block);
+
+  // Source and target pixels of a unit.
+  int64_t unit_source() const { return unit_source_; }
+  int64_t unit_target() const { return unit_target_; }
+
+  // The targets of `count` units from `unit` on. rows: their sources. Any thread, but one a worker.
+  void Run(int worker, const float* rows, int64_t unit, int64_t count) const;
+
+ private:
+  // A combination of one pass along each axis, for one group of channels.
+  struct Pass {
+    const AxisPass* h = nullptr;
+    const AxisPass* w = nullptr;
+    int64_t group = 0;
+    int64_t depth = 0;
+    std::vector<Segment> segments;
+    const float* packed = nullptr;
+  };
+  // One set a worker.
+  struct Buffers {
+    float* padded;
+    const float** rows;
+    float** targets;
+  };
+
+  Pass MakePass(const AxisPass& h, const AxisPass& w, int64_t group, float* temporary);
+  void MakeBuffers(int64_t block);
+  int64_t PointAt(const Pass& pass, const float* x, int64_t count, float* y,
+                  const Buffers& b) const;
+
+  const Call& call_;
+  const ConvProduct& conv_;
+  const bool pixelwise_;
+  const bool padded_;
+  int64_t unit_source_ = 0, unit_target_ = 0;
+  int64_t source_channels_ = 0, target_channels_ = 0;  // of a group
+  int64_t low_h_ = 0, low_w_ = 0;                      // position of what is read first
+  int64_t row_pixels_ = 0, image_pixels_ = 0;
+  std::vector<Panel> panels_;
+  std::vector<Pass> passes_;
+  std::vector<Buffers> buffers_;
+};
+
+// Floats of the cache that an image, or a row, of the convolution takes.
+int64_t UnitFloats(const ConvProduct& conv, bool pixelwise);
+
+// All of it, in the blocks of BlockPlan::Of(conv). after(row, count) is called, from any thread,
+// when a block's rows of the target are done.
+void RunConvProduct(const Call& call, const ConvProduct& conv, const RowSource& source,
+                    absl::FunctionRef<void(int64_t, int64_t)> after);
 
 // Copies images [0, count) into zero-padded ones of (h.high - h.low) x (w.high - w.low) pixels,
 // whose padding is zero already.

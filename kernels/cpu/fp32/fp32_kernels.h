@@ -21,13 +21,11 @@ using Calls = absl::Span<const Call>;
 absl::Span<const cpu::KernelRow> KernelRows();
 
 absl::Status ConvForward(Calls calls);
-absl::Status ConvInputGradient(Calls calls);
-absl::Status ConvWeightGradient(Calls calls);
+absl::Status ConvBackward(Calls calls);  // either gradient, or both
 absl::Status LinearForward(Calls calls);
 absl::Status LinearInputGradient(Calls calls);
 absl::Status LinearWeightGradient(Calls calls);
 absl::Status BatchNormForward(Calls calls);
-absl::Status BatchNormEval(Calls calls);
 absl::Status BatchNormInputGradient(Calls calls);
 absl::Status BatchNormWeightGradient(Calls calls);
 absl::Status ReluForward(Calls calls);
@@ -46,11 +44,6 @@ absl::Status GlobalAvgPoolForward(Calls calls);
 absl::Status GlobalAvgPoolInputGradient(Calls calls);
 absl::Status SoftmaxCrossEntropy(Calls calls);
 absl::Status SoftmaxCrossEntropyEval(Calls calls);
-
-// depthwise.cc, for convolutions in which each channel is a group of its own.
-void DepthwiseForward(const Call& call);
-void DepthwiseInputGradient(const Call& call);
-void DepthwiseWeightGradient(const Call& call);
 
 // Sums of the columns of a (rows, columns) matrix; double across blocks of rows.
 void ColumnSums(const Call& call, const float* x, int64_t rows, int64_t columns, float* sums);
