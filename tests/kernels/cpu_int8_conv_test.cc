@@ -160,6 +160,12 @@ TEST_P(Int8Conv, WideWeightGradientPassesInt32) {
   images.Sum();
   ASSERT_GT(images.dw[0], int64_t{INT32_MAX});
   CheckWide(images);
+  ConvCase depthwise(MakeShape(1, 370, 370, 2, 2, 1, 1, 1, 0, 0, 2), 10);
+  std::fill(depthwise.x.begin(), depthwise.x.end(), 127);
+  std::fill(depthwise.dy.begin(), depthwise.dy.end(), 127);
+  depthwise.Sum();
+  ASSERT_GT(depthwise.dw[0], int64_t{INT32_MAX});
+  CheckWide(depthwise);
 }
 
 TEST_P(Int8Conv, Gemm) {

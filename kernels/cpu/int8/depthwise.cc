@@ -112,15 +112,17 @@ void TransposeWeights(const ConvShape& shape, bool input_gradient, const int8_t*
   }
 }
 
-// Sums of one tap of one block of channels over some images, without those of the padding.
+// Sums of one tap of one block of channels over output rows [first, last) of one image, without
+// those of the padding.
 void AddTap(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, const int8_t* x,
-            int64_t kh, int64_t kw, int64_t channels, int32_t* sums) {
+            int64_t first, int64_t last, int64_t tap, int64_t channels, int32_t* sums) {
+  const int64_t kh = tap / s.kernel_w, kw = tap % s.kernel_w;
   const int64_t move_w = kw - s.pad_w;
   const int64_t begin = move_w >= 0 ? 0 : (-move_w + s.stride_w - 1) / s.stride_w;
   const int64_t end =
       s.in_w - 1 - move_w < 0 ? 0 : std::min(s.out_w, (s.in_w - 1 - move_w) / s.stride_w + 1);
   if (begin >= end) return;
-  for (int64_t y = 0; y < s.out_h; ++y) {
+  for (int64_t y = first; y < last; ++y) {
     const int64_t iy = y * s.stride_h + kh - s.pad_h;
     if (iy < 0 || iy >= s.in_h) continue;
     const int8_t* x_row = x + (iy * s.in_w + begin * s.stride_w + move_w) * s.in_c;
@@ -129,30 +131,58 @@ void AddTap(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, co
   }
 }
 
-// One block of channels, whole batch.
-void WeightGradientBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy,
-                         const int8_t* x, int64_t channel, int32_t* dw, int64_t* wide) {
+int64_t Blocks(const ConvShape& s) { return (s.in_c + kChannelBlock - 1) / kChannelBlock; }
+
+// Sums of every block, [block][tap][kChannelBlock].
+struct WeightGradientMemory {
+  WeightGradientMemory(const ConvShape& s, std::byte* base) {
+    Arena arena(base);
+    sums = arena.Take<int32_t>(Blocks(s) * s.taps() * kChannelBlock);
+    totals = arena.Take<int64_t>(Blocks(s) * s.taps() * kChannelBlock);
+    bytes = arena.used_bytes();
+  }
+
+  int32_t* sums;  // since the last addition to totals
+  int64_t* totals;
+  int64_t bytes;
+};
+
+// One block of channels over the whole batch, image by image so that an image's rows are read from
+// the caches by all taps.
+void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, const int8_t* x,
+              int64_t channel, int32_t* sums, int64_t* totals) {
   const int64_t channels = std::min(kChannelBlock, s.in_c - channel);
-  const int64_t plane = s.out_h * s.out_w;
-  const int64_t safe = std::max<int64_t>(1, kMaxInt32Reduction / plane);  // images
-  for (int64_t tap = 0; tap < s.taps(); ++tap) {
-    int64_t total[kChannelBlock] = {};
-    for (int64_t n = 0; n < s.batch; n += safe) {
-      int32_t sums[kChannelBlock] = {};
-      for (int64_t i = n; i < std::min(s.batch, n + safe); ++i) {
-        AddTap(kernels, s, dy + i * plane * s.in_c + channel,
-               x + i * s.in_h * s.in_w * s.in_c + channel, tap / s.kernel_w, tap % s.kernel_w,
-               channels, sums);
+  const int64_t count = s.taps() * kChannelBlock;
+  const int64_t rows = std::clamp<int64_t>(kMaxInt32Reduction / s.out_w, 1, s.out_h);
+  int64_t products = 0;  // in sums
+  const auto flush = [&] {
+    for (int64_t i = 0; i < count; ++i) totals[i] += sums[i];
+    std::fill_n(sums, count, 0);
+    products = 0;
+  };
+  std::fill_n(totals, count, int64_t{0});
+  std::fill_n(sums, count, 0);
+  for (int64_t n = 0; n < s.batch; ++n) {
+    const int8_t* dy_image = dy + n * s.out_h * s.out_w * s.in_c + channel;
+    const int8_t* x_image = x + n * s.in_h * s.in_w * s.in_c + channel;
+    for (int64_t y = 0; y < s.out_h; y += rows) {
+      if (products + rows * s.out_w > kMaxInt32Reduction) flush();
+      products += rows * s.out_w;
+      for (int64_t tap = 0; tap < s.taps(); ++tap) {
+        AddTap(kernels, s, dy_image, x_image, y, std::min(s.out_h, y + rows), tap, channels,
+               sums + tap * kChannelBlock);
       }
-      for (int64_t c = 0; c < channels; ++c) total[c] += sums[c];
     }
+  }
+  flush();
+}
+
+template <typename T>
+void StoreBlock(const ConvShape& s, int64_t channel, const int64_t* totals, T* dw) {
+  const int64_t channels = std::min(kChannelBlock, s.in_c - channel);
+  for (int64_t tap = 0; tap < s.taps(); ++tap) {
     for (int64_t c = 0; c < channels; ++c) {
-      const int64_t element = (channel + c) * s.taps() + tap;
-      if (wide != nullptr) {
-        wide[element] = total[c];
-      } else {
-        dw[element] = static_cast<int32_t>(total[c]);
-      }
+      dw[(channel + c) * s.taps() + tap] = static_cast<T>(totals[tap * kChannelBlock + c]);
     }
   }
 }
@@ -162,7 +192,8 @@ void WeightGradientBlock(const Int8Kernels& kernels, const ConvShape& s, const i
 int64_t DepthwiseWorkspaceBytes(const ConvShape& shape, ConvPass pass, int threads) {
   const bool weight_gradient =
       pass == ConvPass::kWeightGradient || pass == ConvPass::kWideWeightGradient;
-  return weight_gradient ? 0 : Memory(shape, threads, nullptr).bytes;
+  return weight_gradient ? WeightGradientMemory(shape, nullptr).bytes
+                         : Memory(shape, threads, nullptr).bytes;
 }
 
 void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input_gradient,
@@ -189,9 +220,15 @@ void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input
 
 void RunDepthwiseWeightGradient(const Int8Context& context, const ConvShape& shape,
                                 const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide) {
-  const int64_t blocks = (shape.in_c + kChannelBlock - 1) / kChannelBlock;
-  context.pool->ParallelFor(blocks, [&](int64_t b) {
-    WeightGradientBlock(*context.kernels, shape, dy, x, b * kChannelBlock, dw, wide);
+  const WeightGradientMemory memory(shape, context.workspace);
+  context.pool->ParallelFor(Blocks(shape), [&](int64_t b) {
+    const int64_t channel = b * kChannelBlock, first = channel * shape.taps();
+    SumBlock(*context.kernels, shape, dy, x, channel, memory.sums + first, memory.totals + first);
+    if (wide != nullptr) {
+      StoreBlock(shape, channel, memory.totals + first, wide);
+    } else {
+      StoreBlock(shape, channel, memory.totals + first, dw);
+    }
   });
 }
 

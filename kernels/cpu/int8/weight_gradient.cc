@@ -8,31 +8,61 @@
 namespace runnel::cpu {
 namespace {
 
-// Row `p` of im2col: the taps of output pixel p of the problem's shape, zeros in the padding.
-void UnfoldPixel(const WeightGradientProblem& problem, const int8_t* x, int64_t p, int8_t* out) {
-  const ConvShape& s = problem.shape;
-  const int64_t ox = p % s.out_w, oy = p / s.out_w % s.out_h, n = p / s.out_w / s.out_h;
-  const int64_t left = ox * s.stride_w - s.pad_w, row_bytes = s.kernel_w * s.in_c;
-  const int64_t begin = std::max<int64_t>(0, -left), end = std::min(s.kernel_w, s.in_w - left);
-  for (int64_t kh = 0; kh < s.kernel_h; ++kh, out += row_bytes) {
-    const int64_t iy = oy * s.stride_h + kh - s.pad_h;
-    if (iy < 0 || iy >= s.in_h || begin >= end) {
-      std::memset(out, 0, row_bytes);
-      continue;
-    }
-    const int8_t* row = x + ((n * s.in_h + iy) * s.in_w + left) * problem.x_pixel;
-    if (problem.x_pixel == s.in_c) {
-      std::memset(out, 0, begin * s.in_c);
-      std::memcpy(out + begin * s.in_c, row + begin * s.in_c, (end - begin) * s.in_c);
-      std::memset(out + end * s.in_c, 0, row_bytes - end * s.in_c);
-      continue;
-    }
-    std::memset(out, 0, row_bytes);
-    for (int64_t kw = begin; kw < end; ++kw) {
-      std::memcpy(out + kw * s.in_c, row + kw * problem.x_pixel, s.in_c);
+// im2col: the taps of output pixels of the problem's shape, zeros in the padding.
+class Unfolder {
+ public:
+  Unfolder(const WeightGradientProblem& problem, const int8_t* x)
+      : s_(problem.shape),
+        pixel_(problem.x_pixel),
+        x_(x),
+        x_end_(x + s_.batch * s_.in_h * s_.in_w * pixel_),
+        row_bytes_(s_.kernel_w * s_.in_c) {}
+
+  // Pixels [begin, end) to `out`, behind which kUnfoldSlackBytes are overwritten.
+  void Run(int64_t begin, int64_t end, int8_t* out) const {
+    int64_t ox = begin % s_.out_w, oy = begin / s_.out_w % s_.out_h;
+    int64_t n = begin / s_.out_w / s_.out_h;
+    for (int64_t p = begin; p < end; ++p, out += s_.kernel_h * row_bytes_) {
+      Pixel(n, oy, ox, out);
+      if (++ox < s_.out_w) continue;
+      ox = 0;
+      if (++oy < s_.out_h) continue;
+      oy = 0;
+      ++n;
     }
   }
-}
+
+ private:
+  void Pixel(int64_t n, int64_t oy, int64_t ox, int8_t* out) const {
+    const int64_t left = ox * s_.stride_w - s_.pad_w, top = oy * s_.stride_h - s_.pad_h;
+    const bool inside = left >= 0 && left + s_.kernel_w <= s_.in_w && pixel_ == s_.in_c;
+    const int8_t* row = x_ + ((n * s_.in_h + top) * s_.in_w + left) * pixel_;
+    for (int64_t kh = 0; kh < s_.kernel_h; ++kh, row += s_.in_w * pixel_, out += row_bytes_) {
+      if (top + kh < 0 || top + kh >= s_.in_h) {
+        std::memset(out, 0, row_bytes_);
+      } else if (inside && x_end_ - row >= row_bytes_ + kUnfoldSlackBytes) {
+        // In whole vectors: what is too much is overwritten by what comes next.
+        for (int64_t i = 0; i < row_bytes_; i += 16) std::memcpy(out + i, row + i, 16);
+      } else {
+        BorderRow(left, row, out);
+      }
+    }
+  }
+
+  void BorderRow(int64_t left, const int8_t* row, int8_t* out) const {
+    std::memset(out, 0, row_bytes_);
+    const int64_t end = std::min(s_.kernel_w, s_.in_w - left);
+    for (int64_t kw = std::max<int64_t>(0, -left); kw < end; ++kw) {
+      std::memcpy(out + kw * s_.in_c, row + kw * pixel_, s_.in_c);
+    }
+  }
+
+  const ConvShape& s_;
+  const int64_t pixel_;
+  const int8_t* x_;
+  const int8_t* x_end_;
+  const int64_t row_bytes_;
+};
 
 struct Range {
   int64_t begin, end;
@@ -89,10 +119,7 @@ class Part {
     last_ = images_.end == shape_.batch && rows_.end == shape_.out_h;
     PackDy();
     if (sizes_.mode == PixelMode::kUnfold) {
-      for (int64_t p = images_.begin; p < images_.end; ++p) {
-        UnfoldPixel(sizes_.problem, operands_.x, p,
-                    memory_.unfolded + (p - images_.begin) * shape_.in_c);
-      }
+      Unfolder(sizes_.problem, operands_.x).Run(images_.begin, images_.end, memory_.unfolded);
     }
     for (int64_t c = 0; c < shape_.in_c; c += kernels_.panel_columns) RunColumns(c);
   }

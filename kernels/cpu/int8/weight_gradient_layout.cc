@@ -66,8 +66,8 @@ WeightGradientThread::WeightGradientThread(const WeightGradientSizes& sizes, boo
   Arena arena(base);
   a = arena.Take<uint8_t>(panels * sizes.a_panel_bytes);
   b = arena.Take<int8_t>(sizes.b_panel_bytes);
-  unfolded =
-      arena.Take<int8_t>(sizes.mode == PixelMode::kUnfold ? sizes.chunk_images * shape.in_c : 0);
+  unfolded = arena.Take<int8_t>(
+      sizes.mode == PixelMode::kUnfold ? sizes.chunk_images * shape.in_c + kUnfoldSlackBytes : 0);
   start = arena.Take<int32_t>(kMaxPanelColumns);
   segments = arena.Take<Int8Segment>(sizes.chunk_rows * (shape.stride_w == 1 ? 1 : shape.out_w));
   sums =

@@ -16,6 +16,8 @@ enum class PixelMode {
   kUnfold,  // im2col, then the same
 };
 
+inline constexpr int64_t kUnfoldSlackBytes = 16;
+
 struct WeightGradientSizes {
   WeightGradientSizes(const Int8Kernels& kernels, const WeightGradientProblem& problem);
 
