@@ -43,10 +43,20 @@ struct Shared {
   int8_t* panels;
 };
 
+// Threads share out the panels where these are more bytes than the source, which each of them then
+// copies, or where there are too few images; else the images.
+bool SplitsPanels(const GatherSizes& sizes, int64_t threads) {
+  const GatherProblem& problem = sizes.problem;
+  const int64_t source_bytes = problem.batch * problem.source_h * problem.source_w * sizes.padded_c;
+  return problem.batch < threads ||
+         (sizes.panels % threads == 0 && sizes.panels * sizes.panel_bytes > source_bytes);
+}
+
 // Packing goes ahead of the products where a panel is used more than once: by several threads or
 // for several chunks of images.
-bool PacksAll(const GatherSizes& sizes, int threads, bool prepacked) {
-  return !prepacked && (threads > 1 || sizes.chunk_images < sizes.problem.batch);
+bool PacksAll(const GatherSizes& sizes, int64_t threads, bool prepacked) {
+  if (prepacked) return false;
+  return sizes.chunk_images < sizes.problem.batch || (threads > 1 && !SplitsPanels(sizes, threads));
 }
 
 // Weights of columns [column, column + n) and `k` channels of one slot, from channel `first` on.
@@ -355,7 +365,7 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
   const GatherSizes sizes(*context.kernels, problem);
   const int64_t threads = context.pool->threads();
   const bool prepacked = operands.packed != nullptr;
-  const bool packs_all = PacksAll(sizes, static_cast<int>(threads), prepacked);
+  const bool packs_all = PacksAll(sizes, threads, prepacked);
   Arena arena(context.workspace);
   Shared shared(sizes, packs_all, arena);
   shared.FillAxes(problem);
@@ -369,15 +379,14 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
   const bool own_panel = all_panels == nullptr;
   const int64_t thread_bytes = GatherThread(sizes, own_panel, nullptr).bytes;
   std::byte* thread_base = context.workspace + arena.used_bytes();
-  // By images, or by panels where there are too few images.
-  const bool by_image = problem.batch >= threads;
+  const bool by_panel = SplitsPanels(sizes, threads);
   context.pool->ParallelFor(threads, [&](int64_t t) {
     const GatherThread memory(sizes, own_panel, thread_base + t * thread_bytes);
     Part part(sizes, shared, operands, memory);
-    if (by_image) {
-      part.Run(problem.batch * t / threads, problem.batch * (t + 1) / threads, 0, 1, all_panels);
-    } else {
+    if (by_panel) {
       part.Run(0, problem.batch, t, threads, all_panels);
+    } else {
+      part.Run(problem.batch * t / threads, problem.batch * (t + 1) / threads, 0, 1, all_panels);
     }
   });
   if (operands.max_lanes == nullptr) return;
