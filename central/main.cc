@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -263,7 +264,7 @@ void AddOutputFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--metrics-port", s.metrics_port,
                  "port for the page, /metrics and /healthz; 0: any free one")
       ->check(CLI::Range(0, 65535));
-  app.set_config("--config", "", "file with flags, one 'name=value' a line");
+  app.add_option("--config", "file with flags, one 'name=value' a line; the command line wins");
 }
 
 void AddRunFlags(CLI::App& app, RunSettings& s) {
@@ -271,6 +272,31 @@ void AddRunFlags(CLI::App& app, RunSettings& s) {
   AddPipelineFlags(app, s);
   AddTrainingFlags(app, s);
   AddOutputFlags(app, s);
+}
+
+// Takes from the file of --config what the command line does not say. CLI11 would read a file for
+// the program itself only, not for one of its commands.
+absl::Status TakeConfig(CLI::App& command) {
+  const CLI::Option& config = *command.get_option("--config");
+  if (config.count() == 0) return absl::OkStatus();
+  const auto path = config.as<std::string>();
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("--config ", path, ": cannot be read"));
+  try {
+    for (const CLI::ConfigItem& item : CLI::ConfigBase().from_config(file)) {
+      CLI::Option* option = command.get_option_no_throw(absl::StrCat("--", item.name));
+      if (option == nullptr || !item.parents.empty() || option == &config) {
+        return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": '", item.fullname(),
+                                                       "' is no flag of ", command.get_name()));
+      }
+      if (option->count() > 0) continue;
+      option->add_result(item.inputs);
+      option->run_callback();
+    }
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": ", error.what()));
+  }
+  return absl::OkStatus();
 }
 
 // Everything that can stand on the command line.
@@ -327,6 +353,10 @@ struct CommandLine {
   }
 
   absl::Status Run(const CommandContext& context) {
+    for (CLI::App* command : {train_app, plan_app}) {
+      if (!command->parsed()) continue;
+      if (absl::Status status = TakeConfig(*command); !status.ok()) return status;
+    }
     train_settings.has_milestones = train_app->count("--milestones") > 0;
     plan_settings.has_milestones = plan_app->count("--milestones") > 0;
     if (train_app->parsed()) return TrainCommand(train_settings, context);

@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 class Cluster {
  public:
   explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true,
-                   bool profile = false) {
+                   bool profile = false, const NumberFormat& format = {},
+                   const std::string& backend = "auto") {
     CoordinatorOptions options;
     options.model = MakeModel("lenet").value();
     options.training.dataset_samples = 1000;
@@ -27,9 +28,10 @@ class Cluster {
     options.collect_at_barriers = checkpoints;
     options.needs_profile = profile;
     options.recipe = "fp32";
-    options.backend = "auto";
+    options.format = format;
+    options.backend = backend;
     options.codecs = {"identity"};
-    options.initial_state = InitialState(options.model, 1).value();
+    options.initial_state = InitialState(options.model, 1, format).value();
     state_ = options.initial_state;
     options.plan = [workers, &model = model_](const std::vector<Device>& devices, const auto&) {
       Plan plan;
@@ -69,6 +71,7 @@ class Cluster {
         if (auto* state = std::get_if<StateCollected>(&effect)) {
           log_ += " c" + std::to_string(state->step) + (state->final ? "!" : "");
         }
+        if (auto* line = std::get_if<LogLine>(&effect)) warnings_ += line->text;
         if (auto* ended = std::get_if<RunEnded>(&effect)) {
           log_ += " end" + std::to_string(ended->step);
           ended_ = ended->status;
@@ -89,6 +92,8 @@ class Cluster {
   bool stop_at_first_barrier_ = false;
   int64_t fail_at_ = -1;
   size_t profile_layers_ = 6;
+  std::optional<StageFailed> fails_profile_;
+  std::string warnings_;
 
  private:
   void Note(const JournalRecord& record) {
@@ -105,6 +110,7 @@ class Cluster {
     if (const auto* refused = std::get_if<Refused>(&send.message)) refused_ = refused->reason;
     if (std::holds_alternative<ProfileRequest>(send.message)) {
       log_ += " p" + std::to_string(id.value());
+      if (fails_profile_.has_value()) return coordinator_->Received(id, *fails_profile_);
       coordinator_->Received(id, ProfileReport{std::vector<double>(profile_layers_, 0.001)});
     }
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
@@ -189,6 +195,40 @@ TEST(Coordinator, RefusesWorkersThatDoNotFit) {
   cluster->Joined(ConnectionId(5), bare, true);
   cluster.Settle();
   EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Coordinator, AStageThatDoesNotFitItsWorkerIsTheUsersToChange) {
+  for (bool unfit : {false, true}) {
+    Cluster cluster(2, 40, true, true);
+    cluster.fails_profile_ = StageFailed{Generation(0), "no such thing", unfit};
+    cluster.JoinAll(2);
+    EXPECT_EQ(cluster.ended().code(),
+              unfit ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(cluster.ended().message()), HasSubstr("worker w0: no such thing"));
+  }
+}
+
+// A run of integers is the same on all classes.
+TEST(Coordinator, SeveralNumericsClassesMatterToFloatsOnly) {
+  for (const NumberFormat& format : {NumberFormat(), NumberFormat{DType::kInt8, DType::kInt8}}) {
+    Cluster cluster(2, 40, true, false, format);
+    WorkerHello other = Cluster::Hello("w1");
+    other.numerics_class = "cpu";
+    cluster->Joined(ConnectionId(0), Cluster::Hello("w0"), true);
+    cluster->Joined(ConnectionId(1), other, false);
+    cluster.Settle();
+    EXPECT_EQ(cluster.warnings_.empty(), format.scaled()) << cluster.warnings_;
+    EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+  }
+}
+
+TEST(Coordinator, AWorkersBackendMayBeAskedForWithAParameter) {
+  Cluster cluster(1, 40, true, false, {}, "ref:slow");
+  cluster.JoinAll(1);
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+  Cluster other(1, 40, true, false, {}, "cpu:slow");
+  other.JoinAll(1);
+  EXPECT_EQ(other.ended().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Coordinator, AWorkerThatLeavesBeforeTheRunIsReplaced) {

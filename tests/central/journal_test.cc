@@ -26,6 +26,7 @@ RunStarted Start() {
   r.training.seed = std::numeric_limits<uint64_t>::max();
   r.training.learning_rate = 1.0 / 3;
   r.training.milestones = {2, 5};
+  r.training.gradient_bits = {{0, {3, -2}}, {7, {2, 2}}};
   return r;
 }
 
@@ -79,6 +80,14 @@ TEST(Journal, OneLineARecordWithKindAndVersion) {
     EXPECT_THAT(line, HasSubstr("\"version\":1"));
   }
   EXPECT_EQ(JournalLine(BarrierPassed{7}), R"({"record":"barrier","version":1,"step":7})");
+}
+
+TEST(Journal, GradientBitsAreThereForIntegersOnly) {
+  EXPECT_THAT(JournalLine(Start()), HasSubstr(R"("gradient_bits":"0:3/-2,7:2")"));
+  EXPECT_THAT(JournalLine(RunStarted()), ::testing::Not(HasSubstr("gradient_bits")));
+  std::string line = JournalLine(Start());
+  line.replace(line.find("0:3/-2"), 6, "0:99");
+  EXPECT_THAT(std::string(ParseJournalLine(line).status().message()), HasSubstr("99 bits"));
 }
 
 TEST(Journal, ADivergedLossIsNull) {

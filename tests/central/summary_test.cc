@@ -47,10 +47,10 @@ std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
 
 TEST(Summary, HasExactlyTheseKeys) {
   const auto json = nlohmann::ordered_json::parse(SummaryToJson(Sample()));
-  EXPECT_THAT(Keys(json),
-              ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "wall_s",
-                          "weights_sha256", "steps", "epochs", "model", "dataset", "schedule",
-                          "policy", "seed", "codecs", "plan", "links", "stages", "evaluations"));
+  EXPECT_THAT(Keys(json), ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "wall_s",
+                                      "weights_sha256", "steps", "epochs", "model", "dataset",
+                                      "schedule", "policy", "seed", "recipe", "codecs", "plan",
+                                      "links", "stages", "evaluations"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
   EXPECT_THAT(Keys(json["plan"]["stages"][0]),
@@ -60,6 +60,16 @@ TEST(Summary, HasExactlyTheseKeys) {
                           "raw_bytes_forward", "raw_bytes_backward", "frames"));
   EXPECT_THAT(Keys(json["stages"][0]), ElementsAre("busy_share", "wait_share", "peak_rss_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
+}
+
+TEST(Summary, IntegerRecipesTellTheirBits) {
+  RunSummary summary = Sample();
+  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["recipe"], "fp32");
+  summary.recipe = "niti:niti2021";
+  summary.gradient_bits = "0:3/2,4:1";
+  const auto json = nlohmann::json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["recipe"], "niti:niti2021");
+  EXPECT_EQ(json["gradient_bits"], "0:3/2,4:1");
 }
 
 TEST(Summary, HasTheValues) {

@@ -4,6 +4,7 @@
 
 #include "central/initial_weights.h"
 #include "central/weights_digest.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
 #include "tests/central/sample_model.h"
@@ -107,6 +108,63 @@ TEST(InitialState, RefusesAModelThatDoesNotFit) {
   EXPECT_EQ(InitialState(model, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+constexpr NumberFormat kInt8 = {DType::kInt8, DType::kInt8};
+
+// The sample model without what integers have no form of.
+ModelSpec IntegerModel() {
+  ModelSpec model = testing::SampleModel();
+  for (LayerSpec& layer : model.layers) {
+    for (OpSpec& op : layer.ops) op.bias = false;
+  }
+  model.layers[0].ops.pop_back();
+  return model;
+}
+
+TEST(InitialState, IntegersAreTheQuantizedDraws) {
+  const ModelSpec model = IntegerModel();
+  const auto fp32 = InitialState(model, 1);
+  const auto state = InitialState(model, 1, kInt8);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_TRUE(CheckState(*state, model, 0, 2, kInt8).ok());
+  EXPECT_FALSE(CheckState(*state, model, 0, 2).ok());
+  EXPECT_FALSE(CheckState(*fp32, model, 0, 2, kInt8).ok());
+  const std::vector<float> drawn = Values(Find(*fp32, 1, "1.weight"));
+  const std::string& mantissas = Find(*state, 1, "1.weight").bytes;
+  int32_t exponent = 0;
+  std::memcpy(&exponent, Find(*state, 1, "1.exponent").bytes.data(), 4);
+  float largest = 0;
+  for (float value : drawn) largest = std::max(largest, std::abs(value));
+  EXPECT_EQ(exponent, static_cast<int32_t>(std::ceil(std::log2(largest))) - 7);
+  for (size_t e = 0; e < drawn.size(); ++e) {
+    ASSERT_EQ(static_cast<int8_t>(mantissas[e]), std::round(127.0 * drawn[e] / largest));
+  }
+  EXPECT_TRUE(state->layers[1].momentum.empty());
+}
+
+TEST(CheckState, ValuesThatNoIntegerRecipeHasAreRefused) {
+  const ModelSpec model = IntegerModel();
+  const auto good = InitialState(model, 1, kInt8);
+  ModelState state = *good;
+  state.layers[2].tensors[0].bytes[7] = '\x80';
+  absl::Status status = CheckState(state, model, 0, 2, kInt8);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("0.weight has a mantissa of -128"));
+  state = *good;
+  state.layers[2].tensors[1].bytes[3] = '\x7f';
+  status = CheckState(state, model, 0, 2, kInt8);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("0.exponent is "));
+}
+
+TEST(CheckFormat, NamesLayerAndOperator) {
+  EXPECT_TRUE(CheckFormat(IntegerModel(), kInt8).ok());
+  EXPECT_TRUE(CheckFormat(testing::SampleModel(), {}).ok());
+  ModelSpec model = IntegerModel();
+  model.layers[2].ops[0].bias = true;
+  EXPECT_THAT(std::string(CheckFormat(model, kInt8).message()),
+              ::testing::HasSubstr("layer fc2, op 0 (linear): has a bias"));
+}
+
 // Two layers; a weight, a buffer, a bias.
 ModelState SmallState() {
   ModelState state;
@@ -126,6 +184,21 @@ TEST(WeightsSha256, FollowsTheDefinition) {
   EXPECT_EQ(WeightsSha256(SmallState()),
             "1cfbe58598945bf75d00ce8873b839075488bb0a4f9210d88fdbf3790244368c");
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(WeightsSha256, MantissasComeBeforeExponents) {
+  ModelState state;
+  state.layers.resize(2);
+  state.layers[1].layer = 1;
+  for (LayerState& layer : state.layers) {
+    layer.tensors = {{"0.weight", DType::kInt8, {1, 2}, "\x01\xff"},
+                     {"0.exponent", DType::kInt32, {1}, std::string("\xf8\xff\xff\xff", 4)}};
+  }
+  const std::string exponent("\xf8\xff\xff\xff", 4);
+  EXPECT_EQ(WeightsSha256(state), Sha256Hex("0.0.weight i8 1x2\n\x01\xff"
+                                            "1.0.weight i8 1x2\n\x01\xff"
+                                            "0.0.exponent i32 1\n" +
+                                            exponent + "1.0.exponent i32 1\n" + exponent));
 }
 
 TEST(WeightsSha256, EveryPartCounts) {

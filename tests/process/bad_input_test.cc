@@ -57,6 +57,15 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--local-workers", "0", "--workers", "2"}, "--local-workers");
 }
 
+TEST(BadInput, ConfigurationFiles) {
+  ScratchDir dir;
+  ExpectRefused({"train", "--config", dir / "none"}, dir / "none");
+  std::ofstream(dir / "unknown") << "batch-size=8\nspeed=9\n";
+  ExpectRefused({"train", "--config", dir / "unknown"}, "'speed' is no flag of train");
+  std::ofstream(dir / "bad") << "batch-size=many\n";
+  ExpectRefused({"train", "--config", dir / "bad"}, "batch-size");
+}
+
 TEST(BadInput, IntegerRecipes) {
   ExpectRefused({"train", "--model", "har_cnn", "--recipe", "niti"},
                 "layer conv1, op 0 (conv): has a bias");
