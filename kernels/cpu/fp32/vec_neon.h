@@ -3,6 +3,7 @@
 // Advanced SIMD registers of arm64 for the kernel templates; vec_avx512.h tells what each function
 // does. Only for kernels_neon.cc.
 
+#if defined(__aarch64__)
 #include <arm_neon.h>
 
 #include <cstdint>
@@ -68,3 +69,4 @@ struct VecNeon {
 };
 
 }  // namespace runnel::fp32
+#endif  // __aarch64__

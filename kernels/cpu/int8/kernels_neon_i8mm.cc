@@ -2,7 +2,7 @@
 // values in one instruction.
 
 #include "kernels/cpu/int8/neon_loops.h"
-#include "kernels/cpu/int8/packing_loops.h"
+#include "kernels/cpu/int8/neon_packing.h"
 
 namespace runnel::cpu {
 namespace {
@@ -80,7 +80,8 @@ void Tile(const Int8Tile& tile) {
   RaiseMaxLanes(tile, largest);
 }
 
-using Packing = PackingLoops<kRows, kGroup, 0>;
+static_assert(kRows == kColumns);
+using Packing = NeonPacking<kRows, kGroup, TurnByEight>;
 
 }  // namespace
 
@@ -97,7 +98,7 @@ const Int8Kernels kNeonI8mmInt8Kernels = {
     .pack_a = Packing::PackA,
     .pack_b_columns = Packing::PackBColumns,
     .pack_b_rows = Packing::PackBRows,
-    .column_start = Packing::ColumnStart,
+    .column_start = nullptr,
     .rescale_pseudo_stochastic = NeonRescalePseudoStochastic,
     .rescale_half_away = NeonRescaleHalfAway,
     .max_abs = NeonMaxAbs,

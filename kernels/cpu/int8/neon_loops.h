@@ -4,6 +4,7 @@
 // depthwise loops. Only the instructions that every arm64 processor has. Static for the reason that
 // packing_loops.h gives.
 
+#if defined(__aarch64__)
 #include <arm_neon.h>
 
 #include <cstdint>
@@ -218,3 +219,4 @@ static inline void NeonDepthwiseWeightRow(const int8_t* dy, int64_t dy_step, con
 }
 
 }  // namespace runnel::cpu
+#endif  // __aarch64__
