@@ -58,6 +58,8 @@ class Backend {
   virtual absl::string_view name() const = 0;
   // Within one class a floating-point program gives the same bytes: "torch-1.13.1/avx512/threads1".
   virtual std::string numerics_class() const = 0;
+  // Whether programs compiled with CompileOptions::recomputes run faster here.
+  virtual bool recomputes() const { return false; }
   // Unimplemented names the first instruction that this backend does not have. `program` must
   // outlive the result.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) = 0;

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/fold_relu.h"
 #include "kernels/memory_plan.h"
+#include "kernels/recompute.h"
 #include "kernels/stage_builder.h"
 #include "proto/base/status_macros.h"
 
@@ -40,6 +41,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
                           DraftStage(model, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
+  if (options.recomputes && !recipe.scaled()) Recompute(draft);
   PlanMemory(draft.placed, draft.program);
   return std::move(draft.program);
 }

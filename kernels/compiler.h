@@ -18,6 +18,10 @@ struct CompileOptions {
   // The largest micro-batch of all programs that share the state; decides how wide integer
   // gradients are.
   int64_t max_batch = 1;
+  // FP32: what batch normalisations give is made again in the backward instead of being stashed,
+  // and where no gradient leaves the stage, each operator's weight-gradient runs right before its
+  // input-gradient, so that activations and gradients are not all alive at once. The same bytes.
+  bool recomputes = false;
 };
 
 // Where the state of layers first_layer..last_layer lies; the same for programs with the same

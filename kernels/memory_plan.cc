@@ -61,7 +61,8 @@ class Planner {
     for (Part part : kTimeline) {
       start_[static_cast<int>(part)] = time;
       for (const Instruction& instruction : program_.part(part)) {
-        for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+        for (const auto* operands :
+             {&instruction.inputs, &instruction.outputs, &instruction.keeps}) {
           for (BufferIndex b : *operands) {
             lives_[b].first = std::min(lives_[b].first, time);
             lives_[b].last = std::max(lives_[b].last, time);

@@ -16,6 +16,7 @@ constexpr CodeRow kCodes[] = {
     {OpCode::kLinearForward, "linear_forward", false},
     {OpCode::kBatchNormForward, "batch_norm_forward", false},
     {OpCode::kBatchNormEval, "batch_norm_eval", false},
+    {OpCode::kBatchNormAgain, "batch_norm_again", false},
     {OpCode::kReluForward, "relu_forward", true},
     {OpCode::kRelu6Forward, "relu6_forward", true},
     {OpCode::kDropoutForward, "dropout_forward", true},

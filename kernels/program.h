@@ -30,6 +30,8 @@ enum class OpCode : uint8_t {
                       // place). Normalises by the biased variance; running_var gets the unbiased
                       // one (the biased where a channel has one element)
   kBatchNormEval,     // x, scale, shift, running_mean, running_var -> y
+  kBatchNormAgain,    // x, scale, shift, stats -> y: the y that kBatchNormForward gave with them,
+                      // to the bit
   kReluForward,       // x -> y; NaN stays NaN
   kRelu6Forward,      // x -> y; NaN stays NaN
   kDropoutForward,    // x -> y = kept ? x * float(1 / (1 - rate)) : 0, where kept =
@@ -187,6 +189,9 @@ struct Instruction {
   int op = 0;     // in the layer
   OpSpec attributes;
   IntegerRule integer;
+  // Values that stay in place until this instruction is done although it does not read them: what
+  // was made of them may so be made as late as here.
+  std::vector<BufferIndex> keeps;
 };
 
 // Parts of a program, run as separate actions.
@@ -229,6 +234,8 @@ struct Program {
   bool has_loss = false;              // the stage ends with the model's last layer
   bool needs_input_gradient = false;  // first_layer > 0
   bool backward_reads_output = false;
+  // kInputGradient does weight-gradients too and so writes kGradients (CompileOptions::recomputes).
+  bool early_weight_gradients = false;
   Shape input;
   Shape output;
   int64_t input_bytes = 0;   // of kInput and kInputGradient, with the tail if they are scaled

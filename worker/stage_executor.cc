@@ -23,7 +23,8 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
   const CompileOptions compile = {.accumulates_gradients = options_.training.micro_batches > 1,
-                                  .max_batch = *std::max_element(sizes.begin(), sizes.end())};
+                                  .max_batch = *std::max_element(sizes.begin(), sizes.end()),
+                                  .recomputes = backend->recomputes()};
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));
   for (int64_t samples : sizes) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/cpu/call.h"
 #include "kernels/cpu/fp32/fp32_kernels.h"
+#include "kernels/cpu/fused_steps.h"
 #include "kernels/cpu/integer/integer_kernels.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/layout_plan.h"
@@ -20,6 +21,9 @@ using cpu::LayoutPlan;
 using cpu::Machine;
 using cpu::Operand;
 using cpu::PlannedInstruction;
+using cpu::Step;
+using cpu::StepPart;
+using cpu::StepPlan;
 using cpu::ThreadPool;
 using cpu::Turn;
 using cpu::Workspace;
@@ -78,24 +82,34 @@ Machine MachineOf(const InstructionSet& set) {
 
 class CpuExecutable : public Executable {
  public:
-  CpuExecutable(const Program& program, LayoutPlan plan, const Machine& machine,
-                std::shared_ptr<ThreadPool> pool)
-      : program_(program), plan_(std::move(plan)), pool_(std::move(pool)), machine_(machine) {
+  CpuExecutable(const Program& program, int64_t turned_bytes, StepPlan steps,
+                const Machine& machine, std::shared_ptr<ThreadPool> pool)
+      : program_(program),
+        turned_bytes_(turned_bytes),
+        steps_(std::move(steps)),
+        pool_(std::move(pool)),
+        machine_(machine) {
     machine_.pool = pool_.get();
     machine_.workspace = &workspace_;
   }
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
-    for (const PlannedInstruction& planned : plan_.parts[static_cast<int>(part)]) {
-      RUNNEL_RETURN_IF_ERROR(CheckBound(*planned.instruction, bindings));
-      RUNNEL_RETURN_IF_ERROR(RunInstruction(planned, context, bindings));
+    for (const Step& step : steps_[static_cast<int>(part)]) {
+      for (const StepPart& p : step.parts) RUNNEL_RETURN_IF_ERROR(CheckBound(p, bindings));
+      RUNNEL_RETURN_IF_ERROR(RunStep(step, context, bindings));
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status CheckBound(const Instruction& instruction, const Bindings& bindings) const {
-    for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+  // Operands of one instruction.
+  struct Operands {
+    std::vector<Operand> inputs, outputs;
+  };
+
+  absl::Status CheckBound(const StepPart& part, const Bindings& bindings) const {
+    const Instruction& instruction = *part.planned.instruction;
+    for (const auto* operands : {&instruction.inputs, &instruction.outputs, &part.extra_inputs}) {
       for (BufferIndex index : *operands) {
         const Storage storage = program_.buffers[index].storage;
         if (bindings[storage] != nullptr) continue;
@@ -107,35 +121,57 @@ class CpuExecutable : public Executable {
     return absl::OkStatus();
   }
 
-  absl::Status RunInstruction(const PlannedInstruction& planned, const StepContext& context,
-                              const Bindings& bindings) {
+  absl::Status RunStep(const Step& step, const StepContext& context, const Bindings& bindings) {
     workspace_.Reset();
-    std::byte* turned = workspace_.Take<std::byte>(plan_.workspace_bytes);
-    const Instruction& instruction = *planned.instruction;
-    std::vector<Operand> inputs, outputs;
+    std::vector<Operands> operands(step.parts.size());
+    std::vector<Call> calls(step.parts.size());
+    for (size_t i = 0; i < step.parts.size(); ++i) {
+      const StepPart& part = step.parts[i];
+      std::byte* turned =
+          part.planned.turns() ? workspace_.Take<std::byte>(turned_bytes_) : nullptr;
+      PlaceOperands(part, bindings, turned, &operands[i]);
+      calls[i] = {.instruction = part.planned.instruction,
+                  .inputs = operands[i].inputs,
+                  .outputs = operands[i].outputs,
+                  .context = &context,
+                  .channels_last = part.planned.channels_last,
+                  .machine = machine_,
+                  .sums_done = part.sums_done,
+                  .keep_output = part.keep_output};
+    }
+    RUNNEL_RETURN_IF_ERROR(step.run(calls));
+    for (size_t i = 0; i < step.parts.size(); ++i) {
+      const PlannedInstruction& planned = step.parts[i].planned;
+      for (size_t k = 0; k < planned.outputs.size(); ++k) {
+        if (planned.outputs[k].way == Turn::Way::kNone) continue;
+        cpu::RunTurn(machine_, planned.outputs[k], operands[i].outputs[k].data,
+                     OperandOf(planned.instruction->outputs[k], bindings).data);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Turned inputs are turned here; turned outputs get their place in `turned`.
+  void PlaceOperands(const StepPart& part, const Bindings& bindings, std::byte* turned,
+                     Operands* operands) {
+    const PlannedInstruction& planned = part.planned;
     for (size_t i = 0; i < planned.inputs.size(); ++i) {
-      Operand operand = OperandOf(instruction.inputs[i], bindings);
+      Operand operand = OperandOf(planned.instruction->inputs[i], bindings);
       if (const Turn& turn = planned.inputs[i]; turn.way != Turn::Way::kNone) {
         cpu::RunTurn(machine_, turn, operand.data, turned + turn.workspace_offset);
         operand.data = turned + turn.workspace_offset;
       }
-      inputs.push_back(operand);
+      operands->inputs.push_back(operand);
+    }
+    for (BufferIndex extra : part.extra_inputs) {
+      operands->inputs.push_back(OperandOf(extra, bindings));
     }
     for (size_t i = 0; i < planned.outputs.size(); ++i) {
-      Operand operand = OperandOf(instruction.outputs[i], bindings);
+      Operand operand = OperandOf(planned.instruction->outputs[i], bindings);
       const Turn& turn = planned.outputs[i];
       if (turn.way != Turn::Way::kNone) operand.data = turned + turn.workspace_offset;
-      outputs.push_back(operand);
+      operands->outputs.push_back(operand);
     }
-    const Call call = {&instruction, inputs, outputs, &context, planned.channels_last, machine_};
-    RUNNEL_RETURN_IF_ERROR(planned.kernel->run(absl::MakeConstSpan(&call, 1)));
-    for (size_t i = 0; i < planned.outputs.size(); ++i) {
-      const Turn& turn = planned.outputs[i];
-      if (turn.way == Turn::Way::kNone) continue;
-      cpu::RunTurn(machine_, turn, outputs[i].data,
-                   OperandOf(instruction.outputs[i], bindings).data);
-    }
-    return absl::OkStatus();
   }
 
   Operand OperandOf(BufferIndex index, const Bindings& bindings) const {
@@ -144,7 +180,8 @@ class CpuExecutable : public Executable {
   }
 
   const Program& program_;
-  const LayoutPlan plan_;
+  const int64_t turned_bytes_;
+  const StepPlan steps_;
   const std::shared_ptr<ThreadPool> pool_;
   Workspace workspace_;
   Machine machine_;
@@ -152,19 +189,24 @@ class CpuExecutable : public Executable {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const Machine& machine, int threads)
-      : machine_(machine), pool_(std::make_shared<ThreadPool>(threads)) {}
+  CpuBackend(const Machine& machine, int threads, bool fused)
+      : machine_(machine), fused_(fused), pool_(std::make_shared<ThreadPool>(threads)) {}
 
   absl::string_view name() const override { return "cpu"; }
   std::string numerics_class() const override { return absl::StrCat("cpu/", machine_.fp32->name); }
 
+  bool recomputes() const override { return fused_; }
+
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
-    RUNNEL_ASSIGN_OR_RETURN(LayoutPlan plan, cpu::PlanLayout(program, FindKernel));
-    return std::make_unique<CpuExecutable>(program, std::move(plan), machine_, pool_);
+    RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));
+    return std::make_unique<CpuExecutable>(
+        program, layout.workspace_bytes,
+        fused_ ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_, pool_);
   }
 
  private:
   const Machine machine_;
+  const bool fused_;
   const std::shared_ptr<ThreadPool> pool_;
 };
 
@@ -174,11 +216,12 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(int threads) {
   return MakeCappedCpuBackend(CpuInstructionSets().front(), threads);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view cap, int threads) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view cap, int threads,
+                                                              bool fused) {
   if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
   for (const InstructionSet& set : kInstructionSets) {
     if (set.name == cap && IsSupported(set)) {
-      return std::make_unique<CpuBackend>(MachineOf(set), threads);
+      return std::make_unique<CpuBackend>(MachineOf(set), threads, fused);
     }
   }
   return absl::InvalidArgumentError(absl::StrCat("backend cpu: instruction set '", cap,

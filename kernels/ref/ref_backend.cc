@@ -17,6 +17,7 @@ constexpr struct {
     {OpCode::kLinearForward, ref::LinearForward},
     {OpCode::kBatchNormForward, ref::BatchNormForward},
     {OpCode::kBatchNormEval, ref::BatchNormEval},
+    {OpCode::kBatchNormAgain, ref::BatchNormAgain},
     {OpCode::kReluForward, ref::ReluForward},
     {OpCode::kRelu6Forward, ref::Relu6Forward},
     {OpCode::kDropoutForward, ref::Dropout},

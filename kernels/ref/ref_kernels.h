@@ -78,6 +78,7 @@ absl::Status LinearInputGradient(const Call& call);
 absl::Status LinearWeightGradient(const Call& call);
 absl::Status BatchNormForward(const Call& call);
 absl::Status BatchNormEval(const Call& call);
+absl::Status BatchNormAgain(const Call& call);
 absl::Status BatchNormInputGradient(const Call& call);
 absl::Status BatchNormWeightGradient(const Call& call);
 absl::Status ReluForward(const Call& call);

@@ -12,6 +12,7 @@ constexpr KernelRow kKernels[] = {
     {OpCode::kLinearForward, LayoutRule::kRowMajor, LinearForward},
     {OpCode::kBatchNormForward, LayoutRule::kChannelsLast, BatchNormForward},
     {OpCode::kBatchNormEval, LayoutRule::kChannelsLast, BatchNormEval},
+    {OpCode::kBatchNormAgain, LayoutRule::kChannelsLast, BatchNormAgain},
     {OpCode::kReluForward, LayoutRule::kSame, ReluForward},
     {OpCode::kRelu6Forward, LayoutRule::kSame, Relu6Forward},
     {OpCode::kDropoutForward, LayoutRule::kSame, Dropout},

@@ -198,6 +198,11 @@ void Maker::BatchNorm() {
     Out(Result(Storage::kOutput, x, bound));
     return;
   }
+  if (case_.code == OpCode::kBatchNormAgain) {
+    In(Floats(Storage::kStash, {2 * channels}, 0.1, 1));
+    Out(Result(Storage::kOutput, x, bound));
+    return;
+  }
   Out(Result(Storage::kOutput, x, bound));
   Out(Result(Storage::kStash, {2 * channels}, bound));
   Out(Result(Storage::kStatistics, {channels}, bound));
@@ -346,6 +351,7 @@ std::optional<Case> Maker::Make() {
       break;
     case OpCode::kBatchNormForward:
     case OpCode::kBatchNormEval:
+    case OpCode::kBatchNormAgain:
       BatchNorm();
       break;
     case OpCode::kBatchNormInputGradient:

@@ -22,7 +22,7 @@ struct PartAccess {
 };
 
 // What backend.h allows a part to touch.
-PartAccess AccessOf(Part part, bool reads_output) {
+PartAccess AccessOf(Part part, const Program& program) {
   using enum Storage;
   PartAccess access;
   switch (part) {
@@ -32,14 +32,15 @@ PartAccess AccessOf(Part part, bool reads_output) {
       return {{kInput, kLabels, kParameters, kStatistics}, {kOutput, kMetrics, kScratch}};
     case Part::kInputGradient:
       access = {{kInput, kOutputGradient, kParameters}, {kInputGradient, kStash, kScratch}};
+      if (program.early_weight_gradients) access.writes.push_back(kGradients);
       break;
     case Part::kWeightGradient:
-      access = {{kInput, kOutputGradient}, {kGradients, kStash, kScratch}};
+      access = {{kInput, kOutputGradient, kParameters}, {kGradients, kStash, kScratch}};
       break;
     case Part::kUpdate:
       return {{kGradients}, {kParameters, kNewParameters, kMomentum}};
   }
-  if (reads_output) access.reads.push_back(kOutput);
+  if (program.backward_reads_output) access.reads.push_back(kOutput);
   return access;
 }
 
@@ -100,7 +101,9 @@ absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& mode
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe("fp32"));
   auto stage = std::make_unique<TestStage>();
   stage->checks = checks;
-  RUNNEL_ASSIGN_OR_RETURN(stage->program, CompileStage(model, first, last, batch, *recipe));
+  const CompileOptions options = {.max_batch = batch, .recomputes = backend->recomputes()};
+  RUNNEL_ASSIGN_OR_RETURN(stage->program,
+                          CompileStage(model, first, last, batch, *recipe, options));
   const std::array<int64_t, kStorageCount> bytes = AreaBytes(stage->program);
   for (int i = 0; i < kStorageCount; ++i) {
     stage->memory.push_back(std::make_unique<AlignedBytes>(bytes[i]));
@@ -127,7 +130,8 @@ absl::Status TestStage::Run(Part part, const StepContext& context) {
     Poison(Storage::kInputGradient);
     if (!program.backward_reads_output) Poison(Storage::kOutput);
   }
-  if (part == Part::kWeightGradient && !context.accumulate) {
+  const Part first = program.early_weight_gradients ? Part::kInputGradient : Part::kWeightGradient;
+  if (part == first && !context.accumulate) {
     // Old gradients have to be overwritten; the padding between tensors stays zero.
     for (const StateTensor& tensor : program.state.tensors) {
       if (tensor.storage != Storage::kParameters) continue;
@@ -140,7 +144,7 @@ absl::Status TestStage::Run(Part part, const StepContext& context) {
 }
 
 absl::Status TestStage::RunChecked(Part part, const StepContext& context) {
-  const PartAccess access = AccessOf(part, program.backward_reads_output);
+  const PartAccess access = AccessOf(part, program);
   Bindings visible;
   for (const auto* list : {&access.reads, &access.writes}) {
     for (Storage storage : *list) visible[storage] = bindings[storage];

@@ -9,16 +9,13 @@
 namespace runnel::fp32 {
 namespace {
 
-constexpr int64_t kTaskRows = 1024;  // what a thread takes at least; a multiple of kPieceRows
-
-// body(row, count) on all rows.
+// body(row, count) on all rows, in multiples of SumUnitRows.
 template <typename Body>
-void OverRows(const Call& call, int64_t rows, const Body& body) {
-  ParallelFor(call.machine, (rows + kTaskRows - 1) / kTaskRows,
-              [&](int, int64_t begin, int64_t end) {
-                const int64_t row = begin * kTaskRows;
-                body(row, std::min(rows, end * kTaskRows) - row);
-              });
+void OverRows(const Call& call, const Image& image, const Body& body) {
+  const int64_t unit = SumUnitRows(image), rows = image.rows();
+  ParallelFor(call.machine, (rows + unit - 1) / unit, [&](int, int64_t begin, int64_t end) {
+    body(begin * unit, std::min(rows, end * unit) - begin * unit);
+  });
 }
 
 Activation ActivationAfter(Calls calls) {
@@ -35,11 +32,11 @@ Activation ActivationBefore(Calls calls) {
 
 }  // namespace
 
-PieceSums::PieceSums(const Call& call, int64_t rows, int64_t channels, int64_t block_rows)
-    : rows_(rows), channels_(channels), block_rows_(block_rows) {
-  pieces_ = (block_rows + kPieceRows - 1) / kPieceRows;
-  const int64_t blocks = (rows + block_rows - 1) / block_rows;
-  sums_ = call.Take<float>(blocks * pieces_ * 2 * channels);
+PieceSums::PieceSums(const Call& call, const Image& image)
+    : rows_(image.rows()), channels_(image.c), block_rows_(SumUnitRows(image)) {
+  pieces_ = (block_rows_ + kPieceRows - 1) / kPieceRows;
+  const int64_t blocks = (rows_ + block_rows_ - 1) / block_rows_;
+  sums_ = call.Take<float>(blocks * pieces_ * 2 * channels_);
 }
 
 void AddMoments(const Call& call, const float* x, int64_t row, int64_t count, PieceSums& sums) {
@@ -86,9 +83,10 @@ Normalisation NormalisationOf(const Call& norm, Activation activation) {
   const int64_t channels = norm.in_shape(0)[1];
   const bool backward = norm.instruction->code == OpCode::kBatchNormInputGradient;
   const bool eval = norm.instruction->code == OpCode::kBatchNormEval;
+  const bool forward = norm.instruction->code == OpCode::kBatchNormForward;
   const float* scale = norm.in(backward ? 2 : 1);
   const float* shift = !backward ? norm.in(2) : norm.inputs.size() > 4 ? norm.in(4) : nullptr;
-  const float* mean = eval || backward ? norm.in(3) : norm.out(1);
+  const float* mean = forward ? norm.out(1) : norm.in(3);
   float* factor = norm.Take<float>(channels);
   float* offset = norm.Take<float>(channels);
   for (int64_t c = 0; c < channels; ++c) {
@@ -156,8 +154,8 @@ RowSource GradientSource(const Call& norm, const Normalisation& n, const float* 
 void EnsureStatistics(const Call& norm) {
   if (norm.sums_done || norm.instruction->code != OpCode::kBatchNormForward) return;
   const Image image = ImageOf(norm.in_shape(0));
-  PieceSums sums(norm, image.rows(), image.c, kTaskRows);
-  OverRows(norm, image.rows(),
+  PieceSums sums(norm, image);
+  OverRows(norm, image,
            [&](int64_t row, int64_t count) { AddMoments(norm, norm.in(0), row, count, sums); });
   FinishStatistics(norm, sums);
 }
@@ -165,8 +163,8 @@ void EnsureStatistics(const Call& norm) {
 void EnsureGradientSums(const Call& norm, const Normalisation& n, const float* dy) {
   if (norm.sums_done) return;
   const Image image = ImageOf(norm.in_shape(0));
-  PieceSums sums(norm, image.rows(), image.c, kTaskRows);
-  OverRows(norm, image.rows(),
+  PieceSums sums(norm, image);
+  OverRows(norm, image,
            [&](int64_t row, int64_t count) { AddGradientSums(norm, n, dy, row, count, sums); });
   FinishGradientSums(norm, sums);
 }
@@ -177,7 +175,7 @@ absl::Status BatchNormForward(Calls calls) {
   EnsureStatistics(call);
   const Image image = ImageOf(call.in_shape(0));
   const Normalisation n = NormalisationOf(call, ActivationAfter(calls));
-  OverRows(call, image.rows(), [&](int64_t row, int64_t count) {
+  OverRows(call, image, [&](int64_t row, int64_t count) {
     call.kernels().normalise(call.in(0) + row * image.c, count, image.c, n,
                              calls.back().out(0) + row * image.c);
   });
@@ -192,7 +190,7 @@ absl::Status BatchNormInputGradient(Calls calls) {
   const Normalisation n = NormalisationOf(call, ActivationBefore(calls));
   EnsureGradientSums(call, n, dy);
   const RowSource dx = GradientSource(call, n, dy);
-  OverRows(call, image.rows(), [&](int64_t row, int64_t count) {
+  OverRows(call, image, [&](int64_t row, int64_t count) {
     dx.Make(call.kernels(), row, count, call.out(0) + row * image.c);
   });
   return absl::OkStatus();

@@ -8,23 +8,22 @@
 #include <cstdint>
 
 #include "kernels/cpu/call.h"
+#include "kernels/cpu/fp32/conv_product.h"
 #include "kernels/cpu/fp32/row_source.h"
 
 namespace runnel::fp32 {
 
-using cpu::Call;
-
-inline constexpr int64_t kPieceRows = 64;
-
-// Two sums a channel for each piece of the rows. Pieces do not cross the blocks in which the rows
-// are made, so that they can be summed while they lie in the cache.
+// Two sums a channel for each piece of the rows of images. Where the pieces end is a function of
+// the shape alone, so that the sums are the same whether they are taken from memory or while the
+// rows are made.
 class PieceSums {
  public:
-  PieceSums(const Call& call, int64_t rows, int64_t channels, int64_t block_rows);
+  PieceSums(const Call& call, const cpu::Image& image);
 
   int64_t rows() const { return rows_; }
   int64_t channels() const { return channels_; }
-  // Calls body(row, count, a, b) for the pieces of rows [row, row + count), whole blocks.
+  // Calls body(row, count, a, b) for the pieces of rows [row, row + count), which are a multiple of
+  // SumUnitRows, or end with the last one.
   template <typename Body>
   void ForPieces(int64_t row, int64_t count, const Body& body) const {
     for (int64_t block = row / block_rows_; block * block_rows_ < row + count; ++block) {
@@ -50,7 +49,7 @@ void FinishStatistics(const Call& norm, const PieceSums& sums);
 // Both from its input in memory, unless call.sums_done.
 void EnsureStatistics(const Call& norm);
 
-// The normalisation that kBatchNormForward (its statistics are there), kBatchNormEval or
+// The normalisation that kBatchNormForward (its statistics are there), -Again, -Eval or
 // kBatchNormInputGradient (inputs[4], if there is one, is the shift) means.
 Normalisation NormalisationOf(const Call& norm, Activation activation);
 

@@ -122,9 +122,7 @@ absl::Status ConvForward(Calls calls) {
     run(kNothing);
     return absl::OkStatus();
   }
-  const BlockPlan plan = depthwise ? DepthwiseBlocks(conv) : BlockPlan::Of(conv);
-  const int64_t unit = depthwise || !conv.pixelwise() ? conv.target.positions() : 1;
-  PieceSums sums(call, conv.target.rows(), conv.target.c, plan.block * unit);
+  PieceSums sums(call, conv.target);
   run([&](int64_t row, int64_t count) { AddMoments(call, conv.y, row, count, sums); });
   FinishStatistics(calls[at + 1], sums);
   return absl::OkStatus();

@@ -22,10 +22,8 @@ const float* MakeRows(const Call& call, const RowSource& source, int64_t row, in
 // Sums of the next batch norm's gradient while its dy is made.
 class NextSums {
  public:
-  NextSums(const Call& call, const ConvBackwardParts& parts, int64_t block_rows) : parts_(parts) {
-    if (parts.next_norm == nullptr) return;
-    const Image image = ImageOf(parts.next_norm->in_shape(0));
-    sums_.emplace(call, image.rows(), image.c, block_rows);
+  NextSums(const Call& call, const ConvBackwardParts& parts) : parts_(parts) {
+    if (parts.next_norm != nullptr) sums_.emplace(call, ImageOf(parts.next_norm->in_shape(0)));
   }
   void Add(int64_t row, int64_t count) {
     if (!sums_.has_value()) return;
@@ -53,7 +51,7 @@ void RunDepthwiseBoth(const Call& call, const ConvBackwardParts& parts) {
   const int64_t positions = weight.y_image.positions();
   float* dy_made = call.Take<float>(MadeFloats(parts.dy, plan.block * positions));
   float* x_made = call.Take<float>(MadeFloats(parts.x, weight.x_image.positions()));
-  NextSums sums(call, parts, plan.block * input.target.positions());
+  NextSums sums(call, parts);
   for (int64_t i = 0; i < plan.blocks(); ++i) {
     const int64_t first = i * plan.block, count = plan.count(i);
     const float* dy = MakeRows(call, parts.dy, first * positions, count * positions, dy_made);
@@ -74,14 +72,12 @@ void RunBoth(const Call& call, const ConvBackwardParts& parts) {
   const WeightGradient& weight = *parts.weight;
   const ConvProduct& input = *parts.input;
   const bool pixelwise = weight.pixelwise() && input.pixelwise();
-  const BlockPlan plan =
-      BlockPlan::Of(pixelwise ? input.source.rows() : input.source.n,
-                    UnitFloats(weight, pixelwise) + UnitFloats(input, pixelwise), pixelwise);
+  const BlockPlan plan = BlocksOf(weight);
   WeightGradientRunner gradient(call, weight, pixelwise, plan.block);
   const ConvRunner runner(call, input, pixelwise, plan.block);
   float* dy_made = call.Take<float>(MadeFloats(parts.dy, plan.block * gradient.unit_y()));
   float* x_made = call.Take<float>(MadeFloats(parts.x, plan.block * gradient.unit_x()));
-  NextSums sums(call, parts, plan.block * runner.unit_target());
+  NextSums sums(call, parts);
   for (int64_t i = 0; i < plan.blocks(); ++i) {
     const int64_t unit = i * plan.block, count = plan.count(i);
     const int64_t unit_x = gradient.unit_x(), unit_y = gradient.unit_y();
@@ -99,9 +95,7 @@ void RunBoth(const Call& call, const ConvBackwardParts& parts) {
 
 void RunInputOnly(const Call& call, const ConvBackwardParts& parts) {
   const ConvProduct& input = *parts.input;
-  const BlockPlan plan = parts.depthwise ? DepthwiseBlocks(input) : BlockPlan::Of(input);
-  const int64_t unit = parts.depthwise || !input.pixelwise() ? input.target.positions() : 1;
-  NextSums sums(call, parts, plan.block * unit);
+  NextSums sums(call, parts);
   const auto after = [&](int64_t row, int64_t count) { sums.Add(row, count); };
   if (parts.depthwise) {
     RunDepthwise(call, input, parts.dy, after);

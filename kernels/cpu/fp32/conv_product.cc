@@ -6,19 +6,20 @@ namespace runnel::fp32 {
 namespace {
 
 constexpr int64_t kBlockFloats = 1 << 17;
-constexpr int64_t kRowUnit = 64;
 
 }  // namespace
 
-BlockPlan BlockPlan::Of(int64_t units, int64_t unit_floats, bool rows) {
-  int64_t block = std::max<int64_t>(1, kBlockFloats / std::max<int64_t>(1, unit_floats));
-  if (rows) block = std::max(kRowUnit, block / kRowUnit * kRowUnit);
-  return {units, std::min(block, units)};
+BlockPlan BlockPlan::Of(int64_t units, int64_t unit_floats, bool rows, const Image& summed) {
+  const int64_t wanted = std::max<int64_t>(1, kBlockFloats / std::max<int64_t>(1, unit_floats));
+  const int64_t multiple =
+      rows ? SumUnitRows(summed) : std::max<int64_t>(1, kPieceRows / summed.positions());
+  return {units, std::min(units, std::max(multiple, wanted / multiple * multiple))};
 }
 
 BlockPlan BlockPlan::Of(const ConvProduct& conv) {
   const bool pixelwise = conv.pixelwise();
-  return Of(pixelwise ? conv.source.rows() : conv.source.n, UnitFloats(conv, pixelwise), pixelwise);
+  return Of(pixelwise ? conv.source.rows() : conv.source.n, UnitFloats(conv, pixelwise), pixelwise,
+            conv.target);
 }
 
 int64_t UnitFloats(const ConvProduct& conv, bool pixelwise) {

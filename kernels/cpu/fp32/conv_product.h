@@ -37,6 +37,16 @@ struct ConvProduct {
   bool pixelwise() const { return !padded() && tap_count == 1 && source.rows() == target.rows(); }
 };
 
+// Blocks of an image's rows that sums are taken of as they are made (batch_norm.h) are multiples of
+// this: a whole number of pieces of at most kPieceRows rows, none of which crosses two images
+// unless it has them whole.
+inline constexpr int64_t kPieceRows = 64;
+inline int64_t SumUnitRows(const Image& image) {
+  const int64_t positions = image.positions();
+  if (positions >= kPieceRows) return positions % kPieceRows == 0 ? kPieceRows : positions;
+  return kPieceRows / positions * positions;
+}
+
 // How the work of one or more convolutions is cut: into units (images, or rows where all are
 // pixelwise), a block of which, with its sources and targets, stays in the second-level cache. A
 // function of the shapes alone.
@@ -44,8 +54,9 @@ struct BlockPlan {
   int64_t units = 0;
   int64_t block = 1;
 
-  // unit_floats: what a unit takes of the cache.
-  static BlockPlan Of(int64_t units, int64_t unit_floats, bool rows);
+  // unit_floats: what a unit takes of the cache; summed: the image whose rows are summed block by
+  // block.
+  static BlockPlan Of(int64_t units, int64_t unit_floats, bool rows, const Image& summed);
   static BlockPlan Of(const ConvProduct& conv);
   int64_t blocks() const { return (units + block - 1) / block; }
   int64_t count(int64_t i) const { return std::min(block, units - i * block); }

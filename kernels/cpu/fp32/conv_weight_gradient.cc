@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/fp32/conv_product.h"
 #include "kernels/cpu/fp32/packing.h"
 
 namespace runnel::fp32 {
@@ -16,12 +15,17 @@ double Waste(const Kernels& kernels, int64_t values) {
 
 }  // namespace
 
-int64_t UnitFloats(const WeightGradient& gradient, bool pixelwise) {
-  if (pixelwise) return gradient.x_image.c + gradient.y_image.c;
-  const int64_t pixels =
-      gradient.padded() ? (gradient.h.high - gradient.h.low) * (gradient.w.high - gradient.w.low)
-                        : gradient.x_image.positions();
-  return pixels * gradient.x_image.c + gradient.y_image.positions() * gradient.y_image.c;
+BlockPlan BlocksOf(const WeightGradient& gradient) {
+  const bool rows = gradient.pixelwise();
+  int64_t floats = gradient.x_image.c + gradient.y_image.c;
+  if (!rows) {
+    const int64_t pixels =
+        gradient.padded() ? (gradient.h.high - gradient.h.low) * (gradient.w.high - gradient.w.low)
+                          : gradient.x_image.positions();
+    floats = pixels * gradient.x_image.c + gradient.y_image.positions() * gradient.y_image.c;
+  }
+  return BlockPlan::Of(rows ? gradient.y_image.rows() : gradient.y_image.n, floats, rows,
+                       gradient.x_image);
 }
 
 WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradient& gradient,
@@ -138,8 +142,7 @@ void WeightGradientRunner::Store() {
 void RunWeightGradient(const Call& call, const WeightGradient& gradient, const RowSource& x,
                        const RowSource& dy) {
   const bool pixelwise = gradient.pixelwise();
-  const BlockPlan plan = BlockPlan::Of(pixelwise ? gradient.y_image.rows() : gradient.y_image.n,
-                                       UnitFloats(gradient, pixelwise), pixelwise);
+  const BlockPlan plan = BlocksOf(gradient);
   WeightGradientRunner runner(call, gradient, pixelwise, plan.block);
   float* x_made = call.Take<float>(x.made() ? plan.block * runner.unit_x() * x.channels : 0);
   float* dy_made = call.Take<float>(dy.made() ? plan.block * runner.unit_y() * dy.channels : 0);

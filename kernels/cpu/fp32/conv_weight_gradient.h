@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/call.h"
 #include "kernels/cpu/fp32/conv_axes.h"
+#include "kernels/cpu/fp32/conv_product.h"
 #include "kernels/cpu/fp32/kernel_table.h"
 #include "kernels/cpu/fp32/row_source.h"
 
@@ -27,8 +28,9 @@ struct WeightGradient {
   bool pixelwise() const { return !padded() && taps() == 1 && x_image.rows() == y_image.rows(); }
 };
 
-// Floats of the cache that an image, or a row, takes.
-int64_t UnitFloats(const WeightGradient& gradient, bool pixelwise);
+// How the pixels are cut: what is added up first, so a matter of the result's bytes. The same where
+// the input-gradient goes along.
+BlockPlan BlocksOf(const WeightGradient& gradient);
 
 // One gradient being summed. Add is called for one block of units after the other.
 class WeightGradientRunner {

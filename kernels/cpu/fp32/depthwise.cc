@@ -5,7 +5,6 @@
 namespace runnel::fp32 {
 namespace {
 
-constexpr int64_t kBlockRows = 64;
 constexpr int64_t kSumPixels = 256;  // summed in single precision, double across
 
 // An image of the source into a padded one.
@@ -89,7 +88,7 @@ void DepthwiseRunner::RunPadded(const float* padded, int64_t image) const {
 }
 
 BlockPlan DepthwiseBlocks(const ConvProduct& conv) {
-  const int64_t images = std::max<int64_t>(1, kBlockRows / conv.target.positions());
+  const int64_t images = std::max<int64_t>(1, kPieceRows / conv.target.positions());
   return {conv.source.n, std::min(images, conv.source.n)};
 }
 

@@ -9,6 +9,7 @@ absl::Span<const cpu::KernelRow> KernelRows() {
       {OpCode::kLinearForward, LayoutRule::kRowMajor, LinearForward},
       {OpCode::kBatchNormForward, LayoutRule::kChannelsLast, BatchNormForward},
       {OpCode::kBatchNormEval, LayoutRule::kChannelsLast, BatchNormForward},
+      {OpCode::kBatchNormAgain, LayoutRule::kChannelsLast, BatchNormForward},
       {OpCode::kReluForward, LayoutRule::kSame, ReluForward},
       {OpCode::kRelu6Forward, LayoutRule::kSame, Relu6Forward},
       {OpCode::kDropoutForward, LayoutRule::kSame, Dropout},

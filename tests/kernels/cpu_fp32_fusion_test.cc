@@ -1,0 +1,119 @@
+// Fused steps and recomputation change no byte: against the same backend run instruction by
+// instruction, on whole models, cut and uncut, with the memory contract checked on the way.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/random.h"
+#include "tests/kernels/random_model.h"
+#include "tests/kernels/stage_harness.h"
+
+namespace runnel {
+namespace {
+
+struct Trained {
+  std::vector<std::vector<float>> parameters, statistics;
+  std::vector<float> logits, eval_logits;
+};
+
+// Two steps of two micro-batches each, then an evaluation.
+Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Backend* backend,
+              uint64_t seed) {
+  Trained result;
+  auto pipeline = TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return result;
+  const CounterRandom random(seed, RandomPurpose::kTest, 5, 0);
+  std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
+  std::vector<int32_t> labels(static_cast<size_t>(batch));
+  for (size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = static_cast<int32_t>(random.Below(i, static_cast<uint32_t>(model.classes)));
+  }
+  StepContext context;
+  context.run_seed = seed;
+  context.step_samples = 2 * batch;
+  context.learning_rate = 0.05;
+  context.momentum = 0.9;
+  for (int step = 0; step < 2; ++step) {
+    for (bool accumulate : {false, true}) {
+      context.accumulate = accumulate;
+      const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
+      EXPECT_TRUE(status.ok()) << status;
+      context.sequence = context.sequence.next();
+    }
+    EXPECT_TRUE(pipeline->Update(context).ok());
+  }
+  result.logits = pipeline->logits;
+  EXPECT_TRUE(pipeline->Forward(Part::kForwardEval, x.data(), labels.data(), context).ok());
+  result.eval_logits = pipeline->logits;
+  result.parameters = pipeline->Tensors(Storage::kParameters);
+  result.statistics = pipeline->Tensors(Storage::kStatistics);
+  return result;
+}
+
+void ExpectSame(const std::vector<float>& a, const std::vector<float>& b, const char* what) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << what;
+}
+
+void ExpectSame(const Trained& a, const Trained& b) {
+  ExpectSame(a.logits, b.logits, "logits");
+  ExpectSame(a.eval_logits, b.eval_logits, "logits of evaluation");
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (size_t i = 0; i < a.parameters.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("parameter tensor ", i));
+    ExpectSame(a.parameters[i], b.parameters[i], "parameters");
+  }
+  for (size_t i = 0; i < a.statistics.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("statistics tensor ", i));
+    ExpectSame(a.statistics[i], b.statistics[i], "statistics");
+  }
+}
+
+std::unique_ptr<Backend> Cpu(const std::string& cap, int threads, bool fused) {
+  auto backend = MakeCappedCpuBackend(cap, threads, fused);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return std::move(*backend);
+}
+
+// Middle layers of the zoo's nets on small images: every shape of block that they have.
+ModelSpec Shrunk(const std::string& name, int64_t side) {
+  ModelSpec model = *MakeModel(name);
+  model.input = {model.input[0], side, side};
+  return model;
+}
+
+TEST(CpuFusion, ZooModelsTrainToTheSameBytes) {
+  for (const std::string& name : {"mobilenet_v2", "mobilenet_v2_s1", "lenet"}) {
+    SCOPED_TRACE(name);
+    const ModelSpec model = name == "lenet" ? *MakeModel(name) : Shrunk(name, 16);
+    const std::string cap = CpuInstructionSets().front();
+    const Trained plain = Train(model, {}, 3, Cpu(cap, 1, false).get(), 7);
+    ExpectSame(plain, Train(model, {}, 3, Cpu(cap, 1, true).get(), 7));
+    ExpectSame(plain, Train(model, {}, 3, Cpu(cap, 2, true).get(), 7));
+    ExpectSame(plain, Train(model, {2, 4}, 3, Cpu(cap, 1, true).get(), 7));
+  }
+}
+
+TEST(CpuFusion, RandomModelsTrainToTheSameBytesOnEveryInstructionSet) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const ModelSpec model = RandomModel(seed);
+    for (const std::string& cap : CpuInstructionSets()) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", cap));
+      const Trained plain = Train(model, {}, 4, Cpu(cap, 1, false).get(), seed);
+      ExpectSame(plain, Train(model, {}, 4, Cpu(cap, 3, true).get(), seed));
+      if (model.layer_count() < 2) continue;
+      ExpectSame(plain, Train(model, {model.layer_count() / 2}, 4, Cpu(cap, 1, true).get(), seed));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace runnel
