@@ -56,8 +56,10 @@ struct Int8Kernels {
   int panel_columns = 0;  // at most kMaxPanelColumns
   int column_unit = 0;    // divides panel_columns
   int k_group = 0;
-  uint8_t a_bias = 0;       // 0 or 128
-  int64_t panel_steps = 0;  // steps of a full panel that stay in the first-level cache
+  uint8_t a_bias = 0;  // 0 or 128
+  // Steps of a full panel that stay in the caches beside what else a tile reads. Longer reductions
+  // go in blocks.
+  int64_t panel_steps = 0;
 
   void (*tile)(const Int8Tile& tile);
 

@@ -13,6 +13,10 @@ constexpr int64_t kLongRow = 4096;
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
+// Steps of a chunk. More of them write dw less often, fewer keep the packed dy in the second-level
+// cache.
+constexpr int64_t kPixelSteps = 432;
+
 PixelMode ModeOf(const Int8Kernels& kernels, const ConvShape& shape) {
   const bool one_by_one = shape.taps() == 1 && shape.pad_h == 0 && shape.pad_w == 0;
   if (one_by_one && shape.stride_h == 1 && shape.stride_w == 1) return PixelMode::kFlat;
@@ -35,8 +39,8 @@ WeightGradientSizes::WeightGradientSizes(const Int8Kernels& the_kernels,
     shape = {.batch = s.batch * s.out_h * s.out_w, .in_c = s.taps() * s.in_c, .out_c = s.out_c};
     if (mode == PixelMode::kUnfold) x_pixel = shape.in_c;
   }
-  // A chunk of x panel_steps long stays in the first-level cache while dy streams by.
-  const int64_t group = kernels.k_group, target = kernels.panel_steps * group;
+  const int64_t group = kernels.k_group;
+  const int64_t target = std::min(kernels.panel_steps, kPixelSteps) * group;
   const int64_t images = RoundUp(shape.batch, group), plane = shape.out_h * shape.out_w;
   if (plane * group >= target) {
     chunk_images = group;
@@ -48,7 +52,8 @@ WeightGradientSizes::WeightGradientSizes(const Int8Kernels& the_kernels,
     chunk_rows = shape.out_h;
   }
   x_rows = std::min(shape.in_h, (chunk_rows - 1) * shape.stride_h + shape.kernel_h);
-  a_panel_bytes = RoundUp(chunk_rows * shape.out_w * chunk_images * kernels.tile_rows, 64);
+  // An odd number of cache lines: panels that are written side by side share no set.
+  a_panel_bytes = RoundUp(chunk_rows * shape.out_w * chunk_images * kernels.tile_rows, 64) | 64;
   a_panels = DivideUp(shape.out_c, kernels.tile_rows);
   b_panel_bytes =
       x_rows * shape.in_w * chunk_images *
