@@ -241,7 +241,7 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
            s.gradient_bits = absl::StrJoin(steps, ",");
          },
          "integer recipes: bits that a step keeps, BITS or CONV/LINEAR, or by epoch, e.g. "
-         "0:3/3,10:2/2 (default: 2)")
+         "0:3/3,10:2/2 (default: 2, later 1, at last 0)")
       ->delimiter(',');
   app.add_option("--seed", s.seed, "of everything random")->capture_default_str();
   app.add_option("--barrier-every", s.barrier_every, "optimizer steps between barriers")

@@ -208,7 +208,9 @@ RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
   for (std::string* codec : {&settings.codec_forward, &settings.codec_backward}) {
     if (*codec == "identity") *codec = "int8";
   }
-  if (settings.gradient_bits.empty()) settings.gradient_bits = GradientBitsText({{0, {}}});
+  if (settings.gradient_bits.empty()) {
+    settings.gradient_bits = GradientBitsText(DefaultGradientBits(settings.epochs));
+  }
   return settings;
 }
 

@@ -71,6 +71,18 @@ std::string GradientBitsText(const std::vector<GradientBitsStep>& steps) {
   return text;
 }
 
+std::vector<GradientBitsStep> DefaultGradientBits(int64_t epochs) {
+  std::vector<GradientBitsStep> steps = {{0, {2, 2}}};
+  const int64_t starts[] = {(epochs * 2 + 4) / 5, (epochs * 7 + 9) / 10};  // rounded up
+  for (int32_t i = 0; i < 2; ++i) {
+    const int32_t bits = 1 - i;
+    if (starts[i] > steps.back().epoch && starts[i] < epochs) {
+      steps.push_back({starts[i], {bits, bits}});
+    }
+  }
+  return steps;
+}
+
 absl::Status CheckGradientBits(const std::vector<GradientBitsStep>& steps) {
   if (steps.size() > kMaxGradientBitsSteps) {
     return absl::InvalidArgumentError(

@@ -41,6 +41,10 @@ inline constexpr size_t kMaxGradientBitsSteps = 4096;
 absl::StatusOr<std::vector<GradientBitsStep>> ParseGradientBits(absl::string_view text);
 // The shortest text that is read back as these steps.
 std::string GradientBitsText(const std::vector<GradientBitsStep>& steps);
+// What a run of so many epochs takes where the user says nothing: a step of constant bits never
+// comes to rest (niti.md section 12, 8), so 2 bits, 1 after two fifths of the epochs, 0 after seven
+// tenths. `epochs` >= 1.
+std::vector<GradientBitsStep> DefaultGradientBits(int64_t epochs);
 // What ParseGradientBits asks of the steps; none are fine.
 absl::Status CheckGradientBits(const std::vector<GradientBitsStep>& steps);
 

@@ -57,5 +57,13 @@ TEST(GradientBits, AnEpochHasTheBitsOfTheStepBefore) {
   EXPECT_TRUE(GradientBitsOf(settings, 100) == (GradientBits{3, 1}));
 }
 
+TEST(GradientBits, FallOverTheRunByDefault) {
+  EXPECT_EQ(GradientBitsText(DefaultGradientBits(1)), "2");
+  EXPECT_EQ(GradientBitsText(DefaultGradientBits(2)), "0:2,1:1");
+  EXPECT_EQ(GradientBitsText(DefaultGradientBits(3)), "0:2,2:1");
+  EXPECT_EQ(GradientBitsText(DefaultGradientBits(10)), "0:2,4:1,7:0");
+  EXPECT_EQ(GradientBitsText(DefaultGradientBits(20)), "0:2,8:1,14:0");
+}
+
 }  // namespace
 }  // namespace runnel

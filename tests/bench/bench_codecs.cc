@@ -20,6 +20,7 @@
 #include "compress/codec.h"
 #include "compress/codec_kernels.h"
 #include "compress/identity.h"
+#include "compress/int8.h"
 #include "compress/mbq.h"
 #include "compress/stochastic.h"
 #include "proto/base/clock.h"
@@ -90,6 +91,7 @@ const CodecKernels& FindKernels(const std::string& name) {
 // The codec of a name on the given kernels rather than the best ones.
 std::unique_ptr<const Codec> MakeOn(const std::string& name, const CodecKernels& kernels) {
   if (name == "identity") return MakeIdentityCodec(kernels);
+  if (name == "int8") return MakeInt8Codec(kernels);
   const int bits = name.back() - '0';
   if (name.rfind("mbq:", 0) == 0) return MakeMbqCodec(bits, kernels);
   return MakeStochasticCodec(bits, kernels);

@@ -68,7 +68,7 @@ TEST(IntegerTraining, AsyncIsAFunctionOfThePlanAndTellsWhatItDid) {
   const json summary = RunCentral(kAsync);
   EXPECT_EQ(Weights(With(kAsync, {"--link-delay-ms", "3"})), summary["weights_sha256"]);
   EXPECT_EQ(summary["recipe"], "niti");
-  EXPECT_EQ(summary["gradient_bits"], "2");
+  EXPECT_EQ(summary["gradient_bits"], "0:2,2:1");
   EXPECT_EQ(summary["codecs"]["forward"], "int8");
   ASSERT_EQ(summary["links"].size(), 2u);
   for (const json& link : summary["links"]) {
