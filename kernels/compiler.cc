@@ -1,6 +1,7 @@
 #include "kernels/compiler.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/commute_pools.h"
 #include "kernels/fold_relu.h"
 #include "kernels/memory_plan.h"
 #include "kernels/recompute.h"
@@ -37,9 +38,10 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
     return absl::InvalidArgumentError(absl::StrCat(
         "micro-batches of ", batch, " samples, the state was laid out for ", options.max_batch));
   }
-  RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(model, batch));
+  const ModelSpec commuted = CommutePools(model);
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos, InferShapes(commuted, batch));
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
-                          DraftStage(model, infos, first_layer, last_layer, recipe, options));
+                          DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
   if (options.recomputes && !recipe.scaled()) Recompute(draft);
   PlanMemory(draft.placed, draft.program);
