@@ -12,11 +12,11 @@ namespace runnel {
 
 absl::Span<const BackendRow> BuiltinBackends() {
   static constexpr BackendRow rows[] = {
+      {"cpu", "own kernels for AVX-512, AVX2 and portable; cpu:avx2 takes no better one",
+       MakeCpuBackend},
 #ifdef RUNNEL_HAVE_TORCH
       {"torch", "LibTorch on the CPU, FP32", MakeTorchBackend},
 #endif
-      {"cpu", "own kernels for AVX-512, AVX2 and portable; cpu:avx2 takes no better one",
-       MakeCpuBackend},
       {"ref", "plain loops, FP32: slow, the specification of the others", MakeRefBackend},
   };
   return rows;

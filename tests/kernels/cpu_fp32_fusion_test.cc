@@ -90,6 +90,14 @@ ModelSpec Shrunk(const std::string& name, int64_t side) {
   return model;
 }
 
+TEST(CpuBackend, RefusesAnInstructionSetThatIsNotThere) {
+  const absl::Status status = MakeCappedCpuBackend("abacus", 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("portable"), absl::string_view::npos);
+  EXPECT_EQ(MakeCappedCpuBackend("portable", 0).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(CpuFusion, ZooModelsTrainToTheSameBytes) {
   for (const std::string& name : {"mobilenet_v2", "mobilenet_v2_s1", "lenet"}) {
     SCOPED_TRACE(name);
