@@ -99,7 +99,7 @@ TEST(CpuBackend, RefusesAnInstructionSetThatIsNotThere) {
 }
 
 TEST(CpuFusion, ZooModelsTrainToTheSameBytes) {
-  for (const std::string& name : {"mobilenet_v2", "mobilenet_v2_s1", "lenet"}) {
+  for (const std::string name : {"mobilenet_v2", "mobilenet_v2_s1", "lenet"}) {
     SCOPED_TRACE(name);
     const ModelSpec model = name == "lenet" ? *MakeModel(name) : Shrunk(name, 16);
     const std::string cap = CpuInstructionSets().front();
