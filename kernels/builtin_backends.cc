@@ -12,7 +12,9 @@ namespace runnel {
 
 absl::Span<const BackendRow> BuiltinBackends() {
   static constexpr BackendRow rows[] = {
-      {"cpu", "own kernels for AVX-512, AVX2 and portable; cpu:avx2 takes no better one",
+      {"cpu",
+       "own kernels, FP32 and INT8, for AVX-512, AVX2, NEON and portable; cpu:avx2 takes no "
+       "better one",
        MakeCpuBackend},
 #ifdef RUNNEL_HAVE_TORCH
       {"torch", "LibTorch on the CPU, FP32", MakeTorchBackend},

@@ -24,6 +24,11 @@ absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view name) {
   for (const DatasetRow& row : BuiltinDatasets()) {
     if (row.name == name) return &row;
   }
+  if (name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--dataset: none of those that there are (", absl::StrJoin(DatasetNames(), ", "),
+        ") is this model's; give one whose samples fit"));
+  }
   return absl::InvalidArgumentError(absl::StrCat("data set '", name, "' is not known; there are ",
                                                  absl::StrJoin(DatasetNames(), ", ")));
 }

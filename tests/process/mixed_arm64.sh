@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Integer training on a cluster of x86-64 and emulated 64-bit ARM workers, against the same run on this host alone: the
 # weights must be the same bytes.
-#   tests/process/mixed_arm64.sh --arm-worker FILE [--bin DIR] [PROCESSOR...]
-# FILE is a static runnel-worker for arm64 (deploy/cross/aarch64-static.cmake tells how it is built; it has no LibTorch).
+#   tests/process/mixed_arm64.sh [--arm-worker FILE] [--bin DIR] [PROCESSOR...]
+# FILE is a static runnel-worker for arm64, without LibTorch: what deploy/cross/static_worker.sh makes is taken if none is given.
 # PROCESSOR: what qemu-aarch64 -cpu takes; cortex-a72 cortex-a76 max if none is given. Prints "skipped: ..." without an
 # emulator. Emulated times say nothing about devices.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 bin=build/release/bin
-arm_worker=
+arm_worker=build/runnel-worker-arm64
 processors=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 done
 [ "${#processors[@]}" -gt 0 ] || processors=(cortex-a72 cortex-a76 max)
 command -v qemu-aarch64 >/dev/null || { echo "skipped: no qemu-aarch64 (package qemu-user)"; exit 0; }
-[ -x "$arm_worker" ] || { echo "mixed_arm64.sh: --arm-worker '$arm_worker' is no program" >&2; exit 2; }
+[ -x "$arm_worker" ] || { echo "mixed_arm64.sh: --arm-worker '$arm_worker' is no program; deploy/cross/static_worker.sh makes one" >&2; exit 2; }
 [ -x "$bin/runnel-central" ] || { echo "mixed_arm64.sh: no $bin/runnel-central: build it first" >&2; exit 2; }
 
 scratch=$(mktemp -d)

@@ -3,7 +3,7 @@
 namespace runnel::cpu {
 namespace {
 constexpr int kVectorBytes = 32;
-#include "kernels/cpu/integer/loops_body.h"
+#include "kernels/cpu/integer/loops_body.inc"
 }  // namespace
 
 extern const IntegerLoops kAvx2IntegerLoops;
