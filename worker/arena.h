@@ -9,6 +9,8 @@
 #include <memory>
 #include <new>
 
+#include "proto/base/huge_pages.h"
+
 namespace runnel {
 
 class Arena {
@@ -17,7 +19,9 @@ class Arena {
   explicit Arena(int64_t bytes)
       : bytes_(bytes),
         data_(static_cast<std::byte*>(
-            ::operator new(static_cast<size_t>(bytes > 0 ? bytes : 1), kAlignment))) {
+                  ::operator new(static_cast<size_t>(bytes > 0 ? bytes : 1), Alignment(bytes))),
+              Free{Alignment(bytes)}) {
+    AdviseHugePages(data_.get(), bytes_);
     std::memset(data_.get(), 0, static_cast<size_t>(bytes_));
   }
 
@@ -25,9 +29,12 @@ class Arena {
   int64_t bytes() const { return bytes_; }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
+  static std::align_val_t Alignment(int64_t bytes) {
+    return std::align_val_t{AreaAlignment(bytes)};
+  }
   struct Free {
-    void operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
+    std::align_val_t alignment{64};
+    void operator()(std::byte* data) const { ::operator delete(data, alignment); }
   };
   int64_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> data_;

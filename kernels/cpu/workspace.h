@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "proto/base/huge_pages.h"
+
 namespace runnel::cpu {
 
 // Pieces of 64-byte aligned memory that live until Reset. After the first few steps all of them lie
@@ -34,9 +36,12 @@ class Workspace {
     void operator()(std::byte* p) const { std::free(p); }
   };
   struct Block {
-    explicit Block(int64_t size)
-        : memory(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(size)))),
-          bytes(size) {}
+    explicit Block(int64_t size) : bytes(size) {
+      const size_t alignment = AreaAlignment(size);
+      const size_t rounded = (static_cast<size_t>(size) + alignment - 1) / alignment * alignment;
+      memory.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+      AdviseHugePages(memory.get(), size);
+    }
     std::unique_ptr<std::byte, Free> memory;
     int64_t bytes;
   };

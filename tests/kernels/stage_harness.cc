@@ -8,13 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/compiler.h"
 #include "kernels/recipe.h"
+#include "proto/base/huge_pages.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
-
-constexpr int64_t kAlignment = 64;
 
 struct PartAccess {
   std::vector<Storage> reads;
@@ -67,9 +66,12 @@ std::array<int64_t, kStorageCount> AreaBytes(const Program& p) {
 }  // namespace
 
 AlignedBytes::AlignedBytes(int64_t bytes)
-    : storage_(static_cast<size_t>(bytes + kAlignment)), size_(bytes) {
-  const auto address = reinterpret_cast<uintptr_t>(storage_.data());
-  data_ = storage_.data() + (kAlignment - address % kAlignment) % kAlignment;
+    : data_(static_cast<std::byte*>(::operator new (static_cast<size_t>(bytes > 0 ? bytes : 1),
+                                                    std::align_val_t{AreaAlignment(bytes)})),
+            Free{std::align_val_t{AreaAlignment(bytes)}}),
+      size_(bytes) {
+  AdviseHugePages(data_.get(), bytes);
+  std::memset(data_.get(), 0, static_cast<size_t>(bytes));
 }
 
 void FillState(const StateLayout& layout, uint64_t seed, float* parameters, float* statistics) {

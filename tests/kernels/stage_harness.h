@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,12 +23,15 @@ namespace runnel {
 class AlignedBytes {
  public:
   explicit AlignedBytes(int64_t bytes);
-  std::byte* data() { return data_; }
+  std::byte* data() { return data_.get(); }
   int64_t size() const { return size_; }
 
  private:
-  std::vector<std::byte> storage_;
-  std::byte* data_;
+  struct Free {
+    std::align_val_t alignment{64};
+    void operator()(std::byte* data) const { ::operator delete(data, alignment); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
   int64_t size_;
 };
 
