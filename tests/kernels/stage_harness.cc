@@ -55,7 +55,7 @@ std::array<int64_t, kStorageCount> AreaBytes(const Program& p) {
           labels,
           16,
           parameters,
-          parameters,
+          0,  // kNewParameters is kParameters
           parameters,
           parameters,
           p.state.statistic_bytes,
