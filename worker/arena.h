@@ -33,8 +33,10 @@ class Arena {
     return std::align_val_t{AreaAlignment(bytes)};
   }
   struct Free {
-    std::align_val_t alignment{64};
+    Free() : alignment(std::align_val_t{64}) {}
+    explicit Free(std::align_val_t a) : alignment(a) {}
     void operator()(std::byte* data) const { ::operator delete(data, alignment); }
+    std::align_val_t alignment;
   };
   int64_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> data_;
