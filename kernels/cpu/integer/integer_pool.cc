@@ -84,8 +84,10 @@ absl::Status RunInt8MaxPoolGradient(absl::Span<const Call> calls) {
   const uint8_t* indices = call.in<uint8_t>(1);
   int8_t* dx = call.out<int8_t>(0);
   const bool overlaps = g.overlaps();
+  // Every element of dx belongs to a window.
   const bool covers = !overlaps && g.window.kh == g.window.sh && g.window.kw == g.window.sw &&
-                      g.out.h * g.window.sh == g.in.h && g.out.w * g.window.sw == g.in.w;
+                      g.window.ph == 0 && g.window.pw == 0 && g.out.h * g.window.sh == g.in.h &&
+                      g.out.w * g.window.sw == g.in.w;
   const int64_t plane = g.in.positions() * channels;
   int32_t* sums = overlaps ? call.Take<int32_t>(plane * call.machine.workers()) : nullptr;
   ParallelFor(call.machine, g.in.n, [&](int worker, int64_t first, int64_t last) {
