@@ -47,9 +47,9 @@ sys.exit(0 if eval(sys.argv[2]) else 1)' "$out" "$2" || { echo "missed: $1"; mis
 
 if [ -d "$data/mnist" ]; then
   lenet=(--model lenet --dataset mnist --data-dir "$data/mnist" --epochs 10)
-  run lenet-fp32 "${lenet[@]}" --local-workers 0 --milestones 4,7
-  run lenet-niti "${lenet[@]}" --local-workers 0 --recipe niti
-  run lenet-niti-async "${lenet[@]}" --local-workers 3 --recipe niti
+  run lenet-fp32 "${lenet[@]}" --local-workers 0 --milestones 3,6
+  run lenet-niti "${lenet[@]}" --local-workers 0 --recipe niti --gradient-bits 0:2,3:1,6:0
+  run lenet-niti-async "${lenet[@]}" --local-workers 3 --recipe niti --gradient-bits 0:2,3:1,6:0
   expect "LeNet: at most 1.0 points below FP32" 'a("lenet-niti") >= a("lenet-fp32") - 1.0'
   expect "LeNet, 3 stages async: at most 1.0 points below FP32" 'a("lenet-niti-async") >= a("lenet-fp32") - 1.0'
 else
