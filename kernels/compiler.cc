@@ -6,6 +6,7 @@
 #include "kernels/memory_plan.h"
 #include "kernels/recompute.h"
 #include "kernels/stage_builder.h"
+#include "kernels/step_in_backward.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -34,6 +35,9 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
                                      const CompileOptions& options) {
   RUNNEL_RETURN_IF_ERROR(CheckRange(model, first_layer, last_layer));
   RUNNEL_RETURN_IF_ERROR(CheckModel(recipe, model));
+  if (options.steps_in_backward && !options.one_in_flight) {
+    return absl::InvalidArgumentError("steps_in_backward needs one_in_flight");
+  }
   if (batch > options.max_batch) {
     return absl::InvalidArgumentError(absl::StrCat(
         "micro-batches of ", batch, " samples, the state was laid out for ", options.max_batch));
@@ -44,7 +48,8 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
   if (options.recomputes && !recipe.scaled()) Recompute(draft);
-  PlanMemory(draft.placed, draft.program);
+  if (options.steps_in_backward && !recipe.scaled()) StepInBackward(draft);
+  PlanMemory(draft.placed, options.one_in_flight, draft.program);
   return std::move(draft.program);
 }
 

@@ -22,6 +22,15 @@ struct CompileOptions {
   // and where no gradient leaves the stage, each operator's weight-gradient runs right before its
   // input-gradient, so that activations and gradients are not all alive at once. The same bytes.
   bool recomputes = false;
+  // No other micro-batch's forward comes between a forward and its backward, as in the plain loop
+  // and in stages with the cap 1: what is kept in between lies in kScratch, whose bytes it shares
+  // over time, and kStash is empty.
+  bool one_in_flight = false;
+  // FP32, with one_in_flight, where a step has one micro-batch: each tensor is updated as soon as
+  // the backward no longer reads it, so gradients are never all alive at once and have no storage.
+  // kUpdate is empty; the backward changes kNewParameters, which must be the very memory of
+  // kParameters, and kMomentum. The same bytes.
+  bool steps_in_backward = false;
 };
 
 // Where the state of layers first_layer..last_layer lies; the same for programs with the same

@@ -19,8 +19,11 @@ int64_t AlignUp(int64_t bytes) {
 
 class Planner {
  public:
-  Planner(const std::vector<bool>& placed, Program& program)
-      : program_(program), parent_(placed.size()), lives_(placed.size()) {
+  Planner(const std::vector<bool>& placed, bool one_in_flight, Program& program)
+      : program_(program),
+        one_in_flight_(one_in_flight),
+        parent_(placed.size()),
+        lives_(placed.size()) {
     std::iota(parent_.begin(), parent_.end(), 0);
     for (size_t i = 0; i < placed.size(); ++i) lives_[i].placed = placed[i];
   }
@@ -143,7 +146,8 @@ class Planner {
       return program_.buffers[a].bytes() > program_.buffers[b].bytes();
     });
     const auto crosses = [&](const Life& life) {
-      return life.first < backward && life.last >= backward && life.last < evaluation;
+      return !one_in_flight_ && life.first < backward && life.last >= backward &&
+             life.last < evaluation;
     };
     AreaPlan stash, scratch;
     for (int root : roots) {
@@ -176,6 +180,7 @@ class Planner {
   }
 
   Program& program_;
+  const bool one_in_flight_;
   std::vector<int> parent_;
   std::vector<Life> lives_;
   int start_[kPartCount] = {};
@@ -204,8 +209,8 @@ int64_t AreaPlan::Place(int64_t bytes, int first, int last, int64_t limit_bytes)
   return best;
 }
 
-void PlanMemory(const std::vector<bool>& placed, Program& program) {
-  Planner(placed, program).Run();
+void PlanMemory(const std::vector<bool>& placed, bool one_in_flight, Program& program) {
+  Planner(placed, one_in_flight, program).Run();
 }
 
 }  // namespace runnel

@@ -19,8 +19,9 @@ namespace runnel {
 // unplaced buffer with them. placed.size() == program.buffers.size().
 //
 // Values that cross from the forward to the backward lie in the stash; the others in parts of the
-// stash that are not yet or no longer used, else in the scratch. Evaluation uses scratch alone.
-void PlanMemory(const std::vector<bool>& placed, Program& program);
+// stash that are not yet or no longer used, else in the scratch. Evaluation uses scratch alone. With
+// CompileOptions::one_in_flight there is no stash: all of them lie in the scratch.
+void PlanMemory(const std::vector<bool>& placed, bool one_in_flight, Program& program);
 
 // What lies where and when in one area.
 class AreaPlan {

@@ -37,9 +37,9 @@ enum class OpCode : uint8_t {
   kDropoutForward,    // x -> y = kept ? x * float(1 / (1 - rate)) : 0, where kept =
                       // double(CounterRandom(run_seed, kDropout, layer * 256 + op, sequence)
                       // .Uniform(element)) >= rate; so the mask need not be stored
-  kMaxPoolForward,  // x -> y, [indices] (int64, position in the (H,W) or (L) plane of the input of
-                    // the first maximum in row-major order; a NaN wins over every number, padding
-                    // over none). Without indices in evaluation
+  kMaxPoolForward,  // x -> y, [indices] (u8: position in the window, row-major, of the first
+                    // maximum; a NaN wins over every number, padding over none). Without indices in
+                    // evaluation
   kAvgPoolForward,  // x -> y
   kGlobalAvgPoolForward,  // x -> y
   kAddForward,            // a, b -> y; a and b may be the same buffer
@@ -65,7 +65,8 @@ enum class OpCode : uint8_t {
   kConvWeightGradient,       // dy, x -> dweight, [dbias]
   kLinearWeightGradient,     // dy, x -> dweight, [dbias]
   kBatchNormWeightGradient,  // dscale_dshift -> dscale, dshift
-  // Update, over the whole parameter storage at once.
+  // Update, over the whole parameter storage at once, or of one tensor
+  // (CompileOptions::steps_in_backward).
   kSgdUpdate,  // parameters, gradients, momentum (in place) -> new_parameters, all float[n]
                // g += weight_decay * w; v = momentum * v + g; w' = w - learning_rate * v
 
@@ -140,7 +141,8 @@ enum class Storage : uint8_t {
   kStatistics,      // running statistics
   kStash,           // kept from a micro-batch's forward to its backward, which may overwrite it
   kScratch,         // free between a forward and the next action, and after a backward; needed by
-                    // each part, and kept from kInputGradient to kWeightGradient
+                    // each part, and kept from kInputGradient to kWeightGradient, with
+                    // CompileOptions::one_in_flight from kForward on
 };
 inline constexpr int kStorageCount = 13;
 
@@ -234,7 +236,8 @@ struct Program {
   bool has_loss = false;              // the stage ends with the model's last layer
   bool needs_input_gradient = false;  // first_layer > 0
   bool backward_reads_output = false;
-  // kInputGradient does weight-gradients too and so writes kGradients (CompileOptions::recomputes).
+  // kInputGradient does weight-gradients too and so writes kGradients, or takes the step
+  // (CompileOptions::recomputes, steps_in_backward).
   bool early_weight_gradients = false;
   Shape input;
   Shape output;

@@ -61,11 +61,11 @@ absl::Status CheckIntegerOp(const OpSpec& op, absl::string_view where) {
   if (op.kind == OpKind::kAvgPool && (op.stride[0] < op.kernel[0] || op.stride[1] < op.kernel[1])) {
     return error("windows overlap");
   }
-  if (op.kind == OpKind::kMaxPool && op.kernel[0] * op.kernel[1] > 256) {
-    return error("window of more than 256 elements");
-  }
   return absl::OkStatus();
 }
+
+// The position of a window's maximum is kept as a byte.
+constexpr int64_t kMaxWindow = 256;
 
 }  // namespace
 
@@ -109,6 +109,10 @@ absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model) {
       if (recipe.Find(op.kind) == nullptr) {
         return absl::InvalidArgumentError(
             absl::StrCat(where, "recipe ", recipe.name, " has no rule for it"));
+      }
+      if (op.kind == OpKind::kMaxPool && op.kernel[0] * op.kernel[1] > kMaxWindow) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, "window of more than ", kMaxWindow, " elements"));
       }
       if (recipe.scaled()) RUNNEL_RETURN_IF_ERROR(CheckIntegerOp(op, where));
     }

@@ -39,7 +39,6 @@ struct Recipe {
 
   // Translation and back-propagation.
   DType activation = DType::kFloat32;  // kInt8: scaled
-  DType index = DType::kInt64;         // of max-pool
   absl::Span<const OpRule> rules;
   std::optional<OpCode> quantize;  // raw samples -> activation, where they enter
   OpCode add_gradients = OpCode::kAccumulate;

@@ -199,7 +199,7 @@ class StageBuilder {
       const int64_t channels = program_.buffers[node.inputs[0]].shape[1];
       node.by_product = AddValue(DType::kFloat32, {2 * channels});
     } else if (node.rule->saved == Saved::kIndices) {
-      node.by_product = AddValue(recipe_.index, infos_[node.layer].op_outputs[node.op]);
+      node.by_product = AddValue(DType::kUInt8, infos_[node.layer].op_outputs[node.op]);
     }
     if (node.by_product != kNone) outputs.push_back(node.by_product);
     Append(node.statistics, &outputs);
@@ -402,7 +402,10 @@ StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, in
       }
     }
   }
-  if (recipe.parameter == DType::kFloat32) layout.momentum_bytes = layout.parameter_bytes;
+  if (recipe.parameter == DType::kFloat32) {
+    layout.momentum_bytes = layout.parameter_bytes;
+    if (options.steps_in_backward) layout.gradient_bytes = 0;
+  }
   return layout;
 }
 

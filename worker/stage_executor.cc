@@ -22,9 +22,14 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options_.training));
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
-  const CompileOptions compile = {.accumulates_gradients = options_.training.micro_batches > 1,
+  const bool accumulates = options_.training.micro_batches > 1;
+  steps_in_backward_ =
+      options_.one_in_flight && !accumulates && !options_.recipe->scaled() && backend->recomputes();
+  const CompileOptions compile = {.accumulates_gradients = accumulates,
                                   .max_batch = *std::max_element(sizes.begin(), sizes.end()),
-                                  .recomputes = backend->recomputes()};
+                                  .recomputes = backend->recomputes(),
+                                  .one_in_flight = options_.one_in_flight,
+                                  .steps_in_backward = steps_in_backward_};
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));
   for (int64_t samples : sizes) {
@@ -91,6 +96,7 @@ Bindings StageExecutor::StateBindings(std::byte* weights) const {
   bindings[Storage::kMomentum] = momentum_.data();
   bindings[Storage::kStatistics] = statistics_.data();
   bindings[Storage::kScratch] = scratch_.data();
+  if (steps_in_backward_) bindings[Storage::kNewParameters] = weights;
   return bindings;
 }
 
@@ -111,6 +117,10 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
   if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, place.samples * 4, "labels"));
 
+  if (options_.one_in_flight && stash_->in_flight() > 0) {
+    return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
+                                            " while another one is in flight"));
+  }
   Stash::Entry& entry = stash_->Push(place);
   entry.input = std::move(input);
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
@@ -165,7 +175,7 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   bindings[Storage::kStash] = entry.activations->data();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
   stash_->Pop();
-  if (!step) return absl::OkStatus();
+  if (!step || steps_in_backward_) return absl::OkStatus();
 
   Bindings update = StateBindings(stash_->newest());
   update[Storage::kNewParameters] = stash_->NextVersion();

@@ -26,6 +26,9 @@ struct StageExecutorOptions {
   TrainingSettings training;
   int64_t eval_samples = 0;
   const Recipe* recipe = nullptr;
+  // Forward, InputGradient and WeightGradient of a micro-batch come one after the other: the plain
+  // loop, or a stage whose cap is 1. Saves the memory of what is kept for several.
+  bool one_in_flight = false;
 };
 
 // Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is
@@ -75,6 +78,7 @@ class StageExecutor final : public StageCompute {
   Shape input_sample_;
   Shape output_sample_;
   bool has_loss_ = false;
+  bool steps_in_backward_ = false;        // CompileOptions
   std::map<int64_t, Compiled> compiled_;  // by samples
   std::unique_ptr<Stash> stash_;
   Arena momentum_;

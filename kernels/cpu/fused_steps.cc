@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/cpu/fp32/fp32_kernels.h"
+#include "kernels/cpu/fp32/packing.h"
 
 namespace runnel::cpu {
 namespace {
@@ -208,13 +209,14 @@ class Fuser {
     const size_t weight = at + again;
     const bool has_weight = Code(weight) == OpCode::kConvWeightGradient &&
                             InPlace(weight, gradient > 0, again > 0) &&
+                            !OverwritesSources(i, gradient, at, again, weight) &&
                             (again == 0 || In(weight, 1) == Out(weight - 1)) &&
                             (gradient == 0 || In(weight, 0) == Out(i + gradient - 1));
     if (again > 0 && !has_weight) return TakeNormGradients(i, gradient, step);
     const size_t input = has_weight ? weight + 1 : at;
     bool has_input = Code(input) == OpCode::kConvInputGradient &&
                      (gradient == 0 || planned_[input].inputs[0].way == Turn::Way::kNone);
-    if (has_input && has_weight) has_input = In(input, 0) == In(weight, 0);
+    if (has_input && has_weight) has_input = In(input, 0) == In(weight, 0) && IsSmall(input);
     if (has_input && gradient > 0) has_input = In(input, 0) == Out(i + gradient - 1);
     if (has_input) has_input = !OverwritesSources(i, gradient, at, again, input);
     if (!has_weight && !has_input) return TakeNormGradients(i, gradient, step);
@@ -240,12 +242,18 @@ class Fuser {
            !(makes_x && turns[1].way != Turn::Way::kNone);
   }
 
-  // What the step reads block by block lies where its input-gradient is written.
-  bool OverwritesSources(size_t i, size_t gradient, size_t at, size_t again, size_t input) const {
-    if (gradient > 0 && (Overwrites(input, In(i, 0)) || Overwrites(input, In(at - 1, 1)))) {
+  // What the step reads block by block lies where this gradient is written.
+  bool OverwritesSources(size_t i, size_t gradient, size_t at, size_t again, size_t writer) const {
+    if (gradient > 0 && (Overwrites(writer, In(i, 0)) || Overwrites(writer, In(at - 1, 1)))) {
       return true;
     }
-    return again > 0 && Overwrites(input, In(at, 0));
+    return again > 0 && Overwrites(writer, In(at, 0));
+  }
+
+  // Both gradients of a convolution together need its weight twice, packed and as sums: too much
+  // where that is more than what they share.
+  bool IsSmall(size_t input) const {
+    return program_.buffers[In(input, 1)].bytes() <= fp32::kMaxPackedBytes;
   }
 
   size_t TakeNormGradients(size_t i, size_t count, Step* step) {
@@ -257,9 +265,16 @@ class Fuser {
   }
 
   void TakeNextSums(size_t next, size_t weight, bool has_weight, Step* step) {
+    const size_t own = next - 1;
+    while (Code(next) == OpCode::kSgdUpdate) ++next;  // of the convolution: in nobody's way
     const size_t gradient = StartsNormGradient(next);
-    if (gradient == 0 || Turned(next - 1) || In(next, 0) != Out(next - 1)) return;
+    if (gradient == 0 || Turned(own) || In(next, 0) != Out(own)) return;
     if (has_weight && planned_[weight].instruction->outputs.size() > 1) return;
+    // The sums are written before the updates that they come behind.
+    const BufferIndex sums = planned_[next + gradient - 1].instruction->outputs[1];
+    for (size_t update = own + 1; update < next; ++update) {
+      if (Overlap(sums, In(update, 1))) return;
+    }
     if (gradient == 2) Take(next, step);
     TakeNormGradient(next + gradient - 1, step);
     sums_done_[next + gradient - 1] = true;

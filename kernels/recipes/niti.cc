@@ -29,7 +29,6 @@ constexpr OpRule kRules[] = {
 Recipe Niti(absl::string_view name) {
   return {.name = name,
           .activation = DType::kInt8,
-          .index = DType::kUInt8,
           .rules = kRules,
           .quantize = OpCode::kQuantize,
           .add_gradients = OpCode::kInt8Add,

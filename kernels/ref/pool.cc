@@ -8,16 +8,23 @@
 namespace runnel::ref {
 namespace {
 
-// Position in the plane of the first maximum that output (oh, ow) sees; the first NaN if there is
-// one. Padding is not seen.
-int64_t MaxPosition(const Window& window, const float* x, int64_t oh, int64_t ow) {
+// Position in the input's plane of a tap of output (oh, ow).
+int64_t PositionOf(const Window& window, int64_t oh, int64_t ow, int64_t tap) {
+  return window.h.Input(oh, tap / window.w.kernel) * window.w.in +
+         window.w.Input(ow, tap % window.w.kernel);
+}
+
+// The tap of the first maximum that output (oh, ow) sees; of the first NaN if there is one. Padding
+// is not seen.
+int64_t MaxTap(const Window& window, const float* x, int64_t oh, int64_t ow) {
   const int64_t top = window.h.TapBegin(oh), left = window.w.TapBegin(ow);
-  int64_t best = window.h.Input(oh, top) * window.w.in + window.w.Input(ow, left);
+  int64_t best = top * window.w.kernel + left;
   for (int64_t kh = top; kh < window.h.TapEnd(oh); ++kh) {
     for (int64_t kw = left; kw < window.w.TapEnd(ow); ++kw) {
-      const int64_t i = window.h.Input(oh, kh) * window.w.in + window.w.Input(ow, kw);
-      if (std::isnan(x[i])) return i;
-      if (x[i] > x[best]) best = i;
+      const int64_t tap = kh * window.w.kernel + kw;
+      const float value = x[PositionOf(window, oh, ow, tap)];
+      if (std::isnan(value)) return tap;
+      if (value > x[PositionOf(window, oh, ow, best)]) best = tap;
     }
   }
   return best;
@@ -35,9 +42,9 @@ absl::Status MaxPoolForward(const Call& call) {
     const float* x = call.in(0) + plane * window.in_plane();
     for (int64_t oh = 0; oh < window.h.out; ++oh) {
       for (int64_t ow = 0; ow < window.w.out; ++ow, ++o) {
-        const int64_t position = MaxPosition(window, x, oh, ow);
-        call.out(0)[o] = x[position];
-        if (keep_indices) call.out<int64_t>(1)[o] = position;
+        const int64_t tap = MaxTap(window, x, oh, ow);
+        call.out(0)[o] = x[PositionOf(window, oh, ow, tap)];
+        if (keep_indices) call.out<uint8_t>(1)[o] = static_cast<uint8_t>(tap);
       }
     }
   }
@@ -48,11 +55,13 @@ absl::Status MaxPoolInputGradient(const Call& call) {
   const Window window = WindowOf(call.attributes(), call.out_shape(0), call.in_shape(0));
   std::vector<double> sums(window.in_plane());
   const float* dy = call.in(0);
-  const int64_t* indices = call.in<int64_t>(1);
+  const uint8_t* taps = call.in<uint8_t>(1);
   float* dx = call.out(0);
   for (int64_t plane = 0; plane < Planes(call.in_shape(0)); ++plane) {
     std::fill(sums.begin(), sums.end(), 0.0);
-    for (int64_t o = 0; o < window.out_plane(); ++o) sums[*indices++] += *dy++;
+    for (int64_t o = 0; o < window.out_plane(); ++o) {
+      sums[PositionOf(window, o / window.w.out, o % window.w.out, *taps++)] += *dy++;
+    }
     for (double sum : sums) *dx++ = static_cast<float>(sum);
   }
   return absl::OkStatus();

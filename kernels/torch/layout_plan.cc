@@ -163,8 +163,8 @@ void TurnSamples(const Turn& turn, const std::byte* source, std::byte* target) {
 absl::StatusOr<LayoutPlan> PlanLayout(const Program& program) { return Planner(program).Run(); }
 
 void RunTurn(const Turn& turn, const std::byte* source, std::byte* target) {
-  if (turn.element_bytes == 8) {
-    TurnSamples<int64_t>(turn, source, target);
+  if (turn.element_bytes == 1) {
+    TurnSamples<uint8_t>(turn, source, target);
   } else {
     TurnSamples<float>(turn, source, target);
   }

@@ -37,7 +37,7 @@ RUNNEL_TORCH_SIMD void ScaleRow(const float* x, int64_t channels, float factor, 
   for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * factor;
 }
 
-void MaxPoolSample(const Pool& p, const float* x, float* y, int64_t* indices, int32_t* where) {
+void MaxPoolSample(const Pool& p, const float* x, float* y, uint8_t* indices, int32_t* where) {
   const int64_t channels = p.x.c;
   for (int64_t o = 0; o < p.y.positions(); ++o) {
     // The window's part that lies inside the plane; never empty.
@@ -46,17 +46,22 @@ void MaxPoolSample(const Pool& p, const float* x, float* y, int64_t* indices, in
     const int64_t top = std::max<int64_t>(h, 0), bottom = std::min(h + p.window.kh, p.x.h);
     const int64_t left = std::max<int64_t>(w, 0), right = std::min(w + p.window.kw, p.x.w);
     float* best = y + o * channels;
-    const int64_t first = top * p.x.w + left;
-    std::copy_n(x + first * channels, channels, best);
-    std::fill_n(where, channels, static_cast<int32_t>(first));
+    std::copy_n(x + (top * p.x.w + left) * channels, channels, best);
+    std::fill_n(where, channels, static_cast<int32_t>((top - h) * p.window.kw + left - w));
     for (int64_t row = top; row < bottom; ++row) {
-      for (int64_t at = row * p.x.w + left; at < row * p.x.w + right; ++at) {
-        if (at == first) continue;
-        TakeMaximum(x + at * channels, channels, static_cast<int32_t>(at), best, where);
+      for (int64_t column = left; column < right; ++column) {
+        if (row == top && column == left) continue;
+        TakeMaximum(x + (row * p.x.w + column) * channels, channels,
+                    static_cast<int32_t>((row - h) * p.window.kw + column - w), best, where);
       }
     }
     if (indices != nullptr) std::copy_n(where, channels, indices + o * channels);
   }
+}
+
+// Position in the plane of the first element of an output's window; padding lies before it.
+int64_t OriginOf(const Pool& p, int64_t o) {
+  return (o / p.y.w * p.window.sh - p.window.ph) * p.x.w + o % p.y.w * p.window.sw - p.window.pw;
 }
 
 }  // namespace
@@ -64,7 +69,7 @@ void MaxPoolSample(const Pool& p, const float* x, float* y, int64_t* indices, in
 absl::Status MaxPoolForward(const Call& call) {
   const Pool p = PoolOf(call, call.in_shape(0), call.out_shape(0));
   const int64_t x_size = p.x.positions() * p.x.c, y_size = p.y.positions() * p.y.c;
-  int64_t* indices = call.outputs.size() > 1 ? call.out<int64_t>(1) : nullptr;
+  uint8_t* indices = call.outputs.size() > 1 ? call.out<uint8_t>(1) : nullptr;
   ParallelFor(p.x.n, [&](int64_t begin, int64_t end) {
     std::vector<int32_t> where(p.x.c);
     for (int64_t n = begin; n < end; ++n) {
@@ -82,11 +87,15 @@ absl::Status MaxPoolInputGradient(const Call& call) {
   ParallelFor(p.x.n, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* dy = call.in(0) + n * y_size;
-      const int64_t* indices = call.in<int64_t>(1) + n * y_size;
+      const uint8_t* taps = call.in<uint8_t>(1) + n * y_size;
       float* dx = call.out(0) + n * x_size;
       std::fill_n(dx, x_size, 0.0f);
-      for (int64_t o = 0; o < y_size; o += channels) {
-        for (int64_t c = 0; c < channels; ++c) dx[indices[o + c] * channels + c] += dy[o + c];
+      for (int64_t o = 0; o < p.y.positions(); ++o, dy += channels, taps += channels) {
+        const int64_t origin = OriginOf(p, o);
+        for (int64_t c = 0; c < channels; ++c) {
+          const int64_t at = origin + taps[c] / p.window.kw * p.x.w + taps[c] % p.window.kw;
+          dx[at * channels + c] += dy[c];
+        }
       }
     }
   });

@@ -1,68 +1,82 @@
 #include "tests/bench/bench_kernels_training.h"
 
-#include <cmath>
-#include <optional>
+#include <cstring>
 #include <utility>
 
 #include "absl/types/span.h"
+#include "central/initial_weights.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
-#include "proto/base/quantize.h"
+#include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
-#include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
-#include "tests/kernels/stage_harness.h"
+#include "worker/plain_loop.h"
+#include "worker/stage_executor.h"
 
 namespace runnel::bench {
 namespace {
 
-StepContext ContextOf(int64_t batch) {
-  StepContext context;
-  context.step_samples = batch;
-  context.learning_rate = 1e-3;
-  context.momentum = 0.9;
-  return context;
+// Of the one batch that is trained again and again.
+TrainingSettings SettingsFor(int64_t batch) {
+  TrainingSettings settings;
+  settings.dataset_samples = settings.batch_size = settings.eval_batch_size = batch;
+  settings.micro_batches = 1;
+  settings.learning_rate = 1e-3;
+  settings.momentum = 0.9;
+  return settings;
 }
 
-// Either harness offers the same two calls.
-template <typename Pipeline>
-class PipelineTrainer : public Trainer {
+template <typename T>
+Payload PayloadOf(const std::vector<T>& values) {
+  return Payload::CopyOf(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.data()),
+                                             values.size() * sizeof(T)));
+}
+
+// What a worker does in the plain loop.
+class WorkerTrainer : public Trainer {
  public:
-  PipelineTrainer(std::unique_ptr<Backend> backend, Pipeline pipeline, const Samples& samples)
-      : backend_(std::move(backend)),
-        pipeline_(std::move(pipeline)),
-        samples_(samples),
-        context_(ContextOf(samples.batch)) {}
+  static absl::StatusOr<std::unique_ptr<Trainer>> Make(const ModelSpec& model, const Recipe& recipe,
+                                                       std::unique_ptr<Backend> backend,
+                                                       const Samples& samples) {
+    const TrainingSettings settings = SettingsFor(samples.batch);
+    RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(settings));
+    std::unique_ptr<WorkerTrainer> trainer(
+        new WorkerTrainer(batching, std::move(backend), samples));
+    StageExecutorOptions options;
+    options.model = model;
+    options.last_layer = model.layer_count() - 1;
+    options.training = settings;
+    options.recipe = &recipe;
+    options.one_in_flight = true;
+    RUNNEL_ASSIGN_OR_RETURN(
+        trainer->executor_,
+        StageExecutor::Create(std::move(options), trainer->backend_.get(), &trainer->pool_));
+    RUNNEL_ASSIGN_OR_RETURN(const ModelState state, InitialState(model, 1, recipe.format()));
+    RUNNEL_RETURN_IF_ERROR(trainer->executor_->ImportState(state));
+    return trainer;
+  }
 
   absl::Status Step() override {
     RUNNEL_RETURN_IF_ERROR(
-        pipeline_.ForwardBackward(samples_.x.data(), samples_.labels.data(), context_));
-    RUNNEL_RETURN_IF_ERROR(pipeline_.Update(context_));
-    context_.sequence = context_.sequence.next();
+        TrainMicroBatch(*executor_, batching_.Locate(sequence_), input_, labels_).status());
+    sequence_ = sequence_.next();
     return absl::OkStatus();
   }
 
  private:
-  std::unique_ptr<Backend> backend_;
-  Pipeline pipeline_;
-  const Samples& samples_;
-  StepContext context_;
-};
+  WorkerTrainer(const Batching& batching, std::unique_ptr<Backend> backend, const Samples& samples)
+      : batching_(batching),
+        backend_(std::move(backend)),
+        input_(PayloadOf(samples.x)),
+        labels_(PayloadOf(samples.labels)) {}
 
-void DrawWeights(IntegerPipeline& pipeline) {
-  size_t index = 0;
-  for (const StateTensor& tensor : pipeline.stages[0].program.state.tensors) {
-    if (tensor.spec.role != TensorRole::kWeight) continue;
-    const int64_t count = tensor.spec.shape.elements();
-    std::vector<float> values = RandomValues(3, index, count);
-    const auto fan_in = static_cast<float>(count / tensor.spec.shape[0]);
-    for (float& value : values) value *= std::sqrt(2.0f / fan_in);
-    Scaled weight;
-    weight.mantissas.resize(values.size());
-    weight.exponent = Quantize(values, QuantizeRule::kFullRange, absl::MakeSpan(weight.mantissas));
-    pipeline.SetWeight(index++, weight);
-  }
-}
+  Batching batching_;
+  std::unique_ptr<Backend> backend_;
+  BufferPool pool_;
+  Payload input_, labels_;
+  std::unique_ptr<StageExecutor> executor_;
+  Sequence sequence_;
+};
 
 }  // namespace
 
@@ -77,17 +91,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const ModelSpec& model,
                                                      const Samples& samples) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(recipe_name));
   RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(backend_name, threads));
-  if (!recipe->scaled()) {
-    RUNNEL_ASSIGN_OR_RETURN(TestPipeline pipeline,
-                            TestPipeline::Make(model, {}, samples.batch, backend.get(), 1));
-    return std::make_unique<PipelineTrainer<TestPipeline>>(std::move(backend), std::move(pipeline),
-                                                           samples);
-  }
-  RUNNEL_ASSIGN_OR_RETURN(IntegerPipeline pipeline,
-                          IntegerPipeline::Make(model, {}, samples.batch, backend.get(), *recipe));
-  DrawWeights(pipeline);
-  return std::make_unique<PipelineTrainer<IntegerPipeline>>(std::move(backend), std::move(pipeline),
-                                                            samples);
+  return WorkerTrainer::Make(model, *recipe, std::move(backend), samples);
 }
 
 }  // namespace runnel::bench

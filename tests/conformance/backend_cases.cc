@@ -76,6 +76,8 @@ class Maker {
   }
   // kernel, stride, padding that fit the shape.
   Shape DrawWindow(const Shape& x, OpKind kind);
+  // A tap of the window of y's element e that does not lie in the padding.
+  std::byte DrawTap(const Shape& x, const Shape& y, int64_t e);
   static Bound Sum(double terms) { return {BoundKind::kMagnitude, terms + 4, 0}; }
 
   void Conv();
@@ -256,6 +258,19 @@ void Maker::DropoutCase() {
   Elementwise(1);
 }
 
+std::byte Maker::DrawTap(const Shape& x, const Shape& y, int64_t e) {
+  const OpSpec& op = case_.attributes;
+  int64_t tap = 0;
+  for (int axis = 0, after = x.rank() - 3; axis < x.rank() - 2; ++axis, --after) {
+    const int64_t o = (after > 0 ? e / y[axis + 3] : e) % y[axis + 2];
+    const int64_t origin = o * op.stride[axis] - op.padding[axis];
+    const int64_t first = std::max<int64_t>(0, -origin);
+    const int64_t last = std::min(op.kernel[axis], x[axis + 2] - origin) - 1;
+    tap = tap * op.kernel[axis] + Pick(first, last);
+  }
+  return static_cast<std::byte>(tap);
+}
+
 void Maker::Pool() {
   const bool max =
       case_.code == OpCode::kMaxPoolForward || case_.code == OpCode::kMaxPoolInputGradient;
@@ -271,16 +286,14 @@ void Maker::Pool() {
       In(std::move(input));
       Out(Result(Storage::kOutput, y, {}));
       if (Pick(0, 3) == 0) return;
-      CaseOperand indices = Integers(Storage::kOutput, DType::kInt64, y);
+      CaseOperand indices = Integers(Storage::kOutput, DType::kUInt8, y);
       indices.written = true;
       return Out(std::move(indices));
     }
     case OpCode::kMaxPoolInputGradient: {
       In(Floats(Storage::kOutputGradient, y));
-      CaseOperand indices = Integers(Storage::kStash, DType::kInt64, y);
-      int64_t* values = reinterpret_cast<int64_t*>(indices.bytes.data());
-      const int64_t plane = x.elements() / (x[0] * x[1]);
-      for (int64_t e = 0; e < y.elements(); ++e) values[e] = Pick(0, plane - 1);
+      CaseOperand indices = Integers(Storage::kStash, DType::kUInt8, y);
+      for (int64_t e = 0; e < y.elements(); ++e) indices.bytes[e] = DrawTap(x, y, e);
       In(std::move(indices));
       const double terms = static_cast<double>(y.elements() / (y[0] * y[1]));
       return Out(Result(Storage::kInputGradient, x, Sum(terms)));

@@ -107,9 +107,7 @@ Case Magnitudes(const Case& c) {
 
 double ValueOf(const CaseOperand& o, const std::byte* data, int64_t i) {
   if (o.is_double) return reinterpret_cast<const double*>(data)[i];
-  if (o.dtype == DType::kInt64) {
-    return static_cast<double>(reinterpret_cast<const int64_t*>(data)[i]);
-  }
+  if (o.dtype == DType::kUInt8) return static_cast<double>(data[i]);
   return reinterpret_cast<const float*>(data)[i];
 }
 

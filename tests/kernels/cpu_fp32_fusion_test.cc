@@ -1,5 +1,6 @@
-// Fused steps and recomputation change no byte: against the same backend run instruction by
-// instruction, on whole models, cut and uncut, with the memory contract checked on the way.
+// Fused steps, recomputation and updates in the backward change no byte: against the same backend
+// run instruction by instruction, on whole models, cut and uncut, with the memory contract checked
+// on the way.
 
 #include <gtest/gtest.h>
 
@@ -18,15 +19,16 @@ namespace runnel {
 namespace {
 
 struct Trained {
-  std::vector<std::vector<float>> parameters, statistics;
+  std::vector<std::vector<float>> parameters, momentum, statistics;
   std::vector<float> logits, eval_logits;
 };
 
-// Two steps of two micro-batches each, then an evaluation.
+// Two steps of `micro_batches` each, then an evaluation.
 Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Backend* backend,
-              uint64_t seed) {
+              uint64_t seed, int micro_batches = 2, Steps steps = Steps::kApart) {
   Trained result;
-  auto pipeline = TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn);
+  auto pipeline =
+      TestPipeline::Make(model, std::move(cuts), batch, backend, seed, Checks::kOn, steps);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return result;
   const CounterRandom random(seed, RandomPurpose::kTest, 5, 0);
@@ -38,12 +40,13 @@ Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Back
   }
   StepContext context;
   context.run_seed = seed;
-  context.step_samples = 2 * batch;
+  context.step_samples = micro_batches * batch;
   context.learning_rate = 0.05;
   context.momentum = 0.9;
+  context.weight_decay = 0.01;
   for (int step = 0; step < 2; ++step) {
-    for (bool accumulate : {false, true}) {
-      context.accumulate = accumulate;
+    for (int i = 0; i < micro_batches; ++i) {
+      context.accumulate = i > 0;
       const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
       EXPECT_TRUE(status.ok()) << status;
       context.sequence = context.sequence.next();
@@ -54,6 +57,7 @@ Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Back
   EXPECT_TRUE(pipeline->Forward(Part::kForwardEval, x.data(), labels.data(), context).ok());
   result.eval_logits = pipeline->logits;
   result.parameters = pipeline->Tensors(Storage::kParameters);
+  result.momentum = pipeline->Tensors(Storage::kMomentum);
   result.statistics = pipeline->Tensors(Storage::kStatistics);
   return result;
 }
@@ -70,6 +74,7 @@ void ExpectSame(const Trained& a, const Trained& b) {
   for (size_t i = 0; i < a.parameters.size(); ++i) {
     SCOPED_TRACE(absl::StrCat("parameter tensor ", i));
     ExpectSame(a.parameters[i], b.parameters[i], "parameters");
+    ExpectSame(a.momentum[i], b.momentum[i], "momentum");
   }
   for (size_t i = 0; i < a.statistics.size(); ++i) {
     SCOPED_TRACE(absl::StrCat("statistics tensor ", i));
@@ -120,6 +125,36 @@ TEST(CpuFusion, RandomModelsTrainToTheSameBytesOnEveryInstructionSet) {
       if (model.layer_count() < 2) continue;
       ExpectSame(plain, Train(model, {model.layer_count() / 2}, 4, Cpu(cap, 1, true).get(), seed));
     }
+  }
+}
+
+TEST(StepInBackward, ZooModelsTrainToTheSameBytes) {
+  const std::string cap = CpuInstructionSets().front();
+  for (const std::string name : {"mobilenet_v2", "vgg11", "lenet"}) {
+    SCOPED_TRACE(name);
+    const ModelSpec model = name == "lenet" ? *MakeModel(name) : Shrunk(name, 32);
+    const auto plain = Cpu(cap, 1, false), fused = Cpu(cap, 1, true);
+    const Trained apart = Train(model, {}, 2, plain.get(), 7, 1);
+    for (const bool cut : {false, true}) {
+      for (Backend* backend : {plain.get(), fused.get()}) {
+        SCOPED_TRACE(absl::StrCat(cut ? "cut" : "uncut", backend->recomputes() ? ", fused" : ""));
+        const std::vector<int> cuts = cut ? std::vector<int>{1, 3} : std::vector<int>();
+        ExpectSame(apart, Train(model, cuts, 2, backend, 7, 1, Steps::kAlone));
+      }
+    }
+  }
+}
+
+TEST(StepInBackward, RandomModelsTrainToTheSameBytes) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const ModelSpec model = RandomModel(seed);
+    const auto plain = Cpu("portable", 1, false), fused = Cpu("portable", 2, true);
+    const Trained apart = Train(model, {}, 4, plain.get(), seed, 1);
+    ExpectSame(apart, Train(model, {}, 4, fused.get(), seed, 1, Steps::kAlone));
+    if (model.layer_count() < 2) continue;
+    const int cut = model.layer_count() / 2;
+    ExpectSame(apart, Train(model, {cut}, 4, fused.get(), seed, 1, Steps::kAlone));
   }
 }
 

@@ -188,7 +188,8 @@ TEST(FoldRelu, ChangesNoByte) {
   ASSERT_LT(folded.program.part(Part::kForward).size(), plain.program.part(Part::kForward).size());
   ASSERT_LT(folded.program.part(Part::kInputGradient).size(),
             plain.program.part(Part::kInputGradient).size());
-  for (StageDraft* d : {&plain, &folded}) PlanMemory(d->placed, d->program);
+  for (StageDraft* d : {&plain, &folded})
+    PlanMemory(d->placed, /*one_in_flight=*/false, d->program);
   EXPECT_EQ(TrainedBytes(plain.program), TrainedBytes(folded.program));
 }
 
@@ -200,7 +201,7 @@ TEST(CommutePools, ChangesNoByteAndStashesLess) {
   const auto program = [&](const ModelSpec& m) {
     StageDraft draft =
         *DraftStage(m, *InferShapes(m, 3), 0, 1, NitiMandhelingRecipe(), {.max_batch = 3});
-    PlanMemory(draft.placed, draft.program);
+    PlanMemory(draft.placed, /*one_in_flight=*/false, draft.program);
     return std::move(draft.program);
   };
   const Program plain = program(model), better = program(commuted);

@@ -171,7 +171,7 @@ void CheckUnary(OpKind kind, OpCode forward, OpCode backward, Keeps keeps, float
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", x " << c.x.ToString());
     const StepContext context = {.run_seed = seed, .sequence = Sequence(3)};
     Tensor x = Spaced(c.x, seed, 0.125f), weights = Normal(c.y, seed, 1);
-    Tensor y = Zeros(c.y), indices = Zeros(c.y, DType::kInt64), dx = Zeros(c.x);
+    Tensor y = Zeros(c.y), indices = Zeros(c.y, DType::kUInt8), dx = Zeros(c.x);
     std::vector<Tensor*> outputs = {&y}, operands = {&weights};
     if (keeps == Keeps::kIndices) outputs.push_back(&indices);
     if (keeps == Keeps::kIndices) operands.push_back(&indices);

@@ -270,10 +270,10 @@ TEST(RefPool, MaxTakesTheFirstMaximumAndNan) {
   Tensor x = Floats({1, 2, 2, 4}, {1, 3, 5, 5,  //
                                    3, 2, 5, 5,  //
                                    -1, -2, 9, kNan, -4, -3, 0, 1});
-  Tensor y = Zeros({1, 2, 1, 2}), indices = Zeros({1, 2, 1, 2}, DType::kInt64);
+  Tensor y = Zeros({1, 2, 1, 2}), indices = Zeros({1, 2, 1, 2}, DType::kUInt8);
   RUN_OK(OpCode::kMaxPoolForward, spec, {&x}, {&y, &indices});
   EXPECT_THAT(y.values(), ElementsAre(3, 5, -1, testing::IsNan()));
-  EXPECT_THAT(indices.values<int64_t>(), ElementsAre(1, 2, 0, 3));
+  EXPECT_THAT(indices.values<uint8_t>(), ElementsAre(1, 0, 0, 1));
   Tensor without = Zeros({1, 2, 1, 2});
   RUN_OK(OpCode::kMaxPoolForward, spec, {&x}, {&without});
   EXPECT_EQ(without.values()[2], -1);
@@ -287,7 +287,7 @@ TEST(RefPool, OverlappingWindows1d) {
   spec.kernel = {3, 1};
   spec.stride = {1, 1};
   Tensor x = Floats({1, 1, 5}, {1, 2, 9, 3, 4});
-  Tensor y = Zeros({1, 1, 3}), indices = Zeros({1, 1, 3}, DType::kInt64);
+  Tensor y = Zeros({1, 1, 3}), indices = Zeros({1, 1, 3}, DType::kUInt8);
   RUN_OK(OpCode::kMaxPoolForward, spec, {&x}, {&y, &indices});
   EXPECT_THAT(y.values(), ElementsAre(9, 9, 9));
   Tensor dy = Floats({1, 1, 3}, {1, 10, 100}), dx = Zeros({1, 1, 5});
@@ -309,10 +309,10 @@ TEST(RefPool, PaddingNeverWins) {
   spec.stride = {2, 2};
   spec.padding = {1, 2};
   Tensor x = Floats({1, 1, 3, 3}, {-9, -8, -7, -6, -5, -4, -3, -2, -2});
-  Tensor y = Zeros({1, 1, 2, 3}), indices = Zeros({1, 1, 2, 3}, DType::kInt64);
+  Tensor y = Zeros({1, 1, 2, 3}), indices = Zeros({1, 1, 2, 3}, DType::kUInt8);
   RUN_OK(OpCode::kMaxPoolForward, spec, {&x}, {&y, &indices});
   EXPECT_THAT(y.values(), ElementsAre(-6, -4, -4, -3, -2, -2));
-  EXPECT_THAT(indices.values<int64_t>(), ElementsAre(3, 5, 5, 6, 7, 8));
+  EXPECT_THAT(indices.values<uint8_t>(), ElementsAre(8, 8, 6, 5, 4, 3));
   Tensor dy = Floats({1, 1, 2, 3}, {1, 10, 100, 1000, 10000, 100000}), dx = Zeros({1, 1, 3, 3});
   RUN_OK(OpCode::kMaxPoolInputGradient, spec, {&dy, &indices}, {&dx});
   EXPECT_THAT(dx.values(), ElementsAre(0, 0, 0, 1, 0, 110, 1000, 10000, 100000));

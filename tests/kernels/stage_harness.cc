@@ -21,23 +21,31 @@ struct PartAccess {
 };
 
 // What backend.h allows a part to touch.
-PartAccess AccessOf(Part part, const Program& program) {
+PartAccess AccessOf(Part part, const Program& program, Steps steps) {
   using enum Storage;
   PartAccess access;
+  // kNewParameters is kParameters.
+  const std::vector<Storage> step = {kParameters, kNewParameters, kMomentum};
+  const bool alone = steps == Steps::kAlone;
   switch (part) {
     case Part::kForward:
-      return {{kInput, kLabels, kParameters}, {kOutput, kMetrics, kStatistics, kStash, kScratch}};
+      access = {{kInput, kLabels, kParameters}, {kOutput, kMetrics, kStatistics, kScratch}};
+      if (!alone) access.writes.push_back(kStash);
+      return access;
     case Part::kForwardEval:
       return {{kInput, kLabels, kParameters, kStatistics}, {kOutput, kMetrics, kScratch}};
     case Part::kInputGradient:
       access = {{kInput, kOutputGradient, kParameters}, {kInputGradient, kStash, kScratch}};
-      if (program.early_weight_gradients) access.writes.push_back(kGradients);
+      if (!program.early_weight_gradients) break;
+      if (!alone) access.writes.push_back(kGradients);
+      if (alone) access.writes.insert(access.writes.end(), step.begin(), step.end());
       break;
     case Part::kWeightGradient:
       access = {{kInput, kOutputGradient, kParameters}, {kGradients, kStash, kScratch}};
+      if (alone) access.writes.insert(access.writes.end(), step.begin(), step.end());
       break;
     case Part::kUpdate:
-      return {{kGradients}, {kParameters, kNewParameters, kMomentum}};
+      return {{kGradients}, alone ? std::vector<Storage>() : step};
   }
   if (program.backward_reads_output) access.reads.push_back(kOutput);
   return access;
@@ -56,7 +64,7 @@ std::array<int64_t, kStorageCount> AreaBytes(const Program& p) {
           16,
           parameters,
           0,  // kNewParameters is kParameters
-          parameters,
+          p.state.gradient_bytes,
           parameters,
           p.state.statistic_bytes,
           p.stash_bytes,
@@ -99,11 +107,16 @@ void FillState(const StateLayout& layout, uint64_t seed, float* parameters, floa
 
 absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& model, int first,
                                                            int last, int64_t batch,
-                                                           Backend* backend, Checks checks) {
+                                                           Backend* backend, Checks checks,
+                                                           Steps steps) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe("fp32"));
   auto stage = std::make_unique<TestStage>();
   stage->checks = checks;
-  const CompileOptions options = {.max_batch = batch, .recomputes = backend->recomputes()};
+  stage->steps = steps;
+  const CompileOptions options = {.max_batch = batch,
+                                  .recomputes = backend->recomputes(),
+                                  .one_in_flight = steps == Steps::kAlone,
+                                  .steps_in_backward = steps == Steps::kAlone};
   RUNNEL_ASSIGN_OR_RETURN(stage->program,
                           CompileStage(model, first, last, batch, *recipe, options));
   const std::array<int64_t, kStorageCount> bytes = AreaBytes(stage->program);
@@ -125,7 +138,13 @@ void TestStage::Poison(Storage storage) {
 
 absl::Status TestStage::Run(Part part, const StepContext& context) {
   if (checks == Checks::kOff) return executable->Run(part, context, bindings);
-  if (part != Part::kWeightGradient) Poison(Storage::kScratch);
+  PoisonBefore(part, context);
+  return RunChecked(part, context);
+}
+
+void TestStage::PoisonBefore(Part part, const StepContext& context) {
+  const bool kept = steps == Steps::kAlone && part == Part::kInputGradient;
+  if (part != Part::kWeightGradient && !kept) Poison(Storage::kScratch);
   if (part == Part::kForward) Poison(Storage::kStash);
   if (part == Part::kForward || part == Part::kForwardEval) Poison(Storage::kOutput);
   if (part == Part::kInputGradient) {
@@ -133,7 +152,7 @@ absl::Status TestStage::Run(Part part, const StepContext& context) {
     if (!program.backward_reads_output) Poison(Storage::kOutput);
   }
   const Part first = program.early_weight_gradients ? Part::kInputGradient : Part::kWeightGradient;
-  if (part == first && !context.accumulate) {
+  if (part == first && !context.accumulate && steps == Steps::kApart) {
     // Old gradients have to be overwritten; the padding between tensors stays zero.
     for (const StateTensor& tensor : program.state.tensors) {
       if (tensor.storage != Storage::kParameters) continue;
@@ -142,11 +161,10 @@ absl::Status TestStage::Run(Part part, const StepContext& context) {
       for (int64_t i = 0; i < tensor.spec.shape.elements(); ++i) gradient[i] = 1e30f;
     }
   }
-  return RunChecked(part, context);
 }
 
 absl::Status TestStage::RunChecked(Part part, const StepContext& context) {
-  const PartAccess access = AccessOf(part, program);
+  const PartAccess access = AccessOf(part, program, steps);
   Bindings visible;
   for (const auto* list : {&access.reads, &access.writes}) {
     for (Storage storage : *list) visible[storage] = bindings[storage];
@@ -181,13 +199,13 @@ std::vector<std::vector<float>> TestStage::Tensors(Storage storage) {
 
 absl::StatusOr<TestPipeline> TestPipeline::Make(const ModelSpec& model, std::vector<int> cuts,
                                                 int64_t batch, Backend* backend, uint64_t seed,
-                                                Checks checks) {
+                                                Checks checks, Steps steps) {
   TestPipeline result;
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(model.layer_count());
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    RUNNEL_ASSIGN_OR_RETURN(
-        auto stage, TestStage::Make(model, cuts[i], cuts[i + 1] - 1, batch, backend, checks));
+    RUNNEL_ASSIGN_OR_RETURN(auto stage, TestStage::Make(model, cuts[i], cuts[i + 1] - 1, batch,
+                                                        backend, checks, steps));
     FillState(stage->program.state, seed, stage->data(Storage::kParameters),
               stage->data(Storage::kStatistics));
     result.stages.push_back(std::move(stage));

@@ -43,12 +43,17 @@ void FillState(const StateLayout& layout, uint64_t seed, float* parameters, floa
 // where it must not, and whatever may be lost between parts is overwritten with NaN. Slow.
 enum class Checks { kOff, kOn };
 
+// kAlone: compiled with one_in_flight and steps_in_backward; run kForward, kInputGradient and
+// kWeightGradient one after the other, each step with one micro-batch. kUpdate does nothing.
+enum class Steps { kApart, kAlone };
+
 // One stage of layers first..last.
 class TestStage {
  public:
   static absl::StatusOr<std::unique_ptr<TestStage>> Make(const ModelSpec& model, int first,
                                                          int last, int64_t batch, Backend* backend,
-                                                         Checks checks = Checks::kOff);
+                                                         Checks checks = Checks::kOff,
+                                                         Steps steps = Steps::kApart);
 
   float* data(Storage storage) { return reinterpret_cast<float*>(bindings[storage]); }
   int64_t bytes(Storage storage) const { return memory[static_cast<int>(storage)]->size(); }
@@ -59,12 +64,14 @@ class TestStage {
   std::vector<std::vector<float>> Tensors(Storage storage);
 
   Checks checks = Checks::kOff;
+  Steps steps = Steps::kApart;
   Program program;
   std::vector<std::unique_ptr<AlignedBytes>> memory;  // by Storage
   Bindings bindings;                                  // kNewParameters is kParameters
   std::unique_ptr<Executable> executable;
 
  private:
+  void PoisonBefore(Part part, const StepContext& context);
   absl::Status RunChecked(Part part, const StepContext& context);
 };
 
@@ -73,7 +80,8 @@ class TestPipeline {
  public:
   static absl::StatusOr<TestPipeline> Make(const ModelSpec& model, std::vector<int> cuts,
                                            int64_t batch, Backend* backend, uint64_t seed,
-                                           Checks checks = Checks::kOff);
+                                           Checks checks = Checks::kOff,
+                                           Steps steps = Steps::kApart);
 
   absl::Status ForwardBackward(const float* x, const int32_t* labels, const StepContext& context);
   absl::Status Forward(Part part, const float* x, const int32_t* labels,

@@ -73,8 +73,9 @@ void RunBoth(const Call& call, const ConvBackwardParts& parts) {
   const ConvProduct& input = *parts.input;
   const bool pixelwise = weight.pixelwise() && input.pixelwise();
   const BlockPlan plan = BlocksOf(weight);
-  WeightGradientRunner gradient(call, weight, pixelwise, plan.block);
-  const ConvRunner runner(call, input, pixelwise, plan.block);
+  // A block of dy is made once and not kept, so all of both weights is needed at the same time.
+  WeightGradientRunner gradient(call, weight, pixelwise, plan.block, Packing::kWhole);
+  const ConvRunner runner(call, input, pixelwise, plan.block, Packing::kWhole);
   float* dy_made = call.Take<float>(MadeFloats(parts.dy, plan.block * gradient.unit_y()));
   float* x_made = call.Take<float>(MadeFloats(parts.x, plan.block * gradient.unit_x()));
   NextSums sums(call, parts);

@@ -29,30 +29,38 @@ int64_t UnitFloats(const ConvProduct& conv, bool pixelwise) {
   return pixels * conv.source.c + conv.target.positions() * conv.target.c;
 }
 
-ConvRunner::ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise, int64_t block)
+ConvRunner::ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise, int64_t block,
+                       Packing packing)
     : call_(call), conv_(conv), pixelwise_(pixelwise), padded_(conv.padded()) {
   unit_source_ = pixelwise ? 1 : conv.source.positions();
   unit_target_ = pixelwise ? 1 : conv.target.positions();
   source_channels_ = conv.source.c / conv.groups;
   target_channels_ = conv.target.c / conv.groups;
-  panels_ = MakePanels(call.kernels(), target_channels_);
   low_h_ = padded_ ? conv.h.low : 0;
   low_w_ = padded_ ? conv.w.low : 0;
   row_pixels_ = padded_ ? conv.w.high - conv.w.low : conv.source.w;
   image_pixels_ = row_pixels_ * (padded_ ? conv.h.high - conv.h.low : conv.source.h);
-  float* temporary = call_.Take<float>(16 * conv_.tap_count * 64);
+  int64_t depth = 0;
   for (const AxisPass& h : conv_.h.passes) {
     for (const AxisPass& w : conv_.w.passes) {
-      for (int64_t g = 0; g < conv_.groups; ++g) passes_.push_back(MakePass(h, w, g, temporary));
+      for (int64_t g = 0; g < conv_.groups; ++g) passes_.push_back(MakePass(h, w, g));
+      depth += passes_.back().depth * conv_.groups;
     }
   }
+  runs_ = CutPanels(call.kernels(), MakePanels(call.kernels(), target_channels_), depth, packing);
+  int64_t width = 0;
+  for (const PanelRun& run : runs_) {
+    width = std::max(width, PackedWidth(call.kernels(), run.panels));
+  }
+  temporary_ = call_.Take<float>(16 * conv_.tap_count * 64);
+  for (Pass& pass : passes_) pass.packed = call_.Take<float>(pass.depth * width);
+  Pack(0);
   MakeBuffers(block);
 }
 
-ConvRunner::Pass ConvRunner::MakePass(const AxisPass& h, const AxisPass& w, int64_t group,
-                                      float* temporary) {
+ConvRunner::Pass ConvRunner::MakePass(const AxisPass& h, const AxisPass& w, int64_t group) const {
   Pass pass = {&h, &w, group};
-  Taps taps;
+  Taps& taps = pass.taps;
   for (int64_t i = 0; i < h.taps; ++i) {
     for (int64_t j = 0; j < w.taps; ++j) {
       taps.push_back((h.tap_begin + i * h.tap_step) * conv_.kernel_w + w.tap_begin +
@@ -66,19 +74,25 @@ ConvRunner::Pass ConvRunner::MakePass(const AxisPass& h, const AxisPass& w, int6
     }
   }
   pass.depth = static_cast<int64_t>(taps.size()) * source_channels_;
-  const Kernels& kernels = call_.kernels();
-  float* packed = call_.Take<float>(pass.depth * PackedWidth(kernels, panels_));
-  const float* weight =
-      conv_.weight + group * source_channels_ * target_channels_ * conv_.tap_count;
-  if (conv_.backward) {
-    PackBackward(kernels, weight, source_channels_, target_channels_, conv_.tap_count, taps,
-                 panels_, packed);
-  } else {
-    PackForward(kernels, weight, source_channels_, conv_.tap_count, taps, panels_, temporary,
-                packed);
-  }
-  pass.packed = packed;
   return pass;
+}
+
+void ConvRunner::Pack(int64_t run) {
+  run_ = &runs_[run];
+  for (const Pass& pass : passes_) PackPass(pass);
+}
+
+void ConvRunner::PackPass(const Pass& pass) {
+  const Kernels& kernels = call_.kernels();
+  const int64_t taps = conv_.tap_count;
+  const float* weight = conv_.weight + pass.group * source_channels_ * target_channels_ * taps;
+  if (conv_.backward) {
+    PackBackward(kernels, weight + run_->begin * taps, source_channels_, target_channels_, taps,
+                 pass.taps, run_->panels, pass.packed);
+  } else {
+    PackForward(kernels, weight + run_->begin * source_channels_ * taps, source_channels_, taps,
+                pass.taps, run_->panels, temporary_, pass.packed);
+  }
 }
 
 void ConvRunner::MakeBuffers(int64_t block) {
@@ -101,7 +115,7 @@ void ConvRunner::Run(int worker, const float* rows, int64_t unit, int64_t count)
     PadImages(rows, count, conv_.source, conv_.h, conv_.w, b.padded);
     rows = b.padded;
   }
-  float* y = conv_.y + unit * unit_target_ * conv_.target.c;
+  float* y = conv_.y + unit * unit_target_ * conv_.target.c + run_->begin;
   for (const Pass& pass : passes_) {
     Product product;
     product.rows = PointAt(pass, rows, count, y, b);
@@ -111,9 +125,11 @@ void ConvRunner::Run(int worker, const float* rows, int64_t unit, int64_t count)
     product.segment_count = static_cast<int64_t>(pass.segments.size());
     product.depth = pass.depth;
     product.b = pass.packed;
-    product.panels = panels_.data();
-    product.panel_count = static_cast<int64_t>(panels_.size());
-    if (conv_.bias != nullptr) product.bias = conv_.bias + pass.group * target_channels_;
+    product.panels = run_->panels.data();
+    product.panel_count = static_cast<int64_t>(run_->panels.size());
+    if (conv_.bias != nullptr) {
+      product.bias = conv_.bias + pass.group * target_channels_ + run_->begin;
+    }
     call_.kernels().product(product);
   }
 }
@@ -153,20 +169,24 @@ void RunConvProduct(const Call& call, const ConvProduct& conv, const RowSource& 
                     absl::FunctionRef<void(int64_t, int64_t)> after) {
   const bool pixelwise = conv.pixelwise();
   const BlockPlan plan = BlockPlan::Of(conv);
-  const ConvRunner runner(call, conv, pixelwise, plan.block);
+  ConvRunner runner(call, conv, pixelwise, plan.block, Packing::kByRuns);
   const int64_t made_floats = source.made() && source.place == nullptr
                                   ? plan.block * runner.unit_source() * conv.source.c
                                   : 0;
   float* made = call.Take<float>(made_floats * call.machine.workers());
-  ParallelFor(call.machine, plan.blocks(), [&](int worker, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t unit = i * plan.block, count = plan.count(i);
-      const float* rows = source.Rows(call.kernels(), unit * runner.unit_source(),
-                                      count * runner.unit_source(), made + worker * made_floats);
-      runner.Run(worker, rows, unit, count);
-      after(unit * runner.unit_target(), count * runner.unit_target());
-    }
-  });
+  for (int64_t run = 0; run < runner.runs(); ++run) {
+    if (run > 0) runner.Pack(run);
+    const bool last = run + 1 == runner.runs();
+    ParallelFor(call.machine, plan.blocks(), [&](int worker, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t unit = i * plan.block, count = plan.count(i);
+        const float* rows = source.Rows(call.kernels(), unit * runner.unit_source(),
+                                        count * runner.unit_source(), made + worker * made_floats);
+        runner.Run(worker, rows, unit, count);
+        if (last) after(unit * runner.unit_target(), count * runner.unit_target());
+      }
+    });
+  }
 }
 
 void PadImages(const float* x, int64_t count, const Image& image, const Axis& h, const Axis& w,

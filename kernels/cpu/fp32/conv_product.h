@@ -62,17 +62,24 @@ struct BlockPlan {
   int64_t count(int64_t i) const { return std::min(block, units - i * block); }
 };
 
-// One convolution made ready: weights packed, buffers for each worker.
+// One convolution made ready: weights packed, buffers for each worker. Large weights are packed by
+// runs of target channels, one at a time.
 class ConvRunner {
  public:
   // Blocks have at most `block` units.
-  ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise, int64_t block);
+  ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise, int64_t block,
+             Packing packing);
+
+  int64_t runs() const { return static_cast<int64_t>(runs_.size()); }
+  // Run computes the channels of this run from now on. Run 0 is packed at first.
+  void Pack(int64_t run);
 
   // Source and target pixels of a unit.
   int64_t unit_source() const { return unit_source_; }
   int64_t unit_target() const { return unit_target_; }
 
-  // The targets of `count` units from `unit` on. rows: their sources. Any thread, but one a worker.
+  // The targets of `count` units from `unit` on, the packed channels of them. rows: their sources.
+  // Any thread, but one a worker.
   void Run(int worker, const float* rows, int64_t unit, int64_t count) const;
 
  private:
@@ -82,8 +89,9 @@ class ConvRunner {
     const AxisPass* w = nullptr;
     int64_t group = 0;
     int64_t depth = 0;
+    Taps taps;
     std::vector<Segment> segments;
-    const float* packed = nullptr;
+    float* packed = nullptr;
   };
   // One set a worker.
   struct Buffers {
@@ -92,7 +100,8 @@ class ConvRunner {
     float** targets;
   };
 
-  Pass MakePass(const AxisPass& h, const AxisPass& w, int64_t group, float* temporary);
+  Pass MakePass(const AxisPass& h, const AxisPass& w, int64_t group) const;
+  void PackPass(const Pass& pass);
   void MakeBuffers(int64_t block);
   int64_t PointAt(const Pass& pass, const float* x, int64_t count, float* y,
                   const Buffers& b) const;
@@ -105,7 +114,9 @@ class ConvRunner {
   int64_t source_channels_ = 0, target_channels_ = 0;  // of a group
   int64_t low_h_ = 0, low_w_ = 0;                      // position of what is read first
   int64_t row_pixels_ = 0, image_pixels_ = 0;
-  std::vector<Panel> panels_;
+  std::vector<PanelRun> runs_;
+  const PanelRun* run_ = nullptr;  // what is packed
+  float* temporary_ = nullptr;
   std::vector<Pass> passes_;
   std::vector<Buffers> buffers_;
 };

@@ -29,7 +29,7 @@ BlockPlan BlocksOf(const WeightGradient& gradient) {
 }
 
 WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradient& gradient,
-                                           bool pixelwise, int64_t block)
+                                           bool pixelwise, int64_t block, Packing packing)
     : call_(call), g_(gradient), pixelwise_(pixelwise), padded_(gradient.padded()) {
   unit_x_ = pixelwise ? 1 : g_.x_image.positions();
   unit_y_ = pixelwise ? 1 : g_.y_image.positions();
@@ -41,7 +41,10 @@ WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradien
   // inputs there the sums lie as the weight does.
   swapped_ = g_.taps() == 1 && Waste(call.kernels(), ins_) <= Waste(call.kernels(), outs_);
   in_place_ = swapped_ && !call_.context->accumulate;
-  panels_ = MakePanels(call_.kernels(), swapped_ ? ins_ : outs_);
+  const int64_t sum_rows = ins_ * g_.taps();
+  const std::vector<Panel> panels = MakePanels(call_.kernels(), swapped_ ? ins_ : outs_);
+  runs_ = CutPanels(call_.kernels(), panels, sum_rows,
+                    swapped_ || g_.groups > 1 ? Packing::kWhole : packing);
   dy_segments_.push_back({0, outs_});
   for (int64_t i = 0; i < g_.h.passes[0].taps; ++i) {
     for (int64_t j = 0; j < g_.w.passes[0].taps; ++j) {
@@ -60,7 +63,16 @@ WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradien
     padded_x_ = call_.Take<float>(floats);
     std::fill_n(padded_x_, floats, 0.0f);
   }
-  if (!in_place_) sums_ = call_.Take<float>(outs_ * ins_ * g_.taps() * g_.groups);
+  int64_t columns = 0;
+  for (const PanelRun& run : runs_) columns = std::max(columns, run.columns);
+  if (!in_place_) sums_ = call_.Take<float>(columns * (swapped_ ? outs_ : sum_rows) * g_.groups);
+  if (!swapped_) temporary_ = call_.Take<float>(16 * g_.taps() * (columns + 1));
+  Begin(0);
+}
+
+void WeightGradientRunner::Begin(int64_t run) {
+  run_ = &runs_[run];
+  any_ = false;
 }
 
 void WeightGradientRunner::Add(const float* x, const float* dy, int64_t count) {
@@ -69,7 +81,7 @@ void WeightGradientRunner::Add(const float* x, const float* dy, int64_t count) {
     x = padded_x_;
   }
   const int64_t pixels = count * unit_y_;
-  for (int64_t i = 0; i < pixels; ++i) dy_pixels_[i] = dy + i * g_.y_image.c;
+  for (int64_t i = 0; i < pixels; ++i) dy_pixels_[i] = dy + i * g_.y_image.c + run_->begin;
   if (pixelwise_) {
     for (int64_t i = 0; i < pixels; ++i) x_pixels_[i] = x + i * g_.x_image.c;
   } else {
@@ -97,11 +109,11 @@ void WeightGradientRunner::AddGroup(int64_t group, int64_t pixels) {
   o.segment_count = static_cast<int64_t>(segments.size());
   o.accumulate = any_;
   o.sums = (in_place_ ? g_.dweight : sums_) + group * outs_ * ins_ * g_.taps();
-  o.stride = swapped_ ? ins_ : outs_;
-  ParallelFor(call_.machine, static_cast<int64_t>(panels_.size()),
+  o.stride = run_->columns;
+  ParallelFor(call_.machine, static_cast<int64_t>(run_->panels.size()),
               [&](int, int64_t begin, int64_t end) {
                 OuterProduct part = o;
-                part.panels = panels_.data() + begin;
+                part.panels = run_->panels.data() + begin;
                 part.panel_count = end - begin;
                 call_.kernels().outer_product(part);
               });
@@ -132,10 +144,10 @@ void WeightGradientRunner::Store() {
     StoreGradient(call_.kernels(), sums_, size * g_.groups, accumulate, g_.dweight);
     return;
   }
-  float* temporary = call_.Take<float>(16 * g_.taps() * (outs_ + 1));
+  const int64_t first = run_->begin * ins_ * g_.taps();
   for (int64_t g = 0; g < g_.groups; ++g) {
-    StoreWeightGradient(call_.kernels(), sums_ + g * size, outs_, ins_, g_.taps(), accumulate,
-                        temporary, g_.dweight + g * size);
+    StoreWeightGradient(call_.kernels(), sums_ + g * size, run_->columns, ins_, g_.taps(),
+                        accumulate, temporary_, g_.dweight + g * size + first);
   }
 }
 
@@ -143,16 +155,19 @@ void RunWeightGradient(const Call& call, const WeightGradient& gradient, const R
                        const RowSource& dy) {
   const bool pixelwise = gradient.pixelwise();
   const BlockPlan plan = BlocksOf(gradient);
-  WeightGradientRunner runner(call, gradient, pixelwise, plan.block);
+  WeightGradientRunner runner(call, gradient, pixelwise, plan.block, Packing::kByRuns);
   float* x_made = call.Take<float>(x.made() ? plan.block * runner.unit_x() * x.channels : 0);
   float* dy_made = call.Take<float>(dy.made() ? plan.block * runner.unit_y() * dy.channels : 0);
-  for (int64_t i = 0; i < plan.blocks(); ++i) {
-    const int64_t unit = i * plan.block, count = plan.count(i);
-    runner.Add(x.Rows(call.kernels(), unit * runner.unit_x(), count * runner.unit_x(), x_made),
-               dy.Rows(call.kernels(), unit * runner.unit_y(), count * runner.unit_y(), dy_made),
-               count);
+  for (int64_t run = 0; run < runner.runs(); ++run) {
+    runner.Begin(run);
+    for (int64_t i = 0; i < plan.blocks(); ++i) {
+      const int64_t unit = i * plan.block, count = plan.count(i);
+      runner.Add(x.Rows(call.kernels(), unit * runner.unit_x(), count * runner.unit_x(), x_made),
+                 dy.Rows(call.kernels(), unit * runner.unit_y(), count * runner.unit_y(), dy_made),
+                 count);
+    }
+    runner.Store();
   }
-  runner.Store();
 }
 
 }  // namespace runnel::fp32

@@ -32,18 +32,22 @@ struct WeightGradient {
 // the input-gradient goes along.
 BlockPlan BlocksOf(const WeightGradient& gradient);
 
-// One gradient being summed. Add is called for one block of units after the other.
+// One gradient being summed. Add is called for one block of units after the other. Large gradients
+// are summed by runs of channels of dy, one run after the other.
 class WeightGradientRunner {
  public:
   WeightGradientRunner(const cpu::Call& call, const WeightGradient& gradient, bool pixelwise,
-                       int64_t block);
+                       int64_t block, Packing packing);
 
   int64_t unit_x() const { return unit_x_; }
   int64_t unit_y() const { return unit_y_; }
 
+  int64_t runs() const { return static_cast<int64_t>(runs_.size()); }
+  // Add and Store are about this run from now on; run 0 at first.
+  void Begin(int64_t run);
   // Adds the products of `count` units, whose rows these are. Uses all threads.
   void Add(const float* x, const float* dy, int64_t count);
-  // Writes dweight.
+  // Writes the run's part of dweight.
   void Store();
 
  private:
@@ -60,13 +64,15 @@ class WeightGradientRunner {
   bool any_ = false;            // something is in the sums
   int64_t row_pixels_ = 0, image_pixels_ = 0;
   std::vector<Segment> x_segments_, dy_segments_;
-  std::vector<Panel> panels_;
+  std::vector<PanelRun> runs_;
+  const PanelRun* run_ = nullptr;
   const float** x_pixels_ = nullptr;
   const float** dy_pixels_ = nullptr;
   const float** x_group_ = nullptr;
   const float** dy_group_ = nullptr;
   float* padded_x_ = nullptr;
   float* sums_ = nullptr;
+  float* temporary_ = nullptr;
 };
 
 // All of it.

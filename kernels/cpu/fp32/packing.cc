@@ -35,6 +35,27 @@ int64_t PackedWidth(const Kernels& kernels, const std::vector<Panel>& panels) {
   return panels.back().offset + panels.back().vectors * kernels.width;
 }
 
+std::vector<PanelRun> CutPanels(const Kernels& kernels, const std::vector<Panel>& panels,
+                                int64_t depth, Packing packing) {
+  const int64_t most = kMaxPackedBytes / (depth * static_cast<int64_t>(sizeof(float)));
+  std::vector<PanelRun> runs;
+  int64_t width = 0;
+  for (Panel panel : panels) {
+    const int64_t lanes = panel.vectors * kernels.width;
+    if (runs.empty() || (packing == Packing::kByRuns && width + lanes > most)) {
+      runs.push_back({.begin = panel.begin});
+      width = 0;
+    }
+    width += lanes;
+    PanelRun& run = runs.back();
+    panel.begin -= run.begin;
+    panel.offset -= run.begin;  // an offset is a begin
+    run.columns = panel.begin + panel.columns;
+    run.panels.push_back(panel);
+  }
+  return runs;
+}
+
 void PackForward(const Kernels& kernels, const float* weight, int64_t ins, int64_t tap_count,
                  const Taps& taps, const std::vector<Panel>& panels, float* temporary,
                  float* packed) {

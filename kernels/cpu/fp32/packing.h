@@ -14,6 +14,21 @@ namespace runnel::fp32 {
 std::vector<Panel> MakePanels(const Kernels& kernels, int64_t columns);
 int64_t PackedWidth(const Kernels& kernels, const std::vector<Panel>& panels);
 
+// Bytes of packed weights, or of a weight-gradient's sums, that a kernel holds at a time: what the
+// second-level cache holds, and little beside the weights themselves.
+inline constexpr int64_t kMaxPackedBytes = 2 << 20;
+enum class Packing : uint8_t { kWhole, kByRuns };
+// `panels` in runs of neighbours: one, or as many as it takes that none is larger than
+// kMaxPackedBytes with `depth` rows unless it is a single panel. begin and offset of a run's panels
+// count from its first column.
+struct PanelRun {
+  int64_t begin = 0;    // first column
+  int64_t columns = 0;  // columns that exist
+  std::vector<Panel> panels;
+};
+std::vector<PanelRun> CutPanels(const Kernels& kernels, const std::vector<Panel>& panels,
+                                int64_t depth, Packing packing);
+
 // Kernel positions in the order in which they lie in the depth of a product.
 using Taps = std::vector<int64_t>;
 

@@ -20,7 +20,7 @@ Pool PoolOf(const Call& call, const Shape& x, const Shape& y) {
 }
 
 void MaxPoolSample(const Kernels& kernels, const Pool& p, const float* x, float* y,
-                   int64_t* indices, int32_t* where) {
+                   uint8_t* indices, int32_t* where) {
   const int64_t channels = p.x.c;
   for (int64_t o = 0; o < p.y.positions(); ++o) {
     // The window's part that lies inside the plane; never empty.
@@ -29,17 +29,28 @@ void MaxPoolSample(const Kernels& kernels, const Pool& p, const float* x, float*
     const int64_t top = std::max<int64_t>(h, 0), bottom = std::min(h + p.window.kh, p.x.h);
     const int64_t left = std::max<int64_t>(w, 0), right = std::min(w + p.window.kw, p.x.w);
     float* best = y + o * channels;
-    const int64_t first = top * p.x.w + left;
-    std::copy_n(x + first * channels, channels, best);
-    std::fill_n(where, channels, static_cast<int32_t>(first));
+    std::copy_n(x + (top * p.x.w + left) * channels, channels, best);
+    std::fill_n(where, channels, static_cast<int32_t>((top - h) * p.window.kw + left - w));
     for (int64_t row = top; row < bottom; ++row) {
-      for (int64_t at = row * p.x.w + left; at < row * p.x.w + right; ++at) {
-        if (at == first) continue;
-        kernels.take_maximum(x + at * channels, channels, static_cast<int32_t>(at), best, where);
+      for (int64_t column = left; column < right; ++column) {
+        if (row == top && column == left) continue;
+        kernels.take_maximum(x + (row * p.x.w + column) * channels, channels,
+                             static_cast<int32_t>((row - h) * p.window.kw + column - w), best,
+                             where);
       }
     }
     if (indices != nullptr) std::copy_n(where, channels, indices + o * channels);
   }
+}
+
+// Element of the plane, relative to the first one of an output's window, by tap; padding lies
+// before the plane.
+int64_t* TapOffsets(const Call& call, const Pool& p) {
+  int64_t* offsets = call.Take<int64_t>(p.window.kh * p.window.kw);
+  for (int64_t tap = 0; tap < p.window.kh * p.window.kw; ++tap) {
+    offsets[tap] = (tap / p.window.kw * p.x.w + tap % p.window.kw) * p.x.c;
+  }
+  return offsets;
 }
 
 }  // namespace
@@ -47,7 +58,7 @@ void MaxPoolSample(const Kernels& kernels, const Pool& p, const float* x, float*
 absl::Status MaxPoolForward(Calls calls) {
   const Call& call = calls[0];
   const Pool p = PoolOf(call, call.in_shape(0), call.out_shape(0));
-  int64_t* indices = call.outputs.size() > 1 ? call.out<int64_t>(1) : nullptr;
+  uint8_t* indices = call.outputs.size() > 1 ? call.out<uint8_t>(1) : nullptr;
   int32_t* where = call.Take<int32_t>(call.machine.workers() * p.x.c);
   ParallelFor(call.machine, p.x.n, [&](int worker, int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
@@ -63,14 +74,18 @@ absl::Status MaxPoolInputGradient(Calls calls) {
   const Call& call = calls[0];
   const Pool p = PoolOf(call, call.out_shape(0), call.in_shape(0));
   const int64_t channels = p.x.c;
+  const int64_t* offsets = TapOffsets(call, p);
   ParallelFor(call.machine, p.x.n, [&](int, int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* dy = call.in(0) + n * p.y_size();
-      const int64_t* indices = call.in<int64_t>(1) + n * p.y_size();
+      const uint8_t* taps = call.in<uint8_t>(1) + n * p.y_size();
       float* dx = call.out(0) + n * p.x_size();
       std::fill_n(dx, p.x_size(), 0.0f);
-      for (int64_t o = 0; o < p.y_size(); o += channels) {
-        for (int64_t c = 0; c < channels; ++c) dx[indices[o + c] * channels + c] += dy[o + c];
+      for (int64_t o = 0; o < p.y.positions(); ++o, dy += channels, taps += channels) {
+        const int64_t h = o / p.y.w * p.window.sh - p.window.ph;
+        const int64_t w = o % p.y.w * p.window.sw - p.window.pw;
+        const int64_t origin = (h * p.x.w + w) * channels;
+        for (int64_t c = 0; c < channels; ++c) dx[origin + offsets[taps[c]] + c] += dy[c];
       }
     }
   });
