@@ -1,0 +1,162 @@
+#include "partition/scenario.h"
+
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+template <typename... Parts>
+absl::Status Wrong(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat("scenario: ", parts...));
+}
+
+bool IsPositive(double value) { return std::isfinite(value) && value > 0; }
+bool IsLimit(double value) { return std::isfinite(value) && value >= 0; }
+
+constexpr int64_t kMaxCount = 1'000'000'000;
+constexpr size_t kMaxHosts = 64;
+
+absl::Status CheckTraining(const ScenarioTraining& training) {
+  const std::pair<const char*, int64_t> counts[] = {{"batch_size", training.batch_size},
+                                                    {"micro_batches", training.micro_batches},
+                                                    {"epochs", training.epochs},
+                                                    {"steps_per_epoch", training.steps_per_epoch}};
+  for (const auto& [name, value] : counts) {
+    if (value < 1 || value > kMaxCount) return Wrong(name, " ", value, " must be 1..", kMaxCount);
+  }
+  if (training.barrier_every < 0 || training.barrier_every > kMaxCount) {
+    return Wrong("barrier_every ", training.barrier_every, " must be 0 (never) to ", kMaxCount);
+  }
+  if (training.micro_batches > training.batch_size) {
+    return Wrong(training.micro_batches, " micro-batches of ", training.batch_size, " samples");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckProfile(const ScenarioProfile& profile) {
+  if (profile.batch_size < 1) return Wrong("profile ", profile.name, ": batch_size below 1");
+  if (profile.layer_ms.empty()) return Wrong("profile ", profile.name, ": no layer_ms");
+  for (double ms : profile.layer_ms) {
+    if (!IsLimit(ms)) return Wrong("profile ", profile.name, ": ", ms, " is no layer time");
+  }
+  const double forward = profile.forward_share;
+  const double input_gradient = profile.input_gradient_share;
+  if (!IsPositive(forward) || !IsLimit(input_gradient) || forward + input_gradient > 1) {
+    return Wrong("profile ", profile.name, ": shares ", forward, " and ", input_gradient,
+                 " must be at least 0 and make at most 1");
+  }
+  if (!IsLimit(profile.codec_gb_per_s)) {
+    return Wrong("profile ", profile.name, ": codec_gb_per_s ", profile.codec_gb_per_s,
+                 " must be at least 0 (0: coding takes no time)");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHost(const ScenarioHost& host, const std::set<std::string>& profiles) {
+  if (host.name.empty() || host.name == "*") return Wrong("host '", host.name, "': needs a name");
+  if (profiles.count(host.profile) == 0) {
+    return Wrong("host ", host.name, ": profile '", host.profile, "' is not there; there are ",
+                 absl::StrJoin(profiles, ", "));
+  }
+  if (!IsPositive(host.speed)) return Wrong("host ", host.name, ": speed must be above 0");
+  if (host.threads < 1) return Wrong("host ", host.name, ": threads must be at least 1");
+  if (!IsLimit(host.cpu_quota)) return Wrong("host ", host.name, ": cpu_quota must be 0 or cores");
+  if (host.memory_limit_mb < 0 || host.memory_limit_mb > (int64_t{1} << 40)) {
+    return Wrong("host ", host.name, ": memory_limit_mb ", host.memory_limit_mb,
+                 " must be 0 (no limit) or a number of megabytes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLink(const ScenarioLink& link, const std::set<std::string>& hosts) {
+  for (const std::string& end : {link.from, link.to}) {
+    if (end != "*" && hosts.count(end) == 0) {
+      return Wrong("link ", link.from, " to ", link.to, ": host '", end, "' is not there");
+    }
+  }
+  if (!IsLimit(link.down_mbps) || !IsLimit(link.up_mbps) || !IsLimit(link.delay_ms)) {
+    return Wrong("link ", link.from, " to ", link.to,
+                 ": bandwidths and delay must be finite and at least 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPublished(const PublishedTimes& published, const std::set<std::string>& hosts) {
+  if (published.steps < 1) return Wrong("published: steps must be at least 1");
+  bool fitted = false;
+  for (double mbps : published.mbps) {
+    if (!IsPositive(mbps)) return Wrong("published: ", mbps, " Mbit/s is no bandwidth");
+    fitted = fitted || mbps == published.fit_mbps;
+  }
+  if (!fitted) return Wrong("published: fit_mbps ", published.fit_mbps, " is not one of mbps");
+  for (const auto& [method, minutes] : published.minutes) {
+    if (minutes.size() != published.mbps.size()) {
+      return Wrong("published: ", method, " has ", minutes.size(), " times for ",
+                   published.mbps.size(), " bandwidths");
+    }
+    for (double value : minutes) {
+      if (!IsPositive(value)) return Wrong("published: ", method, ": ", value, " is no time");
+    }
+  }
+  for (const std::vector<std::string>& group : published.same_speed) {
+    for (const std::string& name : group) {
+      if (hosts.count(name) == 0) return Wrong("published: host '", name, "' is not there");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckScenario(const Scenario& scenario) {
+  RUNNEL_RETURN_IF_ERROR(CheckTraining(scenario.training));
+  std::set<std::string> profiles;
+  size_t layers = 0;
+  for (const ScenarioProfile& profile : scenario.profiles) {
+    RUNNEL_RETURN_IF_ERROR(CheckProfile(profile));
+    if (!profiles.insert(profile.name).second) {
+      return Wrong("profile ", profile.name, " is there twice");
+    }
+    if (layers != 0 && profile.layer_ms.size() != layers) {
+      return Wrong("profile ", profile.name, " has ", profile.layer_ms.size(),
+                   " layers, another one ", layers);
+    }
+    layers = profile.layer_ms.size();
+  }
+  std::set<std::string> hosts;
+  for (const ScenarioHost& host : scenario.hosts) {
+    RUNNEL_RETURN_IF_ERROR(CheckHost(host, profiles));
+    if (!hosts.insert(host.name).second) return Wrong("host ", host.name, " is there twice");
+  }
+  if (hosts.empty() || hosts.size() > kMaxHosts) {
+    return Wrong(hosts.size(), " hosts; there must be 1..", kMaxHosts);
+  }
+  for (const ScenarioLink& link : scenario.links) RUNNEL_RETURN_IF_ERROR(CheckLink(link, hosts));
+  const bool has_table = scenario.published.steps != 0 || !scenario.published.minutes.empty();
+  return has_table ? CheckPublished(scenario.published, hosts) : absl::OkStatus();
+}
+
+LinkSpeed SpeedBetween(const Scenario& scenario, int from, int to) {
+  const auto fits = [](const std::string& end, const ScenarioHost& host) {
+    return end == "*" || end == host.name;
+  };
+  const ScenarioHost& sender = scenario.hosts[from];
+  const ScenarioHost& receiver = scenario.hosts[to];
+  LinkSpeed speed;
+  for (const ScenarioLink& link : scenario.links) {
+    // Between "*" and "*" the order of the hosts tells what is down.
+    const bool down =
+        fits(link.from, sender) && fits(link.to, receiver) && (link.from != link.to || from < to);
+    const bool up = fits(link.from, receiver) && fits(link.to, sender);
+    if (down) speed = {link.down_mbps, link.delay_ms * 1e-3};
+    if (up && !down) speed = {link.up_mbps, link.delay_ms * 1e-3};
+  }
+  return speed;
+}
+
+}  // namespace runnel
