@@ -61,10 +61,11 @@ void PipelineHost::SetLimits() {
   environment_.limits->Set(AllowedPayloads(sizes));
 }
 
-std::unique_ptr<LinkShell> PipelineHost::MakeLink(const std::string& address) {
+std::unique_ptr<LinkShell> PipelineHost::MakeLink(const std::string& address, bool probes) {
   LinkShell::Options options;
   options.transport = environment_.transport;
   options.address = address;
+  options.probes = probes;
   options.hello = {token_, "link"};
   options.shaping = shaping_;
   auto link = std::make_unique<LinkShell>(
@@ -76,10 +77,11 @@ std::unique_ptr<LinkShell> PipelineHost::MakeLink(const std::string& address) {
 }
 
 void PipelineHost::Start() {
-  if (has_upstream()) upstream_ = MakeLink("");
-  if (needs_feed()) feed_ = MakeLink("");
+  SetLimits();
+  if (has_upstream()) upstream_ = MakeLink("", true);
+  if (needs_feed()) feed_ = MakeLink("", false);
   if (has_downstream()) {
-    downstream_ = MakeLink(downstream_address_);
+    downstream_ = MakeLink(downstream_address_, true);
     downstream_->Start();
   }
   CheckReady();

@@ -35,7 +35,7 @@ class PipelineHost final : public StageHost {
   bool has_downstream() const { return !runtime_.has_loss(); }
   bool needs_feed() const { return runtime_.first_stage() || runtime_.has_loss(); }
   LinkShell* LinkTo(Peer peer);
-  std::unique_ptr<LinkShell> MakeLink(const std::string& address);
+  std::unique_ptr<LinkShell> MakeLink(const std::string& address, bool probes);
   void SetLimits();
   void CheckReady();
   void Fail(const absl::Status& status);

@@ -26,8 +26,10 @@ enum class FrameKind : uint8_t {
   kEvalInput = 7,   // the same in evaluation, with a sequence space of its own
   kEvalActivation = 8,
   kEvalLabels = 9,
+  kProbe = 10,        // bytes that mean nothing: measures the link (bandwidth.h)
+  kProbeReport = 11,  // what the receiver of a probe measured
 };
-inline constexpr int kMaxFrameKind = 9;
+inline constexpr int kMaxFrameKind = 11;
 
 // Layout on the wire, little-endian: magic u32 "RNL1", version u8, kind u8, acked_kind u8,
 // codec_bits u8, generation i32, shape_id u32, sequence i64, payload_bytes u64, exponent i32,
@@ -46,9 +48,17 @@ struct FrameHeader {
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
+// How the end of a frame came in, as its receiver saw it: the bytes after the frame's first piece
+// and the time from that piece to the last one. Zero: in one piece, or not received.
+struct FrameArrival {
+  int64_t bytes = 0;
+  int64_t ns = 0;
+};
+
 struct Frame {
   FrameHeader header;
   Payload payload;
+  FrameArrival arrival;  // not on the wire
 };
 
 inline constexpr uint8_t kFrameVersion = 1;

@@ -6,6 +6,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace runnel {
+namespace {
+
+// Of a frame's payload with its header: the receiver measures the link from here to the end.
+constexpr size_t kFirstPieceBytes = 4096;
+
+}  // namespace
 
 GrpcStream::GrpcStream(StreamOptions options)
     : options_(std::move(options)), assembler_(options_.pool, [this](const FrameHeader& header) {
@@ -63,7 +69,8 @@ void GrpcStream::QueueFrame(const Frame& frame) {
     if (message.first) message.header = EncodeHeader(frame.header);
     message.payload = frame.payload;
     message.offset = offset;
-    message.size = std::min(piece, size - offset);
+    message.size =
+        std::min(message.first ? std::min(piece, kFirstPieceBytes) : piece, size - offset);
     offset += message.size;
     Book(message, now_ns);
     outgoing_.push_back(std::move(message));
@@ -162,16 +169,35 @@ void GrpcStream::Consume() {
   for (const grpc::Slice& slice : slices_) {
     pieces_.emplace_back(reinterpret_cast<const std::byte*>(slice.begin()), slice.size());
   }
+  const bool first = !assembler_.mid_frame();
   const absl::StatusOr<FrameAssembler::Progress> progress =
       readable ? assembler_.Add(pieces_)
                : absl::DataLossError("frame: a message that cannot be read");
   if (!progress.ok()) {
     Fail(progress.status());
+  } else if (*progress == FrameAssembler::Progress::kPartial) {
+    Arriving(first);
   } else if (*progress == FrameAssembler::Progress::kFrame) {
-    gate_->Deliver(assembler_.TakeFrame());
+    if (!first) Arriving(false);
+    Frame frame = assembler_.TakeFrame();
+    if (!first) frame.arrival = arrival_;
+    gate_->Deliver(std::move(frame));
   } else if (*progress == FrameAssembler::Progress::kGoodbye) {
     Goodbye();
   }
+}
+
+void GrpcStream::Arriving(bool first) {
+  const int64_t now_ns = options_.scheduler->NowNanos();
+  if (first) {
+    arrival_ = FrameArrival();
+    first_piece_ns_ = now_ns;
+    return;
+  }
+  for (const absl::Span<const std::byte> piece : pieces_) {
+    arrival_.bytes += static_cast<int64_t>(piece.size());
+  }
+  arrival_.ns = now_ns - first_piece_ns_;
 }
 
 void GrpcStream::Fail(const absl::Status& status) {

@@ -93,6 +93,8 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   absl::Status Verdict(const absl::Status& status) const;
   // These do not.
   void Consume();
+  // A piece of a frame that is more than one piece has come in.
+  void Arriving(bool first);
   void TimerFired();
   void Fail(const absl::Status& status);
   void Goodbye();
@@ -119,6 +121,8 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
 
   // Only in ReadDone and what it calls; gRPC has one read under way.
   FrameAssembler assembler_;
+  FrameArrival arrival_;
+  int64_t first_piece_ns_ = 0;
   grpc::ByteBuffer read_buffer_;
   std::vector<grpc::Slice> slices_;
   std::vector<absl::Span<const std::byte>> pieces_;

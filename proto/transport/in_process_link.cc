@@ -102,8 +102,12 @@ void InProcessLink::Queue(int end, const Frame& frame) {
       if (!self->dead_) self->ends_[end].queued_bytes -= bytes;
     });
   }
+  Frame arriving = frame;
+  arriving.arrival = {bytes, times.leave_ns - times.begin_ns};
   scheduler_->ScheduleAt(ArrivalOf(self, times.arrive_ns),
-                         [self = shared_from_this(), end, frame] { self->Arrive(1 - end, frame); });
+                         [self = shared_from_this(), end, arriving = std::move(arriving)] {
+                           self->Arrive(1 - end, arriving);
+                         });
 }
 
 void InProcessLink::Arrive(int to, Frame frame) {

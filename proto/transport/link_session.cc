@@ -9,7 +9,9 @@
 namespace runnel {
 namespace {
 
-bool IsData(FrameKind kind) { return kind != FrameKind::kHello && kind != FrameKind::kAck; }
+bool IsData(FrameKind kind) {
+  return kind >= FrameKind::kActivation && kind <= FrameKind::kEvalLabels;
+}
 
 int64_t BytesOf(const Frame& frame) {
   return kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
@@ -48,6 +50,7 @@ void LinkSession::Transmit(Stream& stream, Kept& kept) {
   }
   ++counters_.frames_sent;
   counters_.bytes_sent += BytesOf(kept.frame);
+  if (BytesOf(kept.frame) >= kLargeFrameBytes) ++counters_.large_frames_sent;
   stream.last_transmitted = std::max(stream.last_transmitted, PositionOf(kept.frame.header));
 }
 

@@ -17,12 +17,16 @@
 
 namespace runnel {
 
+// A frame that its receiver can measure the link by (bandwidth.h).
+inline constexpr int64_t kLargeFrameBytes = 16 * 1024;
+
 // Traffic of one session since its start, by direction.
 struct LinkCounters {
   int64_t frames_sent = 0;  // first transmissions of data frames
   int64_t frames_resent = 0;
-  int64_t bytes_sent = 0;      // header + payload of first transmissions
-  int64_t bytes_received = 0;  // header + payload of frames delivered
+  int64_t large_frames_sent = 0;  // of frames_sent, those of kLargeFrameBytes and more
+  int64_t bytes_sent = 0;         // header + payload of first transmissions
+  int64_t bytes_received = 0;     // header + payload of frames delivered
   int64_t frames_received = 0;
   int64_t duplicates_dropped = 0;
   int64_t stale_dropped = 0;  // of an older generation
@@ -56,8 +60,8 @@ class LinkSession {
   // The current connection ended.
   void Disconnected();
   // A frame from the current connection, data or ack. InvalidArgument for one that cannot be: the
-  // owner closes the connection. Impossible are: a hello, an ack of what was never sent or of no
-  // data kind, a sequence that does not ascend on this connection, too many early frames.
+  // owner closes the connection. Impossible are: a hello, a probe, an ack of what was never sent or
+  // of no data kind, a sequence that does not ascend on this connection, too many early frames.
   absl::Status Received(Frame frame);
   // Starts a generation: older unacknowledged frames are forgotten, older arrivals dropped and
   // counted; frames of it that came early are delivered now. Not newer than the current: no effect.

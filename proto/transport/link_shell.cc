@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kMaxHelloBytes = 1024;
 constexpr int64_t kFirstRetryNs = int64_t{20} * 1000 * 1000;
+constexpr int64_t kProbeTickNs = 500'000'000;
 constexpr int64_t kLastRetryNs = int64_t{1000} * 1000 * 1000;
 
 }  // namespace
@@ -23,8 +24,10 @@ void FrameLimits::Set(std::map<std::pair<FrameKind, uint32_t>, uint64_t> payload
 absl::Status FrameLimits::Check(const FrameHeader& header) const {
   uint64_t limit = 0;
   if (header.kind == FrameKind::kAck) return absl::OkStatus();
-  if (header.kind == FrameKind::kHello) {
+  if (header.kind == FrameKind::kHello || header.kind == FrameKind::kProbeReport) {
     limit = kMaxHelloBytes;
+  } else if (header.kind == FrameKind::kProbe) {
+    limit = BandwidthProbe::kMaxBytes;
   } else {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = payload_bytes_.find({header.kind, header.shape_id});
@@ -154,7 +157,9 @@ LinkShell::LinkShell(EventLoop* loop, const FrameLimits* limits, Options options
       options_(std::move(options)),
       failed_(std::move(failed)),
       session_(std::move(deliver)),
-      alive_(std::make_shared<bool>(true)) {}
+      alive_(std::make_shared<bool>(true)) {
+  if (options_.probes) ProbeTick();
+}
 
 LinkShell::~LinkShell() {
   *alive_ = false;
@@ -191,17 +196,54 @@ void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
   connection_->Bind([this](Frame frame) { Received(std::move(frame)); },
                     [this](const absl::Status& status) { Closed(status); });
   session_.Connected(connection_->connection());
+  probe_.Connected(loop_->clock().NowNanos());
 }
 
 void LinkShell::Received(Frame frame) {
   retry_delay_ns_ = kFirstRetryNs;
   disconnected_since_ns_ = loop_->clock().NowNanos();
   if (frame.header.kind == FrameKind::kHello) return;  // the accepting end's greeting
-  if (absl::Status status = session_.Received(std::move(frame)); !status.ok()) {
+  incoming_.Add(frame.arrival);
+  const bool probe =
+      frame.header.kind == FrameKind::kProbe || frame.header.kind == FrameKind::kProbeReport;
+  const absl::Status status = probe ? ReceivedProbe(frame) : session_.Received(std::move(frame));
+  if (!status.ok()) {
     failed_(status);
     return;
   }
   if (options_.on_received) options_.on_received();
+}
+
+absl::Status LinkShell::ReceivedProbe(const Frame& frame) {
+  if (frame.header.kind == FrameKind::kProbe) {
+    // In one piece it says nothing but that the link is fast.
+    const FrameArrival& arrival = frame.arrival;
+    SendBeside(
+        MakeProbeReport({std::max<int64_t>(arrival.bytes, 1), std::max<int64_t>(arrival.ns, 1)}));
+    return absl::OkStatus();
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const FrameArrival arrival, ParseProbeReport(frame.payload.bytes()));
+  probe_.Reported(loop_->clock().NowNanos(), arrival);
+  return absl::OkStatus();
+}
+
+void LinkShell::ProbeTick() {
+  const int64_t now = loop_->clock().NowNanos();
+  const int64_t large = session_.counters().large_frames_sent;
+  if (std::exchange(large_frames_seen_, large) != large) probe_.Sent(now);
+  if (connected()) {
+    if (const auto bytes = probe_.Due(now, connection_->connection()->queued_bytes())) {
+      SendBeside(MakeProbe(*bytes));
+    }
+  }
+  loop_->PostAfter(kProbeTickNs, [this, alive = alive_] {
+    if (*alive) ProbeTick();
+  });
+}
+
+// Past the session: lost with its connection, and nobody minds.
+void LinkShell::SendBeside(Frame frame) {
+  if (connected()) connection_->connection()->Send(frame).IgnoreError();
 }
 
 void LinkShell::Closed(const absl::Status& status) {

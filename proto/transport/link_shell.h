@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "proto/transport/bandwidth.h"
 #include "proto/transport/event_loop.h"
 #include "proto/transport/link_session.h"
 #include "proto/transport/transport.h"
@@ -22,7 +23,8 @@ namespace runnel {
 // transport threads.
 class FrameLimits {
  public:
-  // Replaces all limits. Hello and ack frames are always allowed (a hello up to 1 KiB).
+  // Replaces all limits. Hello, ack and probe frames are always allowed (a hello up to 1
+  // KiB, a probe up to BandwidthProbe::kMaxBytes).
   void Set(std::map<std::pair<FrameKind, uint32_t>, uint64_t> payload_bytes);
   // InvalidArgument names kind, size and limit.
   absl::Status Check(const FrameHeader& header) const;
@@ -123,6 +125,8 @@ class LinkShell {
     int64_t give_up_after_ns = int64_t{20} * 1000 * 1000 * 1000;
     // Called after each frame or acknowledgement that came in: there may be room to send.
     std::function<void()> on_received;
+    // Measure what we send with probes while nothing else tells (bandwidth.h).
+    bool probes = false;
   };
   using FailedFn = std::function<void(const absl::Status& status)>;
 
@@ -141,12 +145,17 @@ class LinkShell {
   LinkSession& session() { return session_; }
   const LinkSession& session() const { return session_; }
   bool connected() const { return session_.connected(); }
+  // What the peer's frames say that the link carries towards us; 0: not measured yet.
+  double received_bytes_per_second() const { return incoming_.bytes_per_second(); }
 
  private:
   void Dial();
   void Adopt(std::shared_ptr<LoopConnection> connection);
   void Received(Frame frame);
   void Closed(const absl::Status& status);
+  absl::Status ReceivedProbe(const Frame& frame);
+  void ProbeTick();
+  void SendBeside(Frame frame);
 
   EventLoop* loop_;
   const FrameLimits* limits_;
@@ -154,6 +163,9 @@ class LinkShell {
   FailedFn failed_;
   std::shared_ptr<LoopConnection> connection_;  // the observer: outlives what session_ holds
   LinkSession session_;
+  BandwidthMeter incoming_;
+  BandwidthProbe probe_;
+  int64_t large_frames_seen_ = 0;  // of the session's counters
   int64_t disconnected_since_ns_ = 0;
   int64_t retry_delay_ns_ = 0;
   std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it

@@ -22,9 +22,10 @@ Pacer::Times Pacer::Schedule(int64_t ready_ns, int64_t bytes) {
     busy_bytes_ = 0;
   }
   busy_bytes_ += bytes;
+  const int64_t begin_ns = std::max(ready_ns, free_ns_);
   free_ns_ = busy_since_ns_ +
              static_cast<int64_t>(std::ceil(static_cast<double>(busy_bytes_) * ns_per_byte_));
-  return {free_ns_, free_ns_ + delay_ns_};
+  return {begin_ns, free_ns_, free_ns_ + delay_ns_};
 }
 
 int64_t Pacer::PieceBytes(int64_t limit) const {

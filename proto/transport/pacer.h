@@ -13,6 +13,7 @@ namespace runnel {
 class Pacer {
  public:
   struct Times {
+    int64_t begin_ns = 0;   // the first byte leaves
     int64_t leave_ns = 0;   // the last byte has left
     int64_t arrive_ns = 0;  // the last byte is there
   };

@@ -1,0 +1,95 @@
+"""The lab's network, inside a sandbox (sandbox.py): one name space a host, one link a pair.
+
+Every pair of hosts has a veth pair of its own, shaped at both ends by a token bucket (tc tbf), so
+each link has its own bandwidth and each direction apart, as a planner counts them. A host has one
+data address, reached over the link to whoever asks. Beside it, a star of unshaped links leads to
+host 0: the control streams (commands, the initial weights, snapshots) run there unless they are to
+share the links.
+"""
+
+import subprocess
+
+from sandbox import LabError
+
+MTU = 1500
+# A bucket that holds two full packets: no burst beyond what a packet needs.
+BURST_BYTES = 2 * (MTU + 14)
+# What may wait in front of a link: a fifth of a second, but never less than a window needs.
+QUEUE_SECONDS = 0.2
+LEAST_QUEUE_BYTES = 32 * (MTU + 14)
+
+
+def data_address(host):
+    return f"10.93.0.{host + 1}"
+
+
+def control_address(host):
+    return f"10.94.0.{host + 1}"
+
+
+def name_space(host):
+    return f"/run/netns/h{host}"
+
+
+def in_host(host, command):
+    """The command line that runs `command` in a host."""
+    return ["nsenter", f"--net={name_space(host)}"] + command
+
+
+def _run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{' '.join(command)}: {done.stderr.strip() or 'failed'}")
+
+
+def _ip(host, *arguments):
+    _run("ip", "-n", f"h{host}", *arguments)
+
+
+def _pair(a, b, kind):
+    """A veth pair between two hosts; the device of a host carries the other's number."""
+    _run("ip", "link", "add", f"{kind}-a", "mtu", str(MTU), "type", "veth", "peer", "name",
+         f"{kind}-b", "mtu", str(MTU))
+    for end, host, other in (("a", a, b), ("b", b, a)):
+        _run("ip", "link", "set", f"{kind}-{end}", "netns", f"h{host}")
+        _ip(host, "link", "set", f"{kind}-{end}", "name", f"{kind}{other}")
+        # Packets as large as on a wire, so that the bucket counts each one's header.
+        _ip(host, "link", "set", f"{kind}{other}", "gso_max_segs", "1")
+        _ip(host, "link", "set", f"{kind}{other}", "up")
+
+
+def _route(a, b, kind, address):
+    for host, other in ((a, b), (b, a)):
+        _ip(host, "route", "add", f"{address(other)}/32", "dev", f"{kind}{other}",
+            "src", address(host))
+
+
+def shape(host, other, mbps):
+    """What `host` sends to `other` from now on; 0: unlimited."""
+    device = f"data{other}"
+    if mbps <= 0:
+        subprocess.run(["tc", "-n", f"h{host}", "qdisc", "del", "dev", device, "root"],
+                       capture_output=True, check=False)
+        return
+    queue = max(LEAST_QUEUE_BYTES, int(mbps * 1e6 / 8 * QUEUE_SECONDS))
+    _run("tc", "-n", f"h{host}", "qdisc", "replace", "dev", device, "root", "tbf", "rate",
+         f"{round(mbps * 1e6)}bit", "burst", str(BURST_BYTES), "limit", str(queue))
+
+
+def bring_up(hosts, mbps):
+    """`mbps(i, j)`: the rate of what host i sends to host j; 0: unlimited."""
+    _run("mount", "-t", "tmpfs", "tmpfs", "/run")  # name spaces' names are ours alone
+    for host in range(hosts):
+        _run("ip", "netns", "add", f"h{host}")
+        _ip(host, "link", "set", "lo", "up")
+        for address in (data_address(host), control_address(host)):
+            _ip(host, "addr", "add", f"{address}/32", "dev", "lo")
+    for a in range(hosts):
+        for b in range(a + 1, hosts):
+            _pair(a, b, "data")
+            _route(a, b, "data", data_address)
+            shape(a, b, mbps(a, b))
+            shape(b, a, mbps(b, a))
+    for host in range(1, hosts):
+        _pair(0, host, "ctl")
+        _route(0, host, "ctl", control_address)

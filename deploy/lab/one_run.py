@@ -1,0 +1,122 @@
+"""One training inside the sandbox: hosts up, daemons and central started, the summary collected.
+
+Started by run.py as the first process of a sandbox (sandbox.py) with a job file; whatever is left
+when it ends, ends with it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import cpu_quota
+import network
+from sandbox import Interrupted, LabError, die_with_parent, interruptible
+
+CENTRAL_PORT = 7000
+STOP_SECONDS = 5
+
+
+class Children:
+    """The lab's processes, each with its output in a file."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.children = []
+
+    def start(self, name, command, group, environment):
+        def prepare():
+            die_with_parent()
+            if group:
+                cpu_quota.join(group)
+        with open(f"{self.folder}/{name}.log", "wb") as log:
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                     start_new_session=True, preexec_fn=prepare, env=environment)
+        self.children.append(child)
+        return child
+
+    def stop(self):
+        for child in self.children:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        for child in self.children:
+            try:
+                child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def _environment(job):
+    environment = dict(os.environ)
+    environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+                        "RUNNEL_WORKER": job["worker"]})
+    return environment
+
+
+def _commands(job):
+    """(name, host, command) of central and the daemons; central first."""
+    address = network.data_address if job["shared_control"] else network.control_address
+    central = f"{address(0)}:{CENTRAL_PORT}"
+    yield "central", 0, [job["central"], "--insecure-network", "train", "--listen", central,
+                         "--workers", str(len(job["hosts"]) - 1), "--worker-timeout-s", "120",
+                         "--summary", job["folder"] + "/summary.json"] + job["train"]
+    for host in range(1, len(job["hosts"])):
+        yield f"worker-{host}", host, [
+            job["worker"], "--insecure-network", "--central", central, "--name",
+            f"{host:02}-{job['hosts'][host]['name']}", "--listen",
+            f"{network.data_address(host)}:0", "--threads", str(job["hosts"][host]["threads"]),
+            "--connect-timeout-ms", "120000"]
+
+
+def _tail(path, lines=3):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return " | ".join(file.read().strip().splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def run(job):
+    """Runs the job; what the lab has to say beside central's summary."""
+    def mbps(i, j):
+        return job["mbps"][i][j]
+    network.bring_up(len(job["hosts"]), mbps)
+    children = Children(job["folder"])
+    try:
+        for name, host, command in _commands(job):
+            child = children.start(name, network.in_host(host, command),
+                                   job["groups"][host] if job["groups"] else None,
+                                   _environment(job))
+            if name == "central":
+                central = child
+        try:
+            code = central.wait(job["timeout_s"])
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"no end after {job['timeout_s']} s (--timeout-s); central last said: "
+                           f"{_tail(job['folder'] + '/central.log')}") from error
+        if code != 0:
+            raise LabError(f"central ended with {code}: {_tail(job['folder'] + '/central.log')}")
+    finally:
+        children.stop()
+
+
+def main():
+    interruptible()
+    with open(sys.argv[1], encoding="utf-8") as file:
+        job = json.load(file)
+    try:
+        run(job)
+    except Interrupted as interrupt:
+        return 128 + interrupt.number
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

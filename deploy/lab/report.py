@@ -1,0 +1,108 @@
+"""A grid's results as Markdown, CSV and SVG plots (gnuplot)."""
+
+import csv
+import shutil
+import subprocess
+
+PLOT_HEAD = """set terminal svg size 640,420 dynamic background rgb 'white'
+set output '{path}'
+set title '{title}'
+set xlabel 'link bandwidth, Mbps'
+set ylabel '{label}'
+set logscale x 2
+set key outside right
+set grid
+set xtics ({tics})
+"""
+
+
+def plan_text(plan):
+    """"0:0-1 | 2:2-4": devices and their layers."""
+    return " | ".join(f"{stage['device']}:{stage['first_layer']}-{stage['last_layer']}"
+                      for stage in plan["stages"])
+
+
+def cell(results, policy, mbps):
+    for row in results:
+        if row["policy"] == policy and row["mbps"] == mbps:
+            return row
+    return None
+
+
+def axes(results):
+    """Policies in order of appearance, bandwidths ascending."""
+    policies = list(dict.fromkeys(row["policy"] for row in results))
+    return policies, sorted({row["mbps"] for row in results})
+
+
+def _table(results, title, value):
+    policies, rates = axes(results)
+    lines = [f"### {title}", "", "| policy | " + " | ".join(f"{rate:g} Mbps" for rate in rates) +
+             " |", "|---|" + "---|" * len(rates)]
+    for policy in policies:
+        cells = [cell(results, policy, rate) for rate in rates]
+        lines.append(f"| {policy} | " + " | ".join("-" if row is None else value(row)
+                                                   for row in cells) + " |")
+    return lines + [""]
+
+
+def markdown(summary):
+    results = summary["results"]
+    lines = [f"## {summary['scenario']}, {summary['mode']}", ""] + summary.get("notes", []) + [""]
+    lines += _table(results, "Seconds a batch", lambda row: f"{row['seconds_per_batch']:.3f}")
+    if any(row.get("speedup_vs_ftpipehd") for row in results):
+        lines += _table(results, "Times faster than ftpipehd",
+                        lambda row: f"{row['speedup_vs_ftpipehd']:.2f}"
+                        if row.get("speedup_vs_ftpipehd") else "-")
+    lines += _table(results, "Plan (device:layers)", lambda row: plan_text(row["plan"]))
+    return "\n".join(lines) + "\n"
+
+
+def write_csv(results, path):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["policy", "mbps", "seconds_per_batch", "speedup_vs_ftpipehd", "plan",
+                         "runs"])
+        for row in results:
+            writer.writerow([row["policy"], row["mbps"], row["seconds_per_batch"],
+                             row.get("speedup_vs_ftpipehd"), plan_text(row["plan"]),
+                             " ".join(f"{value:.5f}" for value in row.get("runs", []))])
+
+
+def _plot(results, path, title, label, key):
+    policies, rates = axes(results)
+    tics = ", ".join(f"'{rate:g}' {rate}" for rate in rates)
+    script = PLOT_HEAD.format(path=path, title=title.replace("'", ""), label=label, tics=tics)
+    blocks, curves = [], []
+    for index, policy in enumerate(policies):
+        points = [(rate, cell(results, policy, rate)) for rate in rates]
+        lines = [f"{rate} {row[key]}" for rate, row in points if row and row.get(key)]
+        if not lines:
+            continue
+        blocks.append(f"$d{index} << EOD\n" + "\n".join(lines) + "\nEOD\n")
+        curves.append(f"$d{index} using 1:2 with linespoints lw 2 title '{policy}' noenhanced")
+    if not curves:
+        return
+    script += "".join(blocks) + "set logscale y\nplot " + ", \\\n  ".join(curves) + "\n"
+    done = subprocess.run(["gnuplot"], input=script, text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError("gnuplot: " + done.stderr.strip())
+
+
+def write(summary, folder):
+    """report.md, results.csv and, with gnuplot, two plots; the files that were written."""
+    results = summary["results"]
+    files = [f"{folder}/report.md", f"{folder}/results.csv"]
+    with open(files[0], "w", encoding="utf-8") as file:
+        file.write(markdown(summary))
+    write_csv(results, files[1])
+    if shutil.which("gnuplot") is None:
+        print("lab: no plots: gnuplot is not installed (Debian: gnuplot-nox)")
+        return files
+    title = f"{summary['scenario']}, {summary['mode']}"
+    for name, label, key in (("seconds", "seconds a batch", "seconds_per_batch"),
+                             ("speedup", "times faster than ftpipehd", "speedup_vs_ftpipehd")):
+        path = f"{folder}/{name}.svg"
+        _plot(results, path, title, label, key)
+        files.append(path)
+    return files

@@ -1,0 +1,172 @@
+"""deploy/lab/run.sh: one training over several hosts made out of one."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+import cpu_quota
+import sandbox
+import scenario as scenarios
+from sandbox import Interrupted, LabError
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+
+
+def add_common_flags(parser):
+    parser.add_argument("scenario", help="a scenario file, or the name of one in "
+                        "deploy/lab/scenarios")
+    parser.add_argument("--bin", default=os.path.join(REPOSITORY, "build/release/bin"),
+                        help="folder of runnel-central and runnel-worker (default: %(default)s)")
+    parser.add_argument("--batches", type=int, default=20, help="measured mini-batches")
+    parser.add_argument("--warm-up", type=int, default=5, help="mini-batches before those")
+    parser.add_argument("--shared-control", action="store_true",
+                        help="control streams share the shaped links with the tensors")
+    parser.add_argument("--cpu", help="CPU quota of each host in processors, e.g. 0.3,0.2,0.4 "
+                        "(default: the scenario's; 0: none)")
+    parser.add_argument("--dataset", help="instead of the scenario's; the times do not depend on it")
+    parser.add_argument("--data-dir", help="the data set's files")
+    parser.add_argument("--timeout-s", type=float, default=1800, help="of one run")
+
+
+def parse_arguments(words):
+    parser = argparse.ArgumentParser(
+        prog="deploy/lab/run.sh", description="Trains a scenario on hosts made of network name "
+        "spaces, with shaped links (tc tbf) and CPU quotas (cgroups). Needs root; what it makes is "
+        "gone when it ends. Flags after -- go to runnel-central train.")
+    add_common_flags(parser)
+    parser.add_argument("--mbps", type=float, help="bandwidth of every link and direction "
+                        "(default: the scenario's; 0: unlimited)")
+    parser.add_argument("--summary", help="where central's summary and the lab's figures go")
+    parser.add_argument("--logs", help="keep the processes' output in this folder")
+    words, _, rest = (words, None, []) if "--" not in words else \
+        (words[:words.index("--")], None, words[words.index("--") + 1:])
+    arguments = parser.parse_args(words)
+    arguments.train = rest
+    return arguments
+
+
+def binaries(folder):
+    paths = [os.path.join(folder, name) for name in ("runnel-central", "runnel-worker")]
+    for path in paths:
+        if not os.access(path, os.X_OK):
+            raise LabError(f"{path} is not there: build it (cmake --build --preset release), or "
+                           "name the folder with --bin")
+    return [os.path.abspath(path) for path in paths]
+
+
+def steady_seconds_per_batch(timeline, warm_up, batches):
+    """Between two completions at stage 0, so that neither start nor drain counts. None: too few."""
+    points = [point for point in timeline if warm_up <= point["batches"] <= warm_up + batches]
+    if len(points) < 2 or points[-1]["batches"] - points[0]["batches"] < batches / 2:
+        return None
+    return (points[-1]["seconds"] - points[0]["seconds"]) / \
+        (points[-1]["batches"] - points[0]["batches"])
+
+
+def link_errors(summary, mbps, hosts):
+    """Measured against configured bandwidth, a row a link and direction."""
+    rows = []
+    stages = [stage["device"] for stage in summary["plan"]["stages"]]
+    for index, link in enumerate(summary.get("links", [])):
+        above, below = stages[index], stages[index + 1]
+        for direction, a, b in (("forward", above, below), ("backward", below, above)):
+            measured = link.get(f"bandwidth_{direction}_bytes_per_s")
+            configured = mbps[a][b] * 1e6 / 8
+            rows.append({"link": index, "direction": direction,
+                         "configured_bytes_per_s": configured or None,
+                         "measured_bytes_per_s": measured,
+                         "error": measured / configured - 1 if measured and configured else None})
+    return rows
+
+
+def run_once(case, arguments, train, mbps, folder):
+    """One run of a loaded scenario; `train`: central's flags. The summary with "lab" added."""
+    central, worker = binaries(arguments.bin)
+    hosts = case["hosts"]
+    shares = [float(word) for word in arguments.cpu.split(",")] if arguments.cpu else \
+        [float(host["cpu_quota"]) for host in hosts]
+    if len(shares) != len(hosts):
+        raise LabError(f"--cpu {arguments.cpu}: the scenario has {len(hosts)} hosts")
+    # In-flight batches at the end would come faster: nothing is forwarded beside them any more.
+    total = arguments.warm_up + arguments.batches + 2 * len(hosts) + 2
+    matrix = scenarios.bandwidths(case, mbps)
+    job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,
+           "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
+           "shared_control": arguments.shared_control,
+           "train": scenarios.train_flags(case, arguments.dataset, arguments.data_dir) +
+                    ["--max-batches", str(total), "--barrier-every", str(total),
+                     "--eval-every", "-1"] + train}
+    quotas = cpu_quota.CpuQuotas(shares) if any(share > 0 for share in shares) else None
+    try:
+        if quotas:
+            job["groups"] = [quotas.group(host) for host in range(len(hosts))]
+        path = os.path.join(folder, "job.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(job, file, indent=1)
+        begun, load = time.monotonic(), os.getloadavg()
+        code = sandbox.run_inside([os.path.join(HERE, "one_run.py"), path])
+        if code != 0:
+            raise LabError(f"the run ended with {code}")
+        with open(os.path.join(folder, "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        summary["lab"] = {
+            "scenario": case["name"], "mbps": mbps, "cpu": shares, "flags": job["train"],
+            "warm_up": arguments.warm_up, "batches": arguments.batches,
+            "seconds_per_batch": steady_seconds_per_batch(
+                summary.get("timeline", []), arguments.warm_up, arguments.batches),
+            "links": link_errors(summary, matrix, hosts),
+            "cpu_statistics": [quotas.statistics(host) if quotas else {}
+                               for host in range(len(hosts))],
+            "load_average": [load, os.getloadavg()],
+            "wall_s": time.monotonic() - begun}
+        return summary
+    finally:
+        if quotas:
+            quotas.remove()
+
+
+def main(words):
+    sandbox.interruptible()
+    arguments = parse_arguments(words)
+    why = sandbox.missing_for_lab()
+    if why:
+        raise LabError(why)
+    cpu_quota.remove_stale()
+    case = scenarios.load(arguments.scenario)
+    with tempfile.TemporaryDirectory(prefix="runnel-lab-") as scratch:
+        folder = arguments.logs or scratch
+        os.makedirs(folder, exist_ok=True)
+        summary = run_once(case, arguments, arguments.train, arguments.mbps, os.path.abspath(folder))
+    text = json.dumps(summary, indent=2) + "\n"
+    if arguments.summary:
+        with open(arguments.summary, "w", encoding="utf-8") as file:
+            file.write(text)
+    lab = summary["lab"]
+    print(f"{case['name']}: {summary['steps']} batches, {summary['samples_per_s']:.1f} samples/s, "
+          f"steady {lab['seconds_per_batch'] or float('nan'):.4f} s a batch, "
+          f"wall {lab['wall_s']:.1f} s")
+    for row in lab["links"]:
+        if row["error"] is not None:
+            print(f"link {row['link']} {row['direction']}: measured "
+                  f"{row['measured_bytes_per_s'] * 8e-6:.3f} Mbps of "
+                  f"{row['configured_bytes_per_s'] * 8e-6:.3f} ({row['error']:+.1%})")
+    return 0
+
+
+def guarded(function, words):
+    try:
+        return function(words) or 0
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 2
+    except Interrupted as interrupt:
+        print("lab: stopped; everything it made is gone", file=sys.stderr)
+        return 128 + interrupt.number
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main, sys.argv[1:]))

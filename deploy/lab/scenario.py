@@ -1,0 +1,74 @@
+"""Scenario files as the lab reads them; partition/scenario.h says what stands in them."""
+
+import json
+import os
+
+from sandbox import LabError
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scenarios")
+
+
+def path_of(name):
+    """The file of a scenario that is given as a path or by its name."""
+    if os.path.exists(name):
+        return name
+    path = os.path.join(FOLDER, name + ".json")
+    if os.path.exists(path):
+        return path
+    known = sorted(entry[:-5] for entry in os.listdir(FOLDER) if entry.endswith(".json")) \
+        if os.path.isdir(FOLDER) else []
+    raise LabError(f"no scenario {name}: give a file or one of {', '.join(known) or 'none'}")
+
+
+def load(name):
+    path = path_of(name)
+    try:
+        with open(path, encoding="utf-8") as file:
+            scenario = json.load(file)
+        for key in ("name", "training", "hosts", "links"):
+            if key not in scenario:
+                raise ValueError(f"{key} is missing")
+        if len(scenario["hosts"]) < 2:
+            raise ValueError("needs two hosts at least")
+        delays = {float(link["delay_ms"]) for link in scenario["links"]}
+        if len(delays) > 1:
+            raise ValueError("links of different delay_ms: the lab knows one for all")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError(f"scenario {path}: {error}") from error
+    scenario["path"] = path
+    return scenario
+
+
+def train_flags(scenario, dataset=None, data_dir=None):
+    """What central's train command is told."""
+    training = scenario["training"]
+    flags = {"model": training["model"], "dataset": dataset or training["dataset"],
+             "batch-size": training["batch_size"], "micro-batches": training["micro_batches"],
+             "schedule": training["schedule"], "worker-threads": scenario["hosts"][0]["threads"]}
+    delay = max((float(link["delay_ms"]) for link in scenario["links"]), default=0)
+    if delay > 0:
+        flags["link-delay-ms"] = delay
+    if data_dir:
+        flags["data-dir"] = data_dir
+    return [word for key, value in flags.items() for word in (f"--{key}", str(value))]
+
+
+def _speed(scenario, i, j):
+    """SpeedBetween of partition/scenario.h: later entries win."""
+    a, b = scenario["hosts"][i]["name"], scenario["hosts"][j]["name"]
+    mbps = 0.0
+    for link in scenario["links"]:
+        # Between "*" and "*" the order of the hosts tells what is down.
+        if link["from"] in ("*", a) and link["to"] in ("*", b) and \
+                (link["from"] != link["to"] or i < j):
+            mbps = float(link["down_mbps"])
+        elif link["from"] in ("*", b) and link["to"] in ("*", a):
+            mbps = float(link["up_mbps"])
+    return mbps
+
+
+def bandwidths(scenario, mbps=None):
+    """Megabits a second of what host i sends to host j; `mbps`: the same everywhere."""
+    count = len(scenario["hosts"])
+    return [[0.0 if i == j else _speed(scenario, i, j) if mbps is None else mbps
+             for j in range(count)] for i in range(count)]

@@ -1,0 +1,225 @@
+"""deploy/lab/sweep.sh: a scenario under several policies and bandwidths, measured or simulated."""
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import cpu_quota
+import report
+import run
+import sandbox
+import scenario as scenarios
+from sandbox import LabError
+
+# What a name in --policies means to central: AccEPT's methods (its section 4.4) and ours.
+PLAIN = ["--codec-forward", "identity", "--codec-backward", "identity"]
+COMPRESSED = ["--codec-forward", "mbq:2", "--codec-backward", "stochastic:8"]
+METHODS = {
+    "ftpipehd": ["--policy", "ftpipehd"] + PLAIN,
+    "compression": ["--policy", "ftpipehd"] + COMPRESSED,
+    "predictor": ["--policy", "accept"] + PLAIN,
+    "accept": ["--policy", "accept"] + COMPRESSED,
+    "runnel": ["--policy", "runnel"],
+}
+
+
+def parse_arguments(words):
+    parser = argparse.ArgumentParser(
+        prog="deploy/lab/sweep.sh", description="Runs a scenario under each policy and bandwidth, "
+        "in the lab (root) or simulated, and writes Markdown, CSV and SVG plots. A sweep that was "
+        "stopped goes on where it was. Policies: ftpipehd, compression (ftpipehd with codecs), "
+        "predictor (accept without), accept, runnel, or any policy of runnel-central. Flags after "
+        "-- go to runnel-central train.")
+    run.add_common_flags(parser)
+    parser.add_argument("--simulate", action="store_true", help="runnel-central simulate instead")
+    parser.add_argument("--policies", default="ftpipehd,compression,predictor,accept,runnel")
+    parser.add_argument("--mbps", default="0.25,0.5,1,2,4", help="default: %(default)s")
+    parser.add_argument("--repeats", type=int, default=1, help="runs of a cell; medians count")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, where the links are "
+                        "what takes the time")
+    parser.add_argument("--work", help="folder of the cells and the report "
+                        "(default: build/lab/SCENARIO)")
+    parser.add_argument("--summary", help="JSON: plan, seconds_per_batch, speedup_vs_ftpipehd by "
+                        "policy and bandwidth")
+    at = words.index("--") if "--" in words else len(words)
+    arguments = parser.parse_args(words[:at])
+    arguments.train = words[at + 1:]
+    arguments.policies = arguments.policies.split(",")
+    arguments.mbps = [float(word) for word in arguments.mbps.split(",")]
+    if min(arguments.repeats, arguments.jobs) < 1 or min(arguments.mbps) <= 0:
+        raise LabError("--repeats, --jobs and --mbps must be above zero")
+    return arguments
+
+
+def method_flags(name):
+    return METHODS.get(name, ["--policy", name] + PLAIN)
+
+
+def fingerprint(case, arguments, policy):
+    """What a finished cell must have been run with to count."""
+    given = [case, arguments.cpu, arguments.batches, arguments.warm_up, arguments.shared_control,
+             arguments.dataset, arguments.train, method_flags(policy)]
+    return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+
+
+def finished(path, mark):
+    try:
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        return summary if summary["lab"]["fingerprint"] == mark else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+class Cell:
+    """One run of the grid: a process of run.py's, or a file of an earlier sweep."""
+
+    def __init__(self, case, arguments, work, policy, mbps, repeat):
+        self.policy, self.mbps = policy, mbps
+        self.name = f"{policy}@{mbps:g}#{repeat}"
+        self.path = f"{work}/cells/{self.name}.json"
+        self.mark = fingerprint(case, arguments, policy)
+        self.summary = finished(self.path, self.mark)
+        self.command = [sys.executable, os.path.join(run.HERE, "run.py"), case["path"], "--bin",
+                        arguments.bin, "--batches", str(arguments.batches), "--warm-up",
+                        str(arguments.warm_up), "--timeout-s", str(arguments.timeout_s), "--mbps",
+                        str(mbps), "--summary", self.path + ".part"]
+        for flag, value in (("--cpu", arguments.cpu), ("--dataset", arguments.dataset),
+                            ("--data-dir", arguments.data_dir)):
+            self.command += [flag, value] if value else []
+        self.command += ["--shared-control"] if arguments.shared_control else []
+        self.command += ["--"] + method_flags(policy) + arguments.train
+        self.process = None
+
+    def start(self):
+        # A process group of its own: Ctrl-C comes to us, and from us to it.
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                        preexec_fn=sandbox.die_with_parent)
+
+    def collect(self):
+        """None, or why it failed."""
+        error = self.process.communicate()[1].strip()
+        if self.process.returncode != 0:
+            return f"{self.name}: {error or self.process.returncode}"
+        with open(self.path + ".part", encoding="utf-8") as file:
+            self.summary = json.load(file)
+        self.summary["lab"]["fingerprint"] = self.mark
+        with open(self.path + ".part", "w", encoding="utf-8") as file:
+            json.dump(self.summary, file, indent=1)
+        os.replace(self.path + ".part", self.path)
+        return None
+
+    def tell(self):
+        seconds = self.summary["lab"]["seconds_per_batch"]
+        print(f"{self.name:24} {seconds or float('nan'):9.4f} s a batch, "
+              f"{report.plan_text(self.summary['plan'])}", flush=True)
+
+
+def run_cells(cells, jobs):
+    """Runs what has no summary yet, `jobs` at a time; what failed, a line each."""
+    waiting = [cell for cell in cells if cell.summary is None]
+    running, failures = [], []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(waiting.pop(0))
+                running[-1].start()
+            time.sleep(0.2)
+            for cell in [one for one in running if one.process.poll() is not None]:
+                running.remove(cell)
+                failure = cell.collect()
+                if failure:
+                    failures.append(failure)
+                    print(failure, flush=True)
+                else:
+                    cell.tell()
+    finally:
+        for cell in running:
+            cell.process.terminate()
+        for cell in running:
+            cell.process.communicate()
+    return failures
+
+
+def measure(case, arguments, work):
+    """The results, and what failed. Repeats are the outer loop, so that what the machine does
+    meanwhile falls on all alike."""
+    os.makedirs(work + "/cells", exist_ok=True)
+    cells = [Cell(case, arguments, work, policy, mbps, repeat)
+             for repeat in range(arguments.repeats) for mbps in arguments.mbps
+             for policy in arguments.policies]
+    failures = run_cells(cells, arguments.jobs)
+    grid = {}
+    for cell in cells:
+        if cell.summary is not None:
+            grid.setdefault((cell.policy, cell.mbps), []).append(cell.summary)
+    return [result_of(policy, mbps, runs) for (policy, mbps), runs in grid.items()], failures
+
+
+def result_of(policy, mbps, runs):
+    seconds = [one["lab"]["seconds_per_batch"] for one in runs]
+    seconds = [value for value in seconds if value is not None]
+    return {"policy": policy, "mbps": mbps, "plan": runs[0]["plan"],
+            "links": [{key: link[key] for key in ("codec_forward", "codec_backward")}
+                      for link in runs[0]["links"]],
+            "seconds_per_batch": statistics.median(seconds) if seconds else float("nan"),
+            "runs": seconds}
+
+
+def add_speedups(results):
+    for row in results:
+        base = report.cell(results, "ftpipehd", row["mbps"])
+        row["speedup_vs_ftpipehd"] = base["seconds_per_batch"] / row["seconds_per_batch"] \
+            if base else None
+
+
+def simulate(case, arguments):
+    """The same grid by runnel-central simulate."""
+    central, _ = run.binaries(arguments.bin)
+    with tempfile.TemporaryDirectory(prefix="runnel-lab-") as folder:
+        path = folder + "/summary.json"
+        command = [central, "simulate", case["path"], "--policies", ",".join(arguments.policies),
+                   "--mbps", ",".join(f"{rate:g}" for rate in arguments.mbps), "--summary", path]
+        if subprocess.run(command + arguments.train, check=False).returncode != 0:
+            raise LabError("the simulation failed (above)")
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def main(words):
+    arguments = parse_arguments(words)
+    case = scenarios.load(arguments.scenario)
+    work = arguments.work or os.path.join(run.REPOSITORY, "build/lab", case["name"])
+    os.makedirs(work, exist_ok=True)
+    failures = []
+    if arguments.simulate:
+        summary = simulate(case, arguments)
+    else:
+        sandbox.interruptible()
+        why = sandbox.missing_for_lab()
+        if why:
+            raise LabError(why)
+        cpu_quota.remove_stale()
+        results, failures = measure(case, arguments, work)
+        add_speedups(results)
+        shares = arguments.cpu or ",".join(str(host["cpu_quota"]) for host in case["hosts"])
+        summary = {"scenario": case["name"], "mode": "measured", "results": results,
+                   "notes": [f"CPU quotas {shares} of a core, {arguments.batches} batches after "
+                             f"{arguments.warm_up}, medians of {arguments.repeats}."]}
+    if arguments.summary:
+        with open(arguments.summary, "w", encoding="utf-8") as file:
+            json.dump(summary, file, indent=1)
+    print("\n".join(report.write(summary, work)))
+    if failures:
+        raise LabError(f"{len(failures)} cells failed; the same command tries them again")
+
+
+if __name__ == "__main__":
+    sys.exit(run.guarded(main, sys.argv[1:]))

@@ -1,0 +1,144 @@
+#include "proto/transport/bandwidth.h"
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "proto/transport/simulated.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+TEST(BandwidthMeter, NothingMeasuredIsZero) {
+  BandwidthMeter meter;
+  EXPECT_EQ(meter.bytes_per_second(), 0);
+  meter.Add({0, 0});
+  meter.Add({BandwidthMeter::kLeastBytes - 1, kSecond});  // latency rather than bandwidth
+  meter.Add({1 << 20, 0});                                // came in one piece
+  EXPECT_EQ(meter.bytes_per_second(), 0);
+  EXPECT_EQ(meter.transfers(), 0);
+}
+
+TEST(BandwidthMeter, OneSlowTransferDoesNotShow) {
+  BandwidthMeter meter;
+  for (int i = 0; i < 4; ++i) meter.Add({100'000, kSecond / 10});
+  meter.Add({100'000, kSecond});
+  for (int i = 0; i < 3; ++i) meter.Add({100'000, kSecond / 10});
+  EXPECT_EQ(meter.bytes_per_second(), 1e6);
+}
+
+TEST(BandwidthMeter, AChangeShowsAfterHalfAWindow) {
+  BandwidthMeter meter;
+  for (int i = 0; i < 50; ++i) meter.Add({100'000, kSecond / 10});
+  for (size_t i = 0; i <= BandwidthMeter::kWindow / 2; ++i) meter.Add({100'000, kSecond / 5});
+  EXPECT_EQ(meter.bytes_per_second(), 5e5);
+}
+
+TEST(BandwidthMeter, LargeTransfersWeighMore) {
+  BandwidthMeter meter;
+  meter.Add({1'000'000, kSecond});
+  for (int i = 0; i < 4; ++i) meter.Add({10'000, kSecond});
+  EXPECT_EQ(meter.bytes_per_second(), 1e6);
+}
+
+TEST(BandwidthProbe, OnlyWhenNothingElseTells) {
+  BandwidthProbe probe;
+  probe.Connected(0);
+  EXPECT_FALSE(probe.Due(BandwidthProbe::kFirstIdleNs - 1, 0));
+  EXPECT_FALSE(probe.Due(BandwidthProbe::kFirstIdleNs, 1)) << "something waits";
+  EXPECT_EQ(probe.Due(BandwidthProbe::kFirstIdleNs, 0), BandwidthProbe::kFirstBytes);
+  EXPECT_FALSE(probe.Due(BandwidthProbe::kFirstIdleNs + kSecond, 0)) << "one at a time";
+
+  BandwidthProbe busy;
+  busy.Connected(0);
+  for (int64_t now = kSecond; now < 100 * kSecond; now += kSecond) {
+    busy.Sent(now);
+    EXPECT_FALSE(busy.Due(now + kSecond, 0));
+  }
+}
+
+TEST(BandwidthProbe, GrowsUntilItLastsLongEnough) {
+  BandwidthProbe probe;
+  probe.Connected(0);
+  int64_t now = BandwidthProbe::kFirstIdleNs;
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < 6; ++i) {
+    const auto bytes = probe.Due(now, 0);
+    if (!bytes) break;
+    sizes.push_back(*bytes);
+    probe.Reported(now, {*bytes, *bytes});  // a byte a nanosecond
+  }
+  EXPECT_EQ(sizes, (std::vector<int64_t>{16 << 10, 64 << 10, 256 << 10, 1 << 20}));
+  EXPECT_FALSE(probe.Due(now + BandwidthProbe::kIdleNs - 1, 0));
+  EXPECT_EQ(probe.Due(now + BandwidthProbe::kIdleNs, 0), BandwidthProbe::kMaxBytes);
+}
+
+TEST(BandwidthProbe, ALostReportIsNotWaitedForForever) {
+  BandwidthProbe probe;
+  probe.Connected(0);
+  const int64_t now = BandwidthProbe::kFirstIdleNs;
+  ASSERT_TRUE(probe.Due(now, 0));
+  EXPECT_TRUE(probe.Due(now + BandwidthProbe::kReportDeadlineNs, 0));
+  probe.Connected(now + BandwidthProbe::kReportDeadlineNs);
+  EXPECT_TRUE(probe.Due(now + BandwidthProbe::kReportDeadlineNs + BandwidthProbe::kFirstIdleNs, 0))
+      << "a new connection has no report under way";
+}
+
+TEST(BandwidthProbe, ReportsAreReadBackOrRefused) {
+  const auto parse = [](const std::string& text) {
+    return ParseProbeReport(
+        absl::MakeConstSpan(reinterpret_cast<const std::byte*>(text.data()), text.size()));
+  };
+  const Frame report = MakeProbeReport({12345, 678});
+  const auto arrival = ParseProbeReport(report.payload.bytes());
+  ASSERT_TRUE(arrival.ok()) << arrival.status();
+  EXPECT_EQ(arrival->bytes, 12345);
+  EXPECT_EQ(arrival->ns, 678);
+  for (const char* text : {"", "1", "1 2 3", "a b", "-1 2", "1 0", "1 99999999999999999999"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(parse(text).status())) << text;
+  }
+}
+
+// What frames of random sizes and pauses say about a simulated link is its rate.
+class Sink final : public ConnectionObserver {
+ public:
+  absl::Status OnHeader(const FrameHeader&) override { return absl::OkStatus(); }
+  void OnFrame(Frame frame) override { meter.Add(frame.arrival); }
+  void OnClosed(const absl::Status&) override {}
+  BandwidthMeter meter;
+};
+
+TEST(BandwidthMeter, FindsTheRateOfASimulatedLinkInEachDirection) {
+  std::mt19937 draws(7);
+  for (const double mbps : {0.25, 1.0, 4.0, 50.0}) {
+    SimulatedNetwork network({.seed = 7, .min_delay_ns = 1'000'000, .max_delay_ns = 30'000'000});
+    const auto a = network.NewTransport("a");
+    const auto b = network.NewTransport("b");
+    Sink there, back;
+    std::shared_ptr<Connection> accepted;
+    const auto listener = *b->Listen("127.0.0.1:0", [&](std::shared_ptr<Connection> connection) {
+      accepted = std::move(connection);
+      return Accepted{&there, {.megabits_per_second = mbps / 2}};
+    });
+    const auto dialled = *a->Dial(listener->address(), &back, {.megabits_per_second = mbps});
+    while (accepted == nullptr) ASSERT_TRUE(network.Step());
+    for (int i = 0; i < 20; ++i) {
+      const int64_t bytes = 16'384 + static_cast<int64_t>(draws() % 300'000);
+      ASSERT_TRUE(dialled->Send(MakeProbe(bytes)).ok());
+      ASSERT_TRUE(accepted->Send(MakeProbe(bytes)).ok());
+      network.RunUntil(network.now_ns() + static_cast<int64_t>(draws() % (20 * kSecond)));
+    }
+    while (network.Step()) {
+    }
+    EXPECT_NEAR(there.meter.bytes_per_second(), mbps * 1e6 / 8, mbps * 1e6 / 8 * 1e-3);
+    EXPECT_NEAR(back.meter.bytes_per_second(), mbps * 1e6 / 16, mbps * 1e6 / 16 * 1e-3);
+    EXPECT_EQ(there.meter.transfers(), 20);
+  }
+}
+
+}  // namespace
+}  // namespace runnel
