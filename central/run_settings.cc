@@ -53,6 +53,7 @@ const Field kFields[] = {
     {"policy", &RunSettings::policy, kText},
     {"codec-forward", &RunSettings::codec_forward, kText},
     {"codec-backward", &RunSettings::codec_backward, kText},
+    {"bits", &RunSettings::bits, kAnyText},
     {"recipe", &RunSettings::recipe, kText},
     {"backend", &RunSettings::backend, kText},
     {"caps", &RunSettings::caps, kCount},

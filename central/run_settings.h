@@ -24,6 +24,7 @@ struct RunSettings {
   std::string policy = "uniform";
   std::string codec_forward = "identity";
   std::string codec_backward = "identity";
+  std::string bits;  // by epoch (compress/bit_schedule.h); empty: what the codecs say
   std::string recipe = "fp32";
   std::string backend = "auto";
   std::vector<int64_t> caps;  // empty: the schedule's

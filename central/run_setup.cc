@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compress/codec.h"
+#include "central/codec_settings.h"
+#include "compress/bit_schedule.h"
 #include "partition/plan_builder.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/measured_cost.h"
@@ -92,8 +93,6 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   setup.note = IgnoredSettings(settings, setup.format);
   RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
   RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));
-  RUNNEL_RETURN_IF_ERROR(MakeCodec(settings.codec_forward).status());
-  RUNNEL_RETURN_IF_ERROR(MakeCodec(settings.codec_backward).status());
   if (!setup.schedule->drains_each_step && settings.micro_batches > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("--micro-batches ", settings.micro_batches, ": schedule ", settings.schedule,
@@ -101,6 +100,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   }
   setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
                                 setup.schedule->default_micro_batches, setup.format);
+  RUNNEL_RETURN_IF_ERROR(SettleCodecs(setup.format, setup.settings));
   setup.plain_loop = setup.settings.local_workers == 0;
   setup.workers = setup.plain_loop
                       ? 1
@@ -133,10 +133,6 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
                              const std::vector<Device>& devices,
                              const std::vector<std::vector<double>>& layer_seconds) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const Codec> forward,
-                          MakeCodec(setup.settings.codec_forward));
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const Codec> backward,
-                          MakeCodec(setup.settings.codec_backward));
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
   PlanRequest request;
   request.model = &setup.model;
@@ -148,10 +144,10 @@ absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
   request.micro_batch_size = batching.MicroBatchSizes().front();
   request.codec_forward = setup.settings.codec_forward;
   request.codec_backward = setup.settings.codec_backward;
-  request.encoded_forward = [&forward](const Shape& shape) { return forward->EncodedBytes(shape); };
-  request.encoded_backward = [&backward](const Shape& shape) {
-    return backward->EncodedBytes(shape);
-  };
+  RUNNEL_ASSIGN_OR_RETURN(request.encoded_forward,
+                          MeanEncodedBytes(setup.settings.codec_forward, setup.settings.epochs));
+  RUNNEL_ASSIGN_OR_RETURN(request.encoded_backward,
+                          MeanEncodedBytes(setup.settings.codec_backward, setup.settings.epochs));
   request.link_megabits_per_second = setup.settings.link_mbps;
   request.link_delay_seconds = setup.settings.link_delay_ms * 1e-3;
   request.caps = setup.settings.caps;

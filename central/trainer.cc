@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "central/codec_settings.h"
 #include "central/feeder.h"
 #include "central/weights_digest.h"
 #include "central/worker_process.h"
@@ -142,7 +143,7 @@ CoordinatorOptions Trainer::Impl::Options() {
   options.recipe = settings.recipe;
   options.format = setup().format;
   options.backend = settings.backend;
-  options.codecs = {settings.codec_forward, settings.codec_backward};
+  options.codecs = CodecsOf(settings);
   options.needs_profile =
       setup().policy->needs_profile && !job_.plan.has_value() && !setup().plain_loop;
   options.plan = [this](const std::vector<Device>& devices,

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a stage lets its peers send: exact payload sizes by kind and micro-batch size, checked
-// before allocation.
+// What a stage lets its peers send: the largest payload by kind and micro-batch size, checked before
+// allocation (exact sizes are the decoder's check).
 
 #include <cstdint>
 #include <map>
@@ -16,8 +16,8 @@ struct StageFrameSizes {
   struct BySamples {
     int64_t samples = 0;
     int64_t input = 0;  // first stage: bytes of the samples, else of an evaluation's activation
-    int64_t activation = 0;  // encoded bytes of the stage's input
-    int64_t gradient = 0;    // encoded bytes of the gradient of its output
+    int64_t activation = 0;  // most encoded bytes of the stage's input, over all epochs
+    int64_t gradient = 0;    // most encoded bytes of the gradient of its output
   };
   bool first_stage = false;
   bool has_loss = false;

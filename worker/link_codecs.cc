@@ -34,13 +34,18 @@ absl::Span<int8_t> MantissasOf(absl::Span<std::byte> tensor, size_t elements) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Codec>> LinkCodecs::Make(const std::string& name) const {
-  if (format_.scaled() && name == "identity") {
-    return absl::InvalidArgumentError(absl::StrCat("codec identity: the boundary is ",
-                                                   runnel::Name(format_.activation), "; codec ",
-                                                   kLossless, " sends it as it is"));
+absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule) const {
+  Codecs codecs;
+  RUNNEL_ASSIGN_OR_RETURN(codecs.steps, ParseCodecSchedule(schedule));
+  for (const CodecStep& step : codecs.steps) {
+    if (format_.scaled() && step.codec == "identity") {
+      return absl::InvalidArgumentError(absl::StrCat("codec identity: the boundary is ",
+                                                     runnel::Name(format_.activation), "; codec ",
+                                                     kLossless, " sends it as it is"));
+    }
+    RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(step.codec));
   }
-  return MakeCodec(name);
+  return codecs;
 }
 
 absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan, int stage,
@@ -51,24 +56,28 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
   const StagePlan& here = plan.stages[stage];
   Direction& down = codecs->at(false);
   Direction& up = codecs->at(true);
-  down.boundary = here.last_layer;
-  up.boundary = here.first_layer - 1;
+  down.key = {run_seed, RandomPurpose::kCodecForward, static_cast<uint64_t>(here.last_layer)};
+  up.key = {run_seed, RandomPurpose::kCodecBackward, static_cast<uint64_t>(here.first_layer - 1)};
   if (stage + 1 < static_cast<int>(plan.stages.size())) {
     RUNNEL_ASSIGN_OR_RETURN(down.sends, codecs->Make(plan.links[stage].codec_forward));
     RUNNEL_ASSIGN_OR_RETURN(up.receives, codecs->Make(plan.links[stage].codec_backward));
-    down.encoder = down.sends->NewEncoder(
-        {run_seed, RandomPurpose::kCodecForward, static_cast<uint64_t>(down.boundary)});
   }
   if (stage > 0) {
     RUNNEL_ASSIGN_OR_RETURN(up.sends, codecs->Make(plan.links[stage - 1].codec_backward));
     RUNNEL_ASSIGN_OR_RETURN(down.receives, codecs->Make(plan.links[stage - 1].codec_forward));
-    up.encoder = up.sends->NewEncoder(
-        {run_seed, RandomPurpose::kCodecBackward, static_cast<uint64_t>(up.boundary)});
   }
   if (format.scaled()) {
     RUNNEL_ASSIGN_OR_RETURN(codecs->evaluation_, MakeCodec(kLossless));
   }
   return codecs;
+}
+
+Encoder& LinkCodecs::EncoderFor(const Codec& codec, Direction& direction) {
+  if (direction.encoder == nullptr || direction.encoder_of->name() != codec.name()) {
+    direction.encoder = codec.NewEncoder(direction.key);
+    direction.encoder_of = &codec;
+  }
+  return *direction.encoder;
 }
 
 absl::Status LinkCodecs::CheckTensor(const Shape& shape, size_t bytes) const {
@@ -78,32 +87,34 @@ absl::Status LinkCodecs::CheckTensor(const Shape& shape, size_t bytes) const {
                                                  TensorBytes(shape)));
 }
 
-absl::Status LinkCodecs::Encode(bool up, const Shape& shape, absl::Span<const std::byte> tensor,
-                                Sequence sequence, bool restart, absl::Span<std::byte> payload) {
+absl::Status LinkCodecs::Encode(bool up, const MicroBatch& place, const Shape& shape,
+                                absl::Span<const std::byte> tensor, absl::Span<std::byte> payload) {
   RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
-  Direction& direction = at(up);
+  const Codec& codec = *at(up).sends.InEpoch(place.epoch);
+  Encoder& encoder = EncoderFor(codec, at(up));
   if (!format_.scaled()) {
     const TensorView x{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
-    return direction.encoder->Encode(x, sequence, restart, payload);
+    return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
   }
   const TensorView x = ScaledView(shape, tensor);
-  if (direction.sends->takes_scaled()) {
-    return direction.encoder->Encode(x, sequence, restart, payload);
+  if (codec.takes_scaled()) {
+    return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
   }
   if (x.exponent > kMaxFloatExponent) {
-    return absl::InvalidArgumentError(absl::StrCat("codec ", direction.sends->name(), ": exponent ",
-                                                   x.exponent, " is beyond FP32"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("codec ", codec.name(), ": exponent ", x.exponent, " is beyond FP32"));
   }
   floats_.resize(x.bytes.size());
   Dequantize({reinterpret_cast<const int8_t*>(x.bytes.data()), x.bytes.size()}, x.exponent,
              absl::MakeSpan(floats_));
-  return direction.encoder->Encode(ViewOf(floats_, shape), sequence, restart, payload);
+  return encoder.Encode(ViewOf(floats_, shape), place.sequence, place.first_in_epoch, payload);
 }
 
-absl::Status LinkCodecs::Decode(bool up, absl::Span<const std::byte> payload, const Shape& shape,
+absl::Status LinkCodecs::Decode(bool up, const MicroBatch& place,
+                                absl::Span<const std::byte> payload, const Shape& shape,
                                 absl::Span<std::byte> tensor) {
   RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
-  const Codec& codec = *at(up).receives;
+  const Codec& codec = *at(up).receives.InEpoch(place.epoch);
   if (!format_.scaled()) {
     return codec.Decode(payload, {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor});
   }
@@ -146,22 +157,33 @@ int64_t LinkCodecs::EvaluationBytes(const Shape& shape) const {
   return evaluation_ == nullptr ? TensorBytes(shape) : evaluation_->EncodedBytes(shape).value();
 }
 
-int64_t LinkCodecs::EncodedBytes(bool sends, bool up, const Shape& shape) const {
-  const auto& codec = sends ? at(up).sends : at(up).receives;
+int64_t LinkCodecs::EncodedBytes(bool up, int64_t epoch, const Shape& shape) const {
+  const Codec* codec = at(up).sends.InEpoch(epoch);
   return codec == nullptr ? 0 : codec->EncodedBytes(shape).value();
 }
 
-uint8_t LinkCodecs::Bits(bool up) const {
-  const std::string name = at(up).sends == nullptr ? "" : at(up).sends->name();
+int64_t LinkCodecs::MaxReceivedBytes(bool up, const Shape& shape) const {
+  int64_t most = 0;
+  for (const auto& codec : at(up).receives.made) {
+    most = std::max(most, codec->EncodedBytes(shape).value());
+  }
+  return most;
+}
+
+uint8_t LinkCodecs::Bits(bool up, int64_t epoch) const {
+  const Codec* codec = at(up).sends.InEpoch(epoch);
+  if (codec == nullptr) return 32;
+  if (codec->takes_scaled()) return 8;
+  const std::string name = codec->name();
   const size_t colon = name.find(':');
   int bits = 0;
-  if (at(up).sends != nullptr && at(up).sends->takes_scaled()) return 8;
   if (colon == std::string::npos || !absl::SimpleAtoi(name.substr(colon + 1), &bits)) return 32;
   return static_cast<uint8_t>(bits);
 }
 
-int32_t LinkCodecs::Exponent(bool up, absl::Span<const std::byte> payload) const {
-  return at(up).sends == nullptr ? 0 : at(up).sends->ExponentOf(payload);
+int32_t LinkCodecs::Exponent(bool up, int64_t epoch, absl::Span<const std::byte> payload) const {
+  const Codec* codec = at(up).sends.InEpoch(epoch);
+  return codec == nullptr ? 0 : codec->ExponentOf(payload);
 }
 
 int32_t LinkCodecs::EvaluationExponent(absl::Span<const std::byte> payload) const {
@@ -172,9 +194,11 @@ std::vector<EncoderState> LinkCodecs::SaveStates() const {
   std::vector<EncoderState> states;
   for (bool up : {false, true}) {
     const Direction& direction = at(up);
-    if (direction.encoder == nullptr) continue;
-    states.push_back(
-        {direction.boundary, up, direction.sends->name(), direction.encoder->SaveState()});
+    if (direction.sends.steps.empty()) continue;
+    const bool fresh = direction.encoder == nullptr;
+    const Codec& codec = fresh ? *direction.sends.made.front() : *direction.encoder_of;
+    states.push_back({static_cast<int>(direction.key.boundary), up, codec.name(),
+                      fresh ? "" : direction.encoder->SaveState()});
   }
   return states;
 }
@@ -182,11 +206,12 @@ std::vector<EncoderState> LinkCodecs::SaveStates() const {
 absl::Status LinkCodecs::RestoreStates(const std::vector<EncoderState>& states) {
   for (const EncoderState& state : states) {
     Direction& direction = at(state.up);
-    if (direction.encoder == nullptr || direction.boundary != state.boundary ||
-        direction.sends->name() != state.codec) {
-      continue;
+    if (static_cast<int>(direction.key.boundary) != state.boundary) continue;
+    for (const auto& codec : direction.sends.made) {
+      if (codec->name() != state.codec) continue;
+      RUNNEL_RETURN_IF_ERROR(EncoderFor(*codec, direction).RestoreState(state.state));
+      break;
     }
-    RUNNEL_RETURN_IF_ERROR(direction.encoder->RestoreState(state.state));
   }
   return absl::OkStatus();
 }

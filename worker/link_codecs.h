@@ -1,7 +1,8 @@
 #pragma once
 
 // The codecs at a stage's two boundaries: encoders for what it sends, decoders for what it
-// receives.
+// receives. A plan may name other codecs from epochs on (proto/base/codec_schedule.h): a
+// micro-batch's epoch decides, and where the codec changes the encoder is a new one.
 //
 // Tensors are boundary tensors in memory (BoundaryBytes of number_format.h). A scaled one goes
 // through a codec that takes scaled tensors as it is. Any other codec gets its values in FP32,
@@ -15,6 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "compress/codec.h"
+#include "proto/base/batching.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/model_state.h"
 #include "proto/base/number_format.h"
 #include "proto/base/payload.h"
@@ -33,12 +36,12 @@ class LinkCodecs {
 
   // up: the gradient for the stage before; else the activation for the next one. Errors as
   // Encoder::Encode.
-  absl::Status Encode(bool up, const Shape& shape, absl::Span<const std::byte> tensor,
-                      Sequence sequence, bool restart, absl::Span<std::byte> payload);
+  absl::Status Encode(bool up, const MicroBatch& place, const Shape& shape,
+                      absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
   // up: the gradient from the next stage; else the activation from the one before. Fills
   // TensorBytes(shape) bytes. Errors as Codec::Decode.
-  absl::Status Decode(bool up, absl::Span<const std::byte> payload, const Shape& shape,
-                      absl::Span<std::byte> tensor);
+  absl::Status Decode(bool up, const MicroBatch& place, absl::Span<const std::byte> payload,
+                      const Shape& shape, absl::Span<std::byte> tensor);
 
   // An evaluation's activation crosses without loss: in FP32 as it stands, scaled as codec int8
   // sends it. Both give `from` itself where nothing changes. Errors as above. While the lane is
@@ -51,12 +54,14 @@ class LinkCodecs {
 
   // Bytes of a boundary tensor in memory.
   int64_t TensorBytes(const Shape& shape) const { return BoundaryBytes(format_, shape); }
-  // Payload bytes of what is sent (sends = true) or received, in that direction.
-  int64_t EncodedBytes(bool sends, bool up, const Shape& shape) const;
-  // What a header says, for people and dashboards: bits an element, 32 is identity; the exponent of
-  // a payload that has one.
-  uint8_t Bits(bool up) const;
-  int32_t Exponent(bool up, absl::Span<const std::byte> payload) const;
+  // Payload bytes of what is sent, in that direction and epoch; 0 where nothing is.
+  int64_t EncodedBytes(bool up, int64_t epoch, const Shape& shape) const;
+  // The most that is received, in that direction in any epoch; 0 where nothing is.
+  int64_t MaxReceivedBytes(bool up, const Shape& shape) const;
+  // What a header says of what is sent, for people and dashboards: bits an element, 32 is identity;
+  // the exponent of a payload that has one.
+  uint8_t Bits(bool up, int64_t epoch) const;
+  int32_t Exponent(bool up, int64_t epoch, absl::Span<const std::byte> payload) const;
   int32_t EvaluationExponent(absl::Span<const std::byte> payload) const;
 
   std::vector<EncoderState> SaveStates() const;
@@ -65,16 +70,29 @@ class LinkCodecs {
   absl::Status RestoreStates(const std::vector<EncoderState>& states);
 
  private:
+  // The codecs of a schedule.
+  struct Codecs {
+    std::vector<CodecStep> steps;  // empty: nothing goes this way
+    std::vector<std::unique_ptr<const Codec>> made;
+
+    // Null: nothing goes this way.
+    const Codec* InEpoch(int64_t epoch) const {
+      return steps.empty() ? nullptr : made[StepInEpoch(steps, epoch)].get();
+    }
+  };
   struct Direction {
-    int boundary = 0;
-    std::unique_ptr<const Codec> sends;  // null: nothing goes this way
+    EncoderKey key;
+    Codecs sends;
+    // Of the last micro-batch, or restored; null: none yet. encoder_of made it.
     std::unique_ptr<Encoder> encoder;
-    std::unique_ptr<const Codec> receives;  // null: nothing comes this way
+    const Codec* encoder_of = nullptr;
+    Codecs receives;
   };
   Direction& at(bool up) { return directions_[up ? 1 : 0]; }
   const Direction& at(bool up) const { return directions_[up ? 1 : 0]; }
   absl::Status CheckTensor(const Shape& shape, size_t bytes) const;
-  absl::StatusOr<std::unique_ptr<const Codec>> Make(const std::string& name) const;
+  absl::StatusOr<Codecs> Make(const std::string& schedule) const;
+  static Encoder& EncoderFor(const Codec& codec, Direction& direction);
 
   NumberFormat format_;
   Direction directions_[2];

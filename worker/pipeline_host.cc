@@ -55,8 +55,8 @@ void PipelineHost::SetLimits() {
     sizes.by_samples.push_back(
         {.samples = samples,
          .input = sizes.first_stage ? input.elements() * 4 : codecs_->EvaluationBytes(input),
-         .activation = codecs_->EncodedBytes(false, false, input),
-         .gradient = codecs_->EncodedBytes(false, true, executor_->output_shape(samples))});
+         .activation = codecs_->MaxReceivedBytes(false, input),
+         .gradient = codecs_->MaxReceivedBytes(true, executor_->output_shape(samples))});
   }
   environment_.limits->Set(AllowedPayloads(sizes));
 }
@@ -154,9 +154,10 @@ void PipelineHost::Carry(SendEffect effect) {
   frame.header.shape_id = static_cast<uint32_t>(effect.samples);
   const absl::Span<const std::byte> encoded = effect.payload.bytes();
   const bool evaluation = effect.kind == FrameKind::kEvalActivation;
-  frame.header.codec_bits = evaluation ? codecs_->EvaluationBits() : codecs_->Bits(up);
+  const int64_t epoch = evaluation ? 0 : batching_.Locate(effect.sequence).epoch;
+  frame.header.codec_bits = evaluation ? codecs_->EvaluationBits() : codecs_->Bits(up, epoch);
   frame.header.exponent =
-      evaluation ? codecs_->EvaluationExponent(encoded) : codecs_->Exponent(up, encoded);
+      evaluation ? codecs_->EvaluationExponent(encoded) : codecs_->Exponent(up, epoch, encoded);
   frame.payload = std::move(effect.payload);
   const int64_t bytes = kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
   if (up) {
@@ -253,10 +254,9 @@ void PipelineHost::Carry(EncodeEffect effect) {
     const Shape shape =
         effect.up ? executor_->input_shape(place.samples) : executor_->output_shape(place.samples);
     Payload payload = environment_.pool->Allocate(
-        static_cast<size_t>(codecs_->EncodedBytes(true, effect.up, shape)));
-    const absl::Status status =
-        codecs_->Encode(effect.up, shape, effect.tensor.bytes(), place.sequence,
-                        place.first_in_epoch, payload.mutable_bytes());
+        static_cast<size_t>(codecs_->EncodedBytes(effect.up, place.epoch, shape)));
+    const absl::Status status = codecs_->Encode(effect.up, place, shape, effect.tensor.bytes(),
+                                                payload.mutable_bytes());
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, up = effect.up, place,
                              payload = std::move(payload), took_ns]() mutable {
@@ -276,7 +276,7 @@ void PipelineHost::Carry(DecodeEffect effect) {
         effect.up ? executor_->output_shape(place.samples) : executor_->input_shape(place.samples);
     Payload tensor = environment_.pool->Allocate(static_cast<size_t>(codecs_->TensorBytes(shape)));
     const absl::Status status =
-        codecs_->Decode(effect.up, effect.payload.bytes(), shape, tensor.mutable_bytes());
+        codecs_->Decode(effect.up, place, effect.payload.bytes(), shape, tensor.mutable_bytes());
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, up = effect.up, sequence = place.sequence,
                              tensor = std::move(tensor), took_ns]() mutable {

@@ -25,6 +25,7 @@ RunSettings AllSet() {
   s.policy = "dp";
   s.codec_forward = "mbq:4";
   s.codec_backward = "stochastic:8";
+  s.bits = "4/8";
   s.recipe = "niti";
   s.backend = "ref";
   s.caps = {4, 3, 1};

@@ -251,10 +251,9 @@ class Simulation {
       const MicroBatch& place = effect.place;
       const Shape shape = options_.output_shape(effect.up ? i - 1 : i, place.samples);
       Payload payload = pool_.Allocate(
-          static_cast<size_t>(options_.codecs[i]->EncodedBytes(true, effect.up, shape)));
-      const absl::Status status =
-          options_.codecs[i]->Encode(effect.up, shape, effect.tensor.bytes(), place.sequence,
-                                     place.first_in_epoch, payload.mutable_bytes());
+          static_cast<size_t>(options_.codecs[i]->EncodedBytes(effect.up, place.epoch, shape)));
+      const absl::Status status = options_.codecs[i]->Encode(
+          effect.up, place, shape, effect.tensor.bytes(), payload.mutable_bytes());
       Pump(i, status.ok() ? stages_[i].runtime->Encoded(effect.up, place.sequence, place.samples,
                                                         std::move(payload))
                           : status);
@@ -265,8 +264,9 @@ class Simulation {
     network_.ScheduleAt(CodecLane(i), [this, i, effect = std::move(effect)] {
       const Shape shape = options_.output_shape(effect.up ? i : i - 1, effect.place.samples);
       Payload tensor = pool_.Allocate(static_cast<size_t>(options_.codecs[i]->TensorBytes(shape)));
-      const absl::Status status = options_.codecs[i]->Decode(effect.up, effect.payload.bytes(),
-                                                             shape, tensor.mutable_bytes());
+      const absl::Status status =
+          options_.codecs[i]->Decode(effect.up, effect.place, effect.payload.bytes(), shape,
+                                     tensor.mutable_bytes());
       Pump(i, status.ok()
                   ? stages_[i].runtime->Decoded(effect.up, effect.place.sequence, std::move(tensor))
                   : status);

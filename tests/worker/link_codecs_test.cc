@@ -31,6 +31,14 @@ std::unique_ptr<LinkCodecs> Make(const std::string& codec, int stage) {
   return *std::move(codecs);
 }
 
+MicroBatch At(int64_t sequence, int64_t epoch, bool first_in_epoch) {
+  MicroBatch place;
+  place.sequence = Sequence(sequence);
+  place.epoch = epoch;
+  place.first_in_epoch = first_in_epoch;
+  return place;
+}
+
 absl::Span<const int8_t> MantissasOf(const Payload& tensor) {
   return {reinterpret_cast<const int8_t*>(tensor.bytes().data()),
           static_cast<size_t>(kShape.elements())};
@@ -59,15 +67,16 @@ absl::StatusOr<Payload> Cross(const std::string& codec, bool up, const Payload& 
                               BufferPool& pool) {
   const auto sender = Make(codec, up ? 1 : 0);
   const auto receiver = Make(codec, up ? 0 : 1);
-  const auto bytes = sender->EncodedBytes(true, up, kShape);
-  EXPECT_EQ(bytes, receiver->EncodedBytes(false, up, kShape));
+  const auto bytes = sender->EncodedBytes(up, 0, kShape);
+  EXPECT_EQ(bytes, receiver->MaxReceivedBytes(up, kShape));
   Payload payload = pool.Allocate(static_cast<size_t>(bytes));
   const absl::Status encoded =
-      sender->Encode(up, kShape, tensor.bytes(), Sequence(4), true, payload.mutable_bytes());
+      sender->Encode(up, At(4, 0, true), kShape, tensor.bytes(), payload.mutable_bytes());
   if (!encoded.ok()) return encoded;
   Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(kShape)));
   std::memset(out.mutable_bytes().data(), 0x77, out.size());
-  const absl::Status decoded = receiver->Decode(up, payload.bytes(), kShape, out.mutable_bytes());
+  const absl::Status decoded =
+      receiver->Decode(up, At(4, 0, true), payload.bytes(), kShape, out.mutable_bytes());
   if (!decoded.ok()) return decoded;
   return out;
 }
@@ -133,18 +142,20 @@ TEST(LinkCodecs, WrongSizesAndContentsAreRefused) {
   const Payload tensor = Scaled(pool, 127, -7);
   Payload payload = pool.Allocate(4 + 105);
   const auto encode = [&](absl::Span<const std::byte> bytes) {
-    return sender->Encode(false, kShape, bytes, Sequence(0), true, payload.mutable_bytes());
+    return sender->Encode(false, At(0, 0, true), kShape, bytes, payload.mutable_bytes());
   };
   EXPECT_FALSE(encode(tensor.bytes().subspan(1)).ok());
   EXPECT_FALSE(encode(tensor.bytes().first(105)).ok());
   ASSERT_TRUE(encode(tensor.bytes()).ok());
   Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(kShape)));
   const auto decode = [&] {
-    return receiver->Decode(false, payload.bytes(), kShape, out.mutable_bytes());
+    return receiver->Decode(false, At(0, 0, true), payload.bytes(), kShape, out.mutable_bytes());
   };
   EXPECT_TRUE(decode().ok());
-  EXPECT_FALSE(
-      receiver->Decode(false, payload.bytes(), kShape, out.mutable_bytes().first(105)).ok());
+  EXPECT_FALSE(receiver
+                   ->Decode(false, At(0, 0, true), payload.bytes(), kShape,
+                            out.mutable_bytes().first(105))
+                   .ok());
   payload.mutable_bytes()[50] = std::byte{0x80};
   EXPECT_FALSE(decode().ok());
 }
@@ -174,16 +185,99 @@ TEST(LinkCodecs, HeadersSayBitsAndExponent) {
   const auto int8 = Make("int8", 0);
   Payload payload = pool.Allocate(4 + 105);
   ASSERT_TRUE(
-      int8->Encode(false, kShape, tensor.bytes(), Sequence(0), true, payload.mutable_bytes()).ok());
-  EXPECT_EQ(int8->Bits(false), 8);
-  EXPECT_EQ(int8->Exponent(false, payload.bytes()), -33);
+      int8->Encode(false, At(0, 0, true), kShape, tensor.bytes(), payload.mutable_bytes()).ok());
+  EXPECT_EQ(int8->Bits(false, 0), 8);
+  EXPECT_EQ(int8->Exponent(false, 0, payload.bytes()), -33);
   const auto mbq = Make("mbq:3", 0);
-  EXPECT_EQ(mbq->Bits(false), 3);
-  EXPECT_EQ(mbq->Exponent(false, payload.bytes()), 0);
+  EXPECT_EQ(mbq->Bits(false, 0), 3);
+  EXPECT_EQ(mbq->Exponent(false, 0, payload.bytes()), 0);
   const auto fp32 = LinkCodecs::Create(TwoStages("identity", "int8"), 0, kSeed).value();
-  EXPECT_EQ(fp32->Bits(false), 32);
+  EXPECT_EQ(fp32->Bits(false, 0), 32);
   EXPECT_EQ(fp32->EvaluationBits(), 32);
   EXPECT_EQ(fp32->EvaluationBytes(kShape), 4 * 105);
+}
+
+// Two epochs of four micro-batches with mbq:2, then mbq:3 and the other way identity: each payload
+// is that of an encoder that was new when its codec began.
+constexpr char kForward[] = "0:mbq:2,2:mbq:3";
+constexpr char kBackward[] = "0:stochastic:8,1:identity";
+
+std::vector<float> Values(int64_t sequence) {
+  const CounterRandom random(kSeed, RandomPurpose::kTest, 9, static_cast<uint64_t>(sequence));
+  std::vector<float> values(static_cast<size_t>(kShape.elements()));
+  for (size_t e = 0; e < values.size(); ++e) values[e] = static_cast<float>(random.Normal(e));
+  return values;
+}
+
+MicroBatch Place(int64_t sequence) { return At(sequence, sequence / 4, sequence % 4 == 0); }
+
+std::vector<std::byte> Sent(LinkCodecs& codecs, bool up, int64_t sequence) {
+  const MicroBatch place = Place(sequence);
+  const std::vector<float> values = Values(sequence);
+  std::vector<std::byte> payload(
+      static_cast<size_t>(codecs.EncodedBytes(up, place.epoch, kShape)));
+  const absl::Status status = codecs.Encode(
+      up, place, kShape,
+      {reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()},
+      absl::MakeSpan(payload));
+  EXPECT_TRUE(status.ok()) << status;
+  return payload;
+}
+
+TEST(LinkCodecs, ASchedulesCodecsBeginAnewWhereTheyChange) {
+  const Plan plan = TwoStages(kForward, kBackward);
+  const auto sender = LinkCodecs::Create(plan, 0, kSeed).value();
+  const auto receiver = LinkCodecs::Create(plan, 1, kSeed).value();
+  const auto two = MakeCodec("mbq:2").value();
+  const auto three = MakeCodec("mbq:3").value();
+  EXPECT_EQ(receiver->MaxReceivedBytes(false, kShape), three->EncodedBytes(kShape).value());
+  std::unique_ptr<Encoder> encoder;
+  for (int64_t sequence = 0; sequence < 16; ++sequence) {
+    const Codec& codec = sequence < 8 ? *two : *three;
+    if (sequence == 0 || sequence == 8) encoder = codec.NewEncoder({});
+    std::vector<std::byte> expected(static_cast<size_t>(codec.EncodedBytes(kShape).value()));
+    const std::vector<float> values = Values(sequence);
+    ASSERT_TRUE(encoder
+                    ->Encode(ViewOf(values, kShape), Sequence(sequence), sequence % 4 == 0,
+                             absl::MakeSpan(expected))
+                    .ok());
+    const std::vector<std::byte> payload = Sent(*sender, false, sequence);
+    EXPECT_EQ(payload, expected) << sequence;
+    EXPECT_EQ(sender->Bits(false, sequence / 4), sequence < 8 ? 2 : 3);
+    std::vector<float> out(values.size()), direct(values.size());
+    ASSERT_TRUE(receiver
+                    ->Decode(false, Place(sequence), payload, kShape,
+                             {reinterpret_cast<std::byte*>(out.data()), 4 * out.size()})
+                    .ok());
+    ASSERT_TRUE(codec.Decode(payload, MutableViewOf(absl::MakeSpan(direct), kShape)).ok());
+    EXPECT_EQ(out, direct);
+  }
+}
+
+TEST(LinkCodecs, ASchedulesStateMovesAtAnyBarrier) {
+  const Plan plan = TwoStages(kForward, kBackward);
+  for (bool up : {false, true}) {
+    for (int64_t barrier = 0; barrier < 14; ++barrier) {
+      const auto first = LinkCodecs::Create(plan, up ? 1 : 0, kSeed).value();
+      const auto second = LinkCodecs::Create(plan, up ? 1 : 0, kSeed).value();
+      for (int64_t sequence = 0; sequence < barrier; ++sequence) Sent(*first, up, sequence);
+      const std::vector<EncoderState> states = first->SaveStates();
+      ASSERT_EQ(states.size(), 1u);
+      EXPECT_EQ(states[0].up, up);
+      Sent(*second, up, 0);  // a past of its own, which must not matter
+      ASSERT_TRUE(second->RestoreStates(states).ok());
+      for (int64_t sequence = barrier; sequence < 16; ++sequence)
+        EXPECT_EQ(Sent(*first, up, sequence), Sent(*second, up, sequence)) << sequence;
+    }
+  }
+}
+
+TEST(LinkCodecs, BrokenSchedulesAreRefused) {
+  for (const char* text : {"", "1:mbq:2", "0:mbq:2,0:mbq:3", "0:mbq:2,mbq:3", "0:mbq:2,5:zip"}) {
+    EXPECT_EQ(LinkCodecs::Create(TwoStages(text, "identity"), 0, kSeed).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << text;
+  }
 }
 
 }  // namespace

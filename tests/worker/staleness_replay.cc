@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "compress/codec.h"
+#include "proto/base/codec_schedule.h"
 #include "kernels/compiler.h"
 #include "proto/base/next_action.h"
 #include "proto/base/status_macros.h"
@@ -24,6 +25,23 @@ struct InFlight {
   std::unique_ptr<AlignedBytes> stash, input, output, labels;
 };
 
+// The sending end of a boundary, one direction: a new encoder in the epoch in which its codec
+// changes.
+struct SendingEnd {
+  std::vector<CodecStep> steps;
+  EncoderKey key;
+  std::unique_ptr<const Codec> codec;
+  std::unique_ptr<Encoder> encoder;
+
+  absl::Status Enter(int64_t epoch) {
+    const std::string& name = steps[StepInEpoch(steps, epoch)].codec;
+    if (codec != nullptr && codec->name() == name) return absl::OkStatus();
+    RUNNEL_ASSIGN_OR_RETURN(codec, MakeCodec(name));
+    encoder = codec->NewEncoder(key);
+    return absl::OkStatus();
+  }
+};
+
 struct Stage {
   std::map<int64_t, std::unique_ptr<TestStage>> by_samples;
   std::vector<std::unique_ptr<AlignedBytes>> versions;  // all of them
@@ -31,8 +49,7 @@ struct Stage {
   std::map<int64_t, InFlight> in_flight;
   int64_t forwards = 0;
   int64_t backwards = 0;
-  std::unique_ptr<const Codec> codec_down, codec_up;  // of what this stage sends; null: nothing
-  std::unique_ptr<Encoder> encoder_down, encoder_up;
+  SendingEnd down, up;
   Crossing activations;  // sent down, decoded
   Crossing gradients_up;
 };
@@ -81,15 +98,14 @@ class Replay {
         return EncoderKey{options_.training.seed, purpose, static_cast<uint64_t>(boundary)};
       };
       if (i + 1 < stages) {
-        RUNNEL_ASSIGN_OR_RETURN(stage.codec_down, MakeCodec(options_.plan.links[i].codec_forward));
-        stage.encoder_down =
-            stage.codec_down->NewEncoder(key(RandomPurpose::kCodecForward, plan.last_layer));
+        RUNNEL_ASSIGN_OR_RETURN(stage.down.steps,
+                                ParseCodecSchedule(options_.plan.links[i].codec_forward));
+        stage.down.key = key(RandomPurpose::kCodecForward, plan.last_layer);
       }
       if (i > 0) {
-        RUNNEL_ASSIGN_OR_RETURN(stage.codec_up,
-                                MakeCodec(options_.plan.links[i - 1].codec_backward));
-        stage.encoder_up =
-            stage.codec_up->NewEncoder(key(RandomPurpose::kCodecBackward, plan.first_layer - 1));
+        RUNNEL_ASSIGN_OR_RETURN(stage.up.steps,
+                                ParseCodecSchedule(options_.plan.links[i - 1].codec_backward));
+        stage.up.key = key(RandomPurpose::kCodecBackward, plan.first_layer - 1);
       }
     }
     return absl::OkStatus();
@@ -186,13 +202,15 @@ class Replay {
     if (flight.labels != nullptr) run.bindings[Storage::kLabels] = flight.labels->data();
   }
 
-  absl::StatusOr<Floats> Cross(const Codec& codec, Encoder& encoder, const Floats& values,
-                               const Shape& shape, const MicroBatch& place) {
-    std::vector<std::byte> payload(static_cast<size_t>(codec.EncodedBytes(shape).value()));
-    RUNNEL_RETURN_IF_ERROR(encoder.Encode(ViewOf(values, shape), place.sequence,
-                                          place.first_in_epoch, absl::MakeSpan(payload)));
+  absl::StatusOr<Floats> Cross(SendingEnd& end, const Floats& values, const Shape& shape,
+                               const MicroBatch& place) {
+    RUNNEL_RETURN_IF_ERROR(end.Enter(place.epoch));
+    std::vector<std::byte> payload(static_cast<size_t>(end.codec->EncodedBytes(shape).value()));
+    RUNNEL_RETURN_IF_ERROR(end.encoder->Encode(ViewOf(values, shape), place.sequence,
+                                               place.first_in_epoch, absl::MakeSpan(payload)));
     Floats decoded(values.size());
-    RUNNEL_RETURN_IF_ERROR(codec.Decode(payload, MutableViewOf(absl::MakeSpan(decoded), shape)));
+    RUNNEL_RETURN_IF_ERROR(
+        end.codec->Decode(payload, MutableViewOf(absl::MakeSpan(decoded), shape)));
     return decoded;
   }
 
@@ -219,9 +237,8 @@ class Replay {
     if (has_loss(i)) return absl::OkStatus();
     const float* out = reinterpret_cast<const float*>(flight.output->data());
     const Floats values(out, out + run.program.output.elements());
-    RUNNEL_ASSIGN_OR_RETURN(
-        stage.activations[place.sequence.value()],
-        Cross(*stage.codec_down, *stage.encoder_down, values, run.program.output, place));
+    RUNNEL_ASSIGN_OR_RETURN(stage.activations[place.sequence.value()],
+                            Cross(stage.down, values, run.program.output, place));
     return absl::OkStatus();
   }
 
@@ -253,9 +270,8 @@ class Replay {
     if (i == 0) return absl::OkStatus();
     const float* out = reinterpret_cast<const float*>(input_gradient.data());
     const Floats values(out, out + run.program.input.elements());
-    RUNNEL_ASSIGN_OR_RETURN(
-        stage.gradients_up[place.sequence.value()],
-        Cross(*stage.codec_up, *stage.encoder_up, values, run.program.input, place));
+    RUNNEL_ASSIGN_OR_RETURN(stage.gradients_up[place.sequence.value()],
+                            Cross(stage.up, values, run.program.input, place));
     return absl::OkStatus();
   }
 
