@@ -1,7 +1,5 @@
 // The table of codecs.
 
-#include <iterator>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compress/codec.h"
@@ -10,15 +8,13 @@
 #include "compress/int8.h"
 #include "compress/mbq.h"
 #include "compress/stochastic.h"
+#include "compress/tile.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
 using MadeCodec = absl::StatusOr<std::unique_ptr<const Codec>>;
-
-constexpr const char* kNames[] = {"identity", "int8",         "mbq:2",       "mbq:3",
-                                  "mbq:4",    "mbq:5",        "mbq:6",       "mbq:7",
-                                  "mbq:8",    "stochastic:4", "stochastic:8"};
 
 absl::Status BadParameter(absl::string_view family, absl::string_view parameter,
                           absl::string_view right) {
@@ -36,11 +32,30 @@ MadeCodec MakeInt8(absl::string_view parameter) {
   return MakeInt8Codec(BestCodecKernels());
 }
 
+// The bits of a family that has 2 to 8.
+absl::StatusOr<int> TwoToEight(absl::string_view family, absl::string_view parameter) {
+  if (parameter.size() == 1 && parameter[0] >= '2' && parameter[0] <= '8') return parameter[0] - '0';
+  return BadParameter(family, parameter, "2..8");
+}
+
 MadeCodec MakeMbq(absl::string_view parameter) {
-  if (parameter.size() != 1 || parameter[0] < '2' || parameter[0] > '8') {
-    return BadParameter("mbq", parameter, "2..8");
-  }
-  return MakeMbqCodec(parameter[0] - '0', BestCodecKernels());
+  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("mbq", parameter));
+  return MakeMbqCodec(bits, BestCodecKernels());
+}
+
+MadeCodec MakeTile(absl::string_view parameter) {
+  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("tile", parameter));
+  return MakeTileCodec({.bits = bits}, BestCodecKernels());
+}
+
+MadeCodec MakeHadamard(absl::string_view parameter) {
+  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("hadamard", parameter));
+  return MakeTileCodec({.bits = bits, .rotate = true}, BestCodecKernels());
+}
+
+MadeCodec MakeHadamardFeedback(absl::string_view parameter) {
+  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("hadamard_ef", parameter));
+  return MakeTileCodec({.bits = bits, .rotate = true, .feedback = true}, BestCodecKernels());
 }
 
 MadeCodec MakeStochastic(absl::string_view parameter) {
@@ -49,10 +64,13 @@ MadeCodec MakeStochastic(absl::string_view parameter) {
 }
 
 constexpr CodecFamily kFamilies[] = {
+    {"hadamard", "2..8", MakeHadamard},
+    {"hadamard_ef", "2..8", MakeHadamardFeedback},
     {"identity", "", MakeIdentity},
     {"int8", "", MakeInt8},
     {"mbq", "2..8", MakeMbq},
     {"stochastic", "4|8", MakeStochastic},
+    {"tile", "2..8", MakeTile},
 };
 
 }  // namespace
@@ -79,6 +97,16 @@ absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view name) {
                                                  absl::StrJoin(CodecNames(), ", ")));
 }
 
-std::vector<std::string> CodecNames() { return {std::begin(kNames), std::end(kNames)}; }
+std::vector<std::string> CodecNames() {
+  std::vector<std::string> names;
+  for (const CodecFamily& family : kFamilies) {
+    const std::string name(family.name.data(), family.name.size());
+    if (family.parameters.empty()) names.push_back(name);
+    for (int bits = 1; bits <= 8; ++bits) {
+      if (family.make(absl::StrCat(bits)).ok()) names.push_back(absl::StrCat(name, ":", bits));
+    }
+  }
+  return names;
+}
 
 }  // namespace runnel

@@ -18,6 +18,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "compress/tile_kernels.h"
 #include "proto/base/random.h"
 
 namespace runnel {
@@ -82,6 +83,9 @@ struct CodecKernels {
   // out[e] = q * scale, rounded once to FP32.
   void (*stochastic_decode8)(const std::byte* q, size_t n, float scale, float* out);
   void (*stochastic_decode4)(const std::byte* q, size_t n, float scale, float* out);
+
+  // Of the tile codecs.
+  const TileKernels* tile;
 };
 
 // Rows that this machine can run, best first, scalar last.

@@ -344,6 +344,7 @@ const CodecKernels kAvx2CodecKernels = {
     .stochastic_encode4 = StochasticEncode4,
     .stochastic_decode8 = StochasticDecode8,
     .stochastic_decode4 = StochasticDecode4,
+    .tile = &kAvx2TileKernels,
 };
 
 }  // namespace runnel

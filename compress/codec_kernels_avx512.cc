@@ -242,6 +242,7 @@ const CodecKernels kAvx512CodecKernels = {
     .stochastic_encode4 = StochasticEncode<AsNibbles>,
     .stochastic_decode8 = StochasticDecode8,
     .stochastic_decode4 = StochasticDecode4,
+    .tile = &kAvx512TileKernels,
 };
 
 }  // namespace runnel

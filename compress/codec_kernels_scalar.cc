@@ -172,6 +172,7 @@ const CodecKernels kScalarCodecKernels = {
                              float* out) { ScalarStochasticDecode8From(0, q, n, scale, out); },
     .stochastic_decode4 = [](const std::byte* q, size_t n, float scale,
                              float* out) { ScalarStochasticDecode4From(0, q, n, scale, out); },
+    .tile = &kScalarTileKernels,
 };
 
 }  // namespace runnel

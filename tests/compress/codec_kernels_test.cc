@@ -214,6 +214,36 @@ TEST_P(CodecKernelsTest, StochasticDecodesAnyBytes) {
   }
 }
 
+TEST_P(CodecKernelsTest, TilesAreTheScalarOnes) {
+  const CounterRandom random(kSeed, RandomPurpose::kCodecBackward, 7, 0x123456789ABu);
+  for (size_t n : kSizes) {
+    const size_t rest = n % kTileElements;
+    for (const NamedTensor& tensor : HardTensors(n, kSeed + n)) {
+      if (tensor.name == "huge") continue;  // above kMaxTileMagnitude
+      for (int bits = 2; bits <= 8; ++bits) {
+        const size_t payload = n / kTileElements * TileBytes(kTileElements, bits) +
+                               (rest > 0 ? TileBytes(TileWidth(rest), bits) : 0);
+        for (int variant = 0; variant < 4; ++variant) {
+          SCOPED_TRACE(absl::StrCat(tensor.name, ", n ", n, ", bits ", bits, ", ", variant));
+          const TileCoding coding{bits, variant % 2 == 1, {0x89ABCDEFu, 0x01234567u}};
+          const CounterRandom* draws = variant / 2 == 1 ? &random : nullptr;
+          std::vector<std::byte> expected(payload);
+          std::vector<float> expected_values(n);
+          kScalarTileKernels.encode(tensor.values.data(), n, coding, draws, expected.data());
+          kScalarTileKernels.decode(expected.data(), n, coding, expected_values.data());
+          GuardedBuffer x(4 * n, Guard::kAfter), tiles(payload, Guard::kAfter),
+              out(4 * n, Guard::kAfter);
+          std::memcpy(x.floats(), tensor.values.data(), 4 * n);
+          kernels().tile->encode(x.floats(), n, coding, draws, tiles.bytes().data());
+          ASSERT_EQ(std::memcmp(tiles.bytes().data(), expected.data(), payload), 0);
+          kernels().tile->decode(tiles.bytes().data(), n, coding, out.floats());
+          ASSERT_EQ(std::memcmp(out.floats(), expected_values.data(), 4 * n), 0);
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CodecKernelsTest, testing::ValuesIn(SupportedCodecKernels()),
                          [](const testing::TestParamInfo<const CodecKernels*>& info) {
                            const absl::string_view name = info.param->name;
