@@ -31,6 +31,39 @@ void AddDataFlags(CLI::App& app, RunSettings& s) {
       ->capture_default_str();
 }
 
+// "mbq:2..8, stochastic:4|8, ...".
+std::string CodecFamilies() {
+  std::vector<std::string> families;
+  for (const CodecFamily& family : BuiltinCodecs()) {
+    families.push_back(
+        absl::StrCat(family.name, family.parameters.empty() ? "" : ":", family.parameters));
+  }
+  return absl::StrJoin(families, ", ");
+}
+
+// A flag whose value is a list; a configuration file cuts it at its commas.
+void AddListFlag(CLI::App& app, const std::string& flag, std::string& value,
+                 const std::string& help) {
+  app.add_option_function<std::vector<std::string>>(
+         flag,
+         [&value](const std::vector<std::string>& parts) { value = absl::StrJoin(parts, ","); },
+         help)
+      ->delimiter(',');
+}
+
+// What crosses a link.
+void AddCodecFlags(CLI::App& app, RunSettings& s) {
+  AddListFlag(app, "--codec-forward", s.codec_forward,
+              absl::StrCat("activations: ", CodecFamilies(),
+                           "; or from epochs on, e.g. 0:mbq:2,60:mbq:3 (default: identity)"));
+  AddListFlag(app, "--codec-backward", s.codec_backward,
+              "gradients: the same, e.g. stochastic:8 (default: identity)");
+  AddListFlag(app, "--bits", s.bits,
+              "bits by epoch instead: accept (AccEPT's schedule for the model), or "
+              "FORWARD/BACKWARD, e.g. 2,60:3,160:4/8,120:4; of mbq and stochastic, or of the "
+              "codecs' families");
+}
+
 // Who takes part and how the model is cut.
 void AddPipelineFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--local-workers", s.local_workers,
@@ -52,12 +85,7 @@ void AddPipelineFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--caps", s.caps,
                  "in-flight micro-batches by stage, e.g. 5,3,1 (default: the schedule's)")
       ->delimiter(',');
-  app.add_option("--codec-forward", s.codec_forward,
-                 absl::StrCat("activations: ", absl::StrJoin(CodecNames(), ", ")))
-      ->capture_default_str();
-  app.add_option("--codec-backward", s.codec_backward,
-                 "gradients: the same list, e.g. stochastic:8")
-      ->capture_default_str();
+  AddCodecFlags(app, s);
   app.add_option("--link-mbps", s.link_mbps, "limit of each link, each way; 0: none")
       ->capture_default_str();
   app.add_option("--link-delay-ms", s.link_delay_ms, "added to each link, each way")
@@ -90,15 +118,9 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
       ->check(kCountRange);
   app.add_option("--milestone-factor", s.milestone_factor, "what the rate is multiplied by there")
       ->check(CLI::NonNegativeNumber);
-  // Steps are separated by commas, on which a configuration file cuts a value.
-  app.add_option_function<std::vector<std::string>>(
-         "--gradient-bits",
-         [&s](const std::vector<std::string>& steps) {
-           s.gradient_bits = absl::StrJoin(steps, ",");
-         },
-         "integer recipes: bits that a step keeps, BITS or CONV/LINEAR, or by epoch, e.g. "
-         "0:3/3,10:2/2 (default: 2, later 1, at last 0)")
-      ->delimiter(',');
+  AddListFlag(app, "--gradient-bits", s.gradient_bits,
+              "integer recipes: bits that a step keeps, BITS or CONV/LINEAR, or by epoch, e.g. "
+              "0:3/3,10:2/2 (default: 2, later 1, at last 0)");
   app.add_option("--seed", s.seed, "of everything random")->capture_default_str();
   app.add_option("--barrier-every", s.barrier_every, "optimizer steps between barriers")
       ->check(kCountRange)

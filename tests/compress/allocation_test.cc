@@ -24,6 +24,7 @@ void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 namespace runnel {
 namespace {
 
+// After the first micro-batch, which may make memory for the state.
 TEST(Allocation, EncodeAndDecodeMakeNone) {
   const Shape shape = {8, 16, 7, 7};
   const std::vector<float> x = NormalTensor(shape.elements(), 3);
@@ -32,13 +33,15 @@ TEST(Allocation, EncodeAndDecodeMakeNone) {
     const auto codec = MakeCodec(name).value();
     const auto encoder = codec->NewEncoder({});
     std::vector<std::byte> payload(codec->EncodedBytes(shape).value());
+    const auto encode = [&](int64_t sequence) {
+      return encoder
+          ->Encode(ViewOf(x, shape), Sequence(sequence), sequence == 2, absl::MakeSpan(payload))
+          .ok();
+    };
+    bool ok = encode(0);
     const int64_t before = allocations;
-    bool ok = true;
-    for (int64_t sequence = 0; sequence < 4; ++sequence) {
-      ok &=
-          encoder
-              ->Encode(ViewOf(x, shape), Sequence(sequence), sequence == 2, absl::MakeSpan(payload))
-              .ok();
+    for (int64_t sequence = 1; sequence < 5; ++sequence) {
+      ok &= encode(sequence);
       ok &= codec->Decode(payload, MutableViewOf(absl::MakeSpan(out), shape)).ok();
     }
     EXPECT_EQ(allocations, before) << name;

@@ -146,17 +146,17 @@ double MeanSquaredError(const std::vector<float>& x, const std::vector<float>& y
 }
 
 // J. Max (1960), table II: the error of the best uniform quantizer of a normal value. Rotation makes
-// any tensor look like one; the tile's mean, sent apart, takes a little off.
-TEST(Tile, RotatedActivationsHaveTheNormalsError) {
+// any tensor look like one; a tile without large values takes a smaller step.
+TEST(Tile, RotatedActivationsHaveAtMostTheNormalsError) {
   const std::pair<int, double> kErrors[] = {{2, 0.1188}, {3, 0.03744}, {4, 0.01154}, {5, 0.003495}};
   const std::vector<float> normal = NormalTensor(1 << 16, kSeed);
   std::vector<float> spikes(1 << 16);
   for (size_t e = 0; e < spikes.size(); e += 16) spikes[e] = normal[e] * 4;  // variance 1 too
   for (const auto& [bits, error] : kErrors) {
     const std::string name = absl::StrCat("hadamard:", bits);
-    for (const auto* x : {&normal, &spikes}) {
-      const auto out = Crossed(name, RandomPurpose::kCodecForward, *x, 0);
-      EXPECT_NEAR(MeanSquaredError(*x, out), error, 0.05 * error) << name;
+    for (const std::vector<float>& x : {normal, spikes}) {
+      const auto out = Crossed(name, RandomPurpose::kCodecForward, x, 0);
+      EXPECT_LT(MeanSquaredError(x, out), 1.02 * error) << name;
     }
   }
 }

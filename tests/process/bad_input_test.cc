@@ -41,6 +41,9 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--dataset", "imagenet"}, "imagenet");
   ExpectRefused({"train", "--codec-forward", "mbq:9"}, "mbq");
   ExpectRefused({"train", "--codec-backward", "zip"}, "zip");
+  ExpectRefused({"train", "--codec-forward", "0:mbq:2,0:mbq:3"}, "--codec-forward");
+  ExpectRefused({"train", "--bits", "2"}, "--bits 2: ");
+  ExpectRefused({"train", "--bits", "2/3"}, "--bits 2/3: ");
   ExpectRefused({"train", "--policy", "magic"}, "magic");
   ExpectRefused({"train", "--schedule", "magic"}, "magic");
   ExpectRefused({"train", "--recipe", "fp7"}, "fp7");
