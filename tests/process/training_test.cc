@@ -133,32 +133,23 @@ TEST(Training, ReplayComesToTheSameWeights) {
   EXPECT_EQ(wrong.Wait(), 1);
 }
 
-// Bits change at the epochs 1 to 3, of six steps each; check-points are at steps 8 and 16.
+// Bits change at the epochs 1 and 2, of six steps each; the check-point is that of step 10.
 TEST(Training, BitsByEpochSurviveStopResumeAndReplay) {
   ScratchDir dir;
-  const Words scheduled = {"train",        "--model",         "har_cnn", "--dataset",
-                           "synthetic_har", "--local-workers", "3",       "--batch-size",
-                           "400",          "--epochs",        "4",       "--barrier-every",
-                           "8",            "--bits",          "2,1:3,3:4/8,2:4"};
+  const Words scheduled = {"train",         "--model",         "har_cnn", "--dataset",
+                           "synthetic_har", "--local-workers", "2",       "--batch-size",
+                           "400",           "--epochs",        "3",       "--barrier-every",
+                           "5",             "--bits",          "2,1:3,2:4/8,2:4"};
   const json whole = RunCentral(With(scheduled, {"--journal", dir / "j"}));
   for (const json& link : whole["links"]) {
-    EXPECT_EQ(link["codec_forward"], "0:mbq:2,1:mbq:3,3:mbq:4");
+    EXPECT_EQ(link["codec_forward"], "0:mbq:2,1:mbq:3,2:mbq:4");
     EXPECT_EQ(link["codec_backward"], "0:stochastic:8,2:stochastic:4");
   }
-  for (const char* stop : {"8", "19"}) {
-    ScratchDir checkpoints;
-    RunCentral(With(scheduled, {"--max-batches", stop, "--checkpoint-dir", checkpoints.path()}));
-    EXPECT_EQ(Weights({"resume", "--checkpoint-dir", checkpoints.path(), "--max-batches", "24"}),
-              whole["weights_sha256"]);
-  }
+  RunCentral(With(scheduled, {"--max-batches", "11", "--checkpoint-dir", dir / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "18"}),
+            whole["weights_sha256"]);
   Process replay({"runnel-central", "replay", "--journal", dir / "j"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
-  // The same codecs, said otherwise; and others.
-  Words codecs(scheduled.begin(), scheduled.end() - 2);
-  EXPECT_EQ(Weights(With(codecs, {"--codec-forward", "mbq:2,1:mbq:3,3:mbq:4", "--codec-backward",
-                                  "0:stochastic:8,2:stochastic:4"})),
-            whole["weights_sha256"]);
-  EXPECT_NE(Weights(With(codecs, {"--bits", "2,1:3,2:4/8,2:4"})), whole["weights_sha256"]);
 }
 
 TEST(Training, CtrlCEndsAtABarrierWithACheckpoint) {
