@@ -1,11 +1,9 @@
 #include "central/subcommand_scenario.h"
 
-#include <cmath>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "central/atomic_file.h"
 #include "central/json_fields.h"
 #include "proto/base/status_macros.h"
 
@@ -136,13 +134,7 @@ absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text) {
 }
 
 absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  if (file.tellg() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is larger than 16 MiB"));
-  }
-  file.seekg(0);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
   absl::StatusOr<Scenario> scenario = ScenarioFromJson(text);
   if (scenario.ok()) return scenario;
   return absl::Status(scenario.status().code(),

@@ -14,8 +14,8 @@ namespace runnel {
 // wrong type or (CheckScenario) of a value that cannot be.
 absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text);
 
-// NotFound if there is no such file; otherwise as above, with the file's name in front. A file of
-// more than 16 MiB is refused.
+// As above, with the file's name in front; and what ReadWholeFile says (NotFound if there is no such
+// file, InvalidArgument for one of more than 16 MiB).
 absl::StatusOr<Scenario> ReadScenario(const std::string& path);
 
 }  // namespace runnel

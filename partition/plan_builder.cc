@@ -1,5 +1,6 @@
 #include "partition/plan_builder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -37,63 +38,206 @@ absl::Status CheckRequest(const PlanRequest& request) {
   return absl::OkStatus();
 }
 
+// Seconds that the payload and its header take.
+double SecondsOf(const LinkSpeed& speed, Bytes payload) {
+  const double bytes = static_cast<double>(payload.value() + kFrameHeaderBytes);
+  return speed.delay_seconds +
+         (speed.megabits_per_second > 0 ? bytes * 8 / (speed.megabits_per_second * 1e6) : 0);
+}
+
+absl::StatusOr<std::vector<std::vector<LinkSpeed>>> LinkSpeeds(const PlanRequest& request) {
+  const size_t devices = request.devices.size();
+  std::vector<std::vector<LinkSpeed>> speeds = request.link_speeds;
+  if (speeds.empty()) {
+    const LinkSpeed speed{request.link_megabits_per_second, request.link_delay_seconds};
+    speeds.assign(devices, std::vector<LinkSpeed>(devices, speed));
+  }
+  if (speeds.size() != devices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan: links of ", speeds.size(), " devices, but there are ", devices));
+  }
+  for (const std::vector<LinkSpeed>& row : speeds) {
+    if (row.size() != devices) {
+      return absl::InvalidArgumentError("plan: needs a link between every two devices");
+    }
+    for (const auto& [megabits, delay] : row) {
+      if (!std::isfinite(megabits) || megabits < 0 || !std::isfinite(delay) || delay < 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("plan: link of ", megabits, " Mbit/s and ", delay,
+                         " s delay; both must be finite and at least 0 (0 Mbit/s: unlimited)"));
+      }
+    }
+  }
+  return speeds;
+}
+
+// The pairs that links may have, with the request's own among them, and where that is.
+std::vector<CodecChoice> Choices(const PlanRequest& request, int& own) {
+  std::vector<CodecChoice> choices = request.codec_choices;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    own = static_cast<int>(i);
+    if (choices[i].forward == request.codec_forward &&
+        choices[i].backward == request.codec_backward)
+      return choices;
+  }
+  own = static_cast<int>(choices.size());
+  choices.push_back({request.codec_forward, request.codec_backward, request.encoded_forward,
+                     request.encoded_backward});
+  return choices;
+}
+
+LayerMemory MemoryOf(const LayerInfo& info) {
+  constexpr int64_t kBytes = 4;
+  LayerMemory memory;
+  for (const StateTensorSpec& tensor : info.state) {
+    const int64_t bytes = tensor.shape.elements() * kBytes;
+    // With the gradient and the momentum.
+    memory.state_bytes += IsTrainable(tensor.role) ? 3 * bytes : bytes;
+    if (IsTrainable(tensor.role)) memory.version_bytes += bytes;
+  }
+  for (const Shape& output : info.op_outputs) memory.stash_bytes += output.elements() * kBytes;
+  return memory;
+}
+
 absl::StatusOr<Partition> Cut(const PlanRequest& request) {
   PartitionRequest cut;
   cut.layers = request.model->layer_count();
   cut.devices = static_cast<int>(request.devices.size());
-  if (request.policy->needs_profile) {
-    cut.compute = request.compute;
-    RUNNEL_ASSIGN_OR_RETURN(cut.link_seconds, MakeLinkSeconds(request));
-  }
+  if (!request.policy->needs_profile) return request.policy->plan(cut);
+  cut.compute = request.compute;
+  RUNNEL_ASSIGN_OR_RETURN(cut.link_seconds, MakeLinkSeconds(request));
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
+  cut.pipeline = &pipeline;
   return request.policy->plan(cut);
+}
+
+// Fills what the policy left to others.
+absl::Status Complete(const PlanRequest& request, Partition& partition) {
+  if (partition.order.empty()) {
+    for (size_t i = 0; i < request.devices.size(); ++i)
+      partition.order.push_back(static_cast<int>(i));
+  }
+  const size_t stages = partition.order.size();
+  if (!request.caps.empty()) {
+    // The user's caps are for every device: a plan with fewer stages takes the first ones.
+    partition.caps.assign(request.caps.begin(), request.caps.begin() + stages);
+  } else if (partition.caps.empty()) {
+    partition.caps = request.schedule->caps(static_cast<int>(stages), request.micro_batches);
+  }
+  if (partition.last_layer.size() != stages || partition.caps.size() != stages) {
+    return absl::InternalError("plan: the policy's answer does not fit together");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
-  const double megabits = request.link_megabits_per_second;
-  const double delay = request.link_delay_seconds;
-  if (!std::isfinite(megabits) || megabits < 0 || !std::isfinite(delay) || delay < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("plan: link of ", megabits, " Mbit/s and ", delay,
-                     " s delay; both must be finite and at least 0 (0 Mbit/s: unlimited)"));
-  }
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<std::vector<LinkSpeed>> speeds, LinkSpeeds(request));
   if (request.model == nullptr || !request.encoded_forward || !request.encoded_backward) {
     return absl::InvalidArgumentError("plan: link times need a model and the codecs' sizes");
   }
-  RUNNEL_ASSIGN_OR_RETURN(std::vector<LayerInfo> infos,
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
                           InferShapes(*request.model, request.micro_batch_size));
-  const auto seconds = [&](const EncodedBytesFn& encoded, const Shape& shape) {
-    const double bytes = static_cast<double>(encoded(shape).value() + kFrameHeaderBytes);
-    return delay + (megabits > 0 ? bytes * 8 / (megabits * 1e6) : 0);
-  };
-  std::vector<double> down;
-  std::vector<double> up;
+  std::vector<Bytes> down;
+  std::vector<Bytes> up;
   for (const LayerInfo& info : infos) {
-    down.push_back(seconds(request.encoded_forward, info.output));
-    up.push_back(seconds(request.encoded_backward, info.output));
+    down.push_back(request.encoded_forward(info.output));
+    up.push_back(request.encoded_backward(info.output));
   }
-  return [down = std::move(down), up = std::move(up)](int layer, int, bool is_up) {
-    return is_up ? up[layer] : down[layer];
+  return [down = std::move(down), up = std::move(up), speeds = std::move(speeds)](
+             int layer, int from, bool is_up) {
+    return is_up ? SecondsOf(speeds[from + 1][from], up[layer])
+                 : SecondsOf(speeds[from][from + 1], down[layer]);
   };
+}
+
+absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
+  PipelineModel model;
+  RUNNEL_ASSIGN_OR_RETURN(model.speeds, LinkSpeeds(request));
+  if (request.model == nullptr || !request.encoded_forward || !request.encoded_backward) {
+    return absl::InvalidArgumentError("plan: a pipeline needs a model and the codecs' sizes");
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
+                          InferShapes(*request.model, request.micro_batch_size));
+  model.compute = request.compute;
+  model.half_duplex = request.half_duplex;
+  model.max_cap = request.max_cap;
+  model.devices = request.device_costs;
+  if (model.devices.empty()) model.devices.resize(request.devices.size());
+  if (model.devices.size() != request.devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("plan: costs of ", model.devices.size(),
+                                                   " devices, but there are ",
+                                                   request.devices.size()));
+  }
+  if (request.schedule != nullptr && request.schedule->drains_each_step) {
+    model.drain_every = request.micro_batches;
+  }
+  for (const LayerInfo& info : infos) {
+    model.raw_bytes.push_back(info.output.elements() * 4);
+    model.memory.push_back(MemoryOf(info));
+  }
+  for (const CodecChoice& choice : Choices(request, model.default_codec)) {
+    CodecCost& cost = model.codecs.emplace_back();
+    cost.forward = choice.forward;
+    cost.backward = choice.backward;
+    cost.forward_works = choice.forward != "identity";
+    cost.backward_works = choice.backward != "identity";
+    for (const LayerInfo& info : infos) {
+      cost.down_bytes.push_back(choice.encoded_forward(info.output).value() + kFrameHeaderBytes);
+      cost.up_bytes.push_back(choice.encoded_backward(info.output).value() + kFrameHeaderBytes);
+    }
+  }
+  return model;
+}
+
+absl::StatusOr<Placement> PlacementOf(const PlanRequest& request, const PipelineModel& model,
+                                      const Plan& plan) {
+  Placement placement;
+  for (const StagePlan& stage : plan.stages) {
+    const auto device = std::find(request.devices.begin(), request.devices.end(), stage.device);
+    if (device == request.devices.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan: device ", stage.device.value(), " is not there"));
+    }
+    placement.order.push_back(static_cast<int>(device - request.devices.begin()));
+    placement.last_layer.push_back(stage.last_layer);
+    placement.caps.push_back(stage.cap);
+  }
+  for (const LinkPlan& link : plan.links) {
+    const auto codec =
+        std::find_if(model.codecs.begin(), model.codecs.end(), [&](const CodecCost& cost) {
+          return cost.forward == link.codec_forward && cost.backward == link.codec_backward;
+        });
+    if (codec == model.codecs.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("plan: no cost of codecs ", link.codec_forward,
+                                                     " and ", link.codec_backward));
+    }
+    placement.codecs.push_back(static_cast<int>(codec - model.codecs.begin()));
+  }
+  return placement;
 }
 
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   RUNNEL_RETURN_IF_ERROR(CheckRequest(request));
   RUNNEL_ASSIGN_OR_RETURN(Partition partition, Cut(request));
-  const int stages = static_cast<int>(request.devices.size());
-  const std::vector<int64_t> caps =
-      request.caps.empty() ? request.schedule->caps(stages, request.micro_batches) : request.caps;
+  RUNNEL_RETURN_IF_ERROR(Complete(request, partition));
   Plan plan;
   plan.generation = request.generation;
   plan.schedule = std::string(request.schedule->name);
   plan.drains_each_step = request.schedule->drains_each_step;
   int first = 0;
-  for (int i = 0; i < stages; ++i) {
-    plan.stages.push_back({request.devices[i], first, partition.last_layer[i], caps[i]});
+  for (size_t i = 0; i < partition.order.size(); ++i) {
+    plan.stages.push_back(
+        {request.devices[partition.order[i]], first, partition.last_layer[i], partition.caps[i]});
     first = partition.last_layer[i] + 1;
   }
-  plan.links.assign(stages - 1, {request.codec_forward, request.codec_backward});
+  int own = 0;
+  const std::vector<CodecChoice> choices = Choices(request, own);
+  for (size_t i = 0; i + 1 < partition.order.size(); ++i) {
+    const CodecChoice& choice = choices[partition.codecs.empty() ? own : partition.codecs[i]];
+    plan.links.push_back({choice.forward, choice.backward});
+  }
   RUNNEL_RETURN_IF_ERROR(CheckPlan(plan, *request.model));
   return plan;
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "partition/cost_model.h"
+#include "partition/pipeline_model.h"
 #include "partition/policy.h"
 #include "partition/schedule.h"
 #include "proto/base/encoded_bytes.h"
@@ -17,6 +18,14 @@
 #include "proto/base/plan.h"
 
 namespace runnel {
+
+// Codecs that a link may have. Sizes are of payloads, without frame headers.
+struct CodecChoice {
+  std::string forward = "identity";
+  std::string backward = "identity";
+  EncodedBytesFn encoded_forward;
+  EncodedBytesFn encoded_backward;
+};
 
 // model, policy and schedule are borrowed for the call.
 struct PlanRequest {
@@ -32,8 +41,15 @@ struct PlanRequest {
   EncodedBytesFn encoded_backward;
   double link_megabits_per_second = 0;  // 10^6 bits a second; 0: unlimited
   double link_delay_seconds = 0;        // one way, added to every frame
-  const CostModel* compute = nullptr;   // may be null for policies without needs_profile
-  std::vector<int64_t> caps;            // one a stage instead of the schedule's; empty: none
+  // Instead of the two above: [from][to], by position in `devices`. Empty: every link alike.
+  std::vector<std::vector<LinkSpeed>> link_speeds;
+  bool half_duplex = false;
+  // Codecs that `runnel` may choose, the most exact first; empty: the two above only.
+  std::vector<CodecChoice> codec_choices;
+  std::vector<DeviceCost> device_costs;  // by position in `devices`; empty: DeviceCost's defaults
+  int64_t max_cap = 16;                  // that `runnel` may raise a cap to
+  const CostModel* compute = nullptr;    // may be null for policies without needs_profile
+  std::vector<int64_t> caps;             // one a stage instead of the schedule's; empty: none
   Generation generation;
 };
 
@@ -42,9 +58,20 @@ struct PlanRequest {
 // negative or non-finite bandwidth or delay, missing size functions, or a model without shapes.
 absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
 
-// A plan that passes CheckPlan. InvalidArgument names what does not fit and the fix: more devices
-// than layers, a device twice, M or the micro-batch size below 1, caps of the wrong number, below 1
-// or growing, a missing profile; and whatever the policy refuses.
+// What the request's pipeline costs, as `runnel` and the simulator see it. Memory of a layer: three
+// times its parameters (gradient, momentum), statistics, and what its operators put out.
+// InvalidArgument as MakeLinkSeconds, and for costs and links of another number than devices.
+absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request);
+
+// A plan of the request in the terms of its pipeline model. InvalidArgument if it names a device or
+// a pair of codecs that the request has not.
+absl::StatusOr<Placement> PlacementOf(const PlanRequest& request, const PipelineModel& model,
+                                      const Plan& plan);
+
+// A plan that passes CheckPlan. Policies that choose devices leave some out and change the order.
+// InvalidArgument names what does not fit and the fix: more devices than layers, a device twice, M
+// or the micro-batch size below 1, caps of the wrong number, below 1 or growing, a missing profile;
+// and whatever the policy refuses.
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request);
 
 }  // namespace runnel

@@ -59,6 +59,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "partition/pipeline_model.h"
 
 namespace runnel {
 
@@ -127,10 +128,6 @@ struct Scenario {
 absl::Status CheckScenario(const Scenario& scenario);
 
 // What a frame from host `from` to host `to` meets.
-struct LinkSpeed {
-  double mbps = 0;  // 0: no limit
-  double delay_seconds = 0;
-};
 LinkSpeed SpeedBetween(const Scenario& scenario, int from, int to);
 
 }  // namespace runnel

@@ -9,6 +9,12 @@ absl::Span<const PolicyRow> BuiltinPolicies() {
       {"uniform", "the same number of layers for every device", false, policies::Uniform},
       {"dp", "the fastest cut for measured layer and link times (AccEPT 3.5)", true,
        policies::DynamicProgramming},
+      {"accept", "AccEPT 3.5 as published: the slowest of stages and 2 T_c", true,
+       policies::Accept},
+      {"ftpipehd", "FTPipeHD: the same on capacity ratios measured once per worker", true,
+       policies::Ftpipehd},
+      {"runnel", "devices, order, cut, codecs and caps together, within memory", true,
+       policies::Runnel},
       {"brute_force", "as dp, by trying every cut; for small models", true, policies::BruteForce},
   };
   return kRows;

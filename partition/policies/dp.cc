@@ -6,7 +6,7 @@
 
 namespace runnel::policies {
 
-absl::StatusOr<Partition> DynamicProgramming(const PartitionRequest& request) {
+absl::StatusOr<Partition> MinimiseSlowest(const PartitionRequest& request, LinkCharge charge) {
   RUNNEL_RETURN_IF_ERROR(CheckHasCosts(request));
   const int layers = request.layers;
   const int devices = request.devices;
@@ -21,7 +21,7 @@ absl::StatusOr<Partition> DynamicProgramming(const PartitionRequest& request) {
     const int last = layers - devices + n;
     std::vector<double> arrives(layers, 0);
     for (int p = n - 1; p < last; ++p) {
-      arrives[p] = std::max(best[n - 1][p], costs.LinkSeconds(p, n - 1));
+      arrives[p] = std::max(best[n - 1][p], costs.LinkSeconds(p, n - 1, charge));
     }
     for (int l = n; l <= last; ++l) {
       for (int p = n - 1; p < l; ++p) {
@@ -41,6 +41,10 @@ absl::StatusOr<Partition> DynamicProgramming(const PartitionRequest& request) {
     partition.last_layer[n] = l;
   }
   return partition;
+}
+
+absl::StatusOr<Partition> DynamicProgramming(const PartitionRequest& request) {
+  return MinimiseSlowest(request, LinkCharge::kDownPlusUp);
 }
 
 }  // namespace runnel::policies

@@ -2,6 +2,8 @@
 
 // The partitioning policies, one function each; builtin_policies.cc is the table.
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "partition/policy.h"
@@ -23,6 +25,31 @@ absl::StatusOr<Partition> DynamicProgramming(const PartitionRequest& request);
 // lexicographic order. FailedPrecondition for more than 2,000,000 cuts.
 absl::StatusOr<Partition> BruteForce(const PartitionRequest& request);
 
+// AccEPT as published: equations 9 and 10 with their 2 T_c, T_c being the time of the activation on
+// its way down.
+absl::StatusOr<Partition> Accept(const PartitionRequest& request);
+
+// FTPipeHD as AccEPT restates it (2.3): central measures its own layers, every worker the time of
+// the layers that it has. The ratio of that to central's time for the same layers is the worker's
+// capacity, and central's layer times multiplied by it are what Accept's recurrence runs on. It
+// begins with the uniform cut and cuts again until the cut stays, repeats an earlier one, or has
+// changed 16 times (re-partitioning at batch 10, then every 100). bottleneck_seconds is by its own
+// estimate.
+absl::StatusOr<Partition> Ftpipehd(const PartitionRequest& request);
+
+// Order and subset of the devices (device 0 first), cut, codecs and caps together: the least
+// ChargedPeriod (partition/pipeline_model.h) within the devices' memory. Candidates are ranked by
+// the closed form of partition/simulator.h and chosen by simulation; Accept's plan is one of them,
+// so that this one is never slower. With more than 6 devices orders are limited to the given one
+// and the fastest devices first. FailedPrecondition if nothing fits the memory.
+absl::StatusOr<Partition> Runnel(const PartitionRequest& request);
+
+// What a policy charges for a link.
+enum class LinkCharge : uint8_t { kDownPlusUp, kTwiceDown };
+
+// The recurrence behind `dp`, `accept` and `ftpipehd`.
+absl::StatusOr<Partition> MinimiseSlowest(const PartitionRequest& request, LinkCharge charge);
+
 // InvalidArgument unless there are devices and no more of them than layers.
 absl::Status CheckCounts(const PartitionRequest& request);
 
@@ -34,7 +61,7 @@ class CheckedCosts {
 
   double StageSeconds(int device, int first_layer, int last_layer);
   // Both ways over the link behind `layer`, from device `from` to the next.
-  double LinkSeconds(int layer, int from);
+  double LinkSeconds(int layer, int from, LinkCharge charge = LinkCharge::kDownPlusUp);
   // InvalidArgument names the cost that is no number of seconds.
   const absl::Status& status() const { return status_; }
 

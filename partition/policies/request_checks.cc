@@ -44,10 +44,12 @@ double CheckedCosts::StageSeconds(int device, int first_layer, int last_layer) {
                "the computing time", device, first_layer);
 }
 
-double CheckedCosts::LinkSeconds(int layer, int from) {
-  const double down = request_.link_seconds(layer, from, /*up=*/false);
-  const double up = request_.link_seconds(layer, from, /*up=*/true);
-  return Check(down, "the link time", from, layer) + Check(up, "the link time", from, layer);
+double CheckedCosts::LinkSeconds(int layer, int from, LinkCharge charge) {
+  const double down =
+      Check(request_.link_seconds(layer, from, /*up=*/false), "the link time", from, layer);
+  if (charge == LinkCharge::kTwiceDown) return 2 * down;
+  return down +
+         Check(request_.link_seconds(layer, from, /*up=*/true), "the link time", from, layer);
 }
 
 }  // namespace runnel::policies

@@ -189,7 +189,7 @@ TEST(MeasuredCost, SumsARange) {
 
 TEST(Policy, UnknownNameListsThePolicies) {
   EXPECT_THAT(FindPolicy("best").status().message(),
-              HasSubstr("'best' is not known; there are uniform, dp, brute_force"));
+              HasSubstr("'best' is not known; there are uniform, dp, accept, ftpipehd, runnel, brute_force"));
 }
 
 }  // namespace

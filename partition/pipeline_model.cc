@@ -1,0 +1,142 @@
+#include "partition/pipeline_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }
+
+WayTimes ToTimes(const WaySeconds& way) {
+  return {Nanoseconds(way.encode), Nanoseconds(way.send), Nanoseconds(way.delay),
+          Nanoseconds(way.decode)};
+}
+
+bool IsSeconds(double value) { return std::isfinite(value) && value >= 0; }
+
+absl::Status CheckDevice(const DeviceCost& device, size_t index) {
+  if (device.forward_share >= 0 && device.input_gradient_share >= 0 &&
+      device.forward_share + device.input_gradient_share <= 1 &&
+      IsSeconds(device.codec_seconds_per_byte) && device.memory_limit_bytes >= 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("pipeline model: device ", index, ": shares ", device.forward_share, " and ",
+                   device.input_gradient_share, ", ", device.codec_seconds_per_byte,
+                   " s a coded byte, memory limit ", device.memory_limit_bytes, " cannot be"));
+}
+
+}  // namespace
+
+WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to, bool up) {
+  const CodecCost& cost = model.codecs[codec];
+  const int sender = up ? to : from;
+  const int receiver = up ? from : to;
+  const LinkSpeed& speed = model.speeds[sender][receiver];
+  const double bytes = static_cast<double>((up ? cost.up_bytes : cost.down_bytes)[layer]);
+  const double coded = (up ? cost.backward_works : cost.forward_works)
+                           ? static_cast<double>(model.raw_bytes[layer])
+                           : 0;
+  WaySeconds way;
+  way.encode = coded * model.devices[sender].codec_seconds_per_byte;
+  way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
+  way.send = speed.megabits_per_second > 0 ? bytes * 8 / (speed.megabits_per_second * 1e6) : 0;
+  way.delay = speed.delay_seconds;
+  return way;
+}
+
+int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap) {
+  int64_t bytes = 0;
+  for (int layer = first_layer; layer <= last_layer; ++layer) {
+    const LayerMemory& memory = model.memory[layer];
+    bytes += memory.state_bytes + (cap - 1) * memory.version_bytes + cap * memory.stash_bytes;
+  }
+  return bytes;
+}
+
+SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placement) {
+  SimulatedPipeline pipeline;
+  pipeline.half_duplex = model.half_duplex;
+  pipeline.caps = placement.caps;
+  int first = 0;
+  for (size_t i = 0; i < placement.order.size(); ++i) {
+    const int device = placement.order[i];
+    const int last = placement.last_layer[i];
+    const double seconds = model.compute->StageSeconds(device, first, last);
+    const DeviceCost& cost = model.devices[device];
+    StageTimes times;
+    times.forward_ns = Nanoseconds(seconds * cost.forward_share);
+    times.input_gradient_ns = Nanoseconds(seconds * cost.input_gradient_share);
+    times.weight_gradient_ns =
+        std::max<int64_t>(0, Nanoseconds(seconds) - times.forward_ns - times.input_gradient_ns);
+    pipeline.stages.push_back(times);
+    if (i + 1 < placement.order.size()) {
+      const int next = placement.order[i + 1];
+      const int codec = placement.codecs[i];
+      pipeline.links.push_back({ToTimes(WayCost(model, codec, last, device, next, false)),
+                                ToTimes(WayCost(model, codec, last, device, next, true))});
+    }
+    first = last + 1;
+  }
+  return pipeline;
+}
+
+absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placement& placement) {
+  SimulatedPipeline pipeline = ToPipeline(model, placement);
+  if (model.drain_every == 0) {
+    RUNNEL_ASSIGN_OR_RETURN(const double ns, SteadyPeriodNs(pipeline));
+    return ns * 1e-9;
+  }
+  pipeline.micro_batches = model.drain_every;
+  RUNNEL_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(pipeline));
+  return static_cast<double>(run.total_ns) * 1e-9 / static_cast<double>(model.drain_every);
+}
+
+double ChargedPeriod(const PipelineModel& model, const Placement& placement,
+                     double period_seconds) {
+  const int64_t beyond =
+      std::max<int64_t>(0, placement.caps[0] - static_cast<int64_t>(placement.order.size()));
+  return period_seconds * (1 + model.staleness_charge * static_cast<double>(beyond));
+}
+
+absl::Status CheckPipelineModel(const PipelineModel& model) {
+  const auto wrong = [](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline model: ", what));
+  };
+  const size_t layers = model.raw_bytes.size();
+  const size_t devices = model.devices.size();
+  if (model.compute == nullptr) {
+    return wrong("needs measured layer times; profile the devices first or use policy uniform");
+  }
+  if (layers == 0 || devices == 0) return wrong("needs devices and layers");
+  if (model.memory.size() != layers) return wrong("needs the memory of every layer");
+  if (model.codecs.empty()) return wrong("needs a codec");
+  for (const CodecCost& codec : model.codecs) {
+    if (codec.down_bytes.size() != layers || codec.up_bytes.size() != layers) {
+      return wrong(absl::StrCat("codecs ", codec.forward, " and ", codec.backward,
+                                " have no size for every layer"));
+    }
+  }
+  if (model.speeds.size() != devices) return wrong("needs the links of every device");
+  for (const std::vector<LinkSpeed>& row : model.speeds) {
+    if (row.size() != devices) return wrong("needs a link between every two devices");
+    for (const LinkSpeed& speed : row) {
+      if (!IsSeconds(speed.megabits_per_second) || !IsSeconds(speed.delay_seconds)) {
+        return wrong("bandwidths and delays must be finite and at least 0");
+      }
+    }
+  }
+  for (size_t i = 0; i < devices; ++i) {
+    if (absl::Status status = CheckDevice(model.devices[i], i); !status.ok()) return status;
+  }
+  if (model.max_cap < 1 || model.drain_every < 0 || !IsSeconds(model.staleness_charge)) {
+    return wrong("max_cap must be at least 1, drain_every and the staleness charge at least 0");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

@@ -1,0 +1,106 @@
+#pragma once
+
+// What a pipeline costs on given devices and links: the common ground of the policy `runnel`, the
+// simulator and `plan --what-if`. Pure data and functions of it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "partition/cost_model.h"
+#include "partition/simulator.h"
+
+namespace runnel {
+
+// One way between two devices.
+struct LinkSpeed {
+  double megabits_per_second = 0;  // 10^6 bits a second; 0: unlimited
+  double delay_seconds = 0;
+};
+
+// What a pair of codecs puts on a link.
+struct CodecCost {
+  std::string forward = "identity";
+  std::string backward = "identity";
+  // By layer, of its output: bytes of a frame, header included.
+  std::vector<int64_t> down_bytes;
+  std::vector<int64_t> up_bytes;
+  // Whether coding takes time at all.
+  bool forward_works = false;
+  bool backward_works = false;
+};
+
+struct DeviceCost {
+  // Of a stage's seconds; the rest is weight-gradient and update.
+  double forward_share = 1.0 / 3;
+  double input_gradient_share = 1.0 / 3;
+  double codec_seconds_per_byte = 0;  // of the FP32 tensor, to encode or decode it
+  int64_t memory_limit_bytes = 0;     // for one stage; 0: no limit
+};
+
+// Bytes that a layer takes on the device that has it.
+struct LayerMemory {
+  int64_t state_bytes = 0;    // parameters, their gradients, optimizer state, statistics
+  int64_t version_bytes = 0;  // of one more weight version
+  int64_t stash_bytes = 0;    // kept for the backward of one micro-batch
+};
+
+struct PipelineModel {
+  const CostModel* compute = nullptr;  // borrowed; devices() of it are positions in `devices`
+  std::vector<DeviceCost> devices;
+  std::vector<std::vector<LinkSpeed>> speeds;  // [from][to]
+  bool half_duplex = false;
+  std::vector<CodecCost> codecs;    // the most exact one first
+  std::vector<int64_t> raw_bytes;   // by layer: FP32 bytes of its output for one micro-batch
+  std::vector<LayerMemory> memory;  // by layer
+  int default_codec = 0;            // of `codecs`: what the user asked for
+  int64_t max_cap = 16;             // upper limit of every cap
+  int64_t drain_every = 0;          // micro-batches of a synchronous step; 0: asynchronous
+  double staleness_charge = 0.001;  // of the period, for each micro-batch in flight at stage 0
+                                    // beyond one a stage
+
+  int layers() const { return static_cast<int>(raw_bytes.size()); }
+};
+
+// Which device runs what. Positions are those in PipelineModel::devices.
+struct Placement {
+  std::vector<int> order;       // by stage: the device
+  std::vector<int> last_layer;  // by stage
+  std::vector<int64_t> caps;    // by stage
+  std::vector<int> codecs;      // by link: position in PipelineModel::codecs
+
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+// Seconds of one way over a link.
+struct WaySeconds {
+  double encode = 0;
+  double send = 0;  // that the bandwidth is taken
+  double delay = 0;
+  double decode = 0;
+
+  double total() const { return encode + send + delay + decode; }
+};
+// The output of `layer` from device `from` to device `to` (up: its gradient, from `to` to `from`).
+WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to, bool up);
+
+// What the stage takes with `cap` micro-batches in flight: its state, the weight versions and the
+// stashes of all of them. An upper estimate.
+int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap);
+
+// The placement for the simulator; micro_batches and drains are left to the caller.
+SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placement);
+
+// Seconds a micro-batch by simulation: of the steady pipeline, or of a step with its drain where
+// drain_every says so.
+absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placement& placement);
+
+// What `runnel` minimises: the period, and staleness_charge of it for every micro-batch in flight
+// at stage 0 beyond one a stage.
+double ChargedPeriod(const PipelineModel& model, const Placement& placement, double period_seconds);
+
+// InvalidArgument names what is missing or does not fit together.
+absl::Status CheckPipelineModel(const PipelineModel& model);
+
+}  // namespace runnel

@@ -1,0 +1,52 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "partition/policies/policies.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::policies {
+namespace {
+
+constexpr int kMaxCuts = 16;
+
+// Central's layer times, scaled by every worker's capacity.
+class RatioEstimate final : public CostModel {
+ public:
+  // Measures at `cut`. A range that takes central no time says nothing: ratio 1.
+  RatioEstimate(const CostModel& measured, const std::vector<int>& cut) : measured_(measured) {
+    int first = 0;
+    for (int device = 0; device < static_cast<int>(cut.size()); ++device) {
+      const int last = cut[device];
+      const double central = measured.StageSeconds(0, first, last);
+      ratios_.push_back(central > 0 ? measured.StageSeconds(device, first, last) / central : 1);
+      first = last + 1;
+    }
+  }
+  double StageSeconds(int device, int first_layer, int last_layer) const override {
+    return measured_.StageSeconds(0, first_layer, last_layer) * ratios_[device];
+  }
+
+ private:
+  const CostModel& measured_;
+  std::vector<double> ratios_;
+};
+
+}  // namespace
+
+absl::StatusOr<Partition> Ftpipehd(const PartitionRequest& request) {
+  RUNNEL_RETURN_IF_ERROR(CheckHasCosts(request));
+  RUNNEL_ASSIGN_OR_RETURN(Partition running, Uniform(request));
+  std::vector<std::vector<int>> seen;
+  for (int i = 0; i < kMaxCuts; ++i) {
+    seen.push_back(running.last_layer);
+    const RatioEstimate estimate(*request.compute, running.last_layer);
+    PartitionRequest estimated = request;
+    estimated.compute = &estimate;
+    RUNNEL_ASSIGN_OR_RETURN(running, MinimiseSlowest(estimated, LinkCharge::kTwiceDown));
+    if (std::find(seen.begin(), seen.end(), running.last_layer) != seen.end()) break;
+  }
+  return running;
+}
+
+}  // namespace runnel::policies

@@ -1,0 +1,426 @@
+#include "partition/simulator.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <queue>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kMaxNs = int64_t{1} << 62;
+
+// What ends at an event's time. Ends of the same time are handled in this order, then by index.
+enum class Ends : uint8_t { kCompute, kCodec, kSend, kDelay };
+
+struct Event {
+  int64_t time_ns;
+  Ends what;
+  int32_t index;  // a stage; for kSend and kDelay a link's way: 2 * link + (up ? 1 : 0)
+  int64_t order;  // of events that are otherwise alike
+};
+struct Later {
+  bool operator()(const Event& a, const Event& b) const {
+    if (a.time_ns != b.time_ns) return a.time_ns > b.time_ns;
+    if (a.what != b.what) return a.what > b.what;
+    if (a.index != b.index) return a.index > b.index;
+    return a.order > b.order;
+  }
+};
+
+// Jobs that wait, first in first out, in a ring that grows.
+class Fifo {
+ public:
+  bool empty() const { return count_ == 0; }
+  void Push(uint8_t job) {
+    if (count_ == ring_.size()) Grow();
+    ring_[(head_ + count_++) & (ring_.size() - 1)] = job;
+  }
+  uint8_t Pop() {
+    const uint8_t job = ring_[head_];
+    head_ = (head_ + 1) & (ring_.size() - 1);
+    --count_;
+    return job;
+  }
+
+ private:
+  void Grow() {
+    std::vector<uint8_t> larger(std::max<size_t>(8, ring_.size() * 2));
+    for (size_t i = 0; i < count_; ++i) larger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
+    ring_ = std::move(larger);
+    head_ = 0;
+  }
+  std::vector<uint8_t> ring_;  // a power of two
+  size_t head_ = 0;
+  size_t count_ = 0;
+};
+
+// What the codec lane works on. Payloads of one kind come in ascending sequence, so that counting
+// them is enough.
+enum Job : uint8_t { kEncodeDown, kEncodeUp, kDecodeDown, kDecodeUp };
+
+struct Stage {
+  enum class Busy : uint8_t { kNo, kForward, kInputGradient, kWeightGradient };
+  Busy busy = Busy::kNo;
+  int64_t forwards = 0;
+  int64_t backwards = 0;
+  int64_t inputs = 0;     // activations that are here, decoded
+  int64_t gradients = 0;  // likewise
+  Fifo codec;
+  bool codec_busy = false;
+  uint8_t codec_job = 0;
+};
+
+// A queue for the bandwidth: one a way, or one a link on half duplex.
+struct Line {
+  Fifo waiting;  // of ways
+  bool busy = false;
+};
+
+// One stretch from an empty pipeline to an empty pipeline.
+class Stretch {
+ public:
+  Stretch(const SimulatedPipeline& pipeline, int64_t micro_batches, SimulatedRun& run)
+      : pipeline_(pipeline), boundary_(micro_batches), run_(run) {
+    stages_.resize(pipeline.stages.size());
+    lines_.resize(2 * pipeline.links.size());
+    stages_.front().inputs = micro_batches;
+    stages_.back().gradients = micro_batches;
+  }
+
+  // Nanoseconds it takes. Actions are reported `first` sequences and `start_ns` later.
+  int64_t Run(const SimulatedActionFn& on_action, int64_t first, int64_t start_ns) {
+    on_action_ = on_action ? &on_action : nullptr;
+    first_ = first;
+    start_ns_ = start_ns;
+    for (size_t i = 0; i < stages_.size(); ++i) StartCompute(i);
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ns_ = event.time_ns;
+      switch (event.what) {
+        case Ends::kCompute:
+          ComputeEnds(event.index);
+          break;
+        case Ends::kCodec:
+          CodecEnds(event.index);
+          break;
+        case Ends::kSend:
+          SendEnds(event.index);
+          break;
+        case Ends::kDelay:
+          Arrived(event.index);
+          break;
+      }
+    }
+    return now_ns_;
+  }
+
+ private:
+  void At(int64_t after_ns, Ends what, size_t index) {
+    events_.push({now_ns_ + after_ns, what, static_cast<int32_t>(index), next_order_++});
+  }
+
+  void StartCompute(size_t i) {
+    Stage& stage = stages_[i];
+    if (stage.busy != Stage::Busy::kNo) return;
+    const StageTimes& times = pipeline_.stages[i];
+    switch (NextAction(pipeline_.caps[i], boundary_, stage.forwards, stage.backwards)) {
+      case Action::kForward:
+        if (stage.inputs <= stage.forwards) return;
+        stage.busy = Stage::Busy::kForward;
+        run_.compute_busy_ns[i] += times.forward_ns;
+        return At(times.forward_ns, Ends::kCompute, i);
+      case Action::kBackward:
+        if (stage.gradients <= stage.backwards) return;
+        stage.busy = Stage::Busy::kInputGradient;
+        run_.compute_busy_ns[i] += times.input_gradient_ns + times.weight_gradient_ns;
+        return At(times.input_gradient_ns, Ends::kCompute, i);
+      case Action::kDrained:
+        return;
+    }
+  }
+
+  void ComputeEnds(size_t i) {
+    Stage& stage = stages_[i];
+    switch (std::exchange(stage.busy, Stage::Busy::kNo)) {
+      case Stage::Busy::kForward:
+        Tell(i, Action::kForward, stage.forwards++);
+        if (i + 1 < stages_.size()) Code(i, kEncodeDown);
+        break;
+      case Stage::Busy::kInputGradient:
+        if (i > 0) Code(i, kEncodeUp);
+        stage.busy = Stage::Busy::kWeightGradient;
+        return At(pipeline_.stages[i].weight_gradient_ns, Ends::kCompute, i);
+      case Stage::Busy::kWeightGradient:
+        Tell(i, Action::kBackward, stage.backwards++);
+        break;
+      case Stage::Busy::kNo:
+        return;
+    }
+    StartCompute(i);
+  }
+
+  void Tell(size_t stage, Action action, int64_t sequence) const {
+    if (on_action_ == nullptr) return;
+    (*on_action_)(static_cast<int>(stage), action, first_ + sequence, start_ns_ + now_ns_);
+  }
+
+  int64_t CodecNs(size_t i, uint8_t job) const {
+    switch (job) {
+      case kEncodeDown:
+        return pipeline_.links[i].down.encode_ns;
+      case kEncodeUp:
+        return pipeline_.links[i - 1].up.encode_ns;
+      case kDecodeDown:
+        return pipeline_.links[i - 1].down.decode_ns;
+      default:
+        return pipeline_.links[i].up.decode_ns;
+    }
+  }
+
+  // A payload comes to the codec lane. What takes no time does not go there (identity).
+  void Code(size_t i, uint8_t job) {
+    if (CodecNs(i, job) == 0) return Coded(i, job);
+    stages_[i].codec.Push(job);
+    StartCodec(i);
+  }
+
+  void StartCodec(size_t i) {
+    Stage& stage = stages_[i];
+    if (stage.codec_busy || stage.codec.empty()) return;
+    stage.codec_busy = true;
+    stage.codec_job = stage.codec.Pop();
+    const int64_t ns = CodecNs(i, stage.codec_job);
+    run_.codec_busy_ns[i] += ns;
+    At(ns, Ends::kCodec, i);
+  }
+
+  void CodecEnds(size_t i) {
+    stages_[i].codec_busy = false;
+    Coded(i, stages_[i].codec_job);
+    StartCodec(i);
+  }
+
+  void Coded(size_t i, uint8_t job) {
+    switch (job) {
+      case kEncodeDown:
+        return Send(2 * i);
+      case kEncodeUp:
+        return Send(2 * (i - 1) + 1);
+      case kDecodeDown:
+        ++stages_[i].inputs;
+        return StartCompute(i);
+      default:
+        ++stages_[i].gradients;
+        return StartCompute(i);
+    }
+  }
+
+  const WayTimes& Way(size_t way) const {
+    const LinkTimes& link = pipeline_.links[way / 2];
+    return way % 2 == 0 ? link.down : link.up;
+  }
+  Line& LineOf(size_t way) { return lines_[pipeline_.half_duplex ? way & ~size_t{1} : way]; }
+
+  void Send(size_t way) {
+    LineOf(way).waiting.Push(static_cast<uint8_t>(way % 2));
+    StartSend(way);
+  }
+
+  void StartSend(size_t way) {
+    Line& line = LineOf(way);
+    if (line.busy || line.waiting.empty()) return;
+    line.busy = true;
+    way = (way & ~size_t{1}) + line.waiting.Pop();
+    const int64_t ns = Way(way).send_ns;
+    (way % 2 == 0 ? run_.down_busy_ns : run_.up_busy_ns)[way / 2] += ns;
+    At(ns, Ends::kSend, way);
+  }
+
+  void SendEnds(size_t way) {
+    LineOf(way).busy = false;
+    if (Way(way).delay_ns == 0) {
+      Arrived(way);
+    } else {
+      At(Way(way).delay_ns, Ends::kDelay, way);
+    }
+    StartSend(way);
+  }
+
+  void Arrived(size_t way) {
+    const bool up = way % 2 == 1;
+    Code(up ? way / 2 : way / 2 + 1, up ? kDecodeUp : kDecodeDown);
+  }
+
+  const SimulatedPipeline& pipeline_;
+  const int64_t boundary_;
+  SimulatedRun& run_;
+  std::vector<Stage> stages_;
+  std::vector<Line> lines_;
+  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  int64_t next_order_ = 0;
+  int64_t now_ns_ = 0;
+  const SimulatedActionFn* on_action_ = nullptr;
+  int64_t first_ = 0;
+  int64_t start_ns_ = 0;
+};
+
+template <typename... Parts>
+absl::Status Wrong(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat("simulation: ", parts...));
+}
+
+// The longest that all of it could take, one after the other; -1 for a negative time.
+absl::Status CheckTimes(const SimulatedPipeline& pipeline) {
+  std::vector<int64_t> times;
+  for (const StageTimes& stage : pipeline.stages) {
+    times.insert(times.end(),
+                 {stage.forward_ns, stage.input_gradient_ns, stage.weight_gradient_ns});
+  }
+  for (const LinkTimes& link : pipeline.links) {
+    for (const WayTimes& way : {link.down, link.up}) {
+      times.insert(times.end(), {way.encode_ns, way.send_ns, way.delay_ns, way.decode_ns});
+    }
+  }
+  times.push_back(pipeline.drain_pause_ns);
+  double sum = 0;
+  for (int64_t ns : times) {
+    if (ns < 0) return Wrong("a time of ", ns, " ns");
+    sum += static_cast<double>(ns);
+  }
+  if (sum * static_cast<double>(pipeline.micro_batches) > static_cast<double>(kMaxNs)) {
+    return Wrong(pipeline.micro_batches, " micro-batches of ", sum, " ns are too long");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPipeline(const SimulatedPipeline& pipeline) {
+  if (pipeline.stages.empty()) return Wrong("no stage");
+  if (pipeline.links.size() + 1 != pipeline.stages.size() ||
+      pipeline.caps.size() != pipeline.stages.size()) {
+    return Wrong(pipeline.stages.size(), " stages, ", pipeline.links.size(), " links and ",
+                 pipeline.caps.size(), " caps do not fit");
+  }
+  for (size_t i = 0; i < pipeline.caps.size(); ++i) {
+    if (pipeline.caps[i] < 1 || (i > 0 && pipeline.caps[i] > pipeline.caps[i - 1])) {
+      return Wrong("caps must be at least 1 and not grow");
+    }
+  }
+  if (pipeline.micro_batches < 1) return Wrong(pipeline.micro_batches, " micro-batches");
+  if (pipeline.drain_every < 0) return Wrong("drains every ", pipeline.drain_every);
+  return CheckTimes(pipeline);
+}
+
+void AddScaled(std::vector<int64_t>& sums, const std::vector<int64_t>& values, int64_t times) {
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i] * times;
+}
+
+void AddStretch(const SimulatedRun& one, int64_t times, SimulatedRun& run) {
+  run.total_ns += one.total_ns * times;
+  AddScaled(run.compute_busy_ns, one.compute_busy_ns, times);
+  AddScaled(run.codec_busy_ns, one.codec_busy_ns, times);
+  AddScaled(run.down_busy_ns, one.down_busy_ns, times);
+  AddScaled(run.up_busy_ns, one.up_busy_ns, times);
+}
+
+SimulatedRun EmptyRun(const SimulatedPipeline& pipeline) {
+  const std::vector<int64_t> stages(pipeline.stages.size(), 0);
+  const std::vector<int64_t> links(pipeline.links.size(), 0);
+  return {0, stages, stages, links, links};
+}
+
+}  // namespace
+
+absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
+                                      const SimulatedActionFn& on_action) {
+  RUNNEL_RETURN_IF_ERROR(CheckPipeline(pipeline));
+  const int64_t every = pipeline.drain_every > 0
+                            ? std::min(pipeline.drain_every, pipeline.micro_batches)
+                            : pipeline.micro_batches;
+  const int64_t full = pipeline.micro_batches / every;
+  const int64_t rest = pipeline.micro_batches % every;
+  const int64_t pauses = full + (rest > 0 ? 1 : 0) - 1;
+  SimulatedRun run = EmptyRun(pipeline);
+  const auto stretch = [&](int64_t micro_batches, int64_t first, int64_t start_ns) {
+    SimulatedRun one = EmptyRun(pipeline);
+    one.total_ns = Stretch(pipeline, micro_batches, one).Run(on_action, first, start_ns);
+    return one;
+  };
+  if (on_action) {
+    for (int64_t i = 0; i < full; ++i) {
+      AddStretch(stretch(every, i * every, run.total_ns + i * pipeline.drain_pause_ns), 1, run);
+    }
+  } else {
+    AddStretch(stretch(every, 0, 0), full, run);
+  }
+  if (rest > 0) {
+    AddStretch(stretch(rest, full * every, run.total_ns + full * pipeline.drain_pause_ns), 1, run);
+  }
+  run.total_ns += pauses * pipeline.drain_pause_ns;
+  return run;
+}
+
+double ResourceBoundNs(const SimulatedPipeline& pipeline) {
+  int64_t bound = 0;
+  std::vector<int64_t> codec(pipeline.stages.size(), 0);
+  for (size_t i = 0; i < pipeline.links.size(); ++i) {
+    const LinkTimes& link = pipeline.links[i];
+    codec[i] += link.down.encode_ns + link.up.decode_ns;
+    codec[i + 1] += link.down.decode_ns + link.up.encode_ns;
+    bound = std::max(bound, pipeline.half_duplex ? link.down.send_ns + link.up.send_ns
+                                                 : std::max(link.down.send_ns, link.up.send_ns));
+  }
+  for (size_t i = 0; i < pipeline.stages.size(); ++i) {
+    bound = std::max({bound, pipeline.stages[i].total_ns(), codec[i]});
+  }
+  return static_cast<double>(bound);
+}
+
+double BoundNs(const SimulatedPipeline& pipeline) {
+  double bound = ResourceBoundNs(pipeline);
+  const size_t stages = pipeline.stages.size();
+  for (size_t i = 0; i < stages; ++i) {
+    // From i's forward to the end of its backward, turning round at j. Only there, and at i, is the
+    // weight-gradient in the way: j's lane must be free for the next forward.
+    int64_t path = 0;
+    for (size_t j = i; j < stages; ++j) {
+      const StageTimes& times = pipeline.stages[j];
+      const int64_t there_and_back =
+          path + times.forward_ns + times.input_gradient_ns + pipeline.stages[i].weight_gradient_ns;
+      bound = std::max(bound, static_cast<double>(there_and_back) /
+                                  static_cast<double>(pipeline.caps[i] - pipeline.caps[j] + 1));
+      if (j + 1 < stages) {
+        path += times.forward_ns + times.input_gradient_ns + pipeline.links[j].down.total_ns() +
+                pipeline.links[j].up.total_ns();
+      }
+    }
+  }
+  return bound;
+}
+
+absl::StatusOr<double> SteadyPeriodNs(SimulatedPipeline pipeline, int64_t micro_batches) {
+  if (pipeline.caps.empty()) return Wrong("no stage");
+  if (micro_batches == 0) micro_batches = 24 * std::min<int64_t>(pipeline.caps[0], 1 << 20) + 240;
+  pipeline.drain_every = 0;
+  pipeline.micro_batches = micro_batches;
+  const int64_t from = micro_batches / 2;
+  const int64_t to = micro_batches - pipeline.caps[0] - 1;
+  if (to <= from)
+    return Wrong(micro_batches, " micro-batches do not fill caps of ", pipeline.caps[0]);
+  int64_t from_ns = 0;
+  int64_t to_ns = 0;
+  const auto note = [&](int stage, Action action, int64_t sequence, int64_t end_ns) {
+    if (stage != 0 || action != Action::kBackward) return;
+    if (sequence == from) from_ns = end_ns;
+    if (sequence == to) to_ns = end_ns;
+  };
+  RUNNEL_RETURN_IF_ERROR(Simulate(pipeline, note).status());
+  return static_cast<double>(to_ns - from_ns) / static_cast<double>(to - from);
+}
+
+}  // namespace runnel

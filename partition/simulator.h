@@ -1,0 +1,91 @@
+#pragma once
+
+// A pipeline as a discrete-event simulation: the same order of actions as the workers' (NextAction,
+// proto/base/next_action.h), on lanes and links that take given times. Pure; the same input gives
+// the same output.
+//
+// What is simulated of a stage (DESIGN 2.1): one compute lane, which runs the forward, or the
+// input-gradient and then the weight-gradient, of the one micro-batch that NextAction names,
+// waiting for its input if that has not come. One codec lane, first in first out, encodes what
+// leaves and decodes what arrives. A gradient goes to the codec lane when the input-gradient is
+// done, before the weight-gradient runs. Of a link: each way a queue, first in first out, whose
+// head takes the bandwidth for send_ns; it arrives delay_ns after that. Half duplex: one queue for
+// both ways. Stage 0 always has its samples, the last stage its labels.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "partition/schedule.h"
+
+namespace runnel {
+
+// Times of one micro-batch on a stage, nanoseconds, >= 0.
+struct StageTimes {
+  int64_t forward_ns = 0;
+  int64_t input_gradient_ns = 0;
+  int64_t weight_gradient_ns = 0;  // with the update
+
+  int64_t total_ns() const { return forward_ns + input_gradient_ns + weight_gradient_ns; }
+};
+
+// Times of one micro-batch on one way of a link, nanoseconds, >= 0.
+struct WayTimes {
+  int64_t encode_ns = 0;  // on the sender's codec lane
+  int64_t send_ns = 0;    // that the bandwidth is taken
+  int64_t delay_ns = 0;
+  int64_t decode_ns = 0;  // on the receiver's codec lane
+
+  int64_t total_ns() const { return encode_ns + send_ns + delay_ns + decode_ns; }
+};
+
+struct LinkTimes {
+  WayTimes down;  // activations
+  WayTimes up;    // gradients
+};
+
+struct SimulatedPipeline {
+  std::vector<StageTimes> stages;
+  std::vector<LinkTimes> links;  // stages.size() - 1
+  std::vector<int64_t> caps;     // one a stage, >= 1, not growing
+  bool half_duplex = false;
+  int64_t micro_batches = 0;  // in all, >= 1
+  // The pipeline is empty after this many micro-batches, and again: a barrier, or the end of a
+  // synchronous step. 0: only at the end.
+  int64_t drain_every = 0;
+  int64_t drain_pause_ns = 0;  // between such an end and the next beginning
+};
+
+struct SimulatedRun {
+  int64_t total_ns = 0;
+  // While a lane or a way works.
+  std::vector<int64_t> compute_busy_ns;  // by stage
+  std::vector<int64_t> codec_busy_ns;    // by stage
+  std::vector<int64_t> down_busy_ns;     // by link
+  std::vector<int64_t> up_busy_ns;       // by link
+};
+
+// Called when an action ends. `sequence` counts from 0 over the run.
+using SimulatedActionFn =
+    std::function<void(int stage, Action action, int64_t sequence, int64_t end_ns)>;
+
+// InvalidArgument names what does not fit: no stage, links or caps of another number, a negative
+// time or count, growing caps, a run longer than 2^62 ns. `on_action` may be null; without it
+// stretches between two drains that are alike are simulated once.
+absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
+                                      const SimulatedActionFn& on_action = nullptr);
+
+// Nanoseconds a micro-batch, between drains, that no pipeline of these times and caps can go below:
+// the longest of every lane and way, and over stages i <= j, the round trip from i down to j and
+// back over c_i - c_j + 1, the micro-batches that may be in it. For j the last stage (cap 1) this
+// is DESIGN section 4's round_trip_i / c_i; i = j is the lane itself.
+double BoundNs(const SimulatedPipeline& pipeline);
+// The same without the caps: lanes and ways only.
+double ResourceBoundNs(const SimulatedPipeline& pipeline);
+
+// Nanoseconds a micro-batch once the pipeline is full: Simulate over `micro_batches` without
+// drains, less the filling. micro_batches 0: as many as make the caps' effect on it small.
+absl::StatusOr<double> SteadyPeriodNs(SimulatedPipeline pipeline, int64_t micro_batches = 0);
+
+}  // namespace runnel

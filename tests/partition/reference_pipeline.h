@@ -1,0 +1,31 @@
+#pragma once
+
+// Slow and obvious pipelines, beside partition/simulator.h.
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/simulator.h"
+
+namespace runnel {
+
+// When every action ends: [stage][forwards, backwards][sequence].
+struct ActionEnds {
+  std::vector<std::vector<int64_t>> forward;
+  std::vector<std::vector<int64_t>> backward;
+
+  friend bool operator==(const ActionEnds&, const ActionEnds&) = default;
+};
+
+// By recurrence: an action begins when the one before it on its stage (StageActions) has ended and
+// its input is here. Full duplex, no drains, coding in no time.
+ActionEnds EndsByRecurrence(const SimulatedPipeline& pipeline);
+
+// By looking at everything nanosecond after nanosecond. Any pipeline without drains whose ways take
+// at least 1 ns to send.
+ActionEnds EndsByTicks(const SimulatedPipeline& pipeline);
+
+// What Simulate reports.
+ActionEnds EndsBySimulation(const SimulatedPipeline& pipeline);
+
+}  // namespace runnel

@@ -1,0 +1,268 @@
+// The policies of the papers and ours, against oracles that try everything.
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/pipeline_model.h"
+#include "partition/policy.h"
+#include "predictor/measured_cost.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A random pipeline with its costs.
+class Case {
+ public:
+  Case(int layers, int devices, std::mt19937& random) : random_(random) {
+    for (int device = 0; device < devices; ++device) {
+      std::vector<double>& row = seconds_.emplace_back();
+      const double speed = Draw(1, 4);
+      for (int layer = 0; layer < layers; ++layer) row.push_back(Draw(1, 20) / speed * 1e-3);
+    }
+    cost_ = *MeasuredCost::Create(seconds_);
+    model.compute = &*cost_;
+    model.devices.resize(devices);
+    model.speeds.resize(devices);
+    for (auto& row : model.speeds) {
+      for (int to = 0; to < devices; ++to) row.push_back({Draw(1, 40), Draw(0, 4) * 1e-3});
+    }
+    model.codecs.resize(2);
+    for (int layer = 0; layer < layers; ++layer) {
+      const int64_t bytes = 1000 * static_cast<int64_t>(Draw(1, 30));
+      model.raw_bytes.push_back(bytes);
+      model.codecs[0].down_bytes.push_back(bytes);
+      model.codecs[0].up_bytes.push_back(bytes);
+      model.codecs[1].down_bytes.push_back(bytes / 16);
+      model.codecs[1].up_bytes.push_back(bytes / 4);
+      model.memory.push_back({static_cast<int64_t>(Draw(1, 50)), static_cast<int64_t>(Draw(1, 20)),
+                              static_cast<int64_t>(Draw(1, 20))});
+    }
+    model.codecs[1].forward = model.codecs[1].backward = "small";
+    model.max_cap = 5;
+    request.layers = layers;
+    request.devices = devices;
+    request.compute = &*cost_;
+    request.pipeline = &model;
+    request.link_seconds = [this](int layer, int from, bool up) {
+      return WayCost(model, model.default_codec, layer, from, from + 1, up).total();
+    };
+  }
+  Case(const Case&) = delete;
+
+  double Draw(int low, int high) {
+    return static_cast<double>(std::uniform_int_distribution<int>(low, high)(random_));
+  }
+  Placement Given(const Partition& partition) const {
+    Placement placement;
+    for (int i = 0; i < request.devices; ++i) {
+      placement.order.push_back(i);
+      placement.caps.push_back(request.devices - i);
+    }
+    placement.last_layer = partition.last_layer;
+    placement.codecs.assign(request.devices - 1, model.default_codec);
+    return placement;
+  }
+
+  PipelineModel model;
+  PartitionRequest request;
+
+ private:
+  std::mt19937& random_;
+  std::vector<std::vector<double>> seconds_;
+  std::optional<MeasuredCost> cost_;
+};
+
+absl::StatusOr<Partition> PlanBy(absl::string_view policy, const PartitionRequest& request) {
+  return (*FindPolicy(policy))->plan(request);
+}
+
+Placement PlacementOf(const Partition& partition) {
+  return {partition.order, partition.last_layer, partition.caps, partition.codecs};
+}
+
+bool Fits(const PipelineModel& model, const Placement& placement) {
+  int first = 0;
+  for (size_t i = 0; i < placement.order.size(); ++i) {
+    const int64_t limit = model.devices[placement.order[i]].memory_limit_bytes;
+    if (limit > 0 &&
+        StageMemoryBytes(model, first, placement.last_layer[i], placement.caps[i]) > limit) {
+      return false;
+    }
+    first = placement.last_layer[i] + 1;
+  }
+  return true;
+}
+
+// Every order, subset, cut, codec and cap.
+double LeastCharge(const PipelineModel& model) {
+  double least = std::numeric_limits<double>::infinity();
+  Placement tried;
+  const std::function<void(int, std::vector<bool>&)> stage = [&](int first,
+                                                                 std::vector<bool>& used) {
+    for (size_t device = 0; device < model.devices.size(); ++device) {
+      if (used[device] || (tried.order.empty() != (device == 0))) continue;
+      used[device] = true;
+      tried.order.push_back(static_cast<int>(device));
+      for (int last = first; last < model.layers(); ++last) {
+        tried.last_layer.push_back(last);
+        const int64_t highest = tried.caps.empty() ? model.max_cap : tried.caps.back();
+        for (int64_t cap = 1; cap <= highest; ++cap) {
+          tried.caps.push_back(cap);
+          if (last + 1 < model.layers()) {
+            stage(last + 1, used);
+          } else {
+            for (size_t codec = 0; codec < model.codecs.size(); ++codec) {
+              tried.codecs.assign(tried.order.size() - 1, static_cast<int>(codec));
+              if (!Fits(model, tried)) continue;
+              const double period = BoundNs(ToPipeline(model, tried)) * 1e-9;
+              least = std::min(least, ChargedPeriod(model, tried, period));
+            }
+          }
+          tried.caps.pop_back();
+        }
+        tried.last_layer.pop_back();
+      }
+      tried.order.pop_back();
+      used[device] = false;
+    }
+  };
+  std::vector<bool> used(model.devices.size(), false);
+  stage(0, used);
+  return least;
+}
+
+TEST(RunnelPolicy, EqualsTryingEverything) {
+  int refused = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    Case c(3 + seed % 3, 1 + seed % 3, random);
+    if (seed % 2 == 1) {
+      for (DeviceCost& device : c.model.devices) {
+        device.memory_limit_bytes = static_cast<int64_t>(c.Draw(60, 400));
+      }
+    }
+    const double least = LeastCharge(c.model);
+    const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
+    if (!std::isfinite(least)) {
+      EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(found.status().message(), HasSubstr("memory"));
+      ++refused;
+      continue;
+    }
+    ASSERT_TRUE(found.ok()) << found.status();
+    const Placement placement = PlacementOf(*found);
+    EXPECT_TRUE(Fits(c.model, placement));
+    EXPECT_EQ(placement.order[0], 0);
+    for (int64_t cap : placement.caps) EXPECT_LE(cap, c.model.max_cap);
+    const double period = BoundNs(ToPipeline(c.model, placement)) * 1e-9;
+    EXPECT_NEAR(ChargedPeriod(c.model, placement, period), least, 3e-4 * least);
+    EXPECT_NEAR(found->bottleneck_seconds, period, 3e-3 * period);
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 20);
+}
+
+TEST(RunnelPolicy, NeverSlowerThanAccept) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    Case c(4 + seed % 9, 1 + seed % 4, random);
+    c.model.half_duplex = seed % 3 == 0;
+    c.model.max_cap = 16;
+    if (seed % 4 == 0) c.model.drain_every = 4;
+    c.model.codecs[1].forward_works = c.model.codecs[1].backward_works = seed % 5 == 0;
+    for (DeviceCost& device : c.model.devices) device.codec_seconds_per_byte = 1e-7;
+    c.model.default_codec = static_cast<int>(seed % 2);
+    const absl::StatusOr<Partition> ours = PlanBy("runnel", c.request);
+    const absl::StatusOr<Partition> theirs = PlanBy("accept", c.request);
+    ASSERT_TRUE(ours.ok() && theirs.ok()) << ours.status() << theirs.status();
+    const double accept = *SimulatedPeriod(c.model, c.Given(*theirs));
+    const double runnel = *SimulatedPeriod(c.model, PlacementOf(*ours));
+    EXPECT_LE(runnel, accept * (1 + 1e-12));
+    EXPECT_EQ(runnel, ours->bottleneck_seconds);
+  }
+}
+
+// Equation 10 with 2 T_c, written out.
+double AcceptObjective(const PartitionRequest& request, const std::vector<int>& last_layer) {
+  double slowest = 0;
+  for (int i = 0, first = 0; i < request.devices; first = last_layer[i++] + 1) {
+    slowest = std::max(slowest, request.compute->StageSeconds(i, first, last_layer[i]));
+    if (i + 1 < request.devices) {
+      slowest = std::max(slowest, 2 * request.link_seconds(last_layer[i], i, false));
+    }
+  }
+  return slowest;
+}
+
+TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    Case c(4 + seed % 5, 1 + seed % 4, random);
+    const absl::StatusOr<Partition> accept = PlanBy("accept", c.request);
+    const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", c.request);
+    ASSERT_TRUE(accept.ok() && ftpipehd.ok()) << accept.status() << ftpipehd.status();
+    EXPECT_EQ(accept->bottleneck_seconds, AcceptObjective(c.request, accept->last_layer));
+    EXPECT_LE(AcceptObjective(c.request, accept->last_layer),
+              AcceptObjective(c.request, ftpipehd->last_layer));
+    // Sizes that are alike both ways: the oracle of `dp` is that of `accept`.
+    PartitionRequest alike = c.request;
+    alike.link_seconds = [&](int layer, int from, bool) {
+      return c.request.link_seconds(layer, from, false);
+    };
+    EXPECT_EQ(PlanBy("brute_force", alike)->bottleneck_seconds, accept->bottleneck_seconds);
+    EXPECT_THAT(accept->caps, IsEmpty());
+  }
+}
+
+// Where every worker is central times a constant, the ratio is no estimate but the truth.
+TEST(FtpipehdPolicy, IsExactWhereRatiosAre) {
+  const auto cost = MeasuredCost::Create({{1, 2, 3, 4}, {2, 4, 6, 8}});
+  PartitionRequest request{4, 2, &*cost, [](int, int, bool) { return 0.0; }};
+  EXPECT_EQ(PlanBy("ftpipehd", request)->last_layer, PlanBy("accept", request)->last_layer);
+}
+
+// AccEPT 2.3: a worker that is slow on the layers it has is taken for slow on all.
+TEST(FtpipehdPolicy, IsMisledByLayersOfAnotherShape) {
+  const auto cost = MeasuredCost::Create({{1, 1, 1, 1}, {1, 1, 1, 8}});
+  PartitionRequest request{4, 2, &*cost, [](int, int, bool) { return 0.0; }};
+  EXPECT_THAT(PlanBy("accept", request)->last_layer, ElementsAre(2, 3));
+  const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", request);
+  ASSERT_TRUE(ftpipehd.ok());
+  EXPECT_LE(AcceptObjective(request, PlanBy("accept", request)->last_layer),
+            AcceptObjective(request, ftpipehd->last_layer));
+}
+
+TEST(RunnelPolicy, LeavesOutADeviceThatOnlyCosts) {
+  std::mt19937 random(1);
+  Case c(6, 3, random);
+  const auto cost = MeasuredCost::Create(
+      {{1, 1, 1, 1, 1, 1}, {9e3, 9e3, 9e3, 9e3, 9e3, 9e3}, {1, 1, 1, 1, 1, 1}});
+  c.model.compute = c.request.compute = &*cost;
+  const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->order, ElementsAre(0, 2));
+  EXPECT_THAT(found->last_layer, ElementsAre(2, 5));
+}
+
+TEST(RunnelPolicy, NeedsCosts) {
+  EXPECT_THAT(PlanBy("runnel", {3, 2, nullptr, nullptr}).status().message(), HasSubstr("profile"));
+  std::mt19937 random(1);
+  Case c(3, 2, random);
+  c.model.speeds.pop_back();
+  EXPECT_THAT(PlanBy("runnel", c.request).status().message(), HasSubstr("links"));
+}
+
+}  // namespace
+}  // namespace runnel

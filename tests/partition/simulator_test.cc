@@ -1,0 +1,175 @@
+#include "partition/simulator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/partition/reference_pipeline.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct RandomOptions {
+  int max_stages = 5;
+  bool codecs = false;
+  bool half_duplex = false;
+  int64_t largest_ns = 40;
+};
+
+SimulatedPipeline RandomPipeline(std::mt19937& random, const RandomOptions& options) {
+  const auto draw = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  SimulatedPipeline pipeline;
+  const int64_t stages = draw(1, options.max_stages);
+  int64_t cap = draw(1, 3);
+  for (int64_t i = 0; i < stages; ++i) {
+    pipeline.stages.push_back(
+        {draw(1, options.largest_ns), draw(1, options.largest_ns), draw(0, options.largest_ns)});
+    pipeline.caps.insert(pipeline.caps.begin(), cap);
+    cap += draw(0, 3);
+    if (i == 0) continue;
+    const auto way = [&] {
+      const int64_t codec = options.codecs ? 20 : 0;
+      return WayTimes{draw(0, codec), draw(1, 2 * options.largest_ns), draw(0, 20), draw(0, codec)};
+    };
+    const WayTimes down = way();
+    pipeline.links.push_back({down, way()});
+  }
+  pipeline.half_duplex = options.half_duplex;
+  pipeline.micro_batches = draw(1, 30);
+  return pipeline;
+}
+
+TEST(Simulator, EqualsTheRecurrence) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const SimulatedPipeline pipeline = RandomPipeline(random, {});
+    ASSERT_EQ(EndsBySimulation(pipeline), EndsByRecurrence(pipeline)) << "seed " << seed;
+  }
+}
+
+TEST(Simulator, EqualsTickAfterTick) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const SimulatedPipeline pipeline = RandomPipeline(
+        random, {.max_stages = 4, .codecs = seed % 2 == 0, .half_duplex = seed % 3 != 0});
+    ASSERT_EQ(EndsBySimulation(pipeline), EndsByTicks(pipeline)) << "seed " << seed;
+  }
+}
+
+TEST(Simulator, KeepsTheOrderOfStageActions) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    SimulatedPipeline pipeline = RandomPipeline(random, {.codecs = true, .half_duplex = true});
+    pipeline.drain_every = 1 + seed % 7;
+    std::vector<std::vector<ScheduledAction>> seen(pipeline.stages.size());
+    int64_t last_ns = 0;
+    const auto note = [&](int stage, Action action, int64_t sequence, int64_t end_ns) {
+      seen[stage].push_back({action, sequence, 0});
+      last_ns = std::max(last_ns, end_ns);
+    };
+    const absl::StatusOr<SimulatedRun> run = Simulate(pipeline, note);
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(last_ns, run->total_ns);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      std::vector<ScheduledAction> expected =
+          StageActions(pipeline.caps[i], pipeline.micro_batches, pipeline.drain_every, 1);
+      for (ScheduledAction& action : expected) action.version = 0;
+      EXPECT_EQ(seen[i], expected) << "seed " << seed << " stage " << i;
+    }
+  }
+}
+
+TEST(Simulator, StretchesThatAreAlikeAreSimulatedOnce) {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    SimulatedPipeline pipeline = RandomPipeline(random, {.codecs = true});
+    pipeline.micro_batches = 50;
+    pipeline.drain_every = 7;
+    pipeline.drain_pause_ns = 5;
+    const absl::StatusOr<SimulatedRun> fast = Simulate(pipeline);
+    const absl::StatusOr<SimulatedRun> slow =
+        Simulate(pipeline, [](int, Action, int64_t, int64_t) {});
+    ASSERT_TRUE(fast.ok() && slow.ok());
+    EXPECT_EQ(fast->total_ns, slow->total_ns);
+    EXPECT_EQ(fast->compute_busy_ns, slow->compute_busy_ns);
+    EXPECT_EQ(fast->codec_busy_ns, slow->codec_busy_ns);
+    EXPECT_EQ(fast->up_busy_ns, slow->up_busy_ns);
+    for (size_t i = 0; i < pipeline.stages.size(); ++i) {
+      EXPECT_EQ(fast->compute_busy_ns[i], 50 * pipeline.stages[i].total_ns());
+    }
+  }
+}
+
+// On full duplex without coding the closed form is the period, not only a bound.
+TEST(Simulator, SteadyPeriodIsTheClosedForm) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const SimulatedPipeline pipeline =
+        RandomPipeline(random, {.max_stages = 5, .largest_ns = 4000});
+    const absl::StatusOr<double> period = SteadyPeriodNs(pipeline, 2000);
+    ASSERT_TRUE(period.ok()) << period.status();
+    EXPECT_NEAR(*period, BoundNs(pipeline), 0.005 * BoundNs(pipeline)) << "seed " << seed;
+  }
+}
+
+TEST(Simulator, NothingGoesBelowTheBound) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const SimulatedPipeline pipeline =
+        RandomPipeline(random, {.codecs = true, .half_duplex = seed % 2 == 0, .largest_ns = 4000});
+    const absl::StatusOr<double> period = SteadyPeriodNs(pipeline, 2000);
+    ASSERT_TRUE(period.ok()) << period.status();
+    EXPECT_GE(*period, BoundNs(pipeline) * 0.995) << "seed " << seed;
+    EXPECT_GE(BoundNs(pipeline), ResourceBoundNs(pipeline));
+  }
+}
+
+// Equal stages, caps N - i, links of half a stage's time each way: DESIGN section 4's 0.6.
+TEST(Simulator, PublishedCapsHideNoLinkTime) {
+  SimulatedPipeline pipeline;
+  pipeline.stages.assign(3, {100, 200, 0});
+  pipeline.links.assign(2, {{0, 150, 0, 0}, {0, 150, 0, 0}});
+  pipeline.caps = {3, 2, 1};
+  EXPECT_DOUBLE_EQ(BoundNs(pipeline), (3 * 300 + 4 * 150) / 3.0);
+  EXPECT_NEAR(*SteadyPeriodNs(pipeline), 500, 1);
+  pipeline.caps = {5, 3, 1};
+  EXPECT_NEAR(*SteadyPeriodNs(pipeline), 300, 1);
+}
+
+TEST(Simulator, RefusesWhatCannotBe) {
+  SimulatedPipeline good;
+  good.stages.assign(2, {1, 1, 1});
+  good.links.resize(1);
+  good.caps = {2, 1};
+  good.micro_batches = 4;
+  ASSERT_TRUE(Simulate(good).ok());
+  const auto refused = [](SimulatedPipeline pipeline) {
+    return std::string(Simulate(pipeline).status().message());
+  };
+  SimulatedPipeline bad = good;
+  bad.caps = {1, 2};
+  EXPECT_THAT(refused(bad), HasSubstr("caps"));
+  bad = good;
+  bad.links.clear();
+  EXPECT_THAT(refused(bad), HasSubstr("2 stages, 0 links"));
+  bad = good;
+  bad.stages[1].forward_ns = -1;
+  EXPECT_THAT(refused(bad), HasSubstr("-1 ns"));
+  bad = good;
+  bad.micro_batches = 0;
+  EXPECT_THAT(refused(bad), HasSubstr("0 micro-batches"));
+  bad = good;
+  bad.stages[0].forward_ns = int64_t{1} << 61;
+  EXPECT_THAT(refused(bad), HasSubstr("too long"));
+  EXPECT_THAT(refused(SimulatedPipeline{}), HasSubstr("no stage"));
+}
+
+}  // namespace
+}  // namespace runnel
