@@ -156,7 +156,8 @@ class DisplayMaker {
 };
 
 // Every command; the order is that of --help.
-constexpr AddSubcommandFn kSubcommands[] = {AddTrain, AddPlan, AddResume, AddReplay, AddEval};
+constexpr AddSubcommandFn kSubcommands[] = {AddTrain,  AddPlan, AddResume,
+                                            AddReplay, AddEval, AddProfile};
 
 // Everything that can stand on the command line.
 class CommandLine {

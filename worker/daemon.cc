@@ -149,22 +149,26 @@ void Daemon::On(const Welcome& welcome) {
 void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
 
 void Daemon::On(const ProfileRequest& request) {
-  const auto profile = [&]() -> absl::StatusOr<std::vector<double>> {
+  const ProfileOptions options{request.micro_batch_size, request.repetitions, request.ranges,
+                               request.burst_ms};
+  absl::StatusOr<std::vector<RangeTime>> times;
+  const auto profile = [&]() -> absl::Status {
     RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
-    absl::StatusOr<std::vector<double>> seconds;
-    RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
-      seconds = ProfileLayers(request.model, *recipe, *backend, request.micro_batch_size,
-                              request.repetitions, *parts_.clock);
-      return seconds.status();
-    }));
-    return seconds;
+    return WithBackend(request.backend, [&](Backend* backend) {
+      times = ProfileRanges(request.model, *recipe, *backend, options, *parts_.clock);
+      return times.status();
+    });
   };
-  const absl::StatusOr<std::vector<double>> seconds = profile();
-  if (!seconds.ok()) {
-    Failed(generation_, seconds.status(), IsUnfit(seconds.status()));
-  } else {
-    Send(ProfileReport{*seconds});
+  if (const absl::Status status = profile(); !status.ok()) {
+    Failed(generation_, status, IsUnfit(status));
+    return;
   }
+  ProfileReport report;
+  for (const RangeTime& time : *times) {
+    report.layer_seconds.push_back(time.seconds);
+    report.spreads.push_back(time.spread);
+  }
+  Send(std::move(report));
 }
 
 void Daemon::On(const PrepareStage& stage) {

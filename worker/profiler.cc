@@ -1,8 +1,12 @@
 #include "worker/profiler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
@@ -10,6 +14,11 @@
 
 namespace runnel {
 namespace {
+
+// Ranges that take turns. Each holds its stage's memory meanwhile.
+constexpr size_t kTurns = 12;
+// Work this long fills the caches by itself: no need to run it once unmeasured before its turn.
+constexpr double kWarmSeconds = 0.01;
 
 Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream) {
   Payload payload = pool.Allocate(static_cast<size_t>(elements) * sizeof(float));
@@ -20,6 +29,10 @@ Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream) {
   return payload;
 }
 
+std::byte RandomMantissa(const CounterRandom& random, uint64_t element) {
+  return static_cast<std::byte>(static_cast<int>(random.Below(element, 255)) - 127);
+}
+
 // What crosses the boundary between two layers: FP32, or mantissas of all sizes and their exponent.
 Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape& shape,
                        uint64_t stream) {
@@ -28,72 +41,165 @@ Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape
   const absl::Span<std::byte> bytes = payload.mutable_bytes();
   std::fill(bytes.begin(), bytes.end(), std::byte{0});
   const CounterRandom random(1, RandomPurpose::kTest, stream, 0);
-  for (int64_t i = 0; i < shape.elements(); ++i) {
-    const auto mantissa = static_cast<int>(random.Below(static_cast<uint64_t>(i), 255)) - 127;
-    bytes[i] = static_cast<std::byte>(mantissa);
-  }
+  for (int64_t i = 0; i < shape.elements(); ++i)
+    bytes[i] = RandomMantissa(random, static_cast<uint64_t>(i));
   TailOf(bytes.data(), format.activation, shape).exponent = -7;
   return payload;
 }
 
-absl::StatusOr<double> ProfileLayer(StageExecutorOptions options, Backend& backend,
-                                    int64_t repetitions, const Clock& clock) {
-  BufferPool pool;
-  const int64_t samples = options.training.batch_size;
-  const int first_layer = options.first_layer;
-  const bool has_loss = options.last_layer + 1 == options.model.layer_count();
-  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options.training));
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<StageExecutor> executor,
-                          StageExecutor::Create(std::move(options), &backend, &pool));
-  const NumberFormat format = executor->recipe().format();
-  const Shape input_shape = executor->input_shape(samples);
-  const Payload input = first_layer == 0 ? RandomTensor(pool, input_shape.elements(), 0)
-                                         : RandomBoundary(pool, format, input_shape, 0);
-  Payload labels;
-  Payload gradient;
-  if (has_loss) {
-    const std::vector<int32_t> zeros(static_cast<size_t>(samples), 0);
-    labels = Payload::CopyOf(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(zeros.data()),
-                                                 zeros.size() * sizeof(int32_t)));
-  } else {
-    gradient = RandomBoundary(pool, format, executor->output_shape(samples), 1);
+// Kernels may be quicker with zeros than with what training gives them.
+void FillWeights(TensorData& tensor, uint64_t stream) {
+  const CounterRandom random(1, RandomPurpose::kTest, stream, 1);
+  const auto elements = static_cast<uint64_t>(tensor.shape.elements());
+  if (tensor.dtype == DType::kInt8) {
+    for (uint64_t i = 0; i < elements; ++i)
+      tensor.bytes[i] = static_cast<char>(RandomMantissa(random, i));
+    return;
   }
-  std::vector<double> seconds;
-  for (int64_t repetition = 0; repetition <= repetitions; ++repetition) {
-    const MicroBatch place = batching.Locate(Sequence(repetition));
+  if (tensor.dtype != DType::kFloat32) return;
+  const bool weight = absl::EndsWith(tensor.name, "weight");
+  if (!weight && !absl::EndsWith(tensor.name, "scale")) return;
+  const auto fan_in = static_cast<float>(tensor.shape.elements() / tensor.shape[0]);
+  float* values = reinterpret_cast<float*>(tensor.bytes.data());
+  for (uint64_t i = 0; i < elements; ++i)
+    values[i] = weight ? (random.Uniform(i) - 0.5f) * 4.0f / std::sqrt(fan_in) : 1.0f;
+}
+
+// One range as a stage, ready to be run again and again.
+class RangeStage {
+ public:
+  static absl::StatusOr<RangeStage> Create(const ModelSpec& model, const LayerRange& range,
+                                           const Recipe& recipe, Backend& backend, int64_t samples,
+                                           BufferPool& pool) {
+    StageExecutorOptions options;
+    options.model = model;
+    options.first_layer = range.first_layer;
+    options.last_layer = range.last_layer;
+    options.training.dataset_samples = options.training.batch_size = samples;
+    options.training.learning_rate = 1e-6;
+    options.recipe = &recipe;
+    RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options.training));
+    RangeStage stage(batching);
+    RUNNEL_ASSIGN_OR_RETURN(stage.executor_,
+                            StageExecutor::Create(std::move(options), &backend, &pool));
+    ModelState state = stage.executor_->ExportState();
+    for (LayerState& layer : state.layers) {
+      for (TensorData& tensor : layer.tensors)
+        FillWeights(tensor, static_cast<uint64_t>(layer.layer));
+    }
+    RUNNEL_RETURN_IF_ERROR(stage.executor_->ImportState(state));
+    stage.FillPayloads(model, range, samples, pool);
+    return stage;
+  }
+
+  absl::Status Run() {
+    const MicroBatch place = batching_.Locate(Sequence(sequence_++));
+    RUNNEL_RETURN_IF_ERROR(executor_->Forward(place, input_, labels_).status());
+    RUNNEL_RETURN_IF_ERROR(executor_->InputGradient(place, gradient_).status());
+    return executor_->WeightGradient(place, /*step=*/true);
+  }
+
+  // One measurement: the mean of as many runs as fill the burst.
+  absl::Status Measure(int64_t burst_ns, const Clock& clock) {
+    if (last_seconds_ < kWarmSeconds) RUNNEL_RETURN_IF_ERROR(Run());
     const int64_t begin_ns = clock.NowNanos();
-    RUNNEL_RETURN_IF_ERROR(executor->Forward(place, input, labels).status());
-    RUNNEL_RETURN_IF_ERROR(executor->InputGradient(place, gradient).status());
-    RUNNEL_RETURN_IF_ERROR(executor->WeightGradient(place, /*step=*/true));
-    if (repetition > 0) seconds.push_back(static_cast<double>(clock.NowNanos() - begin_ns) * 1e-9);
+    int64_t passed_ns = 0;
+    int64_t runs = 0;
+    do {
+      RUNNEL_RETURN_IF_ERROR(Run());
+      ++runs;
+      passed_ns = clock.NowNanos() - begin_ns;
+    } while (passed_ns < burst_ns);
+    last_seconds_ = static_cast<double>(passed_ns) * 1e-9 / static_cast<double>(runs);
+    seconds_.push_back(last_seconds_);
+    return absl::OkStatus();
   }
-  const auto median = seconds.begin() + static_cast<int64_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), median, seconds.end());
-  return *median;
+
+  RangeTime Result() {
+    std::sort(seconds_.begin(), seconds_.end());
+    const size_t count = seconds_.size();
+    const double median = seconds_[count / 2];
+    const double quartiles = seconds_[count - 1 - count / 4] - seconds_[count / 4];
+    return {median, median > 0 ? quartiles / median : 0};
+  }
+
+ private:
+  explicit RangeStage(Batching batching) : batching_(std::move(batching)) {}
+
+  void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
+                    BufferPool& pool) {
+    const NumberFormat format = executor_->recipe().format();
+    const Shape input = executor_->input_shape(samples);
+    input_ = range.first_layer == 0 ? RandomTensor(pool, input.elements(), 0)
+                                    : RandomBoundary(pool, format, input, 0);
+    if (range.last_layer + 1 < model.layer_count()) {
+      gradient_ = RandomBoundary(pool, format, executor_->output_shape(samples), 1);
+      return;
+    }
+    const std::vector<int32_t> zeros(static_cast<size_t>(samples), 0);
+    labels_ = Payload::CopyOf(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(zeros.data()),
+                                                  zeros.size() * sizeof(int32_t)));
+  }
+
+  Batching batching_;
+  std::unique_ptr<StageExecutor> executor_;
+  Payload input_;
+  Payload labels_;    // where the loss is
+  Payload gradient_;  // elsewhere
+  int64_t sequence_ = 0;
+  double last_seconds_ = 0;
+  std::vector<double> seconds_;
+};
+
+absl::Status CheckOptions(const ModelSpec& model, const ProfileOptions& options) {
+  if (options.samples < 1 || options.repetitions < 1 || options.repetitions > 1000 ||
+      options.burst_ms < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("profile of ", options.samples, " samples, ",
+                                                   options.repetitions, " repetitions of ",
+                                                   options.burst_ms, " ms: out of range"));
+  }
+  for (const LayerRange& range : options.ranges) {
+    if (range.first_layer >= 0 && range.first_layer <= range.last_layer &&
+        range.last_layer < model.layer_count())
+      continue;
+    return absl::InvalidArgumentError(absl::StrCat("profile of layers ", range.first_layer, " to ",
+                                                   range.last_layer, ": ", model.name,
+                                                   " has layers 0 to ", model.layer_count() - 1));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<LayerRange> EachLayer(const ModelSpec& model) {
+  std::vector<LayerRange> ranges;
+  for (int layer = 0; layer < model.layer_count(); ++layer) ranges.push_back({layer, layer});
+  return ranges;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<double>> ProfileLayers(const ModelSpec& model, const Recipe& recipe,
-                                                  Backend& backend, int64_t samples,
-                                                  int64_t repetitions, const Clock& clock) {
-  if (samples < 1 || repetitions < 1 || repetitions > 1000) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "profile of ", samples, " samples, ", repetitions, " repetitions: both must be 1 or more"));
+absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, const Recipe& recipe,
+                                                     Backend& backend,
+                                                     const ProfileOptions& options,
+                                                     const Clock& clock) {
+  RUNNEL_RETURN_IF_ERROR(CheckOptions(model, options));
+  const std::vector<LayerRange> ranges = options.ranges.empty() ? EachLayer(model) : options.ranges;
+  const auto burst_ns = static_cast<int64_t>(options.burst_ms * 1e6);
+  std::vector<RangeTime> times;
+  BufferPool pool;
+  for (size_t begin = 0; begin < ranges.size(); begin += kTurns) {
+    std::vector<RangeStage> stages;
+    for (size_t i = begin; i < std::min(ranges.size(), begin + kTurns); ++i) {
+      RUNNEL_ASSIGN_OR_RETURN(RangeStage stage, RangeStage::Create(model, ranges[i], recipe,
+                                                                   backend, options.samples, pool));
+      RUNNEL_RETURN_IF_ERROR(stage.Run());
+      stages.push_back(std::move(stage));
+    }
+    for (int64_t turn = 0; turn < options.repetitions; ++turn) {
+      for (RangeStage& stage : stages) RUNNEL_RETURN_IF_ERROR(stage.Measure(burst_ns, clock));
+    }
+    for (RangeStage& stage : stages) times.push_back(stage.Result());
   }
-  std::vector<double> layer_seconds;
-  for (int layer = 0; layer < model.layer_count(); ++layer) {
-    StageExecutorOptions options;
-    options.model = model;
-    options.first_layer = options.last_layer = layer;
-    options.training.dataset_samples = options.training.batch_size = samples;
-    options.training.learning_rate = 1e-6;
-    options.recipe = &recipe;
-    RUNNEL_ASSIGN_OR_RETURN(const double seconds,
-                            ProfileLayer(std::move(options), backend, repetitions, clock));
-    layer_seconds.push_back(seconds);
-  }
-  return layer_seconds;
+  return times;
 }
 
 }  // namespace runnel

@@ -1,6 +1,7 @@
 #pragma once
 
-// Measures what each layer costs on this device: the figures that the planner cuts by.
+// Measures what layers cost on this device: the figures that the planner cuts by and that the
+// latency predictor learns from (AccEPT 3.2: the execution time of sub-models).
 
 #include <cstdint>
 #include <vector>
@@ -9,15 +10,33 @@
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/clock.h"
+#include "proto/base/layer_range.h"
 #include "proto/base/model_spec.h"
 
 namespace runnel {
 
-// Seconds of forward, input-gradient, weight-gradient and update by layer, for micro-batches of
-// `samples` samples: each layer as a stage of its own, on random values, the median of
-// `repetitions` after one warm-up. repetitions >= 1. Errors as CompileStage and Backend::Prepare.
-absl::StatusOr<std::vector<double>> ProfileLayers(const ModelSpec& model, const Recipe& recipe,
-                                                  Backend& backend, int64_t samples,
-                                                  int64_t repetitions, const Clock& clock);
+struct ProfileOptions {
+  int64_t samples = 0;             // of one micro-batch
+  int64_t repetitions = 0;         // measurements of each range, 1..1000
+  std::vector<LayerRange> ranges;  // empty: each layer by itself
+  // One measurement repeats the work until it took this long and is the mean of that: longer than
+  // what a scheduler or a processor quota does in turns. 0: the work once.
+  double burst_ms = 0;
+};
+
+struct RangeTime {
+  double seconds = 0;  // median of the measurements
+  double spread = 0;   // distance between their quartiles over the median
+};
+
+// Time of forward, input-gradient, weight-gradient and update by range: each range as a stage of
+// its own with random weights, on random values. The ranges are measured in turns, so that a slow
+// moment of the machine meets one measurement of many ranges and not all of one; what a range needs
+// is warmed up before each of its turns. InvalidArgument names the number that is out of range;
+// further errors as CompileStage and Backend::Prepare.
+absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, const Recipe& recipe,
+                                                     Backend& backend,
+                                                     const ProfileOptions& options,
+                                                     const Clock& clock);
 
 }  // namespace runnel

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/base/ids.h"
+#include "proto/base/layer_range.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/model_state.h"
 #include "proto/base/plan.h"
@@ -22,6 +23,7 @@ namespace runnel {
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
 inline constexpr int32_t kProtocolVersion = 1;
+inline constexpr int64_t kMaxProfileRanges = 1024;
 
 // ---- worker -> central
 
@@ -37,9 +39,10 @@ struct WorkerHello {
   std::vector<std::string> codecs;
 };
 
-// Answer to ProfileRequest: seconds of forward, backward and update by layer, medians.
+// Answer to ProfileRequest, by range as asked: seconds of forward, backward and update.
 struct ProfileReport {
-  std::vector<double> layer_seconds;
+  std::vector<double> layer_seconds;  // medians
+  std::vector<double> spreads;        // distance between the quartiles over the median
 };
 
 // The stage is compiled, its state loaded, its links connected.
@@ -121,6 +124,8 @@ struct ProfileRequest {
   std::string backend;
   int64_t micro_batch_size = 0;
   int64_t repetitions = 0;
+  std::vector<LayerRange> ranges = {};  // empty: each layer by itself; at most kMaxProfileRanges
+  double burst_ms = 0;                  // one measurement repeats the work for at least this long
 };
 
 // Takes over a stage: replaces whatever the worker ran before.

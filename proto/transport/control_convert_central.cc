@@ -15,6 +15,7 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxRepetitions = 10'000;
 constexpr double kMaxMegabitsPerSecond = 1e9;
 constexpr double kMaxDelayMs = 1e9;
+constexpr double kMaxBurstMs = 60'000;
 
 // ---- vocabulary -> messages, one overload a message
 
@@ -33,6 +34,12 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
   request.set_backend(from.backend);
   request.set_micro_batch_size(from.micro_batch_size);
   request.set_repetitions(from.repetitions);
+  for (const LayerRange& range : from.ranges) {
+    proto::LayerRange& wire = *request.add_ranges();
+    wire.set_first_layer(range.first_layer);
+    wire.set_last_layer(range.last_layer);
+  }
+  request.set_burst_ms(from.burst_ms);
 }
 
 void Fill(PrepareStage& from, proto::FromCentral& to) {
@@ -81,6 +88,20 @@ absl::StatusOr<CentralMessage> Read(const proto::Refused& from) {
   return refused;
 }
 
+absl::Status ReadRanges(const proto::ProfileRequest& from, ProfileRequest& request) {
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("profile_request.ranges", from.ranges_size(), 0, kMaxProfileRanges));
+  const int last_layer = request.model.layer_count() - 1;
+  for (const proto::LayerRange& range : from.ranges()) {
+    RUNNEL_RETURN_IF_ERROR(
+        CheckRange("profile_request.ranges.last_layer", range.last_layer(), 0, last_layer));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("profile_request.ranges.first_layer", range.first_layer(), 0,
+                                      range.last_layer()));
+    request.ranges.push_back({range.first_layer(), range.last_layer()});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
   ProfileRequest request;
   RUNNEL_ASSIGN_OR_RETURN(request.model, FromProto(from.model()));
@@ -94,6 +115,9 @@ absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
   RUNNEL_RETURN_IF_ERROR(
       CheckRange("profile_request.repetitions", from.repetitions(), 1, kMaxRepetitions));
   request.repetitions = from.repetitions();
+  RUNNEL_RETURN_IF_ERROR(ReadRanges(from, request));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("profile_request.burst_ms", from.burst_ms(), 0, kMaxBurstMs));
+  request.burst_ms = from.burst_ms();
   return request;
 }
 

@@ -32,6 +32,7 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
 void Fill(ProfileReport& from, proto::FromWorker& to) {
   to.mutable_profile_report()->mutable_layer_seconds()->Assign(from.layer_seconds.begin(),
                                                                from.layer_seconds.end());
+  to.mutable_profile_report()->mutable_spreads()->Assign(from.spreads.begin(), from.spreads.end());
 }
 
 void Fill(StageReady& from, proto::FromWorker& to) {
@@ -121,7 +122,14 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
   for (const double seconds : from.layer_seconds()) {
     RUNNEL_RETURN_IF_ERROR(CheckReal(field, seconds, 0, kMaxSeconds));
   }
-  return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()}};
+  const int measured = from.layer_seconds_size();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("profile_report.spreads", from.spreads_size(), measured, measured));
+  for (const double spread : from.spreads()) {
+    RUNNEL_RETURN_IF_ERROR(CheckReal("profile_report.spreads", spread, 0, kMaxSeconds));
+  }
+  return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
+                       {from.spreads().begin(), from.spreads().end()}};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::StageReady& from) {

@@ -26,7 +26,7 @@ auto Fields(const WorkerHello& m) {
   const auto& [a, b, c, d, e, f, g, h] = m;
   return std::tie(a, b, c, d, e, f, g, h);
 }
-auto Fields(const ProfileReport& m) { return std::tie(m.layer_seconds); }
+auto Fields(const ProfileReport& m) { return std::tie(m.layer_seconds, m.spreads); }
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) {
   const auto& [a, b] = m;
@@ -51,8 +51,8 @@ auto Fields(const StageFailed& m) {
 auto Fields(const Welcome& m) { return std::tie(m.device); }
 auto Fields(const Refused& m) { return std::tie(m.reason); }
 auto Fields(const ProfileRequest& m) {
-  const auto& [a, b, c, d, e] = m;
-  return std::tie(a, b, c, d, e);
+  const auto& [a, b, c, d, e, f, g] = m;
+  return std::tie(a, b, c, d, e, f, g);
 }
 auto Fields(const PrepareStage& m) {
   const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, n] = m;
@@ -201,6 +201,9 @@ const BadWorkerField kBadWorkerFields[] = {
     {1, [](auto& m) { m.mutable_profile_report()->add_layer_seconds(-1); }, "layer_seconds"},
     {1, [](auto& m) { m.mutable_profile_report()->mutable_layer_seconds()->Resize(4097, 1.0); },
      "layer_seconds"},
+    {1, [](auto& m) { m.mutable_profile_report()->clear_spreads(); }, "profile_report.spreads"},
+    {1, [](auto& m) { m.mutable_profile_report()->set_spreads(0, -1); }, "profile_report.spreads"},
+    {1, [](auto& m) { m.mutable_profile_report()->set_spreads(0, kNan); }, "report.spreads"},
     {2, [](auto& m) { m.mutable_stage_ready()->set_generation(-1); }, "stage_ready.generation"},
     {3, [](auto& m) { m.mutable_barrier_reached()->set_sequence(-1); }, "barrier_reached.seq"},
     {4, [](auto& m) { m.mutable_snapshot()->set_sequence(-5); }, "snapshot.sequence"},

@@ -135,7 +135,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, Text(), Text(), count(), Text(), Names(), Names(), Names()},
-      ProfileReport{{Real(), Real(), Real()}},
+      ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}},
       StageReady{generation},
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
@@ -164,15 +164,20 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.shaping = {Real(), Real()};
   prepare.first_sequence = Sequence(1 + Below(1000000));
   prepare.state = State();
-  const CentralMessage messages[] = {
-      Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
-      Refused{Text()},
-      ProfileRequest{model, Text(), Text(), 1 + Below(99), 1 + Below(99)},
-      prepare,
-      RunUntil{Sequence(1 + Below(1000000))},
-      SnapshotRequest{Sequence(1 + Below(1000000))},
-      EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
-      Release{}};
+  const CentralMessage messages[] = {Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
+                                     Refused{Text()},
+                                     ProfileRequest{model,
+                                                    Text(),
+                                                    Text(),
+                                                    1 + Below(99),
+                                                    1 + Below(99),
+                                                    {{0, model.layer_count() - 1}, {0, 0}},
+                                                    Real()},
+                                     prepare,
+                                     RunUntil{Sequence(1 + Below(1000000))},
+                                     SnapshotRequest{Sequence(1 + Below(1000000))},
+                                     EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
+                                     Release{}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

@@ -1,0 +1,73 @@
+#pragma once
+
+// The predictor judged on profiles: each task is predicted from what other families of devices
+// showed and a few samples of its own, then compared with what was measured (AccEPT 4.2.1, figures
+// 7 and 8).
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "predictor/device_task.h"
+#include "predictor/predictions_file.h"
+
+namespace runnel {
+
+// Shares of predictions whose error is within bounds of what was measured.
+struct ErrorShares {
+  int64_t count = 0;
+  int64_t within_5 = 0;
+  int64_t within_10 = 0;
+
+  void Add(double predicted, double measured);
+  void Add(const ErrorShares& other);
+  double within_5pct() const { return count == 0 ? 0 : double(within_5) / double(count); }
+  double within_10pct() const { return count == 0 ? 0 : double(within_10) / double(count); }
+};
+
+// method -> adaptation samples -> shares; of one configuration or of all.
+using MethodShares = std::map<std::string, std::map<int64_t, ErrorShares>>;
+
+struct Accuracy {
+  MethodShares all;
+  ErrorShares noise_floor;  // second pass against first
+  std::map<std::string, MethodShares> by_configuration;
+  std::map<std::string, ErrorShares> noise_by_configuration;
+};
+
+// The methods:
+//   mlp     this predictor: layers' times, known from other families' devices (or, for a model that
+//           none of them has, from the network "work" of `networks`), corrected by the device's own
+//           measurements
+//   accept  AccEPT's network as the paper has it, if `networks` has it
+//   flops   a line through the device's own measurements over MACs
+//   lut     the layers' own times, measured on the device, added up; single layers, which it has
+//           by heart, are left out of its count
+//   ratio   FTPipeHD: central's times by the device's capacity
+// Own measurements are the ten representatives, which all but ratio (and lut) know, and the
+// adaptation samples, of which the first ten are those same (AccEPT 4.2.1). Judged are the ranges
+// that are neither a representative nor among the most samples: the same for every method and
+// count. Errors as FitLayerTimes.
+absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
+                                         absl::Span<const int64_t> sample_counts,
+                                         absl::Span<const TaskPrediction> networks);
+
+// What central, as FTPipeHD's estimate knows it, took for the ranges of `task`; null if no other
+// task is its central's. The nearest batch size counts.
+const DeviceTask* CentralOf(absl::Span<const DeviceTask> tasks, const DeviceTask& task);
+
+// Figure 4: a layer's time as FTPipeHD estimates it from one measured range, and as it is.
+struct LayerError {
+  int layer = 0;
+  double estimated_seconds = 0;
+  double measured_seconds = 0;
+};
+// FailedPrecondition: the task has no central, or either lacks a layer or the range.
+absl::StatusOr<std::vector<LayerError>> RatioLayerErrors(const DeviceTask& task,
+                                                         const DeviceTask& central,
+                                                         const LayerRange& measured);
+
+}  // namespace runnel

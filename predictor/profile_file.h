@@ -1,0 +1,65 @@
+#pragma once
+
+// What was measured on one device configuration, as a file: the predictor's training data
+// (predictor/profiles/) and what `runnel-central profile` writes. Text, one sub-model a line:
+//
+//   runnel-profile 1
+//   name: quota_50
+//   family: quota
+//   ...
+//   model first last batch seconds_1 spread_1 seconds_2 spread_2
+//   lenet 0 2 16 0.00123 0.012 0.00122 0.010
+//
+// Pure functions, any thread. Contents come from outside: everything is checked before it is used.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/layer_range.h"
+
+namespace runnel {
+
+// One sub-model: forward, backward and update of one micro-batch.
+struct SubModelTime {
+  std::string model;  // as in the zoo
+  LayerRange range;
+  int64_t batch = 0;     // samples
+  double seconds_1 = 0;  // median of the first pass
+  double spread_1 = 0;   // distance between the quartiles over the median
+  double seconds_2 = 0;  // second pass; 0: there was none
+  double spread_2 = 0;
+
+  friend bool operator==(const SubModelTime&, const SubModelTime&) = default;
+};
+
+struct DeviceProfile {
+  std::string name;    // of the configuration: "quota_50"
+  std::string family;  // what varies: "quota". Cross-validation leaves out whole families
+  std::string host;    // processor and machine, for people
+  std::string date;    // of the passes, for people
+  int64_t threads = 1;
+  double cpu_share = 1;  // processor time that it may use, in cores a thread; 1: all
+  std::string recipe = "fp32";
+  std::string backend = "cpu";  // with its cap, if any: "cpu:avx2"
+  std::string numerics_class;   // what the worker said that computes
+  int64_t batch = 0;            // the configuration's; a line's own may be a fraction
+  std::string load = "none";    // what else ran: "none", "spin:nice10", ...
+  int64_t repetitions = 0;      // measurements in a median
+  std::vector<SubModelTime> sub_models;
+
+  friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
+};
+
+inline constexpr size_t kMaxProfileBytes = size_t{4} << 20;
+inline constexpr size_t kMaxProfileLines = 20'000;
+
+// InvalidArgument names the line and what is wrong with it: an unknown or missing key, a number
+// that is none or out of range, a sub-model that is there twice, more than the limits above.
+absl::StatusOr<DeviceProfile> ParseProfile(absl::string_view text);
+// ParseProfile reads it back as it was (seconds to 7 digits).
+std::string FormatProfile(const DeviceProfile& profile);
+
+}  // namespace runnel
