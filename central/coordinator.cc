@@ -145,6 +145,7 @@ void Coordinator::Begin() {
                      "): the run is not reproducible bit for bit if layers move")});
   }
   layer_seconds_.assign(devices_.size(), {});
+  lost_.assign(devices_.size(), false);
   if (!options_.needs_profile) {
     layer_seconds_.clear();
     MakePlan();
@@ -187,48 +188,75 @@ void Coordinator::MakePlan() {
   }
   if (!plan.ok()) return End(plan.status(), false);
   plan_ = *std::move(plan);
+  PersistPlan();
+  if (options_.plan_only) return End(absl::OkStatus(), false);
+  Prepare();
+}
+
+void Coordinator::PersistPlan() {
   PlanDecided decided{step_, plan_, {}};
   for (size_t i = 0; i < devices_.size(); ++i) {
     decided.devices.push_back({devices_[i].hello.name, devices_[i].hello.numerics_class,
                                layer_seconds_.empty() ? std::vector<double>() : layer_seconds_[i]});
   }
   effects_.push_back(Persist{std::move(decided)});
-  if (options_.plan_only) return End(absl::OkStatus(), false);
-  Prepare();
+}
+
+// The stages of plan_ have done nothing yet.
+void Coordinator::ResetStages() {
+  phase_ = Phase::kPreparing;
+  plan_first_ = batching_.FirstSequence(step_);
+  stages_.clear();
+  ready_.assign(plan_.stages.size(), false);
+  at_barrier_.assign(plan_.stages.size(), false);
+  for (const StagePlan& stage : plan_.stages) {
+    stages_.push_back({stage, devices_[stage.device.value()].hello.name, {}});
+  }
 }
 
 void Coordinator::Prepare() {
-  phase_ = Phase::kPreparing;
-  const size_t count = plan_.stages.size();
-  stages_.clear();
-  ready_.assign(count, false);
-  at_barrier_.assign(count, false);
-  for (size_t i = 0; i < count; ++i) {
+  ResetStages();
+  for (size_t i = 0; i < plan_.stages.size(); ++i) {
     const StagePlan& stage = plan_.stages[i];
-    const Device& device = devices_[stage.device.value()];
-    stages_.push_back({stage, device.hello.name, {}});
-    PrepareStage message;
-    message.plan = plan_;
-    message.stage = static_cast<int>(i);
-    message.plain_loop = options_.plain_loop;
-    message.model = options_.model;
-    message.training = options_.training;
-    message.eval_samples = options_.eval_samples;
-    message.recipe = options_.recipe;
-    message.backend = options_.backend;
-    message.link_token = options_.link_token;
-    if (i + 1 < count)
-      message.downstream_address = devices_[plan_.stages[i + 1].device.value()].hello.data_address;
-    message.shaping = options_.shaping;
-    message.first_sequence = batching_.FirstSequence(step_);
+    PrepareStage message = StageMessage(plan_, i);
     message.state = Slice(options_.initial_state, stage.first_layer, stage.last_layer);
     Send(static_cast<int>(i), std::move(message));
   }
+  ConnectTheFeed();
+}
+
+// Without the state.
+PrepareStage Coordinator::StageMessage(const Plan& plan, size_t stage) const {
+  PrepareStage message;
+  message.plan = plan;
+  message.stage = static_cast<int>(stage);
+  message.plain_loop = options_.plain_loop;
+  message.model = options_.model;
+  message.training = options_.training;
+  message.eval_samples = options_.eval_samples;
+  message.recipe = options_.recipe;
+  message.backend = options_.backend;
+  message.link_token = LinkToken(plan.generation);
+  if (stage + 1 < plan.stages.size()) {
+    message.downstream_address = devices_[plan.stages[stage + 1].device.value()].hello.data_address;
+  }
+  message.shaping = options_.shaping;
+  message.first_sequence = batching_.FirstSequence(step_);
+  return message;
+}
+
+// One for each generation, so that nobody reaches a stage of another plan.
+std::string Coordinator::LinkToken(Generation generation) const {
+  return absl::StrCat(options_.link_token, ":", generation.value());
+}
+
+void Coordinator::ConnectTheFeed() {
   const auto address = [this](const StagePlan& stage) {
     return devices_[stage.device.value()].hello.data_address;
   };
-  effects_.push_back(ConnectFeed{plan_.generation, address(plan_.stages.front()),
-                                 address(plan_.stages.back()), batching_.FirstSequence(step_),
+  effects_.push_back(ConnectFeed{plan_.generation, LinkToken(plan_.generation),
+                                 address(plan_.stages.front()), address(plan_.stages.back()),
+                                 batching_.FirstSequence(step_),
                                  plan_.stages.front().cap + kFeedWindow});
 }
 
@@ -237,6 +265,7 @@ void Coordinator::On(int stage, const StageReady& ready) {
   ready_[stage] = true;
   if (std::find(ready_.begin(), ready_.end(), false) != ready_.end()) return;
   phase_ = Phase::kRunning;
+  if (stop_requested_) return CollectFinal();  // while layers moved
   // A resumed run that has nothing left to train is evaluated and collected all the same.
   if (step_ >= options_.stop_step) {
     limit_ = step_;
@@ -301,13 +330,19 @@ void Coordinator::On(int, const EvaluationDone& done) {
 
 void Coordinator::AfterEvaluation() {
   const bool last = step_ >= options_.stop_step || stop_requested_;
-  if (last) {
-    phase_ = Phase::kCollecting;
-    Collect(/*final=*/true);
-    return;
-  }
+  if (last) return CollectFinal();
   if (options_.collect_at_barriers && options_.barriers.IsBarrier(step_)) Collect(/*final=*/false);
+  if (options_.replan && options_.barriers.IsBarrier(step_)) {
+    std::optional<BetterPlan> better =
+        options_.replan({step_, plan_, plan_first_, stages_, devices_, lost_, layer_seconds_});
+    if (better.has_value() && BeginMove(*std::move(better))) return;
+  }
   GrantNext();
+}
+
+void Coordinator::CollectFinal() {
+  phase_ = Phase::kCollecting;
+  Collect(/*final=*/true);
 }
 
 // The stages copy their state before they go on; it comes in while they train.
@@ -340,6 +375,8 @@ void Coordinator::On(int, const Snapshot& snapshot) {
 }
 
 void Coordinator::On(int stage, const Telemetry& telemetry) {
+  // Before all stages stand, it may be about a stage of the plan before.
+  if (phase_ == Phase::kPreparing) return;
   stages_[stage].telemetry = telemetry;
 }
 
@@ -347,13 +384,15 @@ void Coordinator::On(int stage, const Telemetry& telemetry) {
 
 void Coordinator::On(int stage, const StageFailed& failed) {
   if (!Current(failed.generation)) return;
+  if (phase_ == Phase::kMoving) TakeMoveBack(failed.reason);
   End(FailureOf(stages_[stage].worker, failed), false);
 }
 
 void Coordinator::StopAtBarrier() {
   stop_requested_ = true;
   // Before training there is nothing to bring to a barrier.
-  if (phase_ == Phase::kJoining || phase_ == Phase::kProfiling || phase_ == Phase::kPreparing) {
+  if (limit_ == 0 &&
+      (phase_ == Phase::kJoining || phase_ == Phase::kProfiling || phase_ == Phase::kPreparing)) {
     End(absl::CancelledError("stopped before training began"), true);
   }
 }
@@ -377,6 +416,16 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   }
   effects_.push_back(
       Persist{WorkerLost{step_, DeviceId(device), name, std::string(status.message())}});
+  if (phase_ == Phase::kMoving) {
+    lost_[device] = true;
+    TakeMoveBack(absl::StrCat("worker ", name, " was lost"));
+  }
+  // Whoever has no stage is not missed.
+  if (!lost_.empty() && !plan_.stages.empty() && StageOfDevice(device) < 0) {
+    lost_[device] = true;
+    if (phase_ == Phase::kMoving) GoOn();
+    return;
+  }
   End(absl::UnavailableError(absl::StrCat("worker ", name, " was lost after step ", step_, " (",
                                           status.message(), ")")),
       false);
@@ -394,6 +443,12 @@ void Coordinator::Received(ConnectionId connection, const WorkerMessage& message
   const int device = DeviceOf(connection);
   if (device < 0 || phase_ == Phase::kEnded) return;
   if (const auto* report = std::get_if<ProfileReport>(&message)) return On(device, *report);
+  if (const auto* prepared = std::get_if<StagePrepared>(&message)) return Prepared(*prepared);
+  if (const auto* failed = std::get_if<StageFailed>(&message);
+      failed != nullptr && move_.has_value() && failed->generation == move_->plan.generation) {
+    TakeMoveBack(absl::StrCat("worker ", devices_[device].hello.name, ": ", failed->reason));
+    return GoOn();
+  }
   const int stage = StageOfDevice(device);
   if (stage < 0) {
     // A profile or a stage that could not even begin.

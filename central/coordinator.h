@@ -5,6 +5,8 @@
 // (trainer.h) carries effects out.
 //
 //   joining -> [profiling] -> preparing -> running <-> at a barrier (evaluate, snapshot) -> done
+//                                 ^                      |
+//                                 +---- moving layers <--+
 
 #include <cstdint>
 #include <functional>
@@ -42,6 +44,7 @@ struct CloseControl {
 // Connect the feed to the stage with the input and the one with the loss.
 struct ConnectFeed {
   Generation generation;
+  std::string link_token;
   std::string first_address;
   std::string last_address;
   Sequence first_sequence;
@@ -83,6 +86,29 @@ using CoordinatorEffect = std::variant<SendControl, CloseControl, ConnectFeed, F
 using PlanFn = std::function<absl::StatusOr<Plan>(
     const std::vector<Device>& devices, const std::vector<std::vector<double>>& layer_seconds)>;
 
+// What a stage last told about itself.
+struct StageStatus {
+  StagePlan plan;
+  std::string worker;
+  Telemetry telemetry;
+};
+
+// What is known at a barrier, for whoever may want another plan.
+struct BarrierReport {
+  int64_t step = 0;
+  const Plan& plan;
+  Sequence first_sequence;                                // of the plan
+  const std::vector<StageStatus>& stages;                 // sums since the plan holds
+  const std::vector<Device>& devices;                     // in the numbering of plans
+  const std::vector<bool>& lost;                          // by device: do not plan with it
+  const std::vector<std::vector<double>>& layer_seconds;  // as profiled; empty: not
+};
+struct BetterPlan {
+  Plan plan;        // its generation is set by the coordinator
+  std::string why;  // for people
+};
+using ReplanFn = std::function<std::optional<BetterPlan>(const BarrierReport& report)>;
+
 struct CoordinatorOptions {
   ModelSpec model;
   TrainingSettings training;
@@ -101,16 +127,10 @@ struct CoordinatorOptions {
   bool needs_profile = false;
   int64_t profile_repetitions = 5;
   PlanFn plan;
+  ReplanFn replan;  // null: the first plan holds to the end
   LinkShaping shaping;
   std::string link_token;
   ModelState initial_state;
-};
-
-// What a stage last told about itself.
-struct StageStatus {
-  StagePlan plan;
-  std::string worker;
-  Telemetry telemetry;
 };
 
 class Coordinator {
@@ -150,6 +170,7 @@ class Coordinator {
     kPreparing,
     kRunning,
     kEvaluating,
+    kMoving,
     kCollecting,
     kEnded
   };
@@ -167,7 +188,18 @@ class Coordinator {
   void AtBarrier();
   void Evaluate();
   void AfterEvaluation();
+  bool BeginMove(BetterPlan better);
+  void PrepareAside();
+  void Prepared(const StagePrepared& prepared);
+  void TakeMoveBack(absl::string_view why);
+  void GoOn();
+  PrepareStage StageMessage(const Plan& plan, size_t stage) const;
+  std::string LinkToken(Generation generation) const;
+  void ConnectTheFeed();
+  void PersistPlan();
+  void ResetStages();
   void Collect(bool final);
+  void CollectFinal();
   void End(absl::Status status, bool stopped_by_user);
 
   void On(int device, const ProfileReport& report);
@@ -177,7 +209,9 @@ class Coordinator {
   void On(int stage, const EvaluationDone& done);
   void On(int stage, const Telemetry& telemetry);
   void On(int stage, const StageFailed& failed);
+  void On(int stage, const LayersFetched& fetched);
   void On(int, const WorkerHello&) {}
+  void On(int, const StagePrepared&) {}
 
   int DeviceOf(ConnectionId connection) const;
   int StageOfDevice(int device) const;
@@ -193,10 +227,21 @@ class Coordinator {
   std::vector<StageStatus> stages_;
   std::vector<bool> ready_;
   std::vector<bool> at_barrier_;
-  int64_t step_ = 0;   // last barrier that all have reached
-  int64_t limit_ = 0;  // barrier that is granted
+  Sequence plan_first_;  // of plan_
+  int64_t step_ = 0;     // last barrier that all have reached
+  int64_t limit_ = 0;    // barrier that is granted
   bool stop_requested_ = false;
   int64_t next_eval_sequence_ = 0;
+  std::vector<bool> lost_;  // by device: gone while it had no stage
+  // Layers on their way to other devices.
+  struct Move {
+    Plan plan;  // the next one
+    std::string why;
+    ModelState state;  // what was fetched
+    int fetching = 0;  // stages of the old plan that have not handed over yet
+    int preparing = 0;
+  };
+  std::optional<Move> move_;
   // Snapshots on their way, by step.
   struct Collection {
     ModelState state;

@@ -23,6 +23,7 @@
 #include "central/subcommand.h"
 #include "proto/transport/grpc_control.h"
 #include "proto/transport/grpc_transport.h"
+#include "proto/transport/insecure_network.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -164,10 +165,14 @@ class CommandLine {
  public:
   CommandLine() {
     app_.require_subcommand(1);
+    // Also behind the command's name.
+    app_.fallthrough();
+    app_.add_flag("--insecure-network", insecure_network_, kInsecureNetworkHelp);
     for (AddSubcommandFn add : kSubcommands) commands_.push_back(add(app_));
   }
 
   CLI::App& app() { return app_; }
+  bool insecure_network() const { return insecure_network_; }
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
@@ -189,6 +194,7 @@ class CommandLine {
 
  private:
   CLI::App app_{"Runnel trains one deep network across the devices that you own."};
+  bool insecure_network_ = false;
   std::vector<Subcommand> commands_;
 };
 
@@ -209,8 +215,11 @@ int Main(int argc, char** argv) {
   SpdlogLogger logger;
   MonotonicClock clock;
   DisplayMaker displays(&clock);
-  const std::unique_ptr<Transport> transport = MakeGrpcTransport(GrpcTransportOptions{});
-  const std::unique_ptr<ControlTransport> control = MakeGrpcControl(GrpcControlOptions{});
+  const bool insecure = command_line.insecure_network();
+  if (insecure) logger.Log(Severity::kWarning, kInsecureNetworkWarning);
+  const std::unique_ptr<Transport> transport = MakeGrpcTransport({.allow_non_loopback = insecure});
+  const std::unique_ptr<ControlTransport> control =
+      MakeGrpcControl({.allow_non_loopback = insecure});
   CommandContext context;
   context.transport = transport.get();
   context.control = control.get();

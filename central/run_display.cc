@@ -35,7 +35,9 @@ json LinksJson(const RunFigures& figures) {
     links.push_back({{"codec_forward", link.codec_forward},
                      {"codec_backward", link.codec_backward},
                      {"bytes_forward", link.bytes_forward},
-                     {"bytes_backward", link.bytes_backward}});
+                     {"bytes_backward", link.bytes_backward},
+                     {"bandwidth_forward_bytes_per_s", link.bandwidth_forward_bytes_per_s},
+                     {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s}});
   }
   return links;
 }
@@ -91,8 +93,21 @@ void RunDisplay::CountUp(const std::string& name, const MetricLabels& labels, do
   found->second = total;
 }
 
+void RunDisplay::PublishLink(size_t index, const LinkSummary& link) {
+  const MetricLabels forward = {{"link", absl::StrCat(index)}, {"direction", "forward"}};
+  const MetricLabels backward = {{"link", absl::StrCat(index)}, {"direction", "backward"}};
+  CountUp("runnel_link_bytes_total", forward, static_cast<double>(link.bytes_forward));
+  CountUp("runnel_link_bytes_total", backward, static_cast<double>(link.bytes_backward));
+  // Not zero where nothing is known yet.
+  constexpr char kBandwidth[] = "runnel_link_bandwidth_bytes_per_second";
+  if (link.bandwidth_forward_bytes_per_s > 0)
+    metrics_->SetGauge(kBandwidth, forward, link.bandwidth_forward_bytes_per_s);
+  if (link.bandwidth_backward_bytes_per_s > 0)
+    metrics_->SetGauge(kBandwidth, backward, link.bandwidth_backward_bytes_per_s);
+}
+
 void RunDisplay::Publish(const RunView& view) {
-  const RunFigures figures = FiguresOf(view.plan, view.stages, view.training_ns);
+  const RunFigures figures = FiguresOf(view.plan, view.stages, view.plan_ns);
   if (metrics_ != nullptr) {
     metrics_->SetGauge("runnel_step", {}, static_cast<double>(view.progress.step));
     metrics_->SetGauge("runnel_samples_per_second", {}, view.samples_per_s);
@@ -108,12 +123,7 @@ void RunDisplay::Publish(const RunView& view) {
       CountUp("runnel_stage_stale_frames_total", labels,
               static_cast<double>(view.stages[i].telemetry.stale_frames_dropped));
     }
-    for (size_t i = 0; i < figures.links.size(); ++i) {
-      CountUp("runnel_link_bytes_total", {{"link", absl::StrCat(i)}, {"direction", "forward"}},
-              static_cast<double>(figures.links[i].bytes_forward));
-      CountUp("runnel_link_bytes_total", {{"link", absl::StrCat(i)}, {"direction", "backward"}},
-              static_cast<double>(figures.links[i].bytes_backward));
-    }
+    for (size_t i = 0; i < figures.links.size(); ++i) PublishLink(i, figures.links[i]);
   }
   if (std::isfinite(view.progress.loss) &&
       (losses_.empty() || losses_.back().first < view.progress.step)) {

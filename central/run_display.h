@@ -24,6 +24,7 @@ struct RunView {
   Plan plan;
   std::vector<StageStatus> stages;
   int64_t training_ns = 0;
+  int64_t plan_ns = 0;  // of it, since the plan holds
   double samples_per_s = 0;
 };
 
@@ -46,6 +47,7 @@ class RunDisplay {
  private:
   void Write(const std::string& text);
   void Publish(const RunView& view);
+  void PublishLink(size_t index, const LinkSummary& link);
   void CountUp(const std::string& name, const MetricLabels& labels, double total);
 
   Progress progress_;

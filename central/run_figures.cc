@@ -16,6 +16,8 @@ RunFigures FiguresOf(const Plan& plan, const std::vector<StageStatus>& stages,
     link.raw_bytes_forward = above.raw_bytes_down;
     link.raw_bytes_backward = below.raw_bytes_up;
     link.frames = above.frames_down + below.frames_up;
+    link.bandwidth_forward_bytes_per_s = below.upstream_bytes_per_second;
+    link.bandwidth_backward_bytes_per_s = above.downstream_bytes_per_second;
     figures.links.push_back(link);
   }
   const double training = training_ns > 0 ? static_cast<double>(training_ns) : 1.0;

@@ -22,6 +22,7 @@ struct RunSettings {
   int64_t workers = 0;  // daemons that dial in
   std::string schedule = "async_1f1b";
   std::string policy = "uniform";
+  std::string replan = "auto";  // move layers at barriers: on, off, or as the policy does
   std::string codec_forward = "identity";
   std::string codec_backward = "identity";
   std::string bits;  // by epoch (compress/bit_schedule.h); empty: what the codecs say
@@ -43,9 +44,10 @@ struct RunSettings {
   std::string gradient_bits;
   int64_t seed = 1;
   int64_t barrier_every = 100;
-  int64_t eval_every = 1;        // epochs; 0: only at the end
+  int64_t eval_every = 1;        // epochs; 0: only at the end; -1: never
   int64_t eval_batch_size = -1;  // -1: the batch size
   double link_mbps = 0;
+  double plan_mbps = 0;  // what the first plan takes each link for; 0: link_mbps
   double link_delay_ms = 0;
   int64_t worker_threads = 1;
   std::string checkpoint_dir;

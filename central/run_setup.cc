@@ -130,16 +130,16 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   return setup;
 }
 
-absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
-                             const std::vector<Device>& devices,
-                             const std::vector<std::vector<double>>& layer_seconds) {
+namespace {
+
+// Without times of computation, which are borrowed.
+absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<int>& devices) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
   PlanRequest request;
   request.model = &setup.model;
   request.policy = setup.policy;
   request.schedule = setup.schedule;
-  for (size_t i = 0; i < devices.size(); ++i)
-    request.devices.push_back(DeviceId(static_cast<int32_t>(i)));
+  for (int device : devices) request.devices.push_back(DeviceId(device));
   request.micro_batches = setup.settings.micro_batches;
   request.micro_batch_size = batching.MicroBatchSizes().front();
   request.codec_forward = setup.settings.codec_forward;
@@ -148,14 +148,50 @@ absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
                           MeanEncodedBytes(setup.settings.codec_forward, setup.settings.epochs));
   RUNNEL_ASSIGN_OR_RETURN(request.encoded_backward,
                           MeanEncodedBytes(setup.settings.codec_backward, setup.settings.epochs));
-  request.link_megabits_per_second = setup.settings.link_mbps;
+  request.link_megabits_per_second =
+      setup.settings.plan_mbps > 0 ? setup.settings.plan_mbps : setup.settings.link_mbps;
   request.link_delay_seconds = setup.settings.link_delay_ms * 1e-3;
   request.caps = setup.settings.caps;
+  return request;
+}
+
+absl::StatusOr<MeasuredCost> CostOf(const std::vector<int>& devices,
+                                    const std::vector<std::vector<double>>& layer_seconds) {
+  std::vector<std::vector<double>> rows;
+  for (int device : devices) rows.push_back(layer_seconds[device]);
+  return MeasuredCost::Create(rows);
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
+                             const std::vector<int>& devices,
+                             const std::vector<std::vector<double>>& layer_seconds) {
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices));
   request.generation = generation;
   if (layer_seconds.empty()) return MakePlan(request);
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MeasuredCost::Create(layer_seconds));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
   request.compute = &cost;
   return MakePlan(request);
+}
+
+bool Replans(const RunSetup& setup) {
+  if (setup.plain_loop || setup.workers < 2 || !setup.policy->needs_profile) return false;
+  if (setup.settings.replan != "auto") return setup.settings.replan == "on";
+  constexpr absl::string_view kBySelf[] = {"ftpipehd", "accept", "runnel"};
+  return std::find(std::begin(kBySelf), std::end(kBySelf), setup.policy->name) != std::end(kBySelf);
+}
+
+absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
+                                     const std::vector<std::vector<double>>& layer_seconds) {
+  std::vector<int> devices;
+  for (const StagePlan& stage : plan.stages) devices.push_back(stage.device.value());
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
+  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
+  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
+  return SimulatedPeriod(model, placement);
 }
 
 }  // namespace runnel

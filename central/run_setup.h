@@ -40,9 +40,17 @@ struct RunSetup {
 // does not load or does not fit the model, more stages than layers, caps of the wrong number.
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings);
 
-// The plan that the setup's policy and schedule make for these devices.
+// The plan that the setup's policy and schedule make for these devices, by number and in pipeline
+// order. layer_seconds: by device number; empty: nothing was measured.
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
-                             const std::vector<Device>& devices,
+                             const std::vector<int>& devices,
                              const std::vector<std::vector<double>>& layer_seconds);
+
+// Whether the run may move layers at barriers.
+bool Replans(const RunSetup& setup);
+
+// Seconds that the pipeline of `plan` needs for a micro-batch, by simulation.
+absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
+                                     const std::vector<std::vector<double>>& layer_seconds);
 
 }  // namespace runnel

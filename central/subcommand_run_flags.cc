@@ -82,11 +82,20 @@ void AddPipelineFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--policy", s.policy,
                  absl::StrCat("who cuts the model: ", absl::StrJoin(PolicyNames(), ", ")))
       ->capture_default_str();
+  app.add_option("--replan", s.replan,
+                 "move layers at barriers where that saves time: on, off, auto (ftpipehd, accept, "
+                 "runnel do)")
+      ->check(CLI::IsMember({"on", "off", "auto"}))
+      ->capture_default_str();
   app.add_option("--caps", s.caps,
                  "in-flight micro-batches by stage, e.g. 5,3,1 (default: the schedule's)")
       ->delimiter(',');
   AddCodecFlags(app, s);
   app.add_option("--link-mbps", s.link_mbps, "limit of each link, each way; 0: none")
+      ->capture_default_str();
+  app.add_option("--plan-mbps", s.plan_mbps,
+                 "what the plan takes each link for, each way, where nothing is measured yet; 0: "
+                 "as --link-mbps")
       ->capture_default_str();
   app.add_option("--link-delay-ms", s.link_delay_ms, "added to each link, each way")
       ->capture_default_str();
@@ -125,8 +134,9 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--barrier-every", s.barrier_every, "optimizer steps between barriers")
       ->check(kCountRange)
       ->capture_default_str();
-  app.add_option("--eval-every", s.eval_every, "epochs between evaluations; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+  app.add_option("--eval-every", s.eval_every,
+                 "epochs between evaluations; 0: only at the end, -1: never (no accuracy)")
+      ->check(CLI::Range(int64_t{-1}, int64_t{1'000'000'000}))
       ->capture_default_str();
   app.add_option("--eval-batch-size", s.eval_batch_size,
                  "samples at once in evaluation (default: the batch size)")

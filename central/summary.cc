@@ -16,7 +16,9 @@ Json ToJson(const LinkSummary& link) {
               {"bytes_backward", link.bytes_backward},
               {"raw_bytes_forward", link.raw_bytes_forward},
               {"raw_bytes_backward", link.raw_bytes_backward},
-              {"frames", link.frames}};
+              {"frames", link.frames},
+              {"bandwidth_forward_bytes_per_s", link.bandwidth_forward_bytes_per_s},
+              {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s}};
 }
 
 Json ToJson(const StageSummary& stage) {
@@ -28,6 +30,10 @@ Json ToJson(const StageSummary& stage) {
 Json ToJson(const EvaluationSummary& evaluation) {
   return Json{
       {"step", evaluation.step}, {"accuracy", evaluation.accuracy}, {"loss", evaluation.loss}};
+}
+
+Json ToJson(const TimelinePoint& point) {
+  return Json{{"batches", point.batches}, {"seconds", point.seconds}};
 }
 
 template <typename T>
@@ -59,7 +65,8 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"plan", Json{{"stages", StagesToJson(summary.plan)}}},
       {"links", ListToJson(summary.links)},
       {"stages", ListToJson(summary.stages)},
-      {"evaluations", ListToJson(summary.evaluations)}};
+      {"evaluations", ListToJson(summary.evaluations)},
+      {"timeline", ListToJson(summary.timeline)}};
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

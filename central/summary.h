@@ -20,6 +20,15 @@ struct LinkSummary {
   int64_t raw_bytes_forward = 0;  // of the tensors in FP32, before encoding
   int64_t raw_bytes_backward = 0;
   int64_t frames = 0;  // both directions
+  // What the link carries, measured by the receiver of each direction; 0: not measured.
+  double bandwidth_forward_bytes_per_s = 0;
+  double bandwidth_backward_bytes_per_s = 0;
+};
+
+// Mini-batches that stage 0 was done with at a time after the run's first report.
+struct TimelinePoint {
+  int64_t batches = 0;
+  double seconds = 0;
 };
 
 // One stage's measurements. Shares are of the time between the first grant and the last barrier.
@@ -57,12 +66,13 @@ struct RunSummary {
   std::vector<LinkSummary> links;
   std::vector<StageSummary> stages;
   std::vector<EvaluationSummary> evaluations;
+  std::vector<TimelinePoint> timeline;
 };
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s, wall_s,
 // weights_sha256, steps, epochs, model, dataset, schedule, policy, seed, recipe, [gradient_bits],
-// codecs {forward, backward}, plan {stages[]}, links[], stages[], evaluations[]; keys as the
-// members above. A figure that is not finite is null.
+// codecs {forward, backward}, plan {stages[]}, links[], stages[], evaluations[], timeline[]; keys
+// as the members above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <variant>
@@ -10,9 +11,12 @@
 #include "absl/strings/str_format.h"
 #include "central/codec_settings.h"
 #include "central/feeder.h"
+#include "central/replanner.h"
+#include "central/timeline.h"
 #include "central/weights_digest.h"
 #include "central/worker_process.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/address.h"
 
 namespace runnel {
 namespace {
@@ -25,6 +29,17 @@ constexpr int64_t kWorkerGraceMs = 3000;
 std::string NewToken() {
   std::random_device device;
   return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
+}
+
+// What lets a local worker speak with those that dial central at `control_address` from elsewhere:
+// its neighbours may be any of them. Central itself listens there, so it is allowed.
+absl::StatusOr<std::vector<std::string>> NetworkArguments(const std::string& control_address) {
+  RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
+  if (address.is_loopback()) return std::vector<std::string>();
+  std::vector<std::string> arguments = {"--insecure-network"};
+  address.port = 0;
+  if (!address.is_wildcard()) arguments.insert(arguments.end(), {"--listen", address.ToString()});
+  return arguments;
 }
 
 }  // namespace
@@ -55,11 +70,13 @@ class Trainer::Impl final : public CentralControlObserver {
  private:
   const RunSetup& setup() const { return *job_.setup; }
   CoordinatorOptions Options();
+  ReplannerOptions ReplanOptions() const;
   absl::StatusOr<Plan> MakePlan(const std::vector<Device>& devices,
                                 const std::vector<std::vector<double>>& seconds);
   absl::Status StartWorkers();
   bool IsLocal(const WorkerHello& hello) const;
   void Received(ConnectionId id, const WorkerMessage& message);
+  void NoteProgress();
   void Tick();
   void WatchWorkers();
 
@@ -101,6 +118,7 @@ class Trainer::Impl final : public CentralControlObserver {
   EventLoop loop_;
   BufferPool pool_;
   std::string token_ = NewToken();
+  std::optional<Replanner> replanner_;
   std::optional<Coordinator> coordinator_;
   std::unique_ptr<CentralControl> server_;
   std::unique_ptr<Feeder> feeder_;
@@ -110,6 +128,8 @@ class Trainer::Impl final : public CentralControlObserver {
   int64_t begin_ns_ = 0;
   int64_t training_ns_ = 0;
   int64_t training_since_ns_ = 0;  // 0: not training
+  int64_t plan_since_ns_ = 0;      // training time before the plan that holds
+  Timeline timeline_;
   double recent_loss_ = std::numeric_limits<double>::quiet_NaN();
   Telemetry loss_seen_;    // when recent_loss_ was formed
   Telemetry epoch_seen_;   // at the last evaluation
@@ -133,7 +153,7 @@ CoordinatorOptions Trainer::Impl::Options() {
   options.model = setup().model;
   options.training = setup().training;
   options.barriers = setup().barriers;
-  options.eval_samples = setup().data.test->size();
+  options.eval_samples = settings.eval_every < 0 ? 0 : setup().data.test->size();
   options.first_step = job_.first_step;
   options.stop_step = job_.stop_step;
   options.workers = setup().workers;
@@ -150,6 +170,10 @@ CoordinatorOptions Trainer::Impl::Options() {
                         const std::vector<std::vector<double>>& seconds) {
     return MakePlan(devices, seconds);
   };
+  if (!job_.plan.has_value() && Replans(setup())) {
+    replanner_.emplace(ReplanOptions());
+    options.replan = [this](const BarrierReport& report) { return replanner_->AtBarrier(report); };
+  }
   options.shaping = {settings.link_mbps, settings.link_delay_ms};
   options.link_token = token_;
   options.initial_state = std::move(job_.state);
@@ -163,7 +187,34 @@ absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
     plan.generation = job_.generation;
     return plan;
   }
-  return PlanFor(setup(), job_.generation, devices, seconds);
+  std::vector<int> numbers(devices.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return PlanFor(setup(), job_.generation, numbers, seconds);
+}
+
+ReplannerOptions Trainer::Impl::ReplanOptions() const {
+  ReplannerOptions options;
+  options.make_plan = [this](const std::vector<int>& devices,
+                             const std::vector<std::vector<double>>& seconds) {
+    return PlanFor(setup(), job_.generation, devices, seconds);
+  };
+  options.period_seconds = [this](const Plan& plan,
+                                  const std::vector<std::vector<double>>& seconds) {
+    return PredictPeriod(setup(), plan, seconds);
+  };
+  for (const LayerState& layer : job_.state.layers) {
+    int64_t bytes = 0;
+    for (const auto* tensors : {&layer.tensors, &layer.momentum}) {
+      for (const TensorData& tensor : *tensors) bytes += static_cast<int64_t>(tensor.bytes.size());
+    }
+    options.layer_state_bytes.push_back(bytes);
+  }
+  if (setup().settings.link_mbps > 0) {
+    options.link_bytes_per_second = setup().settings.link_mbps * 1e6 / 8;
+  }
+  options.micro_batches_a_step = setup().settings.micro_batches;
+  options.stop_step = job_.stop_step;
+  return options;
 }
 
 absl::Status Trainer::Impl::StartWorkers() {
@@ -171,12 +222,15 @@ absl::Status Trainer::Impl::StartWorkers() {
   const RunSettings& settings = setup().settings;
   RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
   const int64_t count = std::max<int64_t>(settings.local_workers, 1);
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> network,
+                          NetworkArguments(server_->address()));
   for (int64_t i = 0; i < count; ++i) {
     WorkerCommand command;
     command.binary = binary;
     command.arguments = {"--central", server_->address(),
                          "--name",    absl::StrFormat("local-%03d", i),
                          "--threads", absl::StrCat(settings.worker_threads)};
+    command.arguments.insert(command.arguments.end(), network.begin(), network.end());
     command.threads = settings.worker_threads;
     command.log_level = "warn";
     RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
@@ -219,6 +273,16 @@ void Trainer::Impl::Received(ConnectionId id, const WorkerMessage& message) {
     return;
   }
   Pump([&](Coordinator& coordinator) { coordinator.Received(id, message); });
+  if (std::holds_alternative<Telemetry>(message)) NoteProgress();
+}
+
+// Stage 0 is the last to be done with a micro-batch.
+void Trainer::Impl::NoteProgress() {
+  if (coordinator_->stages().empty()) return;
+  const Telemetry& first = coordinator_->stages().front().telemetry;
+  if (first.last_backward_ns == 0) return;
+  timeline_.Add(coordinator_->batching().Locate(Sequence(first.backwards)).step,
+                first.last_backward_ns);
 }
 
 void Trainer::Impl::Tick() {
@@ -249,7 +313,7 @@ void Trainer::Impl::Carry(SendControl effect) {
 void Trainer::Impl::Carry(ConnectFeed effect) {
   FeederOptions options;
   options.transport = parts_.transport;
-  options.token = token_;
+  options.token = effect.link_token;
   options.train = setup().data.train.get();
   options.test = setup().data.test.get();
   options.run_seed = setup().training.seed;
@@ -284,6 +348,9 @@ void Trainer::Impl::Carry(Persist effect) {
 }
 
 void Trainer::Impl::Note(const PlanDecided& decided) {
+  // The new plan's stages count from nothing.
+  plan_since_ns_ = TrainingNs();
+  loss_seen_ = epoch_seen_ = Telemetry();
   outcome_.plan = decided.plan;
   outcome_.plans.push_back(decided);
   if (!setup().plain_loop) parts_.display->Line(ToString(decided.plan, setup().model));
@@ -370,6 +437,7 @@ RunView Trainer::Impl::View() {
   view.plan = coordinator_->plan();
   view.stages = coordinator_->stages();
   view.training_ns = TrainingNs();
+  view.plan_ns = view.training_ns - plan_since_ns_;
   ProgressState& progress = view.progress;
   progress.epochs = setup().settings.epochs;
   progress.steps = job_.stop_step;
@@ -393,7 +461,7 @@ RunView Trainer::Impl::View() {
     view.samples_per_s =
         static_cast<double>(progress.samples - begun) * 1e9 / static_cast<double>(view.training_ns);
   }
-  for (const StageSummary& stage : FiguresOf(view.plan, view.stages, view.training_ns).stages) {
+  for (const StageSummary& stage : FiguresOf(view.plan, view.stages, view.plan_ns).stages) {
     progress.stage_busy.push_back(stage.busy_share);
   }
   return view;
@@ -402,10 +470,9 @@ RunView Trainer::Impl::View() {
 RunSummary Trainer::Impl::Summarise() const {
   const RunSettings& settings = setup().settings;
   RunSummary summary = outcome_.summary;
-  if (evaluation_.has_value()) {
-    summary.accuracy = evaluation_->accuracy;
-    summary.loss = evaluation_->loss;
-  }
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  summary.accuracy = evaluation_.has_value() ? evaluation_->accuracy : kNone;
+  summary.loss = evaluation_.has_value() ? evaluation_->loss : kNone;
   summary.train_loss = epoch_loss_;
   const int64_t trained =
       SamplesUntil(coordinator_->batching().FirstSequence(outcome_.step).value()) -
@@ -426,9 +493,11 @@ RunSummary Trainer::Impl::Summarise() const {
   summary.codec_forward = settings.codec_forward;
   summary.codec_backward = settings.codec_backward;
   summary.plan = outcome_.plan;
-  const RunFigures figures = FiguresOf(outcome_.plan, coordinator_->stages(), training_ns_);
+  const RunFigures figures =
+      FiguresOf(outcome_.plan, coordinator_->stages(), training_ns_ - plan_since_ns_);
   summary.links = figures.links;
   summary.stages = figures.stages;
+  summary.timeline = timeline_.Points();
   return summary;
 }
 

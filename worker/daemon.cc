@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/address.h"
 #include "worker/profiler.h"
 
 namespace runnel {
@@ -52,6 +54,7 @@ Daemon::~Daemon() {
   // Streams first: nothing new comes; then the stage, whose completions go to a loop that no longer
   // runs.
   control_.reset();
+  aside_.reset();
   host_.reset();
   acceptor_.reset();
 }
@@ -69,11 +72,13 @@ WorkerHello Daemon::Hello() const {
 }
 
 absl::StatusOr<Backend*> Daemon::BackendFor(const std::string& name) {
-  if (backend_ == nullptr || backend_name_ != name) {
-    RUNNEL_ASSIGN_OR_RETURN(backend_, MakeBackend(name, options_.threads));
-    backend_name_ = name;
+  std::unique_ptr<Backend>& backend = backends_[name];
+  if (backend == nullptr) {
+    absl::StatusOr<std::unique_ptr<Backend>> made = MakeBackend(name, options_.threads);
+    if (!made.ok()) return made.status();
+    backend = *std::move(made);
   }
-  return backend_.get();
+  return backend_ = backend.get();
 }
 
 absl::Status Daemon::WithBackend(const std::string& name,
@@ -88,7 +93,18 @@ absl::Status Daemon::WithBackend(const std::string& name,
   return result;
 }
 
+// Peers are told this address: it must lead here from wherever they are.
+absl::Status Daemon::CheckListenAddress() const {
+  RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.listen_address));
+  if (!address.is_wildcard()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--listen ", options_.listen_address,
+                   ": other devices dial it, so it must be the address by which they reach this "
+                   "one"));
+}
+
 absl::Status Daemon::Connect() {
+  RUNNEL_RETURN_IF_ERROR(CheckListenAddress());
   RUNNEL_RETURN_IF_ERROR(BackendFor("auto").status());
   acceptor_ = std::make_unique<LinkAcceptor>(
       &loop_, &limits_,
@@ -172,21 +188,72 @@ void Daemon::On(const ProfileRequest& request) {
 }
 
 void Daemon::On(const PrepareStage& stage) {
-  host_.reset();
-  generation_ = stage.plan.generation;
-  acceptor_->Expect(stage.link_token, stage.shaping);
+  aside_.reset();
+  if (!stage.aside) {
+    host_.reset();
+    return Take(stage);
+  }
+  // What did not come stands here.
+  PrepareStage whole = stage;
+  if (host_ != nullptr) {
+    whole.state = host_->TakeSnapshot();
+    whole.state.encoders.clear();
+    Merge(stage.state, whole.state);
+  }
+  whole.state = Slice(whole.state, stage.plan.stages[stage.stage].first_layer,
+                      stage.plan.stages[stage.stage].last_layer);
+  Take(whole);
+}
+
+void Daemon::Take(const PrepareStage& stage) {
+  const Generation generation = stage.plan.generation;
   absl::StatusOr<std::unique_ptr<StageHost>> host;
   const absl::Status made = WithBackend(stage.backend, [&](Backend* backend) {
     const StageEnvironment environment{&loop_, &pool_, backend, parts_.transport, &limits_};
-    host = MakeStageHost(stage, environment, Events(generation_));
+    host = MakeStageHost(stage, environment, Events(generation));
     return host.status();
   });
+  if (!stage.aside) {
+    generation_ = generation;
+    acceptor_->Expect(stage.link_token, stage.shaping);
+  }
   if (!made.ok()) {
-    Failed(generation_, made, IsUnfit(made));
+    Failed(generation, made, IsUnfit(made));
+    return;
+  }
+  if (stage.aside) {
+    aside_ = Aside{*std::move(host), generation, stage.link_token, stage.shaping};
+    Send(StagePrepared{generation});
     return;
   }
   host_ = *std::move(host);
   host_->Start();
+}
+
+void Daemon::On(const FetchLayers& request) {
+  if (host_ == nullptr) return;
+  LayersFetched fetched{request.generation, host_->TakeSnapshot()};
+  std::erase_if(fetched.state.layers, [&](const LayerState& layer) {
+    return std::none_of(request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
+      return range.first_layer <= layer.layer && layer.layer <= range.last_layer;
+    });
+  });
+  Send(std::move(fetched));
+}
+
+void Daemon::On(const CommitMove& commit) {
+  // Whoever has no stage in the new plan waits for another.
+  host_.reset();
+  generation_ = commit.generation;
+  if (!aside_.has_value()) return;
+  host_ = std::move(aside_->host);
+  acceptor_->Expect(aside_->link_token, aside_->shaping);
+  aside_.reset();
+  host_->Start();
+}
+
+void Daemon::On(const AbortMove& abort) {
+  if (aside_.has_value() && aside_->generation == abort.generation) aside_.reset();
 }
 
 StageEvents Daemon::Events(Generation generation) {

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,7 @@ class Daemon {
  private:
   class Observer;
 
+  absl::Status CheckListenAddress() const;
   absl::Status Connect();
   WorkerHello Hello() const;
   void Handle(CentralMessage message);
@@ -59,8 +62,13 @@ class Daemon {
   void On(const RunUntil& grant);
   void On(const SnapshotRequest& request);
   void On(const EvaluateRequest& request);
+  void On(const FetchLayers& request);
+  void On(const CommitMove& commit);
+  void On(const AbortMove& abort);
   void On(const Release&);
   StageEvents Events(Generation generation);
+  // Makes `stage` as host_ or, if it says so, as aside_.
+  void Take(const PrepareStage& stage);
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
   // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
   // until one has all that is needed.
@@ -81,10 +89,18 @@ class Daemon {
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
-  std::string backend_name_;
-  std::unique_ptr<Backend> backend_;
+  std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
+  Backend* backend_ = nullptr;                                // the last one asked for
   std::unique_ptr<StageHost> host_;
   Generation generation_;
+  // A stage of the next plan, until its CommitMove.
+  struct Aside {
+    std::unique_ptr<StageHost> host;
+    Generation generation;
+    std::string link_token;
+    LinkShaping shaping;
+  };
+  std::optional<Aside> aside_;
   absl::Status result_;
   bool ended_ = false;
 };

@@ -17,6 +17,7 @@
 #include "kernels/recipe.h"
 #include "proto/transport/grpc_control.h"
 #include "proto/transport/grpc_transport.h"
+#include "proto/transport/insecure_network.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
 #include "worker/daemon.h"
@@ -90,15 +91,18 @@ class SignalWatch {
   std::thread thread_;
 };
 
-int Run(const DaemonOptions& options) {
+int Run(const DaemonOptions& options, bool insecure_network) {
 #ifdef RUNNEL_HAVE_TORCH
   TuneAllocatorForTorch();
 #endif
   SignalWatch signals;
   SpdlogLogger logger;
   MonotonicClock clock;
-  const std::unique_ptr<Transport> transport = MakeGrpcTransport(GrpcTransportOptions{});
-  const std::unique_ptr<ControlTransport> control = MakeGrpcControl(GrpcControlOptions{});
+  if (insecure_network) logger.Log(Severity::kWarning, kInsecureNetworkWarning);
+  const std::unique_ptr<Transport> transport =
+      MakeGrpcTransport({.allow_non_loopback = insecure_network});
+  const std::unique_ptr<ControlTransport> control =
+      MakeGrpcControl({.allow_non_loopback = insecure_network});
   Daemon daemon(options, {transport.get(), control.get(), &clock, &logger});
   signals.Begin(&daemon);
   const absl::Status status = daemon.Run();
@@ -126,6 +130,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 256));
   app.add_option("--connect-timeout-ms", options.connect_timeout_ms, "how long to wait for central")
       ->capture_default_str();
+  bool insecure_network = false;
+  app.add_flag("--insecure-network", insecure_network, runnel::kInsecureNetworkHelp);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -135,5 +141,5 @@ int main(int argc, char** argv) {
   options.backends = runnel::BackendNames();
   options.recipes = runnel::RecipeNames();
   options.codecs = runnel::CodecNames();
-  return runnel::Run(options);
+  return runnel::Run(options, insecure_network);
 }

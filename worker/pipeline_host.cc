@@ -40,9 +40,7 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       events_(std::move(events)),
       alive_(std::make_shared<bool>(true)),
       compute_lane_(std::make_unique<Lane>()),
-      codec_lane_(std::make_unique<Lane>()) {
-  SetLimits();
-}
+      codec_lane_(std::make_unique<Lane>()) {}
 
 PipelineHost::~PipelineHost() { *alive_ = false; }
 
@@ -65,9 +63,9 @@ std::unique_ptr<LinkShell> PipelineHost::MakeLink(const std::string& address, bo
   LinkShell::Options options;
   options.transport = environment_.transport;
   options.address = address;
-  options.probes = probes;
   options.hello = {token_, "link"};
   options.shaping = shaping_;
+  options.probes = probes;
   auto link = std::make_unique<LinkShell>(
       environment_.loop, environment_.limits, std::move(options),
       [this](Frame frame) { Deliver(std::move(frame)); },
@@ -202,7 +200,11 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
     telemetry_.busy_ns += end_ns - begin_ns;
     idle_since_ns_ = end_ns;
   }
-  Pump(runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct}));
+  const int64_t backwards = runtime_.backwards();
+  const absl::Status status =
+      runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct});
+  if (runtime_.backwards() != backwards) telemetry_.last_backward_ns = end_ns;
+  Pump(status);
 }
 
 void PipelineHost::Carry(ForwardEffect effect) {
@@ -313,6 +315,10 @@ Telemetry PipelineHost::telemetry() const {
     if (*link != nullptr)
       telemetry.stale_frames_dropped += (*link)->session().counters().stale_dropped;
   }
+  if (upstream_ != nullptr)
+    telemetry.upstream_bytes_per_second = upstream_->received_bytes_per_second();
+  if (downstream_ != nullptr)
+    telemetry.downstream_bytes_per_second = downstream_->received_bytes_per_second();
   telemetry.peak_rss_bytes = PeakResidentBytes();
   return telemetry;
 }

@@ -158,6 +158,7 @@ void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training
   telemetry_.loss_samples += batching_.Locate(Sequence(training_.next)).samples;
   idle_since_ns_ = end_ns;
   telemetry_.forwards = telemetry_.backwards = ++training_.next;
+  telemetry_.last_backward_ns = end_ns;
   if (training_.next == training_.limit) {
     idle_since_ns_ = 0;
     events_.on_barrier(Sequence(training_.limit));

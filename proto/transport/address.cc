@@ -17,6 +17,8 @@ bool Address::is_loopback() const {
   return absl::StartsWith(host, "127.") && host.find_first_not_of("0123456789.") == host.npos;
 }
 
+bool Address::is_wildcard() const { return host == "0.0.0.0" || host == "::"; }
+
 absl::StatusOr<Address> ParseAddress(const std::string& text) {
   const auto bad = [&text] {
     return absl::InvalidArgumentError(absl::StrCat("address \"", text, "\" is not host:port"));

@@ -15,6 +15,8 @@ struct Address {
   std::string ToString() const;
   // 127.0.0.0/8, ::1 and "localhost". A name that has to be looked up is not.
   bool is_loopback() const;
+  // 0.0.0.0 and ::, every interface: to listen on, not to dial.
+  bool is_wildcard() const;
 };
 
 // InvalidArgument: not "host:port" or "[v6]:port", or no port within 0..65535.

@@ -22,7 +22,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 1;
+inline constexpr int32_t kProtocolVersion = 2;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 
 // ---- worker -> central
@@ -47,6 +47,17 @@ struct ProfileReport {
 
 // The stage is compiled, its state loaded, its links connected.
 struct StageReady {
+  Generation generation;
+};
+
+// Answer to FetchLayers: the states of the layers that were asked for, and of the stage's encoders.
+struct LayersFetched {
+  Generation generation;
+  ModelState state;
+};
+
+// Answer to a PrepareStage with aside: the stage is compiled and its state loaded.
+struct StagePrepared {
   Generation generation;
 };
 
@@ -78,6 +89,8 @@ struct Telemetry {
   int64_t busy_ns = 0;  // compute lane at work on training
   int64_t wait_ns = 0;  // compute lane idle between a grant and its barrier
   int64_t codec_ns = 0;
+  // When the last backward ended, by the worker's monotonic clock; 0: none yet.
+  int64_t last_backward_ns = 0;
   int64_t peak_rss_bytes = 0;
   // Of the links that this stage sends on: down to the next stage, up to the one before. Header +
   // payload.
@@ -88,6 +101,10 @@ struct Telemetry {
   int64_t raw_bytes_down = 0;  // of the tensors, in FP32, before encoding
   int64_t raw_bytes_up = 0;
   int64_t stale_frames_dropped = 0;
+  // Of what the links carry towards this stage, from the one before and from the next, as their
+  // frames show (bandwidth.h); 0: not measured yet.
+  double upstream_bytes_per_second = 0;
+  double downstream_bytes_per_second = 0;
   // Where the loss is.
   double loss_sum = 0;
   int64_t correct = 0;
@@ -104,8 +121,9 @@ struct StageFailed {
   bool unfit = false;
 };
 
-using WorkerMessage = std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot,
-                                   EvaluationDone, Telemetry, StageFailed>;
+using WorkerMessage =
+    std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
+                 Telemetry, StageFailed, LayersFetched, StagePrepared>;
 
 // ---- central -> worker
 
@@ -128,11 +146,14 @@ struct ProfileRequest {
   double burst_ms = 0;                  // one measurement repeats the work for at least this long
 };
 
-// Takes over a stage: replaces whatever the worker ran before.
+// Takes over a stage: replaces whatever the worker ran before. With `aside` not yet: the stage is
+// made beside the one that stands at the barrier, and takes over with CommitMove; `state` then has
+// all encoders, and those layers only that the worker's own stage has not.
 struct PrepareStage {
   Plan plan;
   int stage = 0;
   bool plain_loop = false;  // no pipeline: the whole model in one loop (--local-workers 0)
+  bool aside = false;
   ModelSpec model;
   TrainingSettings training;
   int64_t eval_samples = 0;
@@ -155,6 +176,21 @@ struct SnapshotRequest {
   Sequence sequence;
 };
 
+// A move of layers in two phases (specs/ftpipehd.md, repartition), at a barrier. First each stage
+// hands over the layers that others will have; then the new stages are prepared aside; when all
+// are, CommitMove puts them in the old ones' place, else AbortMove drops them and the old ones go
+// on. `generation` is the new plan's. At most kMaxProfileRanges ranges.
+struct FetchLayers {
+  Generation generation;
+  std::vector<LayerRange> ranges;
+};
+struct CommitMove {
+  Generation generation;
+};
+struct AbortMove {
+  Generation generation;
+};
+
 // Evaluate `micro_batches` micro-batches from evaluation sequence `first`. Only at a barrier.
 struct EvaluateRequest {
   Sequence first;
@@ -164,7 +200,8 @@ struct EvaluateRequest {
 // The run is over; the worker ends (or waits for the next run if it was not started by central).
 struct Release {};
 
-using CentralMessage = std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil,
-                                    SnapshotRequest, EvaluateRequest, Release>;
+using CentralMessage =
+    std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
+                 EvaluateRequest, Release, FetchLayers, CommitMove, AbortMove>;
 
 }  // namespace runnel

@@ -89,7 +89,8 @@ class ControlTransport {
       const std::string& address, CentralControlObserver* observer) = 0;
   // Dials, again and again, until central answers; blocks up to `timeout_ms`. `observer` outlives
   // the result and may be called before this returns, not if this fails. InvalidArgument: the
-  // address makes no sense. Unavailable: "no central answers at 127.0.0.1:7000 ...".
+  // address makes no sense. PermissionDenied: it may not be dialled. Unavailable: "no central
+  // answers at 127.0.0.1:7000 ...".
   virtual absl::StatusOr<std::unique_ptr<WorkerControl>> Connect(
       const std::string& address, int64_t timeout_ms, WorkerControlObserver* observer) = 0;
 };

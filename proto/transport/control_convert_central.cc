@@ -47,6 +47,7 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
   *prepare.mutable_plan() = ToProto(from.plan);
   prepare.set_stage(from.stage);
   prepare.set_plain_loop(from.plain_loop);
+  prepare.set_aside(from.aside);
   *prepare.mutable_model() = ToProto(from.model);
   *prepare.mutable_training() = ToProto(from.training);
   prepare.set_eval_samples(from.eval_samples);
@@ -66,6 +67,23 @@ void Fill(RunUntil& from, proto::FromCentral& to) {
 
 void Fill(SnapshotRequest& from, proto::FromCentral& to) {
   to.mutable_snapshot_request()->set_sequence(from.sequence.value());
+}
+
+void Fill(FetchLayers& from, proto::FromCentral& to) {
+  to.mutable_fetch_layers()->set_generation(from.generation.value());
+  for (const LayerRange& range : from.ranges) {
+    proto::LayerRange& wire = *to.mutable_fetch_layers()->add_ranges();
+    wire.set_first_layer(range.first_layer);
+    wire.set_last_layer(range.last_layer);
+  }
+}
+
+void Fill(CommitMove& from, proto::FromCentral& to) {
+  to.mutable_commit_move()->set_generation(from.generation.value());
+}
+
+void Fill(AbortMove& from, proto::FromCentral& to) {
+  to.mutable_abort_move()->set_generation(from.generation.value());
 }
 
 void Fill(EvaluateRequest& from, proto::FromCentral& to) {
@@ -134,6 +152,7 @@ absl::Status ReadStage(const proto::PrepareStage& from, PrepareStage& prepare) {
         absl::StrCat("prepare_stage.plain_loop: the plan has ", stages, " stages, not 1"));
   }
   prepare.plain_loop = from.plain_loop();
+  prepare.aside = from.aside();
   RUNNEL_ASSIGN_OR_RETURN(prepare.training, FromProto(from.training()));
   RUNNEL_RETURN_IF_ERROR(
       CheckRange("prepare_stage.eval_samples", from.eval_samples(), 0, kMaxAmount));
@@ -175,6 +194,36 @@ absl::StatusOr<CentralMessage> Read(const proto::SnapshotRequest& from) {
   return SnapshotRequest{sequence};
 }
 
+absl::StatusOr<CentralMessage> Read(const proto::FetchLayers& from) {
+  FetchLayers fetch;
+  RUNNEL_ASSIGN_OR_RETURN(fetch.generation,
+                          ToGeneration("fetch_layers.generation", from.generation()));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("fetch_layers.ranges", from.ranges_size(), 0, kMaxProfileRanges));
+  int next = 0;
+  for (const proto::LayerRange& range : from.ranges()) {
+    RUNNEL_RETURN_IF_ERROR(
+        CheckRange("fetch_layers.ranges.first_layer", range.first_layer(), next, kMaxInt32 - 1));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("fetch_layers.ranges.last_layer", range.last_layer(),
+                                      range.first_layer(), kMaxInt32 - 1));
+    fetch.ranges.push_back({range.first_layer(), range.last_layer()});
+    next = range.last_layer() + 1;
+  }
+  return fetch;
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::CommitMove& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("commit_move.generation", from.generation()));
+  return CommitMove{generation};
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::AbortMove& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("abort_move.generation", from.generation()));
+  return AbortMove{generation};
+}
+
 absl::StatusOr<CentralMessage> Read(const proto::EvaluateRequest& from) {
   EvaluateRequest request;
   RUNNEL_ASSIGN_OR_RETURN(request.first, ToSequence("evaluate_request.first", from.first()));
@@ -210,6 +259,12 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
       return Read(message.evaluate_request());
     case proto::FromCentral::kRelease:
       return Release{};
+    case proto::FromCentral::kFetchLayers:
+      return Read(message.fetch_layers());
+    case proto::FromCentral::kCommitMove:
+      return Read(message.commit_move());
+    case proto::FromCentral::kAbortMove:
+      return Read(message.abort_move());
     case proto::FromCentral::kPart:
     case proto::FromCentral::MESSAGE_NOT_SET:
       break;

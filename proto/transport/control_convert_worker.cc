@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxListed = 256;
 constexpr double kMaxSeconds = 1e9;
+constexpr double kMaxBytesPerSecond = 1e15;
 
 // ---- vocabulary -> messages, one overload a message
 
@@ -51,6 +52,15 @@ void Fill(Snapshot& from, proto::FromWorker& to) {
   *snapshot.mutable_state() = ToProto(std::move(from.state));
 }
 
+void Fill(LayersFetched& from, proto::FromWorker& to) {
+  to.mutable_layers_fetched()->set_generation(from.generation.value());
+  *to.mutable_layers_fetched()->mutable_state() = ToProto(std::move(from.state));
+}
+
+void Fill(StagePrepared& from, proto::FromWorker& to) {
+  to.mutable_stage_prepared()->set_generation(from.generation.value());
+}
+
 void Fill(EvaluationDone& from, proto::FromWorker& to) {
   proto::EvaluationDone& done = *to.mutable_evaluation_done();
   done.set_first(from.first.value());
@@ -66,6 +76,7 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
   telemetry.set_busy_ns(from.busy_ns);
   telemetry.set_wait_ns(from.wait_ns);
   telemetry.set_codec_ns(from.codec_ns);
+  telemetry.set_last_backward_ns(from.last_backward_ns);
   telemetry.set_peak_rss_bytes(from.peak_rss_bytes);
   telemetry.set_frames_down(from.frames_down);
   telemetry.set_frames_up(from.frames_up);
@@ -74,6 +85,8 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
   telemetry.set_raw_bytes_down(from.raw_bytes_down);
   telemetry.set_raw_bytes_up(from.raw_bytes_up);
   telemetry.set_stale_frames_dropped(from.stale_frames_dropped);
+  telemetry.set_upstream_bytes_per_second(from.upstream_bytes_per_second);
+  telemetry.set_downstream_bytes_per_second(from.downstream_bytes_per_second);
   telemetry.set_loss_sum(from.loss_sum);
   telemetry.set_correct(from.correct);
   telemetry.set_loss_samples(from.loss_samples);
@@ -156,6 +169,20 @@ absl::StatusOr<WorkerMessage> Read(proto::Snapshot& from) {
   return snapshot;
 }
 
+absl::StatusOr<WorkerMessage> Read(proto::LayersFetched& from) {
+  LayersFetched fetched;
+  RUNNEL_ASSIGN_OR_RETURN(fetched.generation,
+                          ToGeneration("layers_fetched.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(fetched.state, FromProto(std::move(*from.mutable_state())));
+  return fetched;
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::StagePrepared& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("stage_prepared.generation", from.generation()));
+  return StagePrepared{generation};
+}
+
 // A loss may be NaN or infinite: that is news, not an error.
 absl::StatusOr<WorkerMessage> Read(const proto::EvaluationDone& from) {
   EvaluationDone done;
@@ -180,6 +207,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
       {"telemetry.busy_ns", from.busy_ns(), &telemetry.busy_ns},
       {"telemetry.wait_ns", from.wait_ns(), &telemetry.wait_ns},
       {"telemetry.codec_ns", from.codec_ns(), &telemetry.codec_ns},
+      {"telemetry.last_backward_ns", from.last_backward_ns(), &telemetry.last_backward_ns},
       {"telemetry.peak_rss_bytes", from.peak_rss_bytes(), &telemetry.peak_rss_bytes},
       {"telemetry.frames_down", from.frames_down(), &telemetry.frames_down},
       {"telemetry.frames_up", from.frames_up(), &telemetry.frames_up},
@@ -196,6 +224,12 @@ absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
     *row.to = row.value;
   }
   RUNNEL_RETURN_IF_ERROR(CheckRange("telemetry.correct", from.correct(), 0, from.loss_samples()));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("telemetry.upstream_bytes_per_second",
+                                   from.upstream_bytes_per_second(), 0, kMaxBytesPerSecond));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("telemetry.downstream_bytes_per_second",
+                                   from.downstream_bytes_per_second(), 0, kMaxBytesPerSecond));
+  telemetry.upstream_bytes_per_second = from.upstream_bytes_per_second();
+  telemetry.downstream_bytes_per_second = from.downstream_bytes_per_second();
   telemetry.correct = from.correct();
   telemetry.loss_sum = from.loss_sum();
   return telemetry;
@@ -236,6 +270,10 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(message.telemetry());
     case proto::FromWorker::kStageFailed:
       return Read(message.stage_failed());
+    case proto::FromWorker::kLayersFetched:
+      return Read(*message.mutable_layers_fetched());
+    case proto::FromWorker::kStagePrepared:
+      return Read(message.stage_prepared());
     case proto::FromWorker::kPart:
     case proto::FromWorker::MESSAGE_NOT_SET:
       break;

@@ -10,7 +10,8 @@
 namespace runnel {
 
 struct GrpcControlOptions {
-  // Nothing listens beyond loopback as long as the streams are not encrypted: PermissionDenied.
+  // Nothing listens or dials beyond loopback as long as the streams are not encrypted:
+  // PermissionDenied.
   bool allow_non_loopback = false;
   // A stream that has not said hello by then is closed.
   int64_t hello_deadline_ms = 10'000;

@@ -11,6 +11,7 @@
 #include "proto/transport/control_convert.h"
 #include "proto/transport/control_parts.h"
 #include "proto/transport/grpc_control_ends.h"
+#include "proto/transport/listen_address.h"
 
 namespace runnel {
 namespace {
@@ -227,6 +228,7 @@ absl::StatusOr<std::unique_ptr<WorkerControl>> ConnectGrpc(const std::string& ad
                                                            EventLoop* timers,
                                                            WorkerControlObserver* observer) {
   RUNNEL_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  RUNNEL_RETURN_IF_ERROR(CheckDialAddress(parsed, options.allow_non_loopback));
   const std::string target = parsed.ToString();
   if (parsed.port == 0) {
     return absl::InvalidArgumentError(absl::StrCat("address '", address, "': needs a port"));

@@ -260,11 +260,7 @@ class GrpcTransport final : public Transport {
                                                    ConnectionObserver* observer,
                                                    const LinkShaping& shaping) override {
     RUNNEL_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
-    if (!parsed.is_loopback() && !options_.allow_non_loopback) {
-      return absl::PermissionDeniedError(absl::StrCat(
-          "does not dial ", address,
-          ": only on the loopback interface (127.0.0.1) as long as streams are not encrypted"));
-    }
+    RUNNEL_RETURN_IF_ERROR(CheckDialAddress(parsed, options_.allow_non_loopback));
     auto stream = std::make_shared<GrpcStream>(stream_options_);
     auto* reactor = new DialReactor(NewChannel(parsed.ToString()), stream,
                                     stream_options_.scheduler, live_, parsed.ToString());

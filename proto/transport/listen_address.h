@@ -13,4 +13,7 @@ namespace runnel {
 // system forbids the port. AlreadyExists: the port is in use; the message names it.
 absl::StatusOr<Address> ToListenAddress(const std::string& text, bool allow_non_loopback);
 
+// PermissionDenied: `address` is not on the loopback interface and `allow_non_loopback` is false.
+absl::Status CheckDialAddress(const Address& address, bool allow_non_loopback);
+
 }  // namespace runnel

@@ -177,7 +177,7 @@ TEST(Coordinator, RefusesWorkersThatDoNotFit) {
   old.protocol_version = 7;
   cluster->Joined(ConnectionId(1), old, false);
   cluster.Settle();
-  EXPECT_THAT(cluster.refused_, HasSubstr("protocol version 7, this central speaks 1"));
+  EXPECT_THAT(cluster.refused_, HasSubstr("protocol version 7, this central speaks 2"));
 
   cluster->Joined(ConnectionId(2), Cluster::Hello("a"), false);
   cluster->Joined(ConnectionId(3), Cluster::Hello("a"), false);

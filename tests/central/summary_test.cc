@@ -33,9 +33,10 @@ RunSummary Sample() {
   s.codec_forward = "mbq:4";
   s.codec_backward = "stochastic:8";
   s.plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(4), 3, 4, 1}};
-  s.links = {{"mbq:4", "stochastic:8", 10, 20, 80, 81, 6}};
+  s.links = {{"mbq:4", "stochastic:8", 10, 20, 80, 81, 6, 1e6, 2e6}};
   s.stages = {{0.5, 0.25, 1000}, {0.75, 0.125, 2000}};
   s.evaluations = {{100, 0.5, 1.5}, {300, 0.9875, 0.1}};
+  s.timeline = {{1, 0}, {2, 0.5}};
   return s;
 }
 
@@ -50,14 +51,16 @@ TEST(Summary, HasExactlyTheseKeys) {
   EXPECT_THAT(Keys(json), ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "wall_s",
                                       "weights_sha256", "steps", "epochs", "model", "dataset",
                                       "schedule", "policy", "seed", "recipe", "codecs", "plan",
-                                      "links", "stages", "evaluations"));
+                                      "links", "stages", "evaluations", "timeline"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
   EXPECT_THAT(Keys(json["plan"]["stages"][0]),
               ElementsAre("device", "first_layer", "last_layer", "cap"));
   EXPECT_THAT(Keys(json["links"][0]),
               ElementsAre("codec_forward", "codec_backward", "bytes_forward", "bytes_backward",
-                          "raw_bytes_forward", "raw_bytes_backward", "frames"));
+                          "raw_bytes_forward", "raw_bytes_backward", "frames",
+                          "bandwidth_forward_bytes_per_s", "bandwidth_backward_bytes_per_s"));
+  EXPECT_THAT(Keys(json["timeline"][0]), ElementsAre("batches", "seconds"));
   EXPECT_THAT(Keys(json["stages"][0]), ElementsAre("busy_share", "wait_share", "peak_rss_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
 }
@@ -86,6 +89,10 @@ TEST(Summary, HasTheValues) {
   EXPECT_EQ(json["links"][0]["bytes_backward"], 20);
   EXPECT_EQ(json["links"][0]["raw_bytes_forward"], 80);
   EXPECT_EQ(json["links"][0]["frames"], 6);
+  EXPECT_EQ(json["links"][0]["bandwidth_forward_bytes_per_s"], 1e6);
+  EXPECT_EQ(json["links"][0]["bandwidth_backward_bytes_per_s"], 2e6);
+  EXPECT_EQ(json["timeline"][1]["batches"], 2);
+  EXPECT_EQ(json["timeline"][1]["seconds"], 0.5);
   EXPECT_EQ(json["stages"][1]["wait_share"], 0.125);
   EXPECT_EQ(json["stages"][1]["peak_rss_bytes"], 2000);
   EXPECT_EQ(json["evaluations"][1]["accuracy"], 0.9875);

@@ -41,8 +41,8 @@ auto Fields(const EvaluationDone& m) {
   return std::tie(a, b, c, d);
 }
 auto Fields(const Telemetry& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t);
 }
 auto Fields(const StageFailed& m) {
   const auto& [a, b, c] = m;
@@ -55,9 +55,9 @@ auto Fields(const ProfileRequest& m) {
   return std::tie(a, b, c, d, e, f, g);
 }
 auto Fields(const PrepareStage& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, n] = m;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, shaping, l, n] = m;
   const auto& [megabits, delay] = shaping;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, n);
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, megabits, delay, l, n);
 }
 auto Fields(const RunUntil& m) { return std::tie(m.limit); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence); }
@@ -66,6 +66,11 @@ auto Fields(const EvaluateRequest& m) {
   return std::tie(a, b);
 }
 auto Fields(const Release&) { return std::tuple<>(); }
+auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }
+auto Fields(const StagePrepared& m) { return std::tie(m.generation); }
+auto Fields(const FetchLayers& m) { return std::tie(m.generation, m.ranges); }
+auto Fields(const CommitMove& m) { return std::tie(m.generation); }
+auto Fields(const AbortMove& m) { return std::tie(m.generation); }
 
 template <typename Message>
 bool Same(const Message& a, const Message& b) {
@@ -118,6 +123,9 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   telemetry.raw_bytes_up = 6;
   telemetry.busy_ns = 7;
   telemetry.wait_ns = 8;
+  telemetry.last_backward_ns = 9;
+  telemetry.upstream_bytes_per_second = 10;
+  telemetry.downstream_bytes_per_second = 11;
   const proto::Telemetry wire = ToProto(WorkerMessage(telemetry)).telemetry();
   EXPECT_EQ(wire.frames_down(), 1);
   EXPECT_EQ(wire.frames_up(), 2);
@@ -127,6 +135,9 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   EXPECT_EQ(wire.raw_bytes_up(), 6);
   EXPECT_EQ(wire.busy_ns(), 7);
   EXPECT_EQ(wire.wait_ns(), 8);
+  EXPECT_EQ(wire.last_backward_ns(), 9);
+  EXPECT_EQ(wire.upstream_bytes_per_second(), 10);
+  EXPECT_EQ(wire.downstream_bytes_per_second(), 11);
 }
 
 TEST(ControlConvert, ModelsOfTheZooRoundTrip) {

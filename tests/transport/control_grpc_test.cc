@@ -238,6 +238,8 @@ TEST(ControlGrpc, DialsOnlyWhatMakesSense) {
               absl::StatusCode::kInvalidArgument)
         << address;
   }
+  EXPECT_EQ(transport->Connect("192.0.2.1:7000", 1, &seen).status().code(),
+            absl::StatusCode::kPermissionDenied);
 }
 
 // ---- bytes that make no sense

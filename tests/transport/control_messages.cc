@@ -141,8 +141,11 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       Snapshot{generation, sequence, State()},
       EvaluationDone{sequence, Real(), 1 + Below(999), samples},
       Telemetry{count(), count(), count(), count(), count(), count(), count(), count(), count(),
-                count(), count(), count(), count(), Real(), 1 + Below(999), samples},
-      StageFailed{generation, Text(), Below(2) == 1}};
+                count(), count(), count(), count(), count(), Real(), Real(), Real(), 1 + Below(999),
+                samples},
+      StageFailed{generation, Text(), Below(2) == 1},
+      LayersFetched{generation, State()},
+      StagePrepared{generation}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -150,10 +153,12 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
 CentralMessage RandomControlMessages::FromCentral(size_t index) {
   const ModelSpec model = Model();
   const Plan plan = PlanFor(model.layer_count());
+  const Generation generation(static_cast<int32_t>(1 + Below(1000)));
   PrepareStage prepare;
   prepare.plan = plan;
   prepare.stage = static_cast<int>(plan.stages.size()) - 1;
   prepare.plain_loop = plan.stages.size() == 1;
+  prepare.aside = Below(2) == 1;
   prepare.model = model;
   prepare.training = Settings();
   prepare.eval_samples = 1 + Below(1000);
@@ -177,7 +182,10 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                                      RunUntil{Sequence(1 + Below(1000000))},
                                      SnapshotRequest{Sequence(1 + Below(1000000))},
                                      EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
-                                     Release{}};
+                                     Release{},
+                                     FetchLayers{generation, {{0, 2}, {5, 5}}},
+                                     CommitMove{generation},
+                                     AbortMove{generation}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

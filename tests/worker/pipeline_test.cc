@@ -1,6 +1,8 @@
 // The pipeline's promise: the bytes of the weights depend on the plan, never on transports, rates
 // or delays.
 
+#include <numeric>
+
 #include "central/data/batch_source.h"
 #include "central/initial_weights.h"
 #include "central/weights_digest.h"
@@ -82,7 +84,8 @@ std::string Oracle(const RunSetup& setup) {
   const Batching batching = MakeBatching(setup.training).value();
   StalenessReplayOptions options;
   options.model = setup.model;
-  std::vector<Device> devices(static_cast<size_t>(setup.workers));
+  std::vector<int> devices(static_cast<size_t>(setup.workers));
+  std::iota(devices.begin(), devices.end(), 0);
   options.plan = PlanFor(setup, Generation(1), devices, {}).value();
   options.training = setup.training;
   for (int64_t step = 0; step < setup.stop_step;) {

@@ -1,0 +1,100 @@
+#include "central/replanner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace runnel {
+
+std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
+  if (report.layer_seconds.empty() || !Measure(report)) return std::nullopt;
+  std::vector<int> devices;
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    if (!report.lost[i]) devices.push_back(static_cast<int>(i));
+  }
+  const std::vector<std::vector<double>> seconds = Corrected(report);
+  const absl::StatusOr<Plan> next = options_.make_plan(devices, seconds);
+  if (!next.ok()) return std::nullopt;
+  const absl::StatusOr<double> now = options_.period_seconds(report.plan, seconds);
+  const absl::StatusOr<double> then = options_.period_seconds(*next, seconds);
+  if (!now.ok() || !then.ok()) return std::nullopt;
+
+  const int64_t left = (options_.stop_step - report.step) * options_.micro_batches_a_step;
+  const double saved_seconds = (*now - *then) * static_cast<double>(left);
+  const double move_seconds = MoveSeconds(report, *next);
+  const bool wants = *then < *now * (1 - options_.min_gain) && saved_seconds > move_seconds;
+  wanted_ = wants ? wanted_ + 1 : 0;
+  if (wanted_ < options_.confirmations) return std::nullopt;
+  wanted_ = 0;
+  return BetterPlan{
+      *next, absl::StrFormat("step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
+                             "moving takes about %.2g s",
+                             report.step, *now, *then, saved_seconds, move_seconds)};
+}
+
+// Takes in what the stages did since the last report; false if that is too little.
+bool Replanner::Measure(const BarrierReport& report) {
+  slowdowns_.resize(report.devices.size(), 1.0);
+  if (report.plan.generation != generation_ || seen_.size() != report.stages.size()) {
+    generation_ = report.plan.generation;
+    // Micro-batches are counted over the run, time since the plan holds.
+    seen_.assign(report.stages.size(), {report.first_sequence.value(), 0});
+    wanted_ = 0;
+  }
+  bool enough = true;
+  for (size_t i = 0; i < report.stages.size(); ++i) {
+    const Telemetry& telemetry = report.stages[i].telemetry;
+    const int64_t done = telemetry.backwards - seen_[i].backwards;
+    const int64_t busy_ns = telemetry.busy_ns - seen_[i].busy_ns;
+    if (done < options_.min_micro_batches || busy_ns <= 0) {
+      enough = false;
+      continue;
+    }
+    seen_[i] = {telemetry.backwards, telemetry.busy_ns};
+    const StagePlan& stage = report.stages[i].plan;
+    const std::vector<double>& profile = report.layer_seconds[stage.device.value()];
+    double profiled = 0;
+    for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
+      profiled += profile[layer];
+    }
+    if (profiled <= 0) continue;
+    slowdowns_[stage.device.value()] =
+        static_cast<double>(busy_ns) * 1e-9 / static_cast<double>(done) / profiled;
+  }
+  return enough;
+}
+
+std::vector<std::vector<double>> Replanner::Corrected(const BarrierReport& report) const {
+  std::vector<std::vector<double>> seconds = report.layer_seconds;
+  for (size_t device = 0; device < seconds.size(); ++device) {
+    for (double& layer : seconds[device]) layer *= slowdowns_[device];
+  }
+  return seconds;
+}
+
+// Layers go through central: over two links, of which the slowest that was measured may be one.
+double Replanner::MoveSeconds(const BarrierReport& report, const Plan& next) const {
+  int64_t bytes = 0;
+  for (const StagePlan& stage : next.stages) {
+    for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
+      const bool stays = std::any_of(report.plan.stages.begin(), report.plan.stages.end(),
+                                     [&](const StagePlan& old) {
+                                       return old.device == stage.device &&
+                                              old.first_layer <= layer && layer <= old.last_layer;
+                                     });
+      if (!stays) bytes += 2 * options_.layer_state_bytes[layer];
+    }
+  }
+  double bandwidth = 0;
+  for (const StageStatus& stage : report.stages) {
+    for (double measured :
+         {stage.telemetry.upstream_bytes_per_second, stage.telemetry.downstream_bytes_per_second}) {
+      if (measured > 0 && (bandwidth == 0 || measured < bandwidth)) bandwidth = measured;
+    }
+  }
+  if (bandwidth == 0) bandwidth = options_.link_bytes_per_second;
+  return options_.fixed_move_seconds + static_cast<double>(bytes) / bandwidth;
+}
+
+}  // namespace runnel
