@@ -17,8 +17,8 @@ set xtics ({tics})
 
 
 def plan_text(plan):
-    """"0:0-1 | 2:2-4": devices and their layers."""
-    return " | ".join(f"{stage['device']}:{stage['first_layer']}-{stage['last_layer']}"
+    """"0:0-1 2:2-4": devices and their layers."""
+    return " ".join(f"{stage['device']}:{stage['first_layer']}-{stage['last_layer']}"
                       for stage in plan["stages"])
 
 

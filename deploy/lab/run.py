@@ -58,9 +58,13 @@ def binaries(folder):
     return [os.path.abspath(path) for path in paths]
 
 
-def steady_seconds_per_batch(timeline, warm_up, batches):
-    """Between two completions at stage 0, so that neither start nor drain counts. None: too few."""
-    points = [point for point in timeline if warm_up <= point["batches"] <= warm_up + batches]
+def steady_seconds_per_batch(summary, warm_up, batches):
+    """Between two completions at stage 0, so that neither start nor drain counts: the last
+    batches in flight have the devices to themselves. None: too few."""
+    in_flight = max(stage["cap"] for stage in summary["plan"]["stages"])
+    last = min(warm_up + batches, summary["steps"] - in_flight)
+    points = [point for point in summary.get("timeline", [])
+              if warm_up <= point["batches"] <= last]
     if len(points) < 2 or points[-1]["batches"] - points[0]["batches"] < batches / 2:
         return None
     return (points[-1]["seconds"] - points[0]["seconds"]) / \
@@ -91,14 +95,15 @@ def run_once(case, arguments, train, mbps, folder):
         [float(host["cpu_quota"]) for host in hosts]
     if len(shares) != len(hosts):
         raise LabError(f"--cpu {arguments.cpu}: the scenario has {len(hosts)} hosts")
-    # In-flight batches at the end would come faster: nothing is forwarded beside them any more.
-    total = arguments.warm_up + arguments.batches + 2 * len(hosts) + 2
+    total = arguments.warm_up + arguments.batches + len(hosts) + 2  # those drain, uncounted
     matrix = scenarios.bandwidths(case, mbps)
     job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,
            "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
            "shared_control": arguments.shared_control,
            "train": scenarios.train_flags(case, arguments.dataset, arguments.data_dir) +
-                    ["--max-batches", str(total), "--barrier-every", str(total),
+                    ["--plan-mbps", str(min(rate for i, row in enumerate(matrix)
+                                             for j, rate in enumerate(row) if i != j)),
+                     "--max-batches", str(total), "--barrier-every", str(total),
                      "--eval-every", "-1"] + train}
     quotas = cpu_quota.CpuQuotas(shares) if any(share > 0 for share in shares) else None
     try:
@@ -117,7 +122,7 @@ def run_once(case, arguments, train, mbps, folder):
             "scenario": case["name"], "mbps": mbps, "cpu": shares, "flags": job["train"],
             "warm_up": arguments.warm_up, "batches": arguments.batches,
             "seconds_per_batch": steady_seconds_per_batch(
-                summary.get("timeline", []), arguments.warm_up, arguments.batches),
+                summary, arguments.warm_up, arguments.batches),
             "links": link_errors(summary, matrix, hosts),
             "cpu_statistics": [quotas.statistics(host) if quotas else {}
                                for host in range(len(hosts))],

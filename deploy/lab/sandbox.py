@@ -66,7 +66,7 @@ def run_inside(arguments, environment=None):
     A signal to us (Interrupted) is passed on; the sandbox then has GRACE_SECONDS to end in order.
     """
     command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL",
-               "--mount-proc", sys.executable] + arguments
+               "--mount-proc", sys.executable, "-B"] + arguments
     child = subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_parent,
                              env=environment)
     try:

@@ -20,12 +20,13 @@ from sandbox import LabError
 # What a name in --policies means to central: AccEPT's methods (its section 4.4) and ours.
 PLAIN = ["--codec-forward", "identity", "--codec-backward", "identity"]
 COMPRESSED = ["--codec-forward", "mbq:2", "--codec-backward", "stochastic:8"]
+OURS = ["--codec-forward", "hadamard:2", "--codec-backward", "hadamard:4"]
 METHODS = {
     "ftpipehd": ["--policy", "ftpipehd"] + PLAIN,
     "compression": ["--policy", "ftpipehd"] + COMPRESSED,
     "predictor": ["--policy", "accept"] + PLAIN,
     "accept": ["--policy", "accept"] + COMPRESSED,
-    "runnel": ["--policy", "runnel"],
+    "runnel": ["--policy", "runnel"] + OURS,
 }
 
 
@@ -86,7 +87,7 @@ class Cell:
         self.path = f"{work}/cells/{self.name}.json"
         self.mark = fingerprint(case, arguments, policy)
         self.summary = finished(self.path, self.mark)
-        self.command = [sys.executable, os.path.join(run.HERE, "run.py"), case["path"], "--bin",
+        self.command = [sys.executable, "-B", os.path.join(run.HERE, "run.py"), case["path"], "--bin",
                         arguments.bin, "--batches", str(arguments.batches), "--warm-up",
                         str(arguments.warm_up), "--timeout-s", str(arguments.timeout_s), "--mbps",
                         str(mbps), "--summary", self.path + ".part"]

@@ -1,0 +1,136 @@
+"""What deploy/lab computes without a lab: bandwidths, steady times, reports, what a sweep repeats.
+
+    python3 tests/process/lab_scripts_test.py
+"""
+
+import argparse
+import copy
+import csv
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(REPOSITORY, "deploy/lab"))
+sys.dont_write_bytecode = True
+
+import report  # noqa: E402
+import run  # noqa: E402
+import scenario  # noqa: E402
+import sweep  # noqa: E402
+from sandbox import LabError  # noqa: E402
+
+
+def link(source, target, down, up):
+    return {"from": source, "to": target, "down_mbps": down, "up_mbps": up, "delay_ms": 0}
+
+
+def summary_of(seconds_each, steps, caps):
+    return {"steps": steps,
+            "plan": {"stages": [{"device": i, "first_layer": i, "last_layer": i, "cap": cap}
+                                for i, cap in enumerate(caps)]},
+            "links": [{"codec_forward": "identity", "codec_backward": "identity"}
+                      for _ in caps[1:]],
+            "timeline": [{"batches": i, "seconds": seconds_each(i)} for i in range(1, steps + 1)]}
+
+
+class Scenarios(unittest.TestCase):
+    def test_later_links_win_and_each_direction_is_apart(self):
+        case = {"hosts": [{"name": name} for name in "abc"],
+                "links": [link("*", "*", 4, 2), link("a", "b", 10, 1), link("c", "*", 7, 8)]}
+        self.assertEqual(scenario.bandwidths(case),
+                         [[0, 10, 8], [1, 0, 8], [7, 7, 0]])
+        self.assertEqual(scenario.bandwidths(case, 0.5),
+                         [[0, .5, .5], [.5, 0, .5], [.5, .5, 0]])
+
+    def test_shipped_scenarios_load(self):
+        names = [name[:-5] for name in os.listdir(scenario.FOLDER) if name.endswith(".json")]
+        self.assertIn("three-pis", names)
+        for name in names:
+            case = scenario.load(name)
+            self.assertEqual(len(scenario.bandwidths(case)), len(case["hosts"]))
+            self.assertIn("--model", scenario.train_flags(case))
+
+    def test_what_is_wrong_is_one_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for text in ("", "{}", '{"name": "x", "training": {}, "hosts": [], "links": []}'):
+                path = os.path.join(folder, "bad.json")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                with self.assertRaisesRegex(LabError, "bad.json"):
+                    scenario.load(path)
+        with self.assertRaisesRegex(LabError, "three-pis"):
+            scenario.load("no-such-scenario")
+
+
+class SteadyTime(unittest.TestCase):
+    def test_neither_start_nor_drain_counts(self):
+        # A slow start, two seconds each, and a quick drain of the three batches in flight.
+        def seconds(i):
+            return 100 + 2 * min(i, 27) + 0.1 * max(i - 27, 0)
+        summary = summary_of(seconds, 30, [3, 2, 1])
+        self.assertAlmostEqual(run.steady_seconds_per_batch(summary, 5, 20), 2)
+        self.assertAlmostEqual(run.steady_seconds_per_batch(summary, 5, 25), 2)
+        self.assertIsNone(run.steady_seconds_per_batch(summary, 26, 20))
+
+
+class Reports(unittest.TestCase):
+    def results(self):
+        rows = []
+        for policy, factor in (("ftpipehd", 4.0), ("runnel", 1.0)):
+            for mbps in (0.25, 4):
+                runs = []
+                for repeat in range(3):
+                    one = summary_of(lambda i: i, 9, [2, 1])
+                    one["lab"] = {"seconds_per_batch": factor / mbps + repeat}
+                    runs.append(one)
+                rows.append(sweep.result_of(policy, mbps, runs))
+        sweep.add_speedups(rows)
+        return rows
+
+    def test_medians_and_speedups(self):
+        row = report.cell(self.results(), "runnel", 0.25)
+        self.assertAlmostEqual(row["seconds_per_batch"], 5)
+        self.assertAlmostEqual(row["speedup_vs_ftpipehd"], 17 / 5)
+        self.assertEqual(report.plan_text(row["plan"]), "0:0-0 1:1-1")
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = report.write({"scenario": "tiny", "mode": "measured",
+                                  "results": self.results()}, folder)
+            with open(files[0], encoding="utf-8") as file:
+                self.assertIn("| runnel | 3.40 | 1.60 |", file.read())
+            with open(files[1], encoding="utf-8", newline="") as file:
+                self.assertEqual(len(list(csv.DictReader(file))), 4)
+            self.assertEqual(len(files), 4 if shutil.which("gnuplot") else 2)
+            for path in files[2:]:
+                with open(path, encoding="utf-8") as file:
+                    self.assertIn("</svg>", file.read())
+
+
+class Resuming(unittest.TestCase):
+    def test_a_cell_counts_only_for_what_it_was_run_with(self):
+        case = scenario.load("three-pis")
+        arguments = argparse.Namespace(cpu=None, batches=20, warm_up=5, shared_control=False,
+                                       dataset=None, train=[])
+        mark = sweep.fingerprint(case, arguments, "accept")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "cell.json")
+            self.assertIsNone(sweep.finished(path, mark))
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"lab": {"fingerprint": mark}}, file)
+            self.assertIsNotNone(sweep.finished(path, mark))
+        other = copy.deepcopy(case)
+        other["hosts"][1]["cpu_quota"] = 0.3
+        longer = argparse.Namespace(**dict(vars(arguments), batches=40))
+        for changed in (sweep.fingerprint(other, arguments, "accept"),
+                        sweep.fingerprint(case, longer, "accept"),
+                        sweep.fingerprint(case, arguments, "predictor")):
+            self.assertNotEqual(changed, mark)
+
+
+if __name__ == "__main__":
+    unittest.main()
