@@ -1,0 +1,96 @@
+// Layers move away from a worker that becomes slow, with real processes: the weights are those of a
+// run without any move, and a journal of it replays.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/process/central_runs.h"
+
+namespace runnel {
+namespace {
+
+// A share of one core for a process, by a control group (version 1); needs root.
+class Throttle {
+ public:
+  explicit Throttle(int percent) : path_(absl::StrCat(kRoot, "/runnel-test-", getpid())) {
+    ready_ = mkdir(path_.c_str(), 0755) == 0 && Write("cpu.cfs_period_us", "20000") &&
+             Write("cpu.cfs_quota_us", absl::StrCat(percent * 200));
+  }
+  // What was throttled must have ended.
+  ~Throttle() { rmdir(path_.c_str()); }
+
+  bool ready() const { return ready_; }
+  bool Take(pid_t pid) { return Write("cgroup.procs", absl::StrCat(pid)); }
+
+ private:
+  static constexpr const char* kRoot = "/sys/fs/cgroup/cpu";
+  bool Write(const std::string& file, const std::string& value) {
+    std::ofstream out(absl::StrCat(path_, "/", file));
+    out << value << std::flush;
+    return out.good();
+  }
+
+  std::string path_;
+  bool ready_ = false;
+};
+
+int Plans(const std::string& journal) {
+  int plans = 0;
+  for (absl::string_view line : absl::StrSplit(ReadFile(journal), '\n')) {
+    if (absl::StrContains(line, R"("record":"plan")")) ++plans;
+  }
+  return plans;
+}
+
+pid_t WorkerNamed(const Process& central, const std::string& name) {
+  for (pid_t pid : central.Children()) {
+    const std::string words = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"));
+    if (absl::StrContains(words, name)) return pid;
+  }
+  return -1;
+}
+
+const Words kRun = {"train",
+                    "--model",
+                    "lenet",
+                    "--dataset",
+                    "synthetic_digits",
+                    "--schedule",
+                    "sync_1f1b",
+                    "--micro-batches",
+                    "2",
+                    "--epochs",
+                    "2",
+                    "--eval-every",
+                    "0",
+                    "--barrier-every",
+                    "10"};
+
+TEST(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
+  Throttle throttle(15);
+  if (!throttle.ready()) {
+    GTEST_SKIP() << "needs root and a writable control group of the processor (version 1)";
+  }
+  ScratchDir dir;
+  const std::string journal = dir / "journal.jsonl";
+  Process central(With({"runnel-central"},
+                       With(kRun, {"--local-workers", "2", "--policy", "dp", "--replan", "on",
+                                   "--journal", journal, "--summary", dir / "moved.json"})));
+  ASSERT_TRUE(WaitForText(journal, R"("record":"barrier")")) << central.err();
+  const pid_t slow = WorkerNamed(central, "local-001");
+  ASSERT_GT(slow, 0);
+  ASSERT_TRUE(throttle.Take(slow));
+  ASSERT_EQ(central.Wait(), 0) << central.out() << central.err();
+  EXPECT_GE(Plans(journal), 2) << central.out() << central.err();
+
+  const std::string moved = Summary(dir / "moved.json")["weights_sha256"];
+  EXPECT_EQ(moved, Weights(With(kRun, {"--local-workers", "2"})));
+  EXPECT_EQ(moved, Weights({"replay", "--journal", journal}));
+}
+
+}  // namespace
+}  // namespace runnel
