@@ -123,6 +123,9 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
                     .eval_every_epochs = setup.settings.eval_every,
                     .steps_per_epoch = batching.steps_per_epoch(),
                     .epochs = setup.settings.epochs};
+  // FTPipeHD looks at its first measurements at batch 10, then at every barrier.
+  constexpr int64_t kFirstLook = 10;
+  if (Replans(setup)) setup.barriers.policy_point = kFirstLook;
   setup.total_steps = batching.steps_per_epoch() * setup.settings.epochs;
   setup.stop_step = setup.settings.max_batches > 0
                         ? std::min(setup.settings.max_batches, setup.total_steps)

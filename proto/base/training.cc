@@ -139,7 +139,9 @@ bool BarrierRule::IsEvaluation(int64_t step) const {
   return eval_every_epochs > 0 && step > 0 && step % (steps_per_epoch * eval_every_epochs) == 0;
 }
 
-bool BarrierRule::IsBarrier(int64_t step) const { return step % every == 0 || IsEvaluation(step); }
+bool BarrierRule::IsBarrier(int64_t step) const {
+  return step % every == 0 || (policy_point > 0 && step == policy_point) || IsEvaluation(step);
+}
 
 int64_t BarrierRule::Next(int64_t step) const {
   int64_t next = std::min((step / every + 1) * every, steps_per_epoch * epochs);
@@ -147,6 +149,7 @@ int64_t BarrierRule::Next(int64_t step) const {
     const int64_t period = steps_per_epoch * eval_every_epochs;
     next = std::min(next, (step / period + 1) * period);
   }
+  if (step < policy_point) next = std::min(next, policy_point);
   return next;
 }
 

@@ -87,6 +87,8 @@ struct BarrierRule {
   int64_t eval_every_epochs = 1;
   int64_t steps_per_epoch = 1;
   int64_t epochs = 1;
+  // One more barrier, early, for a policy that plans anew as soon as it has measured; 0: none.
+  int64_t policy_point = 0;
 
   bool IsEvaluation(int64_t step) const;
   bool IsBarrier(int64_t step) const;

@@ -65,5 +65,21 @@ TEST(GradientBits, FallOverTheRunByDefault) {
   EXPECT_EQ(GradientBitsText(DefaultGradientBits(20)), "0:2,8:1,14:0");
 }
 
+TEST(BarrierRule, NextIsTheFirstBarrierAfterAStep) {
+  for (const int64_t point : {0, 7, 10, 25, 40}) {
+    const BarrierRule rule = {.every = 10,
+                              .eval_every_epochs = 2,
+                              .steps_per_epoch = 13,
+                              .epochs = 3,
+                              .policy_point = point};
+    for (int64_t step = 0; step < 39; ++step) {
+      int64_t next = step + 1;
+      while (next < 39 && !rule.IsBarrier(next)) ++next;
+      EXPECT_EQ(rule.Next(step), next) << "after " << step << ", policy point " << point;
+    }
+    EXPECT_EQ(rule.IsBarrier(7), point == 7);
+  }
+}
+
 }  // namespace
 }  // namespace runnel
