@@ -27,6 +27,7 @@ METHODS = {
     "predictor": ["--policy", "accept"] + PLAIN,
     "accept": ["--policy", "accept"] + COMPRESSED,
     "runnel": ["--policy", "runnel"] + OURS,
+    "forced": ["--policy", "dp"] + OURS,
 }
 
 
@@ -35,7 +36,8 @@ def parse_arguments(words):
         prog="deploy/lab/sweep.sh", description="Runs a scenario under each policy and bandwidth, "
         "in the lab (root) or simulated, and writes Markdown, CSV and SVG plots. A sweep that was "
         "stopped goes on where it was. Policies: ftpipehd, compression (ftpipehd with codecs), "
-        "predictor (accept without), accept, runnel, or any policy of runnel-central. Flags after "
+        "predictor (accept without), accept, runnel, forced (all devices, our codecs), or any policy "
+        "of runnel-central. Flags after "
         "-- go to runnel-central train.")
     run.add_common_flags(parser)
     parser.add_argument("--simulate", action="store_true", help="runnel-central simulate instead")

@@ -36,7 +36,7 @@ await() {
 }
 
 no_process() {
-  ! grep -lsa "$tag" /proc/[0-9]*/cmdline 2>/dev/null | grep -vq "/$$/"
+  ! pgrep -f "$tag" > /dev/null
 }
 
 groups() {
@@ -99,7 +99,8 @@ start_endless() {
   "$run" "$scratch/tiny.json" --bin "$bin" --batches 20000 --logs "$scratch/$1" \
     > "$scratch/out" 2> "$scratch/$1.err" &
   lab_pid=$!
-  await grep -qs "^stage 0\|step" "$scratch/$1/central.log" || fail "training did not begin"
+  # The plan is there: the stages are being prepared, or run already.
+  await grep -qs "^stage 0" "$scratch/$1/central.log" || fail "$1: training did not begin"
 }
 
 # ---- Ctrl-C
@@ -113,7 +114,7 @@ expect_nothing_left "after Ctrl-C"
 
 # ---- a daemon is killed: the run says so and everything ends
 start_endless daemon
-worker=$(grep -lsa "[0-9]-$tag" /proc/[0-9]*/cmdline | head -n 1 | cut -d/ -f3)
+worker=$(pgrep -o -f "runnel-worker .*--name 01-$tag")
 kill -KILL "$worker"
 code=0
 wait "$lab_pid" || code=$?
