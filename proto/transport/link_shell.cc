@@ -201,7 +201,7 @@ void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
 
 void LinkShell::Received(Frame frame) {
   retry_delay_ns_ = kFirstRetryNs;
-  disconnected_since_ns_ = loop_->clock().NowNanos();
+  heard_ = true;
   if (frame.header.kind == FrameKind::kHello) return;  // the accepting end's greeting
   incoming_.Add(frame.arrival);
   const bool probe =
@@ -250,6 +250,9 @@ void LinkShell::Closed(const absl::Status& status) {
   session_.Disconnected();
   connection_.reset();
   const int64_t now = loop_->clock().NowNanos();
+  // A large frame on a slow link may have been on its way for longer than we wait: what counts is
+  // for how long there has been no connection that worked.
+  if (std::exchange(heard_, false)) disconnected_since_ns_ = now;
   if (retry_delay_ns_ == 0) retry_delay_ns_ = kFirstRetryNs;
   const bool broken_peer = absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
   if (broken_peer ||

@@ -166,6 +166,7 @@ class LinkShell {
   BandwidthMeter incoming_;
   BandwidthProbe probe_;
   int64_t large_frames_seen_ = 0;  // of the session's counters
+  bool heard_ = false;             // anything came in on the current connection
   int64_t disconnected_since_ns_ = 0;
   int64_t retry_delay_ns_ = 0;
   std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it
