@@ -22,33 +22,33 @@ def plan_text(plan):
                       for stage in plan["stages"])
 
 
-def cell(results, policy, mbps):
+def cell(results, method, mbps):
     for row in results:
-        if row["policy"] == policy and row["mbps"] == mbps:
+        if row["method"] == method and row["mbps"] == mbps:
             return row
     return None
 
 
 def axes(results):
-    """Policies in order of appearance, bandwidths ascending."""
-    policies = list(dict.fromkeys(row["policy"] for row in results))
-    return policies, sorted({row["mbps"] for row in results})
+    """Methods in order of appearance, bandwidths ascending."""
+    methods = list(dict.fromkeys(row["method"] for row in results))
+    return methods, sorted({row["mbps"] for row in results})
 
 
 def _table(results, title, value):
-    policies, rates = axes(results)
-    lines = [f"### {title}", "", "| policy | " + " | ".join(f"{rate:g} Mbps" for rate in rates) +
+    methods, rates = axes(results)
+    lines = [f"### {title}", "", "| method | " + " | ".join(f"{rate:g} Mbps" for rate in rates) +
              " |", "|---|" + "---|" * len(rates)]
-    for policy in policies:
-        cells = [cell(results, policy, rate) for rate in rates]
-        lines.append(f"| {policy} | " + " | ".join("-" if row is None else value(row)
+    for method in methods:
+        cells = [cell(results, method, rate) for rate in rates]
+        lines.append(f"| {method} | " + " | ".join("-" if row is None else value(row)
                                                    for row in cells) + " |")
     return lines + [""]
 
 
 def markdown(summary):
-    results = summary["results"]
-    lines = [f"## {summary['scenario']}, {summary['mode']}", ""] + summary.get("notes", []) + [""]
+    results, scenario = summary["results"][0]["cells"], summary["results"][0]["scenario"]
+    lines = [f"## {scenario}, {summary['mode']}", ""] + summary.get("notes", []) + [""]
     lines += _table(results, "Seconds a batch", lambda row: f"{row['seconds_per_batch']:.3f}")
     if any(row.get("speedup_vs_ftpipehd") for row in results):
         lines += _table(results, "Times faster than ftpipehd",
@@ -61,26 +61,26 @@ def markdown(summary):
 def write_csv(results, path):
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["policy", "mbps", "seconds_per_batch", "speedup_vs_ftpipehd", "plan",
+        writer.writerow(["method", "mbps", "seconds_per_batch", "speedup_vs_ftpipehd", "plan",
                          "runs"])
         for row in results:
-            writer.writerow([row["policy"], row["mbps"], row["seconds_per_batch"],
+            writer.writerow([row["method"], row["mbps"], row["seconds_per_batch"],
                              row.get("speedup_vs_ftpipehd"), plan_text(row["plan"]),
                              " ".join(f"{value:.5f}" for value in row.get("runs", []))])
 
 
 def _plot(results, path, title, label, key):
-    policies, rates = axes(results)
+    methods, rates = axes(results)
     tics = ", ".join(f"'{rate:g}' {rate}" for rate in rates)
     script = PLOT_HEAD.format(path=path, title=title.replace("'", ""), label=label, tics=tics)
     blocks, curves = [], []
-    for index, policy in enumerate(policies):
-        points = [(rate, cell(results, policy, rate)) for rate in rates]
+    for index, method in enumerate(methods):
+        points = [(rate, cell(results, method, rate)) for rate in rates]
         lines = [f"{rate} {row[key]}" for rate, row in points if row and row.get(key)]
         if not lines:
             continue
         blocks.append(f"$d{index} << EOD\n" + "\n".join(lines) + "\nEOD\n")
-        curves.append(f"$d{index} using 1:2 with linespoints lw 2 title '{policy}' noenhanced")
+        curves.append(f"$d{index} using 1:2 with linespoints lw 2 title '{method}' noenhanced")
     if not curves:
         return
     script += "".join(blocks) + "set logscale y\nplot " + ", \\\n  ".join(curves) + "\n"
@@ -91,7 +91,7 @@ def _plot(results, path, title, label, key):
 
 def write(summary, folder):
     """report.md, results.csv and, with gnuplot, two plots; the files that were written."""
-    results = summary["results"]
+    results, scenario = summary["results"][0]["cells"], summary["results"][0]["scenario"]
     files = [f"{folder}/report.md", f"{folder}/results.csv"]
     with open(files[0], "w", encoding="utf-8") as file:
         file.write(markdown(summary))
@@ -99,7 +99,7 @@ def write(summary, folder):
     if shutil.which("gnuplot") is None:
         print("lab: no plots: gnuplot is not installed (Debian: gnuplot-nox)")
         return files
-    title = f"{summary['scenario']}, {summary['mode']}"
+    title = f"{scenario}, {summary['mode']}"
     for name, label, key in (("seconds", "seconds a batch", "seconds_per_batch"),
                              ("speedup", "times faster than ftpipehd", "speedup_vs_ftpipehd")):
         path = f"{folder}/{name}.svg"

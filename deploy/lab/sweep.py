@@ -169,7 +169,7 @@ def measure(case, arguments, work):
 def result_of(policy, mbps, runs):
     seconds = [one["lab"]["seconds_per_batch"] for one in runs]
     seconds = [value for value in seconds if value is not None]
-    return {"policy": policy, "mbps": mbps, "plan": runs[0]["plan"],
+    return {"method": policy, "mbps": mbps, "plan": runs[0]["plan"],
             "links": [{key: link[key] for key in ("codec_forward", "codec_backward")}
                       for link in runs[0]["links"]],
             "seconds_per_batch": statistics.median(seconds) if seconds else float("nan"),
@@ -179,21 +179,22 @@ def result_of(policy, mbps, runs):
 def add_speedups(results):
     for row in results:
         base = report.cell(results, "ftpipehd", row["mbps"])
-        row["speedup_vs_ftpipehd"] = base["seconds_per_batch"] / row["seconds_per_batch"] \
-            if base else None
+        if base:
+            row["speedup_vs_ftpipehd"] = base["seconds_per_batch"] / row["seconds_per_batch"]
 
 
 def simulate(case, arguments):
-    """The same grid by runnel-central simulate."""
+    """The same grid by runnel-central simulate, which adds the ablations by itself."""
     central, _ = run.binaries(arguments.bin)
+    policies = list(dict.fromkeys(method_flags(name)[1] for name in arguments.policies))
     with tempfile.TemporaryDirectory(prefix="runnel-lab-") as folder:
         path = folder + "/summary.json"
-        command = [central, "simulate", case["path"], "--policies", ",".join(arguments.policies),
+        command = [central, "simulate", case["path"], "--policies", ",".join(policies),
                    "--mbps", ",".join(f"{rate:g}" for rate in arguments.mbps), "--summary", path]
         if subprocess.run(command + arguments.train, check=False).returncode != 0:
             raise LabError("the simulation failed (above)")
         with open(path, encoding="utf-8") as file:
-            return json.load(file)
+            return dict(json.load(file), mode="simulated")
 
 
 def main(words):
@@ -213,7 +214,7 @@ def main(words):
         results, failures = measure(case, arguments, work)
         add_speedups(results)
         shares = arguments.cpu or ",".join(str(host["cpu_quota"]) for host in case["hosts"])
-        summary = {"scenario": case["name"], "mode": "measured", "results": results,
+        summary = {"mode": "measured", "results": [{"scenario": case["name"], "cells": results}],
                    "notes": [f"CPU quotas {shares} of a core, {arguments.batches} batches after "
                              f"{arguments.warm_up}, medians of {arguments.repeats}."]}
     if arguments.summary:

@@ -99,8 +99,8 @@ class Reports(unittest.TestCase):
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
-            files = report.write({"scenario": "tiny", "mode": "measured",
-                                  "results": self.results()}, folder)
+            files = report.write({"mode": "measured", "results": [
+                {"scenario": "tiny", "cells": self.results()}]}, folder)
             with open(files[0], encoding="utf-8") as file:
                 self.assertIn("| runnel | 3.40 | 1.60 |", file.read())
             with open(files[1], encoding="utf-8", newline="") as file:
