@@ -28,7 +28,7 @@ struct ProfileJob {
   std::string recipe = "fp32";
   std::string backend = "auto";
   int64_t repetitions = 7;
-  double burst_ms = 0;
+  double burst_ms = 10;
   int64_t local_workers = 1;   // started here
   int64_t workers = 0;         // that dial in
   int64_t worker_threads = 1;  // of a local one

@@ -25,43 +25,46 @@ done
 bin=$(cd "$bin" && pwd)
 mkdir -p "$out"
 
-# name family threads share recipe backend batch load burst_ms
-# share: of a core, by quota; burst: longer than the turns of quota and scheduler where there are any. Such a
-# configuration measures fewer models. load: a process beside the worker on its processor, at this niceness.
+# name family threads share recipe backend batch load burst_ms models
+# share: of a core, by quota; burst: longer than the turns of quota and scheduler where there are any.
+# models: see below. load: a process beside the worker on its processor, at this niceness.
 configurations='
-base        threads 1 1    fp32 cpu            16 none        3
-t2          threads 2 1    fp32 cpu            16 none        3
-t2_b32      threads 2 1    fp32 cpu            32 none        3
-t2_avx2     threads 2 1    fp32 cpu:avx2       16 none        3
-quota_75    quota   1 0.75 fp32 cpu            16 none        50
-quota_50    quota   1 0.5  fp32 cpu            16 none        60
-quota_30    quota   1 0.3  fp32 cpu            16 none        90
-quota_20    quota   1 0.2  fp32 cpu            16 none        120
-quota_50_a2 quota   1 0.5  fp32 cpu:avx2       16 none        60
-isa_avx512  isa     1 1    fp32 cpu:avx512     16 none        3
-isa_avx2    isa     1 1    fp32 cpu:avx2       16 none        3
-isa_avx2_32 isa     1 1    fp32 cpu:avx2       32 none        3
-isa_plain   isa     1 1    fp32 cpu:portable   16 none        3
-isa_plain_8 isa     1 1    fp32 cpu:portable   8  none        3
-torch       torch   1 1    fp32 torch          16 none        3
-torch_8     torch   1 1    fp32 torch          8  none        3
-torch_32    torch   1 1    fp32 torch          32 none        3
-niti        niti    1 1    niti cpu            16 none        3
-niti_32     niti    1 1    niti cpu            32 none        3
-niti_avx2   niti    1 1    niti cpu:avx2       16 none        3
-niti_a512   niti    1 1    niti cpu:avx512     16 none        3
-batch_8     batch   1 1    fp32 cpu            8  none        3
-batch_24    batch   1 1    fp32 cpu            24 none        3
-batch_32    batch   1 1    fp32 cpu            32 none        3
-batch_64    batch   1 1    fp32 cpu            64 none        3
-load_half   load    1 1    fp32 cpu            16 spin:0      60
-load_nice5  load    1 1    fp32 cpu            16 spin:5      80
-load_copy   load    1 1    fp32 cpu            16 stream:5    80
-load_copy_2 load    1 1    fp32 cpu:avx2       16 stream:10   100
+base        threads 1 1    fp32 cpu            16 none        25 wide
+t2          threads 2 1    fp32 cpu            16 none        25 wide
+t2_b32      threads 2 1    fp32 cpu            32 none        25 wide
+t2_avx2     threads 2 1    fp32 cpu:avx2       16 none        25 wide
+quota_75    quota   1 0.75 fp32 cpu            16 none        50 narrow
+quota_50    quota   1 0.5  fp32 cpu            16 none        60 narrow
+quota_30    quota   1 0.3  fp32 cpu            16 none        90 narrow
+quota_20    quota   1 0.2  fp32 cpu            16 none        120 narrow
+quota_50_a2 quota   1 0.5  fp32 cpu:avx2       16 none        60 narrow
+isa_avx512  isa     1 1    fp32 cpu:avx512     16 none        25 wide
+isa_avx2    isa     1 1    fp32 cpu:avx2       16 none        25 wide
+isa_avx2_32 isa     1 1    fp32 cpu:avx2       32 none        25 narrow
+isa_plain   isa     1 1    fp32 cpu:portable   16 none        25 narrow
+isa_plain_8 isa     1 1    fp32 cpu:portable   8  none        25 narrow
+torch       torch   1 1    fp32 torch          16 none        25 wide
+torch_8     torch   1 1    fp32 torch          8  none        25 narrow
+torch_32    torch   1 1    fp32 torch          32 none        25 narrow
+niti        niti    1 1    niti cpu            16 none        25 int8
+niti_32     niti    1 1    niti cpu            32 none        25 int8
+niti_avx2   niti    1 1    niti cpu:avx2       16 none        25 int8
+niti_a512   niti    1 1    niti cpu:avx512     16 none        25 int8
+batch_8     batch   1 1    fp32 cpu            8  none        25 narrow
+batch_24    batch   1 1    fp32 cpu            24 none        25 narrow
+batch_32    batch   1 1    fp32 cpu            32 none        25 wide
+batch_64    batch   1 1    fp32 cpu            64 none        25 narrow
+load_half   load    1 1    fp32 cpu            16 spin:0      60 narrow
+load_nice5  load    1 1    fp32 cpu            16 spin:5      80 narrow
+load_copy   load    1 1    fp32 cpu            16 stream:5    80 narrow
+load_copy_2 load    1 1    fp32 cpu:avx2       16 stream:10   100 narrow
+mix_40      mix     1 0.4  fp32 cpu:avx2       24 none        70 narrow
 '
-models_fp32=mobilenet_v2,har_cnn,lenet,vgg11/8,resnet18/8
-models_turns=mobilenet_v2,har_cnn,lenet
-models_niti=lenet,vgg11/8,resnet18_nobn/8
+declare -A models_of=(
+  [wide]="mobilenet_v2,har_cnn,lenet,vgg11/8,resnet18/8"
+  [narrow]="mobilenet_v2,har_cnn,lenet"
+  [int8]="lenet,vgg11/8,resnet18_nobn/8"
+)
 period_us=5000
 
 cpus=$(nproc --all)
@@ -161,10 +164,8 @@ start_load() { # load
 
 measure() { # one line of the table, pass
   local name=$1 family=$2 threads=$3 share=$4 recipe=$5 backend=$6 batch=$7 load=$8 burst=$9 second=()
-  [ "${10}" = 2 ] && second=(--second-pass)
-  local models=$models_fp32
-  [ "$burst" -ge 40 ] && models=$models_turns
-  [ "$recipe" = niti ] && models=$models_niti
+  local models=${models_of[${10}]}
+  [ "${11}" = 2 ] && second=(--second-pass)
   if [ "$share" = 1 ]; then
     echo -1 >"$cg/cpu/runnel-worker/cpu.cfs_quota_us"
   else
@@ -190,7 +191,7 @@ measure() { # one line of the table, pass
   wait $! || status=$?
   end_children
   thaw
-  [ "$status" = 0 ] || echo "collect.sh: $name, pass ${10}: failed with $status" >&2
+  [ "$status" = 0 ] || echo "collect.sh: $name, pass ${11}: failed with $status" >&2
 }
 
 host="$(awk -F': *' '/^model name/ {print $2; exit}' /proc/cpuinfo), $cpus processors, Linux $(uname -r)"
