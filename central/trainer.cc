@@ -209,9 +209,9 @@ ReplannerOptions Trainer::Impl::ReplanOptions() const {
     }
     options.layer_state_bytes.push_back(bytes);
   }
-  if (setup().settings.link_mbps > 0) {
-    options.link_bytes_per_second = setup().settings.link_mbps * 1e6 / 8;
-  }
+  const double mbps =
+      setup().settings.plan_mbps > 0 ? setup().settings.plan_mbps : setup().settings.link_mbps;
+  if (mbps > 0) options.link_bytes_per_second = mbps * 1e6 / 8;
   options.micro_batches_a_step = setup().settings.micro_batches;
   options.stop_step = job_.stop_step;
   return options;
