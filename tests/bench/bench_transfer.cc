@@ -184,7 +184,12 @@ class Waiter final : public ConnectionObserver {
   }
   void OnClosed(const absl::Status& status) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!status.ok()) Fail(std::string(status.message()));
+    if (!status.ok() && !done_) Fail(std::string(status.message()));
+  }
+  // All answers are there: however the connection ends now is well.
+  void Finish() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    done_ = true;
   }
   FrameArrival WaitFor(int64_t answers) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -197,6 +202,7 @@ class Waiter final : public ConnectionObserver {
   std::condition_variable changed_;
   int64_t answers_ = 0;  // guarded by mutex_
   FrameArrival last_;    // guarded by mutex_
+  bool done_ = false;    // guarded by mutex_
 };
 
 double SecondsSince(int64_t start_ns) {
@@ -260,6 +266,7 @@ int SendTo(const Options& options) {
                     {"ratio", Median(ours) / Median(tcp)},
                     {"measured_mbps", Median(measured)}});
   }
+  waiter.Finish();
   (*connection)->Close();
   close(fd);
   if (!options.summary.empty()) {
