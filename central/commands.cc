@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "central/initial_weights.h"
+#include "central/subcommand_what_if.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -161,8 +162,9 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
 }
 
-absl::Status PlanCommand(const RunSettings& settings, const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
+                         const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
   if (setup.plain_loop)
     return absl::InvalidArgumentError("--local-workers 0: the plain loop has no plan");
   TrainingJob job;
@@ -184,6 +186,13 @@ absl::Status PlanCommand(const RunSettings& settings, const CommandContext& cont
   const int64_t drain = setup.schedule->drains_each_step ? setup.settings.micro_batches : 0;
   constexpr int64_t kShownMicroBatches = 8;
   context.print(PrintSchedule(caps, kShownMicroBatches, drain, setup.settings.micro_batches));
+  for (const std::string& text : what_if) {
+    RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
+                            ParseAssumption(text, outcome.plans.back().devices));
+    RUNNEL_ASSIGN_OR_RETURN(const std::string line,
+                            WhatIf(setup, outcome.plans.back(), assumption));
+    context.print(line);
+  }
   if (!settings.summary.empty())
     RUNNEL_RETURN_IF_ERROR(WriteSummary(outcome.summary, settings.summary));
   return absl::OkStatus();

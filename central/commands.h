@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "central/run_settings.h"
@@ -47,8 +48,10 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
 absl::Status ReplayCommand(const std::string& journal, const std::string& summary,
                            const CommandContext& context);
 
-// Shows the plan that a run would use, and its schedule.
-absl::Status PlanCommand(const RunSettings& settings, const CommandContext& context);
+// Shows the plan that a run would use, its schedule, and what would change under each assumption
+// (subcommand_what_if.h).
+absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
+                         const CommandContext& context);
 
 struct EvalArguments {
   std::string checkpoint_dir;

@@ -135,6 +135,23 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
 
 namespace {
 
+std::vector<std::vector<LinkSpeed>> AssumedSpeeds(const RunSetup& setup,
+                                                  const std::vector<int>& devices) {
+  const LinkSpeed given{setup.settings.link_mbps, setup.settings.link_delay_ms * 1e-3};
+  std::vector<std::vector<LinkSpeed>> speeds(devices.size(),
+                                             std::vector<LinkSpeed>(devices.size(), given));
+  for (const AssumedLink& link : setup.assumed_links) {
+    for (size_t from = 0; from < devices.size(); ++from) {
+      for (size_t to = 0; to < devices.size(); ++to) {
+        if (devices[from] != link.from || devices[to] != link.to) continue;
+        speeds[from][to].megabits_per_second = link.mbps;
+        speeds[to][from].megabits_per_second = link.mbps;
+      }
+    }
+  }
+  return speeds;
+}
+
 // Without times of computation, which are borrowed.
 absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<int>& devices) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
@@ -155,6 +172,7 @@ absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<
       setup.settings.plan_mbps > 0 ? setup.settings.plan_mbps : setup.settings.link_mbps;
   request.link_delay_seconds = setup.settings.link_delay_ms * 1e-3;
   request.caps = setup.settings.caps;
+  if (!setup.assumed_links.empty()) request.link_speeds = AssumedSpeeds(setup, devices);
   return request;
 }
 

@@ -19,6 +19,13 @@
 
 namespace runnel {
 
+// What `plan --what-if` supposes of the link between two devices, both ways.
+struct AssumedLink {
+  int from = 0;  // device numbers
+  int to = 0;
+  double mbps = 0;
+};
+
 struct RunSetup {
   RunSettings settings;  // defaults filled in
   ModelSpec model;
@@ -33,6 +40,7 @@ struct RunSetup {
   int64_t stop_step = 0;    // total_steps, or --max-batches if that is less
   int workers = 1;          // local and dialling ones
   bool plain_loop = false;
+  std::vector<AssumedLink> assumed_links;  // instead of --link-mbps
 };
 
 // Errors name the flag or file: unknown names (with what there is), values out of range, a model

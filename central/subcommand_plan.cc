@@ -1,4 +1,6 @@
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "central/subcommand.h"
 #include "central/subcommand_run_flags.h"
@@ -7,13 +9,20 @@
 namespace runnel {
 
 Subcommand AddPlan(CLI::App& program) {
+  struct Flags {
+    RunSettings settings;
+    std::vector<std::string> what_if;
+  };
   CLI::App* app =
       program.add_subcommand("plan", "Show how a run would cut the model, without training");
-  const auto settings = std::make_shared<RunSettings>();
-  AddRunFlags(*app, *settings);
-  return {app, [app, settings](const CommandContext& context) {
-            RUNNEL_RETURN_IF_ERROR(FinishRunFlags(*app, *settings));
-            return PlanCommand(*settings, context);
+  const auto flags = std::make_shared<Flags>();
+  AddRunFlags(*app, flags->settings);
+  app->add_option("--what-if", flags->what_if,
+                  "also the plan if a device left or links changed, without doing it: leave:NAME, "
+                  "mbps:X, link:NAME,NAME:X");
+  return {app, [app, flags](const CommandContext& context) {
+            RUNNEL_RETURN_IF_ERROR(FinishRunFlags(*app, flags->settings));
+            return PlanCommand(flags->settings, flags->what_if, context);
           }};
 }
 

@@ -88,7 +88,8 @@ class ScenarioModel {
 };
 
 // Speeds of the hosts that bring the closed form nearest (least sum of squared logarithms) to the
-// published times of the column fit_mbps, and to no others.
+// published times of the column fit_mbps, and to no others; of speeds that do that about as well,
+// the ones most alike.
 absl::StatusOr<std::vector<double>> FitSpeeds(ScenarioModel model,
                                               const std::vector<SimulatedMethod>& methods);
 

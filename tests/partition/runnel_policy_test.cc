@@ -148,7 +148,7 @@ TEST(RunnelPolicy, EqualsTryingEverything) {
     Case c(3 + seed % 3, 1 + seed % 3, random);
     if (seed % 2 == 1) {
       for (DeviceCost& device : c.model.devices) {
-        device.memory_limit_bytes = static_cast<int64_t>(c.Draw(60, 400));
+        device.memory_limit_bytes = static_cast<int64_t>(c.Draw(20, 250));
       }
     }
     const double least = LeastCharge(c.model);
