@@ -18,11 +18,17 @@ absl::Status Flag(absl::string_view flag, const std::string& value, const absl::
 }
 
 // The text of the codecs, every one of them known.
-absl::StatusOr<std::string> Settled(const std::string& text, const NumberFormat& format) {
+absl::StatusOr<std::string> Settled(const std::string& text, const NumberFormat& format,
+                                    bool forward) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecStep> steps, ParseCodecSchedule(text));
   for (CodecStep& step : steps) {
     if (format.scaled() && step.codec == "identity") step.codec = "int8";
     RUNNEL_RETURN_IF_ERROR(MakeCodec(step.codec).status());
+    if (LearnsFromLoss(step.codec) && (format.scaled() || !forward)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "codec ", step.codec, " learns from the gradients of FP32 activations: it is ",
+          "for --codec-forward of a floating-point recipe"));
+    }
   }
   return CodecScheduleText(steps);
 }
@@ -59,7 +65,7 @@ absl::Status SettleCodecs(const NumberFormat& format, RunSettings& settings) {
   const std::pair<const char*, std::string*> flags[] = {
       {"codec-forward", &settings.codec_forward}, {"codec-backward", &settings.codec_backward}};
   for (const auto& [flag, codec] : flags) {
-    auto text = Settled(*codec, format);
+    auto text = Settled(*codec, format, codec == &settings.codec_forward);
     if (!text.ok()) return Flag(flag, *codec, text.status());
     *codec = *std::move(text);
   }

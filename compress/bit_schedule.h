@@ -1,7 +1,7 @@
 #pragma once
 
-// Bits by epoch (AccEPT 4.3, figures 10 and 11; specs/mbq.md section 8): how many bits an activation
-// and a gradient element have on a link in which epoch, and the codecs that gives.
+// Bits by epoch (AccEPT 4.3, figures 10 and 11; specs/mbq.md section 8): how many bits an
+// activation and a gradient element have on a link in which epoch, and the codecs that gives.
 //
 // Text: FORWARD/BACKWARD, each a number of bits or a list with switch epochs:
 // "2,60:3,160:4/8,120:4" is 2 bits forward, 3 from epoch 60, 4 from epoch 160; 8 bits backward, 4

@@ -6,6 +6,7 @@
 #include "compress/codec_kernels.h"
 #include "compress/identity.h"
 #include "compress/int8.h"
+#include "compress/learned.h"
 #include "compress/mbq.h"
 #include "compress/stochastic.h"
 #include "compress/tile.h"
@@ -34,13 +35,24 @@ MadeCodec MakeInt8(absl::string_view parameter) {
 
 // The bits of a family that has 2 to 8.
 absl::StatusOr<int> TwoToEight(absl::string_view family, absl::string_view parameter) {
-  if (parameter.size() == 1 && parameter[0] >= '2' && parameter[0] <= '8') return parameter[0] - '0';
+  if (parameter.size() == 1 && parameter[0] >= '2' && parameter[0] <= '8')
+    return parameter[0] - '0';
   return BadParameter(family, parameter, "2..8");
 }
 
 MadeCodec MakeMbq(absl::string_view parameter) {
   RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("mbq", parameter));
   return MakeMbqCodec(bits, BestCodecKernels());
+}
+
+MadeCodec MakeUniform(absl::string_view parameter) {
+  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("uniform", parameter));
+  return MakeUniformCodec(bits);
+}
+
+MadeCodec MakeAmsgradMbq(absl::string_view parameter) {
+  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("amsgrad_mbq", parameter));
+  return MakeAmsgradMbqCodec(bits, BestCodecKernels());
 }
 
 MadeCodec MakeTile(absl::string_view parameter) {
@@ -64,6 +76,7 @@ MadeCodec MakeStochastic(absl::string_view parameter) {
 }
 
 constexpr CodecFamily kFamilies[] = {
+    {"amsgrad_mbq", "2..8", MakeAmsgradMbq},
     {"hadamard", "2..8", MakeHadamard},
     {"hadamard_ef", "2..8", MakeHadamardFeedback},
     {"identity", "", MakeIdentity},
@@ -71,6 +84,7 @@ constexpr CodecFamily kFamilies[] = {
     {"mbq", "2..8", MakeMbq},
     {"stochastic", "4|8", MakeStochastic},
     {"tile", "2..8", MakeTile},
+    {"uniform", "2..8", MakeUniform},
 };
 
 }  // namespace
@@ -95,6 +109,11 @@ absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view name) {
   }
   return absl::InvalidArgumentError(absl::StrCat("codec \"", name, "\" is not known; there are ",
                                                  absl::StrJoin(CodecNames(), ", ")));
+}
+
+bool LearnsFromLoss(absl::string_view name) {
+  const absl::string_view family = name.substr(0, name.find(':'));
+  return family == "uniform" || family == "amsgrad_mbq";
 }
 
 std::vector<std::string> CodecNames() {

@@ -29,6 +29,7 @@ struct EncoderKey {
   uint64_t run_seed = 0;
   RandomPurpose purpose = RandomPurpose::kCodecForward;  // or kCodecBackward: the direction
   uint64_t boundary = 0;                                 // index of the layer whose output crosses
+  int64_t in_flight = 1;  // cap of the stage that encodes: see Encoder::Learn
 };
 
 // One direction of one boundary. Not thread-safe: one lane owns it. Calls come in ascending
@@ -39,12 +40,24 @@ class Encoder {
 
   // Writes exactly Codec::EncodedBytes(x.shape) bytes to `payload`.
   // restart: the first micro-batch of an epoch; adaptive state starts anew (AccEPT 3.3, t = 0).
+  // What is learned from the loss stays.
   // InvalidArgument if x is not of a type that the codec takes, `payload` has another size, or a
   // value is NaN or infinite
   // (the message names the element's index); the state and the meaning of later calls are then
   // unchanged.
   virtual absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
                               absl::Span<std::byte> payload) = 0;
+
+  // True: Learn is to be called.
+  virtual bool learns() const { return false; }
+  // The gradient of the loss with respect to what the receiver decoded of micro-batch `sequence`;
+  // in ascending sequence. It counts from the Encode of micro-batch sequence +
+  // EncoderKey::in_flight on: by then it has come, however the network was, since no more are in
+  // flight. Of a micro-batch that this encoder did not encode it is ignored. InvalidArgument for
+  // another size.
+  virtual absl::Status Learn(const TensorView& /*gradient*/, Sequence /*sequence*/) {
+    return absl::OkStatus();
+  }
 
   // The state as bytes, little-endian; empty for a stateless encoder. RestoreState takes what
   // SaveState gave, on any machine; InvalidArgument for anything else, and the encoder is then
@@ -96,6 +109,10 @@ absl::Span<const CodecFamily> BuiltinCodecs();
 
 // Makes a codec from "family" or "family:parameter". InvalidArgument lists what there is.
 absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view name);
+
+// True of codecs, by name or name of family, whose encoders learn from the loss (Encoder::Learn):
+// for FP32 activations only.
+bool LearnsFromLoss(absl::string_view name);
 
 // Every complete name that MakeCodec accepts ("identity", "mbq:2", ... ): exchanged at the
 // handshake, shown in --help.

@@ -86,8 +86,7 @@ const float* TileEncoder::Prepare(const float* x, size_t n, uint32_t max_abs_bit
 
 absl::Status TileEncoder::Encode(const TensorView& x, Sequence sequence, bool restart,
                                  absl::Span<std::byte> payload) {
-  RUNNEL_RETURN_IF_ERROR(
-      CheckEncodeArguments(x, payload.size(), PayloadBytes(options_, x.shape)));
+  RUNNEL_RETURN_IF_ERROR(CheckEncodeArguments(x, payload.size(), PayloadBytes(options_, x.shape)));
   const auto n = static_cast<size_t>(x.shape.elements());
   const uint32_t max_abs_bits = kernels_.max_abs_bits(x.f32(), n);
   if (max_abs_bits >= kInfinityBits) return NonFiniteError(x.f32(), n);
@@ -125,8 +124,8 @@ absl::Status TileEncoder::RestoreState(absl::string_view state) {
   if (!options_.feedback) return CheckNoState(state);
   std::vector<float> errors;
   if (!state.empty()) {
-    const absl::Status refused = absl::InvalidArgumentError(absl::StrCat(
-        NameOf(options_), ": not a state of this encoder (", state.size(), " bytes)"));
+    const absl::Status refused = absl::InvalidArgumentError(
+        absl::StrCat(NameOf(options_), ": not a state of this encoder (", state.size(), " bytes)"));
     if (state.size() < kStateHeaderBytes || state[0] != 'E' || state[1] != kStateVersion ||
         state[2] != options_.bits || state[3] != 0) {
       return refused;

@@ -34,7 +34,7 @@ absl::Span<int8_t> MantissasOf(absl::Span<std::byte> tensor, size_t elements) {
 
 }  // namespace
 
-absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule) const {
+absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule, bool down) const {
   Codecs codecs;
   RUNNEL_ASSIGN_OR_RETURN(codecs.steps, ParseCodecSchedule(schedule));
   for (const CodecStep& step : codecs.steps) {
@@ -44,6 +44,12 @@ absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule)
                                                      kLossless, " sends it as it is"));
     }
     RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(step.codec));
+    if (!LearnsFromLoss(step.codec)) continue;
+    if (format_.scaled() || !down) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "codec ", step.codec, ": learns from the gradients of FP32 activations; ",
+          format_.scaled() ? "the boundary is in integers" : "it is no codec of them"));
+    }
   }
   return codecs;
 }
@@ -56,15 +62,17 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
   const StagePlan& here = plan.stages[stage];
   Direction& down = codecs->at(false);
   Direction& up = codecs->at(true);
-  down.key = {run_seed, RandomPurpose::kCodecForward, static_cast<uint64_t>(here.last_layer)};
-  up.key = {run_seed, RandomPurpose::kCodecBackward, static_cast<uint64_t>(here.first_layer - 1)};
+  down.key = {run_seed, RandomPurpose::kCodecForward, static_cast<uint64_t>(here.last_layer),
+              here.cap};
+  up.key = {run_seed, RandomPurpose::kCodecBackward, static_cast<uint64_t>(here.first_layer - 1),
+            here.cap};
   if (stage + 1 < static_cast<int>(plan.stages.size())) {
-    RUNNEL_ASSIGN_OR_RETURN(down.sends, codecs->Make(plan.links[stage].codec_forward));
-    RUNNEL_ASSIGN_OR_RETURN(up.receives, codecs->Make(plan.links[stage].codec_backward));
+    RUNNEL_ASSIGN_OR_RETURN(down.sends, codecs->Make(plan.links[stage].codec_forward, true));
+    RUNNEL_ASSIGN_OR_RETURN(up.receives, codecs->Make(plan.links[stage].codec_backward, false));
   }
   if (stage > 0) {
-    RUNNEL_ASSIGN_OR_RETURN(up.sends, codecs->Make(plan.links[stage - 1].codec_backward));
-    RUNNEL_ASSIGN_OR_RETURN(down.receives, codecs->Make(plan.links[stage - 1].codec_forward));
+    RUNNEL_ASSIGN_OR_RETURN(up.sends, codecs->Make(plan.links[stage - 1].codec_backward, false));
+    RUNNEL_ASSIGN_OR_RETURN(down.receives, codecs->Make(plan.links[stage - 1].codec_forward, true));
   }
   if (format.scaled()) {
     RUNNEL_ASSIGN_OR_RETURN(codecs->evaluation_, MakeCodec(kLossless));
@@ -116,7 +124,13 @@ absl::Status LinkCodecs::Decode(bool up, const MicroBatch& place,
   RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
   const Codec& codec = *at(up).receives.InEpoch(place.epoch);
   if (!format_.scaled()) {
-    return codec.Decode(payload, {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor});
+    RUNNEL_RETURN_IF_ERROR(
+        codec.Decode(payload, {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor}));
+    // What comes up is the loss's gradient with respect to what went down.
+    Direction& down = at(false);
+    if (!up || down.encoder == nullptr || !down.encoder->learns()) return absl::OkStatus();
+    return down.encoder->Learn({DType::kFloat32, shape, Layout::kRowMajor, 0, tensor},
+                               place.sequence);
   }
   const auto elements = static_cast<size_t>(shape.elements());
   int32_t exponent = 0;

@@ -28,8 +28,8 @@ namespace runnel {
 // One lane owns it; SaveStates and RestoreStates only while the lane is empty.
 class LinkCodecs {
  public:
-  // InvalidArgument: a codec of the plan is not known here, or is identity although the boundary
-  // is scaled (central says int8 then).
+  // InvalidArgument: a codec of the plan is not known here, is identity although the boundary is
+  // scaled (central says int8 then), or learns from the loss and stands where it cannot.
   static absl::StatusOr<std::unique_ptr<LinkCodecs>> Create(const Plan& plan, int stage,
                                                             uint64_t run_seed,
                                                             const NumberFormat& format = {});
@@ -91,7 +91,7 @@ class LinkCodecs {
   Direction& at(bool up) { return directions_[up ? 1 : 0]; }
   const Direction& at(bool up) const { return directions_[up ? 1 : 0]; }
   absl::Status CheckTensor(const Shape& shape, size_t bytes) const;
-  absl::StatusOr<Codecs> Make(const std::string& schedule) const;
+  absl::StatusOr<Codecs> Make(const std::string& schedule, bool down) const;
   static Encoder& EncoderFor(const Codec& codec, Direction& direction);
 
   NumberFormat format_;

@@ -5,10 +5,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compress/codec.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/next_action.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
+
+bool AnyLearns(const std::string& codecs) {
+  const auto steps = ParseCodecSchedule(codecs);
+  return steps.ok() && std::any_of(steps->begin(), steps->end(), [](const CodecStep& step) {
+           return LearnsFromLoss(step.codec);
+         });
+}
+
+}  // namespace
 
 StageRuntime::StageRuntime(StageRuntimeOptions options)
     : options_(std::move(options)),
@@ -20,8 +32,11 @@ StageRuntime::StageRuntime(StageRuntimeOptions options)
 bool StageRuntime::DecodesDown() const {
   return !first_stage() && options_.plan.links[options_.stage - 1].codec_forward != "identity";
 }
+// A codec that learns from gradients must see them.
 bool StageRuntime::DecodesUp() const {
-  return !has_loss() && options_.plan.links[options_.stage].codec_backward != "identity";
+  if (has_loss()) return false;
+  const LinkPlan& link = options_.plan.links[options_.stage];
+  return link.codec_backward != "identity" || AnyLearns(link.codec_forward);
 }
 bool StageRuntime::EncodesDown() const {
   return !has_loss() && options_.plan.links[options_.stage].codec_forward != "identity";

@@ -32,9 +32,8 @@ absl::StatusOr<CodecStep> ParseStep(absl::string_view part, bool first) {
 
 absl::StatusOr<std::vector<CodecStep>> ParseCodecSchedule(absl::string_view text) {
   if (text.size() > kMaxCodecScheduleBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a list of codecs of ", text.size(),
-                                                   " characters; at most ",
-                                                   kMaxCodecScheduleBytes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a list of codecs of ", text.size(), " characters; at most ", kMaxCodecScheduleBytes));
   }
   std::vector<CodecStep> steps;
   for (absl::string_view part : absl::StrSplit(text, ',')) {

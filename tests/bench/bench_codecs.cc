@@ -21,8 +21,10 @@
 #include "compress/codec_kernels.h"
 #include "compress/identity.h"
 #include "compress/int8.h"
+#include "compress/learned.h"
 #include "compress/mbq.h"
 #include "compress/stochastic.h"
+#include "compress/tile.h"
 #include "proto/base/clock.h"
 #include "proto/base/random.h"
 
@@ -93,7 +95,15 @@ std::unique_ptr<const Codec> MakeOn(const std::string& name, const CodecKernels&
   if (name == "identity") return MakeIdentityCodec(kernels);
   if (name == "int8") return MakeInt8Codec(kernels);
   const int bits = name.back() - '0';
-  if (name.rfind("mbq:", 0) == 0) return MakeMbqCodec(bits, kernels);
+  const std::string family = name.substr(0, name.find(':'));
+  if (family == "mbq") return MakeMbqCodec(bits, kernels);
+  if (family == "amsgrad_mbq") return MakeAmsgradMbqCodec(bits, kernels);
+  if (family == "uniform") return MakeUniformCodec(bits);
+  if (family == "tile") return MakeTileCodec({.bits = bits}, kernels);
+  if (family == "hadamard") return MakeTileCodec({.bits = bits, .rotate = true}, kernels);
+  if (family == "hadamard_ef") {
+    return MakeTileCodec({.bits = bits, .rotate = true, .feedback = true}, kernels);
+  }
   return MakeStochasticCodec(bits, kernels);
 }
 

@@ -42,9 +42,8 @@ TileParts Take(const std::byte* tile, size_t index, size_t width, const TileCodi
       parts.codes[i] = 2 * parts.codes[i] + (std::to_integer<int>(byte) >> i % 8 & 1);
     }
     if (!coding.rotate) continue;
-    const auto words =
-        Philox4x32<7>({static_cast<uint32_t>(index), static_cast<uint32_t>(i / 128), 0, 0},
-                      coding.sign_key);
+    const auto words = Philox4x32<7>(
+        {static_cast<uint32_t>(index), static_cast<uint32_t>(i / 128), 0, 0}, coding.sign_key);
     if (words[i / 32 % 4] >> i % 32 & 1) parts.signs[i] = -1.0;
   }
   return parts;
@@ -112,8 +111,8 @@ TEST(Tile, IsItsDefinition) {
             kernels.decode(payload.data(), n, coding, out.data());
             for (size_t tile = 0; tile * 256 < n; ++tile) {
               const size_t left = n - tile * 256;
-              const TileParts parts = Take(payload.data() + tile * TileBytes(256, bits), tile,
-                                           TileWidth(left), coding);
+              const TileParts parts =
+                  Take(payload.data() + tile * TileBytes(256, bits), tile, TileWidth(left), coding);
               CompareTile(tensor.values.data() + tile * 256, out.data() + tile * 256,
                           std::min<size_t>(left, 256), parts, coding, stochastic);
               if (HasFatalFailure()) return;
@@ -145,8 +144,8 @@ double MeanSquaredError(const std::vector<float>& x, const std::vector<float>& y
   return sum / static_cast<double>(x.size());
 }
 
-// J. Max (1960), table II: the error of the best uniform quantizer of a normal value. Rotation makes
-// any tensor look like one; a tile without large values takes a smaller step.
+// J. Max (1960), table II: the error of the best uniform quantizer of a normal value. Rotation
+// makes any tensor look like one; a tile without large values takes a smaller step.
 TEST(Tile, RotatedActivationsHaveAtMostTheNormalsError) {
   const std::pair<int, double> kErrors[] = {{2, 0.1188}, {3, 0.03744}, {4, 0.01154}, {5, 0.003495}};
   const std::vector<float> normal = NormalTensor(1 << 16, kSeed);

@@ -42,6 +42,7 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--codec-forward", "mbq:9"}, "mbq");
   ExpectRefused({"train", "--codec-backward", "zip"}, "zip");
   ExpectRefused({"train", "--codec-forward", "0:mbq:2,0:mbq:3"}, "--codec-forward");
+  ExpectRefused({"train", "--codec-backward", "uniform:4"}, "learns from the gradients");
   ExpectRefused({"train", "--bits", "2"}, "--bits 2: ");
   ExpectRefused({"train", "--bits", "2/3"}, "--bits 2/3: ");
   ExpectRefused({"train", "--policy", "magic"}, "magic");

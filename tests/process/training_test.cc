@@ -136,10 +136,21 @@ TEST(Training, ReplayComesToTheSameWeights) {
 // Bits change at the epochs 1 and 2, of six steps each; the check-point is that of step 10.
 TEST(Training, BitsByEpochSurviveStopResumeAndReplay) {
   ScratchDir dir;
-  const Words scheduled = {"train",         "--model",         "har_cnn", "--dataset",
-                           "synthetic_har", "--local-workers", "2",       "--batch-size",
-                           "400",           "--epochs",        "3",       "--barrier-every",
-                           "5",             "--bits",          "2,1:3,2:4/8,2:4"};
+  const Words scheduled = {"train",
+                           "--model",
+                           "har_cnn",
+                           "--dataset",
+                           "synthetic_har",
+                           "--local-workers",
+                           "2",
+                           "--batch-size",
+                           "400",
+                           "--epochs",
+                           "3",
+                           "--barrier-every",
+                           "5",
+                           "--bits",
+                           "2,1:3,2:4/8,2:4"};
   const json whole = RunCentral(With(scheduled, {"--journal", dir / "j"}));
   for (const json& link : whole["links"]) {
     EXPECT_EQ(link["codec_forward"], "0:mbq:2,1:mbq:3,2:mbq:4");

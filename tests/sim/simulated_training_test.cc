@@ -95,11 +95,12 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, SimulatedTraining,
-                         ::testing::Values("identity", "mbq:2", kScheduled),
+                         ::testing::Values("identity", "mbq:2", "hadamard_ef:2", "uniform:3",
+                                           "amsgrad_mbq:2", kScheduled),
                          [](const auto& info) {
-                           return info.param == "identity"   ? "identity"
-                                  : info.param == kScheduled ? "scheduled"
-                                                             : "mbq";
+                           return info.param == kScheduled
+                                      ? "scheduled"
+                                      : info.param.substr(0, info.param.find(':'));
                          });
 
 }  // namespace

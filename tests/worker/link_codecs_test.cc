@@ -152,10 +152,10 @@ TEST(LinkCodecs, WrongSizesAndContentsAreRefused) {
     return receiver->Decode(false, At(0, 0, true), payload.bytes(), kShape, out.mutable_bytes());
   };
   EXPECT_TRUE(decode().ok());
-  EXPECT_FALSE(receiver
-                   ->Decode(false, At(0, 0, true), payload.bytes(), kShape,
-                            out.mutable_bytes().first(105))
-                   .ok());
+  EXPECT_FALSE(
+      receiver
+          ->Decode(false, At(0, 0, true), payload.bytes(), kShape, out.mutable_bytes().first(105))
+          .ok());
   payload.mutable_bytes()[50] = std::byte{0x80};
   EXPECT_FALSE(decode().ok());
 }
@@ -214,11 +214,9 @@ MicroBatch Place(int64_t sequence) { return At(sequence, sequence / 4, sequence 
 std::vector<std::byte> Sent(LinkCodecs& codecs, bool up, int64_t sequence) {
   const MicroBatch place = Place(sequence);
   const std::vector<float> values = Values(sequence);
-  std::vector<std::byte> payload(
-      static_cast<size_t>(codecs.EncodedBytes(up, place.epoch, kShape)));
+  std::vector<std::byte> payload(static_cast<size_t>(codecs.EncodedBytes(up, place.epoch, kShape)));
   const absl::Status status = codecs.Encode(
-      up, place, kShape,
-      {reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()},
+      up, place, kShape, {reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()},
       absl::MakeSpan(payload));
   EXPECT_TRUE(status.ok()) << status;
   return payload;

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "compress/codec.h"
-#include "proto/base/codec_schedule.h"
 #include "kernels/compiler.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/next_action.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/stage_harness.h"
@@ -95,7 +95,8 @@ class Replay {
         std::memcpy(to, from.bytes.data(), from.bytes.size());
       });
       const auto key = [&](RandomPurpose purpose, int boundary) {
-        return EncoderKey{options_.training.seed, purpose, static_cast<uint64_t>(boundary)};
+        return EncoderKey{options_.training.seed, purpose, static_cast<uint64_t>(boundary),
+                          plan.cap};
       };
       if (i + 1 < stages) {
         RUNNEL_ASSIGN_OR_RETURN(stage.down.steps,
@@ -250,7 +251,10 @@ class Replay {
     Bind(stage, run, flight);
     std::unique_ptr<AlignedBytes> gradient;
     if (!has_loss(i)) {
-      gradient = Copy(stages_[i + 1].gradients_up.extract(stage.backwards).mapped());
+      const Floats values = stages_[i + 1].gradients_up.extract(stage.backwards).mapped();
+      RUNNEL_RETURN_IF_ERROR(
+          stage.down.encoder->Learn(ViewOf(values, run.program.output), place.sequence));
+      gradient = Copy(values);
       run.bindings[Storage::kOutputGradient] = gradient->data();
     }
     AlignedBytes input_gradient(run.program.input.elements() * 4);
