@@ -157,8 +157,8 @@ class DisplayMaker {
 };
 
 // Every command; the order is that of --help.
-constexpr AddSubcommandFn kSubcommands[] = {AddTrain, AddPlan,     AddResume, AddReplay,
-                                            AddEval,  AddSimulate, AddProfile};
+constexpr AddSubcommandFn kSubcommands[] = {AddTrain, AddPlan,     AddResume,  AddReplay,
+                                            AddEval,  AddSimulate, AddProfile, AddCodecs};
 
 // Everything that can stand on the command line.
 class CommandLine {
