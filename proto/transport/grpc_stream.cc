@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/transport/bandwidth.h"
 
 namespace runnel {
 namespace {
 
 // Of a frame's payload with its header: the receiver measures the link from here to the end.
 constexpr size_t kFirstPieceBytes = 4096;
+// A smaller frame would say nothing about the link: it goes whole.
+constexpr size_t kLeastMeasuredBytes = kFirstPieceBytes + BandwidthMeter::kLeastBytes;
 
 }  // namespace
 
@@ -62,6 +65,7 @@ void GrpcStream::QueueFrame(const Frame& frame) {
   const int64_t now_ns = pacer_.enabled() ? options_.scheduler->NowNanos() : 0;
   const size_t piece = static_cast<size_t>(pacer_.PieceBytes(options_.chunk_bytes));
   const size_t size = frame.payload.size();
+  const size_t first_piece = size < kLeastMeasuredBytes ? piece : std::min(piece, kFirstPieceBytes);
   size_t offset = 0;
   do {
     Message message;
@@ -69,8 +73,7 @@ void GrpcStream::QueueFrame(const Frame& frame) {
     if (message.first) message.header = EncodeHeader(frame.header);
     message.payload = frame.payload;
     message.offset = offset;
-    message.size =
-        std::min(message.first ? std::min(piece, kFirstPieceBytes) : piece, size - offset);
+    message.size = std::min(message.first ? first_piece : piece, size - offset);
     offset += message.size;
     Book(message, now_ns);
     outgoing_.push_back(std::move(message));

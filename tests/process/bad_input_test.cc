@@ -135,7 +135,29 @@ TEST(BadInput, PortInUse) {
 }
 
 TEST(BadInput, NothingListensBeyondLoopback) {
-  ExpectRefused({"train", "--workers", "1", "--listen", "0.0.0.0:0"}, "0.0.0.0");
+  ExpectRefused({"train", "--workers", "1", "--listen", "0.0.0.0:0"}, "--insecure-network");
+  for (const Words& words : {Words{"--central", "192.0.2.1:7000"},
+                             Words{"--central", "127.0.0.1:1", "--listen", "192.0.2.1:0"}}) {
+    Words command = words;
+    command.insert(command.begin(), "runnel-worker");
+    Process worker(command);
+    EXPECT_EQ(worker.Wait(30), 2);
+    EXPECT_THAT(worker.err(), AllOf(HasSubstr("192.0.2.1"), HasSubstr("--insecure-network")));
+    EXPECT_EQ(std::count(worker.err().begin(), worker.err().end(), '\n'), 1) << worker.err();
+  }
+}
+
+TEST(BadInput, AnInsecureNetworkIsAskedForAndSaid) {
+  // Peers would be told an address that leads to themselves.
+  Process everywhere(
+      {"runnel-worker", "--central", "127.0.0.1:1", "--listen", "0.0.0.0:0", "--insecure-network"});
+  EXPECT_EQ(everywhere.Wait(30), 2);
+  EXPECT_THAT(everywhere.err(), HasSubstr("--listen 0.0.0.0:0"));
+  Process central({"runnel-central", "train", "--workers", "1", "--listen", "0.0.0.0:0",
+                   "--insecure-network", "--worker-timeout-s", "1"});
+  EXPECT_EQ(central.Wait(60), 1) << central.err();
+  EXPECT_THAT(central.err(), HasSubstr("plain text"));
+  EXPECT_THAT(central.err(), HasSubstr("of 2 workers joined"));
 }
 
 TEST(BadInput, DiskFullWhileCheckpointing) {
