@@ -95,6 +95,8 @@ void PrintReproduced(const Outcome& outcome, const CommandContext& context) {
                                   cell.mbps, cell.published_minutes, cell.simulated_minutes,
                                   cell.error() * 100, cell.fitted ? "  (fitted)" : ""));
   }
+  context.print(absl::StrFormat("median error of %s alone: %.1f %%", outcome.scenario.name,
+                                MedianError(outcome.reproduced) * 100));
 }
 
 // Seconds of `method` over those of the cell, at the cell's bandwidth; NaN without such a cell.
