@@ -158,7 +158,8 @@ class DisplayMaker {
 
 // Every command; the order is that of --help.
 constexpr AddSubcommandFn kSubcommands[] = {AddTrain, AddPlan,     AddResume,  AddReplay,
-                                            AddEval,  AddSimulate, AddProfile, AddCodecs};
+                                            AddEval,  AddSimulate, AddProfile, AddPredictorReport,
+                                            AddCodecs};
 
 // Everything that can stand on the command line.
 class CommandLine {

@@ -28,6 +28,7 @@ Subcommand AddPlan(CLI::App& program);
 Subcommand AddEval(CLI::App& program);
 Subcommand AddSimulate(CLI::App& program);
 Subcommand AddProfile(CLI::App& program);
+Subcommand AddPredictorReport(CLI::App& program);
 Subcommand AddCodecs(CLI::App& program);
 
 // What several commands say about a flag.

@@ -29,6 +29,7 @@ struct ReportArguments {
   std::string figure_7;
   std::string device;
   std::string model = "mobilenet_v2";
+  std::string leave_out = "family";
   std::vector<int64_t> samples = {0, 2, 4, 8, 14};
   int64_t max_macs = 160'000'000;
 };
@@ -194,8 +195,15 @@ absl::Status Report(const ReportArguments& a, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks,
                           TasksOf(profiles, a.max_macs, MakeModel));
   if (!a.figure_4.empty()) RUNNEL_RETURN_IF_ERROR(WriteFigure4(tasks, a));
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<TaskPrediction> networks, Networks(a, context));
-  RUNNEL_ASSIGN_OR_RETURN(const Accuracy accuracy, JudgePredictors(tasks, a.samples, networks));
+  // The networks are trained without families: with a configuration left out they would know it.
+  std::vector<TaskPrediction> networks;
+  const bool families = a.leave_out == "family";
+  if (families) {
+    RUNNEL_ASSIGN_OR_RETURN(networks, Networks(a, context));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const Accuracy accuracy,
+                          JudgePredictors(tasks, a.samples, networks,
+                                          families ? LeaveOut::kFamily : LeaveOut::kConfiguration));
   Print(accuracy, a, context);
   if (!a.figure_7.empty()) RUNNEL_RETURN_IF_ERROR(WriteFigure7(accuracy, a.figure_7));
   return a.summary.empty() ? absl::OkStatus() : WriteJson(accuracy, profiles.size(), a.summary);
@@ -215,6 +223,11 @@ Subcommand AddPredictorReport(CLI::App& program) {
       ->capture_default_str();
   app->add_option("--max-macs", a->max_macs, "limit of a range, as the profiles were measured")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app->add_option("--leave-out", a->leave_out,
+                  "what a prediction may not know of: the device's family, or its configuration "
+                  "alone (without the rows of networks)")
+      ->check(CLI::IsMember({"family", "configuration"}))
       ->capture_default_str();
   app->add_option("--predictions", a->predictions,
                   "what `runnel-predictor crossval` wrote (default: it is started)");

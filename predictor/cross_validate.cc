@@ -102,12 +102,13 @@ const TaskPrediction* Find(absl::Span<const TaskPrediction> networks, const char
 class LayerPredictor {
  public:
   static absl::StatusOr<LayerPredictor> Create(absl::Span<const DeviceTask> tasks,
-                                               absl::Span<const TaskPrediction> networks) {
-    LayerPredictor predictor(tasks, networks);
+                                               absl::Span<const TaskPrediction> networks,
+                                               LeaveOut leave_out) {
+    LayerPredictor predictor(tasks, networks, leave_out);
     for (const DeviceTask& task : tasks) {
-      RUNNEL_ASSIGN_OR_RETURN(LayerTimes layers,
-                              FitProfile(*task.work, ObservationsOf(task, All(task))));
-      predictor.devices_.push_back({std::move(layers), task.batch});
+      RUNNEL_ASSIGN_OR_RETURN(KnownDevice device, MakeKnownDevice(*task.work, task.batch,
+                                                                  ObservationsOf(task, All(task))));
+      predictor.devices_.push_back(std::move(device));
     }
     return predictor;
   }
@@ -115,24 +116,30 @@ class LayerPredictor {
   absl::StatusOr<Seconds> Predict(const DeviceTask& task, int64_t samples) const {
     RUNNEL_ASSIGN_OR_RETURN(
         const LayerTimes layers,
-        FitLayerTimes(*task.work, PriorOf(task), ObservationsOf(task, Known(task, samples)),
-                      kMeasurementNoise));
+        FitLayerTimes(*task.work, PriorOf(task, samples),
+                      ObservationsOf(task, Known(task, samples)), kMeasurementNoise));
     Seconds result;
     for (const LayerRange& range : task.ranges) result.push_back(layers.Seconds(range));
     return result;
   }
 
  private:
-  LayerPredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks)
-      : tasks_(tasks), networks_(networks) {}
+  LayerPredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks,
+                 LeaveOut leave_out)
+      : tasks_(tasks), networks_(networks), leave_out_(leave_out) {}
 
-  LayerPrior PriorOf(const DeviceTask& task) const {
+  bool MayKnow(const DeviceTask& other, const DeviceTask& task) const {
+    return leave_out_ == LeaveOut::kFamily ? other.family != task.family
+                                           : other.configuration != task.configuration;
+  }
+
+  LayerPrior PriorOf(const DeviceTask& task, int64_t samples) const {
     std::vector<KnownDevice> known;
     for (size_t i = 0; i < tasks_.size(); ++i) {
-      if (tasks_[i].family != task.family && tasks_[i].model == task.model)
-        known.push_back(devices_[i]);
+      if (MayKnow(tasks_[i], task) && tasks_[i].model == task.model) known.push_back(devices_[i]);
     }
-    if (!known.empty()) return PriorFromDevices(known, task.batch);
+    if (!known.empty())
+      return PriorFromDevices(known, ObservationsOf(task, Known(task, samples)), task.batch);
     // A model that no other family has: from the network, or else the FLOPs line of the ten.
     const TaskPrediction* network = Find(networks_, "work", task, 0);
     const Seconds estimates = network != nullptr ? network->seconds : PredictFlops(task, 0);
@@ -146,6 +153,7 @@ class LayerPredictor {
 
   absl::Span<const DeviceTask> tasks_;
   absl::Span<const TaskPrediction> networks_;
+  LeaveOut leave_out_;
   std::vector<KnownDevice> devices_;  // by task
 };
 
@@ -215,8 +223,10 @@ const DeviceTask* CentralOf(absl::Span<const DeviceTask> tasks, const DeviceTask
 
 absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
-                                         absl::Span<const TaskPrediction> networks) {
-  RUNNEL_ASSIGN_OR_RETURN(const LayerPredictor layers, LayerPredictor::Create(tasks, networks));
+                                         absl::Span<const TaskPrediction> networks,
+                                         LeaveOut leave_out) {
+  RUNNEL_ASSIGN_OR_RETURN(const LayerPredictor layers,
+                          LayerPredictor::Create(tasks, networks, leave_out));
   const int64_t most = *std::max_element(sample_counts.begin(), sample_counts.end());
   Accuracy accuracy;
   for (const DeviceTask& task : tasks) {

@@ -38,11 +38,16 @@ struct Accuracy {
   std::map<std::string, ErrorShares> noise_by_configuration;
 };
 
+// What a prediction may not know of: the task's whole family of configurations (a kind of device
+// never seen), or the task's configuration alone (AccEPT 4.2.1: one device of those like it).
+enum class LeaveOut { kFamily, kConfiguration };
+
 // The methods:
-//   mlp     this predictor: layers' times, known from other families' devices (or, for a model that
-//           none of them has, from the network "work" of `networks`), corrected by the device's own
-//           measurements
-//   accept  AccEPT's network as the paper has it, if `networks` has it
+//   mlp     this predictor: layers' times, known from the other devices (or, for a model that none
+//           of them has, from the network "work" of `networks`, else the FLOPs line of the ten),
+//           corrected by the device's own measurements
+//   accept  AccEPT's network as the paper has it, if `networks` has it: those are trained without
+//           families
 //   flops   a line through the device's own measurements over MACs
 //   lut     the layers' own times, measured on the device, added up; single layers, which it has
 //           by heart, are left out of its count
@@ -53,7 +58,8 @@ struct Accuracy {
 // count. Errors as FitLayerTimes.
 absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
-                                         absl::Span<const TaskPrediction> networks);
+                                         absl::Span<const TaskPrediction> networks,
+                                         LeaveOut leave_out = LeaveOut::kFamily);
 
 // What central, as FTPipeHD's estimate knows it, took for the ranges of `task`; null if no other
 // task is its central's. The nearest batch size counts.

@@ -61,6 +61,15 @@ WorkVector WorkOf(const LayerSpec& layer, const LayerInfo& info, bool samples_en
   return work;
 }
 
+// Activations once, weights with momentum and gradient.
+double TouchedBytes(const WorkVector& work) {
+  const auto of = [&work](Work kind) { return work[static_cast<size_t>(kind)]; };
+  return sizeof(float) * (of(Work::kConvElements) / 3 + of(Work::kElementwiseElements) / 2 +
+                          of(Work::kPoolElements) / 2 + 3 * of(Work::kParameters));
+}
+
+double BeyondCache(double bytes) { return bytes * bytes / (bytes + kCacheBytes); }
+
 }  // namespace
 
 absl::StatusOr<std::vector<WorkVector>> LayerWork(const ModelSpec& model, int64_t batch) {
@@ -80,6 +89,7 @@ absl::StatusOr<ModelWork> ModelWork::Create(const ModelSpec& model, int64_t batc
     result.boundary_.push_back(static_cast<double>(info.input.elements()));
   }
   result.boundary_.push_back(static_cast<double>(infos.back().output.elements()));
+  for (const WorkVector& layer : result.layers_) result.bytes_.push_back(TouchedBytes(layer));
   return result;
 }
 
@@ -97,6 +107,15 @@ double ModelWork::Macs(const LayerRange& range) const {
   double macs = 0;
   for (int l = range.first_layer; l <= range.last_layer; ++l) macs += macs_[size_t(l)];
   return macs;
+}
+
+double ModelWork::BytesBeyondCache(const LayerRange& range) const {
+  double touched = 0, alone = 0;
+  for (int l = range.first_layer; l <= range.last_layer; ++l) {
+    touched += bytes_[size_t(l)];
+    alone += BeyondCache(bytes_[size_t(l)]);
+  }
+  return BeyondCache(touched) - alone;
 }
 
 std::vector<float> Encoding(const WorkVector& work) {

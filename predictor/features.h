@@ -31,6 +31,9 @@ enum class Work : int {
 };
 inline constexpr int kWorkKinds = 10;
 
+// Of one core, between a phone's and a server's; what a byte costs is each device's own.
+inline constexpr double kCacheBytes = 2e6;
+
 using WorkVector = std::array<double, kWorkKinds>;
 
 // The work of each layer by itself, without kBoundaryElements, for micro-batches of `batch`
@@ -48,10 +51,16 @@ class ModelWork {
   WorkVector Of(const LayerRange& range) const;
   // Multiply-accumulates of the range's forward: what the FLOPs line goes by.
   double Macs(const LayerRange& range) const;
+  // Bytes that a range has to fetch from beyond a cache of kCacheBytes and that its layers, each by
+  // itself, would find there: what makes a range take longer than its layers' sum. A layer touches
+  // its activations, weights, momentum and gradients; of m bytes touched in turn about
+  // m * m / (m + cache) come from beyond it.
+  double BytesBeyondCache(const LayerRange& range) const;
 
  private:
   std::vector<WorkVector> layers_;
   std::vector<double> macs_;
+  std::vector<double> bytes_;  // touched, by layer
   std::vector<double>
       boundary_;  // elements of the boundary before layer l; the model's output last
 };

@@ -1,6 +1,7 @@
 #include "predictor/layer_times.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -17,8 +18,10 @@ constexpr double kHuberCorner = 2;    // in standard deviations of the noise
 constexpr double kLongestStep = 1.5;  // of a logarithm
 constexpr double kEnough = 1e-7;      // fall of the objective
 
-double BoundaryElements(const ModelWork& work, const LayerRange& range) {
-  return work.Of(range)[static_cast<size_t>(Work::kBoundaryElements)];
+// How often each of the device's costs counts in a range.
+std::array<double, kDeviceCosts> CostCounts(const ModelWork& work, const LayerRange& range) {
+  return {work.Of(range)[static_cast<size_t>(Work::kBoundaryElements)],
+          work.BytesBeyondCache(range)};
 }
 
 // The fit of one device.
@@ -28,8 +31,9 @@ class Fit {
       double noise)
       : prior_(prior), observations_(observations), noise_(noise), size_(prior.mean.size()) {
     for (const Observation& one : observations) {
-      boundary_.push_back(BoundaryElements(work, one.range));
-      target_.push_back(std::log(one.seconds));
+      counts_.push_back(CostCounts(work, one.range));
+      target_.push_back(std::log(one.seconds) -
+                        (prior.correction ? prior.correction(one.range) : 0.0));
     }
   }
 
@@ -84,7 +88,10 @@ class Fit {
     std::vector<double> share(size_, 0);
     double seconds = 0;
     for (size_t l = first; l <= last; ++l) seconds += share[l] = std::exp(x[l]);
-    seconds += share[size_ - 1] = std::exp(x[size_ - 1]) * boundary_[i];
+    for (size_t k = 0; k < kDeviceCosts; ++k) {
+      const size_t at = size_ - kDeviceCosts + k;
+      seconds += share[at] = std::exp(x[at]) * counts_[i][k];
+    }
     const double z = (target_[i] - std::log(seconds)) / noise_;
     const double weight = std::abs(z) < kHuberCorner ? 1 : kHuberCorner / std::abs(z);
     for (size_t a = 0; a < size_; ++a) {
@@ -108,7 +115,7 @@ class Fit {
   absl::Span<const Observation> observations_;
   double noise_;
   size_t size_;
-  std::vector<double> boundary_;
+  std::vector<std::array<double, kDeviceCosts>> counts_;
   std::vector<double> target_;
   std::vector<double> precision_;
   std::vector<double> gradient_;  // downhill
@@ -117,7 +124,7 @@ class Fit {
 
 absl::Status CheckInputs(const ModelWork& work, const LayerPrior& prior,
                          absl::Span<const Observation> observations, double noise) {
-  const auto size = static_cast<size_t>(work.layers()) + 1;
+  const auto size = static_cast<size_t>(work.layers()) + kDeviceCosts;
   if (prior.mean.size() != size || prior.covariance.size() != size * size) {
     return absl::InvalidArgumentError(absl::StrCat("layer times: the prior has ", prior.mean.size(),
                                                    " entries, the model asks for ", size));
@@ -137,16 +144,23 @@ absl::Status CheckInputs(const ModelWork& work, const LayerPrior& prior,
 
 }  // namespace
 
-LayerTimes::LayerTimes(const ModelWork& work, std::vector<double> log_seconds)
-    : work_(work), log_seconds_(std::move(log_seconds)), sums_({0}) {
+LayerTimes::LayerTimes(const ModelWork& work, std::vector<double> log_seconds,
+                       std::function<double(const LayerRange&)> correction)
+    : work_(work),
+      log_seconds_(std::move(log_seconds)),
+      sums_({0}),
+      correction_(std::move(correction)) {
   for (int l = 0; l < work_.layers(); ++l)
     sums_.push_back(sums_.back() + std::exp(log_seconds_[static_cast<size_t>(l)]));
 }
 
 double LayerTimes::Seconds(const LayerRange& range) const {
-  return sums_[static_cast<size_t>(range.last_layer) + 1] -
-         sums_[static_cast<size_t>(range.first_layer)] +
-         std::exp(log_seconds_.back()) * BoundaryElements(work_, range);
+  double seconds = sums_[static_cast<size_t>(range.last_layer) + 1] -
+                   sums_[static_cast<size_t>(range.first_layer)];
+  const std::array<double, kDeviceCosts> counts = CostCounts(work_, range);
+  for (size_t k = 0; k < kDeviceCosts; ++k)
+    seconds += std::exp(log_seconds_[log_seconds_.size() - kDeviceCosts + k]) * counts[k];
+  return correction_ ? seconds * std::exp(correction_(range)) : seconds;
 }
 
 absl::StatusOr<LayerTimes> FitLayerTimes(const ModelWork& work, const LayerPrior& prior,
@@ -154,7 +168,7 @@ absl::StatusOr<LayerTimes> FitLayerTimes(const ModelWork& work, const LayerPrior
   RUNNEL_RETURN_IF_ERROR(CheckInputs(work, prior, observations, noise));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<double> log_seconds,
                           Fit(work, prior, observations, noise).Run());
-  return LayerTimes(work, std::move(log_seconds));
+  return LayerTimes(work, std::move(log_seconds), prior.correction);
 }
 
 }  // namespace runnel

@@ -3,11 +3,13 @@
 // What each layer of a model takes on one device, from a few measured sub-models: the predictor's
 // correction for the device at hand, in plain code.
 //
-// The time of a range is the sum of its layers' times plus what its two boundaries cost. The
+// The time of a range is the sum of its layers' times, plus what its two boundaries cost, plus what
+// the caches no longer hold when more layers take turns (ModelWork::BytesBeyondCache). The
 // logarithms of these are Gaussian beforehand (from other devices, or from the network): a handful
 // of sums of layers then tells more than a handful of numbers, since layers that other devices show
 // to be alike stay alike. A maximum-a-posteriori fit, by damped Gauss-Newton with Huber's weights.
 
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,10 +19,14 @@
 
 namespace runnel {
 
-// Of the logarithms: one entry a layer, then the boundaries' seconds an element.
+// Of the logarithms: one entry a layer, then kDeviceCosts: the seconds of a boundary's element and
+// of a byte from beyond the cache.
+inline constexpr size_t kDeviceCosts = 2;
 struct LayerPrior {
   std::vector<double> mean;
   std::vector<double> covariance;  // row-major
+  // Logarithm of what a range takes over what its layers' sum says, as known devices show; null: 0.
+  std::function<double(const LayerRange&)> correction = nullptr;
 };
 
 struct Observation {
@@ -30,8 +36,9 @@ struct Observation {
 
 class LayerTimes {
  public:
-  // log_seconds: as LayerPrior::mean.
-  LayerTimes(const ModelWork& work, std::vector<double> log_seconds);
+  // log_seconds, correction: as LayerPrior's.
+  LayerTimes(const ModelWork& work, std::vector<double> log_seconds,
+             std::function<double(const LayerRange&)> correction = nullptr);
 
   double Seconds(const LayerRange& range) const;
   absl::Span<const double> log_seconds() const { return log_seconds_; }
@@ -41,6 +48,7 @@ class LayerTimes {
   ModelWork work_;
   std::vector<double> log_seconds_;
   std::vector<double> sums_;  // seconds of the first l layers
+  std::function<double(const LayerRange&)> correction_;
 };
 
 // `noise`: standard deviation of a measurement, relative (0.02). No observations: the prior's mean.
