@@ -22,6 +22,11 @@ class SimulatedTraining : public ::testing::TestWithParam<std::string> {};
 // an epoch's steps.
 constexpr char kScheduled[] = "0:mbq:2,1:mbq:3,2:identity";
 
+std::string Backward(const std::string& forward) {
+  if (forward == kScheduled) return "0:stochastic:8,2:stochastic:4";
+  return forward == "identity" ? "identity" : "stochastic:8";
+}
+
 TEST_P(SimulatedTraining, EqualsTheReplay) {
   StalenessReplayOptions replay;
   replay.model = MakeModel("lenet").value();
@@ -31,11 +36,8 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
   replay.plan.generation = Generation(1);
   for (int i = 0; i < 3; ++i)
     replay.plan.stages.push_back({DeviceId(i), 2 * i, 2 * i + 1, 5 - 2 * i});
-  const bool scheduled = GetParam() == kScheduled;
-  if (scheduled) replay.training.dataset_samples = 16;  // epochs of four steps
-  replay.plan.links.assign(2, {GetParam(), GetParam() == "identity" ? "identity"
-                                           : scheduled ? "0:stochastic:8,2:stochastic:4"
-                                                       : "stochastic:8"});
+  if (GetParam() == kScheduled) replay.training.dataset_samples = 16;  // epochs of four steps
+  replay.plan.links.assign(2, {GetParam(), Backward(GetParam())});
   replay.barriers = {5, 12};
   replay.state = InitialState(replay.model, replay.training.seed).value();
   const DatasetSplits data = FindDataset("synthetic_digits").value()->load("", 1).value();
