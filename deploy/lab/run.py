@@ -1,6 +1,7 @@
 """deploy/lab/run.sh: one training over several hosts made out of one."""
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -142,8 +143,9 @@ def main(words):
         raise LabError(why)
     cpu_quota.remove_stale()
     case = scenarios.load(arguments.scenario)
-    with tempfile.TemporaryDirectory(prefix="runnel-lab-") as scratch:
-        folder = arguments.logs or scratch
+    # With a folder of the user's nothing else is made that a killed lab would leave behind.
+    with contextlib.nullcontext(arguments.logs) if arguments.logs else \
+            tempfile.TemporaryDirectory(prefix="runnel-lab-") as folder:
         os.makedirs(folder, exist_ok=True)
         summary = run_once(case, arguments, arguments.train, arguments.mbps, os.path.abspath(folder))
     text = json.dumps(summary, indent=2) + "\n"
