@@ -50,6 +50,9 @@ class UniformEncoder final : public LearnedEncoder {
              std::byte* payload) const override;
   std::vector<double> Derivatives(const float* gradient, const float* x, size_t n,
                                   const std::byte* payload) const override;
+  bool Possible(const Parameters& parameters) const override {
+    return parameters.values[0] >= kMinScale && parameters.values[0] <= kMaxScale;
+  }
   void Step(const std::vector<double>& derivatives, Parameters& parameters) const override {
     const double moved = parameters.values[0] - kScaleRate * derivatives[0];
     parameters.values[0] = static_cast<float>(std::clamp<double>(moved, kMinScale, kMaxScale));
@@ -133,6 +136,7 @@ constexpr double kAlphaRate = 0.001;
 constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.999;
 constexpr double kEpsilon = 1e-8;
+constexpr float kMaxAlpha = kMaxFloat / 8;  // the sum of eight is finite
 
 class AmsgradMbqEncoder final : public LearnedEncoder {
  public:
@@ -150,12 +154,13 @@ class AmsgradMbqEncoder final : public LearnedEncoder {
   }
   void Start(const float* x, size_t n, Parameters& parameters) const override {
     const Alphas alpha = GreedyAlphas(x, n, k());
-    std::copy_n(alpha.begin(), k(), parameters.values.begin());
+    for (int i = 0; i < k(); ++i) parameters.values[i] = std::min(alpha[i], kMaxAlpha);
   }
   void Write(const float* x, size_t n, const Parameters& parameters,
              std::byte* payload) const override;
   std::vector<double> Derivatives(const float* gradient, const float* x, size_t n,
                                   const std::byte* payload) const override;
+  bool Possible(const Parameters& parameters) const override;
   void Step(const std::vector<double>& derivatives, Parameters& parameters) const override;
 
   const CodecKernels& kernels_;
@@ -189,6 +194,15 @@ std::vector<double> AmsgradMbqEncoder::Derivatives(const float* gradient, const 
   return sums;
 }
 
+bool AmsgradMbqEncoder::Possible(const Parameters& parameters) const {
+  for (int i = 0; i < k(); ++i) {
+    const double* moments = parameters.moments.data() + 3 * static_cast<size_t>(i);
+    if (!(std::fabs(parameters.values[i]) <= kMaxAlpha)) return false;
+    if (moments[1] < 0 || moments[2] < moments[1]) return false;
+  }
+  return true;
+}
+
 void AmsgradMbqEncoder::Step(const std::vector<double>& derivatives, Parameters& parameters) const {
   for (int i = 0; i < k(); ++i) {
     double* moments = parameters.moments.data() + 3 * static_cast<size_t>(i);
@@ -198,7 +212,7 @@ void AmsgradMbqEncoder::Step(const std::vector<double>& derivatives, Parameters&
     moments[2] = std::max(moments[2], moments[1]);
     const double moved =
         parameters.values[i] - kAlphaRate * moments[0] / (std::sqrt(moments[2]) + kEpsilon);
-    parameters.values[i] = static_cast<float>(std::clamp<double>(moved, -kMaxFloat, kMaxFloat));
+    parameters.values[i] = static_cast<float>(std::clamp<double>(moved, -kMaxAlpha, kMaxAlpha));
   }
 }
 

@@ -140,7 +140,7 @@ absl::Status LearnedEncoder::RestoreState(absl::string_view state) {
       derivatives.resize(parameters.values.size());
       for (double& derivative : derivatives) derivative = reader.Double();
     }
-    if (!reader.AtEnd()) {
+    if (!reader.AtEnd() || !Possible(parameters)) {
       return absl::InvalidArgumentError(
           absl::StrCat("codec: not a state of this encoder (", state.size(), " bytes)"));
     }

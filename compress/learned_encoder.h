@@ -44,6 +44,8 @@ class LearnedEncoder : public Encoder {
   // is `payload`. As many as parameters.
   virtual std::vector<double> Derivatives(const float* gradient, const float* x, size_t n,
                                           const std::byte* payload) const = 0;
+  // Whether Step can have come to them: a decoder must take what is sent with them.
+  virtual bool Possible(const Parameters& parameters) const = 0;
   // One step down the derivatives.
   virtual void Step(const std::vector<double>& derivatives, Parameters& parameters) const = 0;
 

@@ -150,7 +150,7 @@ TEST(RunSettings, CheckNamesFlagValueAndRule) {
       {[](auto& s) { s.epochs = 0; }, "--epochs 0: must be at least 1"},
       {[](auto& s) { s.micro_batches = 0; }, "--micro-batches 0: must be at least 1"},
       {[](auto& s) { s.max_batches = -1; }, "--max-batches -1: must be at least 0"},
-      {[](auto& s) { s.eval_every = -1; }, "--eval-every -1: must be at least 0"},
+      {[](auto& s) { s.eval_every = -2; }, "--eval-every -2: must be at least -1"},
       {[](auto& s) { s.eval_batch_size = 0; }, "--eval-batch-size 0: must be at least 1"},
       {[](auto& s) { s.barrier_every = 0; }, "--barrier-every 0: must be at least 1"},
       {[](auto& s) { s.lr = kNan; }, "--lr nan: must be a finite number"},

@@ -39,7 +39,7 @@ TEST(Timeline, ALongRunStaysShortAndEven) {
   const int64_t step = points[1].batches - points[0].batches;
   for (size_t i = 1; i < points.size(); ++i) {
     EXPECT_EQ(points[i].batches - points[i - 1].batches, step);
-    EXPECT_DOUBLE_EQ(points[i].seconds - points[i - 1].seconds, static_cast<double>(step));
+    EXPECT_NEAR(points[i].seconds - points[i - 1].seconds, static_cast<double>(step), 1e-6);
   }
   EXPECT_GT(points.back().batches, kBatches - 2 * step);
 }
