@@ -11,8 +11,8 @@ build_packages=(
   libspdlog-dev prometheus-cpp-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev
   zlib1g-dev libssl-dev libdeflate-dev
 )
-test_packages=(
-  iproute2 procps util-linux # the lab's hostslibgtest-dev libgmock-dev libbenchmark-dev python3 xz-utils)
+# iproute2, procps and util-linux: the lab's hosts.
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 xz-utils iproute2 procps util-linux)
 
 usage() {
   cat <<END
