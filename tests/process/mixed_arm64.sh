@@ -41,7 +41,8 @@ echo "plain loop, x86-64            $expected"
 
 # mixed PROCESSOR X86_WORKERS ARM_WORKERS: stage 0 here, the others dial in.
 mixed() {
-  local processor=$1 x86=$2 arm=$3 log=$scratch/mixed.log address
+  local processor=$1 x86=$2 arm=$3 log=$scratch/mixed.log address=
+  : > "$log"  # read before the run has opened it
   "$bin/runnel-central" "${run[@]}" --local-workers 1 --workers $((x86 + arm)) --listen 127.0.0.1:0 > "$log" 2>&1 &
   local central=$!
   pids=("$central")
