@@ -111,6 +111,10 @@ double SpeedupOver(const Outcome& outcome, const std::string& method, const Simu
 void PrintCells(const Outcome& outcome, bool show_ours, const CommandContext& context) {
   const bool gated = outcome.scenario.published.steps > 0 && !show_ours;
   context.print(absl::StrFormat("%s: %s", outcome.scenario.name, outcome.scenario.about));
+  // A figure is worth what its layer times are worth.
+  for (const ScenarioProfile& profile : outcome.scenario.profiles) {
+    context.print(absl::StrFormat("layer times \"%s\": %s", profile.name, profile.about));
+  }
   context.print(absl::StrFormat("%-12s %8s %11s %11s %9s %9s  %s", "method", "Mbps", "s/batch",
                                 "samples/s", "speedup", "bound/t", "plan"));
   for (const SimulatedCell& cell : outcome.cells) {

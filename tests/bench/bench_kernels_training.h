@@ -29,9 +29,9 @@ class Trainer {
   virtual absl::Status Step() = 0;
 };
 
-// A worker's plain loop over the whole model on one of our backends; `recipe` is "fp32" or an
-// integer one, whose weights are quantised draws. Samples outlive the trainer. Unimplemented if the
-// backend does not have the recipe's instructions.
+// A worker's plain loop over the whole model on one of our backends, from central's first weights;
+// `recipe` is "fp32" or an integer one. Copies the samples. Unimplemented if the backend does not
+// have the recipe's instructions.
 absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const ModelSpec& model,
                                                      const std::string& recipe,
                                                      const std::string& backend, int threads,
