@@ -198,9 +198,7 @@ absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
 
 bool Replans(const RunSetup& setup) {
   if (setup.plain_loop || setup.workers < 2 || !setup.policy->needs_profile) return false;
-  if (setup.settings.replan != "auto") return setup.settings.replan == "on";
-  constexpr absl::string_view kBySelf[] = {"ftpipehd", "accept", "runnel"};
-  return std::find(std::begin(kBySelf), std::end(kBySelf), setup.policy->name) != std::end(kBySelf);
+  return setup.settings.replan == "auto" ? setup.policy->replans : setup.settings.replan == "on";
 }
 
 absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,

@@ -40,6 +40,7 @@ struct PolicyRow {
   absl::string_view name;
   absl::string_view summary;
   bool needs_profile;  // true: central measures layers before it plans
+  bool replans;        // true: plans anew at barriers unless told not to
   // InvalidArgument if there are more devices than layers, or none of one.
   absl::StatusOr<Partition> (*plan)(const PartitionRequest& request);
 };

@@ -6,16 +6,17 @@ namespace runnel {
 
 absl::Span<const PolicyRow> BuiltinPolicies() {
   static constexpr PolicyRow kRows[] = {
-      {"uniform", "the same number of layers for every device", false, policies::Uniform},
-      {"dp", "the fastest cut for measured layer and link times (AccEPT 3.5)", true,
+      {"uniform", "the same number of layers for every device", false, false, policies::Uniform},
+      {"dp", "the fastest cut for measured layer and link times (AccEPT 3.5)", true, false,
        policies::DynamicProgramming},
-      {"accept", "AccEPT 3.5 as published: the slowest of stages and 2 T_c", true,
+      {"accept", "AccEPT 3.5 as published: the slowest of stages and 2 T_c", true, true,
        policies::Accept},
-      {"ftpipehd", "FTPipeHD: the same on capacity ratios measured once per worker", true,
+      {"ftpipehd", "FTPipeHD: the same on capacity ratios measured once per worker", true, true,
        policies::Ftpipehd},
-      {"runnel", "devices, order, cut, codecs and caps together, within memory", true,
+      {"runnel", "devices, order, cut, codecs and caps together, within memory", true, true,
        policies::Runnel},
-      {"brute_force", "as dp, by trying every cut; for small models", true, policies::BruteForce},
+      {"brute_force", "as dp, by trying every cut; for small models", true, false,
+       policies::BruteForce},
   };
   return kRows;
 }
