@@ -191,7 +191,7 @@ void Session::Ask() {
   const absl::Status sent =
       server_->Send(devices_[device_].connection,
                     ProfileRequest{model.model, job_.recipe, job_.backend, model.batch,
-                                   job_.repetitions, Asked(), job_.burst_ms});
+                                   job_.repetitions, Asked(), job_.burst_ms, job_.nominal_step_ns});
   if (!sent.ok()) End(sent);
 }
 

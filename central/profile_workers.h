@@ -29,6 +29,7 @@ struct ProfileJob {
   std::string backend = "auto";
   int64_t repetitions = 7;
   double burst_ms = 10;
+  double nominal_step_ns = 0;  // 0: wall time; else as ProfileRequest says
   int64_t local_workers = 1;   // started here
   int64_t workers = 0;         // that dial in
   int64_t worker_threads = 1;  // of a local one

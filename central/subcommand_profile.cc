@@ -86,6 +86,7 @@ absl::StatusOr<DeviceProfile> WithDevice(const ProfileArguments& a, const Profil
   profile.recipe = a.job.recipe;
   profile.backend = a.job.backend;
   profile.batch = a.batch_size;
+  if (a.job.nominal_step_ns > 0) profile.clock = absl::StrCat(a.job.nominal_step_ns, " ns a step");
   profile.repetitions = a.job.repetitions;
   profile.sub_models = device.times;
   return profile;
@@ -130,6 +131,11 @@ void AddMeasureFlags(CLI::App& app, ProfileArguments& a) {
                  "one measurement repeats the work for at least this long: more than what a "
                  "processor quota does in turns")
       ->check(CLI::Range(0.0, 60'000.0))
+      ->capture_default_str();
+  app.add_option("--nominal-step-ns", a.job.nominal_step_ns,
+                 "times as of a processor whose clock probe takes this long a step, whatever the "
+                 "machine's clock does meanwhile; 0: wall time")
+      ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   app.add_option("--max-macs", a.max_macs, "no range of layers above this many, of one sample")
       ->check(CLI::PositiveNumber)

@@ -38,7 +38,7 @@ struct Field {
   double DeviceProfile::*real = nullptr;
 };
 
-constexpr std::array<Field, 12> kFields = {{
+constexpr std::array<Field, 13> kFields = {{
     {"name", &DeviceProfile::name},
     {"family", &DeviceProfile::family},
     {"host", &DeviceProfile::host},
@@ -50,6 +50,7 @@ constexpr std::array<Field, 12> kFields = {{
     {"numerics_class", &DeviceProfile::numerics_class},
     {"batch", nullptr, &DeviceProfile::batch},
     {"load", &DeviceProfile::load},
+    {"clock", &DeviceProfile::clock},
     {"repetitions", nullptr, &DeviceProfile::repetitions},
 }};
 

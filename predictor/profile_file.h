@@ -47,6 +47,7 @@ struct DeviceProfile {
   std::string numerics_class;   // what the worker said that computes
   int64_t batch = 0;            // the configuration's; a line's own may be a fraction
   std::string load = "none";    // what else ran: "none", "spin:nice10", ...
+  std::string clock = "wall";   // whose seconds: "wall", "1.3 ns a step" (see worker/clock_probe.h)
   int64_t repetitions = 0;      // measurements in a median
   std::vector<SubModelTime> sub_models;
 

@@ -166,7 +166,7 @@ void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refu
 
 void Daemon::On(const ProfileRequest& request) {
   const ProfileOptions options{request.micro_batch_size, request.repetitions, request.ranges,
-                               request.burst_ms};
+                               request.burst_ms, request.nominal_step_ns};
   absl::StatusOr<std::vector<RangeTime>> times;
   const auto profile = [&]() -> absl::Status {
     RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
+#include "worker/clock_probe.h"
 #include "worker/stage_executor.h"
 
 namespace runnel {
@@ -17,6 +18,8 @@ namespace {
 
 // Ranges that take turns. Each holds its stage's memory meanwhile.
 constexpr size_t kTurns = 12;
+// Of a measurement, between two looks at the processor's clock.
+constexpr int64_t kSliceNs = 5'000'000;
 // Random values of a weight repeat after this many: drawing millions takes longer than measuring.
 constexpr uint64_t kDistinctWeights = 4096;
 
@@ -108,17 +111,23 @@ class RangeStage {
 
   // One measurement: the mean of as many runs as fill the burst. Others had the caches since the
   // last: a run before it is not counted.
-  absl::Status Measure(int64_t burst_ns, const Clock& clock) {
+  absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock) {
     RUNNEL_RETURN_IF_ERROR(Run());
-    const int64_t begin_ns = clock.NowNanos();
+    const bool probes = nominal_step_ns > 0;
     int64_t passed_ns = 0;
     int64_t runs = 0;
+    double step_ns = probes ? MeasureClockStepNs() : 0;
+    int64_t probe_count = 1;
     do {
-      RUNNEL_RETURN_IF_ERROR(Run());
-      ++runs;
-      passed_ns = clock.NowNanos() - begin_ns;
+      RUNNEL_RETURN_IF_ERROR(
+          RunFor(probes ? std::min(burst_ns, kSliceNs) : burst_ns, clock, passed_ns, runs));
+      if (!probes) continue;
+      step_ns += MeasureClockStepNs();
+      ++probe_count;
     } while (passed_ns < burst_ns);
-    seconds_.push_back(static_cast<double>(passed_ns) * 1e-9 / static_cast<double>(runs));
+    double seconds = static_cast<double>(passed_ns) * 1e-9 / static_cast<double>(runs);
+    if (probes) seconds *= nominal_step_ns * static_cast<double>(probe_count) / step_ns;
+    seconds_.push_back(seconds);
     return absl::OkStatus();
   }
 
@@ -131,6 +140,19 @@ class RangeStage {
   }
 
  private:
+  // Runs for at least that long and at least once; adds to what passed and to the runs.
+  absl::Status RunFor(int64_t slice_ns, const Clock& clock, int64_t& passed_ns, int64_t& runs) {
+    const int64_t begin_ns = clock.NowNanos();
+    int64_t slice_passed_ns = 0;
+    do {
+      RUNNEL_RETURN_IF_ERROR(Run());
+      ++runs;
+      slice_passed_ns = clock.NowNanos() - begin_ns;
+    } while (slice_passed_ns < slice_ns);
+    passed_ns += slice_passed_ns;
+    return absl::OkStatus();
+  }
+
   explicit RangeStage(Batching batching) : batching_(std::move(batching)) {}
 
   void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
@@ -159,10 +181,10 @@ class RangeStage {
 
 absl::Status CheckOptions(const ModelSpec& model, const ProfileOptions& options) {
   if (options.samples < 1 || options.repetitions < 1 || options.repetitions > 1000 ||
-      options.burst_ms < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("profile of ", options.samples, " samples, ",
-                                                   options.repetitions, " repetitions of ",
-                                                   options.burst_ms, " ms: out of range"));
+      options.burst_ms < 0 || options.nominal_step_ns < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "profile of ", options.samples, " samples, ", options.repetitions, " repetitions of ",
+        options.burst_ms, " ms, clock steps of ", options.nominal_step_ns, " ns: out of range"));
   }
   for (const LayerRange& range : options.ranges) {
     if (range.first_layer >= 0 && range.first_layer <= range.last_layer &&
@@ -201,7 +223,8 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, con
       stages.push_back(std::move(stage));
     }
     for (int64_t turn = 0; turn < options.repetitions; ++turn) {
-      for (RangeStage& stage : stages) RUNNEL_RETURN_IF_ERROR(stage.Measure(burst_ns, clock));
+      for (RangeStage& stage : stages)
+        RUNNEL_RETURN_IF_ERROR(stage.Measure(burst_ns, options.nominal_step_ns, clock));
     }
     for (RangeStage& stage : stages) times.push_back(stage.Result());
   }

@@ -22,6 +22,9 @@ struct ProfileOptions {
   // One measurement repeats the work until it took this long and is the mean of that: longer than
   // what a scheduler or a processor quota does in turns. 0: the work once.
   double burst_ms = 0;
+  // Above 0: times are those of a processor on which a step of MeasureClockStepNs takes this long,
+  // by a probe between the slices of each measurement. 0: as the wall clock says.
+  double nominal_step_ns = 0;
 };
 
 struct RangeTime {

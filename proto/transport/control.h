@@ -144,6 +144,7 @@ struct ProfileRequest {
   int64_t repetitions = 0;
   std::vector<LayerRange> ranges = {};  // empty: each layer by itself; at most kMaxProfileRanges
   double burst_ms = 0;                  // one measurement repeats the work for at least this long
+  double nominal_step_ns = 0;           // above 0: times at this clock, as ProfileOptions says
 };
 
 // Takes over a stage: replaces whatever the worker ran before. With `aside` not yet: the stage is

@@ -16,6 +16,7 @@ constexpr int64_t kMaxRepetitions = 10'000;
 constexpr double kMaxMegabitsPerSecond = 1e9;
 constexpr double kMaxDelayMs = 1e9;
 constexpr double kMaxBurstMs = 60'000;
+constexpr double kMaxClockStepNs = 1000;
 
 // ---- vocabulary -> messages, one overload a message
 
@@ -40,6 +41,7 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
     wire.set_last_layer(range.last_layer);
   }
   request.set_burst_ms(from.burst_ms);
+  request.set_nominal_step_ns(from.nominal_step_ns);
 }
 
 void Fill(PrepareStage& from, proto::FromCentral& to) {
@@ -136,6 +138,9 @@ absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
   RUNNEL_RETURN_IF_ERROR(ReadRanges(from, request));
   RUNNEL_RETURN_IF_ERROR(CheckReal("profile_request.burst_ms", from.burst_ms(), 0, kMaxBurstMs));
   request.burst_ms = from.burst_ms();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("profile_request.nominal_step_ns", from.nominal_step_ns(), 0, kMaxClockStepNs));
+  request.nominal_step_ns = from.nominal_step_ns();
   return request;
 }
 
