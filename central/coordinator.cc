@@ -157,10 +157,14 @@ void Coordinator::Begin() {
 
 // One device after the other: those on one host would take the processor from each other.
 void Coordinator::RequestProfile(size_t device) {
-  effects_.push_back(SendControl{
-      devices_[device].connection,
-      ProfileRequest{options_.model, options_.recipe, options_.backend,
-                     batching_.MicroBatchSizes().front(), options_.profile_repetitions}});
+  effects_.push_back(
+      SendControl{devices_[device].connection, ProfileRequest{options_.model,
+                                                              options_.recipe,
+                                                              options_.backend,
+                                                              batching_.MicroBatchSizes().front(),
+                                                              options_.profile_repetitions,
+                                                              {},
+                                                              options_.profile_burst_ms}});
 }
 
 void Coordinator::On(int device, const ProfileReport& report) {

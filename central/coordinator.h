@@ -126,6 +126,8 @@ struct CoordinatorOptions {
   std::vector<std::string> codecs;  // that the plan may name
   bool needs_profile = false;
   int64_t profile_repetitions = 5;
+  // Longer than the turns in which a processor quota is given out: what a pipeline sees of it.
+  double profile_burst_ms = 20;
   PlanFn plan;
   ReplanFn replan;  // null: the first plan holds to the end
   LinkShaping shaping;

@@ -21,6 +21,8 @@ Json ToJson(const TrainingSettings& training) {
             {"weight_decay", training.weight_decay},
             {"milestones", training.milestones},
             {"milestone_factor", training.milestone_factor}};
+  if (training.look_ahead != 0) json["look_ahead"] = training.look_ahead;
+  if (training.aggregate_every != 0) json["aggregate_every"] = training.aggregate_every;
   if (!training.gradient_bits.empty()) {
     json["gradient_bits"] = GradientBitsText(training.gradient_bits);
   }
@@ -41,6 +43,10 @@ absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
       .Read("weight_decay", training.weight_decay)
       .Read("milestones", training.milestones)
       .Read("milestone_factor", training.milestone_factor);
+  if (json.is_object() && json.contains("look_ahead"))
+    object.Read("look_ahead", training.look_ahead);
+  if (json.is_object() && json.contains("aggregate_every"))
+    object.Read("aggregate_every", training.aggregate_every);
   if (json.is_object() && json.contains("gradient_bits")) {
     std::string bits;
     object.Read("gradient_bits", bits);

@@ -67,6 +67,8 @@ const Field kFields[] = {
     {"weight-decay", &RunSettings::weight_decay, {0, kAny, true}},
     {"milestones", &RunSettings::milestones, kCount},
     {"milestone-factor", &RunSettings::milestone_factor, {0, kAny, true}},
+    {"look-ahead", &RunSettings::look_ahead, {0, 1}},
+    {"aggregate-every", &RunSettings::aggregate_every, kCountOrNone},
     {"gradient-bits", &RunSettings::gradient_bits, kAnyText},
     {"seed", &RunSettings::seed, {0}},
     {"barrier-every", &RunSettings::barrier_every, kCount},
@@ -139,6 +141,20 @@ absl::Status CheckGradientBitsFlag(const RunSettings& settings) {
   return absl::InvalidArgumentError(absl::StrCat("--gradient-bits ", settings.gradient_bits,
                                                  ": recipe ", settings.recipe,
                                                  " steps by --lr; only integer recipes have them"));
+}
+
+absl::Status CheckStalenessFlags(const RunSettings& settings) {
+  if (settings.look_ahead == 0 && settings.aggregate_every == 0) return absl::OkStatus();
+  if (settings.look_ahead != 0 && settings.aggregate_every != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--aggregate-every ", settings.aggregate_every,
+                     ": --look-ahead keeps no weight versions to take the mean of; use one"));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (!format.scaled()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(settings.look_ahead != 0 ? "--look-ahead" : "--aggregate-every", ": recipe ",
+                   settings.recipe, " has integer weights; only fp32 can use it"));
 }
 
 absl::Status CheckTogether(const RunSettings& settings) {
@@ -223,6 +239,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
         std::visit([&](auto member) { return CheckField(field, settings.*member); }, field.member));
   }
   RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   return CheckTogether(settings);
 }
 

@@ -40,6 +40,8 @@ struct RunSettings {
   std::vector<int64_t> milestones;
   bool has_milestones = false;
   double milestone_factor = -1;
+  double look_ahead = 0;        // TrainingSettings
+  int64_t aggregate_every = 0;  // TrainingSettings
   // Of integer recipes (ParseGradientBits); empty: their default.
   std::string gradient_bits;
   int64_t seed = 1;

@@ -71,6 +71,8 @@ absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const M
   training.learning_rate = settings.lr;
   training.momentum = settings.momentum;
   training.weight_decay = settings.weight_decay;
+  training.look_ahead = settings.look_ahead;
+  training.aggregate_every = settings.aggregate_every;
   training.milestones = settings.milestones;
   training.milestone_factor = settings.milestone_factor;
   if (!settings.gradient_bits.empty()) {
@@ -97,6 +99,12 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
     return absl::InvalidArgumentError(
         absl::StrCat("--micro-batches ", settings.micro_batches, ": schedule ", settings.schedule,
                      " steps after each micro-batch; use 1, or sync_1f1b"));
+  }
+  if (setup.schedule->drains_each_step &&
+      (settings.look_ahead != 0 || settings.aggregate_every != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(settings.look_ahead != 0 ? "--look-ahead" : "--aggregate-every", ": schedule ",
+                     settings.schedule, " has no stale weights; leave it out, or use async_1f1b"));
   }
   setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
                                 setup.schedule->default_micro_batches, setup.format);

@@ -127,6 +127,16 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
       ->check(kCountRange);
   app.add_option("--milestone-factor", s.milestone_factor, "what the rate is multiplied by there")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--look-ahead", s.look_ahead,
+                 "against staleness: forwards use the weights that this share of the momentum will "
+                 "have led to by their own step; 0: the newest ones")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--aggregate-every", s.aggregate_every,
+                 "against staleness: steps between means of a stage's weight versions (FTPipeHD); "
+                 "0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   AddListFlag(app, "--gradient-bits", s.gradient_bits,
               "integer recipes: bits that a step keeps, BITS or CONV/LINEAR, or by epoch, e.g. "
               "0:3/3,10:2/2 (default: 2, later 1, at last 0)");

@@ -67,6 +67,8 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"stages", ListToJson(summary.stages)},
       {"evaluations", ListToJson(summary.evaluations)},
       {"timeline", ListToJson(summary.timeline)}};
+  if (summary.predicted_samples_per_s > 0)
+    json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

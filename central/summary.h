@@ -49,6 +49,8 @@ struct RunSummary {
   double loss = 0;        // of the last evaluation
   double train_loss = 0;  // mean over the samples of the last epoch
   double samples_per_s = 0;
+  // By simulation of the first plan with the devices' profiles; 0: nothing was profiled, left out.
+  double predicted_samples_per_s = 0;
   double wall_s = 0;
   std::string weights_sha256;
   int64_t steps = 0;
@@ -69,10 +71,11 @@ struct RunSummary {
   std::vector<TimelinePoint> timeline;
 };
 
-// One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s, wall_s,
-// weights_sha256, steps, epochs, model, dataset, schedule, policy, seed, recipe, [gradient_bits],
-// codecs {forward, backward}, plan {stages[]}, links[], stages[], evaluations[], timeline[]; keys
-// as the members above. A figure that is not finite is null.
+// One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
+// [predicted_samples_per_s], wall_s, weights_sha256, steps, epochs, model, dataset, schedule,
+// policy, seed, recipe, [gradient_bits], codecs {forward, backward}, plan {stages[]}, links[],
+// stages[], evaluations[], timeline[]; keys as the members above. A figure that is not finite is
+// null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

@@ -189,7 +189,14 @@ absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
   }
   std::vector<int> numbers(devices.size());
   std::iota(numbers.begin(), numbers.end(), 0);
-  return PlanFor(setup(), job_.generation, numbers, seconds);
+  RUNNEL_ASSIGN_OR_RETURN(Plan plan, PlanFor(setup(), job_.generation, numbers, seconds));
+  if (!seconds.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(const double period_s, PredictPeriod(setup(), plan, seconds));
+    RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup().training));
+    outcome_.summary.predicted_samples_per_s =
+        static_cast<double>(batching.MicroBatchSizes().front()) / period_s;
+  }
+  return plan;
 }
 
 ReplannerOptions Trainer::Impl::ReplanOptions() const {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "worker/staleness.h"
 
 namespace runnel {
 absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecutorOptions options,
@@ -102,6 +103,10 @@ Bindings StageExecutor::StateBindings(std::byte* weights) const {
 
 namespace {
 
+bool HasMomentum(const StateTensor& tensor) {
+  return IsTrainable(tensor.spec.role) && tensor.spec.dtype == DType::kFloat32;
+}
+
 std::byte* Base(Payload& payload) { return payload.mutable_bytes().data(); }
 
 StageCompute::Output LossOutput(const double (&metrics)[2]) {
@@ -109,6 +114,45 @@ StageCompute::Output LossOutput(const double (&metrics)[2]) {
 }
 
 }  // namespace
+
+// Each micro-batch in flight will have stepped before this one does.
+Stash::Entry& StageExecutor::BeginForward(const MicroBatch& place) {
+  const double distance = options_.training.look_ahead * static_cast<double>(stash_->in_flight()) *
+                          LearningRate(options_.training, place.epoch);
+  if (distance == 0) return stash_->Push(place);
+  Stash::Entry& entry = stash_->PushWithOwnWeights(place);
+  for (const StateTensor& tensor : layout_.tensors) {
+    if (tensor.storage != Storage::kParameters) continue;
+    const std::byte* from = stash_->newest() + tensor.offset_bytes;
+    std::byte* to = stash_->weights(entry) + tensor.offset_bytes;
+    const int64_t elements = tensor.spec.shape.elements();
+    if (HasMomentum(tensor)) {
+      LookAhead(reinterpret_cast<const float*>(from),
+                reinterpret_cast<const float*>(momentum_.data() + tensor.offset_bytes),
+                static_cast<float>(distance), elements, reinterpret_cast<float*>(to));
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(elements) * SizeOf(tensor.spec.dtype));
+    }
+  }
+  return entry;
+}
+
+// What is not there yet after a barrier is not waited for: the mean is left out.
+void StageExecutor::AggregateVersions(const MicroBatch& place) {
+  const int64_t every = options_.training.aggregate_every;
+  if (every == 0 || (place.step + 1) % every != 0 || options_.aggregated_versions < 2) return;
+  const std::vector<const std::byte*> versions =
+      stash_->NewestVersions(options_.aggregated_versions);
+  if (versions.empty()) return;
+  std::vector<const float*> tensors(versions.size());
+  for (const StateTensor& tensor : layout_.tensors) {
+    if (!HasMomentum(tensor)) continue;
+    for (size_t i = 0; i < versions.size(); ++i)
+      tensors[i] = reinterpret_cast<const float*>(versions[i] + tensor.offset_bytes);
+    AverageVersions(tensors, tensor.spec.shape.elements(),
+                    reinterpret_cast<float*>(stash_->newest() + tensor.offset_bytes));
+  }
+}
 
 absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& place, Payload input,
                                                             Payload labels) {
@@ -121,7 +165,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
     return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
                                             " while another one is in flight"));
   }
-  Stash::Entry& entry = stash_->Push(place);
+  Stash::Entry& entry = BeginForward(place);
   entry.input = std::move(input);
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
@@ -181,6 +225,7 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   update[Storage::kNewParameters] = stash_->NextVersion();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
   stash_->Publish();
+  AggregateVersions(place);
   return absl::OkStatus();
 }
 
@@ -221,10 +266,6 @@ void TurnWeight(const Shape& shape, bool to_channels_last, const std::byte* from
       }
     }
   }
-}
-
-bool HasMomentum(const StateTensor& tensor) {
-  return IsTrainable(tensor.spec.role) && tensor.spec.dtype == DType::kFloat32;
 }
 
 }  // namespace

@@ -29,6 +29,8 @@ struct StageExecutorOptions {
   // Forward, InputGradient and WeightGradient of a micro-batch come one after the other: the plain
   // loop, or a stage whose cap is 1. Saves the memory of what is kept for several.
   bool one_in_flight = false;
+  // N - i: weight versions that TrainingSettings::aggregate_every takes the mean of.
+  int64_t aggregated_versions = 1;
 };
 
 // Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is
@@ -67,6 +69,9 @@ class StageExecutor final : public StageCompute {
   void AllocateState();
   absl::StatusOr<Compiled*> ForSamples(int64_t samples);
   absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
+  // Where the forward looks ahead, weights of its own; else the newest.
+  Stash::Entry& BeginForward(const MicroBatch& place);
+  void AggregateVersions(const MicroBatch& place);
   StepContext ContextOf(const MicroBatch& place) const;
   Bindings StateBindings(std::byte* weights) const;
   TensorData Extract(const StateTensor& tensor, const std::byte* base) const;

@@ -39,6 +39,8 @@ class Stash {
 
   // A micro-batch begins its forward with the newest weights. Ascending sequence.
   Entry& Push(const MicroBatch& place);
+  // A micro-batch begins its forward with weights of its own, which the caller fills in.
+  Entry& PushWithOwnWeights(const MicroBatch& place);
   // The oldest micro-batch in flight; there must be one.
   Entry& Oldest() { return entries_.front(); }
   // Its backward is done. Call before NextVersion of the same micro-batch.
@@ -47,6 +49,8 @@ class Stash {
   // flight uses it, else another piece. Publish makes it the newest.
   std::byte* NextVersion();
   void Publish();
+  // The newest `count` published versions, newest first; none if one of them lives no more.
+  std::vector<const std::byte*> NewestVersions(int64_t count) const;
 
   int64_t in_flight() const { return static_cast<int64_t>(entries_.size()); }
   // Weight versions that are alive, the newest included.
@@ -55,9 +59,14 @@ class Stash {
   int64_t held_bytes() const;
 
  private:
+  // A piece of memory that nobody uses.
+  int32_t Dead();
+  Entry& PushSlot(const MicroBatch& place, int32_t slot);
+
   struct Version {
     Arena weights;
-    int64_t users = 0;  // micro-batches in flight
+    int64_t users = 0;   // micro-batches in flight
+    int64_t number = 0;  // in the order of publication; -1: a micro-batch's own, never published
   };
 
   int64_t parameter_bytes_;
@@ -65,6 +74,7 @@ class Stash {
   std::vector<Version> versions_;
   int32_t newest_ = 0;
   int32_t next_ = 0;
+  int64_t published_ = 0;
   std::deque<Entry> entries_;
   std::vector<std::unique_ptr<Arena>> free_activations_;
 };

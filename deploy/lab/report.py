@@ -54,6 +54,13 @@ def markdown(summary):
         lines += _table(results, "Times faster than ftpipehd",
                         lambda row: f"{row['speedup_vs_ftpipehd']:.2f}"
                         if row.get("speedup_vs_ftpipehd") else "-")
+    if any(row.get("prediction_error") is not None for row in results):
+        lines += _table(results, "Predicted against measured seconds a batch",
+                        lambda row: f"{row['prediction_error']:+.1%}"
+                        if row.get("prediction_error") is not None else "-")
+        lines += _table(results, "Efficiency (bound over measured, between barriers)",
+                        lambda row: f"{row['efficiency_steady']:.3f}"
+                        if row.get("efficiency_steady") is not None else "-")
     lines += _table(results, "Plan (device:layers)", lambda row: plan_text(row["plan"]))
     return "\n".join(lines) + "\n"
 

@@ -72,6 +72,28 @@ def steady_seconds_per_batch(summary, warm_up, batches):
         (points[-1]["batches"] - points[0]["batches"])
 
 
+def bound_seconds_per_batch(summary, mbps):
+    """What the busiest stage or direction of a link needs for a mini-batch: no schedule can be
+    quicker with this plan. None: nothing was trained."""
+    stages, steps = summary["plan"]["stages"], summary["steps"]
+    if not steps or not summary["samples_per_s"]:
+        return None
+    training_s = summary["samples"] / summary["samples_per_s"]
+    needs = [stage["busy_share"] * training_s / steps for stage in summary["stages"]]
+    for index, link in enumerate(summary["links"]):
+        above, below = stages[index]["device"], stages[index + 1]["device"]
+        for direction, a, b in (("forward", above, below), ("backward", below, above)):
+            if mbps[a][b] > 0:
+                needs.append(link[f"bytes_{direction}"] * 8e-6 / mbps[a][b] / steps)
+    return max(needs)
+
+
+def prediction(summary, batch_size):
+    """Seconds a mini-batch as central predicted them from the profiles; None: it did not."""
+    rate = summary.get("predicted_samples_per_s")
+    return batch_size / rate if rate else None
+
+
 def link_errors(summary, mbps, hosts):
     """Measured against configured bandwidth, a row a link and direction."""
     rows = []
@@ -119,11 +141,20 @@ def run_once(case, arguments, train, mbps, folder):
             raise LabError(f"the run ended with {code}")
         with open(os.path.join(folder, "summary.json"), encoding="utf-8") as file:
             summary = json.load(file)
+        seconds = steady_seconds_per_batch(summary, arguments.warm_up, arguments.batches)
+        summary["samples"] = summary["steps"] * case["training"]["batch_size"]
+        bound = bound_seconds_per_batch(summary, matrix)
+        predicted = prediction(summary, case["training"]["batch_size"])
         summary["lab"] = {
             "scenario": case["name"], "mbps": mbps, "cpu": shares, "flags": job["train"],
             "warm_up": arguments.warm_up, "batches": arguments.batches,
-            "seconds_per_batch": steady_seconds_per_batch(
-                summary, arguments.warm_up, arguments.batches),
+            "seconds_per_batch": seconds,
+            "predicted_seconds_per_batch": predicted,
+            "prediction_error": predicted / seconds - 1 if predicted and seconds else None,
+            "bound_seconds_per_batch": bound,
+            "efficiency_steady": bound / seconds if bound and seconds else None,
+            "efficiency_end_to_end": bound * summary["samples_per_s"] /
+                                     case["training"]["batch_size"] if bound else None,
             "links": link_errors(summary, matrix, hosts),
             "cpu_statistics": [quotas.statistics(host) if quotas else {}
                                for host in range(len(hosts))],
@@ -156,6 +187,12 @@ def main(words):
     print(f"{case['name']}: {summary['steps']} batches, {summary['samples_per_s']:.1f} samples/s, "
           f"steady {lab['seconds_per_batch'] or float('nan'):.4f} s a batch, "
           f"wall {lab['wall_s']:.1f} s")
+    if lab["prediction_error"] is not None:
+        print(f"predicted {lab['predicted_seconds_per_batch']:.4f} s a batch "
+              f"({lab['prediction_error']:+.1%})")
+    if lab["efficiency_steady"] is not None:
+        print(f"efficiency: {lab['efficiency_steady']:.3f} between barriers, "
+              f"{lab['efficiency_end_to_end']:.3f} from the first grant to the last barrier")
     for row in lab["links"]:
         if row["error"] is not None:
             print(f"link {row['link']} {row['direction']}: measured "

@@ -166,12 +166,22 @@ def measure(case, arguments, work):
     return [result_of(policy, mbps, runs) for (policy, mbps), runs in grid.items()], failures
 
 
+def median_of(runs, key):
+    values = [one["lab"].get(key) for one in runs]
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
 def result_of(policy, mbps, runs):
     seconds = [one["lab"]["seconds_per_batch"] for one in runs]
     seconds = [value for value in seconds if value is not None]
     return {"method": policy, "mbps": mbps, "plan": runs[0]["plan"],
             "links": [{key: link[key] for key in ("codec_forward", "codec_backward")}
                       for link in runs[0]["links"]],
+            "predicted_seconds_per_batch": median_of(runs, "predicted_seconds_per_batch"),
+            "prediction_error": median_of(runs, "prediction_error"),
+            "efficiency_steady": median_of(runs, "efficiency_steady"),
+            "efficiency_end_to_end": median_of(runs, "efficiency_end_to_end"),
             "seconds_per_batch": statistics.median(seconds) if seconds else float("nan"),
             "runs": seconds}
 

@@ -61,6 +61,12 @@ struct TrainingSettings {
   std::vector<int64_t>
       milestones;  // epochs at whose start the rate is multiplied by milestone_factor
   double milestone_factor = 0.1;
+  // Against staleness, FP32 and asynchronous schedules only (worker/staleness.h). Share of the way
+  // that the momentum goes until a micro-batch's own step: where its forward takes its weights. 0:
+  // none.
+  double look_ahead = 0;
+  // Optimizer steps between two means of a stage's newest weight versions; 0: never.
+  int64_t aggregate_every = 0;
   std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;

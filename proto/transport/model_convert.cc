@@ -359,6 +359,8 @@ proto::TrainingSettings ToProto(const TrainingSettings& settings) {
   message.set_weight_decay(settings.weight_decay);
   message.mutable_milestones()->Assign(settings.milestones.begin(), settings.milestones.end());
   message.set_milestone_factor(settings.milestone_factor);
+  message.set_look_ahead(settings.look_ahead);
+  message.set_aggregate_every(settings.aggregate_every);
   for (const GradientBitsStep& step : settings.gradient_bits) {
     proto::GradientBitsStep& out = *message.add_gradient_bits();
     out.set_epoch(step.epoch);
@@ -383,6 +385,11 @@ absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& messag
       CheckRange(at + ".eval_batch_size", message.eval_batch_size(), 0, kMaxAmount));
   settings.eval_batch_size = message.eval_batch_size();
   RUNNEL_RETURN_IF_ERROR(OptimizerFromProto(at, message, settings));
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".look_ahead", message.look_ahead(), 0, 1));
+  settings.look_ahead = message.look_ahead();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange(at + ".aggregate_every", message.aggregate_every(), 0, kMaxAmount));
+  settings.aggregate_every = message.aggregate_every();
   RUNNEL_ASSIGN_OR_RETURN(settings.gradient_bits,
                           GradientBitsFromProto(at + ".gradient_bits", message.gradient_bits()));
   const absl::Status batching = MakeBatching(settings).status();

@@ -26,6 +26,8 @@ RunStarted Start() {
   r.training.seed = std::numeric_limits<uint64_t>::max();
   r.training.learning_rate = 1.0 / 3;
   r.training.milestones = {2, 5};
+  r.training.look_ahead = 0.5;
+  r.training.aggregate_every = 5;
   r.training.gradient_bits = {{0, {3, -2}}, {7, {2, 2}}};
   return r;
 }

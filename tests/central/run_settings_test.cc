@@ -40,6 +40,8 @@ RunSettings AllSet() {
   s.has_milestones = true;
   s.milestone_factor = 1.0 / 3;
   s.gradient_bits = "0:3/2,4:1";
+  s.look_ahead = 0.5;
+  s.aggregate_every = 5;
   s.seed = 9007199254740993;  // no double
   s.barrier_every = 7;
   s.eval_every = 0;
@@ -130,7 +132,9 @@ TEST(RunSettings, DefaultsComeFromTheModel) {
 
 TEST(RunSettings, CheckAcceptsWhatIsRight) {
   EXPECT_TRUE(CheckSettings(RunSettings()).ok()) << CheckSettings(RunSettings());
-  EXPECT_TRUE(CheckSettings(AllSet()).ok()) << CheckSettings(AllSet());
+  RunSettings all = AllSet();
+  all.look_ahead = all.aggregate_every = 0;  // of FP32, and only one of them
+  EXPECT_TRUE(CheckSettings(all).ok()) << CheckSettings(all);
   RunSettings plain;
   plain.local_workers = 0;
   plain.momentum = plain.lr = plain.weight_decay = 0;
@@ -157,6 +161,13 @@ TEST(RunSettings, CheckNamesFlagValueAndRule) {
       {[](auto& s) { s.lr = kInf; }, "--lr inf: must be a finite number"},
       {[](auto& s) { s.lr = -0.5; }, "--lr -0.5: must be at least 0"},
       {[](auto& s) { s.weight_decay = -0.1; }, "--weight-decay -0.1: must be at least 0"},
+      {[](auto& s) { s.look_ahead = 1.5; }, "--look-ahead 1.5: must be at most 1"},
+      {[](auto& s) { s.look_ahead = s.aggregate_every = 1; }, "--aggregate-every 1: --look-ahead"},
+      {[](auto& s) {
+         s.recipe = "niti";
+         s.look_ahead = 1;
+       },
+       "--look-ahead: recipe niti"},
       {[](auto& s) { s.momentum = 1; }, "--momentum 1: must be below 1"},
       {[](auto& s) { s.momentum = -0.1; }, "--momentum -0.1: must be at least 0"},
       {[](auto& s) { s.milestone_factor = kNan; }, "--milestone-factor nan"},

@@ -75,6 +75,12 @@ TEST(Summary, IntegerRecipesTellTheirBits) {
   EXPECT_EQ(json["gradient_bits"], "0:3/2,4:1");
 }
 
+TEST(Summary, TellsWhatWasPredicted) {
+  RunSummary summary = Sample();
+  summary.predicted_samples_per_s = 80.5;
+  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["predicted_samples_per_s"], 80.5);
+}
+
 TEST(Summary, HasTheValues) {
   const auto json = nlohmann::json::parse(SummaryToJson(Sample()));
   EXPECT_EQ(json["accuracy"], 0.9875);

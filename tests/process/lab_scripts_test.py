@@ -77,6 +77,24 @@ class SteadyTime(unittest.TestCase):
         self.assertIsNone(run.steady_seconds_per_batch(summary, 26, 20))
 
 
+class Bounds(unittest.TestCase):
+    def test_the_busiest_stage_or_direction_counts(self):
+        summary = summary_of(lambda i: i, 10, [2, 1])
+        summary.update(samples=640, samples_per_s=64,  # ten seconds for ten batches
+                       stages=[{"busy_share": 0.5}, {"busy_share": 0.8}])
+        summary["links"][0].update(bytes_forward=1_000_000, bytes_backward=500_000)
+        rates = [[0, 1], [1, 0]]
+        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, [[0, 0], [0, 0]]), 0.8)
+        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, rates), 0.8)
+        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, [[0, 0.5], [1, 0]]), 1.6)
+        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, [[0, 1], [0.1, 0]]), 4)
+        self.assertIsNone(run.bound_seconds_per_batch(dict(summary, steps=0), rates))
+
+    def test_predictions_are_seconds_a_batch(self):
+        self.assertEqual(run.prediction({"predicted_samples_per_s": 32}, 64), 2)
+        self.assertIsNone(run.prediction({}, 64))
+
+
 class Reports(unittest.TestCase):
     def results(self):
         rows = []

@@ -51,8 +51,8 @@ auto Fields(const StageFailed& m) {
 auto Fields(const Welcome& m) { return std::tie(m.device); }
 auto Fields(const Refused& m) { return std::tie(m.reason); }
 auto Fields(const ProfileRequest& m) {
-  const auto& [a, b, c, d, e, f, g] = m;
-  return std::tie(a, b, c, d, e, f, g);
+  const auto& [a, b, c, d, e, f, g, h] = m;
+  return std::tie(a, b, c, d, e, f, g, h);
 }
 auto Fields(const PrepareStage& m) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, shaping, l, n] = m;
@@ -329,6 +329,8 @@ const BadPrepareField kBadPrepareFields[] = {
        m.mutable_training()->add_gradient_bits()->set_epoch(3);
      },
      "training.gradient_bits: epoch 3"},
+    {[](auto& m) { m.mutable_training()->set_look_ahead(2); }, "training.look_ahead"},
+    {[](auto& m) { m.mutable_training()->set_aggregate_every(-1); }, "training.aggregate_every"},
     {[](auto& m) { m.mutable_training()->add_gradient_bits()->set_epoch(-1); },
      "training.gradient_bits.epoch"},
     {[](auto& m) {

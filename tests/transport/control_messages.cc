@@ -119,6 +119,8 @@ TrainingSettings RandomControlMessages::Settings() {
   settings.learning_rate = Real();
   settings.momentum = Real();
   settings.weight_decay = Real();
+  settings.look_ahead = static_cast<double>(Below(100)) / 100;
+  settings.aggregate_every = Below(1000000);
   settings.milestones = Milestones();
   settings.milestone_factor = Real();
   for (int64_t epoch = 0, left = Below(4); left > 0; --left, epoch += 1 + Below(50)) {
@@ -177,6 +179,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                                                     1 + Below(99),
                                                     1 + Below(99),
                                                     {{0, model.layer_count() - 1}, {0, 0}},
+                                                    Real(),
                                                     Real()},
                                      prepare,
                                      RunUntil{Sequence(1 + Below(1000000))},

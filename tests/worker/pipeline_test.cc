@@ -139,6 +139,48 @@ TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
   EXPECT_EQ(OverLoopback(setup), Oracle(setup));
 }
 
+TEST(Pipeline, LookAheadEqualsTheReplay) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  std::string last = Oracle(MakeSetup(settings));
+  settings.look_ahead = 1;
+  for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
+    settings.caps = caps;
+    const RunSetup setup = MakeSetup(settings);
+    const std::string expected = Oracle(setup);
+    EXPECT_NE(expected, last);
+    EXPECT_EQ(OverLoopback(setup), expected);
+    last = expected;
+  }
+}
+
+TEST(Pipeline, WeightAggregationEqualsTheReplay) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  std::string last = Oracle(MakeSetup(settings));
+  for (int64_t every : {1, 5}) {
+    for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
+      settings.aggregate_every = every;
+      settings.caps = caps;
+      const RunSetup setup = MakeSetup(settings);
+      const std::string expected = Oracle(setup);
+      EXPECT_NE(expected, last);
+      EXPECT_EQ(OverLoopback(setup), expected);
+      last = expected;
+    }
+  }
+}
+
+// Nothing is stale where one micro-batch is in flight.
+TEST(Pipeline, WithCapsOfOneNothingLooksAhead) {
+  RunSettings settings = Settings("async_1f1b", 2);
+  settings.caps = {1, 1};
+  const std::string plain = OverLoopback(MakeSetup(settings));
+  settings.look_ahead = 1;
+  EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
+  settings.look_ahead = 0;
+  settings.aggregate_every = 1;
+  EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
+}
+
 TEST(Pipeline, SynchronousSchedulesEqualThePlainLoopOnAnyNumberOfStages) {
   RunSettings settings = Settings("sync_1f1b", 0);
   settings.micro_batches = 4;

@@ -1,5 +1,6 @@
 #include "tests/worker/staleness_replay.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -22,6 +23,7 @@ using Crossing = std::map<int64_t, Floats>;
 
 struct InFlight {
   size_t version;
+  std::unique_ptr<AlignedBytes> ahead;  // look-ahead: weights of its own
   std::unique_ptr<AlignedBytes> stash, input, output, labels;
 };
 
@@ -193,7 +195,8 @@ class Replay {
   }
 
   void Bind(Stage& stage, TestStage& run, InFlight& flight) {
-    run.bindings[Storage::kParameters] = stage.versions[flight.version]->data();
+    run.bindings[Storage::kParameters] =
+        flight.ahead ? flight.ahead->data() : stage.versions[flight.version]->data();
     run.bindings[Storage::kMomentum] = stage.momentum->data();
     run.bindings[Storage::kGradients] = stage.gradients->data();
     run.bindings[Storage::kStatistics] = stage.statistics->data();
@@ -215,6 +218,49 @@ class Replay {
     return decoded;
   }
 
+  // Where the momentum will have led when the micro-batches in flight have stepped.
+  std::unique_ptr<AlignedBytes> Ahead(const Stage& stage, const MicroBatch& place) const {
+    const double steps = static_cast<double>(stage.forwards - stage.backwards);
+    if (options_.training.look_ahead == 0 || steps == 0) return nullptr;
+    const auto distance = static_cast<float>(options_.training.look_ahead * steps *
+                                             LearningRate(options_.training, place.epoch));
+    const int64_t bytes = stage.by_samples.begin()->second->program.state.parameter_bytes;
+    auto ahead = std::make_unique<AlignedBytes>(bytes);
+    const float* newest = reinterpret_cast<const float*>(stage.versions.back()->data());
+    const float* velocity = reinterpret_cast<const float*>(stage.momentum->data());
+    float* out = reinterpret_cast<float*>(ahead->data());
+    for (int64_t e = 0; e < bytes / 4; ++e) out[e] = newest[e] - distance * velocity[e];
+    return ahead;
+  }
+
+  // FTPipeHD: the mean of the newest N - i versions, if micro-batches in flight use all but the
+  // newest one.
+  void Aggregate(int i, int64_t step) {
+    Stage& stage = stages_[i];
+    const auto count = static_cast<size_t>(this->count() - i);
+    const int64_t every = options_.training.aggregate_every;
+    if (every == 0 || (step + 1) % every != 0 || count < 2) return;
+    for (size_t k = 1; k < count; ++k) {
+      const bool used =
+          std::any_of(stage.in_flight.begin(), stage.in_flight.end(), [&](const auto& flight) {
+            return flight.first != stage.backwards &&
+                   flight.second.version + k + 1 == stage.versions.size();
+          });
+      if (!used) return;
+    }
+    const int64_t bytes = stage.by_samples.begin()->second->program.state.parameter_bytes;
+    auto mean = std::make_unique<AlignedBytes>(bytes);
+    for (int64_t e = 0; e < bytes / 4; ++e) {
+      float sum = 0;
+      for (size_t k = 0; k < count; ++k) {
+        const auto& version = stage.versions[stage.versions.size() - 1 - k];
+        sum += reinterpret_cast<const float*>(version->data())[e];
+      }
+      reinterpret_cast<float*>(mean->data())[e] = sum / static_cast<float>(count);
+    }
+    stage.versions.back() = std::move(mean);
+  }
+
   absl::Status Forward(int i) {
     Stage& stage = stages_[i];
     const MicroBatch place = batching_.Locate(Sequence(stage.forwards));
@@ -224,6 +270,7 @@ class Replay {
     options_.fill(place, absl::MakeSpan(samples), absl::MakeSpan(labels));
     InFlight& flight = stage.in_flight[stage.forwards];
     flight.version = stage.versions.size() - 1;
+    flight.ahead = Ahead(stage, place);
     flight.stash = std::make_unique<AlignedBytes>(run.program.stash_bytes);
     flight.input =
         Copy(i == 0 ? samples : stages_[i - 1].activations.extract(stage.forwards).mapped());
@@ -268,6 +315,7 @@ class Replay {
       run.bindings[Storage::kNewParameters] = next->data();
       RUNNEL_RETURN_IF_ERROR(run.Run(Part::kUpdate, context));
       stage.versions.push_back(std::move(next));
+      Aggregate(i, place.step);
     }
     ++stage.backwards;
     stage.in_flight.erase(place.sequence.value());

@@ -60,5 +60,41 @@ TEST(Stash, StepsInPlaceWhenNobodyUsesTheNewest) {
   EXPECT_NE(stash.NextVersion(), stash.newest());
 }
 
+TEST(Stash, WeightsOfItsOwnAreNobodyElses) {
+  Stash stash(64, 64);
+  Step(stash, 1);
+  const Stash::Entry& first = stash.Push(Place(0));
+  const Stash::Entry& second = stash.PushWithOwnWeights(Place(1));
+  *reinterpret_cast<int64_t*>(stash.weights(second)) = 100;
+  EXPECT_EQ(VersionAt(stash.weights(first)), 1);
+  EXPECT_EQ(VersionAt(stash.newest()), 1);
+  stash.Pop();
+  Step(stash, 2);
+  EXPECT_EQ(VersionAt(stash.newest()), 2);
+  EXPECT_EQ(VersionAt(stash.weights(stash.Oldest())), 100);
+  // They are no published version.
+  EXPECT_EQ(stash.NewestVersions(1).size(), 1U);
+  EXPECT_TRUE(stash.NewestVersions(2).empty());
+}
+
+TEST(Stash, NewestVersionsAreThoseWithoutAGap) {
+  Stash stash(64, 64);
+  stash.Push(Place(0));  // version 0
+  stash.Push(Place(1));  // version 0
+  EXPECT_TRUE(stash.NewestVersions(2).empty());
+  stash.Pop();
+  Step(stash, 1);
+  stash.Push(Place(2));  // version 1
+  std::vector<const std::byte*> versions = stash.NewestVersions(2);
+  ASSERT_EQ(versions.size(), 2U);
+  EXPECT_EQ(VersionAt(versions[0]), 1);
+  EXPECT_EQ(VersionAt(versions[1]), 0);
+  stash.Pop();
+  Step(stash, 2);
+  Step(stash, 3);  // 2 is no more: 1 and 3 live
+  EXPECT_EQ(stash.live_versions(), 2);
+  EXPECT_TRUE(stash.NewestVersions(2).empty());
+}
+
 }  // namespace
 }  // namespace runnel
