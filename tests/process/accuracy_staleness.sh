@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# What staleness costs and what helps against it: the HAR CNN (UCI-HAR subset) on three stages at equal epochs, sync_1f1b (no
+# staleness) beside async_1f1b with the papers' caps N - i and with raised ones, each plain, with FTPipeHD's weight aggregation
+# and with look-ahead.
+#   tests/process/accuracy_staleness.sh [--epochs 60] [--seeds 1,2,3] [--methods sync,plain,...] [--momentum M] [--data DIR]
+#                                       [--bin DIR] [--out DIR]
+# What is in --out is not run again. Writes OUT/table.csv (a row a run) and OUT/table.md. A run that diverges is a result too.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+data=../shared/data
+bin=build/release/bin
+out=build/accuracy_staleness
+epochs=60
+seeds=1,2,3
+momentum=0.9
+methods=sync,plain,aggregate5,ahead50,ahead100,plain-raised,aggregate5-raised,ahead50-raised,ahead100-raised
+while [ $# -gt 0 ]; do
+  case $1 in
+    --epochs) epochs=$2 ;;
+    --seeds) seeds=$2 ;;
+    --methods) methods=$2 ;;
+    --momentum) momentum=$2 ;;
+    --data) data=$2 ;;
+    --bin) bin=$2 ;;
+    --out) out=$2 ;;
+    *) echo "accuracy_staleness.sh: unknown argument $1 (use --epochs, --seeds, --methods, --momentum, --data, --bin, --out)" >&2; exit 2 ;;
+  esac
+  shift 2
+done
+if [ ! -x "$bin/runnel-central" ]; then
+  echo "accuracy_staleness.sh: no $bin/runnel-central: build it first (cmake --preset release && cmake --build --preset release)" >&2
+  exit 2
+fi
+if [ ! -f "$data/ucihar-subset/ucihar-subset.tar.gz" ]; then
+  echo "accuracy_staleness.sh: no $data/ucihar-subset/ucihar-subset.tar.gz: name the folder with --data" >&2
+  exit 2
+fi
+milestones=$(for epoch in 60 120 160; do echo $((epochs * epoch / 200)); done | awk '$1 > last {printf "%s%s", sep, $1; sep = ","; last = $1}')
+mkdir -p "$out/ucihar"
+[ -n "$(ls -A "$out/ucihar")" ] || tar -xzf "$data/ucihar-subset/ucihar-subset.tar.gz" -C "$out/ucihar"
+folder=$(find "$out/ucihar" -type d -name train -printf '%h\n' | head -1)
+
+# sync, or how staleness is met, and -raised for 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
+flags_of() {
+  case ${1%-raised} in
+    sync) echo "--schedule sync_1f1b" ;;
+    plain) echo "--schedule async_1f1b" ;;
+    aggregate[0-9]*) echo "--schedule async_1f1b --aggregate-every $(tr -dc 0-9 <<< "$1")" ;;
+    ahead[0-9]*) echo "--schedule async_1f1b --look-ahead $(tr -dc 0-9 <<< "$1" | awk '{print $1 / 100}')" ;;
+    *) echo "accuracy_staleness.sh: method $1 is not known" >&2; return 2 ;;
+  esac
+  [[ $1 != *-raised ]] || echo "--caps 10,6,1"
+}
+
+for seed in ${seeds//,/ }; do
+  for method in ${methods//,/ }; do
+    name=$method-$momentum-$epochs-$seed
+    [ -f "$out/$name.json" ] && continue
+    flags=$(flags_of "$method")
+    status=0
+    # shellcheck disable=SC2086
+    "$bin/runnel-central" train --model har_cnn --dataset ucihar --data-dir "$folder" --local-workers 3 $flags \
+      --momentum "$momentum" --epochs "$epochs" ${milestones:+--milestones "$milestones"} --seed "$seed" \
+      --summary "$out/$name.part" > "$out/$name.log" 2>&1 || status=$?
+    if [ "$status" = 0 ]; then
+      mv "$out/$name.part" "$out/$name.json"
+    elif grep -q "is not finite\|is NaN\|is infinite" "$out/$name.log"; then
+      tail -1 "$out/$name.log" | python3 -c 'import json, sys; print(json.dumps({"diverged": sys.stdin.read().strip()}))' > "$out/$name.json"
+    else
+      echo "accuracy_staleness.sh: $name failed:" >&2
+      tail -5 "$out/$name.log" >&2
+      exit 1
+    fi
+    echo "$name done"
+  done
+done
+
+python3 - "$out" "$epochs" "$momentum" "$seeds" "$methods" << 'PYTHON'
+import csv, json, os, statistics, sys
+
+out, epochs, momentum = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+seeds, methods = sys.argv[4].split(","), sys.argv[5].split(",")
+runs = {(method, seed): json.load(open(os.path.join(out, "%s-%s-%d-%s.json" % (method, momentum, epochs, seed))))
+        for method in methods for seed in seeds}
+with open(os.path.join(out, "table.csv"), "w", newline="") as file:
+    table = csv.writer(file)
+    table.writerow(["method", "seed", "epochs", "momentum", "accuracy", "loss", "train_loss", "diverged"])
+    for (method, seed), run in runs.items():
+        table.writerow([method, seed, epochs, momentum] + [run.get(key, "") for key in ("accuracy", "loss", "train_loss", "diverged")])
+lines = ["UCI-HAR subset, simple CNN, three stages, %d epochs, momentum %s, seeds %s" % (epochs, momentum, ", ".join(seeds)), "",
+         "| method | test accuracy | paired loss to sync | test loss | training loss |", "|---|---|---|---|---|"]
+for method in methods:
+    good = [s for s in seeds if runs[method, s].get("accuracy") is not None]
+    mean = lambda key, scale=1: statistics.mean(scale * runs[method, s][key] for s in good) if good else float("nan")
+    paired = [100 * (runs["sync", s]["accuracy"] - runs[method, s]["accuracy"]) for s in good
+              if runs.get(("sync", s), {}).get("accuracy") is not None]
+    diverged = "" if len(good) == len(seeds) else " (%d of %d diverged)" % (len(seeds) - len(good), len(seeds))
+    lines.append("| %s | %.2f %%%s | %s | %.4f | %.4f |" % (
+        method, mean("accuracy", 100), diverged, "%+.2f" % statistics.mean(paired) if paired else "-", mean("loss"), mean("train_loss")))
+open(os.path.join(out, "table.md"), "w").write("\n".join(lines) + "\n")
+print("\n".join(lines))
+PYTHON
