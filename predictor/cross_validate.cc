@@ -221,28 +221,58 @@ const DeviceTask* CentralOf(absl::Span<const DeviceTask> tasks, const DeviceTask
   return best;
 }
 
+namespace {
+
+// What every method says of one task. `others`: where its central is looked for.
+absl::Status JudgeTask(const DeviceTask& task, absl::Span<const DeviceTask> others,
+                       const LayerPredictor& layers, absl::Span<const TaskPrediction> networks,
+                       absl::Span<const int64_t> sample_counts, Accuracy& accuracy) {
+  Judge judge(task, *std::max_element(sample_counts.begin(), sample_counts.end()), accuracy);
+  judge.AddNoise();
+  const Seconds lut = PredictLut(task);
+  const DeviceTask* central = CentralOf(others, task);
+  for (const int64_t samples : sample_counts) {
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds mlp, layers.Predict(task, samples));
+    judge.Add("mlp", samples, mlp);
+    judge.Add("flops", samples, PredictFlops(task, samples));
+    judge.Add("lut", samples, lut, /*singles=*/false);
+    judge.Add("ratio", samples, PredictRatio(task, central, samples));
+    if (const TaskPrediction* accept = Find(networks, "accept", task, samples))
+      judge.Add("accept", samples, accept->seconds);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out) {
   RUNNEL_ASSIGN_OR_RETURN(const LayerPredictor layers,
                           LayerPredictor::Create(tasks, networks, leave_out));
-  const int64_t most = *std::max_element(sample_counts.begin(), sample_counts.end());
   Accuracy accuracy;
   for (const DeviceTask& task : tasks) {
-    Judge judge(task, most, accuracy);
-    judge.AddNoise();
-    const Seconds lut = PredictLut(task);
-    const DeviceTask* central = CentralOf(tasks, task);
-    for (const int64_t samples : sample_counts) {
-      RUNNEL_ASSIGN_OR_RETURN(const Seconds mlp, layers.Predict(task, samples));
-      judge.Add("mlp", samples, mlp);
-      judge.Add("flops", samples, PredictFlops(task, samples));
-      judge.Add("lut", samples, lut, /*singles=*/false);
-      judge.Add("ratio", samples, PredictRatio(task, central, samples));
-      if (const TaskPrediction* accept = Find(networks, "accept", task, samples))
-        judge.Add("accept", samples, accept->seconds);
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, tasks, layers, networks, sample_counts, accuracy));
+  }
+  return accuracy;
+}
+
+absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
+                                     absl::Span<const DeviceTask> unseen,
+                                     absl::Span<const int64_t> sample_counts) {
+  for (const DeviceTask& task : unseen) {
+    for (const DeviceTask& other : known) {
+      if (other.configuration != task.configuration) continue;
+      return absl::InvalidArgumentError(absl::StrCat("configuration ", task.configuration,
+                                                     " is among those that are known already"));
     }
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const LayerPredictor layers,
+                          LayerPredictor::Create(known, {}, LeaveOut::kConfiguration));
+  Accuracy accuracy;
+  for (const DeviceTask& task : unseen) {
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, known, layers, {}, sample_counts, accuracy));
   }
   return accuracy;
 }

@@ -61,6 +61,13 @@ absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out = LeaveOut::kFamily);
 
+// The same for devices that are not among those known at all: `unseen` is predicted from all of
+// `known` (of the methods, accept is not among them). sample_counts: at least one.
+// InvalidArgument: a configuration that is in both; errors as FitLayerTimes.
+absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
+                                     absl::Span<const DeviceTask> unseen,
+                                     absl::Span<const int64_t> sample_counts);
+
 // What central, as FTPipeHD's estimate knows it, took for the ranges of `task`; null if no other
 // task is its central's. The nearest batch size counts.
 const DeviceTask* CentralOf(absl::Span<const DeviceTask> tasks, const DeviceTask& task);

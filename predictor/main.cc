@@ -13,6 +13,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/cross_validate_torch.h"
 #include "predictor/profile_folder.h"
+#include "predictor/sub_models.h"
 #include "predictor/train_torch.h"
 #include "proto/base/status_macros.h"
 
@@ -24,7 +25,7 @@ struct Arguments {
   std::string out;
   std::string weights;
   std::string profile;
-  int64_t max_macs = 160'000'000;
+  int64_t max_macs = kMaxProfiledMacs;
   std::vector<int64_t> samples = {0, 2, 4, 8, 14};
 };
 

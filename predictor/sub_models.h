@@ -13,6 +13,8 @@
 namespace runnel {
 
 inline constexpr int kRepresentatives = 10;
+// Of one sample: no larger ranges are measured unless somebody asks for it.
+inline constexpr int64_t kMaxProfiledMacs = 160'000'000;
 
 // The ten sub-models whose times characterise a device (AccEPT 3.2): all M ranges of layers in
 // ascending order of MACs, those of rank k (M - 1) / 9. A range above `max_macs` (of one sample)

@@ -94,6 +94,44 @@ TEST(CrossValidate, JudgesOnlyWhatIsNotKnown) {
   EXPECT_EQ(JudgePredictors(tasks, {14}, {})->all.at("mlp").at(14).count, expected);
 }
 
+// A device that is in no profile: predicted from all that are known, judged by its own times.
+TEST(CrossValidate, DevicesNeverProfiled) {
+  std::vector<DeviceProfile> profiles = SyntheticWorld(0.01);
+  const std::vector<DeviceProfile> unseen(profiles.end() - 2, profiles.end());
+  profiles.resize(profiles.size() - 2);
+  const std::vector<DeviceTask> known = *TasksOf(profiles, kMaxMacs, MakeModel);
+  const std::vector<DeviceTask> tasks = *TasksOf(unseen, kMaxMacs, MakeModel);
+  const absl::StatusOr<Accuracy> accuracy = JudgeUnseen(known, tasks, {0, 8});
+  ASSERT_TRUE(accuracy.ok()) << accuracy.status();
+  EXPECT_EQ(accuracy->by_configuration.size(), 2u);
+  EXPECT_GT(accuracy->all.at("mlp").at(8).within_10pct(), 0.97);
+  EXPECT_GT(accuracy->all.at("mlp").at(8).within_5pct(),
+            accuracy->all.at("flops").at(8).within_5pct() + 0.3);
+  // What is judged is what neither the ten nor the samples hold.
+  int64_t expected = 0;
+  for (const DeviceTask& task : tasks) {
+    const std::vector<size_t> samples = task.Samples(8);
+    for (size_t i = 0; i < task.ranges.size(); ++i) {
+      if (!task.IsProbe(i) && std::find(samples.begin(), samples.end(), i) == samples.end())
+        ++expected;
+    }
+  }
+  for (const char* method : {"mlp", "flops", "ratio"})
+    EXPECT_EQ(accuracy->all.at(method).at(0).count, expected) << method;
+  EXPECT_EQ(accuracy->noise_floor.count, expected);
+  // With itself among the known ones it would be no test.
+  EXPECT_EQ(JudgeUnseen(known, known, {8}).status().code(), absl::StatusCode::kInvalidArgument);
+  // Its own kind among the known ones must help: these are of family "d".
+  std::vector<DeviceTask> others;
+  for (const DeviceTask& task : known) {
+    if (task.family != tasks[0].family) others.push_back(task);
+  }
+  const absl::StatusOr<Accuracy> without = JudgeUnseen(others, tasks, {0});
+  ASSERT_TRUE(without.ok());
+  EXPECT_GE(accuracy->all.at("mlp").at(0).within_5pct() + 0.05,
+            without->all.at("mlp").at(0).within_5pct());
+}
+
 TEST(CrossValidate, RowsOfNetworks) {
   const std::vector<DeviceProfile> profiles = SyntheticWorld(0);
   const std::vector<DeviceTask> tasks = *TasksOf(profiles, kMaxMacs, MakeModel);
