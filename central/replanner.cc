@@ -14,7 +14,7 @@ std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
     if (!report.lost[i]) devices.push_back(static_cast<int>(i));
   }
   const std::vector<std::vector<double>> seconds = Corrected(report);
-  const absl::StatusOr<Plan> next = options_.make_plan(devices, seconds);
+  const absl::StatusOr<Plan> next = NextPlan(report, devices, seconds);
   if (!next.ok()) return std::nullopt;
   const absl::StatusOr<double> now = options_.period_seconds(report.plan, seconds);
   const absl::StatusOr<double> then = options_.period_seconds(*next, seconds);
@@ -23,7 +23,8 @@ std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
   const int64_t left = (options_.stop_step - report.step) * options_.micro_batches_a_step;
   const double saved_seconds = (*now - *then) * static_cast<double>(left);
   const double move_seconds = MoveSeconds(report, *next);
-  const bool wants = *then < *now * (1 - options_.min_gain) && saved_seconds > move_seconds;
+  const bool wants = (*then < *now * (1 - options_.min_gain) && saved_seconds > move_seconds) ||
+                     IsMoreExact(report.plan, *next, *now, *then);
   wanted_ = wants ? wanted_ + 1 : 0;
   if (wanted_ < options_.confirmations) return std::nullopt;
   wanted_ = 0;

@@ -28,6 +28,14 @@ struct ReplannerOptions {
   std::function<absl::StatusOr<double>(const Plan& plan,
                                        const std::vector<std::vector<double>>& layer_seconds)>
       period_seconds;
+  // Of a run whose bits follow its links, else null: the plan with the codecs that its links have
+  // time for if they carried this share of what they do (RefitBits), and what a plan loses by its
+  // codecs. make_plan may then be null: layers stay.
+  std::function<absl::StatusOr<Plan>(const Plan& plan,
+                                     const std::vector<std::vector<double>>& layer_seconds,
+                                     double bandwidth_share)>
+      fit_bits;
+  std::function<double(const Plan& plan)> coding_error;
   std::vector<int64_t> layer_state_bytes;  // parameters, momentum, statistics, by layer
   double link_bytes_per_second = 125e6;    // where no stage has measured one
   int64_t micro_batches_a_step = 1;
@@ -59,6 +67,11 @@ class Replanner {
   bool Measure(const BarrierReport& report);
   std::vector<std::vector<double>> Corrected(const BarrierReport& report) const;
   double MoveSeconds(const BarrierReport& report, const Plan& next) const;
+  // replanner_bits.cc
+  absl::StatusOr<Plan> NextPlan(const BarrierReport& report, const std::vector<int>& devices,
+                                const std::vector<std::vector<double>>& seconds) const;
+  bool IsMoreExact(const Plan& plan, const Plan& next, double now_seconds,
+                   double next_seconds) const;
 
   ReplannerOptions options_;
   Generation generation_;   // of the plan that seen_ is about

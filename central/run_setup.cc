@@ -1,15 +1,18 @@
 #include "central/run_setup.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/codec_settings.h"
 #include "compress/bit_schedule.h"
 #include "partition/plan_builder.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/measured_cost.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -81,6 +84,13 @@ absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const M
   return training;
 }
 
+BandwidthBits BitsOf(const RunSetup& setup) {
+  const RunSettings& settings = setup.settings;
+  return {settings.model, CodecFamilyOf(settings.codec_forward, "hadamard"),
+          CodecFamilyOf(settings.codec_backward, "hadamard"), ExactCodec(setup.format),
+          settings.epochs};
+}
+
 }  // namespace
 
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
@@ -109,6 +119,10 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
                                 setup.schedule->default_micro_batches, setup.format);
   RUNNEL_RETURN_IF_ERROR(SettleCodecs(setup.format, setup.settings));
+  if (BitsFollowLinks(setup.settings)) {
+    RUNNEL_ASSIGN_OR_RETURN(setup.codec_seconds_per_byte,
+                            MeasureCodecs(BitsOf(setup), MonotonicClock()));
+  }
   setup.plain_loop = setup.settings.local_workers == 0;
   setup.workers = setup.plain_loop
                       ? 1
@@ -143,11 +157,16 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
 
 namespace {
 
-std::vector<std::vector<LinkSpeed>> AssumedSpeeds(const RunSetup& setup,
-                                                  const std::vector<int>& devices) {
-  const LinkSpeed given{setup.settings.link_mbps, setup.settings.link_delay_ms * 1e-3};
-  std::vector<std::vector<LinkSpeed>> speeds(devices.size(),
-                                             std::vector<LinkSpeed>(devices.size(), given));
+// What the user says of every link.
+LinkSpeed GivenSpeed(const RunSetup& setup) {
+  const RunSettings& settings = setup.settings;
+  return {settings.plan_mbps > 0 ? settings.plan_mbps : settings.link_mbps,
+          settings.link_delay_ms * 1e-3};
+}
+
+std::vector<std::vector<LinkSpeed>> Speeds(const RunSetup& setup, const std::vector<int>& devices,
+                                           const LinkRates& rates) {
+  std::vector<std::vector<LinkSpeed>> speeds = SpeedsOf(rates, devices, GivenSpeed(setup));
   for (const AssumedLink& link : setup.assumed_links) {
     for (size_t from = 0; from < devices.size(); ++from) {
       for (size_t to = 0; to < devices.size(); ++to) {
@@ -160,8 +179,15 @@ std::vector<std::vector<LinkSpeed>> AssumedSpeeds(const RunSetup& setup,
   return speeds;
 }
 
+std::vector<int> DevicesOf(const Plan& plan) {
+  std::vector<int> devices;
+  for (const StagePlan& stage : plan.stages) devices.push_back(stage.device.value());
+  return devices;
+}
+
 // Without times of computation, which are borrowed.
-absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<int>& devices) {
+absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<int>& devices,
+                                       const LinkRates& rates) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
   PlanRequest request;
   request.model = &setup.model;
@@ -176,12 +202,24 @@ absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<
                           MeanEncodedBytes(setup.settings.codec_forward, setup.settings.epochs));
   RUNNEL_ASSIGN_OR_RETURN(request.encoded_backward,
                           MeanEncodedBytes(setup.settings.codec_backward, setup.settings.epochs));
-  request.link_megabits_per_second =
-      setup.settings.plan_mbps > 0 ? setup.settings.plan_mbps : setup.settings.link_mbps;
-  request.link_delay_seconds = setup.settings.link_delay_ms * 1e-3;
+  request.link_speeds = Speeds(setup, devices, rates);
   request.caps = setup.settings.caps;
-  if (!setup.assumed_links.empty()) request.link_speeds = AssumedSpeeds(setup, devices);
   return request;
+}
+
+// Coding takes a device as much longer than this host, which has device 0, as training does.
+void AddCodecTimes(const RunSetup& setup, const std::vector<std::vector<double>>& layer_seconds,
+                   PlanRequest& request) {
+  if (!BitsFollowLinks(setup.settings)) return;
+  const auto seconds_of = [&](int device) {
+    return std::accumulate(layer_seconds[device].begin(), layer_seconds[device].end(), 0.0);
+  };
+  const double here = seconds_of(0);
+  for (DeviceId device : request.devices) {
+    const double ratio = here > 0 ? seconds_of(device.value()) / here : 1;
+    request.device_costs.emplace_back().codec_seconds_per_byte =
+        ratio * setup.codec_seconds_per_byte;
+  }
 }
 
 absl::StatusOr<MeasuredCost> CostOf(const std::vector<int>& devices,
@@ -195,25 +233,87 @@ absl::StatusOr<MeasuredCost> CostOf(const std::vector<int>& devices,
 
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
                              const std::vector<int>& devices,
-                             const std::vector<std::vector<double>>& layer_seconds) {
-  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices));
+                             const std::vector<std::vector<double>>& layer_seconds,
+                             const LinkRates& rates) {
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
   request.generation = generation;
   if (layer_seconds.empty()) return MakePlan(request);
+  AddCodecTimes(setup, layer_seconds, request);
   RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
   request.compute = &cost;
-  return MakePlan(request);
+  if (!BitsFollowLinks(setup.settings)) return MakePlan(request);
+  RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, PlanWithBits(BitsOf(setup), std::move(request)));
+  return std::move(fitted.plan);
 }
 
-bool Replans(const RunSetup& setup) {
+bool NeedsProfile(const RunSetup& setup) {
+  if (setup.plain_loop) return false;
+  return setup.policy->needs_profile || (setup.workers > 1 && BitsFollowLinks(setup.settings));
+}
+
+bool MovesLayers(const RunSetup& setup) {
   if (setup.plain_loop || setup.workers < 2 || !setup.policy->needs_profile) return false;
   return setup.settings.replan == "auto" ? setup.policy->replans : setup.settings.replan == "on";
 }
 
+bool Replans(const RunSetup& setup) {
+  const bool bits_move = !setup.plain_loop && setup.workers > 1 &&
+                         BitsFollowLinks(setup.settings) && setup.settings.replan != "off";
+  return bits_move || MovesLayers(setup);
+}
+
+absl::StatusOr<Plan> RefitBits(const RunSetup& setup, const Plan& plan,
+                               const std::vector<std::vector<double>>& layer_seconds,
+                               const LinkRates& rates) {
+  const std::vector<int> devices = DevicesOf(plan);
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
+  AddCodecTimes(setup, layer_seconds, request);
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
+  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, FitBits(BitsOf(setup), request, plan));
+  return std::move(fitted.plan);
+}
+
+double CodingErrorOf(const RunSetup& setup, const Plan& plan) {
+  return CodingError(plan, setup.settings.epochs).value_or(0);
+}
+
+PlanBandwidth BandwidthOf(const RunSetup& setup, const Plan& plan, const LinkRates& rates) {
+  const RunSettings& settings = setup.settings;
+  PlanBandwidth bandwidth;
+  bandwidth.source = settings.plan_mbps > 0   ? "--plan-mbps"
+                     : settings.link_mbps > 0 ? "--link-mbps"
+                                              : "none";
+  if (!rates.empty()) bandwidth.source = "measured";
+  const std::vector<std::vector<LinkSpeed>> speeds = Speeds(setup, DevicesOf(plan), rates);
+  for (size_t i = 0; i + 1 < plan.stages.size(); ++i) {
+    bandwidth.links.push_back(
+        {speeds[i][i + 1].megabits_per_second, speeds[i + 1][i].megabits_per_second});
+  }
+  return bandwidth;
+}
+
+std::string BandwidthText(const PlanBandwidth& bandwidth) {
+  const auto text = [](double mbps) {
+    return mbps > 0 ? absl::StrFormat("%.4g Mbps", mbps) : std::string("unlimited");
+  };
+  std::vector<std::string> links;
+  for (const LinkMbps& link : bandwidth.links) {
+    links.push_back(absl::StrCat(text(link.forward), " down and ", text(link.backward), " up"));
+  }
+  if (links.empty()) return "";
+  return absl::StrCat("links taken for ", absl::StrJoin(links, ", "), " (",
+                      bandwidth.source == "none" ? "nothing given or measured" : bandwidth.source,
+                      ")");
+}
+
 absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
-                                     const std::vector<std::vector<double>>& layer_seconds) {
-  std::vector<int> devices;
-  for (const StagePlan& stage : plan.stages) devices.push_back(stage.device.value());
-  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices));
+                                     const std::vector<std::vector<double>>& layer_seconds,
+                                     const LinkRates& rates) {
+  const std::vector<int> devices = DevicesOf(plan);
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, setup.settings.epochs, request));
+  AddCodecTimes(setup, layer_seconds, request);
   RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
   request.compute = &cost;
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));

@@ -59,9 +59,13 @@ void AddCodecFlags(CLI::App& app, RunSettings& s) {
   AddListFlag(app, "--codec-backward", s.codec_backward,
               "gradients: the same, e.g. stochastic:8 (default: identity)");
   AddListFlag(app, "--bits", s.bits,
-              "bits by epoch instead: accept (AccEPT's schedule for the model), or "
+              "bits by epoch instead: accept (AccEPT's schedule for the model), "
               "FORWARD/BACKWARD, e.g. 2,60:3,160:4/8,120:4; of mbq and stochastic, or of the "
-              "codecs' families");
+              "codecs' families. bandwidth: the plan gives each direction of each link the most "
+              "bits with which the link is not the slowest part, no fewer than accept has; of "
+              "hadamard, or of the codecs' families. It goes by --plan-mbps, else --link-mbps, "
+              "else takes links for fast, and from step 10 on by what was measured, unless "
+              "--replan off");
 }
 
 // Who takes part and how the model is cut.
@@ -84,7 +88,7 @@ void AddPipelineFlags(CLI::App& app, RunSettings& s) {
       ->capture_default_str();
   app.add_option("--replan", s.replan,
                  "move layers at barriers where that saves time: on, off, auto (ftpipehd, accept, "
-                 "runnel do)")
+                 "runnel do; with --bits bandwidth the bits of any policy follow the links)")
       ->check(CLI::IsMember({"on", "off", "auto"}))
       ->capture_default_str();
   app.add_option("--caps", s.caps,
@@ -94,8 +98,9 @@ void AddPipelineFlags(CLI::App& app, RunSettings& s) {
   app.add_option("--link-mbps", s.link_mbps, "limit of each link, each way; 0: none")
       ->capture_default_str();
   app.add_option("--plan-mbps", s.plan_mbps,
-                 "what the plan takes each link for, each way, where nothing is measured yet; 0: "
-                 "as --link-mbps")
+                 "what a plan takes each link for, each way, where nothing is measured yet; 0: as "
+                 "--link-mbps. Plans made at barriers go by what was measured; the summary's "
+                 "plan_bandwidth says which it was")
       ->capture_default_str();
   app.add_option("--link-delay-ms", s.link_delay_ms, "added to each link, each way")
       ->capture_default_str();

@@ -21,6 +21,10 @@ Json ToJson(const LinkSummary& link) {
               {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s}};
 }
 
+Json ToJson(const LinkMbps& link) {
+  return Json{{"forward_mbps", link.forward}, {"backward_mbps", link.backward}};
+}
+
 Json ToJson(const StageSummary& stage) {
   return Json{{"busy_share", stage.busy_share},
               {"wait_share", stage.wait_share},
@@ -63,6 +67,8 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"recipe", summary.recipe},
       {"codecs", Json{{"forward", summary.codec_forward}, {"backward", summary.codec_backward}}},
       {"plan", Json{{"stages", StagesToJson(summary.plan)}}},
+      {"plan_bandwidth", Json{{"source", summary.plan_bandwidth.source},
+                              {"links", ListToJson(summary.plan_bandwidth.links)}}},
       {"links", ListToJson(summary.links)},
       {"stages", ListToJson(summary.stages)},
       {"evaluations", ListToJson(summary.evaluations)},

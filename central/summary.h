@@ -25,6 +25,18 @@ struct LinkSummary {
   double bandwidth_backward_bytes_per_s = 0;
 };
 
+// What a plan took the links for, 10^6 bits a second; 0: not limited.
+struct LinkMbps {
+  double forward = 0;
+  double backward = 0;
+};
+struct PlanBandwidth {
+  // Where that came from: "--plan-mbps", "--link-mbps", "measured" (ways that were not measured yet
+  // are what the user gave), "none" (nothing was known), or "recorded" (a plan from elsewhere).
+  std::string source;
+  std::vector<LinkMbps> links;  // of the plan
+};
+
 // Mini-batches that stage 0 was done with at a time after the run's first report.
 struct TimelinePoint {
   int64_t batches = 0;
@@ -65,6 +77,7 @@ struct RunSummary {
   std::string codec_forward = "identity";  // as asked for; "codecs": {"forward", "backward"}
   std::string codec_backward = "identity";
   Plan plan;
+  PlanBandwidth plan_bandwidth;  // of `plan`
   std::vector<LinkSummary> links;
   std::vector<StageSummary> stages;
   std::vector<EvaluationSummary> evaluations;
@@ -73,9 +86,9 @@ struct RunSummary {
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], wall_s, weights_sha256, steps, epochs, model, dataset, schedule,
-// policy, seed, recipe, [gradient_bits], codecs {forward, backward}, plan {stages[]}, links[],
-// stages[], evaluations[], timeline[]; keys as the members above. A figure that is not finite is
-// null.
+// policy, seed, recipe, [gradient_bits], codecs {forward, backward}, plan {stages[]},
+// plan_bandwidth {source, links[]}, links[], stages[], evaluations[], timeline[]; keys as the
+// members above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "central/codec_settings.h"
 #include "central/feeder.h"
+#include "central/link_rates.h"
 #include "central/replanner.h"
 #include "central/timeline.h"
 #include "central/weights_digest.h"
@@ -119,6 +120,7 @@ class Trainer::Impl final : public CentralControlObserver {
   BufferPool pool_;
   std::string token_ = NewToken();
   std::optional<Replanner> replanner_;
+  LinkRates link_rates_;  // as of the last barrier at which another plan was thought of
   std::optional<Coordinator> coordinator_;
   std::unique_ptr<CentralControl> server_;
   std::unique_ptr<Feeder> feeder_;
@@ -164,15 +166,17 @@ CoordinatorOptions Trainer::Impl::Options() {
   options.format = setup().format;
   options.backend = settings.backend;
   options.codecs = CodecsOf(settings);
-  options.needs_profile =
-      setup().policy->needs_profile && !job_.plan.has_value() && !setup().plain_loop;
+  options.needs_profile = NeedsProfile(setup()) && !job_.plan.has_value();
   options.plan = [this](const std::vector<Device>& devices,
                         const std::vector<std::vector<double>>& seconds) {
     return MakePlan(devices, seconds);
   };
   if (!job_.plan.has_value() && Replans(setup())) {
     replanner_.emplace(ReplanOptions());
-    options.replan = [this](const BarrierReport& report) { return replanner_->AtBarrier(report); };
+    options.replan = [this](const BarrierReport& report) {
+      NoteLinkRates(report.stages, report.devices.size(), link_rates_);
+      return replanner_->AtBarrier(report);
+    };
   }
   options.shaping = {settings.link_mbps, settings.link_delay_ms};
   options.link_token = token_;
@@ -203,11 +207,19 @@ ReplannerOptions Trainer::Impl::ReplanOptions() const {
   ReplannerOptions options;
   options.make_plan = [this](const std::vector<int>& devices,
                              const std::vector<std::vector<double>>& seconds) {
-    return PlanFor(setup(), job_.generation, devices, seconds);
+    return PlanFor(setup(), job_.generation, devices, seconds, link_rates_);
   };
+  if (!MovesLayers(setup())) options.make_plan = nullptr;
+  if (BitsFollowLinks(setup().settings)) {
+    options.fit_bits = [this](const Plan& plan, const std::vector<std::vector<double>>& seconds,
+                              double bandwidth_share) {
+      return RefitBits(setup(), plan, seconds, Scaled(link_rates_, bandwidth_share));
+    };
+    options.coding_error = [this](const Plan& plan) { return CodingErrorOf(setup(), plan); };
+  }
   options.period_seconds = [this](const Plan& plan,
                                   const std::vector<std::vector<double>>& seconds) {
-    return PredictPeriod(setup(), plan, seconds);
+    return PredictPeriod(setup(), plan, seconds, link_rates_);
   };
   for (const LayerState& layer : job_.state.layers) {
     int64_t bytes = 0;
@@ -360,7 +372,12 @@ void Trainer::Impl::Note(const PlanDecided& decided) {
   loss_seen_ = epoch_seen_ = Telemetry();
   outcome_.plan = decided.plan;
   outcome_.plans.push_back(decided);
-  if (!setup().plain_loop) parts_.display->Line(ToString(decided.plan, setup().model));
+  PlanBandwidth& bandwidth = outcome_.summary.plan_bandwidth;
+  bandwidth = BandwidthOf(setup(), decided.plan, link_rates_);
+  if (job_.plan.has_value()) bandwidth = {"recorded", {}};
+  if (setup().plain_loop) return;
+  parts_.display->Line(ToString(decided.plan, setup().model));
+  if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
 }
 
 void Trainer::Impl::Note(const BarrierPassed&) { StopTrainingClock(); }

@@ -4,46 +4,67 @@
 // accuracy allows (DESIGN section 6). Which codecs there are to choose from is data; the choice is
 // a pure function of it, for a planner to call with its own times.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "compress/bit_schedule.h"
 #include "proto/base/ids.h"
 #include "proto/base/shape.h"
 
 namespace runnel {
 
 // One direction of a link could carry this.
-struct CodecChoice {
+struct BitsChoice {
   std::string codec;          // "hadamard:4"
-  double bits = 32;           // an element, headers left out; identity 32
+  double bits = 32;           // an element, headers left out; identity 32, int8 8
   double relative_error = 0;  // mean squared error over the mean square of a typical tensor
   Bytes payload_bytes;        // of the boundary tensor
 };
 
-// The codecs of a family that a direction may use, fewest bits first, then identity. Errors are
-// those of a normal tensor (compress/link_bits.cc says where they come from). InvalidArgument for a
-// family without bits.
-absl::StatusOr<std::vector<CodecChoice>> CodecChoices(absl::string_view family, const Shape& shape);
+// The codecs of a family that a direction may use, fewest bits first, then `exact`, which loses
+// nothing: identity, or int8 between integer stages, and only those of the family with fewer bits
+// than that. Errors are those of a normal tensor (compress/link_bits.cc says where they come from).
+// InvalidArgument for a family without bits, and for an `exact` that is not one of the two.
+absl::StatusOr<std::vector<BitsChoice>> BitsChoices(absl::string_view family, const Shape& shape,
+                                                    absl::string_view exact = "identity");
 
 // What a direction can take.
 struct LinkTime {
   double megabits_per_second = 0;  // 0: not limited
-  double available_seconds = 0;    // a micro-batch's: the slowest stage's compute
-  // Of this device for one boundary tensor, encode or decode, whichever is slower.
+  double available_seconds = 0;    // a micro-batch's: the slowest part of the pipeline
+  // Of this device for one boundary tensor, encode or decode, whichever is slower; identity needs
+  // none.
   double codec_seconds = 0;
 };
 
 // The place in `choices` of the best one that the link has time for: the least error among those
-// whose frame crosses, with its codec, in available_seconds; where none does, the one with the
-// fewest bytes. Choices below `min_bits` are left out, unless nothing else is there: accuracy's
-// floor, by phase of the training (MinBits). `choices` is not empty.
-size_t ChooseCodec(absl::Span<const CodecChoice> choices, const LinkTime& link, double min_bits);
+// whose frame crosses, with its codec, in available_seconds; where none does, the fastest one, and
+// of those as fast the one with the least error. Choices below `min_bits` are left out, unless
+// nothing else is there: accuracy's floor, by phase of the training (MinBits). On a slower link it
+// never has more bits. `choices` is not empty.
+size_t ChooseCodec(absl::Span<const BitsChoice> choices, const LinkTime& link, double min_bits);
 
 // The floor of AccEPT's schedules (4.3): activations need 2 bits at first, 3 from 0.65 of the run
 // on and 4 from 0.875 (0.3 and 0.8 for har_cnn); gradients 4. progress: 0..1 of the epochs.
 double MinBits(absl::string_view model, bool forward, double progress);
+// The same by epoch of a run, switch epochs as AcceptBits rounds them.
+std::vector<BitStep> MinBitsByEpoch(absl::string_view model, bool forward, int64_t epochs);
+
+// ChooseCodec in every phase of a run, as the text of a codec schedule
+// (proto/base/codec_schedule.h): "0:hadamard:2,65:hadamard:3". `floors` as MinBitsByEpoch gives.
+std::string CodecsInTime(absl::Span<const BitsChoice> choices, const LinkTime& link,
+                         absl::Span<const BitStep> floors);
+// In every phase the fewest bits that are neither below `bits` nor below the floor; without such a
+// choice the most there are.
+std::string CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
+                           absl::Span<const BitStep> floors);
+
+// The mean over a run of the relative error of a codec schedule, by the bits in its codecs' names;
+// codecs without bits lose nothing. InvalidArgument as ParseCodecSchedule.
+absl::StatusOr<double> MeanRelativeError(absl::string_view codecs, int64_t epochs);
 
 }  // namespace runnel

@@ -48,12 +48,14 @@ std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
 
 TEST(Summary, HasExactlyTheseKeys) {
   const auto json = nlohmann::ordered_json::parse(SummaryToJson(Sample()));
-  EXPECT_THAT(Keys(json), ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "wall_s",
-                                      "weights_sha256", "steps", "epochs", "model", "dataset",
-                                      "schedule", "policy", "seed", "recipe", "codecs", "plan",
-                                      "links", "stages", "evaluations", "timeline"));
+  EXPECT_THAT(Keys(json),
+              ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "wall_s",
+                          "weights_sha256", "steps", "epochs", "model", "dataset", "schedule",
+                          "policy", "seed", "recipe", "codecs", "plan", "plan_bandwidth", "links",
+                          "stages", "evaluations", "timeline"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
+  EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));
   EXPECT_THAT(Keys(json["plan"]["stages"][0]),
               ElementsAre("device", "first_layer", "last_layer", "cap"));
   EXPECT_THAT(Keys(json["links"][0]),

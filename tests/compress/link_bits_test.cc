@@ -2,6 +2,7 @@
 
 #include "compress/link_bits.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -15,12 +16,12 @@ namespace {
 const Shape kShape = {64, 64, 124};  // har_cnn's conv2 at batch 64: 1984 KB
 
 std::string Chosen(double mbps, double seconds, double min_bits, double codec_seconds = 0) {
-  const auto choices = CodecChoices("hadamard", kShape).value();
+  const auto choices = BitsChoices("hadamard", kShape).value();
   return choices[ChooseCodec(choices, {mbps, seconds, codec_seconds}, min_bits)].codec;
 }
 
 TEST(LinkBits, ChoicesAscendAndEndWithIdentity) {
-  const auto choices = CodecChoices("mbq", kShape).value();
+  const auto choices = BitsChoices("mbq", kShape).value();
   ASSERT_EQ(choices.size(), 8u);
   for (size_t i = 1; i < choices.size(); ++i) {
     EXPECT_GT(choices[i].bits, choices[i - 1].bits);
@@ -28,9 +29,9 @@ TEST(LinkBits, ChoicesAscendAndEndWithIdentity) {
     EXPECT_LT(choices[i].relative_error, choices[i - 1].relative_error);
   }
   EXPECT_EQ(choices.back().codec, "identity");
-  EXPECT_EQ(CodecChoices("stochastic", kShape)->size(), 3u);
-  EXPECT_FALSE(CodecChoices("int8", kShape).ok());
-  EXPECT_FALSE(CodecChoices("zip", kShape).ok());
+  EXPECT_EQ(BitsChoices("stochastic", kShape)->size(), 3u);
+  EXPECT_FALSE(BitsChoices("int8", kShape).ok());
+  EXPECT_FALSE(BitsChoices("zip", kShape).ok());
 }
 
 // 1984 KB in FP32 are 16.25 Mbit, 2 bits about 1.08 Mbit.
@@ -40,34 +41,72 @@ TEST(LinkBits, TheLinkIsNotTheSlowestPartWhileAccuracyAllows) {
   EXPECT_EQ(Chosen(10, 0.5, 2), "hadamard:8");
   EXPECT_EQ(Chosen(4, 0.5, 2), "hadamard:3");
   EXPECT_EQ(Chosen(2.5, 0.5, 2), "hadamard:2");
-  EXPECT_EQ(Chosen(0.25, 0.5, 2), "hadamard:2");     // too slow for all: the fewest bytes
-  EXPECT_EQ(Chosen(2.5, 0.5, 4), "hadamard:4");      // accuracy's floor comes first
-  EXPECT_EQ(Chosen(10, 0.5, 33), "hadamard:8");      // a floor that nothing holds
-  EXPECT_EQ(Chosen(10, 0.5, 2, 0.6), "hadamard:2");  // a device too slow to encode in time
+  EXPECT_EQ(Chosen(0.25, 0.5, 2), "hadamard:2");  // too slow for all: the fewest bytes
+  EXPECT_EQ(Chosen(2.5, 0.5, 4), "hadamard:4");   // accuracy's floor comes first
+  EXPECT_EQ(Chosen(10, 0.5, 33), "hadamard:8");   // a floor that nothing holds
   EXPECT_EQ(Chosen(100, 0.5, 2, 0.6), "identity");
+  // A device too slow to encode in time: what is sent beside the codec costs nothing more.
+  EXPECT_EQ(Chosen(10, 0.5, 2, 0.6), "hadamard:8");
+  EXPECT_EQ(Chosen(2, 0.5, 2, 0.6), "hadamard:2");
+  EXPECT_EQ(Chosen(10, 0.5, 2, 5), "identity");  // 1.6 s instead of 5
+}
+
+TEST(LinkBits, BetweenIntegerStagesInt8LosesNothing) {
+  const auto choices = BitsChoices("hadamard", kShape, "int8").value();
+  ASSERT_EQ(choices.size(), 7u);
+  EXPECT_EQ(choices[5].codec, "hadamard:7");
+  EXPECT_EQ(choices.back().codec, "int8");
+  EXPECT_EQ(choices.back().bits, 8);
+  EXPECT_EQ(choices.back().relative_error, 0);
+  EXPECT_EQ(BitsChoices("stochastic", kShape, "int8")->size(), 2u);
+  EXPECT_FALSE(BitsChoices("hadamard", kShape, "mbq:4").ok());
+}
+
+// Also where a slow codec decides, and above any floor.
+TEST(LinkBits, OnASlowerLinkThereAreNeverMoreBits) {
+  const CounterRandom random(11, RandomPurpose::kTest, 0, 0);
+  for (uint64_t i = 0; i < 200; ++i) {
+    const auto choices = BitsChoices(i % 2 == 0 ? "hadamard" : "stochastic", kShape).value();
+    const double seconds = random.Uniform(3 * i);
+    const double codec_seconds = random.Uniform(3 * i + 1);
+    const double min_bits = random.Below(3 * i + 2, 9);
+    double last = 33;
+    for (double mbps = 4096; mbps > 0.05; mbps *= 0.9) {
+      const BitsChoice& chosen =
+          choices[ChooseCodec(choices, {mbps, seconds, codec_seconds}, min_bits)];
+      EXPECT_LE(chosen.bits, last) << "case " << i << " at " << mbps;
+      EXPECT_GE(chosen.bits, min_bits);
+      last = chosen.bits;
+    }
+  }
 }
 
 TEST(LinkBits, IsTheBestOfAllThatFit) {
   const CounterRandom random(7, RandomPurpose::kTest, 0, 0);
   for (uint64_t i = 0; i < 500; ++i) {
-    const auto choices = CodecChoices("tile", kShape).value();
+    const auto choices = BitsChoices("tile", kShape).value();
     const LinkTime link{std::exp2(12.0 * random.Uniform(4 * i) - 4), random.Uniform(4 * i + 1),
                         0.3 * random.Uniform(4 * i + 2)};
     const double min_bits = random.Below(4 * i + 3, 9);
-    const CodecChoice& chosen = choices[ChooseCodec(choices, link, min_bits)];
+    const BitsChoice& chosen = choices[ChooseCodec(choices, link, min_bits)];
     EXPECT_GE(chosen.bits, min_bits);
-    const auto fits = [&link](const CodecChoice& choice) {
+    const auto fits = [&link](const BitsChoice& choice) {
       const double bits = 8.0 * static_cast<double>(choice.payload_bytes.value() + 64);
       return bits / 1e6 / link.megabits_per_second <= link.available_seconds &&
              (choice.codec == "identity" || link.codec_seconds <= link.available_seconds);
     };
-    for (const CodecChoice& other : choices) {
+    const auto seconds = [&link](const BitsChoice& choice) {
+      const double bits = 8.0 * static_cast<double>(choice.payload_bytes.value() + 64);
+      return std::max(bits / (link.megabits_per_second * 1e6),
+                      choice.codec == "identity" ? 0 : link.codec_seconds);
+    };
+    for (const BitsChoice& other : choices) {
       if (other.bits < min_bits) continue;
       if (fits(chosen)) {
         EXPECT_FALSE(fits(other) && other.relative_error < chosen.relative_error) << i;
       } else {
         EXPECT_FALSE(fits(other)) << i;
-        EXPECT_GE(other.payload_bytes, chosen.payload_bytes) << i;
+        EXPECT_GE(seconds(other), seconds(chosen)) << i;
       }
     }
   }
@@ -80,6 +119,34 @@ TEST(LinkBits, FloorsFollowThePapersSchedules) {
   EXPECT_EQ(MinBits("mobilenet_v2", true, 0.64), 2);
   EXPECT_EQ(MinBits("mobilenet_v2", true, 1), 4);
   EXPECT_EQ(MinBits("har_cnn", false, 0), 4);
+}
+
+TEST(LinkBits, SchedulesHaveTheFloorInEveryPhase) {
+  const auto choices = BitsChoices("mbq", kShape).value();
+  const auto down = MinBitsByEpoch("har_cnn", true, 200);
+  EXPECT_EQ(CodecsInTime(choices, {100, 0.5, 0}, down), "identity");
+  EXPECT_EQ(CodecsInTime(choices, {10, 0.5, 0}, down), "mbq:8");
+  EXPECT_EQ(CodecsInTime(choices, {4, 0.5, 0}, down), "0:mbq:3,160:mbq:4");
+  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, down), "0:mbq:2,60:mbq:3,160:mbq:4");
+  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("har_cnn", false, 200)), "mbq:4");
+  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("mobilenet_v2", true, 1)),
+            "mbq:2");
+  EXPECT_EQ(CodecsWithBits(choices, 3, down), "0:mbq:3,160:mbq:4");
+  EXPECT_EQ(CodecsWithBits(choices, 9, down), "identity");
+  // Of stochastic there are 4 and 8 only.
+  EXPECT_EQ(CodecsWithBits(BitsChoices("stochastic", kShape).value(), 2, down), "stochastic:4");
+  EXPECT_EQ(CodecsWithBits(BitsChoices("stochastic", kShape, "int8").value(), 5, down), "int8");
+}
+
+TEST(LinkBits, ErrorsAreMeansOverTheRun) {
+  const auto choices = BitsChoices("mbq", kShape).value();
+  EXPECT_EQ(*MeanRelativeError("identity", 10), 0);
+  EXPECT_EQ(*MeanRelativeError("int8", 10), 0);
+  EXPECT_DOUBLE_EQ(*MeanRelativeError("mbq:2", 10), choices[0].relative_error);
+  EXPECT_NEAR(*MeanRelativeError("0:mbq:2,5:mbq:3", 10),
+              (choices[0].relative_error + choices[1].relative_error) / 2, 1e-12);
+  EXPECT_DOUBLE_EQ(*MeanRelativeError("0:mbq:2,5:mbq:3", 5), choices[0].relative_error);
+  EXPECT_FALSE(MeanRelativeError("", 5).ok());
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+#pragma once
+
+// --bits bandwidth: plans whose links have as many bits as they have time for, and no fewer than
+// accuracy allows, each direction apart (compress/link_bits.h). What accuracy allows depends on how
+// far the training is, so a plan names codecs by epoch (proto/base/codec_schedule.h): explicit text
+// that the journal, replay and check-points keep as it is. Pure, but for MeasureCodecs.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "partition/plan_builder.h"
+#include "proto/base/clock.h"
+#include "proto/base/plan.h"
+
+namespace runnel {
+
+struct BandwidthBits {
+  std::string model;  // by name: floors are the model's (MinBits)
+  std::string family_forward = "hadamard";
+  std::string family_backward = "hadamard";
+  std::string exact = "identity";
+  int64_t epochs = 1;
+};
+
+// A plan and what it is worth by the request's pipeline model.
+struct FittedPlan {
+  Plan plan;
+  double period_seconds = 0;   // of a micro-batch, mean over the run's epochs, by simulation
+  double charged_seconds = 0;  // with what staleness costs (ChargedPeriod)
+  double coding_error = 0;     // CodingError
+};
+
+// `plan` with other codecs: of those by which the pipeline is as fast as it gets (to 0.1 %), the
+// ones that lose least. Never slower than `plan`, nor than `plan` with codecs that lose nothing.
+// `request` needs the times of computation. Errors as MakePipelineModel and PlacementOf.
+absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest& request,
+                                   const Plan& plan);
+
+// MakePlan with bits that follow the links. The policy cuts the model twice: as if nothing were
+// compressed, and with the fewest bits (`runnel` then chooses among all of them with the cut). Both
+// cuts get the bits that they have time for, and the faster one is taken; of about the same, the
+// first.
+absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request);
+
+// The mean over links, directions and epochs of the relative error of a plan's codecs
+// (MeanRelativeError); 0 without links.
+absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs);
+
+// Lets `request` know what the codecs of `plan` cost, so that PlacementOf finds them.
+absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request);
+
+// Seconds that this machine takes for a byte of an FP32 tensor, to encode or decode it with 4 bits,
+// whichever is slower: the median of a few. InvalidArgument for a family that is not known.
+absl::StatusOr<double> MeasureCodecs(const BandwidthBits& bits, const Clock& clock);
+
+}  // namespace runnel

@@ -1,0 +1,104 @@
+// Encoders when a stage is made anew at a barrier: one whose codec stays goes on as if nothing had
+// been, one whose codec changes is new.
+
+#include <map>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/base/random.h"
+#include "worker/link_codecs.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint64_t kSeed = 5;
+const Shape kShape = {4, 6, 16};
+
+// Stages of one layer each.
+Plan PlanWith(const std::vector<LinkPlan>& links) {
+  Plan plan;
+  for (int i = 0; i <= static_cast<int>(links.size()); ++i) {
+    plan.stages.push_back({DeviceId(i), i, i, static_cast<int64_t>(links.size()) + 1 - i});
+  }
+  plan.links = links;
+  return plan;
+}
+
+std::unique_ptr<LinkCodecs> Make(const Plan& plan, int stage) {
+  return LinkCodecs::Create(plan, stage, kSeed).value();
+}
+
+// What micro-batch `sequence` is encoded to.
+std::vector<std::byte> Encode(LinkCodecs& codecs, bool up, int64_t sequence) {
+  const CounterRandom random(kSeed, RandomPurpose::kTest, up ? 1 : 0,
+                             static_cast<uint64_t>(sequence));
+  std::vector<float> values(static_cast<size_t>(kShape.elements()));
+  for (size_t e = 0; e < values.size(); ++e) values[e] = static_cast<float>(random.Normal(e));
+  MicroBatch place;
+  place.sequence = Sequence(sequence);
+  place.first_in_epoch = sequence == 0;
+  std::vector<std::byte> payload(static_cast<size_t>(codecs.EncodedBytes(up, place.epoch, kShape)));
+  EXPECT_TRUE(
+      codecs.Encode(up, place, kShape, ViewOf(values, kShape).bytes, absl::MakeSpan(payload)).ok());
+  return payload;
+}
+
+constexpr int64_t kBarrier = 7;
+
+TEST(LinkCodecsMove, AnEncoderIsNewOnlyWhereItsCodecChanges) {
+  // Codecs with state: averages of levels, and what was lost before.
+  const Plan before = PlanWith({{"mbq:4", "hadamard_ef:4"}, {"mbq:4", "hadamard_ef:4"}});
+  const Plan after = PlanWith({{"mbq:4", "hadamard_ef:4"}, {"mbq:3", "hadamard_ef:4"}});
+  const auto old = Make(before, 1);
+  const auto whole = Make(before, 1);
+  for (int64_t b = 0; b < kBarrier; ++b) {
+    for (bool up : {false, true}) EXPECT_EQ(Encode(*old, up, b), Encode(*whole, up, b));
+  }
+  const std::vector<EncoderState> states = old->SaveStates();
+  const auto moved = Make(after, 1);
+  ASSERT_TRUE(moved->RestoreStates(states).ok());
+  const auto fresh = Make(after, 1);
+  for (int64_t b = kBarrier; b < kBarrier + 5; ++b) {
+    const auto up = Encode(*moved, true, b);
+    EXPECT_EQ(up, Encode(*whole, true, b)) << b;                         // as if nothing had been
+    EXPECT_NE(up, Encode(*fresh, true, b)) << b;                         // the state counts
+    EXPECT_EQ(Encode(*moved, false, b), Encode(*fresh, false, b)) << b;  // another codec: new
+  }
+}
+
+// Also in an epoch's course, and when the schedule's later codecs change only.
+TEST(LinkCodecsMove, AScheduleWithTheSameCodecNowKeepsIt) {
+  const Plan before = PlanWith({{"mbq:4", "identity"}});
+  const Plan after = PlanWith({{"0:mbq:4,9:mbq:8", "identity"}});
+  const auto old = Make(before, 0);
+  for (int64_t b = 0; b < kBarrier; ++b) Encode(*old, false, b);
+  const auto moved = Make(after, 0);
+  ASSERT_TRUE(moved->RestoreStates(old->SaveStates()).ok());
+  for (int64_t b = kBarrier; b < kBarrier + 5; ++b) {
+    EXPECT_EQ(Encode(*moved, false, b), Encode(*old, false, b));
+  }
+}
+
+// Another device has the boundary now: the state belongs to the layer behind which it is.
+TEST(LinkCodecsMove, TheStateFollowsItsBoundary) {
+  const Plan before = PlanWith({{"mbq:4", "identity"}, {"mbq:4", "identity"}});
+  Plan after = PlanWith({{"mbq:4", "identity"}});
+  after.stages[0].last_layer = 1;  // layers 0 and 1: the boundary behind layer 1 is its own now
+  after.stages[1].first_layer = 2;
+  after.stages[1].last_layer = 2;
+  after.stages[0].cap = before.stages[1].cap;
+  const auto first = Make(before, 0);
+  const auto second = Make(before, 1);
+  for (int64_t b = 0; b < kBarrier; ++b) {
+    Encode(*first, false, b + 100);  // other tensors
+    Encode(*second, false, b);
+  }
+  std::vector<EncoderState> states = first->SaveStates();
+  for (const EncoderState& state : second->SaveStates()) states.push_back(state);
+  const auto moved = Make(after, 0);
+  ASSERT_TRUE(moved->RestoreStates(states).ok());
+  EXPECT_EQ(Encode(*moved, false, kBarrier), Encode(*second, false, kBarrier));
+}
+
+}  // namespace
+}  // namespace runnel
