@@ -23,6 +23,7 @@ Json ToJson(const TrainingSettings& training) {
             {"milestone_factor", training.milestone_factor}};
   if (training.look_ahead != 0) json["look_ahead"] = training.look_ahead;
   if (training.aggregate_every != 0) json["aggregate_every"] = training.aggregate_every;
+  if (training.stale_rate_steps != 0) json["stale_rate_steps"] = training.stale_rate_steps;
   if (!training.gradient_bits.empty()) {
     json["gradient_bits"] = GradientBitsText(training.gradient_bits);
   }
@@ -47,6 +48,8 @@ absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
     object.Read("look_ahead", training.look_ahead);
   if (json.is_object() && json.contains("aggregate_every"))
     object.Read("aggregate_every", training.aggregate_every);
+  if (json.is_object() && json.contains("stale_rate_steps"))
+    object.Read("stale_rate_steps", training.stale_rate_steps);
   if (json.is_object() && json.contains("gradient_bits")) {
     std::string bits;
     object.Read("gradient_bits", bits);

@@ -69,6 +69,7 @@ const Field kFields[] = {
     {"milestone-factor", &RunSettings::milestone_factor, {0, kAny, true}},
     {"look-ahead", &RunSettings::look_ahead, {0, 1}},
     {"aggregate-every", &RunSettings::aggregate_every, kCountOrNone},
+    {"stale-rate-steps", &RunSettings::stale_rate_steps, {0, kMaxCount, true}},
     {"gradient-bits", &RunSettings::gradient_bits, kAnyText},
     {"seed", &RunSettings::seed, {0}},
     {"barrier-every", &RunSettings::barrier_every, kCount},
@@ -200,6 +201,7 @@ std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& for
   };
   note(settings.lr != -1, "--lr");
   note(settings.momentum != -1, "--momentum");
+  note(settings.stale_rate_steps > 0, "--stale-rate-steps");
   note(settings.weight_decay != -1, "--weight-decay");
   note(settings.has_milestones, "--milestones");
   note(settings.milestone_factor != -1, "--milestone-factor");

@@ -40,8 +40,9 @@ struct RunSettings {
   std::vector<int64_t> milestones;
   bool has_milestones = false;
   double milestone_factor = -1;
-  double look_ahead = 0;        // TrainingSettings
-  int64_t aggregate_every = 0;  // TrainingSettings
+  double look_ahead = 0;          // TrainingSettings
+  int64_t aggregate_every = 0;    // TrainingSettings
+  int64_t stale_rate_steps = -1;  // TrainingSettings; -1: half of all steps
   // Of integer recipes (ParseGradientBits); empty: their default.
   std::string gradient_bits;
   int64_t seed = 1;

@@ -62,6 +62,23 @@ absl::Status CheckStages(const RunSetup& setup) {
   return absl::OkStatus();
 }
 
+// What is done against staleness needs a schedule that has some.
+absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& schedule) {
+  if (!schedule.drains_each_step) return absl::OkStatus();
+  const std::pair<bool, const char*> flags[] = {
+      {settings.look_ahead != 0, "--look-ahead"},
+      {settings.aggregate_every != 0, "--aggregate-every"},
+      {settings.stale_rate_steps > 0, "--stale-rate-steps"},
+  };
+  for (const auto& [given, flag] : flags) {
+    if (!given) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": schedule ", settings.schedule,
+                     " has no stale weights; leave it out, or use async_1f1b"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const ModelSpec& model,
                                             int64_t samples) {
   TrainingSettings training;
@@ -110,12 +127,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
         absl::StrCat("--micro-batches ", settings.micro_batches, ": schedule ", settings.schedule,
                      " steps after each micro-batch; use 1, or sync_1f1b"));
   }
-  if (setup.schedule->drains_each_step &&
-      (settings.look_ahead != 0 || settings.aggregate_every != 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(settings.look_ahead != 0 ? "--look-ahead" : "--aggregate-every", ": schedule ",
-                     settings.schedule, " has no stale weights; leave it out, or use async_1f1b"));
-  }
+  RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
   setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
                                 setup.schedule->default_micro_batches, setup.format);
   RUNNEL_RETURN_IF_ERROR(SettleCodecs(setup.format, setup.settings));
@@ -149,6 +161,11 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   constexpr int64_t kFirstLook = 10;
   if (Replans(setup)) setup.barriers.policy_point = kFirstLook;
   setup.total_steps = batching.steps_per_epoch() * setup.settings.epochs;
+  if (setup.settings.stale_rate_steps == -1) {
+    setup.settings.stale_rate_steps =
+        setup.schedule->drains_each_step ? 0 : (setup.total_steps + 1) / 2;
+  }
+  setup.training.stale_rate_steps = setup.settings.stale_rate_steps;
   setup.stop_step = setup.settings.max_batches > 0
                         ? std::min(setup.settings.max_batches, setup.total_steps)
                         : setup.total_steps;

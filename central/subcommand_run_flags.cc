@@ -142,6 +142,12 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
                  "0: never")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option(
+         "--stale-rate-steps", s.stale_rate_steps,
+         "against staleness: a stage with raised caps, whose gradients are S steps old, begins "
+         "with 1/S of the rate and has all of it after so many steps; 0: from the start "
+         "(default: half of the run's steps)")
+      ->check(CLI::NonNegativeNumber);
   AddListFlag(app, "--gradient-bits", s.gradient_bits,
               "integer recipes: bits that a step keeps, BITS or CONV/LINEAR, or by epoch, e.g. "
               "0:3/3,10:2/2 (default: 2, later 1, at last 0)");

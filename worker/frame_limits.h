@@ -1,7 +1,7 @@
 #pragma once
 
-// What a stage lets its peers send: the largest payload by kind and micro-batch size, checked before
-// allocation (exact sizes are the decoder's check).
+// What a stage lets its peers send: the largest payload by kind and micro-batch size, checked
+// before allocation (exact sizes are the decoder's check).
 
 #include <cstdint>
 #include <map>

@@ -257,8 +257,8 @@ void PipelineHost::Carry(EncodeEffect effect) {
         effect.up ? executor_->input_shape(place.samples) : executor_->output_shape(place.samples);
     Payload payload = environment_.pool->Allocate(
         static_cast<size_t>(codecs_->EncodedBytes(effect.up, place.epoch, shape)));
-    const absl::Status status = codecs_->Encode(effect.up, place, shape, effect.tensor.bytes(),
-                                                payload.mutable_bytes());
+    const absl::Status status =
+        codecs_->Encode(effect.up, place, shape, effect.tensor.bytes(), payload.mutable_bytes());
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, up = effect.up, place,
                              payload = std::move(payload), took_ns]() mutable {

@@ -83,7 +83,9 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.sequence = place.sequence;
   context.step_samples = place.step_samples;
   context.accumulate = !place.first_in_step;
-  context.learning_rate = LearningRate(options_.training, place.epoch);
+  context.learning_rate =
+      LearningRate(options_.training, place.epoch) *
+      StaleRateShare(options_.training, options_.cap, options_.usual_cap, place.step);
   context.momentum = options_.training.momentum;
   context.weight_decay = options_.training.weight_decay;
   context.gradient_bits = GradientBitsOf(options_.training, place.epoch);
@@ -118,7 +120,7 @@ StageCompute::Output LossOutput(const double (&metrics)[2]) {
 // Each micro-batch in flight will have stepped before this one does.
 Stash::Entry& StageExecutor::BeginForward(const MicroBatch& place) {
   const double distance = options_.training.look_ahead * static_cast<double>(stash_->in_flight()) *
-                          LearningRate(options_.training, place.epoch);
+                          ContextOf(place).learning_rate;
   if (distance == 0) return stash_->Push(place);
   Stash::Entry& entry = stash_->PushWithOwnWeights(place);
   for (const StateTensor& tensor : layout_.tensors) {
@@ -140,9 +142,8 @@ Stash::Entry& StageExecutor::BeginForward(const MicroBatch& place) {
 // What is not there yet after a barrier is not waited for: the mean is left out.
 void StageExecutor::AggregateVersions(const MicroBatch& place) {
   const int64_t every = options_.training.aggregate_every;
-  if (every == 0 || (place.step + 1) % every != 0 || options_.aggregated_versions < 2) return;
-  const std::vector<const std::byte*> versions =
-      stash_->NewestVersions(options_.aggregated_versions);
+  if (every == 0 || (place.step + 1) % every != 0 || options_.usual_cap < 2) return;
+  const std::vector<const std::byte*> versions = stash_->NewestVersions(options_.usual_cap);
   if (versions.empty()) return;
   std::vector<const float*> tensors(versions.size());
   for (const StateTensor& tensor : layout_.tensors) {

@@ -29,8 +29,10 @@ struct StageExecutorOptions {
   // Forward, InputGradient and WeightGradient of a micro-batch come one after the other: the plain
   // loop, or a stage whose cap is 1. Saves the memory of what is kept for several.
   bool one_in_flight = false;
-  // N - i: weight versions that TrainingSettings::aggregate_every takes the mean of.
-  int64_t aggregated_versions = 1;
+  // Micro-batches in flight at most, and N - i: what the papers have, and how many weight versions
+  // TrainingSettings::aggregate_every takes the mean of.
+  int64_t cap = 1;
+  int64_t usual_cap = 1;
 };
 
 // Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is

@@ -24,7 +24,8 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   options.last_layer = stage.plan.stages[stage.stage].last_layer;
   options.training = stage.training;
   options.eval_samples = stage.eval_samples;
-  options.aggregated_versions = static_cast<int64_t>(stage.plan.stages.size()) - stage.stage;
+  options.usual_cap = static_cast<int64_t>(stage.plan.stages.size()) - stage.stage;
+  if (!stage.plain_loop) options.cap = stage.plan.stages[stage.stage].cap;
   options.one_in_flight = stage.plain_loop || stage.plan.stages[stage.stage].cap == 1;
   RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe(stage.recipe));
   RUNNEL_ASSIGN_OR_RETURN(

@@ -109,6 +109,15 @@ double LearningRate(const TrainingSettings& settings, int64_t epoch) {
   return rate;
 }
 
+double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
+                      int64_t step) {
+  const int64_t staleness = cap - 1;
+  if (cap <= usual_cap || staleness < 2 || step >= settings.stale_rate_steps) return 1;
+  const double first = 1.0 / static_cast<double>(staleness);
+  return first +
+         (1 - first) * static_cast<double>(step) / static_cast<double>(settings.stale_rate_steps);
+}
+
 GradientBits GradientBitsOf(const TrainingSettings& settings, int64_t epoch) {
   GradientBits bits;
   for (const GradientBitsStep& step : settings.gradient_bits) {

@@ -67,6 +67,10 @@ struct TrainingSettings {
   double look_ahead = 0;
   // Optimizer steps between two means of a stage's newest weight versions; 0: never.
   int64_t aggregate_every = 0;
+  // A stage with more than the papers' N - i micro-batches in flight, whose gradients are s > 1
+  // steps old, begins with 1 / s of the rate and has all of it after so many steps; 0: from the
+  // start.
+  int64_t stale_rate_steps = 0;
   std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
@@ -75,6 +79,12 @@ struct TrainingSettings {
 // The rate of an epoch: the product is formed in ascending order of milestones, so that all hosts
 // round alike.
 double LearningRate(const TrainingSettings& settings, int64_t epoch);
+
+// Of the rate of a stage with `cap` micro-batches in flight where `usual_cap` (N - i) would do, at
+// a step, after PipeMare: 1 / (cap - 1) at first, then linearly up to 1 at stale_rate_steps. 1
+// where the cap is not raised. Sums and quotients only, so that all hosts round alike.
+double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
+                      int64_t step);
 
 // The bits of an epoch; GradientBits' own defaults without a schedule.
 GradientBits GradientBitsOf(const TrainingSettings& settings, int64_t epoch);

@@ -361,6 +361,7 @@ proto::TrainingSettings ToProto(const TrainingSettings& settings) {
   message.set_milestone_factor(settings.milestone_factor);
   message.set_look_ahead(settings.look_ahead);
   message.set_aggregate_every(settings.aggregate_every);
+  message.set_stale_rate_steps(settings.stale_rate_steps);
   for (const GradientBitsStep& step : settings.gradient_bits) {
     proto::GradientBitsStep& out = *message.add_gradient_bits();
     out.set_epoch(step.epoch);
@@ -390,6 +391,9 @@ absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& messag
   RUNNEL_RETURN_IF_ERROR(
       CheckRange(at + ".aggregate_every", message.aggregate_every(), 0, kMaxAmount));
   settings.aggregate_every = message.aggregate_every();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange(at + ".stale_rate_steps", message.stale_rate_steps(), 0, kMaxAmount));
+  settings.stale_rate_steps = message.stale_rate_steps();
   RUNNEL_ASSIGN_OR_RETURN(settings.gradient_bits,
                           GradientBitsFromProto(at + ".gradient_bits", message.gradient_bits()));
   const absl::Status batching = MakeBatching(settings).status();

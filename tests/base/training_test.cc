@@ -81,5 +81,18 @@ TEST(BarrierRule, NextIsTheFirstBarrierAfterAStep) {
   }
 }
 
+TEST(Training, StagesWithRaisedCapsBeginWithAShareOfTheRate) {
+  TrainingSettings settings;
+  settings.stale_rate_steps = 100;
+  EXPECT_EQ(StaleRateShare(settings, 3, 3, 0), 1);     // as the papers have it
+  EXPECT_EQ(StaleRateShare(settings, 2, 1, 0), 1);     // one step old
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 0.1);  // ten steps old
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 50), 0.55);
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 100), 1);
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 5000), 1);
+  settings.stale_rate_steps = 0;
+  EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 1);
+}
+
 }  // namespace
 }  // namespace runnel

@@ -42,6 +42,7 @@ RunSettings AllSet() {
   s.gradient_bits = "0:3/2,4:1";
   s.look_ahead = 0.5;
   s.aggregate_every = 5;
+  s.stale_rate_steps = 300;
   s.seed = 9007199254740993;  // no double
   s.barrier_every = 7;
   s.eval_every = 0;

@@ -121,6 +121,7 @@ TrainingSettings RandomControlMessages::Settings() {
   settings.weight_decay = Real();
   settings.look_ahead = static_cast<double>(Below(100)) / 100;
   settings.aggregate_every = Below(1000000);
+  settings.stale_rate_steps = Below(1000000);
   settings.milestones = Milestones();
   settings.milestone_factor = Real();
   for (int64_t epoch = 0, left = Below(4); left > 0; --left, epoch += 1 + Below(50)) {

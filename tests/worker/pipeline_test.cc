@@ -169,6 +169,24 @@ TEST(Pipeline, WeightAggregationEqualsTheReplay) {
   }
 }
 
+TEST(Pipeline, StagesWithRaisedCapsBeginWithLess) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  settings.stale_rate_steps = 12;
+  const std::string usual = Oracle(MakeSetup(settings));
+  settings.stale_rate_steps = 0;
+  EXPECT_EQ(Oracle(MakeSetup(settings)), usual);
+  settings.caps = {5, 3, 1};
+  std::string last = Oracle(MakeSetup(settings));
+  for (int64_t steps : {12, -1}) {  // -1: half of the run's
+    settings.stale_rate_steps = steps;
+    const RunSetup setup = MakeSetup(settings);
+    const std::string expected = Oracle(setup);
+    EXPECT_NE(expected, last);
+    EXPECT_EQ(OverLoopback(setup), expected);
+    last = expected;
+  }
+}
+
 // Nothing is stale where one micro-batch is in flight.
 TEST(Pipeline, WithCapsOfOneNothingLooksAhead) {
   RunSettings settings = Settings("async_1f1b", 2);

@@ -182,13 +182,20 @@ class Replay {
     return false;
   }
 
-  StepContext ContextOf(const MicroBatch& place) const {
+  StepContext ContextOf(const MicroBatch& place, int i) const {
     StepContext context;
     context.run_seed = options_.training.seed;
     context.sequence = place.sequence;
     context.step_samples = place.step_samples;
     context.accumulate = !place.first_in_step;
     context.learning_rate = LearningRate(options_.training, place.epoch);
+    const int64_t staleness = options_.plan.stages[i].cap - 1;
+    const int64_t steps = options_.training.stale_rate_steps;
+    if (staleness >= count() - i && staleness > 1 && place.step < steps) {
+      const double first = 1.0 / static_cast<double>(staleness);
+      context.learning_rate *=
+          first + (1 - first) * static_cast<double>(place.step) / static_cast<double>(steps);
+    }
     context.momentum = options_.training.momentum;
     context.weight_decay = options_.training.weight_decay;
     return context;
@@ -219,11 +226,12 @@ class Replay {
   }
 
   // Where the momentum will have led when the micro-batches in flight have stepped.
-  std::unique_ptr<AlignedBytes> Ahead(const Stage& stage, const MicroBatch& place) const {
+  std::unique_ptr<AlignedBytes> Ahead(int i, const MicroBatch& place) const {
+    const Stage& stage = stages_[i];
     const double steps = static_cast<double>(stage.forwards - stage.backwards);
     if (options_.training.look_ahead == 0 || steps == 0) return nullptr;
     const auto distance = static_cast<float>(options_.training.look_ahead * steps *
-                                             LearningRate(options_.training, place.epoch));
+                                             ContextOf(place, i).learning_rate);
     const int64_t bytes = stage.by_samples.begin()->second->program.state.parameter_bytes;
     auto ahead = std::make_unique<AlignedBytes>(bytes);
     const float* newest = reinterpret_cast<const float*>(stage.versions.back()->data());
@@ -270,7 +278,7 @@ class Replay {
     options_.fill(place, absl::MakeSpan(samples), absl::MakeSpan(labels));
     InFlight& flight = stage.in_flight[stage.forwards];
     flight.version = stage.versions.size() - 1;
-    flight.ahead = Ahead(stage, place);
+    flight.ahead = Ahead(i, place);
     flight.stash = std::make_unique<AlignedBytes>(run.program.stash_bytes);
     flight.input =
         Copy(i == 0 ? samples : stages_[i - 1].activations.extract(stage.forwards).mapped());
@@ -280,7 +288,7 @@ class Replay {
       std::memcpy(flight.labels->data(), labels.data(), labels.size() * 4);
     }
     Bind(stage, run, flight);
-    RUNNEL_RETURN_IF_ERROR(run.Run(Part::kForward, ContextOf(place)));
+    RUNNEL_RETURN_IF_ERROR(run.Run(Part::kForward, ContextOf(place, i)));
     ++stage.forwards;
     if (has_loss(i)) return absl::OkStatus();
     const float* out = reinterpret_cast<const float*>(flight.output->data());
@@ -306,7 +314,7 @@ class Replay {
     }
     AlignedBytes input_gradient(run.program.input.elements() * 4);
     run.bindings[Storage::kInputGradient] = input_gradient.data();
-    const StepContext context = ContextOf(place);
+    const StepContext context = ContextOf(place, i);
     RUNNEL_RETURN_IF_ERROR(run.Run(Part::kInputGradient, context));
     RUNNEL_RETURN_IF_ERROR(run.Run(Part::kWeightGradient, context));
     if (place.last_in_step) {
