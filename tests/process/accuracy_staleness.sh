@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What staleness costs and what helps against it: the HAR CNN (UCI-HAR subset) on three stages at equal epochs, sync_1f1b (no
-# staleness) beside async_1f1b with the papers' caps N - i and with raised ones, each plain, with FTPipeHD's weight aggregation
-# and with look-ahead.
+# staleness) beside async_1f1b with the papers' caps N - i and with raised ones, each plain, with FTPipeHD's weight aggregation,
+# with look-ahead, and, raised, with a rate that stale stages grow into.
 #   tests/process/accuracy_staleness.sh [--epochs 60] [--seeds 1,2,3] [--methods sync,plain,...] [--momentum M] [--data DIR]
 #                                       [--bin DIR] [--out DIR]
 # What is in --out is not run again. Writes OUT/table.csv (a row a run) and OUT/table.md. A run that diverges is a result too.
@@ -14,7 +14,7 @@ out=build/accuracy_staleness
 epochs=60
 seeds=1,2,3
 momentum=0.9
-methods=sync,plain,aggregate5,ahead50,ahead100,plain-raised,aggregate5-raised,ahead50-raised,ahead100-raised
+methods=sync,plain,aggregate5,ahead50,ahead100,plain-raised,aggregate5-raised,ahead100-raised,ramp50-raised,ramp50+ahead50-raised,ramp50+aggregate5-raised
 while [ $# -gt 0 ]; do
   case $1 in
     --epochs) epochs=$2 ;;
@@ -41,15 +41,23 @@ mkdir -p "$out/ucihar"
 [ -n "$(ls -A "$out/ucihar")" ] || tar -xzf "$data/ucihar-subset/ucihar-subset.tar.gz" -C "$out/ucihar"
 folder=$(find "$out/ucihar" -type d -name train -printf '%h\n' | head -1)
 
-# sync, or how staleness is met, and -raised for 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
+# sync, or how staleness is met (plain, or parts joined by +: aggregateK, aheadPERCENT, rampPERCENT OF THE STEPS), and -raised for
+# 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
 flags_of() {
-  case ${1%-raised} in
-    sync) echo "--schedule sync_1f1b" ;;
-    plain) echo "--schedule async_1f1b" ;;
-    aggregate[0-9]*) echo "--schedule async_1f1b --aggregate-every $(tr -dc 0-9 <<< "$1")" ;;
-    ahead[0-9]*) echo "--schedule async_1f1b --look-ahead $(tr -dc 0-9 <<< "$1" | awk '{print $1 / 100}')" ;;
-    *) echo "accuracy_staleness.sh: method $1 is not known" >&2; return 2 ;;
-  esac
+  local part digits ramp=0
+  [ "$1" != sync ] || { echo "--schedule sync_1f1b"; return; }
+  echo "--schedule async_1f1b"
+  for part in $(tr + ' ' <<< "${1%-raised}"); do
+    digits=$(tr -dc 0-9 <<< "$part")
+    case $part in
+      plain) ;;
+      aggregate[0-9]*) echo "--aggregate-every $digits" ;;
+      ahead[0-9]*) echo "--look-ahead $(awk -v d="$digits" 'BEGIN {print d / 100}')" ;;
+      ramp[0-9]*) ramp=$((epochs * 38 * digits / 100)) ;;
+      *) echo "accuracy_staleness.sh: method $1 is not known" >&2; return 2 ;;
+    esac
+  done
+  echo "--stale-rate-steps $ramp"
   [[ $1 != *-raised ]] || echo "--caps 10,6,1"
 }
 
@@ -57,7 +65,7 @@ for seed in ${seeds//,/ }; do
   for method in ${methods//,/ }; do
     name=$method-$momentum-$epochs-$seed
     [ -f "$out/$name.json" ] && continue
-    flags=$(flags_of "$method")
+    flags=$(flags_of "$method" | tr '\n' ' ')
     status=0
     # shellcheck disable=SC2086
     "$bin/runnel-central" train --model har_cnn --dataset ucihar --data-dir "$folder" --local-workers 3 $flags \
