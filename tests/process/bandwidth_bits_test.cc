@@ -1,0 +1,106 @@
+// --bits bandwidth with real workers over links that the transport limits: what crosses them, that
+// a journal of it replays, and that bits follow a link whose bandwidth was not known beforehand.
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "tests/process/central_runs.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const Words kRun = {"train",
+                    "--model",
+                    "lenet",
+                    "--dataset",
+                    "synthetic_digits",
+                    "--local-workers",
+                    "2",
+                    "--batch-size",
+                    "16",
+                    "--eval-every",
+                    "-1",
+                    "--bits",
+                    "bandwidth"};
+
+std::string Text(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// The one link of a run's last plan.
+nlohmann::json Link(const nlohmann::json& summary) {
+  const auto links = summary.find("links");
+  return links != summary.end() && links->size() == 1 ? links->front() : nlohmann::json::object();
+}
+
+// Codecs of the plans in a journal, in order, "FORWARD/BACKWARD".
+std::vector<std::string> PlannedCodecs(const std::string& journal) {
+  std::vector<std::string> codecs;
+  for (absl::string_view line : absl::StrSplit(ReadFile(journal), '\n')) {
+    if (!absl::StrContains(line, R"("record":"plan")")) continue;
+    const auto record = nlohmann::json::parse(std::string(line), nullptr, false);
+    for (const auto& link : record["plan"]["links"]) {
+      codecs.push_back(Text(link, "codec_forward") + "/" + Text(link, "codec_backward"));
+    }
+  }
+  return codecs;
+}
+
+TEST(BandwidthBits, ASlowLinkIsCompressedAndTheJournalReplays) {
+  ScratchDir dir;
+  const std::string journal = dir / "journal.jsonl";
+  const nlohmann::json summary =
+      RunCentral(With(kRun, {"--policy", "uniform", "--replan", "off", "--link-mbps", "2",
+                             "--max-batches", "8", "--journal", journal}));
+  EXPECT_THAT(Text(Link(summary), "codec_forward"), HasSubstr("hadamard:"));
+  EXPECT_THAT(Text(Link(summary), "codec_backward"), HasSubstr("hadamard:"));
+  EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "--link-mbps");
+  EXPECT_EQ(summary["plan_bandwidth"]["links"][0]["forward_mbps"], 2);
+  EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
+}
+
+TEST(BandwidthBits, WithoutALimitNothingIsCompressed) {
+  const nlohmann::json summary =
+      RunCentral(With(kRun, {"--policy", "uniform", "--replan", "off", "--max-batches", "8"}));
+  EXPECT_EQ(Text(Link(summary), "codec_forward"), "identity");
+  EXPECT_EQ(Text(Link(summary), "codec_backward"), "identity");
+  EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "none");
+}
+
+// The plan thinks the link fast; the tenth step's barrier and the next one measure that it is not.
+TEST(BandwidthBits, BitsFollowWhatTheStagesMeasure) {
+  ScratchDir dir;
+  const std::string journal = dir / "journal.jsonl";
+  const nlohmann::json summary =
+      RunCentral(With(kRun, {"--policy", "uniform", "--link-mbps", "16", "--plan-mbps", "10000",
+                             "--barrier-every", "5", "--max-batches", "50", "--journal", journal}));
+  const std::vector<std::string> codecs = PlannedCodecs(journal);
+  ASSERT_GE(codecs.size(), 2u) << ReadFile(journal);
+  EXPECT_EQ(codecs.front(), "identity/identity");
+  EXPECT_THAT(codecs.back(), HasSubstr("hadamard:"));
+  EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "measured");
+  EXPECT_NEAR(summary["plan_bandwidth"]["links"][0]["backward_mbps"].get<double>(), 16, 4);
+  EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
+}
+
+TEST(BandwidthBits, FamiliesMayBeGivenAndBadOnesAreRefused) {
+  const nlohmann::json summary =
+      RunCentral(With(kRun, {"--policy", "runnel", "--replan", "off", "--codec-forward", "mbq:4",
+                             "--codec-backward", "stochastic:8", "--link-mbps", "0.5", "--caps",
+                             "2,1", "--max-batches", "6"}));
+  for (const auto& link : summary["links"]) {
+    EXPECT_THAT(Text(link, "codec_forward"), HasSubstr("mbq:"));
+    EXPECT_THAT(Text(link, "codec_backward"), StartsWith("stochastic:"));
+  }
+  Words words = With({"runnel-central"}, kRun);
+  Process central(With(words, {"--codec-forward", "zip"}));
+  EXPECT_EQ(central.Wait(), 2);
+  EXPECT_THAT(central.err(), HasSubstr("--codec-forward zip"));
+}
+
+}  // namespace
+}  // namespace runnel
