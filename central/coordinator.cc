@@ -1,7 +1,6 @@
 #include "central/coordinator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -152,35 +151,8 @@ void Coordinator::Begin() {
     return;
   }
   phase_ = Phase::kProfiling;
-  RequestProfile(0);
-}
-
-// One device after the other: those on one host would take the processor from each other.
-void Coordinator::RequestProfile(size_t device) {
-  effects_.push_back(
-      SendControl{devices_[device].connection, ProfileRequest{options_.model,
-                                                              options_.recipe,
-                                                              options_.backend,
-                                                              batching_.MicroBatchSizes().front(),
-                                                              options_.profile_repetitions,
-                                                              {},
-                                                              options_.profile_burst_ms}});
-}
-
-void Coordinator::On(int device, const ProfileReport& report) {
-  if (phase_ != Phase::kProfiling) return;
-  for (double seconds : report.layer_seconds) {
-    if (!std::isfinite(seconds) || seconds < 0)
-      return End(absl::InternalError("a worker's profile is not a time"), false);
-  }
-  if (static_cast<int>(report.layer_seconds.size()) != options_.model.layer_count()) {
-    return End(absl::InternalError("a worker's profile does not have the model's layers"), false);
-  }
-  layer_seconds_[device] = report.layer_seconds;
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    if (layer_seconds_[i].empty()) return RequestProfile(i);
-  }
-  MakePlan();
+  for (size_t i = 0; i < devices_.size(); ++i) to_measure_.push_back(static_cast<int>(i));
+  MeasureNext();
 }
 
 // ---- preparing
@@ -192,16 +164,20 @@ void Coordinator::MakePlan() {
   }
   if (!plan.ok()) return End(plan.status(), false);
   plan_ = *std::move(plan);
-  PersistPlan();
+  PersistPlan(layer_seconds_);
   if (options_.plan_only) return End(absl::OkStatus(), false);
   Prepare();
 }
 
-void Coordinator::PersistPlan() {
+void Coordinator::PersistPlan(const std::vector<std::vector<double>>& layer_seconds) {
   PlanDecided decided{step_, plan_, {}};
   for (size_t i = 0; i < devices_.size(); ++i) {
-    decided.devices.push_back({devices_[i].hello.name, devices_[i].hello.numerics_class,
-                               layer_seconds_.empty() ? std::vector<double>() : layer_seconds_[i]});
+    JournalDevice device{devices_[i].hello.name, devices_[i].hello.numerics_class};
+    if (!layer_seconds.empty()) {
+      const bool by_range = !options_.profile_ranges.empty();
+      (by_range ? device.range_seconds : device.layer_seconds) = layer_seconds[i];
+    }
+    decided.devices.push_back(std::move(device));
   }
   effects_.push_back(Persist{std::move(decided)});
 }
@@ -336,11 +312,7 @@ void Coordinator::AfterEvaluation() {
   const bool last = step_ >= options_.stop_step || stop_requested_;
   if (last) return CollectFinal();
   if (options_.collect_at_barriers && options_.barriers.IsBarrier(step_)) Collect(/*final=*/false);
-  if (options_.replan && options_.barriers.IsBarrier(step_)) {
-    std::optional<BetterPlan> better =
-        options_.replan({step_, plan_, plan_first_, stages_, devices_, lost_, layer_seconds_});
-    if (better.has_value() && BeginMove(*std::move(better))) return;
-  }
+  if (options_.replan && options_.barriers.IsBarrier(step_)) return MeasureAndReplan();
   GrantNext();
 }
 

@@ -6,7 +6,7 @@
 //
 //   joining -> [profiling] -> preparing -> running <-> at a barrier (evaluate, snapshot) -> done
 //                                 ^                      |
-//                                 +---- moving layers <--+
+//                                 +---- moving layers <--+ [measuring devices again]
 
 #include <cstdint>
 #include <functional>
@@ -81,7 +81,12 @@ struct RunEnded {
 using CoordinatorEffect = std::variant<SendControl, CloseControl, ConnectFeed, FeedUntil,
                                        FeedEvaluation, Persist, StateCollected, LogLine, RunEnded>;
 
-// Cuts the model: devices in pipeline order, their measured layer seconds (empty without a
+// What is measured of a device, as a plan is made from it: seconds by layer, or by range of layers
+// (RangeIndex, predictor/range_cost.h), of profile_ranges measured in that order.
+using PredictFn = std::function<absl::StatusOr<std::vector<double>>(
+    int device, const std::vector<double>& seconds)>;
+
+// Cuts the model: devices in pipeline order, what they take by layer or by range (empty without a
 // profile).
 using PlanFn = std::function<absl::StatusOr<Plan>(
     const std::vector<Device>& devices, const std::vector<std::vector<double>>& layer_seconds)>;
@@ -97,17 +102,22 @@ struct StageStatus {
 struct BarrierReport {
   int64_t step = 0;
   const Plan& plan;
-  Sequence first_sequence;                                // of the plan
-  const std::vector<StageStatus>& stages;                 // sums since the plan holds
-  const std::vector<Device>& devices;                     // in the numbering of plans
-  const std::vector<bool>& lost;                          // by device: do not plan with it
-  const std::vector<std::vector<double>>& layer_seconds;  // as profiled; empty: not
+  Sequence first_sequence;                 // of the plan
+  const std::vector<StageStatus>& stages;  // sums since the plan holds
+  const std::vector<Device>& devices;      // in the numbering of plans
+  const std::vector<bool>& lost;           // by device: do not plan with it
+  // As profiled or predicted, as PlanFn's; empty: not.
+  const std::vector<std::vector<double>>& layer_seconds;
 };
 struct BetterPlan {
   Plan plan;        // its generation is set by the coordinator
   std::string why;  // for people
+  // From which it was made, as PlanFn's, for the journal; empty: as profiled.
+  std::vector<std::vector<double>> layer_seconds = {};
 };
 using ReplanFn = std::function<std::optional<BetterPlan>(const BarrierReport& report)>;
+// Devices with a stage that are to be measured again before ReplanFn is asked at that barrier.
+using ToMeasureFn = std::function<std::vector<int>(const BarrierReport& report)>;
 
 struct CoordinatorOptions {
   ModelSpec model;
@@ -128,8 +138,11 @@ struct CoordinatorOptions {
   int64_t profile_repetitions = 5;
   // Longer than the turns in which a processor quota is given out: what a pipeline sees of it.
   double profile_burst_ms = 20;
+  std::vector<LayerRange> profile_ranges;  // empty: each layer by itself
+  PredictFn predict;                       // with profile_ranges
   PlanFn plan;
-  ReplanFn replan;  // null: the first plan holds to the end
+  ReplanFn replan;         // null: the first plan holds to the end
+  ToMeasureFn to_measure;  // null: none
   LinkShaping shaping;
   std::string link_token;
   ModelState initial_state;
@@ -172,6 +185,7 @@ class Coordinator {
     kPreparing,
     kRunning,
     kEvaluating,
+    kMeasuring,
     kMoving,
     kCollecting,
     kEnded
@@ -183,13 +197,17 @@ class Coordinator {
   void Refuse(ConnectionId connection, std::string reason);
   void Send(int stage, CentralMessage message);
   void Begin();
-  void RequestProfile(size_t device);
+  void MeasureNext();
+  absl::Status TakeProfile(int device, const std::vector<double>& seconds);
   void MakePlan();
   void Prepare();
   void GrantNext();
   void AtBarrier();
   void Evaluate();
   void AfterEvaluation();
+  void MeasureAndReplan();
+  void Replan();
+  BarrierReport Report() const;
   bool BeginMove(BetterPlan better);
   void PrepareAside();
   void Prepared(const StagePrepared& prepared);
@@ -198,7 +216,7 @@ class Coordinator {
   PrepareStage StageMessage(const Plan& plan, size_t stage) const;
   std::string LinkToken(Generation generation) const;
   void ConnectTheFeed();
-  void PersistPlan();
+  void PersistPlan(const std::vector<std::vector<double>>& layer_seconds);
   void ResetStages();
   void Collect(bool final);
   void CollectFinal();
@@ -224,7 +242,8 @@ class Coordinator {
   std::vector<CoordinatorEffect> effects_;
   Phase phase_ = Phase::kJoining;
   std::vector<Device> devices_;
-  std::vector<std::vector<double>> layer_seconds_;
+  std::vector<std::vector<double>> layer_seconds_;  // as PlanFn's
+  std::vector<int> to_measure_;                     // devices; the first one is asked
   Plan plan_;
   std::vector<StageStatus> stages_;
   std::vector<bool> ready_;
@@ -239,6 +258,7 @@ class Coordinator {
   struct Move {
     Plan plan;  // the next one
     std::string why;
+    std::vector<std::vector<double>> layer_seconds;
     ModelState state;  // what was fetched
     int fetching = 0;  // stages of the old plan that have not handed over yet
     int preparing = 0;

@@ -20,8 +20,12 @@ bool Coordinator::BeginMove(BetterPlan better) {
   }
   if (plan.stages == plan_.stages && plan.links == plan_.links) return false;
   phase_ = Phase::kMoving;
-  move_ =
-      Move{std::move(plan), std::move(better.why), {}, static_cast<int>(plan_.stages.size()), 0};
+  move_ = Move{std::move(plan),
+               std::move(better.why),
+               std::move(better.layer_seconds),
+               {},
+               static_cast<int>(plan_.stages.size()),
+               0};
   for (size_t i = 0; i < plan_.stages.size(); ++i) {
     const StagePlan& old = plan_.stages[i];
     FetchLayers fetch{move_->plan.generation, {}};
@@ -68,8 +72,9 @@ void Coordinator::Prepared(const StagePrepared& prepared) {
   if (move_->preparing == 0 || --move_->preparing > 0) return;
   plan_ = std::move(move_->plan);
   effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("layers move at ", move_->why)});
+  const std::vector<std::vector<double>> seconds = std::move(move_->layer_seconds);
   move_.reset();
-  PersistPlan();
+  PersistPlan(seconds.empty() ? layer_seconds_ : seconds);
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (lost_[i]) continue;
     effects_.push_back(SendControl{devices_[i].connection, CommitMove{plan_.generation}});

@@ -69,6 +69,7 @@ absl::Status At(const std::string& path, int64_t line, const absl::Status& statu
 // Records that must be on the disk before what they say takes effect or is told to anybody.
 bool NeedsFlush(const JournalRecord& record) {
   return !std::holds_alternative<EvaluationRecorded>(record) &&
+         !std::holds_alternative<SubModelsMeasured>(record) &&
          !std::holds_alternative<WorkerLost>(record);
 }
 

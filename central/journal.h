@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/run_settings.h"
+#include "proto/base/layer_range.h"
 #include "proto/base/plan.h"
 #include "proto/base/training.h"
 
@@ -41,7 +42,9 @@ struct RunResumed {
 struct JournalDevice {
   std::string name;
   std::string numerics_class;
-  std::vector<double> layer_seconds;  // as the device's ProfileReport; empty if not measured
+  // What the plan was made from; both empty: nothing was measured.
+  std::vector<double> layer_seconds = {};  // as measured, later corrected by what stages took
+  std::vector<double> range_seconds = {};  // as predicted, in the order of RangeIndex
 
   friend bool operator==(const JournalDevice&, const JournalDevice&) = default;
 };
@@ -53,6 +56,22 @@ struct PlanDecided {
   std::vector<JournalDevice> devices;  // by device number
 
   friend bool operator==(const PlanDecided&, const PlanDecided&) = default;
+};
+
+// "measurement": sub-models of a device, from which its times are predicted.
+struct SubModelsMeasured {
+  struct SubModel {
+    LayerRange range;
+    double seconds = 0;
+
+    friend bool operator==(const SubModel&, const SubModel&) = default;
+  };
+  int64_t step = 0;  // barrier at which it was measured
+  DeviceId device;
+  std::string name;
+  std::vector<SubModel> sub_models;
+
+  friend bool operator==(const SubModelsMeasured&, const SubModelsMeasured&) = default;
 };
 
 // "barrier": all stages have drained after `step` steps.
@@ -106,8 +125,8 @@ struct RunFinished {
 };
 
 using JournalRecord =
-    std::variant<RunStarted, RunResumed, PlanDecided, BarrierPassed, CheckpointWritten,
-                 EvaluationRecorded, WorkerLost, RunStopped, RunFinished>;
+    std::variant<RunStarted, RunResumed, PlanDecided, SubModelsMeasured, BarrierPassed,
+                 CheckpointWritten, EvaluationRecorded, WorkerLost, RunStopped, RunFinished>;
 
 // One line without its end. InvalidArgument of the reader names what is wrong.
 std::string JournalLine(const JournalRecord& record);

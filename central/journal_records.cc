@@ -64,6 +64,7 @@ absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
 Json ToJson(const JournalDevice& device) {
   Json json{{"name", device.name}, {"numerics_class", device.numerics_class}};
   if (!device.layer_seconds.empty()) json["layer_seconds"] = device.layer_seconds;
+  if (!device.range_seconds.empty()) json["range_seconds"] = device.range_seconds;
   return json;
 }
 
@@ -73,6 +74,9 @@ absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
   object.Read("name", device.name).Read("numerics_class", device.numerics_class);
   if (json.is_object() && json.contains("layer_seconds")) {
     object.Read("layer_seconds", device.layer_seconds);
+  }
+  if (json.is_object() && json.contains("range_seconds")) {
+    object.Read("range_seconds", device.range_seconds);
   }
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return device;
@@ -100,6 +104,18 @@ struct Writer {
     json["plan"] = PlanToJson(r.plan);
     json["devices"] = Json::array();
     for (const JournalDevice& device : r.devices) json["devices"].push_back(ToJson(device));
+  }
+  void operator()(const SubModelsMeasured& r) {
+    json["record"] = "measurement";
+    json["step"] = r.step;
+    json["device"] = r.device.value();
+    json["name"] = r.name;
+    json["sub_models"] = Json::array();
+    for (const SubModelsMeasured::SubModel& one : r.sub_models) {
+      json["sub_models"].push_back({{"first_layer", one.range.first_layer},
+                                    {"last_layer", one.range.last_layer},
+                                    {"seconds", one.seconds}});
+    }
   }
   void operator()(const BarrierPassed& r) {
     json["record"] = "barrier";
@@ -171,6 +187,23 @@ absl::StatusOr<JournalRecord> ReadPlan(JsonObject& object) {
   return r;
 }
 
+absl::StatusOr<JournalRecord> ReadMeasurement(JsonObject& object) {
+  SubModelsMeasured r;
+  int32_t device = 0;
+  object.Read("step", r.step).Read("device", device).Read("name", r.name);
+  r.device = DeviceId(device);
+  for (const Json& json : object.Array("sub_models")) {
+    SubModelsMeasured::SubModel one;
+    JsonObject sub_model(json, "sub_model");
+    sub_model.Read("first_layer", one.range.first_layer)
+        .Read("last_layer", one.range.last_layer)
+        .Read("seconds", one.seconds);
+    RUNNEL_RETURN_IF_ERROR(sub_model.Finish());
+    r.sub_models.push_back(one);
+  }
+  return r;
+}
+
 absl::StatusOr<JournalRecord> ReadBarrier(JsonObject& object) {
   BarrierPassed r;
   object.Read("step", r.step);
@@ -217,6 +250,7 @@ constexpr struct {
     {"run_started", ReadRunStarted},
     {"run_resumed", ReadRunResumed},
     {"plan", ReadPlan},
+    {"measurement", ReadMeasurement},
     {"barrier", ReadBarrier},
     {"checkpoint", ReadCheckpointWritten},
     {"evaluation", ReadEvaluation},

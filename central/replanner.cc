@@ -1,19 +1,31 @@
 #include "central/replanner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 
 namespace runnel {
 
+std::vector<int> Replanner::ToMeasure(const BarrierReport& report) {
+  Take(report);
+  std::vector<int> devices;
+  for (const auto& [device, now] : changed_) {
+    if (IsWorthMeasuring(report, device)) devices.push_back(device);
+  }
+  return devices;
+}
+
 std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
-  if (report.layer_seconds.empty() || !Measure(report)) return std::nullopt;
+  Take(report);
+  Settle();
+  if (!enough_) return std::nullopt;
   std::vector<int> devices;
   for (size_t i = 0; i < report.devices.size(); ++i) {
     if (!report.lost[i]) devices.push_back(static_cast<int>(i));
   }
-  const std::vector<std::vector<double>> seconds = Corrected(report);
+  std::vector<std::vector<double>> seconds = Corrected(report);
   const absl::StatusOr<Plan> next = NextPlan(report, devices, seconds);
   if (!next.ok()) return std::nullopt;
   const absl::StatusOr<double> now = options_.period_seconds(report.plan, seconds);
@@ -28,15 +40,24 @@ std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
   wanted_ = wants ? wanted_ + 1 : 0;
   if (wanted_ < options_.confirmations) return std::nullopt;
   wanted_ = 0;
-  return BetterPlan{
-      *next, absl::StrFormat("step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
-                             "moving takes about %.2g s",
-                             report.step, *now, *then, saved_seconds, move_seconds)};
+  std::string why = absl::StrFormat(
+      "step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
+      "moving takes about %.2g s%s",
+      report.step, *now, *then, saved_seconds, move_seconds, OffText(report));
+  return BetterPlan{*next, std::move(why), std::move(seconds)};
+}
+
+// Once at a barrier, whoever asks first.
+void Replanner::Take(const BarrierReport& report) {
+  if (taken_ == report.step) return;
+  taken_ = report.step;
+  enough_ = !report.layer_seconds.empty() && Measure(report);
 }
 
 // Takes in what the stages did since the last report; false if that is too little.
 bool Replanner::Measure(const BarrierReport& report) {
   slowdowns_.resize(report.devices.size(), 1.0);
+  comparisons_.resize(report.devices.size());
   if (report.plan.generation != generation_ || seen_.size() != report.stages.size()) {
     generation_ = report.plan.generation;
     // Micro-batches are counted over the run, time since the plan holds.
@@ -54,24 +75,79 @@ bool Replanner::Measure(const BarrierReport& report) {
     }
     seen_[i] = {telemetry.backwards, telemetry.busy_ns};
     const StagePlan& stage = report.stages[i].plan;
-    const std::vector<double>& profile = report.layer_seconds[stage.device.value()];
+    const int device = stage.device.value();
+    const double took = static_cast<double>(busy_ns) * 1e-9 / static_cast<double>(done);
+    if (options_.predictor != nullptr) {
+      Compare(device, {{stage.first_layer, stage.last_layer}, took});
+      continue;
+    }
+    const std::vector<double>& profile = report.layer_seconds[device];
     double profiled = 0;
     for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
       profiled += profile[layer];
     }
-    if (profiled <= 0) continue;
-    slowdowns_[stage.device.value()] =
-        static_cast<double>(busy_ns) * 1e-9 / static_cast<double>(done) / profiled;
+    if (profiled > 0) slowdowns_[device] = took / profiled;
   }
   return enough;
+}
+
+void Replanner::Compare(int device, const Observation& now) {
+  Comparison& comparison = comparisons_[device];
+  const absl::StatusOr<ReportOutcome> outcome =
+      options_.predictor->Report(device, {now.range, now.seconds / comparison.settled});
+  if (!outcome.ok()) return;
+  if (*outcome == ReportOutcome::kLearned) {
+    comparison.reports_off = 0;
+    slowdowns_[device] = comparison.settled;
+    return;
+  }
+  slowdowns_[device] = now.seconds / options_.predictor->Seconds(device, now.range);
+  if (++comparison.reports_off >= options_.confirmations) changed_[device] = now;
+}
+
+// The devices that changed have been measured again, or could not be.
+void Replanner::Settle() {
+  for (const auto& [device, now] : changed_) {
+    const absl::StatusOr<ReportOutcome> outcome = options_.predictor->Report(device, now);
+    const bool is_explained = outcome.ok() && *outcome == ReportOutcome::kLearned;
+    const double predicted = options_.predictor->Seconds(device, now.range);
+    comparisons_[device] = {is_explained ? 1 : now.seconds / predicted, 0};
+    slowdowns_[device] = comparisons_[device].settled;
+  }
+  changed_.clear();
+}
+
+// The pipeline stands meanwhile.
+bool Replanner::IsWorthMeasuring(const BarrierReport& report, int device) const {
+  double seconds = options_.fixed_measure_seconds;
+  for (const LayerRange& range : options_.predictor->representatives()) {
+    seconds += static_cast<double>(options_.measured_runs) * slowdowns_[device] *
+               options_.predictor->Seconds(device, range);
+  }
+  const absl::StatusOr<double> period = options_.period_seconds(report.plan, Corrected(report));
+  const int64_t left = (options_.stop_step - report.step) * options_.micro_batches_a_step;
+  return period.ok() && seconds < options_.max_measure_share * *period * static_cast<double>(left);
 }
 
 std::vector<std::vector<double>> Replanner::Corrected(const BarrierReport& report) const {
   std::vector<std::vector<double>> seconds = report.layer_seconds;
   for (size_t device = 0; device < seconds.size(); ++device) {
-    for (double& layer : seconds[device]) layer *= slowdowns_[device];
+    if (options_.predictor != nullptr)
+      seconds[device] = options_.predictor->RangeSeconds(static_cast<int>(device));
+    for (double& one : seconds[device]) one *= slowdowns_[device];
   }
   return seconds;
+}
+
+// The devices that a factor corrects, where a predictor should have known.
+std::string Replanner::OffText(const BarrierReport& report) const {
+  std::string text;
+  for (size_t device = 0; options_.predictor != nullptr && device < slowdowns_.size(); ++device) {
+    if (std::abs(slowdowns_[device] - 1) <= options_.predictor->epsilon()) continue;
+    absl::StrAppendFormat(&text, "; %s by a capacity ratio of %.2f beside what is predicted",
+                          report.devices[device].hello.name, slowdowns_[device]);
+  }
+  return text;
 }
 
 // Layers go through central: over two links, of which the slowest that was measured may be one.

@@ -52,6 +52,8 @@ const Field kFields[] = {
     {"schedule", &RunSettings::schedule, kText},
     {"policy", &RunSettings::policy, kText},
     {"replan", &RunSettings::replan, kText},
+    {"cost", &RunSettings::cost, kText},
+    {"predictor-profiles", &RunSettings::predictor_profiles, kAnyText},
     {"codec-forward", &RunSettings::codec_forward, kText},
     {"codec-backward", &RunSettings::codec_backward, kText},
     {"bits", &RunSettings::bits, kAnyText},
@@ -158,6 +160,16 @@ absl::Status CheckStalenessFlags(const RunSettings& settings) {
                    settings.recipe, " has integer weights; only fp32 can use it"));
 }
 
+absl::Status CheckCostFlags(const RunSettings& settings) {
+  if (settings.cost != "measured" && settings.cost != "predicted") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--cost ", settings.cost, ": is neither measured nor predicted"));
+  }
+  if (settings.predictor_profiles.empty() || settings.cost == "predicted") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--predictor-profiles ", settings.predictor_profiles, ": only --cost predicted looks at it"));
+}
+
 absl::Status CheckTogether(const RunSettings& settings) {
   for (size_t i = 1; i < settings.caps.size(); ++i) {
     if (settings.caps[i] > settings.caps[i - 1]) {
@@ -242,6 +254,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
   }
   RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckCostFlags(settings));
   return CheckTogether(settings);
 }
 

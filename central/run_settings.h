@@ -22,7 +22,9 @@ struct RunSettings {
   int64_t workers = 0;  // daemons that dial in
   std::string schedule = "async_1f1b";
   std::string policy = "uniform";
-  std::string replan = "auto";  // move layers at barriers: on, off, or as the policy does
+  std::string replan = "auto";     // move layers at barriers: on, off, or as the policy does
+  std::string cost = "measured";   // what plans are made from: measured layers, or predicted
+  std::string predictor_profiles;  // folder of what is known beforehand; empty: nothing
   std::string codec_forward = "identity";
   std::string codec_backward = "identity";
   std::string bits;  // by epoch (compress/bit_schedule.h); empty: what the codecs say

@@ -12,6 +12,7 @@
 #include "partition/plan_builder.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/measured_cost.h"
+#include "predictor/range_cost.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
@@ -239,11 +240,19 @@ void AddCodecTimes(const RunSetup& setup, const std::vector<std::vector<double>>
   }
 }
 
-absl::StatusOr<MeasuredCost> CostOf(const std::vector<int>& devices,
-                                    const std::vector<std::vector<double>>& layer_seconds) {
+// A predictor's rows have more than one figure a layer.
+absl::StatusOr<std::unique_ptr<CostModel>> CostOf(
+    const RunSetup& setup, const std::vector<int>& devices,
+    const std::vector<std::vector<double>>& layer_seconds) {
+  const int layers = setup.model.layer_count();
   std::vector<std::vector<double>> rows;
   for (int device : devices) rows.push_back(layer_seconds[device]);
-  return MeasuredCost::Create(rows);
+  if (rows.empty() || rows[0].size() == static_cast<size_t>(layers)) {
+    RUNNEL_ASSIGN_OR_RETURN(MeasuredCost cost, MeasuredCost::Create(rows));
+    return std::make_unique<MeasuredCost>(std::move(cost));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(RangeCost cost, RangeCost::Create(std::move(rows), layers));
+  return std::make_unique<RangeCost>(std::move(cost));
 }
 
 }  // namespace
@@ -256,8 +265,9 @@ absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
   request.generation = generation;
   if (layer_seconds.empty()) return MakePlan(request);
   AddCodecTimes(setup, layer_seconds, request);
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
-  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
+                          CostOf(setup, devices, layer_seconds));
+  request.compute = cost.get();
   if (!BitsFollowLinks(setup.settings)) return MakePlan(request);
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, PlanWithBits(BitsOf(setup), std::move(request)));
   return std::move(fitted.plan);
@@ -285,8 +295,9 @@ absl::StatusOr<Plan> RefitBits(const RunSetup& setup, const Plan& plan,
   const std::vector<int> devices = DevicesOf(plan);
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
   AddCodecTimes(setup, layer_seconds, request);
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
-  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
+                          CostOf(setup, devices, layer_seconds));
+  request.compute = cost.get();
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, FitBits(BitsOf(setup), request, plan));
   return std::move(fitted.plan);
 }
@@ -331,8 +342,9 @@ absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, setup.settings.epochs, request));
   AddCodecTimes(setup, layer_seconds, request);
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, layer_seconds));
-  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
+                          CostOf(setup, devices, layer_seconds));
+  request.compute = cost.get();
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
   return SimulatedPeriod(model, placement);

@@ -54,8 +54,8 @@ struct RunSetup {
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings);
 
 // The plan that the setup's policy and schedule make for these devices, by number and in pipeline
-// order. layer_seconds: by device number; empty: nothing was measured. rates: what the links were
-// measured to carry, instead of what the user gave.
+// order. layer_seconds: by device number, each row by layer or by range (RangeIndex); empty: nothing
+// was measured. rates: what the links were measured to carry, instead of what the user gave.
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
                              const std::vector<int>& devices,
                              const std::vector<std::vector<double>>& layer_seconds,

@@ -91,6 +91,14 @@ void AddPipelineFlags(CLI::App& app, RunSettings& s) {
                  "runnel do; with --bits bandwidth the bits of any policy follow the links)")
       ->check(CLI::IsMember({"on", "off", "auto"}))
       ->capture_default_str();
+  app.add_option("--cost", s.cost,
+                 "what plans are made from: measured (each layer, on each worker), or predicted "
+                 "(from ten sub-models a worker, corrected by what its stages take)")
+      ->check(CLI::IsMember({"measured", "predicted"}))
+      ->capture_default_str();
+  app.add_option("--predictor-profiles", s.predictor_profiles,
+                 "with --cost predicted: folder with *.profile files of devices that are known, "
+                 "such as predictor/profiles of the sources (default: none, the FLOPs line)");
   app.add_option("--caps", s.caps,
                  "in-flight micro-batches by stage, e.g. 5,3,1 (default: the schedule's)")
       ->delimiter(',');

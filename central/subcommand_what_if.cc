@@ -94,12 +94,13 @@ absl::StatusOr<std::string> WhatIf(RunSetup& setup, const PlanDecided& decided,
                                    const Assumption& assumption) {
   std::vector<std::vector<double>> layer_seconds;
   for (const JournalDevice& device : decided.devices) {
-    if (device.layer_seconds.empty()) {
+    if (device.layer_seconds.empty() && device.range_seconds.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("--what-if: policy ", setup.policy->name,
                        " measures nothing to predict from; take dp, accept, ftpipehd or runnel"));
     }
-    layer_seconds.push_back(device.layer_seconds);
+    layer_seconds.push_back(device.range_seconds.empty() ? device.layer_seconds
+                                                         : device.range_seconds);
   }
   RUNNEL_ASSIGN_OR_RETURN(const Predicted now, Predict(setup, decided.plan, layer_seconds));
   const std::vector<AssumedLink> links = std::exchange(setup.assumed_links, assumption.links);

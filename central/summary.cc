@@ -63,6 +63,7 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"dataset", summary.dataset},
       {"schedule", summary.schedule},
       {"policy", summary.policy},
+      {"cost", summary.cost},
       {"seed", summary.seed},
       {"recipe", summary.recipe},
       {"codecs", Json{{"forward", summary.codec_forward}, {"backward", summary.codec_backward}}},

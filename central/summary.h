@@ -71,6 +71,7 @@ struct RunSummary {
   std::string dataset;
   std::string schedule;
   std::string policy;
+  std::string cost = "measured";  // what plans were made from, where the policy asks for times
   int64_t seed = 0;
   std::string recipe = "fp32";
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
@@ -86,7 +87,7 @@ struct RunSummary {
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], wall_s, weights_sha256, steps, epochs, model, dataset, schedule,
-// policy, seed, recipe, [gradient_bits], codecs {forward, backward}, plan {stages[]},
+// policy, cost, seed, recipe, [gradient_bits], codecs {forward, backward}, plan {stages[]},
 // plan_bandwidth {source, links[]}, links[], stages[], evaluations[], timeline[]; keys as the
 // members above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);

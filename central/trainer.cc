@@ -12,6 +12,7 @@
 #include "central/codec_settings.h"
 #include "central/feeder.h"
 #include "central/link_rates.h"
+#include "central/predicted_cost.h"
 #include "central/replanner.h"
 #include "central/timeline.h"
 #include "central/weights_digest.h"
@@ -70,8 +71,10 @@ class Trainer::Impl final : public CentralControlObserver {
 
  private:
   const RunSetup& setup() const { return *job_.setup; }
+  absl::Status MakePredictor();
   CoordinatorOptions Options();
-  ReplannerOptions ReplanOptions() const;
+  void UsePredictor(CoordinatorOptions& options);
+  ReplannerOptions ReplanOptions();
   absl::StatusOr<Plan> MakePlan(const std::vector<Device>& devices,
                                 const std::vector<std::vector<double>>& seconds);
   absl::Status StartWorkers();
@@ -119,6 +122,7 @@ class Trainer::Impl final : public CentralControlObserver {
   EventLoop loop_;
   BufferPool pool_;
   std::string token_ = NewToken();
+  std::optional<RunPredictor> predictor_;  // --cost predicted
   std::optional<Replanner> replanner_;
   LinkRates link_rates_;  // as of the last barrier at which another plan was thought of
   std::optional<Coordinator> coordinator_;
@@ -178,10 +182,37 @@ CoordinatorOptions Trainer::Impl::Options() {
       return replanner_->AtBarrier(report);
     };
   }
+  if (predictor_.has_value()) UsePredictor(options);
   options.shaping = {settings.link_mbps, settings.link_delay_ms};
   options.link_token = token_;
   options.initial_state = std::move(job_.state);
   return options;
+}
+
+absl::Status Trainer::Impl::MakePredictor() {
+  if (setup().settings.cost != "predicted" || !NeedsProfile(setup()) || job_.plan.has_value())
+    return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(predictor_, MakeRunPredictor(setup()));
+  if (predictor_->known_devices() == 0) {
+    parts_.logger->Log(Severity::kInfo,
+                       absl::StrCat("no profile of ", setup().model.name,
+                                    " is known: layers are predicted by the FLOPs line first"));
+  }
+  return absl::OkStatus();
+}
+
+void Trainer::Impl::UsePredictor(CoordinatorOptions& options) {
+  options.profile_ranges = predictor_->representatives();
+  options.predict = [this](
+                        int device,
+                        const std::vector<double>& seconds) -> absl::StatusOr<std::vector<double>> {
+    RUNNEL_RETURN_IF_ERROR(predictor_->Characterise(device, seconds));
+    return predictor_->RangeSeconds(device);
+  };
+  if (!replanner_.has_value()) return;
+  options.to_measure = [this](const BarrierReport& report) {
+    return replanner_->ToMeasure(report);
+  };
 }
 
 absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
@@ -203,7 +234,7 @@ absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
   return plan;
 }
 
-ReplannerOptions Trainer::Impl::ReplanOptions() const {
+ReplannerOptions Trainer::Impl::ReplanOptions() {
   ReplannerOptions options;
   options.make_plan = [this](const std::vector<int>& devices,
                              const std::vector<std::vector<double>>& seconds) {
@@ -233,6 +264,7 @@ ReplannerOptions Trainer::Impl::ReplanOptions() const {
   if (mbps > 0) options.link_bytes_per_second = mbps * 1e6 / 8;
   options.micro_batches_a_step = setup().settings.micro_batches;
   options.stop_step = job_.stop_step;
+  options.predictor = predictor_.has_value() ? &*predictor_ : nullptr;
   return options;
 }
 
@@ -267,6 +299,7 @@ bool Trainer::Impl::IsLocal(const WorkerHello& hello) const {
 
 absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   begin_ns_ = parts_.clock->NowNanos();
+  RUNNEL_RETURN_IF_ERROR(MakePredictor());
   RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(Options()));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
   if (setup().settings.workers > 0) {
@@ -511,6 +544,7 @@ RunSummary Trainer::Impl::Summarise() const {
   summary.dataset = settings.dataset;
   summary.schedule = settings.schedule;
   summary.policy = settings.policy;
+  summary.cost = settings.cost;
   summary.seed = settings.seed;
   summary.recipe = settings.recipe;
   summary.gradient_bits = settings.gradient_bits;

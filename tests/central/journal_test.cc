@@ -41,7 +41,7 @@ PlanDecided Decided(int32_t generation, int64_t from_step) {
   r.plan.drains_each_step = true;
   r.plan.stages = {{DeviceId(1), 0, 2, 2}, {DeviceId(0), 3, 4, 1}};
   r.plan.links = {{"mbq:4", "stochastic:8"}};
-  r.devices = {{"pi \"4\"\n", "cpu-avx2-1", {0.1, 0.2, 1e-9}}, {"phone", "ref-1", {}}};
+  r.devices = {{"pi \"4\"\n", "cpu-avx2-1", {0.1, 0.2, 1e-9}}, {"phone", "ref-1", {}, {0.5, 1e-9}}};
   return r;
 }
 
@@ -56,6 +56,7 @@ std::vector<JournalRecord> OneOfEach() {
           RunStopped{150, "interrupted"},
           RunResumed{100, "/c/checkpoint-000000000100.runnel"},
           Decided(0, 100),
+          SubModelsMeasured{100, DeviceId(1), "phone", {{{0, 2}, 0.25}, {{4, 4}, 1e-9}}},
           BarrierPassed{200},
           RunFinished{200, std::string(64, 'f')}};
 }
@@ -110,7 +111,7 @@ TEST(Journal, TornLastLineIsLeftOutAndTold) {
     const auto journal = ReadJournal(dir / "j");
     ASSERT_TRUE(journal.ok()) << journal.status();
     EXPECT_EQ(journal->records.size(), OneOfEach().size() - 1);
-    EXPECT_THAT(journal->torn_line, HasSubstr(absl::StrCat(dir / "j", ":12: ")));
+    EXPECT_THAT(journal->torn_line, HasSubstr(absl::StrCat(dir / "j", ":13: ")));
   }
   auto writer = JournalWriter::Continue(dir / "j");
   ASSERT_TRUE(writer.ok()) << writer.status();

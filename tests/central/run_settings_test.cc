@@ -23,6 +23,8 @@ RunSettings AllSet() {
   s.workers = 2;
   s.schedule = "gpipe";
   s.policy = "dp";
+  s.cost = "predicted";
+  s.predictor_profiles = "/p";
   s.codec_forward = "mbq:4";
   s.codec_backward = "stochastic:8";
   s.bits = "4/8";

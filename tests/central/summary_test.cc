@@ -51,8 +51,8 @@ TEST(Summary, HasExactlyTheseKeys) {
   EXPECT_THAT(Keys(json),
               ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "wall_s",
                           "weights_sha256", "steps", "epochs", "model", "dataset", "schedule",
-                          "policy", "seed", "recipe", "codecs", "plan", "plan_bandwidth", "links",
-                          "stages", "evaluations", "timeline"));
+                          "policy", "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
+                          "links", "stages", "evaluations", "timeline"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
   EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));

@@ -1,0 +1,217 @@
+// What the devices take: asked for before the first plan, and again at a barrier.
+
+#include <map>
+
+#include "central/coordinator.h"
+#include "central/initial_weights.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<LayerRange> kRanges = {{0, 0}, {1, 4}, {0, 5}};
+
+// Two workers with LeNet's layers 0..2 and 3..5; their sub-models take more each time they are
+// asked.
+class Cluster {
+ public:
+  // Devices to measure.
+  using ByStep = std::map<int64_t, std::vector<int>>;
+  explicit Cluster(const ByStep& to_measure = {}, bool by_range = true) : by_range_(by_range) {
+    CoordinatorOptions options;
+    options.model = MakeModel("lenet").value();
+    options.training.dataset_samples = 1000;
+    options.training.batch_size = 10;
+    options.training.eval_batch_size = 10;
+    options.barriers = {.every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
+    options.stop_step = 100;
+    options.workers = 2;
+    options.recipe = "fp32";
+    options.backend = "auto";
+    options.codecs = {"identity"};
+    options.initial_state = InitialState(options.model, 1).value();
+    options.needs_profile = true;
+    options.plan = [](const auto&, const auto&) {
+      Plan plan;
+      plan.generation = Generation(1);
+      plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(1), 3, 5, 1}};
+      plan.links.emplace_back();
+      return plan;
+    };
+    if (by_range) {
+      options.profile_ranges = kRanges;
+      options.predict =
+          [](int device,
+             const std::vector<double>& seconds) -> absl::StatusOr<std::vector<double>> {
+        return std::vector<double>(21, device + seconds[0]);
+      };
+    }
+    options.to_measure = [to_measure](const BarrierReport& report) {
+      const auto found = to_measure.find(report.step);
+      return found == to_measure.end() ? std::vector<int>() : found->second;
+    };
+    options.replan = [this](const BarrierReport& report) -> std::optional<BetterPlan> {
+      log_ += " r" + std::to_string(report.step);
+      seen_ = report.layer_seconds;
+      return std::nullopt;
+    };
+    coordinator_ = Coordinator::Create(std::move(options)).value();
+    for (int i = 0; i < 2; ++i) {
+      WorkerHello hello;
+      hello.name = "w" + std::to_string(i);
+      hello.data_address = "127.0.0.1:" + std::to_string(i);
+      hello.numerics_class = "ref";
+      hello.backends = {"ref"};
+      hello.recipes = {"fp32"};
+      hello.codecs = {"identity"};
+      coordinator_->Joined(ConnectionId(i), hello, i == 0);
+    }
+  }
+
+  void Settle() {
+    for (auto effects = coordinator_->TakeEffects(); !effects.empty();
+         effects = coordinator_->TakeEffects()) {
+      for (CoordinatorEffect& effect : effects) {
+        if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
+        if (auto* persist = std::get_if<Persist>(&effect)) {
+          if (auto* plan = std::get_if<PlanDecided>(&persist->record)) plan_ = *plan;
+          if (auto* measured = std::get_if<SubModelsMeasured>(&persist->record))
+            measurements_.push_back(*measured);
+        }
+        if (auto* line = std::get_if<LogLine>(&effect)) lines_ += line->text + "\n";
+        if (auto* ended = std::get_if<RunEnded>(&effect)) {
+          log_ += " end" + std::to_string(ended->step);
+          ended_ = ended->status;
+        }
+      }
+    }
+  }
+
+  std::string log_, lines_;
+  absl::Status ended_ = absl::UnknownError("still running");
+  PlanDecided plan_;
+  std::vector<SubModelsMeasured> measurements_;
+  std::vector<std::vector<double>> seen_;
+  size_t answered_ranges_ = 3;
+  double second_ = 1;    // of the first range
+  bool stop_ = false;    // asked for while a device measures at a barrier
+  int fails_ = -1;       // device that cannot measure at a barrier
+  bool strays_ = false;  // a device answers what it was not asked
+
+ private:
+  void Answer(const SendControl& send) {
+    const ConnectionId id = send.connection;
+    const auto reply = [&](WorkerMessage message) { coordinator_->Received(id, message); };
+    if (const auto* request = std::get_if<ProfileRequest>(&send.message)) {
+      log_ += " p" + std::to_string(id.value());
+      if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times());
+      if (coordinator_->step() > 0) {
+        if (stop_) coordinator_->StopAtBarrier();
+        if (id.value() == fails_) return reply(StageFailed{Generation(1), "no memory", false});
+      }
+      EXPECT_EQ(request->ranges, by_range_ ? kRanges : std::vector<LayerRange>());
+      reply(Times());
+    } else if (std::holds_alternative<PrepareStage>(send.message)) {
+      reply(StageReady{Generation(1)});
+    } else if (const auto* run = std::get_if<RunUntil>(&send.message)) {
+      reply(BarrierReached{Generation(1), run->limit});
+    } else if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
+      const ModelState all = InitialState(MakeModel("lenet").value(), 1).value();
+      const int first = id.value() == 0 ? 0 : 3;
+      reply(Snapshot{Generation(1), snapshot->sequence, Slice(all, first, first + 2)});
+    }
+  }
+
+  ProfileReport Times() {
+    ProfileReport report;
+    report.layer_seconds.assign(answered_ranges_, second_);
+    second_ += 1;
+    return report;
+  }
+
+  bool by_range_;
+  std::optional<Coordinator> coordinator_;
+};
+
+TEST(CoordinatorProfile, SubModelsArePredictedFromAndJournalled) {
+  Cluster cluster;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 r40 r80 end100");
+  ASSERT_EQ(cluster.measurements_.size(), 2u);
+  EXPECT_EQ(cluster.measurements_[1].name, "w1");
+  EXPECT_EQ(cluster.measurements_[1].device, DeviceId(1));
+  EXPECT_EQ(cluster.measurements_[1].sub_models[2].range, (LayerRange{0, 5}));
+  EXPECT_EQ(cluster.measurements_[1].sub_models[2].seconds, 2);
+  EXPECT_TRUE(cluster.plan_.devices[0].layer_seconds.empty());
+  EXPECT_EQ(cluster.plan_.devices[0].range_seconds, std::vector<double>(21, 1));
+  EXPECT_EQ(cluster.plan_.devices[1].range_seconds, std::vector<double>(21, 3));
+}
+
+TEST(CoordinatorProfile, DevicesThatChangedAreMeasuredAgainBeforeThePlan) {
+  Cluster cluster(Cluster::ByStep{{40, {1}}, {80, {0, 1}}});
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p1 r40 p0 p1 r80 end100");
+  ASSERT_EQ(cluster.measurements_.size(), 5u);
+  EXPECT_EQ(cluster.measurements_[2].step, 40);
+  EXPECT_EQ(cluster.measurements_[4].step, 80);
+  EXPECT_THAT(cluster.seen_, ElementsAre(std::vector<double>(21, 4), std::vector<double>(21, 6)));
+  EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w1 is not what it was"));
+}
+
+TEST(CoordinatorProfile, StopAskedForWhileADeviceMeasuresIsHeardAtOnce) {
+  Cluster cluster(Cluster::ByStep{{40, {1}}});
+  cluster.stop_ = true;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p1 end40");
+}
+
+TEST(CoordinatorProfile, ADeviceThatCannotMeasureIsNamed) {
+  Cluster cluster(Cluster::ByStep{{40, {1}}});
+  cluster.fails_ = 1;
+  cluster.Settle();
+  EXPECT_THAT(std::string(cluster.ended_.message()), HasSubstr("worker w1: no memory"));
+  EXPECT_EQ(cluster.log_, " p0 p1 p1 end40");
+}
+
+TEST(CoordinatorProfile, OnlyWhoWasAskedIsHeard) {
+  Cluster cluster(Cluster::ByStep{{40, {1}}});
+  cluster.strays_ = true;
+  cluster.Settle();
+  EXPECT_EQ(cluster.log_, " p0 p1 p1 r40 r80 end100");
+  ASSERT_EQ(cluster.measurements_.size(), 3u);
+  EXPECT_EQ(cluster.measurements_[0].sub_models[0].seconds, 2);
+}
+
+TEST(CoordinatorProfile, WrongAnswersEndTheRun) {
+  for (const bool zero : {false, true}) {
+    Cluster cluster;
+    zero ? cluster.second_ = 0 : cluster.answered_ranges_ = 2;
+    cluster.Settle();
+    EXPECT_EQ(cluster.log_, " p0 end0");
+    EXPECT_THAT(std::string(cluster.ended_.message()),
+                HasSubstr(zero ? "is not a time" : "does not have the ranges asked for"));
+  }
+}
+
+// Each layer by itself, as it is.
+TEST(CoordinatorProfile, WithoutRangesLayersAreWhatWasMeasured) {
+  Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false);
+  cluster.answered_ranges_ = 6;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_TRUE(cluster.measurements_.empty());
+  EXPECT_TRUE(cluster.plan_.devices[0].range_seconds.empty());
+  EXPECT_EQ(cluster.plan_.devices[1].layer_seconds, std::vector<double>(6, 2));
+  EXPECT_EQ(cluster.seen_[0], std::vector<double>(6, 3));
+}
+
+}  // namespace
+}  // namespace runnel
