@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "central/atomic_file.h"
 #include "central/json_fields.h"
 #include "central/subcommand.h"
@@ -16,6 +18,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/cross_validate.h"
 #include "predictor/profile_folder.h"
+#include "predictor/sub_models.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -30,8 +33,9 @@ struct ReportArguments {
   std::string device;
   std::string model = "mobilenet_v2";
   std::string leave_out = "family";
+  std::vector<std::string> unseen;
   std::vector<int64_t> samples = {0, 2, 4, 8, 14};
-  int64_t max_macs = 160'000'000;
+  int64_t max_macs = kMaxProfiledMacs;
 };
 
 constexpr int64_t kTrainingMs = int64_t{20} * 60 * 1000;
@@ -104,11 +108,18 @@ Json ToJson(const ErrorShares& shares) {
               {"sub_models", shares.count}};
 }
 
-absl::Status WriteJson(const Accuracy& accuracy, size_t configurations, const std::string& path) {
+Json ToJson(const Accuracy& accuracy) {
   Json json;
   for (const auto& [method, by_samples] : accuracy.all) json[method] = ToJson(by_samples);
   json["noise_floor"] = ToJson(accuracy.noise_floor);
-  json["configurations"] = configurations;
+  json["configurations"] = accuracy.by_configuration.size();
+  return json;
+}
+
+absl::Status WriteJson(const Accuracy& accuracy, const std::optional<Accuracy>& unseen,
+                       const std::string& path) {
+  Json json = ToJson(accuracy);
+  if (unseen.has_value()) json["unseen"] = ToJson(*unseen);
   const std::string text = json.dump(2) + "\n";
   if (path == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
   return WriteFileAtomically(path, {absl::string_view(text)});
@@ -190,11 +201,38 @@ absl::Status WriteFigure4(const std::vector<DeviceTask>& tasks, const ReportArgu
       absl::StrCat("--device ", a.device, ", --figure4-model ", a.model, ": no profile has both"));
 }
 
+// The files of --unseen, predicted from all profiles.
+absl::StatusOr<Accuracy> ReportUnseen(const std::vector<DeviceTask>& known,
+                                      const ReportArguments& a) {
+  std::vector<DeviceProfile> profiles;
+  for (const std::string& path : a.unseen) {
+    absl::StatusOr<std::string> text = ReadText(path, kMaxProfileBytes);
+    if (!text.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--unseen ", text.status().message()));
+    absl::StatusOr<DeviceProfile> profile = ParseProfile(*text);
+    if (!profile.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--unseen ", path, ": ", profile.status().message()));
+    }
+    profiles.push_back(*std::move(profile));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks,
+                          TasksOf(profiles, a.max_macs, MakeModel));
+  absl::StatusOr<Accuracy> accuracy = JudgeUnseen(known, tasks, a.samples);
+  if (accuracy.ok() || !absl::IsInvalidArgument(accuracy.status())) return accuracy;
+  return absl::InvalidArgumentError(absl::StrCat("--unseen: ", accuracy.status().message()));
+}
+
 absl::Status Report(const ReportArguments& a, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceProfile> profiles, LoadProfiles(a.profiles));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks,
                           TasksOf(profiles, a.max_macs, MakeModel));
   if (!a.figure_4.empty()) RUNNEL_RETURN_IF_ERROR(WriteFigure4(tasks, a));
+  // Before the networks are trained: that takes minutes.
+  std::optional<Accuracy> unseen;
+  if (!a.unseen.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(unseen, ReportUnseen(tasks, a));
+  }
   // The networks are trained without families: with a configuration left out they would know it.
   std::vector<TaskPrediction> networks;
   const bool families = a.leave_out == "family";
@@ -205,8 +243,13 @@ absl::Status Report(const ReportArguments& a, const CommandContext& context) {
                           JudgePredictors(tasks, a.samples, networks,
                                           families ? LeaveOut::kFamily : LeaveOut::kConfiguration));
   Print(accuracy, a, context);
+  if (unseen.has_value()) {
+    context.print("");
+    context.print(absl::StrCat("never profiled: ", absl::StrJoin(a.unseen, ", ")));
+    Print(*unseen, a, context);
+  }
   if (!a.figure_7.empty()) RUNNEL_RETURN_IF_ERROR(WriteFigure7(accuracy, a.figure_7));
-  return a.summary.empty() ? absl::OkStatus() : WriteJson(accuracy, profiles.size(), a.summary);
+  return a.summary.empty() ? absl::OkStatus() : WriteJson(accuracy, unseen, a.summary);
 }
 
 }  // namespace
@@ -229,6 +272,10 @@ Subcommand AddPredictorReport(CLI::App& program) {
                   "alone (without the rows of networks)")
       ->check(CLI::IsMember({"family", "configuration"}))
       ->capture_default_str();
+  app->add_option("--unseen", a->unseen,
+                  "profiles of configurations that are not in --profiles: predicted from all of "
+                  "those")
+      ->delimiter(',');
   app->add_option("--predictions", a->predictions,
                   "what `runnel-predictor crossval` wrote (default: it is started)");
   app->add_option("--figure4", a->figure_4, "CSV: errors of FTPipeHD's ratio by layer");

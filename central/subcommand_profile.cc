@@ -23,7 +23,7 @@ struct ProfileArguments {
   DeviceProfile profile;  // what the flags say about the configuration
   std::vector<std::string> models = {"mobilenet_v2", "har_cnn", "lenet", "vgg11/8", "resnet18/8"};
   int64_t batch_size = 16;
-  int64_t max_macs = 160'000'000;
+  int64_t max_macs = kMaxProfiledMacs;
   int extra = 12;
   uint64_t seed = 1;
   std::string out;
@@ -51,7 +51,7 @@ absl::StatusOr<ProfiledModel> ReadModel(const std::string& text, const ProfileAr
 absl::Status AddSecondPass(const ProfiledDevice& device, DeviceProfile& profile) {
   if (device.numerics_class != profile.numerics_class ||
       device.times.size() != profile.sub_models.size()) {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         absl::StrCat("the first pass was measured on ", profile.numerics_class, " with ",
                      profile.sub_models.size(), " sub-models, this one on ", device.numerics_class,
                      " with ", device.times.size(), ": measure both with the same flags"));
@@ -60,7 +60,7 @@ absl::Status AddSecondPass(const ProfiledDevice& device, DeviceProfile& profile)
     SubModelTime& row = profile.sub_models[i];
     const SubModelTime& again = device.times[i];
     if (row.model != again.model || !(row.range == again.range) || row.batch != again.batch) {
-      return absl::FailedPreconditionError(
+      return absl::InvalidArgumentError(
           absl::StrCat("sub-model ", i,
                        " of the first pass is another than this one's: measure "
                        "both with the same flags"));
@@ -92,7 +92,29 @@ absl::StatusOr<DeviceProfile> WithDevice(const ProfileArguments& a, const Profil
   return profile;
 }
 
+// Before minutes of measuring: what is going to be written must be readable, and a first pass
+// there.
+absl::Status CheckBeforehand(const ProfileArguments& a) {
+  DeviceProfile probe = a.profile;
+  probe.recipe = a.job.recipe;
+  probe.backend = a.job.backend;
+  probe.numerics_class = "any";
+  probe.batch = a.batch_size;
+  probe.repetitions = a.job.repetitions;
+  probe.sub_models = {{"any", {0, 0}, a.batch_size, 1, 0, 0, 0}};
+  if (const absl::Status status = ParseProfile(FormatProfile(probe)).status(); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--name, --family, --host, --date, --load are lines of a file: ", status.message()));
+  }
+  if (!a.second_pass || a.job.local_workers + a.job.workers > 1) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(a.out, kMaxProfileBytes));
+  const absl::Status status = ParseProfile(text).status();
+  if (status.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(a.out, ": ", status.message()));
+}
+
 absl::Status Profile(ProfileArguments a, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(CheckBeforehand(a));
   for (const std::string& text : a.models) {
     RUNNEL_ASSIGN_OR_RETURN(ProfiledModel model, ReadModel(text, a));
     a.job.models.push_back(std::move(model));
