@@ -94,6 +94,12 @@ def prediction(summary, batch_size):
     return batch_size / rate if rate else None
 
 
+def without(given, defaults):
+    """The defaults, a flag and its value each, but for those that are given."""
+    return [word for at in range(0, len(defaults), 2) if defaults[at] not in given
+            for word in defaults[at:at + 2]]
+
+
 def link_errors(summary, mbps, hosts):
     """Measured against configured bandwidth, a row a link and direction."""
     rows = []
@@ -123,11 +129,12 @@ def run_once(case, arguments, train, mbps, folder):
     job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,
            "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
            "shared_control": arguments.shared_control,
-           "train": scenarios.train_flags(case, arguments.dataset, arguments.data_dir) +
-                    ["--plan-mbps", str(min(rate for i, row in enumerate(matrix)
-                                             for j, rate in enumerate(row) if i != j)),
-                     "--max-batches", str(total), "--barrier-every", str(total),
-                     "--eval-every", "-1"] + train}
+           "train": without(train, scenarios.train_flags(case, arguments.dataset,
+                                                         arguments.data_dir) +
+                            ["--plan-mbps", str(min(rate for i, row in enumerate(matrix)
+                                                    for j, rate in enumerate(row) if i != j)),
+                             "--max-batches", str(total), "--barrier-every", str(total),
+                             "--eval-every", "-1"]) + train}
     quotas = cpu_quota.CpuQuotas(shares) if any(share > 0 for share in shares) else None
     try:
         if quotas:

@@ -26,7 +26,7 @@ METHODS = {
     "compression": ["--policy", "ftpipehd"] + COMPRESSED,
     "predictor": ["--policy", "accept"] + PLAIN,
     "accept": ["--policy", "accept"] + COMPRESSED,
-    "runnel": ["--policy", "runnel"] + OURS,
+    "runnel": ["--policy", "runnel", "--bits", "bandwidth"],
     "forced": ["--policy", "dp"] + OURS,
 }
 

@@ -95,6 +95,12 @@ class Bounds(unittest.TestCase):
         self.assertIsNone(run.prediction({}, 64))
 
 
+class Flags(unittest.TestCase):
+    def test_what_the_user_gives_is_no_default(self):
+        self.assertEqual(run.without(["--b", "3"], ["--a", "1", "--b", "2"]), ["--a", "1"])
+        self.assertEqual(run.without([], ["--a", "-1"]), ["--a", "-1"])
+
+
 class Reports(unittest.TestCase):
     def results(self):
         rows = []
