@@ -7,6 +7,12 @@
 #include "absl/strings/str_format.h"
 
 namespace runnel {
+namespace {
+
+// Where load beside the pipeline comes and goes, measuring again and again would only cost time.
+constexpr int kMostPatience = 64;
+
+}  // namespace
 
 std::vector<int> Replanner::ToMeasure(const BarrierReport& report) {
   Take(report);
@@ -102,7 +108,8 @@ void Replanner::Compare(int device, const Observation& now) {
     return;
   }
   slowdowns_[device] = now.seconds / options_.predictor->Seconds(device, now.range);
-  if (++comparison.reports_off >= options_.confirmations) changed_[device] = now;
+  if (++comparison.reports_off >= options_.confirmations * comparison.patience)
+    changed_[device] = now;
 }
 
 // The devices that changed have been measured again, or could not be.
@@ -111,8 +118,11 @@ void Replanner::Settle() {
     const absl::StatusOr<ReportOutcome> outcome = options_.predictor->Report(device, now);
     const bool is_explained = outcome.ok() && *outcome == ReportOutcome::kLearned;
     const double predicted = options_.predictor->Seconds(device, now.range);
-    comparisons_[device] = {is_explained ? 1 : now.seconds / predicted, 0};
-    slowdowns_[device] = comparisons_[device].settled;
+    Comparison& comparison = comparisons_[device];
+    comparison.settled = is_explained ? 1 : now.seconds / predicted;
+    comparison.reports_off = 0;
+    comparison.patience = is_explained ? 1 : std::min(2 * comparison.patience, kMostPatience);
+    slowdowns_[device] = comparison.settled;
   }
   changed_.clear();
 }

@@ -85,6 +85,7 @@ class Replanner {
   struct Comparison {
     double settled = 1;  // what a measurement did not explain
     int reports_off = 0;
+    int patience = 1;  // doubled whenever measuring again explained nothing
   };
 
   void Take(const BarrierReport& report);
