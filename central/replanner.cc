@@ -50,6 +50,7 @@ std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
       "step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
       "moving takes about %.2g s%s",
       report.step, *now, *then, saved_seconds, move_seconds, OffText(report));
+  if (IsMoreExact(report.plan, *next, *now, *then)) why += "; its codecs lose less";
   return BetterPlan{*next, std::move(why), std::move(seconds)};
 }
 

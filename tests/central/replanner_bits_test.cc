@@ -145,6 +145,7 @@ TEST(ReplannerBits, ALinkThatDropsHasFewerBitsAfterTwoReports) {
   const std::optional<BetterPlan> exact = run.Report(kFast, kFast);
   ASSERT_TRUE(exact.has_value());
   EXPECT_TRUE(IsExact(exact->plan));
+  EXPECT_THAT(exact->why, HasSubstr("lose less"));
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(run.Report(kFast, kFast).has_value());
 }
 
