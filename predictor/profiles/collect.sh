@@ -23,10 +23,11 @@ while [ $# -gt 0 ]; do
 done
 [ -x "$bin/runnel-central" ] || { echo "collect.sh: --bin '$bin' has no runnel-central" >&2; exit 2; }
 bin=$(cd "$bin" && pwd)
-mkdir -p "$out"
+mkdir -p "$out/unseen"
 
 # name family threads share recipe backend batch load burst_ms models
 # share: of a core, by quota; burst: longer than the turns of quota and scheduler where there are any.
+# unseen: never trained from; they go to a folder of their own, for predictor-report --unseen.
 # models: see below. load: a process beside the worker on its processor, at this niceness.
 configurations='
 base        threads 1 1    fp32 cpu            16 none        25 wide
@@ -34,10 +35,10 @@ t2          threads 2 1    fp32 cpu            16 none        25 wide
 t2_b32      threads 2 1    fp32 cpu            32 none        25 wide
 t2_avx2     threads 2 1    fp32 cpu:avx2       16 none        25 wide
 quota_75    quota   1 0.75 fp32 cpu            16 none        50 narrow
-quota_50    quota   1 0.5  fp32 cpu            16 none        60 narrow
+quota_50    quota   1 0.5  fp32 cpu            16 none        120 narrow
 quota_30    quota   1 0.3  fp32 cpu            16 none        90 narrow
-quota_20    quota   1 0.2  fp32 cpu            16 none        120 narrow
-quota_50_a2 quota   1 0.5  fp32 cpu:avx2       16 none        60 narrow
+quota_20    quota   1 0.2  fp32 cpu            16 none        200 narrow
+quota_50_a2 quota   1 0.5  fp32 cpu:avx2       16 none        120 narrow
 isa_avx512  isa     1 1    fp32 cpu:avx512     16 none        25 wide
 isa_avx2    isa     1 1    fp32 cpu:avx2       16 none        25 wide
 isa_avx2_32 isa     1 1    fp32 cpu:avx2       32 none        25 narrow
@@ -54,11 +55,14 @@ batch_8     batch   1 1    fp32 cpu            8  none        25 narrow
 batch_24    batch   1 1    fp32 cpu            24 none        25 narrow
 batch_32    batch   1 1    fp32 cpu            32 none        25 wide
 batch_64    batch   1 1    fp32 cpu            64 none        25 narrow
-load_half   load    1 1    fp32 cpu            16 spin:0      60 narrow
+load_half   load    1 1    fp32 cpu            16 spin:0      150 narrow
 load_nice5  load    1 1    fp32 cpu            16 spin:5      80 narrow
 load_copy   load    1 1    fp32 cpu            16 stream:5    80 narrow
 load_copy_2 load    1 1    fp32 cpu:avx2       16 stream:10   100 narrow
 mix_40      mix     1 0.4  fp32 cpu:avx2       24 none        70 narrow
+u_quota_60  unseen  1 0.6  fp32 cpu            12 none        50 narrow
+u_avx2_load unseen  1 1    fp32 cpu:avx2       20 spin:5      80 narrow
+u_t2_torch  unseen  2 1    fp32 torch          16 none        25 narrow
 '
 declare -A models_of=(
   [wide]="mobilenet_v2,har_cnn,lenet,vgg11/8,resnet18/8"
@@ -66,6 +70,9 @@ declare -A models_of=(
   [int8]="lenet,vgg11/8,resnet18_nobn/8"
 )
 period_us=5000
+# Times are those at this clock (worker/clock_probe.h): about what this machine does in its median minute. Its clock
+# moves by +-8 % with what other machines on the same processor do, which is no property of a configuration.
+step_ns=1.32
 
 cpus=$(nproc --all)
 last=$((cpus - 1))
@@ -162,6 +169,10 @@ start_load() { # load
   children+=($!)
 }
 
+file_of() { # name family
+  [ "$2" = unseen ] && echo "$out/unseen/$1.profile" || echo "$out/$1.profile"
+}
+
 measure() { # one line of the table, pass
   local name=$1 family=$2 threads=$3 share=$4 recipe=$5 backend=$6 batch=$7 load=$8 burst=$9 second=()
   local models=${models_of[${10}]}
@@ -184,8 +195,8 @@ measure() { # one line of the table, pass
   RUNNEL_WORKER=$work/worker sh -c "echo \$\$ >$cg/cpuset/runnel-worker/cgroup.procs; exec \"\$@\"" sh \
     "$bin/runnel-central" profile --models "$models" --batch-size "$batch" \
     --recipe "$recipe" --backend "$backend" --worker-threads "$threads" --cpu-share "$share" --load "$load" \
-    --burst-ms "$burst" --name "$name" --family "$family" --host "$host" --date "$(date -u +%FT%TZ)" \
-    --out "$out/$name.profile" "${second[@]}" &
+    --burst-ms "$burst" --nominal-step-ns "$step_ns" --name "$name" --family "$family" --host "$host" --date "$(date -u +%FT%TZ)" \
+    --out "$(file_of "$name" "$family")" "${second[@]}" &
   # Waited for, not run in front: a signal is answered at once.
   children+=($!)
   wait $! || status=$?
@@ -202,7 +213,10 @@ for one in $passes; do
     [[ $line =~ ^[a-z] ]] || continue
     name=${line%% *}
     [[ $name =~ $only ]] || continue
-    file=$out/$name.profile
+    rest=${line#* }
+    # shellcheck disable=SC2086
+    set -- $rest
+    file=$(file_of "$name" "$1")
     [ "$one" = 1 ] && [ -f "$file" ] && continue
     [ "$one" = 2 ] && { [ ! -f "$file" ] || grep -q '^date: .*,' "$file"; } && continue
     [ -n "$until" ] && [ "$(date +%H:%M)" \> "$until" ] && { echo "collect.sh: it is $until"; exit 0; }
