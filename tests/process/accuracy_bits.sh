@@ -26,19 +26,9 @@ while [ $# -gt 0 ]; do
     *) echo "accuracy_bits.sh: unknown argument $1 (use --epochs, --seeds, --codecs, --data, --bin, --out, --)" >&2; exit 2 ;;
   esac
 done
-if [ ! -x "$bin/runnel-central" ]; then
-  echo "accuracy_bits.sh: no $bin/runnel-central: build it first (cmake --preset release && cmake --build --preset release)" >&2
-  exit 2
-fi
-if [ ! -f "$data/ucihar-subset/ucihar-subset.tar.gz" ]; then
-  echo "accuracy_bits.sh: no $data/ucihar-subset/ucihar-subset.tar.gz: name the folder with --data" >&2
-  exit 2
-fi
-# A learning rate that falls at the paper's epochs, scaled to this run; a fall within the first epoch is left out.
-milestones=$(for epoch in 60 120 160; do echo $((epochs * epoch / 200)); done | awk '$1 > last {printf "%s%s", sep, $1; sep = ","; last = $1}')
-mkdir -p "$out/ucihar"
-[ -n "$(ls -A "$out/ucihar")" ] || tar -xzf "$data/ucihar-subset/ucihar-subset.tar.gz" -C "$out/ucihar"
-folder=$(find "$out/ucihar" -type d -name train -printf '%h\n' | head -1)
+script=accuracy_bits.sh
+. tests/process/ucihar_runs.sh
+prepare_runs
 
 # The flags of a codec of the table. Backward 8 bits as in the paper, except where the schedule or our codecs say 4.
 flags_of() {
@@ -58,24 +48,10 @@ flags_of() {
 
 for seed in ${seeds//,/ }; do
   for codec in ${codecs//,/ }; do
-    name=$codec-$epochs-$seed
-    [ -f "$out/$name.json" ] && continue
-    read -r -a flags <<< "$(flags_of "$codec")"
-    status=0
-    "$bin/runnel-central" train --model har_cnn --dataset ucihar --data-dir "$folder" --local-workers 3 --schedule async_1f1b \
-      --epochs "$epochs" ${milestones:+--milestones "$milestones"} --seed "$seed" \
-      --eval-every 1 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"} --summary "$out/$name.part" > "$out/$name.log" 2>&1 ||
-      status=$?
-    if [ "$status" = 0 ]; then
-      mv "$out/$name.part" "$out/$name.json"
-    elif grep -q "is not finite\|is NaN\|is infinite" "$out/$name.log"; then
-      tail -1 "$out/$name.log" | python3 -c 'import json, sys; print(json.dumps({"diverged": sys.stdin.read().strip()}))' > "$out/$name.json"
-    else
-      echo "accuracy_bits.sh: $name failed:" >&2
-      tail -5 "$out/$name.log" >&2
-      exit 1
-    fi
-    echo "$name done"
+    # An assignment of its own: in a here-string an unknown name would not end the script.
+    words=$(flags_of "$codec")
+    read -r -a flags <<< "$words"
+    run_once "$codec-$epochs-$seed" --schedule async_1f1b --seed "$seed" --eval-every 1 ${flags[@]+"${flags[@]}"} ${extra[@]+"${extra[@]}"}
   done
 done
 

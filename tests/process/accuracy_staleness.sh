@@ -28,18 +28,9 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
-if [ ! -x "$bin/runnel-central" ]; then
-  echo "accuracy_staleness.sh: no $bin/runnel-central: build it first (cmake --preset release && cmake --build --preset release)" >&2
-  exit 2
-fi
-if [ ! -f "$data/ucihar-subset/ucihar-subset.tar.gz" ]; then
-  echo "accuracy_staleness.sh: no $data/ucihar-subset/ucihar-subset.tar.gz: name the folder with --data" >&2
-  exit 2
-fi
-milestones=$(for epoch in 60 120 160; do echo $((epochs * epoch / 200)); done | awk '$1 > last {printf "%s%s", sep, $1; sep = ","; last = $1}')
-mkdir -p "$out/ucihar"
-[ -n "$(ls -A "$out/ucihar")" ] || tar -xzf "$data/ucihar-subset/ucihar-subset.tar.gz" -C "$out/ucihar"
-folder=$(find "$out/ucihar" -type d -name train -printf '%h\n' | head -1)
+script=accuracy_staleness.sh
+. tests/process/ucihar_runs.sh
+prepare_runs
 
 # sync, or how staleness is met (plain, or parts joined by +: aggregateK, aheadPERCENT, rampPERCENT OF THE STEPS), and -raised for
 # 10, 6 and 1 micro-batches in flight instead of 3, 2 and 1.
@@ -63,24 +54,10 @@ flags_of() {
 
 for seed in ${seeds//,/ }; do
   for method in ${methods//,/ }; do
-    name=$method-$momentum-$epochs-$seed
-    [ -f "$out/$name.json" ] && continue
-    flags=$(flags_of "$method" | tr '\n' ' ')
-    status=0
-    # shellcheck disable=SC2086
-    "$bin/runnel-central" train --model har_cnn --dataset ucihar --data-dir "$folder" --local-workers 3 $flags \
-      --momentum "$momentum" --epochs "$epochs" ${milestones:+--milestones "$milestones"} --seed "$seed" \
-      --summary "$out/$name.part" > "$out/$name.log" 2>&1 || status=$?
-    if [ "$status" = 0 ]; then
-      mv "$out/$name.part" "$out/$name.json"
-    elif grep -q "is not finite\|is NaN\|is infinite" "$out/$name.log"; then
-      tail -1 "$out/$name.log" | python3 -c 'import json, sys; print(json.dumps({"diverged": sys.stdin.read().strip()}))' > "$out/$name.json"
-    else
-      echo "accuracy_staleness.sh: $name failed:" >&2
-      tail -5 "$out/$name.log" >&2
-      exit 1
-    fi
-    echo "$name done"
+    # An assignment of its own: in a here-string an unknown name would not end the script.
+    words=$(flags_of "$method" | tr '\n' ' ')
+    read -r -a flags <<< "$words"
+    run_once "$method-$momentum-$epochs-$seed" --momentum "$momentum" --seed "$seed" "${flags[@]}"
   done
 done
 
