@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "tests/central/sample_hello.h"
 
 namespace runnel {
 namespace {
@@ -55,14 +56,7 @@ class Cluster {
     };
     coordinator_ = Coordinator::Create(std::move(options)).value();
     for (int i = 0; i < workers; ++i) {
-      WorkerHello hello;
-      hello.name = "w" + std::to_string(i);
-      hello.data_address = "127.0.0.1:" + std::to_string(i);
-      hello.numerics_class = "ref";
-      hello.backends = {"ref"};
-      hello.recipes = {"fp32"};
-      hello.codecs = {"identity"};
-      coordinator_->Joined(ConnectionId(i), hello, i == 0);
+      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
     }
   }
 

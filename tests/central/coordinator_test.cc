@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "tests/central/sample_hello.h"
 
 namespace runnel {
 namespace {
@@ -47,16 +48,7 @@ class Cluster {
     coordinator_ = Coordinator::Create(std::move(options)).value();
   }
 
-  static WorkerHello Hello(const std::string& name) {
-    WorkerHello hello;
-    hello.name = name;
-    hello.data_address = "127.0.0.1:" + name;
-    hello.numerics_class = "ref";
-    hello.backends = {"ref"};
-    hello.recipes = {"fp32"};
-    hello.codecs = {"identity"};
-    return hello;
-  }
+  static WorkerHello Hello(const std::string& name) { return SampleHello(name); }
 
   Coordinator& operator*() { return *coordinator_; }
   Coordinator* operator->() { return &*coordinator_; }

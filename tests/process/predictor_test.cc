@@ -97,6 +97,21 @@ TEST(Profile, SeveralWorkersHaveAFileEach) {
     EXPECT_EQ(first.sub_models[i].range, second.sub_models[i].range);
 }
 
+// The nominal clock is what times are of: a million times slower, a million times the seconds,
+// however busy this machine is.
+TEST(Profile, TimesAreThoseOfTheNominalClock) {
+  ScratchDir dir;
+  const Words measure = With(kMeasure, {"--date", "today", "--out", dir / "p"});
+  Output(With(measure, {"--nominal-step-ns", "0.001"}));
+  const DeviceProfile fast = Read(dir / "p");
+  EXPECT_EQ(fast.clock, "0.001 ns a step");
+  Output(With(measure, {"--nominal-step-ns", "1000"}));
+  const DeviceProfile slow = Read(dir / "p");
+  ASSERT_EQ(slow.sub_models.size(), fast.sub_models.size());
+  for (size_t i = 0; i < fast.sub_models.size(); ++i)
+    EXPECT_GT(slow.sub_models[i].seconds_1, 1e4 * fast.sub_models[i].seconds_1);
+}
+
 TEST(Profile, WrongFlags) {
   ScratchDir dir;
   const Words good = With(kMeasure, {"--date", "today", "--out", dir / "p"});
@@ -105,6 +120,7 @@ TEST(Profile, WrongFlags) {
   ExpectRefused(Set(good, "--models", "lenet/x"), "--models lenet/x");
   ExpectRefused(Set(good, "--repetitions", "3"), "--repetitions");
   ExpectRefused(Set(good, "--local-workers", "0"), "at least one model and one worker");
+  ExpectRefused(With(good, {"--nominal-step-ns", "-1"}), "--nominal-step-ns");
   ExpectRefused(Set(good, "--recipe", "fp7"), "fp7");
   ExpectRefused(Set(good, "--backend", "tpu"), "tpu");
   ExpectRefused(Set(good, "--family", "two\nlines"), "'lines' is no key");

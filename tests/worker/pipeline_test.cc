@@ -102,6 +102,15 @@ std::string Oracle(const RunSetup& setup) {
   return state.ok() ? WeightsSha256(*state) : "";
 }
 
+// The cluster's weights are the replay's, and not `other`. Returns them.
+std::string ExpectReplayed(const RunSettings& settings, const std::string& other) {
+  const RunSetup setup = MakeSetup(settings);
+  std::string expected = Oracle(setup);
+  EXPECT_NE(expected, other);
+  EXPECT_EQ(OverLoopback(setup), expected);
+  return expected;
+}
+
 TEST(Pipeline, AsyncEqualsTheSingleProcessReplayOverEveryTransport) {
   const RunSetup setup = MakeSetup(Settings("async_1f1b", 3));
   const std::string expected = Oracle(setup);
@@ -145,11 +154,7 @@ TEST(Pipeline, LookAheadEqualsTheReplay) {
   settings.look_ahead = 1;
   for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
     settings.caps = caps;
-    const RunSetup setup = MakeSetup(settings);
-    const std::string expected = Oracle(setup);
-    EXPECT_NE(expected, last);
-    EXPECT_EQ(OverLoopback(setup), expected);
-    last = expected;
+    last = ExpectReplayed(settings, last);
   }
 }
 
@@ -160,11 +165,7 @@ TEST(Pipeline, WeightAggregationEqualsTheReplay) {
     for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
       settings.aggregate_every = every;
       settings.caps = caps;
-      const RunSetup setup = MakeSetup(settings);
-      const std::string expected = Oracle(setup);
-      EXPECT_NE(expected, last);
-      EXPECT_EQ(OverLoopback(setup), expected);
-      last = expected;
+      last = ExpectReplayed(settings, last);
     }
   }
 }
@@ -179,11 +180,7 @@ TEST(Pipeline, StagesWithRaisedCapsBeginWithLess) {
   std::string last = Oracle(MakeSetup(settings));
   for (int64_t steps : {12, -1}) {  // -1: half of the run's
     settings.stale_rate_steps = steps;
-    const RunSetup setup = MakeSetup(settings);
-    const std::string expected = Oracle(setup);
-    EXPECT_NE(expected, last);
-    EXPECT_EQ(OverLoopback(setup), expected);
-    last = expected;
+    last = ExpectReplayed(settings, last);
   }
 }
 
