@@ -3,6 +3,8 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <cstdlib>
+
 namespace runnel {
 namespace {
 
@@ -12,6 +14,7 @@ struct Holder {
   std::unique_ptr<grpc::Server> server;
 
   Holder() {
+    setenv("GRPC_EXPERIMENTS", "tcp_frame_size_tuning,tcp_rcv_lowat", /*overwrite=*/0);
     grpc::ServerBuilder builder;
     builder.RegisterCallbackGenericService(&service);
     server = builder.BuildAndStart();

@@ -111,7 +111,9 @@ void GrpcStream::Pump() {
   // The accepting end answers a goodbye by ending the stream, maybe before we hear that the goodbye
   // is written.
   if (current_.goodbye && !calls_->is_accepting_end()) goodbye_sent_ = true;
-  calls_->Write(&write_buffer_);
+  // One system call and one wake-up of the peer for what goes together. Paced messages each have
+  // their time.
+  calls_->Write(&write_buffer_, !pacer_.enabled() && !outgoing_.empty());
 }
 
 void GrpcStream::TimerFired() {

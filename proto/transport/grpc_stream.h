@@ -30,7 +30,8 @@ class StreamCalls {
  public:
   virtual ~StreamCalls() = default;
   virtual void Read(grpc::ByteBuffer* message) = 0;
-  virtual void Write(const grpc::ByteBuffer* message) = 0;
+  // `more`: another message follows as soon as this one is taken, so it may wait for that.
+  virtual void Write(const grpc::ByteBuffer* message, bool more) = 0;
   // Makes what is under way fail.
   virtual void Cancel() = 0;
   // No Read or Write follows. The accepting end ends the stream with this.

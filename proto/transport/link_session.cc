@@ -13,6 +13,11 @@ bool IsData(FrameKind kind) {
   return kind >= FrameKind::kActivation && kind <= FrameKind::kEvalLabels;
 }
 
+// Whether data goes back to the sender of this kind, once for each of it.
+bool HasReturnTraffic(FrameKind kind) {
+  return kind == FrameKind::kActivation || kind == FrameKind::kGradient;
+}
+
 int64_t BytesOf(const Frame& frame) {
   return kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
 }
@@ -39,6 +44,8 @@ void LinkSession::Send(Frame frame) {
   SealFrame(frame);
   stream.unacknowledged.push_back({next_order_++, false, std::move(frame)});
   Transmit(stream, stream.unacknowledged.back());
+  // Behind the frame, so that the transport can write both at once.
+  SendOwedAcks();
 }
 
 void LinkSession::Transmit(Stream& stream, Kept& kept) {
@@ -60,16 +67,24 @@ void LinkSession::Acknowledge(FrameKind kind, Generation generation, Sequence se
   assert(generation == generation_ && sequence <= stream.last_delivered);
   if (sequence <= stream.last_acknowledged) return;
   stream.last_acknowledged = sequence;
-  SendAck(kind, sequence);
+  if (++stream.owed < kMostOwed && HasReturnTraffic(kind)) return;
+  SendAck(kind, stream);
 }
 
-void LinkSession::SendAck(FrameKind kind, Sequence sequence) {
+void LinkSession::SendOwedAcks() {
+  for (auto& [kind, stream] : streams_) {
+    if (stream.owed > 0) SendAck(kind, stream);
+  }
+}
+
+void LinkSession::SendAck(FrameKind kind, Stream& stream) {
+  stream.owed = 0;
   if (connection_ == nullptr) return;
   Frame ack;
   ack.header.kind = FrameKind::kAck;
   ack.header.acked_kind = kind;
   ack.header.generation = generation_;
-  ack.header.sequence = sequence;
+  ack.header.sequence = stream.last_acknowledged;
   SealFrame(ack);
   // Lost with the connection: told again on the next one.
   connection_->Send(ack).IgnoreError();
@@ -84,7 +99,7 @@ void LinkSession::Connected(std::shared_ptr<Connection> connection) {
   std::vector<std::pair<Stream*, Kept*>> resend;
   for (auto& [kind, stream] : streams_) {
     stream.last_on_connection = Position();
-    if (stream.last_acknowledged >= Sequence(0)) SendAck(kind, stream.last_acknowledged);
+    if (stream.last_acknowledged >= Sequence(0)) SendAck(kind, stream);
     for (Kept& kept : stream.unacknowledged) resend.emplace_back(&stream, &kept);
   }
   std::sort(resend.begin(), resend.end(),
@@ -158,6 +173,7 @@ void LinkSession::StartGeneration(Generation generation) {
     }
     stream.last_delivered = Sequence(-1);
     stream.last_acknowledged = Sequence(-1);
+    stream.owed = 0;
   }
   // Dispatch puts back what is still early.
   for (Frame& frame : std::exchange(early_, {})) Dispatch(std::move(frame)).IgnoreError();

@@ -44,6 +44,9 @@ class LinkSession {
 
   // Frames of a generation that the owner has not started yet are held, at most this many.
   static constexpr size_t kMaxEarlyFrames = 1024;
+  // Acknowledgements of a kind that may wait for a data frame; the sender keeps as many frames for
+  // longer.
+  static constexpr int kMostOwed = 2;
 
   explicit LinkSession(DeliverFn deliver);
 
@@ -52,7 +55,10 @@ class LinkSession {
   // current one is dropped and counted.
   void Send(Frame frame);
   // Tells the peer that everything of this kind up to `sequence` is consumed. Of an older
-  // generation, or not beyond what was told before: no effect.
+  // generation, or not beyond what was told before: no effect. Activations and gradients, which
+  // both ends send, are told of along with the next data frame: a message by itself costs both
+  // processors a wake-up. Told at once: other kinds, every kMostOwed-th, and what a new connection
+  // finds.
   void Acknowledge(FrameKind kind, Generation generation, Sequence sequence);
   // A new connection, hellos exchanged: tells again what is acknowledged and resends what the peer
   // has not acknowledged. Replaces the one before, whose frames must no longer be passed in.
@@ -90,14 +96,16 @@ class LinkSession {
     Position last_transmitted;       // of ours, over all connections
     Position last_on_connection;     // of the peer's, on the current connection
     Sequence last_delivered{-1};     // in the current generation
-    Sequence last_acknowledged{-1};  // what we told the peer, in the current generation
+    Sequence last_acknowledged{-1};  // what our owner told, in the current generation
+    int owed = 0;                    // calls of Acknowledge that the peer has not heard of
   };
 
   static Position PositionOf(const FrameHeader& header) {
     return {header.generation, header.sequence};
   }
   void Transmit(Stream& stream, Kept& kept);
-  void SendAck(FrameKind kind, Sequence sequence);
+  void SendAck(FrameKind kind, Stream& stream);
+  void SendOwedAcks();
   absl::Status ReceivedAck(const FrameHeader& header);
   absl::Status Dispatch(Frame frame);
 

@@ -42,6 +42,7 @@ flags_of() {
     tile[2-8]) echo "--codec-forward tile:${1#tile} --codec-backward hadamard:4" ;;
     feedback[2-8]) echo "--codec-forward hadamard:${1#feedback} --codec-backward hadamard_ef:${1#feedback}" ;;
     ours) echo "--codec-forward hadamard --codec-backward hadamard --bits accept" ;;
+    caps) echo "--codec-forward hadamard:4 --codec-backward hadamard:4 --caps 5,3,1" ;;
     *) echo "accuracy_bits.sh: codec $1 is not known" >&2; return 2 ;;
   esac
 }

@@ -116,7 +116,7 @@ TEST_F(LinkSessionTest, DropsRepetitionsAndTellsItsAcksAgain) {
   EXPECT_TRUE(Receive(kActivation, 0).ok());
   EXPECT_TRUE(Receive(kActivation, 1).ok());
   Acknowledge(kActivation, 0);
-  // Lost with the connection: the ack of 0, and 1 is not consumed yet.
+  // The ack of 0 is not told yet, and 1 is not consumed yet.
   const auto second = Connect();
   EXPECT_EQ(Of(second->sent), (Seen{{kActivation, 0}}));
   EXPECT_EQ(second->sent[0].header.kind, FrameKind::kAck);
@@ -125,10 +125,52 @@ TEST_F(LinkSessionTest, DropsRepetitionsAndTellsItsAcksAgain) {
   EXPECT_EQ(delivered_.size(), 2u);
   EXPECT_EQ(session_.counters().duplicates_dropped, 2);
   Acknowledge(kActivation, 1);
-  EXPECT_EQ(Of(second->sent), (Seen{{kActivation, 0}, {kActivation, -1}}));
   Acknowledge(kActivation, 1);
   Acknowledge(kActivation, 0);
-  EXPECT_EQ(second->sent.size(), 2u);
+  EXPECT_EQ(second->sent.size(), 1u);
+  const auto third = Connect();
+  EXPECT_EQ(Of(third->sent), (Seen{{kActivation, -1}}));
+}
+
+TEST_F(LinkSessionTest, AcksGoAlongWithData) {
+  const auto connection = Connect();
+  EXPECT_TRUE(Receive(kActivation, 0).ok());
+  EXPECT_TRUE(Receive(kActivation, 3).ok());
+  EXPECT_TRUE(Receive(kActivation, 4).ok());
+  EXPECT_TRUE(Receive(kActivation, 5).ok());
+  Acknowledge(kActivation, 0);
+  EXPECT_TRUE(connection->sent.empty());
+  Send(FrameKind::kGradient, 0);
+  EXPECT_EQ(Of(connection->sent), (Seen{{FrameKind::kGradient, 0}, {kActivation, 0}}));
+  Send(FrameKind::kGradient, 1);
+  EXPECT_EQ(connection->sent.size(), 3u);
+  // Without data that would take them along, at most one waits.
+  Acknowledge(kActivation, 3);
+  Acknowledge(kActivation, 4);
+  Acknowledge(kActivation, 5);
+  EXPECT_EQ(Of(connection->sent), (Seen{{FrameKind::kGradient, 0},
+                                        {kActivation, 0},
+                                        {FrameKind::kGradient, 1},
+                                        {kActivation, -4}}));
+}
+
+TEST_F(LinkSessionTest, KindsThatNothingAnswersAreAcknowledgedAtOnce) {
+  const auto connection = Connect();
+  for (const FrameKind kind : {kLabels, FrameKind::kInput, FrameKind::kEvalInput,
+                               FrameKind::kEvalLabels, FrameKind::kEvalActivation}) {
+    EXPECT_TRUE(Receive(kind, 7).ok());
+    Acknowledge(kind, 7);
+    EXPECT_EQ(Of(connection->sent).back(), std::pair(kind, int64_t{-7}));
+  }
+}
+
+TEST_F(LinkSessionTest, WhatIsOwedEndsWithItsGeneration) {
+  const auto connection = Connect();
+  EXPECT_TRUE(Receive(kActivation, 0).ok());
+  Acknowledge(kActivation, 0);
+  session_.StartGeneration(Generation(1));
+  session_.Send(TestFrame(FrameKind::kGradient, 0, 10, 1));
+  EXPECT_EQ(Of(connection->sent), (Seen{{FrameKind::kGradient, 0}}));
 }
 
 TEST_F(LinkSessionTest, KindsAreApart) {
