@@ -1,7 +1,9 @@
 #include "proto/transport/bandwidth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,12 +15,155 @@
 namespace runnel {
 namespace {
 
-double RateOf(const FrameArrival& arrival) {
-  return static_cast<double>(arrival.bytes) * 1e9 / static_cast<double>(arrival.ns);
-}
+// Pairs within this factor of each other agree.
+constexpr double kAgree = 1.2;
+// The least share of all pairs, by weight, that must agree; where none are the link's own, a
+// seventh does by chance.
+constexpr double kLeastSupport = 0.3;
+// Pieces that follow each other within this part of the mean time between them come at once.
+constexpr int64_t kAtOnceShare = 4;
+// The rates of two windows that differ by more belong to different links.
+constexpr double kChanged = 1.25;
+
+// From one piece of a frame to a later one.
+struct Pair {
+  double bytes_per_ns = 0;
+  double bytes = 0;
+  double ns = 0;
+  double weight = 0;
+  size_t frame = 0;
+};
+
+struct Agreement {
+  double bytes_per_ns = 0;
+  double share = 0;  // of the weight
+  size_t frames = 0;
+};
 
 bool Tells(const FrameArrival& arrival) {
   return arrival.bytes >= BandwidthMeter::kLeastBytes && arrival.ns > 0;
+}
+
+// The points of a frame that were read when they came, as far as the frame itself tells: one that
+// is followed at once by another was waiting, unless it is itself the one that the reader waited
+// for; so was the last if it came at once.
+std::vector<ArrivalPoint> CaughtUp(const FrameArrival& arrival) {
+  std::vector<ArrivalPoint> points = {{0, 0}};
+  points.insert(points.end(), arrival.between.begin(), arrival.between.end());
+  points.push_back({arrival.bytes, arrival.ns});
+  const int64_t at_once_ns = arrival.ns / static_cast<int64_t>(points.size() - 1) / kAtOnceShare;
+  std::vector<ArrivalPoint> caught_up;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const size_t next = std::min(i + 1, points.size() - 1);
+    if (points[next].ns - points[next - 1].ns >= at_once_ns) caught_up.push_back(points[i]);
+  }
+  return caught_up;
+}
+
+// A pair weighs by the mean of its bytes and its time: neither a burst, which has many bytes in no
+// time, nor a pause outweighs what came in evenly.
+void AppendPairs(const FrameArrival& arrival, size_t frame, std::vector<Pair>& pairs) {
+  const std::vector<ArrivalPoint> points = CaughtUp(arrival);
+  const double pieces = static_cast<double>(arrival.between.size() + 2);
+  for (size_t i = 0; i < points.size(); ++i) {
+    for (size_t j = i + 1; j < points.size(); ++j) {
+      const double bytes = static_cast<double>(points[j].bytes - points[i].bytes);
+      const double ns = static_cast<double>(points[j].ns - points[i].ns);
+      if (bytes <= 0 || ns < static_cast<double>(BandwidthMeter::kResolutionNs)) continue;
+      pairs.push_back({bytes / ns, bytes, ns, std::sqrt(bytes * ns) / (pieces * pieces), frame});
+    }
+  }
+}
+
+// Of the pairs with a rate within [least, most].
+Agreement Within(absl::Span<const Pair> pairs, double least, double most) {
+  double bytes = 0, ns = 0, weight = 0, all = 0;
+  std::set<size_t> frames;
+  for (const Pair& pair : pairs) {
+    all += pair.weight;
+    if (pair.bytes_per_ns < least || pair.bytes_per_ns > most) continue;
+    bytes += pair.bytes;
+    ns += pair.ns;
+    weight += pair.weight;
+    frames.insert(pair.frame);
+  }
+  if (ns == 0) return {};
+  return {bytes / ns, weight / all, frames.size()};
+}
+
+// Where the pairs are densest. `pairs` ascend in rate.
+Agreement Densest(absl::Span<const Pair> pairs) {
+  double weight = 0, heaviest = 0;
+  size_t first = 0, best_first = 0, best_last = 0;
+  for (size_t last = 0; last < pairs.size(); ++last) {
+    weight += pairs[last].weight;
+    while (pairs[last].bytes_per_ns > kAgree * pairs[first].bytes_per_ns) {
+      weight -= pairs[first++].weight;
+    }
+    if (weight <= heaviest) continue;
+    heaviest = weight;
+    best_first = first;
+    best_last = last;
+  }
+  const double half = std::sqrt(kAgree);
+  const double centre =
+      Within(pairs, pairs[best_first].bytes_per_ns, pairs[best_last].bytes_per_ns).bytes_per_ns;
+  return Within(pairs, centre / half, centre * half);
+}
+
+// Of the last `frames` of the window; nothing: no rate on which enough of them agree.
+std::optional<double> Agreed(const std::deque<FrameArrival>& window, size_t frames) {
+  std::vector<Pair> pairs;
+  for (size_t i = window.size() - frames; i < window.size(); ++i) AppendPairs(window[i], i, pairs);
+  if (pairs.empty()) return std::nullopt;
+  std::sort(pairs.begin(), pairs.end(),
+            [](const Pair& a, const Pair& b) { return a.bytes_per_ns < b.bytes_per_ns; });
+  const Agreement agreement = Densest(pairs);
+  // A few could agree by chance on what is not the link's rate, and outvote the older ones.
+  const size_t least_frames = frames == window.size() ? 1 : BandwidthMeter::kLeastWindow - 1;
+  if (agreement.share < kLeastSupport || agreement.frames < least_frames) return std::nullopt;
+  return agreement.bytes_per_ns;
+}
+
+// Forgets what no longer counts.
+void Trim(std::deque<FrameArrival>& window) {
+  int64_t bytes = 0;
+  for (const FrameArrival& arrival : window) bytes += arrival.bytes;
+  while (window.size() > BandwidthMeter::kMostWindow ||
+         (window.size() > BandwidthMeter::kWindow &&
+          bytes - window.front().bytes >= BandwidthMeter::kWindowBytes)) {
+    bytes -= window.front().bytes;
+    window.pop_front();
+  }
+}
+
+// The youngest that may outvote older ones.
+size_t LeastWindow(const std::deque<FrameArrival>& window) {
+  size_t frames = 0;
+  int64_t bytes = 0;
+  while (frames < window.size() &&
+         (frames < BandwidthMeter::kLeastWindow || bytes < BandwidthMeter::kLeastWindowBytes)) {
+    ++frames;
+    bytes += window[window.size() - frames].bytes;
+  }
+  return frames;
+}
+
+double BytesPerNs(const std::deque<FrameArrival>& window) {
+  std::optional<double> rate;
+  for (size_t frames = LeastWindow(window);; frames = std::min(2 * frames, window.size())) {
+    const std::optional<double> longer = Agreed(window, frames);
+    if (rate && longer && std::max(*rate, *longer) > kChanged * std::min(*rate, *longer)) break;
+    if (longer) rate = longer;
+    if (frames == window.size()) break;
+  }
+  if (rate) return *rate;
+  double bytes = 0, ns = 0;
+  for (const FrameArrival& arrival : window) {
+    bytes += static_cast<double>(arrival.bytes);
+    ns += static_cast<double>(arrival.ns);
+  }
+  return ns > 0 ? bytes / ns : 0;
 }
 
 }  // namespace
@@ -26,24 +171,53 @@ bool Tells(const FrameArrival& arrival) {
 void BandwidthMeter::Add(const FrameArrival& arrival) {
   if (!Tells(arrival)) return;
   ++transfers_;
-  window_.push_back(arrival);
-  if (window_.size() > kWindow) window_.pop_front();
+  const double bytes = static_cast<double>(arrival.bytes), ns = static_cast<double>(arrival.ns);
+  const double expected_ns = bytes_per_ns_ > 0 ? bytes / bytes_per_ns_ : 0;
+  const bool is_long =
+      std::max(expected_ns, ns) >= (arrival.bytes < kSmallBytes ? kLongSmallNs : kLongNs);
+  std::deque<FrameArrival>& window = is_long ? long_ : short_;
+  window.push_back(arrival);
+  // However late its first piece was read, at the old rate it would have taken longer.
+  faster_ = expected_ns > 2 * (ns + kLongNs) ? faster_ + 1 : 0;
+  if (faster_ == kFaster) window.erase(window.begin(), window.end() - kFaster);
+  Trim(window);
+  if (is_long || long_.empty()) bytes_per_ns_ = BytesPerNs(window);
 }
 
-double BandwidthMeter::bytes_per_second() const {
-  if (window_.empty()) return 0;
-  std::vector<FrameArrival> sorted(window_.begin(), window_.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const FrameArrival& a, const FrameArrival& b) {
-    return RateOf(a) < RateOf(b);
-  });
-  int64_t total = 0;
-  for (const FrameArrival& arrival : sorted) total += arrival.bytes;
-  int64_t below = 0;
-  for (const FrameArrival& arrival : sorted) {
-    below += arrival.bytes;
-    if (2 * below >= total) return RateOf(arrival);
-  }
-  return RateOf(sorted.back());
+void ArrivalRecorder::Begin(int64_t now_ns) {
+  arrival_ = FrameArrival();
+  begin_ns_ = now_ns;
+  pieces_ = 0;
+  stride_ = 1;
+}
+
+void ArrivalRecorder::Add(int64_t now_ns, int64_t bytes) {
+  // The last one so far is one between now.
+  if (pieces_ > 0 && pieces_ % stride_ == 0)
+    arrival_.between.push_back({arrival_.bytes, arrival_.ns});
+  ++pieces_;
+  arrival_.bytes += bytes;
+  arrival_.ns = now_ns - begin_ns_;
+  if (arrival_.between.size() < kMostPoints) return;
+  std::vector<ArrivalPoint> kept;
+  for (size_t i = 1; i < kMostPoints; i += 2) kept.push_back(arrival_.between[i]);
+  arrival_.between = std::move(kept);
+  stride_ *= 2;
+}
+
+FrameArrival ArrivalRecorder::Take() { return std::exchange(arrival_, FrameArrival()); }
+
+int64_t MeasuredFrames::PieceBytes(const FrameHeader& header, int64_t now_ns) {
+  const int64_t bytes = static_cast<int64_t>(header.payload_bytes);
+  if (bytes < kLeastPayloadBytes) return 0;
+  const bool always = header.kind == FrameKind::kProbe || bytes >= kHugePayloadBytes;
+  const int enough = always ? 1 : bytes >= kLargePayloadBytes ? 2 : 4;
+  if (measured_ >= kFirst && ++passed_ < enough && now_ns - last_ns_ < kEveryNs) return 0;
+  ++measured_;
+  passed_ = 0;
+  last_ns_ = now_ns;
+  const int64_t pieces = std::min(bytes / kLeastPieceBytes, kMostPieces);
+  return (bytes + pieces - 1) / pieces;
 }
 
 void BandwidthProbe::Connected(int64_t now_ns) {
@@ -53,6 +227,7 @@ void BandwidthProbe::Connected(int64_t now_ns) {
 }
 
 void BandwidthProbe::Sent(int64_t now_ns) {
+  if (!large_frames_tell_) return;
   quiet_since_ns_ = now_ns;
   idle_ns_ = kIdleNs;
 }
@@ -62,7 +237,10 @@ void BandwidthProbe::Reported(int64_t now_ns, const FrameArrival& arrival) {
   quiet_since_ns_ = now_ns;
   const bool too_short = arrival.ns < kLongEnoughNs && next_bytes_ < kMaxBytes;
   if (too_short) next_bytes_ = std::min(next_bytes_ * 4, kMaxBytes);
-  idle_ns_ = too_short ? 0 : kIdleNs;
+  if (arrival.ns > 8 * kLongEnoughNs) next_bytes_ = std::max(next_bytes_ / 4, kFirstBytes);
+  large_frames_tell_ = arrival.ns >= kLongEnoughNs && next_bytes_ == kFirstBytes;
+  idle_ns_ =
+      too_short ? 0 : std::max(kIdleNs, std::min(arrival.ns, kReportDeadlineNs) * kPauseFactor);
 }
 
 std::optional<int64_t> BandwidthProbe::Due(int64_t now_ns, int64_t queued_bytes) {

@@ -1,9 +1,16 @@
 #pragma once
 
-// What a link carries, measured from the frames that cross it: bytes over the time in which they
-// came in, each direction by its receiver. A round trip of a small message, as FTPipeHD measures,
-// tells latency instead.
+// What a link carries, measured from the frames that cross it, each direction by its receiver: some
+// frames are sent in pieces, and the receiver notes when it has read each. A round trip of a small
+// message, as FTPipeHD measures, tells latency instead.
+//
+// A piece is read after it has arrived, by any delay: a receiver that a CPU quota stops for 7 ms
+// finds at once what came in meanwhile, and a sender that is stopped leaves a gap. Such times say
+// nothing, and no single frame tells them from the link's own. But of all pairs of pieces those
+// that were read when they came agree on one rate, also across a burst (its end has caught up with
+// the link), while the others scatter: the rate is where the pairs are densest.
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -18,24 +25,90 @@ namespace runnel {
 class BandwidthMeter {
  public:
   // A transfer with fewer bytes after its first piece tells mostly about latency: left out.
-  static constexpr int64_t kLeastBytes = 8 * 1024;
-  // Transfers that count; what happened before is forgotten.
-  static constexpr size_t kWindow = 8;
+  static constexpr int64_t kLeastBytes = 4 * 1024;
+  // A shorter one counts only while there is no longer one, a probe perhaps: where quotas stop its
+  // sender and its reader in step, it may always come in while the reader is stopped.
+  static constexpr double kLongNs = 15e6;
+  // Of one with few packets.
+  static constexpr double kLongSmallNs = 40e6;
+  static constexpr int64_t kSmallBytes = 12 * 1024;
+  // After so many in a row that came in faster than the old rate allows, it is forgotten.
+  static constexpr int kFaster = 2;
+  // Transfers that count; what happened before is forgotten. More, while they are small.
+  static constexpr size_t kWindow = 16, kMostWindow = 64;
+  static constexpr int64_t kWindowBytes = 512 * 1024;
+  // The youngest, of at least so many bytes, can show that the link has changed; older ones then no
+  // longer count.
+  static constexpr size_t kLeastWindow = 4;
+  static constexpr int64_t kLeastWindowBytes = 128 * 1024;
+  // Pieces read one after the other within less were waiting for the reader.
+  static constexpr int64_t kResolutionNs = 250'000;
 
   void Add(const FrameArrival& arrival);
-  // The median rate of the window's transfers, each weighted by its bytes: a receiver that was held
-  // up once does not show, a link that has changed does after half a window. 0: nothing measured.
-  double bytes_per_second() const;
+  // The rate on which the pairs of pieces agree, of as many transfers, from the youngest back, as
+  // agree with the youngest ones. Where no pairs agree (a link that is faster than its reader, or
+  // all frames small and read late): all bytes over all time; late reading of first and of last
+  // pieces then cancels out in the mean. 0: nothing measured.
+  double bytes_per_second() const { return bytes_per_ns_ * 1e9; }
   int64_t transfers() const { return transfers_; }
 
  private:
-  std::deque<FrameArrival> window_;
+  // Long by the time that they took, or that they were expected to take.
+  std::deque<FrameArrival> long_;
+  std::deque<FrameArrival> short_;
+  double bytes_per_ns_ = 0;
+  int faster_ = 0;  // of the youngest
   int64_t transfers_ = 0;
 };
 
-// When to send a probe, and how large, on a link that says nothing about itself: nothing measurable
-// was sent for a while and nothing waits. The receiver reports what it measured, and the next probe
-// is larger until it lasts long enough. A state machine: no clock.
+// Notes how the pieces of a frame come in. Not thread-safe.
+class ArrivalRecorder {
+ public:
+  // Of a longer frame every second point goes, as often as it takes.
+  static constexpr size_t kMostPoints = 16;
+
+  // The first piece of a frame has been read.
+  void Begin(int64_t now_ns);
+  // A further one of `bytes` has.
+  void Add(int64_t now_ns, int64_t bytes);
+  FrameArrival Take();
+
+ private:
+  FrameArrival arrival_;
+  int64_t begin_ns_ = 0;
+  size_t pieces_ = 0;
+  size_t stride_ = 1;  // of the pieces, those that become points
+};
+
+// Which frames a sender sends in pieces. Each piece wakes both ends, which takes the processor from
+// the computation where frames follow each other fast: then some frames tell enough. A state
+// machine: no clock.
+class MeasuredFrames {
+ public:
+  static constexpr int64_t kLeastPayloadBytes = 2 * BandwidthMeter::kLeastBytes;
+  // About a packet: a piece has come when the packet with its end has.
+  static constexpr int64_t kLeastPieceBytes = 1400;
+  static constexpr int64_t kMostPieces = 12;
+  // The first ones, all after a pause of kEveryNs and those that are huge anyway; else every second
+  // large one and every fourth small one.
+  static constexpr int kFirst = 8;
+  static constexpr int64_t kEveryNs = 200'000'000;
+  static constexpr int64_t kLargePayloadBytes = 64 * 1024;
+  static constexpr int64_t kHugePayloadBytes = 256 * 1024;
+
+  // Payload bytes in a piece of the frame that is sent now; 0: it goes whole.
+  int64_t PieceBytes(const FrameHeader& header, int64_t now_ns);
+
+ private:
+  int64_t measured_ = 0;
+  int64_t last_ns_ = 0;
+  int passed_ = 0;  // since then
+};
+
+// When to send a probe, and how large: on a link that is idle or has small frames only, and on a
+// fast one in use too, whose large frames are over before the receiver has looked at them twice.
+// Never while something waits. The receiver reports what it measured, and the next probe is larger
+// until it lasts long enough. A state machine: no clock.
 class BandwidthProbe {
  public:
   static constexpr int64_t kFirstBytes = 16 * 1024;
@@ -45,12 +118,14 @@ class BandwidthProbe {
   // Nothing measurable was sent for this long before the first probe, or before a further one.
   static constexpr int64_t kFirstIdleNs = 2'000'000'000;
   static constexpr int64_t kIdleNs = 10'000'000'000;
+  // The pause lasts at least so many times as long as the probe did: under 1 % of the link's time.
+  static constexpr int64_t kPauseFactor = 100;
   // A report that has not come by then is lost with its connection.
   static constexpr int64_t kReportDeadlineNs = 60'000'000'000;
 
   // The link stands since `now_ns`.
   void Connected(int64_t now_ns);
-  // A frame that the peer can measure the link by was sent.
+  // A frame at least as large as the first probe was sent.
   void Sent(int64_t now_ns);
   // The peer measured a probe of ours.
   void Reported(int64_t now_ns, const FrameArrival& arrival);
@@ -62,7 +137,8 @@ class BandwidthProbe {
   int64_t idle_ns_ = kFirstIdleNs;
   int64_t next_bytes_ = kFirstBytes;
   int64_t sent_ns_ = 0;
-  bool waiting_ = false;  // for a report
+  bool waiting_ = false;            // for a report
+  bool large_frames_tell_ = false;  // the first probe lasted long enough
 };
 
 // The frames of a probe: bytes that mean nothing, and the receiver's report.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -48,11 +49,18 @@ struct FrameHeader {
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
-// How the end of a frame came in, as its receiver saw it: the bytes after the frame's first piece
-// and the time from that piece to the last one. Zero: in one piece, or not received.
+// What had come in of a frame, counted from the end of its first piece.
+struct ArrivalPoint {
+  int64_t bytes = 0;
+  int64_t ns = 0;
+};
+
+// How a frame came in, as its receiver read it: the bytes after the frame's first piece and the
+// time from that piece to the last one. Zero: in one piece, or not received.
 struct FrameArrival {
   int64_t bytes = 0;
   int64_t ns = 0;
+  std::vector<ArrivalPoint> between = {};  // after the first piece, before the last; ascending
 };
 
 struct Frame {

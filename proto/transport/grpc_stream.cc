@@ -4,17 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/transport/bandwidth.h"
 
 namespace runnel {
-namespace {
-
-// Of a frame's payload with its header: the receiver measures the link from here to the end.
-constexpr size_t kFirstPieceBytes = 4096;
-// A smaller frame would say nothing about the link: it goes whole.
-constexpr size_t kLeastMeasuredBytes = kFirstPieceBytes + BandwidthMeter::kLeastBytes;
-
-}  // namespace
 
 GrpcStream::GrpcStream(StreamOptions options)
     : options_(std::move(options)), assembler_(options_.pool, [this](const FrameHeader& header) {
@@ -62,10 +53,11 @@ void GrpcStream::Close() {
 }
 
 void GrpcStream::QueueFrame(const Frame& frame) {
-  const int64_t now_ns = pacer_.enabled() ? options_.scheduler->NowNanos() : 0;
-  const size_t piece = static_cast<size_t>(pacer_.PieceBytes(options_.chunk_bytes));
+  const int64_t now_ns = options_.scheduler->NowNanos();
   const size_t size = frame.payload.size();
-  const size_t first_piece = size < kLeastMeasuredBytes ? piece : std::min(piece, kFirstPieceBytes);
+  const int64_t chunk = pacer_.PieceBytes(options_.chunk_bytes);
+  const int64_t measured = measured_frames_.PieceBytes(frame.header, now_ns);
+  const size_t piece = static_cast<size_t>(measured > 0 ? std::min(measured, chunk) : chunk);
   size_t offset = 0;
   do {
     Message message;
@@ -73,7 +65,8 @@ void GrpcStream::QueueFrame(const Frame& frame) {
     if (message.first) message.header = EncodeHeader(frame.header);
     message.payload = frame.payload;
     message.offset = offset;
-    message.size = std::min(message.first ? first_piece : piece, size - offset);
+    message.size = std::min(piece, size - offset);
+    message.measured = measured > 0;
     offset += message.size;
     Book(message, now_ns);
     outgoing_.push_back(std::move(message));
@@ -112,8 +105,8 @@ void GrpcStream::Pump() {
   // is written.
   if (current_.goodbye && !calls_->is_accepting_end()) goodbye_sent_ = true;
   // One system call and one wake-up of the peer for what goes together. Paced messages each have
-  // their time.
-  calls_->Write(&write_buffer_, !pacer_.enabled() && !outgoing_.empty());
+  // their time, and those of a measured frame have the peer look at its clock.
+  calls_->Write(&write_buffer_, !pacer_.enabled() && !current_.measured && !outgoing_.empty());
 }
 
 void GrpcStream::TimerFired() {
@@ -185,7 +178,7 @@ void GrpcStream::Consume() {
   } else if (*progress == FrameAssembler::Progress::kFrame) {
     if (!first) Arriving(false);
     Frame frame = assembler_.TakeFrame();
-    if (!first) frame.arrival = arrival_;
+    if (!first) frame.arrival = arrival_.Take();
     gate_->Deliver(std::move(frame));
   } else if (*progress == FrameAssembler::Progress::kGoodbye) {
     Goodbye();
@@ -194,15 +187,12 @@ void GrpcStream::Consume() {
 
 void GrpcStream::Arriving(bool first) {
   const int64_t now_ns = options_.scheduler->NowNanos();
-  if (first) {
-    arrival_ = FrameArrival();
-    first_piece_ns_ = now_ns;
-    return;
-  }
+  if (first) return arrival_.Begin(now_ns);
+  int64_t bytes = 0;
   for (const absl::Span<const std::byte> piece : pieces_) {
-    arrival_.bytes += static_cast<int64_t>(piece.size());
+    bytes += static_cast<int64_t>(piece.size());
   }
-  arrival_.ns = now_ns - first_piece_ns_;
+  arrival_.Add(now_ns, bytes);
 }
 
 void GrpcStream::Fail(const absl::Status& status) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/transport/bandwidth.h"
 #include "proto/transport/frame_assembler.h"
 #include "proto/transport/observer_gate.h"
 #include "proto/transport/pacer.h"
@@ -76,6 +77,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   struct Message {
     bool first = false;  // begins with the header
     bool goodbye = false;
+    bool measured = false;  // a piece by itself: the peer measures the link (bandwidth.h)
     std::array<std::byte, kFrameHeaderBytes> header;
     Payload payload;
     size_t offset = 0;
@@ -117,13 +119,13 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   Pacer pacer_{LinkShaping{}};
   std::vector<Frame> waiting_;  // sent before Attach
   std::deque<Message> outgoing_;
+  MeasuredFrames measured_frames_;
   Message current_;  // being written
   grpc::ByteBuffer write_buffer_;
 
   // Only in ReadDone and what it calls; gRPC has one read under way.
   FrameAssembler assembler_;
-  FrameArrival arrival_;
-  int64_t first_piece_ns_ = 0;
+  ArrivalRecorder arrival_;
   grpc::ByteBuffer read_buffer_;
   std::vector<grpc::Slice> slices_;
   std::vector<absl::Span<const std::byte>> pieces_;

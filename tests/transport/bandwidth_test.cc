@@ -1,5 +1,6 @@
 #include "proto/transport/bandwidth.h"
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
@@ -28,21 +29,21 @@ TEST(BandwidthMeter, OneSlowTransferDoesNotShow) {
   for (int i = 0; i < 4; ++i) meter.Add({100'000, kSecond / 10});
   meter.Add({100'000, kSecond});
   for (int i = 0; i < 3; ++i) meter.Add({100'000, kSecond / 10});
-  EXPECT_EQ(meter.bytes_per_second(), 1e6);
+  EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
 
-TEST(BandwidthMeter, AChangeShowsAfterHalfAWindow) {
+TEST(BandwidthMeter, AChangeShowsAfterTheLeastWindow) {
   BandwidthMeter meter;
   for (int i = 0; i < 50; ++i) meter.Add({100'000, kSecond / 10});
-  for (size_t i = 0; i <= BandwidthMeter::kWindow / 2; ++i) meter.Add({100'000, kSecond / 5});
-  EXPECT_EQ(meter.bytes_per_second(), 5e5);
+  for (size_t i = 0; i < BandwidthMeter::kLeastWindow; ++i) meter.Add({100'000, kSecond / 5});
+  EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 5e5);
 }
 
 TEST(BandwidthMeter, LargeTransfersWeighMore) {
   BandwidthMeter meter;
   meter.Add({1'000'000, kSecond});
   for (int i = 0; i < 4; ++i) meter.Add({10'000, kSecond});
-  EXPECT_EQ(meter.bytes_per_second(), 1e6);
+  EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
 
 TEST(BandwidthProbe, OnlyWhenNothingElseTells) {
@@ -53,11 +54,99 @@ TEST(BandwidthProbe, OnlyWhenNothingElseTells) {
   EXPECT_EQ(probe.Due(BandwidthProbe::kFirstIdleNs, 0), BandwidthProbe::kFirstBytes);
   EXPECT_FALSE(probe.Due(BandwidthProbe::kFirstIdleNs + kSecond, 0)) << "one at a time";
 
-  BandwidthProbe busy;
-  busy.Connected(0);
-  for (int64_t now = kSecond; now < 100 * kSecond; now += kSecond) {
-    busy.Sent(now);
-    EXPECT_FALSE(busy.Due(now + kSecond, 0));
+  BandwidthProbe slow;
+  slow.Connected(0);
+  ASSERT_TRUE(slow.Due(BandwidthProbe::kFirstIdleNs, 0));
+  slow.Reported(BandwidthProbe::kFirstIdleNs, {16'000, BandwidthProbe::kLongEnoughNs});
+  for (int64_t now = 3 * kSecond; now < 100 * kSecond; now += kSecond) {
+    slow.Sent(now);
+    EXPECT_FALSE(slow.Due(now + kSecond, 0)) << "large frames tell";
+  }
+}
+
+// Large frames do not tell of a fast link: probes do, within a hundredth of its time.
+TEST(BandwidthProbe, AFastLinkIsProbedInUse) {
+  BandwidthProbe probe;
+  probe.Connected(0);
+  int64_t probing_ns = 0, probes = 0;
+  const int64_t end = 1000 * kSecond;
+  for (int64_t now = 0; now < end; now += kSecond / 2) {
+    probe.Sent(now);
+    const auto bytes = probe.Due(now, 0);
+    if (!bytes) continue;
+    ++probes;
+    probing_ns += *bytes * 80;  // 100 Mbps
+    probe.Reported(now + *bytes * 80, {*bytes, *bytes * 80});
+  }
+  EXPECT_GT(probes, 90);
+  EXPECT_LT(probing_ns, end / 100);
+}
+
+TEST(BandwidthProbe, ShrinksOnALinkThatHasBecomeSlow) {
+  BandwidthProbe probe;
+  probe.Connected(0);
+  int64_t now = BandwidthProbe::kFirstIdleNs;
+  while (const auto bytes = probe.Due(now, 0)) probe.Reported(now, {*bytes, *bytes});
+  now += BandwidthProbe::kIdleNs;
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < 5; ++i) {
+    const auto bytes = probe.Due(now, 0);
+    ASSERT_TRUE(bytes);
+    sizes.push_back(*bytes);
+    now += *bytes * 8000;  // 1 Mbps
+    probe.Reported(now, {*bytes, *bytes * 8000});
+    EXPECT_FALSE(probe.Due(now + *bytes * 8000 * 99, 0)) << "over 1 % of the time";
+    now += std::max(*bytes * 8000 * BandwidthProbe::kPauseFactor, BandwidthProbe::kIdleNs);
+  }
+  EXPECT_EQ(sizes, (std::vector<int64_t>{1 << 20, 256 << 10, 64 << 10, 16 << 10, 16 << 10}));
+}
+
+TEST(ArrivalRecorder, NotesEveryPieceOrEverySecondOne) {
+  for (const int pieces : {1, 2, 3, 15, 17, 18, 40, 1000}) {
+    ArrivalRecorder recorder;
+    recorder.Begin(5);
+    for (int i = 1; i <= pieces; ++i) recorder.Add(5 + 10 * i, 100);
+    const FrameArrival arrival = recorder.Take();
+    EXPECT_EQ(arrival.bytes, 100 * pieces);
+    EXPECT_EQ(arrival.ns, 10 * pieces);
+    const size_t points = arrival.between.size();
+    EXPECT_LT(points, ArrivalRecorder::kMostPoints);
+    EXPECT_GE(points, std::min<size_t>(pieces - 1, ArrivalRecorder::kMostPoints / 2 - 1));
+    int64_t last = 0;
+    for (const ArrivalPoint& point : arrival.between) {
+      EXPECT_EQ(point.bytes, 10 * point.ns);
+      EXPECT_GT(point.ns, last);
+      last = point.ns;
+    }
+    EXPECT_LT(last, arrival.ns);
+  }
+}
+
+TEST(MeasuredFrames, SomeFramesGoInPieces) {
+  const auto header = [](int64_t bytes) {
+    FrameHeader header;
+    header.payload_bytes = static_cast<uint64_t>(bytes);
+    return header;
+  };
+  // Of 24 frames that follow each other at once.
+  const auto measured = [&](int64_t bytes) {
+    MeasuredFrames frames;
+    int count = 0;
+    for (int i = 0; i < MeasuredFrames::kFirst + 24; ++i) {
+      const int64_t piece = frames.PieceBytes(header(bytes), kSecond + i);
+      EXPECT_TRUE(i >= MeasuredFrames::kFirst || piece > 0) << i;
+      EXPECT_TRUE(piece == 0 || bytes <= piece * MeasuredFrames::kMostPieces);
+      if (i >= MeasuredFrames::kFirst && piece > 0) ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(measured(MeasuredFrames::kLeastPayloadBytes), 6);
+  EXPECT_EQ(measured(MeasuredFrames::kLargePayloadBytes), 12);
+  EXPECT_EQ(measured(MeasuredFrames::kHugePayloadBytes), 24);
+  MeasuredFrames frames;
+  EXPECT_EQ(frames.PieceBytes(header(MeasuredFrames::kLeastPayloadBytes - 1), 0), 0);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_GT(frames.PieceBytes(header(20'000), i * MeasuredFrames::kEveryNs), 0) << "seldom";
   }
 }
 
