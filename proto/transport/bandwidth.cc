@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +20,14 @@ constexpr double kAgree = 1.2;
 // The least share of all pairs, by weight, that must agree; where none are the link's own, a
 // seventh does by chance.
 constexpr double kLeastSupport = 0.3;
+// A transfer that took longer weighs no more for it.
+constexpr double kFullWeightNs = 10e6;
 // Pieces that follow each other within this part of the mean time between them come at once.
 constexpr int64_t kAtOnceShare = 4;
+// Three points on a line are no accident.
+constexpr int kLeastPairs = 3;
+// Transfers that each agree for themselves.
+constexpr size_t kLeastAgreeing = 3;
 // The rates of two windows that differ by more belong to different links.
 constexpr double kChanged = 1.25;
 
@@ -32,12 +38,20 @@ struct Pair {
   double ns = 0;
   double weight = 0;
   size_t frame = 0;
+  bool only = false;  // the frame came in two pieces
+};
+
+// Of one frame, with a rate.
+struct Vote {
+  double weight = 0, of_weight = 0;
+  int pairs = 0;
+  bool only = false;
 };
 
 struct Agreement {
   double bytes_per_ns = 0;
-  double share = 0;  // of the weight
-  size_t frames = 0;
+  double share = 0;   // of the weight
+  size_t frames = 0;  // with as large a share of their own
 };
 
 bool Tells(const FrameArrival& arrival) {
@@ -61,16 +75,19 @@ std::vector<ArrivalPoint> CaughtUp(const FrameArrival& arrival) {
 }
 
 // A pair weighs by the mean of its bytes and its time: neither a burst, which has many bytes in no
-// time, nor a pause outweighs what came in evenly.
+// time, nor a pause outweighs what came in evenly; nor does one long transfer, which was paused
+// more often, outweigh the others.
 void AppendPairs(const FrameArrival& arrival, size_t frame, std::vector<Pair>& pairs) {
   const std::vector<ArrivalPoint> points = CaughtUp(arrival);
   const double pieces = static_cast<double>(arrival.between.size() + 2);
+  const double scale = std::min(1.0, kFullWeightNs / static_cast<double>(arrival.ns));
   for (size_t i = 0; i < points.size(); ++i) {
     for (size_t j = i + 1; j < points.size(); ++j) {
       const double bytes = static_cast<double>(points[j].bytes - points[i].bytes);
       const double ns = static_cast<double>(points[j].ns - points[i].ns);
       if (bytes <= 0 || ns < static_cast<double>(BandwidthMeter::kResolutionNs)) continue;
-      pairs.push_back({bytes / ns, bytes, ns, std::sqrt(bytes * ns) / (pieces * pieces), frame});
+      pairs.push_back({bytes / ns, bytes, ns, scale * std::sqrt(bytes * ns) / (pieces * pieces),
+                       frame, arrival.between.empty()});
     }
   }
 }
@@ -78,17 +95,26 @@ void AppendPairs(const FrameArrival& arrival, size_t frame, std::vector<Pair>& p
 // Of the pairs with a rate within [least, most].
 Agreement Within(absl::Span<const Pair> pairs, double least, double most) {
   double bytes = 0, ns = 0, weight = 0, all = 0;
-  std::set<size_t> frames;
+  std::map<size_t, Vote> votes;
   for (const Pair& pair : pairs) {
     all += pair.weight;
+    Vote& vote = votes[pair.frame];
+    vote.of_weight += pair.weight;
+    vote.only = pair.only;
     if (pair.bytes_per_ns < least || pair.bytes_per_ns > most) continue;
     bytes += pair.bytes;
     ns += pair.ns;
     weight += pair.weight;
-    frames.insert(pair.frame);
+    vote.weight += pair.weight;
+    ++vote.pairs;
   }
   if (ns == 0) return {};
-  return {bytes / ns, weight / all, frames.size()};
+  const auto agreeing = std::count_if(votes.begin(), votes.end(), [](const auto& row) {
+    const Vote& vote = row.second;
+    return vote.weight >= kLeastSupport * vote.of_weight &&
+           (vote.only || vote.pairs >= kLeastPairs);
+  });
+  return {bytes / ns, weight / all, static_cast<size_t>(agreeing)};
 }
 
 // Where the pairs are densest. `pairs` ascend in rate.
@@ -112,29 +138,16 @@ Agreement Densest(absl::Span<const Pair> pairs) {
 }
 
 // Of the last `frames` of the window; nothing: no rate on which enough of them agree.
-std::optional<double> Agreed(const std::deque<FrameArrival>& window, size_t frames) {
+std::optional<Agreement> Agreed(const std::deque<FrameArrival>& window, size_t frames,
+                                size_t least_agreeing) {
   std::vector<Pair> pairs;
   for (size_t i = window.size() - frames; i < window.size(); ++i) AppendPairs(window[i], i, pairs);
   if (pairs.empty()) return std::nullopt;
   std::sort(pairs.begin(), pairs.end(),
             [](const Pair& a, const Pair& b) { return a.bytes_per_ns < b.bytes_per_ns; });
   const Agreement agreement = Densest(pairs);
-  // A few could agree by chance on what is not the link's rate, and outvote the older ones.
-  const size_t least_frames = frames == window.size() ? 1 : BandwidthMeter::kLeastWindow - 1;
-  if (agreement.share < kLeastSupport || agreement.frames < least_frames) return std::nullopt;
-  return agreement.bytes_per_ns;
-}
-
-// Forgets what no longer counts.
-void Trim(std::deque<FrameArrival>& window) {
-  int64_t bytes = 0;
-  for (const FrameArrival& arrival : window) bytes += arrival.bytes;
-  while (window.size() > BandwidthMeter::kMostWindow ||
-         (window.size() > BandwidthMeter::kWindow &&
-          bytes - window.front().bytes >= BandwidthMeter::kWindowBytes)) {
-    bytes -= window.front().bytes;
-    window.pop_front();
-  }
+  if (agreement.share < kLeastSupport || agreement.frames < least_agreeing) return std::nullopt;
+  return agreement;
 }
 
 // The youngest that may outvote older ones.
@@ -149,15 +162,25 @@ size_t LeastWindow(const std::deque<FrameArrival>& window) {
   return frames;
 }
 
-double BytesPerNs(const std::deque<FrameArrival>& window) {
-  std::optional<double> rate;
+// 0: no agreement. A few transfers could agree by chance on what is not the link's rate, and
+// outvote the older ones; `first`: nothing better is known, a single one will do.
+double AgreedBytesPerNs(const std::deque<FrameArrival>& window, bool first) {
+  std::optional<Agreement> best;
   for (size_t frames = LeastWindow(window);; frames = std::min(2 * frames, window.size())) {
-    const std::optional<double> longer = Agreed(window, frames);
-    if (rate && longer && std::max(*rate, *longer) > kChanged * std::min(*rate, *longer)) break;
-    if (longer) rate = longer;
+    const std::optional<Agreement> longer =
+        Agreed(window, frames, first && frames == window.size() ? 1 : kLeastAgreeing);
+    if (best && longer &&
+        std::max(best->bytes_per_ns, longer->bytes_per_ns) >
+            kChanged * std::min(best->bytes_per_ns, longer->bytes_per_ns)) {
+      break;
+    }
+    if (longer) best = longer;
     if (frames == window.size()) break;
   }
-  if (rate) return *rate;
+  return best ? best->bytes_per_ns : 0;
+}
+
+double MeanBytesPerNs(const std::deque<FrameArrival>& window) {
   double bytes = 0, ns = 0;
   for (const FrameArrival& arrival : window) {
     bytes += static_cast<double>(arrival.bytes);
@@ -173,15 +196,34 @@ void BandwidthMeter::Add(const FrameArrival& arrival) {
   ++transfers_;
   const double bytes = static_cast<double>(arrival.bytes), ns = static_cast<double>(arrival.ns);
   const double expected_ns = bytes_per_ns_ > 0 ? bytes / bytes_per_ns_ : 0;
-  const bool is_long =
-      std::max(expected_ns, ns) >= (arrival.bytes < kSmallBytes ? kLongSmallNs : kLongNs);
-  std::deque<FrameArrival>& window = is_long ? long_ : short_;
-  window.push_back(arrival);
+  window_.push_back(arrival);
   // However late its first piece was read, at the old rate it would have taken longer.
-  faster_ = expected_ns > 2 * (ns + kLongNs) ? faster_ + 1 : 0;
-  if (faster_ == kFaster) window.erase(window.begin(), window.end() - kFaster);
-  Trim(window);
-  if (is_long || long_.empty()) bytes_per_ns_ = BytesPerNs(window);
+  faster_ = expected_ns > 2 * (ns + kLateNs) ? faster_ + 1 : 0;
+  if (faster_ == kFaster) {
+    window_.erase(window_.begin(), window_.end() - kFaster);
+    agreed_ = false;
+  }
+  Trim();
+  const double agreed = AgreedBytesPerNs(window_, !agreed_);
+  agreed_ = agreed_ || agreed > 0;
+  if (agreed > 0) {
+    bytes_per_ns_ = agreed;
+  } else if (!agreed_) {
+    bytes_per_ns_ = MeanBytesPerNs(window_);
+  }
+}
+
+// Forgets what no longer counts: the oldest transfers of those with few bytes and of the others.
+void BandwidthMeter::Trim() {
+  size_t small = 0, large = 0;
+  for (auto at = window_.end(); at != window_.begin();) {
+    --at;
+    size_t& count = at->bytes < kSmallBytes ? small : large;
+    if (++count > kWindow) {
+      window_.erase(at);
+      return;
+    }
+  }
 }
 
 void ArrivalRecorder::Begin(int64_t now_ns) {

@@ -26,38 +26,37 @@ class BandwidthMeter {
  public:
   // A transfer with fewer bytes after its first piece tells mostly about latency: left out.
   static constexpr int64_t kLeastBytes = 4 * 1024;
-  // A shorter one counts only while there is no longer one, a probe perhaps: where quotas stop its
-  // sender and its reader in step, it may always come in while the reader is stopped.
-  static constexpr double kLongNs = 15e6;
-  // Of one with few packets.
-  static constexpr double kLongSmallNs = 40e6;
-  static constexpr int64_t kSmallBytes = 12 * 1024;
-  // After so many in a row that came in faster than the old rate allows, it is forgotten.
+  // Transfers that count, of those under kSmallBytes and of the others, which many small ones must
+  // not push out; what happened before is forgotten.
+  static constexpr size_t kWindow = 24;
+  static constexpr int64_t kSmallBytes = 56 * 1024;
+  // A first piece is not read later. After kFaster transfers in a row that came in faster than the
+  // old rate allows even then, it is forgotten.
+  static constexpr double kLateNs = 15e6;
   static constexpr int kFaster = 2;
-  // Transfers that count; what happened before is forgotten. More, while they are small.
-  static constexpr size_t kWindow = 16, kMostWindow = 64;
-  static constexpr int64_t kWindowBytes = 512 * 1024;
   // The youngest, of at least so many bytes, can show that the link has changed; older ones then no
   // longer count.
   static constexpr size_t kLeastWindow = 4;
   static constexpr int64_t kLeastWindowBytes = 128 * 1024;
   // Pieces read one after the other within less were waiting for the reader.
-  static constexpr int64_t kResolutionNs = 250'000;
+  static constexpr int64_t kResolutionNs = 500'000;
 
   void Add(const FrameArrival& arrival);
   // The rate on which the pairs of pieces agree, of as many transfers, from the youngest back, as
-  // agree with the youngest ones. Where no pairs agree (a link that is faster than its reader, or
-  // all frames small and read late): all bytes over all time; late reading of first and of last
-  // pieces then cancels out in the mean. 0: nothing measured.
+  // agree with the youngest ones; while they do not, what they last agreed on. Where none ever have
+  // (a link that is faster than its reader, or all frames small and read late): all bytes over all
+  // time; late reading of first and of last pieces then cancels out in the mean. 0: nothing
+  // measured.
   double bytes_per_second() const { return bytes_per_ns_ * 1e9; }
   int64_t transfers() const { return transfers_; }
 
  private:
-  // Long by the time that they took, or that they were expected to take.
-  std::deque<FrameArrival> long_;
-  std::deque<FrameArrival> short_;
+  void Trim();
+
+  std::deque<FrameArrival> window_;
   double bytes_per_ns_ = 0;
-  int faster_ = 0;  // of the youngest
+  bool agreed_ = false;  // pairs have, at the link's present rate
+  int faster_ = 0;       // of the youngest
   int64_t transfers_ = 0;
 };
 
@@ -112,7 +111,7 @@ class MeasuredFrames {
 class BandwidthProbe {
  public:
   static constexpr int64_t kFirstBytes = 16 * 1024;
-  static constexpr int64_t kMaxBytes = 1024 * 1024;
+  static constexpr int64_t kMaxBytes = 256 * 1024;
   // A probe that took less is repeated, four times as large.
   static constexpr int64_t kLongEnoughNs = 20'000'000;
   // Nothing measurable was sent for this long before the first probe, or before a further one.
