@@ -38,6 +38,12 @@ std::vector<double> Cholesky::Solve(absl::Span<const double> right) const {
   return x;
 }
 
+double Cholesky::LogDeterminant() const {
+  double sum = 0;
+  for (size_t i = 0; i < size_; ++i) sum += 2 * std::log(lower_[i * size_ + i]);
+  return sum;
+}
+
 std::vector<double> Cholesky::Inverse() const {
   std::vector<double> inverse(size_ * size_);
   std::vector<double> unit(size_);

@@ -18,6 +18,8 @@ class Cholesky {
 
   // x with matrix x = right. `right` has `size` entries.
   std::vector<double> Solve(absl::Span<const double> right) const;
+  // Of the matrix.
+  double LogDeterminant() const;
   // Row-major.
   std::vector<double> Inverse() const;
 

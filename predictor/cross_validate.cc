@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "predictor/baselines.h"
+#include "predictor/device_mixture.h"
+#include "predictor/known_device.h"
+#include "predictor/latency_predictor.h"
 #include "predictor/layer_prior.h"
 #include "proto/base/status_macros.h"
 
@@ -25,10 +29,11 @@ std::optional<size_t> IndexOf(const DeviceTask& task, const LayerRange& range) {
 
 bool IsSingle(const LayerRange& range) { return range.first_layer == range.last_layer; }
 
-// Representatives and samples, each once.
-std::vector<size_t> Known(const DeviceTask& task, int64_t samples) {
-  std::set<size_t> known(task.probes.begin(), task.probes.end());
-  for (const size_t i : task.Samples(static_cast<size_t>(samples))) known.insert(i);
+// Those indices and the samples that go with the fold, each once.
+std::vector<size_t> Known(const DeviceTask& task, const std::vector<size_t>& representatives,
+                          int fold, int64_t samples) {
+  std::set<size_t> known(representatives.begin(), representatives.end());
+  for (const size_t i : task.Samples(fold, static_cast<size_t>(samples))) known.insert(i);
   return {known.begin(), known.end()};
 }
 
@@ -38,15 +43,9 @@ std::vector<Observation> ObservationsOf(const DeviceTask& task, const std::vecto
   return observations;
 }
 
-std::vector<size_t> All(const DeviceTask& task) {
-  std::vector<size_t> all(task.ranges.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-  return all;
-}
-
-Seconds PredictFlops(const DeviceTask& task, int64_t samples) {
+Seconds PredictFlops(const DeviceTask& task, int fold, int64_t samples) {
   std::vector<double> macs, seconds;
-  for (const size_t i : Known(task, samples)) {
+  for (const size_t i : Known(task, task.probes, fold, samples)) {
     macs.push_back(task.work->Macs(task.ranges[i]));
     seconds.push_back(task.seconds[i]);
   }
@@ -71,10 +70,10 @@ Seconds PredictLut(const DeviceTask& task) {
 }
 
 // Empty if there is no central to compare with.
-Seconds PredictRatio(const DeviceTask& task, const DeviceTask* central, int64_t samples) {
+Seconds PredictRatio(const DeviceTask& task, const DeviceTask* central, int fold, int64_t samples) {
   if (central == nullptr) return {};
   Seconds own, theirs;
-  for (const size_t i : task.Samples(static_cast<size_t>(samples))) {
+  for (const size_t i : task.Samples(fold, static_cast<size_t>(samples))) {
     const std::optional<size_t> there = IndexOf(*central, task.ranges[i]);
     if (!there.has_value()) continue;
     own.push_back(task.seconds[i]);
@@ -98,34 +97,46 @@ const TaskPrediction* Find(absl::Span<const TaskPrediction> networks, const char
   return nullptr;
 }
 
-// This predictor over all tasks: what each device's layers take is fitted once.
-class LayerPredictor {
+// This predictor over all tasks, as RunPredictor has it for one run.
+class OwnPredictor {
  public:
-  static absl::StatusOr<LayerPredictor> Create(absl::Span<const DeviceTask> tasks,
-                                               absl::Span<const TaskPrediction> networks,
-                                               LeaveOut leave_out) {
-    LayerPredictor predictor(tasks, networks, leave_out);
+  static absl::StatusOr<OwnPredictor> Create(absl::Span<const DeviceTask> tasks,
+                                             absl::Span<const TaskPrediction> networks,
+                                             LeaveOut leave_out) {
+    OwnPredictor predictor(tasks, networks, leave_out);
     for (const DeviceTask& task : tasks) {
-      RUNNEL_ASSIGN_OR_RETURN(KnownDevice device, MakeKnownDevice(*task.work, task.batch,
-                                                                  ObservationsOf(task, All(task))));
+      RUNNEL_ASSIGN_OR_RETURN(KnownDevice device,
+                              KnownDevice::Create(*task.work, task.batch, task.BothPasses()));
       predictor.devices_.push_back(std::move(device));
     }
     return predictor;
   }
 
-  absl::StatusOr<Seconds> Predict(const DeviceTask& task, int64_t samples) const {
-    RUNNEL_ASSIGN_OR_RETURN(
-        const LayerTimes layers,
-        FitLayerTimes(*task.work, PriorOf(task, samples),
-                      ObservationsOf(task, Known(task, samples)), kMeasurementNoise));
+  // The devices that a prediction of the task may know.
+  DeviceMixture::Known KnownTo(const DeviceTask& task) const {
+    std::vector<KnownDevice> known;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (MayKnow(tasks_[i], task) && tasks_[i].model == task.model) known.push_back(devices_[i]);
+    }
+    return std::make_shared<const std::vector<KnownDevice>>(std::move(known));
+  }
+
+  absl::StatusOr<Seconds> Predict(const DeviceTask& task, const DeviceMixture::Known& known,
+                                  int fold, int64_t samples) const {
+    const std::vector<Observation> own =
+        ObservationsOf(task, Known(task, task.telling, fold, samples));
+    RUNNEL_ASSIGN_OR_RETURN(const DevicePredictor predictor,
+                            known->empty()
+                                ? DevicePredictor::Create(*task.work, ColdPrior(task, fold), own)
+                                : DevicePredictor::Create(known, task.batch, own));
     Seconds result;
-    for (const LayerRange& range : task.ranges) result.push_back(layers.Seconds(range));
+    for (const LayerRange& range : task.ranges) result.push_back(predictor.Seconds(range));
     return result;
   }
 
  private:
-  LayerPredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks,
-                 LeaveOut leave_out)
+  OwnPredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks,
+               LeaveOut leave_out)
       : tasks_(tasks), networks_(networks), leave_out_(leave_out) {}
 
   bool MayKnow(const DeviceTask& other, const DeviceTask& task) const {
@@ -133,16 +144,10 @@ class LayerPredictor {
                                            : other.configuration != task.configuration;
   }
 
-  LayerPrior PriorOf(const DeviceTask& task, int64_t samples) const {
-    std::vector<KnownDevice> known;
-    for (size_t i = 0; i < tasks_.size(); ++i) {
-      if (MayKnow(tasks_[i], task) && tasks_[i].model == task.model) known.push_back(devices_[i]);
-    }
-    if (!known.empty())
-      return PriorFromDevices(known, ObservationsOf(task, Known(task, samples)), task.batch);
-    // A model that no other family has: from the network, or else the FLOPs line of the ten.
+  // A model that no other family has: from the network, or else the FLOPs line.
+  LayerPrior ColdPrior(const DeviceTask& task, int fold) const {
     const TaskPrediction* network = Find(networks_, "work", task, 0);
-    const Seconds estimates = network != nullptr ? network->seconds : PredictFlops(task, 0);
+    const Seconds estimates = network != nullptr ? network->seconds : PredictFlops(task, fold, 0);
     std::vector<double> layers;
     for (int l = 0; l < task.work->layers(); ++l) {
       const std::optional<size_t> single = IndexOf(task, {l, l});
@@ -160,11 +165,9 @@ class LayerPredictor {
 // Adds what one method said of one task.
 class Judge {
  public:
-  Judge(const DeviceTask& task, int64_t most_samples, Accuracy& accuracy)
-      : task_(task), accuracy_(accuracy) {
-    const std::vector<size_t> known = Known(task, most_samples);
+  Judge(const DeviceTask& task, Accuracy& accuracy) : task_(task), accuracy_(accuracy) {
     for (size_t i = 0; i < task.ranges.size(); ++i) {
-      if (!std::binary_search(known.begin(), known.end(), i)) judged_.push_back(i);
+      if (task.fold[i] != DeviceTask::kNotJudged) judged_.push_back(i);
     }
   }
 
@@ -225,18 +228,27 @@ namespace {
 
 // What every method says of one task. `others`: where its central is looked for.
 absl::Status JudgeTask(const DeviceTask& task, absl::Span<const DeviceTask> others,
-                       const LayerPredictor& layers, absl::Span<const TaskPrediction> networks,
+                       const OwnPredictor& own, absl::Span<const TaskPrediction> networks,
                        absl::Span<const int64_t> sample_counts, Accuracy& accuracy) {
-  Judge judge(task, *std::max_element(sample_counts.begin(), sample_counts.end()), accuracy);
+  Judge judge(task, accuracy);
   judge.AddNoise();
   const Seconds lut = PredictLut(task);
   const DeviceTask* central = CentralOf(others, task);
+  const DeviceMixture::Known known = own.KnownTo(task);
   for (const int64_t samples : sample_counts) {
-    RUNNEL_ASSIGN_OR_RETURN(const Seconds mlp, layers.Predict(task, samples));
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds mlp, PredictByFold(task, [&](int fold) {
+                              return own.Predict(task, known, fold, samples);
+                            }));
     judge.Add("mlp", samples, mlp);
-    judge.Add("flops", samples, PredictFlops(task, samples));
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds flops, PredictByFold(task, [&](int fold) {
+                              return PredictFlops(task, fold, samples);
+                            }));
+    judge.Add("flops", samples, flops);
     judge.Add("lut", samples, lut, /*singles=*/false);
-    judge.Add("ratio", samples, PredictRatio(task, central, samples));
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds ratio, PredictByFold(task, [&](int fold) {
+                              return PredictRatio(task, central, fold, samples);
+                            }));
+    judge.Add("ratio", samples, ratio);
     if (const TaskPrediction* accept = Find(networks, "accept", task, samples))
       judge.Add("accept", samples, accept->seconds);
   }
@@ -249,11 +261,10 @@ absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out) {
-  RUNNEL_ASSIGN_OR_RETURN(const LayerPredictor layers,
-                          LayerPredictor::Create(tasks, networks, leave_out));
+  RUNNEL_ASSIGN_OR_RETURN(const OwnPredictor own, OwnPredictor::Create(tasks, networks, leave_out));
   Accuracy accuracy;
   for (const DeviceTask& task : tasks) {
-    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, tasks, layers, networks, sample_counts, accuracy));
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, tasks, own, networks, sample_counts, accuracy));
   }
   return accuracy;
 }
@@ -268,11 +279,11 @@ absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                                      " is among those that are known already"));
     }
   }
-  RUNNEL_ASSIGN_OR_RETURN(const LayerPredictor layers,
-                          LayerPredictor::Create(known, {}, LeaveOut::kConfiguration));
+  RUNNEL_ASSIGN_OR_RETURN(const OwnPredictor own,
+                          OwnPredictor::Create(known, {}, LeaveOut::kConfiguration));
   Accuracy accuracy;
   for (const DeviceTask& task : unseen) {
-    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, known, layers, {}, sample_counts, accuracy));
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, known, own, {}, sample_counts, accuracy));
   }
   return accuracy;
 }

@@ -43,27 +43,29 @@ struct Accuracy {
 enum class LeaveOut { kFamily, kConfiguration };
 
 // The methods:
-//   mlp     this predictor: layers' times, known from the other devices (or, for a model that none
-//           of them has, from the network "work" of `networks`, else the FLOPs line of the ten),
-//           corrected by the device's own measurements
+//   mlp     this predictor, as a run has it: a mixture of the devices that may be known
+//           (device_mixture.h); for a model that none of them has, layers by the network "work" of
+//           `networks`, else by the FLOPs line, corrected by the device's own measurements
 //   accept  AccEPT's network as the paper has it, if `networks` has it: those are trained without
 //           families
 //   flops   a line through the device's own measurements over MACs
 //   lut     the layers' own times, measured on the device, added up; single layers, which it has
 //           by heart, are left out of its count
 //   ratio   FTPipeHD: central's times by the device's capacity
-// Own measurements are the ten representatives, which all but ratio (and lut) know, and the
-// adaptation samples, of which the first ten are those same (AccEPT 4.2.1). Judged are the ranges
-// that are neither a representative nor among the most samples: the same for every method and
-// count. Errors as FitLayerTimes.
+// Own measurements are ten representatives (mlp: those that tell most; accept and flops: AccEPT's
+// by FLOPs rank; ratio and lut: none), and the adaptation samples, the same for every method.
+// Judged are the ranges that are no representative of either kind, a fold at a time: what a fold is
+// judged by has its samples from the others, so no judged time is known, and the judged ranges are
+// the same for every method and count. Errors as DevicePredictor::Create. sample_counts: at least
+// one.
 absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out = LeaveOut::kFamily);
 
 // The same for devices that are not among those known at all: `unseen` is predicted from all of
-// `known` (of the methods, accept is not among them). sample_counts: at least one.
-// InvalidArgument: a configuration that is in both; errors as FitLayerTimes.
+// `known` (of the methods, accept is not among them).
+// InvalidArgument: a configuration that is in both; errors as JudgePredictors.
 absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                      absl::Span<const DeviceTask> unseen,
                                      absl::Span<const int64_t> sample_counts);

@@ -38,11 +38,15 @@ absl::Status PredictModel(absl::Span<const DeviceTask> tasks, const std::string&
     if (task.family != family || task.model != model) continue;
     const std::vector<MlpSample> all = SamplesOf(task, kEncoding);
     for (const int64_t count : sample_counts) {
-      std::vector<MlpSample> fresh;
-      for (const size_t i : task.Samples(static_cast<size_t>(count))) fresh.push_back(all[i]);
-      RUNNEL_ASSIGN_OR_RETURN(const Mlp adapted, AdaptMlp(mlp, fresh, known, MlpAdaptation{}));
-      predictions.push_back(
-          PredictionOf(task, "accept", count, PredictSeconds(adapted, task, kEncoding)));
+      const auto adapted = [&](int fold) -> absl::StatusOr<std::vector<double>> {
+        std::vector<MlpSample> fresh;
+        for (const size_t i : task.Samples(fold, static_cast<size_t>(count)))
+          fresh.push_back(all[i]);
+        RUNNEL_ASSIGN_OR_RETURN(const Mlp network, AdaptMlp(mlp, fresh, known, MlpAdaptation{}));
+        return PredictSeconds(network, task, kEncoding);
+      };
+      RUNNEL_ASSIGN_OR_RETURN(std::vector<double> seconds, PredictByFold(task, adapted));
+      predictions.push_back(PredictionOf(task, "accept", count, std::move(seconds)));
     }
   }
   return absl::OkStatus();

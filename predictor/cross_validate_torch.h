@@ -18,9 +18,9 @@ namespace runnel {
 // Called with one line of progress.
 using ProgressFn = std::function<void(const std::string& line)>;
 
-// "accept": a network a model over layer bits, adapted with each of `sample_counts` samples of the
-// task. "work": one network for all models over counts of work, not adapted. Tasks whose model no
-// other family has get no "accept". Errors as TrainMlp.
+// "accept": a network a model over layer bits, adapted, fold by fold (PredictByFold), with each of
+// `sample_counts` samples of the task. "work": one network for all models over counts of work, not
+// adapted. Tasks whose model no other family has get no "accept". Errors as TrainMlp.
 absl::StatusOr<std::vector<TaskPrediction>> CrossValidate(absl::Span<const DeviceTask> tasks,
                                                           absl::Span<const int64_t> sample_counts,
                                                           const ProgressFn& progress);

@@ -8,32 +8,43 @@
 
 #include "absl/strings/str_cat.h"
 #include "predictor/sub_models.h"
+#include "predictor/telling_ranges.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-// Ranks of the representatives from the largest on, each next one far from those before.
-constexpr size_t kProbeOrder[kRepresentatives] = {9, 4, 0, 7, 2, 8, 5, 1, 6, 3};
+constexpr uint64_t kFoldSeed = 1;
+// Of two passes: one was disturbed.
+constexpr double kFarApart = 0.3;  // in logarithms
 
 absl::Status InProfile(const DeviceProfile& profile, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("profile ", profile.name, ": ", what));
 }
 
-void FillOrder(uint64_t seed, DeviceTask& task) {
-  std::set<size_t> taken;
-  for (const size_t rank : kProbeOrder) {
-    if (taken.insert(task.probes[rank]).second) task.order.push_back(task.probes[rank]);
-  }
-  std::vector<size_t> rest;
-  for (size_t i = 0; i < task.ranges.size(); ++i) {
-    if (taken.count(i) == 0) rest.push_back(i);
+// Everything that goes by the work alone.
+void ChooseRanges(uint64_t seed, DeviceTask& task) {
+  const size_t size = task.ranges.size();
+  task.telling = MostTelling(*task.work, task.ranges, {}, {}, kRepresentatives);
+  std::set<size_t> taken(task.probes.begin(), task.probes.end());
+  taken.insert(task.telling.begin(), task.telling.end());
+  std::vector<size_t> judged;
+  for (size_t i = 0; i < size; ++i) {
+    if (taken.count(i) == 0) judged.push_back(i);
   }
   const CounterRandom random(seed, RandomPurpose::kShuffle, 2, 0);
-  for (uint64_t i = rest.size(); i > 1; --i)
-    std::swap(rest[i - 1], rest[random.Below(i, static_cast<uint32_t>(i))]);
-  task.order.insert(task.order.end(), rest.begin(), rest.end());
+  for (uint64_t i = judged.size(); i > 1; --i)
+    std::swap(judged[i - 1], judged[random.Below(i, static_cast<uint32_t>(i))]);
+  task.fold.assign(size, DeviceTask::kNotJudged);
+  std::vector<std::vector<size_t>> folds(DeviceTask::kFolds);
+  for (size_t i = 0; i < judged.size(); ++i) {
+    const size_t fold = i % DeviceTask::kFolds;
+    task.fold[judged[i]] = static_cast<int>(fold);
+    folds[fold].push_back(judged[i]);
+  }
+  for (const std::vector<size_t>& fold : folds)
+    task.order.push_back(MostTelling(*task.work, task.ranges, task.telling, fold, size));
 }
 
 absl::StatusOr<DeviceTask> TaskOf(const DeviceProfile& profile, const ModelSpec& model,
@@ -71,7 +82,7 @@ absl::StatusOr<DeviceTask> TaskOf(const DeviceProfile& profile, const ModelSpec&
     }
     task.probes.push_back(found->second);
   }
-  FillOrder(static_cast<uint64_t>(batch), task);
+  ChooseRanges(kFoldSeed, task);
   return task;
 }
 
@@ -84,12 +95,36 @@ std::vector<float> DeviceTask::Hardware() const {
   return hardware;
 }
 
-std::vector<size_t> DeviceTask::Samples(size_t count) const {
-  return {order.begin(), order.begin() + static_cast<int64_t>(std::min(count, order.size()))};
+std::vector<size_t> DeviceTask::Samples(int fold, size_t count) const {
+  const std::vector<size_t>& all = order[static_cast<size_t>(fold)];
+  return {all.begin(), all.begin() + static_cast<int64_t>(std::min(count, all.size()))};
 }
 
-bool DeviceTask::IsProbe(size_t range) const {
-  return std::find(probes.begin(), probes.end(), range) != probes.end();
+std::vector<Observation> DeviceTask::BothPasses() const {
+  std::vector<Observation> observations;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const double first = seconds[i];
+    const double second = second_seconds[i] > 0 ? second_seconds[i] : first;
+    const bool far_apart = std::abs(std::log(second / first)) > kFarApart;
+    observations.push_back(
+        {ranges[i], far_apart ? std::min(first, second) : std::sqrt(first * second)});
+  }
+  return observations;
+}
+
+absl::StatusOr<std::vector<double>> PredictByFold(
+    const DeviceTask& task,
+    const std::function<absl::StatusOr<std::vector<double>>(int fold)>& predict) {
+  std::vector<double> result(task.ranges.size(), 0);
+  for (int fold = 0; fold < DeviceTask::kFolds; ++fold) {
+    if (std::find(task.fold.begin(), task.fold.end(), fold) == task.fold.end()) continue;
+    RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> seconds, predict(fold));
+    if (seconds.empty()) return seconds;
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (task.fold[i] == fold) result[i] = seconds[i];
+    }
+  }
+  return result;
 }
 
 absl::StatusOr<std::vector<DeviceTask>> TasksOf(absl::Span<const DeviceProfile> profiles,

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "predictor/features.h"
+#include "predictor/layer_times.h"
 #include "predictor/profile_file.h"
 
 namespace runnel {
@@ -31,16 +32,33 @@ struct DeviceTask {
   // The ten representatives as indices into `ranges`, in ascending order of MACs; a model of few
   // layers has some of them twice.
   std::vector<size_t> probes;
-  // Indices in the order in which they become adaptation samples: the probes, each once, spread
-  // over the ranks from the largest on; then the others in an order of their own (AccEPT 4.2.1).
-  std::vector<size_t> order;
+  // The ten that tell most of the others (telling_ranges.h), most telling first: what our own
+  // predictor measures of a device.
+  std::vector<size_t> telling;
+  // Ranges that are neither are judged, each in one of kFolds folds; by range, kNotJudged for the
+  // others. Drawn; goes by model and batch size, not by the device.
+  std::vector<int> fold;
+  static constexpr int kFolds = 4;
+  static constexpr int kNotJudged = -1;
+  // By fold, indices in the order in which they become adaptation samples where that fold is
+  // judged: of the ranges that are not in it, those that tell most beside `telling`. None of them
+  // is among `telling`: each is news to a predictor.
+  std::vector<std::vector<size_t>> order;
 
   // h: the logarithms of the probes' seconds.
   std::vector<float> Hardware() const;
-  // The first `count` of `order`, or all.
-  std::vector<size_t> Samples(size_t count) const;
-  bool IsProbe(size_t range) const;
+  // The first `count` of order[fold], or all.
+  std::vector<size_t> Samples(int fold, size_t count) const;
+  // Everything, mean of both passes; the faster one where they are far apart: one of them was
+  // disturbed.
+  std::vector<Observation> BothPasses() const;
 };
+
+// By range, what `predict` says without the range's own fold: predict(fold) is by range, empty if
+// it has nothing to say (then so is the result). Ranges that are not judged: 0.
+absl::StatusOr<std::vector<double>> PredictByFold(
+    const DeviceTask& task,
+    const std::function<absl::StatusOr<std::vector<double>>(int fold)>& predict);
 
 using FindModelFn = std::function<absl::StatusOr<ModelSpec>(absl::string_view name)>;
 

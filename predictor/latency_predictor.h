@@ -11,11 +11,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "partition/cost_model.h"
+#include "predictor/device_mixture.h"
 #include "predictor/layer_prior.h"
 #include "predictor/layer_times.h"
 
@@ -35,15 +38,20 @@ enum class ReportOutcome {
 // One device and one model at one batch size. Not thread-safe.
 class DevicePredictor {
  public:
-  // `representatives`: the measured ten (sub_models.h), or as many of them as there are; none: the
-  // prior alone. Errors as FitLayerTimes.
+  // For a model that was never profiled. `representatives`: the measured ten (sub_models.h), or as
+  // many of them as there are; none: the prior alone. Errors as FitLayerTimes.
   static absl::StatusOr<DevicePredictor> Create(const ModelWork& work, LayerPrior prior,
+                                                absl::Span<const Observation> representatives,
+                                                const PredictorOptions& options = {});
+  // For a model that `known` were profiled with; batch: samples of a micro-batch. Errors as
+  // DeviceMixture.
+  static absl::StatusOr<DevicePredictor> Create(DeviceMixture::Known known, int64_t batch,
                                                 absl::Span<const Observation> representatives,
                                                 const PredictorOptions& options = {});
 
   // The range must be one of the model.
-  double Seconds(const LayerRange& range) const { return layers_.Seconds(range); }
-  // What the device took for its stage. Errors as FitLayerTimes, nothing is changed then.
+  double Seconds(const LayerRange& range) const;
+  // What the device took for its stage. Errors as Create, nothing is changed then.
   absl::StatusOr<ReportOutcome> Report(const Observation& reported);
   // The representatives, measured again after kMeasure: samples of before count no more.
   absl::Status Characterise(absl::Span<const Observation> representatives);
@@ -51,18 +59,35 @@ class DevicePredictor {
   size_t samples() const { return samples_.size(); }
 
  private:
-  DevicePredictor(ModelWork work, LayerPrior prior, PredictorOptions options, LayerTimes layers)
-      : work_(std::move(work)),
-        prior_(std::move(prior)),
-        options_(options),
-        layers_(std::move(layers)) {}
-  absl::StatusOr<LayerTimes> Fit(absl::Span<const Observation> representatives,
-                                 const std::deque<Observation>& samples) const;
+  // What is known beforehand.
+  struct ColdStart {
+    ModelWork work;
+    LayerPrior prior;
+  };
+  struct Profiled {
+    DeviceMixture::Known known;
+    int64_t batch = 0;
+  };
+  using Basis = std::variant<ColdStart, Profiled>;
+  using Times = std::variant<LayerTimes, DeviceMixture>;
 
-  ModelWork work_;
-  LayerPrior prior_;
+  DevicePredictor(Basis basis, PredictorOptions options, Times times,
+                  absl::Span<const Observation> representatives)
+      : basis_(std::move(basis)),
+        options_(options),
+        times_(std::move(times)),
+        representatives_(representatives.begin(), representatives.end()) {}
+  static absl::StatusOr<DevicePredictor> Make(Basis basis,
+                                              absl::Span<const Observation> representatives,
+                                              const PredictorOptions& options);
+  static absl::StatusOr<Times> Fit(const Basis& basis,
+                                   absl::Span<const Observation> representatives,
+                                   const std::deque<Observation>& samples);
+  const ModelWork& work() const;
+
+  Basis basis_;
   PredictorOptions options_;
-  LayerTimes layers_;
+  Times times_;
   std::vector<Observation> representatives_;
   std::deque<Observation> samples_;
 };

@@ -32,8 +32,7 @@ class Fit {
       : prior_(prior), observations_(observations), noise_(noise), size_(prior.mean.size()) {
     for (const Observation& one : observations) {
       counts_.push_back(CostCounts(work, one.range));
-      target_.push_back(std::log(one.seconds) -
-                        (prior.correction ? prior.correction(one.range) : 0.0));
+      target_.push_back(std::log(one.seconds));
     }
   }
 
@@ -130,6 +129,12 @@ absl::Status CheckInputs(const ModelWork& work, const LayerPrior& prior,
                                                    " entries, the model asks for ", size));
   }
   if (!(noise > 0)) return absl::InvalidArgumentError("layer times: noise must be above 0");
+  return CheckObservations(work, observations);
+}
+
+}  // namespace
+
+absl::Status CheckObservations(const ModelWork& work, absl::Span<const Observation> observations) {
   for (const Observation& one : observations) {
     if (one.range.first_layer < 0 || one.range.last_layer < one.range.first_layer ||
         one.range.last_layer >= work.layers() || !(one.seconds > 0) ||
@@ -142,14 +147,8 @@ absl::Status CheckInputs(const ModelWork& work, const LayerPrior& prior,
   return absl::OkStatus();
 }
 
-}  // namespace
-
-LayerTimes::LayerTimes(const ModelWork& work, std::vector<double> log_seconds,
-                       std::function<double(const LayerRange&)> correction)
-    : work_(work),
-      log_seconds_(std::move(log_seconds)),
-      sums_({0}),
-      correction_(std::move(correction)) {
+LayerTimes::LayerTimes(const ModelWork& work, std::vector<double> log_seconds)
+    : work_(work), log_seconds_(std::move(log_seconds)), sums_({0}) {
   for (int l = 0; l < work_.layers(); ++l)
     sums_.push_back(sums_.back() + std::exp(log_seconds_[static_cast<size_t>(l)]));
 }
@@ -160,7 +159,7 @@ double LayerTimes::Seconds(const LayerRange& range) const {
   const std::array<double, kDeviceCosts> counts = CostCounts(work_, range);
   for (size_t k = 0; k < kDeviceCosts; ++k)
     seconds += std::exp(log_seconds_[log_seconds_.size() - kDeviceCosts + k]) * counts[k];
-  return correction_ ? seconds * std::exp(correction_(range)) : seconds;
+  return seconds;
 }
 
 absl::StatusOr<LayerTimes> FitLayerTimes(const ModelWork& work, const LayerPrior& prior,
@@ -168,7 +167,7 @@ absl::StatusOr<LayerTimes> FitLayerTimes(const ModelWork& work, const LayerPrior
   RUNNEL_RETURN_IF_ERROR(CheckInputs(work, prior, observations, noise));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<double> log_seconds,
                           Fit(work, prior, observations, noise).Run());
-  return LayerTimes(work, std::move(log_seconds), prior.correction);
+  return LayerTimes(work, std::move(log_seconds));
 }
 
 }  // namespace runnel

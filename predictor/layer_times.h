@@ -9,9 +9,9 @@
 // of sums of layers then tells more than a handful of numbers, since layers that other devices show
 // to be alike stay alike. A maximum-a-posteriori fit, by damped Gauss-Newton with Huber's weights.
 
-#include <functional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "predictor/features.h"
@@ -25,8 +25,6 @@ inline constexpr size_t kDeviceCosts = 2;
 struct LayerPrior {
   std::vector<double> mean;
   std::vector<double> covariance;  // row-major
-  // Logarithm of what a range takes over what its layers' sum says, as known devices show; null: 0.
-  std::function<double(const LayerRange&)> correction = nullptr;
 };
 
 struct Observation {
@@ -36,9 +34,8 @@ struct Observation {
 
 class LayerTimes {
  public:
-  // log_seconds, correction: as LayerPrior's.
-  LayerTimes(const ModelWork& work, std::vector<double> log_seconds,
-             std::function<double(const LayerRange&)> correction = nullptr);
+  // log_seconds: as LayerPrior's.
+  LayerTimes(const ModelWork& work, std::vector<double> log_seconds);
 
   double Seconds(const LayerRange& range) const;
   absl::Span<const double> log_seconds() const { return log_seconds_; }
@@ -48,12 +45,15 @@ class LayerTimes {
   ModelWork work_;
   std::vector<double> log_seconds_;
   std::vector<double> sums_;  // seconds of the first l layers
-  std::function<double(const LayerRange&)> correction_;
 };
 
+// InvalidArgument: a range that the model does not have, seconds that are not above 0 or not
+// finite.
+absl::Status CheckObservations(const ModelWork& work, absl::Span<const Observation> observations);
+
 // `noise`: standard deviation of a measurement, relative (0.02). No observations: the prior's mean.
-// InvalidArgument: sizes that do not fit, a range that the model does not have, seconds that are
-// not above 0, a covariance that is not positive definite.
+// InvalidArgument: see CheckObservations; sizes that do not fit, a covariance that is not positive
+// definite.
 absl::StatusOr<LayerTimes> FitLayerTimes(const ModelWork& work, const LayerPrior& prior,
                                          absl::Span<const Observation> observations, double noise);
 

@@ -7,10 +7,19 @@
 #include "predictor/device_task.h"
 #include "predictor/range_cost.h"
 #include "predictor/sub_models.h"
+#include "predictor/telling_ranges.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
+
+// What all of them measured.
+std::vector<LayerRange> MeasuredByAll(absl::Span<const KnownDevice> known) {
+  std::vector<LayerRange> ranges = known[0].MeasuredRanges();
+  for (const KnownDevice& device : known)
+    std::erase_if(ranges, [&](const LayerRange& range) { return !device.Measured(range); });
+  return ranges;
+}
 
 // What the profile says of this model.
 DeviceProfile OnlyOf(const DeviceProfile& profile, const std::string& model) {
@@ -31,10 +40,8 @@ absl::StatusOr<std::vector<KnownDevice>> KnownDevices(absl::Span<const DevicePro
                               return absl::StatusOr<ModelSpec>(model);
                             }));
     for (const DeviceTask& task : tasks) {
-      std::vector<Observation> observations;
-      for (size_t i = 0; i < task.ranges.size(); ++i)
-        observations.push_back({task.ranges[i], task.seconds[i]});
-      absl::StatusOr<KnownDevice> device = MakeKnownDevice(*task.work, task.batch, observations);
+      absl::StatusOr<KnownDevice> device =
+          KnownDevice::Create(*task.work, task.batch, task.BothPasses());
       if (!device.ok()) {
         return absl::InvalidArgumentError(absl::StrCat("profile ", profile.name, ", ", model.name,
                                                        ": ", device.status().message()));
@@ -51,6 +58,12 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const ModelSpec& model, int64_
   RUNNEL_ASSIGN_OR_RETURN(ModelWork work, ModelWork::Create(model, batch));
   RunPredictor predictor(std::move(work), std::move(known), options);
   predictor.batch_ = batch;
+  if (!predictor.known_->empty()) {
+    const std::vector<LayerRange> ranges = MeasuredByAll(*predictor.known_);
+    for (const size_t i : MostTelling(predictor.work_, ranges, {}, {}, kRepresentatives))
+      predictor.representatives_.push_back(ranges[i]);
+    return predictor;
+  }
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerRange> ranges,
                           RepresentativeRanges(model, kMaxProfiledMacs));
   // A model of few layers has some of them twice.
@@ -75,10 +88,11 @@ absl::Status RunPredictor::Characterise(int device, absl::Span<const double> sec
     }
     observations.push_back({representatives_[i], seconds[i]});
   }
-  LayerPrior prior = known_.empty() ? ColdStartPrior(work_, observations)
-                                    : PriorFromDevices(known_, observations, batch_);
   RUNNEL_ASSIGN_OR_RETURN(DevicePredictor predictor,
-                          DevicePredictor::Create(work_, std::move(prior), observations, options_));
+                          known_->empty()
+                              ? DevicePredictor::Create(work_, ColdStartPrior(work_, observations),
+                                                        observations, options_)
+                              : DevicePredictor::Create(known_, batch_, observations, options_));
   devices_.insert_or_assign(device, std::move(predictor));
   return absl::OkStatus();
 }

@@ -6,13 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "predictor/known_device.h"
 #include "predictor/latency_predictor.h"
-#include "predictor/layer_prior.h"
 #include "predictor/profile_file.h"
 #include "proto/base/layer_range.h"
 #include "proto/base/model_spec.h"
@@ -35,8 +36,9 @@ class RunPredictor {
                                              std::vector<KnownDevice> known,
                                              const PredictorOptions& options = {});
 
-  size_t known_devices() const { return known_.size(); }
-  // What is to be measured of a device, each once.
+  size_t known_devices() const { return known_->size(); }
+  // What is to be measured of a device, each once: with known devices those ten of the ranges that
+  // all of them measured that tell most (telling_ranges.h); else AccEPT's ten by FLOPs rank.
   const std::vector<LayerRange>& representatives() const { return representatives_; }
 
   // A device's representatives, measured for the first time or again: what was learned of it before
@@ -56,10 +58,12 @@ class RunPredictor {
 
  private:
   RunPredictor(ModelWork work, std::vector<KnownDevice> known, const PredictorOptions& options)
-      : work_(std::move(work)), known_(std::move(known)), options_(options) {}
+      : work_(std::move(work)),
+        known_(std::make_shared<const std::vector<KnownDevice>>(std::move(known))),
+        options_(options) {}
 
   ModelWork work_;
-  std::vector<KnownDevice> known_;
+  DeviceMixture::Known known_;
   PredictorOptions options_;
   int64_t batch_ = 0;
   std::vector<LayerRange> representatives_;

@@ -1,5 +1,6 @@
 #include "predictor/cross_validate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -58,6 +59,14 @@ std::vector<DeviceProfile> SyntheticWorld(double noise) {
   return profiles;
 }
 
+int64_t Judged(const std::vector<DeviceTask>& tasks) {
+  int64_t judged = 0;
+  for (const DeviceTask& task : tasks) {
+    for (const int fold : task.fold) judged += fold != DeviceTask::kNotJudged;
+  }
+  return judged;
+}
+
 TEST(CrossValidate, AdaptsToSyntheticDevices) {
   const std::vector<DeviceProfile> profiles = SyntheticWorld(0.01);
   const absl::StatusOr<std::vector<DeviceTask>> tasks = TasksOf(profiles, kMaxMacs, MakeModel);
@@ -79,19 +88,55 @@ TEST(CrossValidate, AdaptsToSyntheticDevices) {
   EXPECT_EQ(accuracy->by_configuration.size(), profiles.size());
 }
 
-// What was given as a sample is never what is judged.
+// What was measured of a device, as a representative or as a sample, is never what is judged.
 TEST(CrossValidate, JudgesOnlyWhatIsNotKnown) {
   const std::vector<DeviceProfile> profiles = SyntheticWorld(0.01);
   const std::vector<DeviceTask> tasks = *TasksOf(profiles, kMaxMacs, MakeModel);
-  int64_t expected = 0;
   for (const DeviceTask& task : tasks) {
-    const std::vector<size_t> samples = task.Samples(14);
-    for (size_t i = 0; i < task.ranges.size(); ++i) {
-      if (!task.IsProbe(i) && std::find(samples.begin(), samples.end(), i) == samples.end())
-        ++expected;
+    ASSERT_EQ(task.telling.size(), 10u);
+    for (int fold = 0; fold < DeviceTask::kFolds; ++fold) {
+      std::vector<size_t> known = task.Samples(fold, 1000);
+      known.insert(known.end(), task.probes.begin(), task.probes.end());
+      EXPECT_GT(task.Samples(fold, 14).size(), 5u);
+      for (const size_t i : task.telling) {
+        EXPECT_EQ(std::count(known.begin(), known.end(), i),
+                  std::count(task.probes.begin(), task.probes.end(), i))
+            << "a representative is no sample";
+        known.push_back(i);
+      }
+      for (const size_t i : known) EXPECT_NE(task.fold[i], fold);
     }
   }
-  EXPECT_EQ(JudgePredictors(tasks, {14}, {})->all.at("mlp").at(14).count, expected);
+  EXPECT_EQ(JudgePredictors(tasks, {14}, {})->all.at("mlp").at(14).count, Judged(tasks));
+}
+
+TEST(CrossValidate, EachFoldIsPredictedByItself) {
+  const std::vector<DeviceTask> tasks = *TasksOf(SyntheticWorld(0), kMaxMacs, MakeModel);
+  const DeviceTask& task = tasks[0];
+  const absl::StatusOr<std::vector<double>> folds =
+      PredictByFold(task, [&](int fold) -> absl::StatusOr<std::vector<double>> {
+        return std::vector<double>(task.ranges.size(), fold + 1);
+      });
+  ASSERT_TRUE(folds.ok());
+  for (size_t i = 0; i < folds->size(); ++i) EXPECT_EQ((*folds)[i], task.fold[i] + 1);
+  EXPECT_FALSE(PredictByFold(task, [](int) -> absl::StatusOr<std::vector<double>> {
+                 return absl::InternalError("no");
+               }).ok());
+}
+
+// A pass that was disturbed does not count; the mean of two that agree does.
+TEST(CrossValidate, BothPasses) {
+  DeviceTask task = (*TasksOf(SyntheticWorld(0), kMaxMacs, MakeModel))[0];
+  task.seconds[0] = 1;
+  task.second_seconds[0] = 1.21;
+  task.seconds[1] = 1;
+  task.second_seconds[1] = 3;
+  task.seconds[2] = 2;
+  task.second_seconds[2] = 0;
+  const std::vector<Observation> both = task.BothPasses();
+  EXPECT_NEAR(both[0].seconds, 1.1, 1e-12);
+  EXPECT_EQ(both[1].seconds, 1);
+  EXPECT_NEAR(both[2].seconds, 2, 1e-12);
 }
 
 // A device that is in no profile: predicted from all that are known, judged by its own times.
@@ -107,15 +152,7 @@ TEST(CrossValidate, DevicesNeverProfiled) {
   EXPECT_GT(accuracy->all.at("mlp").at(8).within_10pct(), 0.97);
   EXPECT_GT(accuracy->all.at("mlp").at(8).within_5pct(),
             accuracy->all.at("flops").at(8).within_5pct() + 0.3);
-  // What is judged is what neither the ten nor the samples hold.
-  int64_t expected = 0;
-  for (const DeviceTask& task : tasks) {
-    const std::vector<size_t> samples = task.Samples(8);
-    for (size_t i = 0; i < task.ranges.size(); ++i) {
-      if (!task.IsProbe(i) && std::find(samples.begin(), samples.end(), i) == samples.end())
-        ++expected;
-    }
-  }
+  const int64_t expected = Judged(tasks);
   for (const char* method : {"mlp", "flops", "ratio"})
     EXPECT_EQ(accuracy->all.at(method).at(0).count, expected) << method;
   EXPECT_EQ(accuracy->noise_floor.count, expected);

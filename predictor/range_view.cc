@@ -1,0 +1,61 @@
+#include "predictor/range_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace runnel {
+namespace {
+
+// Variances, beside a deviation of 1. Found by a search along each of them over the shipped
+// profiles; a search that never sees the family that it is judged by ends a point below (76.6
+// against 77.2 % within 5 %), and half or twice of one of them changes less than that.
+constexpr double kKinds = 4.5;
+constexpr double kFirst = 0.1;
+constexpr double kNear = 0.03;
+constexpr double kNearLayers = 2.5;  // over which it fades
+constexpr double kSize = 0.075;
+constexpr double kCall = 0.01;
+constexpr double kMostCalls = 20;  // middling ranges over the smallest one that counts as smaller
+
+// Shares of one layer's time.
+WorkVector ByKind(const WorkVector& work) {
+  WorkVector shares;
+  double sum = 0;
+  for (size_t k = 0; k < shares.size(); ++k) sum += shares[k] = work[k] * kTypicalSeconds[k];
+  for (double& share : shares) share = sum > 0 ? share / sum : 0;
+  return shares;
+}
+
+}  // namespace
+
+RangeView ViewOf(const ModelWork& work, absl::Span<const double> layer_seconds,
+                 const LayerRange& range, double seconds, double log_middle) {
+  RangeView view;
+  view.range = range;
+  view.log_seconds = std::log(seconds);
+  double sum = 0;
+  for (int l = range.first_layer; l <= range.last_layer; ++l) {
+    const double layer = layer_seconds[static_cast<size_t>(l)];
+    const WorkVector shares = ByKind(work.Of({l, l}));
+    for (size_t k = 0; k < shares.size(); ++k) view.by_kind[k] += layer * shares[k];
+    sum += layer;
+  }
+  for (double& share : view.by_kind) share /= sum;
+  view.first_share = layer_seconds[static_cast<size_t>(range.first_layer)] / sum;
+  view.log_size = view.log_seconds - log_middle;
+  view.call_share = std::min(std::exp(-view.log_size), kMostCalls);
+  return view;
+}
+
+double Covariance(const RangeView& a, const RangeView& b) {
+  double kinds = 0;
+  for (size_t k = 0; k < a.by_kind.size(); ++k) kinds += a.by_kind[k] * b.by_kind[k];
+  const int far = std::abs(a.range.first_layer - b.range.first_layer) +
+                  std::abs(a.range.last_layer - b.range.last_layer);
+  return kKinds * kinds + kFirst * a.first_share * b.first_share +
+         kNear * std::exp(-far / kNearLayers) + kSize * a.log_size * b.log_size +
+         kCall * a.call_share * b.call_share;
+}
+
+}  // namespace runnel
