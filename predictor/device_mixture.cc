@@ -49,6 +49,21 @@ std::optional<Hypothesis> Condition(absl::Span<const double> covariances, double
   return result;
 }
 
+// By deviation.
+absl::StatusOr<std::vector<Hypothesis>> ConditionAll(absl::Span<const RangeView> views,
+                                                     absl::Span<const double> off) {
+  const std::vector<double> covariances = Covariances(views);
+  std::vector<Hypothesis> hypotheses;
+  for (const double deviation : kDeviations) {
+    std::optional<Hypothesis> one = Condition(covariances, deviation, off);
+    if (!one.has_value()) {
+      return absl::InvalidArgumentError("device mixture: the covariance is not positive definite");
+    }
+    hypotheses.push_back(*std::move(one));
+  }
+  return hypotheses;
+}
+
 }  // namespace
 
 absl::StatusOr<DeviceMixture> DeviceMixture::Fit(Known known, absl::Span<const Observation> own,
@@ -68,16 +83,9 @@ absl::StatusOr<DeviceMixture> DeviceMixture::Fit(Known known, absl::Span<const O
       part.views.push_back(device.View(one.range));
       off.push_back(std::log(one.seconds) - part.views.back().log_seconds - part.shift);
     }
-    const std::vector<double> covariances = Covariances(part.views);
-    hypotheses.emplace_back();
-    for (const double deviation : kDeviations) {
-      std::optional<Hypothesis> one = Condition(covariances, deviation, off);
-      if (!one.has_value())
-        return absl::InvalidArgumentError(
-            "device mixture: the covariance is not positive definite");
-      best = std::max(best, one->log_likelihood);
-      hypotheses.back().push_back(*std::move(one));
-    }
+    RUNNEL_ASSIGN_OR_RETURN(std::vector<Hypothesis> one_device, ConditionAll(part.views, off));
+    for (const Hypothesis& one : one_device) best = std::max(best, one.log_likelihood);
+    hypotheses.push_back(std::move(one_device));
     part.coefficients.assign(own.size(), 0);
     mixture.parts_.push_back(std::move(part));
   }
