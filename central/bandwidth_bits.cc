@@ -99,12 +99,8 @@ absl::StatusOr<std::vector<LinkPlan>> CodecsFor(const BandwidthBits& bits,
 
 double SlowestStage(const PipelineModel& model, const Placement& placement) {
   double slowest = 0;
-  int first = 0;
-  for (size_t i = 0; i < placement.order.size(); ++i) {
-    const int last = placement.last_layer[i];
-    slowest = std::max(slowest, model.compute->StageSeconds(placement.order[i], first, last));
-    first = last + 1;
-  }
+  for (const StageTimes& stage : ToPipeline(model, placement).stages)
+    slowest = std::max(slowest, static_cast<double>(stage.total_ns()) * 1e-9);
   return slowest;
 }
 

@@ -152,7 +152,7 @@ void Coordinator::Begin() {
   }
   phase_ = Phase::kProfiling;
   for (size_t i = 0; i < devices_.size(); ++i) to_measure_.push_back(static_cast<int>(i));
-  MeasureNext();
+  Measure();
 }
 
 // ---- preparing
@@ -176,6 +176,7 @@ void Coordinator::PersistPlan(const std::vector<std::vector<double>>& layer_seco
     if (!layer_seconds.empty()) {
       const bool by_range = !options_.profile_ranges.empty();
       (by_range ? device.range_seconds : device.layer_seconds) = layer_seconds[i];
+      device.processor_share = devices_[i].processor_share;
     }
     decided.devices.push_back(std::move(device));
   }

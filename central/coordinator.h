@@ -30,6 +30,7 @@ struct Device {
   ConnectionId connection;
   WorkerHello hello;
   bool local = false;
+  double processor_share = 1;  // ProfileReport's, of the last profile
 };
 
 // ---- effects
@@ -197,7 +198,10 @@ class Coordinator {
   void Refuse(ConnectionId connection, std::string reason);
   void Send(int stage, CentralMessage message);
   void Begin();
-  void MeasureNext();
+  void Measure();
+  void Measured();
+  void SendProfileRequest(int device);
+  std::vector<LayerRange> RangesToMeasure() const;
   absl::Status TakeProfile(int device, const std::vector<double>& seconds);
   void MakePlan();
   void Prepare();

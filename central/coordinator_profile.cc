@@ -1,49 +1,71 @@
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "central/coordinator.h"
+#include "central/layer_profile.h"
 
 namespace runnel {
 
 // What the devices take: measured before the first plan, and again at a barrier where one of them
 // is not what it was.
 
-// One device after the other: those on one host would take the processor from each other.
-void Coordinator::MeasureNext() {
-  if (to_measure_.empty()) return phase_ == Phase::kMeasuring ? Replan() : MakePlan();
+// By sub-models for the predictor one device after the other: they characterise a device as it is
+// by itself. By layer all at once: that is how they train, and those that share a processor, a
+// cache or memory are planned with what that leaves to each.
+void Coordinator::Measure() {
+  if (to_measure_.empty()) return Measured();
+  for (const int device : to_measure_) {
+    SendProfileRequest(device);
+    if (!options_.profile_ranges.empty()) return;
+  }
+}
+
+void Coordinator::Measured() { return phase_ == Phase::kMeasuring ? Replan() : MakePlan(); }
+
+void Coordinator::SendProfileRequest(int device) {
   const ProfileRequest request{options_.model,
                                options_.recipe,
                                options_.backend,
                                batching_.MicroBatchSizes().front(),
                                options_.profile_repetitions,
-                               options_.profile_ranges,
+                               RangesToMeasure(),
                                options_.profile_burst_ms};
-  effects_.push_back(SendControl{devices_[to_measure_.front()].connection, request});
+  effects_.push_back(SendControl{devices_[device].connection, request});
 }
 
 void Coordinator::On(int device, const ProfileReport& report) {
-  if (to_measure_.empty() || to_measure_.front() != device) return;
+  const auto asked = std::find(to_measure_.begin(), to_measure_.end(), device);
+  const bool in_turns = !options_.profile_ranges.empty();
+  if (asked == to_measure_.end() || (in_turns && asked != to_measure_.begin())) return;
+  devices_[device].processor_share = report.processor_share;
   if (absl::Status status = TakeProfile(device, report.layer_seconds); !status.ok())
     return End(std::move(status), false);
-  to_measure_.erase(to_measure_.begin());
-  MeasureNext();
+  to_measure_.erase(asked);
+  if (to_measure_.empty()) return Measured();
+  if (in_turns) Measure();
+}
+
+std::vector<LayerRange> Coordinator::RangesToMeasure() const {
+  if (!options_.profile_ranges.empty()) return options_.profile_ranges;
+  return LayersAndParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
 }
 
 absl::Status Coordinator::TakeProfile(int device, const std::vector<double>& seconds) {
-  const std::vector<LayerRange>& ranges = options_.profile_ranges;
+  const std::vector<LayerRange> ranges = RangesToMeasure();
+  const bool by_layer = options_.profile_ranges.empty();
   for (const double one : seconds) {
-    const bool is_time = std::isfinite(one) && (ranges.empty() ? one >= 0 : one > 0);
+    const bool is_time = std::isfinite(one) && (by_layer ? one >= 0 : one > 0);
     if (!is_time) return absl::InternalError("a worker's profile is not a time");
   }
-  const size_t asked =
-      ranges.empty() ? static_cast<size_t>(options_.model.layer_count()) : ranges.size();
-  if (seconds.size() != asked) {
-    return absl::InternalError(ranges.empty()
-                                   ? "a worker's profile does not have the model's layers"
-                                   : "a worker's profile does not have the ranges asked for");
+  if (seconds.size() != ranges.size())
+    return absl::InternalError("a worker's profile does not have the ranges asked for");
+  if (by_layer) {
+    layer_seconds_[device] = LayersWithinParts(ranges, seconds);
+    return absl::OkStatus();
   }
-  if (ranges.empty() || !options_.predict) {
+  if (!options_.predict) {
     layer_seconds_[device] = seconds;
     return absl::OkStatus();
   }
@@ -72,7 +94,7 @@ void Coordinator::MeasureAndReplan() {
                                       " is not what it was, its sub-models are measured "
                                       "again")});
   }
-  MeasureNext();
+  Measure();
 }
 
 void Coordinator::Replan() {

@@ -65,6 +65,7 @@ Json ToJson(const JournalDevice& device) {
   Json json{{"name", device.name}, {"numerics_class", device.numerics_class}};
   if (!device.layer_seconds.empty()) json["layer_seconds"] = device.layer_seconds;
   if (!device.range_seconds.empty()) json["range_seconds"] = device.range_seconds;
+  if (device.processor_share < 1) json["processor_share"] = device.processor_share;
   return json;
 }
 
@@ -77,6 +78,9 @@ absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
   }
   if (json.is_object() && json.contains("range_seconds")) {
     object.Read("range_seconds", device.range_seconds);
+  }
+  if (json.is_object() && json.contains("processor_share")) {
+    object.Read("processor_share", device.processor_share);
   }
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return device;

@@ -21,6 +21,12 @@ namespace {
 
 // Batch norm's variance of a single sample would be nothing.
 constexpr int64_t kMinSamplesWithBatchNorm = 2;
+// A computing thread that gets less was held back, and so is what else runs beside it.
+constexpr double kWholeProcessor = 0.9;
+// Processor time of one end for a frame and its acknowledgement, and for a byte that is fed, as on
+// an x86-64 server (hosts of the lab, 100 Mbps, packets of 1500 bytes; README, figures).
+constexpr double kFrameProcessorSeconds = 0.2e-3;
+constexpr double kFeedByteProcessorSeconds = 0.8e-9;
 
 absl::string_view DefaultDataset(absl::string_view model) {
   for (const ModelRow& row : BuiltinModels()) {
@@ -225,18 +231,23 @@ absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<
   return request;
 }
 
-// Coding takes a device as much longer than this host, which has device 0, as training does.
-void AddCodecTimes(const RunSetup& setup, const std::vector<std::vector<double>>& layer_seconds,
-                   PlanRequest& request) {
-  if (!BitsFollowLinks(setup.settings)) return;
+// Coding takes a device as much longer than this host, which has device 0, as training does, and so
+// does the transport.
+void AddDeviceCosts(const RunSetup& setup, const std::vector<std::vector<double>>& layer_seconds,
+                    const std::vector<double>& processor_shares, PlanRequest& request) {
   const auto seconds_of = [&](int device) {
     return std::accumulate(layer_seconds[device].begin(), layer_seconds[device].end(), 0.0);
   };
   const double here = seconds_of(0);
   for (DeviceId device : request.devices) {
     const double ratio = here > 0 ? seconds_of(device.value()) / here : 1;
-    request.device_costs.emplace_back().codec_seconds_per_byte =
-        ratio * setup.codec_seconds_per_byte;
+    DeviceCost& cost = request.device_costs.emplace_back();
+    if (BitsFollowLinks(setup.settings))
+      cost.codec_seconds_per_byte = ratio * setup.codec_seconds_per_byte;
+    if (processor_shares.empty() || processor_shares[device.value()] >= kWholeProcessor) continue;
+    cost.shares_processor = true;
+    cost.frame_seconds = ratio * kFrameProcessorSeconds / processor_shares[0];
+    cost.feed_byte_seconds = ratio * kFeedByteProcessorSeconds / processor_shares[0];
   }
 }
 
@@ -260,11 +271,11 @@ absl::StatusOr<std::unique_ptr<CostModel>> CostOf(
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
                              const std::vector<int>& devices,
                              const std::vector<std::vector<double>>& layer_seconds,
-                             const LinkRates& rates) {
-  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
+                             const Conditions& conditions) {
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
   request.generation = generation;
   if (layer_seconds.empty()) return MakePlan(request);
-  AddCodecTimes(setup, layer_seconds, request);
+  AddDeviceCosts(setup, layer_seconds, conditions.processor_shares, request);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
                           CostOf(setup, devices, layer_seconds));
   request.compute = cost.get();
@@ -291,10 +302,10 @@ bool Replans(const RunSetup& setup) {
 
 absl::StatusOr<Plan> RefitBits(const RunSetup& setup, const Plan& plan,
                                const std::vector<std::vector<double>>& layer_seconds,
-                               const LinkRates& rates) {
+                               const Conditions& conditions) {
   const std::vector<int> devices = DevicesOf(plan);
-  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
-  AddCodecTimes(setup, layer_seconds, request);
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
+  AddDeviceCosts(setup, layer_seconds, conditions.processor_shares, request);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
                           CostOf(setup, devices, layer_seconds));
   request.compute = cost.get();
@@ -337,11 +348,11 @@ std::string BandwidthText(const PlanBandwidth& bandwidth) {
 
 absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
                                      const std::vector<std::vector<double>>& layer_seconds,
-                                     const LinkRates& rates) {
+                                     const Conditions& conditions) {
   const std::vector<int> devices = DevicesOf(plan);
-  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, rates));
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, setup.settings.epochs, request));
-  AddCodecTimes(setup, layer_seconds, request);
+  AddDeviceCosts(setup, layer_seconds, conditions.processor_shares, request);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
                           CostOf(setup, devices, layer_seconds));
   request.compute = cost.get();

@@ -53,13 +53,20 @@ struct RunSetup {
 // does not load or does not fit the model, more stages than layers, caps of the wrong number.
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings);
 
+// What is known of devices and links beside the times of layers.
+struct Conditions {
+  LinkRates rates = {};  // what the links were measured to carry, instead of what the user gave
+  // By device number: what its computing thread gets of a processor; empty: all of one.
+  std::vector<double> processor_shares = {};
+};
+
 // The plan that the setup's policy and schedule make for these devices, by number and in pipeline
-// order. layer_seconds: by device number, each row by layer or by range (RangeIndex); empty: nothing
-// was measured. rates: what the links were measured to carry, instead of what the user gave.
+// order. layer_seconds: by device number, each row by layer or by range (RangeIndex); empty:
+// nothing was measured.
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
                              const std::vector<int>& devices,
                              const std::vector<std::vector<double>>& layer_seconds,
-                             const LinkRates& rates = {});
+                             const Conditions& conditions = {});
 
 // Whether devices are profiled before the first plan: for the policy, or for --bits bandwidth.
 bool NeedsProfile(const RunSetup& setup);
@@ -72,7 +79,7 @@ bool MovesLayers(const RunSetup& setup);
 // --bits bandwidth: the plan with the codecs that its links have time for (FitBits).
 absl::StatusOr<Plan> RefitBits(const RunSetup& setup, const Plan& plan,
                                const std::vector<std::vector<double>>& layer_seconds,
-                               const LinkRates& rates);
+                               const Conditions& conditions = {});
 // What a plan loses by its codecs (CodingError); 0 if they cannot be read.
 double CodingErrorOf(const RunSetup& setup, const Plan& plan);
 
@@ -84,6 +91,6 @@ std::string BandwidthText(const PlanBandwidth& bandwidth);
 // Seconds that the pipeline of `plan` needs for a micro-batch, by simulation.
 absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
                                      const std::vector<std::vector<double>>& layer_seconds,
-                                     const LinkRates& rates = {});
+                                     const Conditions& conditions = {});
 
 }  // namespace runnel

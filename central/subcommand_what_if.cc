@@ -42,21 +42,27 @@ struct Predicted {
   double seconds = 0;  // a micro-batch
 };
 
-absl::StatusOr<Predicted> Predict(const RunSetup& setup, const Plan& plan,
-                                  const std::vector<std::vector<double>>& layer_seconds) {
-  RUNNEL_ASSIGN_OR_RETURN(const double seconds, PredictPeriod(setup, plan, layer_seconds));
+// What the journal says of the devices, by number.
+struct Known {
+  std::vector<std::vector<double>> layer_seconds;
+  Conditions conditions;
+};
+
+absl::StatusOr<Predicted> Predict(const RunSetup& setup, const Plan& plan, const Known& known) {
+  RUNNEL_ASSIGN_OR_RETURN(const double seconds,
+                          PredictPeriod(setup, plan, known.layer_seconds, known.conditions));
   return Predicted{plan, seconds};
 }
 
 absl::StatusOr<Predicted> PredictUnder(const RunSetup& setup, Generation generation,
-                                       const std::vector<std::vector<double>>& layer_seconds,
-                                       int leaves) {
+                                       const Known& known, int leaves) {
   std::vector<int> devices;
-  for (int i = 0; i < static_cast<int>(layer_seconds.size()); ++i) {
+  for (int i = 0; i < static_cast<int>(known.layer_seconds.size()); ++i) {
     if (i != leaves) devices.push_back(i);
   }
-  RUNNEL_ASSIGN_OR_RETURN(const Plan plan, PlanFor(setup, generation, devices, layer_seconds));
-  return Predict(setup, plan, layer_seconds);
+  RUNNEL_ASSIGN_OR_RETURN(
+      const Plan plan, PlanFor(setup, generation, devices, known.layer_seconds, known.conditions));
+  return Predict(setup, plan, known);
 }
 
 }  // namespace
@@ -92,26 +98,26 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
 
 absl::StatusOr<std::string> WhatIf(RunSetup& setup, const PlanDecided& decided,
                                    const Assumption& assumption) {
-  std::vector<std::vector<double>> layer_seconds;
+  Known known;
   for (const JournalDevice& device : decided.devices) {
     if (device.layer_seconds.empty() && device.range_seconds.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("--what-if: policy ", setup.policy->name,
                        " measures nothing to predict from; take dp, accept, ftpipehd or runnel"));
     }
-    layer_seconds.push_back(device.range_seconds.empty() ? device.layer_seconds
-                                                         : device.range_seconds);
+    known.layer_seconds.push_back(device.range_seconds.empty() ? device.layer_seconds
+                                                               : device.range_seconds);
+    known.conditions.processor_shares.push_back(device.processor_share);
   }
-  RUNNEL_ASSIGN_OR_RETURN(const Predicted now, Predict(setup, decided.plan, layer_seconds));
+  RUNNEL_ASSIGN_OR_RETURN(const Predicted now, Predict(setup, decided.plan, known));
   const std::vector<AssumedLink> links = std::exchange(setup.assumed_links, assumption.links);
   // Caps that the user gave are for the devices that are there.
   std::vector<int64_t> caps = setup.settings.caps;
   if (assumption.leaves >= 0) setup.settings.caps.clear();
   const absl::StatusOr<Predicted> then =
-      PredictUnder(setup, decided.plan.generation, layer_seconds, assumption.leaves);
-  const absl::StatusOr<Predicted> unchanged = assumption.leaves >= 0
-                                                  ? absl::StatusOr<Predicted>(now)
-                                                  : Predict(setup, decided.plan, layer_seconds);
+      PredictUnder(setup, decided.plan.generation, known, assumption.leaves);
+  const absl::StatusOr<Predicted> unchanged =
+      assumption.leaves >= 0 ? absl::StatusOr<Predicted>(now) : Predict(setup, decided.plan, known);
   setup.assumed_links = links;
   setup.settings.caps = std::move(caps);
   RUNNEL_RETURN_IF_ERROR(then.status());

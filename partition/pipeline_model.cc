@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -21,13 +22,30 @@ bool IsSeconds(double value) { return std::isfinite(value) && value >= 0; }
 absl::Status CheckDevice(const DeviceCost& device, size_t index) {
   if (device.forward_share >= 0 && device.input_gradient_share >= 0 &&
       device.forward_share + device.input_gradient_share <= 1 &&
-      IsSeconds(device.codec_seconds_per_byte) && device.memory_limit_bytes >= 0) {
+      IsSeconds(device.codec_seconds_per_byte) && IsSeconds(device.frame_seconds) &&
+      IsSeconds(device.feed_byte_seconds) && device.memory_limit_bytes >= 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("pipeline model: device ", index, ": shares ", device.forward_share, " and ",
-                   device.input_gradient_share, ", ", device.codec_seconds_per_byte,
-                   " s a coded byte, memory limit ", device.memory_limit_bytes, " cannot be"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "pipeline model: device ", index, ": shares ", device.forward_share, " and ",
+      device.input_gradient_share, ", ", device.codec_seconds_per_byte, " s a coded byte, ",
+      device.frame_seconds, " s a frame, ", device.feed_byte_seconds,
+      " s a byte that is fed, memory limit ", device.memory_limit_bytes, " cannot be"));
+}
+
+// What a frame takes from the device's computation.
+double FrameSeconds(const DeviceCost& device) {
+  return device.shares_processor ? device.frame_seconds : 0;
+}
+
+double FeedFrameSeconds(const DeviceCost& device, int64_t bytes) {
+  if (!device.shares_processor) return 0;
+  return device.frame_seconds + static_cast<double>(bytes) * device.feed_byte_seconds;
+}
+
+// Coding moves from a lane of its own to the computation's.
+void ShareProcessor(const DeviceCost& device, double& coding, double& takes) {
+  if (device.shares_processor) takes += std::exchange(coding, 0);
 }
 
 }  // namespace
@@ -46,7 +64,19 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
   way.send = speed.megabits_per_second > 0 ? bytes * 8 / (speed.megabits_per_second * 1e6) : 0;
   way.delay = speed.delay_seconds;
+  way.sender_takes = FrameSeconds(model.devices[sender]);
+  way.receiver_takes = FrameSeconds(model.devices[receiver]);
+  ShareProcessor(model.devices[sender], way.encode, way.sender_takes);
+  ShareProcessor(model.devices[receiver], way.decode, way.receiver_takes);
   return way;
+}
+
+double FeedSeconds(const PipelineModel& model, int device, bool is_first, bool is_last) {
+  const DeviceCost& cost = model.devices[device];
+  const double samples = FeedFrameSeconds(cost, model.input_bytes);
+  const double labels = FeedFrameSeconds(cost, model.label_bytes);
+  const double received = (is_first ? samples : 0) + (is_last ? labels : 0);
+  return received + (device == 0 ? samples + labels : 0);
 }
 
 int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap) {
@@ -73,14 +103,23 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     times.input_gradient_ns = Nanoseconds(seconds * cost.input_gradient_share);
     times.weight_gradient_ns =
         std::max<int64_t>(0, Nanoseconds(seconds) - times.forward_ns - times.input_gradient_ns);
+    times.forward_ns +=
+        Nanoseconds(FeedSeconds(model, device, i == 0, i + 1 == placement.order.size()));
     pipeline.stages.push_back(times);
-    if (i + 1 < placement.order.size()) {
-      const int next = placement.order[i + 1];
-      const int codec = placement.codecs[i];
-      pipeline.links.push_back({ToTimes(WayCost(model, codec, last, device, next, false)),
-                                ToTimes(WayCost(model, codec, last, device, next, true))});
-    }
     first = last + 1;
+  }
+  for (size_t i = 0; i + 1 < placement.order.size(); ++i) {
+    const auto way = [&](bool up) {
+      return WayCost(model, placement.codecs[i], placement.last_layer[i], placement.order[i],
+                     placement.order[i + 1], up);
+    };
+    const WaySeconds down = way(false);
+    const WaySeconds up = way(true);
+    pipeline.links.push_back({ToTimes(down), ToTimes(up)});
+    pipeline.stages[i].forward_ns += Nanoseconds(down.sender_takes);
+    pipeline.stages[i].input_gradient_ns += Nanoseconds(up.receiver_takes);
+    pipeline.stages[i + 1].forward_ns += Nanoseconds(down.receiver_takes);
+    pipeline.stages[i + 1].input_gradient_ns += Nanoseconds(up.sender_takes);
   }
   return pipeline;
 }

@@ -37,6 +37,13 @@ struct DeviceCost {
   double input_gradient_share = 1.0 / 3;
   double codec_seconds_per_byte = 0;  // of the FP32 tensor, to encode or decode it
   int64_t memory_limit_bytes = 0;     // for one stage; 0: no limit
+  // Where coding and the transport have no processor of their own they take time from the
+  // computation: coding what it costs, the transport this much for a frame that leaves or comes in,
+  // and for a byte of what central feeds. (Next to a frame's own time that of its bytes on a link is
+  // little, and bits are chosen for what links carry, not for that.)
+  bool shares_processor = false;
+  double frame_seconds = 0;
+  double feed_byte_seconds = 0;
 };
 
 // Bytes that a layer takes on the device that has it.
@@ -53,6 +60,8 @@ struct PipelineModel {
   bool half_duplex = false;
   std::vector<CodecCost> codecs;    // the most exact one first
   std::vector<int64_t> raw_bytes;   // by layer: FP32 bytes of its output for one micro-batch
+  int64_t input_bytes = 0;          // of a micro-batch's samples, as central feeds them
+  int64_t label_bytes = 0;
   std::vector<LayerMemory> memory;  // by layer
   int default_codec = 0;            // of `codecs`: what the user asked for
   int64_t max_cap = 16;             // upper limit of every cap
@@ -79,11 +88,18 @@ struct WaySeconds {
   double send = 0;  // that the bandwidth is taken
   double delay = 0;
   double decode = 0;
+  // Taken from the computation of the two ends, not part of the way.
+  double sender_takes = 0;
+  double receiver_takes = 0;
 
   double total() const { return encode + send + delay + decode; }
 };
 // The output of `layer` from device `from` to device `to` (up: its gradient, from `to` to `from`).
 WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to, bool up);
+
+// What feeding the stages takes from their computation: samples to the first, labels to the last.
+// Central is on the first device of `devices`, so that one sends and receives.
+double FeedSeconds(const PipelineModel& model, int device, bool is_first, bool is_last);
 
 // What the stage takes with `cap` micro-batches in flight: its state, the weight versions and the
 // stashes of all of them. An upper estimate.

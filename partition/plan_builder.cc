@@ -173,6 +173,9 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   if (request.schedule != nullptr && request.schedule->drains_each_step) {
     model.drain_every = request.micro_batches;
   }
+  model.input_bytes =
+      request.micro_batch_size * request.model->input.elements() * 4 + kFrameHeaderBytes;
+  model.label_bytes = request.micro_batch_size * 4 + kFrameHeaderBytes;
   for (const LayerInfo& info : infos) {
     model.raw_bytes.push_back(info.output.elements() * 4);
     model.memory.push_back(MemoryOf(info));

@@ -180,9 +180,17 @@ void Daemon::On(const ProfileRequest& request) {
     return;
   }
   ProfileReport report;
+  double clock_seconds = 0;
+  double processor_seconds = 0;
   for (const RangeTime& time : *times) {
     report.layer_seconds.push_back(time.seconds);
     report.spreads.push_back(time.spread);
+    clock_seconds += time.clock_seconds;
+    processor_seconds += time.processor_seconds;
+  }
+  if (clock_seconds > 0) {
+    report.processor_share =
+        std::clamp(processor_seconds / clock_seconds, kLeastProcessorShare, 1.0);
   }
   Send(std::move(report));
 }

@@ -16,8 +16,10 @@
 namespace runnel {
 namespace {
 
-// Ranges that take turns. Each holds its stage's memory meanwhile.
+// Ranges that take turns, and their layers at most beyond the first range's. Each holds its stage's
+// memory meanwhile.
 constexpr size_t kTurns = 12;
+constexpr int kTurnLayers = 12;
 // Of a measurement, between two looks at the processor's clock.
 constexpr int64_t kSliceNs = 5'000'000;
 // Random values of a weight repeat after this many: drawing millions takes longer than measuring.
@@ -136,13 +138,14 @@ class RangeStage {
     const size_t count = seconds_.size();
     const double median = seconds_[count / 2];
     const double quartiles = seconds_[count - 1 - count / 4] - seconds_[count / 4];
-    return {median, median > 0 ? quartiles / median : 0};
+    return {median, median > 0 ? quartiles / median : 0, clock_ns_ * 1e-9, processor_ns_ * 1e-9};
   }
 
  private:
   // Runs for at least that long and at least once; adds to what passed and to the runs.
   absl::Status RunFor(int64_t slice_ns, const Clock& clock, int64_t& passed_ns, int64_t& runs) {
     const int64_t begin_ns = clock.NowNanos();
+    const double processor_begin_ns = ThreadProcessorNs();
     int64_t slice_passed_ns = 0;
     do {
       RUNNEL_RETURN_IF_ERROR(Run());
@@ -150,6 +153,8 @@ class RangeStage {
       slice_passed_ns = clock.NowNanos() - begin_ns;
     } while (slice_passed_ns < slice_ns);
     passed_ns += slice_passed_ns;
+    clock_ns_ += static_cast<double>(slice_passed_ns);
+    processor_ns_ += ThreadProcessorNs() - processor_begin_ns;
     return absl::OkStatus();
   }
 
@@ -177,6 +182,8 @@ class RangeStage {
   Payload gradient_;  // elsewhere
   int64_t sequence_ = 0;
   std::vector<double> seconds_;
+  double clock_ns_ = 0;
+  double processor_ns_ = 0;
 };
 
 absl::Status CheckOptions(const ModelSpec& model, const ProfileOptions& options) {
@@ -203,6 +210,18 @@ std::vector<LayerRange> EachLayer(const ModelSpec& model) {
   return ranges;
 }
 
+// Behind the ranges that take turns from `begin` on.
+size_t EndOfTurns(const std::vector<LayerRange>& ranges, size_t begin) {
+  int layers = 0;
+  size_t end = begin;
+  while (end < ranges.size() && end - begin < kTurns) {
+    layers += ranges[end].last_layer - ranges[end].first_layer + 1;
+    if (end > begin && layers > kTurnLayers) break;
+    ++end;
+  }
+  return end;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, const Recipe& recipe,
@@ -214,9 +233,10 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, con
   const auto burst_ns = static_cast<int64_t>(options.burst_ms * 1e6);
   std::vector<RangeTime> times;
   BufferPool pool;
-  for (size_t begin = 0; begin < ranges.size(); begin += kTurns) {
+  for (size_t begin = 0, end = 0; begin < ranges.size(); begin = end) {
+    end = EndOfTurns(ranges, begin);
     std::vector<RangeStage> stages;
-    for (size_t i = begin; i < std::min(ranges.size(), begin + kTurns); ++i) {
+    for (size_t i = begin; i < end; ++i) {
       RUNNEL_ASSIGN_OR_RETURN(RangeStage stage, RangeStage::Create(model, ranges[i], recipe,
                                                                    backend, options.samples, pool));
       RUNNEL_RETURN_IF_ERROR(stage.Run());

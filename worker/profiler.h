@@ -30,6 +30,10 @@ struct ProfileOptions {
 struct RangeTime {
   double seconds = 0;  // median of the measurements
   double spread = 0;   // distance between their quartiles over the median
+  // Of all measurements together: what they took by the clock, and of the calling thread's
+  // processor.
+  double clock_seconds = 0;
+  double processor_seconds = 0;
 };
 
 // Time of forward, input-gradient, weight-gradient and update by range: each range as a stage of

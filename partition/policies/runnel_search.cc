@@ -37,14 +37,24 @@ OrderSearch::OrderSearch(const PipelineModel& model, std::vector<int> order, int
       const WaySeconds up = WayCost(model, codec, last, order_[n], order_[n + 1], true);
       links_[n * layers_ + last] = {
           model.half_duplex ? down.send + up.send : std::max(down.send, up.send),
-          down.total() + up.total(), down.encode + up.decode, down.decode + up.encode};
+          down.total() + up.total(),
+          down.encode + up.decode,
+          down.decode + up.encode,
+          down.sender_takes + up.receiver_takes,
+          down.receiver_takes + up.sender_takes};
     }
   }
 }
 
+double OrderSearch::Taken(int n, int first, int last) const {
+  return FeedSeconds(*model_, order_[n], n == 0, n + 1 == stages_) +
+         (n > 0 ? LinkOf(n - 1, first - 1).receiver_takes : 0) +
+         (n + 1 < stages_ ? LinkOf(n, last).sender_takes : 0);
+}
+
 double OrderSearch::Slowest(int n, int first, int last) const {
   double codec_lane = n > 0 ? LinkOf(n - 1, first - 1).receiver_codec : 0;
-  double slowest = RangeOf(n, first, last).total;
+  double slowest = RangeOf(n, first, last).total + Taken(n, first, last);
   if (n + 1 < stages_) {
     codec_lane += LinkOf(n, last).sender_codec;
     slowest = std::max(slowest, LinkOf(n, last).slowest);
@@ -91,7 +101,10 @@ std::optional<Placement> OrderSearch::Reach(double period, int64_t max_cap) cons
       Choice& choice = best[n][first];
       for (int last = is_last ? layers_ - 1 : first; last < layers_ - (is_last ? 0 : 1); ++last) {
         if (Slowest(n, first, last) > limit) continue;
-        const Range& range = RangeOf(n, first, last);
+        Range range = RangeOf(n, first, last);
+        const double taken = Taken(n, first, last);
+        range.total += taken;
+        range.pass += taken;
         double u = 0;
         int64_t cap = 1;
         if (!is_last) {

@@ -28,6 +28,8 @@ class OrderSearch {
   const std::vector<int>& order() const { return order_; }
   int codec() const { return codec_; }
 
+  // What the links of stage n with layers first..last take from its computation.
+  double Taken(int n, int first, int last) const;
   // The slowest lane or way of the best cut, seconds, as if caps and memory had no limit.
   double LowestPeriod() const;
 
@@ -51,6 +53,8 @@ class OrderSearch {
     double round = 0;    // down and up
     double sender_codec = 0;
     double receiver_codec = 0;
+    double sender_takes = 0;  // from the computation of its ends
+    double receiver_takes = 0;
   };
   // The slowest lane or way that stage n with layers first..last adds.
   double Slowest(int n, int first, int last) const;

@@ -24,6 +24,8 @@ namespace runnel {
 // so.
 inline constexpr int32_t kProtocolVersion = 2;
 inline constexpr int64_t kMaxProfileRanges = 1024;
+// A profile's processor_share is at least this.
+inline constexpr double kLeastProcessorShare = 1e-3;
 
 // ---- worker -> central
 
@@ -43,6 +45,9 @@ struct WorkerHello {
 struct ProfileReport {
   std::vector<double> layer_seconds;  // medians
   std::vector<double> spreads;        // distance between the quartiles over the median
+  // What the computing thread got of a processor meanwhile, (0, 1]: less where a quota or others
+  // take it away.
+  double processor_share = 1;
 };
 
 // The stage is compiled, its state loaded, its links connected.

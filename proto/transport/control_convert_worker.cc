@@ -34,6 +34,7 @@ void Fill(ProfileReport& from, proto::FromWorker& to) {
   to.mutable_profile_report()->mutable_layer_seconds()->Assign(from.layer_seconds.begin(),
                                                                from.layer_seconds.end());
   to.mutable_profile_report()->mutable_spreads()->Assign(from.spreads.begin(), from.spreads.end());
+  to.mutable_profile_report()->set_processor_share(from.processor_share);
 }
 
 void Fill(StageReady& from, proto::FromWorker& to) {
@@ -141,8 +142,11 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
   for (const double spread : from.spreads()) {
     RUNNEL_RETURN_IF_ERROR(CheckReal("profile_report.spreads", spread, 0, kMaxSeconds));
   }
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("profile_report.processor_share", from.processor_share(), kLeastProcessorShare, 1));
   return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
-                       {from.spreads().begin(), from.spreads().end()}};
+                       {from.spreads().begin(), from.spreads().end()},
+                       from.processor_share()};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::StageReady& from) {

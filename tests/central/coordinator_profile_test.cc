@@ -4,6 +4,7 @@
 
 #include "central/coordinator.h"
 #include "central/initial_weights.h"
+#include "central/layer_profile.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -108,7 +109,7 @@ class Cluster {
         if (stop_) coordinator_->StopAtBarrier();
         if (id.value() == fails_) return reply(StageFailed{Generation(1), "no memory", false});
       }
-      EXPECT_EQ(request->ranges, by_range_ ? kRanges : std::vector<LayerRange>());
+      EXPECT_EQ(request->ranges, by_range_ ? kRanges : LayersAndParts(6, 2));
       reply(Times());
     } else if (std::holds_alternative<PrepareStage>(send.message)) {
       reply(StageReady{Generation(1)});
@@ -195,16 +196,16 @@ TEST(CoordinatorProfile, WrongAnswersEndTheRun) {
   }
 }
 
-// Each layer by itself, as it is.
-TEST(CoordinatorProfile, WithoutRangesLayersAreWhatWasMeasured) {
+// A part of three layers took as long as each of them by itself.
+TEST(CoordinatorProfile, WithoutRangesLayersTakeWhatTheirPartTook) {
   Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false);
-  cluster.answered_ranges_ = 6;
+  cluster.answered_ranges_ = 8;
   cluster.Settle();
   EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
   EXPECT_TRUE(cluster.measurements_.empty());
   EXPECT_TRUE(cluster.plan_.devices[0].range_seconds.empty());
-  EXPECT_EQ(cluster.plan_.devices[1].layer_seconds, std::vector<double>(6, 2));
-  EXPECT_EQ(cluster.seen_[0], std::vector<double>(6, 3));
+  EXPECT_EQ(cluster.plan_.devices[1].layer_seconds, std::vector<double>(6, 2.0 / 3));
+  EXPECT_EQ(cluster.seen_[0], std::vector<double>(6, 1.0));
 }
 
 }  // namespace

@@ -83,7 +83,13 @@ class Cluster {
   std::string refused_;
   bool stop_at_first_barrier_ = false;
   int64_t fail_at_ = -1;
-  size_t profile_layers_ = 6;
+  int profile_ranges_off_ = 0;
+  static ProfileReport Times(size_t ranges) {
+    ProfileReport report;
+    report.layer_seconds.assign(ranges, 0.001);
+    report.processor_share = 0.5;
+    return report;
+  }
   std::optional<StageFailed> fails_profile_;
   std::string warnings_;
 
@@ -100,10 +106,10 @@ class Cluster {
   void Answer(const SendControl& send) {
     const ConnectionId id = send.connection;
     if (const auto* refused = std::get_if<Refused>(&send.message)) refused_ = refused->reason;
-    if (std::holds_alternative<ProfileRequest>(send.message)) {
+    if (const auto* profile = std::get_if<ProfileRequest>(&send.message)) {
       log_ += " p" + std::to_string(id.value());
       if (fails_profile_.has_value()) return coordinator_->Received(id, *fails_profile_);
-      coordinator_->Received(id, ProfileReport{std::vector<double>(profile_layers_, 0.001)});
+      coordinator_->Received(id, Times(profile->ranges.size() + profile_ranges_off_));
     }
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
       stages_[id.value()] = *prepare;
@@ -240,16 +246,17 @@ TEST(Coordinator, WaitsOnlySoLong) {
               HasSubstr("1 of 2 workers joined within 60 s"));
 }
 
-TEST(Coordinator, ProfilesOneDeviceAfterTheOther) {
+TEST(Coordinator, ProfilesLayersOfAllDevicesAtOnce) {
   Cluster cluster(3, 40, true, true);
   cluster.JoinAll(3);
   EXPECT_EQ(cluster.log(), " p0 p1 p2 plan b40 e40 c40! end40");
 
   Cluster wrong(2, 40, true, true);
-  wrong.profile_layers_ = 5;
+  wrong.profile_ranges_off_ = -1;
   wrong.JoinAll(2);
-  EXPECT_EQ(wrong.log(), " p0 end0");
-  EXPECT_THAT(std::string(wrong.ended().message()), HasSubstr("does not have the model's layers"));
+  EXPECT_EQ(wrong.log(), " p0 p1 end0");
+  EXPECT_THAT(std::string(wrong.ended().message()),
+              HasSubstr("does not have the ranges asked for"));
 }
 
 TEST(Coordinator, LocalWorkersComeFirstThenByName) {

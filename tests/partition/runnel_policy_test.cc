@@ -61,6 +61,19 @@ class Case {
   double Draw(int low, int high) {
     return static_cast<double>(std::uniform_int_distribution<int>(low, high)(random_));
   }
+  // Coding and frames take time from the computation of some devices.
+  void ShareProcessors() {
+    model.input_bytes = 1000 * static_cast<int64_t>(Draw(1, 30));
+    model.label_bytes = 100;
+    model.codecs[1].forward_works = model.codecs[1].backward_works = true;
+    for (DeviceCost& device : model.devices) {
+      device.shares_processor = Draw(0, 2) > 0;
+      // A codec lane that is busy by itself is only bounded by the closed form.
+      device.codec_seconds_per_byte = device.shares_processor ? Draw(0, 3) * 1e-7 : 0;
+      device.frame_seconds = Draw(0, 3) * 1e-3;
+      device.feed_byte_seconds = Draw(0, 2) * 1e-7;
+    }
+  }
   Placement Given(const Partition& partition) const {
     Placement placement;
     for (int i = 0; i < request.devices; ++i) {
@@ -93,8 +106,8 @@ bool Fits(const PipelineModel& model, const Placement& placement) {
   int first = 0;
   for (size_t i = 0; i < placement.order.size(); ++i) {
     const int64_t limit = model.devices[placement.order[i]].memory_limit_bytes;
-    if (limit > 0 &&
-        StageMemoryBytes(model, first, placement.last_layer[i], placement.caps[i]) > limit) {
+    if (limit > 0 && StageMemoryBytes(model, first, placement.last_layer[i], placement.caps[i],
+                                      static_cast<int64_t>(placement.order.size() - i)) > limit) {
       return false;
     }
     first = placement.last_layer[i] + 1;
@@ -151,6 +164,7 @@ TEST(RunnelPolicy, EqualsTryingEverything) {
         device.memory_limit_bytes = static_cast<int64_t>(c.Draw(20, 250));
       }
     }
+    if (seed % 4 >= 2) c.ShareProcessors();
     const double least = LeastCharge(c.model);
     const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
     if (!std::isfinite(least)) {
@@ -172,6 +186,43 @@ TEST(RunnelPolicy, EqualsTryingEverything) {
   EXPECT_LT(refused, 20);
 }
 
+TEST(PipelineModel, WhatADeviceDoesBesidesComputingTakesFromItsComputation) {
+  std::mt19937 random(1);
+  Case c(2, 2, random);
+  const Placement placement{{0, 1}, {0, 1}, {2, 1}, {1}};
+  const SimulatedPipeline apart = ToPipeline(c.model, placement);
+  c.model.input_bytes = 5000;
+  c.model.label_bytes = 100;
+  c.model.raw_bytes[0] = 16000;
+  c.model.codecs[1].down_bytes[0] = 1000;
+  c.model.codecs[1].up_bytes[0] = 4000;
+  c.model.codecs[1].forward_works = c.model.codecs[1].backward_works = true;
+  for (DeviceCost& device : c.model.devices) {
+    device.shares_processor = true;
+    device.codec_seconds_per_byte = 1e-9;  // 16 us a tensor
+    device.frame_seconds = 1e-3;
+    device.feed_byte_seconds = 1e-6;
+  }
+  const SimulatedPipeline shared = ToPipeline(c.model, placement);
+  // Samples sent and received, labels sent; an activation coded and sent; a gradient received.
+  EXPECT_EQ(shared.stages[0].forward_ns - apart.stages[0].forward_ns,
+            2 * 6'000'000 + 1'100'000 + 16'000 + 1'000'000);
+  EXPECT_EQ(shared.stages[0].input_gradient_ns - apart.stages[0].input_gradient_ns,
+            1'000'000 + 16'000);
+  // Labels and an activation received; a gradient sent.
+  EXPECT_EQ(shared.stages[1].forward_ns - apart.stages[1].forward_ns,
+            1'100'000 + 1'000'000 + 16'000);
+  EXPECT_EQ(shared.stages[1].input_gradient_ns - apart.stages[1].input_gradient_ns,
+            1'000'000 + 16'000);
+  EXPECT_EQ(shared.links[0].down.encode_ns + shared.links[0].down.decode_ns, 0);
+  // One device keeps a lane for its codecs.
+  c.model.devices[1].shares_processor = false;
+  const SimulatedPipeline one = ToPipeline(c.model, placement);
+  EXPECT_EQ(one.stages[1].total_ns(), apart.stages[1].total_ns());
+  EXPECT_EQ(one.links[0].down.encode_ns, 0);
+  EXPECT_EQ(one.links[0].down.decode_ns, 16'000);
+}
+
 TEST(RunnelPolicy, NeverSlowerThanAccept) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -183,6 +234,7 @@ TEST(RunnelPolicy, NeverSlowerThanAccept) {
     c.model.codecs[1].forward_works = c.model.codecs[1].backward_works = seed % 5 == 0;
     for (DeviceCost& device : c.model.devices) device.codec_seconds_per_byte = 1e-7;
     c.model.default_codec = static_cast<int>(seed % 2);
+    if (seed % 7 == 0) c.ShareProcessors();
     const absl::StatusOr<Partition> ours = PlanBy("runnel", c.request);
     const absl::StatusOr<Partition> theirs = PlanBy("accept", c.request);
     ASSERT_TRUE(ours.ok() && theirs.ok()) << ours.status() << theirs.status();

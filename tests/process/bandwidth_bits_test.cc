@@ -76,14 +76,14 @@ TEST(BandwidthBits, BitsFollowWhatTheStagesMeasure) {
   ScratchDir dir;
   const std::string journal = dir / "journal.jsonl";
   const nlohmann::json summary =
-      RunCentral(With(kRun, {"--policy", "uniform", "--link-mbps", "16", "--plan-mbps", "10000",
+      RunCentral(With(kRun, {"--policy", "uniform", "--link-mbps", "8", "--plan-mbps", "10000",
                              "--barrier-every", "5", "--max-batches", "50", "--journal", journal}));
   const std::vector<std::string> codecs = PlannedCodecs(journal);
   ASSERT_GE(codecs.size(), 2u) << ReadFile(journal);
   EXPECT_EQ(codecs.front(), "identity/identity");
   EXPECT_THAT(codecs.back(), HasSubstr("hadamard:"));
   EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "measured");
-  EXPECT_NEAR(summary["plan_bandwidth"]["links"][0]["backward_mbps"].get<double>(), 16, 4);
+  EXPECT_NEAR(summary["plan_bandwidth"]["links"][0]["backward_mbps"].get<double>(), 8, 2);
   EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
 }
 

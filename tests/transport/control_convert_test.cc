@@ -26,7 +26,9 @@ auto Fields(const WorkerHello& m) {
   const auto& [a, b, c, d, e, f, g, h] = m;
   return std::tie(a, b, c, d, e, f, g, h);
 }
-auto Fields(const ProfileReport& m) { return std::tie(m.layer_seconds, m.spreads); }
+auto Fields(const ProfileReport& m) {
+  return std::tie(m.layer_seconds, m.spreads, m.processor_share);
+}
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) {
   const auto& [a, b] = m;
@@ -215,6 +217,9 @@ const BadWorkerField kBadWorkerFields[] = {
     {1, [](auto& m) { m.mutable_profile_report()->clear_spreads(); }, "profile_report.spreads"},
     {1, [](auto& m) { m.mutable_profile_report()->set_spreads(0, -1); }, "profile_report.spreads"},
     {1, [](auto& m) { m.mutable_profile_report()->set_spreads(0, kNan); }, "report.spreads"},
+    {1, [](auto& m) { m.mutable_profile_report()->set_processor_share(0); }, "processor_share"},
+    {1, [](auto& m) { m.mutable_profile_report()->set_processor_share(1.5); }, "processor_share"},
+    {1, [](auto& m) { m.mutable_profile_report()->set_processor_share(kNan); }, "processor_share"},
     {2, [](auto& m) { m.mutable_stage_ready()->set_generation(-1); }, "stage_ready.generation"},
     {3, [](auto& m) { m.mutable_barrier_reached()->set_sequence(-1); }, "barrier_reached.seq"},
     {4, [](auto& m) { m.mutable_snapshot()->set_sequence(-5); }, "snapshot.sequence"},

@@ -138,7 +138,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, Text(), Text(), count(), Text(), Names(), Names(), Names()},
-      ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}},
+      ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}, 0.25},
       StageReady{generation},
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
