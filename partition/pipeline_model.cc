@@ -79,11 +79,15 @@ double FeedSeconds(const PipelineModel& model, int device, bool is_first, bool i
   return received + (device == 0 ? samples + labels : 0);
 }
 
-int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap) {
+int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap,
+                         int64_t usual_cap) {
+  const bool looks_ahead = cap > usual_cap ? model.raised_looks_ahead : model.looks_ahead;
+  // Otherwise the youngest in flight uses the newest, as does a single one in any case.
+  const int64_t versions = cap - (looks_ahead && cap > 1 ? 0 : 1);
   int64_t bytes = 0;
   for (int layer = first_layer; layer <= last_layer; ++layer) {
     const LayerMemory& memory = model.memory[layer];
-    bytes += memory.state_bytes + (cap - 1) * memory.version_bytes + cap * memory.stash_bytes;
+    bytes += memory.state_bytes + versions * memory.version_bytes + cap * memory.stash_bytes;
   }
   return bytes;
 }

@@ -65,6 +65,10 @@ struct PipelineModel {
   std::vector<LayerMemory> memory;  // by layer
   int default_codec = 0;            // of `codecs`: what the user asked for
   int64_t max_cap = 16;             // upper limit of every cap
+  // Whether forwards use weights ahead of the newest ones, so that each micro-batch in flight has
+  // its own: at stages with the usual caps N - i, and at those with raised ones.
+  bool looks_ahead = false;
+  bool raised_looks_ahead = false;
   int64_t drain_every = 0;          // micro-batches of a synchronous step; 0: asynchronous
   double staleness_charge = 0.001;  // of the period, for each micro-batch in flight at stage 0
                                     // beyond one a stage
@@ -101,9 +105,10 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
 // Central is on the first device of `devices`, so that one sends and receives.
 double FeedSeconds(const PipelineModel& model, int device, bool is_first, bool is_last);
 
-// What the stage takes with `cap` micro-batches in flight: its state, the weight versions and the
-// stashes of all of them. An upper estimate.
-int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap);
+// What the stage takes with `cap` micro-batches in flight (`usual_cap`: N - i): its state, the
+// weight versions and the stashes of all of them. An upper estimate.
+int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap,
+                         int64_t usual_cap);
 
 // The placement for the simulator; micro_batches and drains are left to the caller.
 SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placement);

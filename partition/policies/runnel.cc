@@ -117,7 +117,9 @@ bool FitsMemory(const PipelineModel& model, const Placement& placement) {
   for (size_t i = 0; i < placement.order.size(); ++i) {
     const int64_t limit = model.devices[placement.order[i]].memory_limit_bytes;
     const int last = placement.last_layer[i];
-    if (limit > 0 && StageMemoryBytes(model, first, last, placement.caps[i]) > limit) return false;
+    const int64_t usual_cap = static_cast<int64_t>(placement.order.size() - i);
+    if (limit > 0 && StageMemoryBytes(model, first, last, placement.caps[i], usual_cap) > limit)
+      return false;
     first = last + 1;
   }
   return true;

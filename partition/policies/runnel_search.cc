@@ -93,7 +93,7 @@ std::optional<Placement> OrderSearch::Reach(double period, int64_t max_cap) cons
   std::vector<std::vector<Choice>> best(stages_, std::vector<Choice>(layers_ + 1));
   const auto fits = [&](int n, int first, int last, int64_t cap) {
     const int64_t memory = model_->devices[order_[n]].memory_limit_bytes;
-    return memory == 0 || StageMemoryBytes(*model_, first, last, cap) <= memory;
+    return memory == 0 || StageMemoryBytes(*model_, first, last, cap, stages_ - n) <= memory;
   };
   for (int n = stages_ - 1; n >= 0; --n) {
     const bool is_last = n + 1 == stages_;

@@ -2,8 +2,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "predictor/measured_cost.h"
 #include "partition/zoo/zoo.h"
+#include "predictor/measured_cost.h"
 
 namespace runnel {
 namespace {
@@ -49,6 +49,37 @@ TEST_F(PlanBuilder, PutsTheWholePlanTogether) {
                           StagePlan{DeviceId(2), 4, 5, 1}));
   const LinkPlan link{"mbq:2", "stochastic:8"};
   EXPECT_THAT(plan->links, ElementsAre(link, link));
+}
+
+// A forward that uses weights ahead of the newest ones needs a place for them.
+TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
+  const auto compute =
+      MeasuredCost::Create(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
+  ASSERT_TRUE(compute.ok());
+  request_.compute = &*compute;
+  const auto bytes = [&](int64_t cap, int64_t usual_cap) {
+    const auto model = MakePipelineModel(request_);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return StageMemoryBytes(*model, 2, 5, cap, usual_cap);
+  };
+  const auto plain = MakePipelineModel(request_);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  int64_t state = 0, version = 0, stash = 0;
+  for (int layer = 2; layer <= 5; ++layer) {
+    state += plain->memory[layer].state_bytes;
+    version += plain->memory[layer].version_bytes;
+    stash += plain->memory[layer].stash_bytes;
+  }
+  ASSERT_GT(version, 0);
+  for (const bool usual : {false, true}) {
+    for (const bool raised : {false, true}) {
+      request_.looks_ahead = usual;
+      request_.raised_looks_ahead = raised;
+      EXPECT_EQ(bytes(3, 3), state + (usual ? 3 : 2) * version + 3 * stash);
+      EXPECT_EQ(bytes(3, 2), state + (raised ? 3 : 2) * version + 3 * stash);
+      EXPECT_EQ(bytes(1, 1), state + stash) << "nothing else is in flight";
+    }
+  }
 }
 
 TEST_F(PlanBuilder, EveryPolicyAndScheduleMakesACheckedPlan) {
