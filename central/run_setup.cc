@@ -228,6 +228,7 @@ absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<
                           MeanEncodedBytes(setup.settings.codec_backward, setup.settings.epochs));
   request.link_speeds = Speeds(setup, devices, rates);
   request.caps = setup.settings.caps;
+  request.looks_ahead = request.raised_looks_ahead = setup.training.look_ahead > 0;
   return request;
 }
 
