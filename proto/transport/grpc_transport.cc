@@ -25,9 +25,6 @@ constexpr char kMethod[] = "/runnel.Data/Frames";
 constexpr int kMaxMessageBytes = 2 * static_cast<int>(kMaxChunkBytes);
 // HTTP/2 frames of this size instead of 16 KiB: fewer headers a message.
 constexpr int kHttp2FrameBytes = 1 << 20;
-// What a stream may receive before it is read. From the start and without probing for it: each
-// probe and each early window update is a packet that wakes both ends.
-constexpr int kWindowBytes = 4 << 20;
 
 // The dialled streams of a transport: it ends when they have.
 class LiveStreams {
@@ -195,8 +192,6 @@ class GrpcListener final : public Listener, private grpc::CallbackGenericService
     // Two listeners on one port would share its connections.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     const int keepalive_ms = static_cast<int>(transport_options.keepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms);
@@ -291,8 +286,6 @@ class GrpcTransport final : public Transport {
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
-    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
-    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     const int keepalive_ms = static_cast<int>(options_.keepalive_ms);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms);
