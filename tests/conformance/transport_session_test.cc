@@ -182,14 +182,15 @@ class Chaos {
     return down_.delivered() == kFrames && up_.delivered() == 2 * kFrames;
   }
 
-  bool NothingUnacknowledged() {
-    for (const FrameKind kind :
-         {FrameKind::kActivation, FrameKind::kLabels, FrameKind::kGradient}) {
-      if (down_.session().unacknowledged(kind) + up_.session().unacknowledged(kind) > 0) {
-        return false;
-      }
-    }
-    return true;
+  // But for what may wait for a data frame: if neither end had a connection to lose any more, none
+  // told it again.
+  bool NothingElseUnacknowledged() {
+    const auto waiting = [this](FrameKind kind) {
+      return down_.session().unacknowledged(kind) + up_.session().unacknowledged(kind);
+    };
+    return waiting(FrameKind::kLabels) == 0 &&
+           waiting(FrameKind::kActivation) < LinkSession::kMostOwed &&
+           waiting(FrameKind::kGradient) < LinkSession::kMostOwed;
   }
 
   End& down() { return down_; }
@@ -221,7 +222,7 @@ TEST_P(SessionConformance, EveryFrameOnceInOrderWhateverConnectionsDo) {
     run.up().AcknowledgeAll();
     // A connection that is lost now must not keep the acknowledgements.
     run.LoseConnection();
-    ASSERT_TRUE(lab->RunUntil([&] { return run.NothingUnacknowledged(); })) << "seed " << seed;
+    ASSERT_TRUE(lab->RunUntil([&] { return run.NothingElseUnacknowledged(); })) << "seed " << seed;
     EXPECT_GE(run.losses(), 3);
     EXPECT_EQ(run.down().session().counters().frames_sent, 2 * kFrames);
     EXPECT_EQ(run.up().session().counters().frames_received, 2 * kFrames);
