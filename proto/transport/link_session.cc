@@ -67,18 +67,19 @@ void LinkSession::Acknowledge(FrameKind kind, Generation generation, Sequence se
   assert(generation == generation_ && sequence <= stream.last_delivered);
   if (sequence <= stream.last_acknowledged) return;
   stream.last_acknowledged = sequence;
-  if (++stream.owed < kMostOwed && HasReturnTraffic(kind)) return;
+  const int64_t owed = sequence.value() - stream.last_told.value();
+  if (owed < kMostOwed && HasReturnTraffic(kind)) return;
   SendAck(kind, stream);
 }
 
 void LinkSession::SendOwedAcks() {
   for (auto& [kind, stream] : streams_) {
-    if (stream.owed > 0) SendAck(kind, stream);
+    if (stream.last_acknowledged > stream.last_told) SendAck(kind, stream);
   }
 }
 
 void LinkSession::SendAck(FrameKind kind, Stream& stream) {
-  stream.owed = 0;
+  stream.last_told = stream.last_acknowledged;
   if (connection_ == nullptr) return;
   Frame ack;
   ack.header.kind = FrameKind::kAck;
@@ -173,7 +174,7 @@ void LinkSession::StartGeneration(Generation generation) {
     }
     stream.last_delivered = Sequence(-1);
     stream.last_acknowledged = Sequence(-1);
-    stream.owed = 0;
+    stream.last_told = Sequence(-1);
   }
   // Dispatch puts back what is still early.
   for (Frame& frame : std::exchange(early_, {})) Dispatch(std::move(frame)).IgnoreError();

@@ -44,9 +44,9 @@ class LinkSession {
 
   // Frames of a generation that the owner has not started yet are held, at most this many.
   static constexpr size_t kMaxEarlyFrames = 1024;
-  // Acknowledgements of a kind that may wait for a data frame; the sender keeps as many frames for
-  // longer.
-  static constexpr int kMostOwed = 2;
+  // Acknowledgements of a kind wait for a data frame until they are for this many sequences: the
+  // sender keeps one frame less for longer.
+  static constexpr int64_t kMostOwed = 2;
 
   explicit LinkSession(DeliverFn deliver);
 
@@ -96,8 +96,8 @@ class LinkSession {
     Position last_transmitted;       // of ours, over all connections
     Position last_on_connection;     // of the peer's, on the current connection
     Sequence last_delivered{-1};     // in the current generation
-    Sequence last_acknowledged{-1};  // what our owner told, in the current generation
-    int owed = 0;                    // calls of Acknowledge that the peer has not heard of
+    Sequence last_acknowledged{-1};  // what our owner told us, in the current generation
+    Sequence last_told{-1};          // what of it we told the peer
   };
 
   static Position PositionOf(const FrameHeader& header) {

@@ -151,7 +151,8 @@ TEST_F(LinkSessionTest, AcksGoAlongWithData) {
   EXPECT_EQ(Of(connection->sent), (Seen{{FrameKind::kGradient, 0},
                                         {kActivation, 0},
                                         {FrameKind::kGradient, 1},
-                                        {kActivation, -4}}));
+                                        {kActivation, -3},
+                                        {kActivation, -5}}));
 }
 
 TEST_F(LinkSessionTest, KindsThatNothingAnswersAreAcknowledgedAtOnce) {
