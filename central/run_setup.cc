@@ -235,20 +235,25 @@ absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<
 // Coding takes a device as much longer than this host, which has device 0, as training does, and so
 // does the transport.
 void AddDeviceCosts(const RunSetup& setup, const std::vector<std::vector<double>>& layer_seconds,
-                    const std::vector<double>& processor_shares, PlanRequest& request) {
-  const auto seconds_of = [&](int device) {
-    return std::accumulate(layer_seconds[device].begin(), layer_seconds[device].end(), 0.0);
+                    const Conditions& conditions, PlanRequest& request) {
+  std::vector<double> now;
+  for (const std::vector<double>& row : layer_seconds)
+    now.push_back(std::accumulate(row.begin(), row.end(), 0.0));
+  const std::vector<double>& profiled =
+      conditions.profiled_seconds.empty() ? now : conditions.profiled_seconds;
+  const auto to_here = [](const std::vector<double>& seconds, int device) {
+    return seconds[0] > 0 ? seconds[device] / seconds[0] : 1;
   };
-  const double here = seconds_of(0);
+  const std::vector<double>& shares = conditions.processor_shares;
   for (DeviceId device : request.devices) {
-    const double ratio = here > 0 ? seconds_of(device.value()) / here : 1;
     DeviceCost& cost = request.device_costs.emplace_back();
     if (BitsFollowLinks(setup.settings))
-      cost.codec_seconds_per_byte = ratio * setup.codec_seconds_per_byte;
-    if (processor_shares.empty() || processor_shares[device.value()] >= kWholeProcessor) continue;
+      cost.codec_seconds_per_byte = to_here(now, device.value()) * setup.codec_seconds_per_byte;
+    if (shares.empty() || shares[device.value()] >= kWholeProcessor) continue;
     cost.shares_processor = true;
-    cost.frame_seconds = ratio * kFrameProcessorSeconds / processor_shares[0];
-    cost.feed_byte_seconds = ratio * kFeedByteProcessorSeconds / processor_shares[0];
+    const double slower = to_here(profiled, device.value()) / shares[0];
+    cost.frame_seconds = slower * kFrameProcessorSeconds;
+    cost.feed_byte_seconds = slower * kFeedByteProcessorSeconds;
   }
 }
 
@@ -276,7 +281,7 @@ absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
   request.generation = generation;
   if (layer_seconds.empty()) return MakePlan(request);
-  AddDeviceCosts(setup, layer_seconds, conditions.processor_shares, request);
+  AddDeviceCosts(setup, layer_seconds, conditions, request);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
                           CostOf(setup, devices, layer_seconds));
   request.compute = cost.get();
@@ -306,7 +311,7 @@ absl::StatusOr<Plan> RefitBits(const RunSetup& setup, const Plan& plan,
                                const Conditions& conditions) {
   const std::vector<int> devices = DevicesOf(plan);
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
-  AddDeviceCosts(setup, layer_seconds, conditions.processor_shares, request);
+  AddDeviceCosts(setup, layer_seconds, conditions, request);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
                           CostOf(setup, devices, layer_seconds));
   request.compute = cost.get();
@@ -353,7 +358,7 @@ absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
   const std::vector<int> devices = DevicesOf(plan);
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, setup.settings.epochs, request));
-  AddDeviceCosts(setup, layer_seconds, conditions.processor_shares, request);
+  AddDeviceCosts(setup, layer_seconds, conditions, request);
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
                           CostOf(setup, devices, layer_seconds));
   request.compute = cost.get();

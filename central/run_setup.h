@@ -58,6 +58,9 @@ struct Conditions {
   LinkRates rates = {};  // what the links were measured to carry, instead of what the user gave
   // By device number: what its computing thread gets of a processor; empty: all of one.
   std::vector<double> processor_shares = {};
+  // By device number: of all layers when the shares were measured; empty: the layers' of now.
+  // (Later corrections are for computation: what the transport takes then is not known.)
+  std::vector<double> profiled_seconds = {};
 };
 
 // The plan that the setup's policy and schedule make for these devices, by number and in pipeline

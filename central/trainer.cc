@@ -124,7 +124,14 @@ class Trainer::Impl final : public CentralControlObserver {
   std::string token_ = NewToken();
   std::optional<RunPredictor> predictor_;  // --cost predicted
   std::optional<Replanner> replanner_;
-  std::vector<double> processor_shares_;  // by device, as first measured
+  // What is known at a barrier.
+  Conditions WithRates(LinkRates rates) const {
+    Conditions conditions = profiled_;
+    conditions.rates = std::move(rates);
+    return conditions;
+  }
+
+  Conditions profiled_;   // of devices, as first measured
   LinkRates link_rates_;  // as of the last barrier at which another plan was thought of
   std::optional<Coordinator> coordinator_;
   std::unique_ptr<CentralControl> server_;
@@ -225,13 +232,17 @@ absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
   }
   std::vector<int> numbers(devices.size());
   std::iota(numbers.begin(), numbers.end(), 0);
-  for (const Device& device : devices) processor_shares_.push_back(device.processor_share);
-  const Conditions conditions{{}, processor_shares_};
+  for (size_t i = 0; i < devices.size(); ++i) {
+    profiled_.processor_shares.push_back(devices[i].processor_share);
+    if (!seconds.empty())
+      profiled_.profiled_seconds.push_back(
+          std::accumulate(seconds[i].begin(), seconds[i].end(), 0.0));
+  }
   RUNNEL_ASSIGN_OR_RETURN(Plan plan,
-                          PlanFor(setup(), job_.generation, numbers, seconds, conditions));
+                          PlanFor(setup(), job_.generation, numbers, seconds, profiled_));
   if (!seconds.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(const double period_s,
-                            PredictPeriod(setup(), plan, seconds, conditions));
+                            PredictPeriod(setup(), plan, seconds, profiled_));
     RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup().training));
     outcome_.summary.predicted_samples_per_s =
         static_cast<double>(batching.MicroBatchSizes().front()) / period_s;
@@ -243,20 +254,19 @@ ReplannerOptions Trainer::Impl::ReplanOptions() {
   ReplannerOptions options;
   options.make_plan = [this](const std::vector<int>& devices,
                              const std::vector<std::vector<double>>& seconds) {
-    return PlanFor(setup(), job_.generation, devices, seconds, {link_rates_, processor_shares_});
+    return PlanFor(setup(), job_.generation, devices, seconds, WithRates(link_rates_));
   };
   if (!MovesLayers(setup())) options.make_plan = nullptr;
   if (BitsFollowLinks(setup().settings)) {
     options.fit_bits = [this](const Plan& plan, const std::vector<std::vector<double>>& seconds,
                               double bandwidth_share) {
-      return RefitBits(setup(), plan, seconds,
-                       {Scaled(link_rates_, bandwidth_share), processor_shares_});
+      return RefitBits(setup(), plan, seconds, WithRates(Scaled(link_rates_, bandwidth_share)));
     };
     options.coding_error = [this](const Plan& plan) { return CodingErrorOf(setup(), plan); };
   }
   options.period_seconds = [this](const Plan& plan,
                                   const std::vector<std::vector<double>>& seconds) {
-    return PredictPeriod(setup(), plan, seconds, {link_rates_, processor_shares_});
+    return PredictPeriod(setup(), plan, seconds, WithRates(link_rates_));
   };
   for (const LayerState& layer : job_.state.layers) {
     int64_t bytes = 0;

@@ -71,14 +71,14 @@ class LiveRun {
     ReplannerOptions options;
     if (MovesLayers(setup_)) {
       options.make_plan = [this](const std::vector<int>& devices, const auto& seconds) {
-        return PlanFor(setup_, Generation(1), devices, seconds, {rates_, {}});
+        return PlanFor(setup_, Generation(1), devices, seconds, {rates_, {}, {}});
       };
     }
     options.period_seconds = [this](const Plan& plan, const auto& seconds) {
-      return PredictPeriod(setup_, plan, seconds, {rates_, {}});
+      return PredictPeriod(setup_, plan, seconds, {rates_, {}, {}});
     };
     options.fit_bits = [this](const Plan& plan, const auto& seconds, double share) {
-      return RefitBits(setup_, plan, seconds, {Scaled(rates_, share), {}});
+      return RefitBits(setup_, plan, seconds, {Scaled(rates_, share), {}, {}});
     };
     options.coding_error = [this](const Plan& plan) { return CodingErrorOf(setup_, plan); };
     options.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
