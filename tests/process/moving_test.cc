@@ -81,7 +81,11 @@ TEST(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
                        With(kRun, {"--local-workers", "2", "--policy", "dp", "--replan", "on",
                                    "--journal", journal, "--summary", dir / "moved.json"})));
   ASSERT_TRUE(WaitForText(journal, R"("record":"barrier")")) << central.err();
-  const pid_t slow = WorkerNamed(central, "local-001");
+  // Whoever has conv2, most of the work: the two cuts beside it are as good, and noise decides.
+  const std::string plan = ReadFile(journal);
+  const bool is_second = absl::StrContains(plan, R"("first_layer":0,"last_layer":0)") ||
+                         absl::StrContains(plan, R"("first_layer":0,"last_layer":1)");
+  const pid_t slow = WorkerNamed(central, is_second ? "local-001" : "local-000");
   ASSERT_GT(slow, 0);
   ASSERT_TRUE(throttle.Take(slow));
   ASSERT_EQ(central.Wait(), 0) << central.out() << central.err();
