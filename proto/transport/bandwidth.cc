@@ -1,9 +1,9 @@
 #include "proto/transport/bandwidth.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,7 +95,7 @@ void AppendPairs(const FrameArrival& arrival, size_t frame, std::vector<Pair>& p
 // Of the pairs with a rate within [least, most].
 Agreement Within(absl::Span<const Pair> pairs, double least, double most) {
   double bytes = 0, ns = 0, weight = 0, all = 0;
-  std::map<size_t, Vote> votes;
+  std::array<Vote, 2 * BandwidthMeter::kWindow + 1> votes = {};  // by place in the window
   for (const Pair& pair : pairs) {
     all += pair.weight;
     Vote& vote = votes[pair.frame];
@@ -109,10 +109,9 @@ Agreement Within(absl::Span<const Pair> pairs, double least, double most) {
     ++vote.pairs;
   }
   if (ns == 0) return {};
-  const auto agreeing = std::count_if(votes.begin(), votes.end(), [](const auto& row) {
-    const Vote& vote = row.second;
+  const auto agreeing = std::count_if(votes.begin(), votes.end(), [](const Vote& vote) {
     return vote.weight >= kLeastSupport * vote.of_weight &&
-           (vote.only || vote.pairs >= kLeastPairs);
+           (vote.only ? vote.of_weight > 0 : vote.pairs >= kLeastPairs);
   });
   return {bytes / ns, weight / all, static_cast<size_t>(agreeing)};
 }
@@ -204,6 +203,8 @@ void BandwidthMeter::Add(const FrameArrival& arrival) {
     agreed_ = false;
   }
   Trim();
+  // One more of many hardly changes what they agree on, and costs as much as to ask all.
+  if (agreed_ && transfers_ > static_cast<int64_t>(kWindow) && transfers_ % kRest != 0) return;
   const double agreed = AgreedBytesPerNs(window_, !agreed_);
   agreed_ = agreed_ || agreed > 0;
   if (agreed > 0) {

@@ -38,6 +38,8 @@ class BandwidthMeter {
   // longer count.
   static constexpr size_t kLeastWindow = 4;
   static constexpr int64_t kLeastWindowBytes = 128 * 1024;
+  // Once the window is full, every so many transfers are asked: it takes half a millisecond.
+  static constexpr int64_t kRest = 2;
   // Pieces read one after the other within less were waiting for the reader.
   static constexpr int64_t kResolutionNs = 500'000;
 
