@@ -174,6 +174,17 @@ TEST_F(LinkSessionTest, WhatIsOwedEndsWithItsGeneration) {
   EXPECT_EQ(Of(connection->sent), (Seen{{FrameKind::kGradient, 0}}));
 }
 
+// Sequences go back to the last committed barrier: what was told before counts no longer.
+TEST_F(LinkSessionTest, WhatWasToldEndsWithItsGeneration) {
+  const auto connection = Connect();
+  EXPECT_TRUE(Receive(kActivation, 20).ok());
+  Acknowledge(kActivation, 20);
+  session_.StartGeneration(Generation(1));
+  EXPECT_TRUE(Receive(kActivation, 5, 1).ok());
+  Acknowledge(kActivation, 5, 1);
+  EXPECT_EQ(Of(connection->sent), (Seen{{kActivation, -20}, {kActivation, -5}}));
+}
+
 TEST_F(LinkSessionTest, KindsAreApart) {
   const auto connection = Connect();
   EXPECT_TRUE(Receive(kActivation, 5).ok());
