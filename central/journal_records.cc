@@ -22,6 +22,8 @@ Json ToJson(const TrainingSettings& training) {
             {"milestones", training.milestones},
             {"milestone_factor", training.milestone_factor}};
   if (training.look_ahead != 0) json["look_ahead"] = training.look_ahead;
+  if (training.raised_look_ahead != training.look_ahead)
+    json["raised_look_ahead"] = training.raised_look_ahead;
   if (training.aggregate_every != 0) json["aggregate_every"] = training.aggregate_every;
   if (training.stale_rate_steps != 0) json["stale_rate_steps"] = training.stale_rate_steps;
   if (!training.gradient_bits.empty()) {
@@ -46,6 +48,9 @@ absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
       .Read("milestone_factor", training.milestone_factor);
   if (json.is_object() && json.contains("look_ahead"))
     object.Read("look_ahead", training.look_ahead);
+  training.raised_look_ahead = training.look_ahead;
+  if (json.is_object() && json.contains("raised_look_ahead"))
+    object.Read("raised_look_ahead", training.raised_look_ahead);
   if (json.is_object() && json.contains("aggregate_every"))
     object.Read("aggregate_every", training.aggregate_every);
   if (json.is_object() && json.contains("stale_rate_steps"))

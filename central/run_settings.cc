@@ -69,7 +69,7 @@ const Field kFields[] = {
     {"weight-decay", &RunSettings::weight_decay, {0, kAny, true}},
     {"milestones", &RunSettings::milestones, kCount},
     {"milestone-factor", &RunSettings::milestone_factor, {0, kAny, true}},
-    {"look-ahead", &RunSettings::look_ahead, {0, 1}},
+    {"look-ahead", &RunSettings::look_ahead, {0, 1, true}},
     {"aggregate-every", &RunSettings::aggregate_every, kCountOrNone},
     {"stale-rate-steps", &RunSettings::stale_rate_steps, {0, kMaxCount, true}},
     {"gradient-bits", &RunSettings::gradient_bits, kAnyText},
@@ -147,17 +147,18 @@ absl::Status CheckGradientBitsFlag(const RunSettings& settings) {
 }
 
 absl::Status CheckStalenessFlags(const RunSettings& settings) {
-  if (settings.look_ahead == 0 && settings.aggregate_every == 0) return absl::OkStatus();
-  if (settings.look_ahead != 0 && settings.aggregate_every != 0) {
+  const bool looks_ahead = settings.look_ahead > 0;
+  if (!looks_ahead && settings.aggregate_every == 0) return absl::OkStatus();
+  if (looks_ahead && settings.aggregate_every != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--aggregate-every ", settings.aggregate_every,
                      ": --look-ahead keeps no weight versions to take the mean of; use one"));
   }
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
   if (!format.scaled()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(settings.look_ahead != 0 ? "--look-ahead" : "--aggregate-every", ": recipe ",
-                   settings.recipe, " has integer weights; only fp32 can use it"));
+  return absl::InvalidArgumentError(absl::StrCat(looks_ahead ? "--look-ahead" : "--aggregate-every",
+                                                 ": recipe ", settings.recipe,
+                                                 " has integer weights; only fp32 can use it"));
 }
 
 absl::Status CheckCostFlags(const RunSettings& settings) {

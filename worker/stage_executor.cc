@@ -119,8 +119,8 @@ StageCompute::Output LossOutput(const double (&metrics)[2]) {
 
 // Each micro-batch in flight will have stepped before this one does.
 Stash::Entry& StageExecutor::BeginForward(const MicroBatch& place) {
-  const double distance = options_.training.look_ahead * static_cast<double>(stash_->in_flight()) *
-                          ContextOf(place).learning_rate;
+  const double distance = LookAheadShare(options_.training, options_.cap, options_.usual_cap) *
+                          static_cast<double>(stash_->in_flight()) * ContextOf(place).learning_rate;
   if (distance == 0) return stash_->Push(place);
   Stash::Entry& entry = stash_->PushWithOwnWeights(place);
   for (const StateTensor& tensor : layout_.tensors) {

@@ -118,6 +118,10 @@ double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usu
          (1 - first) * static_cast<double>(step) / static_cast<double>(settings.stale_rate_steps);
 }
 
+double LookAheadShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap) {
+  return cap > usual_cap ? settings.raised_look_ahead : settings.look_ahead;
+}
+
 GradientBits GradientBitsOf(const TrainingSettings& settings, int64_t epoch) {
   GradientBits bits;
   for (const GradientBitsStep& step : settings.gradient_bits) {

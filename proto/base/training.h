@@ -63,8 +63,9 @@ struct TrainingSettings {
   double milestone_factor = 0.1;
   // Against staleness, FP32 and asynchronous schedules only (worker/staleness.h). Share of the way
   // that the momentum goes until a micro-batch's own step: where its forward takes its weights. 0:
-  // none.
+  // none. Of stages with the papers' N - i micro-batches in flight, and of those with more.
   double look_ahead = 0;
+  double raised_look_ahead = 0;
   // Optimizer steps between two means of a stage's newest weight versions; 0: never.
   int64_t aggregate_every = 0;
   // A stage with more than the papers' N - i micro-batches in flight, whose gradients are s > 1
@@ -85,6 +86,9 @@ double LearningRate(const TrainingSettings& settings, int64_t epoch);
 // where the cap is not raised. Sums and quotients only, so that all hosts round alike.
 double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
                       int64_t step);
+
+// The look-ahead of a stage with `cap` micro-batches in flight where `usual_cap` (N - i) would do.
+double LookAheadShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap);
 
 // The bits of an epoch; GradientBits' own defaults without a schedule.
 GradientBits GradientBitsOf(const TrainingSettings& settings, int64_t epoch);

@@ -360,6 +360,7 @@ proto::TrainingSettings ToProto(const TrainingSettings& settings) {
   message.mutable_milestones()->Assign(settings.milestones.begin(), settings.milestones.end());
   message.set_milestone_factor(settings.milestone_factor);
   message.set_look_ahead(settings.look_ahead);
+  message.set_raised_look_ahead(settings.raised_look_ahead);
   message.set_aggregate_every(settings.aggregate_every);
   message.set_stale_rate_steps(settings.stale_rate_steps);
   for (const GradientBitsStep& step : settings.gradient_bits) {
@@ -388,6 +389,8 @@ absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& messag
   RUNNEL_RETURN_IF_ERROR(OptimizerFromProto(at, message, settings));
   RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".look_ahead", message.look_ahead(), 0, 1));
   settings.look_ahead = message.look_ahead();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".raised_look_ahead", message.raised_look_ahead(), 0, 1));
+  settings.raised_look_ahead = message.raised_look_ahead();
   RUNNEL_RETURN_IF_ERROR(
       CheckRange(at + ".aggregate_every", message.aggregate_every(), 0, kMaxAmount));
   settings.aggregate_every = message.aggregate_every();

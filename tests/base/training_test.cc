@@ -94,5 +94,14 @@ TEST(Training, StagesWithRaisedCapsBeginWithAShareOfTheRate) {
   EXPECT_EQ(StaleRateShare(settings, 11, 3, 0), 1);
 }
 
+TEST(Training, StagesWithRaisedCapsLookAheadByTheirOwnShare) {
+  TrainingSettings settings;
+  settings.look_ahead = 0.25;
+  settings.raised_look_ahead = 0.5;
+  EXPECT_EQ(LookAheadShare(settings, 1, 2), 0.25);
+  EXPECT_EQ(LookAheadShare(settings, 2, 2), 0.25);
+  EXPECT_EQ(LookAheadShare(settings, 3, 2), 0.5);
+}
+
 }  // namespace
 }  // namespace runnel

@@ -27,6 +27,7 @@ RunStarted Start() {
   r.training.learning_rate = 1.0 / 3;
   r.training.milestones = {2, 5};
   r.training.look_ahead = 0.5;
+  r.training.raised_look_ahead = 0.25;
   r.training.aggregate_every = 5;
   r.training.stale_rate_steps = 300;
   r.training.gradient_bits = {{0, {3, -2}}, {7, {2, 2}}};

@@ -165,6 +165,7 @@ TEST(RunSettings, CheckNamesFlagValueAndRule) {
       {[](auto& s) { s.lr = -0.5; }, "--lr -0.5: must be at least 0"},
       {[](auto& s) { s.weight_decay = -0.1; }, "--weight-decay -0.1: must be at least 0"},
       {[](auto& s) { s.look_ahead = 1.5; }, "--look-ahead 1.5: must be at most 1"},
+      {[](auto& s) { s.look_ahead = -0.5; }, "--look-ahead -0.5: must be at least 0"},
       {[](auto& s) { s.look_ahead = s.aggregate_every = 1; }, "--aggregate-every 1: --look-ahead"},
       {[](auto& s) {
          s.recipe = "niti";

@@ -158,6 +158,20 @@ TEST(Pipeline, LookAheadEqualsTheReplay) {
   }
 }
 
+// What nobody asked for: half of the way, where caps are raised.
+TEST(Pipeline, StagesWithRaisedCapsLookAheadByDefault) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  const std::string usual = Oracle(MakeSetup(settings));
+  settings.look_ahead = 0;
+  EXPECT_EQ(Oracle(MakeSetup(settings)), usual);
+  settings.caps = {5, 2, 1};
+  std::string last = ExpectReplayed(settings, usual);
+  settings.look_ahead = -1;
+  last = ExpectReplayed(settings, last);
+  settings.look_ahead = 0.5;  // of the stage with the usual caps too
+  ExpectReplayed(settings, last);
+}
+
 TEST(Pipeline, WeightAggregationEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
   std::string last = Oracle(MakeSetup(settings));

@@ -229,9 +229,11 @@ class Replay {
   std::unique_ptr<AlignedBytes> Ahead(int i, const MicroBatch& place) const {
     const Stage& stage = stages_[i];
     const double steps = static_cast<double>(stage.forwards - stage.backwards);
-    if (options_.training.look_ahead == 0 || steps == 0) return nullptr;
-    const auto distance = static_cast<float>(options_.training.look_ahead * steps *
-                                             ContextOf(place, i).learning_rate);
+    const bool raised = options_.plan.stages[i].cap > count() - i;
+    const double share =
+        raised ? options_.training.raised_look_ahead : options_.training.look_ahead;
+    if (share == 0 || steps == 0) return nullptr;
+    const auto distance = static_cast<float>(share * steps * ContextOf(place, i).learning_rate);
     const int64_t bytes = stage.by_samples.begin()->second->program.state.parameter_bytes;
     auto ahead = std::make_unique<AlignedBytes>(bytes);
     const float* newest = reinterpret_cast<const float*>(stage.versions.back()->data());
