@@ -253,11 +253,9 @@ FrameArrival ArrivalRecorder::Take() { return std::exchange(arrival_, FrameArriv
 int64_t MeasuredFrames::PieceBytes(const FrameHeader& header, int64_t now_ns) {
   const int64_t bytes = static_cast<int64_t>(header.payload_bytes);
   if (bytes < kLeastPayloadBytes) return 0;
-  const bool always = header.kind == FrameKind::kProbe || bytes >= kHugePayloadBytes;
-  const int enough = always ? 1 : bytes >= kLargePayloadBytes ? 2 : 4;
-  if (measured_ >= kFirst && ++passed_ < enough && now_ns - last_ns_ < kEveryNs) return 0;
+  const bool probe = header.kind == FrameKind::kProbe;
+  if (!probe && measured_ >= kFirst && now_ns - last_ns_ < kEveryNs) return 0;
   ++measured_;
-  passed_ = 0;
   last_ns_ = now_ns;
   const int64_t pieces = std::min(bytes / kLeastPieceBytes, kMostPieces);
   return (bytes + pieces - 1) / pieces;

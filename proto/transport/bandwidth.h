@@ -90,12 +90,9 @@ class MeasuredFrames {
   // About a packet: a piece has come when the packet with its end has.
   static constexpr int64_t kLeastPieceBytes = 1400;
   static constexpr int64_t kMostPieces = 12;
-  // The first ones, all after a pause of kEveryNs and those that are huge anyway; else every second
-  // large one and every fourth small one.
+  // The first ones, and then one in so long.
   static constexpr int kFirst = 8;
   static constexpr int64_t kEveryNs = 200'000'000;
-  static constexpr int64_t kLargePayloadBytes = 64 * 1024;
-  static constexpr int64_t kHugePayloadBytes = 256 * 1024;
 
   // Payload bytes in a piece of the frame that is sent now; 0: it goes whole.
   int64_t PieceBytes(const FrameHeader& header, int64_t now_ns);
@@ -103,7 +100,6 @@ class MeasuredFrames {
  private:
   int64_t measured_ = 0;
   int64_t last_ns_ = 0;
-  int passed_ = 0;  // since then
 };
 
 // When to send a probe, and how large: on a link that is idle or has small frames only, and on a

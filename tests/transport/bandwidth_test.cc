@@ -128,21 +128,21 @@ TEST(MeasuredFrames, SomeFramesGoInPieces) {
     header.payload_bytes = static_cast<uint64_t>(bytes);
     return header;
   };
-  // Of 24 frames that follow each other at once.
-  const auto measured = [&](int64_t bytes) {
+  // Of 100 frames, one in 20 ms.
+  for (const int64_t bytes : {MeasuredFrames::kLeastPayloadBytes, int64_t{1} << 20}) {
     MeasuredFrames frames;
     int count = 0;
-    for (int i = 0; i < MeasuredFrames::kFirst + 24; ++i) {
-      const int64_t piece = frames.PieceBytes(header(bytes), kSecond + i);
+    for (int i = 0; i < MeasuredFrames::kFirst + 100; ++i) {
+      const int64_t piece = frames.PieceBytes(header(bytes), kSecond + i * 20'000'000);
       EXPECT_TRUE(i >= MeasuredFrames::kFirst || piece > 0) << i;
       EXPECT_TRUE(piece == 0 || bytes <= piece * MeasuredFrames::kMostPieces);
       if (i >= MeasuredFrames::kFirst && piece > 0) ++count;
     }
-    return count;
-  };
-  EXPECT_EQ(measured(MeasuredFrames::kLeastPayloadBytes), 6);
-  EXPECT_EQ(measured(MeasuredFrames::kLargePayloadBytes), 12);
-  EXPECT_EQ(measured(MeasuredFrames::kHugePayloadBytes), 24);
+    EXPECT_EQ(count, 10) << bytes;
+    FrameHeader probe = header(bytes);
+    probe.kind = FrameKind::kProbe;
+    for (int i = 0; i < 20; ++i) EXPECT_GT(frames.PieceBytes(probe, 4 * kSecond), 0);
+  }
   MeasuredFrames frames;
   EXPECT_EQ(frames.PieceBytes(header(MeasuredFrames::kLeastPayloadBytes - 1), 0), 0);
   for (int i = 0; i < 100; ++i) {
