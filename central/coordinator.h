@@ -202,6 +202,7 @@ class Coordinator {
   void Measured();
   void SendProfileRequest(int device);
   std::vector<LayerRange> RangesToMeasure() const;
+  std::vector<int64_t> InFlightToMeasure() const;
   absl::Status TakeProfile(int device, const std::vector<double>& seconds);
   void MakePlan();
   void Prepare();

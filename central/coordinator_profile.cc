@@ -31,7 +31,9 @@ void Coordinator::SendProfileRequest(int device) {
                                batching_.MicroBatchSizes().front(),
                                options_.profile_repetitions,
                                RangesToMeasure(),
-                               options_.profile_burst_ms};
+                               options_.profile_burst_ms,
+                               /*nominal_step_ns=*/0,
+                               InFlightToMeasure()};
   effects_.push_back(SendControl{devices_[device].connection, request});
 }
 
@@ -50,6 +52,11 @@ void Coordinator::On(int device, const ProfileReport& report) {
 std::vector<LayerRange> Coordinator::RangesToMeasure() const {
   if (!options_.profile_ranges.empty()) return options_.profile_ranges;
   return LayersAndParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
+}
+
+std::vector<int64_t> Coordinator::InFlightToMeasure() const {
+  if (!options_.profile_ranges.empty() || options_.training.micro_batches > 1) return {};
+  return InFlightOfParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
 }
 
 absl::Status Coordinator::TakeProfile(int device, const std::vector<double>& seconds) {

@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace runnel {
+namespace {
+
+// What so many leave behind does not stay in caches; more would only take memory.
+constexpr int kMostInFlight = 8;
+
+}  // namespace
 
 std::vector<LayerRange> LayersAndParts(int layers, int parts) {
   std::vector<LayerRange> ranges;
@@ -11,6 +17,14 @@ std::vector<LayerRange> LayersAndParts(int layers, int parts) {
   for (int part = 0; part < parts; ++part)
     ranges.push_back({layers * part / parts, layers * (part + 1) / parts - 1});
   return ranges;
+}
+
+std::vector<int64_t> InFlightOfParts(int layers, int parts) {
+  std::vector<int64_t> in_flight(static_cast<size_t>(layers), 1);
+  if (parts >= layers) return in_flight;
+  for (int part = 0; part < parts; ++part)
+    in_flight.push_back(std::min(parts - part, kMostInFlight));
+  return in_flight;
 }
 
 std::vector<double> LayersWithinParts(const std::vector<LayerRange>& ranges,

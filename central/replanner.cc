@@ -68,24 +68,21 @@ bool Replanner::Measure(const BarrierReport& report) {
   if (report.plan.generation != generation_ || seen_.size() != report.stages.size()) {
     generation_ = report.plan.generation;
     // Micro-batches are counted over the run, time since the plan holds.
-    seen_.assign(report.stages.size(), {report.first_sequence.value(), 0});
+    seen_.assign(report.stages.size(), {report.first_sequence.value()});
     wanted_ = 0;
   }
   bool enough = true;
   for (size_t i = 0; i < report.stages.size(); ++i) {
-    const Telemetry& telemetry = report.stages[i].telemetry;
-    const int64_t done = telemetry.backwards - seen_[i].backwards;
-    const int64_t busy_ns = telemetry.busy_ns - seen_[i].busy_ns;
-    if (done < options_.min_micro_batches || busy_ns <= 0) {
+    const StagePlan& stage = report.stages[i].plan;
+    const int device = stage.device.value();
+    const std::optional<double> took =
+        TakeStage(report.stages[i].telemetry, report.devices[device].processor_share, seen_[i]);
+    if (!took.has_value()) {
       enough = false;
       continue;
     }
-    seen_[i] = {telemetry.backwards, telemetry.busy_ns};
-    const StagePlan& stage = report.stages[i].plan;
-    const int device = stage.device.value();
-    const double took = static_cast<double>(busy_ns) * 1e-9 / static_cast<double>(done);
     if (options_.predictor != nullptr) {
-      Compare(device, {{stage.first_layer, stage.last_layer}, took});
+      Compare(device, {{stage.first_layer, stage.last_layer}, *took});
       continue;
     }
     const std::vector<double>& profile = report.layer_seconds[device];
@@ -93,9 +90,25 @@ bool Replanner::Measure(const BarrierReport& report) {
     for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
       profiled += profile[layer];
     }
-    if (profiled > 0) slowdowns_[device] = took / profiled;
+    if (profiled > 0) slowdowns_[device] = *took / profiled;
   }
   return enough;
+}
+
+// Seconds of a micro-batch since the stage was last looked at; none: too few. A device that has
+// less than a processor catches up at full speed what it did not use while its stage waited: unless
+// it is the slowest the wall clock says too little. What a profile has, too, is processor time over
+// its share; where the share has shrunk since, the wall clock says more.
+std::optional<double> Replanner::TakeStage(const Telemetry& telemetry, double processor_share,
+                                           Seen& seen) {
+  const int64_t done = telemetry.backwards - seen.backwards;
+  const int64_t busy_ns = telemetry.busy_ns - seen.busy_ns;
+  const int64_t processor_ns = telemetry.busy_processor_ns - seen.busy_processor_ns;
+  if (done < options_.min_micro_batches || busy_ns <= 0) return std::nullopt;
+  seen = {telemetry.backwards, telemetry.busy_ns, telemetry.busy_processor_ns};
+  const double took_ns =
+      std::max(static_cast<double>(busy_ns), static_cast<double>(processor_ns) / processor_share);
+  return took_ns * 1e-9 / static_cast<double>(done);
 }
 
 void Replanner::Compare(int device, const Observation& now) {

@@ -80,6 +80,7 @@ class Replanner {
   struct Seen {
     int64_t backwards = 0;
     int64_t busy_ns = 0;
+    int64_t busy_processor_ns = 0;
   };
   // With a predictor: how a device's reports compare with it.
   struct Comparison {
@@ -90,6 +91,7 @@ class Replanner {
 
   void Take(const BarrierReport& report);
   bool Measure(const BarrierReport& report);
+  std::optional<double> TakeStage(const Telemetry& telemetry, double processor_share, Seen& seen);
   void Compare(int device, const Observation& now);
   void Settle();
   bool IsWorthMeasuring(const BarrierReport& report, int device) const;

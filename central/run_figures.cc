@@ -25,6 +25,9 @@ RunFigures FiguresOf(const Plan& plan, const std::vector<StageStatus>& stages,
     StageSummary summary;
     summary.busy_share = static_cast<double>(stage.telemetry.busy_ns) / training;
     summary.wait_share = static_cast<double>(stage.telemetry.wait_ns) / training;
+    summary.busy_processor_share =
+        static_cast<double>(stage.telemetry.busy_processor_ns) / training;
+    summary.processor_share = static_cast<double>(stage.telemetry.processor_ns) / training;
     summary.peak_rss_bytes = stage.telemetry.peak_rss_bytes;
     figures.stages.push_back(summary);
   }

@@ -42,7 +42,7 @@ struct RunSettings {
   std::vector<int64_t> milestones;
   bool has_milestones = false;
   double milestone_factor = -1;
-  double look_ahead = 0;          // TrainingSettings
+  double look_ahead = -1;         // TrainingSettings; -1: 0, and half where caps are raised
   int64_t aggregate_every = 0;    // TrainingSettings
   int64_t stale_rate_steps = -1;  // TrainingSettings; -1: half of all steps
   // Of integer recipes (ParseGradientBits); empty: their default.
@@ -52,7 +52,8 @@ struct RunSettings {
   int64_t eval_every = 1;        // epochs; 0: only at the end; -1: never
   int64_t eval_batch_size = -1;  // -1: the batch size
   double link_mbps = 0;
-  double plan_mbps = 0;  // what the first plan takes each link for; 0: link_mbps
+  // What each link carries, packet headers and all, for the first plan; 0: link_mbps.
+  double plan_mbps = 0;
   double link_delay_ms = 0;
   int64_t worker_threads = 1;
   std::string checkpoint_dir;

@@ -21,11 +21,16 @@ namespace {
 
 // Batch norm's variance of a single sample would be nothing.
 constexpr int64_t kMinSamplesWithBatchNorm = 2;
-// A computing thread that gets less was held back, and so is what else runs beside it.
-constexpr double kWholeProcessor = 0.9;
-// Processor time of one end for a frame and its acknowledgement, and for a byte that is fed, as on
-// an x86-64 server (hosts of the lab, 100 Mbps, packets of 1500 bytes; README, figures).
-constexpr double kFrameProcessorSeconds = 0.2e-3;
+// TCP's payload in a full packet of Ethernet, headers and all.
+constexpr double kPacketPayloadShare = 1448.0 / 1514;
+// Best of those measured for caps that hide links (README, figures; all of the way diverges).
+constexpr double kRaisedLookAhead = 0.5;
+// Processor time of a worker for a micro-batch beside computing and coding, of one end for a frame
+// and its acknowledgement, for a byte on a link and for one that is fed, as on an x86-64 server
+// (hosts of the lab, 20 kB to 2 MB a micro-batch at 100 Mbps, packets of 1500 bytes).
+constexpr double kMicroBatchProcessorSeconds = 0.6e-3;
+constexpr double kFrameProcessorSeconds = 0.15e-3;
+constexpr double kLinkByteProcessorSeconds = 2e-9;
 constexpr double kFeedByteProcessorSeconds = 0.8e-9;
 
 absl::string_view DefaultDataset(absl::string_view model) {
@@ -73,7 +78,7 @@ absl::Status CheckStages(const RunSetup& setup) {
 absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& schedule) {
   if (!schedule.drains_each_step) return absl::OkStatus();
   const std::pair<bool, const char*> flags[] = {
-      {settings.look_ahead != 0, "--look-ahead"},
+      {settings.look_ahead > 0, "--look-ahead"},
       {settings.aggregate_every != 0, "--aggregate-every"},
       {settings.stale_rate_steps > 0, "--stale-rate-steps"},
   };
@@ -98,7 +103,8 @@ absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const M
   training.learning_rate = settings.lr;
   training.momentum = settings.momentum;
   training.weight_decay = settings.weight_decay;
-  training.look_ahead = settings.look_ahead;
+  training.look_ahead = std::max(settings.look_ahead, 0.0);
+  training.raised_look_ahead = training.look_ahead;
   training.aggregate_every = settings.aggregate_every;
   training.milestones = settings.milestones;
   training.milestone_factor = settings.milestone_factor;
@@ -173,6 +179,9 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
         setup.schedule->drains_each_step ? 0 : (setup.total_steps + 1) / 2;
   }
   setup.training.stale_rate_steps = setup.settings.stale_rate_steps;
+  const bool helps_raised = setup.settings.look_ahead == -1 && !setup.schedule->drains_each_step &&
+                            !setup.format.scaled() && setup.settings.aggregate_every == 0;
+  if (helps_raised) setup.training.raised_look_ahead = kRaisedLookAhead;
   setup.stop_step = setup.settings.max_batches > 0
                         ? std::min(setup.settings.max_batches, setup.total_steps)
                         : setup.total_steps;
@@ -184,7 +193,8 @@ namespace {
 // What the user says of every link.
 LinkSpeed GivenSpeed(const RunSetup& setup) {
   const RunSettings& settings = setup.settings;
-  return {settings.plan_mbps > 0 ? settings.plan_mbps : settings.link_mbps,
+  // The transport's own shaping counts the bytes of frames, a network those of its packets too.
+  return {settings.plan_mbps > 0 ? settings.plan_mbps * kPacketPayloadShare : settings.link_mbps,
           settings.link_delay_ms * 1e-3};
 }
 
@@ -228,7 +238,8 @@ absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<
                           MeanEncodedBytes(setup.settings.codec_backward, setup.settings.epochs));
   request.link_speeds = Speeds(setup, devices, rates);
   request.caps = setup.settings.caps;
-  request.looks_ahead = request.raised_looks_ahead = setup.training.look_ahead > 0;
+  request.looks_ahead = setup.training.look_ahead > 0;
+  request.raised_looks_ahead = setup.training.raised_look_ahead > 0;
   return request;
 }
 
@@ -252,7 +263,9 @@ void AddDeviceCosts(const RunSetup& setup, const std::vector<std::vector<double>
     if (shares.empty() || shares[device.value()] >= kWholeProcessor) continue;
     cost.shares_processor = true;
     const double slower = to_here(profiled, device.value()) / shares[0];
+    cost.micro_batch_seconds = slower * kMicroBatchProcessorSeconds;
     cost.frame_seconds = slower * kFrameProcessorSeconds;
+    cost.link_byte_seconds = slower * kLinkByteProcessorSeconds;
     cost.feed_byte_seconds = slower * kFeedByteProcessorSeconds;
   }
 }

@@ -105,10 +105,12 @@ void AddPipelineFlags(CLI::App& app, RunSettings& s) {
   AddCodecFlags(app, s);
   app.add_option("--link-mbps", s.link_mbps, "limit of each link, each way; 0: none")
       ->capture_default_str();
-  app.add_option("--plan-mbps", s.plan_mbps,
-                 "what a plan takes each link for, each way, where nothing is measured yet; 0: as "
-                 "--link-mbps. Plans made at barriers go by what was measured; the summary's "
-                 "plan_bandwidth says which it was")
+  app.add_option(
+         "--plan-mbps", s.plan_mbps,
+         "what a plan takes each link for, each way, packet headers included (frames get 95.6 % of "
+         "it), where nothing is measured yet; 0: as "
+         "--link-mbps. Plans made at barriers go by what was measured; the summary's "
+         "plan_bandwidth says which it was")
       ->capture_default_str();
   app.add_option("--link-delay-ms", s.link_delay_ms, "added to each link, each way")
       ->capture_default_str();
@@ -142,9 +144,9 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--look-ahead", s.look_ahead,
                  "against staleness: forwards use the weights that this share of the momentum will "
-                 "have led to by their own step; 0: the newest ones")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+                 "have led to by their own step; 0: the newest ones (default: 0, at stages with "
+                 "raised caps 0.5)")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--aggregate-every", s.aggregate_every,
                  "against staleness: steps between means of a stage's weight versions (FTPipeHD); "
                  "0: never")

@@ -28,6 +28,8 @@ Json ToJson(const LinkMbps& link) {
 Json ToJson(const StageSummary& stage) {
   return Json{{"busy_share", stage.busy_share},
               {"wait_share", stage.wait_share},
+              {"busy_processor_share", stage.busy_processor_share},
+              {"processor_share", stage.processor_share},
               {"peak_rss_bytes", stage.peak_rss_bytes}};
 }
 

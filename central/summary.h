@@ -47,6 +47,9 @@ struct TimelinePoint {
 struct StageSummary {
   double busy_share = 0;
   double wait_share = 0;
+  // Of a processor: of the computing thread in busy_share, and of the whole worker.
+  double busy_processor_share = 0;
+  double processor_share = 0;
   int64_t peak_rss_bytes = 0;
 };
 

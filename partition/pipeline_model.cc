@@ -22,25 +22,22 @@ bool IsSeconds(double value) { return std::isfinite(value) && value >= 0; }
 absl::Status CheckDevice(const DeviceCost& device, size_t index) {
   if (device.forward_share >= 0 && device.input_gradient_share >= 0 &&
       device.forward_share + device.input_gradient_share <= 1 &&
-      IsSeconds(device.codec_seconds_per_byte) && IsSeconds(device.frame_seconds) &&
+      IsSeconds(device.codec_seconds_per_byte) && IsSeconds(device.micro_batch_seconds) &&
+      IsSeconds(device.frame_seconds) && IsSeconds(device.link_byte_seconds) &&
       IsSeconds(device.feed_byte_seconds) && device.memory_limit_bytes >= 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "pipeline model: device ", index, ": shares ", device.forward_share, " and ",
       device.input_gradient_share, ", ", device.codec_seconds_per_byte, " s a coded byte, ",
-      device.frame_seconds, " s a frame, ", device.feed_byte_seconds,
+      device.micro_batch_seconds, " s a micro-batch, ", device.frame_seconds, " s a frame, ",
+      device.link_byte_seconds, " s a byte on a link, ", device.feed_byte_seconds,
       " s a byte that is fed, memory limit ", device.memory_limit_bytes, " cannot be"));
 }
 
 // What a frame takes from the device's computation.
-double FrameSeconds(const DeviceCost& device) {
-  return device.shares_processor ? device.frame_seconds : 0;
-}
-
-double FeedFrameSeconds(const DeviceCost& device, int64_t bytes) {
-  if (!device.shares_processor) return 0;
-  return device.frame_seconds + static_cast<double>(bytes) * device.feed_byte_seconds;
+double FrameSeconds(const DeviceCost& device, double bytes) {
+  return device.shares_processor ? device.frame_seconds + bytes * device.link_byte_seconds : 0;
 }
 
 // Coding moves from a lane of its own to the computation's.
@@ -64,19 +61,23 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
   way.send = speed.megabits_per_second > 0 ? bytes * 8 / (speed.megabits_per_second * 1e6) : 0;
   way.delay = speed.delay_seconds;
-  way.sender_takes = FrameSeconds(model.devices[sender]);
-  way.receiver_takes = FrameSeconds(model.devices[receiver]);
+  way.sender_takes = FrameSeconds(model.devices[sender], bytes);
+  way.receiver_takes = FrameSeconds(model.devices[receiver], bytes);
   ShareProcessor(model.devices[sender], way.encode, way.sender_takes);
   ShareProcessor(model.devices[receiver], way.decode, way.receiver_takes);
   return way;
 }
 
-double FeedSeconds(const PipelineModel& model, int device, bool is_first, bool is_last) {
+double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bool is_last) {
   const DeviceCost& cost = model.devices[device];
-  const double samples = FeedFrameSeconds(cost, model.input_bytes);
-  const double labels = FeedFrameSeconds(cost, model.label_bytes);
+  if (!cost.shares_processor) return 0;
+  const auto feed = [&cost](int64_t bytes) {
+    return cost.frame_seconds + static_cast<double>(bytes) * cost.feed_byte_seconds;
+  };
+  const double samples = feed(model.input_bytes);
+  const double labels = feed(model.label_bytes);
   const double received = (is_first ? samples : 0) + (is_last ? labels : 0);
-  return received + (device == 0 ? samples + labels : 0);
+  return cost.micro_batch_seconds + received + (device == 0 ? samples + labels : 0);
 }
 
 int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap,
@@ -108,7 +109,7 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     times.weight_gradient_ns =
         std::max<int64_t>(0, Nanoseconds(seconds) - times.forward_ns - times.input_gradient_ns);
     times.forward_ns +=
-        Nanoseconds(FeedSeconds(model, device, i == 0, i + 1 == placement.order.size()));
+        Nanoseconds(OverheadSeconds(model, device, i == 0, i + 1 == placement.order.size()));
     pipeline.stages.push_back(times);
     first = last + 1;
   }

@@ -39,10 +39,12 @@ struct DeviceCost {
   int64_t memory_limit_bytes = 0;     // for one stage; 0: no limit
   // Where coding and the transport have no processor of their own they take time from the
   // computation: coding what it costs, the transport this much for a frame that leaves or comes in,
-  // and for a byte of what central feeds. (Next to a frame's own time that of its bytes on a link is
-  // little, and bits are chosen for what links carry, not for that.)
+  // for a byte of it on a link, and for one of what central feeds; the rest of a worker takes some
+  // for each micro-batch.
   bool shares_processor = false;
+  double micro_batch_seconds = 0;
   double frame_seconds = 0;
+  double link_byte_seconds = 0;
   double feed_byte_seconds = 0;
 };
 
@@ -58,9 +60,9 @@ struct PipelineModel {
   std::vector<DeviceCost> devices;
   std::vector<std::vector<LinkSpeed>> speeds;  // [from][to]
   bool half_duplex = false;
-  std::vector<CodecCost> codecs;    // the most exact one first
-  std::vector<int64_t> raw_bytes;   // by layer: FP32 bytes of its output for one micro-batch
-  int64_t input_bytes = 0;          // of a micro-batch's samples, as central feeds them
+  std::vector<CodecCost> codecs;   // the most exact one first
+  std::vector<int64_t> raw_bytes;  // by layer: FP32 bytes of its output for one micro-batch
+  int64_t input_bytes = 0;         // of a micro-batch's samples, as central feeds them
   int64_t label_bytes = 0;
   std::vector<LayerMemory> memory;  // by layer
   int default_codec = 0;            // of `codecs`: what the user asked for
@@ -101,9 +103,10 @@ struct WaySeconds {
 // The output of `layer` from device `from` to device `to` (up: its gradient, from `to` to `from`).
 WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to, bool up);
 
-// What feeding the stages takes from their computation: samples to the first, labels to the last.
-// Central is on the first device of `devices`, so that one sends and receives.
-double FeedSeconds(const PipelineModel& model, int device, bool is_first, bool is_last);
+// What a stage's computation gives up for a micro-batch wherever the model is cut: the worker's own
+// work, and that of feeding, samples to the first stage, labels to the last. Central is on the
+// first device of `devices`, so that one sends and receives.
+double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bool is_last);
 
 // What the stage takes with `cap` micro-batches in flight (`usual_cap`: N - i): its state, the
 // weight versions and the stashes of all of them. An upper estimate.

@@ -10,7 +10,4 @@ namespace runnel {
 // 0.4 ms of work. Time in which others had the processor does not count. Any thread.
 double MeasureClockStepNs();
 
-// Processor time of the calling thread, nanoseconds since some moment.
-double ThreadProcessorNs();
-
 }  // namespace runnel

@@ -165,8 +165,9 @@ void Daemon::On(const Welcome& welcome) {
 void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
 
 void Daemon::On(const ProfileRequest& request) {
-  const ProfileOptions options{request.micro_batch_size, request.repetitions, request.ranges,
-                               request.burst_ms, request.nominal_step_ns};
+  const ProfileOptions options{request.micro_batch_size, request.repetitions,
+                               request.ranges,           request.in_flight,
+                               request.burst_ms,         request.nominal_step_ns};
   absl::StatusOr<std::vector<RangeTime>> times;
   const auto profile = [&]() -> absl::Status {
     RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
@@ -180,17 +181,23 @@ void Daemon::On(const ProfileRequest& request) {
     return;
   }
   ProfileReport report;
-  double clock_seconds = 0;
+  double wall_seconds = 0;
   double processor_seconds = 0;
   for (const RangeTime& time : *times) {
-    report.layer_seconds.push_back(time.seconds);
     report.spreads.push_back(time.spread);
-    clock_seconds += time.clock_seconds;
-    processor_seconds += time.processor_seconds;
+    wall_seconds += time.all_wall_seconds;
+    processor_seconds += time.all_processor_seconds;
   }
-  if (clock_seconds > 0) {
+  if (wall_seconds > 0) {
     report.processor_share =
-        std::clamp(processor_seconds / clock_seconds, kLeastProcessorShare, 1.0);
+        std::clamp(processor_seconds / wall_seconds, kLeastProcessorShare, 1.0);
+  }
+  // Where others use the processor too, when a short measurement was held up is chance: the share
+  // of all of them says it better.
+  const bool shares = report.processor_share < kWholeProcessor && request.nominal_step_ns == 0;
+  for (const RangeTime& time : *times) {
+    report.layer_seconds.push_back(shares ? time.processor_seconds / report.processor_share
+                                          : time.seconds);
   }
   Send(std::move(report));
 }

@@ -118,6 +118,7 @@ LinkShell* PipelineHost::LinkTo(Peer peer) {
 
 absl::Status PipelineHost::RunUntil(Sequence limit) {
   idle_since_ns_ = environment_.loop->clock().NowNanos();
+  processor_time_.Resume();
   Pump(runtime_.RunUntil(limit));
   return absl::OkStatus();
 }
@@ -180,30 +181,33 @@ void PipelineHost::Compute(bool training,
   if (training && idle_since_ns_ != 0) telemetry_.wait_ns += now - std::exchange(idle_since_ns_, 0);
   compute_lane_->Post([this, training, work = std::move(work), alive = alive_] {
     const Clock& clock = environment_.loop->clock();
-    const int64_t begin_ns = clock.NowNanos();
+    TaskTime time;
+    time.begin_ns = clock.NowNanos();
+    const int64_t processor_begin_ns = ThreadProcessorNs();
     absl::StatusOr<StageCompute::Output> output = work();
-    const int64_t end_ns = clock.NowNanos();
-    environment_.loop->Post(
-        [this, alive, output = std::move(output), training, begin_ns, end_ns]() mutable {
-          if (*alive) ComputeFinished(std::move(output), training, begin_ns, end_ns);
-        });
+    time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
+    time.end_ns = clock.NowNanos();
+    environment_.loop->Post([this, alive, output = std::move(output), training, time]() mutable {
+      if (*alive) ComputeFinished(std::move(output), training, time);
+    });
   });
 }
 
 void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training,
-                                   int64_t begin_ns, int64_t end_ns) {
+                                   const TaskTime& time) {
   if (!output.ok()) {
     Fail(output.status());
     return;
   }
   if (training) {
-    telemetry_.busy_ns += end_ns - begin_ns;
-    idle_since_ns_ = end_ns;
+    telemetry_.busy_ns += time.end_ns - time.begin_ns;
+    telemetry_.busy_processor_ns += time.processor_ns;
+    idle_since_ns_ = time.end_ns;
   }
   const int64_t backwards = runtime_.backwards();
   const absl::Status status =
       runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct});
-  if (runtime_.backwards() != backwards) telemetry_.last_backward_ns = end_ns;
+  if (runtime_.backwards() != backwards) telemetry_.last_backward_ns = time.end_ns;
   Pump(status);
 }
 
@@ -291,6 +295,7 @@ void PipelineHost::Carry(DecodeEffect effect) {
 
 void PipelineHost::Carry(BarrierEffect effect) {
   idle_since_ns_ = 0;
+  processor_time_.Pause();
   events_.on_barrier(effect.sequence);
 }
 
@@ -319,6 +324,7 @@ Telemetry PipelineHost::telemetry() const {
     telemetry.upstream_bytes_per_second = upstream_->received_bytes_per_second();
   if (downstream_ != nullptr)
     telemetry.downstream_bytes_per_second = downstream_->received_bytes_per_second();
+  telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
   return telemetry;
 }

@@ -9,6 +9,7 @@
 
 #include "worker/lane.h"
 #include "worker/link_codecs.h"
+#include "worker/processor_time.h"
 #include "worker/stage_executor.h"
 #include "worker/stage_host.h"
 #include "worker/stage_runtime.h"
@@ -56,8 +57,8 @@ class PipelineHost final : public StageHost {
 
   // Runs `work` on the compute lane; its result becomes ComputeDone. training: counts as busy time.
   void Compute(bool training, std::function<absl::StatusOr<StageCompute::Output>()> work);
-  void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training, int64_t begin_ns,
-                       int64_t end_ns);
+  void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training,
+                       const TaskTime& time);
 
   StageEnvironment environment_;
   LinkShaping shaping_;
@@ -72,7 +73,8 @@ class PipelineHost final : public StageHost {
   std::unique_ptr<LinkCodecs> codecs_;
   StageEvents events_;
   Telemetry telemetry_;
-  int64_t idle_since_ns_ = 0;  // 0: busy, or at a barrier
+  int64_t idle_since_ns_ = 0;     // 0: busy, or at a barrier
+  ProcessorTime processor_time_;  // counts between a grant and its barrier
   bool ready_ = false;
   bool failed_ = false;
   std::shared_ptr<bool> alive_;  // false once the host is gone: completions on their way check it

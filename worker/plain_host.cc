@@ -58,6 +58,7 @@ void PlainHost::Fail(const absl::Status& status) {
 absl::Status PlainHost::RunUntil(Sequence limit) {
   training_.limit = limit.value();
   idle_since_ns_ = environment_.loop->clock().NowNanos();
+  processor_time_.Resume();
   Advance();
   return absl::OkStatus();
 }
@@ -117,7 +118,9 @@ void PlainHost::Start(Queue& queue) {
   lane_->Post([this, training, sequence, samples, input = std::move(input),
                labels = std::move(labels), alive = alive_]() mutable {
     const Clock& clock = environment_.loop->clock();
-    const int64_t begin_ns = clock.NowNanos();
+    TaskTime time;
+    time.begin_ns = clock.NowNanos();
+    const int64_t processor_begin_ns = ThreadProcessorNs();
     absl::StatusOr<LossResult> result;
     if (training) {
       result = TrainMicroBatch(*executor_, batching_.Locate(sequence), std::move(input),
@@ -128,15 +131,16 @@ void PlainHost::Start(Queue& queue) {
     } else {
       result = output.status();
     }
-    const int64_t end_ns = clock.NowNanos();
-    environment_.loop->Post([this, alive, result = std::move(result), training, begin_ns, end_ns] {
-      if (*alive) Finished(result, training, begin_ns, end_ns);
+    time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
+    time.end_ns = clock.NowNanos();
+    environment_.loop->Post([this, alive, result = std::move(result), training, time] {
+      if (*alive) Finished(result, training, time);
     });
   });
 }
 
-void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training, int64_t begin_ns,
-                         int64_t end_ns) {
+void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training,
+                         const TaskTime& time) {
   running_ = false;
   if (!result.ok()) {
     Fail(result.status());
@@ -152,15 +156,17 @@ void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training
     FinishedEvaluation(*result);
     return;
   }
-  telemetry_.busy_ns += end_ns - begin_ns;
+  telemetry_.busy_ns += time.end_ns - time.begin_ns;
+  telemetry_.busy_processor_ns += time.processor_ns;
   telemetry_.loss_sum += result->loss_sum;
   telemetry_.correct += result->correct;
   telemetry_.loss_samples += batching_.Locate(Sequence(training_.next)).samples;
-  idle_since_ns_ = end_ns;
+  idle_since_ns_ = time.end_ns;
   telemetry_.forwards = telemetry_.backwards = ++training_.next;
-  telemetry_.last_backward_ns = end_ns;
+  telemetry_.last_backward_ns = time.end_ns;
   if (training_.next == training_.limit) {
     idle_since_ns_ = 0;
+    processor_time_.Pause();
     events_.on_barrier(Sequence(training_.limit));
   }
   Advance();
@@ -176,6 +182,7 @@ void PlainHost::FinishedEvaluation(const LossResult& result) {
 
 Telemetry PlainHost::telemetry() const {
   Telemetry telemetry = telemetry_;
+  telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
   return telemetry;
 }

@@ -10,6 +10,7 @@
 
 #include "worker/lane.h"
 #include "worker/plain_loop.h"
+#include "worker/processor_time.h"
 #include "worker/stage_executor.h"
 #include "worker/stage_host.h"
 
@@ -44,8 +45,7 @@ class PlainHost final : public StageHost {
   void Deliver(Frame frame);
   void Advance();
   void Start(Queue& queue);
-  void Finished(const absl::StatusOr<LossResult>& result, bool training, int64_t begin_ns,
-                int64_t end_ns);
+  void Finished(const absl::StatusOr<LossResult>& result, bool training, const TaskTime& time);
   void FinishedEvaluation(const LossResult& result);
   void Fail(const absl::Status& status);
 
@@ -64,6 +64,7 @@ class PlainHost final : public StageHost {
   bool ready_ = false;
   bool failed_ = false;
   int64_t idle_since_ns_ = 0;
+  ProcessorTime processor_time_;  // counts between a grant and its barrier
   std::shared_ptr<bool> alive_;
   std::unique_ptr<LinkShell> feed_;
   std::unique_ptr<Lane> lane_;  // last: joined before what its task uses goes

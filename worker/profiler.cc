@@ -11,6 +11,7 @@
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "worker/clock_probe.h"
+#include "worker/processor_time.h"
 #include "worker/stage_executor.h"
 
 namespace runnel {
@@ -24,6 +25,14 @@ constexpr int kTurnLayers = 12;
 constexpr int64_t kSliceNs = 5'000'000;
 // Random values of a weight repeat after this many: drawing millions takes longer than measuring.
 constexpr uint64_t kDistinctWeights = 4096;
+// What comes in has been written by another thread or was long ago: tensors take turns that are
+// together larger than the caches of one processor, but no more of them than these.
+constexpr int64_t kColdBytes = 4 << 20;
+constexpr int64_t kMostTensors = 16;
+
+int64_t TensorsFor(int64_t bytes) {
+  return std::clamp<int64_t>(kColdBytes / std::max<int64_t>(bytes, 1) + 1, 2, kMostTensors);
+}
 
 Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream) {
   Payload payload = pool.Allocate(static_cast<size_t>(elements) * sizeof(float));
@@ -81,8 +90,8 @@ void FillWeights(TensorData& tensor, uint64_t stream) {
 class RangeStage {
  public:
   static absl::StatusOr<RangeStage> Create(const ModelSpec& model, const LayerRange& range,
-                                           const Recipe& recipe, Backend& backend, int64_t samples,
-                                           BufferPool& pool) {
+                                           int64_t in_flight, const Recipe& recipe,
+                                           Backend& backend, int64_t samples, BufferPool& pool) {
     StageExecutorOptions options;
     options.model = model;
     options.first_layer = range.first_layer;
@@ -91,7 +100,7 @@ class RangeStage {
     options.training.learning_rate = 1e-6;
     options.recipe = &recipe;
     RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options.training));
-    RangeStage stage(batching);
+    RangeStage stage(batching, in_flight);
     RUNNEL_ASSIGN_OR_RETURN(stage.executor_,
                             StageExecutor::Create(std::move(options), &backend, &pool));
     ModelState state = stage.executor_->ExportState();
@@ -104,10 +113,18 @@ class RangeStage {
     return stage;
   }
 
+  // A forward and a backward; the first time the forwards that are to be ahead, too.
   absl::Status Run() {
-    const MicroBatch place = batching_.Locate(Sequence(sequence_++));
-    RUNNEL_RETURN_IF_ERROR(executor_->Forward(place, input_, labels_).status());
-    RUNNEL_RETURN_IF_ERROR(executor_->InputGradient(place, gradient_).status());
+    for (; forwards_ < backwards_ + in_flight_; ++forwards_) {
+      const Payload& input = inputs_[static_cast<size_t>(forwards_) % inputs_.size()];
+      const MicroBatch place = batching_.Locate(Sequence(forwards_));
+      RUNNEL_RETURN_IF_ERROR(executor_->Forward(place, input, labels_).status());
+    }
+    Payload gradient;
+    if (!gradients_.empty())
+      gradient = gradients_[static_cast<size_t>(backwards_) % gradients_.size()];
+    const MicroBatch place = batching_.Locate(Sequence(backwards_++));
+    RUNNEL_RETURN_IF_ERROR(executor_->InputGradient(place, std::move(gradient)).status());
     return executor_->WeightGradient(place, /*step=*/true);
   }
 
@@ -116,6 +133,7 @@ class RangeStage {
   absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock) {
     RUNNEL_RETURN_IF_ERROR(Run());
     const bool probes = nominal_step_ns > 0;
+    const double processor_begin_ns = processor_ns_;
     int64_t passed_ns = 0;
     int64_t runs = 0;
     double step_ns = probes ? MeasureClockStepNs() : 0;
@@ -127,6 +145,8 @@ class RangeStage {
       step_ns += MeasureClockStepNs();
       ++probe_count;
     } while (passed_ns < burst_ns);
+    const double processor_ns = processor_ns_ - processor_begin_ns;
+    processor_seconds_.push_back(processor_ns * 1e-9 / static_cast<double>(runs));
     double seconds = static_cast<double>(passed_ns) * 1e-9 / static_cast<double>(runs);
     if (probes) seconds *= nominal_step_ns * static_cast<double>(probe_count) / step_ns;
     seconds_.push_back(seconds);
@@ -138,14 +158,16 @@ class RangeStage {
     const size_t count = seconds_.size();
     const double median = seconds_[count / 2];
     const double quartiles = seconds_[count - 1 - count / 4] - seconds_[count / 4];
-    return {median, median > 0 ? quartiles / median : 0, clock_ns_ * 1e-9, processor_ns_ * 1e-9};
+    std::sort(processor_seconds_.begin(), processor_seconds_.end());
+    return {median, median > 0 ? quartiles / median : 0, processor_seconds_[count / 2],
+            clock_ns_ * 1e-9, processor_ns_ * 1e-9};
   }
 
  private:
   // Runs for at least that long and at least once; adds to what passed and to the runs.
   absl::Status RunFor(int64_t slice_ns, const Clock& clock, int64_t& passed_ns, int64_t& runs) {
     const int64_t begin_ns = clock.NowNanos();
-    const double processor_begin_ns = ThreadProcessorNs();
+    const int64_t processor_begin_ns = ThreadProcessorNs();
     int64_t slice_passed_ns = 0;
     do {
       RUNNEL_RETURN_IF_ERROR(Run());
@@ -154,20 +176,26 @@ class RangeStage {
     } while (slice_passed_ns < slice_ns);
     passed_ns += slice_passed_ns;
     clock_ns_ += static_cast<double>(slice_passed_ns);
-    processor_ns_ += ThreadProcessorNs() - processor_begin_ns;
+    processor_ns_ += static_cast<double>(ThreadProcessorNs() - processor_begin_ns);
     return absl::OkStatus();
   }
 
-  explicit RangeStage(Batching batching) : batching_(std::move(batching)) {}
+  RangeStage(Batching batching, int64_t in_flight)
+      : batching_(std::move(batching)), in_flight_(in_flight) {}
 
   void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
                     BufferPool& pool) {
     const NumberFormat format = executor_->recipe().format();
     const Shape input = executor_->input_shape(samples);
-    input_ = range.first_layer == 0 ? RandomTensor(pool, input.elements(), 0)
-                                    : RandomBoundary(pool, format, input, 0);
+    const int64_t inputs = std::max(in_flight_, TensorsFor(BoundaryBytes(format, input)));
+    for (int64_t i = 0; i < inputs; ++i) {
+      inputs_.push_back(range.first_layer == 0 ? RandomTensor(pool, input.elements(), 0)
+                                               : RandomBoundary(pool, format, input, 0));
+    }
     if (range.last_layer + 1 < model.layer_count()) {
-      gradient_ = RandomBoundary(pool, format, executor_->output_shape(samples), 1);
+      const Shape output = executor_->output_shape(samples);
+      for (int64_t i = TensorsFor(BoundaryBytes(format, output)); i > 0; --i)
+        gradients_.push_back(RandomBoundary(pool, format, output, 1));
       return;
     }
     const std::vector<int32_t> zeros(static_cast<size_t>(samples), 0);
@@ -176,12 +204,15 @@ class RangeStage {
   }
 
   Batching batching_;
+  int64_t in_flight_;
   std::unique_ptr<StageExecutor> executor_;
-  Payload input_;
-  Payload labels_;    // where the loss is
-  Payload gradient_;  // elsewhere
-  int64_t sequence_ = 0;
-  std::vector<double> seconds_;
+  std::vector<Payload> inputs_;
+  Payload labels_;                  // where the loss is
+  std::vector<Payload> gradients_;  // elsewhere
+  int64_t forwards_ = 0;
+  int64_t backwards_ = 0;
+  std::vector<double> seconds_;  // a run, by measurement
+  std::vector<double> processor_seconds_;
   double clock_ns_ = 0;
   double processor_ns_ = 0;
 };
@@ -204,6 +235,20 @@ absl::Status CheckOptions(const ModelSpec& model, const ProfileOptions& options)
   return absl::OkStatus();
 }
 
+absl::Status CheckInFlight(const ProfileOptions& options) {
+  if (!options.in_flight.empty() && options.in_flight.size() != options.ranges.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("profile of ", options.ranges.size(),
+                                                   " ranges with micro-batches in flight for ",
+                                                   options.in_flight.size()));
+  }
+  for (const int64_t in_flight : options.in_flight) {
+    if (in_flight >= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("profile with ", in_flight, " micro-batches in flight; needs at least 1"));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<LayerRange> EachLayer(const ModelSpec& model) {
   std::vector<LayerRange> ranges;
   for (int layer = 0; layer < model.layer_count(); ++layer) ranges.push_back({layer, layer});
@@ -211,11 +256,12 @@ std::vector<LayerRange> EachLayer(const ModelSpec& model) {
 }
 
 // Behind the ranges that take turns from `begin` on.
-size_t EndOfTurns(const std::vector<LayerRange>& ranges, size_t begin) {
-  int layers = 0;
+size_t EndOfTurns(const std::vector<LayerRange>& ranges, const std::vector<int64_t>& in_flight,
+                  size_t begin) {
+  int64_t layers = 0;
   size_t end = begin;
   while (end < ranges.size() && end - begin < kTurns) {
-    layers += ranges[end].last_layer - ranges[end].first_layer + 1;
+    layers += in_flight[end] * (ranges[end].last_layer - ranges[end].first_layer + 1);
     if (end > begin && layers > kTurnLayers) break;
     ++end;
   }
@@ -229,16 +275,20 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, con
                                                      const ProfileOptions& options,
                                                      const Clock& clock) {
   RUNNEL_RETURN_IF_ERROR(CheckOptions(model, options));
+  RUNNEL_RETURN_IF_ERROR(CheckInFlight(options));
   const std::vector<LayerRange> ranges = options.ranges.empty() ? EachLayer(model) : options.ranges;
+  const std::vector<int64_t> in_flight =
+      options.in_flight.empty() ? std::vector<int64_t>(ranges.size(), 1) : options.in_flight;
   const auto burst_ns = static_cast<int64_t>(options.burst_ms * 1e6);
   std::vector<RangeTime> times;
   BufferPool pool;
   for (size_t begin = 0, end = 0; begin < ranges.size(); begin = end) {
-    end = EndOfTurns(ranges, begin);
+    end = EndOfTurns(ranges, in_flight, begin);
     std::vector<RangeStage> stages;
     for (size_t i = begin; i < end; ++i) {
-      RUNNEL_ASSIGN_OR_RETURN(RangeStage stage, RangeStage::Create(model, ranges[i], recipe,
-                                                                   backend, options.samples, pool));
+      RUNNEL_ASSIGN_OR_RETURN(RangeStage stage,
+                              RangeStage::Create(model, ranges[i], in_flight[i], recipe, backend,
+                                                 options.samples, pool));
       RUNNEL_RETURN_IF_ERROR(stage.Run());
       stages.push_back(std::move(stage));
     }

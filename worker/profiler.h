@@ -19,6 +19,10 @@ struct ProfileOptions {
   int64_t samples = 0;             // of one micro-batch
   int64_t repetitions = 0;         // measurements of each range, 1..1000
   std::vector<LayerRange> ranges;  // empty: each layer by itself
+  // By range: micro-batches whose forwards are ahead of the backwards, the backward's own included,
+  // as in a stage with this cap; empty: one each. What a stage keeps of several does not stay in
+  // caches as that of one does. At least 1.
+  std::vector<int64_t> in_flight;
   // One measurement repeats the work until it took this long and is the mean of that: longer than
   // what a scheduler or a processor quota does in turns. 0: the work once.
   double burst_ms = 0;
@@ -30,10 +34,11 @@ struct ProfileOptions {
 struct RangeTime {
   double seconds = 0;  // median of the measurements
   double spread = 0;   // distance between their quartiles over the median
-  // Of all measurements together: what they took by the clock, and of the calling thread's
-  // processor.
-  double clock_seconds = 0;
+  // The same median of the calling thread's processor time, whatever the clock of ProfileOptions.
   double processor_seconds = 0;
+  // Of all measurements together: what they took by the wall clock, and of processor time.
+  double all_wall_seconds = 0;
+  double all_processor_seconds = 0;
 };
 
 // Time of forward, input-gradient, weight-gradient and update by range: each range as a stage of

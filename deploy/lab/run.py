@@ -72,14 +72,25 @@ def steady_seconds_per_batch(summary, warm_up, batches):
         (points[-1]["batches"] - points[0]["batches"])
 
 
-def bound_seconds_per_batch(summary, mbps):
-    """What the busiest stage or direction of a link needs for a mini-batch: no schedule can be
-    quicker with this plan. None: nothing was trained."""
+def stage_share(stage, quota, whole_device):
+    """Of the training time, what a stage needs if nothing held it up. Under a quota the wall clock
+    says too little (what was not used while waiting is caught up at full speed): there it is the
+    processor time over what the device has of it, of computing or of all that the worker does."""
+    if not 0 < quota < 1:
+        return stage["busy_share"]
+    return stage["processor_share" if whole_device else "busy_processor_share"] / quota
+
+
+def bound_seconds_per_batch(summary, mbps, quotas, whole_device=True):
+    """What the busiest device or direction of a link needs for a mini-batch: no schedule can be
+    quicker with this plan. Coding, frames and acknowledgements count unless only computation is
+    asked for. None: nothing was trained."""
     stages, steps = summary["plan"]["stages"], summary["steps"]
     if not steps or not summary["samples_per_s"]:
         return None
     training_s = summary["samples"] / summary["samples_per_s"]
-    needs = [stage["busy_share"] * training_s / steps for stage in summary["stages"]]
+    needs = [stage_share(stage, quotas[plan["device"]], whole_device) * training_s / steps
+             for stage, plan in zip(summary["stages"], stages)]
     for index, link in enumerate(summary["links"]):
         above, below = stages[index]["device"], stages[index + 1]["device"]
         for direction, a, b in (("forward", above, below), ("backward", below, above)):
@@ -150,7 +161,8 @@ def run_once(case, arguments, train, mbps, folder):
             summary = json.load(file)
         seconds = steady_seconds_per_batch(summary, arguments.warm_up, arguments.batches)
         summary["samples"] = summary["steps"] * case["training"]["batch_size"]
-        bound = bound_seconds_per_batch(summary, matrix)
+        bound = bound_seconds_per_batch(summary, matrix, shares)
+        computation = bound_seconds_per_batch(summary, matrix, shares, whole_device=False)
         predicted = prediction(summary, case["training"]["batch_size"])
         summary["lab"] = {
             "scenario": case["name"], "mbps": mbps, "cpu": shares, "flags": job["train"],
@@ -160,6 +172,7 @@ def run_once(case, arguments, train, mbps, folder):
             "prediction_error": predicted / seconds - 1 if predicted and seconds else None,
             "bound_seconds_per_batch": bound,
             "efficiency_steady": bound / seconds if bound and seconds else None,
+            "efficiency_computation": computation / seconds if computation and seconds else None,
             "efficiency_end_to_end": bound * summary["samples_per_s"] /
                                      case["training"]["batch_size"] if bound else None,
             "links": link_errors(summary, matrix, hosts),
@@ -199,7 +212,8 @@ def main(words):
               f"({lab['prediction_error']:+.1%})")
     if lab["efficiency_steady"] is not None:
         print(f"efficiency: {lab['efficiency_steady']:.3f} between barriers, "
-              f"{lab['efficiency_end_to_end']:.3f} from the first grant to the last barrier")
+              f"{lab['efficiency_end_to_end']:.3f} from the first grant to the last barrier; "
+              f"{lab['efficiency_computation']:.3f} by computation and links alone")
     for row in lab["links"]:
         if row["error"] is not None:
             print(f"link {row['link']} {row['direction']}: measured "

@@ -181,6 +181,7 @@ def result_of(policy, mbps, runs):
             "predicted_seconds_per_batch": median_of(runs, "predicted_seconds_per_batch"),
             "prediction_error": median_of(runs, "prediction_error"),
             "efficiency_steady": median_of(runs, "efficiency_steady"),
+            "efficiency_computation": median_of(runs, "efficiency_computation"),
             "efficiency_end_to_end": median_of(runs, "efficiency_end_to_end"),
             "seconds_per_batch": statistics.median(seconds) if seconds else float("nan"),
             "runs": seconds}

@@ -47,7 +47,7 @@ OrderSearch::OrderSearch(const PipelineModel& model, std::vector<int> order, int
 }
 
 double OrderSearch::Taken(int n, int first, int last) const {
-  return FeedSeconds(*model_, order_[n], n == 0, n + 1 == stages_) +
+  return OverheadSeconds(*model_, order_[n], n == 0, n + 1 == stages_) +
          (n > 0 ? LinkOf(n - 1, first - 1).receiver_takes : 0) +
          (n + 1 < stages_ ? LinkOf(n, last).sender_takes : 0);
 }

@@ -26,6 +26,8 @@ inline constexpr int32_t kProtocolVersion = 2;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 // A profile's processor_share is at least this.
 inline constexpr double kLeastProcessorShare = 1e-3;
+// A computing thread that gets less of a processor was held back, and so is what runs beside it.
+inline constexpr double kWholeProcessor = 0.9;
 
 // ---- worker -> central
 
@@ -94,6 +96,11 @@ struct Telemetry {
   int64_t busy_ns = 0;  // compute lane at work on training
   int64_t wait_ns = 0;  // compute lane idle between a grant and its barrier
   int64_t codec_ns = 0;
+  // Processor time: of the computing thread in busy_ns, and of the whole worker between grants and
+  // their barriers. Where a device gives a worker less than a processor, the wall clock says too
+  // little: what a thread did not use while it waited it catches up at full speed.
+  int64_t busy_processor_ns = 0;
+  int64_t processor_ns = 0;
   // When the last backward ended, by the worker's monotonic clock; 0: none yet.
   int64_t last_backward_ns = 0;
   int64_t peak_rss_bytes = 0;
@@ -150,6 +157,7 @@ struct ProfileRequest {
   std::vector<LayerRange> ranges = {};  // empty: each layer by itself; at most kMaxProfileRanges
   double burst_ms = 0;                  // one measurement repeats the work for at least this long
   double nominal_step_ns = 0;           // above 0: times at this clock, as ProfileOptions says
+  std::vector<int64_t> in_flight = {};  // by range, as ProfileOptions says; empty: one each
 };
 
 // Takes over a stage: replaces whatever the worker ran before. With `aside` not yet: the stage is

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxRepetitions = 10'000;
+constexpr int64_t kMaxProfiledInFlight = 64;
 constexpr double kMaxMegabitsPerSecond = 1e9;
 constexpr double kMaxDelayMs = 1e9;
 constexpr double kMaxBurstMs = 60'000;
@@ -42,6 +43,7 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
   }
   request.set_burst_ms(from.burst_ms);
   request.set_nominal_step_ns(from.nominal_step_ns);
+  request.mutable_in_flight()->Assign(from.in_flight.begin(), from.in_flight.end());
 }
 
 void Fill(PrepareStage& from, proto::FromCentral& to) {
@@ -118,6 +120,14 @@ absl::Status ReadRanges(const proto::ProfileRequest& from, ProfileRequest& reque
     RUNNEL_RETURN_IF_ERROR(CheckRange("profile_request.ranges.first_layer", range.first_layer(), 0,
                                       range.last_layer()));
     request.ranges.push_back({range.first_layer(), range.last_layer()});
+  }
+  if (from.in_flight_size() == 0) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(CheckCount("profile_request.in_flight", from.in_flight_size(),
+                                    from.ranges_size(), from.ranges_size()));
+  for (const int64_t in_flight : from.in_flight()) {
+    RUNNEL_RETURN_IF_ERROR(
+        CheckRange("profile_request.in_flight", in_flight, 1, kMaxProfiledInFlight));
+    request.in_flight.push_back(in_flight);
   }
   return absl::OkStatus();
 }

@@ -77,6 +77,8 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
   telemetry.set_busy_ns(from.busy_ns);
   telemetry.set_wait_ns(from.wait_ns);
   telemetry.set_codec_ns(from.codec_ns);
+  telemetry.set_busy_processor_ns(from.busy_processor_ns);
+  telemetry.set_processor_ns(from.processor_ns);
   telemetry.set_last_backward_ns(from.last_backward_ns);
   telemetry.set_peak_rss_bytes(from.peak_rss_bytes);
   telemetry.set_frames_down(from.frames_down);
@@ -211,6 +213,8 @@ absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
       {"telemetry.busy_ns", from.busy_ns(), &telemetry.busy_ns},
       {"telemetry.wait_ns", from.wait_ns(), &telemetry.wait_ns},
       {"telemetry.codec_ns", from.codec_ns(), &telemetry.codec_ns},
+      {"telemetry.busy_processor_ns", from.busy_processor_ns(), &telemetry.busy_processor_ns},
+      {"telemetry.processor_ns", from.processor_ns(), &telemetry.processor_ns},
       {"telemetry.last_backward_ns", from.last_backward_ns(), &telemetry.last_backward_ns},
       {"telemetry.peak_rss_bytes", from.peak_rss_bytes(), &telemetry.peak_rss_bytes},
       {"telemetry.frames_down", from.frames_down(), &telemetry.frames_down},

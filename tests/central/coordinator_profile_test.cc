@@ -110,6 +110,7 @@ class Cluster {
         if (id.value() == fails_) return reply(StageFailed{Generation(1), "no memory", false});
       }
       EXPECT_EQ(request->ranges, by_range_ ? kRanges : LayersAndParts(6, 2));
+      EXPECT_EQ(request->in_flight, by_range_ ? std::vector<int64_t>() : InFlightOfParts(6, 2));
       reply(Times());
     } else if (std::holds_alternative<PrepareStage>(send.message)) {
       reply(StageReady{Generation(1)});

@@ -15,6 +15,17 @@ namespace {
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
+TEST(LayerProfile, PartsHaveAsManyInFlightAsTheirStages) {
+  EXPECT_THAT(InFlightOfParts(5, 3), ElementsAre(1, 1, 1, 1, 1, 3, 2, 1));
+  EXPECT_THAT(InFlightOfParts(3, 3), ElementsAre(1, 1, 1));
+  EXPECT_THAT(InFlightOfParts(11, 10),
+              ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1));
+  for (int layers = 1; layers < 30; ++layers) {
+    for (int parts = 1; parts < 40; ++parts)
+      EXPECT_EQ(InFlightOfParts(layers, parts).size(), LayersAndParts(layers, parts).size());
+  }
+}
+
 TEST(LayerProfile, LayersThenPartsThatAreTheModel) {
   EXPECT_EQ(LayersAndParts(5, 2),
             (std::vector<LayerRange>{{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 4}, {0, 1}, {2, 4}}));

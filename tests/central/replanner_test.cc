@@ -30,6 +30,12 @@ class Pipeline {
     }
   }
 
+  // Device 1 has this share of a processor, of which a layer takes 8 ms.
+  void ShareProcessor(double share) {
+    devices_[1].processor_share = share;
+    processor_ns_a_layer_ = 8e6;
+  }
+
   // The next report, with device 1 this much slower than profiled.
   std::optional<BetterPlan> Report(double slowdown) {
     step_ += kEvery;
@@ -39,6 +45,9 @@ class Pipeline {
       const double layers = stage.last_layer - stage.first_layer + 1;
       telemetry.backwards = step_;
       telemetry.busy_ns += static_cast<int64_t>(kEvery * layers * 10e6 * (i == 1 ? slowdown : 1.0));
+      if (i == 1)
+        telemetry.busy_processor_ns +=
+            static_cast<int64_t>(kEvery * layers * processor_ns_a_layer_);
     }
     return replanner_.AtBarrier({step_, plan_, first_, stages_, devices_, lost_, seconds_});
   }
@@ -107,6 +116,7 @@ class Pipeline {
   std::vector<std::vector<double>> seconds_ = {std::vector<double>(kLayers, 0.01),
                                                std::vector<double>(kLayers, 0.01)};
   int64_t step_ = 0;
+  double processor_ns_a_layer_ = 0;
 };
 
 TEST(Replanner, LeavesABalancedPipelineAlone) {
@@ -143,6 +153,17 @@ TEST(Replanner, ALoadThatComesAndGoesMovesNothing) {
 TEST(Replanner, ShortlyBeforeTheEndAMoveIsNotWorthIt) {
   Pipeline run(/*stop_step=*/80);
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(run.Report(2).has_value());
+}
+
+// Whoever catches up at full speed what it did not use looks quicker by the clock than it is.
+TEST(Replanner, WithAShareOfAProcessorTheLongerOfBothTimesCounts) {
+  Pipeline run;
+  run.ShareProcessor(0.5);
+  run.Report(1.0);
+  EXPECT_NEAR(run.replanner().slowdowns()[1], 1.6, 1e-6);  // 8 ms of half a processor
+  run.Report(2.5);                                         // something else takes the processor
+  EXPECT_NEAR(run.replanner().slowdowns()[1], 2.5, 1e-6);
+  EXPECT_NEAR(run.replanner().slowdowns()[0], 1.0, 1e-6);
 }
 
 // ---- with a predictor

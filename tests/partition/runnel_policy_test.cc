@@ -70,7 +70,9 @@ class Case {
       device.shares_processor = Draw(0, 2) > 0;
       // A codec lane that is busy by itself is only bounded by the closed form.
       device.codec_seconds_per_byte = device.shares_processor ? Draw(0, 3) * 1e-7 : 0;
+      device.micro_batch_seconds = Draw(0, 3) * 1e-3;
       device.frame_seconds = Draw(0, 3) * 1e-3;
+      device.link_byte_seconds = Draw(0, 2) * 1e-7;
       device.feed_byte_seconds = Draw(0, 2) * 1e-7;
     }
   }
@@ -200,20 +202,23 @@ TEST(PipelineModel, WhatADeviceDoesBesidesComputingTakesFromItsComputation) {
   for (DeviceCost& device : c.model.devices) {
     device.shares_processor = true;
     device.codec_seconds_per_byte = 1e-9;  // 16 us a tensor
+    device.micro_batch_seconds = 2e-3;
     device.frame_seconds = 1e-3;
+    device.link_byte_seconds = 1e-7;
     device.feed_byte_seconds = 1e-6;
   }
   const SimulatedPipeline shared = ToPipeline(c.model, placement);
-  // Samples sent and received, labels sent; an activation coded and sent; a gradient received.
+  // Its own, samples sent and received, labels sent; an activation coded and sent; a gradient
+  // received.
   EXPECT_EQ(shared.stages[0].forward_ns - apart.stages[0].forward_ns,
-            2 * 6'000'000 + 1'100'000 + 16'000 + 1'000'000);
+            2'000'000 + 2 * 6'000'000 + 1'100'000 + 16'000 + 1'100'000);
   EXPECT_EQ(shared.stages[0].input_gradient_ns - apart.stages[0].input_gradient_ns,
-            1'000'000 + 16'000);
-  // Labels and an activation received; a gradient sent.
+            1'400'000 + 16'000);
+  // Its own, labels and an activation received; a gradient sent.
   EXPECT_EQ(shared.stages[1].forward_ns - apart.stages[1].forward_ns,
-            1'100'000 + 1'000'000 + 16'000);
+            2'000'000 + 1'100'000 + 1'100'000 + 16'000);
   EXPECT_EQ(shared.stages[1].input_gradient_ns - apart.stages[1].input_gradient_ns,
-            1'000'000 + 16'000);
+            1'400'000 + 16'000);
   EXPECT_EQ(shared.links[0].down.encode_ns + shared.links[0].down.decode_ns, 0);
   // One device keeps a lane for its codecs.
   c.model.devices[1].shares_processor = false;

@@ -81,14 +81,34 @@ class Bounds(unittest.TestCase):
     def test_the_busiest_stage_or_direction_counts(self):
         summary = summary_of(lambda i: i, 10, [2, 1])
         summary.update(samples=640, samples_per_s=64,  # ten seconds for ten batches
-                       stages=[{"busy_share": 0.5}, {"busy_share": 0.8}])
+                       stages=[{"busy_share": 0.5, "busy_processor_share": 0.2,
+                                "processor_share": 0.25},
+                               {"busy_share": 0.8, "busy_processor_share": 0.7,
+                                "processor_share": 0.75}])
         summary["links"][0].update(bytes_forward=1_000_000, bytes_backward=500_000)
         rates = [[0, 1], [1, 0]]
-        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, [[0, 0], [0, 0]]), 0.8)
-        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, rates), 0.8)
-        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, [[0, 0.5], [1, 0]]), 1.6)
-        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, [[0, 1], [0.1, 0]]), 4)
-        self.assertIsNone(run.bound_seconds_per_batch(dict(summary, steps=0), rates))
+        for quotas in ([0, 0], [1, 2]):  # all that there is
+            def bound(mbps, **more):
+                return run.bound_seconds_per_batch(summary, mbps, quotas, **more)
+            self.assertAlmostEqual(bound([[0, 0], [0, 0]]), 0.8)
+            self.assertAlmostEqual(bound(rates), 0.8)
+            self.assertAlmostEqual(bound(rates, whole_device=False), 0.8)
+            self.assertAlmostEqual(bound([[0, 0.5], [1, 0]]), 1.6)
+            self.assertAlmostEqual(bound([[0, 1], [0.1, 0]]), 4)
+        self.assertIsNone(run.bound_seconds_per_batch(dict(summary, steps=0), rates, [0, 0]))
+
+    def test_under_a_quota_processor_time_is_the_bound(self):
+        summary = summary_of(lambda i: i, 10, [2, 1])
+        summary.update(samples=640, samples_per_s=64,
+                       stages=[{"busy_share": 0.5, "busy_processor_share": 0.2,
+                                "processor_share": 0.225},
+                               {"busy_share": 0.8, "busy_processor_share": 0.7,
+                                "processor_share": 0.75}])
+        summary["links"][0].update(bytes_forward=0, bytes_backward=0)
+        rates = [[0, 0], [0, 0]]
+        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, rates, [0.25, 0]), 0.9)
+        self.assertAlmostEqual(
+            run.bound_seconds_per_batch(summary, rates, [0.25, 0], whole_device=False), 0.8)
 
     def test_predictions_are_seconds_a_batch(self):
         self.assertEqual(run.prediction({"predicted_samples_per_s": 32}, 64), 2)

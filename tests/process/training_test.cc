@@ -90,6 +90,8 @@ TEST(Training, AsyncLearnsAndTellsWhatItDid) {
   for (const json& stage : summary["stages"]) {
     EXPECT_GT(stage["busy_share"].get<double>(), 0.0);
     EXPECT_GE(stage["wait_share"].get<double>(), 0.0);
+    EXPECT_GT(stage["busy_processor_share"].get<double>(), 0.0);
+    EXPECT_GT(stage["processor_share"].get<double>(), stage["busy_processor_share"].get<double>());
     EXPECT_GT(stage["peak_rss_bytes"].get<int64_t>(), int64_t{1} << 20);
   }
 }

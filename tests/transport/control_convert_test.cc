@@ -43,8 +43,8 @@ auto Fields(const EvaluationDone& m) {
   return std::tie(a, b, c, d);
 }
 auto Fields(const Telemetry& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v);
 }
 auto Fields(const StageFailed& m) {
   const auto& [a, b, c] = m;
@@ -53,8 +53,8 @@ auto Fields(const StageFailed& m) {
 auto Fields(const Welcome& m) { return std::tie(m.device); }
 auto Fields(const Refused& m) { return std::tie(m.reason); }
 auto Fields(const ProfileRequest& m) {
-  const auto& [a, b, c, d, e, f, g, h] = m;
-  return std::tie(a, b, c, d, e, f, g, h);
+  const auto& [a, b, c, d, e, f, g, h, i] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const PrepareStage& m) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, shaping, l, n] = m;
@@ -128,6 +128,8 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   telemetry.last_backward_ns = 9;
   telemetry.upstream_bytes_per_second = 10;
   telemetry.downstream_bytes_per_second = 11;
+  telemetry.busy_processor_ns = 12;
+  telemetry.processor_ns = 13;
   const proto::Telemetry wire = ToProto(WorkerMessage(telemetry)).telemetry();
   EXPECT_EQ(wire.frames_down(), 1);
   EXPECT_EQ(wire.frames_up(), 2);
@@ -140,6 +142,8 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   EXPECT_EQ(wire.last_backward_ns(), 9);
   EXPECT_EQ(wire.upstream_bytes_per_second(), 10);
   EXPECT_EQ(wire.downstream_bytes_per_second(), 11);
+  EXPECT_EQ(wire.busy_processor_ns(), 12);
+  EXPECT_EQ(wire.processor_ns(), 13);
 }
 
 TEST(ControlConvert, ModelsOfTheZooRoundTrip) {
@@ -335,6 +339,8 @@ const BadPrepareField kBadPrepareFields[] = {
      },
      "training.gradient_bits: epoch 3"},
     {[](auto& m) { m.mutable_training()->set_look_ahead(2); }, "training.look_ahead"},
+    {[](auto& m) { m.mutable_training()->set_raised_look_ahead(-1); },
+     "training.raised_look_ahead"},
     {[](auto& m) { m.mutable_training()->set_aggregate_every(-1); }, "training.aggregate_every"},
     {[](auto& m) { m.mutable_training()->add_gradient_bits()->set_epoch(-1); },
      "training.gradient_bits.epoch"},

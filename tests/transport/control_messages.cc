@@ -120,6 +120,7 @@ TrainingSettings RandomControlMessages::Settings() {
   settings.momentum = Real();
   settings.weight_decay = Real();
   settings.look_ahead = static_cast<double>(Below(100)) / 100;
+  settings.raised_look_ahead = static_cast<double>(Below(100)) / 100;
   settings.aggregate_every = Below(1000000);
   settings.stale_rate_steps = Below(1000000);
   settings.milestones = Milestones();
@@ -144,8 +145,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       Snapshot{generation, sequence, State()},
       EvaluationDone{sequence, Real(), 1 + Below(999), samples},
       Telemetry{count(), count(), count(), count(), count(), count(), count(), count(), count(),
-                count(), count(), count(), count(), count(), Real(), Real(), Real(), 1 + Below(999),
-                samples},
+                count(), count(), count(), count(), count(), count(), count(), Real(), Real(),
+                Real(), 1 + Below(999), samples},
       StageFailed{generation, Text(), Below(2) == 1},
       LayersFetched{generation, State()},
       StagePrepared{generation}};
@@ -181,7 +182,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                                                     1 + Below(99),
                                                     {{0, model.layer_count() - 1}, {0, 0}},
                                                     Real(),
-                                                    Real()},
+                                                    Real(),
+                                                    {1 + Below(64), 1}},
                                      prepare,
                                      RunUntil{Sequence(1 + Below(1000000))},
                                      SnapshotRequest{Sequence(1 + Below(1000000))},
