@@ -15,6 +15,7 @@ struct Holder {
 
   Holder() {
     setenv("GRPC_EXPERIMENTS", "tcp_frame_size_tuning,tcp_rcv_lowat", /*overwrite=*/0);
+    setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0);
     grpc::ServerBuilder builder;
     builder.RegisterCallbackGenericService(&service);
     server = builder.BuildAndStart();

@@ -7,10 +7,16 @@ namespace runnel {
 // can go wrong: the library waits up to 10 s for a poller that a blocked write left behind, and the
 // queue of the callbacks is released once too often if a stream ends at that moment (it aborts).
 //
-// Also has gRPC ask the kernel to wake it when a whole message has come in, not with every packet
-// (two of its experiments), unless GRPC_EXPERIMENTS is set: at 100 Mbps a packet comes every 0.12
-// ms and takes the processor from the computation. So the first call of a process must come before
-// anything else of gRPC, and before other threads read the environment.
+// Also, unless the environment has GRPC_EXPERIMENTS or GRPC_POLL_STRATEGY:
+// * gRPC asks the kernel to wake it when a whole message has come in, not with every packet (two of
+//   its experiments): at 100 Mbps a packet comes every 0.12 ms and takes the processor from the
+//   computation.
+// * Each queue waits for its own sockets with poll(). With epoll gRPC has one thread of the process
+//   wait for all sockets, and whoever has taken an event wakes another thread to wait for the next:
+//   data would go on waking the threads of the callbacks, which only the control streams need, and
+//   these the thread of the data's queue.
+// So the first call of a process must come before anything else of gRPC, and before other threads
+// read the environment.
 void KeepGrpcForTheProcess();
 
 }  // namespace runnel

@@ -25,7 +25,7 @@
 
 namespace runnel {
 
-// What a reactor of gRPC does for its stream. Called with the stream's lock held: no call comes
+// What a call of gRPC does for its stream. Called with the stream's lock held: no call comes
 // back into the stream on the same thread.
 class StreamCalls {
  public:
@@ -47,7 +47,7 @@ struct StreamOptions {
   std::shared_ptr<ThreadScheduler> scheduler;
 };
 
-// Thread-safe; its reactor holds a reference until gRPC is done with it.
+// Thread-safe; its call holds a reference until gRPC is done with it.
 class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
  public:
   explicit GrpcStream(StreamOptions options);

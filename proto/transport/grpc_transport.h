@@ -27,9 +27,11 @@ struct GrpcTransportOptions {
 };
 
 // Beyond the contract of Transport: Listen and Dial return PermissionDenied for an address that is
-// not on the loopback interface, unless the options allow it. Observers are called on threads of
-// gRPC. The listeners go before the transport; destroying it breaks what still stands and waits for
-// it, so not on a thread of gRPC.
+// not on the loopback interface, unless the options allow it. Observers are called on one thread
+// for all connections of the transport (a second one for each further listener, or if it dials
+// before it listens): what one observer takes, all others wait. The listeners go before the
+// transport; destroying either breaks what still stands and waits for it, so not within a call of
+// an observer.
 std::unique_ptr<Transport> MakeGrpcTransport(const GrpcTransportOptions& options);
 
 }  // namespace runnel

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -27,6 +28,7 @@ class Waiter final : public ConnectionObserver {
   void OnFrame(Frame) override {
     std::lock_guard<std::mutex> lock(mutex_);
     ++frames_;
+    thread_ = std::this_thread::get_id();
     changed_.notify_all();
   }
   void OnClosed(const absl::Status& status) override {
@@ -44,11 +46,17 @@ class Waiter final : public ConnectionObserver {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, kDeadline, [&] { return frames_ >= count; });
   }
+  // That of the last OnFrame.
+  std::thread::id thread() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return thread_;
+  }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   int frames_ = 0;
+  std::thread::id thread_;
   std::vector<absl::Status> closed_;
 };
 
@@ -68,6 +76,14 @@ class Server {
   }
   std::string address() const { return listener_->address(); }
   Waiter& waiter() { return waiter_; }
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string& address, Waiter* waiter) {
+    return transport_->Dial(address, waiter, {});
+  }
+  // To whoever dialled last.
+  absl::Status Send(const Frame& frame) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return connections_.back()->Send(frame);
+  }
 
  private:
   Waiter waiter_;
@@ -229,6 +245,42 @@ TEST(GrpcTransport, OtherMethodsAreUnimplemented) {
   Server server;
   RawClient client(server.address(), {}, "/runnel.Data/Other");
   EXPECT_EQ(client.Wait(), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+// ---- threads
+
+TEST(GrpcTransport, OneThreadServesWhatATransportAcceptsAndDials) {
+  const Frame frame = TestFrame(FrameKind::kInput, 0, 100);
+  Server left, middle, right;
+  Waiter from_middle, from_right;
+  const auto to_middle = left.Dial(middle.address(), &from_middle);
+  const auto to_right = middle.Dial(right.address(), &from_right);
+  ASSERT_TRUE(to_middle.ok() && to_right.ok());
+  ASSERT_TRUE((*to_middle)->Send(frame).ok());
+  ASSERT_TRUE(middle.waiter().WaitFrames(1));
+  ASSERT_TRUE((*to_right)->Send(frame).ok());
+  ASSERT_TRUE(right.waiter().WaitFrames(1));
+  ASSERT_TRUE(right.Send(frame).ok());
+  ASSERT_TRUE(from_right.WaitFrames(1));
+  EXPECT_EQ(middle.waiter().thread(), from_right.thread());
+  EXPECT_NE(middle.waiter().thread(), right.waiter().thread());
+}
+
+TEST(GrpcTransport, WhatIsDialledOutlivesTheListenerOfItsThread) {
+  const auto refuse = [](std::shared_ptr<Connection>) { return Accepted{}; };
+  Server right;
+  Waiter from_right;
+  const auto transport = MakeGrpcTransport({});
+  auto listener = transport->Listen(kAnyPort, refuse);
+  ASSERT_TRUE(listener.ok());
+  const auto to_right = transport->Dial(right.address(), &from_right, {});
+  ASSERT_TRUE(to_right.ok());
+  listener->reset();
+  ASSERT_TRUE((*to_right)->Send(TestFrame(FrameKind::kInput, 0, 100)).ok());
+  EXPECT_TRUE(right.waiter().WaitFrames(1));
+  EXPECT_TRUE(transport->Listen(kAnyPort, refuse).ok());
+  (*to_right)->Close();
+  EXPECT_TRUE(from_right.WaitClosed().ok());
 }
 
 // ---- addresses
