@@ -139,6 +139,9 @@ struct CoordinatorOptions {
   int64_t profile_repetitions = 5;
   // Longer than the turns in which a processor quota is given out: what a pipeline sees of it.
   double profile_burst_ms = 20;
+  // The same for a part of the model (layer_profile.h): as long on all devices, whatever they need
+  // for it.
+  double profile_part_ms = 150;
   std::vector<LayerRange> profile_ranges;  // empty: each layer by itself
   PredictFn predict;                       // with profile_ranges
   PlanFn plan;
@@ -202,7 +205,8 @@ class Coordinator {
   void Measured();
   void SendProfileRequest(int device);
   std::vector<LayerRange> RangesToMeasure() const;
-  std::vector<int64_t> InFlightToMeasure() const;
+  std::vector<LayerRange> Parts() const;
+  void AskForProfiles();
   absl::Status TakeProfile(int device, const std::vector<double>& seconds);
   void MakePlan();
   void Prepare();
@@ -249,6 +253,8 @@ class Coordinator {
   std::vector<Device> devices_;
   std::vector<std::vector<double>> layer_seconds_;  // as PlanFn's
   std::vector<int> to_measure_;                     // devices; the first one is asked
+  bool measures_parts_ = false;                     // all devices have their layers
+  std::vector<int> have_layers_;
   Plan plan_;
   std::vector<StageStatus> stages_;
   std::vector<bool> ready_;

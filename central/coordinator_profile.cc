@@ -13,8 +13,15 @@ namespace runnel {
 
 // By sub-models for the predictor one device after the other: they characterise a device as it is
 // by itself. By layer all at once: that is how they train, and those that share a processor, a
-// cache or memory are planned with what that leaves to each.
+// cache or memory are planned with what that leaves to each. Parts are measured when all devices
+// have their layers, for about the same time on each, so that none has the machine to itself before
+// the others are done.
 void Coordinator::Measure() {
+  measures_parts_ = false;
+  AskForProfiles();
+}
+
+void Coordinator::AskForProfiles() {
   if (to_measure_.empty()) return Measured();
   for (const int device : to_measure_) {
     SendProfileRequest(device);
@@ -25,16 +32,20 @@ void Coordinator::Measure() {
 void Coordinator::Measured() { return phase_ == Phase::kMeasuring ? Replan() : MakePlan(); }
 
 void Coordinator::SendProfileRequest(int device) {
-  const ProfileRequest request{options_.model,
-                               options_.recipe,
-                               options_.backend,
-                               batching_.MicroBatchSizes().front(),
-                               options_.profile_repetitions,
-                               RangesToMeasure(),
-                               options_.profile_burst_ms,
-                               /*nominal_step_ns=*/0,
-                               InFlightToMeasure()};
-  effects_.push_back(SendControl{devices_[device].connection, request});
+  ProfileRequest request;
+  request.model = options_.model;
+  request.recipe = options_.recipe;
+  request.backend = options_.backend;
+  request.micro_batch_size = batching_.MicroBatchSizes().front();
+  request.repetitions = options_.profile_repetitions;
+  request.ranges = RangesToMeasure();
+  request.burst_ms = measures_parts_ ? options_.profile_part_ms : options_.profile_burst_ms;
+  // A stage that accumulates gradients drains each step: fewer may be in flight.
+  if (measures_parts_ && options_.training.micro_batches == 1) {
+    request.in_flight =
+        InFlightOfParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
+  }
+  effects_.push_back(SendControl{devices_[device].connection, std::move(request)});
 }
 
 void Coordinator::On(int device, const ProfileReport& report) {
@@ -45,18 +56,25 @@ void Coordinator::On(int device, const ProfileReport& report) {
   if (absl::Status status = TakeProfile(device, report.layer_seconds); !status.ok())
     return End(std::move(status), false);
   to_measure_.erase(asked);
-  if (to_measure_.empty()) return Measured();
-  if (in_turns) Measure();
+  if (in_turns) return AskForProfiles();
+  have_layers_.push_back(device);
+  if (!to_measure_.empty()) return;
+  if (!measures_parts_ && !Parts().empty()) {
+    measures_parts_ = true;
+    to_measure_.swap(have_layers_);
+    return AskForProfiles();
+  }
+  have_layers_.clear();
+  Measured();
+}
+
+std::vector<LayerRange> Coordinator::Parts() const {
+  return PartsOf(options_.model.layer_count(), static_cast<int>(devices_.size()));
 }
 
 std::vector<LayerRange> Coordinator::RangesToMeasure() const {
   if (!options_.profile_ranges.empty()) return options_.profile_ranges;
-  return LayersAndParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
-}
-
-std::vector<int64_t> Coordinator::InFlightToMeasure() const {
-  if (!options_.profile_ranges.empty() || options_.training.micro_batches > 1) return {};
-  return InFlightOfParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
+  return measures_parts_ ? Parts() : EachLayer(options_.model.layer_count());
 }
 
 absl::Status Coordinator::TakeProfile(int device, const std::vector<double>& seconds) {
@@ -68,11 +86,11 @@ absl::Status Coordinator::TakeProfile(int device, const std::vector<double>& sec
   }
   if (seconds.size() != ranges.size())
     return absl::InternalError("a worker's profile does not have the ranges asked for");
-  if (by_layer) {
-    layer_seconds_[device] = LayersWithinParts(ranges, seconds);
+  if (by_layer && measures_parts_) {
+    layer_seconds_[device] = LayersWithinParts(std::move(layer_seconds_[device]), ranges, seconds);
     return absl::OkStatus();
   }
-  if (!options_.predict) {
+  if (by_layer || !options_.predict) {
     layer_seconds_[device] = seconds;
     return absl::OkStatus();
   }

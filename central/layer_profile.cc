@@ -6,41 +6,42 @@ namespace runnel {
 namespace {
 
 // What so many leave behind does not stay in caches; more would only take memory.
-constexpr int kMostInFlight = 8;
+constexpr int64_t kMostInFlight = 8;
 
 }  // namespace
 
-std::vector<LayerRange> LayersAndParts(int layers, int parts) {
+std::vector<LayerRange> EachLayer(int layers) {
   std::vector<LayerRange> ranges;
   for (int layer = 0; layer < layers; ++layer) ranges.push_back({layer, layer});
-  if (parts >= layers) return ranges;
-  for (int part = 0; part < parts; ++part)
+  return ranges;
+}
+
+std::vector<LayerRange> PartsOf(int layers, int parts) {
+  std::vector<LayerRange> ranges;
+  for (int part = 0; parts < layers && part < parts; ++part)
     ranges.push_back({layers * part / parts, layers * (part + 1) / parts - 1});
   return ranges;
 }
 
 std::vector<int64_t> InFlightOfParts(int layers, int parts) {
-  std::vector<int64_t> in_flight(static_cast<size_t>(layers), 1);
-  if (parts >= layers) return in_flight;
-  for (int part = 0; part < parts; ++part)
-    in_flight.push_back(std::min(parts - part, kMostInFlight));
+  std::vector<int64_t> in_flight;
+  for (int64_t left = parts; parts < layers && left > 0; --left)
+    in_flight.push_back(std::min(left, kMostInFlight));
   return in_flight;
 }
 
-std::vector<double> LayersWithinParts(const std::vector<LayerRange>& ranges,
-                                      const std::vector<double>& seconds) {
-  // The layers come first, and the last range ends with the last of them.
-  const int layers = ranges.back().last_layer + 1;
-  std::vector<double> scaled(seconds.begin(), seconds.begin() + layers);
-  for (size_t i = static_cast<size_t>(layers); i < ranges.size(); ++i) {
+std::vector<double> LayersWithinParts(std::vector<double> layer_seconds,
+                                      const std::vector<LayerRange>& parts,
+                                      const std::vector<double>& part_seconds) {
+  for (size_t i = 0; i < parts.size(); ++i) {
     double sum = 0;
-    for (int layer = ranges[i].first_layer; layer <= ranges[i].last_layer; ++layer)
-      sum += seconds[layer];
-    if (sum <= 0 || seconds[i] <= 0) continue;
-    for (int layer = ranges[i].first_layer; layer <= ranges[i].last_layer; ++layer)
-      scaled[layer] *= seconds[i] / sum;
+    for (int layer = parts[i].first_layer; layer <= parts[i].last_layer; ++layer)
+      sum += layer_seconds[layer];
+    if (sum <= 0 || part_seconds[i] <= 0) continue;
+    for (int layer = parts[i].first_layer; layer <= parts[i].last_layer; ++layer)
+      layer_seconds[layer] *= part_seconds[i] / sum;
   }
-  return scaled;
+  return layer_seconds;
 }
 
 }  // namespace runnel

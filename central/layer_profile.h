@@ -12,17 +12,20 @@
 
 namespace runnel {
 
-// What to measure for a model of `layers` that `parts` devices may share: each layer, then as many
-// runs of layers, alike in number, that make up the model. Both >= 1; with a part for every layer
-// there is nothing more to measure.
-std::vector<LayerRange> LayersAndParts(int layers, int parts);
+// Each layer by itself.
+std::vector<LayerRange> EachLayer(int layers);
 
-// With each of them: one micro-batch in flight where it is a layer, as many as the stage that it is
-// like has by the papers (N - i, at most 8) where it is a part.
+// As many runs of layers, alike in number, that make up the model of `layers` that `parts` devices
+// may share; both >= 1. None with a part for every layer: there is nothing more to measure.
+std::vector<LayerRange> PartsOf(int layers, int parts);
+
+// By part: how many micro-batches the stage that it is like has in flight by the papers, N - i, but
+// at most 8.
 std::vector<int64_t> InFlightOfParts(int layers, int parts);
 
-// Seconds by layer from what LayersAndParts' ranges took, >= 0.
-std::vector<double> LayersWithinParts(const std::vector<LayerRange>& ranges,
-                                      const std::vector<double>& seconds);
+// Seconds by layer from what layers and parts took, >= 0.
+std::vector<double> LayersWithinParts(std::vector<double> layer_seconds,
+                                      const std::vector<LayerRange>& parts,
+                                      const std::vector<double>& part_seconds);
 
 }  // namespace runnel

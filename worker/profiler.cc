@@ -25,8 +25,9 @@ constexpr int kTurnLayers = 12;
 constexpr int64_t kSliceNs = 5'000'000;
 // Random values of a weight repeat after this many: drawing millions takes longer than measuring.
 constexpr uint64_t kDistinctWeights = 4096;
-// What comes in has been written by another thread or was long ago: tensors take turns that are
-// together larger than the caches of one processor, but no more of them than these.
+// What comes in has been written by another thread or was long ago, and what goes out is kept until
+// it has been acknowledged: tensors take turns that are together larger than the caches of one
+// processor, but no more of them than these.
 constexpr int64_t kColdBytes = 4 << 20;
 constexpr int64_t kMostTensors = 16;
 
@@ -118,13 +119,19 @@ class RangeStage {
     for (; forwards_ < backwards_ + in_flight_; ++forwards_) {
       const Payload& input = inputs_[static_cast<size_t>(forwards_) % inputs_.size()];
       const MicroBatch place = batching_.Locate(Sequence(forwards_));
-      RUNNEL_RETURN_IF_ERROR(executor_->Forward(place, input, labels_).status());
+      RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
+                              executor_->Forward(place, input, labels_));
+      if (!outputs_.empty())
+        outputs_[static_cast<size_t>(forwards_) % outputs_.size()] = std::move(output.tensor);
     }
     Payload gradient;
     if (!gradients_.empty())
       gradient = gradients_[static_cast<size_t>(backwards_) % gradients_.size()];
     const MicroBatch place = batching_.Locate(Sequence(backwards_++));
-    RUNNEL_RETURN_IF_ERROR(executor_->InputGradient(place, std::move(gradient)).status());
+    RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
+                            executor_->InputGradient(place, std::move(gradient)));
+    input_gradients_[static_cast<size_t>(place.sequence.value()) % input_gradients_.size()] =
+        std::move(output.tensor);
     return executor_->WeightGradient(place, /*step=*/true);
   }
 
@@ -188,6 +195,7 @@ class RangeStage {
     const NumberFormat format = executor_->recipe().format();
     const Shape input = executor_->input_shape(samples);
     const int64_t inputs = std::max(in_flight_, TensorsFor(BoundaryBytes(format, input)));
+    input_gradients_.resize(static_cast<size_t>(inputs));
     for (int64_t i = 0; i < inputs; ++i) {
       inputs_.push_back(range.first_layer == 0 ? RandomTensor(pool, input.elements(), 0)
                                                : RandomBoundary(pool, format, input, 0));
@@ -196,6 +204,7 @@ class RangeStage {
       const Shape output = executor_->output_shape(samples);
       for (int64_t i = TensorsFor(BoundaryBytes(format, output)); i > 0; --i)
         gradients_.push_back(RandomBoundary(pool, format, output, 1));
+      outputs_.resize(gradients_.size());
       return;
     }
     const std::vector<int32_t> zeros(static_cast<size_t>(samples), 0);
@@ -207,8 +216,10 @@ class RangeStage {
   int64_t in_flight_;
   std::unique_ptr<StageExecutor> executor_;
   std::vector<Payload> inputs_;
+  std::vector<Payload> input_gradients_;
   Payload labels_;                  // where the loss is
   std::vector<Payload> gradients_;  // elsewhere
+  std::vector<Payload> outputs_;
   int64_t forwards_ = 0;
   int64_t backwards_ = 0;
   std::vector<double> seconds_;  // a run, by measurement

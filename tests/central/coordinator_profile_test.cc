@@ -109,8 +109,19 @@ class Cluster {
         if (stop_) coordinator_->StopAtBarrier();
         if (id.value() == fails_) return reply(StageFailed{Generation(1), "no memory", false});
       }
-      EXPECT_EQ(request->ranges, by_range_ ? kRanges : LayersAndParts(6, 2));
-      EXPECT_EQ(request->in_flight, by_range_ ? std::vector<int64_t>() : InFlightOfParts(6, 2));
+      if (by_range_) {
+        EXPECT_EQ(request->ranges, kRanges);
+      } else if (request->ranges.size() == 6) {
+        EXPECT_EQ(request->ranges, EachLayer(6));
+      } else {
+        EXPECT_EQ(request->ranges, PartsOf(6, 2));
+        EXPECT_EQ(request->in_flight, InFlightOfParts(6, 2));
+        EXPECT_GT(request->burst_ms, 20);
+        answered_ranges_ = 2;
+        return reply(Times());
+      }
+      if (!by_range_) answered_ranges_ = 6;
+      EXPECT_TRUE(request->in_flight.empty());
       reply(Times());
     } else if (std::holds_alternative<PrepareStage>(send.message)) {
       reply(StageReady{Generation(1)});
@@ -197,16 +208,18 @@ TEST(CoordinatorProfile, WrongAnswersEndTheRun) {
   }
 }
 
-// A part of three layers took as long as each of them by itself.
+// Parts of three layers take 3 and 4 s, each layer took 1 or 2; and at the barrier 6 and 5.
 TEST(CoordinatorProfile, WithoutRangesLayersTakeWhatTheirPartTook) {
   Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false);
-  cluster.answered_ranges_ = 8;
   cluster.Settle();
   EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  // Parts when both have answered for the layers.
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p0 r40 r80 end100");
   EXPECT_TRUE(cluster.measurements_.empty());
   EXPECT_TRUE(cluster.plan_.devices[0].range_seconds.empty());
-  EXPECT_EQ(cluster.plan_.devices[1].layer_seconds, std::vector<double>(6, 2.0 / 3));
-  EXPECT_EQ(cluster.seen_[0], std::vector<double>(6, 1.0));
+  EXPECT_EQ(cluster.plan_.devices[0].layer_seconds, std::vector<double>(6, 1.0));
+  EXPECT_EQ(cluster.plan_.devices[1].layer_seconds, std::vector<double>(6, 4.0 / 3));
+  EXPECT_EQ(cluster.seen_[0], std::vector<double>(6, 2.0));
 }
 
 }  // namespace

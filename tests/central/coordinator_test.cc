@@ -249,7 +249,7 @@ TEST(Coordinator, WaitsOnlySoLong) {
 TEST(Coordinator, ProfilesLayersOfAllDevicesAtOnce) {
   Cluster cluster(3, 40, true, true);
   cluster.JoinAll(3);
-  EXPECT_EQ(cluster.log(), " p0 p1 p2 plan b40 e40 c40! end40");
+  EXPECT_EQ(cluster.log(), " p0 p1 p2 p0 p1 p2 plan b40 e40 c40! end40");
 
   Cluster wrong(2, 40, true, true);
   wrong.profile_ranges_off_ = -1;

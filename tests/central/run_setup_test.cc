@@ -2,6 +2,7 @@
 
 #include "central/run_setup.h"
 
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -13,13 +14,14 @@ using Rows = std::vector<std::vector<double>>;
 
 constexpr double kLayerSeconds = 0.004;
 
-RunSetup TwoWorkers() {
+RunSetup TwoWorkers(const std::string& bits = "") {
   RunSettings settings;
   settings.model = "lenet";
   settings.dataset = "synthetic_digits";
   settings.local_workers = 2;
   settings.schedule = "async_1f1b";
   settings.policy = "accept";
+  settings.bits = bits;
   return SetUpRun(settings).value();
 }
 
@@ -88,6 +90,21 @@ TEST(RunSetup, FramesCostWhatTheyCostAtTheProfile) {
   conditions.profiled_seconds = {layers * kLayerSeconds, layers * kLayerSeconds};
   EXPECT_NEAR(Period(setup, 1, corrected, conditions) - Period(setup, 1, corrected, {}), half,
               1e-7);
+}
+
+// Bits follow links, whatever bytes cost a processor; predictions know it.
+TEST(RunSetup, BytesOnLinksCountInPredictions) {
+  for (const std::string bits : {"", "bandwidth"}) {
+    const RunSetup setup = TwoWorkers(bits);
+    const Rows seconds = Layers(setup, kLayerSeconds, kLayerSeconds);
+    Conditions conditions = Shares(0.5, 0.5);
+    const double chosen_by = Period(setup, 1, seconds, conditions);
+    conditions.counts_link_bytes = true;
+    const double predicted = Period(setup, 1, seconds, conditions);
+    EXPECT_EQ(predicted > chosen_by, !bits.empty());
+    const Plan plan = PlanFor(setup, Generation(1), {0, 1}, seconds, Shares(0.5, 0.5)).value();
+    EXPECT_EQ(plan.links[0].codec_forward, "identity") << "nothing is slow but the processor";
+  }
 }
 
 }  // namespace
