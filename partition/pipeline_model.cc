@@ -41,8 +41,8 @@ double FrameSeconds(const DeviceCost& device, double bytes) {
 }
 
 // Coding moves from a lane of its own to the computation's.
-void ShareProcessor(const DeviceCost& device, double& coding, double& takes) {
-  if (device.shares_processor) takes += std::exchange(coding, 0);
+void ShareProcessor(const DeviceCost& device, double& coding, double& codes) {
+  if (device.shares_processor) codes = std::exchange(coding, 0);
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   way.delay = speed.delay_seconds;
   way.sender_takes = FrameSeconds(model.devices[sender], bytes);
   way.receiver_takes = FrameSeconds(model.devices[receiver], bytes);
-  ShareProcessor(model.devices[sender], way.encode, way.sender_takes);
-  ShareProcessor(model.devices[receiver], way.decode, way.receiver_takes);
+  ShareProcessor(model.devices[sender], way.encode, way.sender_codes);
+  ShareProcessor(model.devices[receiver], way.decode, way.receiver_codes);
   return way;
 }
 
@@ -108,7 +108,8 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     times.input_gradient_ns = Nanoseconds(seconds * cost.input_gradient_share);
     times.weight_gradient_ns =
         std::max<int64_t>(0, Nanoseconds(seconds) - times.forward_ns - times.input_gradient_ns);
-    times.forward_ns +=
+    // Nobody waits for what runs beside the computation, but it takes its time.
+    times.weight_gradient_ns +=
         Nanoseconds(OverheadSeconds(model, device, i == 0, i + 1 == placement.order.size()));
     pipeline.stages.push_back(times);
     first = last + 1;
@@ -121,10 +122,14 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     const WaySeconds down = way(false);
     const WaySeconds up = way(true);
     pipeline.links.push_back({ToTimes(down), ToTimes(up)});
-    pipeline.stages[i].forward_ns += Nanoseconds(down.sender_takes);
-    pipeline.stages[i].input_gradient_ns += Nanoseconds(up.receiver_takes);
-    pipeline.stages[i + 1].forward_ns += Nanoseconds(down.receiver_takes);
-    pipeline.stages[i + 1].input_gradient_ns += Nanoseconds(up.sender_takes);
+    StageTimes& above = pipeline.stages[i];
+    StageTimes& below = pipeline.stages[i + 1];
+    above.forward_ns += Nanoseconds(down.sender_codes);
+    above.input_gradient_ns += Nanoseconds(up.receiver_codes);
+    above.weight_gradient_ns += Nanoseconds(down.sender_takes + up.receiver_takes);
+    below.forward_ns += Nanoseconds(down.receiver_codes);
+    below.input_gradient_ns += Nanoseconds(up.sender_codes);
+    below.weight_gradient_ns += Nanoseconds(down.receiver_takes + up.sender_takes);
   }
   return pipeline;
 }

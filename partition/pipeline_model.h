@@ -94,7 +94,10 @@ struct WaySeconds {
   double send = 0;  // that the bandwidth is taken
   double delay = 0;
   double decode = 0;
-  // Taken from the computation of the two ends, not part of the way.
+  // Where the ends share a processor: coding that their computation gives way to, which is part of
+  // the way, and what the transport takes from it meanwhile, which is not.
+  double sender_codes = 0;
+  double receiver_codes = 0;
   double sender_takes = 0;
   double receiver_takes = 0;
 

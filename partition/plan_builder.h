@@ -50,8 +50,8 @@ struct PlanRequest {
   int64_t max_cap = 16;                  // that `runnel` may raise a cap to
   bool looks_ahead = false;              // PipelineModel
   bool raised_looks_ahead = false;
-  const CostModel* compute = nullptr;    // may be null for policies without needs_profile
-  std::vector<int64_t> caps;             // one a stage instead of the schedule's; empty: none
+  const CostModel* compute = nullptr;  // may be null for policies without needs_profile
+  std::vector<int64_t> caps;           // one a stage instead of the schedule's; empty: none
   Generation generation;
 };
 

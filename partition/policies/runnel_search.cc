@@ -40,6 +40,8 @@ OrderSearch::OrderSearch(const PipelineModel& model, std::vector<int> order, int
           down.total() + up.total(),
           down.encode + up.decode,
           down.decode + up.encode,
+          down.sender_codes + up.receiver_codes,
+          down.receiver_codes + up.sender_codes,
           down.sender_takes + up.receiver_takes,
           down.receiver_takes + up.sender_takes};
     }
@@ -52,9 +54,14 @@ double OrderSearch::Taken(int n, int first, int last) const {
          (n + 1 < stages_ ? LinkOf(n, last).sender_takes : 0);
 }
 
+double OrderSearch::Coded(int n, int first, int last) const {
+  return (n > 0 ? LinkOf(n - 1, first - 1).receiver_codes : 0) +
+         (n + 1 < stages_ ? LinkOf(n, last).sender_codes : 0);
+}
+
 double OrderSearch::Slowest(int n, int first, int last) const {
   double codec_lane = n > 0 ? LinkOf(n - 1, first - 1).receiver_codec : 0;
-  double slowest = RangeOf(n, first, last).total + Taken(n, first, last);
+  double slowest = RangeOf(n, first, last).total + Coded(n, first, last) + Taken(n, first, last);
   if (n + 1 < stages_) {
     codec_lane += LinkOf(n, last).sender_codec;
     slowest = std::max(slowest, LinkOf(n, last).slowest);
@@ -102,9 +109,9 @@ std::optional<Placement> OrderSearch::Reach(double period, int64_t max_cap) cons
       for (int last = is_last ? layers_ - 1 : first; last < layers_ - (is_last ? 0 : 1); ++last) {
         if (Slowest(n, first, last) > limit) continue;
         Range range = RangeOf(n, first, last);
-        const double taken = Taken(n, first, last);
-        range.total += taken;
-        range.pass += taken;
+        const double coded = Coded(n, first, last);
+        range.total += coded + Taken(n, first, last);
+        range.pass += coded;
         double u = 0;
         int64_t cap = 1;
         if (!is_last) {

@@ -28,7 +28,9 @@ class OrderSearch {
   const std::vector<int>& order() const { return order_; }
   int codec() const { return codec_; }
 
-  // What the links of stage n with layers first..last take from its computation.
+  // What coding for its links, and what runs beside it, takes from the computation of stage n with
+  // layers first..last.
+  double Coded(int n, int first, int last) const;
   double Taken(int n, int first, int last) const;
   // The slowest lane or way of the best cut, seconds, as if caps and memory had no limit.
   double LowestPeriod() const;
@@ -53,7 +55,9 @@ class OrderSearch {
     double round = 0;    // down and up
     double sender_codec = 0;
     double receiver_codec = 0;
-    double sender_takes = 0;  // from the computation of its ends
+    double sender_codes = 0;  // WaySeconds, both ways
+    double receiver_codes = 0;
+    double sender_takes = 0;
     double receiver_takes = 0;
   };
   // The slowest lane or way that stage n with layers first..last adds.
