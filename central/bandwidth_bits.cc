@@ -14,8 +14,9 @@
 namespace runnel {
 namespace {
 
-// Periods nearer than this count as equal where exactness decides.
-constexpr double kAlike = 1e-3;
+// Periods nearer than this count as equal where exactness decides: where a processor is shared,
+// fewer bytes always save a little of it.
+constexpr double kAlike = 5e-3;
 // Of the slowest stage's compute, for a direction of a link: the less time its frames take, the
 // fewer micro-batches must be in flight to hide it. Where caps are low that decides the period.
 constexpr double kShares[] = {1, 1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};

@@ -32,7 +32,7 @@ struct FittedPlan {
   double coding_error = 0;     // CodingError
 };
 
-// `plan` with other codecs: of those by which the pipeline is as fast as it gets (to 0.1 %), the
+// `plan` with other codecs: of those by which the pipeline is as fast as it gets (to 0.5 %), the
 // ones that lose least. Never slower than `plan`, nor than `plan` with codecs that lose nothing.
 // `request` needs the times of computation. Errors as MakePipelineModel and PlacementOf.
 absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest& request,

@@ -265,8 +265,7 @@ void AddDeviceCosts(const RunSetup& setup, const std::vector<std::vector<double>
     const double slower = to_here(profiled, device.value()) / shares[0];
     cost.micro_batch_seconds = slower * kMicroBatchProcessorSeconds;
     cost.frame_seconds = slower * kFrameProcessorSeconds;
-    if (conditions.counts_link_bytes || !BitsFollowLinks(setup.settings))
-      cost.link_byte_seconds = slower * kLinkByteProcessorSeconds;
+    cost.link_byte_seconds = slower * kLinkByteProcessorSeconds;
     cost.feed_byte_seconds = slower * kFeedByteProcessorSeconds;
   }
 }

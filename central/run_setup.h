@@ -61,10 +61,6 @@ struct Conditions {
   // By device number: of all layers when the shares were measured; empty: the layers' of now.
   // (Later corrections are for computation: what the transport takes then is not known.)
   std::vector<double> profiled_seconds = {};
-  // --bits bandwidth: whether the processor time of bytes on links counts. It does in predictions,
-  // not in choosing: bits are for what links carry, not for a few per cent of a processor. Without
-  // that flag it always counts.
-  bool counts_link_bytes = false;
 };
 
 // The plan that the setup's policy and schedule make for these devices, by number and in pipeline

@@ -241,9 +241,8 @@ absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
   RUNNEL_ASSIGN_OR_RETURN(Plan plan,
                           PlanFor(setup(), job_.generation, numbers, seconds, profiled_));
   if (!seconds.empty()) {
-    Conditions all = profiled_;
-    all.counts_link_bytes = true;
-    RUNNEL_ASSIGN_OR_RETURN(const double period_s, PredictPeriod(setup(), plan, seconds, all));
+    RUNNEL_ASSIGN_OR_RETURN(const double period_s,
+                            PredictPeriod(setup(), plan, seconds, profiled_));
     RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup().training));
     outcome_.summary.predicted_samples_per_s =
         static_cast<double>(batching.MicroBatchSizes().front()) / period_s;
