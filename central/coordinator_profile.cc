@@ -40,10 +40,13 @@ void Coordinator::SendProfileRequest(int device) {
   request.repetitions = options_.profile_repetitions;
   request.ranges = RangesToMeasure();
   request.burst_ms = measures_parts_ ? options_.profile_part_ms : options_.profile_burst_ms;
-  // A stage that accumulates gradients drains each step: fewer may be in flight.
+  // The predictor knows devices by other measurements. A stage that accumulates gradients drains
+  // each step: fewer may be in flight.
   if (measures_parts_ && options_.training.micro_batches == 1) {
     request.in_flight =
         InFlightOfParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
+  } else if (options_.profile_ranges.empty()) {
+    request.in_flight.assign(request.ranges.size(), 1);
   }
   effects_.push_back(SendControl{devices_[device].connection, std::move(request)});
 }

@@ -10,12 +10,6 @@ constexpr int64_t kMostInFlight = 8;
 
 }  // namespace
 
-std::vector<LayerRange> EachLayer(int layers) {
-  std::vector<LayerRange> ranges;
-  for (int layer = 0; layer < layers; ++layer) ranges.push_back({layer, layer});
-  return ranges;
-}
-
 std::vector<LayerRange> PartsOf(int layers, int parts) {
   std::vector<LayerRange> ranges;
   for (int part = 0; parts < layers && part < parts; ++part)

@@ -12,9 +12,6 @@
 
 namespace runnel {
 
-// Each layer by itself.
-std::vector<LayerRange> EachLayer(int layers);
-
 // As many runs of layers, alike in number, that make up the model of `layers` that `parts` devices
 // may share; both >= 1. None with a part for every layer: there is nothing more to measure.
 std::vector<LayerRange> PartsOf(int layers, int parts);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -25,13 +26,14 @@ constexpr int kTurnLayers = 12;
 constexpr int64_t kSliceNs = 5'000'000;
 // Random values of a weight repeat after this many: drawing millions takes longer than measuring.
 constexpr uint64_t kDistinctWeights = 4096;
-// What comes in has been written by another thread or was long ago, and what goes out is kept until
-// it has been acknowledged: tensors take turns that are together larger than the caches of one
-// processor, but no more of them than these.
+// In a pipeline what comes in has been written by another thread or was long ago, and what goes out
+// is kept until it has been acknowledged: tensors take turns that are together larger than the
+// caches of one processor, but no more of them than these.
 constexpr int64_t kColdBytes = 4 << 20;
 constexpr int64_t kMostTensors = 16;
 
-int64_t TensorsFor(int64_t bytes) {
+int64_t TensorsFor(int64_t bytes, bool as_in_pipeline) {
+  if (!as_in_pipeline) return 1;
   return std::clamp<int64_t>(kColdBytes / std::max<int64_t>(bytes, 1) + 1, 2, kMostTensors);
 }
 
@@ -91,7 +93,7 @@ void FillWeights(TensorData& tensor, uint64_t stream) {
 class RangeStage {
  public:
   static absl::StatusOr<RangeStage> Create(const ModelSpec& model, const LayerRange& range,
-                                           int64_t in_flight, const Recipe& recipe,
+                                           std::optional<int64_t> in_flight, const Recipe& recipe,
                                            Backend& backend, int64_t samples, BufferPool& pool) {
     StageExecutorOptions options;
     options.model = model;
@@ -187,14 +189,17 @@ class RangeStage {
     return absl::OkStatus();
   }
 
-  RangeStage(Batching batching, int64_t in_flight)
-      : batching_(std::move(batching)), in_flight_(in_flight) {}
+  RangeStage(Batching batching, std::optional<int64_t> in_flight)
+      : batching_(std::move(batching)),
+        as_in_pipeline_(in_flight.has_value()),
+        in_flight_(in_flight.value_or(1)) {}
 
   void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
                     BufferPool& pool) {
     const NumberFormat format = executor_->recipe().format();
     const Shape input = executor_->input_shape(samples);
-    const int64_t inputs = std::max(in_flight_, TensorsFor(BoundaryBytes(format, input)));
+    const int64_t inputs =
+        std::max(in_flight_, TensorsFor(BoundaryBytes(format, input), as_in_pipeline_));
     input_gradients_.resize(static_cast<size_t>(inputs));
     for (int64_t i = 0; i < inputs; ++i) {
       inputs_.push_back(range.first_layer == 0 ? RandomTensor(pool, input.elements(), 0)
@@ -202,7 +207,7 @@ class RangeStage {
     }
     if (range.last_layer + 1 < model.layer_count()) {
       const Shape output = executor_->output_shape(samples);
-      for (int64_t i = TensorsFor(BoundaryBytes(format, output)); i > 0; --i)
+      for (int64_t i = TensorsFor(BoundaryBytes(format, output), as_in_pipeline_); i > 0; --i)
         gradients_.push_back(RandomBoundary(pool, format, output, 1));
       outputs_.resize(gradients_.size());
       return;
@@ -213,6 +218,7 @@ class RangeStage {
   }
 
   Batching batching_;
+  bool as_in_pipeline_;
   int64_t in_flight_;
   std::unique_ptr<StageExecutor> executor_;
   std::vector<Payload> inputs_;
@@ -260,19 +266,13 @@ absl::Status CheckInFlight(const ProfileOptions& options) {
   return absl::OkStatus();
 }
 
-std::vector<LayerRange> EachLayer(const ModelSpec& model) {
-  std::vector<LayerRange> ranges;
-  for (int layer = 0; layer < model.layer_count(); ++layer) ranges.push_back({layer, layer});
-  return ranges;
-}
-
 // Behind the ranges that take turns from `begin` on.
-size_t EndOfTurns(const std::vector<LayerRange>& ranges, const std::vector<int64_t>& in_flight,
-                  size_t begin) {
+size_t EndOfTurns(const std::vector<LayerRange>& ranges,
+                  const std::vector<std::optional<int64_t>>& in_flight, size_t begin) {
   int64_t layers = 0;
   size_t end = begin;
   while (end < ranges.size() && end - begin < kTurns) {
-    layers += in_flight[end] * (ranges[end].last_layer - ranges[end].first_layer + 1);
+    layers += in_flight[end].value_or(1) * (ranges[end].last_layer - ranges[end].first_layer + 1);
     if (end > begin && layers > kTurnLayers) break;
     ++end;
   }
@@ -287,9 +287,10 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, con
                                                      const Clock& clock) {
   RUNNEL_RETURN_IF_ERROR(CheckOptions(model, options));
   RUNNEL_RETURN_IF_ERROR(CheckInFlight(options));
-  const std::vector<LayerRange> ranges = options.ranges.empty() ? EachLayer(model) : options.ranges;
-  const std::vector<int64_t> in_flight =
-      options.in_flight.empty() ? std::vector<int64_t>(ranges.size(), 1) : options.in_flight;
+  const std::vector<LayerRange> ranges =
+      options.ranges.empty() ? EachLayer(model.layer_count()) : options.ranges;
+  std::vector<std::optional<int64_t>> in_flight(ranges.size());
+  std::copy(options.in_flight.begin(), options.in_flight.end(), in_flight.begin());
   const auto burst_ns = static_cast<int64_t>(options.burst_ms * 1e6);
   std::vector<RangeTime> times;
   BufferPool pool;

@@ -20,8 +20,9 @@ struct ProfileOptions {
   int64_t repetitions = 0;         // measurements of each range, 1..1000
   std::vector<LayerRange> ranges;  // empty: each layer by itself
   // By range: micro-batches whose forwards are ahead of the backwards, the backward's own included,
-  // as in a stage with this cap; empty: one each. What a stage keeps of several does not stay in
-  // caches as that of one does. At least 1.
+  // as in a stage with this cap; at least 1. What a stage keeps of several does not stay in caches
+  // as that of one does, and tensors at its ends come from elsewhere: they take turns in memory.
+  // Empty: one each, and the same tensors again and again (the shipped profiles are measured so).
   std::vector<int64_t> in_flight;
   // One measurement repeats the work until it took this long and is the mean of that: longer than
   // what a scheduler or a processor quota does in turns. 0: the work once.

@@ -4,6 +4,7 @@
 // (section 3.2) call a sub-model.
 
 #include <tuple>
+#include <vector>
 
 namespace runnel {
 
@@ -16,5 +17,12 @@ struct LayerRange {
     return std::tie(a.first_layer, a.last_layer) < std::tie(b.first_layer, b.last_layer);
   }
 };
+
+// Layers 0 to `layers` - 1, each by itself.
+inline std::vector<LayerRange> EachLayer(int layers) {
+  std::vector<LayerRange> ranges;
+  for (int layer = 0; layer < layers; ++layer) ranges.push_back({layer, layer});
+  return ranges;
+}
 
 }  // namespace runnel

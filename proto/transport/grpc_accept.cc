@@ -51,7 +51,8 @@ class AcceptCall final : public StreamCalls {
     if (context_.method() == kGrpcMethod) {
       Accept();
     } else {
-      Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""));
+      Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                          absl::StrCat("no such method; frames go by ", kGrpcMethod)));
     }
     Drop();
   }

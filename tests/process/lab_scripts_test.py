@@ -77,14 +77,20 @@ class SteadyTime(unittest.TestCase):
         self.assertIsNone(run.steady_seconds_per_batch(summary, 26, 20))
 
 
+def ten_seconds(first_worker_share):
+    """Of a run of ten batches on two stages."""
+    summary = summary_of(lambda i: i, 10, [2, 1])
+    summary.update(samples=640, samples_per_s=64,
+                   stages=[{"busy_share": 0.5, "busy_processor_share": 0.2,
+                            "processor_share": first_worker_share},
+                           {"busy_share": 0.8, "busy_processor_share": 0.7,
+                            "processor_share": 0.75}])
+    return summary
+
+
 class Bounds(unittest.TestCase):
     def test_the_busiest_stage_or_direction_counts(self):
-        summary = summary_of(lambda i: i, 10, [2, 1])
-        summary.update(samples=640, samples_per_s=64,  # ten seconds for ten batches
-                       stages=[{"busy_share": 0.5, "busy_processor_share": 0.2,
-                                "processor_share": 0.25},
-                               {"busy_share": 0.8, "busy_processor_share": 0.7,
-                                "processor_share": 0.75}])
+        summary = ten_seconds(0.25)
         summary["links"][0].update(bytes_forward=1_000_000, bytes_backward=500_000)
         rates = [[0, 1], [1, 0]]
         for quotas in ([0, 0], [1, 2]):  # all that there is
@@ -98,12 +104,7 @@ class Bounds(unittest.TestCase):
         self.assertIsNone(run.bound_seconds_per_batch(dict(summary, steps=0), rates, [0, 0]))
 
     def test_under_a_quota_processor_time_is_the_bound(self):
-        summary = summary_of(lambda i: i, 10, [2, 1])
-        summary.update(samples=640, samples_per_s=64,
-                       stages=[{"busy_share": 0.5, "busy_processor_share": 0.2,
-                                "processor_share": 0.225},
-                               {"busy_share": 0.8, "busy_processor_share": 0.7,
-                                "processor_share": 0.75}])
+        summary = ten_seconds(0.225)
         summary["links"][0].update(bytes_forward=0, bytes_backward=0)
         rates = [[0, 0], [0, 0]]
         self.assertAlmostEqual(run.bound_seconds_per_batch(summary, rates, [0.25, 0]), 0.9)
