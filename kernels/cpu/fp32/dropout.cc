@@ -11,9 +11,6 @@ namespace {
 
 constexpr int64_t kDrawn = 64;  // elements that a call of dropout_mask has to be a multiple of
 
-// A dropped element is 0 even where x is infinite or NaN.
-inline float Masked(float x, float mask) { return mask == 0 ? 0.0f : x * mask; }
-
 int64_t DrawnFor(int64_t size) { return (size + 3 + kDrawn - 1) / kDrawn * kDrawn; }
 
 }  // namespace
@@ -33,21 +30,23 @@ absl::Status Dropout(Calls calls) {
   // Uniform = (bits >> 8) / 2^24 exactly, so Uniform >= rate is bits >> 8 >= ceil(rate * 2^24).
   const uint32_t threshold = static_cast<uint32_t>(std::ceil(rate * 0x1p24));
   const float scale = static_cast<float>(1.0 / (1.0 - rate));
-  float* masks = call.Take<float>(call.machine.workers() * DrawnFor(size));
+  // The mask comes in the logical order. Channels-last, it is turned like any tensor.
+  const bool turns = channels > 1 && positions > 1;
+  const int64_t worker_floats = DrawnFor(size) + (turns ? size : 0);
+  float* masks = call.Take<float>(call.machine.workers() * worker_floats);
   ParallelFor(call.machine, samples, [&](int worker, int64_t begin, int64_t end) {
-    float* mask = masks + worker * DrawnFor(size);
+    float* mask = masks + worker * worker_floats;
+    float* turned = mask + DrawnFor(size);
     for (int64_t n = begin; n < end; ++n) {
       const uint64_t first = static_cast<uint64_t>(n * size);
       call.kernels().dropout_mask(random.key().data(), random.sequence_words().data(), first / 4,
                                   DrawnFor(size), threshold, scale, mask);
       const float* keep = mask + first % 4;
-      const float* x = call.in(0) + n * size;
-      float* y = call.out(0) + n * size;
-      for (int64_t p = 0; p < positions; ++p) {
-        for (int64_t c = 0; c < channels; ++c) {
-          y[p * channels + c] = Masked(x[p * channels + c], keep[c * positions + p]);
-        }
+      if (turns) {
+        call.kernels().transpose(keep, channels, positions, positions, turned, channels);
+        keep = turned;
       }
+      call.kernels().apply_mask(call.in(0) + n * size, keep, size, call.out(0) + n * size);
     }
   });
   return absl::OkStatus();

@@ -143,11 +143,12 @@ struct Kernels {
   // Takes over larger values and, above all, the first NaN.
   void (*take_maximum)(const float* x, int64_t channels, int32_t position, float* best,
                        int32_t* where);
-  // keep[i] = x[i] * factor where bits >= threshold, else 0; the bits are those of
-  // CounterRandom's elements 4 * block + i under key and sequence, shifted right by 8. count is a
-  // multiple of 64.
+  // mask[i] = factor where bits >= threshold, else 0; the bits are those of CounterRandom's
+  // elements 4 * block + i under key and sequence, shifted right by 8. count is a multiple of 64.
   void (*dropout_mask)(const uint32_t key[2], const uint32_t sequence[2], uint64_t block,
                        int64_t count, uint32_t threshold, float factor, float* mask);
+  // y[i] = x[i] * mask[i], but 0 where mask[i] is; y may be x.
+  void (*apply_mask)(const float* x, const float* mask, int64_t count, float* y);
 };
 
 // Rows that this machine can run, best first, portable last.

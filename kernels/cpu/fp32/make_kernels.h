@@ -36,6 +36,7 @@ constexpr Kernels MakeKernels(const char* name) {
       .sgd = Sgd<V>,
       .take_maximum = TakeMaximum<V>,
       .dropout_mask = DropoutMask<V>,
+      .apply_mask = ApplyMask<V>,
   };
 }
 

@@ -60,6 +60,37 @@ struct VecAvx2 {
     }
   }
 
+  // As VecAvx512's.
+  static void PhiloxWords(const uint32_t key[2], const uint32_t sequence[2], uint64_t block,
+                          uint32_t words[64]) {
+    const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);
+    const __m256i low = _mm256_set1_epi64x(0xFFFFFFFF);
+    for (int quarter = 0; quarter < 4; ++quarter, words += 16) {
+      const __m256i counter =
+          _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(block) + 4 * quarter),
+                           _mm256_set_epi64x(3, 2, 1, 0));
+      __m256i w0 = _mm256_and_si256(counter, low), w1 = _mm256_srli_epi64(counter, 32);
+      __m256i w2 = _mm256_set1_epi64x(sequence[0]), w3 = _mm256_set1_epi64x(sequence[1]);
+      uint32_t k0 = key[0], k1 = key[1];
+#pragma GCC unroll 7
+      for (int round = 0; round < 7; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        const __m256i p0 = _mm256_mul_epu32(m0, w0), p1 = _mm256_mul_epu32(m1, w2);
+        w0 = _mm256_xor_si256(_mm256_srli_epi64(p1, 32),
+                              _mm256_xor_si256(w1, _mm256_set1_epi64x(k0)));
+        w1 = _mm256_and_si256(p1, low);
+        w2 = _mm256_xor_si256(_mm256_srli_epi64(p0, 32),
+                              _mm256_xor_si256(w3, _mm256_set1_epi64x(k1)));
+        w3 = _mm256_and_si256(p0, low);
+      }
+      const __m256i a = _mm256_or_si256(w0, _mm256_slli_epi64(w1, 32));
+      const __m256i b = _mm256_or_si256(w2, _mm256_slli_epi64(w3, 32));
+      const __m256i even = _mm256_unpacklo_epi64(a, b), odd = _mm256_unpackhi_epi64(a, b);
+      auto* to = reinterpret_cast<__m256i*>(words);
+      _mm256_storeu_si256(to, _mm256_permute2x128_si256(even, odd, 0x20));
+      _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+    }
+  }
+
  private:
   static __m256i MaskOf(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
