@@ -165,9 +165,13 @@ void Daemon::On(const Welcome& welcome) {
 void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
 
 void Daemon::On(const ProfileRequest& request) {
-  const ProfileOptions options{request.micro_batch_size, request.repetitions,
-                               request.ranges,           request.in_flight,
-                               request.burst_ms,         request.nominal_step_ns};
+  const ProfileOptions options{.samples = request.micro_batch_size,
+                               .repetitions = request.repetitions,
+                               .ranges = request.ranges,
+                               .in_flight = request.in_flight,
+                               .shared_caches = shares_processor_,
+                               .burst_ms = request.burst_ms,
+                               .nominal_step_ns = request.nominal_step_ns};
   absl::StatusOr<std::vector<RangeTime>> times;
   const auto profile = [&]() -> absl::Status {
     RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
@@ -191,10 +195,11 @@ void Daemon::On(const ProfileRequest& request) {
   if (wall_seconds > 0) {
     report.processor_share =
         std::clamp(processor_seconds / wall_seconds, kLeastProcessorShare, 1.0);
+    shares_processor_ = report.processor_share < kWholeProcessor;
   }
   // Where others use the processor too, when a short measurement was held up is chance: the share
   // of all of them says it better.
-  const bool shares = report.processor_share < kWholeProcessor && request.nominal_step_ns == 0;
+  const bool shares = shares_processor_ && request.nominal_step_ns == 0;
   for (const RangeTime& time : *times) {
     report.layer_seconds.push_back(shares ? time.processor_seconds / report.processor_share
                                           : time.seconds);
@@ -224,7 +229,8 @@ void Daemon::Take(const PrepareStage& stage) {
   const Generation generation = stage.plan.generation;
   absl::StatusOr<std::unique_ptr<StageHost>> host;
   const absl::Status made = WithBackend(stage.backend, [&](Backend* backend) {
-    const StageEnvironment environment{&loop_, &pool_, backend, parts_.transport, &limits_};
+    const StageEnvironment environment{&loop_,           &pool_,   backend,
+                                       parts_.transport, &limits_, shares_processor_};
     host = MakeStageHost(stage, environment, Events(generation));
     return host.status();
   });

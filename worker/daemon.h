@@ -91,6 +91,7 @@ class Daemon {
   std::unique_ptr<WorkerControl> control_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
   Backend* backend_ = nullptr;                                // the last one asked for
+  bool shares_processor_ = false;                             // as the last profile found
   std::unique_ptr<StageHost> host_;
   Generation generation_;
   // A stage of the next plan, until its CommitMove.

@@ -40,7 +40,7 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       events_(std::move(events)),
       alive_(std::make_shared<bool>(true)),
       compute_lane_(std::make_unique<Lane>()),
-      codec_lane_(std::make_unique<Lane>()) {}
+      codec_lane_(environment.shares_processor ? nullptr : std::make_unique<Lane>()) {}
 
 PipelineHost::~PipelineHost() { *alive_ = false; }
 
@@ -254,7 +254,7 @@ void PipelineHost::Carry(EvaluateEffect effect) {
 }
 
 void PipelineHost::Carry(EncodeEffect effect) {
-  codec_lane_->Post([this, effect = std::move(effect), alive = alive_] {
+  codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
     const int64_t begin_ns = environment_.loop->clock().NowNanos();
     const MicroBatch& place = effect.place;
     const Shape shape =
@@ -275,7 +275,7 @@ void PipelineHost::Carry(EncodeEffect effect) {
 }
 
 void PipelineHost::Carry(DecodeEffect effect) {
-  codec_lane_->Post([this, effect = std::move(effect), alive = alive_] {
+  codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
     const int64_t begin_ns = environment_.loop->clock().NowNanos();
     const MicroBatch& place = effect.place;
     const Shape shape =

@@ -1,7 +1,9 @@
 #pragma once
 
 // The shell around StageRuntime: a compute lane, a codec lane and the links to the neighbours and
-// to central.
+// to central. Where the device has less than a processor for it, tensors are coded on the compute
+// lane, between its tasks: nothing runs beside it there anyway, and what was just decoded, or is
+// just to be encoded, lies in that thread's caches.
 
 #include <cstdint>
 #include <memory>
@@ -36,6 +38,7 @@ class PipelineHost final : public StageHost {
   bool has_downstream() const { return !runtime_.has_loss(); }
   bool needs_feed() const { return runtime_.first_stage() || runtime_.has_loss(); }
   LinkShell* LinkTo(Peer peer);
+  Lane& codec_lane() { return codec_lane_ != nullptr ? *codec_lane_ : *compute_lane_; }
   std::unique_ptr<LinkShell> MakeLink(const std::string& address, bool probes);
   void SetLimits();
   void CheckReady();
@@ -84,7 +87,7 @@ class PipelineHost final : public StageHost {
   std::unique_ptr<LinkShell> feed_;
   // Last: joined before what their tasks use goes.
   std::unique_ptr<Lane> compute_lane_;
-  std::unique_ptr<Lane> codec_lane_;
+  std::unique_ptr<Lane> codec_lane_;  // null: the compute lane codes too
 };
 
 }  // namespace runnel

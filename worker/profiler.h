@@ -24,6 +24,9 @@ struct ProfileOptions {
   // as that of one does, and tensors at its ends come from elsewhere: they take turns in memory.
   // Empty: one each, and the same tensors again and again (the shipped profiles are measured so).
   std::vector<int64_t> in_flight;
+  // Between a forward and a backward others use the caches: what a range's tensors left there is
+  // gone. So it is where a stage shares its processor. Only with in_flight.
+  bool shared_caches = false;
   // One measurement repeats the work until it took this long and is the mean of that: longer than
   // what a scheduler or a processor quota does in turns. 0: the work once.
   double burst_ms = 0;

@@ -45,6 +45,8 @@ struct StageEnvironment {
   Backend* backend = nullptr;
   Transport* transport = nullptr;
   FrameLimits* limits = nullptr;
+  // A stage has less than a processor of its own: a thread more gets none of it.
+  bool shares_processor = false;
 };
 
 // Compiles the stage, loads its state and makes its host. InvalidArgument / Unimplemented: `stage`

@@ -36,10 +36,21 @@ class TellingControl final : public ControlTransport {
   std::function<void(const std::string&)> listening_;
 };
 
+class FastClock final : public Clock {
+ public:
+  explicit FastClock(int64_t rate) : rate_(rate) {}
+  int64_t NowNanos() const override { return rate_ * clock_.NowNanos(); }
+
+ private:
+  MonotonicClock clock_;
+  int64_t rate_;
+};
+
 }  // namespace
 
 absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
   MonotonicClock clock;
+  FastClock worker_clock(options.worker_clock_rate);
   NullLogger logger;
   RunDisplay display(ProgressOptions{}, -1, nullptr, &clock);
   std::vector<std::thread> workers;
@@ -53,7 +64,7 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
         daemon_options.backends = BackendNames();
         daemon_options.recipes = RecipeNames();
         daemon_options.codecs = CodecNames();
-        Daemon daemon(daemon_options, {options.transport, options.control, &clock, &logger});
+        Daemon daemon(daemon_options, {options.transport, options.control, &worker_clock, &logger});
         daemon.Run().IgnoreError();
       });
     }

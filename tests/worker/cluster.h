@@ -27,6 +27,9 @@ struct ClusterOptions {
   ControlTransport* control = nullptr;
   std::string control_address = "127.0.0.1:0";
   std::string data_address = "127.0.0.1:0";
+  // The workers' clocks run so many times too fast: a device that gets one over this of a
+  // processor.
+  int64_t worker_clock_rate = 1;
 };
 
 // Trains from first_step to the setup's stop_step.

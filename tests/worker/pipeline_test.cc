@@ -80,13 +80,14 @@ std::string OverGrpc(const RunSetup& setup) {
   return outcome.ok() ? outcome->summary.weights_sha256 : "";
 }
 
-std::string Oracle(const RunSetup& setup) {
+// The replay of `plan`; none: of the plan that the setup's policy makes without a profile.
+std::string Oracle(const RunSetup& setup, std::optional<Plan> plan = std::nullopt) {
   const Batching batching = MakeBatching(setup.training).value();
   StalenessReplayOptions options;
   options.model = setup.model;
   std::vector<int> devices(static_cast<size_t>(setup.workers));
   std::iota(devices.begin(), devices.end(), 0);
-  options.plan = PlanFor(setup, Generation(1), devices, {}).value();
+  options.plan = plan.has_value() ? *plan : PlanFor(setup, Generation(1), devices, {}).value();
   options.training = setup.training;
   for (int64_t step = 0; step < setup.stop_step;) {
     step = std::min(setup.barriers.Next(step), setup.stop_step);
@@ -146,6 +147,30 @@ TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
   settings.codec_backward = "stochastic:4";
   const RunSetup setup = MakeSetup(settings);
   EXPECT_EQ(OverLoopback(setup), Oracle(setup));
+}
+
+// A worker that learns from its profile that it has but a part of a processor codes where it
+// computes.
+TEST(Pipeline, CodingBetweenComputationsEqualsTheReplay) {
+  RunSettings settings = Settings("async_1f1b", 3);
+  settings.policy = "accept";
+  settings.replan = "off";
+  settings.codec_forward = "mbq:2";
+  settings.codec_backward = "stochastic:4";
+  const RunSetup setup = MakeSetup(settings);
+  LoopbackControl control;
+  const std::unique_ptr<Transport> transport = MakeLoopbackTransport();
+  ClusterOptions options;
+  options.setup = &setup;
+  options.transport = transport.get();
+  options.control = &control;
+  options.worker_clock_rate = 4;
+  const absl::StatusOr<TrainingOutcome> outcome = RunCluster(options);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ASSERT_EQ(outcome->plan.stages.size(), 3u);
+  for (const JournalDevice& device : outcome->plans[0].devices)
+    EXPECT_LT(device.processor_share, 0.5);
+  EXPECT_EQ(outcome->summary.weights_sha256, Oracle(setup, outcome->plan));
 }
 
 TEST(Pipeline, LookAheadEqualsTheReplay) {

@@ -43,6 +43,9 @@ TEST(Profiler, EachLayerOrRangesWithMicroBatchesInFlight) {
     ExpectTimes(Profile(recipe, {}), 6);
     ExpectTimes(Profile(recipe, {.ranges = {{0, 1}, {2, 5}, {3, 3}}}), 3);
     ExpectTimes(Profile(recipe, {.ranges = {{0, 1}, {2, 5}, {3, 3}}, .in_flight = {5, 1, 2}}), 3);
+    ExpectTimes(
+        Profile(recipe, {.ranges = {{0, 1}, {2, 5}}, .in_flight = {2, 1}, .shared_caches = true}),
+        2);
   }
 }
 
