@@ -170,7 +170,7 @@ std::vector<double> LayerSeconds(const JournalDevice& device, int layers) {
   if (device.range_seconds.empty()) return device.layer_seconds;
   std::vector<double> seconds;
   for (int layer = 0; layer < layers; ++layer)
-    seconds.push_back(device.range_seconds[RangeIndex(layers, {layer, layer})]);
+    seconds.push_back(SecondsOf(device.range_seconds, layers, {layer, layer}));
   return seconds;
 }
 

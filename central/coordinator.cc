@@ -174,7 +174,8 @@ void Coordinator::PersistPlan(const std::vector<std::vector<double>>& layer_seco
   for (size_t i = 0; i < devices_.size(); ++i) {
     JournalDevice device{devices_[i].hello.name, devices_[i].hello.numerics_class};
     if (!layer_seconds.empty()) {
-      const bool by_range = !options_.profile_ranges.empty();
+      const bool by_range =
+          layer_seconds[i].size() != static_cast<size_t>(options_.model.layer_count());
       (by_range ? device.range_seconds : device.layer_seconds) = layer_seconds[i];
       device.processor_share = devices_[i].processor_share;
     }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/coordinator.h"
 #include "central/layer_profile.h"
+#include "predictor/range_cost.h"
 
 namespace runnel {
 
@@ -39,14 +40,19 @@ void Coordinator::SendProfileRequest(int device) {
   request.micro_batch_size = batching_.MicroBatchSizes().front();
   request.repetitions = options_.profile_repetitions;
   request.ranges = RangesToMeasure();
-  request.burst_ms = measures_parts_ ? options_.profile_part_ms : options_.profile_burst_ms;
+  request.burst_ms = options_.profile_burst_ms;
   // The predictor knows devices by other measurements. A stage that accumulates gradients drains
   // each step: fewer may be in flight.
-  if (measures_parts_ && options_.training.micro_batches == 1) {
-    request.in_flight =
-        InFlightOfParts(options_.model.layer_count(), static_cast<int>(devices_.size()));
-  } else if (options_.profile_ranges.empty()) {
-    request.in_flight.assign(request.ranges.size(), 1);
+  const int devices = static_cast<int>(devices_.size());
+  if (measures_parts_) {
+    // All of them together take what one part a device would.
+    request.burst_ms = options_.profile_part_ms * devices / static_cast<double>(Parts().size());
+  }
+  for (const LayerRange& range : request.ranges) {
+    if (!options_.profile_ranges.empty()) break;
+    const bool pipelined = measures_parts_ && options_.training.micro_batches == 1;
+    request.in_flight.push_back(pipelined ? InFlightOf(range, options_.model.layer_count(), devices)
+                                          : 1);
   }
   effects_.push_back(SendControl{devices_[device].connection, std::move(request)});
 }
@@ -89,7 +95,7 @@ absl::Status Coordinator::TakeProfile(int device, const std::vector<double>& sec
   }
   if (seconds.size() != ranges.size())
     return absl::InternalError("a worker's profile does not have the ranges asked for");
-  if (by_layer && measures_parts_) {
+  if (by_layer && measures_parts_ && ranges.size() < RangeCount(options_.model.layer_count())) {
     layer_seconds_[device] = LayersWithinParts(std::move(layer_seconds_[device]), ranges, seconds);
     return absl::OkStatus();
   }

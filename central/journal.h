@@ -44,7 +44,7 @@ struct JournalDevice {
   std::string numerics_class;
   // What the plan was made from; both empty: nothing was measured.
   std::vector<double> layer_seconds = {};  // as measured, later corrected by what stages took
-  std::vector<double> range_seconds = {};  // as predicted, in the order of RangeIndex
+  std::vector<double> range_seconds = {};  // instead, in the order of RangeIndex
   double processor_share = 1;              // what its computing thread got of a processor
 
   friend bool operator==(const JournalDevice&, const JournalDevice&) = default;

@@ -2,26 +2,31 @@
 
 #include <algorithm>
 
+#include "predictor/range_cost.h"
+
 namespace runnel {
 namespace {
 
 // What so many leave behind does not stay in caches; more would only take memory.
 constexpr int64_t kMostInFlight = 8;
+// Of a model of up to six layers: the papers' small ones.
+constexpr size_t kMostRanges = 21;
 
 }  // namespace
 
-std::vector<LayerRange> PartsOf(int layers, int parts) {
+std::vector<LayerRange> PartsOf(int layers, int devices) {
+  if (devices >= layers) return {};
+  if (devices > 1 && RangeCount(layers) <= kMostRanges) return AllRanges(layers);
   std::vector<LayerRange> ranges;
-  for (int part = 0; parts < layers && part < parts; ++part)
-    ranges.push_back({layers * part / parts, layers * (part + 1) / parts - 1});
+  for (int part = 0; part < devices; ++part)
+    ranges.push_back({layers * part / devices, layers * (part + 1) / devices - 1});
   return ranges;
 }
 
-std::vector<int64_t> InFlightOfParts(int layers, int parts) {
-  std::vector<int64_t> in_flight;
-  for (int64_t left = parts; parts < layers && left > 0; --left)
-    in_flight.push_back(std::min(left, kMostInFlight));
-  return in_flight;
+int64_t InFlightOf(const LayerRange& range, int layers, int devices) {
+  if (range.last_layer + 1 == layers) return 1;
+  const int before = (range.first_layer * devices + layers - 1) / layers;
+  return std::clamp<int64_t>(devices - before, 1, kMostInFlight);
 }
 
 std::vector<double> LayersWithinParts(std::vector<double> layer_seconds,

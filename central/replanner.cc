@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "predictor/range_cost.h"
 
 namespace runnel {
 namespace {
@@ -85,11 +86,9 @@ bool Replanner::Measure(const BarrierReport& report) {
       Compare(device, {{stage.first_layer, stage.last_layer}, *took});
       continue;
     }
-    const std::vector<double>& profile = report.layer_seconds[device];
-    double profiled = 0;
-    for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
-      profiled += profile[layer];
-    }
+    const double profiled =
+        SecondsOf(report.layer_seconds[device], static_cast<int>(options_.layer_state_bytes.size()),
+                  {stage.first_layer, stage.last_layer});
     if (profiled > 0) slowdowns_[device] = *took / profiled;
   }
   return enough;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,11 @@ std::vector<LayerRange> AllRanges(int layers) {
     for (int last = first; last < layers; ++last) ranges.push_back({first, last});
   }
   return ranges;
+}
+
+double SecondsOf(const std::vector<double>& row, int layers, const LayerRange& range) {
+  if (row.size() == RangeCount(layers)) return row[RangeIndex(layers, range)];
+  return std::accumulate(row.begin() + range.first_layer, row.begin() + range.last_layer + 1, 0.0);
 }
 
 absl::StatusOr<RangeCost> RangeCost::Create(std::vector<std::vector<double>> range_seconds,

@@ -22,6 +22,9 @@ size_t RangeIndex(int layers, const LayerRange& range);
 // All ranges in that order.
 std::vector<LayerRange> AllRanges(int layers);
 
+// Of the range, in a row that has a figure for every range or one for every layer.
+double SecondsOf(const std::vector<double>& row, int layers, const LayerRange& range);
+
 // Immutable; any thread.
 class RangeCost final : public CostModel {
  public:

@@ -1,6 +1,8 @@
 // What the devices take: asked for before the first plan, and again at a barrier.
 
 #include <map>
+#include <string>
+#include <utility>
 
 #include "central/coordinator.h"
 #include "central/initial_weights.h"
@@ -13,20 +15,23 @@
 namespace runnel {
 namespace {
 
+using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 const std::vector<LayerRange> kRanges = {{0, 0}, {1, 4}, {0, 5}};
 
-// Two workers with LeNet's layers 0..2 and 3..5; their sub-models take more each time they are
-// asked.
+// Two workers with half of the layers each; their sub-models take more each time they are asked.
 class Cluster {
  public:
   // Devices to measure.
   using ByStep = std::map<int64_t, std::vector<int>>;
-  explicit Cluster(const ByStep& to_measure = {}, bool by_range = true) : by_range_(by_range) {
+  explicit Cluster(const ByStep& to_measure = {}, bool by_range = true,
+                   const std::string& model = "lenet")
+      : by_range_(by_range), model_(MakeModel(model).value()) {
     CoordinatorOptions options;
-    options.model = MakeModel("lenet").value();
+    options.model = model_;
     options.training.dataset_samples = 1000;
     options.training.batch_size = 10;
     options.training.eval_batch_size = 10;
@@ -38,10 +43,10 @@ class Cluster {
     options.codecs = {"identity"};
     options.initial_state = InitialState(options.model, 1).value();
     options.needs_profile = true;
-    options.plan = [](const auto&, const auto&) {
+    options.plan = [this](const auto&, const auto&) {
       Plan plan;
       plan.generation = Generation(1);
-      plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(1), 3, 5, 1}};
+      plan.stages = {{DeviceId(0), 0, half() - 1, 2}, {DeviceId(1), half(), layers() - 1, 1}};
       plan.links.emplace_back();
       return plan;
     };
@@ -67,6 +72,9 @@ class Cluster {
       coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
     }
   }
+
+  int layers() const { return model_.layer_count(); }
+  int half() const { return layers() / 2; }
 
   void Settle() {
     for (auto effects = coordinator_->TakeEffects(); !effects.empty();
@@ -111,26 +119,28 @@ class Cluster {
       }
       if (by_range_) {
         EXPECT_EQ(request->ranges, kRanges);
-      } else if (request->ranges.size() == 6) {
-        EXPECT_EQ(request->ranges, EachLayer(6));
+      } else if (std::exchange(layers_next_[id.value() % 2], !layers_next_[id.value() % 2])) {
+        EXPECT_EQ(request->ranges, EachLayer(layers()));
       } else {
-        EXPECT_EQ(request->ranges, PartsOf(6, 2));
-        EXPECT_EQ(request->in_flight, InFlightOfParts(6, 2));
-        EXPECT_GT(request->burst_ms, 20);
-        answered_ranges_ = 2;
+        EXPECT_EQ(request->ranges, PartsOf(layers(), 2));
+        for (size_t i = 0; i < request->ranges.size(); ++i)
+          EXPECT_EQ(request->in_flight[i], InFlightOf(request->ranges[i], layers(), 2));
+        EXPECT_NEAR(request->burst_ms * static_cast<double>(request->ranges.size()), 300, 1e-9);
+        answered_ranges_ = request->ranges.size();
         return reply(Times());
       }
-      if (!by_range_) answered_ranges_ = 6;
-      EXPECT_EQ(request->in_flight, std::vector<int64_t>(by_range_ ? 0 : 6, 1));
+      if (!by_range_) answered_ranges_ = static_cast<size_t>(layers());
+      EXPECT_EQ(request->in_flight, std::vector<int64_t>(by_range_ ? 0 : answered_ranges_, 1));
       reply(Times());
     } else if (std::holds_alternative<PrepareStage>(send.message)) {
       reply(StageReady{Generation(1)});
     } else if (const auto* run = std::get_if<RunUntil>(&send.message)) {
       reply(BarrierReached{Generation(1), run->limit});
     } else if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
-      const ModelState all = InitialState(MakeModel("lenet").value(), 1).value();
-      const int first = id.value() == 0 ? 0 : 3;
-      reply(Snapshot{Generation(1), snapshot->sequence, Slice(all, first, first + 2)});
+      const ModelState all = InitialState(model_, 1).value();
+      reply(
+          Snapshot{Generation(1), snapshot->sequence,
+                   id.value() == 0 ? Slice(all, 0, half() - 1) : Slice(all, half(), layers() - 1)});
     }
   }
 
@@ -142,6 +152,8 @@ class Cluster {
   }
 
   bool by_range_;
+  ModelSpec model_;
+  bool layers_next_[2] = {true, true};  // by connection; then parts
   std::optional<Coordinator> coordinator_;
 };
 
@@ -208,18 +220,36 @@ TEST(CoordinatorProfile, WrongAnswersEndTheRun) {
   }
 }
 
-// Parts of three layers take 3 and 4 s, each layer took 1 or 2; and at the barrier 6 and 5.
+// Parts of four and five layers take 3 and 4 s, each layer took 1 or 2; and at the barrier 6 and 5.
 TEST(CoordinatorProfile, WithoutRangesLayersTakeWhatTheirPartTook) {
-  Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false);
+  Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false, "vgg11");
   cluster.Settle();
   EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
   // Parts when both have answered for the layers.
   EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p0 r40 r80 end100");
   EXPECT_TRUE(cluster.measurements_.empty());
   EXPECT_TRUE(cluster.plan_.devices[0].range_seconds.empty());
-  EXPECT_EQ(cluster.plan_.devices[0].layer_seconds, std::vector<double>(6, 1.0));
-  EXPECT_EQ(cluster.plan_.devices[1].layer_seconds, std::vector<double>(6, 4.0 / 3));
-  EXPECT_EQ(cluster.seen_[0], std::vector<double>(6, 2.0));
+  const auto seconds = [](double part) {
+    std::vector<double> layers(4, part / 4);
+    layers.insert(layers.end(), 5, part / 5);
+    return layers;
+  };
+  EXPECT_THAT(cluster.plan_.devices[0].layer_seconds, Pointwise(DoubleEq(), seconds(3)));
+  EXPECT_THAT(cluster.plan_.devices[1].layer_seconds, Pointwise(DoubleEq(), seconds(4)));
+  EXPECT_THAT(cluster.seen_[0], Pointwise(DoubleEq(), seconds(6)));
+}
+
+// There the ranges' own times are what the plan is made from.
+TEST(CoordinatorProfile, OfFewLayersAllRangesAreMeasured) {
+  Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false);
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p0 r40 r80 end100");
+  EXPECT_TRUE(cluster.measurements_.empty());
+  EXPECT_TRUE(cluster.plan_.devices[0].layer_seconds.empty());
+  EXPECT_EQ(cluster.plan_.devices[0].range_seconds, std::vector<double>(21, 3));
+  EXPECT_EQ(cluster.plan_.devices[1].range_seconds, std::vector<double>(21, 4));
+  EXPECT_EQ(cluster.seen_[0], std::vector<double>(21, 6));
 }
 
 }  // namespace

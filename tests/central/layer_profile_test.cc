@@ -8,34 +8,40 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "predictor/range_cost.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 TEST(LayerProfile, PartsHaveAsManyInFlightAsTheirStages) {
-  EXPECT_THAT(InFlightOfParts(5, 3), ElementsAre(3, 2, 1));
-  EXPECT_THAT(InFlightOfParts(3, 3), IsEmpty());
-  EXPECT_THAT(InFlightOfParts(11, 10), ElementsAre(8, 8, 8, 7, 6, 5, 4, 3, 2, 1));
-  for (int layers = 1; layers < 30; ++layers) {
-    for (int parts = 1; parts < 40; ++parts)
-      EXPECT_EQ(InFlightOfParts(layers, parts).size(), PartsOf(layers, parts).size());
+  EXPECT_EQ(InFlightOf({0, 2}, 5, 3), 3);
+  EXPECT_EQ(InFlightOf({1, 1}, 5, 3), 2);
+  EXPECT_EQ(InFlightOf({2, 3}, 5, 3), 1);
+  EXPECT_EQ(InFlightOf({0, 4}, 5, 3), 1);  // a stage by itself
+  EXPECT_EQ(InFlightOf({0, 0}, 40, 30), 8);
+  for (int layers = 7; layers < 30; ++layers) {
+    for (int devices = 1; devices < layers; ++devices) {
+      int64_t left = devices;
+      for (const LayerRange& part : PartsOf(layers, devices))
+        EXPECT_EQ(InFlightOf(part, layers, devices), std::min<int64_t>(left--, 8));
+    }
   }
 }
 
-TEST(LayerProfile, PartsAreTheModel) {
+TEST(LayerProfile, PartsAreTheModelOrAllThereIs) {
   EXPECT_EQ(EachLayer(3), (std::vector<LayerRange>{{0, 0}, {1, 1}, {2, 2}}));
-  EXPECT_EQ(PartsOf(5, 2), (std::vector<LayerRange>{{0, 1}, {2, 4}}));
+  EXPECT_EQ(PartsOf(7, 2), (std::vector<LayerRange>{{0, 2}, {3, 6}}));
   EXPECT_EQ(PartsOf(3, 1), (std::vector<LayerRange>{{0, 2}}));
+  EXPECT_EQ(PartsOf(6, 5), AllRanges(6));
   EXPECT_TRUE(PartsOf(3, 3).empty());
   EXPECT_TRUE(PartsOf(3, 8).empty());
-  for (int layers = 1; layers < 30; ++layers) {
-    for (int parts = 1; parts < layers; ++parts) {
+  for (int layers = 7; layers < 30; ++layers) {
+    for (int devices = 1; devices < layers; ++devices) {
       int next = 0;
-      for (const LayerRange& range : PartsOf(layers, parts)) {
+      for (const LayerRange& range : PartsOf(layers, devices)) {
         EXPECT_EQ(range.first_layer, next);
         EXPECT_GE(range.last_layer, range.first_layer);
         next = range.last_layer + 1;
@@ -46,10 +52,11 @@ TEST(LayerProfile, PartsAreTheModel) {
 }
 
 TEST(LayerProfile, LayersTakeTogetherWhatTheirPartTook) {
-  EXPECT_THAT(LayersWithinParts({1, 3, 2, 2}, PartsOf(4, 2), {8, 3}),
+  const std::vector<LayerRange> kHalves = {{0, 1}, {2, 3}};
+  EXPECT_THAT(LayersWithinParts({1, 3, 2, 2}, kHalves, {8, 3}),
               ElementsAre(DoubleEq(2), DoubleEq(6), DoubleEq(1.5), DoubleEq(1.5)));
   // Nothing to scale, or by.
-  EXPECT_THAT(LayersWithinParts({0, 0, 2, 2}, PartsOf(4, 2), {8, 0}), ElementsAre(0, 0, 2, 2));
+  EXPECT_THAT(LayersWithinParts({0, 0, 2, 2}, kHalves, {8, 0}), ElementsAre(0, 0, 2, 2));
   EXPECT_THAT(LayersWithinParts({5, 6}, {}, {}), ElementsAre(5, 6));
   for (uint32_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -60,7 +67,7 @@ TEST(LayerProfile, LayersTakeTogetherWhatTheirPartTook) {
       for (double& one : seconds) one = draw(random);
       return seconds;
     };
-    const int layers = 2 + static_cast<int>(seed % 20);
+    const int layers = 7 + static_cast<int>(seed % 20);
     const std::vector<LayerRange> parts = PartsOf(layers, 1 + static_cast<int>(seed % 3));
     const std::vector<double> part_seconds = some(parts.size());
     const std::vector<double> scaled =

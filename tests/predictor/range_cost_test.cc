@@ -40,6 +40,15 @@ TEST(RangeCost, GivesBackWhatItWasGiven) {
     EXPECT_TRUE(std::isnan(cost->StageSeconds(device, first, last)));
 }
 
+TEST(RangeCost, RowsAreByRangeOrByLayer) {
+  EXPECT_EQ(SecondsOf({1, 2, 4, 8}, 4, {1, 3}), 14);
+  EXPECT_EQ(SecondsOf({1, 2, 4, 8}, 4, {2, 2}), 4);
+  EXPECT_EQ(SecondsOf({5}, 1, {0, 0}), 5);
+  std::vector<double> row(RangeCount(4));
+  row[RangeIndex(4, {1, 3})] = 13;
+  EXPECT_EQ(SecondsOf(row, 4, {1, 3}), 13);
+}
+
 TEST(RangeCost, RefusesWhatIsNoTable) {
   EXPECT_FALSE(RangeCost::Create({}, 3).ok());
   EXPECT_FALSE(RangeCost::Create({{1.0}}, 0).ok());
