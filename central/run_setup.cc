@@ -28,7 +28,7 @@ constexpr double kRaisedLookAhead = 0.5;
 // Processor time of a worker for a micro-batch beside computing and coding, of one end for a frame
 // and its acknowledgement, for a byte on a link and for one that is fed, as on an x86-64 server
 // (hosts of the lab, 20 kB to 2 MB a micro-batch at 100 Mbps, packets of 1500 bytes).
-constexpr double kMicroBatchProcessorSeconds = 0.6e-3;
+constexpr double kMicroBatchProcessorSeconds = 0.9e-3;
 constexpr double kFrameProcessorSeconds = 0.15e-3;
 constexpr double kLinkByteProcessorSeconds = 2e-9;
 constexpr double kFeedByteProcessorSeconds = 0.8e-9;

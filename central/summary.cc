@@ -57,6 +57,7 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"loss", summary.loss},
       {"train_loss", summary.train_loss},
       {"samples_per_s", summary.samples_per_s},
+      {"central_processor_share", summary.central_processor_share},
       {"wall_s", summary.wall_s},
       {"weights_sha256", summary.weights_sha256},
       {"steps", summary.steps},

@@ -64,6 +64,8 @@ struct RunSummary {
   double loss = 0;        // of the last evaluation
   double train_loss = 0;  // mean over the samples of the last epoch
   double samples_per_s = 0;
+  // Of a processor, by central's own process between grants and barriers.
+  double central_processor_share = 0;
   // By simulation of the first plan with the devices' profiles; 0: nothing was profiled, left out.
   double predicted_samples_per_s = 0;
   double wall_s = 0;

@@ -17,6 +17,7 @@
 #include "central/timeline.h"
 #include "central/weights_digest.h"
 #include "central/worker_process.h"
+#include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/address.h"
 
@@ -142,6 +143,7 @@ class Trainer::Impl final : public CentralControlObserver {
   int64_t begin_ns_ = 0;
   int64_t training_ns_ = 0;
   int64_t training_since_ns_ = 0;  // 0: not training
+  ProcessorTime processor_time_;   // of central, while training
   int64_t plan_since_ns_ = 0;      // training time before the plan that holds
   Timeline timeline_;
   double recent_loss_ = std::numeric_limits<double>::quiet_NaN();
@@ -396,11 +398,13 @@ void Trainer::Impl::Carry(ConnectFeed effect) {
 
 void Trainer::Impl::Carry(FeedUntil effect) {
   training_since_ns_ = parts_.clock->NowNanos();
+  processor_time_.Resume();
   feeder_->FeedUntil(effect.limit);
 }
 
 void Trainer::Impl::StopTrainingClock() {
   if (training_since_ns_ == 0) return;
+  processor_time_.Pause();
   training_ns_ += parts_.clock->NowNanos() - std::exchange(training_since_ns_, 0);
 }
 
@@ -550,8 +554,11 @@ RunSummary Trainer::Impl::Summarise() const {
   const int64_t trained =
       SamplesUntil(coordinator_->batching().FirstSequence(outcome_.step).value()) -
       SamplesUntil(coordinator_->batching().FirstSequence(job_.first_step).value());
-  if (training_ns_ > 0)
-    summary.samples_per_s = static_cast<double>(trained) * 1e9 / static_cast<double>(training_ns_);
+  if (training_ns_ > 0) {
+    const auto training_ns = static_cast<double>(training_ns_);
+    summary.samples_per_s = static_cast<double>(trained) * 1e9 / training_ns;
+    summary.central_processor_share = static_cast<double>(processor_time_.ns()) / training_ns;
+  }
   summary.wall_s = static_cast<double>(parts_.clock->NowNanos() - begin_ns_) * 1e-9;
   if (!outcome_.state.layers.empty()) summary.weights_sha256 = WeightsSha256(outcome_.state);
   summary.steps = outcome_.step;

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "worker/processor_time.h"
+#include "proto/base/processor_time.h"
 
 namespace runnel {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "worker/lane.h"
 #include "worker/link_codecs.h"
-#include "worker/processor_time.h"
+#include "proto/base/processor_time.h"
 #include "worker/stage_executor.h"
 #include "worker/stage_host.h"
 #include "worker/stage_runtime.h"

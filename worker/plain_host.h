@@ -10,7 +10,7 @@
 
 #include "worker/lane.h"
 #include "worker/plain_loop.h"
-#include "worker/processor_time.h"
+#include "proto/base/processor_time.h"
 #include "worker/stage_executor.h"
 #include "worker/stage_host.h"
 

@@ -12,7 +12,7 @@
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "worker/clock_probe.h"
-#include "worker/processor_time.h"
+#include "proto/base/processor_time.h"
 #include "worker/stage_executor.h"
 
 namespace runnel {

@@ -83,13 +83,16 @@ def stage_share(stage, quota, whole_device):
 
 def bound_seconds_per_batch(summary, mbps, quotas, whole_device=True):
     """What the busiest device or direction of a link needs for a mini-batch: no schedule can be
-    quicker with this plan. Coding, frames and acknowledgements count unless only computation is
-    asked for. None: nothing was trained."""
+    quicker with this plan. Coding, frames, acknowledgements and central, which is on device 0, count
+    unless only computation is asked for. None: nothing was trained."""
     stages, steps = summary["plan"]["stages"], summary["steps"]
     if not steps or not summary["samples_per_s"]:
         return None
     training_s = summary["samples"] / summary["samples_per_s"]
-    needs = [stage_share(stage, quotas[plan["device"]], whole_device) * training_s / steps
+    central = summary["central_processor_share"] / quotas[0] \
+        if whole_device and 0 < quotas[0] < 1 else 0
+    needs = [(stage_share(stage, quotas[plan["device"]], whole_device) +
+              (central if plan["device"] == 0 else 0)) * training_s / steps
              for stage, plan in zip(summary["stages"], stages)]
     for index, link in enumerate(summary["links"]):
         above, below = stages[index]["device"], stages[index + 1]["device"]

@@ -21,6 +21,7 @@ RunSummary Sample() {
   s.loss = 0.1;
   s.train_loss = 0.2;
   s.samples_per_s = 512.5;
+  s.central_processor_share = 0.125;
   s.wall_s = 12.25;
   s.weights_sha256 = std::string(64, 'e');
   s.steps = 300;
@@ -48,11 +49,11 @@ std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
 
 TEST(Summary, HasExactlyTheseKeys) {
   const auto json = nlohmann::ordered_json::parse(SummaryToJson(Sample()));
-  EXPECT_THAT(Keys(json),
-              ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "wall_s",
-                          "weights_sha256", "steps", "epochs", "model", "dataset", "schedule",
-                          "policy", "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
-                          "links", "stages", "evaluations", "timeline"));
+  EXPECT_THAT(Keys(json), ElementsAre("accuracy", "loss", "train_loss", "samples_per_s",
+                                      "central_processor_share", "wall_s", "weights_sha256",
+                                      "steps", "epochs", "model", "dataset", "schedule", "policy",
+                                      "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
+                                      "links", "stages", "evaluations", "timeline"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
   EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));

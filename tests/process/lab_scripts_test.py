@@ -80,7 +80,7 @@ class SteadyTime(unittest.TestCase):
 def ten_seconds(first_worker_share):
     """Of a run of ten batches on two stages."""
     summary = summary_of(lambda i: i, 10, [2, 1])
-    summary.update(samples=640, samples_per_s=64,
+    summary.update(samples=640, samples_per_s=64, central_processor_share=0.0125,
                    stages=[{"busy_share": 0.5, "busy_processor_share": 0.2,
                             "processor_share": first_worker_share},
                            {"busy_share": 0.8, "busy_processor_share": 0.7,
@@ -104,12 +104,15 @@ class Bounds(unittest.TestCase):
         self.assertIsNone(run.bound_seconds_per_batch(dict(summary, steps=0), rates, [0, 0]))
 
     def test_under_a_quota_processor_time_is_the_bound(self):
-        summary = ten_seconds(0.225)
+        summary = ten_seconds(0.2125)  # and central beside it
         summary["links"][0].update(bytes_forward=0, bytes_backward=0)
         rates = [[0, 0], [0, 0]]
         self.assertAlmostEqual(run.bound_seconds_per_batch(summary, rates, [0.25, 0]), 0.9)
         self.assertAlmostEqual(
             run.bound_seconds_per_batch(summary, rates, [0.25, 0], whole_device=False), 0.8)
+        for stage, device in zip(summary["plan"]["stages"], (1, 0)):  # central goes with device 0
+            stage["device"] = device
+        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, rates, [0.75, 0.25]), 1.0167, 4)
 
     def test_predictions_are_seconds_a_batch(self):
         self.assertEqual(run.prediction({"predicted_samples_per_s": 32}, 64), 2)

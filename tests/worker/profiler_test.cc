@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
 #include "partition/zoo/zoo.h"
-#include "worker/processor_time.h"
+#include "proto/base/processor_time.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/processor_time.h"
+#include "proto/base/processor_time.h"
 
 #include <ctime>
 
