@@ -1,0 +1,110 @@
+#pragma once
+
+// What the conformance suite of codecs shares: the fixture, what the names in the table say,
+// inputs. A namespace of its own, for short names that others have too.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "compress/codec.h"
+#include "gtest/gtest.h"
+#include "proto/base/random.h"
+#include "tests/compress/test_tensors.h"
+
+namespace runnel::codec_conformance {
+
+using Payload = std::vector<std::byte>;
+
+inline constexpr uint64_t kSeed = 314159;
+inline constexpr EncoderKey kKey = {7, RandomPurpose::kCodecBackward, 3};
+inline const Shape kShapes[] = {{1}, {2}, {7}, {8}, {11}, {8, 4, 2, 2}, {5, 3, 7, 9}, {2, 33, 17}};
+
+inline bool IsStochastic(const std::string& name) { return name.rfind("stochastic", 0) == 0; }
+inline bool IsInt8(const std::string& name) { return name == "int8"; }
+inline bool IsMbq(const std::string& name) { return name.rfind("mbq", 0) == 0; }
+inline bool IsTile(const std::string& name) {
+  return name.rfind("tile", 0) == 0 || name.rfind("hadamard", 0) == 0;
+}
+inline bool IsFeedback(const std::string& name) { return name.rfind("hadamard_ef", 0) == 0; }
+inline bool IsUniform(const std::string& name) { return name.rfind("uniform", 0) == 0; }
+inline bool IsAmsgrad(const std::string& name) { return name.rfind("amsgrad_mbq", 0) == 0; }
+inline bool Remembers(const std::string& name) {
+  return IsMbq(name) || IsFeedback(name) || LearnsFromLoss(name);
+}
+// Where the first tile of a tile codec's payload begins.
+inline size_t TilesAt(const std::string& name) { return name.rfind("tile", 0) == 0 ? 0 : 8; }
+// Of a name that ends in a number of bits.
+inline int Bits(const std::string& name) { return name.back() - '0'; }
+
+class CodecConformance : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    RecordProperty("seed", static_cast<int>(kSeed));
+    auto made = MakeCodec(GetParam());
+    ASSERT_TRUE(made.ok()) << made.status();
+    codec_ = std::move(*made);
+  }
+
+  size_t Size(const Shape& shape) const { return codec_->EncodedBytes(shape).value(); }
+
+  Payload Encode(Encoder& encoder, const std::vector<float>& x, const Shape& shape,
+                 int64_t sequence, bool restart = false) const {
+    Payload payload(Size(shape), std::byte{0xA5});
+    const absl::Status status =
+        encoder.Encode(ViewOf(x, shape), Sequence(sequence), restart, absl::MakeSpan(payload));
+    EXPECT_TRUE(status.ok()) << status;
+    return payload;
+  }
+
+  absl::Status Decode(absl::Span<const std::byte> payload, const Shape& shape,
+                      std::vector<float>* out) const {
+    out->assign(shape.elements(), std::numeric_limits<float>::quiet_NaN());
+    return codec_->Decode(payload, MutableViewOf(absl::MakeSpan(*out), shape));
+  }
+
+  std::vector<float> Decoded(const Payload& payload, const Shape& shape) const {
+    std::vector<float> out;
+    const absl::Status status = Decode(payload, shape, &out);
+    EXPECT_TRUE(status.ok()) << status;
+    return out;
+  }
+
+  std::unique_ptr<const Codec> codec_;
+};
+
+inline std::vector<float> Input(const Shape& shape, uint64_t seed) {
+  return NormalTensor(shape.elements(), kSeed + seed);
+}
+
+inline float Field(const Payload& payload, int index) {
+  float value;
+  std::memcpy(&value, payload.data() + 4 * index, 4);
+  return value;
+}
+
+// ---- scaled int8 tensors
+
+inline std::vector<int8_t> Mantissas(const Shape& shape, uint64_t seed) {
+  const CounterRandom random(kSeed + seed, RandomPurpose::kTest, 1, 0);
+  std::vector<int8_t> mantissas(shape.elements());
+  for (size_t e = 0; e < mantissas.size(); ++e)
+    mantissas[e] = static_cast<int8_t>(static_cast<int>(random.Below(e, 255)) - 127);
+  return mantissas;
+}
+
+inline TensorView ScaledView(const std::vector<int8_t>& mantissas, int32_t exponent,
+                             const Shape& shape) {
+  return {
+      DType::kInt8, shape, Layout::kRowMajor, exponent,
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(mantissas.data()), mantissas.size())};
+}
+
+}  // namespace runnel::codec_conformance
