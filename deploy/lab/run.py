@@ -23,7 +23,9 @@ def add_common_flags(parser):
     parser.add_argument("--bin", default=os.path.join(REPOSITORY, "build/release/bin"),
                         help="folder of runnel-central and runnel-worker (default: %(default)s)")
     parser.add_argument("--batches", type=int, default=20, help="measured mini-batches")
-    parser.add_argument("--warm-up", type=int, default=5, help="mini-batches before those")
+    parser.add_argument("--warm-up", type=int, default=12,
+                        help="mini-batches before those; at batch 10 those who re-plan look at their "
+                             "first measurements, with the pipeline drained")
     parser.add_argument("--shared-control", action="store_true",
                         help="control streams share the shaped links with the tensors")
     parser.add_argument("--cpu", help="CPU quota of each host in processors, e.g. 0.3,0.2,0.4 "
