@@ -63,12 +63,13 @@ def binaries(folder):
 
 def steady_seconds_per_batch(summary, warm_up, batches):
     """Between two completions at stage 0, so that neither start nor drain counts: the last
-    batches in flight have the devices to themselves. None: too few."""
+    batches in flight have the devices to themselves. None: too few (workers report five times a
+    second, so of quick batches there are many between two points)."""
     in_flight = max(stage["cap"] for stage in summary["plan"]["stages"])
     last = min(warm_up + batches, summary["steps"] - in_flight)
     points = [point for point in summary.get("timeline", [])
               if warm_up <= point["batches"] <= last]
-    if len(points) < 2 or points[-1]["batches"] - points[0]["batches"] < batches / 2:
+    if len(points) < 2 or points[-1]["batches"] - points[0]["batches"] < batches / 3:
         return None
     return (points[-1]["seconds"] - points[0]["seconds"]) / \
         (points[-1]["batches"] - points[0]["batches"])
