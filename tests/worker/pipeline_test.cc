@@ -56,14 +56,20 @@ RunSetup MakeSetup(const RunSettings& settings) {
   return *std::move(setup);
 }
 
-std::string OverLoopback(const RunSetup& setup) {
+absl::StatusOr<TrainingOutcome> RunOverLoopback(const RunSetup& setup,
+                                                int64_t worker_clock_rate = 1) {
   LoopbackControl control;
   const std::unique_ptr<Transport> transport = MakeLoopbackTransport();
   ClusterOptions options;
   options.setup = &setup;
   options.transport = transport.get();
   options.control = &control;
-  const absl::StatusOr<TrainingOutcome> outcome = RunCluster(options);
+  options.worker_clock_rate = worker_clock_rate;
+  return RunCluster(options);
+}
+
+std::string OverLoopback(const RunSetup& setup) {
+  const absl::StatusOr<TrainingOutcome> outcome = RunOverLoopback(setup);
   EXPECT_TRUE(outcome.ok()) << outcome.status();
   return outcome.ok() ? outcome->summary.weights_sha256 : "";
 }
@@ -158,14 +164,7 @@ TEST(Pipeline, CodingBetweenComputationsEqualsTheReplay) {
   settings.codec_forward = "mbq:2";
   settings.codec_backward = "stochastic:4";
   const RunSetup setup = MakeSetup(settings);
-  LoopbackControl control;
-  const std::unique_ptr<Transport> transport = MakeLoopbackTransport();
-  ClusterOptions options;
-  options.setup = &setup;
-  options.transport = transport.get();
-  options.control = &control;
-  options.worker_clock_rate = 4;
-  const absl::StatusOr<TrainingOutcome> outcome = RunCluster(options);
+  const absl::StatusOr<TrainingOutcome> outcome = RunOverLoopback(setup, /*worker_clock_rate=*/4);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   ASSERT_EQ(outcome->plan.stages.size(), 3u);
   for (const JournalDevice& device : outcome->plans[0].devices)
