@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "proto/base/processor_time.h"
 #include "worker/lane.h"
 #include "worker/link_codecs.h"
-#include "proto/base/processor_time.h"
 #include "worker/stage_executor.h"
 #include "worker/stage_host.h"
 #include "worker/stage_runtime.h"

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
+#include "proto/base/processor_time.h"
 #include "worker/lane.h"
 #include "worker/plain_loop.h"
-#include "proto/base/processor_time.h"
 #include "worker/stage_executor.h"
 #include "worker/stage_host.h"
 

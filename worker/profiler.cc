@@ -9,10 +9,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/base/processor_time.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "worker/clock_probe.h"
-#include "proto/base/processor_time.h"
 #include "worker/stage_executor.h"
 
 namespace runnel {
@@ -177,10 +177,11 @@ class RangeStage {
       step_ns += MeasureClockStepNs();
       ++probe_count;
     } while (passed_ns < burst_ns);
-    const double processor_ns = processor_ns_ - processor_begin_ns -
-                                static_cast<double>(others_.processor_ns() - others_begin_ns);
+    const auto others_ns = static_cast<double>(others_.processor_ns() - others_begin_ns);
+    const double processor_ns = processor_ns_ - processor_begin_ns - others_ns;
     processor_seconds_.push_back(processor_ns * 1e-9 / static_cast<double>(runs));
-    double seconds = static_cast<double>(passed_ns) * 1e-9 / static_cast<double>(runs);
+    double seconds =
+        (static_cast<double>(passed_ns) - others_ns) * 1e-9 / static_cast<double>(runs);
     if (probes) seconds *= nominal_step_ns * static_cast<double>(probe_count) / step_ns;
     seconds_.push_back(seconds);
     return absl::OkStatus();
