@@ -20,6 +20,7 @@ absl::StatusOr<KnownDevice> KnownDevice::Create(const ModelWork& work, int64_t b
   RUNNEL_ASSIGN_OR_RETURN(LayerTimes layers, FitProfile(work, observations));
   KnownDevice device(std::move(layers));
   device.batch_ = batch;
+  device.layer_kinds_ = LayerKinds(work);
   for (const Observation& one : observations) {
     device.measured_[one.range] = one.seconds;
     device.log_middle_ += std::log(one.seconds) / static_cast<double>(observations.size());
@@ -54,7 +55,7 @@ double KnownDevice::Seconds(const LayerRange& range) const {
 }
 
 RangeView KnownDevice::View(const LayerRange& range) const {
-  return ViewOf(work(), layer_seconds_, range, Seconds(range), log_middle_);
+  return ViewOf(layer_kinds_, layer_seconds_, range, Seconds(range), log_middle_);
 }
 
 }  // namespace runnel

@@ -28,7 +28,11 @@ class KnownDevice {
 
   // As measured; of other ranges: the sum of its layers, corrected by what near ranges were off by.
   double Seconds(const LayerRange& range) const;
+  // At costs of 0.
   RangeView View(const LayerRange& range) const;
+  KindShares SharesAt(const LayerRange& range, const KindCosts& costs) const {
+    return runnel::SharesAt(layer_kinds_, layer_seconds_, range, costs);
+  }
 
  private:
   explicit KnownDevice(LayerTimes layers) : layers_(std::move(layers)) {}
@@ -38,6 +42,7 @@ class KnownDevice {
   int64_t batch_ = 0;
   std::map<LayerRange, double> measured_;  // seconds
   std::vector<double> layer_seconds_;
+  std::vector<WorkVector> layer_kinds_;
   double log_middle_ = 0;
 };
 

@@ -30,9 +30,10 @@ std::vector<RangeView> TypicalViews(const ModelWork& work, absl::Span<const Laye
       seconds.back() += layers[static_cast<size_t>(l)];
     log_middle += std::log(seconds.back()) / static_cast<double>(ranges.size());
   }
+  const std::vector<WorkVector> kinds = LayerKinds(work);
   std::vector<RangeView> views;
   for (size_t i = 0; i < ranges.size(); ++i)
-    views.push_back(ViewOf(work, layers, ranges[i], seconds[i], log_middle));
+    views.push_back(ViewOf(kinds, layers, ranges[i], seconds[i], log_middle));
   return views;
 }
 

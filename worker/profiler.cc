@@ -31,6 +31,7 @@ constexpr uint64_t kDistinctWeights = 4096;
 // caches of one processor, but no more of them than these.
 constexpr int64_t kColdBytes = 4 << 20;
 constexpr int64_t kMostTensors = 16;
+constexpr int64_t kLabelTensors = 16;  // differ, unlike those
 
 // Those who use the caches between a forward and a backward, and what they take meanwhile.
 class Others {
@@ -67,6 +68,19 @@ Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream) {
 
 std::byte RandomMantissa(const CounterRandom& random, uint64_t element) {
   return static_cast<std::byte>(static_cast<int>(random.Below(element, 255)) - 127);
+}
+
+// Of classes that nothing tells apart: INT8 training comes to fit a label that never changes, and
+// where all gradients are zero it has less to do than in a training.
+Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_t micro_batch) {
+  Payload payload = pool.Allocate(static_cast<size_t>(samples) * sizeof(int32_t));
+  auto* labels = reinterpret_cast<int32_t*>(payload.mutable_bytes().data());
+  const CounterRandom random(1, RandomPurpose::kTest, micro_batch, 2);
+  for (int64_t i = 0; i < samples; ++i) {
+    labels[i] = static_cast<int32_t>(
+        random.Below(static_cast<uint64_t>(i), static_cast<uint32_t>(classes)));
+  }
+  return payload;
 }
 
 // What crosses the boundary between two layers: FP32, or mantissas of all sizes and their exponent.
@@ -142,8 +156,10 @@ class RangeStage {
     for (; forwards_ < backwards_ + in_flight_; ++forwards_) {
       const Payload& input = inputs_[static_cast<size_t>(forwards_) % inputs_.size()];
       const MicroBatch place = batching_.Locate(Sequence(forwards_));
+      const Payload labels =
+          labels_.empty() ? Payload() : labels_[static_cast<size_t>(forwards_) % labels_.size()];
       RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
-                              executor_->Forward(place, input, labels_));
+                              executor_->Forward(place, input, labels));
       if (!outputs_.empty())
         outputs_[static_cast<size_t>(forwards_) % outputs_.size()] = std::move(output.tensor);
     }
@@ -238,9 +254,8 @@ class RangeStage {
       outputs_.resize(gradients_.size());
       return;
     }
-    const std::vector<int32_t> zeros(static_cast<size_t>(samples), 0);
-    labels_ = Payload::CopyOf(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(zeros.data()),
-                                                  zeros.size() * sizeof(int32_t)));
+    for (int64_t i = 0; i < kLabelTensors; ++i)
+      labels_.push_back(RandomLabels(pool, samples, model.classes, static_cast<uint64_t>(i)));
   }
 
   Batching batching_;
@@ -250,7 +265,7 @@ class RangeStage {
   std::unique_ptr<StageExecutor> executor_;
   std::vector<Payload> inputs_;
   std::vector<Payload> input_gradients_;
-  Payload labels_;                  // where the loss is
+  std::vector<Payload> labels_;     // where the loss is
   std::vector<Payload> gradients_;  // elsewhere
   std::vector<Payload> outputs_;
   int64_t forwards_ = 0;

@@ -102,39 +102,89 @@ double Eliminate(std::vector<std::vector<double>> matrix, std::vector<double>& r
   return log_determinant;
 }
 
-// One Gaussian a known device and deviation, each conditioned by itself, averaged by likelihood.
+// One hypothesis of the reference: the logarithm of what `range` takes, and how likely it makes the
+// measurements. Of layers rather than of kinds of work: each layer's cost is off by what its kinds'
+// are, and the shares of the layers in a range's time are taken where the first round ends.
+struct Hypothesis {
+  double log_seconds = 0;
+  double log_likelihood = 0;
+};
+
+Hypothesis SlowHypothesis(const KnownDevice& device, double deviation, double shift,
+                          const std::vector<Observation>& own, const LayerRange& range) {
+  const double variance = deviation * deviation;
+  const int layers = MobileNet().layers();
+  const std::vector<WorkVector> kinds = LayerKinds(MobileNet());
+  std::vector<double> costs(layers, 0);
+  const auto sum = [&](const LayerRange& of, const std::vector<double>& at) {
+    double seconds = 0;
+    for (int l = of.first_layer; l <= of.last_layer; ++l)
+      seconds += device.Seconds({l, l}) * std::exp(at[l]);
+    return seconds;
+  };
+  const auto slope = [&](const LayerRange& of, int l) {
+    if (l < of.first_layer || l > of.last_layer) return 0.0;
+    return device.Seconds({l, l}) * std::exp(costs[l]) / sum(of, costs);
+  };
+  const auto layer_covariance = [&](int a, int b) {
+    double dot = 0;
+    for (size_t k = 0; k < kinds[a].size(); ++k) dot += kinds[a][k] * kinds[b][k];
+    return variance * 4.5 * dot;
+  };
+  const auto beside = [&](const LayerRange& a, const LayerRange& b) {
+    return variance * CovarianceBesideKinds(device.View(a), device.View(b)) + 1.0;
+  };
+  const std::vector<double> none(layers, 0);
+  Hypothesis result;
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::vector<double>> matrix(own.size(), std::vector<double>(own.size()));
+    std::vector<double> off;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const LayerRange& a = own[i].range;
+      off.push_back(std::log(own[i].seconds / device.Seconds(a)) - shift -
+                    std::log(sum(a, costs) / sum(a, none)));
+      for (int l = 0; l < layers; ++l) off[i] += slope(a, l) * costs[l];
+      for (size_t j = 0; j < own.size(); ++j) {
+        matrix[i][j] = beside(a, own[j].range) + (i == j ? 0.03 * 0.03 : 0);
+        for (int l = 0; l < layers; ++l) {
+          for (int m = 0; m < layers; ++m)
+            matrix[i][j] += slope(a, l) * slope(own[j].range, m) * layer_covariance(l, m);
+        }
+      }
+    }
+    std::vector<double> solved = off;
+    result.log_likelihood = -Eliminate(matrix, solved) / 2;
+    result.log_seconds = std::log(device.Seconds(range)) + shift;
+    std::vector<double> next(layers, 0);
+    for (size_t i = 0; i < own.size(); ++i) {
+      result.log_likelihood -= off[i] * solved[i] / 2;
+      result.log_seconds += beside(range, own[i].range) * solved[i];
+      for (int l = 0; l < layers; ++l) {
+        for (int m = 0; m < layers; ++m)
+          next[l] += layer_covariance(l, m) * slope(own[i].range, m) * solved[i];
+      }
+    }
+    costs = next;
+    result.log_seconds += std::log(sum(range, costs) / sum(range, none));
+  }
+  return result;
+}
+
+// Each known device and deviation by itself, averaged by likelihood.
 double Reference(const std::vector<KnownDevice>& known, const std::vector<Observation>& own,
                  int64_t batch, const LayerRange& range) {
-  std::vector<double> logs, likelihoods;
+  std::vector<Hypothesis> all;
   for (const KnownDevice& device : known) {
     const double shift = std::log(double(batch) / double(device.batch()));
-    for (const double deviation : {0.02, 0.05, 0.1, 0.2, 0.4, 0.8}) {
-      const auto prior = [&](const LayerRange& a, const LayerRange& b) {
-        return deviation * deviation * Covariance(device.View(a), device.View(b)) + 1.0;
-      };
-      std::vector<std::vector<double>> matrix(own.size(), std::vector<double>(own.size()));
-      std::vector<double> off;
-      for (size_t i = 0; i < own.size(); ++i) {
-        off.push_back(std::log(own[i].seconds / device.Seconds(own[i].range)) - shift);
-        for (size_t j = 0; j < own.size(); ++j)
-          matrix[i][j] = prior(own[i].range, own[j].range) + (i == j ? 0.03 * 0.03 : 0);
-      }
-      std::vector<double> solved = off;
-      double likelihood = -Eliminate(matrix, solved) / 2;
-      double log_seconds = std::log(device.Seconds(range)) + shift;
-      for (size_t i = 0; i < own.size(); ++i) {
-        likelihood -= off[i] * solved[i] / 2;
-        log_seconds += prior(range, own[i].range) * solved[i];
-      }
-      logs.push_back(log_seconds);
-      likelihoods.push_back(likelihood);
-    }
+    for (const double deviation : {0.02, 0.05, 0.1, 0.2, 0.4, 0.8})
+      all.push_back(SlowHypothesis(device, deviation, shift, own, range));
   }
-  const double best = *std::max_element(likelihoods.begin(), likelihoods.end());
+  double best = -std::numeric_limits<double>::infinity();
+  for (const Hypothesis& one : all) best = std::max(best, one.log_likelihood);
   double sum = 0, weights = 0;
-  for (size_t h = 0; h < logs.size(); ++h) {
-    sum += std::exp(likelihoods[h] - best) * logs[h];
-    weights += std::exp(likelihoods[h] - best);
+  for (const Hypothesis& one : all) {
+    sum += std::exp(one.log_likelihood - best) * one.log_seconds;
+    weights += std::exp(one.log_likelihood - best);
   }
   return std::exp(sum / weights);
 }
@@ -239,7 +289,7 @@ TEST(RangeView, SharesAddUpAndLikeIsLike) {
   const KnownDevice device = MadeUp(0, 1).Profile(0, 1);
   for (const LayerRange& range : AllRanges(MobileNet().layers())) {
     double sum = 0;
-    for (const double share : device.View(range).by_kind) sum += share;
+    for (const double share : device.View(range).kinds.by_kind) sum += share;
     EXPECT_NEAR(sum, 1, 1e-12);
   }
   // Layers 7 to 9 of MobileNetV2 are alike, the first and the last layer are not.

@@ -71,7 +71,7 @@ const Words kRun = {"train",
                     "10"};
 
 TEST(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
-  Throttle throttle(15);
+  Throttle throttle(5);
   if (!throttle.ready()) {
     GTEST_SKIP() << "needs root and a writable control group of the processor (version 1)";
   }
