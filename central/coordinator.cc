@@ -422,15 +422,18 @@ void Coordinator::Received(ConnectionId connection, const WorkerMessage& message
   if (device < 0 || phase_ == Phase::kEnded) return;
   if (const auto* report = std::get_if<ProfileReport>(&message)) return On(device, *report);
   if (const auto* prepared = std::get_if<StagePrepared>(&message)) return Prepared(*prepared);
-  if (const auto* failed = std::get_if<StageFailed>(&message);
-      failed != nullptr && move_.has_value() && failed->generation == move_->plan.generation) {
+  const auto* failed = std::get_if<StageFailed>(&message);
+  if (failed != nullptr && move_.has_value() && failed->generation == move_->plan.generation) {
     TakeMoveBack(absl::StrCat("worker ", devices_[device].hello.name, ": ", failed->reason));
     return GoOn();
   }
+  if (failed != nullptr && phase_ == Phase::kMeasuring &&
+      std::count(to_measure_.begin(), to_measure_.end(), device) > 0)
+    return CannotMeasure(device, failed->reason);
   const int stage = StageOfDevice(device);
   if (stage < 0) {
     // A profile or a stage that could not even begin.
-    if (const auto* failed = std::get_if<StageFailed>(&message)) {
+    if (failed != nullptr) {
       End(FailureOf(devices_[device].hello.name, *failed), false);
     }
     return;

@@ -208,6 +208,8 @@ class Coordinator {
   std::vector<LayerRange> Parts() const;
   void AskForProfiles();
   absl::Status TakeProfile(int device, const std::vector<double>& seconds);
+  void CannotMeasure(int device, const std::string& reason);  // at a barrier: the run goes on
+  void NextMeasurement(int device);                           // that device is done
   void MakePlan();
   void Prepare();
   void GrantNext();

@@ -64,9 +64,21 @@ void Coordinator::On(int device, const ProfileReport& report) {
   devices_[device].processor_share = report.processor_share;
   if (absl::Status status = TakeProfile(device, report.layer_seconds); !status.ok())
     return End(std::move(status), false);
-  to_measure_.erase(asked);
-  if (in_turns) return AskForProfiles();
-  have_layers_.push_back(device);
+  if (!in_turns) have_layers_.push_back(device);
+  NextMeasurement(device);
+}
+
+void Coordinator::CannotMeasure(int device, const std::string& reason) {
+  effects_.push_back(
+      LogLine{Severity::kWarning,
+              absl::StrCat("step ", step_, ": worker ", devices_[device].hello.name,
+                           " could not measure (", reason, "); plans go by what was known of it")});
+  NextMeasurement(device);
+}
+
+void Coordinator::NextMeasurement(int device) {
+  std::erase(to_measure_, device);
+  if (!options_.profile_ranges.empty()) return AskForProfiles();
   if (!to_measure_.empty()) return;
   if (!measures_parts_ && !Parts().empty()) {
     measures_parts_ = true;

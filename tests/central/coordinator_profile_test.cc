@@ -101,10 +101,11 @@ class Cluster {
   std::vector<SubModelsMeasured> measurements_;
   std::vector<std::vector<double>> seen_;
   size_t answered_ranges_ = 3;
-  double second_ = 1;    // of the first range
-  bool stop_ = false;    // asked for while a device measures at a barrier
-  int fails_ = -1;       // device that cannot measure at a barrier
-  bool strays_ = false;  // a device answers what it was not asked
+  double second_ = 1;           // of the first range
+  bool stop_ = false;           // asked for while a device measures at a barrier
+  int fails_ = -1;              // device that cannot measure at a barrier
+  bool fails_at_once_ = false;  // nor before the first plan
+  bool strays_ = false;         // a device answers what it was not asked
 
  private:
   void Answer(const SendControl& send) {
@@ -113,10 +114,9 @@ class Cluster {
     if (const auto* request = std::get_if<ProfileRequest>(&send.message)) {
       log_ += " p" + std::to_string(id.value());
       if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times());
-      if (coordinator_->step() > 0) {
-        if (stop_) coordinator_->StopAtBarrier();
-        if (id.value() == fails_) return reply(StageFailed{Generation(1), "no memory", false});
-      }
+      if (stop_ && coordinator_->step() > 0) coordinator_->StopAtBarrier();
+      if (id.value() == fails_ && (fails_at_once_ || coordinator_->step() > 0))
+        return reply(StageFailed{Generation(1), "no memory", false});
       if (by_range_) {
         EXPECT_EQ(request->ranges, kRanges);
       } else if (std::exchange(layers_next_[id.value() % 2], !layers_next_[id.value() % 2])) {
@@ -192,12 +192,33 @@ TEST(CoordinatorProfile, StopAskedForWhileADeviceMeasuresIsHeardAtOnce) {
   EXPECT_EQ(cluster.log_, " p0 p1 p1 end40");
 }
 
-TEST(CoordinatorProfile, ADeviceThatCannotMeasureIsNamed) {
-  Cluster cluster(Cluster::ByStep{{40, {1}}});
+// It has its stage, and what was known of it stays: no reason to end a run.
+TEST(CoordinatorProfile, WhoCannotMeasureAtABarrierKeepsWhatWasKnown) {
+  Cluster cluster(Cluster::ByStep{{40, {0, 1}}, {80, {1}}});
+  cluster.fails_ = 0;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 r40 p1 r80 end100");
+  EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w0 could not measure (no memory)"));
+  EXPECT_THAT(cluster.seen_, ElementsAre(std::vector<double>(21, 1), std::vector<double>(21, 5)));
+}
+
+// By layers all are asked at once, and parts only of those that answered.
+TEST(CoordinatorProfile, WhoCannotMeasureLayersIsNotAskedForParts) {
+  Cluster cluster(Cluster::ByStep{{40, {0, 1}}}, /*by_range=*/false, "vgg11");
   cluster.fails_ = 1;
   cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p1 p0 r40 r80 end100");
+}
+
+TEST(CoordinatorProfile, BeforeThereIsAPlanWhoCannotMeasureIsNamed) {
+  Cluster cluster;
+  cluster.fails_ = 1;
+  cluster.fails_at_once_ = true;
+  cluster.Settle();
   EXPECT_THAT(std::string(cluster.ended_.message()), HasSubstr("worker w1: no memory"));
-  EXPECT_EQ(cluster.log_, " p0 p1 p1 end40");
+  EXPECT_EQ(cluster.log_, " p0 p1 end0");
 }
 
 TEST(CoordinatorProfile, OnlyWhoWasAskedIsHeard) {
