@@ -32,7 +32,7 @@ enum class Work : int {
 inline constexpr int kWorkKinds = 10;
 
 // Of one core, between a phone's and a server's; what a byte costs is each device's own.
-inline constexpr double kCacheBytes = 2e6;
+inline constexpr double kCacheBytes = 4e6;
 
 using WorkVector = std::array<double, kWorkKinds>;
 

@@ -55,7 +55,8 @@ double KnownDevice::Seconds(const LayerRange& range) const {
 }
 
 RangeView KnownDevice::View(const LayerRange& range) const {
-  return ViewOf(layer_kinds_, layer_seconds_, range, Seconds(range), log_middle_);
+  return ViewOf(layer_kinds_, layer_seconds_, range, Seconds(range), log_middle_,
+                work().BytesBeyondCache(range));
 }
 
 }  // namespace runnel

@@ -4,7 +4,8 @@
 // against a device that is known. What it is off by is above all what each kind of work costs there
 // (threads, instruction sets and backends change kinds of work, not layers): layers that do the
 // same work are off by the same factor. On top come what each call costs, a slope over the size of
-// a range, the first layer's cold start and what near ranges share. Pure functions, any thread.
+// a range, the first layer's cold start, what a byte from beyond the cache costs and what near
+// ranges share. Pure functions, any thread.
 
 #include <vector>
 
@@ -36,15 +37,16 @@ struct RangeView {
   LayerRange range;
   double log_seconds = 0;  // there
   KindShares kinds;
-  double first_share = 0;  // its first layer's share of its time
-  double log_size = 0;     // its time over that of a middling range, as a logarithm
-  double call_share = 0;   // falls with its time: what a constant per range counts for
+  double first_share = 0;   // its first layer's share of its time
+  double log_size = 0;      // its time over that of a middling range, as a logarithm
+  double call_share = 0;    // falls with its time: what a constant per range counts for
+  double beyond_share = 0;  // roughly: of its time, what bytes from beyond the cache take
 };
 
 // At costs of 0. seconds: of the range there. log_middle: mean logarithm of the seconds of the
-// device's ranges.
+// device's ranges. bytes_beyond: ModelWork::BytesBeyondCache.
 RangeView ViewOf(absl::Span<const WorkVector> layer_kinds, absl::Span<const double> layer_seconds,
-                 const LayerRange& range, double seconds, double log_middle);
+                 const LayerRange& range, double seconds, double log_middle, double bytes_beyond);
 
 // Of each kind's cost, beside a deviation of 1.
 inline constexpr double kKindVariance = 4.5;

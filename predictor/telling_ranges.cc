@@ -13,6 +13,8 @@ namespace {
 constexpr double kDeviation = 0.3;
 constexpr double kCommonVariance = 1;
 constexpr double kLeastSeconds = 1e-7;
+// Ten measurements that are also to tell the price of a byte tell less of everything else.
+constexpr double kNoBytesBeyond = 0;
 
 std::vector<RangeView> TypicalViews(const ModelWork& work, absl::Span<const LayerRange> ranges) {
   std::vector<double> layers;
@@ -33,7 +35,7 @@ std::vector<RangeView> TypicalViews(const ModelWork& work, absl::Span<const Laye
   const std::vector<WorkVector> kinds = LayerKinds(work);
   std::vector<RangeView> views;
   for (size_t i = 0; i < ranges.size(); ++i)
-    views.push_back(ViewOf(kinds, layers, ranges[i], seconds[i], log_middle));
+    views.push_back(ViewOf(kinds, layers, ranges[i], seconds[i], log_middle, kNoBytesBeyond));
   return views;
 }
 

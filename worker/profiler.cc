@@ -140,12 +140,7 @@ class RangeStage {
     RangeStage stage(batching, in_flight, asked.shared_caches);
     RUNNEL_ASSIGN_OR_RETURN(stage.executor_,
                             StageExecutor::Create(std::move(options), &backend, &pool));
-    ModelState state = stage.executor_->ExportState();
-    for (LayerState& layer : state.layers) {
-      for (TensorData& tensor : layer.tensors)
-        FillWeights(tensor, static_cast<uint64_t>(layer.layer));
-    }
-    RUNNEL_RETURN_IF_ERROR(stage.executor_->ImportState(state));
+    RUNNEL_RETURN_IF_ERROR(stage.DrawWeights());
     stage.FillPayloads(model, range, asked.samples, pool);
     return stage;
   }
@@ -178,6 +173,7 @@ class RangeStage {
   // One measurement: the mean of as many runs as fill the burst. Others had the caches since the
   // last: a run before it is not counted.
   absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock) {
+    if (executor_->recipe().format().scaled()) RUNNEL_RETURN_IF_ERROR(DrawWeights());
     RUNNEL_RETURN_IF_ERROR(Run());
     const bool probes = nominal_step_ns > 0;
     const double processor_begin_ns = processor_ns_;
@@ -235,6 +231,18 @@ class RangeStage {
         as_in_pipeline_(in_flight.has_value()),
         in_flight_(in_flight.value_or(1)),
         others_(as_in_pipeline_ && shared_caches) {}
+
+  // The same each time. Integer weights take a step at every update, however small the rate: after
+  // some hundred steps on noise no unit answers any more, gradients are zero and there is less to
+  // do.
+  absl::Status DrawWeights() {
+    ModelState state = executor_->ExportState();
+    for (LayerState& layer : state.layers) {
+      for (TensorData& tensor : layer.tensors)
+        FillWeights(tensor, static_cast<uint64_t>(layer.layer));
+    }
+    return executor_->ImportState(state);
+  }
 
   void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
                     BufferPool& pool) {

@@ -302,6 +302,16 @@ TEST(RangeView, SharesAddUpAndLikeIsLike) {
   EXPECT_DOUBLE_EQ(correlation({0, 4}, {3, 3}), correlation({3, 3}, {0, 4}));
 }
 
+// A layer by itself has what it touches in the cache, or does not; more layers push it out.
+TEST(RangeView, BytesFromBeyondTheCacheAreOfMoreLayersThanOne) {
+  const KnownDevice device = MadeUp(0, 1).Profile(0, 1);
+  EXPECT_EQ(device.View({2, 2}).beyond_share, 0);
+  EXPECT_GT(device.View({1, 2}).beyond_share, 0);
+  const RangeView all = device.View({0, 19});
+  EXPECT_NEAR(all.beyond_share * std::exp(all.log_seconds),
+              MobileNet().BytesBeyondCache({0, 19}) * 0.1e-9, 1e-12);
+}
+
 // Each next range takes most of what is left unknown: by conditioning anew on all before it.
 TEST(TellingRanges, GreedyByWhatIsLeft) {
   const std::vector<LayerRange> all = Sample();
