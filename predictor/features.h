@@ -31,8 +31,10 @@ enum class Work : int {
 };
 inline constexpr int kWorkKinds = 10;
 
-// Of one core, between a phone's and a server's; what a byte costs is each device's own.
+// Of one core, between a phone's and a server's; what a byte from beyond it costs is each device's
+// own, beforehand this.
 inline constexpr double kCacheBytes = 4e6;
+inline constexpr double kBeyondCacheByteSeconds = 0.1e-9;
 
 using WorkVector = std::array<double, kWorkKinds>;
 

@@ -15,7 +15,6 @@ constexpr double kEstimateDeviation = 0.4;
 constexpr double kProfileDeviation = 1.0;
 // A boundary's element before anything is known: read and written once at some GB/s.
 constexpr double kBoundarySeconds = 0.3e-9;
-constexpr double kByteSeconds = 0.1e-9;  // from beyond the cache
 
 void AddEverywhere(double variance, std::vector<double>& covariance) {
   for (double& value : covariance) value += variance;
@@ -37,7 +36,7 @@ LayerPrior PriorFromEstimates(absl::Span<const double> layer_seconds, const Mode
     prior.mean.push_back(std::log(std::max(layer_seconds[l] - boundary, layer_seconds[l] * 0.2)));
   }
   prior.mean.push_back(std::log(kBoundarySeconds));
-  prior.mean.push_back(std::log(kByteSeconds));
+  prior.mean.push_back(std::log(kBeyondCacheByteSeconds));
   AddEverywhere(kCommonDeviation * kCommonDeviation, prior.covariance);
   AddDiagonal(kEstimateDeviation * kEstimateDeviation, size, prior.covariance);
   return prior;

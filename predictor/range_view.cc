@@ -17,7 +17,6 @@ constexpr double kNearLayers = 2.5;  // over which it fades
 constexpr double kSize = 0.075;
 constexpr double kCall = 0.01;
 constexpr double kBeyond = 30;
-constexpr double kByteSeconds = 0.1e-9;  // from beyond the cache
 constexpr double kMostCalls = 20;  // middling ranges over the smallest one that counts as smaller
 
 // Shares of one layer's time.
@@ -67,7 +66,7 @@ RangeView ViewOf(absl::Span<const WorkVector> layer_kinds, absl::Span<const doub
     sum += layer_seconds[static_cast<size_t>(l)];
   view.first_share = layer_seconds[static_cast<size_t>(range.first_layer)] / sum;
   view.log_size = view.log_seconds - log_middle;
-  view.beyond_share = bytes_beyond * kByteSeconds / seconds;
+  view.beyond_share = bytes_beyond * kBeyondCacheByteSeconds / seconds;
   view.call_share = std::min(std::exp(-view.log_size), kMostCalls);
   return view;
 }
