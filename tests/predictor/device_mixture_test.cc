@@ -312,6 +312,32 @@ TEST(RangeView, BytesFromBeyondTheCacheAreOfMoreLayersThanOne) {
               MobileNet().BytesBeyondCache({0, 19}) * 0.1e-9, 1e-12);
 }
 
+// Where a byte from beyond the cache costs more than on the known device, the measurements of
+// ranges that fetch some tell of others that do.
+TEST(DeviceMixture, BytesFromBeyondTheCacheAreLearned) {
+  const MadeUp work(0, 1);
+  const auto measured = [&work](double byte_seconds, const std::vector<LayerRange>& ranges) {
+    std::vector<Observation> observations;
+    for (const LayerRange& range : ranges) {
+      const double bytes = MobileNet().BytesBeyondCache(range);
+      observations.push_back({range, work.Seconds(range) + bytes * byte_seconds});
+    }
+    return observations;
+  };
+  constexpr double kByteSeconds = 0.4e-9;
+  auto known = std::make_shared<std::vector<KnownDevice>>();
+  known->push_back(*KnownDevice::Create(MobileNet(), kBatch, measured(0, Sample())));
+  std::vector<LayerRange> own = {{1, 4}, {3, 12}};
+  for (int l = 0; l < MobileNet().layers(); ++l) own.push_back({l, l});
+  const DeviceMixture mixture = *DeviceMixture::Fit(known, measured(kByteSeconds, own), kBatch);
+  for (const LayerRange& range : {LayerRange{0, 9}, {2, 6}, {4, 16}, {0, 19}}) {
+    const double truth = measured(kByteSeconds, {range})[0].seconds;
+    EXPECT_GT(truth, 1.5 * work.Seconds(range));
+    EXPECT_NEAR(mixture.Seconds(range) / truth, 1, 0.03)
+        << range.first_layer << " to " << range.last_layer;
+  }
+}
+
 // Each next range takes most of what is left unknown: by conditioning anew on all before it.
 TEST(TellingRanges, GreedyByWhatIsLeft) {
   const std::vector<LayerRange> all = Sample();
