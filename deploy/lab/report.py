@@ -46,10 +46,19 @@ def _table(results, title, value):
     return lines + [""]
 
 
+def _samples_text(row):
+    values = [row[key] for key in ("predicted_samples_per_s", "samples_per_s") if row.get(key)]
+    return ", ".join(f"{value:.1f}" for value in values) or "-"
+
+
 def markdown(summary):
     results, scenario = summary["results"][0]["cells"], summary["results"][0]["scenario"]
     lines = [f"## {scenario}, {summary['mode']}", ""] + summary.get("notes", []) + [""]
     lines += _table(results, "Seconds a batch", lambda row: f"{row['seconds_per_batch']:.3f}")
+    if any(row.get("samples_per_s") for row in results):
+        both = any(row.get("predicted_samples_per_s") for row in results)
+        lines += _table(results, "Samples a second" + (", predicted and measured" if both else ""),
+                        _samples_text)
     if any(row.get("speedup_vs_ftpipehd") for row in results):
         lines += _table(results, "Times faster than ftpipehd",
                         lambda row: f"{row['speedup_vs_ftpipehd']:.2f}"

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import math
 import os
 import sys
 import tempfile
@@ -133,14 +134,26 @@ def link_errors(summary, mbps, hosts):
     return rows
 
 
+def shares_of(case, cpu):
+    """Each host's share of processors, 0 for all that it can get; `cpu`: as --cpu has it, or None."""
+    try:
+        shares = [float(word) for word in cpu.split(",")] if cpu else \
+            [float(host["cpu_quota"]) for host in case["hosts"]]
+    except ValueError as error:
+        raise LabError(f"--cpu {cpu}: shares of processors, such as 0.3,0.2") from error
+    if len(shares) != len(case["hosts"]):
+        raise LabError(f"--cpu {cpu}: the scenario has {len(case['hosts'])} hosts")
+    if not all(0 <= share < math.inf for share in shares):
+        raise LabError(f"--cpu {cpu}: shares are 0 (no limit) or above")
+    return shares
+
+
 def run_once(case, arguments, train, mbps, folder):
     """One run of a loaded scenario; `train`: central's flags. The summary with "lab" added."""
     central, worker = binaries(arguments.bin)
+    shares = shares_of(case, arguments.cpu)
+    case = scenarios.under_quotas(case, shares)
     hosts = case["hosts"]
-    shares = [float(word) for word in arguments.cpu.split(",")] if arguments.cpu else \
-        [float(host["cpu_quota"]) for host in hosts]
-    if len(shares) != len(hosts):
-        raise LabError(f"--cpu {arguments.cpu}: the scenario has {len(hosts)} hosts")
     total = arguments.warm_up + arguments.batches + len(hosts) + 2  # those drain, uncounted
     matrix = scenarios.bandwidths(case, mbps)
     job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,

@@ -1,6 +1,7 @@
 """Scenario files as the lab reads them; partition/scenario.h says what stands in them."""
 
 import json
+import math
 import os
 
 from sandbox import LabError
@@ -37,6 +38,14 @@ def load(name):
         raise LabError(f"scenario {path}: {error}") from error
     scenario["path"] = path
     return scenario
+
+
+def under_quotas(scenario, shares):
+    """With no more threads than a host's share of processors has processors, 0 being no limit: threads
+    that split less than a processor between them are all held back when one has used it up."""
+    hosts = [dict(host, threads=min(host["threads"], math.ceil(share)) if share > 0
+                  else host["threads"]) for host, share in zip(scenario["hosts"], shares)]
+    return dict(scenario, hosts=hosts)
 
 
 def train_flags(scenario, dataset=None, data_dir=None):

@@ -66,8 +66,9 @@ def method_flags(name):
 
 def fingerprint(case, arguments, policy):
     """What a finished cell must have been run with to count."""
-    given = [case, arguments.cpu, arguments.batches, arguments.warm_up, arguments.shared_control,
-             arguments.dataset, arguments.train, method_flags(policy)]
+    shares = run.shares_of(case, arguments.cpu)
+    given = [scenarios.under_quotas(case, shares), shares, arguments.batches, arguments.warm_up,
+             arguments.shared_control, arguments.dataset, arguments.train, method_flags(policy)]
     return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
 
 
@@ -163,7 +164,9 @@ def measure(case, arguments, work):
     for cell in cells:
         if cell.summary is not None:
             grid.setdefault((cell.policy, cell.mbps), []).append(cell.summary)
-    return [result_of(policy, mbps, runs) for (policy, mbps), runs in grid.items()], failures
+    batch_size = case["training"]["batch_size"]
+    return [result_of(policy, mbps, batch_size, runs)
+            for (policy, mbps), runs in grid.items()], failures
 
 
 def median_of(runs, key):
@@ -172,19 +175,33 @@ def median_of(runs, key):
     return statistics.median(values) if values else None
 
 
-def result_of(policy, mbps, runs):
+def middle_run(runs):
+    """The run whose time is the median, of an even number the quicker of the two: each run profiles
+    anew, so plans may differ, and a plan should stand beside the time that it gave."""
+    timed = [one for one in runs if one["lab"]["seconds_per_batch"] is not None] or runs[:1]
+    timed.sort(key=lambda one: one["lab"]["seconds_per_batch"] or 0)
+    return timed[(len(timed) - 1) // 2]
+
+
+def result_of(policy, mbps, batch_size, runs):
     seconds = [one["lab"]["seconds_per_batch"] for one in runs]
     seconds = [value for value in seconds if value is not None]
-    return {"method": policy, "mbps": mbps, "plan": runs[0]["plan"],
+    middle = middle_run(runs)
+    median = statistics.median(seconds) if seconds else None
+    predicted = median_of(runs, "predicted_seconds_per_batch")
+    return {"method": policy, "mbps": mbps, "plan": middle["plan"],
+            "plan_text": report.plan_text(middle["plan"]),
             "links": [{key: link[key] for key in ("codec_forward", "codec_backward")}
-                      for link in runs[0]["links"]],
-            "predicted_seconds_per_batch": median_of(runs, "predicted_seconds_per_batch"),
+                      for link in middle["links"]],
+            "predicted_seconds_per_batch": predicted,
+            "predicted_samples_per_s": batch_size / predicted if predicted else None,
             "prediction_error": median_of(runs, "prediction_error"),
             "efficiency_steady": median_of(runs, "efficiency_steady"),
             "efficiency_computation": median_of(runs, "efficiency_computation"),
             "efficiency_end_to_end": median_of(runs, "efficiency_end_to_end"),
-            "seconds_per_batch": statistics.median(seconds) if seconds else float("nan"),
-            "runs": seconds}
+            "seconds_per_batch": float("nan") if median is None else median,
+            "samples_per_s": batch_size / median if median else None,
+            "runs": seconds, "run_plans": [report.plan_text(one["plan"]) for one in runs]}
 
 
 def add_speedups(results):
@@ -224,7 +241,7 @@ def main(words):
         cpu_quota.remove_stale()
         results, failures = measure(case, arguments, work)
         add_speedups(results)
-        shares = arguments.cpu or ",".join(str(host["cpu_quota"]) for host in case["hosts"])
+        shares = ",".join(f"{share:g}" for share in run.shares_of(case, arguments.cpu))
         summary = {"mode": "measured", "results": [{"scenario": case["name"], "cells": results}],
                    "notes": [f"CPU quotas {shares} of a core, {arguments.batches} batches after "
                              f"{arguments.warm_up}, medians of {arguments.repeats}."]}

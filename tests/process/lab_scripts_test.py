@@ -54,6 +54,16 @@ class Scenarios(unittest.TestCase):
             self.assertEqual(len(scenario.bandwidths(case)), len(case["hosts"]))
             self.assertIn("--model", scenario.train_flags(case))
 
+    def test_less_than_a_processor_has_one_thread(self):
+        case = {"name": "x", "hosts": [{"name": name, "threads": 3} for name in "abcd"]}
+        limited = scenario.under_quotas(case, [0.44, 1.5, 0, 4])
+        self.assertEqual([host["threads"] for host in limited["hosts"]], [1, 2, 3, 3])
+        self.assertEqual(case["hosts"][0]["threads"], 3)
+        for cpu, why in (("0.3,x,1,1", "shares of processors"), ("1,1", "has 4 hosts"),
+                         ("1,1,-1,1", "or above"), ("1,1,nan,1", "or above")):
+            with self.assertRaisesRegex(LabError, why):
+                run.shares_of(case, cpu)
+
     def test_what_is_wrong_is_one_line(self):
         with tempfile.TemporaryDirectory() as folder:
             for text in ("", "{}", '{"name": "x", "training": {}, "hosts": [], "links": []}'):
@@ -133,9 +143,11 @@ class Reports(unittest.TestCase):
                 runs = []
                 for repeat in range(3):
                     one = summary_of(lambda i: i, 9, [2, 1])
-                    one["lab"] = {"seconds_per_batch": factor / mbps + repeat}
+                    one["plan"]["stages"][1]["last_layer"] = 7 + repeat
+                    one["lab"] = {"seconds_per_batch": factor / mbps + repeat,
+                                  "predicted_seconds_per_batch": factor / mbps + 3}
                     runs.append(one)
-                rows.append(sweep.result_of(policy, mbps, runs))
+                rows.append(sweep.result_of(policy, mbps, 64, runs))
         sweep.add_speedups(rows)
         return rows
 
@@ -143,14 +155,23 @@ class Reports(unittest.TestCase):
         row = report.cell(self.results(), "runnel", 0.25)
         self.assertAlmostEqual(row["seconds_per_batch"], 5)
         self.assertAlmostEqual(row["speedup_vs_ftpipehd"], 17 / 5)
-        self.assertEqual(report.plan_text(row["plan"]), "0:0-0 1:1-1")
+        self.assertAlmostEqual(row["samples_per_s"], 64 / 5)
+        self.assertAlmostEqual(row["predicted_samples_per_s"], 64 / 7)
+
+    def test_a_plan_stands_beside_the_time_that_it_gave(self):
+        row = report.cell(self.results(), "runnel", 0.25)
+        self.assertEqual(report.plan_text(row["plan"]), "0:0-0 1:1-8")
+        self.assertEqual(row["plan_text"], "0:0-0 1:1-8")
+        self.assertEqual(row["run_plans"], ["0:0-0 1:1-7", "0:0-0 1:1-8", "0:0-0 1:1-9"])
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             files = report.write({"mode": "measured", "results": [
                 {"scenario": "tiny", "cells": self.results()}]}, folder)
             with open(files[0], encoding="utf-8") as file:
-                self.assertIn("| runnel | 3.40 | 1.60 |", file.read())
+                text = file.read()
+            self.assertIn("| runnel | 3.40 | 1.60 |", text)
+            self.assertIn("| runnel | 9.1, 12.8 | 19.7, 51.2 |", text)
             with open(files[1], encoding="utf-8", newline="") as file:
                 self.assertEqual(len(list(csv.DictReader(file))), 4)
             self.assertEqual(len(files), 4 if shutil.which("gnuplot") else 2)
