@@ -32,6 +32,8 @@ constexpr uint64_t kDistinctWeights = 4096;
 constexpr int64_t kColdBytes = 4 << 20;
 constexpr int64_t kMostTensors = 16;
 constexpr int64_t kLabelTensors = 16;  // differ, unlike those
+// Steps of an integer range before its weights are put back: LeNet has no gradients left after 55.
+constexpr int64_t kStepsOfDraw = 16;
 
 // Those who use the caches between a forward and a backward, and what they take meanwhile.
 class Others {
@@ -170,30 +172,24 @@ class RangeStage {
     return executor_->WeightGradient(place, /*step=*/true);
   }
 
-  // One measurement: the mean of as many runs as fill the burst. Others had the caches since the
-  // last: a run before it is not counted.
+  // One measurement: the mean of as many runs as fill the burst.
   absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock) {
-    if (executor_->recipe().format().scaled()) RUNNEL_RETURN_IF_ERROR(DrawWeights());
-    RUNNEL_RETURN_IF_ERROR(Run());
+    RUNNEL_RETURN_IF_ERROR(Prepare());
     const bool probes = nominal_step_ns > 0;
-    const double processor_begin_ns = processor_ns_;
-    const int64_t others_begin_ns = others_.processor_ns();
-    int64_t passed_ns = 0;
-    int64_t runs = 0;
+    Runs burst;
     double step_ns = probes ? MeasureClockStepNs() : 0;
     int64_t probe_count = 1;
     do {
       RUNNEL_RETURN_IF_ERROR(
-          RunFor(probes ? std::min(burst_ns, kSliceNs) : burst_ns, clock, passed_ns, runs));
+          RunFor(probes ? std::min(burst_ns, kSliceNs) : burst_ns, clock, burst));
       if (!probes) continue;
       step_ns += MeasureClockStepNs();
       ++probe_count;
-    } while (passed_ns < burst_ns);
-    const auto others_ns = static_cast<double>(others_.processor_ns() - others_begin_ns);
-    const double processor_ns = processor_ns_ - processor_begin_ns - others_ns;
-    processor_seconds_.push_back(processor_ns * 1e-9 / static_cast<double>(runs));
-    double seconds =
-        (static_cast<double>(passed_ns) - others_ns) * 1e-9 / static_cast<double>(runs);
+    } while (burst.clock_ns < burst_ns);
+    clock_ns_ += static_cast<double>(burst.clock_ns);
+    processor_ns_ += static_cast<double>(burst.processor_ns);
+    processor_seconds_.push_back(burst.SecondsEach(burst.processor_ns));
+    double seconds = burst.SecondsEach(burst.clock_ns);
     if (probes) seconds *= nominal_step_ns * static_cast<double>(probe_count) / step_ns;
     seconds_.push_back(seconds);
     return absl::OkStatus();
@@ -210,21 +206,47 @@ class RangeStage {
   }
 
  private:
-  // Runs for at least that long and at least once; adds to what passed and to the runs.
-  absl::Status RunFor(int64_t slice_ns, const Clock& clock, int64_t& passed_ns, int64_t& runs) {
-    const int64_t begin_ns = clock.NowNanos();
-    const int64_t processor_begin_ns = ThreadProcessorNs();
-    int64_t slice_passed_ns = 0;
+  // What was counted.
+  struct Runs {
+    int64_t count = 0;
+    int64_t clock_ns = 0;
+    int64_t processor_ns = 0;
+    int64_t others_ns = 0;  // of both: not the range's
+
+    double SecondsEach(int64_t ns) const {
+      return static_cast<double>(ns - others_ns) * 1e-9 / static_cast<double>(count);
+    }
+  };
+
+  // Others had the caches: a run that is not counted brings back what the range needs.
+  absl::Status Prepare() {
+    if (integer()) RUNNEL_RETURN_IF_ERROR(DrawWeights());
+    steps_of_draw_ = 0;
+    return Run();
+  }
+
+  // Runs for at least that long and at least once.
+  absl::Status RunFor(int64_t slice_ns, const Clock& clock, Runs& runs) {
+    const int64_t until_ns = runs.clock_ns + slice_ns;
     do {
-      RUNNEL_RETURN_IF_ERROR(Run());
-      ++runs;
-      slice_passed_ns = clock.NowNanos() - begin_ns;
-    } while (slice_passed_ns < slice_ns);
-    passed_ns += slice_passed_ns;
-    clock_ns_ += static_cast<double>(slice_passed_ns);
-    processor_ns_ += static_cast<double>(ThreadProcessorNs() - processor_begin_ns);
+      if (integer() && steps_of_draw_ >= kStepsOfDraw) RUNNEL_RETURN_IF_ERROR(Prepare());
+      const int64_t counted_ns = runs.clock_ns;
+      const int64_t begin_ns = clock.NowNanos();
+      const int64_t processor_begin_ns = ThreadProcessorNs();
+      const int64_t others_begin_ns = others_.processor_ns();
+      do {
+        RUNNEL_RETURN_IF_ERROR(Run());
+        ++runs.count;
+        ++steps_of_draw_;
+        runs.clock_ns = counted_ns + clock.NowNanos() - begin_ns;
+      } while (runs.clock_ns < until_ns && !(integer() && steps_of_draw_ >= kStepsOfDraw));
+      runs.processor_ns += ThreadProcessorNs() - processor_begin_ns;
+      runs.others_ns += others_.processor_ns() - others_begin_ns;
+    } while (runs.clock_ns < until_ns);
     return absl::OkStatus();
   }
+
+  bool integer() const { return executor_->recipe().format().scaled(); }
 
   RangeStage(Batching batching, std::optional<int64_t> in_flight, bool shared_caches)
       : batching_(std::move(batching)),
@@ -233,8 +255,7 @@ class RangeStage {
         others_(as_in_pipeline_ && shared_caches) {}
 
   // The same each time. Integer weights take a step at every update, however small the rate: after
-  // some hundred steps on noise no unit answers any more, gradients are zero and there is less to
-  // do.
+  // some dozen steps on noise no unit answers any more, gradients are zero and there is less to do.
   absl::Status DrawWeights() {
     ModelState state = executor_->ExportState();
     for (LayerState& layer : state.layers) {
@@ -278,6 +299,7 @@ class RangeStage {
   std::vector<Payload> outputs_;
   int64_t forwards_ = 0;
   int64_t backwards_ = 0;
+  int64_t steps_of_draw_ = 0;
   std::vector<double> seconds_;  // a run, by measurement
   std::vector<double> processor_seconds_;
   double clock_ns_ = 0;

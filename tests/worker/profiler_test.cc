@@ -2,8 +2,11 @@
 
 #include "worker/profiler.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -59,6 +62,73 @@ TEST(Profiler, WhatIsOutOfRangeIsNamed) {
               HasSubstr("0 micro-batches in flight"));
   EXPECT_THAT(error({.ranges = {{0, 1}}, .in_flight = {1, 1}}),
               HasSubstr("1 ranges with micro-batches in flight for 2"));
+}
+
+// Counts the forwards with the very weights of the forward before.
+class UpdateWatcher final : public Backend {
+ public:
+  UpdateWatcher() : backend_(MakeBackend("auto", 1).value()) {}
+
+  absl::string_view name() const override { return backend_->name(); }
+  std::string numerics_class() const override { return backend_->numerics_class(); }
+  absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    absl::StatusOr<std::unique_ptr<Executable>> executable = backend_->Prepare(program);
+    if (!executable.ok()) return executable.status();
+    return std::make_unique<Watched>(*this, std::move(*executable), program.state.parameter_bytes);
+  }
+  int forwards() const { return forwards_; }
+  int unchanged() const { return unchanged_; }
+
+ private:
+  class Watched final : public Executable {
+   public:
+    Watched(UpdateWatcher& watcher, std::unique_ptr<Executable> executable, int64_t bytes)
+        : watcher_(watcher),
+          executable_(std::move(executable)),
+          parameters_(static_cast<size_t>(bytes)) {}
+
+    absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
+      if (part == Part::kForward) {
+        const std::byte* parameters = bindings[Storage::kParameters];
+        if (std::equal(parameters_.begin(), parameters_.end(), parameters)) ++watcher_.unchanged_;
+        std::copy_n(parameters, parameters_.size(), parameters_.begin());
+        ++watcher_.forwards_;
+      }
+      return executable_->Run(part, context, bindings);
+    }
+
+   private:
+    UpdateWatcher& watcher_;
+    std::unique_ptr<Executable> executable_;
+    std::vector<std::byte> parameters_;
+  };
+
+  std::unique_ptr<Backend> backend_;
+  int forwards_ = 0;
+  int unchanged_ = 0;
+};
+
+// A millisecond later at every look.
+class StridingClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return now_ns_ += 1'000'000; }
+
+ private:
+  mutable int64_t now_ns_ = 0;
+};
+
+// Integer training that fits its labels, or whose units have all died, has gradients of zero and
+// less to do than in a training.
+TEST(Profiler, LongIntegerBurstsDoNotComeToRest) {
+  constexpr int kRuns = 1000;
+  UpdateWatcher backend;
+  const absl::StatusOr<std::vector<RangeTime>> times =
+      ProfileRanges(MakeModel("lenet").value(), *FindRecipe("niti").value(), backend,
+                    {.samples = 4, .repetitions = 2, .ranges = {{0, 5}}, .burst_ms = kRuns / 2},
+                    StridingClock());
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_GE(backend.forwards(), kRuns);
+  EXPECT_LT(backend.unchanged(), kRuns / 20);
 }
 
 // Until the calling thread has had so much more of a processor.
