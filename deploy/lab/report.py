@@ -67,6 +67,7 @@ def markdown(summary):
         lines += _table(results, "Predicted against measured seconds a batch",
                         lambda row: f"{row['prediction_error']:+.1%}"
                         if row.get("prediction_error") is not None else "-")
+    if any(row.get("efficiency_steady") is not None for row in results):
         lines += _table(results, "Efficiency (bound over measured, between barriers)",
                         lambda row: f"{row['efficiency_steady']:.3f}"
                         if row.get("efficiency_steady") is not None else "-")

@@ -16,6 +16,7 @@ from sandbox import Interrupted, LabError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+EFFICIENCY_STEPS = 100
 
 
 def add_common_flags(parser):
@@ -106,6 +107,20 @@ def bound_seconds_per_batch(summary, mbps, quotas, whole_device=True):
     return max(needs)
 
 
+def efficiencies(summary, seconds, batch_size, bound, computation):
+    """Bounds over what was measured. None of them for a short run: its first steps' page faults would
+    count as work that every batch needs, and make it up to 1.4."""
+    whole = {"efficiency_steady": None, "efficiency_computation": None,
+             "efficiency_end_to_end": None}
+    if not bound or summary["steps"] < EFFICIENCY_STEPS:
+        return whole
+    if seconds:
+        whole["efficiency_steady"] = bound / seconds
+        whole["efficiency_computation"] = computation / seconds
+    whole["efficiency_end_to_end"] = bound * summary["samples_per_s"] / batch_size
+    return whole
+
+
 def prediction(summary, batch_size):
     """Seconds a mini-batch as central predicted them from the profiles; None: it did not."""
     rate = summary.get("predicted_samples_per_s")
@@ -190,10 +205,7 @@ def run_once(case, arguments, train, mbps, folder):
             "predicted_seconds_per_batch": predicted,
             "prediction_error": predicted / seconds - 1 if predicted and seconds else None,
             "bound_seconds_per_batch": bound,
-            "efficiency_steady": bound / seconds if bound and seconds else None,
-            "efficiency_computation": computation / seconds if computation and seconds else None,
-            "efficiency_end_to_end": bound * summary["samples_per_s"] /
-                                     case["training"]["batch_size"] if bound else None,
+            **efficiencies(summary, seconds, case["training"]["batch_size"], bound, computation),
             "links": link_errors(summary, matrix, hosts),
             "cpu_statistics": [quotas.statistics(host) if quotas else {}
                                for host in range(len(hosts))],
@@ -233,6 +245,8 @@ def main(words):
         print(f"efficiency: {lab['efficiency_steady']:.3f} between barriers, "
               f"{lab['efficiency_end_to_end']:.3f} from the first grant to the last barrier; "
               f"{lab['efficiency_computation']:.3f} by computation and links alone")
+    else:
+        print(f"efficiency: of {EFFICIENCY_STEPS} batches or more (--batches)")
     for row in lab["links"]:
         if row["error"] is not None:
             print(f"link {row['link']} {row['direction']}: measured "

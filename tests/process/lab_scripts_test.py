@@ -128,6 +128,15 @@ class Bounds(unittest.TestCase):
         self.assertEqual(run.prediction({"predicted_samples_per_s": 32}, 64), 2)
         self.assertIsNone(run.prediction({}, 64))
 
+    def test_short_runs_have_no_efficiency(self):
+        summary = {"steps": 200, "samples_per_s": 32}
+        self.assertEqual(run.efficiencies(summary, 1.0, 64, 0.9, 0.8),
+                         {"efficiency_steady": 0.9, "efficiency_computation": 0.8,
+                          "efficiency_end_to_end": 0.45})
+        self.assertEqual(set(run.efficiencies(summary, None, 64, 0.9, 0.8).values()), {None, 0.45})
+        for one, bound in ((dict(summary, steps=99), 0.9), (summary, None)):
+            self.assertEqual(set(run.efficiencies(one, 1.0, 64, bound, 0.8).values()), {None})
+
 
 class Flags(unittest.TestCase):
     def test_what_the_user_gives_is_no_default(self):
