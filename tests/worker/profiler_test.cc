@@ -122,10 +122,9 @@ class StridingClock final : public Clock {
 TEST(Profiler, LongIntegerBurstsDoNotComeToRest) {
   constexpr int kRuns = 1000;
   UpdateWatcher backend;
-  const absl::StatusOr<std::vector<RangeTime>> times =
-      ProfileRanges(MakeModel("lenet").value(), *FindRecipe("niti").value(), backend,
-                    {.samples = 4, .repetitions = 2, .ranges = {{0, 5}}, .burst_ms = kRuns / 2},
-                    StridingClock());
+  const absl::StatusOr<std::vector<RangeTime>> times = ProfileRanges(
+      MakeModel("lenet").value(), *FindRecipe("niti").value(), backend,
+      {.samples = 4, .repetitions = 2, .ranges = {{0, 5}}, .burst_ms = kRuns / 2}, StridingClock());
   ASSERT_TRUE(times.ok()) << times.status();
   EXPECT_GE(backend.forwards(), kRuns);
   EXPECT_LT(backend.unchanged(), kRuns / 20);
