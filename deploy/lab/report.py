@@ -54,7 +54,8 @@ def _samples_text(row):
 def markdown(summary):
     results, scenario = summary["results"][0]["cells"], summary["results"][0]["scenario"]
     lines = [f"## {scenario}, {summary['mode']}", ""] + summary.get("notes", []) + [""]
-    lines += _table(results, "Seconds a batch", lambda row: f"{row['seconds_per_batch']:.3f}")
+    lines += _table(results, "Seconds a batch", lambda row: f"{row['seconds_per_batch']:.3f}"
+                    if row["seconds_per_batch"] is not None else "-")
     if any(row.get("samples_per_s") for row in results):
         both = any(row.get("predicted_samples_per_s") for row in results)
         lines += _table(results, "Samples a second" + (", predicted and measured" if both else ""),

@@ -199,7 +199,7 @@ def result_of(policy, mbps, batch_size, runs):
             "efficiency_steady": median_of(runs, "efficiency_steady"),
             "efficiency_computation": median_of(runs, "efficiency_computation"),
             "efficiency_end_to_end": median_of(runs, "efficiency_end_to_end"),
-            "seconds_per_batch": float("nan") if median is None else median,
+            "seconds_per_batch": median,
             "samples_per_s": batch_size / median if median else None,
             "runs": seconds, "run_plans": [report.plan_text(one["plan"]) for one in runs]}
 
@@ -207,7 +207,7 @@ def result_of(policy, mbps, batch_size, runs):
 def add_speedups(results):
     for row in results:
         base = report.cell(results, "ftpipehd", row["mbps"])
-        if base:
+        if base and base["seconds_per_batch"] and row["seconds_per_batch"]:
             row["speedup_vs_ftpipehd"] = base["seconds_per_batch"] / row["seconds_per_batch"]
 
 

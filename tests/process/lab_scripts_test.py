@@ -188,6 +188,18 @@ class Reports(unittest.TestCase):
                 with open(path, encoding="utf-8") as file:
                     self.assertIn("</svg>", file.read())
 
+    def test_runs_too_short_to_time_are_gaps(self):
+        rows = self.results()
+        short = summary_of(lambda i: i, 9, [2, 1])
+        short["lab"] = {"seconds_per_batch": None}
+        rows.append(sweep.result_of("accept", 4, 64, [short]))
+        sweep.add_speedups(rows)
+        with tempfile.TemporaryDirectory() as folder:
+            summary = {"mode": "measured", "results": [{"scenario": "tiny", "cells": rows}]}
+            with open(report.write(summary, folder)[0], encoding="utf-8") as file:
+                self.assertIn("| accept | - | - |", file.read())
+            json.dumps(summary, allow_nan=False)
+
 
 class Resuming(unittest.TestCase):
     def test_a_cell_counts_only_for_what_it_was_run_with(self):
