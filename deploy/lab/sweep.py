@@ -201,7 +201,9 @@ def result_of(policy, mbps, batch_size, runs):
             "efficiency_end_to_end": median_of(runs, "efficiency_end_to_end"),
             "seconds_per_batch": median,
             "samples_per_s": batch_size / median if median else None,
-            "runs": seconds, "run_plans": [report.plan_text(one["plan"]) for one in runs]}
+            "runs": seconds,
+            "run_plans": [report.plan_text(one["plan"]) for one in runs
+                          if one["lab"]["seconds_per_batch"] is not None]}
 
 
 def add_speedups(results):

@@ -193,6 +193,7 @@ class Reports(unittest.TestCase):
         short = summary_of(lambda i: i, 9, [2, 1])
         short["lab"] = {"seconds_per_batch": None}
         rows.append(sweep.result_of("accept", 4, 64, [short]))
+        self.assertEqual((rows[-1]["runs"], rows[-1]["run_plans"]), ([], []))
         sweep.add_speedups(rows)
         with tempfile.TemporaryDirectory() as folder:
             summary = {"mode": "measured", "results": [{"scenario": "tiny", "cells": rows}]}
