@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
-#include "proto/transport/address.h"
+#include "proto/transport/link/address.h"
 #include "worker/profiler.h"
 
 namespace runnel {

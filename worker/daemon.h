@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "proto/base/log.h"
-#include "proto/transport/control_channel.h"
+#include "proto/transport/control/control_channel.h"
 #include "worker/stage_host.h"
 
 namespace runnel {

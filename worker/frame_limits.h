@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/transport/frame.h"
+#include "proto/transport/link/frame.h"
 
 namespace runnel {
 

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "proto/transport/control.h"
-#include "proto/transport/link_shell.h"
+#include "proto/transport/control/control.h"
+#include "proto/transport/link/link_shell.h"
 
 namespace runnel {
 

@@ -18,7 +18,7 @@
 #include "proto/base/batching.h"
 #include "proto/base/payload.h"
 #include "proto/base/plan.h"
-#include "proto/transport/frame.h"
+#include "proto/transport/link/frame.h"
 
 namespace runnel {
 

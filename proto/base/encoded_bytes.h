@@ -14,7 +14,7 @@ namespace runnel {
 // counted.
 using EncodedBytesFn = std::function<Bytes(const Shape& shape)>;
 
-// Bytes of a data frame's fixed header (proto/transport/frame.h).
+// Bytes of a data frame's fixed header (proto/transport/link/frame.h).
 inline constexpr int64_t kFrameHeaderBytes = 64;
 
 }  // namespace runnel

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "central/initial_weights.h"
+#include "central/run/initial_weights.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/payload.h"

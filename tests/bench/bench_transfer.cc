@@ -28,9 +28,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/clock.h"
-#include "proto/transport/address.h"
-#include "proto/transport/bandwidth.h"
-#include "proto/transport/grpc_transport.h"
+#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/link/address.h"
+#include "proto/transport/link/bandwidth.h"
 
 namespace runnel {
 namespace {

@@ -24,9 +24,9 @@
 
 #include "absl/strings/numbers.h"
 #include "proto/base/clock.h"
-#include "proto/transport/frame_assembler.h"
-#include "proto/transport/grpc_transport.h"
-#include "proto/transport/loopback.h"
+#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/in_process/loopback.h"
+#include "proto/transport/link/frame_assembler.h"
 
 namespace runnel {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "proto/transport/control.h"
+#include "proto/transport/control/control.h"
 
 namespace runnel {
 

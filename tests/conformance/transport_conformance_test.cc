@@ -1,4 +1,4 @@
-// Every transport keeps the contract of proto/transport/transport.h.
+// Every transport keeps the contract of proto/transport/link/transport.h.
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc_transport.h"
+#include "proto/transport/grpc/grpc_transport.h"
 #include "tests/conformance/transport_harness.h"
 
 namespace runnel {

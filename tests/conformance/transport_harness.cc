@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
-#include "proto/transport/grpc_transport.h"
-#include "proto/transport/loopback.h"
-#include "proto/transport/simulated.h"
+#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/in_process/loopback.h"
+#include "proto/transport/in_process/simulated.h"
 
 namespace runnel {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "proto/transport/in_process.h"
-#include "proto/transport/transport.h"
+#include "proto/transport/in_process/in_process.h"
+#include "proto/transport/link/transport.h"
 #include "tests/transport/test_frames.h"
 
 namespace runnel {

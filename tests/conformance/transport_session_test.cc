@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
-#include "proto/transport/link_session.h"
+#include "proto/transport/link/link_session.h"
 #include "tests/conformance/transport_harness.h"
 
 namespace runnel {

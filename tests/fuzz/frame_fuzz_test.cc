@@ -10,8 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
-#include "proto/transport/frame_assembler.h"
-#include "proto/transport/link_session.h"
+#include "proto/transport/link/frame_assembler.h"
+#include "proto/transport/link/link_session.h"
 
 namespace runnel {
 namespace {

@@ -192,7 +192,8 @@ TEST(NitiRules, BitsAreTheGoldenOnes) {
 }
 
 TEST_P(GoldenTest, RescalingIsTheGoldenOne) {
-  for (const json& c : Golden("niti_unit.json")["act"]) {
+  const json golden = Golden("niti_unit.json");
+  for (const json& c : golden["act"]) {
     SCOPED_TRACE(c.dump());
     const std::vector<int32_t> acc = c["acc"];
     const Shape shape = {1, static_cast<int64_t>(acc.size())};
@@ -213,7 +214,8 @@ TEST_P(GoldenTest, RescalingIsTheGoldenOne) {
 }
 
 TEST_P(GoldenTest, GradientShiftIsTheGoldenOne) {
-  for (const json& c : Golden("niti_unit.json")["grad"]) {
+  const json golden = Golden("niti_unit.json");
+  for (const json& c : golden["grad"]) {
     SCOPED_TRACE(c.dump());
     const std::vector<int32_t> gradient = c["G"];
     const Shape shape = {1, static_cast<int64_t>(gradient.size())};
@@ -238,7 +240,8 @@ TEST_P(GoldenTest, GradientShiftIsTheGoldenOne) {
 }
 
 TEST_P(GoldenTest, LossGradientIsTheGoldenOne) {
-  for (const json& c : Golden("niti_unit.json")["loss"]) {
+  const json golden = Golden("niti_unit.json");
+  for (const json& c : golden["loss"]) {
     SCOPED_TRACE(c.dump());
     const std::vector<int> v = c["v"];
     const Shape shape = {1, static_cast<int64_t>(v.size())};

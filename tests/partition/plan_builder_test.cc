@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/measured_cost.h"
+#include "predictor/cost/measured_cost.h"
 
 namespace runnel {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "predictor/measured_cost.h"
+#include "predictor/cost/measured_cost.h"
 
 namespace runnel {
 namespace {
@@ -188,8 +188,10 @@ TEST(MeasuredCost, SumsARange) {
 }
 
 TEST(Policy, UnknownNameListsThePolicies) {
-  EXPECT_THAT(FindPolicy("best").status().message(),
-              HasSubstr("'best' is not known; there are uniform, dp, accept, ftpipehd, runnel, brute_force"));
+  EXPECT_THAT(
+      FindPolicy("best").status().message(),
+      HasSubstr(
+          "'best' is not known; there are uniform, dp, accept, ftpipehd, runnel, brute_force"));
 }
 
 }  // namespace

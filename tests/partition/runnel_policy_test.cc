@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "partition/pipeline_model.h"
 #include "partition/policy.h"
-#include "predictor/measured_cost.h"
+#include "predictor/cost/measured_cost.h"
 
 namespace runnel {
 namespace {

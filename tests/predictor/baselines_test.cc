@@ -1,4 +1,4 @@
-#include "predictor/baselines.h"
+#include "predictor/run/baselines.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "predictor/cross_validate.h"
+#include "predictor/judge/cross_validate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/sub_models.h"
+#include "predictor/profiles/sub_models.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "predictor/device_mixture.h"
+#include "predictor/run/device_mixture.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/range_cost.h"
-#include "predictor/sub_models.h"
-#include "predictor/telling_ranges.h"
+#include "predictor/cost/range_cost.h"
+#include "predictor/profiles/sub_models.h"
+#include "predictor/run/telling_ranges.h"
 
 namespace runnel {
 namespace {

@@ -1,10 +1,10 @@
-#include "predictor/features.h"
+#include "predictor/run/features.h"
 
 #include <cmath>
 
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/sub_models.h"
+#include "predictor/profiles/sub_models.h"
 
 namespace runnel {
 namespace {

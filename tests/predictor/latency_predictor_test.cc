@@ -1,11 +1,11 @@
-#include "predictor/latency_predictor.h"
+#include "predictor/run/latency_predictor.h"
 
 #include <cmath>
 #include <random>
 
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/sub_models.h"
+#include "predictor/profiles/sub_models.h"
 
 namespace runnel {
 namespace {

@@ -1,11 +1,11 @@
-#include "predictor/layer_times.h"
+#include "predictor/run/layer_times.h"
 
 #include <cmath>
 #include <random>
 
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/cholesky.h"
+#include "predictor/run/cholesky.h"
 
 namespace runnel {
 namespace {

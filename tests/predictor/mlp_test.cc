@@ -1,4 +1,4 @@
-#include "predictor/mlp.h"
+#include "predictor/run/mlp.h"
 
 #include <cmath>
 #include <random>

@@ -1,4 +1,4 @@
-#include "predictor/profile_file.h"
+#include "predictor/profiles/profile_file.h"
 
 #include <random>
 #include <string>

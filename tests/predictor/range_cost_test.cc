@@ -1,4 +1,4 @@
-#include "predictor/range_cost.h"
+#include "predictor/cost/range_cost.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "predictor/run_predictor.h"
+#include "predictor/run/run_predictor.h"
 
 #include <cmath>
 #include <random>
@@ -7,8 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/range_cost.h"
-#include "predictor/sub_models.h"
+#include "predictor/cost/range_cost.h"
+#include "predictor/profiles/sub_models.h"
 
 namespace runnel {
 namespace {

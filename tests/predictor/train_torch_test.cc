@@ -1,4 +1,4 @@
-#include "predictor/train_torch.h"
+#include "predictor/train/train_torch.h"
 
 #include <cmath>
 #include <random>

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc_control.h"
+#include "proto/transport/grpc/grpc_control.h"
 #include "tests/process/process.h"
 
 namespace runnel {

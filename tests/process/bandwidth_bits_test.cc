@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
-#include "proto/transport/control.h"
+#include "proto/transport/control/control.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel {

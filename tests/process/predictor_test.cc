@@ -9,8 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "predictor/profile_file.h"
-#include "predictor/profile_folder.h"
+#include "predictor/profiles/profile_file.h"
+#include "predictor/profiles/profile_folder.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/transport/link_session.h"
+#include "proto/transport/link/link_session.h"
 #include "worker/stage_runtime.h"
 
 namespace runnel {
@@ -264,9 +264,8 @@ class Simulation {
     network_.ScheduleAt(CodecLane(i), [this, i, effect = std::move(effect)] {
       const Shape shape = options_.output_shape(effect.up ? i : i - 1, effect.place.samples);
       Payload tensor = pool_.Allocate(static_cast<size_t>(options_.codecs[i]->TensorBytes(shape)));
-      const absl::Status status =
-          options_.codecs[i]->Decode(effect.up, effect.place, effect.payload.bytes(), shape,
-                                     tensor.mutable_bytes());
+      const absl::Status status = options_.codecs[i]->Decode(
+          effect.up, effect.place, effect.payload.bytes(), shape, tensor.mutable_bytes());
       Pump(i, status.ok()
                   ? stages_[i].runtime->Decoded(effect.up, effect.place.sequence, std::move(tensor))
                   : status);

@@ -13,7 +13,7 @@
 #include "proto/base/batching.h"
 #include "proto/base/plan.h"
 #include "proto/base/random.h"
-#include "proto/transport/simulated.h"
+#include "proto/transport/in_process/simulated.h"
 #include "worker/link_codecs.h"
 #include "worker/stage_compute.h"
 

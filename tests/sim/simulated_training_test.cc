@@ -3,8 +3,8 @@
 
 #include "central/data/batch_source.h"
 #include "central/data/dataset.h"
-#include "central/initial_weights.h"
-#include "central/weights_digest.h"
+#include "central/records/weights_digest.h"
+#include "central/run/initial_weights.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"

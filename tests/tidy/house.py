@@ -45,14 +45,11 @@ HOUSE_FOLDERS = ("proto", "central", "worker", "predictor", "compress", "partiti
 
 # Files that read or write a file format made of protobuf messages.
 FILE_FORMATS = (
-    "central/journal*",
-    "central/checkpoint*",
-    "central/check_point*",
-    "central/onnx*",
-    "predictor/profile*",
+    "central/records/*",
+    "predictor/profiles/*",
 )
 # Shells that speak a gRPC control plane.
-GRPC_SHELLS = ("proto/transport/grpc*", "central/*grpc*", "worker/*grpc*")
+GRPC_SHELLS = ("proto/transport/grpc*", "worker/*grpc*")
 
 # Included files of others, and the only files that may include them; why is printed.
 THIRD_PARTY = (
@@ -62,11 +59,11 @@ THIRD_PARTY = (
      "use the vocabulary of proto/base, or add the file to FILE_FORMATS in tests/tidy/house.py"),
     (("grpc/*", "grpcpp/*", "grpc++/*", "*.grpc.pb.h"), GRPC_SHELLS + MAINS + TESTS,
      "gRPC stays in proto/transport/grpc*, shells named *grpc* and mains",
-     "speak to proto/transport/transport.h instead"),
+     "speak to proto/transport/link/transport.h instead"),
     (("torch/*", "ATen/*", "c10/*"), ("kernels/torch/*.cc", "predictor/*_torch.cc") + TESTS,
      "LibTorch stays in kernels/torch/*.cc, predictor/*_torch.cc and tests",
      "hide it behind a header without LibTorch types"),
-    (("CLI/*",), MAINS + ("central/subcommand*",),
+    (("CLI/*",), MAINS + ("central/cli/subcommand*",),
      "CLI11 stays in mains and their subcommand files (it costs 6 s a file)",
      "parse flags in the main and pass plain values"),
     (("spdlog/*", "fmt/*", "prometheus/*"),

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "proto/transport/bandwidth.h"
+#include "proto/transport/link/bandwidth.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/transport/bandwidth.h"
+#include "proto/transport/link/bandwidth.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "proto/transport/simulated.h"
+#include "proto/transport/in_process/simulated.h"
 
 namespace runnel {
 namespace {

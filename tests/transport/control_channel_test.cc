@@ -1,14 +1,14 @@
 // What every control transport must do: the contract of control_channel.h.
 
-#include "proto/transport/control_channel.h"
+#include "proto/transport/control/control_channel.h"
 
 #include <atomic>
 #include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc_control.h"
-#include "proto/transport/loopback_control.h"
+#include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/in_process/loopback_control.h"
 #include "tests/transport/control_recorders.h"
 
 namespace runnel {

@@ -1,4 +1,4 @@
-#include "proto/transport/control_convert.h"
+#include "proto/transport/control/control_convert.h"
 
 #include <functional>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "proto/transport/model_convert.h"
+#include "proto/transport/control/model_convert.h"
 #include "tests/transport/control_messages.h"
 
 namespace runnel {

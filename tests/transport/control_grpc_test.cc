@@ -12,8 +12,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/transport/control_convert.h"
-#include "proto/transport/grpc_control.h"
+#include "proto/transport/control/control_convert.h"
+#include "proto/transport/grpc/grpc_control.h"
 #include "tests/transport/child_process.h"
 #include "tests/transport/control_recorders.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/transport/control.h"
+#include "proto/transport/control/control.h"
 
 namespace runnel {
 

@@ -1,4 +1,4 @@
-#include "proto/transport/control_parts.h"
+#include "proto/transport/control/control_parts.h"
 
 #include <vector>
 

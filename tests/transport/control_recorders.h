@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/transport/control_channel.h"
+#include "proto/transport/control/control_channel.h"
 
 namespace runnel {
 

@@ -1,4 +1,4 @@
-#include "proto/transport/frame_assembler.h"
+#include "proto/transport/link/frame_assembler.h"
 
 #include <vector>
 

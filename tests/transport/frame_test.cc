@@ -1,4 +1,4 @@
-#include "proto/transport/frame.h"
+#include "proto/transport/link/frame.h"
 
 #include <cstring>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "proto/transport/link_session.h"
+#include "proto/transport/link/link_session.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "proto/transport/link_shell.h"
+#include "proto/transport/link/link_shell.h"
 
 #include <functional>
 #include <memory>

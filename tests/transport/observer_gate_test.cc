@@ -1,4 +1,4 @@
-#include "proto/transport/observer_gate.h"
+#include "proto/transport/link/observer_gate.h"
 
 #include <atomic>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "proto/transport/pacer.h"
+#include "proto/transport/link/pacer.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "proto/transport/simulated.h"
+#include "proto/transport/in_process/simulated.h"
 
 #include <map>
 #include <string>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "proto/transport/frame.h"
+#include "proto/transport/link/frame.h"
 
 namespace runnel {
 

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "central/initial_weights.h"
+#include "central/run/initial_weights.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"

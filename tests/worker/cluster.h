@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/run_setup.h"
-#include "central/trainer.h"
-#include "proto/transport/control_channel.h"
-#include "proto/transport/transport.h"
+#include "central/planning/run_setup.h"
+#include "central/run/trainer.h"
+#include "proto/transport/control/control_channel.h"
+#include "proto/transport/link/transport.h"
 
 namespace runnel {
 

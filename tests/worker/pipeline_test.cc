@@ -4,13 +4,13 @@
 #include <numeric>
 
 #include "central/data/batch_source.h"
-#include "central/initial_weights.h"
-#include "central/weights_digest.h"
+#include "central/records/weights_digest.h"
+#include "central/run/initial_weights.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc_control.h"
-#include "proto/transport/grpc_transport.h"
-#include "proto/transport/loopback.h"
-#include "proto/transport/loopback_control.h"
+#include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/in_process/loopback.h"
+#include "proto/transport/in_process/loopback_control.h"
 #include "tests/worker/cluster.h"
 #include "tests/worker/staleness_replay.h"
 

@@ -1,0 +1,38 @@
+#pragma once
+
+// The commands of runnel-central: one file each, one row each in the table of main.cc.
+
+#include <cstdint>
+#include <functional>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "central/run/commands.h"
+
+namespace runnel {
+
+// A command on the command line. `run` owns the values of the flags that were added to `app`, and
+// is called once, after parsing, if the command was given.
+struct Subcommand {
+  CLI::App* app = nullptr;
+  std::function<absl::Status(const CommandContext& context)> run;
+};
+
+// Adds a command with its flags to the program.
+using AddSubcommandFn = Subcommand (*)(CLI::App& program);
+
+Subcommand AddTrain(CLI::App& program);
+Subcommand AddResume(CLI::App& program);
+Subcommand AddReplay(CLI::App& program);
+Subcommand AddPlan(CLI::App& program);
+Subcommand AddEval(CLI::App& program);
+Subcommand AddSimulate(CLI::App& program);
+Subcommand AddProfile(CLI::App& program);
+Subcommand AddPredictorReport(CLI::App& program);
+Subcommand AddCodecs(CLI::App& program);
+
+// What several commands say about a flag.
+inline constexpr char kSummaryHelp[] = "JSON file with the result; -: standard output";
+inline const CLI::Range kCountRange(int64_t{1}, int64_t{1'000'000'000});
+
+}  // namespace runnel

@@ -1,0 +1,65 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "central/cli/subcommand.h"
+#include "central/files/atomic_file.h"
+#include "central/reports/codec_report.h"
+#include "compress/codec.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+struct CodecsArguments {
+  std::vector<std::string> codecs;  // empty: those of 2, 3, 4 and 8 bits
+  int64_t repetitions = 9;
+  std::string summary;
+};
+
+std::vector<std::string> UsualCodecs() {
+  std::vector<std::string> usual;
+  for (const std::string& name : CodecNames()) {
+    const size_t colon = name.find(':');
+    const std::string bits = colon == std::string::npos ? "2" : name.substr(colon + 1);
+    if (bits == "2" || bits == "3" || bits == "4" || bits == "8") usual.push_back(name);
+  }
+  return usual;
+}
+
+absl::Status Codecs(const CodecsArguments& arguments, const CommandContext& context) {
+  CodecReportOptions options;
+  options.codecs = arguments.codecs.empty() ? UsualCodecs() : arguments.codecs;
+  options.repetitions = static_cast<int>(arguments.repetitions);
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<CodecReport> reports,
+                          ReportCodecs(options, *context.clock));
+  if (arguments.summary != "-") context.print(CodecReportText(reports));
+  if (arguments.summary.empty()) return absl::OkStatus();
+  const std::string json = CodecReportJson(reports);
+  if (arguments.summary == "-") return WriteAll(STDOUT_FILENO, json, "standard output");
+  return WriteFileAtomically(arguments.summary, {json});
+}
+
+}  // namespace
+
+Subcommand AddCodecs(CLI::App& program) {
+  CLI::App* app = program.add_subcommand(
+      "codecs", "What each codec's frames weigh, what it loses and how fast it is here");
+  const auto flags = std::make_shared<CodecsArguments>();
+  app->add_option("--codecs", flags->codecs,
+                  absl::StrCat("only these, of ", absl::StrJoin(CodecNames(), ", "),
+                               " (default: those of 2, 3, 4 and 8 bits)"))
+      ->delimiter(',');
+  app->add_option("--repetitions", flags->repetitions, "timings, of which the median counts")
+      ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
+      ->capture_default_str();
+  app->add_option("--summary", flags->summary, kSummaryHelp);
+  return {app, [flags](const CommandContext& context) { return Codecs(*flags, context); }};
+}
+
+}  // namespace runnel

@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "central/cli/subcommand.h"
+#include "central/files/atomic_file.h"
+#include "central/run/profile_workers.h"
+#include "partition/zoo/zoo.h"
+#include "predictor/profiles/sub_models.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+struct ProfileArguments {
+  ProfileJob job;
+  DeviceProfile profile;  // what the flags say about the configuration
+  std::vector<std::string> models = {"mobilenet_v2", "har_cnn", "lenet", "vgg11/8", "resnet18/8"};
+  int64_t batch_size = 16;
+  int64_t max_macs = kMaxProfiledMacs;
+  int extra = 12;
+  uint64_t seed = 1;
+  std::string out;
+  bool second_pass = false;
+};
+
+// "vgg11/8": the model, at an eighth of the batch size.
+absl::StatusOr<ProfiledModel> ReadModel(const std::string& text, const ProfileArguments& a) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
+  int64_t divisor = 1;
+  if (!parts.second.empty() && (!absl::SimpleAtoi(parts.second, &divisor) || divisor < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--models ", text, ": after '/' stands what the batch size is divided by"));
+  }
+  ProfiledModel profiled;
+  RUNNEL_ASSIGN_OR_RETURN(profiled.model, MakeModel(parts.first));
+  profiled.batch =
+      std::max<int64_t>(a.batch_size / divisor, profiled.model.has_batch_norm() ? 2 : 1);
+  RUNNEL_ASSIGN_OR_RETURN(profiled.ranges,
+                          ProfileSample(profiled.model, a.max_macs, a.extra, a.seed));
+  return profiled;
+}
+
+// The second pass goes beside the first: same device, same sub-models.
+absl::Status AddSecondPass(const ProfiledDevice& device, DeviceProfile& profile) {
+  if (device.numerics_class != profile.numerics_class ||
+      device.times.size() != profile.sub_models.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the first pass was measured on ", profile.numerics_class, " with ",
+                     profile.sub_models.size(), " sub-models, this one on ", device.numerics_class,
+                     " with ", device.times.size(), ": measure both with the same flags"));
+  }
+  for (size_t i = 0; i < device.times.size(); ++i) {
+    SubModelTime& row = profile.sub_models[i];
+    const SubModelTime& again = device.times[i];
+    if (row.model != again.model || !(row.range == again.range) || row.batch != again.batch) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sub-model ", i,
+                       " of the first pass is another than this one's: measure "
+                       "both with the same flags"));
+    }
+    row.seconds_2 = again.seconds_1;
+    row.spread_2 = again.spread_1;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DeviceProfile> WithDevice(const ProfileArguments& a, const ProfiledDevice& device,
+                                         const std::string& path) {
+  DeviceProfile profile = a.profile;
+  if (a.second_pass) {
+    RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxProfileBytes));
+    RUNNEL_ASSIGN_OR_RETURN(profile, ParseProfile(text));
+    absl::StrAppend(&profile.date, ", ", a.profile.date);
+    RUNNEL_RETURN_IF_ERROR(AddSecondPass(device, profile));
+    return profile;
+  }
+  profile.numerics_class = device.numerics_class;
+  profile.threads = a.job.worker_threads;
+  profile.recipe = a.job.recipe;
+  profile.backend = a.job.backend;
+  profile.batch = a.batch_size;
+  if (a.job.nominal_step_ns > 0) profile.clock = absl::StrCat(a.job.nominal_step_ns, " ns a step");
+  profile.repetitions = a.job.repetitions;
+  profile.sub_models = device.times;
+  return profile;
+}
+
+// Before minutes of measuring: what is going to be written must be readable, and a first pass
+// there.
+absl::Status CheckBeforehand(const ProfileArguments& a) {
+  DeviceProfile probe = a.profile;
+  probe.recipe = a.job.recipe;
+  probe.backend = a.job.backend;
+  probe.numerics_class = "any";
+  probe.batch = a.batch_size;
+  probe.repetitions = a.job.repetitions;
+  probe.sub_models = {{"any", {0, 0}, a.batch_size, 1, 0, 0, 0}};
+  if (const absl::Status status = ParseProfile(FormatProfile(probe)).status(); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--name, --family, --host, --date, --load are lines of a file: ", status.message()));
+  }
+  if (!a.second_pass || a.job.local_workers + a.job.workers > 1) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(a.out, kMaxProfileBytes));
+  const absl::Status status = ParseProfile(text).status();
+  if (status.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(a.out, ": ", status.message()));
+}
+
+absl::Status Profile(ProfileArguments a, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(CheckBeforehand(a));
+  for (const std::string& text : a.models) {
+    RUNNEL_ASSIGN_OR_RETURN(ProfiledModel model, ReadModel(text, a));
+    a.job.models.push_back(std::move(model));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<ProfiledDevice> devices,
+                          ProfileWorkers(a.job, {context.control, context.clock, context.logger}));
+  for (const ProfiledDevice& device : devices) {
+    const std::string path = devices.size() == 1 ? a.out : absl::StrCat(a.out, ".", device.name);
+    RUNNEL_ASSIGN_OR_RETURN(const DeviceProfile profile, WithDevice(a, device, path));
+    const std::string text = FormatProfile(profile);
+    // What is written must be readable: a flag may hold what no file can.
+    RUNNEL_RETURN_IF_ERROR(ParseProfile(text).status());
+    RUNNEL_RETURN_IF_ERROR(WriteFileAtomically(path, {absl::string_view(text)}));
+    context.print(absl::StrCat(device.name, " (", device.numerics_class, "): ", device.times.size(),
+                               " sub-models in ", path));
+  }
+  return absl::OkStatus();
+}
+
+void AddMeasureFlags(CLI::App& app, ProfileArguments& a) {
+  app.add_option("--models", a.models,
+                 absl::StrCat("what is measured, of ", absl::StrJoin(ModelNames(), ", "),
+                              "; vgg11/8: at an eighth of the batch size"))
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--batch-size", a.batch_size, "samples of a micro-batch")
+      ->check(kCountRange)
+      ->capture_default_str();
+  app.add_option("--recipe", a.job.recipe, "training arithmetic")->capture_default_str();
+  app.add_option("--backend", a.job.backend, "what computes: auto, or a worker's backend by name")
+      ->capture_default_str();
+  app.add_option("--repetitions", a.job.repetitions, "measurements in a median")
+      ->check(CLI::Range(7, 1000))
+      ->capture_default_str();
+  app.add_option("--burst-ms", a.job.burst_ms,
+                 "one measurement repeats the work for at least this long: more than what a "
+                 "processor quota does in turns")
+      ->check(CLI::Range(0.0, 60'000.0))
+      ->capture_default_str();
+  app.add_option("--nominal-step-ns", a.job.nominal_step_ns,
+                 "times as of a processor whose clock probe takes this long a step, whatever the "
+                 "machine's clock does meanwhile; 0: wall time")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  app.add_option("--max-macs", a.max_macs, "no range of layers above this many, of one sample")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--extra", a.extra,
+                 "ranges of each model beside the ten representatives and the single layers")
+      ->check(CLI::Range(0, 10'000))
+      ->capture_default_str();
+  app.add_option("--seed", a.seed, "of the choice of these")->capture_default_str();
+}
+
+void AddWorkerFlags(CLI::App& app, ProfileArguments& a) {
+  app.add_option("--local-workers", a.job.local_workers, "workers that are started here")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  app.add_option("--workers", a.job.workers, "workers that dial in")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--worker-threads", a.job.worker_threads, "compute threads of a worker")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_option("--listen", a.job.listen, "address for dialling workers")->capture_default_str();
+  app.add_option("--worker-timeout-s", a.job.worker_timeout_s, "how long to wait for workers")
+      ->check(kCountRange)
+      ->capture_default_str();
+}
+
+void AddFileFlags(CLI::App& app, ProfileArguments& a) {
+  app.add_option("--out", a.out, "file to write; of several devices: with .NAME behind it")
+      ->required();
+  app.add_flag("--second-pass", a.second_pass,
+               "measure again and put it beside what the file holds: the noise floor");
+  app.add_option("--name", a.profile.name, "of the configuration")->required();
+  app.add_option("--family", a.profile.family, "what varies in it, e.g. quota")->required();
+  app.add_option("--host", a.profile.host, "processor and machine, for people")->required();
+  app.add_option("--date", a.profile.date, "of this pass, for people")->required();
+  app.add_option("--cpu-share", a.profile.cpu_share,
+                 "processor time that the workers have, in cores a thread")
+      ->check(CLI::Range(1e-3, 1.0))
+      ->capture_default_str();
+  app.add_option("--load", a.profile.load, "what else runs there, for people")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+Subcommand AddProfile(CLI::App& program) {
+  CLI::App* app = program.add_subcommand(
+      "profile", "Measure sub-models on live workers: the latency predictor's training data");
+  const auto arguments = std::make_shared<ProfileArguments>();
+  AddMeasureFlags(*app, *arguments);
+  AddWorkerFlags(*app, *arguments);
+  AddFileFlags(*app, *arguments);
+  return {app, [arguments](const CommandContext& context) { return Profile(*arguments, context); }};
+}
+
+}  // namespace runnel

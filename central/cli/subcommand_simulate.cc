@@ -1,0 +1,242 @@
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "central/cli/subcommand.h"
+#include "central/files/atomic_file.h"
+#include "central/files/json_fields.h"
+#include "central/records/plan_json.h"
+#include "central/reports/scenario_file.h"
+#include "central/reports/simulate_table.h"
+#include "partition/policy.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+struct Flags {
+  std::vector<std::string> scenarios;
+  SimulateOptions options{.policies = {"ftpipehd", "accept", "runnel"},
+                          .codecs = {"hadamard:8/hadamard:8", "hadamard:4/hadamard:4",
+                                     "hadamard:3/hadamard:4", "hadamard:2/hadamard:4"}};
+  std::string summary;
+};
+
+constexpr char kScenarioHelp[] = R"(
+A scenario file is one JSON object (deploy/lab/scenarios has some):
+  name, about      text
+  training         model, dataset, batch_size, micro_batches, schedule, epochs, steps_per_epoch,
+                   barrier_every (steps; 0: never drained)
+  duplex           full or half
+  hosts[]          name, profile, speed (divides the profile's times), threads, cpu_quota (cores,
+                   0: no limit), memory_limit_mb (0: no limit); the first host is central
+  links[]          from, to (a host or *), down_mbps, up_mbps (0: no limit), delay_ms; later ones win
+  profiles[]       name, about, batch_size, layer_ms[], forward_share, input_gradient_share,
+                   codec_gb_per_s (0: coding takes no time)
+  published        optional: about, steps, fit_mbps, mbps[], same_speed[[]], minutes{method: []}.
+                   Host speeds are fitted on the column fit_mbps. Speed-ups and policies that are not
+                   in the table are shown only if the other times of ftpipehd and accept come out
+                   with a median error of at most 15 %.)";
+
+// A scenario with what came out for it.
+struct Outcome {
+  Scenario scenario;
+  std::vector<double> fitted_speeds;
+  std::vector<ReproducedCell> reproduced;
+  std::vector<SimulatedCell> cells;
+};
+
+bool IsPublished(const Scenario& scenario, const std::string& method) {
+  for (const auto& [name, minutes] : scenario.published.minutes) {
+    if (name == method) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<Outcome> SimulateScenario(const std::string& path, const SimulateOptions& options) {
+  Outcome outcome;
+  RUNNEL_ASSIGN_OR_RETURN(outcome.scenario, ReadScenario(path));
+  RUNNEL_ASSIGN_OR_RETURN(ScenarioModel model, ScenarioModel::Create(outcome.scenario, options));
+  const std::vector<SimulatedMethod> methods = MethodsFor(options.policies);
+  if (outcome.scenario.published.steps > 0) {
+    RUNNEL_ASSIGN_OR_RETURN(outcome.fitted_speeds,
+                            FitSpeeds(model, MethodsFor({"ftpipehd", "accept"})));
+    model.SetSpeeds(outcome.fitted_speeds);
+    RUNNEL_ASSIGN_OR_RETURN(outcome.reproduced,
+                            Reproduce(model, MethodsFor({"ftpipehd", "accept"})));
+  }
+  for (double mbps : options.mbps.empty() ? std::vector<double>{0} : options.mbps) {
+    for (const SimulatedMethod& method : methods) {
+      RUNNEL_ASSIGN_OR_RETURN(SimulatedCell cell, model.Run(method, mbps));
+      outcome.cells.push_back(std::move(cell));
+    }
+  }
+  return outcome;
+}
+
+void PrintReproduced(const Outcome& outcome, const CommandContext& context) {
+  const PublishedTimes& published = outcome.scenario.published;
+  std::vector<std::string> speeds;
+  for (size_t i = 0; i < outcome.fitted_speeds.size(); ++i) {
+    speeds.push_back(
+        absl::StrFormat("%s %.3f", outcome.scenario.hosts[i].name, outcome.fitted_speeds[i]));
+  }
+  context.print(absl::StrFormat("%s against %s; speeds fitted at %g Mbps: %s",
+                                outcome.scenario.name, published.about, published.fit_mbps,
+                                absl::StrJoin(speeds, ", ")));
+  context.print(absl::StrFormat("%-12s %8s %12s %12s %8s", "method", "Mbps", "published",
+                                "simulated", "error"));
+  for (const ReproducedCell& cell : outcome.reproduced) {
+    context.print(absl::StrFormat("%-12s %8g %8.1f min %8.1f min %+7.1f%%%s", cell.method,
+                                  cell.mbps, cell.published_minutes, cell.simulated_minutes,
+                                  cell.error() * 100, cell.fitted ? "  (fitted)" : ""));
+  }
+  context.print(absl::StrFormat("median error of %s alone: %.1f %%", outcome.scenario.name,
+                                MedianError(outcome.reproduced) * 100));
+}
+
+// Seconds of `method` over those of the cell, at the cell's bandwidth; NaN without such a cell.
+double SpeedupOver(const Outcome& outcome, const std::string& method, const SimulatedCell& cell) {
+  for (const SimulatedCell& base : outcome.cells) {
+    if (base.method == method && base.mbps == cell.mbps)
+      return base.seconds_per_batch / cell.seconds_per_batch;
+  }
+  return std::nan("");
+}
+
+void PrintCells(const Outcome& outcome, bool show_ours, const CommandContext& context) {
+  const bool gated = outcome.scenario.published.steps > 0 && !show_ours;
+  context.print(absl::StrFormat("%s: %s", outcome.scenario.name, outcome.scenario.about));
+  // A figure is worth what its layer times are worth.
+  for (const ScenarioProfile& profile : outcome.scenario.profiles) {
+    context.print(absl::StrFormat("layer times \"%s\": %s", profile.name, profile.about));
+  }
+  context.print(absl::StrFormat("%-12s %8s %11s %11s %9s %9s  %s", "method", "Mbps", "s/batch",
+                                "samples/s", "speedup", "bound/t", "plan"));
+  for (const SimulatedCell& cell : outcome.cells) {
+    if (gated && !IsPublished(outcome.scenario, cell.method)) continue;
+    const double speedup = gated ? std::nan("") : SpeedupOver(outcome, "ftpipehd", cell);
+    context.print(absl::StrFormat("%-12s %8s %11.4f %11.1f %9s %9.3f  %s", cell.method,
+                                  cell.mbps > 0 ? absl::StrFormat("%g", cell.mbps) : "links",
+                                  cell.seconds_per_batch, cell.samples_per_s,
+                                  std::isnan(speedup) ? "-" : absl::StrFormat("%.2f", speedup),
+                                  cell.efficiency, PlanText(outcome.scenario, cell.plan)));
+  }
+}
+
+Json CellJson(const Outcome& outcome, const SimulatedCell& cell, bool show_ours) {
+  const bool gated = outcome.scenario.published.steps > 0 && !show_ours;
+  Json json{{"method", cell.method},
+            {"mbps", cell.mbps},
+            {"plan", PlanToJson(cell.plan)},
+            {"plan_text", PlanText(outcome.scenario, cell.plan)},
+            {"seconds_per_batch", cell.seconds_per_batch},
+            {"samples_per_s", cell.samples_per_s},
+            {"efficiency", cell.efficiency},
+            {"busy_share", cell.busy_share},
+            {"link_share", cell.link_share}};
+  const double speedup = SpeedupOver(outcome, "ftpipehd", cell);
+  if (!gated && !std::isnan(speedup)) json["speedup_vs_ftpipehd"] = speedup;
+  return json;
+}
+
+Json OutcomeJson(const Outcome& outcome, bool show_ours) {
+  const bool gated = outcome.scenario.published.steps > 0 && !show_ours;
+  Json cells = Json::array();
+  for (const SimulatedCell& cell : outcome.cells) {
+    if (gated && !IsPublished(outcome.scenario, cell.method)) continue;
+    cells.push_back(CellJson(outcome, cell, show_ours));
+  }
+  Json json{{"scenario", outcome.scenario.name}, {"cells", std::move(cells)}};
+  if (outcome.scenario.published.steps == 0) return json;
+  Json reproduced = Json::array();
+  for (const ReproducedCell& cell : outcome.reproduced) {
+    reproduced.push_back(Json{{"method", cell.method},
+                              {"mbps", cell.mbps},
+                              {"published_minutes", cell.published_minutes},
+                              {"simulated_minutes", cell.simulated_minutes},
+                              {"error", cell.error()},
+                              {"fitted", cell.fitted}});
+  }
+  json["fitted_speeds"] = outcome.fitted_speeds;
+  json["reproduced"] = std::move(reproduced);
+  json["median_error"] = MedianError(outcome.reproduced);
+  return json;
+}
+
+absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) {
+  for (const std::string& policy : flags.options.policies) {
+    RUNNEL_RETURN_IF_ERROR(FindPolicy(policy).status());
+  }
+  std::vector<Outcome> outcomes;
+  std::vector<ReproducedCell> reproduced;
+  for (const std::string& path : flags.scenarios) {
+    RUNNEL_ASSIGN_OR_RETURN(Outcome outcome, SimulateScenario(path, flags.options));
+    reproduced.insert(reproduced.end(), outcome.reproduced.begin(), outcome.reproduced.end());
+    outcomes.push_back(std::move(outcome));
+  }
+  const double median = MedianError(reproduced);
+  const bool show_ours = std::isnan(median) || median <= kMostMedianError;
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.scenario.published.steps > 0) PrintReproduced(outcome, context);
+  }
+  if (!std::isnan(median)) {
+    context.print(absl::StrFormat(
+        "median error of ftpipehd and accept outside the fitted column: %.1f %% (at most %.0f %%)",
+        median * 100, kMostMedianError * 100));
+  }
+  Json results = Json::array();
+  for (const Outcome& outcome : outcomes) {
+    PrintCells(outcome, show_ours, context);
+    results.push_back(OutcomeJson(outcome, show_ours));
+  }
+  if (!flags.summary.empty()) {
+    Json json{{"results", std::move(results)}, {"shows_ratios", show_ours}};
+    if (!std::isnan(median)) json["median_error"] = median;
+    const std::string text = absl::StrCat(DumpJson(json), "\n");
+    if (flags.summary == "-") {
+      context.print(text);
+    } else {
+      RUNNEL_RETURN_IF_ERROR(WriteFileAtomically(flags.summary, {text}));
+    }
+  }
+  if (show_ours) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the published times are not reproduced well enough: no speed-ups and none of our policies "
+      "are shown");
+}
+
+}  // namespace
+
+Subcommand AddSimulate(CLI::App& program) {
+  CLI::App* app = program.add_subcommand(
+      "simulate", "Predict how fast policies would train on a scenario, without any device");
+  const auto flags = std::make_shared<Flags>();
+  app->add_option("SCENARIO", flags->scenarios, "scenario files")->required();
+  app->add_option("--policies", flags->options.policies,
+                  absl::StrCat("some of ", absl::StrJoin(PolicyNames(), ", "),
+                               "; with ftpipehd and accept also their ablations"))
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--mbps", flags->options.mbps,
+                  "bandwidths of every link, each way, e.g. 0.25,1,4 (default: the scenario's)")
+      ->delimiter(',')
+      ->check(CLI::Range(1e-3, 1e6));
+  app->add_option("--codecs", flags->options.codecs,
+                  "that runnel may choose, FORWARD/BACKWARD, the most exact first")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--max-cap", flags->options.max_cap,
+                  "most micro-batches in flight that runnel may plan")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}))
+      ->capture_default_str();
+  app->add_option("--summary", flags->summary, kSummaryHelp);
+  app->footer(kScenarioHelp);
+  return {app, [flags](const CommandContext& context) { return SimulateCommand(*flags, context); }};
+}
+
+}  // namespace runnel

@@ -1,0 +1,118 @@
+#include "central/display/admin_server.h"
+
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "central/display/admin_page.h"
+
+namespace runnel {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr int kThreads = 4;
+constexpr size_t kMaxRequestBytes = 1 << 16;
+
+absl::Status BindError(int port, int error_number) {
+  const std::string what = absl::StrCat("metrics port ", port, ": ");
+  if (error_number == EADDRINUSE) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(what, "is in use by another program; choose another, or 0 for any free one"));
+  }
+  if (error_number == EACCES) return absl::PermissionDeniedError(what + strerror(error_number));
+  return absl::UnavailableError(absl::StrCat(what, "cannot listen: ", strerror(error_number)));
+}
+
+}  // namespace
+
+struct AdminServer::Impl {
+  explicit Impl(AdminCallbacks given) : callbacks(std::move(given)) {}
+
+  void Configure() {
+    server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    // The library's default lets two programs share the port.
+    server.set_socket_options([](socket_t sock) {
+      const int yes = 1;
+      setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+    // One request a connection, so that an idle browser does not delay the end.
+    server.set_keep_alive_max_count(1);
+    server.set_keep_alive_timeout(1);
+    server.set_read_timeout(2);
+    server.set_payload_max_length(kMaxRequestBytes);
+    server.set_default_headers(
+        {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}});
+  }
+
+  void Route() {
+    server.Get("/", [](const httplib::Request&, httplib::Response& response) {
+      const absl::string_view page = AdminPage();
+      response.set_content(page.data(), page.size(), "text/html; charset=utf-8");
+    });
+    server.Get("/state", [this](const httplib::Request&, httplib::Response& response) {
+      response.set_content(callbacks.state_json(), "application/json");
+    });
+    server.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+      response.set_content(callbacks.metrics_text(), "text/plain; version=0.0.4; charset=utf-8");
+    });
+    server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
+      response.set_content("ok\n", "text/plain");
+    });
+    server.Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
+      const bool ready = callbacks.ready();
+      response.status = ready ? 200 : 503;
+      response.set_content(ready ? "ready\n" : "starting\n", "text/plain");
+    });
+  }
+
+  absl::Status Bind(int wanted) {
+    errno = 0;
+    port = wanted == 0 ? server.bind_to_any_port(kLoopback)
+                       : (server.bind_to_port(kLoopback, wanted) ? wanted : -1);
+    return port > 0 ? absl::OkStatus() : BindError(wanted, errno);
+  }
+
+  void Serve() {
+    thread = std::thread([this] {
+      server.listen_after_bind();
+      ended = true;
+    });
+    // stop() does nothing before the loop runs; it begins at once.
+    while (!server.is_running() && !ended) std::this_thread::yield();
+  }
+
+  AdminCallbacks callbacks;
+  httplib::Server server;
+  std::atomic<bool> ended = false;
+  std::thread thread;
+  int port = 0;
+};
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(int port,
+                                                                AdminCallbacks callbacks) {
+  if (port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("metrics port ", port, ": must be 0 to 65535"));
+  }
+  auto impl = std::make_unique<Impl>(std::move(callbacks));
+  impl->Configure();
+  impl->Route();
+  if (absl::Status status = impl->Bind(port); !status.ok()) return status;
+  impl->Serve();
+  return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+}
+
+AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+AdminServer::~AdminServer() {
+  impl_->server.stop();
+  impl_->thread.join();
+}
+
+int AdminServer::port() const { return impl_->port; }
+
+}  // namespace runnel

@@ -1,0 +1,65 @@
+#pragma once
+
+// Everything that shows a running training: the terminal, the metrics and the page's state.
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "central/display/progress.h"
+#include "central/display/run_figures.h"
+#include "proto/base/clock.h"
+#include "proto/base/metrics.h"
+
+namespace runnel {
+
+// A run as it stands.
+struct RunView {
+  std::string model;
+  ProgressState progress;
+  Plan plan;
+  std::vector<StageStatus> stages;
+  int64_t training_ns = 0;
+  int64_t plan_ns = 0;  // of it, since the plan holds
+  double samples_per_s = 0;
+};
+
+class RunDisplay {
+ public:
+  // `out` is a file descriptor, -1 shows nothing there; `metrics` may be null. Both and the clock
+  // are borrowed.
+  RunDisplay(const ProgressOptions& options, int out, MetricsSink* metrics, const Clock* clock);
+
+  // On the trainer's thread.
+  void Update(const RunView& view);
+  void Evaluation(const RunView& view, double accuracy, double loss);
+  void Line(const std::string& text);
+  void Finish(const RunView& view);
+
+  // Any thread: what admin_server.h's page draws.
+  std::string StateJson() const;
+  bool ready() const { return ready_; }
+
+ private:
+  void Write(const std::string& text);
+  void Publish(const RunView& view);
+  void PublishLink(size_t index, const LinkSummary& link);
+  void CountUp(const std::string& name, const MetricLabels& labels, double total);
+
+  Progress progress_;
+  int out_;
+  MetricsSink* metrics_;
+  const Clock* clock_;
+  std::atomic<bool> ready_ = false;
+  double accuracy_ = -1;
+  std::deque<std::pair<int64_t, double>> losses_;
+  std::vector<std::pair<std::string, double>> counted_;  // totals that the counters have
+  mutable std::mutex mutex_;
+  std::string state_json_ = "{}";  // guarded by mutex_
+};
+
+}  // namespace runnel

@@ -1,0 +1,23 @@
+#pragma once
+
+// What the stages' telemetry says about links and stages: for the summary, the page and the metrics
+// alike.
+
+#include <cstdint>
+#include <vector>
+
+#include "central/records/summary.h"
+#include "central/run/coordinator.h"
+
+namespace runnel {
+
+// A run as it stands.
+struct RunFigures {
+  std::vector<LinkSummary> links;
+  std::vector<StageSummary> stages;
+};
+
+// training_ns: time between grants and their barriers so far; shares are 0 before there is any.
+RunFigures FiguresOf(const Plan& plan, const std::vector<StageStatus>& stages, int64_t training_ns);
+
+}  // namespace runnel

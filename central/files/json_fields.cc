@@ -1,0 +1,176 @@
+#include "central/files/json_fields.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+namespace {
+
+// Deep enough for all of ours; the parser recurses.
+constexpr int kMaxDepth = 32;
+constexpr size_t kMaxMessage = 240;
+
+absl::Status WrongType(absl::string_view key, absl::string_view needed, const Json& json) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", key, "': needs ", needed, ", has ", json.type_name()));
+}
+
+absl::Status CheckDepth(absl::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxDepth) return absl::InvalidArgumentError("JSON: nested too deeply");
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status ReadList(const Json& json, absl::string_view key, std::vector<T>& out) {
+  if (!json.is_array()) return WrongType(key, "an array", json);
+  out.clear();
+  for (const Json& element : json) {
+    T value{};
+    if (absl::Status status = ReadValue(element, key, value); !status.ok()) return status;
+    out.push_back(value);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Json> ParseJson(absl::string_view text) {
+  if (absl::Status status = CheckDepth(text); !status.ok()) return status;
+  // The library reports the place by exception only; it does not leave this function.
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const nlohmann::json::exception& error) {
+    // what() quotes the text that it stumbled over, at any length.
+    return absl::InvalidArgumentError(
+        absl::StrCat("JSON: ", absl::string_view(error.what()).substr(0, kMaxMessage)));
+  }
+}
+
+std::string DumpJson(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, int64_t& out) {
+  if (!json.is_number_integer()) return WrongType(key, "an integer", json);
+  if (json.is_number_unsigned() &&
+      json.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "': ", json.dump(), " is too large"));
+  }
+  out = json.get<int64_t>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, uint64_t& out) {
+  if (!json.is_number_unsigned()) return WrongType(key, "an integer of at least 0", json);
+  out = json.get<uint64_t>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, int32_t& out) {
+  int64_t value = 0;
+  if (absl::Status status = ReadValue(json, key, value); !status.ok()) return status;
+  if (value < std::numeric_limits<int32_t>::min() || value > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "': ", value, " is out of range"));
+  }
+  out = static_cast<int32_t>(value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, double& out) {
+  if (!json.is_number()) return WrongType(key, "a number", json);
+  out = json.get<double>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, bool& out) {
+  if (!json.is_boolean()) return WrongType(key, "true or false", json);
+  out = json.get<bool>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, std::string& out) {
+  if (!json.is_string()) return WrongType(key, "a string", json);
+  out = json.get<std::string>();
+  return absl::OkStatus();
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<int64_t>& out) {
+  return ReadList(json, key, out);
+}
+
+absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<double>& out) {
+  return ReadList(json, key, out);
+}
+
+absl::Status ReadMeasurement(const Json& json, absl::string_view key, double& out) {
+  if (json.is_null()) {
+    out = std::numeric_limits<double>::quiet_NaN();
+    return absl::OkStatus();
+  }
+  return ReadValue(json, key, out);
+}
+
+JsonObject::JsonObject(const Json& json, absl::string_view what) : json_(json), what_(what) {
+  if (!json.is_object()) {
+    Note(absl::InvalidArgumentError(absl::StrCat("needs an object, has ", json.type_name())));
+  }
+}
+
+JsonObject& JsonObject::Measurement(absl::string_view key, double& out) {
+  if (const Json* value = Find(key)) Note(ReadMeasurement(*value, key, out));
+  return *this;
+}
+
+const Json* JsonObject::Find(absl::string_view key) {
+  if (!status_.ok()) return nullptr;
+  known_.emplace(key);
+  const auto at = json_.find(std::string(key));
+  if (at == json_.end()) {
+    Note(absl::InvalidArgumentError(absl::StrCat("'", key, "' is missing")));
+    return nullptr;
+  }
+  return &*at;
+}
+
+const Json& JsonObject::Array(absl::string_view key) {
+  static const Json empty = Json::array();
+  const Json* value = Find(key);
+  if (value == nullptr) return empty;
+  if (!value->is_array()) {
+    Note(WrongType(key, "an array", *value));
+    return empty;
+  }
+  return *value;
+}
+
+void JsonObject::Note(absl::Status status) {
+  if (!status_.ok() || status.ok()) return;
+  status_ = absl::InvalidArgumentError(absl::StrCat(what_, ": ", status.message()));
+}
+
+absl::Status JsonObject::Finish() const {
+  if (!status_.ok()) return status_;
+  for (const auto& [key, value] : json_.items()) {
+    if (known_.count(key) == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(what_, ": '", key, "' is not known"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

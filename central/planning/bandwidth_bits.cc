@@ -1,0 +1,220 @@
+#include "central/planning/bandwidth_bits.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "compress/codec.h"
+#include "compress/link_bits.h"
+#include "proto/base/random.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/tensor_view.h"
+
+namespace runnel {
+namespace {
+
+// Periods nearer than this count as equal where exactness decides: where a processor is shared,
+// fewer bytes always save a little of it.
+constexpr double kAlike = 5e-3;
+// Of the slowest stage's compute, for a direction of a link: the less time its frames take, the
+// fewer micro-batches must be in flight to hide it. Where caps are low that decides the period.
+constexpr double kShares[] = {1, 1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+// What `runnel` chooses among, with the cut; single directions are looked at when that is done.
+constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
+
+absl::StatusOr<CodecChoice> ChoiceOf(std::string forward, std::string backward, int64_t epochs) {
+  CodecChoice choice;
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, MeanEncodedBytes(forward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, MeanEncodedBytes(backward, epochs));
+  choice.forward = std::move(forward);
+  choice.backward = std::move(backward);
+  return choice;
+}
+
+bool Has(const std::vector<CodecChoice>& choices, const LinkPlan& link) {
+  return std::any_of(choices.begin(), choices.end(), [&link](const CodecChoice& choice) {
+    return choice.forward == link.codec_forward && choice.backward == link.codec_backward;
+  });
+}
+
+absl::Status Add(const LinkPlan& link, int64_t epochs, std::vector<CodecChoice>& choices) {
+  if (Has(choices, link)) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice,
+                          ChoiceOf(link.codec_forward, link.codec_backward, epochs));
+  choices.push_back(std::move(choice));
+  return absl::OkStatus();
+}
+
+// The most exact first, as `runnel` wants them.
+absl::StatusOr<std::vector<CodecChoice>> Pairs(const BandwidthBits& bits) {
+  const Shape any = {1};  // names do not depend on it
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> down,
+                          BitsChoices(bits.family_forward, any, bits.exact));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> up,
+                          BitsChoices(bits.family_backward, any, bits.exact));
+  const std::vector<BitStep> down_floors = MinBitsByEpoch(bits.model, true, bits.epochs);
+  const std::vector<BitStep> up_floors = MinBitsByEpoch(bits.model, false, bits.epochs);
+  std::vector<CodecChoice> choices;
+  RUNNEL_RETURN_IF_ERROR(Add({bits.exact, bits.exact}, bits.epochs, choices));
+  for (const auto& [forward, backward] : kPairs) {
+    RUNNEL_RETURN_IF_ERROR(
+        Add({CodecsWithBits(down, forward, down_floors), CodecsWithBits(up, backward, up_floors)},
+            bits.epochs, choices));
+  }
+  return choices;
+}
+
+// Where `available_seconds` are left to each direction.
+absl::StatusOr<std::vector<LinkPlan>> CodecsFor(const BandwidthBits& bits,
+                                                const PlanRequest& request,
+                                                const PipelineModel& model,
+                                                const Placement& placement,
+                                                double available_seconds) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
+                          InferShapes(*request.model, request.micro_batch_size));
+  std::vector<LinkPlan> links;
+  for (size_t i = 0; i + 1 < placement.order.size(); ++i) {
+    const int from = placement.order[i];
+    const int to = placement.order[i + 1];
+    const Shape& shape = infos[placement.last_layer[i]].output;
+    const double codec_seconds = static_cast<double>(model.raw_bytes[placement.last_layer[i]]) *
+                                 std::max(model.devices[from].codec_seconds_per_byte,
+                                          model.devices[to].codec_seconds_per_byte);
+    const auto choose = [&](bool forward) -> absl::StatusOr<std::string> {
+      RUNNEL_ASSIGN_OR_RETURN(
+          const std::vector<BitsChoice> choices,
+          BitsChoices(forward ? bits.family_forward : bits.family_backward, shape, bits.exact));
+      const LinkSpeed& speed = forward ? model.speeds[from][to] : model.speeds[to][from];
+      return CodecsInTime(choices, {speed.megabits_per_second, available_seconds, codec_seconds},
+                          MinBitsByEpoch(bits.model, forward, bits.epochs));
+    };
+    LinkPlan& link = links.emplace_back();
+    RUNNEL_ASSIGN_OR_RETURN(link.codec_forward, choose(true));
+    RUNNEL_ASSIGN_OR_RETURN(link.codec_backward, choose(false));
+  }
+  return links;
+}
+
+double SlowestStage(const PipelineModel& model, const Placement& placement) {
+  double slowest = 0;
+  for (const StageTimes& stage : ToPipeline(model, placement).stages)
+    slowest = std::max(slowest, static_cast<double>(stage.total_ns()) * 1e-9);
+  return slowest;
+}
+
+absl::StatusOr<FittedPlan> Judge(const BandwidthBits& bits, PlanRequest request, Plan plan) {
+  FittedPlan fitted;
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, bits.epochs, request));
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
+  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
+  RUNNEL_ASSIGN_OR_RETURN(fitted.period_seconds, SimulatedPeriod(model, placement));
+  fitted.charged_seconds = ChargedPeriod(model, placement, fitted.period_seconds);
+  RUNNEL_ASSIGN_OR_RETURN(fitted.coding_error, CodingError(plan, bits.epochs));
+  fitted.plan = std::move(plan);
+  return fitted;
+}
+
+}  // namespace
+
+absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs) {
+  double sum = 0;
+  for (const LinkPlan& link : plan.links) {
+    RUNNEL_ASSIGN_OR_RETURN(const double forward, MeanRelativeError(link.codec_forward, epochs));
+    RUNNEL_ASSIGN_OR_RETURN(const double backward, MeanRelativeError(link.codec_backward, epochs));
+    sum += forward + backward;
+  }
+  return plan.links.empty() ? 0 : sum / (2 * static_cast<double>(plan.links.size()));
+}
+
+absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {
+  for (const LinkPlan& link : plan.links) {
+    RUNNEL_RETURN_IF_ERROR(Add(link, epochs, request.codec_choices));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest& request,
+                                   const Plan& plan) {
+  PlanRequest known = request;
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, bits.epochs, known));
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(known));
+  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(known, model, plan));
+  std::vector<FittedPlan> fitted;
+  RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), Judge(bits, request, plan));
+  if (plan.links.empty()) return fitted.front();
+  const auto try_with = [&](double available_seconds) -> absl::Status {
+    Plan other = plan;
+    RUNNEL_ASSIGN_OR_RETURN(other.links,
+                            CodecsFor(bits, request, model, placement, available_seconds));
+    RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), Judge(bits, request, std::move(other)));
+    return absl::OkStatus();
+  };
+  RUNNEL_RETURN_IF_ERROR(try_with(kForever));
+  RUNNEL_RETURN_IF_ERROR(try_with(0));
+  const double slowest = SlowestStage(model, placement);
+  for (double share : kShares) RUNNEL_RETURN_IF_ERROR(try_with(share * slowest));
+  double least = kForever;
+  for (const FittedPlan& one : fitted) least = std::min(least, one.period_seconds);
+  std::erase_if(
+      fitted, [least](const FittedPlan& one) { return one.period_seconds > least * (1 + kAlike); });
+  return *std::min_element(fitted.begin(), fitted.end(),
+                           [](const FittedPlan& a, const FittedPlan& b) {
+                             return std::pair(a.coding_error, a.period_seconds) <
+                                    std::pair(b.coding_error, b.period_seconds);
+                           });
+}
+
+absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request) {
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecChoice> pairs, Pairs(bits));
+  const auto plan_with = [&](const CodecChoice& own) -> absl::StatusOr<FittedPlan> {
+    request.codec_forward = own.forward;
+    request.codec_backward = own.backward;
+    request.encoded_forward = own.encoded_forward;
+    request.encoded_backward = own.encoded_backward;
+    RUNNEL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(request));
+    return FitBits(bits, request, plan);
+  };
+  request.codec_choices.clear();
+  RUNNEL_ASSIGN_OR_RETURN(FittedPlan exact, plan_with(pairs.front()));
+  if (!request.policy->needs_profile) return exact;
+  request.codec_choices = pairs;
+  RUNNEL_ASSIGN_OR_RETURN(FittedPlan fewest, plan_with(pairs.back()));
+  return fewest.charged_seconds < exact.charged_seconds * (1 - kAlike) ? fewest : exact;
+}
+
+absl::StatusOr<double> MeasureCodecs(const BandwidthBits& bits, const Clock& clock) {
+  constexpr int64_t kElements = 1 << 16;
+  constexpr int kRepetitions = 5;
+  const Shape shape = {kElements};
+  const CounterRandom random(1, RandomPurpose::kTest, 0, 0);
+  std::vector<float> values(kElements);
+  for (int64_t e = 0; e < kElements; ++e) values[e] = static_cast<float>(random.Normal(e));
+  double slowest_ns = 0;
+  for (const std::string& family : {bits.family_forward, bits.family_backward}) {
+    RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> choices,
+                            BitsChoices(family, shape, bits.exact));
+    const auto four = std::find_if(choices.begin(), choices.end(),
+                                   [](const BitsChoice& choice) { return choice.bits >= 4; });
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const Codec> codec, MakeCodec(four->codec));
+    const std::unique_ptr<Encoder> encoder = codec->NewEncoder({});
+    std::vector<std::byte> payload(codec->EncodedBytes(shape).value());
+    std::vector<float> decoded(kElements);
+    std::vector<int64_t> times;
+    for (int i = 0; i < kRepetitions; ++i) {
+      const int64_t begin_ns = clock.NowNanos();
+      RUNNEL_RETURN_IF_ERROR(
+          encoder->Encode(ViewOf(values, shape), Sequence(i), i == 0, absl::MakeSpan(payload)));
+      const int64_t encoded_ns = clock.NowNanos();
+      RUNNEL_RETURN_IF_ERROR(codec->Decode(payload, MutableViewOf(absl::MakeSpan(decoded), shape)));
+      times.push_back(std::max(encoded_ns - begin_ns, clock.NowNanos() - encoded_ns));
+    }
+    std::nth_element(times.begin(), times.begin() + kRepetitions / 2, times.end());
+    slowest_ns = std::max(slowest_ns, static_cast<double>(times[kRepetitions / 2]));
+  }
+  return slowest_ns * 1e-9 / static_cast<double>(kElements * sizeof(float));
+}
+
+}  // namespace runnel

@@ -1,0 +1,32 @@
+#pragma once
+
+// `plan --what-if`: another plan under an assumption, beside the one that holds, from the same
+// measured layer times. Nothing is done.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "central/planning/run_setup.h"
+#include "central/records/journal.h"
+
+namespace runnel {
+
+// One assumption: "leave:NAME" (a device is gone; not the first one, which has the data),
+// "mbps:X" (every link carries X), "link:NAME,NAME:X" (the link between two devices does).
+// InvalidArgument for any other text, a name that is not there, or a bandwidth that is not above 0.
+struct Assumption {
+  std::string text;
+  int leaves = -1;  // device number
+  std::vector<AssumedLink> links;
+};
+absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
+                                           const std::vector<JournalDevice>& devices);
+
+// A line for people about the plan under the assumption: stages, seconds a micro-batch and samples
+// a second, and by how much that differs from `decided`. `setup` is changed while this runs and is
+// as before afterwards. FailedPrecondition if nothing was measured (a policy without profile).
+absl::StatusOr<std::string> WhatIf(RunSetup& setup, const PlanDecided& decided,
+                                   const Assumption& assumption);
+
+}  // namespace runnel

@@ -1,0 +1,232 @@
+#include "central/records/checkpoint.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "central/files/atomic_file.h"
+#include "central/records/weights_digest.h"
+#include "proto/base/status_macros.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/transport/control/model_convert.h"
+
+namespace runnel {
+namespace {
+
+constexpr absl::string_view kMagic = "RNLCKPT\n";
+constexpr size_t kDigestBytes = 32;
+constexpr size_t kHeaderBytes = 8 + 4 + 8 + kDigestBytes;
+constexpr absl::string_view kPrefix = "checkpoint-";
+constexpr absl::string_view kSuffix = ".runnel";
+constexpr absl::string_view kFinalName = "final.runnel";
+constexpr size_t kStepDigits = 12;
+constexpr size_t kKept = 2;
+
+std::string LittleEndian(uint64_t value, size_t bytes) {
+  std::string out;
+  for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+  return out;
+}
+
+uint64_t FromLittleEndian(absl::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  }
+  return value;
+}
+
+proto::Checkpoint ToMessage(const Checkpoint& checkpoint) {
+  proto::Checkpoint message;
+  message.set_step(checkpoint.step);
+  message.set_resumable(checkpoint.resumable);
+  message.set_settings_json(SettingsToJson(checkpoint.settings));
+  *message.mutable_model() = ToProto(checkpoint.model);
+  *message.mutable_plan() = ToProto(checkpoint.plan);
+  *message.mutable_training() = ToProto(checkpoint.training);
+  for (const std::string& name : checkpoint.device_names) message.add_device_names(name);
+  *message.mutable_state() = ToProto(checkpoint.state);
+  message.set_journal(checkpoint.journal);
+  return message;
+}
+
+absl::Status CheckParts(const Checkpoint& checkpoint) {
+  if (checkpoint.step < 0) return absl::InvalidArgumentError("step is below 0");
+  RUNNEL_RETURN_IF_ERROR(CheckPlan(checkpoint.plan, checkpoint.model));
+  for (const StagePlan& stage : checkpoint.plan.stages) {
+    const int32_t device = stage.device.value();
+    if (device < 0 || static_cast<size_t>(device) >= checkpoint.device_names.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("device ", device, " of the plan has no name"));
+    }
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(checkpoint.settings));
+  return CheckState(checkpoint.state, checkpoint.model, 0, checkpoint.model.layer_count() - 1,
+                    format);
+}
+
+absl::StatusOr<Checkpoint> FromMessage(proto::Checkpoint message) {
+  Checkpoint checkpoint;
+  checkpoint.step = message.step();
+  checkpoint.resumable = message.resumable();
+  checkpoint.journal = message.journal();
+  checkpoint.device_names.assign(message.device_names().begin(), message.device_names().end());
+  RUNNEL_ASSIGN_OR_RETURN(checkpoint.settings, SettingsFromJson(message.settings_json()));
+  RUNNEL_ASSIGN_OR_RETURN(checkpoint.model, FromProto(message.model()));
+  RUNNEL_ASSIGN_OR_RETURN(checkpoint.plan, FromProto(message.plan()));
+  RUNNEL_ASSIGN_OR_RETURN(checkpoint.training, FromProto(message.training()));
+  RUNNEL_ASSIGN_OR_RETURN(checkpoint.state, FromProto(std::move(*message.mutable_state())));
+  RUNNEL_RETURN_IF_ERROR(CheckParts(checkpoint));
+  return checkpoint;
+}
+
+// The payload of a file's content.
+absl::StatusOr<absl::string_view> OpenEnvelope(absl::string_view content) {
+  if (content.substr(0, kMagic.size()) != kMagic.substr(0, content.size()) || content.empty()) {
+    return absl::InvalidArgumentError("is no check-point (its first bytes are others)");
+  }
+  if (content.size() < kHeaderBytes) return absl::DataLossError("is truncated in its header");
+  absl::string_view rest = content.substr(kMagic.size());
+  const uint64_t version = FromLittleEndian(rest.substr(0, 4));
+  const uint64_t bytes = FromLittleEndian(rest.substr(4, 8));
+  const absl::string_view digest = rest.substr(12, kDigestBytes);
+  if (version != kCheckpointVersion) {
+    return absl::UnimplementedError(
+        absl::StrCat("has format version ", version, ", this program reads ", kCheckpointVersion));
+  }
+  const absl::string_view payload = content.substr(kHeaderBytes);
+  if (payload.size() < bytes) {
+    return absl::DataLossError(
+        absl::StrCat("is truncated: has ", payload.size(), " of ", bytes, " payload bytes"));
+  }
+  if (payload.size() > bytes || Sha256(payload) != digest) {
+    return absl::DataLossError("is damaged: its contents do not fit its checksum");
+  }
+  return payload;
+}
+
+absl::StatusOr<Checkpoint> Decode(absl::string_view content) {
+  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view payload, OpenEnvelope(content));
+  proto::Checkpoint message;
+  if (!message.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    return absl::DataLossError("is damaged: its contents cannot be parsed");
+  }
+  absl::StatusOr<Checkpoint> checkpoint = FromMessage(std::move(message));
+  if (!checkpoint.ok()) {
+    return absl::DataLossError(
+        absl::StrCat("does not fit itself: ", checkpoint.status().message()));
+  }
+  return checkpoint;
+}
+
+// The step of a resumable check-point's file name.
+std::optional<int64_t> StepOfName(absl::string_view name) {
+  if (!absl::StartsWith(name, kPrefix) || !absl::EndsWith(name, kSuffix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  name.remove_suffix(std::min(name.size(), kSuffix.size()));
+  const bool digits =
+      std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  int64_t step = 0;
+  if (name.size() < kStepDigits || !digits || !absl::SimpleAtoi(name, &step)) return std::nullopt;
+  return step;
+}
+
+std::string NameOf(const Checkpoint& checkpoint) {
+  if (!checkpoint.resumable) return std::string(kFinalName);
+  return absl::StrFormat("%s%0*d%s", kPrefix, static_cast<int>(kStepDigits), checkpoint.step,
+                         kSuffix);
+}
+
+struct Found {
+  int64_t step = 0;
+  std::string path;
+};
+
+// All resumable check-points of a directory, highest step first.
+absl::StatusOr<std::vector<Found>> List(const std::string& directory) {
+  std::vector<Found> found;
+  std::error_code error;
+  std::filesystem::directory_iterator at(directory, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    const std::optional<int64_t> step = StepOfName(at->path().filename().string());
+    if (step.has_value()) found.push_back({*step, at->path().string()});
+  }
+  if (error) return FileError("list", directory, error.value());
+  std::sort(found.begin(), found.end(),
+            [](const Found& a, const Found& b) { return a.step > b.step; });
+  return found;
+}
+
+// What is older than the newest kKept up to `step` goes. A file that cannot be removed costs disk
+// space only.
+void RemoveOld(const std::string& directory, int64_t step) {
+  const absl::StatusOr<std::vector<Found>> found = List(directory);
+  if (!found.ok()) return;
+  size_t kept = 0;
+  for (const Found& file : *found) {
+    if (file.step <= step && ++kept > kKept) unlink(file.path.c_str());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteCheckpoint(const Checkpoint& checkpoint,
+                                            const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return FileError("make check-point directory", directory, error.value());
+  const std::string path = absl::StrCat(directory, "/", NameOf(checkpoint));
+  const proto::Checkpoint message = ToMessage(checkpoint);
+  const size_t bytes = message.ByteSizeLong();
+  if (bytes + kHeaderBytes > static_cast<size_t>(kMaxCheckpointBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("check-point ", path, ": has ", bytes,
+                                                   " bytes, more than a file can hold (",
+                                                   kMaxCheckpointBytes, ")"));
+  }
+  const std::string payload = message.SerializeAsString();
+  const std::string header = absl::StrCat(kMagic, LittleEndian(kCheckpointVersion, 4),
+                                          LittleEndian(payload.size(), 8), Sha256(payload));
+  if (absl::Status status = WriteFileAtomically(path, {header, payload}); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("check-point not written: ", status.message()));
+  }
+  if (checkpoint.resumable) RemoveOld(directory, checkpoint.step);
+  return path;
+}
+
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::string content, ReadWholeFile(path, kMaxCheckpointBytes));
+  absl::StatusOr<Checkpoint> checkpoint = Decode(content);
+  if (checkpoint.ok()) return checkpoint;
+  return absl::Status(checkpoint.status().code(),
+                      absl::StrCat("check-point ", path, " ", checkpoint.status().message()));
+}
+
+absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory) {
+  absl::StatusOr<std::vector<Found>> found = List(directory);
+  if (absl::IsNotFound(found.status())) {
+    return absl::NotFoundError(
+        absl::StrCat("check-point directory ", directory,
+                     " does not exist: give the --checkpoint-dir of the run to go on with"));
+  }
+  if (!found.ok()) return found.status();
+  if (!found->empty()) return found->front().path;
+  std::error_code error;
+  const bool has_final = std::filesystem::exists(absl::StrCat(directory, "/", kFinalName), error);
+  return absl::NotFoundError(absl::StrCat(
+      "no check-point to resume from in ", directory,
+      has_final ? " (its final.runnel holds weights of a run that stopped between barriers)" : "",
+      ": start a run with --checkpoint-dir ", directory));
+}
+
+std::string ModelSha256(const ModelSpec& model) {
+  return Sha256Hex(ToProto(model).SerializeAsString());
+}
+
+}  // namespace runnel

@@ -1,0 +1,63 @@
+#pragma once
+
+// Check-points: a run's whole state at a barrier, in one file.
+//
+// The file: 8 bytes magic "RNLCKPT\n", version u32, payload length u64 (both little-endian), 32
+// bytes SHA-256 of the payload, then the payload, a serialized runnel.proto.Checkpoint. Keyed by
+// layer, it resumes on any number of devices.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "central/settings/run_settings.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/model_state.h"
+#include "proto/base/plan.h"
+#include "proto/base/training.h"
+
+namespace runnel {
+
+inline constexpr uint32_t kCheckpointVersion = 1;
+// No check-point of ours is larger (protobuf's own limit): checked before anything is allocated.
+inline constexpr int64_t kMaxCheckpointBytes = (int64_t{1} << 31) - 1;
+
+struct Checkpoint {
+  int64_t step = 0;        // optimizer steps done
+  bool resumable = false;  // false: weights of a run that stopped between barriers
+  RunSettings settings;
+  ModelSpec model;
+  Plan plan;
+  TrainingSettings training;
+  std::vector<std::string> device_names;  // by device number of the plan
+  ModelState state;                       // all layers
+  std::string journal;                    // path, for people
+
+  friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
+};
+
+// Writes `checkpoint` into `directory` (made if it is missing) and returns the file's path:
+// "checkpoint-000000000100.runnel" by step if it is resumable, else "final.runnel". On any error
+// nothing of the directory has changed and the status names path and cause (disk full:
+// ResourceExhausted; no permission: PermissionDenied; over kMaxCheckpointBytes: InvalidArgument).
+// After a resumable one all but the newest two resumable ones up to this step are removed; those of
+// later steps belong to another course of the run and are left alone. One writer per directory.
+absl::StatusOr<std::string> WriteCheckpoint(const Checkpoint& checkpoint,
+                                            const std::string& directory);
+
+// Reads and checks a file: sizes before allocation, the digest, and that plan and state fit the
+// model. One-line errors that name the path: NotFound, PermissionDenied; InvalidArgument for
+// something that is no check-point; DataLoss for one that is truncated or damaged; Unimplemented
+// for a newer version.
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path);
+
+// The path of the resumable check-point with the highest step. NotFound names the directory and
+// what to do if the directory is missing, holds none, or only a final.runnel.
+absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory);
+
+// SHA-256 of the model's serialized runnel.proto.Model: two runs with the same digits train the
+// same model.
+std::string ModelSha256(const ModelSpec& model);
+
+}  // namespace runnel

@@ -1,0 +1,176 @@
+#pragma once
+
+// The journal: central's ordered record of every decision that depends on time or measurement, with
+// the barrier from which it holds (DESIGN sections 1 and 2.2). A file of JSON lines, one record a
+// line, each with "record" (its kind) and "version"; `replay` reads it back.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/settings/run_settings.h"
+#include "proto/base/layer_range.h"
+#include "proto/base/plan.h"
+#include "proto/base/training.h"
+
+namespace runnel {
+
+inline constexpr int64_t kJournalVersion = 1;
+
+// "run_started": the first record of every journal, and only that.
+struct RunStarted {
+  RunSettings settings;
+  std::string model;         // name
+  std::string model_sha256;  // ModelSha256 (central/records/checkpoint.h)
+  TrainingSettings training;
+
+  friend bool operator==(const RunStarted&, const RunStarted&) = default;
+};
+
+// "run_resumed": what follows continues from this check-point; records of later steps before it are
+// void.
+struct RunResumed {
+  int64_t step = 0;
+  std::string checkpoint;  // path
+
+  friend bool operator==(const RunResumed&, const RunResumed&) = default;
+};
+
+struct JournalDevice {
+  std::string name;
+  std::string numerics_class;
+  // What the plan was made from; both empty: nothing was measured.
+  std::vector<double> layer_seconds = {};  // as measured, later corrected by what stages took
+  std::vector<double> range_seconds = {};  // instead, in the order of RangeIndex
+  double processor_share = 1;              // what its computing thread got of a processor
+
+  friend bool operator==(const JournalDevice&, const JournalDevice&) = default;
+};
+
+// "plan": holds from optimizer step from_step on.
+struct PlanDecided {
+  int64_t from_step = 0;
+  Plan plan;
+  std::vector<JournalDevice> devices;  // by device number
+
+  friend bool operator==(const PlanDecided&, const PlanDecided&) = default;
+};
+
+// "measurement": sub-models of a device, from which its times are predicted.
+struct SubModelsMeasured {
+  struct SubModel {
+    LayerRange range;
+    double seconds = 0;
+
+    friend bool operator==(const SubModel&, const SubModel&) = default;
+  };
+  int64_t step = 0;  // barrier at which it was measured
+  DeviceId device;
+  std::string name;
+  std::vector<SubModel> sub_models;
+
+  friend bool operator==(const SubModelsMeasured&, const SubModelsMeasured&) = default;
+};
+
+// "barrier": all stages have drained after `step` steps.
+struct BarrierPassed {
+  int64_t step = 0;
+
+  friend bool operator==(const BarrierPassed&, const BarrierPassed&) = default;
+};
+
+// "checkpoint"
+struct CheckpointWritten {
+  int64_t step = 0;
+  std::string path;
+
+  friend bool operator==(const CheckpointWritten&, const CheckpointWritten&) = default;
+};
+
+// "evaluation". A figure that is not finite is written as null and read as NaN.
+struct EvaluationRecorded {
+  int64_t step = 0;
+  double accuracy = 0;  // in [0, 1]
+  double loss = 0;
+
+  friend bool operator==(const EvaluationRecorded&, const EvaluationRecorded&) = default;
+};
+
+// "worker_lost"
+struct WorkerLost {
+  int64_t step = 0;  // last barrier before it
+  DeviceId device;
+  std::string name;
+  std::string reason;
+
+  friend bool operator==(const WorkerLost&, const WorkerLost&) = default;
+};
+
+// "stopped": the run ended before its end.
+struct RunStopped {
+  int64_t step = 0;
+  std::string reason;
+
+  friend bool operator==(const RunStopped&, const RunStopped&) = default;
+};
+
+// "finished"
+struct RunFinished {
+  int64_t step = 0;
+  std::string weights_sha256;
+
+  friend bool operator==(const RunFinished&, const RunFinished&) = default;
+};
+
+using JournalRecord =
+    std::variant<RunStarted, RunResumed, PlanDecided, SubModelsMeasured, BarrierPassed,
+                 CheckpointWritten, EvaluationRecorded, WorkerLost, RunStopped, RunFinished>;
+
+// One line without its end. InvalidArgument of the reader names what is wrong.
+std::string JournalLine(const JournalRecord& record);
+absl::StatusOr<JournalRecord> ParseJournalLine(absl::string_view line);
+
+struct Journal {
+  std::vector<JournalRecord> records;  // never empty; the first is RunStarted
+  // The last line had no end: the process died while it wrote. It is no record; this says so, with
+  // its number. Empty: nothing was torn.
+  std::string torn_line;
+};
+
+// Reads and checks a whole journal. NotFound, PermissionDenied; InvalidArgument "PATH:LINE: what"
+// for a line that is no record of ours, a first record that is not run_started, a second one, steps
+// or plans that go back without run_resumed.
+absl::StatusOr<Journal> ReadJournal(const std::string& path);
+
+// Appends records to a file. One thread at a time.
+class JournalWriter {
+ public:
+  // Starts a journal. AlreadyExists if the file is there and not empty: one journal holds one run.
+  static absl::StatusOr<JournalWriter> Create(const std::string& path);
+  // Goes on with a run's journal; a torn last line is cut off. Errors as ReadJournal.
+  static absl::StatusOr<JournalWriter> Continue(const std::string& path);
+
+  JournalWriter(JournalWriter&& other) noexcept;
+  JournalWriter& operator=(JournalWriter&& other) noexcept;
+  ~JournalWriter();
+
+  // One write. Plans, barriers, check-points and the end are on the disk when this returns. After
+  // an error that names path and cause the file holds whole records only; if not even that could be
+  // had, every later call fails too.
+  absl::Status Append(const JournalRecord& record);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  JournalWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  absl::Status Undo(int64_t size, absl::Status cause);
+
+  std::string path_;
+  int fd_ = -1;
+  absl::Status broken_;
+};
+
+}  // namespace runnel

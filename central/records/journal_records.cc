@@ -1,0 +1,308 @@
+// Journal records <-> JSON lines.
+
+#include "absl/strings/str_cat.h"
+#include "central/files/json_fields.h"
+#include "central/records/journal.h"
+#include "central/records/plan_json.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+Json ToJson(const TrainingSettings& training) {
+  Json json{{"seed", training.seed},
+            {"dataset_samples", training.dataset_samples},
+            {"batch_size", training.batch_size},
+            {"micro_batches", training.micro_batches},
+            {"min_samples", training.min_samples},
+            {"eval_batch_size", training.eval_batch_size},
+            {"learning_rate", training.learning_rate},
+            {"momentum", training.momentum},
+            {"weight_decay", training.weight_decay},
+            {"milestones", training.milestones},
+            {"milestone_factor", training.milestone_factor}};
+  if (training.look_ahead != 0) json["look_ahead"] = training.look_ahead;
+  if (training.raised_look_ahead != training.look_ahead)
+    json["raised_look_ahead"] = training.raised_look_ahead;
+  if (training.aggregate_every != 0) json["aggregate_every"] = training.aggregate_every;
+  if (training.stale_rate_steps != 0) json["stale_rate_steps"] = training.stale_rate_steps;
+  if (!training.gradient_bits.empty()) {
+    json["gradient_bits"] = GradientBitsText(training.gradient_bits);
+  }
+  return json;
+}
+
+absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
+  TrainingSettings training;
+  JsonObject object(json, "training");
+  object.Read("seed", training.seed)
+      .Read("dataset_samples", training.dataset_samples)
+      .Read("batch_size", training.batch_size)
+      .Read("micro_batches", training.micro_batches)
+      .Read("min_samples", training.min_samples)
+      .Read("eval_batch_size", training.eval_batch_size)
+      .Read("learning_rate", training.learning_rate)
+      .Read("momentum", training.momentum)
+      .Read("weight_decay", training.weight_decay)
+      .Read("milestones", training.milestones)
+      .Read("milestone_factor", training.milestone_factor);
+  if (json.is_object() && json.contains("look_ahead"))
+    object.Read("look_ahead", training.look_ahead);
+  training.raised_look_ahead = training.look_ahead;
+  if (json.is_object() && json.contains("raised_look_ahead"))
+    object.Read("raised_look_ahead", training.raised_look_ahead);
+  if (json.is_object() && json.contains("aggregate_every"))
+    object.Read("aggregate_every", training.aggregate_every);
+  if (json.is_object() && json.contains("stale_rate_steps"))
+    object.Read("stale_rate_steps", training.stale_rate_steps);
+  if (json.is_object() && json.contains("gradient_bits")) {
+    std::string bits;
+    object.Read("gradient_bits", bits);
+    absl::StatusOr<std::vector<GradientBitsStep>> steps = ParseGradientBits(bits);
+    if (!steps.ok()) object.Note(steps.status());
+    if (steps.ok()) training.gradient_bits = *std::move(steps);
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return training;
+}
+
+Json ToJson(const JournalDevice& device) {
+  Json json{{"name", device.name}, {"numerics_class", device.numerics_class}};
+  if (!device.layer_seconds.empty()) json["layer_seconds"] = device.layer_seconds;
+  if (!device.range_seconds.empty()) json["range_seconds"] = device.range_seconds;
+  if (device.processor_share < 1) json["processor_share"] = device.processor_share;
+  return json;
+}
+
+absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
+  JournalDevice device;
+  JsonObject object(json, "device");
+  object.Read("name", device.name).Read("numerics_class", device.numerics_class);
+  if (json.is_object() && json.contains("layer_seconds")) {
+    object.Read("layer_seconds", device.layer_seconds);
+  }
+  if (json.is_object() && json.contains("range_seconds")) {
+    object.Read("range_seconds", device.range_seconds);
+  }
+  if (json.is_object() && json.contains("processor_share")) {
+    object.Read("processor_share", device.processor_share);
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return device;
+}
+
+// Fills the fields of a record into an object that has "record" and "version" already.
+struct Writer {
+  Json& json;
+
+  void operator()(const RunStarted& r) {
+    json["record"] = "run_started";
+    json["settings"] = Json::parse(SettingsToJson(r.settings));
+    json["model"] = r.model;
+    json["model_sha256"] = r.model_sha256;
+    json["training"] = ToJson(r.training);
+  }
+  void operator()(const RunResumed& r) {
+    json["record"] = "run_resumed";
+    json["step"] = r.step;
+    json["checkpoint"] = r.checkpoint;
+  }
+  void operator()(const PlanDecided& r) {
+    json["record"] = "plan";
+    json["from_step"] = r.from_step;
+    json["plan"] = PlanToJson(r.plan);
+    json["devices"] = Json::array();
+    for (const JournalDevice& device : r.devices) json["devices"].push_back(ToJson(device));
+  }
+  void operator()(const SubModelsMeasured& r) {
+    json["record"] = "measurement";
+    json["step"] = r.step;
+    json["device"] = r.device.value();
+    json["name"] = r.name;
+    json["sub_models"] = Json::array();
+    for (const SubModelsMeasured::SubModel& one : r.sub_models) {
+      json["sub_models"].push_back({{"first_layer", one.range.first_layer},
+                                    {"last_layer", one.range.last_layer},
+                                    {"seconds", one.seconds}});
+    }
+  }
+  void operator()(const BarrierPassed& r) {
+    json["record"] = "barrier";
+    json["step"] = r.step;
+  }
+  void operator()(const CheckpointWritten& r) {
+    json["record"] = "checkpoint";
+    json["step"] = r.step;
+    json["path"] = r.path;
+  }
+  void operator()(const EvaluationRecorded& r) {
+    json["record"] = "evaluation";
+    json["step"] = r.step;
+    json["accuracy"] = r.accuracy;
+    json["loss"] = r.loss;
+  }
+  void operator()(const WorkerLost& r) {
+    json["record"] = "worker_lost";
+    json["step"] = r.step;
+    json["device"] = r.device.value();
+    json["name"] = r.name;
+    json["reason"] = r.reason;
+  }
+  void operator()(const RunStopped& r) {
+    json["record"] = "stopped";
+    json["step"] = r.step;
+    json["reason"] = r.reason;
+  }
+  void operator()(const RunFinished& r) {
+    json["record"] = "finished";
+    json["step"] = r.step;
+    json["weights_sha256"] = r.weights_sha256;
+  }
+};
+
+absl::StatusOr<JournalRecord> ReadRunStarted(JsonObject& object) {
+  RunStarted r;
+  object.Read("model", r.model).Read("model_sha256", r.model_sha256);
+  if (const Json* settings = object.Find("settings")) {
+    RUNNEL_ASSIGN_OR_RETURN(r.settings, SettingsFromJson(DumpJson(*settings)));
+  }
+  if (const Json* training = object.Find("training")) {
+    RUNNEL_ASSIGN_OR_RETURN(r.training, TrainingFromJson(*training));
+  }
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadRunResumed(JsonObject& object) {
+  RunResumed r;
+  object.Read("step", r.step).Read("checkpoint", r.checkpoint);
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadPlan(JsonObject& object) {
+  PlanDecided r;
+  object.Read("from_step", r.from_step);
+  if (const Json* plan = object.Find("plan")) {
+    RUNNEL_ASSIGN_OR_RETURN(r.plan, PlanFromJson(*plan));
+  }
+  for (const Json& device : object.Array("devices")) {
+    RUNNEL_ASSIGN_OR_RETURN(JournalDevice read, DeviceFromJson(device));
+    r.devices.push_back(std::move(read));
+  }
+  for (const StagePlan& stage : r.plan.stages) {
+    if (static_cast<size_t>(stage.device.value()) < r.devices.size()) continue;
+    object.Note(absl::InvalidArgumentError(
+        absl::StrCat("device ", stage.device.value(), " of the plan is not among the devices")));
+  }
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadMeasurement(JsonObject& object) {
+  SubModelsMeasured r;
+  int32_t device = 0;
+  object.Read("step", r.step).Read("device", device).Read("name", r.name);
+  r.device = DeviceId(device);
+  for (const Json& json : object.Array("sub_models")) {
+    SubModelsMeasured::SubModel one;
+    JsonObject sub_model(json, "sub_model");
+    sub_model.Read("first_layer", one.range.first_layer)
+        .Read("last_layer", one.range.last_layer)
+        .Read("seconds", one.seconds);
+    RUNNEL_RETURN_IF_ERROR(sub_model.Finish());
+    r.sub_models.push_back(one);
+  }
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadBarrier(JsonObject& object) {
+  BarrierPassed r;
+  object.Read("step", r.step);
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadCheckpointWritten(JsonObject& object) {
+  CheckpointWritten r;
+  object.Read("step", r.step).Read("path", r.path);
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadEvaluation(JsonObject& object) {
+  EvaluationRecorded r;
+  object.Read("step", r.step).Measurement("accuracy", r.accuracy).Measurement("loss", r.loss);
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadWorkerLost(JsonObject& object) {
+  WorkerLost r;
+  int32_t device = 0;
+  object.Read("step", r.step).Read("device", device).Read("name", r.name).Read("reason", r.reason);
+  r.device = DeviceId(device);
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadStopped(JsonObject& object) {
+  RunStopped r;
+  object.Read("step", r.step).Read("reason", r.reason);
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadFinished(JsonObject& object) {
+  RunFinished r;
+  object.Read("step", r.step).Read("weights_sha256", r.weights_sha256);
+  return r;
+}
+
+// Each takes the fields from an object whose "record" and "version" are read.
+constexpr struct {
+  const char* name;
+  absl::StatusOr<JournalRecord> (*read)(JsonObject& object);
+} kReaders[] = {
+    {"run_started", ReadRunStarted},
+    {"run_resumed", ReadRunResumed},
+    {"plan", ReadPlan},
+    {"measurement", ReadMeasurement},
+    {"barrier", ReadBarrier},
+    {"checkpoint", ReadCheckpointWritten},
+    {"evaluation", ReadEvaluation},
+    {"worker_lost", ReadWorkerLost},
+    {"stopped", ReadStopped},
+    {"finished", ReadFinished},
+};
+
+absl::Status CheckVersion(const Json& json) {
+  int64_t version = 0;
+  const auto at = json.find("version");
+  if (at == json.end()) return absl::InvalidArgumentError("'version' is missing");
+  RUNNEL_RETURN_IF_ERROR(ReadValue(*at, "version", version));
+  if (version == kJournalVersion) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("version ", version, " is not known, this reads ", kJournalVersion));
+}
+
+}  // namespace
+
+std::string JournalLine(const JournalRecord& record) {
+  Json json{{"record", ""}, {"version", kJournalVersion}};
+  std::visit(Writer{json}, record);
+  return DumpJson(json);
+}
+
+absl::StatusOr<JournalRecord> ParseJournalLine(absl::string_view line) {
+  RUNNEL_ASSIGN_OR_RETURN(const Json json, ParseJson(line));
+  if (!json.is_object()) return absl::InvalidArgumentError("is no JSON object");
+  RUNNEL_RETURN_IF_ERROR(CheckVersion(json));
+  std::string kind;
+  if (!json.contains("record")) return absl::InvalidArgumentError("'record' is missing");
+  RUNNEL_RETURN_IF_ERROR(ReadValue(json["record"], "record", kind));
+  for (const auto& row : kReaders) {
+    if (kind != row.name) continue;
+    int64_t version = 0;
+    JsonObject object(json, kind);
+    object.Read("record", kind).Read("version", version);
+    RUNNEL_ASSIGN_OR_RETURN(JournalRecord record, row.read(object));
+    RUNNEL_RETURN_IF_ERROR(object.Finish());
+    return record;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("record '", kind, "' is not known"));
+}
+
+}  // namespace runnel

@@ -1,0 +1,86 @@
+#include "central/records/plan_json.h"
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+absl::StatusOr<StagePlan> StageFromJson(const Json& json) {
+  StagePlan stage;
+  int32_t device = 0;
+  JsonObject object(json, "plan stage");
+  object.Read("device", device)
+      .Read("first_layer", stage.first_layer)
+      .Read("last_layer", stage.last_layer)
+      .Read("cap", stage.cap);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  stage.device = DeviceId(device);
+  if (device < 0 || stage.first_layer < 0 || stage.last_layer < stage.first_layer ||
+      stage.cap < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("plan stage: device ", device, ", layers ",
+                                                   stage.first_layer, "-", stage.last_layer,
+                                                   ", cap ", stage.cap, " cannot be"));
+  }
+  return stage;
+}
+
+absl::StatusOr<LinkPlan> LinkFromJson(const Json& json) {
+  LinkPlan link;
+  JsonObject object(json, "plan link");
+  object.Read("codec_forward", link.codec_forward).Read("codec_backward", link.codec_backward);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return link;
+}
+
+}  // namespace
+
+Json StagesToJson(const Plan& plan) {
+  Json stages = Json::array();
+  for (const StagePlan& stage : plan.stages) {
+    stages.push_back(Json{{"device", stage.device.value()},
+                          {"first_layer", stage.first_layer},
+                          {"last_layer", stage.last_layer},
+                          {"cap", stage.cap}});
+  }
+  return stages;
+}
+
+Json PlanToJson(const Plan& plan) {
+  Json links = Json::array();
+  for (const LinkPlan& link : plan.links) {
+    links.push_back(
+        Json{{"codec_forward", link.codec_forward}, {"codec_backward", link.codec_backward}});
+  }
+  return Json{{"generation", plan.generation.value()},
+              {"schedule", plan.schedule},
+              {"drains_each_step", plan.drains_each_step},
+              {"stages", StagesToJson(plan)},
+              {"links", std::move(links)}};
+}
+
+absl::StatusOr<Plan> PlanFromJson(const Json& json) {
+  Plan plan;
+  int32_t generation = 0;
+  JsonObject object(json, "plan");
+  object.Read("generation", generation)
+      .Read("schedule", plan.schedule)
+      .Read("drains_each_step", plan.drains_each_step);
+  for (const Json& stage : object.Array("stages")) {
+    RUNNEL_ASSIGN_OR_RETURN(StagePlan read, StageFromJson(stage));
+    plan.stages.push_back(std::move(read));
+  }
+  for (const Json& link : object.Array("links")) {
+    RUNNEL_ASSIGN_OR_RETURN(LinkPlan read, LinkFromJson(link));
+    plan.links.push_back(std::move(read));
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  plan.generation = Generation(generation);
+  if (plan.stages.empty() || plan.links.size() + 1 != plan.stages.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("plan: ", plan.stages.size(), " stages and ",
+                                                   plan.links.size(), " links do not fit"));
+  }
+  return plan;
+}
+
+}  // namespace runnel

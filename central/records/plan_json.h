@@ -1,0 +1,23 @@
+#pragma once
+
+// Plan <-> JSON, as the journal, the summary and the page show it. For .cc files of central only.
+
+#include "absl/status/statusor.h"
+#include "central/files/json_fields.h"
+#include "proto/base/plan.h"
+
+namespace runnel {
+
+// {"generation", "schedule", "drains_each_step",
+//  "stages": [{"device", "first_layer", "last_layer", "cap"}, ...],
+//  "links": [{"codec_forward", "codec_backward"}, ...]}
+Json PlanToJson(const Plan& plan);
+
+// InvalidArgument names the key that is missing, unknown or of the wrong type, layer ranges and
+// caps that cannot be. Whether it fits a model is CheckPlan's to say.
+absl::StatusOr<Plan> PlanFromJson(const Json& json);
+
+// The "stages" of PlanToJson alone.
+Json StagesToJson(const Plan& plan);
+
+}  // namespace runnel

@@ -1,0 +1,92 @@
+#include "central/records/summary.h"
+
+#include <unistd.h>
+
+#include "central/files/atomic_file.h"
+#include "central/files/json_fields.h"
+#include "central/records/plan_json.h"
+
+namespace runnel {
+namespace {
+
+Json ToJson(const LinkSummary& link) {
+  return Json{{"codec_forward", link.codec_forward},
+              {"codec_backward", link.codec_backward},
+              {"bytes_forward", link.bytes_forward},
+              {"bytes_backward", link.bytes_backward},
+              {"raw_bytes_forward", link.raw_bytes_forward},
+              {"raw_bytes_backward", link.raw_bytes_backward},
+              {"frames", link.frames},
+              {"bandwidth_forward_bytes_per_s", link.bandwidth_forward_bytes_per_s},
+              {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s}};
+}
+
+Json ToJson(const LinkMbps& link) {
+  return Json{{"forward_mbps", link.forward}, {"backward_mbps", link.backward}};
+}
+
+Json ToJson(const StageSummary& stage) {
+  return Json{{"busy_share", stage.busy_share},
+              {"wait_share", stage.wait_share},
+              {"busy_processor_share", stage.busy_processor_share},
+              {"processor_share", stage.processor_share},
+              {"peak_rss_bytes", stage.peak_rss_bytes}};
+}
+
+Json ToJson(const EvaluationSummary& evaluation) {
+  return Json{
+      {"step", evaluation.step}, {"accuracy", evaluation.accuracy}, {"loss", evaluation.loss}};
+}
+
+Json ToJson(const TimelinePoint& point) {
+  return Json{{"batches", point.batches}, {"seconds", point.seconds}};
+}
+
+template <typename T>
+Json ListToJson(const std::vector<T>& rows) {
+  Json list = Json::array();
+  for (const T& row : rows) list.push_back(ToJson(row));
+  return list;
+}
+
+}  // namespace
+
+std::string SummaryToJson(const RunSummary& summary) {
+  Json json{
+      {"accuracy", summary.accuracy},
+      {"loss", summary.loss},
+      {"train_loss", summary.train_loss},
+      {"samples_per_s", summary.samples_per_s},
+      {"central_processor_share", summary.central_processor_share},
+      {"wall_s", summary.wall_s},
+      {"weights_sha256", summary.weights_sha256},
+      {"steps", summary.steps},
+      {"epochs", summary.epochs},
+      {"model", summary.model},
+      {"dataset", summary.dataset},
+      {"schedule", summary.schedule},
+      {"policy", summary.policy},
+      {"cost", summary.cost},
+      {"seed", summary.seed},
+      {"recipe", summary.recipe},
+      {"codecs", Json{{"forward", summary.codec_forward}, {"backward", summary.codec_backward}}},
+      {"plan", Json{{"stages", StagesToJson(summary.plan)}}},
+      {"plan_bandwidth", Json{{"source", summary.plan_bandwidth.source},
+                              {"links", ListToJson(summary.plan_bandwidth.links)}}},
+      {"links", ListToJson(summary.links)},
+      {"stages", ListToJson(summary.stages)},
+      {"evaluations", ListToJson(summary.evaluations)},
+      {"timeline", ListToJson(summary.timeline)}};
+  if (summary.predicted_samples_per_s > 0)
+    json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
+  if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+absl::Status WriteSummary(const RunSummary& summary, const std::string& path) {
+  const std::string json = SummaryToJson(summary);
+  if (path == "-") return WriteAll(STDOUT_FILENO, json, "standard output");
+  return WriteFileAtomically(path, {json});
+}
+
+}  // namespace runnel

@@ -1,0 +1,144 @@
+#include "central/reports/scenario_file.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "central/files/atomic_file.h"
+#include "central/files/json_fields.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kMaxFileBytes = 16 << 20;
+
+absl::StatusOr<ScenarioTraining> TrainingFromJson(const Json& json) {
+  ScenarioTraining training;
+  JsonObject object(json, "training");
+  object.Read("model", training.model)
+      .Read("dataset", training.dataset)
+      .Read("batch_size", training.batch_size)
+      .Read("micro_batches", training.micro_batches)
+      .Read("schedule", training.schedule)
+      .Read("epochs", training.epochs)
+      .Read("steps_per_epoch", training.steps_per_epoch)
+      .Read("barrier_every", training.barrier_every);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return training;
+}
+
+absl::StatusOr<ScenarioHost> HostFromJson(const Json& json) {
+  ScenarioHost host;
+  JsonObject object(json, "host");
+  object.Read("name", host.name)
+      .Read("profile", host.profile)
+      .Read("speed", host.speed)
+      .Read("threads", host.threads)
+      .Read("cpu_quota", host.cpu_quota)
+      .Read("memory_limit_mb", host.memory_limit_mb);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return host;
+}
+
+absl::StatusOr<ScenarioLink> LinkFromJson(const Json& json) {
+  ScenarioLink link;
+  JsonObject object(json, "link");
+  object.Read("from", link.from)
+      .Read("to", link.to)
+      .Read("down_mbps", link.down_mbps)
+      .Read("up_mbps", link.up_mbps)
+      .Read("delay_ms", link.delay_ms);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return link;
+}
+
+absl::StatusOr<ScenarioProfile> ProfileFromJson(const Json& json) {
+  ScenarioProfile profile;
+  JsonObject object(json, "profile");
+  object.Read("name", profile.name)
+      .Read("about", profile.about)
+      .Read("batch_size", profile.batch_size)
+      .Read("layer_ms", profile.layer_ms)
+      .Read("forward_share", profile.forward_share)
+      .Read("input_gradient_share", profile.input_gradient_share)
+      .Read("codec_gb_per_s", profile.codec_gb_per_s);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return profile;
+}
+
+absl::StatusOr<PublishedTimes> PublishedFromJson(const Json& json) {
+  PublishedTimes published;
+  JsonObject object(json, "published");
+  object.Read("about", published.about)
+      .Read("steps", published.steps)
+      .Read("fit_mbps", published.fit_mbps)
+      .Read("mbps", published.mbps);
+  for (const Json& group : object.Array("same_speed")) {
+    std::vector<std::string>& names = published.same_speed.emplace_back();
+    if (!group.is_array()) {
+      return absl::InvalidArgumentError("published: same_speed must be lists of host names");
+    }
+    for (const Json& name : group) {
+      RUNNEL_RETURN_IF_ERROR(ReadValue(name, "same_speed", names.emplace_back()));
+    }
+  }
+  if (const Json* minutes = object.Find("minutes")) {
+    if (!minutes->is_object()) {
+      return absl::InvalidArgumentError("published: minutes must be an object, method to times");
+    }
+    for (const auto& [method, times] : minutes->items()) {
+      RUNNEL_RETURN_IF_ERROR(
+          ReadValue(times, method, published.minutes.emplace_back(method, 0).second));
+    }
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return published;
+}
+
+// One element after the other; `read` makes it out of JSON.
+template <typename T>
+absl::Status ReadAll(JsonObject& object, absl::string_view key,
+                     absl::StatusOr<T> (*read)(const Json&), std::vector<T>& out) {
+  for (const Json& element : object.Array(key)) {
+    RUNNEL_ASSIGN_OR_RETURN(T value, read(element));
+    out.push_back(std::move(value));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text) {
+  RUNNEL_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  Scenario scenario;
+  std::string duplex;
+  JsonObject object(json, "scenario");
+  object.Read("name", scenario.name).Read("about", scenario.about).Read("duplex", duplex);
+  if (const Json* training = object.Find("training")) {
+    RUNNEL_ASSIGN_OR_RETURN(scenario.training, TrainingFromJson(*training));
+  }
+  RUNNEL_RETURN_IF_ERROR(ReadAll(object, "hosts", HostFromJson, scenario.hosts));
+  RUNNEL_RETURN_IF_ERROR(ReadAll(object, "links", LinkFromJson, scenario.links));
+  RUNNEL_RETURN_IF_ERROR(ReadAll(object, "profiles", ProfileFromJson, scenario.profiles));
+  if (json.is_object() && json.contains("published")) {
+    RUNNEL_ASSIGN_OR_RETURN(scenario.published, PublishedFromJson(*object.Find("published")));
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  if (duplex != "full" && duplex != "half") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scenario: duplex '", duplex, "' must be full or half"));
+  }
+  scenario.half_duplex = duplex == "half";
+  RUNNEL_RETURN_IF_ERROR(CheckScenario(scenario));
+  return scenario;
+}
+
+absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
+  absl::StatusOr<Scenario> scenario = ScenarioFromJson(text);
+  if (scenario.ok()) return scenario;
+  return absl::Status(scenario.status().code(),
+                      absl::StrCat(path, ": ", scenario.status().message()));
+}
+
+}  // namespace runnel

@@ -1,0 +1,266 @@
+#include "central/reports/simulate_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "compress/codec.h"
+#include "partition/zoo/zoo.h"
+#include "predictor/cost/measured_cost.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr char kAcceptForward[] = "mbq:2";
+constexpr char kAcceptBackward[] = "stochastic:8";
+
+absl::StatusOr<EncodedBytesFn> SizesOf(const std::string& codec) {
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<const Codec> made, MakeCodec(codec));
+  return [shared = std::shared_ptr<const Codec>(std::move(made))](const Shape& shape) {
+    return shared->EncodedBytes(shape);
+  };
+}
+
+const ScenarioProfile& ProfileOf(const Scenario& scenario, const ScenarioHost& host) {
+  return *std::find_if(scenario.profiles.begin(), scenario.profiles.end(),
+                       [&](const ScenarioProfile& one) { return one.name == host.profile; });
+}
+
+// Micro-batch samples: the largest part of a step.
+int64_t MicroBatchSize(const ScenarioTraining& training) {
+  return (training.batch_size + training.micro_batches - 1) / training.micro_batches;
+}
+
+absl::StatusOr<MeasuredCost> CostOf(const Scenario& scenario) {
+  std::vector<std::vector<double>> seconds;
+  for (const ScenarioHost& host : scenario.hosts) {
+    const ScenarioProfile& profile = ProfileOf(scenario, host);
+    const double scale = 1e-3 / host.speed *
+                         static_cast<double>(MicroBatchSize(scenario.training)) /
+                         static_cast<double>(profile.batch_size);
+    std::vector<double>& row = seconds.emplace_back();
+    for (double ms : profile.layer_ms) row.push_back(ms * scale);
+  }
+  return MeasuredCost::Create(seconds);
+}
+
+std::vector<double> Shares(const std::vector<int64_t>& busy_ns, int64_t total_ns) {
+  std::vector<double> shares;
+  for (int64_t ns : busy_ns) {
+    shares.push_back(static_cast<double>(ns) / static_cast<double>(std::max<int64_t>(1, total_ns)));
+  }
+  return shares;
+}
+
+// Lets the pipeline run for a while as the scenario's training would: drained at barriers, or after
+// each step of a synchronous schedule.
+absl::Status RunPipeline(const ScenarioTraining& training, bool drains_each_step,
+                         SimulatedPipeline pipeline, SimulatedCell& cell) {
+  const int64_t micro_batches = training.micro_batches;
+  double seconds_per_micro_batch = 0;
+  if (drains_each_step) {
+    pipeline.drain_every = micro_batches;
+  } else if (training.barrier_every > 0) {
+    pipeline.drain_every = training.barrier_every * micro_batches;
+  }
+  pipeline.micro_batches = pipeline.drain_every > 0 ? pipeline.drain_every : 1000;
+  RUNNEL_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(pipeline));
+  if (pipeline.drain_every > 0) {
+    seconds_per_micro_batch =
+        static_cast<double>(run.total_ns) * 1e-9 / static_cast<double>(pipeline.micro_batches);
+  } else {
+    RUNNEL_ASSIGN_OR_RETURN(const double ns, SteadyPeriodNs(pipeline));
+    seconds_per_micro_batch = ns * 1e-9;
+  }
+  cell.seconds_per_batch = seconds_per_micro_batch * static_cast<double>(micro_batches);
+  cell.samples_per_s = static_cast<double>(training.batch_size) / cell.seconds_per_batch;
+  cell.efficiency = ResourceBoundNs(pipeline) * 1e-9 / seconds_per_micro_batch;
+  cell.busy_share = Shares(run.compute_busy_ns, run.total_ns);
+  cell.link_share = Shares(run.down_busy_ns, run.total_ns);
+  const std::vector<double> up = Shares(run.up_busy_ns, run.total_ns);
+  for (size_t i = 0; i < up.size(); ++i) {
+    cell.link_share[i] =
+        pipeline.half_duplex ? cell.link_share[i] + up[i] : std::max(cell.link_share[i], up[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& policies) {
+  const auto asked = [&](absl::string_view name) {
+    return std::find(policies.begin(), policies.end(), name) != policies.end();
+  };
+  std::vector<SimulatedMethod> methods;
+  for (const std::string& policy : policies) {
+    if (policy == "accept" && asked("ftpipehd")) {
+      methods.push_back({"compression", "ftpipehd", kAcceptForward, kAcceptBackward});
+      methods.push_back({"predictor", "accept"});
+    }
+    if (policy == "accept" || policy == "runnel") {
+      methods.push_back({policy, policy, kAcceptForward, kAcceptBackward, policy == "runnel"});
+    } else {
+      methods.push_back({policy, policy});
+    }
+  }
+  return methods;
+}
+
+absl::StatusOr<ScenarioModel> ScenarioModel::Create(Scenario scenario,
+                                                    const SimulateOptions& options) {
+  ScenarioModel made;
+  made.options_ = options;
+  RUNNEL_ASSIGN_OR_RETURN(made.model_, MakeModel(scenario.training.model));
+  RUNNEL_ASSIGN_OR_RETURN(made.schedule_, FindSchedule(scenario.training.schedule));
+  for (const ScenarioProfile& profile : scenario.profiles) {
+    if (static_cast<int>(profile.layer_ms.size()) != made.model_.layer_count()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "scenario ", scenario.name, ": profile ", profile.name, " has ", profile.layer_ms.size(),
+          " layers, model ", made.model_.name, " ", made.model_.layer_count()));
+    }
+  }
+  if (static_cast<int>(scenario.hosts.size()) > made.model_.layer_count()) {
+    return absl::InvalidArgumentError(absl::StrCat("scenario ", scenario.name, ": ",
+                                                   scenario.hosts.size(), " hosts for ",
+                                                   made.model_.layer_count(), " layers"));
+  }
+  made.scenario_ = std::move(scenario);
+  return made;
+}
+
+void ScenarioModel::SetSpeeds(const std::vector<double>& speeds) {
+  for (size_t i = 0; i < speeds.size(); ++i) scenario_.hosts[i].speed = speeds[i];
+}
+
+absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method,
+                                                   double mbps) const {
+  PlanRequest request;
+  request.model = &model_;
+  request.schedule = schedule_;
+  RUNNEL_ASSIGN_OR_RETURN(request.policy, FindPolicy(method.policy));
+  request.micro_batches = scenario_.training.micro_batches;
+  request.micro_batch_size = MicroBatchSize(scenario_.training);
+  request.codec_forward = method.codec_forward;
+  request.codec_backward = method.codec_backward;
+  RUNNEL_ASSIGN_OR_RETURN(request.encoded_forward, SizesOf(method.codec_forward));
+  RUNNEL_ASSIGN_OR_RETURN(request.encoded_backward, SizesOf(method.codec_backward));
+  if (method.chooses_codecs) {
+    for (const std::string& pair : options_.codecs) {
+      const std::vector<std::string> names = absl::StrSplit(pair, '/');
+      if (names.size() != 2) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--codecs ", pair, ": must be FORWARD/BACKWARD, e.g. mbq:4/stochastic:8"));
+      }
+      CodecChoice& choice = request.codec_choices.emplace_back();
+      choice.forward = names[0];
+      choice.backward = names[1];
+      RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, SizesOf(choice.forward));
+      RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, SizesOf(choice.backward));
+    }
+  }
+  request.half_duplex = scenario_.half_duplex;
+  request.max_cap = options_.max_cap;
+  const int hosts = static_cast<int>(scenario_.hosts.size());
+  for (int i = 0; i < hosts; ++i) {
+    request.devices.push_back(DeviceId(i));
+    const ScenarioHost& host = scenario_.hosts[i];
+    const ScenarioProfile& profile = ProfileOf(scenario_, host);
+    const double coded = profile.codec_gb_per_s * 1e9 * host.speed;
+    request.device_costs.push_back({profile.forward_share, profile.input_gradient_share,
+                                    coded > 0 ? 1 / coded : 0, host.memory_limit_mb << 20});
+    std::vector<LinkSpeed>& row = request.link_speeds.emplace_back();
+    for (int to = 0; to < hosts; ++to) {
+      LinkSpeed speed = SpeedBetween(scenario_, i, to);
+      if (mbps > 0) speed.megabits_per_second = mbps;
+      row.push_back(speed);
+    }
+  }
+  return request;
+}
+
+absl::StatusOr<double> ScenarioModel::BoundSecondsPerBatch(const SimulatedMethod& method,
+                                                           double mbps) const {
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, Request(method, mbps));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(scenario_));
+  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(request));
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
+  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, plan));
+  return BoundNs(ToPipeline(pipeline, placement)) * 1e-9 *
+         static_cast<double>(scenario_.training.micro_batches);
+}
+
+absl::StatusOr<SimulatedCell> ScenarioModel::Run(const SimulatedMethod& method, double mbps) const {
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, Request(method, mbps));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(scenario_));
+  request.compute = &cost;
+  SimulatedCell cell;
+  cell.method = method.name;
+  cell.mbps = mbps;
+  RUNNEL_ASSIGN_OR_RETURN(cell.plan, MakePlan(request));
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
+  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, cell.plan));
+  RUNNEL_RETURN_IF_ERROR(RunPipeline(scenario_.training, schedule_->drains_each_step,
+                                     ToPipeline(pipeline, placement), cell));
+  return cell;
+}
+
+absl::StatusOr<std::vector<ReproducedCell>> Reproduce(const ScenarioModel& model,
+                                                      const std::vector<SimulatedMethod>& methods) {
+  const PublishedTimes& published = model.scenario().published;
+  std::vector<ReproducedCell> cells;
+  for (const auto& [name, minutes] : published.minutes) {
+    const auto method =
+        std::find_if(methods.begin(), methods.end(),
+                     [&name = name](const SimulatedMethod& one) { return one.name == name; });
+    if (method == methods.end()) continue;
+    for (size_t i = 0; i < minutes.size(); ++i) {
+      const double mbps = published.mbps[i];
+      RUNNEL_ASSIGN_OR_RETURN(const SimulatedCell cell, model.Run(*method, mbps));
+      cells.push_back({model.scenario().name, name, mbps, minutes[i],
+                       cell.seconds_per_batch * static_cast<double>(published.steps) / 60,
+                       mbps == published.fit_mbps});
+    }
+  }
+  return cells;
+}
+
+double MedianError(const std::vector<ReproducedCell>& cells) {
+  std::vector<double> errors;
+  for (const ReproducedCell& cell : cells) {
+    const bool counts = cell.method == "ftpipehd" || cell.method == "accept";
+    if (counts && !cell.fitted) errors.push_back(std::abs(cell.error()));
+  }
+  if (errors.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::sort(errors.begin(), errors.end());
+  const size_t half = errors.size() / 2;
+  return errors.size() % 2 == 1 ? errors[half] : (errors[half - 1] + errors[half]) / 2;
+}
+
+std::string PlanText(const Scenario& scenario, const Plan& plan) {
+  std::vector<std::string> stages;
+  std::vector<int64_t> caps;
+  std::vector<std::string> codecs;
+  for (const StagePlan& stage : plan.stages) {
+    stages.push_back(absl::StrCat(scenario.hosts[stage.device.value()].name, " ", stage.first_layer,
+                                  "-", stage.last_layer));
+    caps.push_back(stage.cap);
+  }
+  for (const LinkPlan& link : plan.links) {
+    codecs.push_back(absl::StrCat(link.codec_forward, "/", link.codec_backward));
+  }
+  if (std::adjacent_find(codecs.begin(), codecs.end(), std::not_equal_to<>()) == codecs.end() &&
+      !codecs.empty()) {
+    codecs.resize(1);
+  }
+  return absl::StrCat(absl::StrJoin(stages, ", "), "; caps ", absl::StrJoin(caps, ","),
+                      codecs.empty() ? "" : "; ", absl::StrJoin(codecs, ", "));
+}
+
+}  // namespace runnel

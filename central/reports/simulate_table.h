@@ -1,0 +1,108 @@
+#pragma once
+
+// `runnel-central simulate`: plans of several policies on a scenario, at several bandwidths, and
+// how fast each would train; and, where the scenario brings a published table, whether that table
+// comes out again.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/files/json_fields.h"
+#include "partition/plan_builder.h"
+#include "partition/scenario.h"
+#include "proto/base/plan.h"
+
+namespace runnel {
+
+// What is compared: a policy with what it puts on the links.
+struct SimulatedMethod {
+  std::string name;    // "accept", "compression", ...
+  std::string policy;  // of the table of policies
+  std::string codec_forward = "identity";
+  std::string codec_backward = "identity";
+  bool chooses_codecs = false;  // among SimulateOptions::codecs
+};
+
+struct SimulateOptions {
+  std::vector<std::string> policies;
+  std::vector<double> mbps;         // of every link, both ways; empty: the scenario's links
+  std::vector<std::string> codecs;  // "forward/backward" pairs for `runnel`, most exact first
+  int64_t max_cap = 16;
+};
+
+// FTPipeHD sends FP32, AccEPT 2-bit MBQ and 8-bit stochastic gradients (its first stage of bits).
+// If both are asked for, its ablations stand between them: "compression" (FTPipeHD's estimate,
+// AccEPT's codecs) and "predictor" (the opposite).
+std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& policies);
+
+// One method at one bandwidth.
+struct SimulatedCell {
+  std::string method;
+  double mbps = 0;  // 0: the scenario's links
+  Plan plan;
+  double seconds_per_batch = 0;  // an optimizer step
+  double samples_per_s = 0;
+  double efficiency = 0;           // slowest lane or way over the time taken
+  std::vector<double> busy_share;  // by stage
+  std::vector<double> link_share;  // by link, the busier way
+};
+
+// One time of the published table.
+struct ReproducedCell {
+  std::string scenario;
+  std::string method;
+  double mbps = 0;
+  double published_minutes = 0;
+  double simulated_minutes = 0;
+  bool fitted = false;  // of the column on which speeds were fitted
+
+  double error() const { return simulated_minutes / published_minutes - 1; }
+};
+
+// A scenario and what it is simulated with.
+class ScenarioModel {
+ public:
+  // InvalidArgument names a model, schedule or codec that is not known, a profile of another number
+  // of layers, ...
+  static absl::StatusOr<ScenarioModel> Create(Scenario scenario, const SimulateOptions& options);
+
+  const Scenario& scenario() const { return scenario_; }
+  // With these speeds of the hosts.
+  void SetSpeeds(const std::vector<double>& speeds);
+
+  // mbps 0: the scenario's links.
+  absl::StatusOr<SimulatedCell> Run(const SimulatedMethod& method, double mbps) const;
+  // By the closed form, quickly.
+  absl::StatusOr<double> BoundSecondsPerBatch(const SimulatedMethod& method, double mbps) const;
+
+ private:
+  ScenarioModel() = default;
+  absl::StatusOr<PlanRequest> Request(const SimulatedMethod& method, double mbps) const;
+
+  Scenario scenario_;
+  SimulateOptions options_;
+  ModelSpec model_;
+  const ScheduleRow* schedule_ = nullptr;
+};
+
+// Speeds of the hosts that bring the closed form nearest (least sum of squared logarithms) to the
+// published times of the column fit_mbps, and to no others; of speeds that do that about as well,
+// the ones most alike.
+absl::StatusOr<std::vector<double>> FitSpeeds(ScenarioModel model,
+                                              const std::vector<SimulatedMethod>& methods);
+
+// Every published time of a method again, by simulation.
+absl::StatusOr<std::vector<ReproducedCell>> Reproduce(const ScenarioModel& model,
+                                                      const std::vector<SimulatedMethod>& methods);
+
+// Median |error| of `ftpipehd` and `accept` outside the fitted column: what decides whether further
+// figures may be shown. NaN without such cells.
+double MedianError(const std::vector<ReproducedCell>& cells);
+inline constexpr double kMostMedianError = 0.15;
+
+// For people: "0-7 | 8-14 | 15-19, caps 3,2,1, mbq:2/stochastic:8", hosts by name.
+std::string PlanText(const Scenario& scenario, const Plan& plan);
+
+}  // namespace runnel

@@ -1,0 +1,241 @@
+#include "central/run/commands.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "central/planning/what_if.h"
+#include "central/run/initial_weights.h"
+#include "predictor/cost/range_cost.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+
+absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* journal,
+                                               const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(RunDisplay * display,
+                          context.make_display(job.setup->settings.metrics_port));
+  TrainerParts parts{context.transport, context.control, context.clock,
+                     context.logger,    display,         journal};
+  Trainer trainer(std::move(job), parts);
+  context.on_trainer(&trainer);
+  absl::StatusOr<TrainingOutcome> outcome = trainer.Run();
+  context.on_trainer(nullptr);
+  return outcome;
+}
+
+namespace {
+
+absl::Status Journal(JournalWriter* journal, const JournalRecord& record) {
+  return journal == nullptr ? absl::OkStatus() : journal->Append(record);
+}
+
+// An error of a run, with where to go on from.
+absl::Status WithAdvice(const absl::Status& status, const RunSettings& settings) {
+  if (settings.checkpoint_dir.empty() || !LatestCheckpoint(settings.checkpoint_dir).ok())
+    return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; go on from the last check-point with: ",
+                   "runnel-central resume --checkpoint-dir ", settings.checkpoint_dir));
+}
+
+// Runs the job, closes the journal, writes the summary and tells what came out.
+absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context) {
+  const RunSettings settings = job.setup->settings;
+  absl::StatusOr<TrainingOutcome> outcome = RunTrainingJob(std::move(job), journal, context);
+  if (!outcome.ok()) {
+    Journal(journal, RunStopped{0, std::string(outcome.status().message())}).IgnoreError();
+    return WithAdvice(outcome.status(), settings);
+  }
+  const RunSummary& summary = outcome->summary;
+  if (outcome->stopped_by_user) {
+    RUNNEL_RETURN_IF_ERROR(Journal(journal, RunStopped{outcome->step, "by the user"}));
+  } else {
+    RUNNEL_RETURN_IF_ERROR(Journal(journal, RunFinished{outcome->step, summary.weights_sha256}));
+  }
+  if (!settings.summary.empty()) RUNNEL_RETURN_IF_ERROR(WriteSummary(summary, settings.summary));
+  context.print(
+      absl::StrFormat("%s after %d steps: accuracy %.2f %%, loss %.4f, %.0f samples/s, %.1f s",
+                      outcome->stopped_by_user ? "stopped" : "trained", summary.steps,
+                      summary.accuracy * 100, summary.loss, summary.samples_per_s, summary.wall_s));
+  context.print(absl::StrCat("weights ", summary.weights_sha256));
+  if (outcome->stopped_by_user && !settings.checkpoint_dir.empty()) {
+    context.print(absl::StrCat("go on with: runnel-central resume --checkpoint-dir ",
+                               settings.checkpoint_dir));
+  }
+  return absl::OkStatus();
+}
+
+// A new run must not mix its check-points with those of another: `resume` could not tell them
+// apart.
+absl::Status CheckFolderIsFree(const std::string& directory) {
+  std::error_code ignored;
+  const bool used =
+      !directory.empty() &&
+      (LatestCheckpoint(directory).ok() ||
+       std::filesystem::exists(std::filesystem::path(directory) / "final.runnel", ignored));
+  if (!used) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--checkpoint-dir ", directory,
+      ": holds check-points of a run already; resume that one, or give another folder"));
+}
+
+// The newest weights of a folder: the end of a run, if it is further than the last barrier.
+absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory) {
+  const std::string final_path = (std::filesystem::path(directory) / "final.runnel").string();
+  const absl::StatusOr<std::string> latest = LatestCheckpoint(directory);
+  std::error_code ignored;
+  if (!std::filesystem::exists(final_path, ignored)) {
+    RUNNEL_RETURN_IF_ERROR(latest.status());
+    return ReadCheckpoint(*latest);
+  }
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint final, ReadCheckpoint(final_path));
+  if (!latest.ok()) return final;
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint resumable, ReadCheckpoint(*latest));
+  return resumable.step >= final.step ? resumable : final;
+}
+
+// The zoo's model must still be the one that was trained.
+absl::Status CheckModel(const Checkpoint& checkpoint, const RunSetup& setup,
+                        const std::string& directory) {
+  if (ModelSha256(checkpoint.model) == ModelSha256(setup.model)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--checkpoint-dir ", directory, ": its model ",
+                                                 checkpoint.model.name, " is not this release's ",
+                                                 setup.model.name));
+}
+
+}  // namespace
+
+absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
+  if (!setup.note.empty()) context.logger->Log(Severity::kWarning, setup.note);
+  TrainingJob job;
+  job.setup = &setup;
+  job.stop_step = setup.stop_step;
+  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
+  std::optional<JournalWriter> journal;
+  if (!setup.settings.journal.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Create(setup.settings.journal));
+    RUNNEL_RETURN_IF_ERROR(journal->Append(
+        RunStarted{setup.settings, setup.model.name, ModelSha256(setup.model), setup.training}));
+  }
+  return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
+}
+
+absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::string path, LatestCheckpoint(arguments.checkpoint_dir));
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path));
+  RunSettings settings = checkpoint.settings;
+  settings.checkpoint_dir = arguments.checkpoint_dir;
+  if (arguments.local_workers.has_value()) settings.local_workers = *arguments.local_workers;
+  if (arguments.workers.has_value()) settings.workers = *arguments.workers;
+  if (arguments.max_batches.has_value()) settings.max_batches = *arguments.max_batches;
+  settings.summary = arguments.summary.value_or("");
+  const bool same_stages = settings.local_workers == checkpoint.settings.local_workers &&
+                           settings.workers == checkpoint.settings.workers;
+  if (!same_stages) settings.caps.clear();
+  RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckModel(checkpoint, setup, arguments.checkpoint_dir));
+  if (!(setup.training == checkpoint.training)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir,
+                     ": its data set or training settings are not those of the run any more"));
+  }
+  TrainingJob job;
+  job.setup = &setup;
+  job.first_step = checkpoint.step;
+  job.stop_step = std::max(setup.stop_step, checkpoint.step);
+  job.state = std::move(checkpoint.state);
+  job.generation = checkpoint.plan.generation.next();
+  // The same devices go on with the same plan: only then is the result that of a run that never
+  // stopped.
+  if (same_stages) job.plan = checkpoint.plan;
+  std::optional<JournalWriter> journal;
+  if (!settings.journal.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));
+    RUNNEL_RETURN_IF_ERROR(journal->Append(RunResumed{checkpoint.step, path}));
+  }
+  context.print(
+      absl::StrCat("resuming ", setup.model.name, " at step ", checkpoint.step, " from ", path));
+  return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
+}
+
+namespace {
+
+// Of each layer by itself; empty: nothing was measured.
+std::vector<double> LayerSeconds(const JournalDevice& device, int layers) {
+  if (device.range_seconds.empty()) return device.layer_seconds;
+  std::vector<double> seconds;
+  for (int layer = 0; layer < layers; ++layer)
+    seconds.push_back(SecondsOf(device.range_seconds, layers, {layer, layer}));
+  return seconds;
+}
+
+}  // namespace
+
+absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
+                         const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
+  if (setup.plain_loop)
+    return absl::InvalidArgumentError("--local-workers 0: the plain loop has no plan");
+  TrainingJob job;
+  job.setup = &setup;
+  job.stop_step = setup.stop_step;
+  job.plan_only = true;
+  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
+  RUNNEL_ASSIGN_OR_RETURN(const TrainingOutcome outcome,
+                          RunTrainingJob(std::move(job), nullptr, context));
+  for (const JournalDevice& device : outcome.plans.back().devices) {
+    std::string line = absl::StrCat(device.name, " (", device.numerics_class, ")");
+    const std::vector<double> layers = LayerSeconds(device, setup.model.layer_count());
+    if (!layers.empty()) absl::StrAppend(&line, ": layer milliseconds");
+    for (double seconds : layers) absl::StrAppendFormat(&line, " %.3f", seconds * 1e3);
+    context.print(line);
+  }
+  std::vector<int64_t> caps;
+  for (const StagePlan& stage : outcome.plan.stages) caps.push_back(stage.cap);
+  const int64_t drain = setup.schedule->drains_each_step ? setup.settings.micro_batches : 0;
+  constexpr int64_t kShownMicroBatches = 8;
+  context.print(PrintSchedule(caps, kShownMicroBatches, drain, setup.settings.micro_batches));
+  for (const std::string& text : what_if) {
+    RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
+                            ParseAssumption(text, outcome.plans.back().devices));
+    RUNNEL_ASSIGN_OR_RETURN(const std::string line,
+                            WhatIf(setup, outcome.plans.back(), assumption));
+    context.print(line);
+  }
+  if (!settings.summary.empty())
+    RUNNEL_RETURN_IF_ERROR(WriteSummary(outcome.summary, settings.summary));
+  return absl::OkStatus();
+}
+
+absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint, NewestWeights(arguments.checkpoint_dir));
+  RunSettings settings = checkpoint.settings;
+  settings.local_workers = 0;
+  settings.workers = 0;
+  settings.caps.clear();
+  settings.checkpoint_dir.clear();
+  settings.journal.clear();
+  settings.metrics_port = -1;
+  settings.summary = arguments.summary;
+  if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
+  RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckModel(checkpoint, setup, arguments.checkpoint_dir));
+  TrainingJob job;
+  job.setup = &setup;
+  job.first_step = job.stop_step = checkpoint.step;
+  job.state = std::move(checkpoint.state);
+  RUNNEL_ASSIGN_OR_RETURN(const TrainingOutcome outcome,
+                          RunTrainingJob(std::move(job), nullptr, context));
+  context.print(absl::StrFormat("%s after %d steps: accuracy %.2f %%, loss %.4f on %d samples",
+                                setup.model.name, checkpoint.step, outcome.summary.accuracy * 100,
+                                outcome.summary.loss, setup.data.test->size()));
+  return settings.summary.empty() ? absl::OkStatus()
+                                  : WriteSummary(outcome.summary, settings.summary);
+}
+
+}  // namespace runnel

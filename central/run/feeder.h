@@ -1,0 +1,77 @@
+#pragma once
+
+// Central's end of the data plane: samples to the first stage, labels to the stage with the loss,
+// never more than a window ahead of what those have consumed.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "central/data/batch_source.h"
+#include "central/data/dataset.h"
+#include "proto/base/batching.h"
+#include "proto/transport/link/link_shell.h"
+
+namespace runnel {
+
+struct FeederOptions {
+  Transport* transport = nullptr;
+  std::string token;
+  const Dataset* train = nullptr;
+  const Dataset* test = nullptr;
+  uint64_t run_seed = 1;
+  int64_t eval_batch_size = 1;
+};
+
+// All methods on the loop's thread.
+class Feeder {
+ public:
+  // `loop`, `pool` and the data sets outlive the feeder. on_failed: a link did not come back.
+  Feeder(EventLoop* loop, BufferPool* pool, FeederOptions options, const Batching& batching,
+         std::function<void(const absl::Status&)> on_failed);
+
+  // Dials the two stages (one, if they are the same). Micro-batches begin at first_sequence.
+  void Connect(Generation generation, const std::string& first_address,
+               const std::string& last_address, Sequence first_sequence, int64_t window);
+  // Micro-batches below `limit` may be sent.
+  void FeedUntil(Sequence limit);
+  // Micro-batches of the test set, in order, as evaluation sequences from `first`.
+  void FeedEvaluation(Sequence first, int64_t micro_batches);
+
+ private:
+  struct Range {
+    int64_t inputs = 0;  // next to send
+    int64_t labels = 0;
+    int64_t limit = 0;
+  };
+
+  std::unique_ptr<LinkShell> MakeLink(const std::string& address);
+  LinkShell& last() { return last_ != nullptr ? *last_ : *first_; }
+  void Pump();
+  void PumpTraining();
+  void PumpEvaluation();
+  void SendTraining(int64_t sequence, bool labels);
+  void SendEvaluation(int64_t sequence, bool labels);
+  void Send(LinkShell& link, FrameKind kind, int64_t sequence, int64_t samples, Payload payload);
+
+  EventLoop* loop_;
+  BufferPool* pool_;
+  FeederOptions options_;
+  Batching batching_;
+  // Apart, since samples may be an epoch ahead of labels: each keeps the order of one epoch.
+  BatchSource samples_source_;
+  BatchSource labels_source_;
+  BatchSource test_source_;
+  std::function<void(const absl::Status&)> on_failed_;
+  FrameLimits limits_;  // nothing but acknowledgements comes back
+  Generation generation_;
+  int64_t window_ = 1;
+  Range training_;
+  Range evaluation_;
+  int64_t evaluation_first_ = 0;
+  std::unique_ptr<LinkShell> first_;
+  std::unique_ptr<LinkShell> last_;  // null if one stage has both
+};
+
+}  // namespace runnel

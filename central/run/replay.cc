@@ -1,0 +1,105 @@
+// `replay`: trains again from the beginning with the decisions that a journal recorded, and
+// compares the weights.
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "central/run/commands.h"
+#include "central/run/initial_weights.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// What a journal says that a run did: plans with the steps from which they hold, up to an end.
+struct RecordedRun {
+  RunStarted started;
+  std::vector<PlanDecided>
+      plans;  // ascending from_step; a later one of the same step replaces the earlier
+  int64_t end_step = 0;
+  std::string weights_sha256;  // empty: the run did not finish
+};
+
+absl::StatusOr<RecordedRun> Understand(const Journal& journal, const std::string& path) {
+  RecordedRun run;
+  run.started = std::get<RunStarted>(journal.records.front());
+  for (const JournalRecord& record : journal.records) {
+    if (const auto* resumed = std::get_if<RunResumed>(&record)) {
+      // What was done after the check-point is void.
+      std::erase_if(run.plans,
+                    [&](const PlanDecided& plan) { return plan.from_step > resumed->step; });
+      run.weights_sha256.clear();
+    } else if (const auto* plan = std::get_if<PlanDecided>(&record)) {
+      std::erase_if(run.plans,
+                    [&](const PlanDecided& old) { return old.from_step == plan->from_step; });
+      run.plans.push_back(*plan);
+    } else if (const auto* finished = std::get_if<RunFinished>(&record)) {
+      run.end_step = finished->step;
+      run.weights_sha256 = finished->weights_sha256;
+    }
+  }
+  if (run.weights_sha256.empty() || run.plans.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--journal ", path, ": the run did not finish, there are no weights to compare with"));
+  }
+  return run;
+}
+
+}  // namespace
+
+absl::Status ReplayCommand(const std::string& journal_path, const std::string& summary_path,
+                           const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(const Journal journal, ReadJournal(journal_path));
+  RUNNEL_ASSIGN_OR_RETURN(const RecordedRun run, Understand(journal, journal_path));
+  RunSettings settings = run.started.settings;
+  settings.checkpoint_dir.clear();
+  settings.journal.clear();
+  settings.metrics_port = -1;
+  settings.caps.clear();
+  RUNNEL_ASSIGN_OR_RETURN(ModelState state, [&]() -> absl::StatusOr<ModelState> {
+    RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+    return InitialState(setup.model, setup.training.seed, setup.format);
+  }());
+  TrainingOutcome outcome;
+  for (size_t i = 0; i < run.plans.size(); ++i) {
+    const Plan& plan = run.plans[i].plan;
+    // All devices on this host: which device had which layers does not matter within one numerics
+    // class.
+    if (settings.local_workers > 0) {
+      settings.local_workers = static_cast<int64_t>(plan.stages.size());
+      settings.workers = 0;
+    }
+    settings.max_batches = i + 1 < run.plans.size() ? run.plans[i + 1].from_step : run.end_step;
+    RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+    if (ModelSha256(setup.model) != run.started.model_sha256 ||
+        !(setup.training == run.started.training)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--journal ", journal_path, ": its model ", run.started.model,
+                       " or data set is not the one that is here now"));
+    }
+    TrainingJob job;
+    job.setup = &setup;
+    job.first_step = run.plans[i].from_step;
+    job.stop_step = settings.max_batches;
+    job.state = std::move(state);
+    job.plan = plan;
+    for (size_t stage = 0; stage < job.plan->stages.size(); ++stage) {
+      job.plan->stages[stage].device = DeviceId(static_cast<int32_t>(stage));
+    }
+    RUNNEL_ASSIGN_OR_RETURN(outcome, RunTrainingJob(std::move(job), nullptr, context));
+    state = outcome.state;
+  }
+  if (!summary_path.empty()) RUNNEL_RETURN_IF_ERROR(WriteSummary(outcome.summary, summary_path));
+  if (outcome.summary.weights_sha256 != run.weights_sha256) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("replay of ", journal_path, " came to weights ",
+                     outcome.summary.weights_sha256, ", the run to ", run.weights_sha256));
+  }
+  context.print(
+      absl::StrCat("replayed ", run.end_step, " steps: the same weights ", run.weights_sha256));
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

@@ -1,0 +1,76 @@
+#pragma once
+
+// The shell around the coordinator: processes, streams, feed, files, progress. One run, or one
+// stretch of a run.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "central/display/run_display.h"
+#include "central/planning/run_setup.h"
+#include "central/records/checkpoint.h"
+#include "central/records/journal.h"
+#include "central/records/summary.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/transport/control/control_channel.h"
+#include "proto/transport/link/transport.h"
+
+namespace runnel {
+
+// What a run starts from.
+struct TrainingJob {
+  const RunSetup* setup = nullptr;
+  int64_t first_step = 0;
+  int64_t stop_step = 0;
+  ModelState state;  // all layers
+  std::optional<Plan>
+      plan;  // fixed beforehand (replay, resume on as many devices); else the policy's
+  Generation generation = Generation(1);
+  bool plan_only = false;  // end when the plan is made
+};
+
+// What it came to.
+struct TrainingOutcome {
+  RunSummary summary;
+  Plan plan;
+  std::vector<PlanDecided> plans;  // as journalled
+  ModelState state;                // at the end; empty if only planned
+  int64_t step = 0;
+  bool stopped_by_user = false;
+};
+
+// Borrowed; all outlive the trainer.
+struct TrainerParts {
+  Transport* transport = nullptr;
+  ControlTransport* control = nullptr;
+  const Clock* clock = nullptr;
+  Logger* logger = nullptr;
+  RunDisplay* display = nullptr;
+  JournalWriter* journal = nullptr;  // null: none is kept
+  bool start_workers = true;         // false: all workers dial in by themselves (tests)
+};
+
+class Trainer {
+ public:
+  Trainer(TrainingJob job, TrainerParts parts);
+  ~Trainer();
+
+  // Runs to the end, on the calling thread, which must live as long as the process (local workers
+  // die with it). Errors: what went wrong, with what the user can do. After an error the last
+  // check-point stands.
+  absl::StatusOr<TrainingOutcome> Run();
+  // Ends at the next barrier, with a check-point. Any thread.
+  void StopAtBarrier();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace runnel

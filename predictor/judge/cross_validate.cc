@@ -1,0 +1,313 @@
+#include "predictor/judge/cross_validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "predictor/run/baselines.h"
+#include "predictor/run/device_mixture.h"
+#include "predictor/run/known_device.h"
+#include "predictor/run/latency_predictor.h"
+#include "predictor/run/layer_prior.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+using Seconds = std::vector<double>;
+
+std::optional<size_t> IndexOf(const DeviceTask& task, const LayerRange& range) {
+  const auto found = std::find(task.ranges.begin(), task.ranges.end(), range);
+  if (found == task.ranges.end()) return std::nullopt;
+  return static_cast<size_t>(found - task.ranges.begin());
+}
+
+bool IsSingle(const LayerRange& range) { return range.first_layer == range.last_layer; }
+
+// Those indices and the samples that go with the fold, each once.
+std::vector<size_t> Known(const DeviceTask& task, const std::vector<size_t>& representatives,
+                          int fold, int64_t samples) {
+  std::set<size_t> known(representatives.begin(), representatives.end());
+  for (const size_t i : task.Samples(fold, static_cast<size_t>(samples))) known.insert(i);
+  return {known.begin(), known.end()};
+}
+
+std::vector<Observation> ObservationsOf(const DeviceTask& task, const std::vector<size_t>& which) {
+  std::vector<Observation> observations;
+  for (const size_t i : which) observations.push_back({task.ranges[i], task.seconds[i]});
+  return observations;
+}
+
+Seconds PredictFlops(const DeviceTask& task, int fold, int64_t samples) {
+  std::vector<double> macs, seconds;
+  for (const size_t i : Known(task, task.probes, fold, samples)) {
+    macs.push_back(task.work->Macs(task.ranges[i]));
+    seconds.push_back(task.seconds[i]);
+  }
+  const FlopsLine line = FitFlopsLine(macs, seconds);
+  Seconds result;
+  for (const LayerRange& range : task.ranges)
+    result.push_back(line.Seconds(task.work->Macs(range)));
+  return result;
+}
+
+// Empty if a layer was not measured by itself.
+Seconds PredictLut(const DeviceTask& task) {
+  std::vector<double> layers;
+  for (int l = 0; l < task.work->layers(); ++l) {
+    const std::optional<size_t> single = IndexOf(task, {l, l});
+    if (!single.has_value()) return {};
+    layers.push_back(task.seconds[*single]);
+  }
+  Seconds result;
+  for (const LayerRange& range : task.ranges) result.push_back(SumOfLayers(layers, range));
+  return result;
+}
+
+// Empty if there is no central to compare with.
+Seconds PredictRatio(const DeviceTask& task, const DeviceTask* central, int fold, int64_t samples) {
+  if (central == nullptr) return {};
+  Seconds own, theirs;
+  for (const size_t i : task.Samples(fold, static_cast<size_t>(samples))) {
+    const std::optional<size_t> there = IndexOf(*central, task.ranges[i]);
+    if (!there.has_value()) continue;
+    own.push_back(task.seconds[i]);
+    theirs.push_back(central->seconds[*there]);
+  }
+  const double ratio = CapacityRatio(own, theirs);
+  Seconds result;
+  for (const LayerRange& range : task.ranges) {
+    const std::optional<size_t> there = IndexOf(*central, range);
+    if (!there.has_value()) return {};
+    result.push_back(ratio * central->seconds[*there]);
+  }
+  return result;
+}
+
+const TaskPrediction* Find(absl::Span<const TaskPrediction> networks, const char* method,
+                           const DeviceTask& task, int64_t samples) {
+  for (const TaskPrediction& one : networks) {
+    if (one.method == method && one.samples == samples && one.IsOf(task)) return &one;
+  }
+  return nullptr;
+}
+
+// This predictor over all tasks, as RunPredictor has it for one run.
+class OwnPredictor {
+ public:
+  static absl::StatusOr<OwnPredictor> Create(absl::Span<const DeviceTask> tasks,
+                                             absl::Span<const TaskPrediction> networks,
+                                             LeaveOut leave_out) {
+    OwnPredictor predictor(tasks, networks, leave_out);
+    for (const DeviceTask& task : tasks) {
+      RUNNEL_ASSIGN_OR_RETURN(KnownDevice device,
+                              KnownDevice::Create(*task.work, task.batch, task.BothPasses()));
+      predictor.devices_.push_back(std::move(device));
+    }
+    return predictor;
+  }
+
+  // The devices that a prediction of the task may know.
+  DeviceMixture::Known KnownTo(const DeviceTask& task) const {
+    std::vector<KnownDevice> known;
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (MayKnow(tasks_[i], task) && tasks_[i].model == task.model) known.push_back(devices_[i]);
+    }
+    return std::make_shared<const std::vector<KnownDevice>>(std::move(known));
+  }
+
+  absl::StatusOr<Seconds> Predict(const DeviceTask& task, const DeviceMixture::Known& known,
+                                  int fold, int64_t samples) const {
+    const std::vector<Observation> own =
+        ObservationsOf(task, Known(task, task.telling, fold, samples));
+    RUNNEL_ASSIGN_OR_RETURN(const DevicePredictor predictor,
+                            known->empty()
+                                ? DevicePredictor::Create(*task.work, ColdPrior(task, fold), own)
+                                : DevicePredictor::Create(known, task.batch, own));
+    Seconds result;
+    for (const LayerRange& range : task.ranges) result.push_back(predictor.Seconds(range));
+    return result;
+  }
+
+ private:
+  OwnPredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks,
+               LeaveOut leave_out)
+      : tasks_(tasks), networks_(networks), leave_out_(leave_out) {}
+
+  bool MayKnow(const DeviceTask& other, const DeviceTask& task) const {
+    return leave_out_ == LeaveOut::kFamily ? other.family != task.family
+                                           : other.configuration != task.configuration;
+  }
+
+  // A model that no other family has: from the network, or else the FLOPs line.
+  LayerPrior ColdPrior(const DeviceTask& task, int fold) const {
+    const TaskPrediction* network = Find(networks_, "work", task, 0);
+    const Seconds estimates = network != nullptr ? network->seconds : PredictFlops(task, fold, 0);
+    std::vector<double> layers;
+    for (int l = 0; l < task.work->layers(); ++l) {
+      const std::optional<size_t> single = IndexOf(task, {l, l});
+      layers.push_back(std::max(single.has_value() ? estimates[*single] : 0, 1e-6));
+    }
+    return PriorFromEstimates(layers, *task.work);
+  }
+
+  absl::Span<const DeviceTask> tasks_;
+  absl::Span<const TaskPrediction> networks_;
+  LeaveOut leave_out_;
+  std::vector<KnownDevice> devices_;  // by task
+};
+
+// Adds what one method said of one task.
+class Judge {
+ public:
+  Judge(const DeviceTask& task, Accuracy& accuracy) : task_(task), accuracy_(accuracy) {
+    for (size_t i = 0; i < task.ranges.size(); ++i) {
+      if (task.fold[i] != DeviceTask::kNotJudged) judged_.push_back(i);
+    }
+  }
+
+  void Add(const std::string& method, int64_t samples, const Seconds& seconds,
+           bool singles = true) {
+    if (seconds.empty()) return;
+    ErrorShares shares;
+    for (const size_t i : judged_) {
+      if (singles || !IsSingle(task_.ranges[i])) shares.Add(seconds[i], task_.seconds[i]);
+    }
+    accuracy_.all[method][samples].Add(shares);
+    accuracy_.by_configuration[task_.configuration][method][samples].Add(shares);
+  }
+
+  void AddNoise() {
+    ErrorShares shares;
+    for (const size_t i : judged_) {
+      if (task_.second_seconds[i] > 0) shares.Add(task_.second_seconds[i], task_.seconds[i]);
+    }
+    accuracy_.noise_floor.Add(shares);
+    accuracy_.noise_by_configuration[task_.configuration].Add(shares);
+  }
+
+ private:
+  const DeviceTask& task_;
+  Accuracy& accuracy_;
+  std::vector<size_t> judged_;
+};
+
+}  // namespace
+
+void ErrorShares::Add(double predicted, double measured) {
+  const double error = std::abs(predicted / measured - 1);
+  ++count;
+  within_5 += error <= 0.05 ? 1 : 0;
+  within_10 += error <= 0.10 ? 1 : 0;
+}
+
+void ErrorShares::Add(const ErrorShares& other) {
+  count += other.count;
+  within_5 += other.within_5;
+  within_10 += other.within_10;
+}
+
+const DeviceTask* CentralOf(absl::Span<const DeviceTask> tasks, const DeviceTask& task) {
+  const DeviceTask* best = nullptr;
+  for (const DeviceTask& other : tasks) {
+    if (!other.central || other.model != task.model || other.recipe != task.recipe ||
+        other.configuration == task.configuration)
+      continue;
+    if (best == nullptr || std::abs(other.batch - task.batch) < std::abs(best->batch - task.batch))
+      best = &other;
+  }
+  return best;
+}
+
+namespace {
+
+// What every method says of one task. `others`: where its central is looked for.
+absl::Status JudgeTask(const DeviceTask& task, absl::Span<const DeviceTask> others,
+                       const OwnPredictor& own, absl::Span<const TaskPrediction> networks,
+                       absl::Span<const int64_t> sample_counts, Accuracy& accuracy) {
+  Judge judge(task, accuracy);
+  judge.AddNoise();
+  const Seconds lut = PredictLut(task);
+  const DeviceTask* central = CentralOf(others, task);
+  const DeviceMixture::Known known = own.KnownTo(task);
+  for (const int64_t samples : sample_counts) {
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds mlp, PredictByFold(task, [&](int fold) {
+                              return own.Predict(task, known, fold, samples);
+                            }));
+    judge.Add("mlp", samples, mlp);
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds flops, PredictByFold(task, [&](int fold) {
+                              return PredictFlops(task, fold, samples);
+                            }));
+    judge.Add("flops", samples, flops);
+    judge.Add("lut", samples, lut, /*singles=*/false);
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds ratio, PredictByFold(task, [&](int fold) {
+                              return PredictRatio(task, central, fold, samples);
+                            }));
+    judge.Add("ratio", samples, ratio);
+    if (const TaskPrediction* accept = Find(networks, "accept", task, samples))
+      judge.Add("accept", samples, accept->seconds);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
+                                         absl::Span<const int64_t> sample_counts,
+                                         absl::Span<const TaskPrediction> networks,
+                                         LeaveOut leave_out) {
+  RUNNEL_ASSIGN_OR_RETURN(const OwnPredictor own, OwnPredictor::Create(tasks, networks, leave_out));
+  Accuracy accuracy;
+  for (const DeviceTask& task : tasks) {
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, tasks, own, networks, sample_counts, accuracy));
+  }
+  return accuracy;
+}
+
+absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
+                                     absl::Span<const DeviceTask> unseen,
+                                     absl::Span<const int64_t> sample_counts) {
+  for (const DeviceTask& task : unseen) {
+    for (const DeviceTask& other : known) {
+      if (other.configuration != task.configuration) continue;
+      return absl::InvalidArgumentError(absl::StrCat("configuration ", task.configuration,
+                                                     " is among those that are known already"));
+    }
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const OwnPredictor own,
+                          OwnPredictor::Create(known, {}, LeaveOut::kConfiguration));
+  Accuracy accuracy;
+  for (const DeviceTask& task : unseen) {
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, known, own, {}, sample_counts, accuracy));
+  }
+  return accuracy;
+}
+
+absl::StatusOr<std::vector<LayerError>> RatioLayerErrors(const DeviceTask& task,
+                                                         const DeviceTask& central,
+                                                         const LayerRange& measured) {
+  const std::optional<size_t> own = IndexOf(task, measured);
+  const std::optional<size_t> theirs = IndexOf(central, measured);
+  if (!own.has_value() || !theirs.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "layers ", measured.first_layer, " to ", measured.last_layer, " of ", task.model,
+        " were not measured on both ", task.configuration, " and ", central.configuration));
+  }
+  const double ratio = CapacityRatio({task.seconds[*own]}, {central.seconds[*theirs]});
+  std::vector<LayerError> errors;
+  for (int l = 0; l < task.work->layers(); ++l) {
+    const std::optional<size_t> layer = IndexOf(task, {l, l});
+    const std::optional<size_t> there = IndexOf(central, {l, l});
+    if (!layer.has_value() || !there.has_value())
+      return absl::FailedPreconditionError(absl::StrCat("layer ", l, " was not measured"));
+    errors.push_back({l, ratio * central.seconds[*there], task.seconds[*layer]});
+  }
+  return errors;
+}
+
+}  // namespace runnel

@@ -1,0 +1,221 @@
+#pragma once
+
+// The control plane's vocabulary: what central and its workers tell each other over a worker's one
+// control stream (control.proto is its wire form, control_convert.h the way between). Messages of
+// one direction arrive in order, once; none is acknowledged: a broken control stream is a lost
+// worker.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "proto/base/ids.h"
+#include "proto/base/layer_range.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/model_state.h"
+#include "proto/base/plan.h"
+#include "proto/base/training.h"
+#include "proto/transport/link/transport.h"
+
+namespace runnel {
+
+// Both ends must speak the same; a worker of another version is refused with a message that says
+// so.
+inline constexpr int32_t kProtocolVersion = 2;
+inline constexpr int64_t kMaxProfileRanges = 1024;
+// A profile's processor_share is at least this.
+inline constexpr double kLeastProcessorShare = 1e-3;
+// A computing thread that gets less of a processor was held back, and so is what runs beside it.
+inline constexpr double kWholeProcessor = 0.9;
+
+// ---- worker -> central
+
+// First message: who it is and what it can do.
+struct WorkerHello {
+  int32_t protocol_version = kProtocolVersion;
+  std::string name;          // unique among the workers of a run
+  std::string data_address;  // where its data listener is
+  int64_t process_id = 0;
+  std::string numerics_class;
+  std::vector<std::string> backends;
+  std::vector<std::string> recipes;
+  std::vector<std::string> codecs;
+};
+
+// Answer to ProfileRequest, by range as asked: seconds of forward, backward and update.
+struct ProfileReport {
+  std::vector<double> layer_seconds;  // medians
+  std::vector<double> spreads;        // distance between the quartiles over the median
+  // What the computing thread got of a processor meanwhile, (0, 1]: less where a quota or others
+  // take it away.
+  double processor_share = 1;
+};
+
+// The stage is compiled, its state loaded, its links connected.
+struct StageReady {
+  Generation generation;
+};
+
+// Answer to FetchLayers: the states of the layers that were asked for, and of the stage's encoders.
+struct LayersFetched {
+  Generation generation;
+  ModelState state;
+};
+
+// Answer to a PrepareStage with aside: the stage is compiled and its state loaded.
+struct StagePrepared {
+  Generation generation;
+};
+
+// All micro-batches below `sequence` are done at this stage and its lanes are empty.
+struct BarrierReached {
+  Generation generation;
+  Sequence sequence;
+};
+
+// Answer to SnapshotRequest.
+struct Snapshot {
+  Generation generation;
+  Sequence sequence;
+  ModelState state;
+};
+
+// From the stage with the loss: the evaluation that began at `first` is done.
+struct EvaluationDone {
+  Sequence first;
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t samples = 0;
+};
+
+// Sent a few times a second and before each BarrierReached. Sums since the stage was prepared.
+struct Telemetry {
+  int64_t forwards = 0;
+  int64_t backwards = 0;
+  int64_t busy_ns = 0;  // compute lane at work on training
+  int64_t wait_ns = 0;  // compute lane idle between a grant and its barrier
+  int64_t codec_ns = 0;
+  // Processor time: of the computing thread in busy_ns, and of the whole worker between grants and
+  // their barriers. Where a device gives a worker less than a processor, the wall clock says too
+  // little: what a thread did not use while it waited it catches up at full speed.
+  int64_t busy_processor_ns = 0;
+  int64_t processor_ns = 0;
+  // When the last backward ended, by the worker's monotonic clock; 0: none yet.
+  int64_t last_backward_ns = 0;
+  int64_t peak_rss_bytes = 0;
+  // Of the links that this stage sends on: down to the next stage, up to the one before. Header +
+  // payload.
+  int64_t frames_down = 0;
+  int64_t frames_up = 0;
+  int64_t bytes_down = 0;
+  int64_t bytes_up = 0;
+  int64_t raw_bytes_down = 0;  // of the tensors, in FP32, before encoding
+  int64_t raw_bytes_up = 0;
+  int64_t stale_frames_dropped = 0;
+  // Of what the links carry towards this stage, from the one before and from the next, as their
+  // frames show (bandwidth.h); 0: not measured yet.
+  double upstream_bytes_per_second = 0;
+  double downstream_bytes_per_second = 0;
+  // Where the loss is.
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t loss_samples = 0;
+};
+
+// The worker cannot go on with its stage: a NaN at an encoder, a link that does not come back, a
+// bad message.
+struct StageFailed {
+  Generation generation;
+  std::string reason;
+  // What was asked for does not fit this worker (a model that the recipe cannot train, a backend
+  // without an instruction): the user's to change, no second try would.
+  bool unfit = false;
+};
+
+using WorkerMessage =
+    std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
+                 Telemetry, StageFailed, LayersFetched, StagePrepared>;
+
+// ---- central -> worker
+
+struct Welcome {
+  DeviceId device;
+};
+
+// Central does not want this worker; it ends with this line and exit code 2.
+struct Refused {
+  std::string reason;
+};
+
+struct ProfileRequest {
+  ModelSpec model;
+  std::string recipe;
+  std::string backend;
+  int64_t micro_batch_size = 0;
+  int64_t repetitions = 0;
+  std::vector<LayerRange> ranges = {};  // empty: each layer by itself; at most kMaxProfileRanges
+  double burst_ms = 0;                  // one measurement repeats the work for at least this long
+  double nominal_step_ns = 0;           // above 0: times at this clock, as ProfileOptions says
+  std::vector<int64_t> in_flight = {};  // by range, as ProfileOptions says; empty: one each
+};
+
+// Takes over a stage: replaces whatever the worker ran before. With `aside` not yet: the stage is
+// made beside the one that stands at the barrier, and takes over with CommitMove; `state` then has
+// all encoders, and those layers only that the worker's own stage has not.
+struct PrepareStage {
+  Plan plan;
+  int stage = 0;
+  bool plain_loop = false;  // no pipeline: the whole model in one loop (--local-workers 0)
+  bool aside = false;
+  ModelSpec model;
+  TrainingSettings training;
+  int64_t eval_samples = 0;
+  std::string recipe;
+  std::string backend;
+  std::string link_token;          // whoever dials a data link of this run shows it
+  std::string downstream_address;  // empty for the last stage
+  LinkShaping shaping;             // of what this stage sends to its neighbours
+  Sequence first_sequence;         // training begins here
+  ModelState state;
+};
+
+// Run micro-batches below `limit`; a barrier.
+struct RunUntil {
+  Sequence limit;
+};
+
+// Report the state as it is now, at a barrier.
+struct SnapshotRequest {
+  Sequence sequence;
+};
+
+// A move of layers in two phases (specs/ftpipehd.md, repartition), at a barrier. First each stage
+// hands over the layers that others will have; then the new stages are prepared aside; when all
+// are, CommitMove puts them in the old ones' place, else AbortMove drops them and the old ones go
+// on. `generation` is the new plan's. At most kMaxProfileRanges ranges.
+struct FetchLayers {
+  Generation generation;
+  std::vector<LayerRange> ranges;
+};
+struct CommitMove {
+  Generation generation;
+};
+struct AbortMove {
+  Generation generation;
+};
+
+// Evaluate `micro_batches` micro-batches from evaluation sequence `first`. Only at a barrier.
+struct EvaluateRequest {
+  Sequence first;
+  int64_t micro_batches = 0;
+};
+
+// The run is over; the worker ends (or waits for the next run if it was not started by central).
+struct Release {};
+
+using CentralMessage =
+    std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
+                 EvaluateRequest, Release, FetchLayers, CommitMove, AbortMove>;
+
+}  // namespace runnel

@@ -1,0 +1,98 @@
+#pragma once
+
+// The contract of the control plane's streams: one per worker, dialled by the worker, carrying
+// whole messages in order, each once, until it ends. Implementations: grpc (grpc_control.h) and
+// loopback (loopback_control.h; in process, for tests and the simulator only).
+//
+// Threads: Send and Close may be called on any thread, also from an observer, and return at once:
+// messages are queued. Observers are called on threads of the transport, for one stream one at a
+// time and in order, for different streams possibly at once; they must not block. Objects of this
+// contract must not be destroyed on a thread that calls an observer.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/base/ids.h"
+#include "proto/transport/control/control.h"
+
+namespace runnel {
+
+// A worker's stream as central knows it: counted up from 1, never reused within one CentralControl.
+using ConnectionId = StrongInt<struct ConnectionIdTag, int64_t>;
+
+// Worker side: receives what central says.
+class WorkerControlObserver {
+ public:
+  virtual ~WorkerControlObserver() = default;
+  virtual void OnMessage(CentralMessage message) = 0;
+  // Exactly once, last. OK: one of the ends closed in order, everything queued before has arrived.
+  // Unavailable: central is gone or the connection broke. InvalidArgument: one of the ends sent
+  // what the other could not accept; the message names the field.
+  virtual void OnClosed(const absl::Status& status) = 0;
+};
+
+// Worker side: one stream to central. The first message must be WorkerHello. Destroying it closes
+// in order, within the transport's close time-out even if central is stuck; OnClosed has then been
+// called.
+class WorkerControl {
+ public:
+  virtual ~WorkerControl() = default;
+  // Queues a message. Unavailable: the stream has ended or is closing. ResourceExhausted: the
+  // message or the queue is too large (control_parts.h). Nothing is queued then.
+  virtual absl::Status Send(WorkerMessage message) = 0;
+  // Closes in order after what is queued; OnClosed follows, at the latest after the close
+  // time-out. What central still says until then may be delivered.
+  virtual void Close() = 0;
+};
+
+// Central side: receives what all workers say.
+class CentralControlObserver {
+ public:
+  virtual ~CentralControlObserver() = default;
+  // A worker has said hello; its WorkerHello follows at once as the first OnMessage, whatever its
+  // protocol version is. Streams that say anything else first, or nothing within the hello
+  // deadline, are closed with InvalidArgument and never seen here.
+  virtual void OnJoined(ConnectionId id) = 0;
+  virtual void OnMessage(ConnectionId id, WorkerMessage message) = 0;
+  // Exactly once per joined stream, last. Statuses as WorkerControlObserver::OnClosed.
+  virtual void OnGone(ConnectionId id, const absl::Status& status) = 0;
+};
+
+// Central side: the listener and all streams that it accepted. Destroying it closes them in order,
+// within the transport's close time-out even if workers are stuck; OnGone has then been called for
+// each.
+class CentralControl {
+ public:
+  virtual ~CentralControl() = default;
+  // Where workers dial, with the port that was chosen for port 0: "127.0.0.1:40123".
+  virtual std::string address() const = 0;
+  // Queues a message. NotFound: there is no such stream (any more). Unavailable: it is closing.
+  // ResourceExhausted: the message or the stream's queue is too large. Nothing is queued then.
+  virtual absl::Status Send(ConnectionId id, CentralMessage message) = 0;
+  // Closes in order after what is queued (a Refused arrives before the end of the stream); what
+  // the worker still says is dropped, OnGone follows. A worker that does not take what is queued
+  // within the close time-out is cut off. No effect on a stream that has ended.
+  virtual void Close(ConnectionId id) = 0;
+};
+
+// Outlives what it made. Thread-safe.
+class ControlTransport {
+ public:
+  virtual ~ControlTransport() = default;
+  // `observer` outlives the result and may be called before this returns. InvalidArgument: the
+  // address makes no sense or is not on this machine. PermissionDenied: it may not be listened on.
+  // AlreadyExists: the port is in use; the message names it.
+  virtual absl::StatusOr<std::unique_ptr<CentralControl>> Listen(
+      const std::string& address, CentralControlObserver* observer) = 0;
+  // Dials, again and again, until central answers; blocks up to `timeout_ms`. `observer` outlives
+  // the result and may be called before this returns, not if this fails. InvalidArgument: the
+  // address makes no sense. PermissionDenied: it may not be dialled. Unavailable: "no central
+  // answers at 127.0.0.1:7000 ...".
+  virtual absl::StatusOr<std::unique_ptr<WorkerControl>> Connect(
+      const std::string& address, int64_t timeout_ms, WorkerControlObserver* observer) = 0;
+};
+
+}  // namespace runnel

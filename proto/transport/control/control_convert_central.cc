@@ -1,0 +1,290 @@
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/transport/control/control_convert.h"
+#include "proto/transport/control/model_convert.h"
+#include "proto/transport/control/wire_check.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxRepetitions = 10'000;
+constexpr int64_t kMaxProfiledInFlight = 64;
+constexpr double kMaxMegabitsPerSecond = 1e9;
+constexpr double kMaxDelayMs = 1e9;
+constexpr double kMaxBurstMs = 60'000;
+constexpr double kMaxClockStepNs = 1000;
+
+// ---- vocabulary -> messages, one overload a message
+
+void Fill(Welcome& from, proto::FromCentral& to) {
+  to.mutable_welcome()->set_device(from.device.value());
+}
+
+void Fill(Refused& from, proto::FromCentral& to) {
+  to.mutable_refused()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
+}
+
+void Fill(ProfileRequest& from, proto::FromCentral& to) {
+  proto::ProfileRequest& request = *to.mutable_profile_request();
+  *request.mutable_model() = ToProto(from.model);
+  request.set_recipe(from.recipe);
+  request.set_backend(from.backend);
+  request.set_micro_batch_size(from.micro_batch_size);
+  request.set_repetitions(from.repetitions);
+  for (const LayerRange& range : from.ranges) {
+    proto::LayerRange& wire = *request.add_ranges();
+    wire.set_first_layer(range.first_layer);
+    wire.set_last_layer(range.last_layer);
+  }
+  request.set_burst_ms(from.burst_ms);
+  request.set_nominal_step_ns(from.nominal_step_ns);
+  request.mutable_in_flight()->Assign(from.in_flight.begin(), from.in_flight.end());
+}
+
+void Fill(PrepareStage& from, proto::FromCentral& to) {
+  proto::PrepareStage& prepare = *to.mutable_prepare_stage();
+  *prepare.mutable_plan() = ToProto(from.plan);
+  prepare.set_stage(from.stage);
+  prepare.set_plain_loop(from.plain_loop);
+  prepare.set_aside(from.aside);
+  *prepare.mutable_model() = ToProto(from.model);
+  *prepare.mutable_training() = ToProto(from.training);
+  prepare.set_eval_samples(from.eval_samples);
+  prepare.set_recipe(from.recipe);
+  prepare.set_backend(from.backend);
+  prepare.set_link_token(from.link_token);
+  prepare.set_downstream_address(from.downstream_address);
+  prepare.set_link_megabits_per_second(from.shaping.megabits_per_second);
+  prepare.set_link_delay_ms(from.shaping.delay_ms);
+  prepare.set_first_sequence(from.first_sequence.value());
+  *prepare.mutable_state() = ToProto(std::move(from.state));
+}
+
+void Fill(RunUntil& from, proto::FromCentral& to) {
+  to.mutable_run_until()->set_limit(from.limit.value());
+}
+
+void Fill(SnapshotRequest& from, proto::FromCentral& to) {
+  to.mutable_snapshot_request()->set_sequence(from.sequence.value());
+}
+
+void Fill(FetchLayers& from, proto::FromCentral& to) {
+  to.mutable_fetch_layers()->set_generation(from.generation.value());
+  for (const LayerRange& range : from.ranges) {
+    proto::LayerRange& wire = *to.mutable_fetch_layers()->add_ranges();
+    wire.set_first_layer(range.first_layer);
+    wire.set_last_layer(range.last_layer);
+  }
+}
+
+void Fill(CommitMove& from, proto::FromCentral& to) {
+  to.mutable_commit_move()->set_generation(from.generation.value());
+}
+
+void Fill(AbortMove& from, proto::FromCentral& to) {
+  to.mutable_abort_move()->set_generation(from.generation.value());
+}
+
+void Fill(EvaluateRequest& from, proto::FromCentral& to) {
+  to.mutable_evaluate_request()->set_first(from.first.value());
+  to.mutable_evaluate_request()->set_micro_batches(from.micro_batches);
+}
+
+void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
+
+// ---- messages -> vocabulary, one overload a message
+
+absl::StatusOr<CentralMessage> Read(const proto::Welcome& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange("welcome.device", from.device(), 0, kMaxInt32));
+  return Welcome{DeviceId(from.device())};
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::Refused& from) {
+  Refused refused;
+  RUNNEL_ASSIGN_OR_RETURN(refused.reason, ToReason("refused.reason", from.reason()));
+  return refused;
+}
+
+absl::Status ReadRanges(const proto::ProfileRequest& from, ProfileRequest& request) {
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("profile_request.ranges", from.ranges_size(), 0, kMaxProfileRanges));
+  const int last_layer = request.model.layer_count() - 1;
+  for (const proto::LayerRange& range : from.ranges()) {
+    RUNNEL_RETURN_IF_ERROR(
+        CheckRange("profile_request.ranges.last_layer", range.last_layer(), 0, last_layer));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("profile_request.ranges.first_layer", range.first_layer(), 0,
+                                      range.last_layer()));
+    request.ranges.push_back({range.first_layer(), range.last_layer()});
+  }
+  if (from.in_flight_size() == 0) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(CheckCount("profile_request.in_flight", from.in_flight_size(),
+                                    from.ranges_size(), from.ranges_size()));
+  for (const int64_t in_flight : from.in_flight()) {
+    RUNNEL_RETURN_IF_ERROR(
+        CheckRange("profile_request.in_flight", in_flight, 1, kMaxProfiledInFlight));
+    request.in_flight.push_back(in_flight);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
+  ProfileRequest request;
+  RUNNEL_ASSIGN_OR_RETURN(request.model, FromProto(from.model()));
+  RUNNEL_RETURN_IF_ERROR(CheckName("profile_request.recipe", from.recipe()));
+  request.recipe = from.recipe();
+  RUNNEL_RETURN_IF_ERROR(CheckName("profile_request.backend", from.backend()));
+  request.backend = from.backend();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("profile_request.micro_batch_size", from.micro_batch_size(), 1, kMaxAmount));
+  request.micro_batch_size = from.micro_batch_size();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("profile_request.repetitions", from.repetitions(), 1, kMaxRepetitions));
+  request.repetitions = from.repetitions();
+  RUNNEL_RETURN_IF_ERROR(ReadRanges(from, request));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("profile_request.burst_ms", from.burst_ms(), 0, kMaxBurstMs));
+  request.burst_ms = from.burst_ms();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("profile_request.nominal_step_ns", from.nominal_step_ns(), 0, kMaxClockStepNs));
+  request.nominal_step_ns = from.nominal_step_ns();
+  return request;
+}
+
+// The fields of PrepareStage that say what to run.
+absl::Status ReadStage(const proto::PrepareStage& from, PrepareStage& prepare) {
+  RUNNEL_ASSIGN_OR_RETURN(prepare.model, FromProto(from.model()));
+  RUNNEL_ASSIGN_OR_RETURN(prepare.plan, FromProto(from.plan()));
+  RUNNEL_RETURN_IF_ERROR(CheckPlan(prepare.plan, prepare.model));
+  const int stages = static_cast<int>(prepare.plan.stages.size());
+  RUNNEL_RETURN_IF_ERROR(CheckRange("prepare_stage.stage", from.stage(), 0, stages - 1));
+  prepare.stage = from.stage();
+  if (from.plain_loop() && stages != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("prepare_stage.plain_loop: the plan has ", stages, " stages, not 1"));
+  }
+  prepare.plain_loop = from.plain_loop();
+  prepare.aside = from.aside();
+  RUNNEL_ASSIGN_OR_RETURN(prepare.training, FromProto(from.training()));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("prepare_stage.eval_samples", from.eval_samples(), 0, kMaxAmount));
+  prepare.eval_samples = from.eval_samples();
+  RUNNEL_ASSIGN_OR_RETURN(prepare.first_sequence,
+                          ToSequence("prepare_stage.first_sequence", from.first_sequence()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
+  PrepareStage prepare;
+  RUNNEL_RETURN_IF_ERROR(ReadStage(from, prepare));
+  RUNNEL_RETURN_IF_ERROR(CheckName("prepare_stage.recipe", from.recipe()));
+  prepare.recipe = from.recipe();
+  RUNNEL_RETURN_IF_ERROR(CheckName("prepare_stage.backend", from.backend()));
+  prepare.backend = from.backend();
+  RUNNEL_RETURN_IF_ERROR(CheckText("prepare_stage.link_token", from.link_token()));
+  prepare.link_token = from.link_token();
+  RUNNEL_RETURN_IF_ERROR(CheckText("prepare_stage.downstream_address", from.downstream_address()));
+  prepare.downstream_address = from.downstream_address();
+  RUNNEL_RETURN_IF_ERROR(CheckReal("prepare_stage.link_megabits_per_second",
+                                   from.link_megabits_per_second(), 0, kMaxMegabitsPerSecond));
+  prepare.shaping.megabits_per_second = from.link_megabits_per_second();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("prepare_stage.link_delay_ms", from.link_delay_ms(), 0, kMaxDelayMs));
+  prepare.shaping.delay_ms = from.link_delay_ms();
+  RUNNEL_ASSIGN_OR_RETURN(prepare.state, FromProto(std::move(*from.mutable_state())));
+  return prepare;
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::RunUntil& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Sequence limit, ToSequence("run_until.limit", from.limit()));
+  return RunUntil{limit};
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::SnapshotRequest& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Sequence sequence,
+                          ToSequence("snapshot_request.sequence", from.sequence()));
+  return SnapshotRequest{sequence};
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::FetchLayers& from) {
+  FetchLayers fetch;
+  RUNNEL_ASSIGN_OR_RETURN(fetch.generation,
+                          ToGeneration("fetch_layers.generation", from.generation()));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("fetch_layers.ranges", from.ranges_size(), 0, kMaxProfileRanges));
+  int next = 0;
+  for (const proto::LayerRange& range : from.ranges()) {
+    RUNNEL_RETURN_IF_ERROR(
+        CheckRange("fetch_layers.ranges.first_layer", range.first_layer(), next, kMaxInt32 - 1));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("fetch_layers.ranges.last_layer", range.last_layer(),
+                                      range.first_layer(), kMaxInt32 - 1));
+    fetch.ranges.push_back({range.first_layer(), range.last_layer()});
+    next = range.last_layer() + 1;
+  }
+  return fetch;
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::CommitMove& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("commit_move.generation", from.generation()));
+  return CommitMove{generation};
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::AbortMove& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("abort_move.generation", from.generation()));
+  return AbortMove{generation};
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::EvaluateRequest& from) {
+  EvaluateRequest request;
+  RUNNEL_ASSIGN_OR_RETURN(request.first, ToSequence("evaluate_request.first", from.first()));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("evaluate_request.micro_batches", from.micro_batches(), 1, kMaxAmount));
+  request.micro_batches = from.micro_batches();
+  return request;
+}
+
+}  // namespace
+
+proto::FromCentral ToProto(CentralMessage message) {
+  proto::FromCentral wire;
+  std::visit([&wire](auto& alternative) { Fill(alternative, wire); }, message);
+  return wire;
+}
+
+absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
+  switch (message.message_case()) {
+    case proto::FromCentral::kWelcome:
+      return Read(message.welcome());
+    case proto::FromCentral::kRefused:
+      return Read(message.refused());
+    case proto::FromCentral::kProfileRequest:
+      return Read(message.profile_request());
+    case proto::FromCentral::kPrepareStage:
+      return Read(*message.mutable_prepare_stage());
+    case proto::FromCentral::kRunUntil:
+      return Read(message.run_until());
+    case proto::FromCentral::kSnapshotRequest:
+      return Read(message.snapshot_request());
+    case proto::FromCentral::kEvaluateRequest:
+      return Read(message.evaluate_request());
+    case proto::FromCentral::kRelease:
+      return Release{};
+    case proto::FromCentral::kFetchLayers:
+      return Read(message.fetch_layers());
+    case proto::FromCentral::kCommitMove:
+      return Read(message.commit_move());
+    case proto::FromCentral::kAbortMove:
+      return Read(message.abort_move());
+    case proto::FromCentral::kPart:
+    case proto::FromCentral::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("message: is none that a worker knows");
+}
+
+}  // namespace runnel

@@ -1,0 +1,292 @@
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/transport/control/control_convert.h"
+#include "proto/transport/control/model_convert.h"
+#include "proto/transport/control/wire_check.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxListed = 256;
+constexpr double kMaxSeconds = 1e9;
+constexpr double kMaxBytesPerSecond = 1e15;
+
+// ---- vocabulary -> messages, one overload a message
+
+void Fill(WorkerHello& from, proto::FromWorker& to) {
+  proto::Hello& hello = *to.mutable_hello();
+  hello.set_protocol_version(from.protocol_version);
+  hello.set_name(CleanUtf8(from.name, kMaxReasonBytes));
+  hello.set_data_address(CleanUtf8(from.data_address, kMaxReasonBytes));
+  hello.set_process_id(from.process_id);
+  hello.set_numerics_class(CleanUtf8(from.numerics_class, kMaxReasonBytes));
+  hello.mutable_backends()->Assign(from.backends.begin(), from.backends.end());
+  hello.mutable_recipes()->Assign(from.recipes.begin(), from.recipes.end());
+  hello.mutable_codecs()->Assign(from.codecs.begin(), from.codecs.end());
+}
+
+void Fill(ProfileReport& from, proto::FromWorker& to) {
+  to.mutable_profile_report()->mutable_layer_seconds()->Assign(from.layer_seconds.begin(),
+                                                               from.layer_seconds.end());
+  to.mutable_profile_report()->mutable_spreads()->Assign(from.spreads.begin(), from.spreads.end());
+  to.mutable_profile_report()->set_processor_share(from.processor_share);
+}
+
+void Fill(StageReady& from, proto::FromWorker& to) {
+  to.mutable_stage_ready()->set_generation(from.generation.value());
+}
+
+void Fill(BarrierReached& from, proto::FromWorker& to) {
+  to.mutable_barrier_reached()->set_generation(from.generation.value());
+  to.mutable_barrier_reached()->set_sequence(from.sequence.value());
+}
+
+void Fill(Snapshot& from, proto::FromWorker& to) {
+  proto::Snapshot& snapshot = *to.mutable_snapshot();
+  snapshot.set_generation(from.generation.value());
+  snapshot.set_sequence(from.sequence.value());
+  *snapshot.mutable_state() = ToProto(std::move(from.state));
+}
+
+void Fill(LayersFetched& from, proto::FromWorker& to) {
+  to.mutable_layers_fetched()->set_generation(from.generation.value());
+  *to.mutable_layers_fetched()->mutable_state() = ToProto(std::move(from.state));
+}
+
+void Fill(StagePrepared& from, proto::FromWorker& to) {
+  to.mutable_stage_prepared()->set_generation(from.generation.value());
+}
+
+void Fill(EvaluationDone& from, proto::FromWorker& to) {
+  proto::EvaluationDone& done = *to.mutable_evaluation_done();
+  done.set_first(from.first.value());
+  done.set_loss_sum(from.loss_sum);
+  done.set_correct(from.correct);
+  done.set_samples(from.samples);
+}
+
+void Fill(Telemetry& from, proto::FromWorker& to) {
+  proto::Telemetry& telemetry = *to.mutable_telemetry();
+  telemetry.set_forwards(from.forwards);
+  telemetry.set_backwards(from.backwards);
+  telemetry.set_busy_ns(from.busy_ns);
+  telemetry.set_wait_ns(from.wait_ns);
+  telemetry.set_codec_ns(from.codec_ns);
+  telemetry.set_busy_processor_ns(from.busy_processor_ns);
+  telemetry.set_processor_ns(from.processor_ns);
+  telemetry.set_last_backward_ns(from.last_backward_ns);
+  telemetry.set_peak_rss_bytes(from.peak_rss_bytes);
+  telemetry.set_frames_down(from.frames_down);
+  telemetry.set_frames_up(from.frames_up);
+  telemetry.set_bytes_down(from.bytes_down);
+  telemetry.set_bytes_up(from.bytes_up);
+  telemetry.set_raw_bytes_down(from.raw_bytes_down);
+  telemetry.set_raw_bytes_up(from.raw_bytes_up);
+  telemetry.set_stale_frames_dropped(from.stale_frames_dropped);
+  telemetry.set_upstream_bytes_per_second(from.upstream_bytes_per_second);
+  telemetry.set_downstream_bytes_per_second(from.downstream_bytes_per_second);
+  telemetry.set_loss_sum(from.loss_sum);
+  telemetry.set_correct(from.correct);
+  telemetry.set_loss_samples(from.loss_samples);
+}
+
+void Fill(StageFailed& from, proto::FromWorker& to) {
+  to.mutable_stage_failed()->set_generation(from.generation.value());
+  to.mutable_stage_failed()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
+  to.mutable_stage_failed()->set_unfit(from.unfit);
+}
+
+// ---- messages -> vocabulary, one overload a message
+
+template <typename Repeated>
+absl::Status CheckNames(const std::string& field, const Repeated& names) {
+  RUNNEL_RETURN_IF_ERROR(CheckCount(field, names.size(), 0, kMaxListed));
+  for (const std::string& name : names) RUNNEL_RETURN_IF_ERROR(CheckName(field, name));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
+  if (from.protocol_version() == kProtocolVersion) {
+    RUNNEL_RETURN_IF_ERROR(CheckName("hello.name", from.name()));
+    RUNNEL_RETURN_IF_ERROR(CheckText("hello.data_address", from.data_address()));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("hello.process_id", from.process_id(), 0, kMaxInt64));
+    RUNNEL_RETURN_IF_ERROR(CheckText("hello.numerics_class", from.numerics_class()));
+    RUNNEL_RETURN_IF_ERROR(CheckNames("hello.backends", from.backends()));
+    RUNNEL_RETURN_IF_ERROR(CheckNames("hello.recipes", from.recipes()));
+    RUNNEL_RETURN_IF_ERROR(CheckNames("hello.codecs", from.codecs()));
+  }
+  WorkerHello hello;
+  hello.protocol_version = from.protocol_version();
+  hello.name = from.name();
+  hello.data_address = from.data_address();
+  hello.process_id = from.process_id();
+  hello.numerics_class = from.numerics_class();
+  hello.backends.assign(from.backends().begin(), from.backends().end());
+  hello.recipes.assign(from.recipes().begin(), from.recipes().end());
+  hello.codecs.assign(from.codecs().begin(), from.codecs().end());
+  return hello;
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
+  const std::string field = "profile_report.layer_seconds";
+  RUNNEL_RETURN_IF_ERROR(CheckCount(field, from.layer_seconds_size(), 1, kMaxLayers));
+  for (const double seconds : from.layer_seconds()) {
+    RUNNEL_RETURN_IF_ERROR(CheckReal(field, seconds, 0, kMaxSeconds));
+  }
+  const int measured = from.layer_seconds_size();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("profile_report.spreads", from.spreads_size(), measured, measured));
+  for (const double spread : from.spreads()) {
+    RUNNEL_RETURN_IF_ERROR(CheckReal("profile_report.spreads", spread, 0, kMaxSeconds));
+  }
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("profile_report.processor_share", from.processor_share(), kLeastProcessorShare, 1));
+  return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
+                       {from.spreads().begin(), from.spreads().end()},
+                       from.processor_share()};
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::StageReady& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("stage_ready.generation", from.generation()));
+  return StageReady{generation};
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::BarrierReached& from) {
+  BarrierReached reached;
+  RUNNEL_ASSIGN_OR_RETURN(reached.generation,
+                          ToGeneration("barrier_reached.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(reached.sequence,
+                          ToSequence("barrier_reached.sequence", from.sequence()));
+  return reached;
+}
+
+absl::StatusOr<WorkerMessage> Read(proto::Snapshot& from) {
+  Snapshot snapshot;
+  RUNNEL_ASSIGN_OR_RETURN(snapshot.generation,
+                          ToGeneration("snapshot.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(snapshot.sequence, ToSequence("snapshot.sequence", from.sequence()));
+  RUNNEL_ASSIGN_OR_RETURN(snapshot.state, FromProto(std::move(*from.mutable_state())));
+  return snapshot;
+}
+
+absl::StatusOr<WorkerMessage> Read(proto::LayersFetched& from) {
+  LayersFetched fetched;
+  RUNNEL_ASSIGN_OR_RETURN(fetched.generation,
+                          ToGeneration("layers_fetched.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(fetched.state, FromProto(std::move(*from.mutable_state())));
+  return fetched;
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::StagePrepared& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("stage_prepared.generation", from.generation()));
+  return StagePrepared{generation};
+}
+
+// A loss may be NaN or infinite: that is news, not an error.
+absl::StatusOr<WorkerMessage> Read(const proto::EvaluationDone& from) {
+  EvaluationDone done;
+  RUNNEL_ASSIGN_OR_RETURN(done.first, ToSequence("evaluation_done.first", from.first()));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("evaluation_done.samples", from.samples(), 0, kMaxAmount));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("evaluation_done.correct", from.correct(), 0, from.samples()));
+  done.loss_sum = from.loss_sum();
+  done.correct = from.correct();
+  done.samples = from.samples();
+  return done;
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
+  Telemetry telemetry;
+  const struct {
+    const char* field;
+    int64_t value;
+    int64_t* to;
+  } rows[] = {
+      {"telemetry.forwards", from.forwards(), &telemetry.forwards},
+      {"telemetry.backwards", from.backwards(), &telemetry.backwards},
+      {"telemetry.busy_ns", from.busy_ns(), &telemetry.busy_ns},
+      {"telemetry.wait_ns", from.wait_ns(), &telemetry.wait_ns},
+      {"telemetry.codec_ns", from.codec_ns(), &telemetry.codec_ns},
+      {"telemetry.busy_processor_ns", from.busy_processor_ns(), &telemetry.busy_processor_ns},
+      {"telemetry.processor_ns", from.processor_ns(), &telemetry.processor_ns},
+      {"telemetry.last_backward_ns", from.last_backward_ns(), &telemetry.last_backward_ns},
+      {"telemetry.peak_rss_bytes", from.peak_rss_bytes(), &telemetry.peak_rss_bytes},
+      {"telemetry.frames_down", from.frames_down(), &telemetry.frames_down},
+      {"telemetry.frames_up", from.frames_up(), &telemetry.frames_up},
+      {"telemetry.bytes_down", from.bytes_down(), &telemetry.bytes_down},
+      {"telemetry.bytes_up", from.bytes_up(), &telemetry.bytes_up},
+      {"telemetry.raw_bytes_down", from.raw_bytes_down(), &telemetry.raw_bytes_down},
+      {"telemetry.raw_bytes_up", from.raw_bytes_up(), &telemetry.raw_bytes_up},
+      {"telemetry.stale_frames_dropped", from.stale_frames_dropped(),
+       &telemetry.stale_frames_dropped},
+      {"telemetry.loss_samples", from.loss_samples(), &telemetry.loss_samples},
+  };
+  for (const auto& row : rows) {
+    RUNNEL_RETURN_IF_ERROR(CheckRange(row.field, row.value, 0, kMaxInt64));
+    *row.to = row.value;
+  }
+  RUNNEL_RETURN_IF_ERROR(CheckRange("telemetry.correct", from.correct(), 0, from.loss_samples()));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("telemetry.upstream_bytes_per_second",
+                                   from.upstream_bytes_per_second(), 0, kMaxBytesPerSecond));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("telemetry.downstream_bytes_per_second",
+                                   from.downstream_bytes_per_second(), 0, kMaxBytesPerSecond));
+  telemetry.upstream_bytes_per_second = from.upstream_bytes_per_second();
+  telemetry.downstream_bytes_per_second = from.downstream_bytes_per_second();
+  telemetry.correct = from.correct();
+  telemetry.loss_sum = from.loss_sum();
+  return telemetry;
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::StageFailed& from) {
+  StageFailed failed;
+  RUNNEL_ASSIGN_OR_RETURN(failed.generation,
+                          ToGeneration("stage_failed.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(failed.reason, ToReason("stage_failed.reason", from.reason()));
+  failed.unfit = from.unfit();
+  return failed;
+}
+
+}  // namespace
+
+proto::FromWorker ToProto(WorkerMessage message) {
+  proto::FromWorker wire;
+  std::visit([&wire](auto& alternative) { Fill(alternative, wire); }, message);
+  return wire;
+}
+
+absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
+  switch (message.message_case()) {
+    case proto::FromWorker::kHello:
+      return Read(message.hello());
+    case proto::FromWorker::kProfileReport:
+      return Read(message.profile_report());
+    case proto::FromWorker::kStageReady:
+      return Read(message.stage_ready());
+    case proto::FromWorker::kBarrierReached:
+      return Read(message.barrier_reached());
+    case proto::FromWorker::kSnapshot:
+      return Read(*message.mutable_snapshot());
+    case proto::FromWorker::kEvaluationDone:
+      return Read(message.evaluation_done());
+    case proto::FromWorker::kTelemetry:
+      return Read(message.telemetry());
+    case proto::FromWorker::kStageFailed:
+      return Read(message.stage_failed());
+    case proto::FromWorker::kLayersFetched:
+      return Read(*message.mutable_layers_fetched());
+    case proto::FromWorker::kStagePrepared:
+      return Read(message.stage_prepared());
+    case proto::FromWorker::kPart:
+    case proto::FromWorker::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("message: is none that central knows");
+}
+
+}  // namespace runnel

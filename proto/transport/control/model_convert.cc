@@ -1,0 +1,409 @@
+#include "proto/transport/control/model_convert.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/transport/control/wire_check.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr double kMaxReal = 1e12;
+constexpr int64_t kMaxMilestones = 4096;
+// A layer's operators have at most five state tensors each (weight, bias or the four of a norm).
+constexpr int64_t kMaxTensorsPerLayer = int64_t{5} * kMaxOpsPerLayer;
+
+template <typename Repeated>
+absl::Status ToPair(const std::string& field, const Repeated& values, int64_t low,
+                    std::array<int64_t, 2>& pair) {
+  RUNNEL_RETURN_IF_ERROR(CheckCount(field, values.size(), 2, 2));
+  for (int axis = 0; axis < 2; ++axis) {
+    RUNNEL_RETURN_IF_ERROR(CheckRange(field, values[axis], low, kMaxInt32));
+    pair[axis] = values[axis];
+  }
+  return absl::OkStatus();
+}
+
+template <typename Repeated>
+absl::Status CheckMilestones(const std::string& field, const Repeated& values) {
+  RUNNEL_RETURN_IF_ERROR(CheckCount(field, values.size(), 0, kMaxMilestones));
+  for (const int64_t epoch : values) {
+    RUNNEL_RETURN_IF_ERROR(CheckRange(field, epoch, 0, kMaxAmount));
+  }
+  return absl::OkStatus();
+}
+
+proto::Op OpToProto(const OpSpec& op) {
+  proto::Op message;
+  message.set_kind(std::string(Name(op.kind)));
+  message.mutable_inputs()->Assign(op.inputs.begin(), op.inputs.end());
+  message.set_out_channels(op.out_channels);
+  message.mutable_kernel()->Assign(op.kernel.begin(), op.kernel.end());
+  message.mutable_stride()->Assign(op.stride.begin(), op.stride.end());
+  message.mutable_padding()->Assign(op.padding.begin(), op.padding.end());
+  message.set_groups(op.groups);
+  message.set_bias(op.bias);
+  message.set_rate(op.rate);
+  message.set_epsilon(op.epsilon);
+  message.set_momentum(op.momentum);
+  message.set_init(static_cast<int32_t>(op.init));
+  message.set_init_std(op.init_std);
+  return message;
+}
+
+absl::StatusOr<OpSpec> OpFromProto(const std::string& at, const proto::Op& message) {
+  OpSpec op;
+  const absl::StatusOr<OpKind> kind = OpKindFromName(message.kind());
+  if (!kind.ok() || message.kind().size() > kMaxTextBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(at, ".kind: is not known"));
+  }
+  op.kind = *kind;
+  RUNNEL_RETURN_IF_ERROR(CheckCount(at + ".inputs", message.inputs_size(), 1, kMaxOpsPerLayer));
+  for (const int32_t id : message.inputs()) {
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".inputs", id, 0, kMaxOpsPerLayer));
+  }
+  op.inputs.assign(message.inputs().begin(), message.inputs().end());
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange(at + ".out_channels", message.out_channels(), 0, Shape::kMaxElements));
+  op.out_channels = message.out_channels();
+  RUNNEL_RETURN_IF_ERROR(ToPair(at + ".kernel", message.kernel(), 1, op.kernel));
+  RUNNEL_RETURN_IF_ERROR(ToPair(at + ".stride", message.stride(), 1, op.stride));
+  RUNNEL_RETURN_IF_ERROR(ToPair(at + ".padding", message.padding(), 0, op.padding));
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".groups", message.groups(), 1, Shape::kMaxElements));
+  op.groups = message.groups();
+  op.bias = message.bias();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".rate", message.rate(), 0, 1));
+  op.rate = message.rate();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".epsilon", message.epsilon(), 0, 1));
+  op.epsilon = message.epsilon();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".momentum", message.momentum(), 0, 1));
+  op.momentum = message.momentum();
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".init", message.init(),
+                                    static_cast<int>(InitKind::kUniformFanIn),
+                                    static_cast<int>(InitKind::kXavierNormal)));
+  op.init = static_cast<InitKind>(message.init());
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".init_std", message.init_std(), 0, kMaxReal));
+  op.init_std = message.init_std();
+  return op;
+}
+
+absl::StatusOr<LayerSpec> LayerFromProto(const std::string& at, const proto::Layer& message) {
+  LayerSpec layer;
+  RUNNEL_RETURN_IF_ERROR(CheckName(at + ".name", message.name()));
+  layer.name = message.name();
+  RUNNEL_RETURN_IF_ERROR(CheckCount(at + ".ops", message.ops_size(), 1, kMaxOpsPerLayer));
+  for (int i = 0; i < message.ops_size(); ++i) {
+    RUNNEL_ASSIGN_OR_RETURN(OpSpec op,
+                            OpFromProto(absl::StrCat(at, ".ops[", i, "]"), message.ops(i)));
+    layer.ops.push_back(std::move(op));
+  }
+  return layer;
+}
+
+proto::TrainingDefaults DefaultsToProto(const TrainingDefaults& defaults) {
+  proto::TrainingDefaults message;
+  message.set_batch_size(defaults.batch_size);
+  message.set_epochs(defaults.epochs);
+  message.set_learning_rate(defaults.learning_rate);
+  message.set_momentum(defaults.momentum);
+  message.set_weight_decay(defaults.weight_decay);
+  message.mutable_milestones()->Assign(defaults.milestones.begin(), defaults.milestones.end());
+  message.set_milestone_factor(defaults.milestone_factor);
+  return message;
+}
+
+// The fields that a model's defaults and a run's settings share.
+template <typename Message, typename Settings>
+absl::Status OptimizerFromProto(const std::string& at, const Message& message, Settings& settings) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".batch_size", message.batch_size(), 1, kMaxAmount));
+  settings.batch_size = message.batch_size();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".learning_rate", message.learning_rate(), 0, kMaxReal));
+  settings.learning_rate = message.learning_rate();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".momentum", message.momentum(), 0, 1));
+  settings.momentum = message.momentum();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".weight_decay", message.weight_decay(), 0, kMaxReal));
+  settings.weight_decay = message.weight_decay();
+  RUNNEL_RETURN_IF_ERROR(CheckMilestones(at + ".milestones", message.milestones()));
+  settings.milestones.assign(message.milestones().begin(), message.milestones().end());
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal(at + ".milestone_factor", message.milestone_factor(), 0, kMaxReal));
+  settings.milestone_factor = message.milestone_factor();
+  return absl::OkStatus();
+}
+
+template <typename Repeated>
+absl::StatusOr<std::vector<GradientBitsStep>> GradientBitsFromProto(const std::string& at,
+                                                                    const Repeated& messages) {
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount(at, messages.size(), 0, static_cast<int64_t>(kMaxGradientBitsSteps)));
+  std::vector<GradientBitsStep> steps;
+  for (const proto::GradientBitsStep& step : messages) {
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".epoch", step.epoch(), 0, kMaxAmount));
+    steps.push_back({step.epoch(), {step.conv(), step.linear()}});
+  }
+  const absl::Status status = CheckGradientBits(steps);
+  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(at, ": ", status.message()));
+  return steps;
+}
+
+proto::Tensor TensorToProto(TensorData tensor) {
+  proto::Tensor message;
+  message.set_name(std::move(tensor.name));
+  message.set_dtype(static_cast<uint32_t>(tensor.dtype));
+  message.mutable_shape()->Assign(tensor.shape.dims().begin(), tensor.shape.dims().end());
+  message.set_data(std::move(tensor.bytes));
+  return message;
+}
+
+absl::StatusOr<TensorData> TensorFromProto(const std::string& at, proto::Tensor& message) {
+  TensorData tensor;
+  RUNNEL_RETURN_IF_ERROR(CheckName(at + ".name", message.name()));
+  tensor.name = message.name();
+  const absl::StatusOr<DType> dtype = DTypeFromNumber(message.dtype());
+  if (!dtype.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(at, ".dtype: ", dtype.status().message()));
+  }
+  tensor.dtype = *dtype;
+  const absl::StatusOr<Shape> shape =
+      Shape::Create(absl::MakeConstSpan(message.shape().data(), message.shape_size()));
+  if (!shape.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(at, ".shape: ", shape.status().message()));
+  }
+  tensor.shape = *shape;
+  const uint64_t bytes = static_cast<uint64_t>(shape->elements()) * SizeOf(*dtype);
+  if (message.data().size() != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(at, ".data: has ", message.data().size(),
+                                                   " bytes, its shape ", shape->ToString(),
+                                                   " needs ", bytes));
+  }
+  tensor.bytes = std::move(*message.mutable_data());
+  return tensor;
+}
+
+template <typename Repeated>
+absl::Status TensorsFromProto(const std::string& at, Repeated& messages,
+                              std::vector<TensorData>& tensors) {
+  RUNNEL_RETURN_IF_ERROR(CheckCount(at, messages.size(), 0, kMaxTensorsPerLayer));
+  for (int i = 0; i < messages.size(); ++i) {
+    RUNNEL_ASSIGN_OR_RETURN(TensorData tensor,
+                            TensorFromProto(absl::StrCat(at, "[", i, "]"), messages[i]));
+    tensors.push_back(std::move(tensor));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EncoderState> EncoderFromProto(const std::string& at, proto::EncoderState& message) {
+  EncoderState encoder;
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".boundary", message.boundary(), 0, kMaxLayers - 1));
+  encoder.boundary = message.boundary();
+  encoder.up = message.up();
+  RUNNEL_RETURN_IF_ERROR(CheckName(at + ".codec", message.codec()));
+  encoder.codec = message.codec();
+  encoder.state = std::move(*message.mutable_state());
+  return encoder;
+}
+
+}  // namespace
+
+proto::Model ToProto(const ModelSpec& model) {
+  proto::Model message;
+  message.set_name(model.name);
+  message.mutable_input()->Assign(model.input.dims().begin(), model.input.dims().end());
+  message.set_classes(model.classes);
+  for (const LayerSpec& layer : model.layers) {
+    proto::Layer& out = *message.add_layers();
+    out.set_name(layer.name);
+    for (const OpSpec& op : layer.ops) *out.add_ops() = OpToProto(op);
+  }
+  *message.mutable_defaults() = DefaultsToProto(model.defaults);
+  return message;
+}
+
+absl::StatusOr<ModelSpec> FromProto(const proto::Model& message) {
+  ModelSpec model;
+  RUNNEL_RETURN_IF_ERROR(CheckName("model.name", message.name()));
+  model.name = message.name();
+  const absl::StatusOr<Shape> input =
+      Shape::Create(absl::MakeConstSpan(message.input().data(), message.input_size()));
+  if (!input.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("model.input: ", input.status().message()));
+  }
+  model.input = *input;
+  RUNNEL_RETURN_IF_ERROR(CheckRange("model.classes", message.classes(), 1, Shape::kMaxElements));
+  model.classes = message.classes();
+  RUNNEL_RETURN_IF_ERROR(CheckCount("model.layers", message.layers_size(), 1, kMaxLayers));
+  for (int i = 0; i < message.layers_size(); ++i) {
+    RUNNEL_ASSIGN_OR_RETURN(
+        LayerSpec layer, LayerFromProto(absl::StrCat("model.layers[", i, "]"), message.layers(i)));
+    model.layers.push_back(std::move(layer));
+  }
+  const std::string at = "model.defaults";
+  RUNNEL_RETURN_IF_ERROR(OptimizerFromProto(at, message.defaults(), model.defaults));
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".epochs", message.defaults().epochs(), 0, kMaxAmount));
+  model.defaults.epochs = message.defaults().epochs();
+  RUNNEL_RETURN_IF_ERROR(InferShapes(model, 1).status());
+  return model;
+}
+
+proto::Plan ToProto(const Plan& plan) {
+  proto::Plan message;
+  message.set_generation(plan.generation.value());
+  message.set_schedule(plan.schedule);
+  message.set_drains_each_step(plan.drains_each_step);
+  for (const StagePlan& stage : plan.stages) {
+    proto::StagePlan& out = *message.add_stages();
+    out.set_device(stage.device.value());
+    out.set_first_layer(stage.first_layer);
+    out.set_last_layer(stage.last_layer);
+    out.set_cap(stage.cap);
+  }
+  for (const LinkPlan& link : plan.links) {
+    proto::LinkPlan& out = *message.add_links();
+    out.set_codec_forward(link.codec_forward);
+    out.set_codec_backward(link.codec_backward);
+  }
+  return message;
+}
+
+absl::StatusOr<Plan> FromProto(const proto::Plan& message) {
+  Plan plan;
+  RUNNEL_RETURN_IF_ERROR(CheckRange("plan.generation", message.generation(), 0, kMaxInt32));
+  plan.generation = Generation(message.generation());
+  RUNNEL_RETURN_IF_ERROR(CheckText("plan.schedule", message.schedule()));
+  plan.schedule = message.schedule();
+  plan.drains_each_step = message.drains_each_step();
+  RUNNEL_RETURN_IF_ERROR(CheckCount("plan.stages", message.stages_size(), 1, kMaxLayers));
+  for (int i = 0; i < message.stages_size(); ++i) {
+    const std::string at = absl::StrCat("plan.stages[", i, "]");
+    const proto::StagePlan& stage = message.stages(i);
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".device", stage.device(), 0, kMaxInt32));
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".first_layer", stage.first_layer(), 0, kMaxLayers - 1));
+    RUNNEL_RETURN_IF_ERROR(
+        CheckRange(at + ".last_layer", stage.last_layer(), stage.first_layer(), kMaxLayers - 1));
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".cap", stage.cap(), 1, kMaxAmount));
+    plan.stages.push_back(
+        {DeviceId(stage.device()), stage.first_layer(), stage.last_layer(), stage.cap()});
+  }
+  RUNNEL_RETURN_IF_ERROR(CheckCount("plan.links", message.links_size(), message.stages_size() - 1,
+                                    message.stages_size() - 1));
+  for (int i = 0; i < message.links_size(); ++i) {
+    const std::string at = absl::StrCat("plan.links[", i, "]");
+    const proto::LinkPlan& link = message.links(i);
+    RUNNEL_RETURN_IF_ERROR(CheckName(at + ".codec_forward", link.codec_forward()));
+    RUNNEL_RETURN_IF_ERROR(CheckName(at + ".codec_backward", link.codec_backward()));
+    plan.links.push_back({link.codec_forward(), link.codec_backward()});
+  }
+  return plan;
+}
+
+proto::ModelState ToProto(ModelState state) {
+  proto::ModelState message;
+  for (LayerState& layer : state.layers) {
+    proto::LayerState& out = *message.add_layers();
+    out.set_layer(layer.layer);
+    for (TensorData& tensor : layer.tensors) *out.add_tensors() = TensorToProto(std::move(tensor));
+    for (TensorData& tensor : layer.momentum) {
+      *out.add_momentum() = TensorToProto(std::move(tensor));
+    }
+  }
+  for (EncoderState& encoder : state.encoders) {
+    proto::EncoderState& out = *message.add_encoders();
+    out.set_boundary(encoder.boundary);
+    out.set_up(encoder.up);
+    out.set_codec(std::move(encoder.codec));
+    out.set_state(std::move(encoder.state));
+  }
+  return message;
+}
+
+absl::StatusOr<ModelState> FromProto(proto::ModelState message) {
+  ModelState state;
+  RUNNEL_RETURN_IF_ERROR(CheckCount("state.layers", message.layers_size(), 0, kMaxLayers));
+  int next_layer = 0;
+  for (int i = 0; i < message.layers_size(); ++i) {
+    const std::string at = absl::StrCat("state.layers[", i, "]");
+    proto::LayerState& in = *message.mutable_layers(i);
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".layer", in.layer(), next_layer, kMaxLayers - 1));
+    next_layer = in.layer() + 1;
+    LayerState& layer = state.layers.emplace_back();
+    layer.layer = in.layer();
+    RUNNEL_RETURN_IF_ERROR(TensorsFromProto(at + ".tensors", *in.mutable_tensors(), layer.tensors));
+    RUNNEL_RETURN_IF_ERROR(
+        TensorsFromProto(at + ".momentum", *in.mutable_momentum(), layer.momentum));
+  }
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("state.encoders", message.encoders_size(), 0, int64_t{2} * kMaxLayers));
+  for (int i = 0; i < message.encoders_size(); ++i) {
+    RUNNEL_ASSIGN_OR_RETURN(
+        EncoderState encoder,
+        EncoderFromProto(absl::StrCat("state.encoders[", i, "]"), *message.mutable_encoders(i)));
+    state.encoders.push_back(std::move(encoder));
+  }
+  return state;
+}
+
+proto::TrainingSettings ToProto(const TrainingSettings& settings) {
+  proto::TrainingSettings message;
+  message.set_seed(settings.seed);
+  message.set_dataset_samples(settings.dataset_samples);
+  message.set_batch_size(settings.batch_size);
+  message.set_micro_batches(settings.micro_batches);
+  message.set_min_samples(settings.min_samples);
+  message.set_eval_batch_size(settings.eval_batch_size);
+  message.set_learning_rate(settings.learning_rate);
+  message.set_momentum(settings.momentum);
+  message.set_weight_decay(settings.weight_decay);
+  message.mutable_milestones()->Assign(settings.milestones.begin(), settings.milestones.end());
+  message.set_milestone_factor(settings.milestone_factor);
+  message.set_look_ahead(settings.look_ahead);
+  message.set_raised_look_ahead(settings.raised_look_ahead);
+  message.set_aggregate_every(settings.aggregate_every);
+  message.set_stale_rate_steps(settings.stale_rate_steps);
+  for (const GradientBitsStep& step : settings.gradient_bits) {
+    proto::GradientBitsStep& out = *message.add_gradient_bits();
+    out.set_epoch(step.epoch);
+    out.set_conv(step.bits.conv);
+    out.set_linear(step.bits.linear);
+  }
+  return message;
+}
+
+absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& message) {
+  TrainingSettings settings;
+  const std::string at = "training";
+  settings.seed = message.seed();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange(at + ".dataset_samples", message.dataset_samples(), 1, kMaxAmount));
+  settings.dataset_samples = message.dataset_samples();
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".micro_batches", message.micro_batches(), 1, kMaxAmount));
+  settings.micro_batches = message.micro_batches();
+  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".min_samples", message.min_samples(), 1, kMaxAmount));
+  settings.min_samples = message.min_samples();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange(at + ".eval_batch_size", message.eval_batch_size(), 0, kMaxAmount));
+  settings.eval_batch_size = message.eval_batch_size();
+  RUNNEL_RETURN_IF_ERROR(OptimizerFromProto(at, message, settings));
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".look_ahead", message.look_ahead(), 0, 1));
+  settings.look_ahead = message.look_ahead();
+  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".raised_look_ahead", message.raised_look_ahead(), 0, 1));
+  settings.raised_look_ahead = message.raised_look_ahead();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange(at + ".aggregate_every", message.aggregate_every(), 0, kMaxAmount));
+  settings.aggregate_every = message.aggregate_every();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange(at + ".stale_rate_steps", message.stale_rate_steps(), 0, kMaxAmount));
+  settings.stale_rate_steps = message.stale_rate_steps();
+  RUNNEL_ASSIGN_OR_RETURN(settings.gradient_bits,
+                          GradientBitsFromProto(at + ".gradient_bits", message.gradient_bits()));
+  const absl::Status batching = MakeBatching(settings).status();
+  if (!batching.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(at, ": ", batching.message()));
+  }
+  return settings;
+}
+
+}  // namespace runnel

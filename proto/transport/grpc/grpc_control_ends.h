@@ -1,0 +1,36 @@
+#pragma once
+
+// What the two ends of the gRPC control plane share; included by grpc_control*.cc only.
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/transport/control/control_channel.h"
+#include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/link/event_loop.h"
+
+namespace runnel {
+
+// Messages travel as bytes that we parse ourselves: gRPC would take a message that cannot be parsed
+// for the end of the stream.
+grpc::ByteBuffer ToBuffer(const std::string& bytes);
+std::string ToBytes(const grpc::ByteBuffer& buffer);
+
+// Of the same code; the message cut to what fits into a header.
+grpc::Status ToGrpc(const absl::Status& status);
+
+// `timers` runs on a thread of its own and outlives the result; the rest as ControlTransport.
+absl::StatusOr<std::unique_ptr<CentralControl>> ListenGrpc(const std::string& address,
+                                                           const GrpcControlOptions& options,
+                                                           EventLoop* timers,
+                                                           CentralControlObserver* observer);
+absl::StatusOr<std::unique_ptr<WorkerControl>> ConnectGrpc(const std::string& address,
+                                                           int64_t timeout_ms,
+                                                           const GrpcControlOptions& options,
+                                                           EventLoop* timers,
+                                                           WorkerControlObserver* observer);
+
+}  // namespace runnel

@@ -1,0 +1,33 @@
+#pragma once
+
+// The dialling ends of the gRPC streams of a transport.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "proto/transport/grpc/grpc_calls.h"
+#include "proto/transport/grpc/grpc_queue.h"
+#include "proto/transport/grpc/grpc_stream.h"
+#include "proto/transport/link/transport.h"
+
+namespace runnel {
+
+// Thread-safe. Destroying it breaks what still stands and waits for it: not on a queue's thread,
+// and before the queues.
+class GrpcDialler {
+ public:
+  GrpcDialler(StreamOptions options, int64_t keepalive_ms);
+  ~GrpcDialler();
+
+  // As Transport::Dial; the observer is called on the queue's thread.
+  std::shared_ptr<Connection> Dial(const std::string& address, GrpcQueue* queue,
+                                   ConnectionObserver* observer, const LinkShaping& shaping);
+
+ private:
+  const StreamOptions options_;
+  const int64_t keepalive_ms_;
+  const std::shared_ptr<LiveCalls> live_ = std::make_shared<LiveCalls>();
+};
+
+}  // namespace runnel

@@ -1,0 +1,148 @@
+#pragma once
+
+// What both ends of a gRPC stream have in common: the queue of what is to be sent, pacing, the
+// assembly of what is received, and how the stream ends.
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+#include <grpcpp/support/status.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "proto/transport/link/bandwidth.h"
+#include "proto/transport/link/frame_assembler.h"
+#include "proto/transport/link/observer_gate.h"
+#include "proto/transport/link/pacer.h"
+#include "proto/transport/link/scheduler.h"
+#include "proto/transport/link/transport.h"
+
+namespace runnel {
+
+// What a call of gRPC does for its stream. Called with the stream's lock held: no call comes
+// back into the stream on the same thread.
+class StreamCalls {
+ public:
+  virtual ~StreamCalls() = default;
+  virtual void Read(grpc::ByteBuffer* message) = 0;
+  // `more`: another message follows as soon as this one is taken, so it may wait for that.
+  virtual void Write(const grpc::ByteBuffer* message, bool more) = 0;
+  // Makes what is under way fail.
+  virtual void Cancel() = 0;
+  // No Read or Write follows. The accepting end ends the stream with this.
+  virtual void End(const absl::Status& status) = 0;
+  // It ends the stream in order once either end has said goodbye; the other end reads until then.
+  virtual bool is_accepting_end() const = 0;
+};
+
+struct StreamOptions {
+  int64_t chunk_bytes = 0;
+  BufferPool* pool = nullptr;
+  std::shared_ptr<ThreadScheduler> scheduler;
+};
+
+// Thread-safe; its call holds a reference until gRPC is done with it.
+class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
+ public:
+  explicit GrpcStream(StreamOptions options);
+
+  // `calls` lives until Done().
+  void SetCalls(StreamCalls* calls);
+  // Gives the stream its observer and begins to read and write. False: its owner has let go of it.
+  bool Attach(ConnectionObserver* observer, const LinkShaping& shaping);
+
+  // Reactions of gRPC.
+  void ReadDone(bool ok);
+  void WriteDone(bool ok);
+  // `status`: how gRPC says that the stream ended; OK: in order.
+  void Done(const absl::Status& status);
+
+  // The methods of Connection.
+  absl::Status Send(const Frame& frame);
+  void Close();
+  int64_t queued_bytes() const;
+  // The owner lets go of the connection; after Close() what is queued still leaves.
+  void Release();
+  // Ends the stream at once; the observer hears `status` and is not called after the return.
+  void Abort(const absl::Status& status);
+
+ private:
+  // A message to be sent.
+  struct Message {
+    bool first = false;  // begins with the header
+    bool goodbye = false;
+    bool measured = false;  // a piece by itself: the peer measures the link (bandwidth.h)
+    std::array<std::byte, kFrameHeaderBytes> header;
+    Payload payload;
+    size_t offset = 0;
+    size_t size = 0;        // of the payload's part
+    int64_t leave_ns = 0;   // by the pacer
+    int64_t arrive_ns = 0;  // not written before
+    int64_t bytes() const { return static_cast<int64_t>(size) + (first ? kFrameHeaderBytes : 0); }
+  };
+
+  // These expect mutex_ to be held.
+  void QueueFrame(const Frame& frame);
+  void QueueGoodbye();
+  void Book(Message& message, int64_t now_ns);
+  void Pump();
+  void EndStream(const absl::Status& status, bool cancel);
+  absl::Status Verdict(const absl::Status& status) const;
+  // These do not.
+  void Consume();
+  // A piece of a frame that is more than one piece has come in.
+  void Arriving(bool first);
+  void TimerFired();
+  void Fail(const absl::Status& status);
+  void Goodbye();
+  static grpc::ByteBuffer BufferOf(const Message& message);
+
+  const StreamOptions options_;
+  mutable std::mutex mutex_;
+  StreamCalls* calls_ = nullptr;        // guarded by mutex_; null before SetCalls and after Done
+  std::shared_ptr<ObserverGate> gate_;  // set once, by Attach; guarded by mutex_
+  bool released_ = false;               // guarded by mutex_, as all that follow
+  bool closing_ = false;                // Close() was called
+  bool goodbye_sent_ = false;
+  bool goodbye_received_ = false;
+  bool over_ = false;  // EndStream() was called
+  // What the observer hears at the end if this side decided it; gRPC's word may come first.
+  std::optional<absl::Status> decided_;
+  bool writing_ = false;
+  bool timer_set_ = false;
+  Pacer pacer_{LinkShaping{}};
+  std::vector<Frame> waiting_;  // sent before Attach
+  std::deque<Message> outgoing_;
+  MeasuredFrames measured_frames_;
+  Message current_;  // being written
+  grpc::ByteBuffer write_buffer_;
+
+  // Only in ReadDone and what it calls; gRPC has one read under way.
+  FrameAssembler assembler_;
+  ArrivalRecorder arrival_;
+  grpc::ByteBuffer read_buffer_;
+  std::vector<grpc::Slice> slices_;
+  std::vector<absl::Span<const std::byte>> pieces_;
+};
+
+// One end, as its owner holds it.
+class GrpcConnection final : public Connection {
+ public:
+  explicit GrpcConnection(std::shared_ptr<GrpcStream> stream) : stream_(std::move(stream)) {}
+  ~GrpcConnection() override { stream_->Release(); }
+
+  absl::Status Send(const Frame& frame) override { return stream_->Send(frame); }
+  void Close() override { stream_->Close(); }
+  int64_t queued_bytes() const override { return stream_->queued_bytes(); }
+
+ private:
+  const std::shared_ptr<GrpcStream> stream_;
+};
+
+}  // namespace runnel

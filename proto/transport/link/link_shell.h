@@ -1,0 +1,175 @@
+#pragma once
+
+// A link on an event loop: connections of a transport come and go underneath, a LinkSession on top
+// keeps its frames. One end dials and dials again; the other is attached when the peer has said
+// hello.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/transport/link/bandwidth.h"
+#include "proto/transport/link/event_loop.h"
+#include "proto/transport/link/link_session.h"
+#include "proto/transport/link/transport.h"
+
+namespace runnel {
+
+// Largest payload that is believed, by kind and micro-batch size; set by the loop, read by
+// transport threads.
+class FrameLimits {
+ public:
+  // Replaces all limits. Hello, ack and probe frames are always allowed (a hello up to 1
+  // KiB, a probe up to BandwidthProbe::kMaxBytes).
+  void Set(std::map<std::pair<FrameKind, uint32_t>, uint64_t> payload_bytes);
+  // InvalidArgument names kind, size and limit.
+  absl::Status Check(const FrameHeader& header) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<FrameKind, uint32_t>, uint64_t> payload_bytes_;  // guarded by mutex_
+};
+
+// Passes one connection's events on to a loop. Strong references live on the loop's thread only
+// (and with the acceptor), so that a connection is never destroyed by one of its own callbacks.
+class LoopConnection final : public ConnectionObserver,
+                             public std::enable_shared_from_this<LoopConnection> {
+ public:
+  using FrameFn = std::function<void(Frame frame)>;
+  using ClosedFn = std::function<void(const absl::Status& status)>;
+
+  // `loop` and `limits` outlive it.
+  LoopConnection(EventLoop* loop, const FrameLimits* limits) : loop_(loop), limits_(limits) {}
+  ~LoopConnection() override { connection_.reset(); }
+
+  // On the loop's thread: where frames and the end of the connection go.
+  void Bind(FrameFn on_frame, ClosedFn on_closed);
+  void Unbind();
+  void SetConnection(std::shared_ptr<Connection> connection) {
+    connection_ = std::move(connection);
+  }
+  const std::shared_ptr<Connection>& connection() const { return connection_; }
+  // On the loop's thread: closes; the frames and the end that are still to come go nowhere.
+  void Close();
+  // Called on the loop's thread once the connection has ended, whoever is bound.
+  void OnGone(std::function<void()> gone) { gone_ = std::move(gone); }
+
+  absl::Status OnHeader(const FrameHeader& header) override { return limits_->Check(header); }
+  void OnFrame(Frame frame) override;
+  void OnClosed(const absl::Status& status) override;
+
+ private:
+  EventLoop* loop_;
+  const FrameLimits* limits_;
+  std::shared_ptr<Connection> connection_;
+  FrameFn on_frame_;
+  ClosedFn on_closed_;
+  std::function<void()> gone_;
+};
+
+// The hello that a dialling end says first.
+struct LinkHello {
+  std::string token;  // of the run: a secret between its members
+  std::string role;   // "link": from the stage before; "feed": from central
+};
+Frame MakeHello(const LinkHello& hello);
+absl::StatusOr<LinkHello> ParseHello(const Frame& frame);
+
+// Accepts data connections and hands each on when it has shown the run's token.
+class LinkAcceptor {
+ public:
+  // role: LinkHello::role. On the loop's thread.
+  using HelloFn =
+      std::function<void(const std::string& role, std::shared_ptr<LoopConnection> connection)>;
+
+  LinkAcceptor(EventLoop* loop, const FrameLimits* limits, HelloFn on_hello)
+      : loop_(loop), limits_(limits), on_hello_(std::move(on_hello)) {}
+  // Ends the listener and all its connections. On the loop's thread, or when the loop no longer
+  // runs.
+  ~LinkAcceptor();
+
+  // Errors as Transport::Listen.
+  absl::Status Listen(Transport* transport, const std::string& address);
+  std::string address() const { return listener_->address(); }
+  // On the loop's thread: what a peer must show, and how what we send to a neighbour is shaped from
+  // now on.
+  void Expect(std::string token, const LinkShaping& shaping);
+
+ private:
+  Accepted Accept(std::shared_ptr<Connection> connection);
+  void Greeted(const std::weak_ptr<LoopConnection>& weak, const Frame& frame);
+
+  EventLoop* loop_;
+  const FrameLimits* limits_;
+  HelloFn on_hello_;
+  std::mutex mutex_;
+  std::string token_;                                                       // guarded by mutex_
+  LinkShaping shaping_;                                                     // guarded by mutex_
+  std::map<LoopConnection*, std::shared_ptr<LoopConnection>> connections_;  // guarded by mutex_
+  std::unique_ptr<Listener> listener_;
+};
+
+// All methods on the loop's thread.
+class LinkShell {
+ public:
+  struct Options {
+    Transport* transport = nullptr;  // dialling end only
+    std::string address;             // where to dial; empty: the peer dials us
+    LinkHello hello;
+    LinkShaping shaping;
+    // The link has had no connection for this long: it is given up.
+    int64_t give_up_after_ns = int64_t{20} * 1000 * 1000 * 1000;
+    // Called after each frame or acknowledgement that came in: there may be room to send.
+    std::function<void()> on_received;
+    // Measure what we send with probes while nothing else tells (bandwidth.h).
+    bool probes = false;
+  };
+  using FailedFn = std::function<void(const absl::Status& status)>;
+
+  // `loop` and `limits` outlive the shell.
+  LinkShell(EventLoop* loop, const FrameLimits* limits, Options options,
+            LinkSession::DeliverFn deliver, FailedFn failed);
+  ~LinkShell();
+  LinkShell(const LinkShell&) = delete;
+  LinkShell& operator=(const LinkShell&) = delete;
+
+  // Dialling end: begins to connect.
+  void Start();
+  // Accepting end: the peer is there (again).
+  void Attach(std::shared_ptr<LoopConnection> connection);
+
+  LinkSession& session() { return session_; }
+  const LinkSession& session() const { return session_; }
+  bool connected() const { return session_.connected(); }
+  // What the peer's frames say that the link carries towards us; 0: not measured yet.
+  double received_bytes_per_second() const { return incoming_.bytes_per_second(); }
+
+ private:
+  void Dial();
+  void Adopt(std::shared_ptr<LoopConnection> connection);
+  void Received(Frame frame);
+  void Closed(const absl::Status& status);
+  absl::Status ReceivedProbe(const Frame& frame);
+  void ProbeTick();
+  void SendBeside(Frame frame);
+
+  EventLoop* loop_;
+  const FrameLimits* limits_;
+  Options options_;
+  FailedFn failed_;
+  std::shared_ptr<LoopConnection> connection_;  // the observer: outlives what session_ holds
+  LinkSession session_;
+  BandwidthMeter incoming_;
+  BandwidthProbe probe_;
+  int64_t large_frames_seen_ = 0;  // of the session's counters
+  bool heard_ = false;             // anything came in on the current connection
+  int64_t disconnected_since_ns_ = 0;
+  int64_t retry_delay_ns_ = 0;
+  std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it
+};
+
+}  // namespace runnel

@@ -1,0 +1,144 @@
+#include "central/display/admin_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A connection to 127.0.0.1:port, -1 if there is nobody.
+int Connect(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+// The whole answer, head and body; empty if there is nobody.
+std::string Ask(int port, const std::string& request) {
+  const int fd = Connect(port);
+  if (fd < 0) return "";
+  EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(fd, buffer, sizeof(buffer))) > 0;) {
+    answer.append(buffer, static_cast<size_t>(got));
+  }
+  close(fd);
+  return answer;
+}
+
+std::string Get(int port, const std::string& path) {
+  return Ask(port, absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+}
+
+struct Running {
+  std::atomic<bool> ready = false;
+  std::unique_ptr<AdminServer> server;
+
+  Running() {
+    AdminCallbacks callbacks;
+    callbacks.metrics_text = [] { return std::string("runnel_up 1\n"); };
+    callbacks.state_json = [] { return std::string("{\"step\":7}"); };
+    callbacks.ready = [this] { return ready.load(); };
+    auto started = AdminServer::Start(0, callbacks);
+    EXPECT_TRUE(started.ok()) << started.status();
+    if (started.ok()) server = *std::move(started);
+  }
+};
+
+TEST(AdminServer, Answers) {
+  Running running;
+  ASSERT_NE(running.server, nullptr);
+  const int port = running.server->port();
+  EXPECT_GT(port, 0);
+  const std::string metrics = Get(port, "/metrics");
+  EXPECT_THAT(metrics, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(metrics, HasSubstr("Content-Type: text/plain; version=0.0.4"));
+  EXPECT_THAT(metrics, HasSubstr("\r\n\r\nrunnel_up 1\n"));
+  EXPECT_THAT(Get(port, "/healthz"), HasSubstr("\r\n\r\nok\n"));
+  const std::string state = Get(port, "/state");
+  EXPECT_THAT(state, HasSubstr("Content-Type: application/json"));
+  EXPECT_THAT(state, HasSubstr("{\"step\":7}"));
+  const std::string page = Get(port, "/");
+  EXPECT_THAT(page, HasSubstr("Content-Type: text/html"));
+  EXPECT_THAT(page, HasSubstr("fetch(\"/state\")"));
+  EXPECT_THAT(page, HasSubstr("</script>"));
+}
+
+TEST(AdminServer, ReadyOnceTrainingHasBegun) {
+  Running running;
+  EXPECT_THAT(Get(running.server->port(), "/readyz"), StartsWith("HTTP/1.1 503"));
+  running.ready = true;
+  EXPECT_THAT(Get(running.server->port(), "/readyz"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(AdminServer, BadRequests) {
+  Running running;
+  const int port = running.server->port();
+  EXPECT_THAT(Get(port, "/nothing"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Get(port, "/../../etc/passwd"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Ask(port, "POST /state HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"),
+              StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Ask(port, "POST /state HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n"),
+              StartsWith("HTTP/1.1 4"));
+  EXPECT_THAT(Ask(port, "nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(Get(port, "/healthz"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(AdminServer, PortInUse) {
+  Running running;
+  const int port = running.server->port();
+  const absl::Status status = AdminServer::Start(port, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(port)));
+  EXPECT_THAT(Get(port, "/healthz"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(AdminServer, PortsThatAreNone) {
+  for (int port : {-1, 65536}) {
+    EXPECT_EQ(AdminServer::Start(port, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(AdminServer, StopsAndFreesThePort) {
+  int port = 0;
+  {
+    Running running;
+    port = running.server->port();
+    EXPECT_THAT(Get(port, "/healthz"), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_EQ(Connect(port), -1);
+  auto again = AdminServer::Start(port, {});
+  EXPECT_TRUE(again.ok()) << again.status();
+}
+
+TEST(AdminServer, EndsWithAnIdleConnectionOpen) {
+  auto running = std::make_unique<Running>();
+  const int fd = Connect(running->server->port());
+  ASSERT_GE(fd, 0);
+  running.reset();
+  close(fd);
+}
+
+TEST(AdminServer, StartsAndStopsManyTimes) {
+  for (int i = 0; i < 50; ++i) Running running;
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,56 @@
+#include "central/display/run_display.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace runnel {
+namespace {
+
+class LastValues final : public MetricsSink {
+ public:
+  void AddCounter(absl::string_view name, const MetricLabels& labels, double value) override {
+    values[Key(std::string(name), labels)] += value;
+  }
+  void SetGauge(absl::string_view name, const MetricLabels& labels, double value) override {
+    values[Key(std::string(name), labels)] = value;
+  }
+  static std::string Key(std::string name, const MetricLabels& labels) {
+    for (const auto& [label, value] : labels) absl::StrAppend(&name, " ", label, "=", value);
+    return name;
+  }
+  std::map<std::string, double> values;
+};
+
+RunView TwoStages() {
+  RunView view;
+  view.plan.stages = {{DeviceId(0), 0, 1, 2}, {DeviceId(1), 2, 4, 1}};
+  view.plan.links.resize(1);
+  view.stages = {{view.plan.stages[0], "a", {}}, {view.plan.stages[1], "b", {}}};
+  return view;
+}
+
+// The receiver of a direction measures it: what comes down is told by the stage below.
+TEST(RunDisplay, BandwidthOfEachDirection) {
+  LastValues metrics;
+  MonotonicClock clock;
+  RunDisplay display({}, -1, &metrics, &clock);
+  RunView view = TwoStages();
+  display.Update(view);
+  const std::string forward = "runnel_link_bandwidth_bytes_per_second link=0 direction=forward";
+  const std::string backward = "runnel_link_bandwidth_bytes_per_second link=0 direction=backward";
+  EXPECT_EQ(metrics.values.count(forward), 0u) << "nothing is measured yet";
+  view.stages[1].telemetry.upstream_bytes_per_second = 5e6;
+  view.stages[0].telemetry.downstream_bytes_per_second = 2e6;
+  display.Update(view);
+  EXPECT_EQ(metrics.values[forward], 5e6);
+  EXPECT_EQ(metrics.values[backward], 2e6);
+  const nlohmann::json state = nlohmann::json::parse(display.StateJson());
+  EXPECT_EQ(state["links"][0]["bandwidth_forward_bytes_per_s"], 5e6);
+  EXPECT_EQ(state["links"][0]["bandwidth_backward_bytes_per_s"], 2e6);
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,273 @@
+// Plans whose bits follow their links, beside plans that compress nothing and beside every pair of
+// codecs that a link could have.
+
+#include "central/planning/bandwidth_bits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "central/settings/codec_settings.h"
+#include "compress/link_bits.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/policy.h"
+#include "partition/zoo/zoo.h"
+#include "predictor/cost/measured_cost.h"
+#include "proto/base/codec_schedule.h"
+#include "proto/base/random.h"
+
+namespace runnel {
+namespace {
+
+constexpr double kCodecSecondsPerByte = 1e-9;
+constexpr int64_t kEpochs = 200;
+
+// har_cnn on devices whose layers take as long as the draws say, over links of one speed.
+class Case {
+ public:
+  Case(const std::string& policy, int devices, double mbps, double slow = 1, uint64_t draw = 0)
+      : model_(MakeModel("har_cnn").value()) {
+    const CounterRandom random(draw, RandomPurpose::kTest, 1, 0);
+    std::vector<std::vector<double>> seconds(devices);
+    uint64_t next = 0;
+    for (auto& row : seconds) {
+      const double speed = draw == 0 ? 1 : 1 + 3 * random.Uniform(next++);
+      for (int l = 0; l < model_.layer_count(); ++l) {
+        row.push_back(slow * 0.05 * (draw == 0 ? 1 : 0.1 + random.Uniform(next++)) / speed);
+      }
+    }
+    cost_ = MeasuredCost::Create(seconds).value();
+    request_.model = &model_;
+    request_.policy = FindPolicy(policy).value();
+    request_.schedule = FindSchedule("async_1f1b").value();
+    request_.micro_batch_size = 64;
+    for (int i = 0; i < devices; ++i) request_.devices.push_back(DeviceId(i));
+    request_.compute = &*cost_;
+    request_.encoded_forward = MeanEncodedBytes("identity", kEpochs).value();
+    request_.encoded_backward = request_.encoded_forward;
+    request_.device_costs.resize(devices);
+    for (DeviceCost& device : request_.device_costs) {
+      device.codec_seconds_per_byte = kCodecSecondsPerByte;
+    }
+    request_.link_speeds.assign(devices, std::vector<LinkSpeed>(devices, {mbps, 0.001}));
+    bits_.model = "har_cnn";
+    bits_.epochs = kEpochs;
+  }
+  Case(const Case&) = delete;
+
+  PlanRequest& request() { return request_; }
+  const BandwidthBits& bits() const { return bits_; }
+
+  FittedPlan Fitted() const {
+    const absl::StatusOr<FittedPlan> fitted = PlanWithBits(bits_, request_);
+    EXPECT_TRUE(fitted.ok()) << fitted.status();
+    return fitted.value_or(FittedPlan());
+  }
+
+  double Period(const Plan& plan) const {
+    PlanRequest request = request_;
+    EXPECT_TRUE(AddCodecsOf(plan, kEpochs, request).ok());
+    const PipelineModel model = MakePipelineModel(request).value();
+    return SimulatedPeriod(model, PlacementOf(request, model, plan).value()).value();
+  }
+
+  // What the policy would do without codecs.
+  Plan Uncompressed() const { return MakePlan(request_).value(); }
+
+ private:
+  ModelSpec model_;
+  std::optional<MeasuredCost> cost_;
+  PlanRequest request_;
+  BandwidthBits bits_;
+};
+
+double BitsIn(const std::string& codecs, int64_t epoch) {
+  const std::vector<CodecStep> steps = ParseCodecSchedule(codecs).value();
+  const std::string& codec = steps[StepInEpoch(steps, epoch)].codec;
+  return codec == "identity" ? 32 : std::stod(codec.substr(codec.find(':') + 1));
+}
+
+void ExpectFloors(const Plan& plan) {
+  for (const LinkPlan& link : plan.links) {
+    for (int64_t epoch : {0, 59, 60, 159, 160, 199}) {
+      const double progress = static_cast<double>(epoch) / kEpochs;
+      EXPECT_GE(BitsIn(link.codec_forward, epoch), MinBits("har_cnn", true, progress));
+      EXPECT_GE(BitsIn(link.codec_backward, epoch), MinBits("har_cnn", false, progress));
+    }
+  }
+}
+
+TEST(BandwidthBits, TwoStagesByBandwidth) {
+  struct Row {
+    double mbps;
+    std::string forward, backward;
+  };
+  const Row rows[] = {
+      {0, "identity", "identity"},
+      {1000, "identity", "identity"},
+      {0.25, "0:hadamard:2,60:hadamard:3,160:hadamard:4", "hadamard:4"},
+  };
+  for (const Row& row : rows) {
+    const Case run("uniform", 2, row.mbps);
+    const Plan plan = run.Fitted().plan;
+    ASSERT_EQ(plan.links.size(), 1u);
+    EXPECT_EQ(plan.links[0].codec_forward, row.forward) << row.mbps;
+    EXPECT_EQ(plan.links[0].codec_backward, row.backward) << row.mbps;
+    ExpectFloors(plan);
+  }
+}
+
+// One cut: the less a link carries, the fewer bits it has, and each direction for itself.
+TEST(BandwidthBits, OnASlowerLinkThereAreNeverMoreBits) {
+  double down = 33, up = 33;
+  int changes = 0;
+  for (double mbps = 2048; mbps > 0.1; mbps /= 1.25) {
+    const Plan plan = Case("uniform", 2, mbps).Fitted().plan;
+    const double down_now = BitsIn(plan.links[0].codec_forward, 0);
+    const double up_now = BitsIn(plan.links[0].codec_backward, 0);
+    EXPECT_LE(down_now, down) << mbps;
+    EXPECT_LE(up_now, up) << mbps;
+    changes += down_now < down || up_now < up ? 1 : 0;
+    down = down_now;
+    up = up_now;
+  }
+  EXPECT_GE(changes, 5);
+  EXPECT_EQ(up, 4);
+}
+
+TEST(BandwidthBits, DirectionsAndLinksAreApart) {
+  Case run("uniform", 3, 1000);
+  auto& speeds = run.request().link_speeds;
+  speeds[0][1].megabits_per_second = 2;
+  speeds[2][1].megabits_per_second = 2;
+  const Plan plan = run.Fitted().plan;
+  EXPECT_LT(BitsIn(plan.links[0].codec_forward, 0), 9);
+  EXPECT_EQ(plan.links[0].codec_backward, "identity");
+  EXPECT_EQ(plan.links[1].codec_forward, "identity");
+  EXPECT_LT(BitsIn(plan.links[1].codec_backward, 0), 9);
+}
+
+// Never below the floor, never slower than without codecs, by the model's own simulation.
+TEST(BandwidthBits, NeverBelowTheFloorNorSlowerThanUncompressed) {
+  for (const PolicyRow& policy : BuiltinPolicies()) {
+    if (policy.name == "brute_force") continue;
+    for (uint64_t draw = 1; draw <= 6; ++draw) {
+      for (double mbps : {0.25, 2.0, 20.0, 500.0}) {
+        Case run(std::string(policy.name), draw % 2 == 0 ? 2 : 3, mbps, 1, draw);
+        if (draw > 3) {
+          run.request().schedule = FindSchedule("sync_1f1b").value();
+          run.request().micro_batches = 4;
+        }
+        const FittedPlan fitted = run.Fitted();
+        ExpectFloors(fitted.plan);
+        EXPECT_NEAR(fitted.period_seconds, run.Period(fitted.plan), 1e-9);
+        EXPECT_LE(fitted.period_seconds, run.Period(run.Uncompressed()) * (1 + 1e-9))
+            << policy.name << " " << draw << " " << mbps;
+      }
+    }
+  }
+}
+
+// Codecs that take longer than what they save.
+TEST(BandwidthBits, ASlowCodecIsLeftOut) {
+  Case run("uniform", 2, 50);
+  for (DeviceCost& device : run.request().device_costs) device.codec_seconds_per_byte = 1e-6;
+  const FittedPlan fitted = run.Fitted();
+  EXPECT_LE(fitted.period_seconds, run.Period(run.Uncompressed()) * (1 + 1e-9));
+  EXPECT_EQ(fitted.plan.links[0].codec_forward, "identity");
+}
+
+// As fast as the fastest pair of codecs, and no pair that is as fast loses less.
+TEST(BandwidthBits, OnOneLinkItIsAsGoodAsTryingEveryPair) {
+  const Shape any = {1};
+  const auto choices = BitsChoices("hadamard", any).value();
+  for (double mbps : {0.25, 1.0, 4.0, 8.0, 16.0, 64.0, 256.0}) {
+    const Case run("uniform", 2, mbps);
+    const FittedPlan fitted = run.Fitted();
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const BitsChoice& down : choices) {
+      for (const BitsChoice& up : choices) {
+        Plan plan = fitted.plan;
+        plan.links[0] = {
+            CodecsWithBits(choices, down.bits, MinBitsByEpoch("har_cnn", true, kEpochs)),
+            CodecsWithBits(choices, up.bits, MinBitsByEpoch("har_cnn", false, kEpochs))};
+        fastest = std::min(fastest, run.Period(plan));
+      }
+    }
+    EXPECT_LE(fitted.period_seconds, fastest * 1.002) << mbps;
+  }
+}
+
+// With `runnel` cut and bits are chosen together: on slow links it is faster than its own cut for
+// uncompressed tensors with the fewest bits.
+TEST(BandwidthBits, RunnelChoosesTheCutWithTheBits) {
+  bool cut_differs = false;
+  for (double mbps : {0.25, 0.5, 1.0, 2.0, 4.0, 8.0}) {
+    Case run("runnel", 3, mbps);
+    const FittedPlan fitted = run.Fitted();
+    const Plan uncompressed = run.Uncompressed();
+    EXPECT_LE(fitted.period_seconds, run.Period(uncompressed) * (1 + 1e-9));
+    cut_differs |= fitted.plan.stages != uncompressed.stages;
+    const FittedPlan own_cut = FitBits(run.bits(), run.request(), uncompressed).value();
+    EXPECT_LE(fitted.charged_seconds, own_cut.charged_seconds);
+  }
+  EXPECT_TRUE(cut_differs);
+}
+
+// The settings say the floor, whichever family, and again when they are read from a journal.
+TEST(BandwidthBits, SettingsSettleOnTheFloor) {
+  RunSettings settings;
+  settings.model = "har_cnn";
+  settings.epochs = 10;
+  settings.bits = "bandwidth";
+  ASSERT_TRUE(SettleCodecs({}, settings).ok());
+  EXPECT_EQ(settings.bits, "bandwidth");
+  EXPECT_EQ(settings.codec_forward, "0:hadamard:2,3:hadamard:3,8:hadamard:4");
+  EXPECT_EQ(settings.codec_backward, "hadamard:4");
+  const RunSettings once = settings;
+  ASSERT_TRUE(SettleCodecs({}, settings).ok());
+  EXPECT_EQ(settings, once);
+  EXPECT_THAT(CodecsOf(settings),
+              testing::UnorderedElementsAre("hadamard:2", "hadamard:3", "hadamard:4", "hadamard:5",
+                                            "hadamard:6", "hadamard:7", "hadamard:8", "identity"));
+
+  settings.codec_forward = "mbq:7";
+  settings.codec_backward = "stochastic";
+  ASSERT_TRUE(SettleCodecs({}, settings).ok());
+  EXPECT_EQ(settings.codec_forward, "0:mbq:2,3:mbq:3,8:mbq:4");
+  EXPECT_EQ(settings.codec_backward, "stochastic:4");
+  settings.codec_backward = "amsgrad_mbq:2";
+  EXPECT_FALSE(SettleCodecs({}, settings).ok());
+
+  // Between integer stages int8 loses nothing.
+  RunSettings integers = once;
+  integers.recipe = "niti";
+  const NumberFormat format = FormatOf(integers).value();
+  ASSERT_TRUE(SettleCodecs(format, integers).ok());
+  EXPECT_THAT(CodecsOf(integers), testing::Contains("int8"));
+  EXPECT_THAT(CodecsOf(integers), testing::Not(testing::Contains("identity")));
+  EXPECT_THAT(CodecsOf(integers), testing::Not(testing::Contains("hadamard:8")));
+}
+
+TEST(BandwidthBits, CodecsAreMeasured) {
+  const double seconds = MeasureCodecs({}, MonotonicClock()).value();
+  EXPECT_GT(seconds, 0);
+  EXPECT_LT(seconds, 1e-3);
+  BandwidthBits bits;
+  bits.family_forward = "zip";
+  EXPECT_FALSE(MeasureCodecs(bits, MonotonicClock()).ok());
+}
+
+TEST(BandwidthBits, ErrorsNameWhatIsMissing) {
+  Case run("runnel", 2, 1);
+  run.request().compute = nullptr;
+  EXPECT_FALSE(PlanWithBits(run.bits(), run.request()).ok());
+  BandwidthBits bits = run.bits();
+  bits.family_backward = "identity";
+  EXPECT_THAT(std::string(PlanWithBits(bits, run.request()).status().message()),
+              testing::HasSubstr("no family with bits"));
+}
+
+}  // namespace
+}  // namespace runnel

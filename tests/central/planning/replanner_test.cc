@@ -1,0 +1,413 @@
+// When another plan is worth the move.
+
+#include "central/planning/replanner.h"
+
+#include <cmath>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "predictor/cost/range_cost.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kLayers = 6;
+constexpr int64_t kEvery = 20;  // micro-batches between reports
+
+// Two devices of the same speed, 10 ms a layer; the best cut balances them.
+class Pipeline {
+ public:
+  explicit Pipeline(int64_t stop_step = 10'000) : replanner_(Options(stop_step)) {
+    plan_.generation = Generation(1);
+    Cut(2);
+    for (int i = 0; i < 2; ++i) {
+      Device device;
+      device.hello.name = "w" + std::to_string(i);
+      devices_.push_back(device);
+    }
+  }
+
+  // Device 1 has this share of a processor, of which a layer takes 8 ms.
+  void ShareProcessor(double share) {
+    devices_[1].processor_share = share;
+    processor_ns_a_layer_ = 8e6;
+  }
+
+  // The next report, with device 1 this much slower than profiled.
+  std::optional<BetterPlan> Report(double slowdown) {
+    step_ += kEvery;
+    for (size_t i = 0; i < 2; ++i) {
+      Telemetry& telemetry = stages_[i].telemetry;
+      const StagePlan& stage = stages_[i].plan;
+      const double layers = stage.last_layer - stage.first_layer + 1;
+      telemetry.backwards = step_;
+      telemetry.busy_ns += static_cast<int64_t>(kEvery * layers * 10e6 * (i == 1 ? slowdown : 1.0));
+      if (i == 1)
+        telemetry.busy_processor_ns +=
+            static_cast<int64_t>(kEvery * layers * processor_ns_a_layer_);
+    }
+    return replanner_.AtBarrier({step_, plan_, first_, stages_, devices_, lost_, seconds_});
+  }
+
+  void Take(const Plan& plan) {
+    const Generation next(plan_.generation.value() + 1);
+    Cut(plan.stages[0].last_layer);
+    plan_.generation = next;
+    first_ = Sequence(step_);
+  }
+
+  int last_of_first() const { return plan_.stages[0].last_layer; }
+  const Replanner& replanner() const { return replanner_; }
+
+ private:
+  static double Slowest(const Plan& plan, const std::vector<std::vector<double>>& seconds) {
+    double slowest = 0;
+    for (const StagePlan& stage : plan.stages) {
+      double sum = 0;
+      for (int l = stage.first_layer; l <= stage.last_layer; ++l) {
+        sum += seconds[stage.device.value()][l];
+      }
+      slowest = std::max(slowest, sum);
+    }
+    return slowest;
+  }
+
+  static Plan PlanWith(int last) {
+    Plan plan;
+    plan.stages = {{DeviceId(0), 0, last, 2}, {DeviceId(1), last + 1, kLayers - 1, 1}};
+    plan.links.emplace_back();
+    return plan;
+  }
+
+  static ReplannerOptions Options(int64_t stop_step) {
+    ReplannerOptions options;
+    options.make_plan = [](const std::vector<int>&, const auto& seconds) -> absl::StatusOr<Plan> {
+      Plan best = PlanWith(0);
+      for (int last = 1; last + 1 < kLayers; ++last) {
+        if (Slowest(PlanWith(last), seconds) < Slowest(best, seconds)) best = PlanWith(last);
+      }
+      return best;
+    };
+    options.period_seconds = [](const Plan& plan, const auto& seconds) -> absl::StatusOr<double> {
+      return Slowest(plan, seconds);
+    };
+    options.layer_state_bytes.assign(kLayers, 1'000'000);
+    options.stop_step = stop_step;
+    return options;
+  }
+
+  void Cut(int last) {
+    const Generation generation = plan_.generation;
+    plan_ = PlanWith(last);
+    plan_.generation = generation;
+    stages_.clear();
+    for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
+  }
+
+  Replanner replanner_;
+  Plan plan_;
+  Sequence first_;
+  std::vector<StageStatus> stages_;
+  std::vector<Device> devices_;
+  std::vector<bool> lost_ = {false, false};
+  std::vector<std::vector<double>> seconds_ = {std::vector<double>(kLayers, 0.01),
+                                               std::vector<double>(kLayers, 0.01)};
+  int64_t step_ = 0;
+  double processor_ns_a_layer_ = 0;
+};
+
+TEST(Replanner, LeavesABalancedPipelineAlone) {
+  Pipeline run;
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(run.Report(i % 2 == 0 ? 1.02 : 0.98).has_value());
+}
+
+// A device at half speed: a better plan within three reports, and then none any more.
+TEST(Replanner, MovesLayersAwayFromADeviceAtHalfSpeed) {
+  Pipeline run;
+  EXPECT_FALSE(run.Report(1).has_value());
+  int reports = 1;
+  std::optional<BetterPlan> better = run.Report(2);
+  for (; !better.has_value() && reports < 5; ++reports) better = run.Report(2);
+  ASSERT_TRUE(better.has_value());
+  EXPECT_LE(reports, 3);
+  EXPECT_EQ(better->plan.stages[0].last_layer, 3);
+  EXPECT_THAT(better->why, HasSubstr("0.06 -> 0.04 s a micro-batch"));
+  EXPECT_NEAR(run.replanner().slowdowns()[1], 2, 1e-6);
+  run.Take(better->plan);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(run.Report(2).has_value());
+  // And back when it is fast again.
+  EXPECT_FALSE(run.Report(1).has_value());
+  better = run.Report(1);
+  ASSERT_TRUE(better.has_value());
+  EXPECT_EQ(better->plan.stages[0].last_layer, 2);
+}
+
+TEST(Replanner, ALoadThatComesAndGoesMovesNothing) {
+  Pipeline run;
+  for (int i = 0; i < 40; ++i) EXPECT_FALSE(run.Report(i % 2 == 0 ? 2 : 1).has_value());
+}
+
+TEST(Replanner, ShortlyBeforeTheEndAMoveIsNotWorthIt) {
+  Pipeline run(/*stop_step=*/80);
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(run.Report(2).has_value());
+}
+
+// Whoever catches up at full speed what it did not use looks quicker by the clock than it is.
+TEST(Replanner, WithAShareOfAProcessorTheLongerOfBothTimesCounts) {
+  Pipeline run;
+  run.ShareProcessor(0.5);
+  run.Report(1.0);
+  EXPECT_NEAR(run.replanner().slowdowns()[1], 1.6, 1e-6);  // 8 ms of half a processor
+  run.Report(2.5);                                         // something else takes the processor
+  EXPECT_NEAR(run.replanner().slowdowns()[1], 2.5, 1e-6);
+  EXPECT_NEAR(run.replanner().slowdowns()[0], 1.0, 1e-6);
+}
+
+// ---- with a predictor
+
+// Two devices of a model of 20 layers, whose times are predicted; the truth is known here. Nothing
+// but what the ten sub-models and the stages take gets from one to the other.
+class PredictedPipeline {
+ public:
+  explicit PredictedPipeline(const PredictorOptions& predictor = {}, double min_gain = 0.02,
+                             int64_t stop_step = 100'000)
+      : model_(*MakeModel("mobilenet_v2")),
+        predictor_(*RunPredictor::Create(model_, 8, {}, predictor)),
+        slow_(2, std::vector<double>(model_.layer_count(), 1)),
+        replanner_(Options(min_gain, stop_step)),
+        devices_(2),
+        seconds_(2) {
+    for (int device = 0; device < 2; ++device) {
+      devices_[device].hello.name = "w" + std::to_string(device);
+      Characterise(device);
+      seconds_[device] = predictor_.RangeSeconds(device);
+    }
+    Take(BestPlan(seconds_));
+  }
+
+  // From now on, these layers of device 1 take so many times what they took.
+  void Slow(int first, int last, double factor) {
+    for (int layer = first; layer <= last; ++layer) slow_[1][layer] = factor;
+  }
+  // What stages take beyond what measurements see: others that compute while the pipeline runs.
+  double beside = 1;
+  bool can_measure = true;
+
+  std::optional<BetterPlan> Report() {
+    step_ += kEvery;
+    for (StageStatus& stage : stages_) {
+      const int device = stage.plan.device.value();
+      const double took = Truth(device, {stage.plan.first_layer, stage.plan.last_layer}) *
+                          (device == 1 ? beside : 1);
+      stage.telemetry.backwards = step_;
+      stage.telemetry.busy_ns += static_cast<int64_t>(kEvery * took * 1e9);
+    }
+    const BarrierReport report{step_, plan_, first_, stages_, devices_, lost_, seconds_};
+    for (const int device : replanner_.ToMeasure(report)) {
+      ++measured_;
+      if (can_measure) Characterise(device);
+    }
+    return replanner_.AtBarrier(report);
+  }
+
+  void Take(const Plan& plan) {
+    plan_ = plan;
+    plan_.generation = Generation(++generation_);
+    first_ = Sequence(step_);
+    stages_.clear();
+    for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
+  }
+
+  // Of the slowest stage, as it really is, and that of the best of all plans.
+  double Period(const Plan& plan) const { return Slowest(plan, TrueSeconds()); }
+  double BestPeriod() const { return Period(BestPlan(TrueSeconds())); }
+  double Predicted(const LayerRange& range) const { return predictor_.Seconds(1, range); }
+  double Truth(int device, const LayerRange& range) const {
+    double seconds = 1e-4;  // of its boundaries
+    for (int layer = range.first_layer; layer <= range.last_layer; ++layer)
+      seconds += slow_[device][layer] * (1e-3 + 1e-4 * layer);
+    return seconds;
+  }
+
+  const Plan& plan() const { return plan_; }
+  LayerRange second() const { return {plan_.stages[1].first_layer, plan_.stages[1].last_layer}; }
+  int measured() const { return measured_; }
+  const Replanner& replanner() const { return replanner_; }
+  int layers() const { return model_.layer_count(); }
+
+ private:
+  using Rows = std::vector<std::vector<double>>;
+
+  void Characterise(int device) {
+    std::vector<double> seconds;
+    for (const LayerRange& range : predictor_.representatives())
+      seconds.push_back(Truth(device, range));
+    ASSERT_TRUE(predictor_.Characterise(device, seconds).ok());
+  }
+  Rows TrueSeconds() const {
+    Rows rows(2);
+    for (int device = 0; device < 2; ++device) {
+      for (const LayerRange& range : AllRanges(layers()))
+        rows[device].push_back(Truth(device, range));
+    }
+    return rows;
+  }
+  double Slowest(const Plan& plan, const Rows& rows) const {
+    double slowest = 0;
+    for (const StagePlan& stage : plan.stages) {
+      const LayerRange range{stage.first_layer, stage.last_layer};
+      slowest = std::max(slowest, rows[stage.device.value()][RangeIndex(layers(), range)]);
+    }
+    return slowest;
+  }
+  Plan PlanWith(int last) const {
+    Plan plan;
+    plan.stages = {{DeviceId(0), 0, last, 2}, {DeviceId(1), last + 1, layers() - 1, 1}};
+    plan.links.emplace_back();
+    return plan;
+  }
+  Plan BestPlan(const Rows& rows) const {
+    Plan best = PlanWith(0);
+    for (int last = 1; last + 1 < layers(); ++last) {
+      if (Slowest(PlanWith(last), rows) < Slowest(best, rows)) best = PlanWith(last);
+    }
+    return best;
+  }
+  ReplannerOptions Options(double min_gain, int64_t stop_step) {
+    ReplannerOptions options;
+    options.make_plan = [this](const std::vector<int>&, const Rows& rows) -> absl::StatusOr<Plan> {
+      return BestPlan(rows);
+    };
+    options.period_seconds = [this](const Plan& plan, const Rows& rows) -> absl::StatusOr<double> {
+      return Slowest(plan, rows);
+    };
+    options.layer_state_bytes.assign(layers(), 1'000'000);
+    options.stop_step = stop_step;
+    options.min_gain = min_gain;
+    options.predictor = &predictor_;
+    return options;
+  }
+
+  ModelSpec model_;
+  RunPredictor predictor_;
+  std::vector<std::vector<double>> slow_;  // by device and layer
+  Replanner replanner_;
+  std::vector<Device> devices_;
+  std::vector<std::vector<double>> seconds_;
+  Plan plan_;
+  int generation_ = 0;
+  Sequence first_;
+  std::vector<StageStatus> stages_;
+  std::vector<bool> lost_ = {false, false};
+  int64_t step_ = 0;
+  int measured_ = 0;
+};
+
+TEST(PredictedReplanner, LeavesAPipelineAsPredictedAlone) {
+  PredictedPipeline run;
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(run.Report().has_value());
+  EXPECT_EQ(run.measured(), 0);
+}
+
+// A cold start: the first plan is from ten sub-models and the FLOPs line, and already near the
+// best.
+TEST(PredictedReplanner, TenSubModelsMakeAPlan) {
+  const PredictedPipeline run;
+  EXPECT_LT(run.Period(run.plan()), 1.1 * run.BestPeriod());
+}
+
+// Within epsilon: each report is learned from, nothing is measured, and the plan gets better. A
+// third of the layers of one half is what the ratio could not tell from the rest.
+TEST(PredictedReplanner, LearnsWhatStagesTake) {
+  PredictedPipeline run({.epsilon = 0.5});
+  run.Slow(10, 19, 1.3);
+  const double before = run.Period(run.plan());
+  const LayerRange half = run.second();
+  EXPECT_LT(run.Predicted(half), run.Truth(1, half) / 1.15);
+  std::optional<BetterPlan> better;
+  for (int i = 0; i < 30 && !better.has_value(); ++i) better = run.Report();
+  ASSERT_TRUE(better.has_value());
+  EXPECT_EQ(run.measured(), 0);
+  EXPECT_EQ(run.replanner().slowdowns()[1], 1) << "no capacity ratio";
+  EXPECT_LT(run.Period(better->plan), before * 0.97);
+  EXPECT_EQ(better->layer_seconds[1].size(), RangeCount(run.layers()));
+  // What it goes on to learn makes the prediction that of the device as it is.
+  run.Take(better->plan);
+  for (int i = 0; i < 40; ++i) {
+    if (const std::optional<BetterPlan> next = run.Report()) run.Take(next->plan);
+  }
+  EXPECT_NEAR(run.Predicted(run.second()) / run.Truth(1, run.second()), 1, 0.05);
+  EXPECT_LT(run.Period(run.plan()), 1.06 * run.BestPeriod());
+}
+
+// Off by more than epsilon, twice in a row: measured again, once, and the plan is the best for what
+// the device now is. The capacity ratio would have taken all of its layers for slow.
+TEST(PredictedReplanner, MeasuresADeviceThatChangedAgain) {
+  PredictedPipeline run;
+  EXPECT_FALSE(run.Report().has_value());
+  run.Slow(12, 19, 2);
+  EXPECT_FALSE(run.Report().has_value());
+  EXPECT_EQ(run.measured(), 0) << "it may be gone at the next report";
+  EXPECT_GT(run.replanner().slowdowns()[1], 1.3) << "until then by the capacity ratio";
+  const std::optional<BetterPlan> better = run.Report();
+  EXPECT_EQ(run.measured(), 1);
+  EXPECT_EQ(run.replanner().slowdowns()[1], 1);
+  ASSERT_TRUE(better.has_value());
+  EXPECT_LT(run.Period(better->plan), 1.06 * run.BestPeriod());
+  EXPECT_THAT(better->why, testing::Not(HasSubstr("capacity ratio")));
+  run.Take(better->plan);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(run.Report().has_value());
+  EXPECT_EQ(run.measured(), 1);
+}
+
+// A device that is slow only while the pipeline runs: measuring it does not show that, so it is
+// done once, and what is left is a capacity ratio.
+TEST(PredictedReplanner, WhatMeasuringDoesNotShowStaysARatio) {
+  for (const bool can_measure : {true, false}) {
+    PredictedPipeline run;
+    run.can_measure = can_measure;
+    run.beside = 1.6;
+    EXPECT_FALSE(run.Report().has_value());
+    const std::optional<BetterPlan> better = run.Report();
+    EXPECT_EQ(run.measured(), 1);
+    ASSERT_TRUE(better.has_value());
+    EXPECT_THAT(better->why, HasSubstr("w1 by a capacity ratio of 1.6"));
+    run.Take(better->plan);
+    for (int i = 0; i < 20; ++i) EXPECT_FALSE(run.Report().has_value());
+    EXPECT_EQ(run.measured(), 1) << "once is enough";
+    // When the others are gone, the ratio says so at once; a device on which measuring explained
+    // nothing is measured again more and more rarely.
+    run.beside = 1;
+    EXPECT_FALSE(run.Report().has_value());
+    EXPECT_TRUE(run.Report().has_value());
+    EXPECT_NEAR(run.replanner().slowdowns()[1], 1, 0.05);
+    for (int i = 0; i < 400; ++i) {
+      run.beside = i / 10 % 2 == 0 ? 1.6 : 2.4;
+      run.Report();
+    }
+    EXPECT_LE(run.measured(), 10);
+  }
+}
+
+TEST(PredictedReplanner, ALoadThatComesAndGoesMeasuresNothing) {
+  PredictedPipeline run;
+  for (int i = 0; i < 40; ++i) {
+    run.beside = i % 2 == 0 ? 2 : 1;
+    EXPECT_FALSE(run.Report().has_value());
+  }
+  EXPECT_EQ(run.measured(), 0);
+}
+
+TEST(PredictedReplanner, ShortlyBeforeTheEndMeasuringIsNotWorthIt) {
+  PredictedPipeline run({}, 0.02, /*stop_step=*/200);
+  run.Slow(12, 19, 2);
+  for (int i = 0; i < 8; ++i) run.Report();
+  EXPECT_EQ(run.measured(), 0);
+  EXPECT_GT(run.replanner().slowdowns()[1], 1.3) << "a capacity ratio costs nothing";
+}
+
+}  // namespace
+}  // namespace runnel

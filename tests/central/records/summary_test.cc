@@ -1,0 +1,150 @@
+#include "central/records/summary.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/central/scratch.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FileSizeLimit;
+using testing::ScratchDir;
+using testing::Slurp;
+
+RunSummary Sample() {
+  RunSummary s;
+  s.accuracy = 0.9875;
+  s.loss = 0.1;
+  s.train_loss = 0.2;
+  s.samples_per_s = 512.5;
+  s.central_processor_share = 0.125;
+  s.wall_s = 12.25;
+  s.weights_sha256 = std::string(64, 'e');
+  s.steps = 300;
+  s.epochs = 3;
+  s.model = "lenet";
+  s.dataset = "synthetic_digits";
+  s.schedule = "async_1f1b";
+  s.policy = "uniform";
+  s.seed = 7;
+  s.codec_forward = "mbq:4";
+  s.codec_backward = "stochastic:8";
+  s.plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(4), 3, 4, 1}};
+  s.links = {{"mbq:4", "stochastic:8", 10, 20, 80, 81, 6, 1e6, 2e6}};
+  s.stages = {{0.5, 0.25, 0.375, 0.5, 1000}, {0.75, 0.125, 0.25, 0.5, 2000}};
+  s.evaluations = {{100, 0.5, 1.5}, {300, 0.9875, 0.1}};
+  s.timeline = {{1, 0}, {2, 0.5}};
+  return s;
+}
+
+std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  return keys;
+}
+
+TEST(Summary, HasExactlyTheseKeys) {
+  const auto json = nlohmann::ordered_json::parse(SummaryToJson(Sample()));
+  EXPECT_THAT(Keys(json), ElementsAre("accuracy", "loss", "train_loss", "samples_per_s",
+                                      "central_processor_share", "wall_s", "weights_sha256",
+                                      "steps", "epochs", "model", "dataset", "schedule", "policy",
+                                      "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
+                                      "links", "stages", "evaluations", "timeline"));
+  EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
+  EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
+  EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));
+  EXPECT_THAT(Keys(json["plan"]["stages"][0]),
+              ElementsAre("device", "first_layer", "last_layer", "cap"));
+  EXPECT_THAT(Keys(json["links"][0]),
+              ElementsAre("codec_forward", "codec_backward", "bytes_forward", "bytes_backward",
+                          "raw_bytes_forward", "raw_bytes_backward", "frames",
+                          "bandwidth_forward_bytes_per_s", "bandwidth_backward_bytes_per_s"));
+  EXPECT_THAT(Keys(json["timeline"][0]), ElementsAre("batches", "seconds"));
+  EXPECT_THAT(Keys(json["stages"][0]),
+              ElementsAre("busy_share", "wait_share", "busy_processor_share", "processor_share",
+                          "peak_rss_bytes"));
+  EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
+}
+
+TEST(Summary, IntegerRecipesTellTheirBits) {
+  RunSummary summary = Sample();
+  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["recipe"], "fp32");
+  summary.recipe = "niti:niti2021";
+  summary.gradient_bits = "0:3/2,4:1";
+  const auto json = nlohmann::json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["recipe"], "niti:niti2021");
+  EXPECT_EQ(json["gradient_bits"], "0:3/2,4:1");
+}
+
+TEST(Summary, TellsWhatWasPredicted) {
+  RunSummary summary = Sample();
+  summary.predicted_samples_per_s = 80.5;
+  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["predicted_samples_per_s"], 80.5);
+}
+
+TEST(Summary, HasTheValues) {
+  const auto json = nlohmann::json::parse(SummaryToJson(Sample()));
+  EXPECT_EQ(json["accuracy"], 0.9875);
+  EXPECT_EQ(json["train_loss"], 0.2);
+  EXPECT_EQ(json["samples_per_s"], 512.5);
+  EXPECT_EQ(json["steps"], 300);
+  EXPECT_EQ(json["seed"], 7);
+  EXPECT_EQ(json["codecs"]["backward"], "stochastic:8");
+  EXPECT_EQ(json["plan"]["stages"][1]["device"], 4);
+  EXPECT_EQ(json["plan"]["stages"][1]["last_layer"], 4);
+  EXPECT_EQ(json["plan"]["stages"][0]["cap"], 2);
+  EXPECT_EQ(json["links"][0]["bytes_backward"], 20);
+  EXPECT_EQ(json["links"][0]["raw_bytes_forward"], 80);
+  EXPECT_EQ(json["links"][0]["frames"], 6);
+  EXPECT_EQ(json["links"][0]["bandwidth_forward_bytes_per_s"], 1e6);
+  EXPECT_EQ(json["links"][0]["bandwidth_backward_bytes_per_s"], 2e6);
+  EXPECT_EQ(json["timeline"][1]["batches"], 2);
+  EXPECT_EQ(json["timeline"][1]["seconds"], 0.5);
+  EXPECT_EQ(json["stages"][1]["wait_share"], 0.125);
+  EXPECT_EQ(json["stages"][1]["busy_processor_share"], 0.25);
+  EXPECT_EQ(json["stages"][1]["processor_share"], 0.5);
+  EXPECT_EQ(json["stages"][1]["peak_rss_bytes"], 2000);
+  EXPECT_EQ(json["evaluations"][1]["accuracy"], 0.9875);
+}
+
+TEST(Summary, EmptyAndDiverged) {
+  RunSummary diverged;
+  diverged.loss = std::numeric_limits<double>::quiet_NaN();
+  diverged.train_loss = std::numeric_limits<double>::infinity();
+  const auto json = nlohmann::json::parse(SummaryToJson(diverged));
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_TRUE(json["train_loss"].is_null());
+  EXPECT_TRUE(json["evaluations"].is_array());
+  EXPECT_TRUE(json["plan"]["stages"].is_array());
+}
+
+TEST(Summary, IsWrittenWholeOrNotAtAll) {
+  ScratchDir dir;
+  ASSERT_TRUE(WriteSummary(Sample(), dir / "s.json").ok());
+  EXPECT_EQ(Slurp(dir / "s.json"), SummaryToJson(Sample()));
+  RunSummary other = Sample();
+  other.model = "other";
+  absl::Status status;
+  {
+    FileSizeLimit limit(100);
+    status = WriteSummary(other, dir / "s.json");
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(Slurp(dir / "s.json"), SummaryToJson(Sample()));
+  EXPECT_THAT(dir.List(), ElementsAre("s.json"));
+  EXPECT_EQ(WriteSummary(other, dir / "no/s.json").code(), absl::StatusCode::kNotFound);
+}
+
+TEST(Summary, DashIsStandardOutput) {
+  ::testing::internal::CaptureStdout();
+  const absl::Status status = WriteSummary(Sample(), "-");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), SummaryToJson(Sample()));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+}  // namespace
+}  // namespace runnel

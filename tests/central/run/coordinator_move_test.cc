@@ -1,0 +1,248 @@
+// Moving layers at a barrier: what each worker is asked for and given, and what is left when a
+// worker goes or refuses in between.
+
+#include <map>
+#include <set>
+
+#include "central/run/coordinator.h"
+#include "central/run/initial_weights.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "tests/central/sample_hello.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+Plan PlanOf(const std::vector<int>& devices, const std::vector<int>& last_layers) {
+  Plan plan;
+  plan.generation = Generation(1);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const int first = i == 0 ? 0 : last_layers[i - 1] + 1;
+    plan.stages.push_back(
+        {DeviceId(devices[i]), first, last_layers[i], static_cast<int64_t>(devices.size() - i)});
+    if (i > 0) plan.links.emplace_back();
+  }
+  return plan;
+}
+
+// Workers that keep the layers that they were given, as the real ones do.
+class Cluster {
+ public:
+  enum class Trouble { kNone, kLeavesAside, kRefuses };
+
+  // `next` is wanted at step 40. LeNet has layers 0..5.
+  Cluster(int workers, const Plan& first, const Plan& next) {
+    CoordinatorOptions options;
+    options.model = MakeModel("lenet").value();
+    options.training.dataset_samples = 1000;
+    options.training.batch_size = 10;
+    options.training.eval_batch_size = 10;
+    options.barriers = {.every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
+    options.stop_step = 100;
+    options.workers = workers;
+    options.recipe = "fp32";
+    options.backend = "auto";
+    options.codecs = {"identity"};
+    options.link_token = "secret";
+    options.initial_state = InitialState(options.model, 1).value();
+    options.plan = [first](const auto&, const auto&) { return first; };
+    options.replan = [this, next](const BarrierReport& report) -> std::optional<BetterPlan> {
+      reports_.push_back(report.step);
+      if (report.step != 40) return std::nullopt;
+      return BetterPlan{next, "because"};
+    };
+    coordinator_ = Coordinator::Create(std::move(options)).value();
+    for (int i = 0; i < workers; ++i) {
+      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
+    }
+  }
+
+  // Carries effects out until there are none.
+  void Settle() {
+    for (auto effects = coordinator_->TakeEffects(); !effects.empty();
+         effects = coordinator_->TakeEffects()) {
+      for (CoordinatorEffect& effect : effects) {
+        if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
+        if (auto* persist = std::get_if<Persist>(&effect)) {
+          if (auto* plan = std::get_if<PlanDecided>(&persist->record)) plans_.push_back(*plan);
+        }
+        if (auto* state = std::get_if<StateCollected>(&effect)) {
+          collected_ = state->state;
+          collected_step_ = state->step;
+        }
+        if (auto* feed = std::get_if<ConnectFeed>(&effect)) feeds_.push_back(*feed);
+        if (auto* line = std::get_if<LogLine>(&effect)) log_ += line->text + "\n";
+        if (auto* ended = std::get_if<RunEnded>(&effect)) ended_ = ended->status;
+      }
+    }
+  }
+
+  Trouble trouble_ = Trouble::kNone;
+  int troubled_ = -1;  // device
+  bool stop_while_moving_ = false;
+
+  std::vector<int64_t> reports_;
+  std::vector<PlanDecided> plans_;
+  std::vector<ConnectFeed> feeds_;
+  std::string log_;
+  absl::Status ended_ = absl::UnknownError("still running");
+  ModelState collected_;
+  int64_t collected_step_ = -1;
+  std::map<int, std::set<int>> fetched_, given_;  // layers by device
+  std::set<int> took_back_;                       // devices
+
+ private:
+  struct Worker {
+    std::optional<PrepareStage> stage, aside;
+    bool gone = false;
+  };
+
+  ModelState StateOf(const PrepareStage& stage) const {
+    const StagePlan& range = stage.plan.stages[stage.stage];
+    return Slice(stage.state, range.first_layer, range.last_layer);
+  }
+
+  void Answer(const SendControl& send) {
+    const int id = static_cast<int>(send.connection.value());
+    Worker& worker = workers_[id];
+    if (worker.gone) return;
+    const auto reply = [&](WorkerMessage message) {
+      coordinator_->Received(send.connection, message);
+    };
+    if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
+      prepare->aside ? PrepareAside(id, *prepare) : Prepare(id, *prepare);
+    } else if (const auto* fetch = std::get_if<FetchLayers>(&send.message)) {
+      if (stop_while_moving_) coordinator_->StopAtBarrier();
+      LayersFetched answer{fetch->generation, {}};
+      for (const LayerRange& range : fetch->ranges) {
+        Merge(Slice(StateOf(*worker.stage), range.first_layer, range.last_layer), answer.state);
+        for (int l = range.first_layer; l <= range.last_layer; ++l) fetched_[id].insert(l);
+      }
+      reply(std::move(answer));
+    } else if (const auto* commit = std::get_if<CommitMove>(&send.message)) {
+      worker.stage = std::exchange(worker.aside, std::nullopt);
+      if (worker.stage.has_value()) reply(StageReady{commit->generation});
+    } else if (std::holds_alternative<AbortMove>(send.message)) {
+      worker.aside.reset();
+      took_back_.insert(id);
+    } else if (const auto* run = std::get_if<RunUntil>(&send.message)) {
+      reply(BarrierReached{worker.stage->plan.generation, run->limit});
+    } else if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
+      reply(Snapshot{worker.stage->plan.generation, snapshot->sequence, StateOf(*worker.stage)});
+    }
+  }
+
+  void Prepare(int id, const PrepareStage& prepare) {
+    workers_[id].stage = prepare;
+    coordinator_->Received(ConnectionId(id), StageReady{prepare.plan.generation});
+  }
+
+  void PrepareAside(int id, const PrepareStage& prepare) {
+    Worker& worker = workers_[id];
+    for (const LayerState& layer : prepare.state.layers) given_[id].insert(layer.layer);
+    if (trouble_ == Trouble::kLeavesAside && id == troubled_) {
+      worker.gone = true;
+      return coordinator_->Gone(ConnectionId(id), absl::UnavailableError("killed"));
+    }
+    if (trouble_ == Trouble::kRefuses && id == troubled_) {
+      return coordinator_->Received(ConnectionId(id),
+                                    StageFailed{prepare.plan.generation, "no memory for it", true});
+    }
+    worker.aside = prepare;
+    if (worker.stage.has_value()) {
+      worker.aside->state = StateOf(*worker.stage);
+      Merge(prepare.state, worker.aside->state);
+    }
+    coordinator_->Received(ConnectionId(id), StagePrepared{prepare.plan.generation});
+  }
+
+  std::map<int, Worker> workers_;
+  std::optional<Coordinator> coordinator_;
+};
+
+void ExpectWholeState(const Cluster& cluster) {
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  const ModelSpec model = MakeModel("lenet").value();
+  EXPECT_EQ(cluster.collected_, InitialState(model, 1).value());
+}
+
+TEST(CoordinatorMove, OnlyLayersThatMoveTravel) {
+  Cluster cluster(3, PlanOf({0, 1, 2}, {1, 3, 5}), PlanOf({0, 1, 2}, {0, 3, 5}));
+  cluster.Settle();
+  ExpectWholeState(cluster);
+  EXPECT_EQ(cluster.fetched_, (std::map<int, std::set<int>>{{0, {1}}}));
+  EXPECT_EQ(cluster.given_, (std::map<int, std::set<int>>{{1, {1}}}));
+  EXPECT_EQ(cluster.reports_, (std::vector<int64_t>{40, 80}));
+  ASSERT_EQ(cluster.plans_.size(), 2);
+  EXPECT_EQ(cluster.plans_[1].from_step, 40);
+  EXPECT_EQ(cluster.plans_[1].plan.generation, Generation(2));
+  EXPECT_EQ(cluster.plans_[1].plan.stages[0].last_layer, 0);
+  ASSERT_EQ(cluster.feeds_.size(), 2);
+  EXPECT_EQ(cluster.feeds_[1].first_sequence, Sequence(40));
+  EXPECT_NE(cluster.feeds_[0].link_token, cluster.feeds_[1].link_token);
+}
+
+// Any plan to any other: other orders, fewer devices, a device that had nothing.
+TEST(CoordinatorMove, EveryPlanCanFollowEveryOther) {
+  const std::vector<Plan> plans = {PlanOf({0, 1, 2}, {1, 3, 5}),
+                                   PlanOf({0, 2, 1}, {1, 3, 5}),
+                                   PlanOf({0, 1}, {2, 5}),
+                                   PlanOf({0, 2}, {0, 5}),
+                                   PlanOf({0}, {5}),
+                                   PlanOf({0, 2, 1}, {3, 4, 5})};
+  for (const Plan& from : plans) {
+    for (const Plan& to : plans) {
+      Cluster cluster(3, from, to);
+      cluster.Settle();
+      ExpectWholeState(cluster);
+      EXPECT_EQ(cluster.plans_.size(), from.stages == to.stages ? 1 : 2);
+    }
+  }
+}
+
+TEST(CoordinatorMove, RefusedMoveLeavesThePlanAsItWas) {
+  Cluster cluster(3, PlanOf({0, 1, 2}, {1, 3, 5}), PlanOf({0, 1, 2}, {0, 3, 5}));
+  cluster.trouble_ = Cluster::Trouble::kRefuses;
+  cluster.troubled_ = 1;
+  cluster.Settle();
+  ExpectWholeState(cluster);
+  EXPECT_EQ(cluster.plans_.size(), 1);
+  EXPECT_EQ(cluster.took_back_, (std::set<int>{0, 1, 2}));
+  EXPECT_THAT(cluster.log_, HasSubstr("worker w1: no memory for it"));
+}
+
+TEST(CoordinatorMove, SpareThatDiesBetweenThePhasesIsNotMissed) {
+  Cluster cluster(3, PlanOf({0, 1}, {2, 5}), PlanOf({0, 1, 2}, {0, 3, 5}));
+  cluster.trouble_ = Cluster::Trouble::kLeavesAside;
+  cluster.troubled_ = 2;
+  cluster.Settle();
+  ExpectWholeState(cluster);
+  EXPECT_EQ(cluster.plans_.size(), 1);
+  EXPECT_EQ(cluster.took_back_, (std::set<int>{0, 1}));
+  EXPECT_THAT(cluster.log_, HasSubstr("worker w2 was lost"));
+}
+
+TEST(CoordinatorMove, StageThatDiesBetweenThePhasesEndsTheRunAtItsBarrier) {
+  Cluster cluster(3, PlanOf({0, 1, 2}, {1, 3, 5}), PlanOf({0, 1, 2}, {0, 3, 5}));
+  cluster.trouble_ = Cluster::Trouble::kLeavesAside;
+  cluster.troubled_ = 1;
+  cluster.Settle();
+  EXPECT_EQ(cluster.ended_.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(cluster.ended_.message()), HasSubstr("w1 was lost after step 40"));
+  EXPECT_EQ(cluster.plans_.size(), 1);
+  EXPECT_EQ(cluster.took_back_, (std::set<int>{0, 2}));
+}
+
+TEST(CoordinatorMove, StopAskedForWhileLayersMoveIsHeardAtOnce) {
+  Cluster cluster(3, PlanOf({0, 1, 2}, {1, 3, 5}), PlanOf({0, 1, 2}, {0, 3, 5}));
+  cluster.stop_while_moving_ = true;
+  cluster.Settle();
+  ExpectWholeState(cluster);
+  EXPECT_EQ(cluster.collected_step_, 40);
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,277 @@
+// What the devices take: asked for before the first plan, and again at a barrier.
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "central/planning/layer_profile.h"
+#include "central/run/coordinator.h"
+#include "central/run/initial_weights.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "tests/central/sample_hello.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+const std::vector<LayerRange> kRanges = {{0, 0}, {1, 4}, {0, 5}};
+
+// Two workers with half of the layers each; their sub-models take more each time they are asked.
+class Cluster {
+ public:
+  // Devices to measure.
+  using ByStep = std::map<int64_t, std::vector<int>>;
+  explicit Cluster(const ByStep& to_measure = {}, bool by_range = true,
+                   const std::string& model = "lenet")
+      : by_range_(by_range), model_(MakeModel(model).value()) {
+    CoordinatorOptions options;
+    options.model = model_;
+    options.training.dataset_samples = 1000;
+    options.training.batch_size = 10;
+    options.training.eval_batch_size = 10;
+    options.barriers = {.every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
+    options.stop_step = 100;
+    options.workers = 2;
+    options.recipe = "fp32";
+    options.backend = "auto";
+    options.codecs = {"identity"};
+    options.initial_state = InitialState(options.model, 1).value();
+    options.needs_profile = true;
+    options.plan = [this](const auto&, const auto&) {
+      Plan plan;
+      plan.generation = Generation(1);
+      plan.stages = {{DeviceId(0), 0, half() - 1, 2}, {DeviceId(1), half(), layers() - 1, 1}};
+      plan.links.emplace_back();
+      return plan;
+    };
+    if (by_range) {
+      options.profile_ranges = kRanges;
+      options.predict =
+          [](int device,
+             const std::vector<double>& seconds) -> absl::StatusOr<std::vector<double>> {
+        return std::vector<double>(21, device + seconds[0]);
+      };
+    }
+    options.to_measure = [to_measure](const BarrierReport& report) {
+      const auto found = to_measure.find(report.step);
+      return found == to_measure.end() ? std::vector<int>() : found->second;
+    };
+    options.replan = [this](const BarrierReport& report) -> std::optional<BetterPlan> {
+      log_ += " r" + std::to_string(report.step);
+      seen_ = report.layer_seconds;
+      return std::nullopt;
+    };
+    coordinator_ = Coordinator::Create(std::move(options)).value();
+    for (int i = 0; i < 2; ++i) {
+      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
+    }
+  }
+
+  int layers() const { return model_.layer_count(); }
+  int half() const { return layers() / 2; }
+
+  void Settle() {
+    for (auto effects = coordinator_->TakeEffects(); !effects.empty();
+         effects = coordinator_->TakeEffects()) {
+      for (CoordinatorEffect& effect : effects) {
+        if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
+        if (auto* persist = std::get_if<Persist>(&effect)) {
+          if (auto* plan = std::get_if<PlanDecided>(&persist->record)) plan_ = *plan;
+          if (auto* measured = std::get_if<SubModelsMeasured>(&persist->record))
+            measurements_.push_back(*measured);
+        }
+        if (auto* line = std::get_if<LogLine>(&effect)) lines_ += line->text + "\n";
+        if (auto* ended = std::get_if<RunEnded>(&effect)) {
+          log_ += " end" + std::to_string(ended->step);
+          ended_ = ended->status;
+        }
+      }
+    }
+  }
+
+  std::string log_, lines_;
+  absl::Status ended_ = absl::UnknownError("still running");
+  PlanDecided plan_;
+  std::vector<SubModelsMeasured> measurements_;
+  std::vector<std::vector<double>> seen_;
+  size_t answered_ranges_ = 3;
+  double second_ = 1;           // of the first range
+  bool stop_ = false;           // asked for while a device measures at a barrier
+  int fails_ = -1;              // device that cannot measure at a barrier
+  bool fails_at_once_ = false;  // nor before the first plan
+  bool strays_ = false;         // a device answers what it was not asked
+
+ private:
+  void Answer(const SendControl& send) {
+    const ConnectionId id = send.connection;
+    const auto reply = [&](WorkerMessage message) { coordinator_->Received(id, message); };
+    if (const auto* request = std::get_if<ProfileRequest>(&send.message)) {
+      log_ += " p" + std::to_string(id.value());
+      if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times());
+      if (stop_ && coordinator_->step() > 0) coordinator_->StopAtBarrier();
+      if (id.value() == fails_ && (fails_at_once_ || coordinator_->step() > 0))
+        return reply(StageFailed{Generation(1), "no memory", false});
+      if (by_range_) {
+        EXPECT_EQ(request->ranges, kRanges);
+      } else if (std::exchange(layers_next_[id.value() % 2], !layers_next_[id.value() % 2])) {
+        EXPECT_EQ(request->ranges, EachLayer(layers()));
+      } else {
+        EXPECT_EQ(request->ranges, PartsOf(layers(), 2));
+        for (size_t i = 0; i < request->ranges.size(); ++i)
+          EXPECT_EQ(request->in_flight[i], InFlightOf(request->ranges[i], layers(), 2));
+        EXPECT_NEAR(request->burst_ms * static_cast<double>(request->ranges.size()), 300, 1e-9);
+        answered_ranges_ = request->ranges.size();
+        return reply(Times());
+      }
+      if (!by_range_) answered_ranges_ = static_cast<size_t>(layers());
+      EXPECT_EQ(request->in_flight, std::vector<int64_t>(by_range_ ? 0 : answered_ranges_, 1));
+      reply(Times());
+    } else if (std::holds_alternative<PrepareStage>(send.message)) {
+      reply(StageReady{Generation(1)});
+    } else if (const auto* run = std::get_if<RunUntil>(&send.message)) {
+      reply(BarrierReached{Generation(1), run->limit});
+    } else if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
+      const ModelState all = InitialState(model_, 1).value();
+      reply(
+          Snapshot{Generation(1), snapshot->sequence,
+                   id.value() == 0 ? Slice(all, 0, half() - 1) : Slice(all, half(), layers() - 1)});
+    }
+  }
+
+  ProfileReport Times() {
+    ProfileReport report;
+    report.layer_seconds.assign(answered_ranges_, second_);
+    second_ += 1;
+    return report;
+  }
+
+  bool by_range_;
+  ModelSpec model_;
+  bool layers_next_[2] = {true, true};  // by connection; then parts
+  std::optional<Coordinator> coordinator_;
+};
+
+TEST(CoordinatorProfile, SubModelsArePredictedFromAndJournalled) {
+  Cluster cluster;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 r40 r80 end100");
+  ASSERT_EQ(cluster.measurements_.size(), 2u);
+  EXPECT_EQ(cluster.measurements_[1].name, "w1");
+  EXPECT_EQ(cluster.measurements_[1].device, DeviceId(1));
+  EXPECT_EQ(cluster.measurements_[1].sub_models[2].range, (LayerRange{0, 5}));
+  EXPECT_EQ(cluster.measurements_[1].sub_models[2].seconds, 2);
+  EXPECT_TRUE(cluster.plan_.devices[0].layer_seconds.empty());
+  EXPECT_EQ(cluster.plan_.devices[0].range_seconds, std::vector<double>(21, 1));
+  EXPECT_EQ(cluster.plan_.devices[1].range_seconds, std::vector<double>(21, 3));
+}
+
+TEST(CoordinatorProfile, DevicesThatChangedAreMeasuredAgainBeforeThePlan) {
+  Cluster cluster(Cluster::ByStep{{40, {1}}, {80, {0, 1}}});
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p1 r40 p0 p1 r80 end100");
+  ASSERT_EQ(cluster.measurements_.size(), 5u);
+  EXPECT_EQ(cluster.measurements_[2].step, 40);
+  EXPECT_EQ(cluster.measurements_[4].step, 80);
+  EXPECT_THAT(cluster.seen_, ElementsAre(std::vector<double>(21, 4), std::vector<double>(21, 6)));
+  EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w1 is not what it was"));
+}
+
+TEST(CoordinatorProfile, StopAskedForWhileADeviceMeasuresIsHeardAtOnce) {
+  Cluster cluster(Cluster::ByStep{{40, {1}}});
+  cluster.stop_ = true;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p1 end40");
+}
+
+// It has its stage, and what was known of it stays: no reason to end a run.
+TEST(CoordinatorProfile, WhoCannotMeasureAtABarrierKeepsWhatWasKnown) {
+  Cluster cluster(Cluster::ByStep{{40, {0, 1}}, {80, {1}}});
+  cluster.fails_ = 0;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 r40 p1 r80 end100");
+  EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w0 could not measure (no memory)"));
+  EXPECT_THAT(cluster.seen_, ElementsAre(std::vector<double>(21, 1), std::vector<double>(21, 5)));
+}
+
+// By layers all are asked at once, and parts only of those that answered.
+TEST(CoordinatorProfile, WhoCannotMeasureLayersIsNotAskedForParts) {
+  Cluster cluster(Cluster::ByStep{{40, {0, 1}}}, /*by_range=*/false, "vgg11");
+  cluster.fails_ = 1;
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p1 p0 r40 r80 end100");
+}
+
+TEST(CoordinatorProfile, BeforeThereIsAPlanWhoCannotMeasureIsNamed) {
+  Cluster cluster;
+  cluster.fails_ = 1;
+  cluster.fails_at_once_ = true;
+  cluster.Settle();
+  EXPECT_THAT(std::string(cluster.ended_.message()), HasSubstr("worker w1: no memory"));
+  EXPECT_EQ(cluster.log_, " p0 p1 end0");
+}
+
+TEST(CoordinatorProfile, OnlyWhoWasAskedIsHeard) {
+  Cluster cluster(Cluster::ByStep{{40, {1}}});
+  cluster.strays_ = true;
+  cluster.Settle();
+  EXPECT_EQ(cluster.log_, " p0 p1 p1 r40 r80 end100");
+  ASSERT_EQ(cluster.measurements_.size(), 3u);
+  EXPECT_EQ(cluster.measurements_[0].sub_models[0].seconds, 2);
+}
+
+TEST(CoordinatorProfile, WrongAnswersEndTheRun) {
+  for (const bool zero : {false, true}) {
+    Cluster cluster;
+    zero ? cluster.second_ = 0 : cluster.answered_ranges_ = 2;
+    cluster.Settle();
+    EXPECT_EQ(cluster.log_, " p0 end0");
+    EXPECT_THAT(std::string(cluster.ended_.message()),
+                HasSubstr(zero ? "is not a time" : "does not have the ranges asked for"));
+  }
+}
+
+// Parts of four and five layers take 3 and 4 s, each layer took 1 or 2; and at the barrier 6 and 5.
+TEST(CoordinatorProfile, WithoutRangesLayersTakeWhatTheirPartTook) {
+  Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false, "vgg11");
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  // Parts when both have answered for the layers.
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p0 r40 r80 end100");
+  EXPECT_TRUE(cluster.measurements_.empty());
+  EXPECT_TRUE(cluster.plan_.devices[0].range_seconds.empty());
+  const auto seconds = [](double part) {
+    std::vector<double> layers(4, part / 4);
+    layers.insert(layers.end(), 5, part / 5);
+    return layers;
+  };
+  EXPECT_THAT(cluster.plan_.devices[0].layer_seconds, Pointwise(DoubleEq(), seconds(3)));
+  EXPECT_THAT(cluster.plan_.devices[1].layer_seconds, Pointwise(DoubleEq(), seconds(4)));
+  EXPECT_THAT(cluster.seen_[0], Pointwise(DoubleEq(), seconds(6)));
+}
+
+// There the ranges' own times are what the plan is made from.
+TEST(CoordinatorProfile, OfFewLayersAllRangesAreMeasured) {
+  Cluster cluster(Cluster::ByStep{{40, {0}}}, /*by_range=*/false);
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p0 r40 r80 end100");
+  EXPECT_TRUE(cluster.measurements_.empty());
+  EXPECT_TRUE(cluster.plan_.devices[0].layer_seconds.empty());
+  EXPECT_EQ(cluster.plan_.devices[0].range_seconds, std::vector<double>(21, 3));
+  EXPECT_EQ(cluster.plan_.devices[1].range_seconds, std::vector<double>(21, 4));
+  EXPECT_EQ(cluster.seen_[0], std::vector<double>(21, 6));
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,273 @@
+#include "central/run/coordinator.h"
+
+#include "central/run/initial_weights.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "tests/central/sample_hello.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers the coordinator as well-behaved workers would, and keeps what it wanted.
+class Cluster {
+ public:
+  explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true,
+                   bool profile = false, const NumberFormat& format = {},
+                   const std::string& backend = "auto") {
+    CoordinatorOptions options;
+    options.model = MakeModel("lenet").value();
+    options.training.dataset_samples = 1000;
+    options.training.batch_size = 10;  // 100 steps an epoch
+    options.training.eval_batch_size = 10;
+    options.barriers = {.every = 40, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 3};
+    options.eval_samples = 25;
+    options.stop_step = stop_step;
+    options.workers = workers;
+    options.collect_at_barriers = checkpoints;
+    options.needs_profile = profile;
+    options.recipe = "fp32";
+    options.format = format;
+    options.backend = backend;
+    options.codecs = {"identity"};
+    options.initial_state = InitialState(options.model, 1, format).value();
+    state_ = options.initial_state;
+    options.plan = [workers, &model = model_](const std::vector<Device>& devices, const auto&) {
+      Plan plan;
+      plan.generation = Generation(1);
+      for (int i = 0; i < workers; ++i) {
+        const int last = i + 1 == workers ? 5 : i;
+        plan.stages.push_back({DeviceId(i), i, last, workers - i});
+        if (i > 0) plan.links.emplace_back();
+      }
+      model = devices.size();
+      return plan;
+    };
+    coordinator_ = Coordinator::Create(std::move(options)).value();
+  }
+
+  static WorkerHello Hello(const std::string& name) { return SampleHello(name); }
+
+  Coordinator& operator*() { return *coordinator_; }
+  Coordinator* operator->() { return &*coordinator_; }
+
+  // Carries effects out until there are none.
+  void Settle() {
+    for (auto effects = coordinator_->TakeEffects(); !effects.empty();
+         effects = coordinator_->TakeEffects()) {
+      for (CoordinatorEffect& effect : effects) {
+        if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
+        if (auto* persist = std::get_if<Persist>(&effect)) Note(persist->record);
+        if (auto* state = std::get_if<StateCollected>(&effect)) {
+          log_ += " c" + std::to_string(state->step) + (state->final ? "!" : "");
+        }
+        if (auto* line = std::get_if<LogLine>(&effect)) warnings_ += line->text;
+        if (auto* ended = std::get_if<RunEnded>(&effect)) {
+          log_ += " end" + std::to_string(ended->step);
+          ended_ = ended->status;
+        }
+      }
+    }
+  }
+
+  void JoinAll(int workers) {
+    for (int i = 0; i < workers; ++i)
+      coordinator_->Joined(ConnectionId(i), Hello("w" + std::to_string(i)), i == 0);
+    Settle();
+  }
+
+  const std::string& log() const { return log_; }
+  const absl::Status& ended() const { return ended_; }
+  std::string refused_;
+  bool stop_at_first_barrier_ = false;
+  int64_t fail_at_ = -1;
+  int profile_ranges_off_ = 0;
+  static ProfileReport Times(size_t ranges) {
+    ProfileReport report;
+    report.layer_seconds.assign(ranges, 0.001);
+    report.processor_share = 0.5;
+    return report;
+  }
+  std::optional<StageFailed> fails_profile_;
+  std::string warnings_;
+
+ private:
+  void Note(const JournalRecord& record) {
+    if (std::holds_alternative<PlanDecided>(record)) log_ += " plan";
+    if (const auto* barrier = std::get_if<BarrierPassed>(&record))
+      log_ += " b" + std::to_string(barrier->step);
+    if (const auto* e = std::get_if<EvaluationRecorded>(&record))
+      log_ += " e" + std::to_string(e->step);
+    if (const auto* lost = std::get_if<WorkerLost>(&record)) log_ += " lost-" + lost->name;
+  }
+
+  void Answer(const SendControl& send) {
+    const ConnectionId id = send.connection;
+    if (const auto* refused = std::get_if<Refused>(&send.message)) refused_ = refused->reason;
+    if (const auto* profile = std::get_if<ProfileRequest>(&send.message)) {
+      log_ += " p" + std::to_string(id.value());
+      if (fails_profile_.has_value()) return coordinator_->Received(id, *fails_profile_);
+      coordinator_->Received(id, Times(profile->ranges.size() + profile_ranges_off_));
+    }
+    if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
+      stages_[id.value()] = *prepare;
+      coordinator_->Received(id, StageReady{Generation(1)});
+    }
+    if (const auto* run = std::get_if<RunUntil>(&send.message)) {
+      if (stop_at_first_barrier_) coordinator_->StopAtBarrier();
+      if (run->limit.value() == fail_at_) {
+        coordinator_->Gone(id, absl::UnavailableError("killed"));
+      } else {
+        coordinator_->Received(id, BarrierReached{Generation(1), run->limit});
+      }
+    }
+    if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
+      const StagePlan& stage = stages_[id.value()].plan.stages[stages_[id.value()].stage];
+      coordinator_->Received(id, Snapshot{Generation(1), snapshot->sequence,
+                                          Slice(state_, stage.first_layer, stage.last_layer)});
+    }
+    const auto* evaluate = std::get_if<EvaluateRequest>(&send.message);
+    if (evaluate != nullptr && id.value() + 1 == static_cast<int64_t>(stages_.size())) {
+      EXPECT_EQ(evaluate->micro_batches, 3);
+      coordinator_->Received(id, EvaluationDone{evaluate->first, 5.0, 20, 25});
+    }
+  }
+
+  size_t model_ = 0;
+  ModelState state_;
+  std::map<int64_t, PrepareStage> stages_;
+  std::optional<Coordinator> coordinator_;
+  std::string log_;
+  absl::Status ended_ = absl::UnknownError("still running");
+};
+
+TEST(Coordinator, RunsThroughBarriersEvaluationsAndCheckpoints) {
+  Cluster cluster(3);
+  cluster.JoinAll(3);
+  EXPECT_EQ(cluster.log(),
+            " plan b40 c40 b80 c80 b100 e100 c100 b120 c120 b160 c160 b200 e200 c200 b240 c240 "
+            "b250 e250 c250! end250");
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+}
+
+TEST(Coordinator, StopsAtTheNextBarrierWithACheckpoint) {
+  Cluster cluster(2);
+  cluster.stop_at_first_barrier_ = true;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(), " plan b40 c40! end40");
+  EXPECT_TRUE(cluster.ended().ok());
+}
+
+TEST(Coordinator, ALostWorkerEndsTheRunAndIsNamed) {
+  Cluster cluster(2);
+  cluster.fail_at_ = 80;
+  cluster.JoinAll(2);
+  EXPECT_THAT(cluster.log(), HasSubstr(" b40 c40 lost-w0 end40"));
+  EXPECT_THAT(std::string(cluster.ended().message()),
+              HasSubstr("worker w0 was lost after step 40 (killed)"));
+}
+
+TEST(Coordinator, RefusesWorkersThatDoNotFit) {
+  Cluster cluster(3);
+  WorkerHello old = Cluster::Hello("old");
+  old.protocol_version = 7;
+  cluster->Joined(ConnectionId(1), old, false);
+  cluster.Settle();
+  EXPECT_THAT(cluster.refused_, HasSubstr("protocol version 7, this central speaks 2"));
+
+  cluster->Joined(ConnectionId(2), Cluster::Hello("a"), false);
+  cluster->Joined(ConnectionId(3), Cluster::Hello("a"), false);
+  cluster.Settle();
+  EXPECT_THAT(cluster.refused_, HasSubstr("named a already"));
+
+  WorkerHello bare = Cluster::Hello("bare");
+  bare.codecs.clear();
+  cluster->Joined(ConnectionId(4), bare, false);
+  cluster.Settle();
+  EXPECT_THAT(cluster.refused_, HasSubstr("codec identity"));
+  EXPECT_TRUE(cluster->joining());
+
+  // Our own worker will not get better by waiting.
+  cluster->Joined(ConnectionId(5), bare, true);
+  cluster.Settle();
+  EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Coordinator, AStageThatDoesNotFitItsWorkerIsTheUsersToChange) {
+  for (bool unfit : {false, true}) {
+    Cluster cluster(2, 40, true, true);
+    cluster.fails_profile_ = StageFailed{Generation(0), "no such thing", unfit};
+    cluster.JoinAll(2);
+    EXPECT_EQ(cluster.ended().code(),
+              unfit ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(cluster.ended().message()), HasSubstr("worker w0: no such thing"));
+  }
+}
+
+// A run of integers is the same on all classes.
+TEST(Coordinator, SeveralNumericsClassesMatterToFloatsOnly) {
+  for (const NumberFormat& format : {NumberFormat(), NumberFormat{DType::kInt8, DType::kInt8}}) {
+    Cluster cluster(2, 40, true, false, format);
+    WorkerHello other = Cluster::Hello("w1");
+    other.numerics_class = "cpu";
+    cluster->Joined(ConnectionId(0), Cluster::Hello("w0"), true);
+    cluster->Joined(ConnectionId(1), other, false);
+    cluster.Settle();
+    EXPECT_EQ(cluster.warnings_.empty(), format.scaled()) << cluster.warnings_;
+    EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+  }
+}
+
+TEST(Coordinator, AWorkersBackendMayBeAskedForWithAParameter) {
+  Cluster cluster(1, 40, true, false, {}, "ref:slow");
+  cluster.JoinAll(1);
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+  Cluster other(1, 40, true, false, {}, "cpu:slow");
+  other.JoinAll(1);
+  EXPECT_EQ(other.ended().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Coordinator, AWorkerThatLeavesBeforeTheRunIsReplaced) {
+  Cluster cluster(2, 40);
+  cluster->Joined(ConnectionId(9), Cluster::Hello("gone"), false);
+  cluster->Gone(ConnectionId(9), absl::UnavailableError("killed"));
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(), " plan b40 e40 c40! end40");
+}
+
+TEST(Coordinator, WaitsOnlySoLong) {
+  Cluster cluster(2);
+  cluster->Joined(ConnectionId(0), Cluster::Hello("w0"), true);
+  cluster->JoinTimedOut(60);
+  cluster.Settle();
+  EXPECT_THAT(std::string(cluster.ended().message()),
+              HasSubstr("1 of 2 workers joined within 60 s"));
+}
+
+TEST(Coordinator, ProfilesLayersOfAllDevicesAtOnce) {
+  Cluster cluster(3, 40, true, true);
+  cluster.JoinAll(3);
+  EXPECT_EQ(cluster.log(), " p0 p1 p2 p0 p1 p2 plan b40 e40 c40! end40");
+
+  Cluster wrong(2, 40, true, true);
+  wrong.profile_ranges_off_ = -1;
+  wrong.JoinAll(2);
+  EXPECT_EQ(wrong.log(), " p0 p1 end0");
+  EXPECT_THAT(std::string(wrong.ended().message()),
+              HasSubstr("does not have the ranges asked for"));
+}
+
+TEST(Coordinator, LocalWorkersComeFirstThenByName) {
+  Cluster cluster(3);
+  cluster->Joined(ConnectionId(0), Cluster::Hello("b"), false);
+  cluster->Joined(ConnectionId(1), Cluster::Hello("a"), false);
+  cluster->Joined(ConnectionId(2), Cluster::Hello("z"), true);
+  EXPECT_EQ(cluster->devices()[0].hello.name, "z");
+  EXPECT_EQ(cluster->devices()[1].hello.name, "a");
+  EXPECT_EQ(cluster->devices()[2].hello.name, "b");
+}
+
+}  // namespace
+}  // namespace runnel
