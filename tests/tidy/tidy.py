@@ -86,6 +86,23 @@ def include_arrows(root, path, text):
                           "write the path from the repository root")
 
 
+def room_of(path):
+    """The room whose face PUBLIC_HEADERS names, or None: proto/base and the tests have none."""
+    return next((room for room in house.PUBLIC_HEADERS if path.startswith(room + "/")), None)
+
+
+def public_headers(root, path, text):
+    if fits(path, house.MAINS) or fits(path, house.TESTS):
+        return
+    for line, _, target in scan.includes(text):
+        room = room_of(target)
+        if room is None or room == room_of(path) or target.endswith(".pb.h"):
+            continue
+        if target[len(room) + 1:] not in house.PUBLIC_HEADERS[room]:
+            yield Finding(path, line, f"{target} is not a public header of {room}",
+                          "include one of them, or add it to PUBLIC_HEADERS in tests/tidy/house.py")
+
+
 def third_party_includes(root, path, text):
     for line, _, target in scan.includes(text):
         if target.split("/")[0] in house.HOUSE_FOLDERS and not target.endswith(".pb.h"):
@@ -167,6 +184,7 @@ def is_text(path):
 # Which files each rule reads, and the rule.
 RULES = (
     (lambda path: path.endswith(house.C_LIKE), include_arrows),
+    (lambda path: path.endswith(house.C_LIKE), public_headers),
     (lambda path: path.endswith(house.C_LIKE), third_party_includes),
     (lambda path: path.endswith(house.C_LIKE), silent_folders),
     (lambda path: path.endswith(house.C_LIKE), header_form),
