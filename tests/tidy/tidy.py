@@ -70,8 +70,12 @@ def top_level(root):
                           "move it into one of the folders (DESIGN section 3)")
 
 
+def allowed_targets(path):
+    return next((allowed for who, allowed in house.ARROWS if fits(path, who)), None)
+
+
 def include_arrows(root, path, text):
-    row = next((allowed for who, allowed in house.ARROWS if fits(path, who)), None)
+    row = allowed_targets(path)
     for line, quoted, target in scan.includes(text):
         if target.endswith(".pb.h"):
             continue
@@ -92,11 +96,12 @@ def room_of(path):
 
 
 def public_headers(root, path, text):
-    if fits(path, house.MAINS) or fits(path, house.TESTS):
+    row = allowed_targets(path)
+    if fits(path, house.MAINS) or fits(path, house.TESTS) or row is None:
         return
     for line, _, target in scan.includes(text):
         room = room_of(target)
-        if room is None or room == room_of(path) or target.endswith(".pb.h"):
+        if room in (None, room_of(path)) or target.endswith(".pb.h") or not fits(target, row):
             continue
         if target[len(room) + 1:] not in house.PUBLIC_HEADERS[room]:
             yield Finding(path, line, f"{target} is not a public header of {room}",
