@@ -46,7 +46,6 @@ class Progress {
   // Ends the redrawn line.
   std::string Finish(int64_t now_ns, const ProgressState& state);
 
-  void set_width(int width) { options_.width = width; }
 
  private:
   struct Point {

@@ -18,6 +18,16 @@ namespace runnel {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll(10);
+// Sanitizers make the binaries several times slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kDeadlineFactor = 8;
+#else
+constexpr int kDeadlineFactor = 1;
+#endif
+
+std::chrono::steady_clock::time_point DeadlineIn(int seconds) {
+  return std::chrono::steady_clock::now() + std::chrono::seconds(seconds * kDeadlineFactor);
+}
 
 }  // namespace
 
@@ -40,7 +50,7 @@ std::string ReadFile(const std::string& path) {
 }
 
 bool WaitForText(const std::string& path, const std::string& text, int seconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  const auto deadline = DeadlineIn(seconds);
   while (ReadFile(path).find(text) == std::string::npos) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(kPoll);
@@ -87,10 +97,11 @@ void Process::Signal(int signal) {
 }
 
 int Process::Wait(int seconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  const auto deadline = DeadlineIn(seconds);
   while (!Reap()) {
     if (std::chrono::steady_clock::now() > deadline) {
-      ADD_FAILURE() << "still running after " << seconds << " s:\n" << out() << err();
+      ADD_FAILURE() << "still running after " << seconds * kDeadlineFactor << " s:\n"
+                    << out() << err();
       Signal(SIGKILL);
       waitpid(pid_, nullptr, 0);
       ended_ = true;
@@ -103,7 +114,7 @@ int Process::Wait(int seconds) {
 }
 
 bool Process::WaitForOutput(const std::string& text, int seconds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  const auto deadline = DeadlineIn(seconds);
   while (true) {
     const bool ended = Reap();
     if ((out() + err()).find(text) != std::string::npos) return true;

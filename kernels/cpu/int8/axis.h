@@ -44,7 +44,6 @@ struct Axis {
   int64_t* out_offset = nullptr;     // by place in order: the output, in elements
 
   const AxisRun& ClassRun(int c) const { return runs[order[class_begin[c]]]; }
-  int64_t ClassSize(int c) const { return class_begin[c + 1] - class_begin[c]; }
 };
 
 // No axis has more classes.
