@@ -67,7 +67,7 @@ def top_level(root):
     for name in names:
         if name not in house.TOP_LEVEL:
             yield Finding(name, 1, "the top level is fixed",
-                          "move it into one of the folders (DESIGN section 3)")
+                          "move it into one of the folders, or add it to TOP_LEVEL in house.py")
 
 
 def allowed_targets(path):

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Makes FIGURES.md, and the headline figures of README.md, out of the stored results.
+
+    python3 deploy/figures/make_figures.py [--check] [--root FOLDER]
+
+A result file (deploy/figures/*.json) is one section: what was measured, on which machine, when, at
+which commit, by which commands, and its tables. A column has a name, a unit where its cells are
+numbers, and decimals (without: as many as each cell has). A column with "formula" is computed from other columns: mean, change
+(percent, first over second), difference (first less second) or ratio (first over second).
+headlines.json names the cells that README.md shows. --check writes nothing: exit code 1 and a line
+for each difference.
+"""
+
+import argparse
+import difflib
+import json
+import pathlib
+import re
+import sys
+
+BEGIN = "<!-- headline figures: deploy/figures/make_figures.py writes this table -->"
+END = "<!-- end of the headline figures -->"
+FIX = "run python3 deploy/figures/make_figures.py"
+NEEDED = ("order", "title", "what", "machine", "date", "commit", "commands", "tables")
+# A measured value in README's own text: those stand in the generated table only.
+VALUE = re.compile(r"\d+\.\d+ ?(%|x\b|times|s\b|ms\b|points|samples/s|GB/s|KB\b)|\d ?%|\dx\b")
+
+
+class FigureError(Exception):
+    """A result file that breaks a rule; the text names the file and the rule."""
+
+
+def _known(values):
+    return [value for value in values if isinstance(value, (int, float))]
+
+
+FORMULAS = {
+    "mean": lambda v: sum(v) / len(v),
+    "change": lambda v: 100 * (v[0] / v[1] - 1),
+    "difference": lambda v: v[0] - v[1],
+    "ratio": lambda v: v[0] / v[1],
+}
+
+
+def column_index(table, name):
+    names = [column["name"] for column in table["columns"]]
+    if name not in names:
+        raise FigureError(f"no column '{name}' in the table '{table['caption']}'")
+    return names.index(name)
+
+
+def computed(table, row):
+    """The row with the cells of its computed columns filled in."""
+    cells = iter(row)
+    full = [None if "formula" in column else next(cells) for column in table["columns"]]
+    for at, column in enumerate(table["columns"]):
+        if "formula" not in column:
+            continue
+        values = [full[column_index(table, name)] for name in column["of"]]
+        if len(_known(values)) == len(values):
+            full[at] = FORMULAS[column["formula"]](values)
+    return full
+
+
+def shown(column, cell):
+    if cell is None:
+        return "-"
+    if isinstance(cell, str):
+        return cell
+    sign = "+" if column.get("formula") in ("change", "difference") or column.get("signed") else ""
+    return f"{cell:{sign}.{column['decimals']}f}" if "decimals" in column else f"{cell:{sign}g}"
+
+
+def head(column):
+    return f"{column['name']} ({column['unit']})" if "unit" in column else column["name"]
+
+
+def check_table(table):
+    own = [column for column in table["columns"] if "formula" not in column]
+    for row in table["rows"]:
+        if len(row) != len(own):
+            raise FigureError(f"a row of '{table['caption']}' has {len(row)} cells, "
+                              f"its columns are {len(own)}: {row}")
+        for column, cell in zip(own, row):
+            if "unit" in column and isinstance(cell, str) and re.search(r"\d", cell):
+                raise FigureError(f"'{cell}' in column '{column['name']}' of '{table['caption']}': "
+                                  "write a number, or words without digits")
+            if "unit" not in column and isinstance(cell, (int, float)):
+                raise FigureError(f"{cell} in column '{column['name']}' of '{table['caption']}': "
+                                  "the column has no unit")
+
+
+def table_lines(table):
+    check_table(table)
+    columns = table["columns"]
+    lines = [f"**{table['caption']}**", ""]
+    lines.append("| " + " | ".join(head(column) for column in columns) + " |")
+    lines.append("|" + "|".join("---:" if "unit" in c else "---" for c in columns) + "|")
+    for row in table["rows"]:
+        cells = [shown(column, cell) for column, cell in zip(columns, computed(table, row))]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines + [""]
+
+
+def section_lines(section):
+    lines = [f"## {section['title']}", "", section["what"], ""]
+    for table in section["tables"]:
+        lines += table_lines(table)
+    lines += [f"{note}\n" for note in section.get("notes", [])]
+    lines += ["```sh"] + section["commands"] + ["```", ""]
+    lines += [f"Result of {section['date']}, commit {section['commit']}. Machine: {section['machine']}.",
+              ""]
+    return lines
+
+
+def read_sections(folder):
+    sections = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.name == "headlines.json":
+            continue
+        section = json.loads(path.read_text(encoding="utf-8"))
+        missing = [key for key in NEEDED if key not in section]
+        if missing:
+            raise FigureError(f"{path.name}: without {', '.join(missing)}")
+        sections[path.stem] = section
+    return dict(sorted(sections.items(), key=lambda item: item[1]["order"]))
+
+
+def anchor(title):
+    return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+
+
+def figures_text(sections):
+    lines = ["# Figures", "",
+             "What was measured, with the commands that measure it again. "
+             "`deploy/figures/make_figures.py` writes this page",
+             "from the results in `deploy/figures/*.json`; a test compares the two. "
+             "\"Paper\" is AccEPT (its table or figure is named).",
+             "`DIR` is a folder with the data set's original files "
+             "([README](README.md#data)).", ""]
+    lines += [f"* [{section['title']}](#{anchor(section['title'])})"
+              for section in sections.values()]
+    lines.append("")
+    for section in sections.values():
+        lines += section_lines(section)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def cell_of(sections, headline):
+    """(text, unit) of the cell that a headline names."""
+    section = sections.get(headline["file"])
+    if section is None:
+        raise FigureError(f"headlines.json: no result file {headline['file']}.json")
+    table = section["tables"][headline["table"]]
+    at = column_index(table, headline["column"])
+    for row in table["rows"]:
+        if row[:len(headline["row"])] == headline["row"]:
+            column = table["columns"][at]
+            return shown(column, computed(table, row)[at]), column["unit"]
+    raise FigureError(f"headlines.json: no row {headline['row']} in '{table['caption']}'")
+
+
+def headline_lines(sections, headlines):
+    lines = ["| what | figure | unit |", "|---|---:|---|"]
+    for headline in headlines:
+        text, unit = cell_of(sections, headline)
+        title = sections[headline["file"]]["title"]
+        lines.append(f"| [{headline['what']}](FIGURES.md#{anchor(title)}) | {text} | {unit} |")
+    return lines
+
+
+def readme_text(readme, table):
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
+        raise FigureError(f"README.md: needs one line '{BEGIN}' and one line '{END}'")
+    before, rest = readme.split(BEGIN)
+    after = rest.split(END)[1]
+    for number, line in enumerate(re.sub(r"```.*?```", "", before + after, flags=re.S).split("\n")):
+        match = VALUE.search(line)
+        if match:
+            raise FigureError(f"README.md: '{match[0]}' in \"{line.strip()}\" is a figure outside of "
+                              "the generated table; add it to headlines.json")
+    return "\n".join([before + BEGIN, *table, END + after])
+
+
+def pages(root):
+    """{path: text} of all that is generated."""
+    folder = root / "deploy/figures"
+    sections = read_sections(folder)
+    headlines = json.loads((folder / "headlines.json").read_text(encoding="utf-8"))
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    return {root / "FIGURES.md": figures_text(sections),
+            root / "README.md": readme_text(readme, headline_lines(sections, headlines))}
+
+
+def differences(path, text):
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [line for line in difflib.unified_diff(old.splitlines(), text.splitlines(),
+                                                  str(path), "from the results", "", "", 0)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parents[2])
+    arguments = parser.parse_args()
+    try:
+        generated = pages(arguments.root)
+    except (FigureError, ValueError) as error:
+        print(f"make_figures.py: {error}", file=sys.stderr)
+        return 2
+    if not arguments.check:
+        for path, text in generated.items():
+            path.write_text(text, encoding="utf-8")
+        return 0
+    found = [line for path, text in generated.items() for line in differences(path, text)]
+    if found:
+        print("\n".join(found))
+        print(f"make_figures.py: a page differs from the stored results; {FIX}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

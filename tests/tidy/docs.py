@@ -1,0 +1,218 @@
+"""The pages for people as a test: they say nothing that the repository or the programs deny.
+
+    python3 tests/tidy/docs.py [--root FOLDER] [--bin FOLDER] [--write]
+
+Links and named files exist, README.md is short, FIGURES.md is what the stored results give, and
+the tables of arrows and public headers in ARCHITECTURE.md are those of house.py (--write renews
+them); README.md has every builtin name. With --bin every command and flag that the pages mention is
+one of the programs'.
+One line a finding, exit code 1 if any.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+import house
+import tidy
+
+MAX_README_LINES = 120
+CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# A path of ours that a page names in code.
+NAMED_FILE = re.compile(r"(?<![\w/.~-])((?:%s)/[\w./-]*\w\.(?:sh|py|h|cc|inc|json|proto|md|profile))\b"
+                        % "|".join(house.HOUSE_FOLDERS))
+PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor))\s+([^|&;#\n`]*)")
+# A row of a table of builtin things: its name is the first text. Every name stands in README.md;
+# of a model's, the name without what README.md explains once.
+TABLES_OF_NAMES = ("partition/zoo/builtin_models.cc", "partition/policies/builtin_policies.cc",
+                   "partition/schedules/builtin_schedules.cc", "central/data/builtin_datasets.cc",
+                   "compress/builtin_codecs.cc", "kernels/builtin_backends.cc")
+ROW = re.compile(r'^\s+\{\{?"([a-z0-9_]+)"', re.MULTILINE)
+EXPLAINED = re.compile(r"(_bn|_nobn)?(_imagenet)?$")
+
+
+def pages(root):
+    return [path for path in tidy.all_files(root) if path.endswith(".md")]
+
+
+def anchors(text):
+    """The anchors of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.+)$", CODE_BLOCK.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 _-]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def link_findings(root, path, text):
+    for target in LINK.findall(CODE_BLOCK.sub("", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (root / path).parent / name if name else root / path
+        if not file.exists():
+            yield f"{path}: link to {target}: no such file"
+        elif anchor and anchor not in anchors(file.read_text(encoding="utf-8")):
+            yield f"{path}: link to {target}: no such heading"
+
+
+def file_findings(root, path, text):
+    for name in sorted(set(NAMED_FILE.findall(text))):
+        if not (root / name).exists():
+            yield f"{path}: names {name}, which is not there"
+
+
+def length_findings(root):
+    lines = len((root / "README.md").read_text(encoding="utf-8").splitlines())
+    if lines > MAX_README_LINES:
+        yield f"README.md: {lines} lines (limit {MAX_README_LINES}); move what is not for everybody"
+
+
+def figure_findings(root):
+    script = root / "deploy/figures/make_figures.py"
+    result = subprocess.run([sys.executable, "-B", str(script), "--check", "--root", str(root)],
+                            capture_output=True, text=True)
+    if result.returncode != 0:
+        yield (result.stdout + result.stderr).strip()
+
+
+def codes(patterns):
+    return ", ".join(f"`{pattern}`" for pattern in patterns)
+
+
+def arrow_table():
+    lines = ["| files | may include, of ours |", "|---|---|"]
+    for who, allowed in house.ARROWS:
+        lines.append(f"| {codes(who)} | {'everything' if allowed == ('*',) else codes(allowed)} |")
+    return lines
+
+
+def header_table():
+    lines = ["| room | headers that other rooms may include |", "|---|---|"]
+    for room, headers in house.PUBLIC_HEADERS.items():
+        lines.append(f"| `{room}` | {codes(headers) or 'none'} |")
+    return lines
+
+
+TABLES = {"arrows": arrow_table, "public headers": header_table}
+
+
+def with_tables(text):
+    """ARCHITECTURE.md with the tables that house.py gives; ValueError without a place for one."""
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name}: tests/tidy/docs.py --write -->", f"<!-- end of {name} -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise ValueError(f"ARCHITECTURE.md: needs one line '{begin}' and one line '{end}'")
+        before, after = text.split(begin)[0], text.split(end)[1]
+        text = "\n".join([before + begin, *table(), end + after])
+    return text
+
+
+def table_findings(root, write):
+    path = root / "ARCHITECTURE.md"
+    text = path.read_text(encoding="utf-8")
+    try:
+        wanted = with_tables(text)
+    except ValueError as error:
+        yield str(error)
+        return
+    if write:
+        path.write_text(wanted, encoding="utf-8")
+    elif wanted != text:
+        yield ("ARCHITECTURE.md: the table of arrows or public headers is not house.py's; "
+               "run python3 tests/tidy/docs.py --write")
+
+
+class Programs:
+    """What --help of the built programs says, asked once for each command."""
+
+    def __init__(self, folder):
+        self._folder, self._helps = folder, {}
+
+    def help(self, *words):
+        if words not in self._helps:
+            command = [str(self._folder / words[0]), *words[1:], "--help"]
+            result = subprocess.run(command, capture_output=True, text=True)
+            self._helps[words] = result.stdout if result.returncode == 0 else None
+        return self._helps[words]
+
+    def built(self, program):
+        return (self._folder / program).exists()
+
+
+def command_findings(programs, path, text):
+    text = text.replace("\\\n", " ")
+    for program, rest in PROGRAM.findall(text):
+        # A build without LibTorch has no runnel-predictor.
+        if program == "runnel-predictor" and not programs.built(program):
+            continue
+        words = rest.split()
+        if program != "runnel-worker":
+            if not words or not re.fullmatch(r"[a-z][a-z-]+", words[0]):
+                continue
+            words, command = words[1:], (program, words[0])
+        else:
+            command = (program,)
+        said = programs.help(*command)
+        if said is None:
+            if any(word.startswith("--") for word in words) or path == "README.md":
+                yield f"{path}: `{' '.join(command)}` is no command"
+            continue
+        known = f"{said} {programs.help(program) or str()}"
+        for flag in sorted({word.split("=")[0] for word in words if word.startswith("--")}):
+            if not re.search(re.escape(flag) + r"(?![\w-])", known):
+                yield f"{path}: `{' '.join(command)}` has no flag {flag}"
+
+
+def name_findings(root):
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    for path in TABLES_OF_NAMES:
+        names = ROW.findall((root / path).read_text(encoding="utf-8"))
+        if not names:
+            yield f"{path}: no row like {{\"name\", ...}}: tests/tidy/docs.py cannot read it"
+        for name in names:
+            if not re.search(f"`{EXPLAINED.sub('', name)}[`:]", readme):
+                yield f"README.md: its tables lack {name} of {path}"
+
+
+def program_findings(root, folder):
+    programs = Programs(folder)
+    for program in ("runnel-central", "runnel-worker"):
+        if not programs.built(program):
+            yield f"{folder / program}: not built"
+            return
+    for path in pages(root):
+        yield from command_findings(programs, path, (root / path).read_text(encoding="utf-8"))
+
+
+def findings(root, folder, write):
+    yield from table_findings(root, write)
+    for path in pages(root):
+        text = (root / path).read_text(encoding="utf-8")
+        yield from link_findings(root, path, text)
+        yield from file_findings(root, path, text)
+    yield from length_findings(root)
+    yield from name_findings(root)
+    yield from figure_findings(root)
+    if folder is not None:
+        yield from program_findings(root, folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parents[2])
+    parser.add_argument("--bin", type=pathlib.Path)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    found = list(findings(arguments.root.resolve(), arguments.bin, arguments.write))
+    for finding in found:
+        print(finding)
+    print(f"docs: {len(pages(arguments.root.resolve()))} pages, {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""That docs.py and make_figures.py find what they are for, on small pages made for it.
+
+    python3 tests/tidy/docs_test.py
+"""
+
+import copy
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "deploy/figures"))
+
+import docs  # noqa: E402
+import make_figures  # noqa: E402
+
+SECTION = {
+    "order": 1, "title": "Speed of a thing", "what": "It is fast.", "machine": "one", "date": "2026",
+    "commit": "abc", "commands": ["run me"],
+    "tables": [{"caption": "Speeds",
+                "columns": [{"name": "thing"}, {"name": "a", "unit": "s", "decimals": 1},
+                            {"name": "b", "unit": "s", "decimals": 1},
+                            {"name": "mean", "unit": "s", "decimals": 2, "formula": "mean",
+                             "of": ["a", "b"]}],
+                "rows": [["x", 1, 2], ["y", "diverges", 4]]}]}
+HEADLINES = [{"what": "x", "file": "speed", "table": 0, "row": ["x"], "column": "mean"}]
+README = f"# It\n\n{make_figures.BEGIN}\n{make_figures.END}\n"
+
+
+class Figures(unittest.TestCase):
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self._folder.name)
+        (self.root / "deploy/figures").mkdir(parents=True)
+        self.store(SECTION, README)
+
+    def tearDown(self):
+        self._folder.cleanup()
+
+    def store(self, section, readme):
+        folder = self.root / "deploy/figures"
+        (folder / "speed.json").write_text(json.dumps(section))
+        (folder / "headlines.json").write_text(json.dumps(HEADLINES))
+        (self.root / "README.md").write_text(readme)
+
+    def write_pages(self):
+        for path, text in make_figures.pages(self.root).items():
+            path.write_text(text)
+
+    def differs(self):
+        return any(make_figures.differences(path, text)
+                   for path, text in make_figures.pages(self.root).items())
+
+    def test_one_number_a_cell_with_computed_columns(self):
+        self.write_pages()
+        text = (self.root / "FIGURES.md").read_text()
+        self.assertIn("| thing | a (s) | b (s) | mean (s) |", text)
+        self.assertIn("| x | 1.0 | 2.0 | 1.50 |", text)
+        self.assertIn("| y | diverges | 4.0 | - |", text)
+        self.assertIn("| 1.50 | s |", (self.root / "README.md").read_text())
+        self.assertFalse(self.differs())
+
+    def test_a_number_that_no_result_has(self):
+        self.write_pages()
+        for page in ("FIGURES.md", "README.md"):
+            path = self.root / page
+            kept = path.read_text()
+            path.write_text(kept.replace("1.50", "1.60"))
+            self.assertTrue(self.differs(), page)
+            path.write_text(kept)
+
+    def test_a_figure_in_the_readme_beside_the_table(self):
+        self.store(SECTION, README + "It takes 1.5 s.\n")
+        with self.assertRaisesRegex(make_figures.FigureError, "1.5 s"):
+            make_figures.pages(self.root)
+
+    def test_two_numbers_in_a_cell(self):
+        section = copy.deepcopy(SECTION)
+        section["tables"][0]["rows"][0][1] = "1; 2"
+        self.store(section, README)
+        with self.assertRaisesRegex(make_figures.FigureError, "1; 2"):
+            make_figures.pages(self.root)
+
+    def test_a_row_that_is_too_short(self):
+        section = copy.deepcopy(SECTION)
+        section["tables"][0]["rows"].append(["z", 1])
+        self.store(section, README)
+        with self.assertRaisesRegex(make_figures.FigureError, "2 cells"):
+            make_figures.pages(self.root)
+
+    def test_a_headline_without_a_result(self):
+        headlines = [dict(HEADLINES[0], row=["z"])]
+        (self.root / "deploy/figures/headlines.json").write_text(json.dumps(headlines))
+        with self.assertRaisesRegex(make_figures.FigureError, "no row"):
+            make_figures.pages(self.root)
+
+
+class FakePrograms:
+    HELPS = {("runnel-central",): "--insecure-network", ("runnel-central", "train"): "--model --lr",
+             ("runnel-worker",): "--central"}
+
+    def help(self, *words):
+        return self.HELPS.get(words)
+
+    def built(self, program):
+        return True
+
+
+class Pages(unittest.TestCase):
+    def commands(self, text):
+        return list(docs.command_findings(FakePrograms(), "README.md", text))
+
+    def test_commands_and_flags(self):
+        self.assertEqual(self.commands("`runnel-central train --model x --insecure-network`"), [])
+        self.assertEqual(self.commands("bin/runnel-central train \\\n --lr 1 | cat --no-flag"), [])
+        self.assertEqual(self.commands("ssh pi ./runnel-worker --central a:1 &"), [])
+        self.assertIn("no flag --speed", self.commands("`runnel-central train --speed 9`")[0])
+        self.assertIn("no flag --name", self.commands("runnel-worker --name pi")[0])
+        self.assertIn("no command", self.commands("`runnel-central fly`")[0])
+
+    def test_links_and_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "other.md").write_text("# A heading: it's here\n")
+
+            def found(text):
+                return list(docs.link_findings(root, "page.md", text)) + \
+                    list(docs.file_findings(root, "page.md", text))
+
+            self.assertEqual(found("[a](other.md#a-heading-its-here) [b](https://x.org/y)"), [])
+            self.assertIn("no such heading", found("[a](other.md#gone)")[0])
+            self.assertIn("no such file", found("[a](gone.md)")[0])
+            self.assertIn("not there", found("see `central/gone.h`")[0])
+
+    def test_tables_of_the_house(self):
+        text = "".join(f"<!-- {name}: tests/tidy/docs.py --write -->\n<!-- end of {name} -->\n"
+                       for name in docs.TABLES)
+        written = docs.with_tables(text)
+        self.assertIn("| `compress` | `codec.h`", written)
+        self.assertEqual(docs.with_tables(written), written)
+        with self.assertRaises(ValueError):
+            docs.with_tables("")
+
+
+if __name__ == "__main__":
+    unittest.main()
