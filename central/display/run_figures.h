@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "central/records/stage_status.h"
 #include "central/records/summary.h"
-#include "central/run/coordinator.h"
 
 namespace runnel {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "predictor/cost/range_cost.h"
+#include "proto/base/layer_range.h"
 
 namespace runnel {
 namespace {

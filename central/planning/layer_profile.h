@@ -14,7 +14,7 @@
 namespace runnel {
 
 // What is measured of a model of `layers` that `devices` may share; both >= 1. All ranges
-// (predictor/cost/range_cost.h) if they are few, else as many runs of layers, alike in number, as
+// (proto/base/layer_range.h) if they are few, else as many runs of layers, alike in number, as
 // there are devices. None with a device for every layer: there is nothing more to measure.
 std::vector<LayerRange> PartsOf(int layers, int devices);
 

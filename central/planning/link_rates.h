@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "central/run/coordinator.h"
+#include "central/records/stage_status.h"
 #include "partition/pipeline_model.h"
 
 namespace runnel {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "predictor/cost/range_cost.h"
 
 namespace runnel {
 namespace {
@@ -24,15 +23,15 @@ std::vector<int> Replanner::ToMeasure(const BarrierReport& report) {
   return devices;
 }
 
-std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
+std::optional<ChangePlan> Replanner::AtBarrier(const BarrierReport& report) {
   Take(report);
   Settle();
   if (!enough_) return std::nullopt;
   std::vector<int> devices;
   for (size_t i = 0; i < report.devices.size(); ++i) {
-    if (!report.lost[i]) devices.push_back(static_cast<int>(i));
+    if (!report.devices[i].is_lost) devices.push_back(static_cast<int>(i));
   }
-  std::vector<std::vector<double>> seconds = Corrected(report);
+  std::vector<DeviceTimes> seconds = Corrected(report);
   const absl::StatusOr<Plan> next = NextPlan(report, devices, seconds);
   if (!next.ok()) return std::nullopt;
   const absl::StatusOr<double> now = options_.period_seconds(report.plan, seconds);
@@ -52,14 +51,14 @@ std::optional<BetterPlan> Replanner::AtBarrier(const BarrierReport& report) {
       "moving takes about %.2g s%s",
       report.step, *now, *then, saved_seconds, move_seconds, OffText(report));
   if (IsMoreExact(report.plan, *next, *now, *then)) why += "; its codecs lose less";
-  return BetterPlan{*next, std::move(why), std::move(seconds)};
+  return ChangePlan{*next, std::move(why), std::move(seconds)};
 }
 
 // Once at a barrier, whoever asks first.
 void Replanner::Take(const BarrierReport& report) {
   if (taken_ == report.step) return;
   taken_ = report.step;
-  enough_ = !report.layer_seconds.empty() && Measure(report);
+  enough_ = !report.times.empty() && Measure(report);
 }
 
 // Takes in what the stages did since the last report; false if that is too little.
@@ -86,9 +85,7 @@ bool Replanner::Measure(const BarrierReport& report) {
       Compare(device, {{stage.first_layer, stage.last_layer}, *took});
       continue;
     }
-    const double profiled =
-        SecondsOf(report.layer_seconds[device], static_cast<int>(options_.layer_state_bytes.size()),
-                  {stage.first_layer, stage.last_layer});
+    const double profiled = report.times[device].Seconds({stage.first_layer, stage.last_layer});
     if (profiled > 0) slowdowns_[device] = *took / profiled;
   }
   return enough;
@@ -152,12 +149,12 @@ bool Replanner::IsWorthMeasuring(const BarrierReport& report, int device) const 
   return period.ok() && seconds < options_.max_measure_share * *period * static_cast<double>(left);
 }
 
-std::vector<std::vector<double>> Replanner::Corrected(const BarrierReport& report) const {
-  std::vector<std::vector<double>> seconds = report.layer_seconds;
+std::vector<DeviceTimes> Replanner::Corrected(const BarrierReport& report) const {
+  std::vector<DeviceTimes> seconds = report.times;
   for (size_t device = 0; device < seconds.size(); ++device) {
     if (options_.predictor != nullptr)
-      seconds[device] = options_.predictor->RangeSeconds(static_cast<int>(device));
-    for (double& one : seconds[device]) one *= slowdowns_[device];
+      seconds[device] = options_.predictor->Times(static_cast<int>(device));
+    seconds[device] = seconds[device].Scaled(slowdowns_[device]);
   }
   return seconds;
 }
@@ -168,7 +165,7 @@ std::string Replanner::OffText(const BarrierReport& report) const {
   for (size_t device = 0; options_.predictor != nullptr && device < slowdowns_.size(); ++device) {
     if (std::abs(slowdowns_[device] - 1) <= options_.predictor->epsilon()) continue;
     absl::StrAppendFormat(&text, "; %s by a capacity ratio of %.2f beside what is predicted",
-                          report.devices[device].hello.name, slowdowns_[device]);
+                          report.devices[device].name, slowdowns_[device]);
   }
   return text;
 }

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/run/coordinator.h"
+#include "central/planning/planner.h"
 #include "predictor/run/run_predictor.h"
 
 namespace runnel {
@@ -30,17 +30,15 @@ struct ReplannerOptions {
   // The policy's plan for these devices (numbers of the run) with these seconds by device (as
   // PlanFor takes them).
   std::function<absl::StatusOr<Plan>(const std::vector<int>& devices,
-                                     const std::vector<std::vector<double>>& layer_seconds)>
+                                     const std::vector<DeviceTimes>& times)>
       make_plan;
   // Predicted seconds a micro-batch of a plan.
-  std::function<absl::StatusOr<double>(const Plan& plan,
-                                       const std::vector<std::vector<double>>& layer_seconds)>
+  std::function<absl::StatusOr<double>(const Plan& plan, const std::vector<DeviceTimes>& times)>
       period_seconds;
   // Of a run whose bits follow its links, else null: the plan with the codecs that its links have
   // time for if they carried this share of what they do (RefitBits), and what a plan loses by its
   // codecs. make_plan may then be null: layers stay.
-  std::function<absl::StatusOr<Plan>(const Plan& plan,
-                                     const std::vector<std::vector<double>>& layer_seconds,
+  std::function<absl::StatusOr<Plan>(const Plan& plan, const std::vector<DeviceTimes>& times,
                                      double bandwidth_share)>
       fit_bits;
   std::function<double(const Plan& plan)> coding_error;
@@ -52,7 +50,7 @@ struct ReplannerOptions {
   double min_gain = 0.1;          // share of the period that a new plan must save
   int confirmations = 2;          // reports in a row that must want a move, or a measurement
   int64_t min_micro_batches = 5;  // fewer in a report say nothing
-  // Borrowed; it knows every device of the run. Null: layer_seconds of the report are a profile.
+  // Borrowed; it knows every device of the run. Null: the times of the report are a profile.
   RunPredictor* predictor = nullptr;
   // Of measuring a device's representatives again: how often each runs, what is added to that, and
   // the share of the time left to train that it may take.
@@ -70,7 +68,7 @@ class Replanner {
   // A ReplanFn; at one barrier after ToMeasure, whose devices have been characterised anew if that
   // was possible. None where nothing was profiled, nothing new is known, or the old plan is good
   // enough.
-  std::optional<BetterPlan> AtBarrier(const BarrierReport& report);
+  std::optional<ChangePlan> AtBarrier(const BarrierReport& report);
 
   // Measured over profiled (or predicted) time, by device, as the last report left it.
   const std::vector<double>& slowdowns() const { return slowdowns_; }
@@ -95,11 +93,11 @@ class Replanner {
   void Compare(int device, const Observation& now);
   void Settle();
   bool IsWorthMeasuring(const BarrierReport& report, int device) const;
-  std::vector<std::vector<double>> Corrected(const BarrierReport& report) const;
+  std::vector<DeviceTimes> Corrected(const BarrierReport& report) const;
   double MoveSeconds(const BarrierReport& report, const Plan& next) const;
   // replanner_bits.cc
   absl::StatusOr<Plan> NextPlan(const BarrierReport& report, const std::vector<int>& devices,
-                                const std::vector<std::vector<double>>& seconds) const;
+                                const std::vector<DeviceTimes>& seconds) const;
   bool IsMoreExact(const Plan& plan, const Plan& next, double now_seconds,
                    double next_seconds) const;
   std::string OffText(const BarrierReport& report) const;

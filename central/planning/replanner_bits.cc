@@ -17,7 +17,7 @@ constexpr double kAlike = 1e-3;
 // neither is worth much, bits that lose less.
 absl::StatusOr<Plan> Replanner::NextPlan(const BarrierReport& report,
                                          const std::vector<int>& devices,
-                                         const std::vector<std::vector<double>>& seconds) const {
+                                         const std::vector<DeviceTimes>& seconds) const {
   if (!options_.fit_bits) return options_.make_plan(devices, seconds);
   const absl::StatusOr<double> now = options_.period_seconds(report.plan, seconds);
   if (!now.ok()) return now.status();

@@ -1,7 +1,6 @@
 #include "central/planning/run_setup.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +11,9 @@
 #include "partition/plan_builder.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
-#include "predictor/cost/range_cost.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/control/control.h"
 
 namespace runnel {
 namespace {
@@ -245,11 +244,10 @@ absl::StatusOr<PlanRequest> RequestFor(const RunSetup& setup, const std::vector<
 
 // Coding takes a device as much longer than this host, which has device 0, as training does, and so
 // does the transport.
-void AddDeviceCosts(const RunSetup& setup, const std::vector<std::vector<double>>& layer_seconds,
+void AddDeviceCosts(const RunSetup& setup, const std::vector<DeviceTimes>& times,
                     const Conditions& conditions, PlanRequest& request) {
   std::vector<double> now;
-  for (const std::vector<double>& row : layer_seconds)
-    now.push_back(std::accumulate(row.begin(), row.end(), 0.0));
+  for (const DeviceTimes& one : times) now.push_back(one.Sum());
   const std::vector<double>& profiled =
       conditions.profiled_seconds.empty() ? now : conditions.profiled_seconds;
   const auto to_here = [](const std::vector<double>& seconds, int device) {
@@ -270,34 +268,24 @@ void AddDeviceCosts(const RunSetup& setup, const std::vector<std::vector<double>
   }
 }
 
-// A predictor's rows have more than one figure a layer.
-absl::StatusOr<std::unique_ptr<CostModel>> CostOf(
-    const RunSetup& setup, const std::vector<int>& devices,
-    const std::vector<std::vector<double>>& layer_seconds) {
-  const int layers = setup.model.layer_count();
-  std::vector<std::vector<double>> rows;
-  for (int device : devices) rows.push_back(layer_seconds[device]);
-  if (rows.empty() || rows[0].size() == static_cast<size_t>(layers)) {
-    RUNNEL_ASSIGN_OR_RETURN(MeasuredCost cost, MeasuredCost::Create(rows));
-    return std::make_unique<MeasuredCost>(std::move(cost));
-  }
-  RUNNEL_ASSIGN_OR_RETURN(RangeCost cost, RangeCost::Create(std::move(rows), layers));
-  return std::make_unique<RangeCost>(std::move(cost));
+absl::StatusOr<MeasuredCost> CostOf(const std::vector<int>& devices,
+                                    const std::vector<DeviceTimes>& times) {
+  std::vector<DeviceTimes> chosen;
+  for (int device : devices) chosen.push_back(times[device]);
+  return MeasuredCost::Create(std::move(chosen));
 }
 
 }  // namespace
 
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
-                             const std::vector<int>& devices,
-                             const std::vector<std::vector<double>>& layer_seconds,
+                             const std::vector<int>& devices, const std::vector<DeviceTimes>& times,
                              const Conditions& conditions) {
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
   request.generation = generation;
-  if (layer_seconds.empty()) return MakePlan(request);
-  AddDeviceCosts(setup, layer_seconds, conditions, request);
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
-                          CostOf(setup, devices, layer_seconds));
-  request.compute = cost.get();
+  if (times.empty()) return MakePlan(request);
+  AddDeviceCosts(setup, times, conditions, request);
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, times));
+  request.compute = &cost;
   if (!BitsFollowLinks(setup.settings)) return MakePlan(request);
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, PlanWithBits(BitsOf(setup), std::move(request)));
   return std::move(fitted.plan);
@@ -320,14 +308,13 @@ bool Replans(const RunSetup& setup) {
 }
 
 absl::StatusOr<Plan> RefitBits(const RunSetup& setup, const Plan& plan,
-                               const std::vector<std::vector<double>>& layer_seconds,
+                               const std::vector<DeviceTimes>& times,
                                const Conditions& conditions) {
   const std::vector<int> devices = DevicesOf(plan);
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
-  AddDeviceCosts(setup, layer_seconds, conditions, request);
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
-                          CostOf(setup, devices, layer_seconds));
-  request.compute = cost.get();
+  AddDeviceCosts(setup, times, conditions, request);
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, times));
+  request.compute = &cost;
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, FitBits(BitsOf(setup), request, plan));
   return std::move(fitted.plan);
 }
@@ -366,15 +353,14 @@ std::string BandwidthText(const PlanBandwidth& bandwidth) {
 }
 
 absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
-                                     const std::vector<std::vector<double>>& layer_seconds,
+                                     const std::vector<DeviceTimes>& times,
                                      const Conditions& conditions) {
   const std::vector<int> devices = DevicesOf(plan);
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(setup, devices, conditions.rates));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, setup.settings.epochs, request));
-  AddDeviceCosts(setup, layer_seconds, conditions, request);
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost,
-                          CostOf(setup, devices, layer_seconds));
-  request.compute = cost.get();
+  AddDeviceCosts(setup, times, conditions, request);
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(devices, times));
+  request.compute = &cost;
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
   return SimulatedPeriod(model, placement);

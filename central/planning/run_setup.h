@@ -13,10 +13,10 @@
 #include "central/planning/bandwidth_bits.h"
 #include "central/planning/link_rates.h"
 #include "central/records/summary.h"
-#include "central/run/coordinator.h"
 #include "central/settings/run_settings.h"
 #include "partition/policy.h"
 #include "partition/schedule.h"
+#include "proto/base/device_times.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/training.h"
 
@@ -64,11 +64,9 @@ struct Conditions {
 };
 
 // The plan that the setup's policy and schedule make for these devices, by number and in pipeline
-// order. layer_seconds: by device number, each row by layer or by range (RangeIndex); empty:
-// nothing was measured.
+// order. times: by device number; empty: nothing was measured.
 absl::StatusOr<Plan> PlanFor(const RunSetup& setup, Generation generation,
-                             const std::vector<int>& devices,
-                             const std::vector<std::vector<double>>& layer_seconds,
+                             const std::vector<int>& devices, const std::vector<DeviceTimes>& times,
                              const Conditions& conditions = {});
 
 // Whether devices are profiled before the first plan: for the policy, or for --bits bandwidth.
@@ -81,7 +79,7 @@ bool MovesLayers(const RunSetup& setup);
 
 // --bits bandwidth: the plan with the codecs that its links have time for (FitBits).
 absl::StatusOr<Plan> RefitBits(const RunSetup& setup, const Plan& plan,
-                               const std::vector<std::vector<double>>& layer_seconds,
+                               const std::vector<DeviceTimes>& times,
                                const Conditions& conditions = {});
 // What a plan loses by its codecs (CodingError); 0 if they cannot be read.
 double CodingErrorOf(const RunSetup& setup, const Plan& plan);
@@ -93,7 +91,7 @@ std::string BandwidthText(const PlanBandwidth& bandwidth);
 
 // Seconds that the pipeline of `plan` needs for a micro-batch, by simulation.
 absl::StatusOr<double> PredictPeriod(const RunSetup& setup, const Plan& plan,
-                                     const std::vector<std::vector<double>>& layer_seconds,
+                                     const std::vector<DeviceTimes>& times,
                                      const Conditions& conditions = {});
 
 }  // namespace runnel

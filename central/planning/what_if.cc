@@ -44,24 +44,24 @@ struct Predicted {
 
 // What the journal says of the devices, by number.
 struct Known {
-  std::vector<std::vector<double>> layer_seconds;
+  std::vector<DeviceTimes> times;
   Conditions conditions;
 };
 
 absl::StatusOr<Predicted> Predict(const RunSetup& setup, const Plan& plan, const Known& known) {
   RUNNEL_ASSIGN_OR_RETURN(const double seconds,
-                          PredictPeriod(setup, plan, known.layer_seconds, known.conditions));
+                          PredictPeriod(setup, plan, known.times, known.conditions));
   return Predicted{plan, seconds};
 }
 
 absl::StatusOr<Predicted> PredictUnder(const RunSetup& setup, Generation generation,
                                        const Known& known, int leaves) {
   std::vector<int> devices;
-  for (int i = 0; i < static_cast<int>(known.layer_seconds.size()); ++i) {
+  for (int i = 0; i < static_cast<int>(known.times.size()); ++i) {
     if (i != leaves) devices.push_back(i);
   }
-  RUNNEL_ASSIGN_OR_RETURN(
-      const Plan plan, PlanFor(setup, generation, devices, known.layer_seconds, known.conditions));
+  RUNNEL_ASSIGN_OR_RETURN(const Plan plan,
+                          PlanFor(setup, generation, devices, known.times, known.conditions));
   return Predict(setup, plan, known);
 }
 
@@ -100,13 +100,12 @@ absl::StatusOr<std::string> WhatIf(RunSetup& setup, const PlanDecided& decided,
                                    const Assumption& assumption) {
   Known known;
   for (const JournalDevice& device : decided.devices) {
-    if (device.layer_seconds.empty() && device.range_seconds.empty()) {
+    if (device.times.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("--what-if: policy ", setup.policy->name,
                        " measures nothing to predict from; take dp, accept, ftpipehd or runnel"));
     }
-    known.layer_seconds.push_back(device.range_seconds.empty() ? device.layer_seconds
-                                                               : device.range_seconds);
+    known.times.push_back(device.times);
     known.conditions.processor_shares.push_back(device.processor_share);
   }
   RUNNEL_ASSIGN_OR_RETURN(const Predicted now, Predict(setup, decided.plan, known));

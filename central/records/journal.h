@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/settings/run_settings.h"
+#include "proto/base/device_times.h"
 #include "proto/base/layer_range.h"
 #include "proto/base/plan.h"
 #include "proto/base/training.h"
@@ -42,10 +43,10 @@ struct RunResumed {
 struct JournalDevice {
   std::string name;
   std::string numerics_class;
-  // What the plan was made from; both empty: nothing was measured.
-  std::vector<double> layer_seconds = {};  // as measured, later corrected by what stages took
-  std::vector<double> range_seconds = {};  // instead, in the order of RangeIndex
-  double processor_share = 1;              // what its computing thread got of a processor
+  // What the plan was made from: as measured or predicted, later corrected by what stages took;
+  // empty: nothing was measured. "layer_seconds" or "range_seconds".
+  DeviceTimes times = {};
+  double processor_share = 1;  // what its computing thread got of a processor
 
   friend bool operator==(const JournalDevice&, const JournalDevice&) = default;
 };

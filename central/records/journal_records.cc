@@ -68,8 +68,8 @@ absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
 
 Json ToJson(const JournalDevice& device) {
   Json json{{"name", device.name}, {"numerics_class", device.numerics_class}};
-  if (!device.layer_seconds.empty()) json["layer_seconds"] = device.layer_seconds;
-  if (!device.range_seconds.empty()) json["range_seconds"] = device.range_seconds;
+  if (!device.times.empty())
+    json[device.times.by_range() ? "range_seconds" : "layer_seconds"] = device.times.figures();
   if (device.processor_share < 1) json["processor_share"] = device.processor_share;
   return json;
 }
@@ -78,11 +78,18 @@ absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
   JournalDevice device;
   JsonObject object(json, "device");
   object.Read("name", device.name).Read("numerics_class", device.numerics_class);
+  std::vector<double> seconds;
   if (json.is_object() && json.contains("layer_seconds")) {
-    object.Read("layer_seconds", device.layer_seconds);
+    object.Read("layer_seconds", seconds);
+    device.times = DeviceTimes::ByLayer(seconds);
   }
   if (json.is_object() && json.contains("range_seconds")) {
-    object.Read("range_seconds", device.range_seconds);
+    object.Read("range_seconds", seconds);
+    const std::optional<DeviceTimes> times = DeviceTimes::ByRange(seconds);
+    if (times.has_value()) device.times = *times;
+    if (!times.has_value())
+      object.Note(absl::InvalidArgumentError(absl::StrCat("device: range_seconds: no model has ",
+                                                          seconds.size(), " ranges of layers")));
   }
   if (json.is_object() && json.contains("processor_share")) {
     object.Read("processor_share", device.processor_share);

@@ -47,7 +47,7 @@ absl::StatusOr<MeasuredCost> CostOf(const Scenario& scenario) {
     std::vector<double>& row = seconds.emplace_back();
     for (double ms : profile.layer_ms) row.push_back(ms * scale);
   }
-  return MeasuredCost::Create(seconds);
+  return MeasuredCost::ByLayer(seconds);
 }
 
 std::vector<double> Shares(const std::vector<int64_t>& busy_ns, int64_t total_ns) {

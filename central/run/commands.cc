@@ -7,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "central/planning/what_if.h"
 #include "central/run/initial_weights.h"
-#include "predictor/cost/range_cost.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -163,19 +162,6 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
 }
 
-namespace {
-
-// Of each layer by itself; empty: nothing was measured.
-std::vector<double> LayerSeconds(const JournalDevice& device, int layers) {
-  if (device.range_seconds.empty()) return device.layer_seconds;
-  std::vector<double> seconds;
-  for (int layer = 0; layer < layers; ++layer)
-    seconds.push_back(SecondsOf(device.range_seconds, layers, {layer, layer}));
-  return seconds;
-}
-
-}  // namespace
-
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
                          const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
@@ -190,7 +176,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
                           RunTrainingJob(std::move(job), nullptr, context));
   for (const JournalDevice& device : outcome.plans.back().devices) {
     std::string line = absl::StrCat(device.name, " (", device.numerics_class, ")");
-    const std::vector<double> layers = LayerSeconds(device, setup.model.layer_count());
+    const std::vector<double> layers = device.times.LayerSeconds();
     if (!layers.empty()) absl::StrAppend(&line, ": layer milliseconds");
     for (double seconds : layers) absl::StrAppendFormat(&line, " %.3f", seconds * 1e3);
     context.print(line);

@@ -143,13 +143,9 @@ void Coordinator::Begin() {
         absl::StrCat("workers are of several numerics classes (", absl::StrJoin(classes, "; "),
                      "): the run is not reproducible bit for bit if layers move")});
   }
-  layer_seconds_.assign(devices_.size(), {});
   lost_.assign(devices_.size(), false);
-  if (!options_.needs_profile) {
-    layer_seconds_.clear();
-    MakePlan();
-    return;
-  }
+  if (!options_.needs_profile) return MakePlan();
+  times_.assign(devices_.size(), {});
   phase_ = Phase::kProfiling;
   for (size_t i = 0; i < devices_.size(); ++i) to_measure_.push_back(static_cast<int>(i));
   Measure();
@@ -158,25 +154,24 @@ void Coordinator::Begin() {
 // ---- preparing
 
 void Coordinator::MakePlan() {
-  absl::StatusOr<Plan> plan = options_.plan(devices_, layer_seconds_);
+  absl::StatusOr<Plan> plan = options_.planner->FirstPlan(FactsOfDevices(), times_);
   if (plan.ok()) {
+    plan->generation = options_.first_generation;
     if (absl::Status status = CheckPlan(*plan, options_.model); !status.ok()) plan = status;
   }
   if (!plan.ok()) return End(plan.status(), false);
   plan_ = *std::move(plan);
-  PersistPlan(layer_seconds_);
+  PersistPlan(times_);
   if (options_.plan_only) return End(absl::OkStatus(), false);
   Prepare();
 }
 
-void Coordinator::PersistPlan(const std::vector<std::vector<double>>& layer_seconds) {
+void Coordinator::PersistPlan(const std::vector<DeviceTimes>& times) {
   PlanDecided decided{step_, plan_, {}};
   for (size_t i = 0; i < devices_.size(); ++i) {
     JournalDevice device{devices_[i].hello.name, devices_[i].hello.numerics_class};
-    if (!layer_seconds.empty()) {
-      const bool by_range =
-          layer_seconds[i].size() != static_cast<size_t>(options_.model.layer_count());
-      (by_range ? device.range_seconds : device.layer_seconds) = layer_seconds[i];
+    if (!times.empty()) {
+      device.times = times[i];
       device.processor_share = devices_[i].processor_share;
     }
     decided.devices.push_back(std::move(device));
@@ -314,7 +309,7 @@ void Coordinator::AfterEvaluation() {
   const bool last = step_ >= options_.stop_step || stop_requested_;
   if (last) return CollectFinal();
   if (options_.collect_at_barriers && options_.barriers.IsBarrier(step_)) Collect(/*final=*/false);
-  if (options_.replan && options_.barriers.IsBarrier(step_)) return MeasureAndReplan();
+  if (options_.barriers.IsBarrier(step_)) return MeasureAndReplan();
   GrantNext();
 }
 

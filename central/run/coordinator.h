@@ -9,7 +9,6 @@
 //                                 +---- moving layers <--+ [measuring devices again]
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,7 +17,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "central/planning/planner.h"
 #include "central/records/journal.h"
+#include "central/records/stage_status.h"
 #include "proto/base/batching.h"
 #include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
@@ -82,44 +83,6 @@ struct RunEnded {
 using CoordinatorEffect = std::variant<SendControl, CloseControl, ConnectFeed, FeedUntil,
                                        FeedEvaluation, Persist, StateCollected, LogLine, RunEnded>;
 
-// What is measured of a device, as a plan is made from it: seconds by layer, or by range of layers
-// (RangeIndex, predictor/cost/range_cost.h), of profile_ranges measured in that order.
-using PredictFn = std::function<absl::StatusOr<std::vector<double>>(
-    int device, const std::vector<double>& seconds)>;
-
-// Cuts the model: devices in pipeline order, what they take by layer or by range (empty without a
-// profile).
-using PlanFn = std::function<absl::StatusOr<Plan>(
-    const std::vector<Device>& devices, const std::vector<std::vector<double>>& layer_seconds)>;
-
-// What a stage last told about itself.
-struct StageStatus {
-  StagePlan plan;
-  std::string worker;
-  Telemetry telemetry;
-};
-
-// What is known at a barrier, for whoever may want another plan.
-struct BarrierReport {
-  int64_t step = 0;
-  const Plan& plan;
-  Sequence first_sequence;                 // of the plan
-  const std::vector<StageStatus>& stages;  // sums since the plan holds
-  const std::vector<Device>& devices;      // in the numbering of plans
-  const std::vector<bool>& lost;           // by device: do not plan with it
-  // As profiled or predicted, as PlanFn's; empty: not.
-  const std::vector<std::vector<double>>& layer_seconds;
-};
-struct BetterPlan {
-  Plan plan;        // its generation is set by the coordinator
-  std::string why;  // for people
-  // From which it was made, as PlanFn's, for the journal; empty: as profiled.
-  std::vector<std::vector<double>> layer_seconds = {};
-};
-using ReplanFn = std::function<std::optional<BetterPlan>(const BarrierReport& report)>;
-// Devices with a stage that are to be measured again before ReplanFn is asked at that barrier.
-using ToMeasureFn = std::function<std::vector<int>(const BarrierReport& report)>;
-
 struct CoordinatorOptions {
   ModelSpec model;
   TrainingSettings training;
@@ -143,10 +106,8 @@ struct CoordinatorOptions {
   // for it.
   double profile_part_ms = 150;
   std::vector<LayerRange> profile_ranges;  // empty: each layer by itself
-  PredictFn predict;                       // with profile_ranges
-  PlanFn plan;
-  ReplanFn replan;         // null: the first plan holds to the end
-  ToMeasureFn to_measure;  // null: none
+  Planner* planner = nullptr;              // borrowed
+  Generation first_generation = Generation(1);
   LinkShaping shaping;
   std::string link_token;
   ModelState initial_state;
@@ -218,8 +179,10 @@ class Coordinator {
   void AfterEvaluation();
   void MeasureAndReplan();
   void Replan();
+  void CarryOut(BarrierDecision decision);
+  std::vector<DeviceFacts> FactsOfDevices() const;
   BarrierReport Report() const;
-  bool BeginMove(BetterPlan better);
+  bool BeginMove(ChangePlan change);
   void PrepareAside();
   void Prepared(const StagePrepared& prepared);
   void TakeMoveBack(absl::string_view why);
@@ -227,7 +190,7 @@ class Coordinator {
   PrepareStage StageMessage(const Plan& plan, size_t stage) const;
   std::string LinkToken(Generation generation) const;
   void ConnectTheFeed();
-  void PersistPlan(const std::vector<std::vector<double>>& layer_seconds);
+  void PersistPlan(const std::vector<DeviceTimes>& times);
   void ResetStages();
   void Collect(bool final);
   void CollectFinal();
@@ -253,9 +216,9 @@ class Coordinator {
   std::vector<CoordinatorEffect> effects_;
   Phase phase_ = Phase::kJoining;
   std::vector<Device> devices_;
-  std::vector<std::vector<double>> layer_seconds_;  // as PlanFn's
-  std::vector<int> to_measure_;                     // devices; the first one is asked
-  bool measures_parts_ = false;                     // all devices have their layers
+  std::vector<DeviceTimes> times_;  // by device; empty: nothing is measured
+  std::vector<int> to_measure_;     // devices; the first one is asked
+  bool measures_parts_ = false;     // all devices have their layers
   std::vector<int> have_layers_;
   Plan plan_;
   std::vector<StageStatus> stages_;
@@ -271,7 +234,7 @@ class Coordinator {
   struct Move {
     Plan plan;  // the next one
     std::string why;
-    std::vector<std::vector<double>> layer_seconds;
+    std::vector<DeviceTimes> times;
     ModelState state;  // what was fetched
     int fetching = 0;  // stages of the old plan that have not handed over yet
     int preparing = 0;

@@ -10,8 +10,8 @@ namespace runnel {
 // Moving layers to other devices at a barrier, in two phases.
 
 // Phase one: each stage hands over what others will have.
-bool Coordinator::BeginMove(BetterPlan better) {
-  Plan& plan = better.plan;
+bool Coordinator::BeginMove(ChangePlan change) {
+  Plan& plan = change.plan;
   plan.generation = Generation(plan_.generation.value() + 1);
   if (absl::Status status = CheckPlan(plan, options_.model); !status.ok()) {
     effects_.push_back(
@@ -21,8 +21,8 @@ bool Coordinator::BeginMove(BetterPlan better) {
   if (plan.stages == plan_.stages && plan.links == plan_.links) return false;
   phase_ = Phase::kMoving;
   move_ = Move{std::move(plan),
-               std::move(better.why),
-               std::move(better.layer_seconds),
+               std::move(change.why),
+               std::move(change.times),
                {},
                static_cast<int>(plan_.stages.size()),
                0};
@@ -72,9 +72,9 @@ void Coordinator::Prepared(const StagePrepared& prepared) {
   if (move_->preparing == 0 || --move_->preparing > 0) return;
   plan_ = std::move(move_->plan);
   effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("layers move at ", move_->why)});
-  const std::vector<std::vector<double>> seconds = std::move(move_->layer_seconds);
+  const std::vector<DeviceTimes> times = std::move(move_->times);
   move_.reset();
-  PersistPlan(seconds.empty() ? layer_seconds_ : seconds);
+  PersistPlan(times.empty() ? times_ : times);
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (lost_[i]) continue;
     effects_.push_back(SendControl{devices_[i].connection, CommitMove{plan_.generation}});

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/planning/layer_profile.h"
 #include "central/run/coordinator.h"
-#include "predictor/cost/range_cost.h"
+#include "proto/base/layer_range.h"
 
 namespace runnel {
 
@@ -108,31 +108,42 @@ absl::Status Coordinator::TakeProfile(int device, const std::vector<double>& sec
   if (seconds.size() != ranges.size())
     return absl::InternalError("a worker's profile does not have the ranges asked for");
   if (by_layer && measures_parts_ && ranges.size() < RangeCount(options_.model.layer_count())) {
-    layer_seconds_[device] = LayersWithinParts(std::move(layer_seconds_[device]), ranges, seconds);
+    times_[device] =
+        DeviceTimes::ByLayer(LayersWithinParts(times_[device].figures(), ranges, seconds));
     return absl::OkStatus();
   }
-  if (by_layer || !options_.predict) {
-    layer_seconds_[device] = seconds;
+  if (by_layer) {
+    times_[device] = measures_parts_ ? DeviceTimes::ByRange(options_.model.layer_count(), seconds)
+                                     : DeviceTimes::ByLayer(seconds);
     return absl::OkStatus();
   }
   SubModelsMeasured measured{step_, DeviceId(device), devices_[device].hello.name, {}};
   for (size_t i = 0; i < seconds.size(); ++i)
     measured.sub_models.push_back({ranges[i], seconds[i]});
   effects_.push_back(Persist{std::move(measured)});
-  absl::StatusOr<std::vector<double>> predicted = options_.predict(device, seconds);
+  absl::StatusOr<DeviceTimes> predicted = options_.planner->Characterise(device, seconds);
   if (!predicted.ok()) return predicted.status();
-  layer_seconds_[device] = *std::move(predicted);
+  times_[device] = *std::move(predicted);
   return absl::OkStatus();
 }
 
+std::vector<DeviceFacts> Coordinator::FactsOfDevices() const {
+  std::vector<DeviceFacts> facts;
+  for (size_t i = 0; i < devices_.size(); ++i)
+    facts.push_back({devices_[i].hello.name, devices_[i].processor_share, lost_[i]});
+  return facts;
+}
+
 BarrierReport Coordinator::Report() const {
-  return {step_, plan_, plan_first_, stages_, devices_, lost_, layer_seconds_};
+  return {step_, plan_, plan_first_, stages_, FactsOfDevices(), times_};
 }
 
 // At a barrier at which layers may move.
 void Coordinator::MeasureAndReplan() {
-  if (options_.to_measure) to_measure_ = options_.to_measure(Report());
-  if (to_measure_.empty()) return Replan();
+  BarrierDecision decision = options_.planner->AtBarrier(Report());
+  const auto* measure = std::get_if<MeasureDevices>(&decision);
+  if (measure == nullptr) return CarryOut(std::move(decision));
+  to_measure_ = measure->devices;
   phase_ = Phase::kMeasuring;
   for (const int device : to_measure_) {
     effects_.push_back(LogLine{
@@ -143,10 +154,15 @@ void Coordinator::MeasureAndReplan() {
   Measure();
 }
 
+// The devices have been measured, or could not be.
 void Coordinator::Replan() {
   if (stop_requested_) return CollectFinal();  // while a device measured
-  std::optional<BetterPlan> better = options_.replan(Report());
-  if (better.has_value() && BeginMove(*std::move(better))) return;
+  CarryOut(options_.planner->AtBarrier(Report()));
+}
+
+void Coordinator::CarryOut(BarrierDecision decision) {
+  auto* change = std::get_if<ChangePlan>(&decision);
+  if (change != nullptr && BeginMove(std::move(*change))) return;
   GrantNext();
 }
 

@@ -80,7 +80,7 @@ bool Trainer::Impl::IsLocal(const WorkerHello& hello) const {
 
 absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   begin_ns_ = parts_.clock->NowNanos();
-  RUNNEL_RETURN_IF_ERROR(MakePredictor());
+  RUNNEL_RETURN_IF_ERROR(MakePlanner());
   RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(Options()));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
   if (setup().settings.workers > 0) {

@@ -16,8 +16,7 @@
 #include "absl/status/statusor.h"
 #include "central/display/run_display.h"
 #include "central/display/timeline.h"
-#include "central/planning/link_rates.h"
-#include "central/planning/replanner.h"
+#include "central/planning/planner.h"
 #include "central/planning/run_setup.h"
 #include "central/records/journal.h"
 #include "central/records/summary.h"
@@ -25,7 +24,6 @@
 #include "central/run/feeder.h"
 #include "central/run/trainer.h"
 #include "central/run/worker_process.h"
-#include "predictor/run/run_predictor.h"
 #include "proto/base/log.h"
 #include "proto/base/payload.h"
 #include "proto/base/plan.h"
@@ -61,18 +59,8 @@ class Trainer::Impl final : public CentralControlObserver {
 
  private:
   const RunSetup& setup() const { return *job_.setup; }
-  absl::Status MakePredictor();
+  absl::Status MakePlanner();
   CoordinatorOptions Options();
-  void UsePredictor(CoordinatorOptions& options);
-  ReplannerOptions ReplanOptions();
-  // What is known at a barrier.
-  Conditions WithRates(LinkRates rates) const {
-    Conditions conditions = profiled_;
-    conditions.rates = std::move(rates);
-    return conditions;
-  }
-  absl::StatusOr<Plan> MakePlan(const std::vector<Device>& devices,
-                                const std::vector<std::vector<double>>& seconds);
   absl::Status StartWorkers();
   bool IsLocal(const WorkerHello& hello) const;
   void Received(ConnectionId id, const WorkerMessage& message);
@@ -118,10 +106,8 @@ class Trainer::Impl final : public CentralControlObserver {
   EventLoop loop_;
   BufferPool pool_;
   std::string token_;
-  std::optional<RunPredictor> predictor_;  // --cost predicted
-  std::optional<Replanner> replanner_;
-  Conditions profiled_;   // of devices, as first measured
-  LinkRates link_rates_;  // as of the last barrier at which another plan was thought of
+  std::unique_ptr<Planner> planner_;
+  std::vector<LayerRange> profile_ranges_;
   std::optional<Coordinator> coordinator_;
   std::unique_ptr<CentralControl> server_;
   std::unique_ptr<Feeder> feeder_;

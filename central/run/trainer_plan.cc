@@ -1,16 +1,14 @@
-#include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "central/planning/predicted_cost.h"
+#include "central/planning/fixed_planner.h"
+#include "central/planning/run_planner.h"
 #include "central/run/trainer_impl.h"
 #include "central/settings/codec_settings.h"
-#include "proto/base/batching.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 
-// What the coordinator is given to decide with: its options, the first plan, better ones.
+// What the coordinator is given: its options and its planner.
 
 CoordinatorOptions Trainer::Impl::Options() {
   const RunSettings& settings = setup().settings;
@@ -30,109 +28,26 @@ CoordinatorOptions Trainer::Impl::Options() {
   options.backend = settings.backend;
   options.codecs = CodecsOf(settings);
   options.needs_profile = NeedsProfile(setup()) && !job_.plan.has_value();
-  options.plan = [this](const std::vector<Device>& devices,
-                        const std::vector<std::vector<double>>& seconds) {
-    return MakePlan(devices, seconds);
-  };
-  if (!job_.plan.has_value() && Replans(setup())) {
-    replanner_.emplace(ReplanOptions());
-    options.replan = [this](const BarrierReport& report) {
-      NoteLinkRates(report.stages, report.devices.size(), link_rates_);
-      return replanner_->AtBarrier(report);
-    };
-  }
-  if (predictor_.has_value()) UsePredictor(options);
+  options.profile_ranges = profile_ranges_;
+  options.planner = planner_.get();
+  options.first_generation = job_.generation;
   options.shaping = {settings.link_mbps, settings.link_delay_ms};
   options.link_token = token_;
   options.initial_state = std::move(job_.state);
   return options;
 }
 
-absl::Status Trainer::Impl::MakePredictor() {
-  if (setup().settings.cost != "predicted" || !NeedsProfile(setup()) || job_.plan.has_value())
-    return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(predictor_, MakeRunPredictor(setup()));
-  if (predictor_->known_devices() == 0) {
-    parts_.logger->Log(Severity::kInfo,
-                       absl::StrCat("no profile of ", setup().model.name,
-                                    " is known: layers are predicted by the FLOPs line first"));
-  }
-  return absl::OkStatus();
-}
-
-void Trainer::Impl::UsePredictor(CoordinatorOptions& options) {
-  options.profile_ranges = predictor_->representatives();
-  options.predict = [this](
-                        int device,
-                        const std::vector<double>& seconds) -> absl::StatusOr<std::vector<double>> {
-    RUNNEL_RETURN_IF_ERROR(predictor_->Characterise(device, seconds));
-    return predictor_->RangeSeconds(device);
-  };
-  if (!replanner_.has_value()) return;
-  options.to_measure = [this](const BarrierReport& report) {
-    return replanner_->ToMeasure(report);
-  };
-}
-
-absl::StatusOr<Plan> Trainer::Impl::MakePlan(const std::vector<Device>& devices,
-                                             const std::vector<std::vector<double>>& seconds) {
+absl::Status Trainer::Impl::MakePlanner() {
   if (job_.plan.has_value()) {
-    Plan plan = *job_.plan;
-    plan.generation = job_.generation;
-    return plan;
+    planner_ = std::make_unique<FixedPlanner>(*job_.plan);
+    return absl::OkStatus();
   }
-  std::vector<int> numbers(devices.size());
-  std::iota(numbers.begin(), numbers.end(), 0);
-  for (size_t i = 0; i < devices.size(); ++i) {
-    profiled_.processor_shares.push_back(devices[i].processor_share);
-    if (!seconds.empty())
-      profiled_.profiled_seconds.push_back(
-          std::accumulate(seconds[i].begin(), seconds[i].end(), 0.0));
-  }
-  RUNNEL_ASSIGN_OR_RETURN(Plan plan,
-                          PlanFor(setup(), job_.generation, numbers, seconds, profiled_));
-  if (!seconds.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(const double period_s,
-                            PredictPeriod(setup(), plan, seconds, profiled_));
-    RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup().training));
-    outcome_.summary.predicted_samples_per_s =
-        static_cast<double>(batching.MicroBatchSizes().front()) / period_s;
-  }
-  return plan;
-}
-
-ReplannerOptions Trainer::Impl::ReplanOptions() {
-  ReplannerOptions options;
-  options.make_plan = [this](const std::vector<int>& devices,
-                             const std::vector<std::vector<double>>& seconds) {
-    return PlanFor(setup(), job_.generation, devices, seconds, WithRates(link_rates_));
-  };
-  if (!MovesLayers(setup())) options.make_plan = nullptr;
-  if (BitsFollowLinks(setup().settings)) {
-    options.fit_bits = [this](const Plan& plan, const std::vector<std::vector<double>>& seconds,
-                              double bandwidth_share) {
-      return RefitBits(setup(), plan, seconds, WithRates(Scaled(link_rates_, bandwidth_share)));
-    };
-    options.coding_error = [this](const Plan& plan) { return CodingErrorOf(setup(), plan); };
-  }
-  options.period_seconds = [this](const Plan& plan,
-                                  const std::vector<std::vector<double>>& seconds) {
-    return PredictPeriod(setup(), plan, seconds, WithRates(link_rates_));
-  };
-  for (const LayerState& layer : job_.state.layers) {
-    int64_t bytes = 0;
-    for (const auto* tensors : {&layer.tensors, &layer.momentum}) {
-      for (const TensorData& tensor : *tensors) bytes += static_cast<int64_t>(tensor.bytes.size());
-    }
-    options.layer_state_bytes.push_back(bytes);
-  }
-  const double mbps =
-      setup().settings.plan_mbps > 0 ? setup().settings.plan_mbps : setup().settings.link_mbps;
-  if (mbps > 0) options.link_bytes_per_second = mbps * 1e6 / 8;
-  options.micro_batches_a_step = setup().settings.micro_batches;
-  options.stop_step = job_.stop_step;
-  options.predictor = predictor_.has_value() ? &*predictor_ : nullptr;
-  return options;
+  RUNNEL_ASSIGN_OR_RETURN(auto planner, RunPlanner::Create(&setup(), job_.stop_step, job_.state));
+  if (const std::string note = planner->Note(); !note.empty())
+    parts_.logger->Log(Severity::kInfo, note);
+  profile_ranges_ = planner->ProfileRanges();
+  planner_ = std::move(planner);
+  return absl::OkStatus();
 }
 
 }  // namespace runnel

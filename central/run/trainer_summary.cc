@@ -38,8 +38,7 @@ void Trainer::Impl::Note(const PlanDecided& decided) {
   outcome_.plan = decided.plan;
   outcome_.plans.push_back(decided);
   PlanBandwidth& bandwidth = outcome_.summary.plan_bandwidth;
-  bandwidth = BandwidthOf(setup(), decided.plan, link_rates_);
-  if (job_.plan.has_value()) bandwidth = {"recorded", {}};
+  bandwidth = planner_->AssumedBandwidth(decided.plan);
   if (setup().plain_loop) return;
   parts_.display->Line(ToString(decided.plan, setup().model));
   if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
@@ -113,6 +112,7 @@ RunView Trainer::Impl::View() {
 RunSummary Trainer::Impl::Summarise() const {
   const RunSettings& settings = setup().settings;
   RunSummary summary = outcome_.summary;
+  summary.predicted_samples_per_s = planner_->predicted_samples_per_s();
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   summary.accuracy = evaluation_.has_value() ? evaluation_->accuracy : kNone;
   summary.loss = evaluation_.has_value() ? evaluation_->loss : kNone;

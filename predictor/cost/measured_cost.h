@@ -1,30 +1,36 @@
 #pragma once
 
-// Time of computation from a profile: how long each layer took on each device.
+// Time of computation from what was measured or predicted of each device.
 
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "partition/cost_model.h"
+#include "proto/base/device_times.h"
 
 namespace runnel {
 
-// Immutable; any thread. A range of layers takes the sum of its layers (AccEPT 3.5: T_e(a, b)).
+// Immutable; any thread. By layer, a range takes the sum of its layers (AccEPT 3.5: T_e(a, b)).
 class MeasuredCost final : public CostModel {
  public:
-  // layer_seconds[device][layer]: forward, backward and update of one micro-batch, in pipeline
-  // order of the devices. InvalidArgument, naming device and layer, if there is none, rows differ
-  // in length, or a value is negative or not finite.
-  static absl::StatusOr<MeasuredCost> Create(const std::vector<std::vector<double>>& layer_seconds);
+  // times: in pipeline order of the devices. InvalidArgument, naming the device and the layer or
+  // range, if there is none, two know different numbers of layers, or a figure is negative or not
+  // finite.
+  static absl::StatusOr<MeasuredCost> Create(std::vector<DeviceTimes> times);
+  // The same of seconds[device][layer].
+  static absl::StatusOr<MeasuredCost> ByLayer(const std::vector<std::vector<double>>& seconds);
 
-  int devices() const { return static_cast<int>(sums_.size()); }
-  int layers() const { return static_cast<int>(sums_[0].size()) - 1; }
-  // NaN, which policies refuse, for a device or layer that was not profiled.
+  int devices() const { return static_cast<int>(times_.size()); }
+  int layers() const { return times_[0].layers(); }
+  // NaN, which policies refuse, for a device or layer that was not measured.
   double StageSeconds(int device, int first_layer, int last_layer) const override;
 
  private:
   MeasuredCost() = default;
-  std::vector<std::vector<double>> sums_;  // [device][l]: seconds of the first l layers
+
+  std::vector<DeviceTimes> times_;
+  // [device][l], of devices whose times are by layer: seconds of the first l layers.
+  std::vector<std::vector<double>> sums_;
 };
 
 }  // namespace runnel

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "predictor/cost/range_cost.h"
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/device_task.h"
 #include "predictor/run/telling_ranges.h"
+#include "proto/base/layer_range.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -101,12 +101,12 @@ double RunPredictor::Seconds(int device, const LayerRange& range) const {
   return devices_.at(device).Seconds(range);
 }
 
-std::vector<double> RunPredictor::RangeSeconds(int device) const {
+DeviceTimes RunPredictor::Times(int device) const {
   const DevicePredictor& predictor = devices_.at(device);
   std::vector<double> seconds;
   for (const LayerRange& range : AllRanges(work_.layers()))
     seconds.push_back(predictor.Seconds(range));
-  return seconds;
+  return DeviceTimes::ByRange(work_.layers(), std::move(seconds));
 }
 
 absl::StatusOr<ReportOutcome> RunPredictor::Report(int device, const Observation& reported) {

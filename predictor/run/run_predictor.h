@@ -15,6 +15,7 @@
 #include "predictor/profiles/profile_file.h"
 #include "predictor/run/known_device.h"
 #include "predictor/run/latency_predictor.h"
+#include "proto/base/device_times.h"
 #include "proto/base/layer_range.h"
 #include "proto/base/model_spec.h"
 
@@ -49,8 +50,8 @@ class RunPredictor {
 
   // The device must be known, the range one of the model.
   double Seconds(int device, const LayerRange& range) const;
-  // Of every range, in the order of RangeIndex (range_cost.h).
-  std::vector<double> RangeSeconds(int device) const;
+  // Of every range.
+  DeviceTimes Times(int device) const;
 
   // As DevicePredictor's; FailedPrecondition: the device is not known.
   absl::StatusOr<ReportOutcome> Report(int device, const Observation& reported);

@@ -3,6 +3,7 @@
 // A contiguous run of a model's layers: what a stage holds, and what the predictor and AccEPT
 // (section 3.2) call a sub-model.
 
+#include <cstddef>
 #include <tuple>
 #include <vector>
 
@@ -23,6 +24,28 @@ inline std::vector<LayerRange> EachLayer(int layers) {
   std::vector<LayerRange> ranges;
   for (int layer = 0; layer < layers; ++layer) ranges.push_back({layer, layer});
   return ranges;
+}
+
+// How many ranges a model of `layers` layers has.
+constexpr size_t RangeCount(int layers) {
+  return static_cast<size_t>(layers) * static_cast<size_t>(layers + 1) / 2;
+}
+
+// All ranges, in order of first, then of last layer.
+inline std::vector<LayerRange> AllRanges(int layers) {
+  std::vector<LayerRange> ranges;
+  for (int first = 0; first < layers; ++first) {
+    for (int last = first; last < layers; ++last) ranges.push_back({first, last});
+  }
+  return ranges;
+}
+
+// Position of a range of the model in AllRanges(layers).
+inline size_t RangeIndex(int layers, const LayerRange& range) {
+  // Before the ranges that begin at `first` come those of the layers above: layers, layers - 1, ...
+  const auto first = static_cast<size_t>(range.first_layer);
+  const size_t before = RangeCount(layers) - RangeCount(layers - range.first_layer);
+  return before + static_cast<size_t>(range.last_layer) - first;
 }
 
 }  // namespace runnel

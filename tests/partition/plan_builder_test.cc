@@ -54,7 +54,7 @@ TEST_F(PlanBuilder, PutsTheWholePlanTogether) {
 // A forward that uses weights ahead of the newest ones needs a place for them.
 TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
   const auto compute =
-      MeasuredCost::Create(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
   ASSERT_TRUE(compute.ok());
   request_.compute = &*compute;
   const auto bytes = [&](int64_t cap, int64_t usual_cap) {
@@ -84,7 +84,7 @@ TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
 
 TEST_F(PlanBuilder, EveryPolicyAndScheduleMakesACheckedPlan) {
   const auto compute =
-      MeasuredCost::Create(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
   ASSERT_TRUE(compute.ok());
   request_.compute = &*compute;
   request_.micro_batches = 4;
@@ -120,7 +120,7 @@ TEST_F(PlanBuilder, SlowLinksMoveTheCut) {
   request_.policy = *FindPolicy("dp");
   request_.devices = {DeviceId(0), DeviceId(1)};
   const auto compute =
-      MeasuredCost::Create(std::vector<std::vector<double>>(2, {1, 1, 1, 1, 1, 1}));
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(2, {1, 1, 1, 1, 1, 1}));
   ASSERT_TRUE(compute.ok());
   request_.compute = &*compute;
   EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 2);

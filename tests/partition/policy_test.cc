@@ -71,7 +71,7 @@ TEST(Policy, DynamicProgrammingEqualsBruteForce) {
     const int layers = 1 + static_cast<int>(random() % 8);
     const int devices = 1 + static_cast<int>(random() % std::min(layers, 4));
     const Costs costs = RandomCosts(layers, devices, seed % 3 == 0 ? 4 : 100, random);
-    const auto compute = MeasuredCost::Create(costs.compute);
+    const auto compute = MeasuredCost::ByLayer(costs.compute);
     ASSERT_TRUE(compute.ok());
     const PartitionRequest request{layers, devices, &*compute, costs.link()};
     const auto fast = Plan("dp", request);
@@ -95,7 +95,7 @@ TEST(Policy, DynamicProgrammingEqualsBruteForce) {
 // By hand: computing 4 2 | 2 2 balances alone; the link behind layer 1 costs 3 + 4 and moves the
 // cut.
 TEST(Policy, LinksMoveTheCut) {
-  const auto compute = MeasuredCost::Create({{4, 2, 2, 2}, {4, 2, 2, 2}});
+  const auto compute = MeasuredCost::ByLayer({{4, 2, 2, 2}, {4, 2, 2, 2}});
   ASSERT_TRUE(compute.ok());
   PartitionRequest request{4, 2, &*compute, [](int, int, bool) { return 0.0; }};
   EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(0, 3));
@@ -108,7 +108,7 @@ TEST(Policy, LinksMoveTheCut) {
 }
 
 TEST(Policy, TiesTakeTheSmallestCut) {
-  const auto compute = MeasuredCost::Create({{1, 0, 0, 1}, {1, 0, 0, 1}});
+  const auto compute = MeasuredCost::ByLayer({{1, 0, 0, 1}, {1, 0, 0, 1}});
   ASSERT_TRUE(compute.ok());
   const PartitionRequest request{4, 2, &*compute, [](int, int, bool) { return 0.0; }};
   EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(0, 3));
@@ -123,7 +123,7 @@ TEST(Policy, UniformIsThePapersAveragePartition) {
 }
 
 TEST(Policy, EveryPolicyRefusesMoreStagesThanLayers) {
-  const auto compute = MeasuredCost::Create(std::vector<std::vector<double>>(5, {1, 1, 1, 1}));
+  const auto compute = MeasuredCost::ByLayer(std::vector<std::vector<double>>(5, {1, 1, 1, 1}));
   ASSERT_TRUE(compute.ok());
   for (const std::string& name : PolicyNames()) {
     SCOPED_TRACE(name);
@@ -139,7 +139,7 @@ TEST(Policy, EveryPolicyRefusesMoreStagesThanLayers) {
 }
 
 TEST(Policy, CostedPoliciesRefuseBadCosts) {
-  const auto compute = MeasuredCost::Create({{1, 1, 1}, {1, 1, 1}});
+  const auto compute = MeasuredCost::ByLayer({{1, 1, 1}, {1, 1, 1}});
   ASSERT_TRUE(compute.ok());
   for (absl::string_view name : {"dp", "brute_force"}) {
     PartitionRequest request{3, 2, nullptr, [](int, int, bool) { return 0.0; }};
@@ -158,7 +158,7 @@ TEST(Policy, CostedPoliciesRefuseBadCosts) {
 
 TEST(Policy, BruteForceRefusesWhatItCannotEnumerate) {
   const auto compute =
-      MeasuredCost::Create(std::vector<std::vector<double>>(20, std::vector<double>(60, 1)));
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(20, std::vector<double>(60, 1)));
   ASSERT_TRUE(compute.ok());
   PartitionRequest request{60, 20, &*compute, [](int, int, bool) { return 0.0; }};
   EXPECT_EQ(Plan("brute_force", request).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -168,17 +168,27 @@ TEST(Policy, BruteForceRefusesWhatItCannotEnumerate) {
 }
 
 TEST(MeasuredCost, RefusesBadProfiles) {
-  EXPECT_FALSE(MeasuredCost::Create({}).ok());
-  EXPECT_FALSE(MeasuredCost::Create({{}}).ok());
-  EXPECT_THAT(MeasuredCost::Create({{1, 2}, {1}}).status().message(),
+  EXPECT_FALSE(MeasuredCost::ByLayer({}).ok());
+  EXPECT_FALSE(MeasuredCost::ByLayer({{}}).ok());
+  EXPECT_THAT(MeasuredCost::ByLayer({{1, 2}, {1}}).status().message(),
               HasSubstr("device 1 has 1 layers, device 0 has 2"));
-  EXPECT_THAT(MeasuredCost::Create({{1, 2}, {1, -2}}).status().message(),
+  EXPECT_THAT(MeasuredCost::ByLayer({{1, 2}, {1, -2}}).status().message(),
               HasSubstr("device 1, layer 1: -2"));
-  EXPECT_FALSE(MeasuredCost::Create({{std::nan("")}}).ok());
+  EXPECT_FALSE(MeasuredCost::ByLayer({{std::nan("")}}).ok());
+}
+
+TEST(MeasuredCost, TakesRangesAsTheyWereMeasured) {
+  const auto cost = MeasuredCost::Create(
+      {DeviceTimes::ByRange(2, {1, 10, 2}), DeviceTimes::ByRange(2, {3, 30, 4})});
+  ASSERT_TRUE(cost.ok());
+  EXPECT_EQ(cost->StageSeconds(0, 0, 1), 10);
+  EXPECT_EQ(cost->StageSeconds(1, 1, 1), 4);
+  EXPECT_TRUE(std::isnan(cost->StageSeconds(-1, 0, 0)));
+  EXPECT_FALSE(MeasuredCost::Create({DeviceTimes::ByRange(2, {1, -1, 2})}).ok());
 }
 
 TEST(MeasuredCost, SumsARange) {
-  const auto cost = MeasuredCost::Create({{1, 2, 4}, {8, 16, 32}});
+  const auto cost = MeasuredCost::ByLayer({{1, 2, 4}, {8, 16, 32}});
   ASSERT_TRUE(cost.ok());
   EXPECT_EQ(cost->StageSeconds(0, 0, 2), 7);
   EXPECT_EQ(cost->StageSeconds(1, 1, 2), 48);

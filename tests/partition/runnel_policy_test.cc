@@ -28,7 +28,7 @@ class Case {
       const double speed = Draw(1, 4);
       for (int layer = 0; layer < layers; ++layer) row.push_back(Draw(1, 20) / speed * 1e-3);
     }
-    cost_ = *MeasuredCost::Create(seconds_);
+    cost_ = *MeasuredCost::ByLayer(seconds_);
     model.compute = &*cost_;
     model.devices.resize(devices);
     model.speeds.resize(devices);
@@ -288,14 +288,14 @@ TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
 
 // Where every worker is central times a constant, the ratio is no estimate but the truth.
 TEST(FtpipehdPolicy, IsExactWhereRatiosAre) {
-  const auto cost = MeasuredCost::Create({{1, 2, 3, 4}, {2, 4, 6, 8}});
+  const auto cost = MeasuredCost::ByLayer({{1, 2, 3, 4}, {2, 4, 6, 8}});
   PartitionRequest request{4, 2, &*cost, [](int, int, bool) { return 0.0; }};
   EXPECT_EQ(PlanBy("ftpipehd", request)->last_layer, PlanBy("accept", request)->last_layer);
 }
 
 // AccEPT 2.3: a worker that is slow on the layers it has is taken for slow on all.
 TEST(FtpipehdPolicy, IsMisledByLayersOfAnotherShape) {
-  const auto cost = MeasuredCost::Create({{1, 1, 1, 1}, {1, 1, 1, 8}});
+  const auto cost = MeasuredCost::ByLayer({{1, 1, 1, 1}, {1, 1, 1, 8}});
   PartitionRequest request{4, 2, &*cost, [](int, int, bool) { return 0.0; }};
   EXPECT_THAT(PlanBy("accept", request)->last_layer, ElementsAre(2, 3));
   const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", request);
@@ -307,7 +307,7 @@ TEST(FtpipehdPolicy, IsMisledByLayersOfAnotherShape) {
 TEST(RunnelPolicy, LeavesOutADeviceThatOnlyCosts) {
   std::mt19937 random(1);
   Case c(6, 3, random);
-  const auto cost = MeasuredCost::Create(
+  const auto cost = MeasuredCost::ByLayer(
       {{1, 1, 1, 1, 1, 1}, {9e3, 9e3, 9e3, 9e3, 9e3, 9e3}, {1, 1, 1, 1, 1, 1}});
   c.model.compute = c.request.compute = &*cost;
   const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);

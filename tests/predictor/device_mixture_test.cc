@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/cost/range_cost.h"
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/telling_ranges.h"
+#include "proto/base/layer_range.h"
 
 namespace runnel {
 namespace {

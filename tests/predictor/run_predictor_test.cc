@@ -7,8 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/cost/range_cost.h"
 #include "predictor/profiles/sub_models.h"
+#include "proto/base/layer_range.h"
 
 namespace runnel {
 namespace {
@@ -114,7 +114,7 @@ TEST(RunPredictor, RangesComeInTheOrderOfTheirPlaces) {
   const MadeUp device("lenet");
   RunPredictor predictor = *RunPredictor::Create(device.model(), kBatch, {});
   ASSERT_TRUE(predictor.Characterise(0, device.Of(predictor.representatives())).ok());
-  const std::vector<double> seconds = predictor.RangeSeconds(0);
+  const std::vector<double> seconds = predictor.Times(0).figures();
   const int layers = device.model().layer_count();
   ASSERT_EQ(seconds.size(), RangeCount(layers));
   EXPECT_EQ(seconds[RangeIndex(layers, {1, 3})], predictor.Seconds(0, {1, 3}));

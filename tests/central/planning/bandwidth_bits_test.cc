@@ -37,7 +37,7 @@ class Case {
         row.push_back(slow * 0.05 * (draw == 0 ? 1 : 0.1 + random.Uniform(next++)) / speed);
       }
     }
-    cost_ = MeasuredCost::Create(seconds).value();
+    cost_ = MeasuredCost::ByLayer(seconds).value();
     request_.model = &model_;
     request_.policy = FindPolicy(policy).value();
     request_.schedule = FindSchedule("async_1f1b").value();

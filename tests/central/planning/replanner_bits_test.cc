@@ -23,19 +23,18 @@ class LiveRun {
  public:
   explicit LiveRun(const std::string& policy, double first_mbps = 0)
       : setup_(SetUp(policy, first_mbps)), seconds_(2) {
-    for (auto& row : seconds_) row.assign(setup_.model.layer_count(), 0.004);
+    for (DeviceTimes& times : seconds_)
+      times = DeviceTimes::ByLayer(std::vector<double>(setup_.model.layer_count(), 0.004));
     plan_ = PlanFor(setup_, Generation(1), {0, 1}, seconds_).value();
     for (int i = 0; i < 2; ++i) {
-      Device device;
-      device.hello.name = "w" + std::to_string(i);
-      devices_.push_back(device);
+      devices_.push_back({"w" + std::to_string(i)});
     }
     Take(plan_);
     replanner_.emplace(Options());
   }
   LiveRun(const LiveRun&) = delete;
 
-  std::optional<BetterPlan> Report(double down_mbps, double up_mbps) {
+  std::optional<ChangePlan> Report(double down_mbps, double up_mbps) {
     step_ += kEvery;
     for (StageStatus& stage : stages_) {
       const double layers = stage.plan.last_layer - stage.plan.first_layer + 1;
@@ -44,9 +43,9 @@ class LiveRun {
     }
     stages_.front().telemetry.downstream_bytes_per_second = up_mbps * kMbps;
     stages_.back().telemetry.upstream_bytes_per_second = down_mbps * kMbps;
-    const BarrierReport report{step_, plan_, first_, stages_, devices_, lost_, seconds_};
+    const BarrierReport report{step_, plan_, first_, stages_, devices_, seconds_};
     NoteLinkRates(stages_, 2, rates_);
-    std::optional<BetterPlan> better = replanner_->AtBarrier(report);
+    std::optional<ChangePlan> better = replanner_->AtBarrier(report);
     if (better.has_value()) Take(better->plan);
     return better;
   }
@@ -96,13 +95,12 @@ class LiveRun {
   }
 
   RunSetup setup_;
-  std::vector<std::vector<double>> seconds_;
+  std::vector<DeviceTimes> seconds_;
   LinkRates rates_;
   Plan plan_;
   Sequence first_;
   std::vector<StageStatus> stages_;
-  std::vector<Device> devices_;
-  std::vector<bool> lost_ = {false, false};
+  std::vector<DeviceFacts> devices_;
   std::optional<Replanner> replanner_;
   int64_t step_ = 0;
 };
@@ -128,7 +126,7 @@ TEST(ReplannerBits, ALinkThatDropsHasFewerBitsAfterTwoReports) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(run.Report(kFast, kFast).has_value());
   EXPECT_FALSE(run.Report(2, kFast).has_value());
   const std::vector<StagePlan> stages = run.plan().stages;
-  const std::optional<BetterPlan> fewer = run.Report(2, kFast);
+  const std::optional<ChangePlan> fewer = run.Report(2, kFast);
   ASSERT_TRUE(fewer.has_value());
   EXPECT_EQ(fewer->plan.stages, stages);  // uniform's cut stays
   EXPECT_THAT(fewer->plan.links[0].codec_forward, HasSubstr("hadamard:"));
@@ -142,7 +140,7 @@ TEST(ReplannerBits, ALinkThatDropsHasFewerBitsAfterTwoReports) {
 
   // And back.
   EXPECT_FALSE(run.Report(kFast, kFast).has_value());
-  const std::optional<BetterPlan> exact = run.Report(kFast, kFast);
+  const std::optional<ChangePlan> exact = run.Report(kFast, kFast);
   ASSERT_TRUE(exact.has_value());
   EXPECT_TRUE(IsExact(exact->plan));
   EXPECT_THAT(exact->why, HasSubstr("lose less"));
@@ -175,7 +173,7 @@ TEST(ReplannerBits, RunnelMovesLayersAndBitsTogether) {
   LiveRun run("runnel");
   for (int i = 0; i < 3; ++i) run.Report(kFast, kFast);
   EXPECT_FALSE(run.Report(1, 1).has_value());
-  const std::optional<BetterPlan> better = run.Report(1, 1);
+  const std::optional<ChangePlan> better = run.Report(1, 1);
   ASSERT_TRUE(better.has_value());
   // One device, or fewer bits: nothing else bears such a link.
   for (const LinkPlan& link : better->plan.links) {

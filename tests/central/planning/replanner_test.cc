@@ -7,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/cost/range_cost.h"
 
 namespace runnel {
 namespace {
@@ -24,9 +23,7 @@ class Pipeline {
     plan_.generation = Generation(1);
     Cut(2);
     for (int i = 0; i < 2; ++i) {
-      Device device;
-      device.hello.name = "w" + std::to_string(i);
-      devices_.push_back(device);
+      devices_.push_back({"w" + std::to_string(i)});
     }
   }
 
@@ -37,7 +34,7 @@ class Pipeline {
   }
 
   // The next report, with device 1 this much slower than profiled.
-  std::optional<BetterPlan> Report(double slowdown) {
+  std::optional<ChangePlan> Report(double slowdown) {
     step_ += kEvery;
     for (size_t i = 0; i < 2; ++i) {
       Telemetry& telemetry = stages_[i].telemetry;
@@ -49,7 +46,7 @@ class Pipeline {
         telemetry.busy_processor_ns +=
             static_cast<int64_t>(kEvery * layers * processor_ns_a_layer_);
     }
-    return replanner_.AtBarrier({step_, plan_, first_, stages_, devices_, lost_, seconds_});
+    return replanner_.AtBarrier({step_, plan_, first_, stages_, devices_, seconds_});
   }
 
   void Take(const Plan& plan) {
@@ -63,14 +60,11 @@ class Pipeline {
   const Replanner& replanner() const { return replanner_; }
 
  private:
-  static double Slowest(const Plan& plan, const std::vector<std::vector<double>>& seconds) {
+  static double Slowest(const Plan& plan, const std::vector<DeviceTimes>& times) {
     double slowest = 0;
     for (const StagePlan& stage : plan.stages) {
-      double sum = 0;
-      for (int l = stage.first_layer; l <= stage.last_layer; ++l) {
-        sum += seconds[stage.device.value()][l];
-      }
-      slowest = std::max(slowest, sum);
+      slowest = std::max(
+          slowest, times[stage.device.value()].Seconds({stage.first_layer, stage.last_layer}));
     }
     return slowest;
   }
@@ -111,10 +105,9 @@ class Pipeline {
   Plan plan_;
   Sequence first_;
   std::vector<StageStatus> stages_;
-  std::vector<Device> devices_;
-  std::vector<bool> lost_ = {false, false};
-  std::vector<std::vector<double>> seconds_ = {std::vector<double>(kLayers, 0.01),
-                                               std::vector<double>(kLayers, 0.01)};
+  std::vector<DeviceFacts> devices_;
+  std::vector<DeviceTimes> seconds_ =
+      std::vector<DeviceTimes>(2, DeviceTimes::ByLayer(std::vector<double>(kLayers, 0.01)));
   int64_t step_ = 0;
   double processor_ns_a_layer_ = 0;
 };
@@ -129,7 +122,7 @@ TEST(Replanner, MovesLayersAwayFromADeviceAtHalfSpeed) {
   Pipeline run;
   EXPECT_FALSE(run.Report(1).has_value());
   int reports = 1;
-  std::optional<BetterPlan> better = run.Report(2);
+  std::optional<ChangePlan> better = run.Report(2);
   for (; !better.has_value() && reports < 5; ++reports) better = run.Report(2);
   ASSERT_TRUE(better.has_value());
   EXPECT_LE(reports, 3);
@@ -181,9 +174,9 @@ class PredictedPipeline {
         devices_(2),
         seconds_(2) {
     for (int device = 0; device < 2; ++device) {
-      devices_[device].hello.name = "w" + std::to_string(device);
+      devices_[device].name = "w" + std::to_string(device);
       Characterise(device);
-      seconds_[device] = predictor_.RangeSeconds(device);
+      seconds_[device] = predictor_.Times(device);
     }
     Take(BestPlan(seconds_));
   }
@@ -196,7 +189,7 @@ class PredictedPipeline {
   double beside = 1;
   bool can_measure = true;
 
-  std::optional<BetterPlan> Report() {
+  std::optional<ChangePlan> Report() {
     step_ += kEvery;
     for (StageStatus& stage : stages_) {
       const int device = stage.plan.device.value();
@@ -205,7 +198,7 @@ class PredictedPipeline {
       stage.telemetry.backwards = step_;
       stage.telemetry.busy_ns += static_cast<int64_t>(kEvery * took * 1e9);
     }
-    const BarrierReport report{step_, plan_, first_, stages_, devices_, lost_, seconds_};
+    const BarrierReport report{step_, plan_, first_, stages_, devices_, seconds_};
     for (const int device : replanner_.ToMeasure(report)) {
       ++measured_;
       if (can_measure) Characterise(device);
@@ -239,7 +232,7 @@ class PredictedPipeline {
   int layers() const { return model_.layer_count(); }
 
  private:
-  using Rows = std::vector<std::vector<double>>;
+  using Rows = std::vector<DeviceTimes>;
 
   void Characterise(int device) {
     std::vector<double> seconds;
@@ -250,8 +243,9 @@ class PredictedPipeline {
   Rows TrueSeconds() const {
     Rows rows(2);
     for (int device = 0; device < 2; ++device) {
-      for (const LayerRange& range : AllRanges(layers()))
-        rows[device].push_back(Truth(device, range));
+      std::vector<double> seconds;
+      for (const LayerRange& range : AllRanges(layers())) seconds.push_back(Truth(device, range));
+      rows[device] = DeviceTimes::ByRange(layers(), std::move(seconds));
     }
     return rows;
   }
@@ -259,7 +253,7 @@ class PredictedPipeline {
     double slowest = 0;
     for (const StagePlan& stage : plan.stages) {
       const LayerRange range{stage.first_layer, stage.last_layer};
-      slowest = std::max(slowest, rows[stage.device.value()][RangeIndex(layers(), range)]);
+      slowest = std::max(slowest, rows[stage.device.value()].Seconds(range));
     }
     return slowest;
   }
@@ -295,13 +289,12 @@ class PredictedPipeline {
   RunPredictor predictor_;
   std::vector<std::vector<double>> slow_;  // by device and layer
   Replanner replanner_;
-  std::vector<Device> devices_;
-  std::vector<std::vector<double>> seconds_;
+  std::vector<DeviceFacts> devices_;
+  std::vector<DeviceTimes> seconds_;
   Plan plan_;
   int generation_ = 0;
   Sequence first_;
   std::vector<StageStatus> stages_;
-  std::vector<bool> lost_ = {false, false};
   int64_t step_ = 0;
   int measured_ = 0;
 };
@@ -327,17 +320,17 @@ TEST(PredictedReplanner, LearnsWhatStagesTake) {
   const double before = run.Period(run.plan());
   const LayerRange half = run.second();
   EXPECT_LT(run.Predicted(half), run.Truth(1, half) / 1.15);
-  std::optional<BetterPlan> better;
+  std::optional<ChangePlan> better;
   for (int i = 0; i < 30 && !better.has_value(); ++i) better = run.Report();
   ASSERT_TRUE(better.has_value());
   EXPECT_EQ(run.measured(), 0);
   EXPECT_EQ(run.replanner().slowdowns()[1], 1) << "no capacity ratio";
   EXPECT_LT(run.Period(better->plan), before * 0.97);
-  EXPECT_EQ(better->layer_seconds[1].size(), RangeCount(run.layers()));
+  EXPECT_TRUE(better->times[1].by_range());
   // What it goes on to learn makes the prediction that of the device as it is.
   run.Take(better->plan);
   for (int i = 0; i < 40; ++i) {
-    if (const std::optional<BetterPlan> next = run.Report()) run.Take(next->plan);
+    if (const std::optional<ChangePlan> next = run.Report()) run.Take(next->plan);
   }
   EXPECT_NEAR(run.Predicted(run.second()) / run.Truth(1, run.second()), 1, 0.05);
   EXPECT_LT(run.Period(run.plan()), 1.06 * run.BestPeriod());
@@ -352,7 +345,7 @@ TEST(PredictedReplanner, MeasuresADeviceThatChangedAgain) {
   EXPECT_FALSE(run.Report().has_value());
   EXPECT_EQ(run.measured(), 0) << "it may be gone at the next report";
   EXPECT_GT(run.replanner().slowdowns()[1], 1.3) << "until then by the capacity ratio";
-  const std::optional<BetterPlan> better = run.Report();
+  const std::optional<ChangePlan> better = run.Report();
   EXPECT_EQ(run.measured(), 1);
   EXPECT_EQ(run.replanner().slowdowns()[1], 1);
   ASSERT_TRUE(better.has_value());
@@ -371,7 +364,7 @@ TEST(PredictedReplanner, WhatMeasuringDoesNotShowStaysARatio) {
     run.can_measure = can_measure;
     run.beside = 1.6;
     EXPECT_FALSE(run.Report().has_value());
-    const std::optional<BetterPlan> better = run.Report();
+    const std::optional<ChangePlan> better = run.Report();
     EXPECT_EQ(run.measured(), 1);
     ASSERT_TRUE(better.has_value());
     EXPECT_THAT(better->why, HasSubstr("w1 by a capacity ratio of 1.6"));

@@ -10,7 +10,7 @@
 namespace runnel {
 namespace {
 
-using Rows = std::vector<std::vector<double>>;
+using Rows = std::vector<DeviceTimes>;
 
 constexpr double kLayerSeconds = 0.004;
 
@@ -27,7 +27,8 @@ RunSetup TwoWorkers(const std::string& bits = "") {
 
 Rows Layers(const RunSetup& setup, double first, double second) {
   const auto layers = static_cast<size_t>(setup.model.layer_count());
-  return {std::vector<double>(layers, first), std::vector<double>(layers, second)};
+  return {DeviceTimes::ByLayer(std::vector<double>(layers, first)),
+          DeviceTimes::ByLayer(std::vector<double>(layers, second))};
 }
 
 // Of a cut after `last`, what a micro-batch takes.

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "tests/central/sample_hello.h"
+#include "tests/central/scripted_planner.h"
 
 namespace runnel {
 namespace {
@@ -48,12 +49,13 @@ class Cluster {
     options.codecs = {"identity"};
     options.link_token = "secret";
     options.initial_state = InitialState(options.model, 1).value();
-    options.plan = [first](const auto&, const auto&) { return first; };
-    options.replan = [this, next](const BarrierReport& report) -> std::optional<BetterPlan> {
+    planner_.first_plan = [first](const auto&) { return first; };
+    planner_.at_barrier = [this, next](const BarrierReport& report) -> BarrierDecision {
       reports_.push_back(report.step);
-      if (report.step != 40) return std::nullopt;
-      return BetterPlan{next, "because"};
+      if (report.step != 40) return KeepPlan{};
+      return ChangePlan{next, "because"};
     };
+    options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
     for (int i = 0; i < workers; ++i) {
       coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
@@ -160,6 +162,7 @@ class Cluster {
   }
 
   std::map<int, Worker> workers_;
+  ScriptedPlanner planner_;
   std::optional<Coordinator> coordinator_;
 };
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "tests/central/sample_hello.h"
+#include "tests/central/scripted_planner.h"
 
 namespace runnel {
 namespace {
@@ -21,6 +22,11 @@ using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
 const std::vector<LayerRange> kRanges = {{0, 0}, {1, 4}, {0, 5}};
+
+// Of a model of 6 layers, all ranges alike.
+DeviceTimes Ranges(double seconds) {
+  return DeviceTimes::ByRange(6, std::vector<double>(21, seconds));
+}
 
 // Two workers with half of the layers each; their sub-models take more each time they are asked.
 class Cluster {
@@ -43,30 +49,24 @@ class Cluster {
     options.codecs = {"identity"};
     options.initial_state = InitialState(options.model, 1).value();
     options.needs_profile = true;
-    options.plan = [this](const auto&, const auto&) {
+    planner_.first_plan = [this](const auto&) {
       Plan plan;
       plan.generation = Generation(1);
       plan.stages = {{DeviceId(0), 0, half() - 1, 2}, {DeviceId(1), half(), layers() - 1, 1}};
       plan.links.emplace_back();
       return plan;
     };
-    if (by_range) {
-      options.profile_ranges = kRanges;
-      options.predict =
-          [](int device,
-             const std::vector<double>& seconds) -> absl::StatusOr<std::vector<double>> {
-        return std::vector<double>(21, device + seconds[0]);
-      };
-    }
-    options.to_measure = [to_measure](const BarrierReport& report) {
+    if (by_range) options.profile_ranges = kRanges;
+    planner_.layers = layers();
+    planner_.at_barrier = [this, to_measure](const BarrierReport& report) -> BarrierDecision {
       const auto found = to_measure.find(report.step);
-      return found == to_measure.end() ? std::vector<int>() : found->second;
-    };
-    options.replan = [this](const BarrierReport& report) -> std::optional<BetterPlan> {
+      if (found != to_measure.end() && std::exchange(measured_step_, report.step) != report.step)
+        return MeasureDevices{found->second};
       log_ += " r" + std::to_string(report.step);
-      seen_ = report.layer_seconds;
-      return std::nullopt;
+      seen_ = report.times;
+      return KeepPlan{};
     };
+    options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
     for (int i = 0; i < 2; ++i) {
       coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i == 0);
@@ -99,7 +99,7 @@ class Cluster {
   absl::Status ended_ = absl::UnknownError("still running");
   PlanDecided plan_;
   std::vector<SubModelsMeasured> measurements_;
-  std::vector<std::vector<double>> seen_;
+  std::vector<DeviceTimes> seen_;
   size_t answered_ranges_ = 3;
   double second_ = 1;           // of the first range
   bool stop_ = false;           // asked for while a device measures at a barrier
@@ -153,6 +153,8 @@ class Cluster {
 
   bool by_range_;
   ModelSpec model_;
+  ScriptedPlanner planner_;
+  int64_t measured_step_ = 0;
   bool layers_next_[2] = {true, true};  // by connection; then parts
   std::optional<Coordinator> coordinator_;
 };
@@ -167,9 +169,8 @@ TEST(CoordinatorProfile, SubModelsArePredictedFromAndJournalled) {
   EXPECT_EQ(cluster.measurements_[1].device, DeviceId(1));
   EXPECT_EQ(cluster.measurements_[1].sub_models[2].range, (LayerRange{0, 5}));
   EXPECT_EQ(cluster.measurements_[1].sub_models[2].seconds, 2);
-  EXPECT_TRUE(cluster.plan_.devices[0].layer_seconds.empty());
-  EXPECT_EQ(cluster.plan_.devices[0].range_seconds, std::vector<double>(21, 1));
-  EXPECT_EQ(cluster.plan_.devices[1].range_seconds, std::vector<double>(21, 3));
+  EXPECT_EQ(cluster.plan_.devices[0].times, Ranges(1));
+  EXPECT_EQ(cluster.plan_.devices[1].times, Ranges(3));
 }
 
 TEST(CoordinatorProfile, DevicesThatChangedAreMeasuredAgainBeforeThePlan) {
@@ -180,7 +181,7 @@ TEST(CoordinatorProfile, DevicesThatChangedAreMeasuredAgainBeforeThePlan) {
   ASSERT_EQ(cluster.measurements_.size(), 5u);
   EXPECT_EQ(cluster.measurements_[2].step, 40);
   EXPECT_EQ(cluster.measurements_[4].step, 80);
-  EXPECT_THAT(cluster.seen_, ElementsAre(std::vector<double>(21, 4), std::vector<double>(21, 6)));
+  EXPECT_THAT(cluster.seen_, ElementsAre(Ranges(4), Ranges(6)));
   EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w1 is not what it was"));
 }
 
@@ -200,7 +201,7 @@ TEST(CoordinatorProfile, WhoCannotMeasureAtABarrierKeepsWhatWasKnown) {
   EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
   EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 r40 p1 r80 end100");
   EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w0 could not measure (no memory)"));
-  EXPECT_THAT(cluster.seen_, ElementsAre(std::vector<double>(21, 1), std::vector<double>(21, 5)));
+  EXPECT_THAT(cluster.seen_, ElementsAre(Ranges(1), Ranges(5)));
 }
 
 // By layers all are asked at once, and parts only of those that answered.
@@ -249,15 +250,15 @@ TEST(CoordinatorProfile, WithoutRangesLayersTakeWhatTheirPartTook) {
   // Parts when both have answered for the layers.
   EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p0 r40 r80 end100");
   EXPECT_TRUE(cluster.measurements_.empty());
-  EXPECT_TRUE(cluster.plan_.devices[0].range_seconds.empty());
   const auto seconds = [](double part) {
     std::vector<double> layers(4, part / 4);
     layers.insert(layers.end(), 5, part / 5);
     return layers;
   };
-  EXPECT_THAT(cluster.plan_.devices[0].layer_seconds, Pointwise(DoubleEq(), seconds(3)));
-  EXPECT_THAT(cluster.plan_.devices[1].layer_seconds, Pointwise(DoubleEq(), seconds(4)));
-  EXPECT_THAT(cluster.seen_[0], Pointwise(DoubleEq(), seconds(6)));
+  EXPECT_FALSE(cluster.plan_.devices[0].times.by_range());
+  EXPECT_THAT(cluster.plan_.devices[0].times.figures(), Pointwise(DoubleEq(), seconds(3)));
+  EXPECT_THAT(cluster.plan_.devices[1].times.figures(), Pointwise(DoubleEq(), seconds(4)));
+  EXPECT_THAT(cluster.seen_[0].figures(), Pointwise(DoubleEq(), seconds(6)));
 }
 
 // There the ranges' own times are what the plan is made from.
@@ -267,10 +268,9 @@ TEST(CoordinatorProfile, OfFewLayersAllRangesAreMeasured) {
   EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
   EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 p0 p0 r40 r80 end100");
   EXPECT_TRUE(cluster.measurements_.empty());
-  EXPECT_TRUE(cluster.plan_.devices[0].layer_seconds.empty());
-  EXPECT_EQ(cluster.plan_.devices[0].range_seconds, std::vector<double>(21, 3));
-  EXPECT_EQ(cluster.plan_.devices[1].range_seconds, std::vector<double>(21, 4));
-  EXPECT_EQ(cluster.seen_[0], std::vector<double>(21, 6));
+  EXPECT_EQ(cluster.plan_.devices[0].times, Ranges(3));
+  EXPECT_EQ(cluster.plan_.devices[1].times, Ranges(4));
+  EXPECT_EQ(cluster.seen_[0], Ranges(6));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "tests/central/sample_hello.h"
+#include "tests/central/scripted_planner.h"
 
 namespace runnel {
 namespace {
@@ -34,7 +35,7 @@ class Cluster {
     options.codecs = {"identity"};
     options.initial_state = InitialState(options.model, 1, format).value();
     state_ = options.initial_state;
-    options.plan = [workers, &model = model_](const std::vector<Device>& devices, const auto&) {
+    planner_.first_plan = [workers, &model = model_](const std::vector<DeviceFacts>& devices) {
       Plan plan;
       plan.generation = Generation(1);
       for (int i = 0; i < workers; ++i) {
@@ -45,6 +46,7 @@ class Cluster {
       model = devices.size();
       return plan;
     };
+    options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
   }
 
@@ -138,6 +140,7 @@ class Cluster {
   size_t model_ = 0;
   ModelState state_;
   std::map<int64_t, PrepareStage> stages_;
+  ScriptedPlanner planner_;
   std::optional<Coordinator> coordinator_;
   std::string log_;
   absl::Status ended_ = absl::UnknownError("still running");

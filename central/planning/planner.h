@@ -1,0 +1,65 @@
+#pragma once
+
+// Who decides which device runs which layers. The coordinator asks a planner for the first plan and
+// at every barrier; a planner never calls back.
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "central/planning/barrier_report.h"
+#include "central/records/summary.h"
+#include "proto/base/device_times.h"
+#include "proto/base/plan.h"
+
+namespace runnel {
+
+// The plan that holds goes on.
+struct KeepPlan {};
+
+// Measure these devices again (numbers, each with a stage), then ask again at the same barrier.
+struct MeasureDevices {
+  std::vector<int> devices;
+};
+
+// Another plan from this barrier on. The coordinator gives it its generation.
+struct ChangePlan {
+  Plan plan;
+  std::string why;  // for people
+  // From which the plan was made, for the journal; empty: as in the report.
+  std::vector<DeviceTimes> times = {};
+};
+
+using BarrierDecision = std::variant<KeepPlan, MeasureDevices, ChangePlan>;
+
+// Deterministic: the same calls give the same answers. One thread.
+class Planner {
+ public:
+  virtual ~Planner() = default;
+
+  // Cuts the model over `devices`, which are in pipeline order. times: by device number; empty:
+  // nothing was measured. Called once, before AtBarrier. The coordinator gives the plan its
+  // generation. Errors name what does not fit and the fix.
+  virtual absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
+                                         const std::vector<DeviceTimes>& times) = 0;
+
+  // After MeasureDevices it is called a second time for the same step, with the new times of the
+  // devices that could be measured, and then answers KeepPlan or ChangePlan.
+  virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
+
+  // All times of a device, from the seconds of the ranges that were measured of it
+  // (CoordinatorOptions::profile_ranges, in that order). Called whenever a device was measured and
+  // there are such ranges. InvalidArgument: another number of them, or one that is no time.
+  virtual absl::StatusOr<DeviceTimes> Characterise(int device,
+                                                   const std::vector<double>& seconds) = 0;
+
+  // ---- for people
+
+  // What the links of `plan` are taken for.
+  virtual PlanBandwidth AssumedBandwidth(const Plan& plan) const = 0;
+  // Of the first plan, by simulation; 0: nothing was measured, or the plan came from elsewhere.
+  virtual double predicted_samples_per_s() const = 0;
+};
+
+}  // namespace runnel

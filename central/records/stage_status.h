@@ -1,0 +1,18 @@
+#pragma once
+
+// A stage of the plan that holds, and what its worker last reported about it.
+
+#include <string>
+
+#include "proto/base/plan.h"
+#include "proto/transport/control/control.h"
+
+namespace runnel {
+
+struct StageStatus {
+  StagePlan plan;
+  std::string worker;   // name
+  Telemetry telemetry;  // sums since the plan holds
+};
+
+}  // namespace runnel

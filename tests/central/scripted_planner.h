@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "central/planning/planner.h"
+
+namespace runnel {
+
+// A planner that answers what a test wants.
+class ScriptedPlanner final : public Planner {
+ public:
+  std::function<Plan(const std::vector<DeviceFacts>& devices)> first_plan;
+  // Null: the plan is kept.
+  std::function<BarrierDecision(const BarrierReport& report)> at_barrier;
+  // Of the model. Every range takes as long as the first one that was measured, plus the device's
+  // number.
+  int layers = 0;
+
+  absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
+                                 const std::vector<DeviceTimes>&) override {
+    return first_plan(devices);
+  }
+  BarrierDecision AtBarrier(const BarrierReport& report) override {
+    return at_barrier ? at_barrier(report) : KeepPlan{};
+  }
+  absl::StatusOr<DeviceTimes> Characterise(int device,
+                                           const std::vector<double>& seconds) override {
+    return DeviceTimes::ByRange(layers,
+                                std::vector<double>(RangeCount(layers), device + seconds[0]));
+  }
+  PlanBandwidth AssumedBandwidth(const Plan&) const override { return {}; }
+  double predicted_samples_per_s() const override { return 0; }
+};
+
+}  // namespace runnel
