@@ -98,15 +98,6 @@ std::string BitScheduleText(const BitSchedule& schedule) {
   return absl::StrCat(StepsText(schedule.forward), "/", StepsText(schedule.backward));
 }
 
-double MeanBits(const std::vector<BitStep>& steps, int64_t epochs) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const int64_t end = i + 1 < steps.size() ? std::min(steps[i + 1].epoch, epochs) : epochs;
-    sum += std::max<int64_t>(0, end - steps[i].epoch) * steps[i].bits;
-  }
-  return static_cast<double>(sum) / static_cast<double>(epochs);
-}
-
 absl::StatusOr<std::string> CodecsOfBits(absl::string_view family,
                                          const std::vector<BitStep>& steps) {
   std::vector<CodecStep> codecs;

@@ -45,9 +45,6 @@ absl::StatusOr<BitSchedule> ParseBitSchedule(absl::string_view text, absl::strin
                                              int64_t epochs);
 std::string BitScheduleText(const BitSchedule& schedule);
 
-// The mean number of bits over `epochs` epochs.
-double MeanBits(const std::vector<BitStep>& steps, int64_t epochs);
-
 // The text of a codec schedule (proto/base/codec_schedule.h): `family`:k by epoch. InvalidArgument
 // if the family has no such k.
 absl::StatusOr<std::string> CodecsOfBits(absl::string_view family,

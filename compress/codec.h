@@ -90,9 +90,6 @@ class Codec {
   virtual absl::StatusOr<int32_t> DecodeScaled(absl::Span<const std::byte> payload,
                                                const Shape& shape,
                                                absl::Span<std::byte> mantissas) const;
-  // What a frame's header says of a payload of this codec: the exponent of its mantissas, 0 without
-  // one. For people and dashboards; decoding never needs it.
-  virtual int32_t ExponentOf(absl::Span<const std::byte>) const { return 0; }
 };
 
 // One row of the table of codecs.

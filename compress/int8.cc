@@ -122,10 +122,6 @@ class Int8Codec final : public Codec {
     return exponent;
   }
 
-  int32_t ExponentOf(absl::Span<const std::byte> payload) const override {
-    return payload.size() < kHeaderBytes ? 0 : LoadInt32(payload.data());
-  }
-
  private:
   const CodecKernels& kernels_;
 };

@@ -13,7 +13,6 @@
 namespace runnel {
 namespace {
 
-constexpr int64_t kPhases = 1000;  // into which a run is divided to look up the floor
 constexpr int kBackwardFloor = 4;
 
 // Mean squared error of the best uniform quantizer with 2^bits levels for a normal value of
@@ -96,17 +95,8 @@ size_t ChooseCodec(absl::Span<const BitsChoice> choices, const LinkTime& link, d
   return best < choices.size() ? best : fastest;
 }
 
-double MinBits(absl::string_view model, bool forward, double progress) {
-  const auto epoch = static_cast<int64_t>(std::clamp(progress, 0.0, 1.0) * kPhases);
-  double bits = 0;
-  for (const BitStep& step : MinBitsByEpoch(model, forward, kPhases)) {
-    if (epoch >= step.epoch) bits = step.bits;
-  }
-  return bits;
-}
-
-std::vector<BitStep> MinBitsByEpoch(absl::string_view model, bool forward, int64_t epochs) {
-  if (!forward) return {{0, kBackwardFloor}};
+std::vector<BitStep> MinBitsByEpoch(absl::string_view model, Direction direction, int64_t epochs) {
+  if (direction == Direction::kBackward) return {{0, kBackwardFloor}};
   return AcceptBits(model, epochs).forward;
 }
 

@@ -44,15 +44,14 @@ struct LinkTime {
 // The place in `choices` of the best one that the link has time for: the least error among those
 // whose frame crosses, with its codec, in available_seconds; where none does, the fastest one, and
 // of those as fast the one with the least error. Choices below `min_bits` are left out, unless
-// nothing else is there: accuracy's floor, by phase of the training (MinBits). On a slower link it
-// never has more bits. `choices` is not empty.
+// nothing else is there: accuracy's floor, by phase of the training (MinBitsByEpoch). On a slower
+// link it never has more bits. `choices` is not empty.
 size_t ChooseCodec(absl::Span<const BitsChoice> choices, const LinkTime& link, double min_bits);
 
-// The floor of AccEPT's schedules (4.3): activations need 2 bits at first, 3 from 0.65 of the run
-// on and 4 from 0.875 (0.3 and 0.8 for har_cnn); gradients 4. progress: 0..1 of the epochs.
-double MinBits(absl::string_view model, bool forward, double progress);
-// The same by epoch of a run, switch epochs as AcceptBits rounds them.
-std::vector<BitStep> MinBitsByEpoch(absl::string_view model, bool forward, int64_t epochs);
+// The floor of AccEPT's schedules by epoch of a run: activations need 2 bits at first, 3 from 0.65
+// of the run on and 4 from 0.875 (0.3 and 0.8 for har_cnn), switch epochs as AcceptBits rounds
+// them; gradients 4.
+std::vector<BitStep> MinBitsByEpoch(absl::string_view model, Direction direction, int64_t epochs);
 
 // ChooseCodec in every phase of a run, as the text of a codec schedule
 // (proto/base/codec_schedule.h): "0:hadamard:2,65:hadamard:3". `floors` as MinBitsByEpoch gives.

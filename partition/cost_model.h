@@ -20,8 +20,8 @@ class CostModel {
   virtual double StageSeconds(int device, int first_layer, int last_layer) const = 0;
 };
 
-// Seconds that the boundary after `layer` takes on the link from device `from` to device from + 1,
-// one way down (activations) or up (gradients). >= 0.
-using LinkSecondsFn = std::function<double(int layer, int from, bool up)>;
+// Seconds that the boundary after `layer` takes on the link between devices `from` and from + 1,
+// one way. >= 0.
+using LinkSecondsFn = std::function<double(int layer, int from, Direction direction)>;
 
 }  // namespace runnel

@@ -47,13 +47,15 @@ void ShareProcessor(const DeviceCost& device, double& coding, double& codes) {
 
 }  // namespace
 
-WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to, bool up) {
+WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to,
+                   Direction direction) {
+  const bool forward = direction == Direction::kForward;
   const CodecCost& cost = model.codecs[codec];
-  const int sender = up ? to : from;
-  const int receiver = up ? from : to;
+  const int sender = forward ? from : to;
+  const int receiver = forward ? to : from;
   const LinkSpeed& speed = model.speeds[sender][receiver];
-  const double bytes = static_cast<double>((up ? cost.up_bytes : cost.down_bytes)[layer]);
-  const double coded = (up ? cost.backward_works : cost.forward_works)
+  const double bytes = static_cast<double>((forward ? cost.down_bytes : cost.up_bytes)[layer]);
+  const double coded = (forward ? cost.forward_works : cost.backward_works)
                            ? static_cast<double>(model.raw_bytes[layer])
                            : 0;
   WaySeconds way;
@@ -115,12 +117,12 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     first = last + 1;
   }
   for (size_t i = 0; i + 1 < placement.order.size(); ++i) {
-    const auto way = [&](bool up) {
+    const auto way = [&](Direction direction) {
       return WayCost(model, placement.codecs[i], placement.last_layer[i], placement.order[i],
-                     placement.order[i + 1], up);
+                     placement.order[i + 1], direction);
     };
-    const WaySeconds down = way(false);
-    const WaySeconds up = way(true);
+    const WaySeconds down = way(Direction::kForward);
+    const WaySeconds up = way(Direction::kBackward);
     pipeline.links.push_back({ToTimes(down), ToTimes(up)});
     StageTimes& above = pipeline.stages[i];
     StageTimes& below = pipeline.stages[i + 1];

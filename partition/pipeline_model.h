@@ -103,8 +103,10 @@ struct WaySeconds {
 
   double total() const { return encode + send + delay + decode; }
 };
-// The output of `layer` from device `from` to device `to` (up: its gradient, from `to` to `from`).
-WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to, bool up);
+// The output of `layer` from device `from` to device `to`; backward its gradient, from `to` to
+// `from`.
+WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, int to,
+                   Direction direction);
 
 // What a stage's computation gives up for a micro-batch wherever the model is cut: the worker's own
 // work, and that of feeding, samples to the first stage, labels to the last. Central is on the

@@ -139,16 +139,16 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
   }
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
                           InferShapes(*request.model, request.micro_batch_size));
-  std::vector<Bytes> down;
-  std::vector<Bytes> up;
+  std::vector<Bytes> forward;
+  std::vector<Bytes> backward;
   for (const LayerInfo& info : infos) {
-    down.push_back(request.encoded_forward(info.output));
-    up.push_back(request.encoded_backward(info.output));
+    forward.push_back(request.encoded_forward(info.output));
+    backward.push_back(request.encoded_backward(info.output));
   }
-  return [down = std::move(down), up = std::move(up), speeds = std::move(speeds)](
-             int layer, int from, bool is_up) {
-    return is_up ? SecondsOf(speeds[from + 1][from], up[layer])
-                 : SecondsOf(speeds[from][from + 1], down[layer]);
+  return [forward = std::move(forward), backward = std::move(backward), speeds = std::move(speeds)](
+             int layer, int from, Direction direction) {
+    return direction == Direction::kForward ? SecondsOf(speeds[from][from + 1], forward[layer])
+                                            : SecondsOf(speeds[from + 1][from], backward[layer]);
   };
 }
 

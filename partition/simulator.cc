@@ -253,8 +253,11 @@ class Stretch {
   }
 
   void Arrived(size_t way) {
-    const bool up = way % 2 == 1;
-    Code(up ? way / 2 : way / 2 + 1, up ? kDecodeUp : kDecodeDown);
+    if (way % 2 == 0) {
+      Code(way / 2 + 1, kDecodeDown);
+    } else {
+      Code(way / 2, kDecodeUp);
+    }
   }
 
   const SimulatedPipeline& pipeline_;

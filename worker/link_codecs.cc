@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/quantize.h"
 #include "proto/base/status_macros.h"
@@ -34,7 +33,8 @@ absl::Span<int8_t> MantissasOf(absl::Span<std::byte> tensor, size_t elements) {
 
 }  // namespace
 
-absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule, bool down) const {
+absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule,
+                                                    Direction direction) const {
   Codecs codecs;
   RUNNEL_ASSIGN_OR_RETURN(codecs.steps, ParseCodecSchedule(schedule));
   for (const CodecStep& step : codecs.steps) {
@@ -45,7 +45,7 @@ absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule,
     }
     RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(step.codec));
     if (!LearnsFromLoss(step.codec)) continue;
-    if (format_.scaled() || !down) {
+    if (format_.scaled() || direction == Direction::kBackward) {
       return absl::InvalidArgumentError(absl::StrCat(
           "codec ", step.codec, ": learns from the gradients of FP32 activations; ",
           format_.scaled() ? "the boundary is in integers" : "it is no codec of them"));
@@ -60,19 +60,23 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
   auto codecs = std::make_unique<LinkCodecs>();
   codecs->format_ = format;
   const StagePlan& here = plan.stages[stage];
-  Direction& down = codecs->at(false);
-  Direction& up = codecs->at(true);
-  down.key = {run_seed, RandomPurpose::kCodecForward, static_cast<uint64_t>(here.last_layer),
-              here.cap};
-  up.key = {run_seed, RandomPurpose::kCodecBackward, static_cast<uint64_t>(here.first_layer - 1),
-            here.cap};
+  Ends& forward = codecs->at(Direction::kForward);
+  Ends& backward = codecs->at(Direction::kBackward);
+  forward.key = {run_seed, RandomPurpose::kCodecForward, static_cast<uint64_t>(here.last_layer),
+                 here.cap};
+  backward.key = {run_seed, RandomPurpose::kCodecBackward,
+                  static_cast<uint64_t>(here.first_layer - 1), here.cap};
   if (stage + 1 < static_cast<int>(plan.stages.size())) {
-    RUNNEL_ASSIGN_OR_RETURN(down.sends, codecs->Make(plan.links[stage].codec_forward, true));
-    RUNNEL_ASSIGN_OR_RETURN(up.receives, codecs->Make(plan.links[stage].codec_backward, false));
+    RUNNEL_ASSIGN_OR_RETURN(forward.sends,
+                            codecs->Make(plan.links[stage].codec_forward, Direction::kForward));
+    RUNNEL_ASSIGN_OR_RETURN(backward.receives,
+                            codecs->Make(plan.links[stage].codec_backward, Direction::kBackward));
   }
   if (stage > 0) {
-    RUNNEL_ASSIGN_OR_RETURN(up.sends, codecs->Make(plan.links[stage - 1].codec_backward, false));
-    RUNNEL_ASSIGN_OR_RETURN(down.receives, codecs->Make(plan.links[stage - 1].codec_forward, true));
+    RUNNEL_ASSIGN_OR_RETURN(
+        backward.sends, codecs->Make(plan.links[stage - 1].codec_backward, Direction::kBackward));
+    RUNNEL_ASSIGN_OR_RETURN(forward.receives,
+                            codecs->Make(plan.links[stage - 1].codec_forward, Direction::kForward));
   }
   if (format.scaled()) {
     RUNNEL_ASSIGN_OR_RETURN(codecs->evaluation_, MakeCodec(kLossless));
@@ -80,12 +84,12 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
   return codecs;
 }
 
-Encoder& LinkCodecs::EncoderFor(const Codec& codec, Direction& direction) {
-  if (direction.encoder == nullptr || direction.encoder_of->name() != codec.name()) {
-    direction.encoder = codec.NewEncoder(direction.key);
-    direction.encoder_of = &codec;
+Encoder& LinkCodecs::EncoderFor(const Codec& codec, Ends& ends) {
+  if (ends.encoder == nullptr || ends.encoder_of->name() != codec.name()) {
+    ends.encoder = codec.NewEncoder(ends.key);
+    ends.encoder_of = &codec;
   }
-  return *direction.encoder;
+  return *ends.encoder;
 }
 
 absl::Status LinkCodecs::CheckTensor(const Shape& shape, size_t bytes) const {
@@ -95,11 +99,11 @@ absl::Status LinkCodecs::CheckTensor(const Shape& shape, size_t bytes) const {
                                                  TensorBytes(shape)));
 }
 
-absl::Status LinkCodecs::Encode(bool up, const MicroBatch& place, const Shape& shape,
+absl::Status LinkCodecs::Encode(Direction direction, const MicroBatch& place, const Shape& shape,
                                 absl::Span<const std::byte> tensor, absl::Span<std::byte> payload) {
   RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
-  const Codec& codec = *at(up).sends.InEpoch(place.epoch);
-  Encoder& encoder = EncoderFor(codec, at(up));
+  const Codec& codec = *at(direction).sends.InEpoch(place.epoch);
+  Encoder& encoder = EncoderFor(codec, at(direction));
   if (!format_.scaled()) {
     const TensorView x{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
     return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
@@ -118,19 +122,19 @@ absl::Status LinkCodecs::Encode(bool up, const MicroBatch& place, const Shape& s
   return encoder.Encode(ViewOf(floats_, shape), place.sequence, place.first_in_epoch, payload);
 }
 
-absl::Status LinkCodecs::Decode(bool up, const MicroBatch& place,
+absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
                                 absl::Span<const std::byte> payload, const Shape& shape,
                                 absl::Span<std::byte> tensor) {
   RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
-  const Codec& codec = *at(up).receives.InEpoch(place.epoch);
+  const Codec& codec = *at(direction).receives.InEpoch(place.epoch);
   if (!format_.scaled()) {
     RUNNEL_RETURN_IF_ERROR(
         codec.Decode(payload, {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor}));
-    // What comes up is the loss's gradient with respect to what went down.
-    Direction& down = at(false);
-    if (!up || down.encoder == nullptr || !down.encoder->learns()) return absl::OkStatus();
-    return down.encoder->Learn({DType::kFloat32, shape, Layout::kRowMajor, 0, tensor},
-                               place.sequence);
+    if (direction == Direction::kForward) return absl::OkStatus();
+    // What comes back is the loss's gradient with respect to what the next stage decoded.
+    Encoder* sender = at(Direction::kForward).encoder.get();
+    if (sender == nullptr || !sender->learns()) return absl::OkStatus();
+    return sender->Learn({DType::kFloat32, shape, Layout::kRowMajor, 0, tensor}, place.sequence);
   }
   const auto elements = static_cast<size_t>(shape.elements());
   int32_t exponent = 0;
@@ -171,59 +175,39 @@ int64_t LinkCodecs::EvaluationBytes(const Shape& shape) const {
   return evaluation_ == nullptr ? TensorBytes(shape) : evaluation_->EncodedBytes(shape).value();
 }
 
-int64_t LinkCodecs::EncodedBytes(bool up, int64_t epoch, const Shape& shape) const {
-  const Codec* codec = at(up).sends.InEpoch(epoch);
+int64_t LinkCodecs::EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const {
+  const Codec* codec = at(direction).sends.InEpoch(epoch);
   return codec == nullptr ? 0 : codec->EncodedBytes(shape).value();
 }
 
-int64_t LinkCodecs::MaxReceivedBytes(bool up, const Shape& shape) const {
+int64_t LinkCodecs::MaxReceivedBytes(Direction direction, const Shape& shape) const {
   int64_t most = 0;
-  for (const auto& codec : at(up).receives.made) {
+  for (const auto& codec : at(direction).receives.made) {
     most = std::max(most, codec->EncodedBytes(shape).value());
   }
   return most;
 }
 
-uint8_t LinkCodecs::Bits(bool up, int64_t epoch) const {
-  const Codec* codec = at(up).sends.InEpoch(epoch);
-  if (codec == nullptr) return 32;
-  if (codec->takes_scaled()) return 8;
-  const std::string name = codec->name();
-  const size_t colon = name.find(':');
-  int bits = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(name.substr(colon + 1), &bits)) return 32;
-  return static_cast<uint8_t>(bits);
-}
-
-int32_t LinkCodecs::Exponent(bool up, int64_t epoch, absl::Span<const std::byte> payload) const {
-  const Codec* codec = at(up).sends.InEpoch(epoch);
-  return codec == nullptr ? 0 : codec->ExponentOf(payload);
-}
-
-int32_t LinkCodecs::EvaluationExponent(absl::Span<const std::byte> payload) const {
-  return evaluation_ == nullptr ? 0 : evaluation_->ExponentOf(payload);
-}
-
 std::vector<EncoderState> LinkCodecs::SaveStates() const {
   std::vector<EncoderState> states;
-  for (bool up : {false, true}) {
-    const Direction& direction = at(up);
-    if (direction.sends.steps.empty()) continue;
-    const bool fresh = direction.encoder == nullptr;
-    const Codec& codec = fresh ? *direction.sends.made.front() : *direction.encoder_of;
-    states.push_back({static_cast<int>(direction.key.boundary), up, codec.name(),
-                      fresh ? "" : direction.encoder->SaveState()});
+  for (Direction direction : kDirections) {
+    const Ends& ends = at(direction);
+    if (ends.sends.steps.empty()) continue;
+    const bool fresh = ends.encoder == nullptr;
+    const Codec& codec = fresh ? *ends.sends.made.front() : *ends.encoder_of;
+    states.push_back({static_cast<int>(ends.key.boundary), direction, codec.name(),
+                      fresh ? "" : ends.encoder->SaveState()});
   }
   return states;
 }
 
 absl::Status LinkCodecs::RestoreStates(const std::vector<EncoderState>& states) {
   for (const EncoderState& state : states) {
-    Direction& direction = at(state.up);
-    if (static_cast<int>(direction.key.boundary) != state.boundary) continue;
-    for (const auto& codec : direction.sends.made) {
+    Ends& ends = at(state.direction);
+    if (static_cast<int>(ends.key.boundary) != state.boundary) continue;
+    for (const auto& codec : ends.sends.made) {
       if (codec->name() != state.codec) continue;
-      RUNNEL_RETURN_IF_ERROR(EncoderFor(*codec, direction).RestoreState(state.state));
+      RUNNEL_RETURN_IF_ERROR(EncoderFor(*codec, ends).RestoreState(state.state));
       break;
     }
   }

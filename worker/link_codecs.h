@@ -34,14 +34,15 @@ class LinkCodecs {
                                                             uint64_t run_seed,
                                                             const NumberFormat& format = {});
 
-  // up: the gradient for the stage before; else the activation for the next one. Errors as
-  // Encoder::Encode.
-  absl::Status Encode(bool up, const MicroBatch& place, const Shape& shape,
+  // kForward: the activation for the next stage; kBackward: the gradient for the one before. Errors
+  // as Encoder::Encode.
+  absl::Status Encode(Direction direction, const MicroBatch& place, const Shape& shape,
                       absl::Span<const std::byte> tensor, absl::Span<std::byte> payload);
-  // up: the gradient from the next stage; else the activation from the one before. Fills
-  // TensorBytes(shape) bytes. Errors as Codec::Decode.
-  absl::Status Decode(bool up, const MicroBatch& place, absl::Span<const std::byte> payload,
-                      const Shape& shape, absl::Span<std::byte> tensor);
+  // kForward: the activation from the stage before; kBackward: the gradient from the next one.
+  // Fills TensorBytes(shape) bytes. Errors as Codec::Decode.
+  absl::Status Decode(Direction direction, const MicroBatch& place,
+                      absl::Span<const std::byte> payload, const Shape& shape,
+                      absl::Span<std::byte> tensor);
 
   // An evaluation's activation crosses without loss: in FP32 as it stands, scaled as codec int8
   // sends it. Both give `from` itself where nothing changes. Errors as above. While the lane is
@@ -50,19 +51,13 @@ class LinkCodecs {
   absl::StatusOr<Payload> UnpackEvaluation(const Shape& shape, Payload from,
                                            BufferPool& pool) const;
   int64_t EvaluationBytes(const Shape& shape) const;
-  uint8_t EvaluationBits() const { return evaluation_ == nullptr ? 32 : 8; }
 
   // Bytes of a boundary tensor in memory.
   int64_t TensorBytes(const Shape& shape) const { return BoundaryBytes(format_, shape); }
   // Payload bytes of what is sent, in that direction and epoch; 0 where nothing is.
-  int64_t EncodedBytes(bool up, int64_t epoch, const Shape& shape) const;
+  int64_t EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const;
   // The most that is received, in that direction in any epoch; 0 where nothing is.
-  int64_t MaxReceivedBytes(bool up, const Shape& shape) const;
-  // What a header says of what is sent, for people and dashboards: bits an element, 32 is identity;
-  // the exponent of a payload that has one.
-  uint8_t Bits(bool up, int64_t epoch) const;
-  int32_t Exponent(bool up, int64_t epoch, absl::Span<const std::byte> payload) const;
-  int32_t EvaluationExponent(absl::Span<const std::byte> payload) const;
+  int64_t MaxReceivedBytes(Direction direction, const Shape& shape) const;
 
   std::vector<EncoderState> SaveStates() const;
   // Takes the states that belong here; an encoder without one starts anew. InvalidArgument for a
@@ -80,7 +75,8 @@ class LinkCodecs {
       return steps.empty() ? nullptr : made[StepInEpoch(steps, epoch)].get();
     }
   };
-  struct Direction {
+  // The two ends here of one direction: what this stage sends and what it receives.
+  struct Ends {
     EncoderKey key;
     Codecs sends;
     // Of the last micro-batch, or restored; null: none yet. encoder_of made it.
@@ -88,14 +84,14 @@ class LinkCodecs {
     const Codec* encoder_of = nullptr;
     Codecs receives;
   };
-  Direction& at(bool up) { return directions_[up ? 1 : 0]; }
-  const Direction& at(bool up) const { return directions_[up ? 1 : 0]; }
+  Ends& at(Direction direction) { return ends_[static_cast<int>(direction)]; }
+  const Ends& at(Direction direction) const { return ends_[static_cast<int>(direction)]; }
   absl::Status CheckTensor(const Shape& shape, size_t bytes) const;
-  absl::StatusOr<Codecs> Make(const std::string& schedule, bool down) const;
-  static Encoder& EncoderFor(const Codec& codec, Direction& direction);
+  absl::StatusOr<Codecs> Make(const std::string& schedule, Direction direction) const;
+  static Encoder& EncoderFor(const Codec& codec, Ends& ends);
 
   NumberFormat format_;
-  Direction directions_[2];
+  Ends ends_[2];
   std::unique_ptr<const Codec> evaluation_;  // null: FP32
   std::vector<float> floats_;                // a scaled tensor on its way through an FP32 codec
 };

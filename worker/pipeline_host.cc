@@ -53,8 +53,9 @@ void PipelineHost::SetLimits() {
     sizes.by_samples.push_back(
         {.samples = samples,
          .input = sizes.first_stage ? input.elements() * 4 : codecs_->EvaluationBytes(input),
-         .activation = codecs_->MaxReceivedBytes(false, input),
-         .gradient = codecs_->MaxReceivedBytes(true, executor_->output_shape(samples))});
+         .activation = codecs_->MaxReceivedBytes(Direction::kForward, input),
+         .gradient =
+             codecs_->MaxReceivedBytes(Direction::kBackward, executor_->output_shape(samples))});
   }
   environment_.limits->Set(AllowedPayloads(sizes));
 }
@@ -130,7 +131,7 @@ absl::Status PipelineHost::Evaluate(Sequence first, int64_t micro_batches) {
 
 void PipelineHost::Deliver(Frame frame) {
   const FrameHeader& header = frame.header;
-  Pump(runtime_.Arrived(header.kind, header.sequence, header.shape_id, std::move(frame.payload)));
+  Pump(runtime_.Arrived(header.kind, header.sequence, header.samples, std::move(frame.payload)));
 }
 
 void PipelineHost::Pump(const absl::Status& status) {
@@ -145,21 +146,14 @@ void PipelineHost::Pump(const absl::Status& status) {
 }
 
 void PipelineHost::Carry(SendEffect effect) {
-  const bool up = effect.kind == FrameKind::kGradient;
   Frame frame;
   frame.header.kind = effect.kind;
   frame.header.generation = generation_;
   frame.header.sequence = effect.sequence;
-  frame.header.shape_id = static_cast<uint32_t>(effect.samples);
-  const absl::Span<const std::byte> encoded = effect.payload.bytes();
-  const bool evaluation = effect.kind == FrameKind::kEvalActivation;
-  const int64_t epoch = evaluation ? 0 : batching_.Locate(effect.sequence).epoch;
-  frame.header.codec_bits = evaluation ? codecs_->EvaluationBits() : codecs_->Bits(up, epoch);
-  frame.header.exponent =
-      evaluation ? codecs_->EvaluationExponent(encoded) : codecs_->Exponent(up, epoch, encoded);
+  frame.header.samples = static_cast<uint32_t>(effect.samples);
   frame.payload = std::move(effect.payload);
   const int64_t bytes = kFrameHeaderBytes + static_cast<int64_t>(frame.payload.size());
-  if (up) {
+  if (effect.kind == FrameKind::kGradient) {
     ++telemetry_.frames_up;
     telemetry_.bytes_up += bytes;
     telemetry_.raw_bytes_up += executor_->input_shape(effect.samples).elements() * 4;
@@ -257,19 +251,21 @@ void PipelineHost::Carry(EncodeEffect effect) {
   codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
     const int64_t begin_ns = environment_.loop->clock().NowNanos();
     const MicroBatch& place = effect.place;
-    const Shape shape =
-        effect.up ? executor_->input_shape(place.samples) : executor_->output_shape(place.samples);
+    const Shape shape = effect.direction == Direction::kForward
+                            ? executor_->output_shape(place.samples)
+                            : executor_->input_shape(place.samples);
     Payload payload = environment_.pool->Allocate(
-        static_cast<size_t>(codecs_->EncodedBytes(effect.up, place.epoch, shape)));
-    const absl::Status status =
-        codecs_->Encode(effect.up, place, shape, effect.tensor.bytes(), payload.mutable_bytes());
+        static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
+    const absl::Status status = codecs_->Encode(effect.direction, place, shape,
+                                                effect.tensor.bytes(), payload.mutable_bytes());
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
-    environment_.loop->Post([this, alive, status, up = effect.up, place,
+    environment_.loop->Post([this, alive, status, direction = effect.direction, place,
                              payload = std::move(payload), took_ns]() mutable {
       if (!*alive) return;
       telemetry_.codec_ns += took_ns;
-      Pump(status.ok() ? runtime_.Encoded(up, place.sequence, place.samples, std::move(payload))
-                       : status);
+      Pump(status.ok()
+               ? runtime_.Encoded(direction, place.sequence, place.samples, std::move(payload))
+               : status);
     });
   });
 }
@@ -278,17 +274,19 @@ void PipelineHost::Carry(DecodeEffect effect) {
   codec_lane().Post([this, effect = std::move(effect), alive = alive_] {
     const int64_t begin_ns = environment_.loop->clock().NowNanos();
     const MicroBatch& place = effect.place;
-    const Shape shape =
-        effect.up ? executor_->output_shape(place.samples) : executor_->input_shape(place.samples);
+    const Shape shape = effect.direction == Direction::kForward
+                            ? executor_->input_shape(place.samples)
+                            : executor_->output_shape(place.samples);
     Payload tensor = environment_.pool->Allocate(static_cast<size_t>(codecs_->TensorBytes(shape)));
-    const absl::Status status =
-        codecs_->Decode(effect.up, place, effect.payload.bytes(), shape, tensor.mutable_bytes());
+    const absl::Status status = codecs_->Decode(effect.direction, place, effect.payload.bytes(),
+                                                shape, tensor.mutable_bytes());
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
-    environment_.loop->Post([this, alive, status, up = effect.up, sequence = place.sequence,
-                             tensor = std::move(tensor), took_ns]() mutable {
+    environment_.loop->Post([this, alive, status, direction = effect.direction,
+                             sequence = place.sequence, tensor = std::move(tensor),
+                             took_ns]() mutable {
       if (!*alive) return;
       telemetry_.codec_ns += took_ns;
-      Pump(status.ok() ? runtime_.Decoded(up, sequence, std::move(tensor)) : status);
+      Pump(status.ok() ? runtime_.Decoded(direction, sequence, std::move(tensor)) : status);
     });
   });
 }

@@ -76,12 +76,12 @@ void PlainHost::Deliver(Frame frame) {
   const bool eval = header.kind == FrameKind::kEvalInput || header.kind == FrameKind::kEvalLabels;
   Queue& queue = eval ? evaluating_ : training_;
   const int64_t sequence = header.sequence.value();
-  if (!eval && header.shape_id != batching_.Locate(header.sequence).samples) {
+  if (!eval && header.samples != batching_.Locate(header.sequence).samples) {
     Fail(absl::InvalidArgumentError(
-        absl::StrCat("micro-batch ", sequence, " came with ", header.shape_id, " samples")));
+        absl::StrCat("micro-batch ", sequence, " came with ", header.samples, " samples")));
     return;
   }
-  queue.samples[sequence] = header.shape_id;
+  queue.samples[sequence] = header.samples;
   (header.kind == queue.labels_kind ? queue.labels : queue.inputs)[sequence] =
       std::move(frame.payload);
   Advance();

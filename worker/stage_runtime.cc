@@ -20,6 +20,14 @@ bool AnyLearns(const std::string& codecs) {
          });
 }
 
+// Who is sent tensors that cross this way, and who sends them.
+Peer ReceiverOf(Direction direction) {
+  return direction == Direction::kForward ? Peer::kDownstream : Peer::kUpstream;
+}
+Peer SenderOf(Direction direction) {
+  return direction == Direction::kForward ? Peer::kUpstream : Peer::kDownstream;
+}
+
 }  // namespace
 
 StageRuntime::StageRuntime(StageRuntimeOptions options)
@@ -29,19 +37,19 @@ StageRuntime::StageRuntime(StageRuntimeOptions options)
       backwards_(options_.first_sequence.value()),
       version_(options_.batching.Locate(options_.first_sequence).step) {}
 
-bool StageRuntime::DecodesDown() const {
-  return !first_stage() && options_.plan.links[options_.stage - 1].codec_forward != "identity";
-}
-// A codec that learns from gradients must see them.
-bool StageRuntime::DecodesUp() const {
+bool StageRuntime::Decodes(Direction direction) const {
+  if (direction == Direction::kForward) {
+    return !first_stage() && options_.plan.links[options_.stage - 1].codec_forward != "identity";
+  }
   if (has_loss()) return false;
   const LinkPlan& link = options_.plan.links[options_.stage];
+  // An encoder that learns from gradients must see them.
   return link.codec_backward != "identity" || AnyLearns(link.codec_forward);
 }
-bool StageRuntime::EncodesDown() const {
-  return !has_loss() && options_.plan.links[options_.stage].codec_forward != "identity";
-}
-bool StageRuntime::EncodesUp() const {
+bool StageRuntime::Encodes(Direction direction) const {
+  if (direction == Direction::kForward) {
+    return !has_loss() && options_.plan.links[options_.stage].codec_forward != "identity";
+  }
   return !first_stage() && options_.plan.links[options_.stage - 1].codec_backward != "identity";
 }
 
@@ -124,13 +132,14 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
       break;
     case FrameKind::kActivation:
     case FrameKind::kGradient: {
-      const bool up = kind == FrameKind::kGradient;
-      if (up ? DecodesUp() : DecodesDown()) {
+      const Direction direction =
+          kind == FrameKind::kActivation ? Direction::kForward : Direction::kBackward;
+      if (Decodes(direction)) {
         ++codec_outstanding_;
-        effects_.push_back(DecodeEffect{up, place, std::move(payload)});
+        effects_.push_back(DecodeEffect{direction, place, std::move(payload)});
         return absl::OkStatus();
       }
-      Accept(up, place, std::move(payload));
+      Accept(direction, place, std::move(payload));
       break;
     }
     default:
@@ -141,40 +150,38 @@ absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t sa
 }
 
 // A boundary tensor is here in the form that compute takes; its encoded bytes are no longer needed.
-void StageRuntime::Accept(bool up, MicroBatch place, Payload payload) {
-  (up ? gradients_ : inputs_)[place.sequence.value()] = std::move(payload);
-  effects_.push_back(AcknowledgeEffect{up ? Peer::kDownstream : Peer::kUpstream,
-                                       up ? FrameKind::kGradient : FrameKind::kActivation,
-                                       place.sequence});
+void StageRuntime::Accept(Direction direction, MicroBatch place, Payload payload) {
+  (direction == Direction::kForward ? inputs_ : gradients_)[place.sequence.value()] =
+      std::move(payload);
+  effects_.push_back(AcknowledgeEffect{SenderOf(direction), KindOf(direction), place.sequence});
 }
 
-absl::Status StageRuntime::Decoded(bool up, Sequence sequence, Payload tensor) {
+absl::Status StageRuntime::Decoded(Direction direction, Sequence sequence, Payload tensor) {
   if (failed_) return absl::OkStatus();
   --codec_outstanding_;
-  Accept(up, options_.batching.Locate(sequence), std::move(tensor));
+  Accept(direction, options_.batching.Locate(sequence), std::move(tensor));
   Advance();
   return absl::OkStatus();
 }
 
-absl::Status StageRuntime::Encoded(bool up, Sequence sequence, int64_t samples, Payload payload) {
+absl::Status StageRuntime::Encoded(Direction direction, Sequence sequence, int64_t samples,
+                                   Payload payload) {
   if (failed_) return absl::OkStatus();
   --codec_outstanding_;
-  effects_.push_back(SendEffect{up ? Peer::kUpstream : Peer::kDownstream,
-                                up ? FrameKind::kGradient : FrameKind::kActivation, sequence,
-                                samples, std::move(payload)});
+  effects_.push_back(
+      SendEffect{ReceiverOf(direction), KindOf(direction), sequence, samples, std::move(payload)});
   Advance();
   return absl::OkStatus();
 }
 
 // A boundary tensor leaves: through the codec lane, or as it is.
-void StageRuntime::Emit(bool up, const MicroBatch& place, Payload tensor) {
-  if (up ? EncodesUp() : EncodesDown()) {
+void StageRuntime::Emit(Direction direction, const MicroBatch& place, Payload tensor) {
+  if (Encodes(direction)) {
     ++codec_outstanding_;
-    effects_.push_back(EncodeEffect{up, place, std::move(tensor)});
+    effects_.push_back(EncodeEffect{direction, place, std::move(tensor)});
     return;
   }
-  effects_.push_back(SendEffect{up ? Peer::kUpstream : Peer::kDownstream,
-                                up ? FrameKind::kGradient : FrameKind::kActivation, place.sequence,
+  effects_.push_back(SendEffect{ReceiverOf(direction), KindOf(direction), place.sequence,
                                 place.samples, std::move(tensor)});
 }
 
@@ -193,7 +200,7 @@ absl::Status StageRuntime::ComputeDone(ComputeResult result) {
       FinishForward(std::move(result));
       break;
     case Running::kInputGradient:
-      if (!first_stage()) Emit(/*up=*/true, place, std::move(result.tensor));
+      if (!first_stage()) Emit(Direction::kBackward, place, std::move(result.tensor));
       running_ = Running::kWeightGradient;
       effects_.push_back(WeightGradientEffect{place, place.last_in_step});
       return absl::OkStatus();
@@ -219,7 +226,7 @@ void StageRuntime::FinishForward(ComputeResult result) {
     loss_.correct += result.correct;
     loss_.samples += place.samples;
   } else {
-    Emit(/*up=*/false, place, std::move(result.tensor));
+    Emit(Direction::kForward, place, std::move(result.tensor));
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// One stage's part in the pipeline as a state machine (DESIGN 2.1, section 4; AccEPT 2.1): events
-// in, effects out. No thread, no clock, no arithmetic: the shell (stage_shell.h) carries effects
+// One stage's part in the pipeline as a state machine (AccEPT 2.1): events
+// in, effects out. No thread, no clock, no arithmetic: the shell (pipeline_host.h) carries effects
 // out on a compute lane and a codec lane and returns completions as events; the simulator runs the
 // same object over a virtual network. The order of compute effects is a function of the plan and
 // the grants, never of arrivals.
@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "proto/base/batching.h"
+#include "proto/base/ids.h"
 #include "proto/base/payload.h"
 #include "proto/base/plan.h"
 #include "proto/transport/link/frame.h"
@@ -69,12 +70,12 @@ struct EvaluateEffect {
 };
 // Codec effects: carried out first in, first out.
 struct EncodeEffect {
-  bool up;  // gradient
+  Direction direction;
   MicroBatch place;
   Payload tensor;
 };
 struct DecodeEffect {
-  bool up;
+  Direction direction;
   MicroBatch place;
   Payload payload;
 };
@@ -127,8 +128,8 @@ class StageRuntime {
   absl::Status Evaluate(Sequence first, int64_t micro_batches);
   // A data frame, in order within its kind (LinkSession's delivery).
   absl::Status Arrived(FrameKind kind, Sequence sequence, int64_t samples, Payload payload);
-  absl::Status Decoded(bool up, Sequence sequence, Payload tensor);
-  absl::Status Encoded(bool up, Sequence sequence, int64_t samples, Payload payload);
+  absl::Status Decoded(Direction direction, Sequence sequence, Payload tensor);
+  absl::Status Encoded(Direction direction, Sequence sequence, int64_t samples, Payload payload);
   absl::Status ComputeDone(ComputeResult result);
 
   // What to do now, in order. Empties the list.
@@ -155,24 +156,23 @@ class StageRuntime {
     int64_t samples = 0;
   };
 
-  bool DecodesDown() const;  // the boundary before this stage is compressed
-  bool DecodesUp() const;
-  bool EncodesDown() const;
-  bool EncodesUp() const;
+  // Whether a boundary tensor that arrives, or that leaves, goes through the codec lane.
+  bool Decodes(Direction direction) const;
+  bool Encodes(Direction direction) const;
   int64_t cap() const { return options_.plan.stages[options_.stage].cap; }
   int64_t Boundary() const;
   absl::Status Fail(std::string what);
   absl::Status CheckArrival(FrameKind kind, Sequence sequence, int64_t samples) const;
   absl::Status EvaluationArrived(FrameKind kind, Sequence sequence, int64_t samples,
                                  Payload payload);
-  void Accept(bool up, MicroBatch place, Payload payload);
+  void Accept(Direction direction, MicroBatch place, Payload payload);
   void Advance();
   bool StartForward();
   bool StartBackward();
   void AdvanceEvaluation();
   void FinishForward(ComputeResult result);
   void FinishEvaluation(ComputeResult result);
-  void Emit(bool up, const MicroBatch& place, Payload tensor);
+  void Emit(Direction direction, const MicroBatch& place, Payload tensor);
 
   StageRuntimeOptions options_;
   std::vector<Effect> effects_;

@@ -55,8 +55,10 @@ absl::StatusOr<std::vector<CodecChoice>> Pairs(const BandwidthBits& bits) {
                           BitsChoices(bits.family_forward, any, bits.exact));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> up,
                           BitsChoices(bits.family_backward, any, bits.exact));
-  const std::vector<BitStep> down_floors = MinBitsByEpoch(bits.model, true, bits.epochs);
-  const std::vector<BitStep> up_floors = MinBitsByEpoch(bits.model, false, bits.epochs);
+  const std::vector<BitStep> down_floors =
+      MinBitsByEpoch(bits.model, Direction::kForward, bits.epochs);
+  const std::vector<BitStep> up_floors =
+      MinBitsByEpoch(bits.model, Direction::kBackward, bits.epochs);
   std::vector<CodecChoice> choices;
   RUNNEL_RETURN_IF_ERROR(Add({bits.exact, bits.exact}, bits.epochs, choices));
   for (const auto& [forward, backward] : kPairs) {
@@ -83,17 +85,18 @@ absl::StatusOr<std::vector<LinkPlan>> CodecsFor(const BandwidthBits& bits,
     const double codec_seconds = static_cast<double>(model.raw_bytes[placement.last_layer[i]]) *
                                  std::max(model.devices[from].codec_seconds_per_byte,
                                           model.devices[to].codec_seconds_per_byte);
-    const auto choose = [&](bool forward) -> absl::StatusOr<std::string> {
+    const auto choose = [&](Direction direction) -> absl::StatusOr<std::string> {
+      const bool forward = direction == Direction::kForward;
       RUNNEL_ASSIGN_OR_RETURN(
           const std::vector<BitsChoice> choices,
           BitsChoices(forward ? bits.family_forward : bits.family_backward, shape, bits.exact));
       const LinkSpeed& speed = forward ? model.speeds[from][to] : model.speeds[to][from];
       return CodecsInTime(choices, {speed.megabits_per_second, available_seconds, codec_seconds},
-                          MinBitsByEpoch(bits.model, forward, bits.epochs));
+                          MinBitsByEpoch(bits.model, direction, bits.epochs));
     };
     LinkPlan& link = links.emplace_back();
-    RUNNEL_ASSIGN_OR_RETURN(link.codec_forward, choose(true));
-    RUNNEL_ASSIGN_OR_RETURN(link.codec_backward, choose(false));
+    RUNNEL_ASSIGN_OR_RETURN(link.codec_forward, choose(Direction::kForward));
+    RUNNEL_ASSIGN_OR_RETURN(link.codec_backward, choose(Direction::kBackward));
   }
   return links;
 }

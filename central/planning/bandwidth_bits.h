@@ -17,7 +17,7 @@
 namespace runnel {
 
 struct BandwidthBits {
-  std::string model;  // by name: floors are the model's (MinBits)
+  std::string model;  // by name: floors are the model's (MinBitsByEpoch)
   std::string family_forward = "hadamard";
   std::string family_backward = "hadamard";
   std::string exact = "identity";

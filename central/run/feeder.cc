@@ -129,8 +129,7 @@ void Feeder::Send(LinkShell& link, FrameKind kind, int64_t sequence, int64_t sam
   frame.header.kind = kind;
   frame.header.generation = generation_;
   frame.header.sequence = Sequence(sequence);
-  frame.header.shape_id = static_cast<uint32_t>(samples);
-  frame.header.codec_bits = 32;
+  frame.header.samples = static_cast<uint32_t>(samples);
   frame.payload = std::move(payload);
   link.session().Send(std::move(frame));
 }

@@ -20,12 +20,12 @@ absl::Status Flag(absl::string_view flag, const std::string& value, const absl::
 
 // The text of the codecs, every one of them known.
 absl::StatusOr<std::string> Settled(const std::string& text, const NumberFormat& format,
-                                    bool forward) {
+                                    Direction direction) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecStep> steps, ParseCodecSchedule(text));
   for (CodecStep& step : steps) {
     if (format.scaled() && step.codec == "identity") step.codec = "int8";
     RUNNEL_RETURN_IF_ERROR(MakeCodec(step.codec).status());
-    if (LearnsFromLoss(step.codec) && (format.scaled() || !forward)) {
+    if (LearnsFromLoss(step.codec) && (format.scaled() || direction == Direction::kBackward)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "codec ", step.codec, " learns from the gradients of FP32 activations: it is ",
           "for --codec-forward of a floating-point recipe"));
@@ -45,10 +45,12 @@ absl::Status ApplyBandwidth(const NumberFormat& format, RunSettings& settings) {
   const std::pair<const char*, std::string*> flags[] = {
       {"codec-forward", &settings.codec_forward}, {"codec-backward", &settings.codec_backward}};
   for (const auto& [flag, codec] : flags) {
-    const bool forward = codec == &settings.codec_forward;
+    const Direction direction =
+        codec == &settings.codec_forward ? Direction::kForward : Direction::kBackward;
     const auto choices = ChoicesOf(*codec, format);
     if (!choices.ok()) return Flag(flag, *codec, choices.status());
-    *codec = CodecsWithBits(*choices, 0, MinBitsByEpoch(settings.model, forward, settings.epochs));
+    *codec =
+        CodecsWithBits(*choices, 0, MinBitsByEpoch(settings.model, direction, settings.epochs));
   }
   return absl::OkStatus();
 }
@@ -92,7 +94,9 @@ absl::Status SettleCodecs(const NumberFormat& format, RunSettings& settings) {
   const std::pair<const char*, std::string*> flags[] = {
       {"codec-forward", &settings.codec_forward}, {"codec-backward", &settings.codec_backward}};
   for (const auto& [flag, codec] : flags) {
-    auto text = Settled(*codec, format, codec == &settings.codec_forward);
+    auto text =
+        Settled(*codec, format,
+                codec == &settings.codec_forward ? Direction::kForward : Direction::kBackward);
     if (!text.ok()) return Flag(flag, *codec, text.status());
     *codec = *std::move(text);
   }

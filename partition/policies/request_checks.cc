@@ -46,10 +46,10 @@ double CheckedCosts::StageSeconds(int device, int first_layer, int last_layer) {
 
 double CheckedCosts::LinkSeconds(int layer, int from, LinkCharge charge) {
   const double down =
-      Check(request_.link_seconds(layer, from, /*up=*/false), "the link time", from, layer);
+      Check(request_.link_seconds(layer, from, Direction::kForward), "the link time", from, layer);
   if (charge == LinkCharge::kTwiceDown) return 2 * down;
-  return down +
-         Check(request_.link_seconds(layer, from, /*up=*/true), "the link time", from, layer);
+  return down + Check(request_.link_seconds(layer, from, Direction::kBackward), "the link time",
+                      from, layer);
 }
 
 }  // namespace runnel::policies

@@ -33,8 +33,10 @@ OrderSearch::OrderSearch(const PipelineModel& model, std::vector<int> order, int
     }
     if (n + 1 == stages_) continue;
     for (int last = 0; last < layers_; ++last) {
-      const WaySeconds down = WayCost(model, codec, last, order_[n], order_[n + 1], false);
-      const WaySeconds up = WayCost(model, codec, last, order_[n], order_[n + 1], true);
+      const WaySeconds down =
+          WayCost(model, codec, last, order_[n], order_[n + 1], Direction::kForward);
+      const WaySeconds up =
+          WayCost(model, codec, last, order_[n], order_[n + 1], Direction::kBackward);
       links_[n * layers_ + last] = {
           model.half_duplex ? down.send + up.send : std::max(down.send, up.send),
           down.total() + up.total(),

@@ -1,6 +1,6 @@
 #pragma once
 
-// Strong integer types: a StageId never compiles where a Sequence is meant.
+// Strong types: a DeviceId never compiles where a Sequence is meant.
 
 #include <compare>
 #include <cstdint>
@@ -30,8 +30,6 @@ class StrongInt {
   Rep value_ = 0;
 };
 
-// Position of a stage in the pipeline, 0-based.
-using StageId = StrongInt<struct StageIdTag, int32_t>;
 // Number of a micro-batch within the run, 0-based, never reused.
 using Sequence = StrongInt<struct SequenceTag, int64_t>;
 // Number of a plan; a frame of an older generation is dropped.
@@ -40,5 +38,12 @@ using Generation = StrongInt<struct GenerationTag, int32_t>;
 using DeviceId = StrongInt<struct DeviceIdTag, int32_t>;
 // An amount of bytes, on a wire or in memory.
 using Bytes = StrongInt<struct BytesTag, int64_t>;
+
+// Which way a tensor crosses a link.
+enum class Direction : uint8_t {
+  kForward,   // an activation, from stage i to stage i + 1
+  kBackward,  // its gradient, from stage i + 1 to stage i
+};
+inline constexpr Direction kDirections[] = {Direction::kForward, Direction::kBackward};
 
 }  // namespace runnel

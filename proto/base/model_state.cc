@@ -87,7 +87,8 @@ ModelState Slice(const ModelState& state, int first_layer, int last_layer) {
   }
   for (const EncoderState& encoder : state.encoders) {
     // A stage encodes activations after its last layer and gradients before its first one.
-    if (encoder.up ? encoder.boundary == first_layer - 1 : encoder.boundary == last_layer) {
+    const bool forward = encoder.direction == Direction::kForward;
+    if (encoder.boundary == (forward ? last_layer : first_layer - 1)) {
       part.encoders.push_back(encoder);
     }
   }
@@ -107,7 +108,7 @@ void Merge(const ModelState& part, ModelState& whole) {
   }
   for (const EncoderState& encoder : part.encoders) {
     auto same = [&encoder](const EncoderState& other) {
-      return other.boundary == encoder.boundary && other.up == encoder.up;
+      return other.boundary == encoder.boundary && other.direction == encoder.direction;
     };
     auto at = std::find_if(whole.encoders.begin(), whole.encoders.end(), same);
     if (at != whole.encoders.end()) {

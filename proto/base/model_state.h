@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "proto/base/dtype.h"
+#include "proto/base/ids.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/number_format.h"
 #include "proto/base/shape.h"
@@ -36,7 +37,7 @@ struct LayerState {
 // The state of one direction's encoder at the boundary after `boundary`.
 struct EncoderState {
   int boundary = 0;
-  bool up = false;    // gradients
+  Direction direction = Direction::kForward;
   std::string codec;  // "mbq:4": the state is of no use to another
   std::string state;  // Encoder::SaveState
 

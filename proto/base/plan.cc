@@ -42,8 +42,8 @@ std::string ToString(const Plan& plan, const ModelSpec& model) {
                     model.layers[stage.first_layer].name, "..", model.layers[stage.last_layer].name,
                     "), cap ", stage.cap);
     if (i < plan.links.size()) {
-      absl::StrAppend(&text, ", then ", plan.links[i].codec_forward, " down and ",
-                      plan.links[i].codec_backward, " up");
+      absl::StrAppend(&text, ", then ", plan.links[i].codec_forward, " forward and ",
+                      plan.links[i].codec_backward, " backward");
     }
     absl::StrAppend(&text, "\n");
   }

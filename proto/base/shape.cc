@@ -31,12 +31,6 @@ int64_t Shape::elements() const {
   return elements;
 }
 
-Shape Shape::WithBatch(int64_t batch) const {
-  Shape shape = *this;
-  shape.dims_[0] = batch;
-  return shape;
-}
-
 Shape Shape::Prepend(int64_t batch) const {
   Shape shape = *this;
   shape.dims_.insert(shape.dims_.begin(), batch);

@@ -30,8 +30,6 @@ class Shape {
   absl::Span<const int64_t> dims() const { return dims_; }
   // 1 for rank 0.
   int64_t elements() const;
-  // This shape with another first dimension.
-  Shape WithBatch(int64_t batch) const;
   // This shape with a first dimension put in front.
   Shape Prepend(int64_t batch) const;
   // "64x20x24x24".

@@ -11,6 +11,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
+double MeanBits(const std::vector<BitStep>& steps, int64_t epochs) {
+  double sum = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int64_t end = i + 1 < steps.size() ? steps[i + 1].epoch : epochs;
+    sum += static_cast<double>((end - steps[i].epoch) * steps[i].bits);
+  }
+  return sum / static_cast<double>(epochs);
+}
+
 // AccEPT 4.3: "the average forward bit width ... 2.48 and 2.9", backward "7.2 and 6.4".
 TEST(AcceptBits, AreThePapersSchedules) {
   const BitSchedule mobilenet = AcceptBits("mobilenet_v2", 200);

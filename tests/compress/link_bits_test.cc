@@ -113,24 +113,27 @@ TEST(LinkBits, IsTheBestOfAllThatFit) {
 }
 
 TEST(LinkBits, FloorsFollowThePapersSchedules) {
-  EXPECT_EQ(MinBits("har_cnn", true, 0), 2);
-  EXPECT_EQ(MinBits("har_cnn", true, 0.31), 3);
-  EXPECT_EQ(MinBits("har_cnn", true, 0.81), 4);
-  EXPECT_EQ(MinBits("mobilenet_v2", true, 0.64), 2);
-  EXPECT_EQ(MinBits("mobilenet_v2", true, 1), 4);
-  EXPECT_EQ(MinBits("har_cnn", false, 0), 4);
+  using Steps = std::vector<BitStep>;
+  EXPECT_EQ(MinBitsByEpoch("har_cnn", Direction::kForward, 1000),
+            (Steps{{0, 2}, {300, 3}, {800, 4}}));
+  EXPECT_EQ(MinBitsByEpoch("mobilenet_v2", Direction::kForward, 1000),
+            (Steps{{0, 2}, {650, 3}, {875, 4}}));
+  EXPECT_EQ(MinBitsByEpoch("har_cnn", Direction::kBackward, 1000), (Steps{{0, 4}}));
 }
 
 TEST(LinkBits, SchedulesHaveTheFloorInEveryPhase) {
   const auto choices = BitsChoices("mbq", kShape).value();
-  const auto down = MinBitsByEpoch("har_cnn", true, 200);
+  const auto down = MinBitsByEpoch("har_cnn", Direction::kForward, 200);
   EXPECT_EQ(CodecsInTime(choices, {100, 0.5, 0}, down), "identity");
   EXPECT_EQ(CodecsInTime(choices, {10, 0.5, 0}, down), "mbq:8");
   EXPECT_EQ(CodecsInTime(choices, {4, 0.5, 0}, down), "0:mbq:3,160:mbq:4");
   EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, down), "0:mbq:2,60:mbq:3,160:mbq:4");
-  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("har_cnn", false, 200)), "mbq:4");
-  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("mobilenet_v2", true, 1)),
-            "mbq:2");
+  EXPECT_EQ(
+      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("har_cnn", Direction::kBackward, 200)),
+      "mbq:4");
+  EXPECT_EQ(
+      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("mobilenet_v2", Direction::kForward, 1)),
+      "mbq:2");
   EXPECT_EQ(CodecsWithBits(choices, 3, down), "0:mbq:3,160:mbq:4");
   EXPECT_EQ(CodecsWithBits(choices, 9, down), "identity");
   // Of stochastic there are 4 and 8 only.

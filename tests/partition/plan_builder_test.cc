@@ -107,11 +107,11 @@ TEST_F(PlanBuilder, LinkSecondsComeFromBytesAndBandwidth) {
   request_.encoded_backward = [](const Shape&) { return Bytes(936); };
   const auto seconds = MakeLinkSeconds(request_);
   ASSERT_TRUE(seconds.ok()) << seconds.status();
-  EXPECT_DOUBLE_EQ((*seconds)(0, 0, false), 0.25 + 2.949184);
-  EXPECT_DOUBLE_EQ((*seconds)(1, 1, false), 0.25 + 0.737344);
-  EXPECT_DOUBLE_EQ((*seconds)(0, 0, true), 0.25 + 0.001);
+  EXPECT_DOUBLE_EQ((*seconds)(0, 0, Direction::kForward), 0.25 + 2.949184);
+  EXPECT_DOUBLE_EQ((*seconds)(1, 1, Direction::kForward), 0.25 + 0.737344);
+  EXPECT_DOUBLE_EQ((*seconds)(0, 0, Direction::kBackward), 0.25 + 0.001);
   request_.link_megabits_per_second = 0;
-  EXPECT_EQ((*MakeLinkSeconds(request_))(0, 0, false), 0.25);
+  EXPECT_EQ((*MakeLinkSeconds(request_))(0, 0, Direction::kForward), 0.25);
 }
 
 // Equal layers: without links the middle is best; over 1 Mbit/s the cut goes to the smallest

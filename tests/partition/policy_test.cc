@@ -24,8 +24,8 @@ struct Costs {
   std::vector<std::vector<double>> up;
 
   LinkSecondsFn link() const {
-    return [this](int layer, int from, bool is_up) {
-      return is_up ? up[from][layer] : down[from][layer];
+    return [this](int layer, int from, Direction direction) {
+      return direction == Direction::kForward ? down[from][layer] : up[from][layer];
     };
   }
 };
@@ -97,11 +97,11 @@ TEST(Policy, DynamicProgrammingEqualsBruteForce) {
 TEST(Policy, LinksMoveTheCut) {
   const auto compute = MeasuredCost::ByLayer({{4, 2, 2, 2}, {4, 2, 2, 2}});
   ASSERT_TRUE(compute.ok());
-  PartitionRequest request{4, 2, &*compute, [](int, int, bool) { return 0.0; }};
+  PartitionRequest request{4, 2, &*compute, [](int, int, Direction) { return 0.0; }};
   EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(0, 3));
   EXPECT_EQ(Plan("dp", request)->bottleneck_seconds, 6);
-  request.link_seconds = [](int layer, int, bool up) {
-    return layer == 0 ? (up ? 4.0 : 3.0) : 1.0;
+  request.link_seconds = [](int layer, int, Direction direction) {
+    return layer == 0 ? (direction == Direction::kBackward ? 4.0 : 3.0) : 1.0;
   };
   EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(1, 3));
   EXPECT_EQ(Plan("dp", request)->bottleneck_seconds, 6);
@@ -110,7 +110,7 @@ TEST(Policy, LinksMoveTheCut) {
 TEST(Policy, TiesTakeTheSmallestCut) {
   const auto compute = MeasuredCost::ByLayer({{1, 0, 0, 1}, {1, 0, 0, 1}});
   ASSERT_TRUE(compute.ok());
-  const PartitionRequest request{4, 2, &*compute, [](int, int, bool) { return 0.0; }};
+  const PartitionRequest request{4, 2, &*compute, [](int, int, Direction) { return 0.0; }};
   EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(0, 3));
 }
 
@@ -127,7 +127,7 @@ TEST(Policy, EveryPolicyRefusesMoreStagesThanLayers) {
   ASSERT_TRUE(compute.ok());
   for (const std::string& name : PolicyNames()) {
     SCOPED_TRACE(name);
-    PartitionRequest request{4, 5, &*compute, [](int, int, bool) { return 0.0; }};
+    PartitionRequest request{4, 5, &*compute, [](int, int, Direction) { return 0.0; }};
     const absl::Status status = Plan(name, request).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr("4 layers cannot make 5 stages; use at most 4"));
@@ -142,16 +142,19 @@ TEST(Policy, CostedPoliciesRefuseBadCosts) {
   const auto compute = MeasuredCost::ByLayer({{1, 1, 1}, {1, 1, 1}});
   ASSERT_TRUE(compute.ok());
   for (absl::string_view name : {"dp", "brute_force"}) {
-    PartitionRequest request{3, 2, nullptr, [](int, int, bool) { return 0.0; }};
+    PartitionRequest request{3, 2, nullptr, [](int, int, Direction) { return 0.0; }};
     EXPECT_THAT(Plan(name, request).status().message(), HasSubstr("profile the devices"));
     request.compute = &*compute;
     for (double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
-      request.link_seconds = [bad](int layer, int, bool up) { return layer == 1 && up ? bad : 0; };
+      request.link_seconds = [bad](int layer, int, Direction direction) {
+        return layer == 1 && direction == Direction::kBackward ? bad : 0;
+      };
       const absl::Status status = Plan(name, request).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(status.message(), HasSubstr("link time of device 0 at layer 1"));
     }
-    request = {4, 2, &*compute, [](int, int, bool) { return 0.0; }};  // a layer without profile
+    request = {4, 2, &*compute,
+               [](int, int, Direction) { return 0.0; }};  // a layer without profile
     EXPECT_EQ(Plan(name, request).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
@@ -160,7 +163,7 @@ TEST(Policy, BruteForceRefusesWhatItCannotEnumerate) {
   const auto compute =
       MeasuredCost::ByLayer(std::vector<std::vector<double>>(20, std::vector<double>(60, 1)));
   ASSERT_TRUE(compute.ok());
-  PartitionRequest request{60, 20, &*compute, [](int, int, bool) { return 0.0; }};
+  PartitionRequest request{60, 20, &*compute, [](int, int, Direction) { return 0.0; }};
   EXPECT_EQ(Plan("brute_force", request).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Plan("dp", request)->bottleneck_seconds, 3);
   request = {20, 4, &*compute, request.link_seconds};  // 969 cuts

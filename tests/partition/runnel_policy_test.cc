@@ -52,8 +52,8 @@ class Case {
     request.devices = devices;
     request.compute = &*cost_;
     request.pipeline = &model;
-    request.link_seconds = [this](int layer, int from, bool up) {
-      return WayCost(model, model.default_codec, layer, from, from + 1, up).total();
+    request.link_seconds = [this](int layer, int from, Direction direction) {
+      return WayCost(model, model.default_codec, layer, from, from + 1, direction).total();
     };
   }
   Case(const Case&) = delete;
@@ -259,7 +259,7 @@ double AcceptObjective(const PartitionRequest& request, const std::vector<int>& 
   for (int i = 0, first = 0; i < request.devices; first = last_layer[i++] + 1) {
     slowest = std::max(slowest, request.compute->StageSeconds(i, first, last_layer[i]));
     if (i + 1 < request.devices) {
-      slowest = std::max(slowest, 2 * request.link_seconds(last_layer[i], i, false));
+      slowest = std::max(slowest, 2 * request.link_seconds(last_layer[i], i, Direction::kForward));
     }
   }
   return slowest;
@@ -278,8 +278,8 @@ TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
               AcceptObjective(c.request, ftpipehd->last_layer));
     // Sizes that are alike both ways: the oracle of `dp` is that of `accept`.
     PartitionRequest alike = c.request;
-    alike.link_seconds = [&](int layer, int from, bool) {
-      return c.request.link_seconds(layer, from, false);
+    alike.link_seconds = [&](int layer, int from, Direction) {
+      return c.request.link_seconds(layer, from, Direction::kForward);
     };
     EXPECT_EQ(PlanBy("brute_force", alike)->bottleneck_seconds, accept->bottleneck_seconds);
     EXPECT_THAT(accept->caps, IsEmpty());
@@ -289,14 +289,14 @@ TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
 // Where every worker is central times a constant, the ratio is no estimate but the truth.
 TEST(FtpipehdPolicy, IsExactWhereRatiosAre) {
   const auto cost = MeasuredCost::ByLayer({{1, 2, 3, 4}, {2, 4, 6, 8}});
-  PartitionRequest request{4, 2, &*cost, [](int, int, bool) { return 0.0; }};
+  PartitionRequest request{4, 2, &*cost, [](int, int, Direction) { return 0.0; }};
   EXPECT_EQ(PlanBy("ftpipehd", request)->last_layer, PlanBy("accept", request)->last_layer);
 }
 
 // AccEPT 2.3: a worker that is slow on the layers it has is taken for slow on all.
 TEST(FtpipehdPolicy, IsMisledByLayersOfAnotherShape) {
   const auto cost = MeasuredCost::ByLayer({{1, 1, 1, 1}, {1, 1, 1, 8}});
-  PartitionRequest request{4, 2, &*cost, [](int, int, bool) { return 0.0; }};
+  PartitionRequest request{4, 2, &*cost, [](int, int, Direction) { return 0.0; }};
   EXPECT_THAT(PlanBy("accept", request)->last_layer, ElementsAre(2, 3));
   const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", request);
   ASSERT_TRUE(ftpipehd.ok());

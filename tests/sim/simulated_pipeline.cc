@@ -98,7 +98,7 @@ class Simulation {
     stage.transport = network_.NewTransport(NameOf(i));
     const auto deliver = [this, i](Frame frame) {
       const FrameHeader header = frame.header;
-      Pump(i, stages_[i].runtime->Arrived(header.kind, header.sequence, header.shape_id,
+      Pump(i, stages_[i].runtime->Arrived(header.kind, header.sequence, header.samples,
                                           std::move(frame.payload)));
     };
     if (i > 0) {
@@ -194,7 +194,7 @@ class Simulation {
     frame.header.kind = effect.kind;
     frame.header.generation = options_.plan.generation;
     frame.header.sequence = effect.sequence;
-    frame.header.shape_id = static_cast<uint32_t>(effect.samples);
+    frame.header.samples = static_cast<uint32_t>(effect.samples);
     frame.payload = std::move(effect.payload);
     EndOf(i, effect.peer)->session().Send(std::move(frame));
   }
@@ -249,26 +249,28 @@ class Simulation {
   void Carry(int i, EncodeEffect effect) {
     network_.ScheduleAt(CodecLane(i), [this, i, effect = std::move(effect)] {
       const MicroBatch& place = effect.place;
-      const Shape shape = options_.output_shape(effect.up ? i - 1 : i, place.samples);
-      Payload payload = pool_.Allocate(
-          static_cast<size_t>(options_.codecs[i]->EncodedBytes(effect.up, place.epoch, shape)));
+      const Shape shape =
+          options_.output_shape(effect.direction == Direction::kForward ? i : i - 1, place.samples);
+      Payload payload = pool_.Allocate(static_cast<size_t>(
+          options_.codecs[i]->EncodedBytes(effect.direction, place.epoch, shape)));
       const absl::Status status = options_.codecs[i]->Encode(
-          effect.up, place, shape, effect.tensor.bytes(), payload.mutable_bytes());
-      Pump(i, status.ok() ? stages_[i].runtime->Encoded(effect.up, place.sequence, place.samples,
-                                                        std::move(payload))
+          effect.direction, place, shape, effect.tensor.bytes(), payload.mutable_bytes());
+      Pump(i, status.ok() ? stages_[i].runtime->Encoded(effect.direction, place.sequence,
+                                                        place.samples, std::move(payload))
                           : status);
     });
   }
 
   void Carry(int i, DecodeEffect effect) {
     network_.ScheduleAt(CodecLane(i), [this, i, effect = std::move(effect)] {
-      const Shape shape = options_.output_shape(effect.up ? i : i - 1, effect.place.samples);
+      const Shape shape = options_.output_shape(effect.direction == Direction::kForward ? i - 1 : i,
+                                                effect.place.samples);
       Payload tensor = pool_.Allocate(static_cast<size_t>(options_.codecs[i]->TensorBytes(shape)));
       const absl::Status status = options_.codecs[i]->Decode(
-          effect.up, effect.place, effect.payload.bytes(), shape, tensor.mutable_bytes());
-      Pump(i, status.ok()
-                  ? stages_[i].runtime->Decoded(effect.up, effect.place.sequence, std::move(tensor))
-                  : status);
+          effect.direction, effect.place, effect.payload.bytes(), shape, tensor.mutable_bytes());
+      Pump(i, status.ok() ? stages_[i].runtime->Decoded(effect.direction, effect.place.sequence,
+                                                        std::move(tensor))
+                          : status);
     });
   }
 

@@ -102,7 +102,7 @@ ModelState RandomControlMessages::State() {
     state.layers.push_back(std::move(one));
   }
   for (int64_t i = Below(3); i > 0; --i) {
-    state.encoders.push_back({static_cast<int>(Below(99)), Below(2) == 1, Text(),
+    state.encoders.push_back({static_cast<int>(Below(99)), kDirections[Below(2)], Text(),
                               Bytes(static_cast<size_t>(Below(50)))});
   }
   return state;
@@ -144,9 +144,9 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
       EvaluationDone{sequence, Real(), 1 + Below(999), samples},
-      Telemetry{count(), count(), count(), count(), count(), count(), count(), count(), count(),
-                count(), count(), count(), count(), count(), count(), count(), Real(), Real(),
-                Real(), 1 + Below(999), samples},
+      Telemetry{count(), count(), count(), count(), count(), count(),        count(),
+                count(), count(), count(), count(), count(), count(),        count(),
+                count(), count(), Real(),  Real(),  Real(),  1 + Below(999), samples},
       StageFailed{generation, Text(), Below(2) == 1},
       LayersFetched{generation, State()},
       StagePrepared{generation}};

@@ -15,12 +15,10 @@ FrameHeader Header() {
   FrameHeader header;
   header.kind = FrameKind::kEvalActivation;
   header.acked_kind = FrameKind::kGradient;
-  header.codec_bits = 4;
   header.generation = Generation(0x01020304);
-  header.shape_id = 0xA0B0C0D0;
+  header.samples = 0xA0B0C0D0;
   header.sequence = Sequence(0x1122334455667788);
   header.payload_bytes = 0x12345678;
-  header.exponent = -5;
   header.payload_crc = 0xCAFEBABE;
   return header;
 }
@@ -43,16 +41,15 @@ TEST(FrameHeader, IsReadAsItWasWritten) {
 // The wire's bytes, written down by hand from frame.h.
 TEST(FrameHeader, HasTheLayoutOfTheContract) {
   const Bytes64 bytes = EncodeHeader(Header());
-  const uint8_t expected[40] = {
-      'R',  'N',  'L',  '1',  1,    8,    4,    4,     // magic, version, kind, acked_kind, bits
+  const uint8_t expected[36] = {
+      'R',  'N',  'L',  '1',  2,    8,    4,    0,     // magic, version, kind, acked_kind, zero
       0x04, 0x03, 0x02, 0x01,                          // generation
-      0xD0, 0xC0, 0xB0, 0xA0,                          // shape_id
+      0xD0, 0xC0, 0xB0, 0xA0,                          // samples
       0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,  // sequence
       0x78, 0x56, 0x34, 0x12, 0,    0,    0,    0,     // payload_bytes
-      0xFB, 0xFF, 0xFF, 0xFF,                          // exponent
       0xBE, 0xBA, 0xFE, 0xCA};                         // payload CRC
   EXPECT_EQ(std::memcmp(bytes.data(), expected, sizeof(expected)), 0);
-  for (size_t i = 40; i < 60; ++i) EXPECT_EQ(bytes[i], std::byte{}) << i;
+  for (size_t i = 36; i < 60; ++i) EXPECT_EQ(bytes[i], std::byte{}) << i;
   const uint32_t crc = Crc32(0, absl::MakeConstSpan(bytes).first(60));
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(bytes[60 + i], static_cast<std::byte>(crc >> (8 * i)));
 }
@@ -79,7 +76,7 @@ TEST(FrameHeader, BadFieldsAreNamed) {
   };
   EXPECT_TRUE(Changed([](Bytes64&) {}).ok());
   ExpectNames(Changed(set(0, 'X')), "magic");
-  ExpectNames(Changed(set(4, 2)), "version");
+  ExpectNames(Changed(set(4, 1)), "version");
   ExpectNames(Changed(set(5, 0)), "kind");
   ExpectNames(Changed(set(5, kMaxFrameKind + 1)), "kind");
   ExpectNames(Changed(set(6, 0)), "acked_kind");
@@ -89,7 +86,8 @@ TEST(FrameHeader, BadFieldsAreNamed) {
   ExpectNames(Changed(set(28, 1)), "payload_bytes");
   ExpectNames(Changed(set(31, 0xFF)), "payload_bytes");
   ExpectNames(Changed(set(5, static_cast<int>(FrameKind::kAck))), "payload_bytes");
-  for (size_t at = 40; at < 60; ++at) ExpectNames(Changed(set(at, 1)), "reserved");
+  ExpectNames(Changed(set(7, 1)), "reserved");
+  for (size_t at = 36; at < 60; ++at) ExpectNames(Changed(set(at, 1)), "reserved");
   ExpectNames(Changed(set(60, 0), false), "CRC");
 }
 

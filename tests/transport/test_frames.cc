@@ -14,8 +14,7 @@ Frame TestFrame(FrameKind kind, int64_t sequence, size_t payload_bytes, int gene
   frame.header.kind = kind;
   frame.header.generation = Generation(generation);
   frame.header.sequence = Sequence(sequence);
-  frame.header.shape_id = static_cast<uint32_t>(sequence % 97);
-  frame.header.exponent = -static_cast<int32_t>(sequence % 31);
+  frame.header.samples = static_cast<uint32_t>(sequence % 97);
   frame.payload = pool->Allocate(payload_bytes);
   const CounterRandom random(static_cast<uint64_t>(kind), RandomPurpose::kTest,
                              static_cast<uint64_t>(generation), static_cast<uint64_t>(sequence));

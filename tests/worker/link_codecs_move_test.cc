@@ -29,17 +29,19 @@ std::unique_ptr<LinkCodecs> Make(const Plan& plan, int stage) {
 }
 
 // What micro-batch `sequence` is encoded to.
-std::vector<std::byte> Encode(LinkCodecs& codecs, bool up, int64_t sequence) {
-  const CounterRandom random(kSeed, RandomPurpose::kTest, up ? 1 : 0,
+std::vector<std::byte> Encode(LinkCodecs& codecs, Direction direction, int64_t sequence) {
+  const CounterRandom random(kSeed, RandomPurpose::kTest, static_cast<uint64_t>(direction),
                              static_cast<uint64_t>(sequence));
   std::vector<float> values(static_cast<size_t>(kShape.elements()));
   for (size_t e = 0; e < values.size(); ++e) values[e] = static_cast<float>(random.Normal(e));
   MicroBatch place;
   place.sequence = Sequence(sequence);
   place.first_in_epoch = sequence == 0;
-  std::vector<std::byte> payload(static_cast<size_t>(codecs.EncodedBytes(up, place.epoch, kShape)));
+  std::vector<std::byte> payload(
+      static_cast<size_t>(codecs.EncodedBytes(direction, place.epoch, kShape)));
   EXPECT_TRUE(
-      codecs.Encode(up, place, kShape, ViewOf(values, kShape).bytes, absl::MakeSpan(payload)).ok());
+      codecs.Encode(direction, place, kShape, ViewOf(values, kShape).bytes, absl::MakeSpan(payload))
+          .ok());
   return payload;
 }
 
@@ -52,17 +54,20 @@ TEST(LinkCodecsMove, AnEncoderIsNewOnlyWhereItsCodecChanges) {
   const auto old = Make(before, 1);
   const auto whole = Make(before, 1);
   for (int64_t b = 0; b < kBarrier; ++b) {
-    for (bool up : {false, true}) EXPECT_EQ(Encode(*old, up, b), Encode(*whole, up, b));
+    for (Direction direction : kDirections) {
+      EXPECT_EQ(Encode(*old, direction, b), Encode(*whole, direction, b));
+    }
   }
   const std::vector<EncoderState> states = old->SaveStates();
   const auto moved = Make(after, 1);
   ASSERT_TRUE(moved->RestoreStates(states).ok());
   const auto fresh = Make(after, 1);
   for (int64_t b = kBarrier; b < kBarrier + 5; ++b) {
-    const auto up = Encode(*moved, true, b);
-    EXPECT_EQ(up, Encode(*whole, true, b)) << b;                         // as if nothing had been
-    EXPECT_NE(up, Encode(*fresh, true, b)) << b;                         // the state counts
-    EXPECT_EQ(Encode(*moved, false, b), Encode(*fresh, false, b)) << b;  // another codec: new
+    const auto backward = Encode(*moved, Direction::kBackward, b);
+    EXPECT_EQ(backward, Encode(*whole, Direction::kBackward, b)) << b;  // as if nothing had been
+    EXPECT_NE(backward, Encode(*fresh, Direction::kBackward, b)) << b;  // the state counts
+    EXPECT_EQ(Encode(*moved, Direction::kForward, b), Encode(*fresh, Direction::kForward, b))
+        << b;  // another codec: new
   }
 }
 
@@ -71,11 +76,11 @@ TEST(LinkCodecsMove, AScheduleWithTheSameCodecNowKeepsIt) {
   const Plan before = PlanWith({{"mbq:4", "identity"}});
   const Plan after = PlanWith({{"0:mbq:4,9:mbq:8", "identity"}});
   const auto old = Make(before, 0);
-  for (int64_t b = 0; b < kBarrier; ++b) Encode(*old, false, b);
+  for (int64_t b = 0; b < kBarrier; ++b) Encode(*old, Direction::kForward, b);
   const auto moved = Make(after, 0);
   ASSERT_TRUE(moved->RestoreStates(old->SaveStates()).ok());
   for (int64_t b = kBarrier; b < kBarrier + 5; ++b) {
-    EXPECT_EQ(Encode(*moved, false, b), Encode(*old, false, b));
+    EXPECT_EQ(Encode(*moved, Direction::kForward, b), Encode(*old, Direction::kForward, b));
   }
 }
 
@@ -90,14 +95,15 @@ TEST(LinkCodecsMove, TheStateFollowsItsBoundary) {
   const auto first = Make(before, 0);
   const auto second = Make(before, 1);
   for (int64_t b = 0; b < kBarrier; ++b) {
-    Encode(*first, false, b + 100);  // other tensors
-    Encode(*second, false, b);
+    Encode(*first, Direction::kForward, b + 100);  // other tensors
+    Encode(*second, Direction::kForward, b);
   }
   std::vector<EncoderState> states = first->SaveStates();
   for (const EncoderState& state : second->SaveStates()) states.push_back(state);
   const auto moved = Make(after, 0);
   ASSERT_TRUE(moved->RestoreStates(states).ok());
-  EXPECT_EQ(Encode(*moved, false, kBarrier), Encode(*second, false, kBarrier));
+  EXPECT_EQ(Encode(*moved, Direction::kForward, kBarrier),
+            Encode(*second, Direction::kForward, kBarrier));
 }
 
 }  // namespace

@@ -63,30 +63,30 @@ Payload Scaled(BufferPool& pool, int largest, int32_t exponent, uint64_t stream 
 }
 
 // From one end of the link to the other.
-absl::StatusOr<Payload> Cross(const std::string& codec, bool up, const Payload& tensor,
+absl::StatusOr<Payload> Cross(const std::string& codec, Direction direction, const Payload& tensor,
                               BufferPool& pool) {
-  const auto sender = Make(codec, up ? 1 : 0);
-  const auto receiver = Make(codec, up ? 0 : 1);
-  const auto bytes = sender->EncodedBytes(up, 0, kShape);
-  EXPECT_EQ(bytes, receiver->MaxReceivedBytes(up, kShape));
+  const auto sender = Make(codec, direction == Direction::kForward ? 0 : 1);
+  const auto receiver = Make(codec, direction == Direction::kForward ? 1 : 0);
+  const auto bytes = sender->EncodedBytes(direction, 0, kShape);
+  EXPECT_EQ(bytes, receiver->MaxReceivedBytes(direction, kShape));
   Payload payload = pool.Allocate(static_cast<size_t>(bytes));
   const absl::Status encoded =
-      sender->Encode(up, At(4, 0, true), kShape, tensor.bytes(), payload.mutable_bytes());
+      sender->Encode(direction, At(4, 0, true), kShape, tensor.bytes(), payload.mutable_bytes());
   if (!encoded.ok()) return encoded;
   Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(kShape)));
   std::memset(out.mutable_bytes().data(), 0x77, out.size());
   const absl::Status decoded =
-      receiver->Decode(up, At(4, 0, true), payload.bytes(), kShape, out.mutable_bytes());
+      receiver->Decode(direction, At(4, 0, true), payload.bytes(), kShape, out.mutable_bytes());
   if (!decoded.ok()) return decoded;
   return out;
 }
 
 TEST(LinkCodecs, Int8CrossesAsItIs) {
   BufferPool pool;
-  for (bool up : {false, true}) {
+  for (Direction direction : kDirections) {
     for (int32_t exponent : {-300, -7, 0, 200}) {
       const Payload tensor = Scaled(pool, 40, exponent);
-      const absl::StatusOr<Payload> out = Cross("int8", up, tensor, pool);
+      const absl::StatusOr<Payload> out = Cross("int8", direction, tensor, pool);
       ASSERT_TRUE(out.ok()) << out.status();
       EXPECT_EQ(MantissasOf(*out), MantissasOf(tensor));
       EXPECT_EQ(ExponentOf(*out), exponent);
@@ -100,7 +100,7 @@ TEST(LinkCodecs, OtherCodecsGetTheRealValues) {
   BufferPool pool;
   for (const std::string name : {"mbq:4", "stochastic:8", "stochastic:4"}) {
     const Payload tensor = Scaled(pool, 127, -9);
-    const absl::StatusOr<Payload> out = Cross(name, true, tensor, pool);
+    const absl::StatusOr<Payload> out = Cross(name, Direction::kBackward, tensor, pool);
     ASSERT_TRUE(out.ok()) << out.status();
 
     std::vector<float> values(static_cast<size_t>(kShape.elements()));
@@ -121,10 +121,12 @@ TEST(LinkCodecs, OtherCodecsGetTheRealValues) {
 
 TEST(LinkCodecs, WhatFp32CannotHoldIsRefused) {
   BufferPool pool;
-  const absl::StatusOr<Payload> out = Cross("mbq:4", false, Scaled(pool, 127, 122), pool);
+  const absl::StatusOr<Payload> out =
+      Cross("mbq:4", Direction::kForward, Scaled(pool, 127, 122), pool);
   EXPECT_THAT(std::string(out.status().message()), HasSubstr("exponent 122 is beyond FP32"));
   // Far below: zeros.
-  const absl::StatusOr<Payload> zeros = Cross("stochastic:8", false, Scaled(pool, 127, -200), pool);
+  const absl::StatusOr<Payload> zeros =
+      Cross("stochastic:8", Direction::kForward, Scaled(pool, 127, -200), pool);
   ASSERT_TRUE(zeros.ok()) << zeros.status();
   for (int8_t mantissa : MantissasOf(*zeros)) EXPECT_EQ(mantissa, 0);
 }
@@ -142,20 +144,22 @@ TEST(LinkCodecs, WrongSizesAndContentsAreRefused) {
   const Payload tensor = Scaled(pool, 127, -7);
   Payload payload = pool.Allocate(4 + 105);
   const auto encode = [&](absl::Span<const std::byte> bytes) {
-    return sender->Encode(false, At(0, 0, true), kShape, bytes, payload.mutable_bytes());
+    return sender->Encode(Direction::kForward, At(0, 0, true), kShape, bytes,
+                          payload.mutable_bytes());
   };
   EXPECT_FALSE(encode(tensor.bytes().subspan(1)).ok());
   EXPECT_FALSE(encode(tensor.bytes().first(105)).ok());
   ASSERT_TRUE(encode(tensor.bytes()).ok());
   Payload out = pool.Allocate(static_cast<size_t>(receiver->TensorBytes(kShape)));
   const auto decode = [&] {
-    return receiver->Decode(false, At(0, 0, true), payload.bytes(), kShape, out.mutable_bytes());
+    return receiver->Decode(Direction::kForward, At(0, 0, true), payload.bytes(), kShape,
+                            out.mutable_bytes());
   };
   EXPECT_TRUE(decode().ok());
-  EXPECT_FALSE(
-      receiver
-          ->Decode(false, At(0, 0, true), payload.bytes(), kShape, out.mutable_bytes().first(105))
-          .ok());
+  EXPECT_FALSE(receiver
+                   ->Decode(Direction::kForward, At(0, 0, true), payload.bytes(), kShape,
+                            out.mutable_bytes().first(105))
+                   .ok());
   payload.mutable_bytes()[50] = std::byte{0x80};
   EXPECT_FALSE(decode().ok());
 }
@@ -168,8 +172,6 @@ TEST(LinkCodecs, EvaluationsCrossWithoutLoss) {
   ASSERT_TRUE(packed.ok()) << packed.status();
   EXPECT_EQ(static_cast<int64_t>(packed->size()), codecs->EvaluationBytes(kShape));
   EXPECT_EQ(codecs->EvaluationBytes(kShape), 4 + 105);
-  EXPECT_EQ(codecs->EvaluationBits(), 8);
-  EXPECT_EQ(codecs->EvaluationExponent(packed->bytes()), -250);
   const absl::StatusOr<Payload> out = codecs->UnpackEvaluation(kShape, *packed, pool);
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(MantissasOf(*out), MantissasOf(tensor));
@@ -177,24 +179,6 @@ TEST(LinkCodecs, EvaluationsCrossWithoutLoss) {
   Payload bad = Payload::CopyOf(packed->bytes());
   bad.mutable_bytes()[4] = std::byte{0x80};
   EXPECT_FALSE(codecs->UnpackEvaluation(kShape, bad, pool).ok());
-}
-
-TEST(LinkCodecs, HeadersSayBitsAndExponent) {
-  BufferPool pool;
-  const Payload tensor = Scaled(pool, 127, -33);
-  const auto int8 = Make("int8", 0);
-  Payload payload = pool.Allocate(4 + 105);
-  ASSERT_TRUE(
-      int8->Encode(false, At(0, 0, true), kShape, tensor.bytes(), payload.mutable_bytes()).ok());
-  EXPECT_EQ(int8->Bits(false, 0), 8);
-  EXPECT_EQ(int8->Exponent(false, 0, payload.bytes()), -33);
-  const auto mbq = Make("mbq:3", 0);
-  EXPECT_EQ(mbq->Bits(false, 0), 3);
-  EXPECT_EQ(mbq->Exponent(false, 0, payload.bytes()), 0);
-  const auto fp32 = LinkCodecs::Create(TwoStages("identity", "int8"), 0, kSeed).value();
-  EXPECT_EQ(fp32->Bits(false, 0), 32);
-  EXPECT_EQ(fp32->EvaluationBits(), 32);
-  EXPECT_EQ(fp32->EvaluationBytes(kShape), 4 * 105);
 }
 
 // Two epochs of four micro-batches with mbq:2, then mbq:3 and the other way identity: each payload
@@ -211,13 +195,15 @@ std::vector<float> Values(int64_t sequence) {
 
 MicroBatch Place(int64_t sequence) { return At(sequence, sequence / 4, sequence % 4 == 0); }
 
-std::vector<std::byte> Sent(LinkCodecs& codecs, bool up, int64_t sequence) {
+std::vector<std::byte> Sent(LinkCodecs& codecs, Direction direction, int64_t sequence) {
   const MicroBatch place = Place(sequence);
   const std::vector<float> values = Values(sequence);
-  std::vector<std::byte> payload(static_cast<size_t>(codecs.EncodedBytes(up, place.epoch, kShape)));
-  const absl::Status status = codecs.Encode(
-      up, place, kShape, {reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()},
-      absl::MakeSpan(payload));
+  std::vector<std::byte> payload(
+      static_cast<size_t>(codecs.EncodedBytes(direction, place.epoch, kShape)));
+  const absl::Status status =
+      codecs.Encode(direction, place, kShape,
+                    {reinterpret_cast<const std::byte*>(values.data()), 4 * values.size()},
+                    absl::MakeSpan(payload));
   EXPECT_TRUE(status.ok()) << status;
   return payload;
 }
@@ -228,7 +214,8 @@ TEST(LinkCodecs, ASchedulesCodecsBeginAnewWhereTheyChange) {
   const auto receiver = LinkCodecs::Create(plan, 1, kSeed).value();
   const auto two = MakeCodec("mbq:2").value();
   const auto three = MakeCodec("mbq:3").value();
-  EXPECT_EQ(receiver->MaxReceivedBytes(false, kShape), three->EncodedBytes(kShape).value());
+  EXPECT_EQ(receiver->MaxReceivedBytes(Direction::kForward, kShape),
+            three->EncodedBytes(kShape).value());
   std::unique_ptr<Encoder> encoder;
   for (int64_t sequence = 0; sequence < 16; ++sequence) {
     const Codec& codec = sequence < 8 ? *two : *three;
@@ -239,12 +226,11 @@ TEST(LinkCodecs, ASchedulesCodecsBeginAnewWhereTheyChange) {
                     ->Encode(ViewOf(values, kShape), Sequence(sequence), sequence % 4 == 0,
                              absl::MakeSpan(expected))
                     .ok());
-    const std::vector<std::byte> payload = Sent(*sender, false, sequence);
+    const std::vector<std::byte> payload = Sent(*sender, Direction::kForward, sequence);
     EXPECT_EQ(payload, expected) << sequence;
-    EXPECT_EQ(sender->Bits(false, sequence / 4), sequence < 8 ? 2 : 3);
     std::vector<float> out(values.size()), direct(values.size());
     ASSERT_TRUE(receiver
-                    ->Decode(false, Place(sequence), payload, kShape,
+                    ->Decode(Direction::kForward, Place(sequence), payload, kShape,
                              {reinterpret_cast<std::byte*>(out.data()), 4 * out.size()})
                     .ok());
     ASSERT_TRUE(codec.Decode(payload, MutableViewOf(absl::MakeSpan(direct), kShape)).ok());
@@ -254,18 +240,20 @@ TEST(LinkCodecs, ASchedulesCodecsBeginAnewWhereTheyChange) {
 
 TEST(LinkCodecs, ASchedulesStateMovesAtAnyBarrier) {
   const Plan plan = TwoStages(kForward, kBackward);
-  for (bool up : {false, true}) {
+  for (Direction direction : kDirections) {
+    const int sender = direction == Direction::kForward ? 0 : 1;
     for (int64_t barrier = 0; barrier < 14; ++barrier) {
-      const auto first = LinkCodecs::Create(plan, up ? 1 : 0, kSeed).value();
-      const auto second = LinkCodecs::Create(plan, up ? 1 : 0, kSeed).value();
-      for (int64_t sequence = 0; sequence < barrier; ++sequence) Sent(*first, up, sequence);
+      const auto first = LinkCodecs::Create(plan, sender, kSeed).value();
+      const auto second = LinkCodecs::Create(plan, sender, kSeed).value();
+      for (int64_t sequence = 0; sequence < barrier; ++sequence) Sent(*first, direction, sequence);
       const std::vector<EncoderState> states = first->SaveStates();
       ASSERT_EQ(states.size(), 1u);
-      EXPECT_EQ(states[0].up, up);
-      Sent(*second, up, 0);  // a past of its own, which must not matter
+      EXPECT_EQ(states[0].direction, direction);
+      Sent(*second, direction, 0);  // a past of its own, which must not matter
       ASSERT_TRUE(second->RestoreStates(states).ok());
       for (int64_t sequence = barrier; sequence < 16; ++sequence)
-        EXPECT_EQ(Sent(*first, up, sequence), Sent(*second, up, sequence)) << sequence;
+        EXPECT_EQ(Sent(*first, direction, sequence), Sent(*second, direction, sequence))
+            << sequence;
     }
   }
 }

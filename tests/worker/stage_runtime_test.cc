@@ -101,18 +101,18 @@ TEST(StageRuntime, CodecsGoThroughTheirLaneAndHoldTheBarrier) {
   ASSERT_TRUE(stage.RunUntil(Sequence(1)).ok());
   ASSERT_TRUE(stage.Arrived(FrameKind::kActivation, Sequence(0), 10, Bytes(8)).ok());
   EXPECT_EQ(Names(stage), "D0");
-  ASSERT_TRUE(stage.Decoded(false, Sequence(0), Bytes(40)).ok());
+  ASSERT_TRUE(stage.Decoded(Direction::kForward, Sequence(0), Bytes(40)).ok());
   EXPECT_EQ(Names(stage), "A0 F0/0");
   ASSERT_TRUE(stage.ComputeDone({Bytes(40)}).ok());
   EXPECT_EQ(Names(stage), "C0");
-  ASSERT_TRUE(stage.Encoded(false, Sequence(0), 10, Bytes(8)).ok());
+  ASSERT_TRUE(stage.Encoded(Direction::kForward, Sequence(0), 10, Bytes(8)).ok());
   EXPECT_EQ(Names(stage), "S0");
   ASSERT_TRUE(stage.Arrived(FrameKind::kGradient, Sequence(0), 10, Bytes(8)).ok());
-  ASSERT_TRUE(stage.Decoded(true, Sequence(0), Bytes(40)).ok());
+  ASSERT_TRUE(stage.Decoded(Direction::kBackward, Sequence(0), Bytes(40)).ok());
   ASSERT_TRUE(stage.ComputeDone({Bytes(40)}).ok());
   ASSERT_TRUE(stage.ComputeDone({}).ok());
   EXPECT_EQ(Names(stage), "D0 A0 I0 C0 W!0");  // no barrier while the gradient is in the codec lane
-  ASSERT_TRUE(stage.Encoded(true, Sequence(0), 10, Bytes(8)).ok());
+  ASSERT_TRUE(stage.Encoded(Direction::kBackward, Sequence(0), 10, Bytes(8)).ok());
   EXPECT_EQ(Names(stage), "S0 B1");
 }
 

@@ -200,7 +200,7 @@ absl::StatusOr<EncoderState> EncoderFromProto(const std::string& at, proto::Enco
   EncoderState encoder;
   RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".boundary", message.boundary(), 0, kMaxLayers - 1));
   encoder.boundary = message.boundary();
-  encoder.up = message.up();
+  encoder.direction = message.backward() ? Direction::kBackward : Direction::kForward;
   RUNNEL_RETURN_IF_ERROR(CheckName(at + ".codec", message.codec()));
   encoder.codec = message.codec();
   encoder.state = std::move(*message.mutable_state());
@@ -313,7 +313,7 @@ proto::ModelState ToProto(ModelState state) {
   for (EncoderState& encoder : state.encoders) {
     proto::EncoderState& out = *message.add_encoders();
     out.set_boundary(encoder.boundary);
-    out.set_up(encoder.up);
+    out.set_backward(encoder.direction == Direction::kBackward);
     out.set_codec(std::move(encoder.codec));
     out.set_state(std::move(encoder.state));
   }

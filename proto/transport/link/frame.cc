@@ -19,14 +19,13 @@ constexpr size_t kMagicAt = 0;
 constexpr size_t kVersionAt = 4;
 constexpr size_t kKindAt = 5;
 constexpr size_t kAckedKindAt = 6;
-constexpr size_t kCodecBitsAt = 7;
+constexpr size_t kZeroAt = 7;
 constexpr size_t kGenerationAt = 8;
-constexpr size_t kShapeIdAt = 12;
+constexpr size_t kSamplesAt = 12;
 constexpr size_t kSequenceAt = 16;
 constexpr size_t kPayloadBytesAt = 24;
-constexpr size_t kExponentAt = 32;
-constexpr size_t kPayloadCrcAt = 36;
-constexpr size_t kReservedAt = 40;
+constexpr size_t kPayloadCrcAt = 32;
+constexpr size_t kReservedAt = 36;
 constexpr size_t kHeaderCrcAt = 60;
 static_assert(kHeaderCrcAt + sizeof(uint32_t) == kFrameHeaderBytes);
 
@@ -106,12 +105,10 @@ std::array<std::byte, kFrameHeaderBytes> EncodeHeader(const FrameHeader& header)
   Put(at + kVersionAt, kFrameVersion);
   Put(at + kKindAt, static_cast<uint8_t>(header.kind));
   Put(at + kAckedKindAt, static_cast<uint8_t>(header.acked_kind));
-  Put(at + kCodecBitsAt, header.codec_bits);
   Put(at + kGenerationAt, header.generation.value());
-  Put(at + kShapeIdAt, header.shape_id);
+  Put(at + kSamplesAt, header.samples);
   Put(at + kSequenceAt, header.sequence.value());
   Put(at + kPayloadBytesAt, header.payload_bytes);
-  Put(at + kExponentAt, header.exponent);
   Put(at + kPayloadCrcAt, header.payload_crc);
   Put(at + kHeaderCrcAt, Crc32(0, absl::MakeConstSpan(bytes).first(kHeaderCrcAt)));
   return bytes;
@@ -122,19 +119,17 @@ absl::StatusOr<FrameHeader> DecodeHeader(absl::Span<const std::byte> bytes) {
   const std::byte* at = bytes.data();
   const absl::Span<const std::byte> reserved =
       bytes.subspan(kReservedAt, kHeaderCrcAt - kReservedAt);
-  if (!std::all_of(reserved.begin(), reserved.end(),
-                   [](std::byte b) { return b == std::byte{}; })) {
+  if (at[kZeroAt] != std::byte{} || !std::all_of(reserved.begin(), reserved.end(),
+                                                 [](std::byte b) { return b == std::byte{}; })) {
     return Bad("reserved", "not zero");
   }
   FrameHeader header;
   header.kind = static_cast<FrameKind>(Get<uint8_t>(at + kKindAt));
   header.acked_kind = static_cast<FrameKind>(Get<uint8_t>(at + kAckedKindAt));
-  header.codec_bits = Get<uint8_t>(at + kCodecBitsAt);
   header.generation = Generation(Get<int32_t>(at + kGenerationAt));
-  header.shape_id = Get<uint32_t>(at + kShapeIdAt);
+  header.samples = Get<uint32_t>(at + kSamplesAt);
   header.sequence = Sequence(Get<int64_t>(at + kSequenceAt));
   header.payload_bytes = Get<uint64_t>(at + kPayloadBytesAt);
-  header.exponent = Get<int32_t>(at + kExponentAt);
   header.payload_crc = Get<uint32_t>(at + kPayloadCrcAt);
   if (absl::Status status = CheckFields(header); !status.ok()) return status;
   return header;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A data frame: a fixed header of 64 bytes and a raw payload (DESIGN section 5).
+// A data frame: a fixed header of 64 bytes and a raw payload.
 
 #include <array>
 #include <cstddef>
@@ -32,18 +32,21 @@ enum class FrameKind : uint8_t {
 };
 inline constexpr int kMaxFrameKind = 11;
 
+// The kind of a boundary tensor in training.
+inline constexpr FrameKind KindOf(Direction direction) {
+  return direction == Direction::kForward ? FrameKind::kActivation : FrameKind::kGradient;
+}
+
 // Layout on the wire, little-endian: magic u32 "RNL1", version u8, kind u8, acked_kind u8,
-// codec_bits u8, generation i32, shape_id u32, sequence i64, payload_bytes u64, exponent i32,
-// payload CRC-32 u32, 20 bytes zero, CRC-32 of the preceding 60 bytes u32.
+// 1 byte zero, generation i32, samples u32, sequence i64, payload_bytes u64, payload CRC-32 u32,
+// 24 bytes zero, CRC-32 of the preceding 60 bytes u32.
 struct FrameHeader {
   FrameKind kind = FrameKind::kActivation;
   FrameKind acked_kind = FrameKind::kHello;  // kAck only
-  uint8_t codec_bits = 0;  // bits an element, for people and dashboards; 32 is identity
   Generation generation;
-  uint32_t shape_id = 0;  // micro-batch size; with the plan it fixes the tensor's shape
+  uint32_t samples = 0;  // of the micro-batch; with the plan they fix the tensor's shape
   Sequence sequence;
   uint64_t payload_bytes = 0;
-  int32_t exponent = 0;  // of codec int8's mantissas, for people and dashboards
   uint32_t payload_crc = 0;
 
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
@@ -69,7 +72,7 @@ struct Frame {
   FrameArrival arrival;  // not on the wire
 };
 
-inline constexpr uint8_t kFrameVersion = 1;
+inline constexpr uint8_t kFrameVersion = 2;
 // No payload of ours is larger: checked before allocation, under the tighter limit of the link.
 inline constexpr uint64_t kMaxPayloadBytes = uint64_t{1} << 30;
 

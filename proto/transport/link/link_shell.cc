@@ -30,13 +30,13 @@ absl::Status FrameLimits::Check(const FrameHeader& header) const {
     limit = BandwidthProbe::kMaxBytes;
   } else {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = payload_bytes_.find({header.kind, header.shape_id});
+    const auto found = payload_bytes_.find({header.kind, header.samples});
     if (found != payload_bytes_.end()) limit = found->second;
   }
   if (header.payload_bytes <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "frame: payload_bytes ", header.payload_bytes, " of kind ", static_cast<int>(header.kind),
-      ", shape ", header.shape_id, " is over the ", limit, " that were agreed"));
+      " and ", header.samples, " samples is over the ", limit, " that were agreed"));
 }
 
 void LoopConnection::Bind(FrameFn on_frame, ClosedFn on_closed) {

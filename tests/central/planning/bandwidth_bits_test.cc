@@ -88,12 +88,19 @@ double BitsIn(const std::string& codecs, int64_t epoch) {
   return codec == "identity" ? 32 : std::stod(codec.substr(codec.find(':') + 1));
 }
 
+double FloorIn(Direction direction, int64_t epoch) {
+  double bits = 0;
+  for (const BitStep& step : MinBitsByEpoch("har_cnn", direction, kEpochs)) {
+    if (epoch >= step.epoch) bits = step.bits;
+  }
+  return bits;
+}
+
 void ExpectFloors(const Plan& plan) {
   for (const LinkPlan& link : plan.links) {
     for (int64_t epoch : {0, 59, 60, 159, 160, 199}) {
-      const double progress = static_cast<double>(epoch) / kEpochs;
-      EXPECT_GE(BitsIn(link.codec_forward, epoch), MinBits("har_cnn", true, progress));
-      EXPECT_GE(BitsIn(link.codec_backward, epoch), MinBits("har_cnn", false, progress));
+      EXPECT_GE(BitsIn(link.codec_forward, epoch), FloorIn(Direction::kForward, epoch));
+      EXPECT_GE(BitsIn(link.codec_backward, epoch), FloorIn(Direction::kBackward, epoch));
     }
   }
 }
@@ -189,9 +196,10 @@ TEST(BandwidthBits, OnOneLinkItIsAsGoodAsTryingEveryPair) {
     for (const BitsChoice& down : choices) {
       for (const BitsChoice& up : choices) {
         Plan plan = fitted.plan;
-        plan.links[0] = {
-            CodecsWithBits(choices, down.bits, MinBitsByEpoch("har_cnn", true, kEpochs)),
-            CodecsWithBits(choices, up.bits, MinBitsByEpoch("har_cnn", false, kEpochs))};
+        plan.links[0] = {CodecsWithBits(choices, down.bits,
+                                        MinBitsByEpoch("har_cnn", Direction::kForward, kEpochs)),
+                         CodecsWithBits(choices, up.bits,
+                                        MinBitsByEpoch("har_cnn", Direction::kBackward, kEpochs))};
         fastest = std::min(fastest, run.Period(plan));
       }
     }

@@ -36,7 +36,7 @@ Checkpoint Sample(int64_t step, bool resumable = true) {
   c.training.milestones = {1, 2};
   c.device_names = {"local", "pi"};
   c.state = *InitialState(c.model, 5);
-  c.state.encoders = {{0, false, "mbq:4", std::string("\0state", 6)}};
+  c.state.encoders = {{0, Direction::kForward, "mbq:4", std::string("\0state", 6)}};
   c.journal = "/var/j";
   return c;
 }
