@@ -61,7 +61,7 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   WaySeconds way;
   way.encode = coded * model.devices[sender].codec_seconds_per_byte;
   way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
-  way.send = speed.megabits_per_second > 0 ? bytes * 8 / (speed.megabits_per_second * 1e6) : 0;
+  way.send = speed.rate.Seconds(bytes);
   way.delay = speed.delay_seconds;
   way.sender_takes = FrameSeconds(model.devices[sender], bytes);
   way.receiver_takes = FrameSeconds(model.devices[receiver], bytes);
@@ -176,7 +176,7 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
   for (const std::vector<LinkSpeed>& row : model.speeds) {
     if (row.size() != devices) return wrong("needs a link between every two devices");
     for (const LinkSpeed& speed : row) {
-      if (!IsSeconds(speed.megabits_per_second) || !IsSeconds(speed.delay_seconds)) {
+      if (!IsSeconds(speed.rate.mbps()) || !IsSeconds(speed.delay_seconds)) {
         return wrong("bandwidths and delays must be finite and at least 0");
       }
     }

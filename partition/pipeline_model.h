@@ -10,12 +10,13 @@
 #include "absl/status/status.h"
 #include "partition/cost_model.h"
 #include "partition/simulator.h"
+#include "proto/base/link_rate.h"
 
 namespace runnel {
 
 // One way between two devices.
 struct LinkSpeed {
-  double megabits_per_second = 0;  // 10^6 bits a second; 0: unlimited
+  LinkRate rate;  // not set: unlimited
   double delay_seconds = 0;
 };
 

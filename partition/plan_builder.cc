@@ -39,18 +39,16 @@ absl::Status CheckRequest(const PlanRequest& request) {
 }
 
 // Seconds that the payload and its header take.
-double SecondsOf(const LinkSpeed& speed, Bytes payload) {
-  const double bytes = static_cast<double>(payload.value() + kFrameHeaderBytes);
+double FrameSeconds(const LinkSpeed& speed, Bytes payload) {
   return speed.delay_seconds +
-         (speed.megabits_per_second > 0 ? bytes * 8 / (speed.megabits_per_second * 1e6) : 0);
+         speed.rate.Seconds(static_cast<double>(payload.value() + kFrameHeaderBytes));
 }
 
 absl::StatusOr<std::vector<std::vector<LinkSpeed>>> LinkSpeeds(const PlanRequest& request) {
   const size_t devices = request.devices.size();
   std::vector<std::vector<LinkSpeed>> speeds = request.link_speeds;
   if (speeds.empty()) {
-    const LinkSpeed speed{request.link_megabits_per_second, request.link_delay_seconds};
-    speeds.assign(devices, std::vector<LinkSpeed>(devices, speed));
+    speeds.assign(devices, std::vector<LinkSpeed>(devices, request.link_speed));
   }
   if (speeds.size() != devices) {
     return absl::InvalidArgumentError(
@@ -60,7 +58,8 @@ absl::StatusOr<std::vector<std::vector<LinkSpeed>>> LinkSpeeds(const PlanRequest
     if (row.size() != devices) {
       return absl::InvalidArgumentError("plan: needs a link between every two devices");
     }
-    for (const auto& [megabits, delay] : row) {
+    for (const auto& [rate, delay] : row) {
+      const double megabits = rate.mbps();
       if (!std::isfinite(megabits) || megabits < 0 || !std::isfinite(delay) || delay < 0) {
         return absl::InvalidArgumentError(
             absl::StrCat("plan: link of ", megabits, " Mbit/s and ", delay,
@@ -147,8 +146,8 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request) {
   }
   return [forward = std::move(forward), backward = std::move(backward), speeds = std::move(speeds)](
              int layer, int from, Direction direction) {
-    return direction == Direction::kForward ? SecondsOf(speeds[from][from + 1], forward[layer])
-                                            : SecondsOf(speeds[from + 1][from], backward[layer]);
+    return direction == Direction::kForward ? FrameSeconds(speeds[from][from + 1], forward[layer])
+                                            : FrameSeconds(speeds[from + 1][from], backward[layer]);
   };
 }
 

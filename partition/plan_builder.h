@@ -39,9 +39,8 @@ struct PlanRequest {
   std::string codec_backward = "identity";
   EncodedBytesFn encoded_forward;  // of codec_forward; both may be null if the policy is not costed
   EncodedBytesFn encoded_backward;
-  double link_megabits_per_second = 0;  // 10^6 bits a second; 0: unlimited
-  double link_delay_seconds = 0;        // one way, added to every frame
-  // Instead of the two above: [from][to], by position in `devices`. Empty: every link alike.
+  LinkSpeed link_speed;  // of every link, each way
+  // Instead: [from][to], by position in `devices`. Empty: every link alike.
   std::vector<std::vector<LinkSpeed>> link_speeds;
   bool half_duplex = false;
   // Codecs that `runnel` may choose, the most exact first; empty: the two above only.

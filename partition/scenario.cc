@@ -79,7 +79,7 @@ absl::Status CheckLink(const ScenarioLink& link, const std::set<std::string>& ho
       return Wrong("link ", link.from, " to ", link.to, ": host '", end, "' is not there");
     }
   }
-  if (!IsLimit(link.down_mbps) || !IsLimit(link.up_mbps) || !IsLimit(link.delay_ms)) {
+  if (!IsLimit(link.down.mbps()) || !IsLimit(link.up.mbps()) || !IsLimit(link.delay_ms)) {
     return Wrong("link ", link.from, " to ", link.to,
                  ": bandwidths and delay must be finite and at least 0");
   }
@@ -153,8 +153,8 @@ LinkSpeed SpeedBetween(const Scenario& scenario, int from, int to) {
     const bool down =
         fits(link.from, sender) && fits(link.to, receiver) && (link.from != link.to || from < to);
     const bool up = fits(link.from, receiver) && fits(link.to, sender);
-    if (down) speed = {link.down_mbps, link.delay_ms * 1e-3};
-    if (up && !down) speed = {link.up_mbps, link.delay_ms * 1e-3};
+    if (down) speed = {link.down, link.delay_ms * 1e-3};
+    if (up && !down) speed = {link.up, link.delay_ms * 1e-3};
   }
   return speed;
 }

@@ -86,8 +86,8 @@ struct ScenarioHost {
 struct ScenarioLink {
   std::string from;
   std::string to;
-  double down_mbps = 0;
-  double up_mbps = 0;
+  LinkRate down;
+  LinkRate up;
   double delay_ms = 0;
 };
 

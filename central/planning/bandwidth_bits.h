@@ -3,7 +3,7 @@
 // --bits bandwidth: plans whose links have as many bits as they have time for, and no fewer than
 // accuracy allows, each direction apart (compress/link_bits.h). What accuracy allows depends on how
 // far the training is, so a plan names codecs by epoch (proto/base/codec_schedule.h): explicit text
-// that the journal, replay and check-points keep as it is. Pure, but for MeasureCodecs.
+// that the journal, replay and check-points keep as it is. Pure.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,6 @@
 
 #include "absl/status/statusor.h"
 #include "partition/plan_builder.h"
-#include "proto/base/clock.h"
 #include "proto/base/plan.h"
 
 namespace runnel {
@@ -50,9 +49,5 @@ absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs);
 
 // Lets `request` know what the codecs of `plan` cost, so that PlacementOf finds them.
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request);
-
-// Seconds that this machine takes for a byte of an FP32 tensor, to encode or decode it with 4 bits,
-// whichever is slower: the median of a few. InvalidArgument for a family that is not known.
-absl::StatusOr<double> MeasureCodecs(const BandwidthBits& bits, const Clock& clock);
 
 }  // namespace runnel

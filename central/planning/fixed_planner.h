@@ -10,6 +10,7 @@ class FixedPlanner final : public Planner {
  public:
   explicit FixedPlanner(Plan plan) : plan_(std::move(plan)) {}
 
+  ProfileNeeds profile_needs() const override { return {}; }
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>&,
                                  const std::vector<DeviceTimes>&) override {
     return plan_;

@@ -1,46 +1,40 @@
 #include "central/planning/link_rates.h"
 
-#include <utility>
-
 namespace runnel {
 namespace {
 
-void Lower(double rate, double& least) {
-  if (rate > 0 && (least == 0 || rate < least)) least = rate;
-}
-
-// Of a way that was not measured; 0 if nothing was.
-double Guess(const LinkRates& rates, int from, int to) {
-  if (rates[to][from] > 0) return rates[to][from];
-  double near = 0, anywhere = 0;
+// The rate of a way that was not measured; not set if none was.
+LinkRate GuessRate(const LinkRates& rates, int from, int to) {
+  if (rates[to][from].is_set()) return rates[to][from];
+  LinkRate near, anywhere;
   for (int a = 0; a < static_cast<int>(rates.size()); ++a) {
     for (int b = 0; b < static_cast<int>(rates.size()); ++b) {
-      Lower(rates[a][b], anywhere);
-      if (a == from || a == to || b == from || b == to) Lower(rates[a][b], near);
+      anywhere = SlowerOf(anywhere, rates[a][b]);
+      if (a == from || a == to || b == from || b == to) near = SlowerOf(near, rates[a][b]);
     }
   }
-  return near > 0 ? near : anywhere;
+  return near.is_set() ? near : anywhere;
 }
 
 }  // namespace
 
-void NoteLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates) {
-  const auto note = [&](int from, int to, double rate) {
-    if (rate <= 0) return;
-    if (rates.empty()) rates.assign(devices, std::vector<double>(devices, 0));
-    rates[from][to] = rate;
+void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates) {
+  const auto record = [&](int from, int to, double bytes_per_second) {
+    if (bytes_per_second <= 0) return;
+    if (rates.empty()) rates.assign(devices, std::vector<LinkRate>(devices));
+    rates[from][to] = LinkRate::BytesPerSecond(bytes_per_second);
   };
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     const int above = stages[i].plan.device.value();
     const int below = stages[i + 1].plan.device.value();
-    note(above, below, stages[i + 1].telemetry.upstream_bytes_per_second);
-    note(below, above, stages[i].telemetry.downstream_bytes_per_second);
+    record(above, below, stages[i + 1].telemetry.upstream_bytes_per_second);
+    record(below, above, stages[i].telemetry.downstream_bytes_per_second);
   }
 }
 
-LinkRates Scaled(LinkRates rates, double factor) {
-  for (std::vector<double>& row : rates) {
-    for (double& rate : row) rate *= factor;
+LinkRates ScaleRates(LinkRates rates, double factor) {
+  for (std::vector<LinkRate>& row : rates) {
+    for (LinkRate& rate : row) rate = rate * factor;
   }
   return rates;
 }
@@ -48,16 +42,15 @@ LinkRates Scaled(LinkRates rates, double factor) {
 std::vector<std::vector<LinkSpeed>> SpeedsOf(const LinkRates& rates,
                                              const std::vector<int>& devices,
                                              const LinkSpeed& given) {
-  constexpr double kMegabitsPerByte = 8e-6;
   std::vector<std::vector<LinkSpeed>> speeds(devices.size(),
                                              std::vector<LinkSpeed>(devices.size(), given));
   if (rates.empty()) return speeds;
   for (size_t i = 0; i < devices.size(); ++i) {
     for (size_t j = 0; j < devices.size(); ++j) {
       if (i == j) continue;
-      double rate = rates[devices[i]][devices[j]];
-      if (rate == 0 && given.megabits_per_second == 0) rate = Guess(rates, devices[i], devices[j]);
-      if (rate > 0) speeds[i][j].megabits_per_second = rate * kMegabitsPerByte;
+      LinkRate rate = rates[devices[i]][devices[j]];
+      if (!rate.is_set() && !given.rate.is_set()) rate = GuessRate(rates, devices[i], devices[j]);
+      if (rate.is_set()) speeds[i][j].rate = rate;
     }
   }
   return speeds;

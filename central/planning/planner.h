@@ -31,12 +31,20 @@ struct ChangePlan {
   std::vector<DeviceTimes> times = {};
 };
 
+// What must be measured of each device before the first plan.
+struct ProfileNeeds {
+  bool devices = false;              // false: nothing
+  std::vector<LayerRange> ranges{};  // empty: each layer by itself, then parts (layer_profile.h)
+};
+
 using BarrierDecision = std::variant<KeepPlan, MeasureDevices, ChangePlan>;
 
 // Deterministic: the same calls give the same answers. One thread.
 class Planner {
  public:
   virtual ~Planner() = default;
+
+  virtual ProfileNeeds profile_needs() const = 0;
 
   // Cuts the model over `devices`, which are in pipeline order. times: by device number; empty:
   // nothing was measured. Called once, before AtBarrier. The coordinator gives the plan its
@@ -49,7 +57,7 @@ class Planner {
   virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
 
   // All times of a device, from the seconds of the ranges that were measured of it
-  // (CoordinatorOptions::profile_ranges, in that order). Called whenever a device was measured and
+  // (ProfileNeeds::ranges, in that order). Called whenever a device was measured and
   // there are such ranges. InvalidArgument: another number of them, or one that is no time.
   virtual absl::StatusOr<DeviceTimes> Characterise(int device,
                                                    const std::vector<double>& seconds) = 0;

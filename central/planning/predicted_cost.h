@@ -1,16 +1,21 @@
 #pragma once
 
-// `--cost predicted`: what a run plans by is predicted from ten sub-models a device (AccEPT 3.2).
+// `--cost predicted`: plans are made from times that are predicted from ten sub-models a device
+// (AccEPT 3.2).
+
+#include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
-#include "central/planning/run_setup.h"
 #include "predictor/run/run_predictor.h"
+#include "proto/base/model_spec.h"
 
 namespace runnel {
 
-// The predictor of the setup's model, with the devices of --predictor-profiles as what is known
-// beforehand; without the flag, or where no profile has the model, with nothing (a cold start).
-// Errors name the folder, file or profile.
-absl::StatusOr<RunPredictor> MakeRunPredictor(const RunSetup& setup);
+// The predictor of a model at this micro-batch size, with the devices whose profiles are in
+// `folder` (--predictor-profiles) as known beforehand. An empty folder name, or no profile of the
+// model: nothing is known, a cold start. Errors name the folder, file or profile.
+absl::StatusOr<RunPredictor> MakeRunPredictor(const ModelSpec& model, int64_t micro_batch_size,
+                                              const std::string& folder);
 
 }  // namespace runnel

@@ -1,176 +1,133 @@
 #include "central/planning/replanner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-// Where load beside the pipeline comes and goes, measuring again and again would only cost time.
-constexpr int kMostPatience = 64;
+// Hysteresis of codecs: a more exact codec is wanted only if it still fits at 80 % of the measured
+// bandwidth and cuts the error to a quarter (one extra bit cuts the error to about a third).
+constexpr double kCautiousBandwidth = 0.8;
+constexpr double kWorthwhileErrorShare = 0.25;
+// Periods within 0.1 % count as equal.
+constexpr double kEqualPeriods = 1e-3;
 
-}  // namespace
-
-std::vector<int> Replanner::ToMeasure(const BarrierReport& report) {
-  Take(report);
-  std::vector<int> devices;
-  for (const auto& [device, now] : changed_) {
-    if (IsWorthMeasuring(report, device)) devices.push_back(device);
-  }
-  return devices;
+MeasuredCluster WithTimes(MeasuredCluster cluster, std::vector<DeviceTimes> times) {
+  cluster.times = std::move(times);
+  return cluster;
 }
 
-std::optional<ChangePlan> Replanner::AtBarrier(const BarrierReport& report) {
-  Take(report);
-  Settle();
-  if (!enough_) return std::nullopt;
+MeasuredCluster WithBandwidthShare(MeasuredCluster cluster, double share) {
+  cluster.rates = ScaleRates(std::move(cluster.rates), share);
+  return cluster;
+}
+
+std::vector<int> DevicesThere(const BarrierReport& report) {
   std::vector<int> devices;
   for (size_t i = 0; i < report.devices.size(); ++i) {
     if (!report.devices[i].is_lost) devices.push_back(static_cast<int>(i));
   }
-  std::vector<DeviceTimes> seconds = Corrected(report);
-  const absl::StatusOr<Plan> next = NextPlan(report, devices, seconds);
-  if (!next.ok()) return std::nullopt;
-  const absl::StatusOr<double> now = options_.period_seconds(report.plan, seconds);
-  const absl::StatusOr<double> then = options_.period_seconds(*next, seconds);
-  if (!now.ok() || !then.ok()) return std::nullopt;
+  return devices;
+}
 
-  const int64_t left = (options_.stop_step - report.step) * options_.micro_batches_a_step;
-  const double saved_seconds = (*now - *then) * static_cast<double>(left);
-  const double move_seconds = MoveSeconds(report, *next);
-  const bool wants = (*then < *now * (1 - options_.min_gain) && saved_seconds > move_seconds) ||
-                     IsMoreExact(report.plan, *next, *now, *then);
-  wanted_ = wants ? wanted_ + 1 : 0;
-  if (wanted_ < options_.confirmations) return std::nullopt;
-  wanted_ = 0;
+}  // namespace
+
+std::vector<int> Replanner::DevicesToMeasure(const BarrierReport& report,
+                                             const MeasuredCluster& cluster) {
+  corrections_.Observe(report);
+  const std::vector<int> changed = corrections_.ChangedDevices();
+  if (changed.empty()) return {};
+  const absl::StatusOr<double> period =
+      plans_->PeriodSeconds(report.plan, WithTimes(cluster, corrections_.CorrectedTimes(report)));
+  if (!period.ok()) return {};
+  const double seconds_left = *period * static_cast<double>(MicroBatchesLeft(report));
+  std::vector<int> devices;
+  for (const int device : changed) {
+    if (corrections_.MeasurementSeconds(device) < options_.max_measure_share * seconds_left)
+      devices.push_back(device);
+  }
+  return devices;
+}
+
+std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
+                                                   const MeasuredCluster& cluster) {
+  if (std::exchange(generation_, report.plan.generation) != report.plan.generation)
+    barriers_that_want_ = 0;
+  const bool is_enough = corrections_.Observe(report);
+  corrections_.FinishMeasurement();
+  if (!is_enough) return std::nullopt;
+  const MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
+  const absl::StatusOr<TimedPlan> now = Time(report.plan, corrected);
+  if (!now.ok()) return std::nullopt;
+  absl::StatusOr<TimedPlan> next = FindBetterPlan(report, *now, corrected);
+  if (!next.ok()) return std::nullopt;
+
+  const double saved_seconds =
+      (now->period_seconds - next->period_seconds) * static_cast<double>(MicroBatchesLeft(report));
+  const double move_seconds = MoveSeconds(report, next->plan);
+  const bool loses_less = LosesLess(*now, *next);
+  const bool is_faster = next->period_seconds < now->period_seconds * (1 - options_.min_gain) &&
+                         saved_seconds > move_seconds;
+  barriers_that_want_ = is_faster || loses_less ? barriers_that_want_ + 1 : 0;
+  if (barriers_that_want_ < options_.confirmations) return std::nullopt;
+  barriers_that_want_ = 0;
   std::string why = absl::StrFormat(
       "step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
       "moving takes about %.2g s%s",
-      report.step, *now, *then, saved_seconds, move_seconds, OffText(report));
-  if (IsMoreExact(report.plan, *next, *now, *then)) why += "; its codecs lose less";
-  return ChangePlan{*next, std::move(why), std::move(seconds)};
+      report.step, now->period_seconds, next->period_seconds, saved_seconds, move_seconds,
+      corrections_.RatioText(report));
+  if (loses_less) why += "; its codecs lose less";
+  return ChangePlan{std::move(next->plan), std::move(why), corrected.times};
 }
 
-// Once at a barrier, whoever asks first.
-void Replanner::Take(const BarrierReport& report) {
-  if (taken_ == report.step) return;
-  taken_ = report.step;
-  enough_ = !report.times.empty() && Measure(report);
+absl::StatusOr<Replanner::TimedPlan> Replanner::Time(absl::StatusOr<Plan> plan,
+                                                     const MeasuredCluster& cluster) const {
+  RUNNEL_RETURN_IF_ERROR(plan.status());
+  RUNNEL_ASSIGN_OR_RETURN(const double period_seconds, plans_->PeriodSeconds(*plan, cluster));
+  return TimedPlan{*std::move(plan), period_seconds};
 }
 
-// Takes in what the stages did since the last report; false if that is too little.
-bool Replanner::Measure(const BarrierReport& report) {
-  slowdowns_.resize(report.devices.size(), 1.0);
-  comparisons_.resize(report.devices.size());
-  if (report.plan.generation != generation_ || seen_.size() != report.stages.size()) {
-    generation_ = report.plan.generation;
-    // Micro-batches are counted over the run, time since the plan holds.
-    seen_.assign(report.stages.size(), {report.first_sequence.value()});
-    wanted_ = 0;
-  }
-  bool enough = true;
-  for (size_t i = 0; i < report.stages.size(); ++i) {
-    const StagePlan& stage = report.stages[i].plan;
-    const int device = stage.device.value();
-    const std::optional<double> took =
-        TakeStage(report.stages[i].telemetry, report.devices[device].processor_share, seen_[i]);
-    if (!took.has_value()) {
-      enough = false;
-      continue;
-    }
-    if (options_.predictor != nullptr) {
-      Compare(device, {{stage.first_layer, stage.last_layer}, *took});
-      continue;
-    }
-    const double profiled = report.times[device].Seconds({stage.first_layer, stage.last_layer});
-    if (profiled > 0) slowdowns_[device] = *took / profiled;
-  }
-  return enough;
+// Without codecs that change: the policy's plan. With them: the policy's plan or the plan that
+// holds with refitted codecs, whichever ends the run first; if neither saves the minimal share, the
+// plan that holds with codecs that lose less.
+absl::StatusOr<Replanner::TimedPlan> Replanner::FindBetterPlan(
+    const BarrierReport& report, const TimedPlan& now, const MeasuredCluster& cluster) const {
+  const std::vector<int> devices = DevicesThere(report);
+  if (!options_.codecs_change) return Time(plans_->MakePlan(devices, cluster), cluster);
+  const auto left = static_cast<double>(MicroBatchesLeft(report));
+  TimedPlan best = now;
+  const auto consider = [&](absl::StatusOr<Plan> plan) {
+    absl::StatusOr<TimedPlan> timed = Time(std::move(plan), cluster);
+    if (!timed.ok()) return;
+    const double saved = (best.period_seconds - timed->period_seconds) * left;
+    const double more_to_move = MoveSeconds(report, timed->plan) - MoveSeconds(report, best.plan);
+    if (saved > more_to_move) best = *std::move(timed);
+  };
+  consider(plans_->RefitCodecs(report.plan, cluster));
+  if (options_.layers_move) consider(plans_->MakePlan(devices, cluster));
+  if (best.period_seconds < now.period_seconds * (1 - options_.min_gain)) return best;
+  absl::StatusOr<TimedPlan> cautious = Time(
+      plans_->RefitCodecs(report.plan, WithBandwidthShare(cluster, kCautiousBandwidth)), cluster);
+  if (cautious.ok() && LosesLess(now, *cautious)) return cautious;
+  return best;
 }
 
-// Seconds of a micro-batch since the stage was last looked at; none: too few. A device that has
-// less than a processor catches up at full speed what it did not use while its stage waited: unless
-// it is the slowest the wall clock says too little. What a profile has, too, is processor time over
-// its share; where the share has shrunk since, the wall clock says more.
-std::optional<double> Replanner::TakeStage(const Telemetry& telemetry, double processor_share,
-                                           Seen& seen) {
-  const int64_t done = telemetry.backwards - seen.backwards;
-  const int64_t busy_ns = telemetry.busy_ns - seen.busy_ns;
-  const int64_t processor_ns = telemetry.busy_processor_ns - seen.busy_processor_ns;
-  if (done < options_.min_micro_batches || busy_ns <= 0) return std::nullopt;
-  seen = {telemetry.backwards, telemetry.busy_ns, telemetry.busy_processor_ns};
-  const double took_ns =
-      std::max(static_cast<double>(busy_ns), static_cast<double>(processor_ns) / processor_share);
-  return took_ns * 1e-9 / static_cast<double>(done);
+bool Replanner::LosesLess(const TimedPlan& now, const TimedPlan& next) const {
+  return options_.codecs_change && next.plan.stages == now.plan.stages &&
+         next.period_seconds <= now.period_seconds * (1 + kEqualPeriods) &&
+         plans_->CodingErrorOf(next.plan) < plans_->CodingErrorOf(now.plan) * kWorthwhileErrorShare;
 }
 
-void Replanner::Compare(int device, const Observation& now) {
-  Comparison& comparison = comparisons_[device];
-  const absl::StatusOr<ReportOutcome> outcome =
-      options_.predictor->Report(device, {now.range, now.seconds / comparison.settled});
-  if (!outcome.ok()) return;
-  if (*outcome == ReportOutcome::kLearned) {
-    comparison.reports_off = 0;
-    slowdowns_[device] = comparison.settled;
-    return;
-  }
-  slowdowns_[device] = now.seconds / options_.predictor->Seconds(device, now.range);
-  if (++comparison.reports_off >= options_.confirmations * comparison.patience)
-    changed_[device] = now;
+int64_t Replanner::MicroBatchesLeft(const BarrierReport& report) const {
+  return (options_.stop_step - report.step) * options_.micro_batches_a_step;
 }
 
-// The devices that changed have been measured again, or could not be.
-void Replanner::Settle() {
-  for (const auto& [device, now] : changed_) {
-    const absl::StatusOr<ReportOutcome> outcome = options_.predictor->Report(device, now);
-    const bool is_explained = outcome.ok() && *outcome == ReportOutcome::kLearned;
-    const double predicted = options_.predictor->Seconds(device, now.range);
-    Comparison& comparison = comparisons_[device];
-    comparison.settled = is_explained ? 1 : now.seconds / predicted;
-    comparison.reports_off = 0;
-    comparison.patience = is_explained ? 1 : std::min(2 * comparison.patience, kMostPatience);
-    slowdowns_[device] = comparison.settled;
-  }
-  changed_.clear();
-}
-
-// The pipeline stands meanwhile.
-bool Replanner::IsWorthMeasuring(const BarrierReport& report, int device) const {
-  double seconds = options_.fixed_measure_seconds;
-  for (const LayerRange& range : options_.predictor->representatives()) {
-    seconds += static_cast<double>(options_.measured_runs) * slowdowns_[device] *
-               options_.predictor->Seconds(device, range);
-  }
-  const absl::StatusOr<double> period = options_.period_seconds(report.plan, Corrected(report));
-  const int64_t left = (options_.stop_step - report.step) * options_.micro_batches_a_step;
-  return period.ok() && seconds < options_.max_measure_share * *period * static_cast<double>(left);
-}
-
-std::vector<DeviceTimes> Replanner::Corrected(const BarrierReport& report) const {
-  std::vector<DeviceTimes> seconds = report.times;
-  for (size_t device = 0; device < seconds.size(); ++device) {
-    if (options_.predictor != nullptr)
-      seconds[device] = options_.predictor->Times(static_cast<int>(device));
-    seconds[device] = seconds[device].Scaled(slowdowns_[device]);
-  }
-  return seconds;
-}
-
-// The devices that a factor corrects, where a predictor should have known.
-std::string Replanner::OffText(const BarrierReport& report) const {
-  std::string text;
-  for (size_t device = 0; options_.predictor != nullptr && device < slowdowns_.size(); ++device) {
-    if (std::abs(slowdowns_[device] - 1) <= options_.predictor->epsilon()) continue;
-    absl::StrAppendFormat(&text, "; %s by a capacity ratio of %.2f beside what is predicted",
-                          report.devices[device].name, slowdowns_[device]);
-  }
-  return text;
-}
-
-// Layers go through central: over two links, of which the slowest that was measured may be one.
+// A layer that moves crosses two links, because central is between the devices. We assume the
+// slowest rate that was measured.
 double Replanner::MoveSeconds(const BarrierReport& report, const Plan& next) const {
   int64_t bytes = 0;
   for (const StagePlan& stage : next.stages) {
@@ -183,15 +140,15 @@ double Replanner::MoveSeconds(const BarrierReport& report, const Plan& next) con
       if (!stays) bytes += 2 * options_.layer_state_bytes[layer];
     }
   }
-  double bandwidth = 0;
+  LinkRate slowest;
   for (const StageStatus& stage : report.stages) {
-    for (double measured :
+    for (const double measured :
          {stage.telemetry.upstream_bytes_per_second, stage.telemetry.downstream_bytes_per_second}) {
-      if (measured > 0 && (bandwidth == 0 || measured < bandwidth)) bandwidth = measured;
+      slowest = SlowerOf(slowest, LinkRate::BytesPerSecond(measured));
     }
   }
-  if (bandwidth == 0) bandwidth = options_.link_bytes_per_second;
-  return options_.fixed_move_seconds + static_cast<double>(bytes) / bandwidth;
+  const LinkRate rate = slowest.is_set() ? slowest : options_.given_rate;
+  return options_.fixed_move_seconds + rate.Seconds(static_cast<double>(bytes));
 }
 
 }  // namespace runnel

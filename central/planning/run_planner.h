@@ -1,28 +1,31 @@
 #pragma once
 
-// The planner of a run whose plans its policy makes: what devices and links are taken for, whether
-// layers move, how many bits the links have.
+// The planner of a run whose plans its policy makes. It owns what plans are made from: the inputs,
+// what was measured of devices and links, the latency predictor, the replanner.
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "central/planning/plan_maker.h"
 #include "central/planning/planner.h"
 #include "central/planning/replanner.h"
-#include "central/planning/run_setup.h"
 #include "predictor/run/run_predictor.h"
-#include "proto/base/model_state.h"
 
 namespace runnel {
 
 class RunPlanner final : public Planner {
  public:
-  // `setup` is borrowed; `state` is that of all layers. Errors as MakeRunPredictor.
-  static absl::StatusOr<std::unique_ptr<RunPlanner>> Create(const RunSetup* setup,
-                                                            int64_t stop_step,
-                                                            const ModelState& state);
+  // Errors as MakeRunPredictor.
+  static absl::StatusOr<std::unique_ptr<RunPlanner>> Create(PlanningInputs inputs);
 
+  const PlanningInputs& inputs() const { return maker_.inputs(); }
+  // What the user should know before the run begins; empty: nothing.
+  std::string Warning() const;
+
+  ProfileNeeds profile_needs() const override;
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                  const std::vector<DeviceTimes>& times) override;
   BarrierDecision AtBarrier(const BarrierReport& report) override;
@@ -30,22 +33,15 @@ class RunPlanner final : public Planner {
   PlanBandwidth AssumedBandwidth(const Plan& plan) const override;
   double predicted_samples_per_s() const override { return predicted_samples_per_s_; }
 
-  // What is to be measured of each device; empty: its layers.
-  std::vector<LayerRange> ProfileRanges() const;
-  // Something that the user should know beforehand; empty: nothing.
-  std::string Note() const;
-
  private:
-  explicit RunPlanner(const RunSetup* setup) : setup_(setup) {}
-  ReplannerOptions ReplanOptions(int64_t stop_step, const ModelState& state);
-  Conditions WithRates(LinkRates rates) const;
+  explicit RunPlanner(PlanningInputs inputs) : maker_(std::move(inputs)) {}
 
-  const RunSetup* setup_;
+  PlanMaker maker_;
   std::optional<RunPredictor> predictor_;  // --cost predicted
-  std::optional<Replanner> replanner_;
-  std::optional<int64_t> measured_step_;  // barrier at which devices are being measured
-  Conditions profiled_;                   // of devices, as first measured
-  LinkRates link_rates_;                  // as of the last barrier
+  std::optional<Replanner> replanner_;     // none: the first plan holds to the end
+  // The processor shares and sums of the first profile, the link rates as of the last barrier.
+  MeasuredCluster cluster_;
+  std::optional<int64_t> measured_step_;  // last barrier at which devices were looked at
   double predicted_samples_per_s_ = 0;
 };
 

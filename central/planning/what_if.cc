@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "central/planning/plan_maker.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -29,40 +30,27 @@ absl::StatusOr<int> Find(const std::string& text, const std::vector<JournalDevic
                                   absl::StrJoin(names, ", ")));
 }
 
-absl::StatusOr<double> Bandwidth(const std::string& text, absl::string_view number) {
+absl::StatusOr<LinkRate> ParseRate(const std::string& text, absl::string_view number) {
   double mbps = 0;
   if (!absl::SimpleAtod(number, &mbps) || !std::isfinite(mbps) || mbps <= 0) {
     return Wrong(text, absl::StrCat("'", number, "' is no bandwidth"));
   }
-  return mbps;
+  return LinkRate::Mbps(mbps);
 }
 
-struct Predicted {
-  Plan plan;
-  double seconds = 0;  // a micro-batch
-};
-
-// What the journal says of the devices, by number.
-struct Known {
-  std::vector<DeviceTimes> times;
-  Conditions conditions;
-};
-
-absl::StatusOr<Predicted> Predict(const RunSetup& setup, const Plan& plan, const Known& known) {
-  RUNNEL_ASSIGN_OR_RETURN(const double seconds,
-                          PredictPeriod(setup, plan, known.times, known.conditions));
-  return Predicted{plan, seconds};
-}
-
-absl::StatusOr<Predicted> PredictUnder(const RunSetup& setup, Generation generation,
-                                       const Known& known, int leaves) {
-  std::vector<int> devices;
-  for (int i = 0; i < static_cast<int>(known.times.size()); ++i) {
-    if (i != leaves) devices.push_back(i);
+absl::StatusOr<MeasuredCluster> ClusterOf(const PlanningInputs& inputs,
+                                          const PlanDecided& decided) {
+  MeasuredCluster cluster;
+  for (const JournalDevice& device : decided.devices) {
+    if (device.times.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--what-if: policy ", inputs.policy->name,
+                       " measures nothing to predict from; take dp, accept, ftpipehd or runnel"));
+    }
+    cluster.times.push_back(device.times);
+    cluster.processor_shares.push_back(device.processor_share);
   }
-  RUNNEL_ASSIGN_OR_RETURN(const Plan plan,
-                          PlanFor(setup, generation, devices, known.times, known.conditions));
-  return Predict(setup, plan, known);
+  return cluster;
 }
 
 }  // namespace
@@ -78,9 +66,9 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
     return assumption;
   }
   if (parts.size() == 2 && parts[0] == "mbps") {
-    RUNNEL_ASSIGN_OR_RETURN(const double mbps, Bandwidth(text, parts[1]));
+    RUNNEL_ASSIGN_OR_RETURN(const LinkRate rate, ParseRate(text, parts[1]));
     for (int from = 0; from < static_cast<int>(devices.size()); ++from) {
-      for (int to = 0; to < from; ++to) assumption.links.push_back({from, to, mbps});
+      for (int to = 0; to < from; ++to) assumption.links.push_back({from, to, rate});
     }
     return assumption;
   }
@@ -91,46 +79,37 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
   RUNNEL_ASSIGN_OR_RETURN(const int from, Find(text, devices, ends[0]));
   RUNNEL_ASSIGN_OR_RETURN(const int to, Find(text, devices, ends[1]));
   if (from == to) return Wrong(text, "a link has two ends");
-  RUNNEL_ASSIGN_OR_RETURN(const double mbps, Bandwidth(text, parts[2]));
-  assumption.links.push_back({from, to, mbps});
+  RUNNEL_ASSIGN_OR_RETURN(const LinkRate rate, ParseRate(text, parts[2]));
+  assumption.links.push_back({from, to, rate});
   return assumption;
 }
 
-absl::StatusOr<std::string> WhatIf(RunSetup& setup, const PlanDecided& decided,
+absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecided& decided,
                                    const Assumption& assumption) {
-  Known known;
-  for (const JournalDevice& device : decided.devices) {
-    if (device.times.empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("--what-if: policy ", setup.policy->name,
-                       " measures nothing to predict from; take dp, accept, ftpipehd or runnel"));
-    }
-    known.times.push_back(device.times);
-    known.conditions.processor_shares.push_back(device.processor_share);
-  }
-  RUNNEL_ASSIGN_OR_RETURN(const Predicted now, Predict(setup, decided.plan, known));
-  const std::vector<AssumedLink> links = std::exchange(setup.assumed_links, assumption.links);
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCluster cluster, ClusterOf(inputs, decided));
+  PlanningInputs assumed = inputs;
+  assumed.links.assumed = assumption.links;
   // Caps that the user gave are for the devices that are there.
-  std::vector<int64_t> caps = setup.settings.caps;
-  if (assumption.leaves >= 0) setup.settings.caps.clear();
-  const absl::StatusOr<Predicted> then =
-      PredictUnder(setup, decided.plan.generation, known, assumption.leaves);
-  const absl::StatusOr<Predicted> unchanged =
-      assumption.leaves >= 0 ? absl::StatusOr<Predicted>(now) : Predict(setup, decided.plan, known);
-  setup.assumed_links = links;
-  setup.settings.caps = std::move(caps);
-  RUNNEL_RETURN_IF_ERROR(then.status());
-  RUNNEL_RETURN_IF_ERROR(unchanged.status());
-  const double samples = static_cast<double>(setup.settings.batch_size) /
-                         static_cast<double>(setup.settings.micro_batches);
+  if (assumption.leaves >= 0) assumed.caps.clear();
+  std::vector<int> devices;
+  for (int i = 0; i < static_cast<int>(cluster.times.size()); ++i) {
+    if (i != assumption.leaves) devices.push_back(i);
+  }
+  const PlanMaker as_it_is(inputs);
+  const PlanMaker as_assumed(std::move(assumed));
+  RUNNEL_ASSIGN_OR_RETURN(const double now_s, as_it_is.PeriodSeconds(decided.plan, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const Plan plan, as_assumed.MakePlan(devices, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const double then_s, as_assumed.PeriodSeconds(plan, cluster));
+  const double samples =
+      static_cast<double>(inputs.batch_size) / static_cast<double>(inputs.micro_batches);
   std::string line = absl::StrFormat(
       "what if %s: %.4f s a micro-batch, %.1f samples/s (now %.4f s, %.1f samples/s)\n",
-      assumption.text, then->seconds, samples / then->seconds, now.seconds, samples / now.seconds);
+      assumption.text, then_s, samples / then_s, now_s, samples / now_s);
   if (assumption.leaves < 0) {
-    absl::StrAppendFormat(&line, "with the plan as it is: %.4f s a micro-batch\n",
-                          unchanged->seconds);
+    RUNNEL_ASSIGN_OR_RETURN(const double kept_s, as_assumed.PeriodSeconds(decided.plan, cluster));
+    absl::StrAppendFormat(&line, "with the plan as it is: %.4f s a micro-batch\n", kept_s);
   }
-  return absl::StrCat(line, ToString(then->plan, setup.model));
+  return absl::StrCat(line, ToString(plan, inputs.model));
 }
 
 }  // namespace runnel

@@ -1,13 +1,13 @@
 #pragma once
 
 // `plan --what-if`: another plan under an assumption, beside the one that holds, from the same
-// measured layer times. Nothing is done.
+// measured times. Nothing is done.
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/planning/run_setup.h"
+#include "central/planning/planning_inputs.h"
 #include "central/records/journal.h"
 
 namespace runnel {
@@ -24,9 +24,9 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
                                            const std::vector<JournalDevice>& devices);
 
 // A line for people about the plan under the assumption: stages, seconds a micro-batch and samples
-// a second, and by how much that differs from `decided`. `setup` is changed while this runs and is
-// as before afterwards. FailedPrecondition if nothing was measured (a policy without profile).
-absl::StatusOr<std::string> WhatIf(RunSetup& setup, const PlanDecided& decided,
+// a second, and by how much that differs from `decided`, which was made from `inputs`.
+// FailedPrecondition if nothing was measured (a policy without profile).
+absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecided& decided,
                                    const Assumption& assumption);
 
 }  // namespace runnel

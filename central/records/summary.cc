@@ -21,8 +21,8 @@ Json ToJson(const LinkSummary& link) {
               {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s}};
 }
 
-Json ToJson(const LinkMbps& link) {
-  return Json{{"forward_mbps", link.forward}, {"backward_mbps", link.backward}};
+Json ToJson(const PlanBandwidth::Link& link) {
+  return Json{{"forward_mbps", link.forward.mbps()}, {"backward_mbps", link.backward.mbps()}};
 }
 
 Json ToJson(const StageSummary& stage) {

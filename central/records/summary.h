@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/base/link_rate.h"
 #include "proto/base/plan.h"
 
 namespace runnel {
@@ -25,16 +26,16 @@ struct LinkSummary {
   double bandwidth_backward_bytes_per_s = 0;
 };
 
-// What a plan took the links for, 10^6 bits a second; 0: not limited.
-struct LinkMbps {
-  double forward = 0;
-  double backward = 0;
-};
+// What a plan took the links for.
 struct PlanBandwidth {
+  struct Link {  // a rate that is not set: no limit
+    LinkRate forward;
+    LinkRate backward;
+  };
   // Where that came from: "--plan-mbps", "--link-mbps", "measured" (ways that were not measured yet
   // are what the user gave), "none" (nothing was known), or "recorded" (a plan from elsewhere).
   std::string source;
-  std::vector<LinkMbps> links;  // of the plan
+  std::vector<Link> links;  // of the plan
 };
 
 // Mini-batches that stage 0 was done with at a time after the run's first report.

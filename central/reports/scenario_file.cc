@@ -42,13 +42,16 @@ absl::StatusOr<ScenarioHost> HostFromJson(const Json& json) {
 
 absl::StatusOr<ScenarioLink> LinkFromJson(const Json& json) {
   ScenarioLink link;
+  double down_mbps = 0, up_mbps = 0;
   JsonObject object(json, "link");
   object.Read("from", link.from)
       .Read("to", link.to)
-      .Read("down_mbps", link.down_mbps)
-      .Read("up_mbps", link.up_mbps)
+      .Read("down_mbps", down_mbps)
+      .Read("up_mbps", up_mbps)
       .Read("delay_ms", link.delay_ms);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
+  link.down = LinkRate::Mbps(down_mbps);
+  link.up = LinkRate::Mbps(up_mbps);
   return link;
 }
 

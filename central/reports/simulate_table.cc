@@ -177,7 +177,7 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
     std::vector<LinkSpeed>& row = request.link_speeds.emplace_back();
     for (int to = 0; to < hosts; ++to) {
       LinkSpeed speed = SpeedBetween(scenario_, i, to);
-      if (mbps > 0) speed.megabits_per_second = mbps;
+      if (mbps > 0) speed.rate = LinkRate::Mbps(mbps);
       row.push_back(speed);
     }
   }

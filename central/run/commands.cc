@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "central/planning/fixed_planner.h"
 #include "central/planning/what_if.h"
 #include "central/run/initial_weights.h"
+#include "central/run/run_planning.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -96,6 +98,16 @@ absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory) {
   return resumable.step >= final.step ? resumable : final;
 }
 
+// The planner of a run that has its state and steps. Warns of what the planner does not know.
+absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob& job,
+                                                              const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(auto planner,
+                          MakeRunPlanner(*job.setup, job.stop_step, job.state, *context.clock));
+  if (const std::string warning = planner->Warning(); !warning.empty())
+    context.logger->Log(Severity::kInfo, warning);
+  return planner;
+}
+
 // The zoo's model must still be the one that was trained.
 absl::Status CheckModel(const Checkpoint& checkpoint, const RunSetup& setup,
                         const std::string& directory) {
@@ -108,13 +120,18 @@ absl::Status CheckModel(const Checkpoint& checkpoint, const RunSetup& setup,
 }  // namespace
 
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  const RunSetup& setup = run.setup;
   RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
   if (!setup.note.empty()) context.logger->Log(Severity::kWarning, setup.note);
   TrainingJob job;
   job.setup = &setup;
+  job.data = &run.data;
   job.stop_step = setup.stop_step;
   RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
+                          MakePolicyPlanner(job, context));
+  job.planner = planner.get();
   std::optional<JournalWriter> journal;
   if (!setup.settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Create(setup.settings.journal));
@@ -136,7 +153,8 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   const bool same_stages = settings.local_workers == checkpoint.settings.local_workers &&
                            settings.workers == checkpoint.settings.workers;
   if (!same_stages) settings.caps.clear();
-  RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  const RunSetup& setup = run.setup;
   RUNNEL_RETURN_IF_ERROR(CheckModel(checkpoint, setup, arguments.checkpoint_dir));
   if (!(setup.training == checkpoint.training)) {
     return absl::InvalidArgumentError(
@@ -145,13 +163,18 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   }
   TrainingJob job;
   job.setup = &setup;
+  job.data = &run.data;
   job.first_step = checkpoint.step;
   job.stop_step = std::max(setup.stop_step, checkpoint.step);
   job.state = std::move(checkpoint.state);
   job.generation = checkpoint.plan.generation.next();
   // The same devices go on with the same plan: only then is the result that of a run that never
   // stopped.
-  if (same_stages) job.plan = checkpoint.plan;
+  std::unique_ptr<Planner> planner = std::make_unique<FixedPlanner>(checkpoint.plan);
+  if (!same_stages) {
+    RUNNEL_ASSIGN_OR_RETURN(planner, MakePolicyPlanner(job, context));
+  }
+  job.planner = planner.get();
   std::optional<JournalWriter> journal;
   if (!settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));
@@ -167,11 +190,16 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
   if (setup.plain_loop)
     return absl::InvalidArgumentError("--local-workers 0: the plain loop has no plan");
+  // A plan does not depend on how many samples there are: nothing is loaded.
+  RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(setup.settings.batch_size, setup));
   TrainingJob job;
   job.setup = &setup;
   job.stop_step = setup.stop_step;
   job.plan_only = true;
   RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
+                          MakePolicyPlanner(job, context));
+  job.planner = planner.get();
   RUNNEL_ASSIGN_OR_RETURN(const TrainingOutcome outcome,
                           RunTrainingJob(std::move(job), nullptr, context));
   for (const JournalDevice& device : outcome.plans.back().devices) {
@@ -190,7 +218,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
     RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
                             ParseAssumption(text, outcome.plans.back().devices));
     RUNNEL_ASSIGN_OR_RETURN(const std::string line,
-                            WhatIf(setup, outcome.plans.back(), assumption));
+                            WhatIf(planner->inputs(), outcome.plans.back(), assumption));
     context.print(line);
   }
   if (!settings.summary.empty())
@@ -209,17 +237,22 @@ absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& c
   settings.metrics_port = -1;
   settings.summary = arguments.summary;
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
-  RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  const RunSetup& setup = run.setup;
   RUNNEL_RETURN_IF_ERROR(CheckModel(checkpoint, setup, arguments.checkpoint_dir));
   TrainingJob job;
   job.setup = &setup;
+  job.data = &run.data;
   job.first_step = job.stop_step = checkpoint.step;
   job.state = std::move(checkpoint.state);
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
+                          MakePolicyPlanner(job, context));
+  job.planner = planner.get();
   RUNNEL_ASSIGN_OR_RETURN(const TrainingOutcome outcome,
                           RunTrainingJob(std::move(job), nullptr, context));
   context.print(absl::StrFormat("%s after %d steps: accuracy %.2f %%, loss %.4f on %d samples",
                                 setup.model.name, checkpoint.step, outcome.summary.accuracy * 100,
-                                outcome.summary.loss, setup.data.test->size()));
+                                outcome.summary.loss, run.data.test->size()));
   return settings.summary.empty() ? absl::OkStatus()
                                   : WriteSummary(outcome.summary, settings.summary);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "central/planning/fixed_planner.h"
 #include "central/run/commands.h"
 #include "central/run/initial_weights.h"
 #include "proto/base/status_macros.h"
@@ -58,10 +59,10 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.journal.clear();
   settings.metrics_port = -1;
   settings.caps.clear();
-  RUNNEL_ASSIGN_OR_RETURN(ModelState state, [&]() -> absl::StatusOr<ModelState> {
-    RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
-    return InitialState(setup.model, setup.training.seed, setup.format);
-  }());
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));
+  RUNNEL_ASSIGN_OR_RETURN(
+      ModelState state,
+      InitialState(first.setup.model, first.setup.training.seed, first.setup.format));
   TrainingOutcome outcome;
   for (size_t i = 0; i < run.plans.size(); ++i) {
     const Plan& plan = run.plans[i].plan;
@@ -72,7 +73,8 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
       settings.workers = 0;
     }
     settings.max_batches = i + 1 < run.plans.size() ? run.plans[i + 1].from_step : run.end_step;
-    RUNNEL_ASSIGN_OR_RETURN(const RunSetup setup, SetUpRun(settings));
+    RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
+    RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(first.data.train->size(), setup));
     if (ModelSha256(setup.model) != run.started.model_sha256 ||
         !(setup.training == run.started.training)) {
       return absl::InvalidArgumentError(
@@ -81,13 +83,16 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
     }
     TrainingJob job;
     job.setup = &setup;
+    job.data = &first.data;
     job.first_step = run.plans[i].from_step;
     job.stop_step = settings.max_batches;
     job.state = std::move(state);
-    job.plan = plan;
-    for (size_t stage = 0; stage < job.plan->stages.size(); ++stage) {
-      job.plan->stages[stage].device = DeviceId(static_cast<int32_t>(stage));
+    Plan local = plan;
+    for (size_t stage = 0; stage < local.stages.size(); ++stage) {
+      local.stages[stage].device = DeviceId(static_cast<int32_t>(stage));
     }
+    FixedPlanner planner(std::move(local));
+    job.planner = &planner;
     RUNNEL_ASSIGN_OR_RETURN(outcome, RunTrainingJob(std::move(job), nullptr, context));
     state = outcome.state;
   }

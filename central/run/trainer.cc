@@ -80,7 +80,6 @@ bool Trainer::Impl::IsLocal(const WorkerHello& hello) const {
 
 absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   begin_ns_ = parts_.clock->NowNanos();
-  RUNNEL_RETURN_IF_ERROR(MakePlanner());
   RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(Options()));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
   if (setup().settings.workers > 0) {
@@ -138,8 +137,8 @@ void Trainer::Impl::Carry(ConnectFeed effect) {
   FeederOptions options;
   options.transport = parts_.transport;
   options.token = effect.link_token;
-  options.train = setup().data.train.get();
-  options.test = setup().data.test.get();
+  options.train = job_.data->train.get();
+  options.test = job_.data->test.get();
   options.run_seed = setup().training.seed;
   options.eval_batch_size = setup().training.eval_batch_size;
   feeder_ = std::make_unique<Feeder>(

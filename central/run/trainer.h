@@ -6,16 +6,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "central/display/run_display.h"
-#include "central/planning/run_setup.h"
+#include "central/planning/planner.h"
 #include "central/records/checkpoint.h"
 #include "central/records/journal.h"
 #include "central/records/summary.h"
+#include "central/run/run_setup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
@@ -25,14 +25,15 @@ namespace runnel {
 
 // What a run starts from.
 struct TrainingJob {
+  // Borrowed; all outlive the trainer.
   const RunSetup* setup = nullptr;
+  const DatasetSplits* data = nullptr;  // null if plan_only
+  Planner* planner = nullptr;
   int64_t first_step = 0;
   int64_t stop_step = 0;
-  ModelState state;  // all layers
-  std::optional<Plan>
-      plan;  // fixed beforehand (replay, resume on as many devices); else the policy's
-  Generation generation = Generation(1);
-  bool plan_only = false;  // end when the plan is made
+  ModelState state;                       // all layers
+  Generation generation = Generation(1);  // of the first plan
+  bool plan_only = false;                 // end when the plan is made
 };
 
 // What it came to.

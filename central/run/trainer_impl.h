@@ -17,7 +17,6 @@
 #include "central/display/run_display.h"
 #include "central/display/timeline.h"
 #include "central/planning/planner.h"
-#include "central/planning/run_setup.h"
 #include "central/records/journal.h"
 #include "central/records/summary.h"
 #include "central/run/coordinator.h"
@@ -59,7 +58,6 @@ class Trainer::Impl final : public CentralControlObserver {
 
  private:
   const RunSetup& setup() const { return *job_.setup; }
-  absl::Status MakePlanner();
   CoordinatorOptions Options();
   absl::Status StartWorkers();
   bool IsLocal(const WorkerHello& hello) const;
@@ -106,8 +104,6 @@ class Trainer::Impl final : public CentralControlObserver {
   EventLoop loop_;
   BufferPool pool_;
   std::string token_;
-  std::unique_ptr<Planner> planner_;
-  std::vector<LayerRange> profile_ranges_;
   std::optional<Coordinator> coordinator_;
   std::unique_ptr<CentralControl> server_;
   std::unique_ptr<Feeder> feeder_;

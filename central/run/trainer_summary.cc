@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "central/display/run_figures.h"
+#include "central/planning/plan_maker.h"
 #include "central/records/weights_digest.h"
 #include "central/run/trainer_impl.h"
 #include "proto/base/batching.h"
@@ -38,7 +39,7 @@ void Trainer::Impl::Note(const PlanDecided& decided) {
   outcome_.plan = decided.plan;
   outcome_.plans.push_back(decided);
   PlanBandwidth& bandwidth = outcome_.summary.plan_bandwidth;
-  bandwidth = planner_->AssumedBandwidth(decided.plan);
+  bandwidth = job_.planner->AssumedBandwidth(decided.plan);
   if (setup().plain_loop) return;
   parts_.display->Line(ToString(decided.plan, setup().model));
   if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
@@ -112,7 +113,7 @@ RunView Trainer::Impl::View() {
 RunSummary Trainer::Impl::Summarise() const {
   const RunSettings& settings = setup().settings;
   RunSummary summary = outcome_.summary;
-  summary.predicted_samples_per_s = planner_->predicted_samples_per_s();
+  summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   summary.accuracy = evaluation_.has_value() ? evaluation_->accuracy : kNone;
   summary.loss = evaluation_.has_value() ? evaluation_->loss : kNone;

@@ -17,6 +17,7 @@ class ScriptedPlanner final : public Planner {
   // number.
   int layers = 0;
 
+  ProfileNeeds profile_needs() const override { return {}; }
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                  const std::vector<DeviceTimes>&) override {
     return first_plan(devices);

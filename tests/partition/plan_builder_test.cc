@@ -102,15 +102,15 @@ TEST_F(PlanBuilder, EveryPolicyAndScheduleMakesACheckedPlan) {
 
 // conv1's boundary is 64x20x24x24 FP32: 2,949,120 + 64 bytes; pool1's a quarter of that.
 TEST_F(PlanBuilder, LinkSecondsComeFromBytesAndBandwidth) {
-  request_.link_megabits_per_second = 8;
-  request_.link_delay_seconds = 0.25;
+  request_.link_speed.rate = LinkRate::Mbps(8);
+  request_.link_speed.delay_seconds = 0.25;
   request_.encoded_backward = [](const Shape&) { return Bytes(936); };
   const auto seconds = MakeLinkSeconds(request_);
   ASSERT_TRUE(seconds.ok()) << seconds.status();
   EXPECT_DOUBLE_EQ((*seconds)(0, 0, Direction::kForward), 0.25 + 2.949184);
   EXPECT_DOUBLE_EQ((*seconds)(1, 1, Direction::kForward), 0.25 + 0.737344);
   EXPECT_DOUBLE_EQ((*seconds)(0, 0, Direction::kBackward), 0.25 + 0.001);
-  request_.link_megabits_per_second = 0;
+  request_.link_speed.rate = LinkRate::Mbps(0);
   EXPECT_EQ((*MakeLinkSeconds(request_))(0, 0, Direction::kForward), 0.25);
 }
 
@@ -124,9 +124,9 @@ TEST_F(PlanBuilder, SlowLinksMoveTheCut) {
   ASSERT_TRUE(compute.ok());
   request_.compute = &*compute;
   EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 2);
-  request_.link_megabits_per_second = 1;
+  request_.link_speed.rate = LinkRate::Mbps(1);
   EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 3);
-  request_.link_megabits_per_second = 0.1;
+  request_.link_speed.rate = LinkRate::Mbps(0.1);
   EXPECT_EQ(MakePlan(request_)->stages[0].last_layer, 4);
 }
 
@@ -169,7 +169,7 @@ TEST_F(PlanBuilder, RefusesWhatCannotRun) {
   request_ = good;
   request_.policy = *FindPolicy("dp");
   ExpectRefused("profile the devices");
-  request_.link_megabits_per_second = -1;
+  request_.link_speed.rate = LinkRate::Mbps(-1);
   ExpectRefused("link of -1 Mbit/s");
   request_ = good;
   request_.model = nullptr;

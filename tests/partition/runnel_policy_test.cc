@@ -33,7 +33,8 @@ class Case {
     model.devices.resize(devices);
     model.speeds.resize(devices);
     for (auto& row : model.speeds) {
-      for (int to = 0; to < devices; ++to) row.push_back({Draw(1, 40), Draw(0, 4) * 1e-3});
+      for (int to = 0; to < devices; ++to)
+        row.push_back({LinkRate::Mbps(Draw(1, 40)), Draw(0, 4) * 1e-3});
     }
     model.codecs.resize(2);
     for (int layer = 0; layer < layers; ++layer) {

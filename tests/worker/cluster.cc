@@ -3,7 +3,9 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "central/planning/fixed_planner.h"
 #include "central/run/initial_weights.h"
+#include "central/run/run_planning.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
@@ -55,7 +57,7 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
   RunDisplay display(ProgressOptions{}, -1, nullptr, &clock);
   std::vector<std::thread> workers;
   TellingControl control(options.control, [&](const std::string& address) {
-    for (int i = 0; i < options.setup->workers; ++i) {
+    for (int i = 0; i < options.run->setup.workers; ++i) {
       workers.emplace_back([&, i, address] {
         DaemonOptions daemon_options;
         daemon_options.central_address = address;
@@ -70,16 +72,23 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
     }
   });
   TrainingJob job;
-  job.setup = options.setup;
+  const RunSetup& setup = options.run->setup;
+  job.setup = &setup;
+  job.data = &options.run->data;
   job.first_step = options.first_step;
-  job.stop_step = options.setup->stop_step;
-  job.plan = options.plan;
+  job.stop_step = setup.stop_step;
   if (options.state.has_value()) {
     job.state = *options.state;
   } else {
-    RUNNEL_ASSIGN_OR_RETURN(job.state,
-                            InitialState(options.setup->model, options.setup->training.seed));
+    RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed));
   }
+  std::unique_ptr<Planner> planner;
+  if (options.plan.has_value()) {
+    planner = std::make_unique<FixedPlanner>(*options.plan);
+  } else {
+    RUNNEL_ASSIGN_OR_RETURN(planner, MakeRunPlanner(setup, job.stop_step, job.state, clock));
+  }
+  job.planner = planner.get();
   absl::StatusOr<TrainingOutcome> outcome;
   {
     Trainer trainer(std::move(job),

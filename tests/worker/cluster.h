@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/planning/run_setup.h"
+#include "central/run/run_setup.h"
 #include "central/run/trainer.h"
 #include "proto/transport/control/control_channel.h"
 #include "proto/transport/link/transport.h"
@@ -18,8 +18,8 @@
 namespace runnel {
 
 struct ClusterOptions {
-  const RunSetup* setup = nullptr;
-  std::optional<Plan> plan;
+  const LoadedRun* run = nullptr;
+  std::optional<Plan> plan;  // none: of the run's policy
   int64_t first_step = 0;
   std::optional<ModelState> state;  // empty: drawn from the seed
   // Transports of central and the workers; ports and addresses as they take them.

@@ -4,8 +4,10 @@
 #include <numeric>
 
 #include "central/data/batch_source.h"
+#include "central/planning/plan_maker.h"
 #include "central/records/weights_digest.h"
 #include "central/run/initial_weights.h"
+#include "central/run/run_planning.h"
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/grpc_control.h"
 #include "proto/transport/grpc/grpc_transport.h"
@@ -49,36 +51,36 @@ class FirstSamples final : public Dataset {
   int64_t size_;
 };
 
-RunSetup MakeSetup(const RunSettings& settings) {
-  absl::StatusOr<RunSetup> setup = SetUpRun(settings);
-  EXPECT_TRUE(setup.ok()) << setup.status();
-  setup->data.test = std::make_unique<FirstSamples>(std::move(setup->data.test), 20);
-  return *std::move(setup);
+LoadedRun MakeRun(const RunSettings& settings) {
+  absl::StatusOr<LoadedRun> run = SetUpAndLoad(settings);
+  EXPECT_TRUE(run.ok()) << run.status();
+  run->data.test = std::make_unique<FirstSamples>(std::move(run->data.test), 20);
+  return *std::move(run);
 }
 
-absl::StatusOr<TrainingOutcome> RunOverLoopback(const RunSetup& setup,
+absl::StatusOr<TrainingOutcome> RunOverLoopback(const LoadedRun& run,
                                                 int64_t worker_clock_rate = 1) {
   LoopbackControl control;
   const std::unique_ptr<Transport> transport = MakeLoopbackTransport();
   ClusterOptions options;
-  options.setup = &setup;
+  options.run = &run;
   options.transport = transport.get();
   options.control = &control;
   options.worker_clock_rate = worker_clock_rate;
   return RunCluster(options);
 }
 
-std::string OverLoopback(const RunSetup& setup) {
-  const absl::StatusOr<TrainingOutcome> outcome = RunOverLoopback(setup);
+std::string OverLoopback(const LoadedRun& run) {
+  const absl::StatusOr<TrainingOutcome> outcome = RunOverLoopback(run);
   EXPECT_TRUE(outcome.ok()) << outcome.status();
   return outcome.ok() ? outcome->summary.weights_sha256 : "";
 }
 
-std::string OverGrpc(const RunSetup& setup) {
+std::string OverGrpc(const LoadedRun& run) {
   const std::unique_ptr<ControlTransport> control = MakeGrpcControl({});
   const std::unique_ptr<Transport> transport = MakeGrpcTransport({});
   ClusterOptions options;
-  options.setup = &setup;
+  options.run = &run;
   options.transport = transport.get();
   options.control = control.get();
   const absl::StatusOr<TrainingOutcome> outcome = RunCluster(options);
@@ -87,20 +89,26 @@ std::string OverGrpc(const RunSetup& setup) {
 }
 
 // The replay of `plan`; none: of the plan that the setup's policy makes without a profile.
-std::string Oracle(const RunSetup& setup, std::optional<Plan> plan = std::nullopt) {
+std::string Oracle(const LoadedRun& run, std::optional<Plan> plan = std::nullopt) {
+  const RunSetup& setup = run.setup;
   const Batching batching = MakeBatching(setup.training).value();
   StalenessReplayOptions options;
   options.model = setup.model;
   std::vector<int> devices(static_cast<size_t>(setup.workers));
   std::iota(devices.begin(), devices.end(), 0);
-  options.plan = plan.has_value() ? *plan : PlanFor(setup, Generation(1), devices, {}).value();
+  if (!plan.has_value()) {
+    const MonotonicClock clock;
+    const PlanMaker maker(MakePlanningInputs(setup, setup.stop_step, {}, clock).value());
+    plan = maker.MakePlan(devices, {}).value();
+  }
+  options.plan = *plan;
   options.training = setup.training;
   for (int64_t step = 0; step < setup.stop_step;) {
     step = std::min(setup.barriers.Next(step), setup.stop_step);
     options.barriers.push_back(batching.FirstSequence(step).value());
   }
   options.state = InitialState(setup.model, setup.training.seed).value();
-  BatchSource source(*setup.data.train, setup.training.seed);
+  BatchSource source(*run.data.train, setup.training.seed);
   options.fill = [&source](const MicroBatch& place, absl::Span<float> samples,
                            absl::Span<int32_t> labels) { source.Fill(place, samples, labels); };
   const std::unique_ptr<Backend> backend = MakeBackend("ref", 1).value();
@@ -111,48 +119,48 @@ std::string Oracle(const RunSetup& setup, std::optional<Plan> plan = std::nullop
 
 // The cluster's weights are the replay's, and not `other`. Returns them.
 std::string ExpectReplayed(const RunSettings& settings, const std::string& other) {
-  const RunSetup setup = MakeSetup(settings);
-  std::string expected = Oracle(setup);
+  const LoadedRun run = MakeRun(settings);
+  std::string expected = Oracle(run);
   EXPECT_NE(expected, other);
-  EXPECT_EQ(OverLoopback(setup), expected);
+  EXPECT_EQ(OverLoopback(run), expected);
   return expected;
 }
 
 TEST(Pipeline, AsyncEqualsTheSingleProcessReplayOverEveryTransport) {
-  const RunSetup setup = MakeSetup(Settings("async_1f1b", 3));
-  const std::string expected = Oracle(setup);
-  EXPECT_EQ(OverLoopback(setup), expected);
-  EXPECT_EQ(OverGrpc(setup), expected);
+  const LoadedRun run = MakeRun(Settings("async_1f1b", 3));
+  const std::string expected = Oracle(run);
+  EXPECT_EQ(OverLoopback(run), expected);
+  EXPECT_EQ(OverGrpc(run), expected);
 }
 
 TEST(Pipeline, AsyncIsTheSameUnderDelaysAndRates) {
   RunSettings settings = Settings("async_1f1b", 3);
   settings.max_batches = 12;
-  const std::string expected = Oracle(MakeSetup(settings));
+  const std::string expected = Oracle(MakeRun(settings));
   settings.link_mbps = 20;
   settings.link_delay_ms = 5;
-  EXPECT_EQ(OverLoopback(MakeSetup(settings)), expected);
+  EXPECT_EQ(OverLoopback(MakeRun(settings)), expected);
   settings.link_mbps = 200;
   settings.link_delay_ms = 0;
-  EXPECT_EQ(OverGrpc(MakeSetup(settings)), expected);
+  EXPECT_EQ(OverGrpc(MakeRun(settings)), expected);
 }
 
 TEST(Pipeline, AsyncWithRaisedCapsEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
-  const std::string with_usual_caps = Oracle(MakeSetup(settings));
+  const std::string with_usual_caps = Oracle(MakeRun(settings));
   settings.caps = {5, 3, 1};
-  const RunSetup setup = MakeSetup(settings);
-  const std::string expected = Oracle(setup);
+  const LoadedRun run = MakeRun(settings);
+  const std::string expected = Oracle(run);
   EXPECT_NE(expected, with_usual_caps);
-  EXPECT_EQ(OverLoopback(setup), expected);
+  EXPECT_EQ(OverLoopback(run), expected);
 }
 
 TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
   settings.codec_forward = "mbq:2";
   settings.codec_backward = "stochastic:4";
-  const RunSetup setup = MakeSetup(settings);
-  EXPECT_EQ(OverLoopback(setup), Oracle(setup));
+  const LoadedRun run = MakeRun(settings);
+  EXPECT_EQ(OverLoopback(run), Oracle(run));
 }
 
 // A worker that learns from its profile that it has but a part of a processor codes where it
@@ -163,18 +171,18 @@ TEST(Pipeline, CodingBetweenComputationsEqualsTheReplay) {
   settings.replan = "off";
   settings.codec_forward = "mbq:2";
   settings.codec_backward = "stochastic:4";
-  const RunSetup setup = MakeSetup(settings);
-  const absl::StatusOr<TrainingOutcome> outcome = RunOverLoopback(setup, /*worker_clock_rate=*/4);
+  const LoadedRun run = MakeRun(settings);
+  const absl::StatusOr<TrainingOutcome> outcome = RunOverLoopback(run, /*worker_clock_rate=*/4);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   ASSERT_EQ(outcome->plan.stages.size(), 3u);
   for (const JournalDevice& device : outcome->plans[0].devices)
     EXPECT_LT(device.processor_share, 0.5);
-  EXPECT_EQ(outcome->summary.weights_sha256, Oracle(setup, outcome->plan));
+  EXPECT_EQ(outcome->summary.weights_sha256, Oracle(run, outcome->plan));
 }
 
 TEST(Pipeline, LookAheadEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
-  std::string last = Oracle(MakeSetup(settings));
+  std::string last = Oracle(MakeRun(settings));
   settings.look_ahead = 1;
   for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
     settings.caps = caps;
@@ -185,9 +193,9 @@ TEST(Pipeline, LookAheadEqualsTheReplay) {
 // What nobody asked for: half of the way, where caps are raised.
 TEST(Pipeline, StagesWithRaisedCapsLookAheadByDefault) {
   RunSettings settings = Settings("async_1f1b", 3);
-  const std::string usual = Oracle(MakeSetup(settings));
+  const std::string usual = Oracle(MakeRun(settings));
   settings.look_ahead = 0;
-  EXPECT_EQ(Oracle(MakeSetup(settings)), usual);
+  EXPECT_EQ(Oracle(MakeRun(settings)), usual);
   settings.caps = {5, 2, 1};
   std::string last = ExpectReplayed(settings, usual);
   settings.look_ahead = -1;
@@ -198,7 +206,7 @@ TEST(Pipeline, StagesWithRaisedCapsLookAheadByDefault) {
 
 TEST(Pipeline, WeightAggregationEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
-  std::string last = Oracle(MakeSetup(settings));
+  std::string last = Oracle(MakeRun(settings));
   for (int64_t every : {1, 5}) {
     for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
       settings.aggregate_every = every;
@@ -211,11 +219,11 @@ TEST(Pipeline, WeightAggregationEqualsTheReplay) {
 TEST(Pipeline, StagesWithRaisedCapsBeginWithLess) {
   RunSettings settings = Settings("async_1f1b", 3);
   settings.stale_rate_steps = 12;
-  const std::string usual = Oracle(MakeSetup(settings));
+  const std::string usual = Oracle(MakeRun(settings));
   settings.stale_rate_steps = 0;
-  EXPECT_EQ(Oracle(MakeSetup(settings)), usual);
+  EXPECT_EQ(Oracle(MakeRun(settings)), usual);
   settings.caps = {5, 3, 1};
-  std::string last = Oracle(MakeSetup(settings));
+  std::string last = Oracle(MakeRun(settings));
   for (int64_t steps : {12, -1}) {  // -1: half of the run's
     settings.stale_rate_steps = steps;
     last = ExpectReplayed(settings, last);
@@ -226,28 +234,28 @@ TEST(Pipeline, StagesWithRaisedCapsBeginWithLess) {
 TEST(Pipeline, WithCapsOfOneNothingLooksAhead) {
   RunSettings settings = Settings("async_1f1b", 2);
   settings.caps = {1, 1};
-  const std::string plain = OverLoopback(MakeSetup(settings));
+  const std::string plain = OverLoopback(MakeRun(settings));
   settings.look_ahead = 1;
-  EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
+  EXPECT_EQ(OverLoopback(MakeRun(settings)), plain);
   settings.look_ahead = 0;
   settings.aggregate_every = 1;
-  EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
+  EXPECT_EQ(OverLoopback(MakeRun(settings)), plain);
 }
 
 TEST(Pipeline, SynchronousSchedulesEqualThePlainLoopOnAnyNumberOfStages) {
   RunSettings settings = Settings("sync_1f1b", 0);
   settings.micro_batches = 4;
-  const std::string plain = OverLoopback(MakeSetup(settings));
+  const std::string plain = OverLoopback(MakeRun(settings));
   for (int64_t workers = 1; workers <= 4; ++workers) {
     SCOPED_TRACE(workers);
     settings.local_workers = workers;
-    EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
+    EXPECT_EQ(OverLoopback(MakeRun(settings)), plain);
   }
   settings.schedule = "gpipe";
-  EXPECT_EQ(OverLoopback(MakeSetup(settings)), plain);
+  EXPECT_EQ(OverLoopback(MakeRun(settings)), plain);
   // It is the micro-batches that the bytes depend on: the test would notice.
   settings.micro_batches = 2;
-  EXPECT_NE(OverLoopback(MakeSetup(settings)), plain);
+  EXPECT_NE(OverLoopback(MakeRun(settings)), plain);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "central/planning/codec_timing.h"
 #include "central/settings/codec_settings.h"
 #include "compress/link_bits.h"
 #include "gmock/gmock.h"
@@ -50,7 +51,8 @@ class Case {
     for (DeviceCost& device : request_.device_costs) {
       device.codec_seconds_per_byte = kCodecSecondsPerByte;
     }
-    request_.link_speeds.assign(devices, std::vector<LinkSpeed>(devices, {mbps, 0.001}));
+    request_.link_speeds.assign(devices,
+                                std::vector<LinkSpeed>(devices, {LinkRate::Mbps(mbps), 0.001}));
     bits_.model = "har_cnn";
     bits_.epochs = kEpochs;
   }
@@ -146,8 +148,8 @@ TEST(BandwidthBits, OnASlowerLinkThereAreNeverMoreBits) {
 TEST(BandwidthBits, DirectionsAndLinksAreApart) {
   Case run("uniform", 3, 1000);
   auto& speeds = run.request().link_speeds;
-  speeds[0][1].megabits_per_second = 2;
-  speeds[2][1].megabits_per_second = 2;
+  speeds[0][1].rate = LinkRate::Mbps(2);
+  speeds[2][1].rate = LinkRate::Mbps(2);
   const Plan plan = run.Fitted().plan;
   EXPECT_LT(BitsIn(plan.links[0].codec_forward, 0), 9);
   EXPECT_EQ(plan.links[0].codec_backward, "identity");

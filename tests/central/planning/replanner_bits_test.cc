@@ -4,9 +4,8 @@
 #include <optional>
 
 #include "absl/strings/match.h"
-#include "central/planning/link_rates.h"
-#include "central/planning/replanner.h"
-#include "central/planning/run_setup.h"
+#include "central/planning/run_planner.h"
+#include "central/run/run_planning.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -21,18 +20,24 @@ constexpr int64_t kEvery = 20;     // micro-batches between reports
 // Two workers that compute as profiled; how fast their links are, each report says.
 class LiveRun {
  public:
-  explicit LiveRun(const std::string& policy, double first_mbps = 0)
-      : setup_(SetUp(policy, first_mbps)), seconds_(2) {
-    for (DeviceTimes& times : seconds_)
+  explicit LiveRun(const std::string& policy, double first_mbps = 0) : times_(2), devices_(2) {
+    RunSettings settings;
+    settings.model = "lenet";
+    settings.dataset = "synthetic_digits";
+    settings.local_workers = 2;
+    settings.policy = policy;
+    settings.bits = "bandwidth";
+    settings.plan_mbps = first_mbps;
+    setup_ = SetUpRun(settings).value();
+    EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
+    const MonotonicClock clock;
+    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000, {}, clock).value();
+    inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
+    planner_ = RunPlanner::Create(std::move(inputs)).value();
+    for (DeviceTimes& times : times_)
       times = DeviceTimes::ByLayer(std::vector<double>(setup_.model.layer_count(), 0.004));
-    plan_ = PlanFor(setup_, Generation(1), {0, 1}, seconds_).value();
-    for (int i = 0; i < 2; ++i) {
-      devices_.push_back({"w" + std::to_string(i)});
-    }
-    Take(plan_);
-    replanner_.emplace(Options());
+    Use(planner_->FirstPlan(devices_, times_).value());
   }
-  LiveRun(const LiveRun&) = delete;
 
   std::optional<ChangePlan> Report(double down_mbps, double up_mbps) {
     step_ += kEvery;
@@ -43,49 +48,20 @@ class LiveRun {
     }
     stages_.front().telemetry.downstream_bytes_per_second = up_mbps * kMbps;
     stages_.back().telemetry.upstream_bytes_per_second = down_mbps * kMbps;
-    const BarrierReport report{step_, plan_, first_, stages_, devices_, seconds_};
-    NoteLinkRates(stages_, 2, rates_);
-    std::optional<ChangePlan> better = replanner_->AtBarrier(report);
-    if (better.has_value()) Take(better->plan);
-    return better;
+    BarrierDecision decision =
+        planner_->AtBarrier({step_, plan_, first_, stages_, devices_, times_});
+    auto* change = std::get_if<ChangePlan>(&decision);
+    if (change == nullptr) return std::nullopt;
+    Use(change->plan);
+    return std::move(*change);
   }
 
   const Plan& plan() const { return plan_; }
   const RunSetup& setup() const { return setup_; }
-  const LinkRates& rates() const { return rates_; }
+  PlanBandwidth AssumedBandwidth() const { return planner_->AssumedBandwidth(plan_); }
 
  private:
-  static RunSetup SetUp(const std::string& policy, double first_mbps) {
-    RunSettings settings;
-    settings.model = "lenet";
-    settings.dataset = "synthetic_digits";
-    settings.local_workers = 2;
-    settings.policy = policy;
-    settings.bits = "bandwidth";
-    settings.plan_mbps = first_mbps;
-    return SetUpRun(settings).value();
-  }
-
-  ReplannerOptions Options() {
-    ReplannerOptions options;
-    if (MovesLayers(setup_)) {
-      options.make_plan = [this](const std::vector<int>& devices, const auto& seconds) {
-        return PlanFor(setup_, Generation(1), devices, seconds, {rates_, {}, {}});
-      };
-    }
-    options.period_seconds = [this](const Plan& plan, const auto& seconds) {
-      return PredictPeriod(setup_, plan, seconds, {rates_, {}, {}});
-    };
-    options.fit_bits = [this](const Plan& plan, const auto& seconds, double share) {
-      return RefitBits(setup_, plan, seconds, {Scaled(rates_, share), {}, {}});
-    };
-    options.coding_error = [this](const Plan& plan) { return CodingErrorOf(setup_, plan); };
-    options.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
-    options.stop_step = 100'000;
-    return options;
-  }
-
-  void Take(const Plan& plan) {
+  void Use(const Plan& plan) {
     const Generation next(plan_.generation.value() + 1);
     plan_ = plan;
     plan_.generation = next;
@@ -95,13 +71,12 @@ class LiveRun {
   }
 
   RunSetup setup_;
-  std::vector<DeviceTimes> seconds_;
-  LinkRates rates_;
+  std::vector<DeviceTimes> times_;
+  std::unique_ptr<RunPlanner> planner_;
   Plan plan_;
   Sequence first_;
   std::vector<StageStatus> stages_;
   std::vector<DeviceFacts> devices_;
-  std::optional<Replanner> replanner_;
   int64_t step_ = 0;
 };
 
@@ -114,9 +89,9 @@ bool IsExact(const Plan& plan) {
 TEST(ReplannerBits, WithoutBandwidthTheFirstPlanCompressesNothing) {
   const LiveRun run("uniform");
   EXPECT_TRUE(IsExact(run.plan()));
-  EXPECT_EQ(BandwidthOf(run.setup(), run.plan(), {}).source, "none");
+  EXPECT_EQ(run.AssumedBandwidth().source, "none");
   EXPECT_FALSE(MovesLayers(run.setup()));
-  EXPECT_TRUE(Replans(run.setup()));
+  EXPECT_TRUE(ChangesCodecs(run.setup()));
   EXPECT_TRUE(NeedsProfile(run.setup()));
   EXPECT_FALSE(IsExact(LiveRun("uniform", 1).plan()));
 }
@@ -132,10 +107,10 @@ TEST(ReplannerBits, ALinkThatDropsHasFewerBitsAfterTwoReports) {
   EXPECT_THAT(fewer->plan.links[0].codec_forward, HasSubstr("hadamard:"));
   EXPECT_EQ(fewer->plan.links[0].codec_backward, "identity");  // each direction apart
   EXPECT_THAT(fewer->why, HasSubstr("s a micro-batch"));
-  const PlanBandwidth bandwidth = BandwidthOf(run.setup(), run.plan(), run.rates());
+  const PlanBandwidth bandwidth = run.AssumedBandwidth();
   EXPECT_EQ(bandwidth.source, "measured");
-  EXPECT_NEAR(bandwidth.links[0].forward, 2, 1e-9);
-  EXPECT_NEAR(bandwidth.links[0].backward, kFast, 1e-6);
+  EXPECT_NEAR(bandwidth.links[0].forward.mbps(), 2, 1e-9);
+  EXPECT_NEAR(bandwidth.links[0].backward.mbps(), kFast, 1e-6);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(run.Report(2, kFast).has_value());
 
   // And back.

@@ -16,10 +16,54 @@ using ::testing::HasSubstr;
 constexpr int kLayers = 6;
 constexpr int64_t kEvery = 20;  // micro-batches between reports
 
+// Of two devices: the slowest stage counts, the cut with the shortest period is the best.
+class TwoStagePlans final : public PlanSource {
+ public:
+  explicit TwoStagePlans(int layers) : layers_(layers) {}
+
+  Plan PlanWith(int last) const {
+    Plan plan;
+    plan.stages = {{DeviceId(0), 0, last, 2}, {DeviceId(1), last + 1, layers_ - 1, 1}};
+    plan.links.emplace_back();
+    return plan;
+  }
+  static double Slowest(const Plan& plan, const std::vector<DeviceTimes>& times) {
+    double slowest = 0;
+    for (const StagePlan& stage : plan.stages) {
+      slowest = std::max(
+          slowest, times[stage.device.value()].Seconds({stage.first_layer, stage.last_layer}));
+    }
+    return slowest;
+  }
+  Plan BestPlan(const std::vector<DeviceTimes>& times) const {
+    Plan best = PlanWith(0);
+    for (int last = 1; last + 1 < layers_; ++last) {
+      if (Slowest(PlanWith(last), times) < Slowest(best, times)) best = PlanWith(last);
+    }
+    return best;
+  }
+
+  absl::StatusOr<Plan> MakePlan(const std::vector<int>&,
+                                const MeasuredCluster& cluster) const override {
+    return BestPlan(cluster.times);
+  }
+  absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster&) const override {
+    return plan;
+  }
+  absl::StatusOr<double> PeriodSeconds(const Plan& plan,
+                                       const MeasuredCluster& cluster) const override {
+    return Slowest(plan, cluster.times);
+  }
+  double CodingErrorOf(const Plan&) const override { return 0; }
+
+ private:
+  int layers_;
+};
+
 // Two devices of the same speed, 10 ms a layer; the best cut balances them.
 class Pipeline {
  public:
-  explicit Pipeline(int64_t stop_step = 10'000) : replanner_(Options(stop_step)) {
+  explicit Pipeline(int64_t stop_step = 10'000) : replanner_(&plans_, Options(stop_step), {}) {
     plan_.generation = Generation(1);
     Cut(2);
     for (int i = 0; i < 2; ++i) {
@@ -46,7 +90,7 @@ class Pipeline {
         telemetry.busy_processor_ns +=
             static_cast<int64_t>(kEvery * layers * processor_ns_a_layer_);
     }
-    return replanner_.AtBarrier({step_, plan_, first_, stages_, devices_, seconds_});
+    return replanner_.ProposeChange({step_, plan_, first_, stages_, devices_, seconds_}, {});
   }
 
   void Take(const Plan& plan) {
@@ -60,34 +104,8 @@ class Pipeline {
   const Replanner& replanner() const { return replanner_; }
 
  private:
-  static double Slowest(const Plan& plan, const std::vector<DeviceTimes>& times) {
-    double slowest = 0;
-    for (const StagePlan& stage : plan.stages) {
-      slowest = std::max(
-          slowest, times[stage.device.value()].Seconds({stage.first_layer, stage.last_layer}));
-    }
-    return slowest;
-  }
-
-  static Plan PlanWith(int last) {
-    Plan plan;
-    plan.stages = {{DeviceId(0), 0, last, 2}, {DeviceId(1), last + 1, kLayers - 1, 1}};
-    plan.links.emplace_back();
-    return plan;
-  }
-
   static ReplannerOptions Options(int64_t stop_step) {
     ReplannerOptions options;
-    options.make_plan = [](const std::vector<int>&, const auto& seconds) -> absl::StatusOr<Plan> {
-      Plan best = PlanWith(0);
-      for (int last = 1; last + 1 < kLayers; ++last) {
-        if (Slowest(PlanWith(last), seconds) < Slowest(best, seconds)) best = PlanWith(last);
-      }
-      return best;
-    };
-    options.period_seconds = [](const Plan& plan, const auto& seconds) -> absl::StatusOr<double> {
-      return Slowest(plan, seconds);
-    };
     options.layer_state_bytes.assign(kLayers, 1'000'000);
     options.stop_step = stop_step;
     return options;
@@ -95,12 +113,13 @@ class Pipeline {
 
   void Cut(int last) {
     const Generation generation = plan_.generation;
-    plan_ = PlanWith(last);
+    plan_ = plans_.PlanWith(last);
     plan_.generation = generation;
     stages_.clear();
     for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
   }
 
+  TwoStagePlans plans_{kLayers};
   Replanner replanner_;
   Plan plan_;
   Sequence first_;
@@ -128,7 +147,7 @@ TEST(Replanner, MovesLayersAwayFromADeviceAtHalfSpeed) {
   EXPECT_LE(reports, 3);
   EXPECT_EQ(better->plan.stages[0].last_layer, 3);
   EXPECT_THAT(better->why, HasSubstr("0.06 -> 0.04 s a micro-batch"));
-  EXPECT_NEAR(run.replanner().slowdowns()[1], 2, 1e-6);
+  EXPECT_NEAR(run.replanner().corrections().ratios()[1], 2, 1e-6);
   run.Take(better->plan);
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(run.Report(2).has_value());
   // And back when it is fast again.
@@ -153,10 +172,10 @@ TEST(Replanner, WithAShareOfAProcessorTheLongerOfBothTimesCounts) {
   Pipeline run;
   run.ShareProcessor(0.5);
   run.Report(1.0);
-  EXPECT_NEAR(run.replanner().slowdowns()[1], 1.6, 1e-6);  // 8 ms of half a processor
-  run.Report(2.5);                                         // something else takes the processor
-  EXPECT_NEAR(run.replanner().slowdowns()[1], 2.5, 1e-6);
-  EXPECT_NEAR(run.replanner().slowdowns()[0], 1.0, 1e-6);
+  EXPECT_NEAR(run.replanner().corrections().ratios()[1], 1.6, 1e-6);  // 8 ms of half a processor
+  run.Report(2.5);  // something else takes the processor
+  EXPECT_NEAR(run.replanner().corrections().ratios()[1], 2.5, 1e-6);
+  EXPECT_NEAR(run.replanner().corrections().ratios()[0], 1.0, 1e-6);
 }
 
 // ---- with a predictor
@@ -170,7 +189,8 @@ class PredictedPipeline {
       : model_(*MakeModel("mobilenet_v2")),
         predictor_(*RunPredictor::Create(model_, 8, {}, predictor)),
         slow_(2, std::vector<double>(model_.layer_count(), 1)),
-        replanner_(Options(min_gain, stop_step)),
+        plans_(model_.layer_count()),
+        replanner_(&plans_, Options(min_gain, stop_step), {.predictor = &predictor_}),
         devices_(2),
         seconds_(2) {
     for (int device = 0; device < 2; ++device) {
@@ -178,7 +198,7 @@ class PredictedPipeline {
       Characterise(device);
       seconds_[device] = predictor_.Times(device);
     }
-    Take(BestPlan(seconds_));
+    Take(plans_.BestPlan(seconds_));
   }
 
   // From now on, these layers of device 1 take so many times what they took.
@@ -199,11 +219,11 @@ class PredictedPipeline {
       stage.telemetry.busy_ns += static_cast<int64_t>(kEvery * took * 1e9);
     }
     const BarrierReport report{step_, plan_, first_, stages_, devices_, seconds_};
-    for (const int device : replanner_.ToMeasure(report)) {
+    for (const int device : replanner_.DevicesToMeasure(report, {})) {
       ++measured_;
       if (can_measure) Characterise(device);
     }
-    return replanner_.AtBarrier(report);
+    return replanner_.ProposeChange(report, {});
   }
 
   void Take(const Plan& plan) {
@@ -215,8 +235,8 @@ class PredictedPipeline {
   }
 
   // Of the slowest stage, as it really is, and that of the best of all plans.
-  double Period(const Plan& plan) const { return Slowest(plan, TrueSeconds()); }
-  double BestPeriod() const { return Period(BestPlan(TrueSeconds())); }
+  double Period(const Plan& plan) const { return plans_.Slowest(plan, TrueSeconds()); }
+  double BestPeriod() const { return Period(plans_.BestPlan(TrueSeconds())); }
   double Predicted(const LayerRange& range) const { return predictor_.Seconds(1, range); }
   double Truth(int device, const LayerRange& range) const {
     double seconds = 1e-4;  // of its boundaries
@@ -249,45 +269,18 @@ class PredictedPipeline {
     }
     return rows;
   }
-  double Slowest(const Plan& plan, const Rows& rows) const {
-    double slowest = 0;
-    for (const StagePlan& stage : plan.stages) {
-      const LayerRange range{stage.first_layer, stage.last_layer};
-      slowest = std::max(slowest, rows[stage.device.value()].Seconds(range));
-    }
-    return slowest;
-  }
-  Plan PlanWith(int last) const {
-    Plan plan;
-    plan.stages = {{DeviceId(0), 0, last, 2}, {DeviceId(1), last + 1, layers() - 1, 1}};
-    plan.links.emplace_back();
-    return plan;
-  }
-  Plan BestPlan(const Rows& rows) const {
-    Plan best = PlanWith(0);
-    for (int last = 1; last + 1 < layers(); ++last) {
-      if (Slowest(PlanWith(last), rows) < Slowest(best, rows)) best = PlanWith(last);
-    }
-    return best;
-  }
   ReplannerOptions Options(double min_gain, int64_t stop_step) {
     ReplannerOptions options;
-    options.make_plan = [this](const std::vector<int>&, const Rows& rows) -> absl::StatusOr<Plan> {
-      return BestPlan(rows);
-    };
-    options.period_seconds = [this](const Plan& plan, const Rows& rows) -> absl::StatusOr<double> {
-      return Slowest(plan, rows);
-    };
     options.layer_state_bytes.assign(layers(), 1'000'000);
     options.stop_step = stop_step;
     options.min_gain = min_gain;
-    options.predictor = &predictor_;
     return options;
   }
 
   ModelSpec model_;
   RunPredictor predictor_;
   std::vector<std::vector<double>> slow_;  // by device and layer
+  TwoStagePlans plans_;
   Replanner replanner_;
   std::vector<DeviceFacts> devices_;
   std::vector<DeviceTimes> seconds_;
@@ -324,7 +317,7 @@ TEST(PredictedReplanner, LearnsWhatStagesTake) {
   for (int i = 0; i < 30 && !better.has_value(); ++i) better = run.Report();
   ASSERT_TRUE(better.has_value());
   EXPECT_EQ(run.measured(), 0);
-  EXPECT_EQ(run.replanner().slowdowns()[1], 1) << "no capacity ratio";
+  EXPECT_EQ(run.replanner().corrections().ratios()[1], 1) << "no capacity ratio";
   EXPECT_LT(run.Period(better->plan), before * 0.97);
   EXPECT_TRUE(better->times[1].by_range());
   // What it goes on to learn makes the prediction that of the device as it is.
@@ -344,10 +337,10 @@ TEST(PredictedReplanner, MeasuresADeviceThatChangedAgain) {
   run.Slow(12, 19, 2);
   EXPECT_FALSE(run.Report().has_value());
   EXPECT_EQ(run.measured(), 0) << "it may be gone at the next report";
-  EXPECT_GT(run.replanner().slowdowns()[1], 1.3) << "until then by the capacity ratio";
+  EXPECT_GT(run.replanner().corrections().ratios()[1], 1.3) << "until then by the capacity ratio";
   const std::optional<ChangePlan> better = run.Report();
   EXPECT_EQ(run.measured(), 1);
-  EXPECT_EQ(run.replanner().slowdowns()[1], 1);
+  EXPECT_EQ(run.replanner().corrections().ratios()[1], 1);
   ASSERT_TRUE(better.has_value());
   EXPECT_LT(run.Period(better->plan), 1.06 * run.BestPeriod());
   EXPECT_THAT(better->why, testing::Not(HasSubstr("capacity ratio")));
@@ -376,7 +369,7 @@ TEST(PredictedReplanner, WhatMeasuringDoesNotShowStaysARatio) {
     run.beside = 1;
     EXPECT_FALSE(run.Report().has_value());
     EXPECT_TRUE(run.Report().has_value());
-    EXPECT_NEAR(run.replanner().slowdowns()[1], 1, 0.05);
+    EXPECT_NEAR(run.replanner().corrections().ratios()[1], 1, 0.05);
     for (int i = 0; i < 400; ++i) {
       run.beside = i / 10 % 2 == 0 ? 1.6 : 2.4;
       run.Report();
@@ -399,7 +392,7 @@ TEST(PredictedReplanner, ShortlyBeforeTheEndMeasuringIsNotWorthIt) {
   run.Slow(12, 19, 2);
   for (int i = 0; i < 8; ++i) run.Report();
   EXPECT_EQ(run.measured(), 0);
-  EXPECT_GT(run.replanner().slowdowns()[1], 1.3) << "a capacity ratio costs nothing";
+  EXPECT_GT(run.replanner().corrections().ratios()[1], 1.3) << "a capacity ratio costs nothing";
 }
 
 }  // namespace

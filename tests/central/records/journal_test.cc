@@ -42,8 +42,20 @@ PlanDecided Decided(int32_t generation, int64_t from_step) {
   r.plan.drains_each_step = true;
   r.plan.stages = {{DeviceId(1), 0, 2, 2}, {DeviceId(0), 3, 4, 1}};
   r.plan.links = {{"mbq:4", "stochastic:8"}};
-  r.devices = {{"pi \"4\"\n", "cpu-avx2-1", {0.1, 0.2, 1e-9}}, {"phone", "ref-1", {}, {0.5, 1e-9}}};
+  r.devices = {{"pi \"4\"\n", "cpu-avx2-1", DeviceTimes::ByLayer({0.1, 0.2, 1e-9})},
+               {"phone", "ref-1", DeviceTimes::ByRange(2, {0.5, 1e-9, 0.25})}};
   return r;
+}
+
+// The names in the file are those of earlier releases.
+TEST(JournalLine, DeviceTimesSayByLayerOrByRange) {
+  const std::string line = JournalLine(Decided(0, 0));
+  EXPECT_THAT(line, HasSubstr(R"("layer_seconds":[0.1,0.2,1e-09])"));
+  EXPECT_THAT(line, HasSubstr(R"("range_seconds":[0.5,1e-09,0.25])"));
+  std::string torn = line;
+  torn.replace(torn.find("[0.5,1e-09,0.25]"), 16, "[0.5,0.25]");
+  EXPECT_THAT(std::string(ParseJournalLine(torn).status().message()),
+              HasSubstr("no model has 2 ranges of layers"));
 }
 
 std::vector<JournalRecord> OneOfEach() {

@@ -83,12 +83,13 @@ TEST(Scenario, EveryMistakeIsNamed) {
 TEST(Scenario, LinksGoBothWays) {
   absl::StatusOr<Scenario> scenario = ReadScenario(Released("three-pis"));
   ASSERT_TRUE(scenario.ok());
-  scenario->links = {{"*", "*", 4, 2, 1}, {"pi-2", "pi-0", 8, 1, 0}};
-  EXPECT_EQ(SpeedBetween(*scenario, 0, 1).megabits_per_second, 4);
-  EXPECT_EQ(SpeedBetween(*scenario, 1, 0).megabits_per_second, 2);
+  scenario->links = {{"*", "*", LinkRate::Mbps(4), LinkRate::Mbps(2), 1},
+                     {"pi-2", "pi-0", LinkRate::Mbps(8), LinkRate::Mbps(1), 0}};
+  EXPECT_EQ(SpeedBetween(*scenario, 0, 1).rate.mbps(), 4);
+  EXPECT_EQ(SpeedBetween(*scenario, 1, 0).rate.mbps(), 2);
   EXPECT_EQ(SpeedBetween(*scenario, 0, 1).delay_seconds, 1e-3);
-  EXPECT_EQ(SpeedBetween(*scenario, 2, 0).megabits_per_second, 8);
-  EXPECT_EQ(SpeedBetween(*scenario, 0, 2).megabits_per_second, 1);
+  EXPECT_EQ(SpeedBetween(*scenario, 2, 0).rate.mbps(), 8);
+  EXPECT_EQ(SpeedBetween(*scenario, 0, 2).rate.mbps(), 1);
 }
 
 // AccEPT's Table 5 by simulation, speeds from the column at 4 Mbps alone.

@@ -1,0 +1,88 @@
+#pragma once
+
+// How long the devices of a run take, corrected by what their stages took. AccEPT 3.2 and 3.5:
+// |measured - predicted| > epsilon means that a device has changed. FTPipeHD: the capacity ratio of
+// a worker is measured over profiled time of its layers.
+//
+// Without a predictor, one ratio corrects all layers of a device's profile. With a predictor:
+//   * a time within epsilon is learned from, and there is no ratio;
+//   * a time that is off by more gives a ratio at once, and after `confirmations` such reports the
+//     device counts as changed: its representative sub-models should be measured again;
+//   * what the new measurement does not explain (for example a neighbour that computes only while
+//     the pipeline runs) stays a ratio.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "central/planning/barrier_report.h"
+#include "predictor/run/run_predictor.h"
+
+namespace runnel {
+
+struct CorrectionOptions {
+  // Borrowed; it knows every device of the run. Null: the times of a report are a profile.
+  RunPredictor* predictor = nullptr;
+  int confirmations = 2;          // reports in a row that must be off
+  int64_t min_micro_batches = 5;  // a stage that did fewer since the last report says nothing
+  // Of measuring a device's representatives again: how often each runs, and what is added to that.
+  int64_t measured_runs = 11;
+  double fixed_measure_seconds = 2;
+};
+
+// Deterministic. One thread.
+class DeviceCorrections {
+ public:
+  explicit DeviceCorrections(const CorrectionOptions& options) : options_(options) {}
+
+  // Compares what every stage took since the last report with what is known of its device. A second
+  // report of the same step changes nothing. False: a stage did too little, or nothing was
+  // profiled.
+  bool Observe(const BarrierReport& report);
+
+  // Devices that should be measured again. None without a predictor.
+  std::vector<int> ChangedDevices() const;
+  // How long measuring a device again takes; the pipeline stands meanwhile.
+  double MeasurementSeconds(int device) const;
+  // The changed devices have been measured again, or could not be: none counts as changed any more.
+  void FinishMeasurement();
+
+  // By device number: the times of the report, or of the predictor, times the ratio.
+  std::vector<DeviceTimes> CorrectedTimes(const BarrierReport& report) const;
+  // Measured over profiled (or predicted) time, by device number, after the last report.
+  const std::vector<double>& ratios() const { return ratios_; }
+  // For people: devices whose ratio says what the predictor should have known; empty: none.
+  std::string RatioText(const BarrierReport& report) const;
+
+ private:
+  // What a stage had done at the last report.
+  struct Progress {
+    int64_t backwards = 0;
+    int64_t busy_ns = 0;
+    int64_t busy_processor_ns = 0;
+  };
+  // With a predictor: how the reports of a device compare with it.
+  struct Comparison {
+    double unexplained_ratio = 1;  // what the last measurement did not explain
+    int reports_off = 0;
+    int patience = 1;  // doubled whenever measuring again explained nothing
+  };
+
+  bool CompareStages(const BarrierReport& report);
+  std::optional<double> MicroBatchSeconds(const Telemetry& telemetry, double processor_share,
+                                          Progress& last) const;
+  void CompareWithPredictor(int device, const Observation& now);
+
+  CorrectionOptions options_;
+  Generation generation_;           // of the plan that progress_ is about
+  std::vector<Progress> progress_;  // by stage
+  std::optional<int64_t> observed_step_;
+  bool is_enough_ = false;  // Observe's answer at observed_step_
+  std::vector<double> ratios_;
+  std::vector<Comparison> comparisons_;  // by device
+  std::map<int, Observation> changed_;   // what a changed device took at the last report
+};
+
+}  // namespace runnel

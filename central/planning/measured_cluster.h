@@ -1,0 +1,23 @@
+#pragma once
+
+// What was measured of the devices of a run and of the links between them.
+
+#include <vector>
+
+#include "central/planning/link_rates.h"
+#include "proto/base/device_times.h"
+
+namespace runnel {
+
+// All vectors are by device number.
+struct MeasuredCluster {
+  std::vector<DeviceTimes> times = {};  // empty: nothing was measured
+  LinkRates rates = {};                 // empty: no link was measured
+  // Of a processor, what the computing thread of each device gets; empty: all of one.
+  std::vector<double> processor_shares = {};
+  // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of
+  // `times` concern computation only: how long the transport takes since then is not known.
+  std::vector<double> profiled_sums = {};
+};
+
+}  // namespace runnel

@@ -1,0 +1,165 @@
+#include "central/planning/plan_maker.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compress/bit_schedule.h"
+#include "partition/plan_builder.h"
+#include "predictor/cost/measured_cost.h"
+#include "proto/base/status_macros.h"
+#include "proto/transport/control/control.h"
+
+namespace runnel {
+namespace {
+
+// Processor time of a worker beside computation and coding, on an x86-64 server (hosts of the lab,
+// 20 kB to 2 MB a micro-batch at 100 Mbps, packets of 1500 bytes): for a micro-batch; at each end
+// for a frame and its acknowledgement; for a byte on a link; for a byte that central feeds.
+constexpr double kMicroBatchProcessorSeconds = 0.9e-3;
+constexpr double kFrameProcessorSeconds = 0.15e-3;
+constexpr double kLinkByteProcessorSeconds = 2e-9;
+constexpr double kFeedByteProcessorSeconds = 0.8e-9;
+
+std::vector<int> DevicesOf(const Plan& plan) {
+  std::vector<int> devices;
+  for (const StagePlan& stage : plan.stages) devices.push_back(stage.device.value());
+  return devices;
+}
+
+// Codec and transport times were measured on device 0. We assume that both scale across devices by
+// the same factor as training does.
+void AddDeviceCosts(const CodecInputs& codecs, const MeasuredCluster& cluster,
+                    PlanRequest& request) {
+  std::vector<double> now;
+  for (const DeviceTimes& times : cluster.times) now.push_back(times.Sum());
+  const std::vector<double>& profiled = cluster.profiled_sums.empty() ? now : cluster.profiled_sums;
+  const auto ratio_to_first = [](const std::vector<double>& sums, int device) {
+    return sums[0] > 0 ? sums[device] / sums[0] : 1;
+  };
+  const std::vector<double>& shares = cluster.processor_shares;
+  for (DeviceId device : request.devices) {
+    DeviceCost& cost = request.device_costs.emplace_back();
+    if (codecs.follow_links)
+      cost.codec_seconds_per_byte = ratio_to_first(now, device.value()) * codecs.seconds_per_byte;
+    if (shares.empty() || shares[device.value()] >= kWholeProcessor) continue;
+    cost.shares_processor = true;
+    const double slower = ratio_to_first(profiled, device.value()) / shares[0];
+    cost.micro_batch_seconds = slower * kMicroBatchProcessorSeconds;
+    cost.frame_seconds = slower * kFrameProcessorSeconds;
+    cost.link_byte_seconds = slower * kLinkByteProcessorSeconds;
+    cost.feed_byte_seconds = slower * kFeedByteProcessorSeconds;
+  }
+}
+
+absl::StatusOr<MeasuredCost> MakeCost(const std::vector<int>& devices,
+                                      const std::vector<DeviceTimes>& times) {
+  std::vector<DeviceTimes> chosen;
+  for (int device : devices) chosen.push_back(times[device]);
+  return MeasuredCost::Create(std::move(chosen));
+}
+
+}  // namespace
+
+std::vector<std::vector<LinkSpeed>> PlanMaker::SpeedsBetween(const std::vector<int>& devices,
+                                                             const LinkRates& rates) const {
+  std::vector<std::vector<LinkSpeed>> speeds = SpeedsOf(rates, devices, inputs_.links.given);
+  for (const AssumedLink& link : inputs_.links.assumed) {
+    for (size_t from = 0; from < devices.size(); ++from) {
+      for (size_t to = 0; to < devices.size(); ++to) {
+        if (devices[from] != link.from || devices[to] != link.to) continue;
+        speeds[from][to].rate = link.rate;
+        speeds[to][from].rate = link.rate;
+      }
+    }
+  }
+  return speeds;
+}
+
+// Without a cost model, which the request borrows from the caller.
+absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& devices,
+                                                  const MeasuredCluster& cluster) const {
+  const CodecInputs& codecs = inputs_.codecs;
+  PlanRequest request;
+  request.model = &inputs_.model;
+  request.policy = inputs_.policy;
+  request.schedule = inputs_.schedule;
+  for (int device : devices) request.devices.push_back(DeviceId(device));
+  request.micro_batches = inputs_.micro_batches;
+  request.micro_batch_size = inputs_.micro_batch_size;
+  request.codec_forward = codecs.forward;
+  request.codec_backward = codecs.backward;
+  RUNNEL_ASSIGN_OR_RETURN(request.encoded_forward,
+                          MeanEncodedBytes(codecs.forward, codecs.bits.epochs));
+  RUNNEL_ASSIGN_OR_RETURN(request.encoded_backward,
+                          MeanEncodedBytes(codecs.backward, codecs.bits.epochs));
+  request.link_speeds = SpeedsBetween(devices, cluster.rates);
+  request.caps = inputs_.caps;
+  request.looks_ahead = inputs_.looks_ahead;
+  request.raised_looks_ahead = inputs_.raised_looks_ahead;
+  if (!cluster.times.empty()) AddDeviceCosts(codecs, cluster, request);
+  return request;
+}
+
+absl::StatusOr<Plan> PlanMaker::MakePlan(const std::vector<int>& devices,
+                                         const MeasuredCluster& cluster) const {
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
+  if (cluster.times.empty()) return runnel::MakePlan(request);
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
+  request.compute = &cost;
+  if (!inputs_.codecs.follow_links) return runnel::MakePlan(request);
+  RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, PlanWithBits(inputs_.codecs.bits, std::move(request)));
+  return std::move(fitted.plan);
+}
+
+absl::StatusOr<Plan> PlanMaker::RefitCodecs(const Plan& plan,
+                                            const MeasuredCluster& cluster) const {
+  const std::vector<int> devices = DevicesOf(plan);
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
+  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(FittedPlan fitted, FitBits(inputs_.codecs.bits, request, plan));
+  return std::move(fitted.plan);
+}
+
+absl::StatusOr<double> PlanMaker::PeriodSeconds(const Plan& plan,
+                                                const MeasuredCluster& cluster) const {
+  const std::vector<int> devices = DevicesOf(plan);
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
+  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
+  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
+  return SimulatedPeriod(model, placement);
+}
+
+double PlanMaker::CodingErrorOf(const Plan& plan) const {
+  return CodingError(plan, inputs_.codecs.bits.epochs).value_or(0);
+}
+
+PlanBandwidth PlanMaker::AssumedBandwidth(const Plan& plan, const LinkRates& rates) const {
+  PlanBandwidth bandwidth;
+  bandwidth.source = rates.empty() ? inputs_.links.source : "measured";
+  const std::vector<std::vector<LinkSpeed>> speeds = SpeedsBetween(DevicesOf(plan), rates);
+  for (size_t i = 0; i + 1 < plan.stages.size(); ++i)
+    bandwidth.links.push_back({speeds[i][i + 1].rate, speeds[i + 1][i].rate});
+  return bandwidth;
+}
+
+std::string BandwidthText(const PlanBandwidth& bandwidth) {
+  const auto text = [](LinkRate rate) {
+    return rate.is_set() ? absl::StrFormat("%.4g Mbps", rate.mbps()) : std::string("unlimited");
+  };
+  std::vector<std::string> links;
+  for (const PlanBandwidth::Link& link : bandwidth.links) {
+    links.push_back(absl::StrCat(text(link.forward), " down and ", text(link.backward), " up"));
+  }
+  if (links.empty()) return "";
+  return absl::StrCat("links taken for ", absl::StrJoin(links, ", "), " (",
+                      bandwidth.source == "none" ? "nothing given or measured" : bandwidth.source,
+                      ")");
+}
+
+}  // namespace runnel

@@ -1,0 +1,46 @@
+#pragma once
+
+// From what a run asks for and what was measured to a plan, and to what a plan costs.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "central/planning/plan_source.h"
+#include "central/planning/planning_inputs.h"
+#include "central/records/summary.h"
+
+namespace runnel {
+
+// Immutable; any thread. Errors name what does not fit and the fix: see MakePlan and PlacementOf in
+// partition/plan_builder.h.
+class PlanMaker final : public PlanSource {
+ public:
+  explicit PlanMaker(PlanningInputs inputs) : inputs_(std::move(inputs)) {}
+
+  const PlanningInputs& inputs() const { return inputs_; }
+
+  absl::StatusOr<Plan> MakePlan(const std::vector<int>& devices,
+                                const MeasuredCluster& cluster) const override;
+  absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster& cluster) const override;
+  // By simulation. Needs times.
+  absl::StatusOr<double> PeriodSeconds(const Plan& plan,
+                                       const MeasuredCluster& cluster) const override;
+  double CodingErrorOf(const Plan& plan) const override;
+
+  // What the links of `plan` are taken for with these rates.
+  PlanBandwidth AssumedBandwidth(const Plan& plan, const LinkRates& rates) const;
+
+ private:
+  std::vector<std::vector<LinkSpeed>> SpeedsBetween(const std::vector<int>& devices,
+                                                    const LinkRates& rates) const;
+  absl::StatusOr<PlanRequest> RequestFor(const std::vector<int>& devices,
+                                         const MeasuredCluster& cluster) const;
+
+  PlanningInputs inputs_;
+};
+
+// A line for people: "links taken for 4.02 Mbps down and 3.98 up (measured)"; empty without links.
+std::string BandwidthText(const PlanBandwidth& bandwidth);
+
+}  // namespace runnel

@@ -1,0 +1,30 @@
+#pragma once
+
+// What a replanner chooses among, and by what.
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "central/planning/measured_cluster.h"
+#include "proto/base/plan.h"
+
+namespace runnel {
+
+// Pure functions of their arguments. Plans have no generation yet.
+class PlanSource {
+ public:
+  virtual ~PlanSource() = default;
+  // The policy's plan for these devices, by number and in pipeline order.
+  virtual absl::StatusOr<Plan> MakePlan(const std::vector<int>& devices,
+                                        const MeasuredCluster& cluster) const = 0;
+  // `plan` with the codecs that its links have time for.
+  virtual absl::StatusOr<Plan> RefitCodecs(const Plan& plan,
+                                           const MeasuredCluster& cluster) const = 0;
+  // Seconds that the pipeline of `plan` needs for a micro-batch.
+  virtual absl::StatusOr<double> PeriodSeconds(const Plan& plan,
+                                               const MeasuredCluster& cluster) const = 0;
+  // What a plan loses by its codecs (CodingError); 0 if they cannot be read.
+  virtual double CodingErrorOf(const Plan& plan) const = 0;
+};
+
+}  // namespace runnel

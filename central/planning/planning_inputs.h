@@ -1,0 +1,71 @@
+#pragma once
+
+// All that plans of a run depend on, beside what is measured: a value. A copy with other members is
+// another question, for example `plan --what-if`.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "central/planning/bandwidth_bits.h"
+#include "partition/pipeline_model.h"
+#include "partition/policy.h"
+#include "partition/schedule.h"
+#include "proto/base/model_spec.h"
+
+namespace runnel {
+
+// What is supposed of the link between two devices, both ways, instead of what was measured.
+struct AssumedLink {
+  int from = 0;  // device numbers
+  int to = 0;
+  LinkRate rate;
+};
+
+// Links, as long as none was measured.
+struct LinkInputs {
+  LinkSpeed given;              // every way; a rate of 0 is no limit
+  std::string source = "none";  // where `given` comes from, as PlanBandwidth::source
+  std::vector<AssumedLink> assumed = {};
+};
+
+// What crosses links.
+struct CodecInputs {
+  std::string forward = "identity";  // as LinkPlan; with follow_links: the fewest bits allowed
+  std::string backward = "identity";
+  // --bits bandwidth: plans name codecs that the links have time for.
+  bool follow_links = false;
+  BandwidthBits bits;           // how they follow; bits.epochs counts in any case
+  double seconds_per_byte = 0;  // with follow_links: of device 0, to code a byte of an FP32 tensor
+};
+
+// Plans after the first one.
+struct ReplanInputs {
+  bool layers_move = false;
+  bool codecs_change = false;
+  int64_t stop_step = 0;                        // at which the run ends
+  std::vector<int64_t> layer_state_bytes = {};  // parameters, momentum, statistics, by layer
+};
+
+// policy and schedule are rows of their tables.
+struct PlanningInputs {
+  ModelSpec model;
+  const PolicyRow* policy = nullptr;
+  const ScheduleRow* schedule = nullptr;
+  std::vector<int64_t> caps = {};  // by stage; empty: the schedule's
+  int64_t batch_size = 1;          // samples of an optimizer step
+  int64_t micro_batches = 1;       // of an optimizer step
+  int64_t micro_batch_size = 1;    // samples of the largest
+  bool looks_ahead = false;        // PipelineModel
+  bool raised_looks_ahead = false;
+  LinkInputs links = {};
+  CodecInputs codecs = {};
+  ReplanInputs replan = {};
+  bool needs_profile = false;  // whether devices are measured before the first plan
+  // --cost predicted: the folder of profiles that are known beforehand, or an empty name; none:
+  // plans are made from layers as measured.
+  std::optional<std::string> predictor_profiles = {};
+};
+
+}  // namespace runnel

@@ -1,0 +1,93 @@
+#include "central/run/run_planning.h"
+
+#include <utility>
+
+#include "central/planning/codec_timing.h"
+#include "central/settings/codec_settings.h"
+#include "proto/base/batching.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// TCP's payload in a full packet of Ethernet, headers included.
+constexpr double kPacketPayloadShare = 1448.0 / 1514;
+
+// --link-mbps paces the bytes of frames; --plan-mbps is what a network carries, headers of packets
+// included.
+LinkInputs LinksOf(const RunSettings& settings) {
+  LinkInputs links;
+  links.given.delay_seconds = settings.link_delay_ms * 1e-3;
+  if (settings.plan_mbps > 0) {
+    links.given.rate = LinkRate::Mbps(settings.plan_mbps * kPacketPayloadShare);
+    links.source = "--plan-mbps";
+  } else if (settings.link_mbps > 0) {
+    links.given.rate = LinkRate::Mbps(settings.link_mbps);
+    links.source = "--link-mbps";
+  }
+  return links;
+}
+
+absl::StatusOr<CodecInputs> CodecsOfRun(const RunSetup& setup, const Clock& clock) {
+  const RunSettings& settings = setup.settings;
+  CodecInputs codecs;
+  codecs.forward = settings.codec_forward;
+  codecs.backward = settings.codec_backward;
+  codecs.follow_links = BitsFollowLinks(settings);
+  codecs.bits = {settings.model, CodecFamilyOf(settings.codec_forward, "hadamard"),
+                 CodecFamilyOf(settings.codec_backward, "hadamard"), ExactCodec(setup.format),
+                 settings.epochs};
+  if (codecs.follow_links && NeedsProfile(setup)) {
+    RUNNEL_ASSIGN_OR_RETURN(codecs.seconds_per_byte, MeasureCodecs(codecs.bits, clock));
+  }
+  return codecs;
+}
+
+std::vector<int64_t> LayerStateBytes(const ModelState& state) {
+  std::vector<int64_t> layers;
+  for (const LayerState& layer : state.layers) {
+    int64_t& bytes = layers.emplace_back(0);
+    for (const auto* tensors : {&layer.tensors, &layer.momentum}) {
+      for (const TensorData& tensor : *tensors) bytes += static_cast<int64_t>(tensor.bytes.size());
+    }
+  }
+  return layers;
+}
+
+}  // namespace
+
+absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
+                                                  const ModelState& state, const Clock& clock) {
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
+  PlanningInputs inputs;
+  inputs.model = setup.model;
+  inputs.policy = setup.policy;
+  // The plain loop has all layers on one device, whatever the policy asks for.
+  if (setup.plain_loop) {
+    RUNNEL_ASSIGN_OR_RETURN(inputs.policy, FindPolicy("uniform"));
+  }
+  inputs.schedule = setup.schedule;
+  inputs.caps = setup.settings.caps;
+  inputs.batch_size = setup.settings.batch_size;
+  inputs.micro_batches = setup.settings.micro_batches;
+  inputs.micro_batch_size = batching.MicroBatchSizes().front();
+  inputs.looks_ahead = setup.training.look_ahead > 0;
+  inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;
+  inputs.links = LinksOf(setup.settings);
+  RUNNEL_ASSIGN_OR_RETURN(inputs.codecs, CodecsOfRun(setup, clock));
+  inputs.replan = {MovesLayers(setup), ChangesCodecs(setup), stop_step, LayerStateBytes(state)};
+  inputs.needs_profile = NeedsProfile(setup);
+  if (setup.settings.cost == "predicted")
+    inputs.predictor_profiles = setup.settings.predictor_profiles;
+  return inputs;
+}
+
+absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup, int64_t stop_step,
+                                                           const ModelState& state,
+                                                           const Clock& clock) {
+  RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs,
+                          MakePlanningInputs(setup, stop_step, state, clock));
+  return RunPlanner::Create(std::move(inputs));
+}
+
+}  // namespace runnel

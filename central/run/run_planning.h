@@ -1,0 +1,27 @@
+#pragma once
+
+// From a checked run to its planner.
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "central/planning/planning_inputs.h"
+#include "central/planning/run_planner.h"
+#include "central/run/run_setup.h"
+#include "proto/base/clock.h"
+#include "proto/base/model_state.h"
+
+namespace runnel {
+
+// What the plans of `setup` depend on, up to stop_step. state: of all layers, for what moving one
+// costs. After SetTrainingSamples. With --bits bandwidth it measures codecs on this host.
+absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
+                                                  const ModelState& state, const Clock& clock);
+
+// A planner with these inputs. Errors as MakePlanningInputs and RunPlanner::Create.
+absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup, int64_t stop_step,
+                                                           const ModelState& state,
+                                                           const Clock& clock);
+
+}  // namespace runnel

@@ -1,0 +1,193 @@
+#include "central/run/run_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "central/settings/codec_settings.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// The variance of a single sample is 0, so batch norm needs two.
+constexpr int64_t kMinSamplesWithBatchNorm = 2;
+// The best share measured for caps that hide links; with the whole of it training diverges.
+constexpr double kRaisedLookAhead = 0.5;
+// FTPipeHD looks at its first measurements at batch 10, then at every barrier.
+constexpr int64_t kFirstPolicyStep = 10;
+
+absl::string_view DefaultDataset(absl::string_view model) {
+  for (const ModelRow& row : BuiltinModels()) {
+    if (row.name == model) return row.default_dataset;
+  }
+  return "";
+}
+
+absl::Status CheckData(const RunSetup& setup, const DatasetSplits& data) {
+  for (const Dataset* split : {data.train.get(), data.test.get()}) {
+    if (!(split->sample_shape() == setup.model.input)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--dataset ", setup.settings.dataset, ": its samples are ",
+                       split->sample_shape().ToString(), ", model ", setup.model.name, " takes ",
+                       setup.model.input.ToString()));
+    }
+    if (split->classes() != setup.model.classes) {
+      return absl::InvalidArgumentError(absl::StrCat("--dataset ", setup.settings.dataset, ": has ",
+                                                     split->classes(), " classes, model ",
+                                                     setup.model.name, " ", setup.model.classes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What is known about the pipeline before the workers join.
+absl::Status CheckStages(const RunSetup& setup) {
+  if (setup.plain_loop) return absl::OkStatus();
+  if (setup.workers > setup.model.layer_count()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        setup.workers, " stages cannot be cut from the ", setup.model.layer_count(), " layers of ",
+        setup.model.name, ": ask for at most ", setup.model.layer_count(), " workers"));
+  }
+  const std::vector<int64_t>& caps = setup.settings.caps;
+  if (!caps.empty() && static_cast<int>(caps.size()) != setup.workers) {
+    return absl::InvalidArgumentError(absl::StrCat("--caps ", absl::StrJoin(caps, ","), ": ",
+                                                   caps.size(), " caps for ", setup.workers,
+                                                   " stages"));
+  }
+  return absl::OkStatus();
+}
+
+// Remedies against staleness need a schedule that has stale weights.
+absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& schedule) {
+  if (!schedule.drains_each_step) return absl::OkStatus();
+  const std::pair<bool, const char*> flags[] = {
+      {settings.look_ahead > 0, "--look-ahead"},
+      {settings.aggregate_every != 0, "--aggregate-every"},
+      {settings.stale_rate_steps > 0, "--stale-rate-steps"},
+  };
+  for (const auto& [given, flag] : flags) {
+    if (!given) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": schedule ", settings.schedule,
+                     " has no stale weights; leave it out, or use async_1f1b"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const ModelSpec& model,
+                                            int64_t samples) {
+  TrainingSettings training;
+  training.seed = static_cast<uint64_t>(settings.seed);
+  training.dataset_samples = samples;
+  training.batch_size = settings.batch_size;
+  training.micro_batches = settings.micro_batches;
+  training.min_samples = model.has_batch_norm() ? kMinSamplesWithBatchNorm : 1;
+  training.eval_batch_size = settings.eval_batch_size;
+  training.learning_rate = settings.lr;
+  training.momentum = settings.momentum;
+  training.weight_decay = settings.weight_decay;
+  training.look_ahead = std::max(settings.look_ahead, 0.0);
+  training.raised_look_ahead = training.look_ahead;
+  training.aggregate_every = settings.aggregate_every;
+  training.milestones = settings.milestones;
+  training.milestone_factor = settings.milestone_factor;
+  if (!settings.gradient_bits.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(training.gradient_bits, ParseGradientBits(settings.gradient_bits));
+  }
+  return training;
+}
+
+}  // namespace
+
+absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
+  RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
+  RunSetup setup;
+  RUNNEL_ASSIGN_OR_RETURN(setup.model, MakeModel(settings.model));
+  RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(settings));
+  if (absl::Status status = CheckFormat(setup.model, setup.format); !status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--recipe ", settings.recipe, ": ", status.message()));
+  }
+  setup.note = IgnoredSettings(settings, setup.format);
+  RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
+  RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));
+  if (!setup.schedule->drains_each_step && settings.micro_batches > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--micro-batches ", settings.micro_batches, ": schedule ", settings.schedule,
+                     " steps after each micro-batch; use 1, or sync_1f1b"));
+  }
+  RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
+  setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
+                                setup.schedule->default_micro_batches, setup.format);
+  RUNNEL_RETURN_IF_ERROR(SettleCodecs(setup.format, setup.settings));
+  setup.plain_loop = setup.settings.local_workers == 0;
+  setup.workers = setup.plain_loop
+                      ? 1
+                      : static_cast<int>(setup.settings.local_workers + setup.settings.workers);
+  RUNNEL_RETURN_IF_ERROR(CheckStages(setup));
+  RUNNEL_RETURN_IF_ERROR(FindDataset(setup.settings.dataset).status());
+  return setup;
+}
+
+absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup) {
+  const RunSettings& settings = setup.settings;
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* dataset, FindDataset(settings.dataset));
+  if (dataset->needs_data_dir && settings.data_dir.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dataset ", dataset->name, ": needs --data-dir, the folder with its files"));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(DatasetSplits data,
+                          dataset->load(settings.data_dir, static_cast<uint64_t>(settings.seed)));
+  RUNNEL_RETURN_IF_ERROR(CheckData(setup, data));
+  return data;
+}
+
+absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup) {
+  RunSettings& settings = setup.settings;
+  RUNNEL_ASSIGN_OR_RETURN(setup.training, TrainingOf(settings, setup.model, samples));
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
+  setup.barriers = {.every = settings.barrier_every,
+                    .eval_every_epochs = settings.eval_every,
+                    .steps_per_epoch = batching.steps_per_epoch(),
+                    .epochs = settings.epochs};
+  if (MovesLayers(setup) || ChangesCodecs(setup)) setup.barriers.policy_point = kFirstPolicyStep;
+  setup.total_steps = batching.steps_per_epoch() * settings.epochs;
+  if (settings.stale_rate_steps == -1) {
+    settings.stale_rate_steps = setup.schedule->drains_each_step ? 0 : (setup.total_steps + 1) / 2;
+  }
+  setup.training.stale_rate_steps = settings.stale_rate_steps;
+  const bool helps_raised = settings.look_ahead == -1 && !setup.schedule->drains_each_step &&
+                            !setup.format.scaled() && settings.aggregate_every == 0;
+  if (helps_raised) setup.training.raised_look_ahead = kRaisedLookAhead;
+  setup.stop_step = settings.max_batches > 0 ? std::min(settings.max_batches, setup.total_steps)
+                                             : setup.total_steps;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {
+  LoadedRun run;
+  RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings)));
+  RUNNEL_ASSIGN_OR_RETURN(run.data, LoadData(run.setup));
+  RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(run.data.train->size(), run.setup));
+  return run;
+}
+
+bool NeedsProfile(const RunSetup& setup) {
+  if (setup.plain_loop) return false;
+  return setup.policy->needs_profile || (setup.workers > 1 && BitsFollowLinks(setup.settings));
+}
+
+bool MovesLayers(const RunSetup& setup) {
+  if (setup.plain_loop || setup.workers < 2 || !setup.policy->needs_profile) return false;
+  return setup.settings.replan == "auto" ? setup.policy->replans : setup.settings.replan == "on";
+}
+
+bool ChangesCodecs(const RunSetup& setup) {
+  return !setup.plain_loop && setup.workers > 1 && BitsFollowLinks(setup.settings) &&
+         setup.settings.replan != "off";
+}
+
+}  // namespace runnel

@@ -1,0 +1,64 @@
+#pragma once
+
+// From what the user asked for to what a run needs: every name looked up in its table, every
+// default filled in, and model, data and settings checked against each other before any process is
+// started. Reading data and measuring this host are apart, for those commands that need them.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "central/data/dataset.h"
+#include "central/settings/run_settings.h"
+#include "partition/policy.h"
+#include "partition/schedule.h"
+#include "proto/base/batching.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/training.h"
+
+namespace runnel {
+
+struct RunSetup {
+  RunSettings settings;  // defaults filled in
+  ModelSpec model;
+  NumberFormat format;  // of the recipe
+  std::string note;     // settings that the recipe does not look at; empty: none
+  const PolicyRow* policy = nullptr;
+  const ScheduleRow* schedule = nullptr;
+  int workers = 1;  // local and dialling ones
+  bool plain_loop = false;
+  // The rest depends on the number of training samples (SetTrainingSamples).
+  TrainingSettings training;
+  BarrierRule barriers;
+  int64_t total_steps = 0;  // of all epochs
+  int64_t stop_step = 0;    // total_steps, or --max-batches if that is less
+};
+
+// Checks the settings; reads no file and measures nothing. Errors name the flag: unknown names
+// (with what there is), values out of range, a model that the recipe cannot train (with layer and
+// operator), more stages than layers, caps of the wrong number.
+absl::StatusOr<RunSetup> SetUpRun(RunSettings settings);
+
+// The data set of the settings. Errors name the flag or file: data that does not load or does not
+// fit the model.
+absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup);
+
+// Sets what depends on the number of training samples. InvalidArgument: the training settings make
+// no sense for so many.
+absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup);
+
+// All of the above.
+struct LoadedRun {
+  RunSetup setup;
+  DatasetSplits data;
+};
+absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings);
+
+// Whether devices are measured before the first plan: for the policy, or for --bits bandwidth.
+bool NeedsProfile(const RunSetup& setup);
+// Whether layers may move at a barrier.
+bool MovesLayers(const RunSetup& setup);
+// Whether the codecs of links may change at a barrier.
+bool ChangesCodecs(const RunSetup& setup);
+
+}  // namespace runnel

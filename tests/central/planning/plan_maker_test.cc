@@ -1,0 +1,118 @@
+// What plans and predictions charge to devices whose processor others use too.
+
+#include "central/planning/plan_maker.h"
+
+#include <string>
+#include <vector>
+
+#include "central/run/run_planning.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using Rows = std::vector<DeviceTimes>;
+
+constexpr double kLayerSeconds = 0.004;
+
+PlanningInputs TwoWorkers(const std::string& bits = "") {
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.dataset = "synthetic_digits";
+  settings.local_workers = 2;
+  settings.schedule = "async_1f1b";
+  settings.policy = "accept";
+  settings.bits = bits;
+  RunSetup setup = SetUpRun(settings).value();
+  EXPECT_TRUE(SetTrainingSamples(1000, setup).ok());
+  return MakePlanningInputs(setup, 100, {}, MonotonicClock()).value();
+}
+
+Rows Layers(const PlanningInputs& inputs, double first, double second) {
+  const auto layers = static_cast<size_t>(inputs.model.layer_count());
+  return {DeviceTimes::ByLayer(std::vector<double>(layers, first)),
+          DeviceTimes::ByLayer(std::vector<double>(layers, second))};
+}
+
+// Of a cut after `last`, what a micro-batch takes.
+double Period(const PlanningInputs& inputs, int last, const Rows& seconds,
+              MeasuredCluster cluster) {
+  const PlanMaker maker(inputs);
+  Plan plan = maker.MakePlan({0, 1}, {.times = seconds}).value();
+  plan.stages[0].last_layer = last;
+  plan.stages[1].first_layer = last + 1;
+  cluster.times = seconds;
+  return maker.PeriodSeconds(plan, cluster).value();
+}
+
+MeasuredCluster Shares(double first, double second) {
+  MeasuredCluster cluster;
+  cluster.processor_shares = {first, second};
+  return cluster;
+}
+
+// Of the stage that everything waits for, at these shares.
+double Charged(const PlanningInputs& inputs, int last, const Rows& seconds, double first,
+               double second) {
+  return Period(inputs, last, seconds, Shares(first, second)) -
+         Period(inputs, last, seconds, Shares(1, 1));
+}
+
+TEST(PlanMaker, DevicesWithAProcessorOfTheirOwnPayNothingForFrames) {
+  const PlanningInputs inputs = TwoWorkers();
+  const Rows seconds = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  const double free = Period(inputs, 1, seconds, {});
+  EXPECT_EQ(Period(inputs, 1, seconds, Shares(1, 1)), free);
+  EXPECT_EQ(Period(inputs, 1, seconds, Shares(0.95, 0.9)), free);
+  EXPECT_GT(Period(inputs, 1, seconds, Shares(0.95, 0.8)), free);
+}
+
+TEST(PlanMaker, TheSmallerTheShareTheMoreFramesTake) {
+  const PlanningInputs inputs = TwoWorkers();
+  const Rows seconds = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  // The second stage, four layers of six, is what counts.
+  const double half = Charged(inputs, 1, seconds, 0.5, 0.5);
+  EXPECT_GT(half, 2 * 0.2e-3);  // an activation and its gradient, at half speed
+  EXPECT_NEAR(Charged(inputs, 1, seconds, 0.25, 0.25), 2 * half, 1e-7);
+  // The same layers on a device that is twice as slow: so is its transport.
+  const Rows slow = Layers(inputs, kLayerSeconds, 2 * kLayerSeconds);
+  EXPECT_NEAR(Charged(inputs, 1, slow, 0.5, 0.25), 2 * half, 1e-7);
+  // A device without a share beside one with: it is reckoned from the first's whole processor.
+  EXPECT_NEAR(Charged(inputs, 1, slow, 1, 0.5), half, 1e-7);
+}
+
+TEST(PlanMaker, TheFirstDevicePaysForCentralToo) {
+  const PlanningInputs inputs = TwoWorkers();
+  const Rows seconds = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  EXPECT_GT(Charged(inputs, 2, seconds, 0.5, 1), Charged(inputs, 1, seconds, 0.5, 0.5));
+}
+
+// A device that turned out slower computes slower; what frames took at the profile they take.
+TEST(PlanMaker, FramesCostWhatTheyCostAtTheProfile) {
+  const PlanningInputs inputs = TwoWorkers();
+  const Rows seconds = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  const double half = Charged(inputs, 1, seconds, 0.5, 0.5);
+  const Rows corrected = Layers(inputs, kLayerSeconds, 3 * kLayerSeconds);
+  MeasuredCluster cluster = Shares(0.5, 0.5);
+  const double layers = inputs.model.layer_count();
+  cluster.profiled_sums = {layers * kLayerSeconds, layers * kLayerSeconds};
+  EXPECT_NEAR(Period(inputs, 1, corrected, cluster) - Period(inputs, 1, corrected, {}), half, 1e-7);
+}
+
+// On a fast link bytes are worth coding only where they take a processor that computes.
+TEST(PlanMaker, BitsFollowWhatBytesTakeOfAProcessor) {
+  PlanningInputs inputs = TwoWorkers("bandwidth");
+  inputs.codecs.seconds_per_byte = 1e-10;
+  const Rows seconds = Layers(inputs, kLayerSeconds / 10, kLayerSeconds / 10);
+  const auto codec = [&](MeasuredCluster cluster) {
+    cluster.times = seconds;
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).value().links[0].codec_forward;
+  };
+  EXPECT_EQ(codec(Shares(1, 1)), "identity");
+  EXPECT_NE(codec(Shares(0.5, 0.5)), "identity");
+  inputs.codecs.seconds_per_byte = 1e-8;  // coding takes more of it than sending
+  EXPECT_EQ(codec(Shares(0.5, 0.5)), "identity");
+}
+
+}  // namespace
+}  // namespace runnel

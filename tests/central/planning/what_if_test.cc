@@ -1,0 +1,83 @@
+// `plan --what-if`: answers from what was measured, and leaves the inputs as they are.
+
+#include "central/planning/what_if.h"
+
+#include <string>
+
+#include "central/planning/plan_maker.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// LeNet on three devices alike, 4 ms a layer, links of 20 Mbps.
+class WhatIfTest : public ::testing::Test {
+ protected:
+  WhatIfTest() {
+    inputs_.model = MakeModel("lenet").value();
+    inputs_.policy = FindPolicy("dp").value();
+    inputs_.schedule = FindSchedule("async_1f1b").value();
+    inputs_.batch_size = inputs_.micro_batch_size = 16;
+    inputs_.links.given.rate = LinkRate::Mbps(20);
+    inputs_.caps = {3, 2, 1};
+    for (const char* name : {"a", "b", "c"}) {
+      decided_.devices.push_back({name, "class"});
+      decided_.devices.back().times = DeviceTimes::ByLayer(std::vector<double>(6, 0.004));
+    }
+    std::vector<DeviceTimes> times(3, decided_.devices[0].times);
+    decided_.plan = PlanMaker(inputs_).MakePlan({0, 1, 2}, {.times = times}).value();
+  }
+
+  std::string Ask(const std::string& text) const {
+    const absl::StatusOr<Assumption> assumption = ParseAssumption(text, decided_.devices);
+    if (!assumption.ok()) return std::string(assumption.status().message());
+    const absl::StatusOr<std::string> answer = WhatIf(inputs_, decided_, *assumption);
+    return answer.ok() ? *answer : std::string(answer.status().message());
+  }
+
+  PlanningInputs inputs_;
+  PlanDecided decided_;
+};
+
+TEST_F(WhatIfTest, TheSameBandwidthChangesNothing) {
+  const std::string answer = Ask("mbps:20");
+  const size_t seconds = answer.find("0.");
+  ASSERT_NE(seconds, std::string::npos);
+  EXPECT_THAT(answer, HasSubstr("(now " + answer.substr(seconds, 6) + " s"));
+  EXPECT_THAT(answer, HasSubstr("with the plan as it is: " + answer.substr(seconds, 6) + " s"));
+}
+
+// Each assumption stands for itself: the inputs are those of the run afterwards.
+TEST_F(WhatIfTest, AnAssumptionDoesNotStay) {
+  const std::string slow = Ask("mbps:0.5");
+  EXPECT_NE(slow, Ask("mbps:20"));
+  const std::string now = slow.substr(slow.find("(now"), 12);
+  for (const char* text : {"leave:b", "link:a,b:1", "mbps:20"})
+    EXPECT_THAT(Ask(text), HasSubstr(now)) << text;
+  EXPECT_EQ(Ask("mbps:0.5"), slow);
+}
+
+// The caps of the run are for three devices; two are left.
+TEST_F(WhatIfTest, WithoutADeviceTheOthersHaveItsLayers) {
+  const std::string answer = Ask("leave:b");
+  EXPECT_THAT(answer, StartsWith("what if leave:b: "));
+  EXPECT_THAT(answer, HasSubstr("device 2"));
+  EXPECT_THAT(answer, testing::Not(HasSubstr("device 1")));
+}
+
+TEST_F(WhatIfTest, ErrorsNameWhatIsWrong) {
+  EXPECT_THAT(Ask("leave:a"), HasSubstr("the first device has the data and stays"));
+  EXPECT_THAT(Ask("leave:x"), HasSubstr("device 'x' is not there, there are a, b, c"));
+  EXPECT_THAT(Ask("mbps:-1"), HasSubstr("'-1' is no bandwidth"));
+  EXPECT_THAT(Ask("link:a,a:4"), HasSubstr("a link has two ends"));
+  decided_.devices[1].times = DeviceTimes();
+  EXPECT_THAT(Ask("mbps:4"), HasSubstr("measures nothing to predict from"));
+}
+
+}  // namespace
+}  // namespace runnel

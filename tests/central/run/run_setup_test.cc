@@ -1,0 +1,113 @@
+// What commands do before a run begins, and what they leave out.
+
+#include "central/run/run_setup.h"
+
+#include <string>
+
+#include "central/run/run_planning.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Counts how often somebody measures.
+class CountingClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return ++readings_ * 1000; }
+  int64_t readings() const { return readings_; }
+
+ private:
+  mutable int64_t readings_ = 0;
+};
+
+RunSettings OnTwoWorkers(const std::string& bits) {
+  RunSettings settings;
+  settings.dataset = "synthetic_digits";
+  settings.local_workers = 2;
+  settings.bits = bits;
+  return settings;
+}
+
+RunSetup Prepared(const RunSettings& settings) {
+  RunSetup setup = SetUpRun(settings).value();
+  EXPECT_TRUE(SetTrainingSamples(1000, setup).ok());
+  return setup;
+}
+
+// How often the clock is read until there is a planner.
+int64_t ReadingsOf(const RunSetup& setup) {
+  const CountingClock clock;
+  EXPECT_TRUE(MakeRunPlanner(setup, setup.stop_step, {}, clock).ok());
+  return clock.readings();
+}
+
+TEST(RunSetup, OnlyAPlannerWhoseBitsFollowLinksMeasuresCodecs) {
+  EXPECT_GT(ReadingsOf(Prepared(OnTwoWorkers("bandwidth"))), 0);
+  EXPECT_EQ(ReadingsOf(Prepared(OnTwoWorkers(""))), 0);
+  EXPECT_EQ(ReadingsOf(Prepared(OnTwoWorkers("3/4"))), 0);
+}
+
+// `eval` takes the settings of the run on one device.
+TEST(RunSetup, EvaluationMeasuresNothingAndNeedsNoProfile) {
+  for (const char* policy : {"uniform", "dp", "runnel"}) {
+    RunSettings settings = OnTwoWorkers("bandwidth");
+    settings.policy = policy;
+    settings.local_workers = 0;
+    const RunSetup setup = Prepared(settings);
+    EXPECT_EQ(ReadingsOf(setup), 0) << policy;
+    const auto planner = MakeRunPlanner(setup, setup.stop_step, {}, CountingClock()).value();
+    EXPECT_FALSE(planner->profile_needs().devices);
+    const absl::StatusOr<Plan> plan = planner->FirstPlan({{"local"}}, {});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->stages.size(), 1u);
+  }
+}
+
+// The folder is not there: whoever loads notices.
+TEST(RunSetup, SettingUpReadsNoData) {
+  RunSettings settings = OnTwoWorkers("");
+  settings.dataset = "mnist";
+  settings.data_dir = "/no/such/folder";
+  const RunSetup setup = Prepared(settings);
+  EXPECT_EQ(setup.training.dataset_samples, 1000);
+  EXPECT_FALSE(LoadData(setup).ok());
+  EXPECT_FALSE(SetUpAndLoad(settings).ok());
+}
+
+TEST(RunSetup, DataMustFitTheModel) {
+  RunSettings settings = OnTwoWorkers("");
+  settings.dataset = "synthetic_har";
+  const RunSetup setup = Prepared(settings);
+  EXPECT_THAT(std::string(LoadData(setup).status().message()),
+              HasSubstr("--dataset synthetic_har: its samples are"));
+}
+
+TEST(RunSetup, LoadingSaysHowManySamplesThereAre) {
+  RunSettings settings = OnTwoWorkers("");
+  settings.batch_size = 10;
+  settings.epochs = 2;
+  const absl::StatusOr<LoadedRun> run = SetUpAndLoad(settings);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->setup.training.dataset_samples, run->data.train->size());
+  EXPECT_EQ(run->setup.total_steps, 2 * ((run->data.train->size() + 9) / 10));
+}
+
+TEST(RunSetup, ErrorsNameTheFlag) {
+  RunSettings settings = OnTwoWorkers("");
+  settings.local_workers = 9;
+  EXPECT_THAT(std::string(SetUpRun(settings).status().message()),
+              HasSubstr("9 stages cannot be cut from the 6 layers of lenet"));
+  settings = OnTwoWorkers("");
+  settings.caps = {1};
+  EXPECT_THAT(std::string(SetUpRun(settings).status().message()),
+              HasSubstr("--caps 1: 1 caps for 2 stages"));
+  settings = OnTwoWorkers("");
+  settings.dataset = "photos";
+  EXPECT_FALSE(SetUpRun(settings).ok());
+}
+
+}  // namespace
+}  // namespace runnel
