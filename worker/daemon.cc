@@ -1,7 +1,5 @@
 #include "worker/daemon.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -63,11 +61,11 @@ WorkerHello Daemon::Hello() const {
   WorkerHello hello;
   hello.name = options_.name;
   hello.data_address = acceptor_->address();
-  hello.process_id = getpid();
   hello.numerics_class = backend_ == nullptr ? "" : backend_->numerics_class();
   hello.backends = options_.backends;
   hello.recipes = options_.recipes;
   hello.codecs = options_.codecs;
+  hello.secret = options_.secret;
   return hello;
 }
 
@@ -154,7 +152,7 @@ void Daemon::TelemetryTick() {
 
 void Daemon::Handle(CentralMessage message) {
   if (ended_) return;
-  std::visit([this](const auto& one) { On(one); }, message);
+  std::visit([this](auto& one) { On(std::move(one)); }, message);
 }
 
 void Daemon::On(const Welcome& welcome) {
@@ -181,7 +179,8 @@ void Daemon::On(const ProfileRequest& request) {
     });
   };
   if (const absl::Status status = profile(); !status.ok()) {
-    Failed(generation_, status, IsUnfit(status));
+    parts_.logger->Log(Severity::kDebug, std::string(status.message()));
+    Send(ProfileFailed{std::string(status.message()), IsUnfit(status)});
     return;
   }
   ProfileReport report;
@@ -207,25 +206,16 @@ void Daemon::On(const ProfileRequest& request) {
   Send(std::move(report));
 }
 
-void Daemon::On(const PrepareStage& stage) {
+void Daemon::On(PrepareStage stage) {
   aside_.reset();
-  if (!stage.aside) {
-    host_.reset();
-    return Take(stage);
-  }
   // What did not come stands here.
-  PrepareStage whole = stage;
   if (host_ != nullptr) {
-    whole.state = host_->TakeSnapshot();
-    whole.state.encoders.clear();
-    Merge(stage.state, whole.state);
+    ModelState state = host_->TakeSnapshot();
+    state.encoders.clear();
+    Merge(stage.state, state);
+    stage.state = Slice(state, stage.plan.stages[stage.stage].first_layer,
+                        stage.plan.stages[stage.stage].last_layer);
   }
-  whole.state = Slice(whole.state, stage.plan.stages[stage.stage].first_layer,
-                      stage.plan.stages[stage.stage].last_layer);
-  Take(whole);
-}
-
-void Daemon::Take(const PrepareStage& stage) {
   const Generation generation = stage.plan.generation;
   absl::StatusOr<std::unique_ptr<StageHost>> host;
   const absl::Status made = WithBackend(stage.backend, [&](Backend* backend) {
@@ -234,25 +224,13 @@ void Daemon::Take(const PrepareStage& stage) {
     host = MakeStageHost(stage, environment, Events(generation));
     return host.status();
   });
-  if (!stage.aside) {
-    generation_ = generation;
-    acceptor_->Expect(stage.link_token, stage.shaping);
-  }
-  if (!made.ok()) {
-    Failed(generation, made, IsUnfit(made));
-    return;
-  }
-  if (stage.aside) {
-    aside_ = Aside{*std::move(host), generation, stage.link_token, stage.shaping};
-    Send(StagePrepared{generation});
-    return;
-  }
-  host_ = *std::move(host);
-  host_->Start();
+  if (!made.ok()) return Failed(generation, made, IsUnfit(made));
+  aside_ = Aside{*std::move(host), generation, stage.link_token, stage.shaping};
+  Send(StagePrepared{generation});
 }
 
 void Daemon::On(const FetchLayers& request) {
-  if (host_ == nullptr) return;
+  if (host_ == nullptr) return FailWithoutStage("hand over layers");
   LayersFetched fetched{request.generation, host_->TakeSnapshot()};
   std::erase_if(fetched.state.layers, [&](const LayerState& layer) {
     return std::none_of(request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
@@ -262,18 +240,18 @@ void Daemon::On(const FetchLayers& request) {
   Send(std::move(fetched));
 }
 
-void Daemon::On(const CommitMove& commit) {
+void Daemon::On(const CommitPlan& commit) {
   // Whoever has no stage in the new plan waits for another.
   host_.reset();
   generation_ = commit.generation;
-  if (!aside_.has_value()) return;
+  if (!aside_.has_value() || aside_->generation != commit.generation) return;
   host_ = std::move(aside_->host);
   acceptor_->Expect(aside_->link_token, aside_->shaping);
   aside_.reset();
   host_->Start();
 }
 
-void Daemon::On(const AbortMove& abort) {
+void Daemon::On(const AbortPlan& abort) {
   if (aside_.has_value() && aside_->generation == abort.generation) aside_.reset();
 }
 
@@ -298,17 +276,22 @@ void Daemon::Failed(Generation generation, const absl::Status& status, bool unfi
   });
 }
 
+void Daemon::FailWithoutStage(absl::string_view request) {
+  Send(StageFailed{generation_, absl::StrCat("was asked to ", request, " and has no stage")});
+}
+
 void Daemon::On(const RunUntil& grant) {
-  if (host_ == nullptr) return;
+  if (host_ == nullptr) return FailWithoutStage("train");
   if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
 }
 
 void Daemon::On(const SnapshotRequest& request) {
-  if (host_ != nullptr) Send(Snapshot{generation_, request.sequence, host_->TakeSnapshot()});
+  if (host_ == nullptr) return FailWithoutStage("report its state");
+  Send(Snapshot{generation_, request.sequence, host_->TakeSnapshot()});
 }
 
 void Daemon::On(const EvaluateRequest& request) {
-  if (host_ == nullptr) return;
+  if (host_ == nullptr) return FailWithoutStage("evaluate");
   if (absl::Status status = host_->Evaluate(request.first, request.micro_batches); !status.ok()) {
     Failed(generation_, status);
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
 #include "worker/stage_host.h"
@@ -25,6 +26,7 @@ struct DaemonOptions {
   std::vector<std::string> backends;
   std::vector<std::string> recipes;
   std::vector<std::string> codecs;
+  std::string secret;  // WorkerHello's
   int threads = 1;
   int64_t connect_timeout_ms = 30'000;
 };
@@ -58,17 +60,15 @@ class Daemon {
   void On(const Welcome& welcome);
   void On(const Refused& refused);
   void On(const ProfileRequest& request);
-  void On(const PrepareStage& stage);
+  void On(PrepareStage stage);
   void On(const RunUntil& grant);
   void On(const SnapshotRequest& request);
   void On(const EvaluateRequest& request);
   void On(const FetchLayers& request);
-  void On(const CommitMove& commit);
-  void On(const AbortMove& abort);
+  void On(const CommitPlan& commit);
+  void On(const AbortPlan& abort);
   void On(const Release&);
   StageEvents Events(Generation generation);
-  // Makes `stage` as host_ or, if it says so, as aside_.
-  void Take(const PrepareStage& stage);
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
   // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
   // until one has all that is needed.
@@ -79,6 +79,8 @@ class Daemon {
   void TelemetryTick();
   // unfit: what was asked for does not fit this worker, whatever is tried.
   void Failed(Generation generation, const absl::Status& status, bool unfit = false);
+  // Central asked for what only a stage can do, and there is none.
+  void FailWithoutStage(absl::string_view request);
   void End(absl::Status status);
 
   DaemonOptions options_;
@@ -94,7 +96,7 @@ class Daemon {
   bool shares_processor_ = false;                             // as the last profile found
   std::unique_ptr<StageHost> host_;
   Generation generation_;
-  // A stage of the next plan, until its CommitMove.
+  // A stage of the next plan, until its CommitPlan.
   struct Aside {
     std::unique_ptr<StageHost> host;
     Generation generation;

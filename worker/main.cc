@@ -138,6 +138,8 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (options.name.empty()) options.name = runnel::DefaultName();
+  const char* secret = std::getenv(runnel::kWorkerSecretVariable);
+  if (secret != nullptr) options.secret = secret;
   options.backends = runnel::BackendNames();
   options.recipes = runnel::RecipeNames();
   options.codecs = runnel::CodecNames();

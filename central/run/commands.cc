@@ -42,6 +42,12 @@ absl::Status WithAdvice(const absl::Status& status, const RunSettings& settings)
                    "runnel-central resume --checkpoint-dir ", settings.checkpoint_dir));
 }
 
+// Empty of a run that was never evaluated.
+std::string EvaluationText(const RunSummary& summary) {
+  if (summary.evaluations.empty()) return "";
+  return absl::StrFormat("accuracy %.2f %%, loss %.4f, ", summary.accuracy * 100, summary.loss);
+}
+
 // Runs the job, closes the journal, writes the summary and tells what came out.
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context) {
   const RunSettings settings = job.setup->settings;
@@ -57,10 +63,9 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
     RUNNEL_RETURN_IF_ERROR(Journal(journal, RunFinished{outcome->step, summary.weights_sha256}));
   }
   if (!settings.summary.empty()) RUNNEL_RETURN_IF_ERROR(WriteSummary(summary, settings.summary));
-  context.print(
-      absl::StrFormat("%s after %d steps: accuracy %.2f %%, loss %.4f, %.0f samples/s, %.1f s",
-                      outcome->stopped_by_user ? "stopped" : "trained", summary.steps,
-                      summary.accuracy * 100, summary.loss, summary.samples_per_s, summary.wall_s));
+  context.print(absl::StrFormat("%s after %d steps: %s%.0f samples/s, %.1f s",
+                                outcome->stopped_by_user ? "stopped" : "trained", summary.steps,
+                                EvaluationText(summary), summary.samples_per_s, summary.wall_s));
   context.print(absl::StrCat("weights ", summary.weights_sha256));
   if (outcome->stopped_by_user && !settings.checkpoint_dir.empty()) {
     context.print(absl::StrCat("go on with: runnel-central resume --checkpoint-dir ",

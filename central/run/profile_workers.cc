@@ -7,8 +7,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "central/run/worker_process.h"
+#include "central/run/local_workers.h"
+#include "central/run/machines/roster.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/link/event_loop.h"
 
@@ -16,86 +16,73 @@ namespace runnel {
 namespace {
 
 constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
-constexpr int64_t kWorkerGraceMs = 3000;
 // Ranges in one request: as many as a worker measures in turns.
 constexpr size_t kRangesPerRequest = 12;
+
+RosterOptions SeatsOf(const ProfileJob& job) {
+  RosterOptions options;
+  options.local_workers = static_cast<int>(job.local_workers);
+  options.dialling_workers = static_cast<int>(job.workers);
+  options.recipe = job.recipe;
+  options.backend = job.backend;
+  return options;
+}
 
 // Everything but the streams happens on the loop's thread, which is the caller's.
 class Session final : public CentralControlObserver {
  public:
   Session(const ProfileJob& job, const ProfileParts& parts)
-      : job_(job), parts_(parts), loop_(parts.clock) {}
+      : job_(job), parts_(parts), loop_(parts.clock), roster_(SeatsOf(job)) {}
   ~Session() override {
-    for (const Device& device : devices_) {
-      if (device.gone) continue;
-      server_->Send(device.connection, Release{}).IgnoreError();
-    }
-    for (const auto& process : processes_) process->Wait(kWorkerGraceMs);
+    RunEffects effects;
+    roster_.ReleaseAll(effects);
+    CarryOut(effects);
+    local_workers_.AwaitEnds();
     server_.reset();
-    for (const auto& process : processes_) process->Terminate(kWorkerGraceMs);
+    local_workers_.Terminate();
   }
 
   absl::StatusOr<std::vector<ProfiledDevice>> Run();
 
   void OnJoined(ConnectionId) override {}
   void OnMessage(ConnectionId id, WorkerMessage message) override {
-    loop_.Post([this, id, message = std::move(message)] { Received(id, message); });
+    loop_.Post([this, id, message = std::move(message)] { Receive(id, message); });
   }
   void OnGone(ConnectionId id, const absl::Status& status) override {
-    loop_.Post([this, id, status] { Gone(id, status); });
+    loop_.Post([this, id, status] { EndIfTaking(id, status); });
   }
 
  private:
-  struct Device {
-    ConnectionId connection;
-    ProfiledDevice result;
-    bool gone = false;
-  };
-
-  absl::Status StartWorkers();
   void Tick();
-  void Received(ConnectionId id, const WorkerMessage& message);
-  void Gone(ConnectionId id, const absl::Status& status);
-  void Joined(ConnectionId id, const WorkerHello& hello);
+  void Receive(ConnectionId id, const WorkerMessage& message);
+  void Join(ConnectionId id, const WorkerHello& hello);
+  // The worker's stream has ended, and with it the profile if it takes part.
+  void EndIfTaking(ConnectionId id, const absl::Status& status);
+  // What a roster may want.
+  void CarryOut(const RunEffects& effects);
   void Begin();
-  void Ask();
-  void Answered(const ProfileReport& report);
+  void SendRequest();
+  void AddReport(const ProfileReport& report);
   void End(absl::Status status) {
     if (result_.ok()) result_ = std::move(status);
     loop_.Stop();
   }
   // The ranges of the request that is out.
   std::vector<LayerRange> Asked() const;
+  const std::string& AskedWorker() const { return roster_.name(static_cast<int>(device_)); }
 
   const ProfileJob& job_;
   ProfileParts parts_;
   EventLoop loop_;
   std::unique_ptr<CentralControl> server_;
-  std::vector<std::unique_ptr<WorkerProcess>> processes_;
-  std::vector<Device> devices_;
-  bool measuring_ = false;
-  size_t device_ = 0;  // which is asked, for what
+  LocalWorkers local_workers_;
+  Roster roster_;
+  std::vector<ProfiledDevice> results_;  // by device
+  size_t device_ = 0;                    // which is asked, for what
   size_t model_ = 0;
   size_t range_ = 0;
   absl::Status result_;
 };
-
-absl::Status Session::StartWorkers() {
-  if (job_.local_workers == 0) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
-  for (int64_t i = 0; i < job_.local_workers; ++i) {
-    WorkerCommand command;
-    command.binary = binary;
-    command.arguments = {"--central", server_->address(),
-                         "--name",    absl::StrFormat("local-%03d", i),
-                         "--threads", absl::StrCat(job_.worker_threads)};
-    command.threads = job_.worker_threads;
-    command.log_level = "warn";
-    RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
-    processes_.push_back(std::move(process));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::vector<ProfiledDevice>> Session::Run() {
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(job_.listen, this));
@@ -104,80 +91,67 @@ absl::StatusOr<std::vector<ProfiledDevice>> Session::Run() {
                        absl::StrCat("waiting for ", job_.workers,
                                     " workers: runnel-worker --central ", server_->address()));
   }
-  RUNNEL_RETURN_IF_ERROR(StartWorkers());
+  RUNNEL_RETURN_IF_ERROR(
+      local_workers_.Start(job_.local_workers, job_.worker_threads, server_->address()));
   loop_.PostAfter(job_.worker_timeout_s * 1'000'000'000, [this] {
-    if (measuring_) return;
-    End(absl::DeadlineExceededError(absl::StrCat(
-        devices_.size(), " of ", job_.local_workers + job_.workers, " workers joined within ",
-        job_.worker_timeout_s, " s: start the others, or ask for fewer")));
+    if (!roster_.complete()) End(roster_.TimeoutError(job_.worker_timeout_s));
   });
   Tick();
   loop_.Run();
   RUNNEL_RETURN_IF_ERROR(result_);
-  std::vector<ProfiledDevice> results;
-  for (Device& device : devices_) results.push_back(std::move(device.result));
-  return results;
+  return std::move(results_);
 }
 
 // A local worker that ends before it joined would be waited for in vain.
 void Session::Tick() {
-  for (const auto& process : processes_) {
-    const std::optional<ProcessExit> exit = process->Poll();
-    if (!exit.has_value() || measuring_) continue;
-    return End(absl::UnavailableError(
-        absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined")));
+  if (!roster_.complete()) {
+    if (absl::Status status = local_workers_.CheckAlive(); !status.ok()) return End(status);
   }
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }
 
-void Session::Received(ConnectionId id, const WorkerMessage& message) {
-  if (const auto* hello = std::get_if<WorkerHello>(&message)) return Joined(id, *hello);
-  if (!measuring_ || device_ >= devices_.size() || devices_[device_].connection != id) return;
-  if (const auto* report = std::get_if<ProfileReport>(&message)) return Answered(*report);
-  if (const auto* failed = std::get_if<StageFailed>(&message)) {
-    const std::string reason =
-        absl::StrCat("worker ", devices_[device_].result.name, ": ", failed->reason);
+void Session::CarryOut(const RunEffects& effects) {
+  for (const RunEffect& effect : effects) {
+    if (const auto* send = std::get_if<SendControl>(&effect))
+      server_->Send(send->connection, send->message).IgnoreError();  // it is gone: OnGone follows
+    if (const auto* close = std::get_if<CloseControl>(&effect)) server_->Close(close->connection);
+    if (const auto* line = std::get_if<LogLine>(&effect))
+      parts_.logger->Log(line->severity, line->text);
+  }
+}
+
+void Session::Receive(ConnectionId id, const WorkerMessage& message) {
+  if (const auto* hello = std::get_if<WorkerHello>(&message)) return Join(id, *hello);
+  if (!roster_.complete() || roster_.DeviceOf(id) != static_cast<int>(device_)) return;
+  if (const auto* report = std::get_if<ProfileReport>(&message)) return AddReport(*report);
+  if (const auto* failed = std::get_if<ProfileFailed>(&message)) {
+    const std::string reason = absl::StrCat("worker ", AskedWorker(), ": ", failed->reason);
     End(failed->unfit ? absl::InvalidArgumentError(reason) : absl::InternalError(reason));
   }
 }
 
-void Session::Gone(ConnectionId id, const absl::Status& status) {
-  for (Device& device : devices_) {
-    if (device.connection != id) continue;
-    device.gone = true;
-    End(absl::UnavailableError(
-        absl::StrCat("worker ", device.result.name, " is gone: ", status.message())));
-  }
+void Session::Join(ConnectionId id, const WorkerHello& hello) {
+  RunEffects effects;
+  const absl::StatusOr<bool> complete =
+      roster_.Join(id, hello, local_workers_.Contains(hello), effects);
+  CarryOut(effects);
+  if (!complete.ok()) return End(complete.status());
+  if (*complete) Begin();
 }
 
-void Session::Joined(ConnectionId id, const WorkerHello& hello) {
-  std::string refusal;
-  if (hello.protocol_version != kProtocolVersion) {
-    refusal = "it speaks another protocol version: install the same release on both";
-  } else if (measuring_) {
-    refusal = "all workers that were asked for are there";
-  }
-  for (const Device& device : devices_) {
-    if (device.result.name == hello.name)
-      refusal = "there is a worker of that name: give this one another --name";
-  }
-  if (!refusal.empty()) {
-    server_->Send(id, Refused{absl::StrCat("worker ", hello.name, ": ", refusal)}).IgnoreError();
-    server_->Close(id);
-    return;
-  }
-  devices_.push_back({id, {hello.name, hello.numerics_class, {}}});
-  if (static_cast<int64_t>(devices_.size()) == job_.local_workers + job_.workers) Begin();
+void Session::EndIfTaking(ConnectionId id, const absl::Status& status) {
+  RunEffects effects;
+  const std::optional<int> device = roster_.Leave(id, effects);
+  CarryOut(effects);
+  if (!device.has_value()) return;
+  End(absl::UnavailableError(
+      absl::StrCat("worker ", roster_.name(*device), " is gone: ", status.message())));
 }
 
 void Session::Begin() {
-  measuring_ = true;
-  std::sort(devices_.begin(), devices_.end(),
-            [](const Device& a, const Device& b) { return a.result.name < b.result.name; });
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    server_->Send(devices_[i].connection, Welcome{DeviceId(static_cast<int32_t>(i))}).IgnoreError();
-  }
-  Ask();
+  for (const Device& device : roster_.devices())
+    results_.push_back({device.hello.name, device.hello.numerics_class, {}});
+  SendRequest();
 }
 
 std::vector<LayerRange> Session::Asked() const {
@@ -186,20 +160,20 @@ std::vector<LayerRange> Session::Asked() const {
   return {all.begin() + static_cast<int64_t>(range_), all.begin() + static_cast<int64_t>(end)};
 }
 
-void Session::Ask() {
+void Session::SendRequest() {
   const ProfiledModel& model = job_.models[model_];
   const absl::Status sent =
-      server_->Send(devices_[device_].connection,
+      server_->Send(roster_.device(static_cast<int>(device_)).connection,
                     ProfileRequest{model.model, job_.recipe, job_.backend, model.batch,
                                    job_.repetitions, Asked(), job_.burst_ms, job_.nominal_step_ns});
   if (!sent.ok()) End(sent);
 }
 
-void Session::Answered(const ProfileReport& report) {
+void Session::AddReport(const ProfileReport& report) {
   const ProfiledModel& model = job_.models[model_];
   const std::vector<LayerRange> asked = Asked();
   if (report.layer_seconds.size() != asked.size()) {
-    return End(absl::InternalError(absl::StrCat("worker ", devices_[device_].result.name,
+    return End(absl::InternalError(absl::StrCat("worker ", AskedWorker(),
                                                 ": its profile does not have the ranges that "
                                                 "were asked for")));
   }
@@ -210,7 +184,7 @@ void Session::Answered(const ProfileReport& report) {
     time.batch = model.batch;
     time.seconds_1 = report.layer_seconds[i];
     time.spread_1 = report.spreads[i];
-    devices_[device_].result.times.push_back(std::move(time));
+    results_[device_].times.push_back(std::move(time));
   }
   range_ += asked.size();
   if (range_ == model.ranges.size()) {
@@ -221,8 +195,8 @@ void Session::Answered(const ProfileReport& report) {
     model_ = 0;
     ++device_;
   }
-  if (device_ == devices_.size()) return End(absl::OkStatus());
-  Ask();
+  if (device_ == results_.size()) return End(absl::OkStatus());
+  SendRequest();
 }
 
 }  // namespace

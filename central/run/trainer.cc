@@ -1,139 +1,173 @@
 #include "central/run/trainer.h"
 
 #include <algorithm>
-#include <random>
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "central/records/checkpoint.h"
-#include "central/run/trainer_impl.h"
+#include "central/planning/plan_maker.h"
+#include "central/planning/planner.h"
+#include "central/run/coordinator_options.h"
+#include "central/run/feeder.h"
+#include "central/run/local_workers.h"
+#include "central/run/machines/coordinator.h"
+#include "central/run/run_record.h"
+#include "central/run/save_checkpoint.h"
+#include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
-#include "proto/transport/link/address.h"
+#include "proto/transport/link/event_loop.h"
 
 namespace runnel {
 namespace {
 
 constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
-constexpr int64_t kWorkerGraceMs = 3000;
-
-// Shown by whoever dials a data link. It decides nothing that training depends on, so it may be
-// truly random.
-std::string NewToken() {
-  std::random_device device;
-  return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
-}
-
-// What lets a local worker speak with those that dial central at `control_address` from elsewhere:
-// its neighbours may be any of them. Central itself listens there, so it is allowed.
-absl::StatusOr<std::vector<std::string>> NetworkArguments(const std::string& control_address) {
-  RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
-  if (address.is_loopback()) return std::vector<std::string>();
-  std::vector<std::string> arguments = {"--insecure-network"};
-  address.port = 0;
-  if (!address.is_wildcard()) arguments.insert(arguments.end(), {"--listen", address.ToString()});
-  return arguments;
-}
+constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 }  // namespace
 
-Trainer::Impl::Impl(TrainingJob job, TrainerParts parts)
-    : job_(std::move(job)), parts_(parts), loop_(parts.clock), token_(NewToken()) {}
+// Connections report on threads of their own, and StopAtBarrier may be called on any: both post to
+// loop_. All else is on the thread of Run.
+class Trainer::Impl final : public CentralControlObserver {
+ public:
+  Impl(TrainingJob job, TrainerParts parts)
+      : job_(std::move(job)), parts_(parts), loop_(parts.clock) {}
+  ~Impl() override;
+
+  absl::StatusOr<TrainingOutcome> Run();
+  void StopAtBarrier() {
+    loop_.Post([this] { Tell([](Coordinator& coordinator) { coordinator.StopAtBarrier(); }); });
+  }
+
+  void OnJoined(ConnectionId) override {}
+  void OnMessage(ConnectionId id, WorkerMessage message) override {
+    loop_.Post([this, id, message = std::move(message)] { Receive(id, message); });
+  }
+  void OnGone(ConnectionId id, const absl::Status& status) override {
+    const absl::Status reason =
+        status.ok() ? absl::UnavailableError("it closed its control stream") : status;
+    loop_.Post([this, id, reason] {
+      Tell([&](Coordinator& coordinator) { coordinator.Gone(id, reason); });
+    });
+  }
+
+ private:
+  const RunSetup& setup() const { return *job_.setup; }
+  absl::Status StartWorkers();
+  void Receive(ConnectionId id, const WorkerMessage& message);
+  void Tick();
+  void Abort(const absl::Status& status);
+
+  // Gives the coordinator an event and carries out what it wants.
+  template <typename Event>
+  void Tell(Event event) {
+    if (!coordinator_.has_value()) return;
+    event(*coordinator_);
+    for (RunEffect& effect : coordinator_->TakeEffects()) {
+      std::visit([this](auto& one) { CarryOut(std::move(one)); }, effect);
+    }
+  }
+  void CarryOut(SendControl effect);
+  void CarryOut(CloseControl effect) { server_->Close(effect.connection); }
+  void CarryOut(ConnectFeed effect);
+  void CarryOut(FeedUntil effect);
+  void CarryOut(FeedEvaluation effect) {
+    feeder_->FeedEvaluation(effect.first, effect.micro_batches);
+  }
+  void CarryOut(Persist effect);
+  void CarryOut(StateCollected effect);
+  void CarryOut(LogLine effect) { parts_.logger->Log(effect.severity, effect.text); }
+  void CarryOut(RunEnded effect);
+  // What a journal record means for the display and the summary.
+  void Follow(const PlanDecided& decided);
+  void Follow(const BarrierPassed&) { record_->clock().Stop(); }
+  void Follow(const EvaluationRecorded& evaluation);
+  template <typename Other>
+  void Follow(const Other&) {}
+  RunView View() {
+    return record_->View(coordinator_->plan(), coordinator_->stages(), coordinator_->step());
+  }
+
+  TrainingJob job_;
+  TrainerParts parts_;
+  EventLoop loop_;
+  BufferPool pool_;
+  std::optional<Coordinator> coordinator_;
+  std::optional<RunRecord> record_;
+  std::unique_ptr<CentralControl> server_;
+  std::unique_ptr<Feeder> feeder_;
+  LocalWorkers local_workers_;
+  TrainingOutcome outcome_;
+  absl::Status result_;
+};
 
 Trainer::Impl::~Impl() {
   // Links and streams first, then the processes that they led to.
   feeder_.reset();
-  for (const auto& process : processes_) process->Wait(kWorkerGraceMs);
+  local_workers_.AwaitEnds();
   server_.reset();
-  for (const auto& process : processes_) process->Terminate(kWorkerGraceMs);
+  local_workers_.Terminate();
 }
 
 absl::Status Trainer::Impl::StartWorkers() {
-  if (!parts_.start_workers) return absl::OkStatus();
   const RunSettings& settings = setup().settings;
-  RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
-  const int64_t count = std::max<int64_t>(settings.local_workers, 1);
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> network,
-                          NetworkArguments(server_->address()));
-  for (int64_t i = 0; i < count; ++i) {
-    WorkerCommand command;
-    command.binary = binary;
-    command.arguments = {"--central", server_->address(),
-                         "--name",    absl::StrFormat("local-%03d", i),
-                         "--threads", absl::StrCat(settings.worker_threads)};
-    command.arguments.insert(command.arguments.end(), network.begin(), network.end());
-    command.threads = settings.worker_threads;
-    command.log_level = "warn";
-    RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
-    processes_.push_back(std::move(process));
+  if (settings.workers > 0) {
+    parts_.display->Line(absl::StrCat("waiting for ", settings.workers,
+                                      " workers: runnel-worker --central ", server_->address()));
   }
-  return absl::OkStatus();
-}
-
-bool Trainer::Impl::IsLocal(const WorkerHello& hello) const {
-  for (const auto& process : processes_) {
-    if (process->pid() == hello.process_id) return true;
-  }
-  return false;
+  if (!parts_.start_workers) return absl::OkStatus();
+  return local_workers_.Start(std::max<int64_t>(settings.local_workers, 1), settings.worker_threads,
+                              server_->address());
 }
 
 absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
-  begin_ns_ = parts_.clock->NowNanos();
-  RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(Options()));
+  RUNNEL_ASSIGN_OR_RETURN(coordinator_,
+                          Coordinator::Create(MakeCoordinatorOptions(job_, parts_.start_workers)));
+  record_.emplace(job_.setup, coordinator_->batching(), job_.first_step, job_.stop_step,
+                  parts_.clock);
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
-  if (setup().settings.workers > 0) {
-    parts_.display->Line(absl::StrCat("waiting for ", setup().settings.workers,
-                                      " workers: runnel-worker --central ", server_->address()));
-  }
   RUNNEL_RETURN_IF_ERROR(StartWorkers());
-  loop_.PostAfter(setup().settings.worker_timeout_s * 1'000'000'000, [this] {
-    Pump([this](Coordinator& coordinator) {
-      coordinator.JoinTimedOut(setup().settings.worker_timeout_s);
-    });
+  const int64_t timeout_s = setup().settings.worker_timeout_s;
+  loop_.PostAfter(timeout_s * kNsPerSecond, [this, timeout_s] {
+    Tell([timeout_s](Coordinator& coordinator) { coordinator.JoinTimedOut(timeout_s); });
   });
   Tick();
   loop_.Run();
   RUNNEL_RETURN_IF_ERROR(result_);
-  outcome_.summary = Summarise();
+  outcome_.summary = record_->Summarise(coordinator_->stages(), outcome_.step, outcome_.state);
+  outcome_.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
+  outcome_.plans = record_->plans();
+  outcome_.plan = outcome_.summary.plan;
   return std::move(outcome_);
 }
 
-void Trainer::Impl::Received(ConnectionId id, const WorkerMessage& message) {
+void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
   if (const auto* hello = std::get_if<WorkerHello>(&message)) {
-    Pump([&](Coordinator& coordinator) { coordinator.Joined(id, *hello, IsLocal(*hello)); });
+    Tell([&](Coordinator& coordinator) {
+      coordinator.Joined(id, *hello, local_workers_.Contains(*hello));
+    });
     return;
   }
-  Pump([&](Coordinator& coordinator) { coordinator.Received(id, message); });
-  if (std::holds_alternative<Telemetry>(message)) NoteProgress();
+  Tell([&](Coordinator& coordinator) { coordinator.Received(id, message); });
+  if (std::holds_alternative<Telemetry>(message)) record_->AddTelemetry(coordinator_->stages());
 }
 
 void Trainer::Impl::Tick() {
-  WatchWorkers();
+  // A local worker that ends before it joined would be waited for in vain.
+  if (coordinator_->joining() && result_.ok()) {
+    if (const absl::Status status = local_workers_.CheckAlive(); !status.ok()) Abort(status);
+  }
   if (coordinator_->running()) parts_.display->Update(View());
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }
 
-// A local worker that ends before it joined would be waited for in vain; later its stream tells.
-void Trainer::Impl::WatchWorkers() {
-  if (!workers_watched_ || coordinator_->ended()) return;
-  for (const auto& process : processes_) {
-    const std::optional<ProcessExit> exit = process->Poll();
-    if (!exit.has_value() || !coordinator_->joining()) continue;
-    workers_watched_ = false;
-    Abort(absl::UnavailableError(
-        absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined")));
-    return;
-  }
-}
-
-void Trainer::Impl::Carry(SendControl effect) {
+void Trainer::Impl::CarryOut(SendControl effect) {
   const absl::Status status = server_->Send(effect.connection, std::move(effect.message));
   // The stream has ended: OnGone says so in its turn.
   if (!status.ok()) parts_.logger->Log(Severity::kDebug, std::string(status.message()));
 }
 
-void Trainer::Impl::Carry(ConnectFeed effect) {
+void Trainer::Impl::CarryOut(ConnectFeed effect) {
   FeederOptions options;
   options.transport = parts_.transport;
   options.token = effect.link_token;
@@ -143,49 +177,40 @@ void Trainer::Impl::Carry(ConnectFeed effect) {
   options.eval_batch_size = setup().training.eval_batch_size;
   feeder_ = std::make_unique<Feeder>(
       &loop_, &pool_, options, coordinator_->batching(), [this](const absl::Status& status) {
-        Pump([&](Coordinator& coordinator) { coordinator.FeedFailed(status); });
+        Tell([&](Coordinator& coordinator) { coordinator.FeedFailed(status); });
       });
   feeder_->Connect(effect.generation, effect.first_address, effect.last_address,
                    effect.first_sequence, effect.window);
 }
 
-void Trainer::Impl::Carry(FeedUntil effect) {
-  training_since_ns_ = parts_.clock->NowNanos();
-  processor_time_.Resume();
+void Trainer::Impl::CarryOut(FeedUntil effect) {
+  record_->clock().Start();
   feeder_->FeedUntil(effect.limit);
 }
 
-void Trainer::Impl::Carry(Persist effect) {
-  std::visit([this](const auto& record) { Note(record); }, effect.record);
+void Trainer::Impl::CarryOut(Persist effect) {
+  std::visit([this](const auto& record) { Follow(record); }, effect.record);
   if (parts_.journal == nullptr) return;
   if (absl::Status status = parts_.journal->Append(effect.record); !status.ok()) Abort(status);
 }
 
-absl::Status Trainer::Impl::SaveCheckpoint(const StateCollected& collected) {
-  const RunSettings& settings = setup().settings;
-  if (settings.checkpoint_dir.empty()) return absl::OkStatus();
-  Checkpoint checkpoint;
-  checkpoint.step = collected.step;
-  checkpoint.resumable = setup().barriers.IsBarrier(collected.step);
-  checkpoint.settings = settings;
-  checkpoint.model = setup().model;
-  checkpoint.plan = coordinator_->plan();
-  checkpoint.training = setup().training;
-  for (const Device& device : coordinator_->devices())
-    checkpoint.device_names.push_back(device.hello.name);
-  checkpoint.state = collected.state;
-  checkpoint.journal = settings.journal;
-  RUNNEL_ASSIGN_OR_RETURN(const std::string path,
-                          WriteCheckpoint(checkpoint, settings.checkpoint_dir));
-  if (parts_.journal == nullptr) return absl::OkStatus();
-  return parts_.journal->Append(CheckpointWritten{collected.step, path});
+void Trainer::Impl::Follow(const PlanDecided& decided) {
+  const PlanBandwidth bandwidth = job_.planner->AssumedBandwidth(decided.plan);
+  record_->AddPlan(decided, bandwidth);
+  if (setup().plain_loop) return;
+  parts_.display->Line(ToString(decided.plan, setup().model));
+  if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
 }
 
-void Trainer::Impl::Carry(StateCollected effect) {
-  if (absl::Status status = SaveCheckpoint(effect); !status.ok()) {
-    Abort(status);
-    return;
-  }
+void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
+  record_->AddEvaluation(evaluation, coordinator_->stages());
+  parts_.display->Evaluation(View(), evaluation.accuracy, evaluation.loss);
+}
+
+void Trainer::Impl::CarryOut(StateCollected effect) {
+  const absl::Status status = SaveCheckpoint(setup(), setup().training, coordinator_->plan(),
+                                             coordinator_->devices(), effect, parts_.journal);
+  if (!status.ok()) return Abort(status);
   if (effect.final) outcome_.state = std::move(effect.state);
 }
 
@@ -193,11 +218,11 @@ void Trainer::Impl::Abort(const absl::Status& status) {
   // Not from within an effect: the coordinator may be about to say that all is well.
   if (result_.ok()) result_ = status;
   loop_.Post(
-      [this, status] { Pump([&](Coordinator& coordinator) { coordinator.Abort(status); }); });
+      [this, status] { Tell([&](Coordinator& coordinator) { coordinator.Abort(status); }); });
 }
 
-void Trainer::Impl::Carry(RunEnded effect) {
-  StopTrainingClock();
+void Trainer::Impl::CarryOut(RunEnded effect) {
+  record_->clock().Stop();
   if (!job_.plan_only) parts_.display->Finish(View());
   outcome_.step = effect.step;
   outcome_.stopped_by_user = effect.stopped_by_user;

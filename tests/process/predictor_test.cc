@@ -97,6 +97,14 @@ TEST(Profile, SeveralWorkersHaveAFileEach) {
     EXPECT_EQ(first.sub_models[i].range, second.sub_models[i].range);
 }
 
+// Its local worker dials the address that central listens at, and may.
+TEST(Profile, BeyondLoopback) {
+  ScratchDir dir;
+  Output(With(kMeasure, {"--date", "today", "--out", dir / "p", "--listen", "0.0.0.0:0",
+                         "--insecure-network"}));
+  EXPECT_GE(Read(dir / "p").sub_models.size(), 14u);
+}
+
 // The nominal clock is what times are of: a million times slower, a million times the seconds,
 // however busy this machine is.
 TEST(Profile, TimesAreThoseOfTheNominalClock) {

@@ -57,9 +57,9 @@ auto Fields(const ProfileRequest& m) {
   return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const PrepareStage& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, shaping, l, n] = m;
+  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, n] = m;
   const auto& [megabits, delay] = shaping;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, megabits, delay, l, n);
+  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, n);
 }
 auto Fields(const RunUntil& m) { return std::tie(m.limit); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence); }
@@ -70,9 +70,10 @@ auto Fields(const EvaluateRequest& m) {
 auto Fields(const Release&) { return std::tuple<>(); }
 auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }
 auto Fields(const StagePrepared& m) { return std::tie(m.generation); }
+auto Fields(const ProfileFailed& m) { return std::tie(m.reason, m.unfit); }
 auto Fields(const FetchLayers& m) { return std::tie(m.generation, m.ranges); }
-auto Fields(const CommitMove& m) { return std::tie(m.generation); }
-auto Fields(const AbortMove& m) { return std::tie(m.generation); }
+auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
+auto Fields(const AbortPlan& m) { return std::tie(m.generation); }
 
 template <typename Message>
 bool Same(const Message& a, const Message& b) {
@@ -206,7 +207,7 @@ const BadWorkerField kBadWorkerFields[] = {
     {0, [](auto& m) { m.mutable_hello()->set_name("a\nb"); }, "hello.name"},
     {0, [](auto& m) { m.mutable_hello()->set_data_address(std::string(300, 'x')); },
      "hello.data_address"},
-    {0, [](auto& m) { m.mutable_hello()->set_process_id(-1); }, "hello.process_id"},
+    {0, [](auto& m) { m.mutable_hello()->set_secret(std::string(300, 'x')); }, "hello.secret"},
     {0,
      [](auto& m) {
        for (int i = 0; i < 300; ++i) m.mutable_hello()->add_codecs("c");
@@ -244,6 +245,8 @@ const BadWorkerField kBadWorkerFields[] = {
     {6, [](auto& m) { m.mutable_telemetry()->set_correct(1 << 30); }, "telemetry.correct"},
     {7, [](auto& m) { m.mutable_stage_failed()->set_reason(std::string(5000, 'x')); },
      "stage_failed.reason"},
+    {10, [](auto& m) { m.mutable_profile_failed()->set_reason(std::string(5000, 'x')); },
+     "profile_failed.reason"},
     {7, [](auto& m) { m.Clear(); }, "message"},
     {7, [](auto& m) { m.mutable_part()->set_last(true); }, "message"},
 };

@@ -138,7 +138,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const int64_t samples = 1000 + Below(1000);
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
-      WorkerHello{kProtocolVersion, Text(), Text(), count(), Text(), Names(), Names(), Names()},
+      WorkerHello{kProtocolVersion, Text(), Text(), Text(), Names(), Names(), Names(), Text()},
       ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}, 0.25},
       StageReady{generation},
       BarrierReached{generation, sequence},
@@ -149,7 +149,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
                 count(), count(), Real(),  Real(),  Real(),  1 + Below(999), samples},
       StageFailed{generation, Text(), Below(2) == 1},
       LayersFetched{generation, State()},
-      StagePrepared{generation}};
+      StagePrepared{generation},
+      ProfileFailed{Text(), Below(2) == 1}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -162,7 +163,6 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.plan = plan;
   prepare.stage = static_cast<int>(plan.stages.size()) - 1;
   prepare.plain_loop = plan.stages.size() == 1;
-  prepare.aside = Below(2) == 1;
   prepare.model = model;
   prepare.training = Settings();
   prepare.eval_samples = 1 + Below(1000);
@@ -190,8 +190,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                                      EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
                                      Release{},
                                      FetchLayers{generation, {{0, 2}, {5, 5}}},
-                                     CommitMove{generation},
-                                     AbortMove{generation}};
+                                     CommitPlan{generation},
+                                     AbortPlan{generation}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

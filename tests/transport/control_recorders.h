@@ -140,7 +140,6 @@ inline WorkerHello HelloOf(const std::string& name) {
   WorkerHello hello;
   hello.name = name;
   hello.data_address = "127.0.0.1:1";
-  hello.process_id = 1;
   hello.numerics_class = "n";
   return hello;
 }

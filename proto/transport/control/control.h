@@ -22,12 +22,14 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 2;
+inline constexpr int32_t kProtocolVersion = 3;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 // A profile's processor_share is at least this.
 inline constexpr double kLeastProcessorShare = 1e-3;
 // A computing thread that gets less of a processor was held back, and so is what runs beside it.
 inline constexpr double kWholeProcessor = 0.9;
+// Environment variable by which central gives a worker that it starts its secret.
+inline constexpr char kWorkerSecretVariable[] = "RUNNEL_WORKER_SECRET";
 
 // ---- worker -> central
 
@@ -36,11 +38,12 @@ struct WorkerHello {
   int32_t protocol_version = kProtocolVersion;
   std::string name;          // unique among the workers of a run
   std::string data_address;  // where its data listener is
-  int64_t process_id = 0;
   std::string numerics_class;
   std::vector<std::string> backends;
   std::vector<std::string> recipes;
   std::vector<std::string> codecs;
+  // What central gave this worker when it started it; empty: somebody else started it.
+  std::string secret = {};
 };
 
 // Answer to ProfileRequest, by range as asked: seconds of forward, backward and update.
@@ -52,7 +55,13 @@ struct ProfileReport {
   double processor_share = 1;
 };
 
-// The stage is compiled, its state loaded, its links connected.
+// Answer to a ProfileRequest that could not be met. A stage that the worker has goes on.
+struct ProfileFailed {
+  std::string reason;
+  bool unfit = false;  // as StageFailed's
+};
+
+// The stage has taken over and its links are connected.
 struct StageReady {
   Generation generation;
 };
@@ -63,7 +72,7 @@ struct LayersFetched {
   ModelState state;
 };
 
-// Answer to a PrepareStage with aside: the stage is compiled and its state loaded.
+// Answer to PrepareStage: the stage is compiled and its state loaded.
 struct StagePrepared {
   Generation generation;
 };
@@ -123,8 +132,8 @@ struct Telemetry {
   int64_t loss_samples = 0;
 };
 
-// The worker cannot go on with its stage: a NaN at an encoder, a link that does not come back, a
-// bad message.
+// The worker cannot go on with its stage, or cannot prepare the next one: a NaN at an encoder, a
+// link that does not come back, a bad message.
 struct StageFailed {
   Generation generation;
   std::string reason;
@@ -135,7 +144,7 @@ struct StageFailed {
 
 using WorkerMessage =
     std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
-                 Telemetry, StageFailed, LayersFetched, StagePrepared>;
+                 Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed>;
 
 // ---- central -> worker
 
@@ -160,14 +169,13 @@ struct ProfileRequest {
   std::vector<int64_t> in_flight = {};  // by range, as ProfileOptions says; empty: one each
 };
 
-// Takes over a stage: replaces whatever the worker ran before. With `aside` not yet: the stage is
-// made beside the one that stands at the barrier, and takes over with CommitMove; `state` then has
-// all encoders, and those layers only that the worker's own stage has not.
+// Make a stage of the next plan beside the one that stands at the barrier, if there is one; it
+// takes over with CommitPlan. `state` has all encoders, and those layers that the worker's own
+// stage has not.
 struct PrepareStage {
   Plan plan;
   int stage = 0;
   bool plain_loop = false;  // no pipeline: the whole model in one loop (--local-workers 0)
-  bool aside = false;
   ModelSpec model;
   TrainingSettings training;
   int64_t eval_samples = 0;
@@ -180,7 +188,7 @@ struct PrepareStage {
   ModelState state;
 };
 
-// Run micro-batches below `limit`; a barrier.
+// Train on micro-batches below `limit`; a barrier.
 struct RunUntil {
   Sequence limit;
 };
@@ -190,18 +198,19 @@ struct SnapshotRequest {
   Sequence sequence;
 };
 
-// A move of layers in two phases (specs/ftpipehd.md, repartition), at a barrier. First each stage
-// hands over the layers that others will have; then the new stages are prepared aside; when all
-// are, CommitMove puts them in the old ones' place, else AbortMove drops them and the old ones go
-// on. `generation` is the new plan's. At most kMaxProfileRanges ranges.
+// How a plan comes to hold, the first one and every later one, at a barrier and in two phases.
+// First each stage hands over the layers that others will have (the first plan has none of this);
+// then the new stages are prepared aside. When all are, CommitPlan puts them in the old ones' place
+// and they dial each other; else AbortPlan drops them and the old ones go on. `generation` is the
+// new plan's. At most kMaxProfileRanges ranges.
 struct FetchLayers {
   Generation generation;
   std::vector<LayerRange> ranges;
 };
-struct CommitMove {
+struct CommitPlan {
   Generation generation;
 };
-struct AbortMove {
+struct AbortPlan {
   Generation generation;
 };
 
@@ -216,6 +225,6 @@ struct Release {};
 
 using CentralMessage =
     std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
-                 EvaluateRequest, Release, FetchLayers, CommitMove, AbortMove>;
+                 EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan>;
 
 }  // namespace runnel

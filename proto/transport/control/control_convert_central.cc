@@ -51,7 +51,6 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
   *prepare.mutable_plan() = ToProto(from.plan);
   prepare.set_stage(from.stage);
   prepare.set_plain_loop(from.plain_loop);
-  prepare.set_aside(from.aside);
   *prepare.mutable_model() = ToProto(from.model);
   *prepare.mutable_training() = ToProto(from.training);
   prepare.set_eval_samples(from.eval_samples);
@@ -82,12 +81,12 @@ void Fill(FetchLayers& from, proto::FromCentral& to) {
   }
 }
 
-void Fill(CommitMove& from, proto::FromCentral& to) {
-  to.mutable_commit_move()->set_generation(from.generation.value());
+void Fill(CommitPlan& from, proto::FromCentral& to) {
+  to.mutable_commit_plan()->set_generation(from.generation.value());
 }
 
-void Fill(AbortMove& from, proto::FromCentral& to) {
-  to.mutable_abort_move()->set_generation(from.generation.value());
+void Fill(AbortPlan& from, proto::FromCentral& to) {
+  to.mutable_abort_plan()->set_generation(from.generation.value());
 }
 
 void Fill(EvaluateRequest& from, proto::FromCentral& to) {
@@ -167,7 +166,6 @@ absl::Status ReadStage(const proto::PrepareStage& from, PrepareStage& prepare) {
         absl::StrCat("prepare_stage.plain_loop: the plan has ", stages, " stages, not 1"));
   }
   prepare.plain_loop = from.plain_loop();
-  prepare.aside = from.aside();
   RUNNEL_ASSIGN_OR_RETURN(prepare.training, FromProto(from.training()));
   RUNNEL_RETURN_IF_ERROR(
       CheckRange("prepare_stage.eval_samples", from.eval_samples(), 0, kMaxAmount));
@@ -227,16 +225,16 @@ absl::StatusOr<CentralMessage> Read(const proto::FetchLayers& from) {
   return fetch;
 }
 
-absl::StatusOr<CentralMessage> Read(const proto::CommitMove& from) {
+absl::StatusOr<CentralMessage> Read(const proto::CommitPlan& from) {
   RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
-                          ToGeneration("commit_move.generation", from.generation()));
-  return CommitMove{generation};
+                          ToGeneration("commit_plan.generation", from.generation()));
+  return CommitPlan{generation};
 }
 
-absl::StatusOr<CentralMessage> Read(const proto::AbortMove& from) {
+absl::StatusOr<CentralMessage> Read(const proto::AbortPlan& from) {
   RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
-                          ToGeneration("abort_move.generation", from.generation()));
-  return AbortMove{generation};
+                          ToGeneration("abort_plan.generation", from.generation()));
+  return AbortPlan{generation};
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::EvaluateRequest& from) {
@@ -276,10 +274,10 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
       return Release{};
     case proto::FromCentral::kFetchLayers:
       return Read(message.fetch_layers());
-    case proto::FromCentral::kCommitMove:
-      return Read(message.commit_move());
-    case proto::FromCentral::kAbortMove:
-      return Read(message.abort_move());
+    case proto::FromCentral::kCommitPlan:
+      return Read(message.commit_plan());
+    case proto::FromCentral::kAbortPlan:
+      return Read(message.abort_plan());
     case proto::FromCentral::kPart:
     case proto::FromCentral::MESSAGE_NOT_SET:
       break;

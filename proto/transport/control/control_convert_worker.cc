@@ -23,11 +23,11 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   hello.set_protocol_version(from.protocol_version);
   hello.set_name(CleanUtf8(from.name, kMaxReasonBytes));
   hello.set_data_address(CleanUtf8(from.data_address, kMaxReasonBytes));
-  hello.set_process_id(from.process_id);
   hello.set_numerics_class(CleanUtf8(from.numerics_class, kMaxReasonBytes));
   hello.mutable_backends()->Assign(from.backends.begin(), from.backends.end());
   hello.mutable_recipes()->Assign(from.recipes.begin(), from.recipes.end());
   hello.mutable_codecs()->Assign(from.codecs.begin(), from.codecs.end());
+  hello.set_secret(from.secret);
 }
 
 void Fill(ProfileReport& from, proto::FromWorker& to) {
@@ -101,6 +101,11 @@ void Fill(StageFailed& from, proto::FromWorker& to) {
   to.mutable_stage_failed()->set_unfit(from.unfit);
 }
 
+void Fill(ProfileFailed& from, proto::FromWorker& to) {
+  to.mutable_profile_failed()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
+  to.mutable_profile_failed()->set_unfit(from.unfit);
+}
+
 // ---- messages -> vocabulary, one overload a message
 
 template <typename Repeated>
@@ -114,21 +119,21 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   if (from.protocol_version() == kProtocolVersion) {
     RUNNEL_RETURN_IF_ERROR(CheckName("hello.name", from.name()));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.data_address", from.data_address()));
-    RUNNEL_RETURN_IF_ERROR(CheckRange("hello.process_id", from.process_id(), 0, kMaxInt64));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.numerics_class", from.numerics_class()));
     RUNNEL_RETURN_IF_ERROR(CheckNames("hello.backends", from.backends()));
     RUNNEL_RETURN_IF_ERROR(CheckNames("hello.recipes", from.recipes()));
     RUNNEL_RETURN_IF_ERROR(CheckNames("hello.codecs", from.codecs()));
+    RUNNEL_RETURN_IF_ERROR(CheckText("hello.secret", from.secret()));
   }
   WorkerHello hello;
   hello.protocol_version = from.protocol_version();
   hello.name = from.name();
   hello.data_address = from.data_address();
-  hello.process_id = from.process_id();
   hello.numerics_class = from.numerics_class();
   hello.backends.assign(from.backends().begin(), from.backends().end());
   hello.recipes.assign(from.recipes().begin(), from.recipes().end());
   hello.codecs.assign(from.codecs().begin(), from.codecs().end());
+  hello.secret = from.secret();
   return hello;
 }
 
@@ -252,6 +257,13 @@ absl::StatusOr<WorkerMessage> Read(const proto::StageFailed& from) {
   return failed;
 }
 
+absl::StatusOr<WorkerMessage> Read(const proto::ProfileFailed& from) {
+  ProfileFailed failed;
+  RUNNEL_ASSIGN_OR_RETURN(failed.reason, ToReason("profile_failed.reason", from.reason()));
+  failed.unfit = from.unfit();
+  return failed;
+}
+
 }  // namespace
 
 proto::FromWorker ToProto(WorkerMessage message) {
@@ -282,6 +294,8 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(*message.mutable_layers_fetched());
     case proto::FromWorker::kStagePrepared:
       return Read(message.stage_prepared());
+    case proto::FromWorker::kProfileFailed:
+      return Read(message.profile_failed());
     case proto::FromWorker::kPart:
     case proto::FromWorker::MESSAGE_NOT_SET:
       break;

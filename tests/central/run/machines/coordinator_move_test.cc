@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "central/run/coordinator.h"
 #include "central/run/initial_weights.h"
+#include "central/run/machines/coordinator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -37,22 +37,23 @@ class Cluster {
   // `next` is wanted at step 40. LeNet has layers 0..5.
   Cluster(int workers, const Plan& first, const Plan& next) {
     CoordinatorOptions options;
-    options.model = MakeModel("lenet").value();
-    options.training.dataset_samples = 1000;
-    options.training.batch_size = 10;
-    options.training.eval_batch_size = 10;
-    options.barriers = {.every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
-    options.stop_step = 100;
-    options.workers = workers;
-    options.recipe = "fp32";
-    options.backend = "auto";
-    options.codecs = {"identity"};
+    options.stage.model = MakeModel("lenet").value();
+    options.stage.training.dataset_samples = 1000;
+    options.stage.training.batch_size = 10;
+    options.stage.training.eval_batch_size = 10;
+    options.barriers.rule = {
+        .every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
+    options.barriers.stop_step = 100;
+    options.roster = {.local_workers = 1,
+                      .dialling_workers = workers - 1,
+                      .recipe = "fp32",
+                      .codecs = {"identity"}};
     options.link_token = "secret";
-    options.initial_state = InitialState(options.model, 1).value();
+    options.initial_state = InitialState(options.stage.model, 1).value();
     planner_.first_plan = [first](const auto&) { return first; };
     planner_.at_barrier = [this, next](const BarrierReport& report) -> BarrierDecision {
       reports_.push_back(report.step);
-      if (report.step != 40) return KeepPlan{};
+      if (report.step != 40 && !wants_again_) return KeepPlan{};
       return ChangePlan{next, "because"};
     };
     options.planner = &planner_;
@@ -66,7 +67,7 @@ class Cluster {
   void Settle() {
     for (auto effects = coordinator_->TakeEffects(); !effects.empty();
          effects = coordinator_->TakeEffects()) {
-      for (CoordinatorEffect& effect : effects) {
+      for (RunEffect& effect : effects) {
         if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
         if (auto* persist = std::get_if<Persist>(&effect)) {
           if (auto* plan = std::get_if<PlanDecided>(&persist->record)) plans_.push_back(*plan);
@@ -85,6 +86,7 @@ class Cluster {
   Trouble trouble_ = Trouble::kNone;
   int troubled_ = -1;  // device
   bool stop_while_moving_ = false;
+  bool wants_again_ = false;  // the plan, at step 80 too; no trouble then, but late answers
 
   std::vector<int64_t> reports_;
   std::vector<PlanDecided> plans_;
@@ -115,7 +117,7 @@ class Cluster {
       coordinator_->Received(send.connection, message);
     };
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
-      prepare->aside ? PrepareAside(id, *prepare) : Prepare(id, *prepare);
+      PrepareAside(id, *prepare);
     } else if (const auto* fetch = std::get_if<FetchLayers>(&send.message)) {
       if (stop_while_moving_) coordinator_->StopAtBarrier();
       LayersFetched answer{fetch->generation, {}};
@@ -124,10 +126,10 @@ class Cluster {
         for (int l = range.first_layer; l <= range.last_layer; ++l) fetched_[id].insert(l);
       }
       reply(std::move(answer));
-    } else if (const auto* commit = std::get_if<CommitMove>(&send.message)) {
+    } else if (const auto* commit = std::get_if<CommitPlan>(&send.message)) {
       worker.stage = std::exchange(worker.aside, std::nullopt);
       if (worker.stage.has_value()) reply(StageReady{commit->generation});
-    } else if (std::holds_alternative<AbortMove>(send.message)) {
+    } else if (std::holds_alternative<AbortPlan>(send.message)) {
       worker.aside.reset();
       took_back_.insert(id);
     } else if (const auto* run = std::get_if<RunUntil>(&send.message)) {
@@ -137,19 +139,21 @@ class Cluster {
     }
   }
 
-  void Prepare(int id, const PrepareStage& prepare) {
-    workers_[id].stage = prepare;
-    coordinator_->Received(ConnectionId(id), StageReady{prepare.plan.generation});
-  }
-
   void PrepareAside(int id, const PrepareStage& prepare) {
     Worker& worker = workers_[id];
-    for (const LayerState& layer : prepare.state.layers) given_[id].insert(layer.layer);
-    if (trouble_ == Trouble::kLeavesAside && id == troubled_) {
+    const bool first = prepare.plan.generation == Generation(1);
+    for (const LayerState& layer : prepare.state.layers) {
+      if (!first) given_[id].insert(layer.layer);
+    }
+    if (trouble_ == Trouble::kLeavesAside && id == troubled_ && !first) {
       worker.gone = true;
       return coordinator_->Gone(ConnectionId(id), absl::UnavailableError("killed"));
     }
-    if (trouble_ == Trouble::kRefuses && id == troubled_) {
+    if (prepare.plan.generation == Generation(3)) {
+      for (const int late : {0, 1, 2})
+        coordinator_->Received(ConnectionId(late), StagePrepared{Generation(2)});
+      coordinator_->Received(ConnectionId(2), StageFailed{Generation(2), "too late", true});
+    } else if (trouble_ == Trouble::kRefuses && id == troubled_ && !first) {
       return coordinator_->Received(ConnectionId(id),
                                     StageFailed{prepare.plan.generation, "no memory for it", true});
     }
@@ -237,6 +241,19 @@ TEST(CoordinatorMove, StageThatDiesBetweenThePhasesEndsTheRunAtItsBarrier) {
   EXPECT_THAT(std::string(cluster.ended_.message()), HasSubstr("w1 was lost after step 40"));
   EXPECT_EQ(cluster.plans_.size(), 1);
   EXPECT_EQ(cluster.took_back_, (std::set<int>{0, 2}));
+}
+
+// The move that is tried again has another number: a late answer to the first one fits no other.
+TEST(CoordinatorMove, ALateAnswerToAnAbortedMoveCountsForNothing) {
+  Cluster cluster(3, PlanOf({0, 1}, {2, 5}), PlanOf({0, 1, 2}, {0, 3, 5}));
+  cluster.wants_again_ = true;
+  cluster.trouble_ = Cluster::Trouble::kRefuses;
+  cluster.troubled_ = 2;
+  cluster.Settle();
+  ExpectWholeState(cluster);
+  ASSERT_EQ(cluster.plans_.size(), 2u);
+  EXPECT_EQ(cluster.plans_[1].from_step, 80);
+  EXPECT_EQ(cluster.plans_[1].plan.generation, Generation(3));
 }
 
 TEST(CoordinatorMove, StopAskedForWhileLayersMoveIsHeardAtOnce) {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "central/planning/layer_profile.h"
-#include "central/run/coordinator.h"
 #include "central/run/initial_weights.h"
+#include "central/run/machines/coordinator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -37,17 +37,16 @@ class Cluster {
                    const std::string& model = "lenet")
       : by_range_(by_range), model_(MakeModel(model).value()) {
     CoordinatorOptions options;
-    options.model = model_;
-    options.training.dataset_samples = 1000;
-    options.training.batch_size = 10;
-    options.training.eval_batch_size = 10;
-    options.barriers = {.every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
-    options.stop_step = 100;
-    options.workers = 2;
-    options.recipe = "fp32";
-    options.backend = "auto";
-    options.codecs = {"identity"};
-    options.initial_state = InitialState(options.model, 1).value();
+    options.stage.model = model_;
+    options.stage.training.dataset_samples = 1000;
+    options.stage.training.batch_size = 10;
+    options.stage.training.eval_batch_size = 10;
+    options.barriers.rule = {
+        .every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
+    options.barriers.stop_step = 100;
+    options.roster = {
+        .local_workers = 1, .dialling_workers = 1, .recipe = "fp32", .codecs = {"identity"}};
+    options.initial_state = InitialState(options.stage.model, 1).value();
     options.needs_profile = true;
     planner_.first_plan = [this](const auto&) {
       Plan plan;
@@ -56,7 +55,7 @@ class Cluster {
       plan.links.emplace_back();
       return plan;
     };
-    if (by_range) options.profile_ranges = kRanges;
+    if (by_range) options.measurement.sub_models = kRanges;
     planner_.layers = layers();
     planner_.at_barrier = [this, to_measure](const BarrierReport& report) -> BarrierDecision {
       const auto found = to_measure.find(report.step);
@@ -79,7 +78,7 @@ class Cluster {
   void Settle() {
     for (auto effects = coordinator_->TakeEffects(); !effects.empty();
          effects = coordinator_->TakeEffects()) {
-      for (CoordinatorEffect& effect : effects) {
+      for (RunEffect& effect : effects) {
         if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
         if (auto* persist = std::get_if<Persist>(&effect)) {
           if (auto* plan = std::get_if<PlanDecided>(&persist->record)) plan_ = *plan;
@@ -116,7 +115,7 @@ class Cluster {
       if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times());
       if (stop_ && coordinator_->step() > 0) coordinator_->StopAtBarrier();
       if (id.value() == fails_ && (fails_at_once_ || coordinator_->step() > 0))
-        return reply(StageFailed{Generation(1), "no memory", false});
+        return reply(ProfileFailed{"no memory", false});
       if (by_range_) {
         EXPECT_EQ(request->ranges, kRanges);
       } else if (std::exchange(layers_next_[id.value() % 2], !layers_next_[id.value() % 2])) {
@@ -133,6 +132,8 @@ class Cluster {
       EXPECT_EQ(request->in_flight, std::vector<int64_t>(by_range_ ? 0 : answered_ranges_, 1));
       reply(Times());
     } else if (std::holds_alternative<PrepareStage>(send.message)) {
+      reply(StagePrepared{Generation(1)});
+    } else if (std::holds_alternative<CommitPlan>(send.message)) {
       reply(StageReady{Generation(1)});
     } else if (const auto* run = std::get_if<RunUntil>(&send.message)) {
       reply(BarrierReached{Generation(1), run->limit});

@@ -1,4 +1,4 @@
-#include "central/run/coordinator.h"
+#include "central/run/machines/coordinator.h"
 
 #include "central/run/initial_weights.h"
 #include "gmock/gmock.h"
@@ -19,21 +19,24 @@ class Cluster {
                    bool profile = false, const NumberFormat& format = {},
                    const std::string& backend = "auto") {
     CoordinatorOptions options;
-    options.model = MakeModel("lenet").value();
-    options.training.dataset_samples = 1000;
-    options.training.batch_size = 10;  // 100 steps an epoch
-    options.training.eval_batch_size = 10;
-    options.barriers = {.every = 40, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 3};
-    options.eval_samples = 25;
-    options.stop_step = stop_step;
-    options.workers = workers;
+    options.stage.model = MakeModel("lenet").value();
+    options.stage.training.dataset_samples = 1000;
+    options.stage.training.batch_size = 10;  // 100 steps an epoch
+    options.stage.training.eval_batch_size = 10;
+    options.barriers.rule = {
+        .every = 40, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 3};
+    options.barriers.eval_samples = 25;
+    options.barriers.eval_batch_size = 10;
+    options.barriers.stop_step = stop_step;
+    options.roster = {.local_workers = 1,
+                      .dialling_workers = workers - 1,
+                      .recipe = "fp32",
+                      .backend = backend,
+                      .codecs = {"identity"}};
     options.collect_at_barriers = checkpoints;
     options.needs_profile = profile;
-    options.recipe = "fp32";
     options.format = format;
-    options.backend = backend;
-    options.codecs = {"identity"};
-    options.initial_state = InitialState(options.model, 1, format).value();
+    options.initial_state = InitialState(options.stage.model, 1, format).value();
     state_ = options.initial_state;
     planner_.first_plan = [workers, &model = model_](const std::vector<DeviceFacts>& devices) {
       Plan plan;
@@ -59,7 +62,7 @@ class Cluster {
   void Settle() {
     for (auto effects = coordinator_->TakeEffects(); !effects.empty();
          effects = coordinator_->TakeEffects()) {
-      for (CoordinatorEffect& effect : effects) {
+      for (RunEffect& effect : effects) {
         if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
         if (auto* persist = std::get_if<Persist>(&effect)) Note(persist->record);
         if (auto* state = std::get_if<StateCollected>(&effect)) {
@@ -85,6 +88,8 @@ class Cluster {
   std::string refused_;
   bool stop_at_first_barrier_ = false;
   int64_t fail_at_ = -1;
+  int64_t fails_preparing_ = -1;     // connection
+  int64_t leaves_after_state_ = -1;  // connection
   int profile_ranges_off_ = 0;
   static ProfileReport Times(size_t ranges) {
     ProfileReport report;
@@ -92,7 +97,7 @@ class Cluster {
     report.processor_share = 0.5;
     return report;
   }
-  std::optional<StageFailed> fails_profile_;
+  std::optional<ProfileFailed> fails_profile_;
   std::string warnings_;
 
  private:
@@ -115,8 +120,12 @@ class Cluster {
     }
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
       stages_[id.value()] = *prepare;
-      coordinator_->Received(id, StageReady{Generation(1)});
+      if (id.value() == fails_preparing_)
+        return coordinator_->Received(id, StageFailed{Generation(1), "no memory", false});
+      coordinator_->Received(id, StagePrepared{Generation(1)});
     }
+    if (std::holds_alternative<CommitPlan>(send.message))
+      coordinator_->Received(id, StageReady{Generation(1)});
     if (const auto* run = std::get_if<RunUntil>(&send.message)) {
       if (stop_at_first_barrier_) coordinator_->StopAtBarrier();
       if (run->limit.value() == fail_at_) {
@@ -129,6 +138,8 @@ class Cluster {
       const StagePlan& stage = stages_[id.value()].plan.stages[stages_[id.value()].stage];
       coordinator_->Received(id, Snapshot{Generation(1), snapshot->sequence,
                                           Slice(state_, stage.first_layer, stage.last_layer)});
+      if (id.value() == leaves_after_state_)
+        coordinator_->Gone(id, absl::UnavailableError("killed"));
     }
     const auto* evaluate = std::get_if<EvaluateRequest>(&send.message);
     if (evaluate != nullptr && id.value() + 1 == static_cast<int64_t>(stages_.size())) {
@@ -172,28 +183,16 @@ TEST(Coordinator, ALostWorkerEndsTheRunAndIsNamed) {
               HasSubstr("worker w0 was lost after step 40 (killed)"));
 }
 
-TEST(Coordinator, RefusesWorkersThatDoNotFit) {
-  Cluster cluster(3);
-  WorkerHello old = Cluster::Hello("old");
-  old.protocol_version = 7;
-  cluster->Joined(ConnectionId(1), old, false);
-  cluster.Settle();
-  EXPECT_THAT(cluster.refused_, HasSubstr("protocol version 7, this central speaks 2"));
-
-  cluster->Joined(ConnectionId(2), Cluster::Hello("a"), false);
-  cluster->Joined(ConnectionId(3), Cluster::Hello("a"), false);
-  cluster.Settle();
-  EXPECT_THAT(cluster.refused_, HasSubstr("named a already"));
-
+// It will not get better by waiting.
+TEST(Coordinator, AWorkerOfOurOwnThatDoesNotFitEndsTheRun) {
   WorkerHello bare = Cluster::Hello("bare");
   bare.codecs.clear();
-  cluster->Joined(ConnectionId(4), bare, false);
+  Cluster cluster(2);
+  cluster->Joined(ConnectionId(1), bare, false);
   cluster.Settle();
   EXPECT_THAT(cluster.refused_, HasSubstr("codec identity"));
   EXPECT_TRUE(cluster->joining());
-
-  // Our own worker will not get better by waiting.
-  cluster->Joined(ConnectionId(5), bare, true);
+  cluster->Joined(ConnectionId(2), bare, true);
   cluster.Settle();
   EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -201,7 +200,7 @@ TEST(Coordinator, RefusesWorkersThatDoNotFit) {
 TEST(Coordinator, AStageThatDoesNotFitItsWorkerIsTheUsersToChange) {
   for (bool unfit : {false, true}) {
     Cluster cluster(2, 40, true, true);
-    cluster.fails_profile_ = StageFailed{Generation(0), "no such thing", unfit};
+    cluster.fails_profile_ = ProfileFailed{"no such thing", unfit};
     cluster.JoinAll(2);
     EXPECT_EQ(cluster.ended().code(),
               unfit ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kAborted);
@@ -221,15 +220,6 @@ TEST(Coordinator, SeveralNumericsClassesMatterToFloatsOnly) {
     EXPECT_EQ(cluster.warnings_.empty(), format.scaled()) << cluster.warnings_;
     EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
   }
-}
-
-TEST(Coordinator, AWorkersBackendMayBeAskedForWithAParameter) {
-  Cluster cluster(1, 40, true, false, {}, "ref:slow");
-  cluster.JoinAll(1);
-  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
-  Cluster other(1, 40, true, false, {}, "cpu:slow");
-  other.JoinAll(1);
-  EXPECT_EQ(other.ended().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Coordinator, AWorkerThatLeavesBeforeTheRunIsReplaced) {
@@ -262,14 +252,22 @@ TEST(Coordinator, ProfilesLayersOfAllDevicesAtOnce) {
               HasSubstr("does not have the ranges asked for"));
 }
 
-TEST(Coordinator, LocalWorkersComeFirstThenByName) {
-  Cluster cluster(3);
-  cluster->Joined(ConnectionId(0), Cluster::Hello("b"), false);
-  cluster->Joined(ConnectionId(1), Cluster::Hello("a"), false);
-  cluster->Joined(ConnectionId(2), Cluster::Hello("z"), true);
-  EXPECT_EQ(cluster->devices()[0].hello.name, "z");
-  EXPECT_EQ(cluster->devices()[1].hello.name, "a");
-  EXPECT_EQ(cluster->devices()[2].hello.name, "b");
+// It has handed its state over: what the run is for is there.
+TEST(Coordinator, AWorkerThatLeavesAfterItsLastStateIsNotMissed) {
+  Cluster cluster(2, 40);
+  cluster.leaves_after_state_ = 0;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(), " plan b40 e40 lost-w0 c40! end40");
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+}
+
+// A stage that fails while the first plan is prepared leaves nothing to go back to.
+TEST(Coordinator, AStageThatCannotBePreparedEndsTheRun) {
+  Cluster cluster(2);
+  cluster.fails_preparing_ = 1;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(), " end0");
+  EXPECT_THAT(std::string(cluster.ended().message()), HasSubstr("worker w1: no memory"));
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+#include "central/run/coordinator_options.h"
+
+#include <utility>
+
+#include "central/run/local_workers.h"
+#include "central/settings/codec_settings.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kProfileRepetitions = 5;
+// Longer than the turns in which a processor quota is given out: what a pipeline sees of it.
+constexpr double kProfileBurstMs = 20;
+
+RosterOptions SeatsOf(const RunSetup& setup, bool has_local_workers) {
+  const auto dialling = static_cast<int>(setup.settings.workers);
+  RosterOptions options;
+  options.local_workers = has_local_workers ? setup.workers - dialling : 0;
+  options.dialling_workers = setup.workers - options.local_workers;
+  options.recipe = setup.settings.recipe;
+  options.backend = setup.settings.backend;
+  options.codecs = CodecsOf(setup.settings);
+  return options;
+}
+
+PrepareStage CommonOf(const TrainingJob& job) {
+  const RunSetup& setup = *job.setup;
+  const RunSettings& settings = setup.settings;
+  PrepareStage stage;
+  stage.plain_loop = setup.plain_loop;
+  stage.model = setup.model;
+  stage.training = setup.training;
+  const bool evaluates = settings.eval_every >= 0 && job.data != nullptr;
+  stage.eval_samples = evaluates ? job.data->test->size() : 0;
+  stage.recipe = settings.recipe;
+  stage.backend = settings.backend;
+  stage.shaping = {settings.link_mbps, settings.link_delay_ms};
+  return stage;
+}
+
+}  // namespace
+
+CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_workers) {
+  const RunSetup& setup = *job.setup;
+  ProfileNeeds needs = job.planner->profile_needs();
+  CoordinatorOptions options;
+  options.roster = SeatsOf(setup, has_local_workers);
+  options.stage = CommonOf(job);
+  options.barriers = {setup.barriers, job.stop_step, options.stage.eval_samples,
+                      setup.training.eval_batch_size};
+  options.measurement.request.repetitions = kProfileRepetitions;
+  options.measurement.request.burst_ms = kProfileBurstMs;
+  options.measurement.sub_models = std::move(needs.ranges);
+  options.format = setup.format;
+  options.first_generation = job.generation;
+  options.link_token = RandomSecret();
+  options.initial_state = std::move(job.state);
+  options.first_step = job.first_step;
+  options.needs_profile = needs.devices;
+  options.plan_only = job.plan_only;
+  options.collect_at_barriers = !setup.settings.checkpoint_dir.empty();
+  options.planner = job.planner;
+  return options;
+}
+
+}  // namespace runnel

@@ -1,0 +1,92 @@
+#include "central/run/local_workers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/base/status_macros.h"
+#include "proto/transport/link/address.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kGraceMs = 3000;  // of all of them together
+
+// What lets a local worker speak with those that dial central at `control_address` from elsewhere:
+// its neighbours may be any of them. Central itself listens there, so it is allowed.
+absl::StatusOr<std::vector<std::string>> NetworkArguments(const std::string& control_address) {
+  RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
+  if (address.is_loopback()) return std::vector<std::string>();
+  std::vector<std::string> arguments = {"--insecure-network"};
+  address.port = 0;
+  if (!address.is_wildcard()) arguments.insert(arguments.end(), {"--listen", address.ToString()});
+  return arguments;
+}
+
+int64_t NowMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string RandomSecret() {
+  std::random_device device;
+  return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
+}
+
+absl::Status LocalWorkers::Start(int64_t count, int64_t threads,
+                                 const std::string& control_address) {
+  if (count == 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> network,
+                          NetworkArguments(control_address));
+  for (int64_t i = 0; i < count; ++i) {
+    WorkerCommand command;
+    command.binary = binary;
+    command.arguments = {"--central", control_address,
+                         "--name",    absl::StrFormat("local-%03d", i),
+                         "--threads", absl::StrCat(threads)};
+    command.arguments.insert(command.arguments.end(), network.begin(), network.end());
+    command.threads = threads;
+    command.log_level = "warn";
+    secrets_.push_back(RandomSecret());
+    command.environment = {{kWorkerSecretVariable, secrets_.back()}};
+    RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
+    processes_.push_back(std::move(process));
+  }
+  return absl::OkStatus();
+}
+
+bool LocalWorkers::Contains(const WorkerHello& hello) const {
+  return std::find(secrets_.begin(), secrets_.end(), hello.secret) != secrets_.end();
+}
+
+absl::Status LocalWorkers::CheckAlive() const {
+  for (const auto& process : processes_) {
+    const std::optional<ProcessExit> exit = process->Poll();
+    if (!exit.has_value()) continue;
+    return absl::UnavailableError(
+        absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined"));
+  }
+  return absl::OkStatus();
+}
+
+void LocalWorkers::AwaitEnds() {
+  const int64_t until_ms = NowMs() + kGraceMs;
+  for (const auto& process : processes_) process->Wait(std::max<int64_t>(until_ms - NowMs(), 0));
+}
+
+void LocalWorkers::Terminate() {
+  const int64_t until_ms = NowMs() + kGraceMs;
+  for (const auto& process : processes_)
+    process->Terminate(std::max<int64_t>(until_ms - NowMs(), 0));
+}
+
+}  // namespace runnel

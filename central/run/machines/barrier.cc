@@ -1,0 +1,58 @@
+#include "central/run/machines/barrier.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+
+void Barrier::Grant(int64_t from, const ActivePlan& active, RunEffects& effects) {
+  state_ = State::kTraining;
+  step_ = std::min(options_.rule.Next(from), options_.stop_step);
+  under_way_.clear();
+  for (size_t i = 0; i < active.stages.size(); ++i) under_way_.insert(i);
+  const Sequence limit = batching_.FirstSequence(step_);
+  SendToStages(active, RunUntil{limit}, effects);
+  effects.push_back(FeedUntil{limit});
+}
+
+bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active) {
+  if (state_ != State::kTraining || reached.generation != active.plan.generation) return false;
+  if (reached.sequence != batching_.FirstSequence(step_)) return false;
+  return under_way_.erase(stage) > 0 && under_way_.empty();
+}
+
+void Barrier::Arrive(int64_t at, RunEffects& effects) {
+  state_ = State::kReached;
+  step_ = at;
+  effects.push_back(Persist{BarrierPassed{at}});
+}
+
+bool Barrier::EvaluatesAt(int64_t step) const {
+  return options_.eval_samples > 0 && (IsLast(step) || options_.rule.IsEvaluation(step));
+}
+
+void Barrier::BeginEvaluation(const ActivePlan& active, RunEffects& effects) {
+  state_ = State::kEvaluating;
+  const int64_t batch = options_.eval_batch_size;
+  const int64_t micro_batches = (options_.eval_samples + batch - 1) / batch;
+  evaluation_first_ = next_evaluation_;
+  next_evaluation_ = Sequence(evaluation_first_.value() + micro_batches);
+  SendToStages(active, EvaluateRequest{evaluation_first_, micro_batches}, effects);
+  effects.push_back(FeedEvaluation{evaluation_first_, micro_batches});
+}
+
+absl::StatusOr<bool> Barrier::AddEvaluation(const EvaluationDone& done, RunEffects& effects) {
+  if (state_ != State::kEvaluating || done.first != evaluation_first_) return false;
+  if (done.samples != options_.eval_samples) {
+    return absl::InternalError(
+        absl::StrCat("evaluated ", done.samples, " of ", options_.eval_samples, " samples"));
+  }
+  state_ = State::kReached;
+  const double samples = static_cast<double>(done.samples);
+  effects.push_back(Persist{EvaluationRecorded{step_, static_cast<double>(done.correct) / samples,
+                                               done.loss_sum / samples}});
+  return true;
+}
+
+}  // namespace runnel

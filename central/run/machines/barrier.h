@@ -1,0 +1,64 @@
+#pragma once
+
+// From one barrier to the next: grants training up to it, waits for all stages to reach it, and
+// evaluates there. Pure: events in, effects out.
+
+#include <cstdint>
+#include <set>
+
+#include "absl/status/statusor.h"
+#include "central/run/machines/active_plan.h"
+#include "proto/base/batching.h"
+#include "proto/base/training.h"
+
+namespace runnel {
+
+struct BarrierOptions {
+  BarrierRule rule;
+  int64_t stop_step = 0;     // the last barrier, whatever the rule says
+  int64_t eval_samples = 0;  // of the test set; 0: no evaluation
+  int64_t eval_batch_size = 1;
+};
+
+class Barrier {
+ public:
+  Barrier(const BarrierOptions& options, const Batching& batching)
+      : options_(options), batching_(batching) {}
+
+  // All stages stand at step `from`: lets them train up to the barrier after it.
+  void Grant(int64_t from, const ActivePlan& active, RunEffects& effects);
+  // True: `stage` was the last to reach step(). Reports of other barriers or plans, and those that
+  // come twice, count for nothing.
+  bool AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active);
+  // All stages stand at step `at`; the barrier is journalled.
+  void Arrive(int64_t at, RunEffects& effects);
+
+  // Whether the rule evaluates at this barrier.
+  bool EvaluatesAt(int64_t step) const;
+  void BeginEvaluation(const ActivePlan& active, RunEffects& effects);
+  // True: that was the evaluation, and it is journalled. Internal: of the wrong number of samples.
+  absl::StatusOr<bool> AddEvaluation(const EvaluationDone& done, RunEffects& effects);
+
+  bool IsBarrier(int64_t step) const { return options_.rule.IsBarrier(step); }
+  bool IsLast(int64_t step) const { return step >= options_.stop_step; }
+  bool training() const { return state_ == State::kTraining; }
+  bool evaluating() const { return state_ == State::kEvaluating; }
+  // Stages have been granted something, or stood at a barrier.
+  bool begun() const { return state_ != State::kNotBegun; }
+  // The barrier that was granted or reached last, in optimizer steps from the run's start.
+  int64_t step() const { return step_; }
+
+ private:
+  enum class State : uint8_t { kNotBegun, kTraining, kReached, kEvaluating };
+
+  BarrierOptions options_;
+  Batching batching_;
+  State state_ = State::kNotBegun;
+  int64_t step_ = 0;
+  std::set<size_t> under_way_;  // stages that have not reached it
+  // Evaluation micro-batches have sequences of their own, counted over the run.
+  Sequence evaluation_first_;
+  Sequence next_evaluation_;
+};
+
+}  // namespace runnel

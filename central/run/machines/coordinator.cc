@@ -1,0 +1,325 @@
+#include "central/run/machines/coordinator.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// What does not fit its worker is the user's to change.
+absl::Status FailureOf(const std::string& worker, const std::string& reason, bool unfit) {
+  std::string what = absl::StrCat("worker ", worker, ": ", reason);
+  return unfit ? absl::InvalidArgumentError(what) : absl::AbortedError(what);
+}
+
+// Floating-point programs give the same bytes within one class only.
+void WarnOfSeveralClasses(const std::vector<Device>& devices, RunEffects& effects) {
+  std::vector<std::string> classes;
+  for (const Device& device : devices) {
+    const std::string& one = device.hello.numerics_class;
+    if (std::find(classes.begin(), classes.end(), one) == classes.end()) classes.push_back(one);
+  }
+  if (classes.size() < 2) return;
+  effects.push_back(LogLine{
+      Severity::kWarning,
+      absl::StrCat("workers are of several numerics classes (", absl::StrJoin(classes, "; "),
+                   "): the run is not reproducible bit for bit if layers move")});
+}
+
+}  // namespace
+
+absl::StatusOr<Coordinator> Coordinator::Create(CoordinatorOptions options) {
+  RUNNEL_ASSIGN_OR_RETURN(Batching batching, MakeBatching(options.stage.training));
+  ProfileRequest& request = options.measurement.request;
+  request.model = options.stage.model;
+  request.recipe = options.stage.recipe;
+  request.backend = options.stage.backend;
+  request.micro_batch_size = batching.MicroBatchSizes().front();
+  options.measurement.pipelined = options.stage.training.micro_batches == 1;
+  return Coordinator(std::move(options), batching);
+}
+
+Coordinator::Coordinator(CoordinatorOptions options, Batching batching)
+    : options_(std::move(options)),
+      batching_(batching),
+      roster_(options_.roster),
+      measurement_(options_.measurement, options_.planner),
+      move_(options_.first_generation, options_.link_token),
+      barrier_(options_.barriers, batching),
+      collection_(options_.stage.model, options_.format, batching),
+      step_(options_.first_step) {}
+
+RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
+
+// ---- who is there
+
+void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool local) {
+  const absl::StatusOr<bool> complete = roster_.Join(connection, hello, local, effects_);
+  if (!complete.ok()) return End(complete.status(), false);
+  if (*complete && !ended_) Begin();
+}
+
+void Coordinator::JoinTimedOut(int64_t waited_s) {
+  if (joining()) End(roster_.TimeoutError(waited_s), false);
+}
+
+void Coordinator::Begin() {
+  // Integer recipes give the same bytes on all classes.
+  if (!options_.format.scaled()) WarnOfSeveralClasses(roster_.devices(), effects_);
+  if (!options_.needs_profile) return MakeFirstPlan();
+  std::vector<int> all(roster_.devices().size());
+  std::iota(all.begin(), all.end(), 0);
+  measurement_.Begin(std::move(all), step_, roster_, effects_);
+}
+
+bool Coordinator::IsNeeded(int device) const {
+  if (!has_plan()) {
+    const auto has = [device](const StagePlan& stage) { return stage.device.value() == device; };
+    const std::vector<StagePlan>& stages = move_.plan().stages;
+    return !move_.under_way() || std::any_of(stages.begin(), stages.end(), has);
+  }
+  const std::optional<size_t> stage = active_.StageOf(device);
+  return stage.has_value() && (!finishing_ || collection_.Awaits(*stage));
+}
+
+void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
+  if (ended_) return;
+  const std::optional<int> device = roster_.Leave(connection, effects_);
+  if (!device.has_value()) return;
+  const std::string& name = roster_.name(*device);
+  effects_.push_back(
+      Persist{WorkerLost{step_, DeviceId(*device), name, std::string(status.message())}});
+  const bool was_moving = has_plan() && move_.revocable();
+  if (was_moving) move_.Abort(absl::StrCat("worker ", name, " was lost"), roster_, effects_);
+  if (IsNeeded(*device)) {
+    return End(absl::UnavailableError(absl::StrCat("worker ", name, " was lost after step ", step_,
+                                                   " (", status.message(), ")")),
+               false);
+  }
+  if (was_moving) Train();
+}
+
+void Coordinator::Received(ConnectionId connection, const WorkerMessage& message) {
+  const std::optional<int> device = roster_.DeviceOf(connection);
+  if (!device.has_value() || ended_) return;
+  std::visit([this, device](const auto& one) { Handle(*device, one); }, message);
+}
+
+// ---- what devices take
+
+void Coordinator::Handle(int device, const ProfileReport& report) {
+  const absl::StatusOr<bool> counts = measurement_.AddReport(device, report, roster_, effects_);
+  if (!counts.ok()) return End(counts.status(), false);
+  if (!*counts) return;
+  roster_.SetProcessorShare(device, report.processor_share);
+  if (!measurement_.under_way()) GoOnMeasured();
+}
+
+void Coordinator::Handle(int device, const ProfileFailed& failed) {
+  if (!has_plan()) return End(FailureOf(roster_.name(device), failed.reason, failed.unfit), false);
+  // It has its stage, and what was known of it stays: no reason to end a run.
+  if (!measurement_.SkipDevice(device, roster_, effects_)) return;
+  effects_.push_back(LogLine{
+      Severity::kWarning,
+      absl::StrCat("step ", step_, ": worker ", roster_.name(device), " could not measure (",
+                   failed.reason, "); plans go by what was known of it")});
+  if (!measurement_.under_way()) GoOnMeasured();
+}
+
+void Coordinator::GoOnMeasured() {
+  if (!has_plan()) return MakeFirstPlan();
+  if (stop_requested_) return CollectFinal();  // while a device measured
+  AskPlanner();
+}
+
+// ---- how a plan comes to hold
+
+std::vector<DeviceFacts> Coordinator::Facts() const {
+  std::vector<DeviceFacts> facts;
+  for (size_t i = 0; i < roster_.devices().size(); ++i) {
+    const Device& device = roster_.devices()[i];
+    facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i]});
+  }
+  return facts;
+}
+
+PlanDecided Coordinator::Decided(Plan plan, const std::vector<DeviceTimes>& times) const {
+  PlanDecided decided{step_, std::move(plan), {}};
+  for (size_t i = 0; i < roster_.devices().size(); ++i) {
+    const Device& device = roster_.devices()[i];
+    JournalDevice row{device.hello.name, device.hello.numerics_class};
+    if (!times.empty()) {
+      row.times = times[i];
+      row.processor_share = device.processor_share;
+    }
+    decided.devices.push_back(std::move(row));
+  }
+  return decided;
+}
+
+PrepareStage Coordinator::StageMessage() const {
+  PrepareStage message = options_.stage;
+  message.first_sequence = batching_.FirstSequence(step_);
+  return message;
+}
+
+void Coordinator::MakeFirstPlan() {
+  absl::StatusOr<Plan> plan = options_.planner->FirstPlan(Facts(), measurement_.times());
+  if (!plan.ok()) return End(plan.status(), false);
+  MoveOrder order;
+  order.decided = Decided(*std::move(plan), measurement_.times());
+  if (options_.plan_only) {
+    order.decided.plan.generation = options_.first_generation;
+    active_.plan = order.decided.plan;
+    effects_.push_back(Persist{std::move(order.decided)});
+    return End(absl::OkStatus(), false);
+  }
+  order.common = StageMessage();
+  order.state = std::exchange(options_.initial_state, {});
+  const absl::Status begun = move_.Begin(std::move(order), active_, roster_, effects_);
+  if (!begun.ok()) End(begun, false);
+}
+
+void Coordinator::ChangeTo(ChangePlan change) {
+  const bool same =
+      change.plan.stages == active_.plan.stages && change.plan.links == active_.plan.links;
+  if (same) return Train();
+  MoveOrder order;
+  order.decided =
+      Decided(std::move(change.plan), change.times.empty() ? measurement_.times() : change.times);
+  order.why = std::move(change.why);
+  order.common = StageMessage();
+  const absl::Status begun = move_.Begin(std::move(order), active_, roster_, effects_);
+  if (begun.ok()) return;
+  effects_.push_back(
+      LogLine{Severity::kWarning, absl::StrCat("the new plan is no plan: ", begun.message())});
+  Train();
+}
+
+void Coordinator::Handle(int device, const LayersFetched& fetched) {
+  move_.AddLayers(device, fetched, active_, roster_, effects_);
+}
+
+void Coordinator::Handle(int device, const StagePrepared& prepared) {
+  std::optional<ActivePlan> next = move_.AddPrepared(device, prepared, roster_, effects_);
+  if (next.has_value()) active_ = *std::move(next);
+}
+
+void Coordinator::Handle(int device, const StageReady& ready) {
+  if (!move_.AddReady(device, ready)) return;
+  // A resumed run that has nothing left to train is evaluated and collected all the same.
+  if (barrier_.IsLast(step_)) return ArriveAtBarrier(step_);
+  Train();
+}
+
+void Coordinator::Handle(int device, const StageFailed& failed) {
+  const std::string& name = roster_.name(device);
+  if (!has_plan()) return End(FailureOf(name, failed.reason, failed.unfit), false);
+  if (move_.revocable() && failed.generation == move_.generation()) {
+    move_.Abort(absl::StrCat("worker ", name, ": ", failed.reason), roster_, effects_);
+    return Train();
+  }
+  if (failed.generation != active_.plan.generation) return;
+  if (move_.revocable()) move_.Abort(failed.reason, roster_, effects_);
+  End(FailureOf(name, failed.reason, failed.unfit), false);
+}
+
+// ---- from barrier to barrier
+
+void Coordinator::Train() {
+  if (stop_requested_) return CollectFinal();  // asked for since the stages stood
+  barrier_.Grant(step_, active_, effects_);
+}
+
+void Coordinator::Handle(int device, const BarrierReached& reached) {
+  const std::optional<size_t> stage = active_.StageOf(device);
+  if (stage.has_value() && barrier_.AddReached(*stage, reached, active_))
+    ArriveAtBarrier(barrier_.step());
+}
+
+void Coordinator::ArriveAtBarrier(int64_t step) {
+  step_ = step;
+  barrier_.Arrive(step_, effects_);
+  if (barrier_.EvaluatesAt(step_)) return barrier_.BeginEvaluation(active_, effects_);
+  GoOnAtBarrier();
+}
+
+void Coordinator::Handle(int, const EvaluationDone& done) {
+  const absl::StatusOr<bool> recorded = barrier_.AddEvaluation(done, effects_);
+  if (!recorded.ok()) return End(recorded.status(), false);
+  if (*recorded) GoOnAtBarrier();
+}
+
+// What is done at a barrier after the evaluation, in order.
+void Coordinator::GoOnAtBarrier() {
+  if (barrier_.IsLast(step_) || stop_requested_) return CollectFinal();
+  if (!barrier_.IsBarrier(step_)) return Train();
+  if (options_.collect_at_barriers) collection_.Request(step_, /*final=*/false, active_, effects_);
+  AskPlanner();
+}
+
+void Coordinator::AskPlanner() {
+  BarrierDecision decision = options_.planner->AtBarrier(
+      {step_, active_.plan, active_.first_sequence, active_.stages, Facts(), measurement_.times()});
+  if (auto* change = std::get_if<ChangePlan>(&decision)) return ChangeTo(std::move(*change));
+  const auto* measure = std::get_if<MeasureDevices>(&decision);
+  if (measure == nullptr || measure->devices.empty()) return Train();
+  for (const int device : measure->devices) {
+    effects_.push_back(LogLine{
+        Severity::kInfo, absl::StrCat("step ", step_, ": worker ", roster_.name(device),
+                                      " is not what it was, its sub-models are measured again")});
+  }
+  measurement_.Begin(measure->devices, step_, roster_, effects_);
+}
+
+void Coordinator::Handle(int device, const Snapshot& snapshot) {
+  const std::optional<size_t> stage = active_.StageOf(device);
+  if (!stage.has_value()) return;
+  absl::StatusOr<std::optional<StateCollected>> whole = collection_.AddPart(*stage, snapshot);
+  if (!whole.ok()) return End(whole.status(), false);
+  if (!whole->has_value()) return;
+  const bool final = (*whole)->final;
+  effects_.push_back(**std::move(whole));
+  if (final) End(absl::OkStatus(), !barrier_.IsLast(step_));
+}
+
+void Coordinator::Handle(int device, const Telemetry& telemetry) {
+  const std::optional<size_t> stage = active_.StageOf(device);
+  // Until all stages stand, it may be about a stage of the plan before.
+  if (stage.has_value() && (!move_.under_way() || move_.revocable()))
+    active_.stages[*stage].telemetry = telemetry;
+}
+
+// ---- the end
+
+void Coordinator::CollectFinal() {
+  finishing_ = true;
+  collection_.Request(step_, /*final=*/true, active_, effects_);
+}
+
+void Coordinator::StopAtBarrier() {
+  stop_requested_ = true;
+  // Before training there is nothing to bring to a barrier.
+  if (!barrier_.begun()) End(absl::CancelledError("stopped before training began"), true);
+}
+
+void Coordinator::Abort(const absl::Status& status) { End(status, false); }
+
+void Coordinator::FeedFailed(const absl::Status& status) {
+  End(absl::UnavailableError(absl::StrCat("the feed of samples failed: ", status.message())),
+      false);
+}
+
+void Coordinator::End(absl::Status status, bool stopped_by_user) {
+  if (std::exchange(ended_, true)) return;
+  roster_.ReleaseAll(effects_);
+  effects_.push_back(RunEnded{std::move(status), step_, stopped_by_user});
+}
+
+}  // namespace runnel

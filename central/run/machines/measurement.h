@@ -1,0 +1,88 @@
+#pragma once
+
+// Measures devices: before the first plan, and again at a barrier those that are not what they
+// were. Two ways:
+//
+//   sub-models  one device after the other, some ranges of layers each: the predictor characterises
+//               a device as it is by itself
+//   layers      all devices at once, each layer by itself, then parts of the model
+//   (layer_profile.h):
+//               that is how they train, and those that share a processor, a cache or memory are
+//               planned with what that leaves to each. Parts are measured when all devices have
+//               their layers, for about the same time on each, so that no device has the machine to
+//               itself before the others are done.
+//
+// Pure: events in, effects out.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/planning/layer_profile.h"
+#include "central/planning/planner.h"
+#include "central/run/machines/roster.h"
+#include "central/run/machines/run_effects.h"
+#include "proto/base/device_times.h"
+#include "proto/base/layer_range.h"
+
+namespace runnel {
+
+struct MeasurementOptions {
+  // Of all requests: the model, what computes, micro_batch_size, repetitions and burst_ms, which
+  // should be longer than the turns in which a processor quota is given out.
+  ProfileRequest request;
+  std::vector<LayerRange> sub_models;  // empty: by layers
+  // How long the parts of a device are measured, all of them together, times the number of devices.
+  double part_ms = 150;
+  // Stages keep several micro-batches in flight, and so are parts measured. A stage that
+  // accumulates gradients drains each step: fewer may be in flight.
+  bool pipelined = true;
+};
+
+class Measurement {
+ public:
+  // planner: makes a device's times from those of its sub-models; borrowed.
+  Measurement(MeasurementOptions options, Planner* planner)
+      : options_(std::move(options)), planner_(planner) {}
+
+  // Measures these devices of the roster, at barrier `step`. Not while it is under way.
+  void Begin(std::vector<int> devices, int64_t step, const Roster& roster, RunEffects& effects);
+  // False: the device was not asked. Internal: what it answered is not what it was asked for;
+  // others as Planner::Characterise.
+  absl::StatusOr<bool> AddReport(int device, const ProfileReport& report, const Roster& roster,
+                                 RunEffects& effects);
+  // The device cannot: the others are measured without it, and what was known of it stays. False:
+  // it was not asked.
+  bool SkipDevice(int device, const Roster& roster, RunEffects& effects);
+
+  // Devices are still to answer.
+  bool under_way() const { return !awaited_.empty(); }
+  // By device number, as last measured or predicted; empty: no device was measured.
+  const std::vector<DeviceTimes>& times() const { return times_; }
+
+ private:
+  bool in_turns() const { return !options_.sub_models.empty(); }
+  bool IsAsked(int device) const;
+  int layers() const { return options_.request.model.layer_count(); }
+  int devices() const { return static_cast<int>(times_.size()); }
+  std::vector<LayerRange> Parts() const { return PartsOf(layers(), devices()); }
+  std::vector<LayerRange> RangesToMeasure() const;
+  ProfileRequest MakeRequest() const;
+  void SendRequests(const Roster& roster, RunEffects& effects);
+  absl::Status CheckReport(const ProfileReport& report) const;
+  absl::Status UpdateTimes(int device, const std::vector<double>& seconds, const Roster& roster,
+                           RunEffects& effects);
+  void GoOnWithout(int device, const Roster& roster, RunEffects& effects);
+
+  MeasurementOptions options_;
+  Planner* planner_;
+  int64_t step_ = 0;           // barrier at which is measured
+  bool parts_ = false;         // all devices have answered for their layers
+  std::vector<int> awaited_;   // in turns only the first one is asked
+  std::vector<int> answered_;  // for their layers
+  std::vector<DeviceTimes> times_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,146 @@
+#include "central/run/machines/move.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// Micro-batches on their way to a stage: enough to hide the feed behind the compute, few enough to
+// be small in memory.
+constexpr int64_t kFeedWindow = 8;
+
+int DeviceNumber(const StagePlan& stage) { return stage.device.value(); }
+
+// What `old` hands over: its layers that are another device's in `next`.
+std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next) {
+  std::vector<LayerRange> ranges;
+  for (const StagePlan& stage : next.stages) {
+    const int first = std::max(stage.first_layer, old.first_layer);
+    const int last = std::min(stage.last_layer, old.last_layer);
+    if (first <= last && stage.device != old.device) ranges.push_back({first, last});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+absl::Status Move::Begin(MoveOrder order, const ActivePlan& from, const Roster& roster,
+                         RunEffects& effects) {
+  RUNNEL_RETURN_IF_ERROR(CheckPlan(order.decided.plan, order.common.model));
+  order_ = std::move(order);
+  order_.decided.plan.generation = next_generation_;
+  next_generation_ = next_generation_.next();
+  state_ = State::kFetching;
+  awaited_.clear();
+  for (size_t i = 0; i < from.plan.stages.size(); ++i) {
+    const StagePlan& old = from.plan.stages[i];
+    awaited_.insert(DeviceNumber(old));
+    effects.push_back(
+        SendControl{from.connections[i], FetchLayers{generation(), LayersLeaving(old, plan())}});
+  }
+  if (awaited_.empty()) Prepare(from, roster, effects);
+  return absl::OkStatus();
+}
+
+void Move::AddLayers(int device, const LayersFetched& fetched, const ActivePlan& from,
+                     const Roster& roster, RunEffects& effects) {
+  if (state_ != State::kFetching || fetched.generation != generation()) return;
+  if (awaited_.erase(device) == 0) return;
+  Merge(fetched.state, order_.state);
+  if (awaited_.empty()) Prepare(from, roster, effects);
+}
+
+void Move::AwaitAllStages() {
+  awaited_.clear();
+  for (const StagePlan& stage : plan().stages) awaited_.insert(DeviceNumber(stage));
+}
+
+void Move::Prepare(const ActivePlan& from, const Roster& roster, RunEffects& effects) {
+  state_ = State::kPreparing;
+  AwaitAllStages();
+  for (size_t i = 0; i < plan().stages.size(); ++i) {
+    const StagePlan& stage = plan().stages[i];
+    PrepareStage message = MessageFor(i, roster);
+    message.state = Slice(order_.state, stage.first_layer, stage.last_layer);
+    // A device keeps the layers that it has.
+    if (const std::optional<size_t> old = from.StageOf(DeviceNumber(stage)); old.has_value()) {
+      const StagePlan& own = from.plan.stages[*old];
+      std::erase_if(message.state.layers, [&own](const LayerState& layer) {
+        return own.first_layer <= layer.layer && layer.layer <= own.last_layer;
+      });
+    }
+    effects.push_back(
+        SendControl{roster.device(DeviceNumber(stage)).connection, std::move(message)});
+  }
+  order_.state = ModelState();
+}
+
+// Without the state.
+PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
+  PrepareStage message = order_.common;
+  message.plan = plan();
+  message.stage = static_cast<int>(stage);
+  message.link_token = LinkToken();
+  if (stage + 1 < plan().stages.size()) {
+    message.downstream_address =
+        roster.device(DeviceNumber(plan().stages[stage + 1])).hello.data_address;
+  }
+  return message;
+}
+
+std::string Move::LinkToken() const { return absl::StrCat(link_token_, ":", generation().value()); }
+
+std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& prepared,
+                                            const Roster& roster, RunEffects& effects) {
+  if (state_ != State::kPreparing || prepared.generation != generation()) return std::nullopt;
+  if (awaited_.erase(device) == 0 || !awaited_.empty()) return std::nullopt;
+  // From here on there is no way back: the stages of the plan before are dropped.
+  state_ = State::kConnecting;
+  AwaitAllStages();
+  ActivePlan active{plan(), order_.common.first_sequence, {}, {}};
+  for (const StagePlan& stage : plan().stages) {
+    const Device& holder = roster.device(DeviceNumber(stage));
+    active.connections.push_back(holder.connection);
+    active.stages.push_back({stage, holder.hello.name, {}});
+  }
+  if (!order_.why.empty()) {
+    effects.push_back(LogLine{Severity::kInfo, absl::StrCat("layers move at ", order_.why)});
+  }
+  effects.push_back(Persist{order_.decided});
+  for (size_t i = 0; i < roster.devices().size(); ++i) {
+    if (roster.lost()[i]) continue;
+    effects.push_back(SendControl{roster.devices()[i].connection, CommitPlan{generation()}});
+  }
+  const auto address = [&roster](const StagePlan& stage) {
+    return roster.device(DeviceNumber(stage)).hello.data_address;
+  };
+  effects.push_back(ConnectFeed{generation(), LinkToken(), address(plan().stages.front()),
+                                address(plan().stages.back()), order_.common.first_sequence,
+                                plan().stages.front().cap + kFeedWindow});
+  return active;
+}
+
+bool Move::AddReady(int device, const StageReady& ready) {
+  if (state_ != State::kConnecting || ready.generation != generation()) return false;
+  if (awaited_.erase(device) == 0 || !awaited_.empty()) return false;
+  state_ = State::kIdle;
+  return true;
+}
+
+void Move::Abort(absl::string_view why, const Roster& roster, RunEffects& effects) {
+  state_ = State::kIdle;
+  order_.state = ModelState();
+  effects.push_back(
+      LogLine{Severity::kWarning, absl::StrCat("the layers stay where they are at step ",
+                                               order_.decided.from_step, ": ", why)});
+  for (size_t i = 0; i < roster.devices().size(); ++i) {
+    if (roster.lost()[i]) continue;
+    effects.push_back(SendControl{roster.devices()[i].connection, AbortPlan{generation()}});
+  }
+}
+
+}  // namespace runnel

@@ -1,0 +1,83 @@
+#pragma once
+
+// How a plan comes to hold: the first plan and every later one by the same protocol, so that a
+// recovery can use it too.
+//
+//   fetching    each stage of the plan that holds hands over the layers that others will have
+//   preparing   the stages of the next plan are made aside, beside those that stand at the barrier
+//   connecting  all are prepared: the plan is journalled and committed, the new stages take over
+//               and dial each other and the feed
+//
+// Until the commit Abort takes everything back and the plan before goes on as if nothing had been.
+// The first plan has nothing to fetch and nothing to go back to. A generation is never used twice:
+// an aborted move keeps its number, so that a late answer to it fits no other move. Who answered is
+// kept by device (a plan has one stage a device), so that an answer that comes twice counts once.
+// Pure: events in, effects out.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "central/run/machines/active_plan.h"
+#include "central/run/machines/roster.h"
+#include "central/run/machines/run_effects.h"
+
+namespace runnel {
+
+// A plan that is to hold.
+struct MoveOrder {
+  PlanDecided decided;  // for the journal; its plan's generation is set by Move
+  std::string why;      // for people; empty: the first plan
+  // What all stages are told alike: the model, the training, what computes, where training begins.
+  PrepareStage common;
+  // The layers that no stage has: all of them for the first plan, else none.
+  ModelState state;
+};
+
+class Move {
+ public:
+  // first: the generation of the first plan. link_token: what whoever dials a data link shows;
+  // followed by the generation, so that nobody reaches a stage of another plan.
+  Move(Generation first, std::string link_token)
+      : next_generation_(first), link_token_(std::move(link_token)) {}
+
+  // Not while one is under way. InvalidArgument: the plan does not fit the model.
+  absl::Status Begin(MoveOrder order, const ActivePlan& from, const Roster& roster,
+                     RunEffects& effects);
+  void AddLayers(int device, const LayersFetched& fetched, const ActivePlan& from,
+                 const Roster& roster, RunEffects& effects);
+  // The plan that holds from now on, when `device` was the last to be prepared.
+  std::optional<ActivePlan> AddPrepared(int device, const StagePrepared& prepared,
+                                        const Roster& roster, RunEffects& effects);
+  // True: `device` was the last; the stages of the plan that holds are connected.
+  bool AddReady(int device, const StageReady& ready);
+  // Takes back what was begun. Only while `revocable`.
+  void Abort(absl::string_view why, const Roster& roster, RunEffects& effects);
+
+  bool under_way() const { return state_ != State::kIdle; }
+  // Not committed yet.
+  bool revocable() const { return state_ == State::kFetching || state_ == State::kPreparing; }
+  // Of the plan that is under way, or of the last one.
+  Generation generation() const { return order_.decided.plan.generation; }
+  const Plan& plan() const { return order_.decided.plan; }
+
+ private:
+  enum class State : uint8_t { kIdle, kFetching, kPreparing, kConnecting };
+
+  PrepareStage MessageFor(size_t stage, const Roster& roster) const;
+  void Prepare(const ActivePlan& from, const Roster& roster, RunEffects& effects);
+  void AwaitAllStages();
+  std::string LinkToken() const;
+
+  Generation next_generation_;
+  std::string link_token_;
+  State state_ = State::kIdle;
+  MoveOrder order_;
+  std::set<int> awaited_;  // devices that have not answered in this state
+};
+
+}  // namespace runnel

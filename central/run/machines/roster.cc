@@ -1,0 +1,138 @@
+#include "central/run/machines/roster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace runnel {
+namespace {
+
+bool Contains(const std::vector<std::string>& names, absl::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A hello of another version was not checked: its name may hold anything.
+std::string PrintableName(absl::string_view name) {
+  constexpr size_t kShown = 64;
+  return absl::CEscape(name.substr(0, kShown));
+}
+
+void Refuse(ConnectionId connection, std::string reason, RunEffects& effects) {
+  effects.push_back(LogLine{Severity::kWarning, absl::StrCat("refused a worker: ", reason)});
+  effects.push_back(SendControl{connection, Refused{std::move(reason)}});
+  effects.push_back(CloseControl{connection});
+}
+
+}  // namespace
+
+absl::Status Roster::CheckFits(const WorkerHello& hello) const {
+  if (!Contains(hello.recipes, options_.recipe)) {
+    return absl::InvalidArgumentError(absl::StrCat("--recipe ", options_.recipe, ": worker ",
+                                                   hello.name, " has ",
+                                                   absl::StrJoin(hello.recipes, ", ")));
+  }
+  const std::string family = options_.backend.substr(0, options_.backend.find(':'));
+  if (options_.backend != "auto" && !Contains(hello.backends, options_.backend) &&
+      !Contains(hello.backends, family)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--backend ", options_.backend, ": worker ", hello.name, " has ",
+                     absl::StrJoin(hello.backends, ", "), " (or auto)"));
+  }
+  for (const std::string& codec : options_.codecs) {
+    if (!Contains(hello.codecs, codec)) {
+      return absl::InvalidArgumentError(absl::StrCat("codec ", codec, ": worker ", hello.name,
+                                                     " has ", absl::StrJoin(hello.codecs, ", ")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Apart from what it can do. Empty: none.
+std::string Roster::ReasonToRefuse(const WorkerHello& hello, bool local) const {
+  if (hello.protocol_version != kProtocolVersion) {
+    return absl::StrCat("worker ", PrintableName(hello.name), " speaks protocol version ",
+                        hello.protocol_version, ", this central speaks ", kProtocolVersion,
+                        ": install the same release on both");
+  }
+  for (const Device& device : devices_) {
+    if (device.hello.name != hello.name || complete_) continue;
+    return absl::StrCat("there is a worker named ", hello.name,
+                        " already: give this one another --name");
+  }
+  const int seats = local ? options_.local_workers : options_.dialling_workers;
+  const auto taken = std::count_if(devices_.begin(), devices_.end(),
+                                   [local](const Device& d) { return d.local == local; });
+  if (!complete_ && taken < seats) return "";
+  return absl::StrCat("worker ", hello.name, " came when the run had its ", seats,
+                      local ? " local" : "", " workers");
+}
+
+absl::StatusOr<bool> Roster::Join(ConnectionId connection, const WorkerHello& hello, bool local,
+                                  RunEffects& effects) {
+  if (std::string reason = ReasonToRefuse(hello, local); !reason.empty()) {
+    Refuse(connection, std::move(reason), effects);
+    return false;
+  }
+  if (absl::Status status = CheckFits(hello); !status.ok()) {
+    Refuse(connection, std::string(status.message()), effects);
+    // A worker from elsewhere may be replaced by a better one; our own will not change.
+    if (local) return status;
+    return false;
+  }
+  devices_.push_back({connection, hello, local});
+  lost_.push_back(false);
+  if (static_cast<int>(devices_.size()) < options_.workers()) return false;
+  Complete(effects);
+  return true;
+}
+
+void Roster::Complete(RunEffects& effects) {
+  complete_ = true;
+  std::sort(devices_.begin(), devices_.end(), [](const Device& a, const Device& b) {
+    if (a.local != b.local) return a.local;
+    return a.hello.name < b.hello.name;
+  });
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    effects.push_back(
+        SendControl{devices_[i].connection, Welcome{DeviceId(static_cast<int32_t>(i))}});
+  }
+}
+
+std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
+  const std::optional<int> number = DeviceOf(connection);
+  if (!number.has_value()) return std::nullopt;
+  const auto at = static_cast<size_t>(*number);
+  if (complete_ || devices_[at].local) {
+    lost_[at] = true;
+    return number;
+  }
+  effects.push_back(LogLine{Severity::kWarning, absl::StrCat("worker ", devices_[at].hello.name,
+                                                             " left before the run began")});
+  devices_.erase(devices_.begin() + *number);
+  lost_.erase(lost_.begin() + *number);
+  return std::nullopt;
+}
+
+void Roster::ReleaseAll(RunEffects& effects) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (!lost_[i]) effects.push_back(SendControl{devices_[i].connection, Release{}});
+  }
+}
+
+absl::Status Roster::TimeoutError(int64_t waited_s) const {
+  return absl::DeadlineExceededError(absl::StrCat(devices_.size(), " of ", options_.workers(),
+                                                  " workers joined within ", waited_s,
+                                                  " s: start the others, or ask for fewer"));
+}
+
+std::optional<int> Roster::DeviceOf(ConnectionId connection) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i].connection == connection) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace runnel

@@ -1,0 +1,85 @@
+#pragma once
+
+// Who takes part in a run: workers join, are refused, leave. Workers that central started itself
+// and workers that dial in have seats of their own, so that no stranger can take the seat of the
+// local worker, which alone may see raw samples. Pure: events in, effects out.
+//
+// A drained or returning worker belongs here too: it gives up or takes again its device number,
+// and `lost` follows.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/run/machines/run_effects.h"
+
+namespace runnel {
+
+// A worker that takes part.
+struct Device {
+  ConnectionId connection;
+  WorkerHello hello;
+  bool local = false;
+  double processor_share = 1;  // of a processor, what its computing thread got at the last profile
+};
+
+struct RosterOptions {
+  int local_workers = 0;     // seats of workers that central started
+  int dialling_workers = 0;  // seats of workers that dial in
+  // What each worker must have.
+  std::string recipe;
+  std::string backend = "auto";
+  std::vector<std::string> codecs;
+
+  int workers() const { return local_workers + dialling_workers; }
+};
+
+class Roster {
+ public:
+  explicit Roster(RosterOptions options) : options_(std::move(options)) {}
+
+  // A worker said hello. `local`: central started it. Refuses a worker that speaks another
+  // protocol version, has another's name, lacks what the run needs, or comes when its kind of seat
+  // is taken. True: it took the last seat. All workers then have their numbers, local ones first,
+  // then by name, so that the same workers make the same pipeline; Welcome tells them.
+  // InvalidArgument: a worker of our own lacks what the run needs, and no other will come.
+  absl::StatusOr<bool> Join(ConnectionId connection, const WorkerHello& hello, bool local,
+                            RunEffects& effects);
+  // A stream ended. The number of the device that is lost now; none: nobody who takes part, or a
+  // dialling worker before the run began, whose seat is free again.
+  std::optional<int> Leave(ConnectionId connection, RunEffects& effects);
+  // The run is over: tells all who are still there.
+  void ReleaseAll(RunEffects& effects) const;
+
+  // All seats were taken. Nobody else joins.
+  bool complete() const { return complete_; }
+  // DeadlineExceeded: too few have joined in so many seconds.
+  absl::Status TimeoutError(int64_t waited_s) const;
+
+  // By device number, once complete; before in joining order.
+  const std::vector<Device>& devices() const { return devices_; }
+  const Device& device(int number) const { return devices_[static_cast<size_t>(number)]; }
+  const std::string& name(int number) const { return device(number).hello.name; }
+  void SetProcessorShare(int number, double share) {
+    devices_[static_cast<size_t>(number)].processor_share = share;
+  }
+  // By device number: whether it has left.
+  const std::vector<bool>& lost() const { return lost_; }
+  std::optional<int> DeviceOf(ConnectionId connection) const;
+
+ private:
+  absl::Status CheckFits(const WorkerHello& hello) const;
+  std::string ReasonToRefuse(const WorkerHello& hello, bool local) const;
+  void Complete(RunEffects& effects);
+
+  RosterOptions options_;
+  std::vector<Device> devices_;
+  std::vector<bool> lost_;
+  bool complete_ = false;
+};
+
+}  // namespace runnel

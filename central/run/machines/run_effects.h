@@ -1,0 +1,68 @@
+#pragma once
+
+// What the state machines of a run want done. They say it in this vocabulary and do nothing
+// themselves; the trainer (central/run/trainer.h) carries it out in order. `profile` carries out
+// what its Roster wants.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "central/records/journal.h"
+#include "proto/base/log.h"
+#include "proto/transport/control/control_channel.h"
+
+namespace runnel {
+
+struct SendControl {
+  ConnectionId connection;
+  CentralMessage message;
+};
+struct CloseControl {
+  ConnectionId connection;
+};
+// Connect the feed to the stage with the input and the one with the loss.
+struct ConnectFeed {
+  Generation generation;
+  std::string link_token;
+  std::string first_address;
+  std::string last_address;
+  Sequence first_sequence;
+  int64_t window;  // micro-batches that may be on their way to a stage
+};
+struct FeedUntil {
+  Sequence limit;
+};
+struct FeedEvaluation {
+  Sequence first;
+  int64_t micro_batches;
+};
+// For the journal, and for people: plans, barriers, evaluations, losses of workers. Written before
+// the effects behind it are carried out.
+struct Persist {
+  JournalRecord record;
+};
+// The whole model's state at a barrier. final: the run ends here.
+struct StateCollected {
+  int64_t step;
+  bool final;
+  ModelState state;
+};
+struct LogLine {
+  Severity severity;
+  std::string text;
+};
+// The run is over. OK: `step` was reached, or the user stopped it there.
+struct RunEnded {
+  absl::Status status;
+  int64_t step;
+  bool stopped_by_user;
+};
+
+using RunEffect = std::variant<SendControl, CloseControl, ConnectFeed, FeedUntil, FeedEvaluation,
+                               Persist, StateCollected, LogLine, RunEnded>;
+using RunEffects = std::vector<RunEffect>;
+
+}  // namespace runnel

@@ -1,0 +1,38 @@
+#include "central/run/machines/state_collection.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace runnel {
+
+void StateCollection::Request(int64_t step, bool final, const ActivePlan& active,
+                              RunEffects& effects) {
+  const Sequence sequence = batching_.FirstSequence(step);
+  Collection& collection = collections_[sequence];
+  collection = {step, final, active.plan.generation, {}, {}};
+  for (size_t i = 0; i < active.stages.size(); ++i) collection.missing.insert(i);
+  SendToStages(active, SnapshotRequest{sequence}, effects);
+}
+
+absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t stage,
+                                                                       const Snapshot& snapshot) {
+  const auto found = collections_.find(snapshot.sequence);
+  if (found == collections_.end() || found->second.generation != snapshot.generation)
+    return std::nullopt;
+  Collection& collection = found->second;
+  if (collection.missing.erase(stage) == 0) return std::nullopt;
+  Merge(snapshot.state, collection.state);
+  if (!collection.missing.empty()) return std::nullopt;
+  StateCollected whole{collection.step, collection.final, std::move(collection.state)};
+  collections_.erase(found);
+  const absl::Status status = CheckState(whole.state, model_, 0, model_.layer_count() - 1, format_);
+  if (!status.ok()) return absl::InternalError(status.message());
+  return whole;
+}
+
+bool StateCollection::Awaits(size_t stage) const {
+  return std::any_of(collections_.begin(), collections_.end(),
+                     [stage](const auto& entry) { return entry.second.missing.contains(stage); });
+}
+
+}  // namespace runnel

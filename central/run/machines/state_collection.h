@@ -1,0 +1,48 @@
+#pragma once
+
+// Collects the stages' states of a barrier into the whole model's: for a check-point and for the
+// end of the run. The stages copy their state at the barrier and send it while they train on, so
+// several collections may be under way. Pure: events in, effects out.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/status/statusor.h"
+#include "central/run/machines/active_plan.h"
+#include "proto/base/batching.h"
+#include "proto/base/model_spec.h"
+#include "proto/base/number_format.h"
+
+namespace runnel {
+
+class StateCollection {
+ public:
+  StateCollection(const ModelSpec& model, const NumberFormat& format, const Batching& batching)
+      : model_(model), format_(format), batching_(batching) {}
+
+  // All stages stand at barrier `step`. final: the run ends with this state.
+  void Request(int64_t step, bool final, const ActivePlan& active, RunEffects& effects);
+  // A stage's part; one that nobody asked for, or that comes twice, counts for nothing. The whole
+  // state when it was the last part. Internal: the parts are not the model.
+  absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
+  // Whether a part of this stage is still to come.
+  bool Awaits(size_t stage) const;
+
+ private:
+  struct Collection {
+    int64_t step = 0;
+    bool final = false;
+    Generation generation;
+    std::set<size_t> missing;  // stages
+    ModelState state;
+  };
+
+  ModelSpec model_;
+  NumberFormat format_;
+  Batching batching_;
+  std::map<Sequence, Collection> collections_;  // by the sequence of their barrier
+};
+
+}  // namespace runnel

@@ -1,0 +1,125 @@
+#include "central/run/run_record.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "central/display/run_figures.h"
+#include "central/records/weights_digest.h"
+
+namespace runnel {
+
+double LossSince::Mean(const Telemetry& now) {
+  if (now.loss_samples > seen_.loss_samples) {
+    mean_ = (now.loss_sum - seen_.loss_sum) /
+            static_cast<double>(now.loss_samples - seen_.loss_samples);
+    seen_ = now;
+  }
+  return mean_;
+}
+
+RunRecord::RunRecord(const RunSetup* setup, const Batching& batching, int64_t first_step,
+                     int64_t stop_step, const Clock* clock)
+    : setup_(setup),
+      batching_(batching),
+      first_step_(first_step),
+      stop_step_(stop_step),
+      clock_(clock) {}
+
+// Stage 0 is the last to be done with a micro-batch.
+void RunRecord::AddTelemetry(const std::vector<StageStatus>& stages) {
+  if (stages.empty() || stages.front().telemetry.last_backward_ns == 0) return;
+  const Telemetry& first = stages.front().telemetry;
+  timeline_.Add(batching_.Locate(Sequence(first.backwards)).step, first.last_backward_ns);
+}
+
+void RunRecord::AddPlan(const PlanDecided& decided, PlanBandwidth bandwidth) {
+  clock_.StartPlan();
+  recent_loss_.Restart();
+  epoch_loss_.Restart();
+  plans_.push_back(decided);
+  bandwidth_ = std::move(bandwidth);
+}
+
+void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation,
+                              const std::vector<StageStatus>& stages) {
+  epoch_loss_.Mean(stages.back().telemetry);
+  evaluations_.push_back({evaluation.step, evaluation.accuracy, evaluation.loss});
+}
+
+int64_t RunRecord::SamplesUntil(int64_t sequence) const {
+  const MicroBatch last = batching_.Locate(Sequence(batching_.sequences_per_epoch() - 1));
+  const MicroBatch next = batching_.Locate(Sequence(sequence));
+  return next.epoch * (last.first_sample + last.samples) + next.first_sample;
+}
+
+RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages, int64_t step) {
+  RunView view;
+  view.model = setup_->model.name;
+  view.plan = plan;
+  view.stages = stages;
+  view.training_ns = clock_.training_ns();
+  view.plan_ns = clock_.plan_ns();
+  ProgressState& progress = view.progress;
+  progress.epochs = setup_->settings.epochs;
+  progress.steps = stop_step_;
+  progress.steps_per_epoch = batching_.steps_per_epoch();
+  progress.step = step;
+  if (stages.empty()) return view;
+  const int64_t done =
+      std::max(stages.front().telemetry.backwards, batching_.FirstSequence(step).value());
+  progress.step = batching_.Locate(Sequence(done)).step;
+  // At the end of an epoch: all of it is done, not nothing of the next.
+  progress.epoch = progress.step == 0 ? 0 : (progress.step - 1) / progress.steps_per_epoch;
+  progress.step_in_epoch = progress.step - progress.epoch * progress.steps_per_epoch;
+  progress.samples = SamplesUntil(done);
+  progress.loss = recent_loss_.Mean(stages.back().telemetry);
+  if (view.training_ns > 0) {
+    view.samples_per_s = static_cast<double>(progress.samples - SamplesUntilStep(first_step_)) *
+                         1e9 / static_cast<double>(view.training_ns);
+  }
+  for (const StageSummary& stage : FiguresOf(plan, stages, view.plan_ns).stages) {
+    progress.stage_busy.push_back(stage.busy_share);
+  }
+  return view;
+}
+
+RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t step,
+                                const ModelState& state) const {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const RunSettings& settings = setup_->settings;
+  RunSummary summary;
+  summary.evaluations = evaluations_;
+  summary.accuracy = evaluations_.empty() ? kNone : evaluations_.back().accuracy;
+  summary.loss = evaluations_.empty() ? kNone : evaluations_.back().loss;
+  summary.train_loss = epoch_loss_.last();
+  if (clock_.training_ns() > 0) {
+    const auto training_ns = static_cast<double>(clock_.training_ns());
+    const int64_t trained = SamplesUntilStep(step) - SamplesUntilStep(first_step_);
+    summary.samples_per_s = static_cast<double>(trained) * 1e9 / training_ns;
+    summary.central_processor_share = static_cast<double>(clock_.processor_ns()) / training_ns;
+  }
+  summary.wall_s = static_cast<double>(clock_.wall_ns()) * 1e-9;
+  if (!state.layers.empty()) summary.weights_sha256 = WeightsSha256(state);
+  summary.steps = step;
+  summary.epochs = step / batching_.steps_per_epoch();
+  summary.model = settings.model;
+  summary.dataset = settings.dataset;
+  summary.schedule = settings.schedule;
+  summary.policy = settings.policy;
+  summary.cost = settings.cost;
+  summary.seed = settings.seed;
+  summary.recipe = settings.recipe;
+  summary.gradient_bits = settings.gradient_bits;
+  summary.codec_forward = settings.codec_forward;
+  summary.codec_backward = settings.codec_backward;
+  summary.plan_bandwidth = bandwidth_;
+  if (!plans_.empty()) summary.plan = plans_.back().plan;
+  const RunFigures figures = FiguresOf(summary.plan, stages, clock_.plan_ns());
+  summary.links = figures.links;
+  summary.stages = figures.stages;
+  summary.timeline = timeline_.Points();
+  return summary;
+}
+
+}  // namespace runnel

@@ -1,0 +1,79 @@
+#pragma once
+
+// How far a run is and what it came to: follows what the stages report, the plans, barriers and
+// evaluations; says it as the display's view and as the summary. One thread.
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "central/display/run_display.h"
+#include "central/display/timeline.h"
+#include "central/records/journal.h"
+#include "central/records/stage_status.h"
+#include "central/records/summary.h"
+#include "central/run/run_setup.h"
+#include "central/run/training_clock.h"
+#include "proto/base/batching.h"
+#include "proto/base/model_state.h"
+
+namespace runnel {
+
+// The mean training loss since it was asked for last, from sums that a stage reports.
+class LossSince {
+ public:
+  // Mean over the samples since the last call; what that said if there are no new ones. NaN before
+  // any.
+  double Mean(const Telemetry& now);
+  // Another stage reports from now on, from 0.
+  void Restart() { seen_ = Telemetry(); }
+  double last() const { return mean_; }
+
+ private:
+  Telemetry seen_;
+  double mean_ = std::numeric_limits<double>::quiet_NaN();
+};
+
+class RunRecord {
+ public:
+  // `setup` and `clock` outlive this. Training from first_step to stop_step.
+  RunRecord(const RunSetup* setup, const Batching& batching, int64_t first_step, int64_t stop_step,
+            const Clock* clock);
+
+  TrainingClock& clock() { return clock_; }
+
+  // Stages with new telemetry.
+  void AddTelemetry(const std::vector<StageStatus>& stages);
+  // A plan holds from now on; its stages count from nothing. `bandwidth`: what its links were taken
+  // for.
+  void AddPlan(const PlanDecided& decided, PlanBandwidth bandwidth);
+  // `stages` as of the barrier.
+  void AddEvaluation(const EvaluationRecorded& evaluation, const std::vector<StageStatus>& stages);
+
+  // As it stands after the barrier at `step`.
+  RunView View(const Plan& plan, const std::vector<StageStatus>& stages, int64_t step);
+  // At the end, at `step`. `state` is empty of a run that only planned.
+  RunSummary Summarise(const std::vector<StageStatus>& stages, int64_t step,
+                       const ModelState& state) const;
+  const std::vector<PlanDecided>& plans() const { return plans_; }
+
+ private:
+  int64_t SamplesUntil(int64_t sequence) const;
+  int64_t SamplesUntilStep(int64_t step) const {
+    return SamplesUntil(batching_.FirstSequence(step).value());
+  }
+
+  const RunSetup* setup_;
+  Batching batching_;
+  int64_t first_step_;
+  int64_t stop_step_;
+  TrainingClock clock_;
+  Timeline timeline_;
+  LossSince recent_loss_;  // since the last view
+  LossSince epoch_loss_;   // since the last evaluation
+  std::vector<PlanDecided> plans_;
+  PlanBandwidth bandwidth_;  // of the last plan
+  std::vector<EvaluationSummary> evaluations_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,101 @@
+// From one barrier to the next, and the evaluation there.
+
+#include "central/run/machines/barrier.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/central/run/machines/machine_effects.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class BarrierTest : public ::testing::Test {
+ protected:
+  BarrierTest()
+      : barrier_({.rule = {.every = 40, .steps_per_epoch = 100, .epochs = 3},
+                  .stop_step = 250,
+                  .eval_samples = 25,
+                  .eval_batch_size = 10},
+                 Batching::Create(1000, 10, 1, 1).value()),
+        active_(ActiveFor(PlanOf({0, 1}, {2, 5}))) {}
+
+  bool Reaches(size_t stage, int64_t step, int generation = 1) {
+    return barrier_.AddReached(stage, {Generation(generation), Sequence(step)}, active_);
+  }
+
+  Barrier barrier_;
+  ActivePlan active_;
+  RunEffects effects_;
+};
+
+TEST_F(BarrierTest, GrantsUpToTheNextBarrierTheEndIncluded) {
+  EXPECT_FALSE(barrier_.begun());
+  barrier_.Grant(0, active_, effects_);
+  EXPECT_TRUE(barrier_.training());
+  EXPECT_EQ(barrier_.step(), 40);
+  EXPECT_THAT(ReceiversOf<RunUntil>(effects_), ElementsAre(0, 1));
+  EXPECT_EQ(MessagesOf<RunUntil>(effects_)[0].second.limit, Sequence(40));
+  EXPECT_EQ(EffectsOf<FeedUntil>(effects_)[0].limit, Sequence(40));
+  barrier_.Grant(80, active_, effects_);
+  EXPECT_EQ(barrier_.step(), 100) << "an evaluation is a barrier";
+  barrier_.Grant(240, active_, effects_);
+  EXPECT_EQ(barrier_.step(), 250);
+  EXPECT_TRUE(barrier_.IsLast(250));
+}
+
+TEST_F(BarrierTest, IsReachedWhenEveryStageHasSaidSoOnce) {
+  barrier_.Grant(0, active_, effects_);
+  EXPECT_FALSE(Reaches(1, 40));
+  EXPECT_FALSE(Reaches(1, 40)) << "said twice";
+  EXPECT_FALSE(Reaches(0, 80)) << "another barrier";
+  EXPECT_FALSE(Reaches(0, 40, 2)) << "another plan";
+  EXPECT_TRUE(Reaches(0, 40));
+  effects_.clear();
+  barrier_.Arrive(40, effects_);
+  EXPECT_FALSE(barrier_.training());
+  EXPECT_FALSE(Reaches(0, 40)) << "nothing is granted";
+  EXPECT_EQ(RecordsOf<BarrierPassed>(effects_)[0].step, 40);
+}
+
+TEST_F(BarrierTest, EvaluatesWhereTheRuleSaysAndAtTheEnd) {
+  EXPECT_FALSE(barrier_.EvaluatesAt(40));
+  EXPECT_TRUE(barrier_.EvaluatesAt(100));
+  EXPECT_TRUE(barrier_.EvaluatesAt(250));
+  const Barrier without({.rule = {.every = 40}, .stop_step = 250},
+                        Batching::Create(1000, 10, 1, 1).value());
+  EXPECT_FALSE(without.EvaluatesAt(250));
+}
+
+TEST_F(BarrierTest, EvaluationsHaveSequencesOfTheirOwn) {
+  barrier_.Arrive(100, effects_);
+  for (const int64_t first : {0, 3}) {
+    effects_.clear();
+    barrier_.BeginEvaluation(active_, effects_);
+    EXPECT_TRUE(barrier_.evaluating());
+    EXPECT_THAT(ReceiversOf<EvaluateRequest>(effects_), ElementsAre(0, 1));
+    EXPECT_EQ(EffectsOf<FeedEvaluation>(effects_)[0].first, Sequence(first));
+    EXPECT_EQ(EffectsOf<FeedEvaluation>(effects_)[0].micro_batches, 3);
+    EXPECT_FALSE(*barrier_.AddEvaluation({Sequence(first + 1), 5, 20, 25}, effects_))
+        << "another evaluation";
+    EXPECT_TRUE(*barrier_.AddEvaluation({Sequence(first), 5, 20, 25}, effects_));
+    EXPECT_FALSE(*barrier_.AddEvaluation({Sequence(first), 5, 20, 25}, effects_)) << "said twice";
+    ASSERT_EQ(RecordsOf<EvaluationRecorded>(effects_).size(), 1u);
+    const EvaluationRecorded record = RecordsOf<EvaluationRecorded>(effects_)[0];
+    EXPECT_EQ(record.step, 100);
+    EXPECT_DOUBLE_EQ(record.accuracy, 0.8);
+    EXPECT_DOUBLE_EQ(record.loss, 0.2);
+  }
+}
+
+TEST_F(BarrierTest, AnEvaluationOfOtherSamplesIsAnError) {
+  barrier_.BeginEvaluation(active_, effects_);
+  EXPECT_THAT(
+      std::string(barrier_.AddEvaluation({Sequence(0), 5, 20, 24}, effects_).status().message()),
+      HasSubstr("evaluated 24 of 25"));
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,149 @@
+// What devices are asked for and what counts as an answer.
+
+#include "central/run/machines/measurement.h"
+
+#include <limits>
+
+#include "central/planning/layer_profile.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "tests/central/run/machines/machine_effects.h"
+#include "tests/central/scripted_planner.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+MeasurementOptions Options(const std::string& model, std::vector<LayerRange> sub_models = {}) {
+  MeasurementOptions options;
+  options.request.model = MakeModel(model).value();
+  options.request.burst_ms = 20;
+  options.sub_models = std::move(sub_models);
+  return options;
+}
+
+ProfileReport Report(size_t ranges, double seconds = 0.001) {
+  ProfileReport report;
+  report.layer_seconds.assign(ranges, seconds);
+  report.processor_share = 0.5;
+  return report;
+}
+
+class MeasurementTest : public ::testing::Test {
+ protected:
+  void Begin(MeasurementOptions options, std::vector<int> devices) {
+    planner_.layers = options.request.model.layer_count();
+    measurement_.emplace(std::move(options), &planner_);
+    measurement_->Begin(std::move(devices), 40, roster_, effects_);
+  }
+  // The requests since it was asked last.
+  std::vector<std::pair<int64_t, ProfileRequest>> Requests() {
+    auto requests = MessagesOf<ProfileRequest>(effects_);
+    effects_.clear();
+    return requests;
+  }
+  // Whether the device's answer counts.
+  bool Answer(int device, size_t ranges, double seconds = 0.001) {
+    const absl::StatusOr<bool> counts =
+        measurement_->AddReport(device, Report(ranges, seconds), roster_, effects_);
+    EXPECT_TRUE(counts.ok()) << counts.status();
+    return counts.value_or(false);
+  }
+
+  Roster roster_ = FullRoster(3);
+  ScriptedPlanner planner_;
+  std::optional<Measurement> measurement_;
+  RunEffects effects_;
+};
+
+TEST_F(MeasurementTest, SubModelsAreMeasuredOnOneDeviceAfterTheOther) {
+  const std::vector<LayerRange> ranges = {{0, 0}, {1, 4}};
+  Begin(Options("lenet", ranges), {2, 0});
+  auto requests = Requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].first, 2);
+  EXPECT_EQ(requests[0].second.ranges, ranges);
+  EXPECT_THAT(requests[0].second.in_flight, IsEmpty());
+  EXPECT_FALSE(Answer(0, 2)) << "it is not its turn";
+  EXPECT_TRUE(Answer(2, 2, 0.5));
+  ASSERT_EQ(RecordsOf<SubModelsMeasured>(effects_).size(), 1u);
+  const SubModelsMeasured record = RecordsOf<SubModelsMeasured>(effects_)[0];
+  EXPECT_EQ(record.step, 40);
+  EXPECT_EQ(record.name, "w2");
+  EXPECT_EQ(record.sub_models[1].range, ranges[1]);
+  EXPECT_DOUBLE_EQ(measurement_->times()[2].Seconds({0, 5}), 2.5) << "what the planner predicts";
+  EXPECT_TRUE(measurement_->times()[0].empty());
+  EXPECT_TRUE(measurement_->under_way());
+  EXPECT_EQ(Requests()[0].first, 0);
+  EXPECT_TRUE(Answer(0, 2));
+  EXPECT_FALSE(measurement_->under_way());
+  EXPECT_FALSE(Answer(0, 2)) << "said twice";
+}
+
+TEST_F(MeasurementTest, LayersAreMeasuredOnAllAtOnceThenParts) {
+  Begin(Options("vgg11"), {0, 1, 2});
+  auto requests = Requests();
+  ASSERT_EQ(requests.size(), 3u);
+  const size_t layers = requests[0].second.ranges.size();
+  EXPECT_EQ(requests[0].second.burst_ms, 20);
+  EXPECT_THAT(requests[0].second.in_flight, Each(1));
+  EXPECT_TRUE(Answer(1, layers));
+  EXPECT_DOUBLE_EQ(measurement_->times()[1].LayerSeconds()[0], 0.001);
+  EXPECT_TRUE(Answer(0, layers));
+  EXPECT_THAT(Requests(), IsEmpty()) << "one still measures its layers";
+  EXPECT_TRUE(Answer(2, layers));
+  requests = Requests();
+  ASSERT_EQ(requests.size(), 3u);
+  const std::vector<LayerRange> parts = PartsOf(static_cast<int>(layers), 3);
+  EXPECT_EQ(requests[0].second.ranges, parts);
+  EXPECT_DOUBLE_EQ(requests[0].second.burst_ms * static_cast<double>(parts.size()), 450);
+  EXPECT_EQ(requests[0].second.in_flight[0], InFlightOf(parts[0], static_cast<int>(layers), 3));
+  for (const int device : {0, 1, 2}) EXPECT_TRUE(Answer(device, parts.size(), 9));
+  EXPECT_DOUBLE_EQ(measurement_->times()[1].Seconds(parts[0]), 9) << "as long as its part took";
+  EXPECT_FALSE(measurement_->under_way());
+}
+
+TEST_F(MeasurementTest, StagesThatDrainEachStepAreMeasuredOneMicroBatchAtATime) {
+  MeasurementOptions options = Options("vgg11");
+  options.pipelined = false;
+  Begin(options, {0});
+  const size_t layers = Requests()[0].second.ranges.size();
+  EXPECT_TRUE(Answer(0, layers));
+  EXPECT_THAT(Requests()[0].second.in_flight, Each(1));
+}
+
+TEST_F(MeasurementTest, WhoCannotMeasureItsLayersIsNotAskedForParts) {
+  Begin(Options("vgg11"), {0, 1});
+  const size_t layers = Requests()[0].second.ranges.size();
+  EXPECT_FALSE(measurement_->SkipDevice(2, roster_, effects_)) << "was not asked";
+  EXPECT_TRUE(Answer(0, layers));
+  EXPECT_TRUE(measurement_->SkipDevice(1, roster_, effects_));
+  EXPECT_THAT(ReceiversOf<ProfileRequest>(effects_), ElementsAre(0));
+}
+
+TEST_F(MeasurementTest, NobodyLeftIsTheEnd) {
+  Begin(Options("vgg11"), {0});
+  EXPECT_TRUE(measurement_->SkipDevice(0, roster_, effects_));
+  EXPECT_FALSE(measurement_->under_way());
+}
+
+TEST_F(MeasurementTest, WrongAnswersAreErrors) {
+  const std::vector<LayerRange> ranges = {{0, 0}, {1, 4}};
+  Begin(Options("lenet", ranges), {0});
+  const auto error = [this](const ProfileReport& report) {
+    return std::string(measurement_->AddReport(0, report, roster_, effects_).status().message());
+  };
+  EXPECT_THAT(error(Report(3)), HasSubstr("does not have the ranges asked for"));
+  EXPECT_THAT(error(Report(2, 0)), HasSubstr("is not a time"));
+  EXPECT_THAT(error(Report(2, std::numeric_limits<double>::infinity())),
+              HasSubstr("is not a time"));
+  EXPECT_TRUE(measurement_->under_way());
+}
+
+}  // namespace
+}  // namespace runnel

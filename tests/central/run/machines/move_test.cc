@@ -1,0 +1,183 @@
+// How a plan comes to hold, in two phases.
+
+#include "central/run/machines/move.h"
+
+#include "central/run/initial_weights.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "tests/central/run/machines/machine_effects.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<int> LayersOf(const ModelState& state) {
+  std::vector<int> layers;
+  for (const LayerState& layer : state.layers) layers.push_back(layer.layer);
+  return layers;
+}
+
+class MoveTest : public ::testing::Test {
+ protected:
+  MoveTest()
+      : model_(MakeModel("lenet").value()),
+        state_(InitialState(model_, 1).value()),
+        roster_(FullRoster(3)),
+        move_(Generation(4), "secret") {}
+
+  MoveOrder Order(const Plan& plan, int64_t step, const std::string& why = "") {
+    MoveOrder order;
+    order.decided.from_step = step;
+    order.decided.plan = plan;
+    order.why = why;
+    order.common.model = model_;
+    order.common.first_sequence = Sequence(step);
+    return order;
+  }
+
+  // The first plan, all the way.
+  ActivePlan Stand(const Plan& plan) {
+    MoveOrder order = Order(plan, 0);
+    order.state = state_;
+    EXPECT_TRUE(move_.Begin(std::move(order), {}, roster_, effects_).ok());
+    std::optional<ActivePlan> active;
+    for (const StagePlan& stage : plan.stages)
+      active = move_.AddPrepared(stage.device.value(), {move_.generation()}, roster_, effects_);
+    EXPECT_TRUE(active.has_value());
+    for (const StagePlan& stage : plan.stages)
+      move_.AddReady(stage.device.value(), {move_.generation()});
+    EXPECT_FALSE(move_.under_way());
+    return *active;
+  }
+
+  // Answers for a stage of `active` with what it was asked for.
+  void Fetch(int device, const ActivePlan& active) {
+    for (const auto& [connection, fetch] : MessagesOf<FetchLayers>(effects_)) {
+      if (connection != device) continue;
+      LayersFetched fetched{fetch.generation, {}};
+      for (const LayerRange& range : fetch.ranges)
+        Merge(Slice(state_, range.first_layer, range.last_layer), fetched.state);
+      RunEffects more;
+      move_.AddLayers(device, fetched, active, roster_, more);
+      effects_.insert(effects_.end(), more.begin(), more.end());
+      return;
+    }
+  }
+
+  ModelSpec model_;
+  ModelState state_;
+  Roster roster_;
+  Move move_;
+  RunEffects effects_;
+};
+
+TEST_F(MoveTest, TheFirstPlanIsPreparedCommittedAndOnlyThenDialled) {
+  MoveOrder order = Order(PlanOf({0, 1}, {2, 5}), 0);
+  order.state = state_;
+  ASSERT_TRUE(move_.Begin(std::move(order), {}, roster_, effects_).ok());
+  const auto prepare = MessagesOf<PrepareStage>(effects_);
+  ASSERT_EQ(prepare.size(), 2u);
+  EXPECT_THAT(LayersOf(prepare[0].second.state), ElementsAre(0, 1, 2));
+  EXPECT_THAT(LayersOf(prepare[1].second.state), ElementsAre(3, 4, 5));
+  EXPECT_EQ(prepare[0].second.downstream_address, "127.0.0.1:w1");
+  EXPECT_EQ(prepare[0].second.link_token, "secret:4");
+  EXPECT_EQ(prepare[1].second.downstream_address, "");
+  EXPECT_THAT(EffectsOf<ConnectFeed>(effects_), IsEmpty());
+
+  effects_.clear();
+  EXPECT_FALSE(move_.AddPrepared(0, {Generation(4)}, roster_, effects_).has_value());
+  EXPECT_FALSE(move_.AddPrepared(0, {Generation(4)}, roster_, effects_).has_value())
+      << "said twice";
+  EXPECT_FALSE(move_.AddPrepared(2, {Generation(4)}, roster_, effects_).has_value())
+      << "has no stage";
+  EXPECT_FALSE(move_.AddPrepared(1, {Generation(3)}, roster_, effects_).has_value())
+      << "another plan";
+  EXPECT_THAT(effects_, IsEmpty());
+  const std::optional<ActivePlan> active = move_.AddPrepared(1, {Generation(4)}, roster_, effects_);
+  ASSERT_TRUE(active.has_value());
+  EXPECT_EQ(active->plan.generation, Generation(4));
+  EXPECT_EQ(active->stages[1].worker, "w1");
+  // Journalled before anything is committed; everybody hears of it, the spare too.
+  EXPECT_TRUE(std::holds_alternative<Persist>(effects_[0]));
+  EXPECT_THAT(ReceiversOf<CommitPlan>(effects_), ElementsAre(0, 1, 2));
+  EXPECT_EQ(EffectsOf<ConnectFeed>(effects_)[0].link_token, "secret:4");
+  EXPECT_FALSE(move_.revocable());
+
+  EXPECT_FALSE(move_.AddReady(1, {Generation(4)}));
+  EXPECT_FALSE(move_.AddReady(1, {Generation(4)})) << "said twice";
+  EXPECT_TRUE(move_.AddReady(0, {Generation(4)}));
+  EXPECT_FALSE(move_.under_way());
+}
+
+TEST_F(MoveTest, OnlyLayersThatMoveTravel) {
+  const ActivePlan active = Stand(PlanOf({0, 1, 2}, {1, 3, 5}));
+  effects_.clear();
+  ASSERT_TRUE(
+      move_.Begin(Order(PlanOf({0, 1, 2}, {0, 3, 5}), 40, "why"), active, roster_, effects_).ok());
+  const auto fetch = MessagesOf<FetchLayers>(effects_);
+  EXPECT_THAT(fetch[0].second.ranges, ElementsAre(LayerRange{1, 1}));
+  EXPECT_THAT(fetch[1].second.ranges, IsEmpty());
+  Fetch(0, active);
+  Fetch(0, active);  // said twice
+  Fetch(1, active);
+  EXPECT_THAT(MessagesOf<PrepareStage>(effects_), IsEmpty());
+  Fetch(2, active);
+  const auto prepare = MessagesOf<PrepareStage>(effects_);
+  ASSERT_EQ(prepare.size(), 3u);
+  EXPECT_THAT(LayersOf(prepare[0].second.state), IsEmpty());
+  EXPECT_THAT(LayersOf(prepare[1].second.state), ElementsAre(1));
+  EXPECT_EQ(prepare[1].second.first_sequence, Sequence(40));
+}
+
+// A late answer to the move that was taken back must fit no other.
+TEST_F(MoveTest, AnAbortedMoveKeepsItsGeneration) {
+  const ActivePlan active = Stand(PlanOf({0, 1}, {2, 5}));
+  const Plan next = PlanOf({0, 1, 2}, {0, 3, 5});
+  effects_.clear();
+  ASSERT_TRUE(move_.Begin(Order(next, 40, "why"), active, roster_, effects_).ok());
+  EXPECT_EQ(move_.generation(), Generation(5));
+  Fetch(0, active);
+  Fetch(1, active);
+  effects_.clear();
+  move_.Abort("no memory", roster_, effects_);
+  EXPECT_FALSE(move_.under_way());
+  EXPECT_THAT(ReceiversOf<AbortPlan>(effects_), ElementsAre(0, 1, 2));
+  EXPECT_THAT(EffectsOf<LogLine>(effects_)[0].text,
+              HasSubstr("stay where they are at step 40: no memory"));
+
+  effects_.clear();
+  ASSERT_TRUE(move_.Begin(Order(next, 80, "why"), active, roster_, effects_).ok());
+  EXPECT_EQ(move_.generation(), Generation(6));
+  Fetch(0, active);
+  Fetch(1, active);
+  for (const int device : {0, 1, 2}) {
+    EXPECT_FALSE(move_.AddPrepared(device, {Generation(5)}, roster_, effects_).has_value());
+  }
+  EXPECT_THAT(MessagesOf<CommitPlan>(effects_), IsEmpty());
+}
+
+TEST_F(MoveTest, WhoIsLostIsNotSpokenTo) {
+  const ActivePlan active = Stand(PlanOf({0, 1}, {2, 5}));
+  ASSERT_TRUE(
+      move_.Begin(Order(PlanOf({0, 1}, {1, 5}), 40, "why"), active, roster_, effects_).ok());
+  effects_.clear();
+  roster_.Leave(ConnectionId(2), effects_);
+  move_.Abort("w2 was lost", roster_, effects_);
+  EXPECT_THAT(ReceiversOf<AbortPlan>(effects_), ElementsAre(0, 1));
+}
+
+TEST_F(MoveTest, APlanThatDoesNotFitTheModelIsNotBegun) {
+  Plan gap = PlanOf({0, 1}, {2, 5});
+  gap.stages[1].first_layer = 4;
+  EXPECT_EQ(move_.Begin(Order(gap, 0), {}, roster_, effects_).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(move_.under_way());
+  EXPECT_THAT(effects_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,134 @@
+// Who takes part: joining, refusals, seats, leaving.
+
+#include "central/run/machines/roster.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/central/run/machines/machine_effects.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RosterTest : public ::testing::Test {
+ protected:
+  explicit RosterTest(int local = 1, int dialling = 2)
+      : roster_({.local_workers = local,
+                 .dialling_workers = dialling,
+                 .recipe = "fp32",
+                 .codecs = {"identity"}}) {}
+
+  absl::StatusOr<bool> Join(int connection, const WorkerHello& hello, bool local = false) {
+    effects_.clear();
+    return roster_.Join(ConnectionId(connection), hello, local, effects_);
+  }
+  bool Joins(int connection, const std::string& name, bool local = false) {
+    return Join(connection, SampleHello(name), local).value();
+  }
+  std::string Refusal() const {
+    const auto refused = MessagesOf<Refused>(effects_);
+    EXPECT_EQ(refused.size(), EffectsOf<CloseControl>(effects_).size());
+    return refused.empty() ? "" : refused[0].second.reason;
+  }
+
+  Roster roster_;
+  RunEffects effects_;
+};
+
+TEST_F(RosterTest, LocalWorkersComeFirstThenByName) {
+  EXPECT_FALSE(Joins(10, "b"));
+  EXPECT_FALSE(Joins(11, "z", /*local=*/true));
+  EXPECT_FALSE(roster_.complete());
+  EXPECT_TRUE(Joins(12, "a"));
+  EXPECT_TRUE(roster_.complete());
+  EXPECT_THAT(ReceiversOf<Welcome>(effects_), ElementsAre(11, 12, 10));
+  EXPECT_EQ(roster_.name(0), "z");
+  EXPECT_EQ(roster_.name(1), "a");
+  EXPECT_EQ(roster_.DeviceOf(ConnectionId(10)), 2);
+  EXPECT_EQ(roster_.DeviceOf(ConnectionId(13)), std::nullopt);
+}
+
+// Three that dial in are quicker than the local worker: its seat is kept, and with it stage 0.
+TEST_F(RosterTest, NobodyTakesTheSeatOfTheLocalWorker) {
+  EXPECT_FALSE(Joins(1, "a"));
+  EXPECT_FALSE(Joins(2, "b"));
+  EXPECT_FALSE(Joins(3, "c"));
+  EXPECT_THAT(Refusal(), HasSubstr("worker c came when the run had its 2 workers"));
+  EXPECT_TRUE(Joins(4, "local", /*local=*/true));
+  EXPECT_TRUE(roster_.device(0).local);
+}
+
+TEST_F(RosterTest, RefusesWhoDoesNotFit) {
+  WorkerHello old = SampleHello("old\n\x1b[2J");
+  old.protocol_version = 7;
+  EXPECT_FALSE(Join(1, old).value());
+  EXPECT_THAT(Refusal(), HasSubstr("worker old\\n\\033[2J speaks protocol version 7"));
+
+  EXPECT_FALSE(Joins(2, "a"));
+  EXPECT_FALSE(Joins(3, "a"));
+  EXPECT_THAT(Refusal(), HasSubstr("named a already"));
+
+  WorkerHello bare = SampleHello("bare");
+  bare.codecs.clear();
+  EXPECT_FALSE(Join(4, bare).value());
+  EXPECT_THAT(Refusal(), HasSubstr("codec identity"));
+  // Our own worker will not get better by waiting.
+  EXPECT_EQ(Join(5, bare, /*local=*/true).status().code(), absl::StatusCode::kInvalidArgument);
+
+  EXPECT_FALSE(Joins(6, "own", /*local=*/true));
+  EXPECT_TRUE(Joins(7, "b"));
+  EXPECT_FALSE(Joins(8, "late"));
+  EXPECT_THAT(Refusal(), HasSubstr("came when the run had its 2 workers"));
+}
+
+TEST_F(RosterTest, WhoLeavesBeforeTheRunGivesItsSeatBack) {
+  EXPECT_FALSE(Joins(1, "a"));
+  EXPECT_FALSE(Joins(2, "b"));
+  effects_.clear();
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), std::nullopt);
+  EXPECT_THAT(EffectsOf<LogLine>(effects_)[0].text, HasSubstr("worker a left before the run"));
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), std::nullopt);
+  EXPECT_FALSE(Joins(3, "a"));
+  EXPECT_TRUE(Joins(4, "own", /*local=*/true));
+  EXPECT_THAT(roster_.lost(), ElementsAre(false, false, false));
+}
+
+// It was started for this run: nobody else takes its seat.
+TEST_F(RosterTest, ALocalWorkerThatLeavesIsMissedFromTheStart) {
+  EXPECT_FALSE(Joins(1, "own", /*local=*/true));
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), 0);
+}
+
+TEST_F(RosterTest, WhoLeavesDuringTheRunIsLostAndNotSpokenTo) {
+  EXPECT_FALSE(Joins(1, "a"));
+  EXPECT_FALSE(Joins(2, "b"));
+  EXPECT_TRUE(Joins(3, "own", /*local=*/true));
+  effects_.clear();
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), 1);
+  EXPECT_THAT(effects_, IsEmpty());
+  EXPECT_THAT(roster_.lost(), ElementsAre(false, true, false));
+  roster_.ReleaseAll(effects_);
+  EXPECT_THAT(ReceiversOf<Release>(effects_), ElementsAre(3, 2));
+}
+
+TEST_F(RosterTest, SaysWhoIsMissing) {
+  EXPECT_FALSE(Joins(1, "a"));
+  EXPECT_THAT(std::string(roster_.TimeoutError(60).message()),
+              HasSubstr("1 of 3 workers joined within 60 s"));
+}
+
+TEST(Roster, ABackendMayBeAskedForWithAParameter) {
+  for (const char* backend : {"ref:slow", "cpu:slow"}) {
+    Roster roster({.local_workers = 1, .recipe = "fp32", .backend = backend});
+    RunEffects effects;
+    const absl::StatusOr<bool> joined =
+        roster.Join(ConnectionId(1), SampleHello("w"), true, effects);
+    EXPECT_EQ(joined.ok(), std::string(backend) == "ref:slow") << joined.status();
+  }
+}
+
+}  // namespace
+}  // namespace runnel
