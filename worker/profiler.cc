@@ -18,29 +18,31 @@
 namespace runnel {
 namespace {
 
-// Ranges that take turns, and their layers at most beyond the first range's. Each holds its stage's
-// memory meanwhile.
+// Ranges that are measured in turns, and a limit on the sum of their layers: each holds the memory
+// of its stage until all are measured.
 constexpr size_t kTurns = 12;
 constexpr int kTurnLayers = 12;
-// Of a measurement, between two looks at the processor's clock.
+// Time between two probes of the processor's clock within one measurement.
 constexpr int64_t kSliceNs = 5'000'000;
-// Random values of a weight repeat after this many: drawing millions takes longer than measuring.
+// Random weights repeat after this many elements: to draw millions takes longer than to measure.
 constexpr uint64_t kDistinctWeights = 4096;
-// In a pipeline what comes in has been written by another thread or was long ago, and what goes out
-// is kept until it has been acknowledged: tensors take turns that are together larger than the
-// caches of one processor, but no more of them than these.
+// As in a pipeline, inputs and gradients rotate through enough tensors to overflow the caches of
+// one processor (kColdBytes), but at most kMostTensors: there an input was written by another
+// thread or long ago, and an output is kept until it is acknowledged.
 constexpr int64_t kColdBytes = 4 << 20;
 constexpr int64_t kMostTensors = 16;
-constexpr int64_t kLabelTensors = 16;  // differ, unlike those
-// Steps of an integer range before its weights are put back: LeNet has no gradients left after 55.
-constexpr int64_t kStepsOfDraw = 16;
+constexpr int64_t kLabelTensors = 16;  // with different contents
+// Steps of an integer range until its weights are restored. On random labels LeNet's gradients are
+// all zero after 55 to 83 steps, and zero gradients are cheaper to apply.
+constexpr int64_t kStepsPerRestore = 16;
 
-// Those who use the caches between a forward and a backward, and what they take meanwhile.
-class Others {
+// Evicts the caches between forward and backward, as a neighbour on the same core would. Its own
+// processor time is subtracted from the measurement.
+class CachePolluter {
  public:
-  explicit Others(bool exist) : bytes_(exist ? kColdBytes : 0) {}
+  explicit CachePolluter(bool active) : bytes_(active ? kColdBytes : 0) {}
 
-  void Run() {
+  void Pollute() {
     if (bytes_.empty()) return;
     const int64_t begin_ns = ThreadProcessorNs();
     for (size_t i = 0; i < bytes_.size(); i += kLineBytes) ++bytes_[i];
@@ -49,7 +51,7 @@ class Others {
   int64_t processor_ns() const { return processor_ns_; }
 
  private:
-  static constexpr size_t kLineBytes = 32;  // no device's are shorter
+  static constexpr size_t kLineBytes = 32;  // the shortest cache line of any device
   std::vector<unsigned char> bytes_;
   int64_t processor_ns_ = 0;
 };
@@ -72,8 +74,8 @@ std::byte RandomMantissa(const CounterRandom& random, uint64_t element) {
   return static_cast<std::byte>(static_cast<int>(random.Below(element, 255)) - 127);
 }
 
-// Of classes that nothing tells apart: INT8 training comes to fit a label that never changes, and
-// where all gradients are zero it has less to do than in a training.
+// Random labels, new ones for each micro-batch: INT8 training fits labels that repeat within a
+// burst, after which all gradients are zero and cheaper to apply than in training.
 Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_t micro_batch) {
   Payload payload = pool.Allocate(static_cast<size_t>(samples) * sizeof(int32_t));
   auto* labels = reinterpret_cast<int32_t*>(payload.mutable_bytes().data());
@@ -85,7 +87,7 @@ Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_
   return payload;
 }
 
-// What crosses the boundary between two layers: FP32, or mantissas of all sizes and their exponent.
+// A random boundary tensor: FP32, or mantissas of all sizes with their exponent.
 Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape& shape,
                        uint64_t stream) {
   if (!format.scaled()) return RandomTensor(pool, shape.elements(), stream);
@@ -99,7 +101,7 @@ Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape
   return payload;
 }
 
-// Kernels may be quicker with zeros than with what training gives them.
+// Random weights: kernels can be faster on zeros than on the values of a training.
 void FillWeights(TensorData& tensor, uint64_t stream) {
   const CounterRandom random(1, RandomPurpose::kTest, stream, 1);
   const auto elements = static_cast<uint64_t>(tensor.shape.elements());
@@ -124,7 +126,7 @@ void FillWeights(TensorData& tensor, uint64_t stream) {
   }
 }
 
-// One range as a stage, ready to be run again and again.
+// One range as a stage of its own, which is run and timed again and again.
 class RangeStage {
  public:
   static absl::StatusOr<RangeStage> Create(const ModelSpec& model, const LayerRange& range,
@@ -147,9 +149,9 @@ class RangeStage {
     return stage;
   }
 
-  // A forward and a backward; the first time the forwards that are to be ahead, too.
+  // One forward and one backward; in the first run also the further forwards of in_flight_.
   absl::Status Run() {
-    others_.Run();
+    polluter_.Pollute();
     for (; forwards_ < backwards_ + in_flight_; ++forwards_) {
       const Payload& input = inputs_[static_cast<size_t>(forwards_) % inputs_.size()];
       const MicroBatch place = batching_.Locate(Sequence(forwards_));
@@ -160,7 +162,7 @@ class RangeStage {
       if (!outputs_.empty())
         outputs_[static_cast<size_t>(forwards_) % outputs_.size()] = std::move(output.tensor);
     }
-    others_.Run();
+    polluter_.Pollute();
     Payload gradient;
     if (!gradients_.empty())
       gradient = gradients_[static_cast<size_t>(backwards_) % gradients_.size()];
@@ -172,7 +174,7 @@ class RangeStage {
     return executor_->WeightGradient(place, /*step=*/true);
   }
 
-  // One measurement: the mean of as many runs as fill the burst.
+  // One measurement: the mean over as many runs as fill the burst.
   absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock) {
     RUNNEL_RETURN_IF_ERROR(Prepare());
     const bool probes = nominal_step_ns > 0;
@@ -206,42 +208,44 @@ class RangeStage {
   }
 
  private:
-  // What was counted.
+  // Number and time of the runs of one measurement.
   struct Runs {
     int64_t count = 0;
     int64_t clock_ns = 0;
     int64_t processor_ns = 0;
-    int64_t others_ns = 0;  // of both: not the range's
+    int64_t polluter_ns = 0;  // part of both times above that is not the range's
 
     double SecondsEach(int64_t ns) const {
-      return static_cast<double>(ns - others_ns) * 1e-9 / static_cast<double>(count);
+      return static_cast<double>(ns - polluter_ns) * 1e-9 / static_cast<double>(count);
     }
   };
 
-  // Others had the caches: a run that is not counted brings back what the range needs.
+  // Restores integer weights, and brings the range's data into the caches by a run that is not
+  // counted: other ranges have used the caches since this range's last turn.
   absl::Status Prepare() {
     if (integer()) RUNNEL_RETURN_IF_ERROR(DrawWeights());
-    steps_of_draw_ = 0;
+    steps_since_restore_ = 0;
     return Run();
   }
 
-  // Runs for at least that long and at least once.
+  // Runs for at least slice_ns and at least once.
   absl::Status RunFor(int64_t slice_ns, const Clock& clock, Runs& runs) {
     const int64_t until_ns = runs.clock_ns + slice_ns;
     do {
-      if (integer() && steps_of_draw_ >= kStepsOfDraw) RUNNEL_RETURN_IF_ERROR(Prepare());
+      if (integer() && steps_since_restore_ >= kStepsPerRestore) RUNNEL_RETURN_IF_ERROR(Prepare());
       const int64_t counted_ns = runs.clock_ns;
       const int64_t begin_ns = clock.NowNanos();
       const int64_t processor_begin_ns = ThreadProcessorNs();
-      const int64_t others_begin_ns = others_.processor_ns();
+      const int64_t polluter_begin_ns = polluter_.processor_ns();
       do {
         RUNNEL_RETURN_IF_ERROR(Run());
         ++runs.count;
-        ++steps_of_draw_;
+        ++steps_since_restore_;
         runs.clock_ns = counted_ns + clock.NowNanos() - begin_ns;
-      } while (runs.clock_ns < until_ns && !(integer() && steps_of_draw_ >= kStepsOfDraw));
+      } while (runs.clock_ns < until_ns &&
+               !(integer() && steps_since_restore_ >= kStepsPerRestore));
       runs.processor_ns += ThreadProcessorNs() - processor_begin_ns;
-      runs.others_ns += others_.processor_ns() - others_begin_ns;
+      runs.polluter_ns += polluter_.processor_ns() - polluter_begin_ns;
     } while (runs.clock_ns < until_ns);
     return absl::OkStatus();
   }
@@ -252,10 +256,11 @@ class RangeStage {
       : batching_(std::move(batching)),
         as_in_pipeline_(in_flight.has_value()),
         in_flight_(in_flight.value_or(1)),
-        others_(as_in_pipeline_ && shared_caches) {}
+        polluter_(as_in_pipeline_ && shared_caches) {}
 
-  // The same each time. Integer weights take a step at every update, however small the rate: after
-  // some dozen steps on noise no unit answers any more, gradients are zero and there is less to do.
+  // Sets the weights to the same random values each time. Integer weights change by a whole step at
+  // every update, however small the rate, so they cannot simply be left alone (see
+  // kStepsPerRestore).
   absl::Status DrawWeights() {
     ModelState state = executor_->ExportState();
     for (LayerState& layer : state.layers) {
@@ -290,17 +295,17 @@ class RangeStage {
   Batching batching_;
   bool as_in_pipeline_;
   int64_t in_flight_;
-  Others others_;
+  CachePolluter polluter_;
   std::unique_ptr<StageExecutor> executor_;
   std::vector<Payload> inputs_;
   std::vector<Payload> input_gradients_;
-  std::vector<Payload> labels_;     // where the loss is
-  std::vector<Payload> gradients_;  // elsewhere
+  std::vector<Payload> labels_;     // of a range with the loss
+  std::vector<Payload> gradients_;  // of a range without the loss
   std::vector<Payload> outputs_;
   int64_t forwards_ = 0;
   int64_t backwards_ = 0;
-  int64_t steps_of_draw_ = 0;
-  std::vector<double> seconds_;  // a run, by measurement
+  int64_t steps_since_restore_ = 0;
+  std::vector<double> seconds_;  // of a run, by measurement
   std::vector<double> processor_seconds_;
   double clock_ns_ = 0;
   double processor_ns_ = 0;
@@ -338,7 +343,7 @@ absl::Status CheckInFlight(const ProfileOptions& options) {
   return absl::OkStatus();
 }
 
-// Behind the ranges that take turns from `begin` on.
+// The end of the group of ranges, from `begin` on, that are measured in turns.
 size_t EndOfTurns(const std::vector<LayerRange>& ranges,
                   const std::vector<std::optional<int64_t>>& in_flight, size_t begin) {
   int64_t layers = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Measures what layers cost on this device: the figures that the planner cuts by and that the
-// latency predictor learns from (AccEPT 3.2: the execution time of sub-models).
+// Measures the execution time of ranges of layers on this device, for the planner and for the
+// latency predictor (AccEPT 3.2: the execution time of sub-models).
 
 #include <cstdint>
 #include <vector>
@@ -19,37 +19,37 @@ struct ProfileOptions {
   int64_t samples = 0;             // of one micro-batch
   int64_t repetitions = 0;         // measurements of each range, 1..1000
   std::vector<LayerRange> ranges;  // empty: each layer by itself
-  // By range: micro-batches whose forwards are ahead of the backwards, the backward's own included,
-  // as in a stage with this cap; at least 1. What a stage keeps of several does not stay in caches
-  // as that of one does, and tensors at its ends come from elsewhere: they take turns in memory.
-  // Empty: one each, and the same tensors again and again (the shipped profiles are measured so).
+  // By range: micro-batches in flight, as in a stage with this cap (at least 1). Inputs and
+  // gradients then rotate through more memory than the caches hold, as in a pipeline. Empty: one
+  // micro-batch in flight and the same tensors in every run (the shipped profiles were measured
+  // so).
   std::vector<int64_t> in_flight;
-  // Between a forward and a backward others use the caches: what a range's tensors left there is
-  // gone. So it is where a stage shares its processor. Only with in_flight.
+  // Evict the caches between a forward and a backward, as a neighbour on the same processor does.
+  // Only with in_flight.
   bool shared_caches = false;
-  // One measurement repeats the work until it took this long and is the mean of that: longer than
-  // what a scheduler or a processor quota does in turns. 0: the work once.
+  // Duration of one measurement, which is the mean over its runs. Must be longer than a period of
+  // the scheduler or of a processor quota. 0: one run.
   double burst_ms = 0;
-  // Above 0: times are those of a processor on which a step of MeasureClockStepNs takes this long,
-  // by a probe between the slices of each measurement. 0: as the wall clock says.
+  // Above 0: times are scaled to a processor on which a step of MeasureClockStepNs takes this long,
+  // by probes of the clock within each measurement. 0: wall-clock times.
   double nominal_step_ns = 0;
 };
 
 struct RangeTime {
   double seconds = 0;  // median of the measurements
   double spread = 0;   // distance between their quartiles over the median
-  // The same median of the calling thread's processor time, whatever the clock of ProfileOptions.
+  // Median of the calling thread's processor time; not scaled by nominal_step_ns.
   double processor_seconds = 0;
-  // Of all measurements together: what they took by the wall clock, and of processor time.
+  // Sums over all measurements.
   double all_wall_seconds = 0;
   double all_processor_seconds = 0;
 };
 
-// Time of forward, input-gradient, weight-gradient and update by range: each range as a stage of
-// its own with random weights, on random values. The ranges are measured in turns, so that a slow
-// moment of the machine meets one measurement of many ranges and not all of one; what a range needs
-// is warmed up before each of its turns. InvalidArgument names the number that is out of range;
-// further errors as CompileStage and Backend::Prepare.
+// [range]: time of forward, input-gradient, weight-gradient and update of one micro-batch. Each
+// range runs as a stage of its own with random weights on random values. Ranges are measured in
+// turns, so that a slow moment of the machine spoils one measurement of many ranges and not all of
+// one range; a run that is not counted precedes each turn. InvalidArgument names the number that is
+// out of range; further errors as CompileStage and Backend::Prepare.
 absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, const Recipe& recipe,
                                                      Backend& backend,
                                                      const ProfileOptions& options,

@@ -29,9 +29,10 @@ std::optional<size_t> IndexOf(const DeviceTask& task, const LayerRange& range) {
 
 bool IsSingle(const LayerRange& range) { return range.first_layer == range.last_layer; }
 
-// Those indices and the samples that go with the fold, each once.
-std::vector<size_t> Known(const DeviceTask& task, const std::vector<size_t>& representatives,
-                          int fold, int64_t samples) {
+// The representatives and the fold's first `samples` adaptation samples, each once.
+std::vector<size_t> MeasuredRanges(const DeviceTask& task,
+                                   const std::vector<size_t>& representatives, int fold,
+                                   int64_t samples) {
   std::set<size_t> known(representatives.begin(), representatives.end());
   for (const size_t i : task.Samples(fold, static_cast<size_t>(samples))) known.insert(i);
   return {known.begin(), known.end()};
@@ -45,7 +46,7 @@ std::vector<Observation> ObservationsOf(const DeviceTask& task, const std::vecto
 
 Seconds PredictFlops(const DeviceTask& task, int fold, int64_t samples) {
   std::vector<double> macs, seconds;
-  for (const size_t i : Known(task, task.probes, fold, samples)) {
+  for (const size_t i : MeasuredRanges(task, task.probes, fold, samples)) {
     macs.push_back(task.work->Macs(task.ranges[i]));
     seconds.push_back(task.seconds[i]);
   }
@@ -69,7 +70,7 @@ Seconds PredictLut(const DeviceTask& task) {
   return result;
 }
 
-// Empty if there is no central to compare with.
+// Empty without a central, or if it did not measure a range of the task.
 Seconds PredictRatio(const DeviceTask& task, const DeviceTask* central, int fold, int64_t samples) {
   if (central == nullptr) return {};
   Seconds own, theirs;
@@ -97,13 +98,13 @@ const TaskPrediction* Find(absl::Span<const TaskPrediction> networks, const char
   return nullptr;
 }
 
-// This predictor over all tasks, as RunPredictor has it for one run.
-class OwnPredictor {
+// The predictor of a run (RunPredictor), for every task.
+class MixturePredictor {
  public:
-  static absl::StatusOr<OwnPredictor> Create(absl::Span<const DeviceTask> tasks,
-                                             absl::Span<const TaskPrediction> networks,
-                                             LeaveOut leave_out) {
-    OwnPredictor predictor(tasks, networks, leave_out);
+  static absl::StatusOr<MixturePredictor> Create(absl::Span<const DeviceTask> tasks,
+                                                 absl::Span<const TaskPrediction> networks,
+                                                 LeaveOut leave_out) {
+    MixturePredictor predictor(tasks, networks, leave_out);
     for (const DeviceTask& task : tasks) {
       RUNNEL_ASSIGN_OR_RETURN(KnownDevice device,
                               KnownDevice::Create(*task.work, task.batch, task.BothPasses()));
@@ -112,7 +113,7 @@ class OwnPredictor {
     return predictor;
   }
 
-  // The devices that a prediction of the task may know.
+  // The devices that may be known when `task` is predicted.
   DeviceMixture::Known KnownTo(const DeviceTask& task) const {
     std::vector<KnownDevice> known;
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -124,7 +125,7 @@ class OwnPredictor {
   absl::StatusOr<Seconds> Predict(const DeviceTask& task, const DeviceMixture::Known& known,
                                   int fold, int64_t samples) const {
     const std::vector<Observation> own =
-        ObservationsOf(task, Known(task, task.telling, fold, samples));
+        ObservationsOf(task, MeasuredRanges(task, task.informative, fold, samples));
     RUNNEL_ASSIGN_OR_RETURN(const DevicePredictor predictor,
                             known->empty()
                                 ? DevicePredictor::Create(*task.work, ColdPrior(task, fold), own)
@@ -135,8 +136,8 @@ class OwnPredictor {
   }
 
  private:
-  OwnPredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks,
-               LeaveOut leave_out)
+  MixturePredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks,
+                   LeaveOut leave_out)
       : tasks_(tasks), networks_(networks), leave_out_(leave_out) {}
 
   bool MayKnow(const DeviceTask& other, const DeviceTask& task) const {
@@ -144,7 +145,7 @@ class OwnPredictor {
                                            : other.configuration != task.configuration;
   }
 
-  // A model that no other family has: from the network, or else the FLOPs line.
+  // For a model that no known device has.
   LayerPrior ColdPrior(const DeviceTask& task, int fold) const {
     const TaskPrediction* network = Find(networks_, "work", task, 0);
     const Seconds estimates = network != nullptr ? network->seconds : PredictFlops(task, fold, 0);
@@ -162,10 +163,10 @@ class OwnPredictor {
   std::vector<KnownDevice> devices_;  // by task
 };
 
-// Adds what one method said of one task.
-class Judge {
+// Counts the errors of each method on one task.
+class TaskJudge {
  public:
-  Judge(const DeviceTask& task, Accuracy& accuracy) : task_(task), accuracy_(accuracy) {
+  TaskJudge(const DeviceTask& task, Accuracy& accuracy) : task_(task), accuracy_(accuracy) {
     for (size_t i = 0; i < task.ranges.size(); ++i) {
       if (task.fold[i] != DeviceTask::kNotJudged) judged_.push_back(i);
     }
@@ -226,20 +227,20 @@ const DeviceTask* CentralOf(absl::Span<const DeviceTask> tasks, const DeviceTask
 
 namespace {
 
-// What every method says of one task. `others`: where its central is looked for.
+// Judges every method on one task. `others`: the tasks among which CentralOf looks.
 absl::Status JudgeTask(const DeviceTask& task, absl::Span<const DeviceTask> others,
-                       const OwnPredictor& own, absl::Span<const TaskPrediction> networks,
+                       const MixturePredictor& own, absl::Span<const TaskPrediction> networks,
                        absl::Span<const int64_t> sample_counts, Accuracy& accuracy) {
-  Judge judge(task, accuracy);
+  TaskJudge judge(task, accuracy);
   judge.AddNoise();
   const Seconds lut = PredictLut(task);
   const DeviceTask* central = CentralOf(others, task);
   const DeviceMixture::Known known = own.KnownTo(task);
   for (const int64_t samples : sample_counts) {
-    RUNNEL_ASSIGN_OR_RETURN(const Seconds mlp, PredictByFold(task, [&](int fold) {
+    RUNNEL_ASSIGN_OR_RETURN(const Seconds mixture, PredictByFold(task, [&](int fold) {
                               return own.Predict(task, known, fold, samples);
                             }));
-    judge.Add("mlp", samples, mlp);
+    judge.Add("runnel", samples, mixture);
     RUNNEL_ASSIGN_OR_RETURN(const Seconds flops, PredictByFold(task, [&](int fold) {
                               return PredictFlops(task, fold, samples);
                             }));
@@ -261,7 +262,8 @@ absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out) {
-  RUNNEL_ASSIGN_OR_RETURN(const OwnPredictor own, OwnPredictor::Create(tasks, networks, leave_out));
+  RUNNEL_ASSIGN_OR_RETURN(const MixturePredictor own,
+                          MixturePredictor::Create(tasks, networks, leave_out));
   Accuracy accuracy;
   for (const DeviceTask& task : tasks) {
     RUNNEL_RETURN_IF_ERROR(JudgeTask(task, tasks, own, networks, sample_counts, accuracy));
@@ -279,8 +281,8 @@ absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                                      " is among those that are known already"));
     }
   }
-  RUNNEL_ASSIGN_OR_RETURN(const OwnPredictor own,
-                          OwnPredictor::Create(known, {}, LeaveOut::kConfiguration));
+  RUNNEL_ASSIGN_OR_RETURN(const MixturePredictor own,
+                          MixturePredictor::Create(known, {}, LeaveOut::kConfiguration));
   Accuracy accuracy;
   for (const DeviceTask& task : unseen) {
     RUNNEL_RETURN_IF_ERROR(JudgeTask(task, known, own, {}, sample_counts, accuracy));

@@ -1,8 +1,8 @@
 #pragma once
 
-// The predictor judged on profiles: each task is predicted from what other families of devices
-// showed and a few samples of its own, then compared with what was measured (AccEPT 4.2.1, figures
-// 7 and 8).
+// Cross-validation of latency predictors on measured profiles (AccEPT 4.2.1, figures 7 and 8): each
+// task is predicted from other families of devices and a few samples of its own, then compared with
+// its measured times.
 
 #include <cstdint>
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace runnel {
 
-// Shares of predictions whose error is within bounds of what was measured.
+// How many predictions have |predicted / measured - 1| <= 5 % and <= 10 %.
 struct ErrorShares {
   int64_t count = 0;
   int64_t within_5 = 0;
@@ -28,53 +28,51 @@ struct ErrorShares {
   double within_10pct() const { return count == 0 ? 0 : double(within_10) / double(count); }
 };
 
-// method -> adaptation samples -> shares; of one configuration or of all.
+// [method][number of adaptation samples], over one configuration or over all.
 using MethodShares = std::map<std::string, std::map<int64_t, ErrorShares>>;
 
 struct Accuracy {
   MethodShares all;
-  ErrorShares noise_floor;  // second pass against first
+  ErrorShares noise_floor;  // the second pass as a prediction of the first
   std::map<std::string, MethodShares> by_configuration;
   std::map<std::string, ErrorShares> noise_by_configuration;
 };
 
-// What a prediction may not know of: the task's whole family of configurations (a kind of device
-// never seen), or the task's configuration alone (AccEPT 4.2.1: one device of those like it).
+// Which profiles a prediction must not use: those of the task's whole family (a kind of device that
+// was never seen), or those of the task's configuration alone (AccEPT 4.2.1).
 enum class LeaveOut { kFamily, kConfiguration };
 
 // The methods:
-//   mlp     this predictor, as a run has it: a mixture of the devices that may be known
-//           (device_mixture.h); for a model that none of them has, layers by the network "work" of
-//           `networks`, else by the FLOPs line, corrected by the device's own measurements
-//   accept  AccEPT's network as the paper has it, if `networks` has it: those are trained without
-//           families
-//   flops   a line through the device's own measurements over MACs
-//   lut     the layers' own times, measured on the device, added up; single layers, which it has
-//           by heart, are left out of its count
-//   ratio   FTPipeHD: central's times by the device's capacity
-// Own measurements are ten representatives (mlp: those that tell most; accept and flops: AccEPT's
-// by FLOPs rank; ratio and lut: none), and the adaptation samples, the same for every method.
-// Judged are the ranges that are no representative of either kind, a fold at a time: what a fold is
-// judged by has its samples from the others, so no judged time is known, and the judged ranges are
-// the same for every method and count. Errors as DevicePredictor::Create. sample_counts: at least
-// one.
+//   runnel  the predictor of a run: the mixture of known devices (device_mixture.h). For a model
+//           that no known device has: layer times by the network "work" in `networks`, else by the
+//           FLOPs line, corrected by the device's own measurements
+//   accept  AccEPT's network, if `networks` has its predictions
+//   flops   a line over MACs through the device's own measurements
+//   lut     the sum of the layers' times, measured on the device; single layers are not counted,
+//           since their times are in the table
+//   ratio   FTPipeHD: central's times, multiplied by the device's capacity
+// A method's own measurements are ten representatives (runnel: the most informative; accept and
+// flops: AccEPT's by FLOPs rank; ratio and lut: none) and the adaptation samples, which are the
+// same for every method. Ranges that are representatives of either kind are not judged. K-fold: to
+// judge fold k, adaptation samples come from the other folds, so no judged range was ever measured;
+// every method and sample count is judged on the same ranges. sample_counts: at least one. Errors
+// as DevicePredictor::Create.
 absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out = LeaveOut::kFamily);
 
-// The same for devices that are not among those known at all: `unseen` is predicted from all of
-// `known` (of the methods, accept is not among them).
-// InvalidArgument: a configuration that is in both; errors as JudgePredictors.
+// The same for the tasks in `unseen`, predicted from all of `known`, without the method accept.
+// InvalidArgument: a configuration that is in both; otherwise as JudgePredictors.
 absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                      absl::Span<const DeviceTask> unseen,
                                      absl::Span<const int64_t> sample_counts);
 
-// What central, as FTPipeHD's estimate knows it, took for the ranges of `task`; null if no other
-// task is its central's. The nearest batch size counts.
+// The task of FTPipeHD's central device for the same model and recipe, of the nearest batch size;
+// null if there is none.
 const DeviceTask* CentralOf(absl::Span<const DeviceTask> tasks, const DeviceTask& task);
 
-// Figure 4: a layer's time as FTPipeHD estimates it from one measured range, and as it is.
+// Figure 4: a layer's time as FTPipeHD estimates it from one measured range, and as measured.
 struct LayerError {
   int layer = 0;
   double estimated_seconds = 0;

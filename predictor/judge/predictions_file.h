@@ -1,7 +1,7 @@
 #pragma once
 
-// What `runnel-predictor crossval` tells `runnel-central predictor-report`: times that networks
-// predicted for tasks whose family they never saw.
+// The file from `runnel-predictor crossval` to `runnel-central predictor-report`: times that
+// networks predicted for tasks of families that were left out of their training.
 
 #include <cstdint>
 #include <string>
@@ -15,11 +15,11 @@ namespace runnel {
 
 // One network on one task.
 struct TaskPrediction {
-  std::string method;         // "accept": AccEPT's network; "work": that over counts of work
+  std::string method;         // "accept": AccEPT's network; "work": the network over counts of work
   std::string configuration;  // of the task, with model and batch
   std::string model;
   int64_t batch = 0;
-  int64_t samples = 0;          // that it was adapted with
+  int64_t samples = 0;          // adaptation samples that the network was given
   std::vector<double> seconds;  // by range of the task
 
   bool IsOf(const DeviceTask& task) const {
@@ -31,7 +31,7 @@ struct TaskPrediction {
 inline constexpr size_t kMaxPredictionBytes = size_t{64} << 20;
 
 std::string FormatPredictions(const std::vector<TaskPrediction>& predictions);
-// InvalidArgument names the line and what is wrong with it.
+// InvalidArgument names the line and the defect.
 absl::StatusOr<std::vector<TaskPrediction>> ParsePredictions(absl::string_view text);
 
 }  // namespace runnel

@@ -1,7 +1,7 @@
 #pragma once
 
-// What was measured on one device configuration, as a file: the predictor's training data
-// (predictor/profiles/) and what `runnel-central profile` writes. Text, one sub-model a line:
+// The measured times of one device configuration as a file: the predictor's training data
+// (predictor/profiles/), written by `runnel-central profile`. Text, one sub-model a line:
 //
 //   runnel-profile 1
 //   name: quota_50
@@ -37,17 +37,17 @@ struct SubModelTime {
 
 struct DeviceProfile {
   std::string name;    // of the configuration: "quota_50"
-  std::string family;  // what varies: "quota". Cross-validation leaves out whole families
+  std::string family;  // of configurations: "quota". Cross-validation leaves out whole families
   std::string host;    // processor and machine, for people
   std::string date;    // of the passes, for people
   int64_t threads = 1;
-  double cpu_share = 1;  // processor time that it may use, in cores a thread; 1: all
+  double cpu_share = 1;  // processor time that the worker may use, in cores a thread; 1: all
   std::string recipe = "fp32";
   std::string backend = "cpu";  // with its cap, if any: "cpu:avx2"
-  std::string numerics_class;   // what the worker said that computes
-  int64_t batch = 0;            // the configuration's; a line's own may be a fraction
-  std::string load = "none";    // what else ran: "none", "spin:nice10", ...
-  std::string clock = "wall";   // whose seconds: "wall", "1.3 ns a step" (see worker/clock_probe.h)
+  std::string numerics_class;   // as the worker reported it
+  int64_t batch = 0;            // the configuration's; a line's own may be a fraction of it
+  std::string load = "none";    // other load on the processor: "none", "spin:nice10", ...
+  std::string clock = "wall";   // unit of time: "wall", "1.3 ns a step" (worker/clock_probe.h)
   int64_t repetitions = 0;      // measurements in a median
   std::vector<SubModelTime> sub_models;
 
@@ -57,10 +57,10 @@ struct DeviceProfile {
 inline constexpr size_t kMaxProfileBytes = size_t{4} << 20;
 inline constexpr size_t kMaxProfileLines = 20'000;
 
-// InvalidArgument names the line and what is wrong with it: an unknown or missing key, a number
-// that is none or out of range, a sub-model that is there twice, more than the limits above.
+// InvalidArgument names the line and the defect: an unknown or missing key, a text that is no
+// number or one out of range, a sub-model that is there twice, more than the limits above.
 absl::StatusOr<DeviceProfile> ParseProfile(absl::string_view text);
-// ParseProfile reads it back as it was (seconds to 7 digits).
+// ParseProfile reads the text back to an equal profile (seconds to 7 digits).
 std::string FormatProfile(const DeviceProfile& profile);
 
 }  // namespace runnel

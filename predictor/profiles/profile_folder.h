@@ -1,7 +1,7 @@
 #pragma once
 
-// Files of the predictor: the profiles of a folder, texts in and out. For the commands; the rest of
-// this folder works on values.
+// Reads and writes the predictor's files for the commands; everything else in predictor/ works on
+// values.
 
 #include <string>
 #include <vector>
@@ -13,9 +13,10 @@
 
 namespace runnel {
 
-// At most `max_bytes`. NotFound, ResourceExhausted; the message names the path.
+// The file's text. NotFound: it cannot be read; ResourceExhausted: it has more than `max_bytes`.
+// The message names the path.
 absl::StatusOr<std::string> ReadText(const std::string& path, size_t max_bytes);
-// Internal, naming the path, if not all of it could be written.
+// Internal, naming the path: not all of `text` could be written.
 absl::Status WriteText(const std::string& path, absl::string_view text);
 
 // All *.profile files of the folder, in order of their names, at most 1000. NotFound: there is

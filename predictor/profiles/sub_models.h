@@ -13,7 +13,7 @@
 namespace runnel {
 
 inline constexpr int kRepresentatives = 10;
-// Of one sample: no larger ranges are measured unless somebody asks for it.
+// Multiply-accumulates of one sample above which a range is not measured by default.
 inline constexpr int64_t kMaxProfiledMacs = 160'000'000;
 
 // The ten sub-models whose times characterise a device (AccEPT 3.2): all M ranges of layers in

@@ -6,7 +6,7 @@
 namespace runnel {
 
 FlopsLine FitFlopsLine(absl::Span<const double> macs, absl::Span<const double> seconds) {
-  // Weights 1 / seconds^2: sum of ((a + b m - t) / t)^2 is least.
+  // Weighted least squares, weights 1 / seconds^2: minimises the sum of ((a + b m - t) / t)^2.
   double w = 0, wm = 0, wmm = 0, wt = 0, wmt = 0;
   for (size_t i = 0; i < macs.size(); ++i) {
     const double weight = 1 / (seconds[i] * seconds[i]);

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the latency predictor is measured against: three ways to tell the time of a sub-model from a
-// few figures. Each takes times in and gives times out; none keeps anything.
+// What the latency predictor is compared with: three estimates of a sub-model's time from a few
+// measured times. Pure functions, any thread. All times are seconds.
 
 #include <functional>
 #include <vector>
@@ -19,15 +19,16 @@ struct FlopsLine {
   double Seconds(double macs) const { return intercept + slope * macs; }
 };
 
-// Through the points, least squares of relative errors (each point counts alike, whatever its
-// size). One point, or points of one MAC count: a line through the origin. No points: zeros.
+// Least squares of the relative errors, sum of ((line - seconds) / seconds)^2, so that small and
+// large sub-models count alike. A line through the origin for one point, for points of equal macs,
+// and where the slope would not be positive; zeros without a point. Each time must be above 0.
 FlopsLine FitFlopsLine(absl::Span<const double> macs, absl::Span<const double> seconds);
 
-// Look-up table: the layers' own times added up (AccEPT 4.2.1).
+// Look-up table (AccEPT 4.2.1): the sum of the layers' own times.
 double SumOfLayers(absl::Span<const double> layer_seconds, const LayerRange& range);
 
-// FTPipeHD: what the device takes for what it ran over what central takes for the same. 1 if
-// nothing is known ("computes a first cut assuming equal devices").
+// FTPipeHD's capacity: (device's time) / (central's time) summed over the same ranges. 1 without a
+// range: FTPipeHD's first cut assumes equal devices.
 double CapacityRatio(absl::Span<const double> device_seconds,
                      absl::Span<const double> central_seconds);
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// A symmetric positive definite matrix, factored: small dense systems of the predictor's fits.
+// Cholesky factor of a symmetric positive definite matrix, for the small dense systems of the
+// predictor's fits. Immutable; any thread.
 
 #include <cstddef>
 #include <optional>
@@ -12,15 +13,15 @@ namespace runnel {
 
 class Cholesky {
  public:
-  // `matrix`: size x size, row-major; the lower triangle is read. Empty if it is not positive
-  // definite.
+  // `matrix`: size x size, row-major; only the lower triangle is read. Empty if the matrix is not
+  // positive definite.
   static std::optional<Cholesky> Factor(absl::Span<const double> matrix, size_t size);
 
-  // x with matrix x = right. `right` has `size` entries.
+  // The x with matrix * x = right. `right` has `size` entries.
   std::vector<double> Solve(absl::Span<const double> right) const;
-  // Of the matrix.
+  // log(det(matrix)).
   double LogDeterminant() const;
-  // Row-major.
+  // The matrix's inverse, row-major.
   std::vector<double> Inverse() const;
 
  private:

@@ -1,15 +1,20 @@
 #pragma once
 
-// What the ranges of a model take on one device, from what known devices take and a few
-// measurements of its own, in plain code.
+// Predicts the time of every range of a model's layers on a new device, from the times of devices
+// that were profiled before (known devices) and a few ranges measured on the new one.
 //
-// The device is one of the known ones, faster or slower by a common factor and off by a deviation
-// that may be small (another of its kind) or large (another kind). For each known device and each
-// of a few deviations the logarithms of all times are Gaussian (Covariance, range_view.h, about the
-// known device's own), and conditioning on the measurements gives the rest in closed form. What the
-// kinds of work cost is found twice: the second time with the shares that they have of the ranges'
-// times on this device, which are others than on the known one where the deviation is large. The
-// answer is the mean over all of them, each weighted by how likely it makes the measurements.
+// Hypothesis (d, s): the new device is the known device d, times one common factor, times a
+// deviation of size s. Under it
+//   log(new time) = log(d's time) + common factor + deviation,
+//   deviation ~ Gaussian(0, s^2 * Covariance), Covariance as in range_view.h.
+// A small s means a device of the same kind as d, a large s another kind. Conditioning on the
+// measured ranges gives every other range in closed form. The prediction is the mean of the
+// logarithms over all (d, s), weighted by the likelihood of the measurements under (d, s).
+//
+// The cost of each kind of work (convolutions, element-wise, ...) is estimated twice. The first
+// pass assumes that each kind has the same share of a range's time as on the known device. That is
+// wrong where the devices differ much: with convolutions four times as fast, their share is
+// smaller. The second pass uses the shares that the first pass found.
 
 #include <cstdint>
 #include <memory>
@@ -27,9 +32,10 @@ class DeviceMixture {
  public:
   using Known = std::shared_ptr<const std::vector<KnownDevice>>;
 
-  // known: at least one, all of one model. own: ranges of it; may be empty. batch: samples of the
-  // device's micro-batch; times go with it before anything is measured. InvalidArgument: see
-  // CheckObservations; no device is known.
+  // known: at least one device, all profiled with one model. own: the new device's measured ranges
+  // of that model; may be empty. batch: samples of the new device's micro-batch; known times are
+  // scaled by batch / (known batch). InvalidArgument: as CheckObservations; `known` is empty; the
+  // covariance is not positive definite.
   static absl::StatusOr<DeviceMixture> Fit(Known known, absl::Span<const Observation> own,
                                            int64_t batch);
 
@@ -37,21 +43,21 @@ class DeviceMixture {
   double Seconds(const LayerRange& range) const;
 
  private:
-  // A known device with one deviation, conditioned on the measurements. Its part of the logarithm
-  // of a range's time: weight * (its own time's + shift + what `costs` make of it + sum over own of
-  // coefficient * covariance beside kinds).
+  // One hypothesis, conditioned on the measurements. It predicts
+  //   log(seconds) = log(device's seconds) + shift + log_change(costs)
+  //                  + sum over measured ranges i of coefficients[i] * CovarianceWithoutKinds(i).
   struct Part {
-    size_t device = 0;
-    double weight = 0;
-    double shift = 0;
-    KindCosts costs = {};
+    size_t device = 0;     // in `known_`
+    double weight = 0;     // likelihood over that of all hypotheses
+    double shift = 0;      // the common factor's logarithm
+    KindCosts costs = {};  // of each kind of work, new device over known device
     std::vector<double> coefficients;
   };
   DeviceMixture() = default;
 
   Known known_;
-  std::vector<std::vector<RangeView>> own_;  // the measured ranges, by known device
-  std::vector<Part> parts_;                  // those of a known device in turn
+  std::vector<std::vector<RangeView>> own_;  // [known device][measured range]
+  std::vector<Part> parts_;                  // grouped by known device
 };
 
 }  // namespace runnel

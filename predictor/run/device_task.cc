@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "predictor/profiles/sub_models.h"
-#include "predictor/run/telling_ranges.h"
+#include "predictor/run/informative_ranges.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 
@@ -16,19 +16,19 @@ namespace runnel {
 namespace {
 
 constexpr uint64_t kFoldSeed = 1;
-// Of two passes: one was disturbed.
-constexpr double kFarApart = 0.3;  // in logarithms
+// |log(second pass / first pass)| above which one of the passes was disturbed.
+constexpr double kFarApart = 0.3;
 
 absl::Status InProfile(const DeviceProfile& profile, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("profile ", profile.name, ": ", what));
 }
 
-// Everything that goes by the work alone.
+// Fills in `informative`, `fold` and `order`, which depend on the model and the batch size alone.
 void ChooseRanges(uint64_t seed, DeviceTask& task) {
   const size_t size = task.ranges.size();
-  task.telling = MostTelling(*task.work, task.ranges, {}, {}, kRepresentatives);
+  task.informative = MostInformativeRanges(*task.work, task.ranges, {}, {}, kRepresentatives);
   std::set<size_t> taken(task.probes.begin(), task.probes.end());
-  taken.insert(task.telling.begin(), task.telling.end());
+  taken.insert(task.informative.begin(), task.informative.end());
   std::vector<size_t> judged;
   for (size_t i = 0; i < size; ++i) {
     if (taken.count(i) == 0) judged.push_back(i);
@@ -44,7 +44,8 @@ void ChooseRanges(uint64_t seed, DeviceTask& task) {
     folds[fold].push_back(judged[i]);
   }
   for (const std::vector<size_t>& fold : folds)
-    task.order.push_back(MostTelling(*task.work, task.ranges, task.telling, fold, size));
+    task.order.push_back(
+        MostInformativeRanges(*task.work, task.ranges, task.informative, fold, size));
 }
 
 absl::StatusOr<DeviceTask> TaskOf(const DeviceProfile& profile, const ModelSpec& model,

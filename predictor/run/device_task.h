@@ -1,7 +1,7 @@
 #pragma once
 
-// One model on one device configuration, as measured: what a prediction is made from and what it is
-// judged by.
+// One model on one device configuration, as measured: the samples that a prediction is made from
+// and the ranges that judge it.
 
 #include <cstdint>
 #include <functional>
@@ -24,47 +24,49 @@ struct DeviceTask {
   std::string recipe;
   std::string model;
   int64_t batch = 0;
-  bool central = false;  // the plain configuration that others are compared with (ratio)
+  bool central = false;  // the plain configuration: FTPipeHD's ratio is taken to it
   std::shared_ptr<const ModelWork> work;
   std::vector<LayerRange> ranges;
   std::vector<double> seconds;         // by range: the first pass
-  std::vector<double> second_seconds;  // the second; 0: none
-  // The ten representatives as indices into `ranges`, in ascending order of MACs; a model of few
-  // layers has some of them twice.
+  std::vector<double> second_seconds;  // by range: the second pass; 0: not measured twice
+  // AccEPT's ten representatives as indices into `ranges`, in ascending order of MACs; a model of
+  // few layers has some of them twice.
   std::vector<size_t> probes;
-  // The ten that tell most of the others (telling_ranges.h), most telling first: what our own
-  // predictor measures of a device.
-  std::vector<size_t> telling;
-  // Ranges that are neither are judged, each in one of kFolds folds; by range, kNotJudged for the
-  // others. Drawn; goes by model and batch size, not by the device.
+  // The ten ranges that a run measures of a device (informative_ranges.h), most informative first.
+  std::vector<size_t> informative;
+  // By range: the fold in which the range is judged. Ranges in `probes` or `informative` are never
+  // judged (kNotJudged). Folds are drawn at random, by model and batch size only, so that all
+  // devices have the same.
   std::vector<int> fold;
   static constexpr int kFolds = 4;
   static constexpr int kNotJudged = -1;
-  // By fold, indices in the order in which they become adaptation samples where that fold is
-  // judged: of the ranges that are not in it, those that tell most beside `telling`. None of them
-  // is among `telling`: each is news to a predictor.
+  // order[fold]: adaptation samples for judging that fold, in the order in which they are added.
+  // They are the most informative ranges, given `informative`, outside of the fold and of
+  // `informative`.
   std::vector<std::vector<size_t>> order;
 
-  // h: the logarithms of the probes' seconds.
+  // AccEPT's hardware vector h: the logarithms of the probes' seconds.
   std::vector<float> Hardware() const;
-  // The first `count` of order[fold], or all.
+  // The first `count` entries of order[fold], or all of them.
   std::vector<size_t> Samples(int fold, size_t count) const;
-  // Everything, mean of both passes; the faster one where they are far apart: one of them was
-  // disturbed.
+  // Every range with the geometric mean of both passes. Where the passes differ by more than a
+  // third the faster one counts: the slower one was disturbed.
   std::vector<Observation> BothPasses() const;
 };
 
-// By range, what `predict` says without the range's own fold: predict(fold) is by range, empty if
-// it has nothing to say (then so is the result). Ranges that are not judged: 0.
+// K-fold prediction, by range: the value for a range of fold k comes from predict(k), which must
+// not use the measured times of that fold. predict(k) is by range, or empty if the method cannot
+// predict the task; then the result is empty too. Ranges that are not judged: 0.
 absl::StatusOr<std::vector<double>> PredictByFold(
     const DeviceTask& task,
     const std::function<absl::StatusOr<std::vector<double>>(int fold)>& predict);
 
 using FindModelFn = std::function<absl::StatusOr<ModelSpec>(absl::string_view name)>;
 
-// The tasks of all profiles. `max_macs` as they were measured (sub_models.h). InvalidArgument names
-// the profile and what it lacks: a model that `find_model` does not know, a layer that the model
-// does not have, a representative that was not measured.
+// The tasks of all profiles, one for each model and batch size of each profile. `max_macs`: the
+// limit with which the profiles were measured (sub_models.h). InvalidArgument names the profile and
+// the defect: a model that `find_model` does not know, a layer that the model does not have, a
+// representative that was not measured.
 absl::StatusOr<std::vector<DeviceTask>> TasksOf(absl::Span<const DeviceProfile> profiles,
                                                 int64_t max_macs, const FindModelFn& find_model);
 

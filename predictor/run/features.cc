@@ -61,7 +61,7 @@ WorkVector WorkOf(const LayerSpec& layer, const LayerInfo& info, bool samples_en
   return work;
 }
 
-// Activations once, weights with momentum and gradient.
+// Bytes that a layer touches: its activations once; its weights, their momentum and their gradient.
 double TouchedBytes(const WorkVector& work) {
   const auto of = [&work](Work kind) { return work[static_cast<size_t>(kind)]; };
   return sizeof(float) * (of(Work::kConvElements) / 3 + of(Work::kElementwiseElements) / 2 +

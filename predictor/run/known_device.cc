@@ -10,8 +10,10 @@
 namespace runnel {
 namespace {
 
-constexpr double kNeighbour = 0.4;  // layers over which a miss fades
-constexpr double kNoMiss = 0.05;    // weight of the assumption that there is none
+// Distance of two ranges, in layers at both ends, over which the influence of one range's error on
+// the other's falls to 1 / e.
+constexpr double kNearLayers = 0.4;
+constexpr double kNoErrorWeight = 0.05;  // weight of the prior assumption that the error is 0
 
 }  // namespace
 
@@ -36,12 +38,12 @@ std::vector<LayerRange> KnownDevice::MeasuredRanges() const {
   return ranges;
 }
 
-double KnownDevice::MissNear(const LayerRange& range) const {
-  double sum = 0, weights = kNoMiss;
+double KnownDevice::LogErrorNear(const LayerRange& range) const {
+  double sum = 0, weights = kNoErrorWeight;
   for (const auto& [measured, seconds] : measured_) {
     const int far = std::abs(measured.first_layer - range.first_layer) +
                     std::abs(measured.last_layer - range.last_layer);
-    const double weight = std::exp(-far / kNeighbour);
+    const double weight = std::exp(-far / kNearLayers);
     sum += weight * std::log(seconds / layers_.Seconds(measured));
     weights += weight;
   }
@@ -51,12 +53,12 @@ double KnownDevice::MissNear(const LayerRange& range) const {
 double KnownDevice::Seconds(const LayerRange& range) const {
   const auto found = measured_.find(range);
   if (found != measured_.end()) return found->second;
-  return layers_.Seconds(range) * std::exp(MissNear(range));
+  return layers_.Seconds(range) * std::exp(LogErrorNear(range));
 }
 
 RangeView KnownDevice::View(const LayerRange& range) const {
-  return ViewOf(layer_kinds_, layer_seconds_, range, Seconds(range), log_middle_,
-                work().BytesBeyondCache(range));
+  return MakeRangeView(layer_kinds_, layer_seconds_, range, Seconds(range), log_middle_,
+                       work().BytesBeyondCache(range));
 }
 
 }  // namespace runnel

@@ -1,6 +1,7 @@
 #pragma once
 
-// A device that was profiled with a model: what it takes for any range of it, and how it sees it.
+// A device that was profiled with a model: the time of any range of the model on it, and the
+// range's properties that the covariance between ranges needs.
 
 #include <cstdint>
 #include <map>
@@ -16,8 +17,8 @@ namespace runnel {
 // Immutable; any thread.
 class KnownDevice {
  public:
-  // observations: what was measured, each range once. batch: samples of a micro-batch.
-  // InvalidArgument: a layer was not measured by itself, or a time is none.
+  // observations: the measured ranges, each once. batch: samples of a micro-batch.
+  // InvalidArgument: a layer was not measured by itself; a time is not positive and finite.
   static absl::StatusOr<KnownDevice> Create(const ModelWork& work, int64_t batch,
                                             absl::Span<const Observation> observations);
 
@@ -26,9 +27,10 @@ class KnownDevice {
   bool Measured(const LayerRange& range) const { return measured_.count(range) > 0; }
   std::vector<LayerRange> MeasuredRanges() const;
 
-  // As measured; of other ranges: the sum of its layers, corrected by what near ranges were off by.
+  // A measured range: its measured time. Another range: the fitted sum of its layers, times the
+  // mean factor (measured / fitted) of the measured ranges with nearly the same ends.
   double Seconds(const LayerRange& range) const;
-  // At costs of 0.
+  // With all KindCosts 0.
   RangeView View(const LayerRange& range) const;
   KindShares SharesAt(const LayerRange& range, const KindCosts& costs) const {
     return runnel::SharesAt(layer_kinds_, layer_seconds_, range, costs);
@@ -36,14 +38,14 @@ class KnownDevice {
 
  private:
   explicit KnownDevice(LayerTimes layers) : layers_(std::move(layers)) {}
-  double MissNear(const LayerRange& range) const;
+  double LogErrorNear(const LayerRange& range) const;
 
   LayerTimes layers_;
   int64_t batch_ = 0;
   std::map<LayerRange, double> measured_;  // seconds
   std::vector<double> layer_seconds_;
   std::vector<WorkVector> layer_kinds_;
-  double log_middle_ = 0;
+  double log_middle_ = 0;  // mean of log(seconds) over the measured ranges
 };
 
 }  // namespace runnel

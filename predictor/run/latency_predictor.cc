@@ -49,7 +49,7 @@ double DevicePredictor::Seconds(const LayerRange& range) const {
 }
 
 absl::StatusOr<ReportOutcome> DevicePredictor::Report(const Observation& reported) {
-  // A report that is no measurement must not be compared with anything.
+  // Checked first: a time that is not positive and finite must not be compared with a prediction.
   RUNNEL_RETURN_IF_ERROR(CheckObservations(work(), {reported}));
   const double predicted = Seconds(reported.range);
   if (std::abs(reported.seconds - predicted) > options_.epsilon * predicted)
@@ -76,7 +76,7 @@ LayerPrior ColdStartPrior(const ModelWork& work, absl::Span<const Observation> r
     seconds.push_back(one.seconds);
   }
   const FlopsLine line = FitFlopsLine(macs, seconds);
-  // The line's intercept is of a whole range: a layer gets its share.
+  // The intercept of the FLOPs line belongs to a whole range; each layer gets an equal part of it.
   const double fastest = *std::min_element(seconds.begin(), seconds.end());
   const double least = fastest / work.layers() / 10;
   std::vector<double> layers;

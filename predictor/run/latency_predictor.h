@@ -1,12 +1,13 @@
 #pragma once
 
-// The latency predictor at work in a run (AccEPT 3.2): what a device's sub-models take, from its
-// ten representatives, getting better with each stage time that it reports.
+// The latency predictor of one device during a run (AccEPT 3.2): predicts the time of every
+// sub-model from ten measured representatives, and adapts with each stage time that the device
+// reports.
 //
-// Dynamic prediction: a reported time that is off by more than epsilon says that the device is not
-// what it was; its representatives are to be measured again and the plan made anew. Adaptive
-// update: a time within epsilon becomes a sample. Each update fits anew to the representatives and
-// all samples that are kept, so that nothing learned before is lost (rehearsal).
+// Dynamic prediction: if |reported / predicted - 1| > epsilon, the device has changed. Its
+// representatives must be measured again, then the plan is made anew. Adaptive update: a reported
+// time within epsilon becomes a sample. Each update fits to the representatives and to all kept
+// samples again, so that earlier samples are not forgotten (rehearsal).
 
 #include <cstddef>
 #include <cstdint>
@@ -25,41 +26,42 @@
 namespace runnel {
 
 struct PredictorOptions {
-  // Share of the predicted time. Above the noise of a measurement, below what is worth a new plan.
+  // Relative error that a report may have. Larger than the noise of a measurement (3 %), smaller
+  // than a change that a new plan would gain from.
   double epsilon = 0.15;
-  size_t kept_samples = 64;  // of reported times, the newest
+  size_t kept_samples = 64;  // the newest reported times
 };
 
 enum class ReportOutcome {
-  kLearned,  // within epsilon: the prediction took it in
-  kMeasure,  // off by more: measure the representatives again (Characterise), then plan
+  kLearned,  // within epsilon: the report is a sample now
+  kMeasure,  // beyond epsilon: measure the representatives again (Characterise), then plan
 };
 
 // One device and one model at one batch size. Not thread-safe.
 class DevicePredictor {
  public:
-  // For a model that was never profiled. `representatives`: the measured ten (sub_models.h), or as
-  // many of them as there are; none: the prior alone. Errors as FitLayerTimes.
+  // For a model that was never profiled. `representatives`: measured times of up to ten ranges
+  // (sub_models.h); without any the prior alone predicts. Errors as FitLayerTimes.
   static absl::StatusOr<DevicePredictor> Create(const ModelWork& work, LayerPrior prior,
                                                 absl::Span<const Observation> representatives,
                                                 const PredictorOptions& options = {});
-  // For a model that `known` were profiled with; batch: samples of a micro-batch. Errors as
-  // DeviceMixture.
+  // For a model that the `known` devices were profiled with. batch: samples of a micro-batch.
+  // Errors as DeviceMixture::Fit.
   static absl::StatusOr<DevicePredictor> Create(DeviceMixture::Known known, int64_t batch,
                                                 absl::Span<const Observation> representatives,
                                                 const PredictorOptions& options = {});
 
   // The range must be one of the model.
   double Seconds(const LayerRange& range) const;
-  // What the device took for its stage. Errors as Create, nothing is changed then.
+  // The device's measured time for its stage. Errors as Create; the predictor is unchanged then.
   absl::StatusOr<ReportOutcome> Report(const Observation& reported);
-  // The representatives, measured again after kMeasure: samples of before count no more.
+  // The representatives, measured again after kMeasure. Drops all samples. Errors as Create.
   absl::Status Characterise(absl::Span<const Observation> representatives);
 
   size_t samples() const { return samples_.size(); }
 
  private:
-  // What is known beforehand.
+  // The knowledge before any measurement of this device.
   struct ColdStart {
     ModelWork work;
     LayerPrior prior;
@@ -107,8 +109,8 @@ class PredictedCost final : public CostModel {
   std::vector<DevicePredictor> devices_;
 };
 
-// A model without profiles: its layers by the FLOPs line through its representatives, to be
-// corrected by them and by what the device reports as it runs. At least one representative.
+// Prior for a model without profiles: each layer's time by the FLOPs line through the measured
+// representatives. Needs at least one representative.
 LayerPrior ColdStartPrior(const ModelWork& work, absl::Span<const Observation> representatives);
 
 }  // namespace runnel

@@ -10,10 +10,11 @@
 namespace runnel {
 namespace {
 
-constexpr double kCommonDeviation = 1.0;  // of all layers at once: another speed
-constexpr double kEstimateDeviation = 0.4;
-constexpr double kProfileDeviation = 1.0;
-// A boundary's element before anything is known: read and written once at some GB/s.
+// Standard deviations of logarithms of times.
+constexpr double kCommonDeviation = 1.0;    // of a factor that all layers share: the device's speed
+constexpr double kEstimateDeviation = 0.4;  // of one layer's estimate
+constexpr double kProfileDeviation = 1.0;   // of a profiled layer: wide, the measurements decide
+// Prior time of a boundary's element: read and written once at some GB/s.
 constexpr double kBoundarySeconds = 0.3e-9;
 
 void AddEverywhere(double variance, std::vector<double>& covariance) {

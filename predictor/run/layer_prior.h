@@ -1,7 +1,7 @@
 #pragma once
 
-// What is known of a model's layers before anything is measured on the device at hand, for a model
-// that was never profiled: from the network, or a FLOPs line.
+// Prior distribution of a model's layer times on a new device, for a model that no known device was
+// profiled with: from estimates by the network or by a FLOPs line.
 
 #include <vector>
 
@@ -11,15 +11,15 @@
 
 namespace runnel {
 
-// layer_seconds: the network's, or a FLOPs line's, of each layer by itself. Each may be far off.
+// layer_seconds: an estimate of each layer's time by itself; each may be wrong by a large factor.
 LayerPrior PriorFromEstimates(absl::Span<const double> layer_seconds, const ModelWork& work);
 
-// The layers of a device that was profiled: a fit to everything that was measured. The single
-// layers must be among it.
+// Layer times of a profiled device, fitted to all of its measured ranges. InvalidArgument: a layer
+// was not measured by itself; otherwise as FitLayerTimes.
 absl::StatusOr<LayerTimes> FitProfile(const ModelWork& work,
                                       absl::Span<const Observation> observations);
 
-// Relative standard deviation of a measurement that the fits reckon with.
+// Relative standard deviation of a measurement, as all fits assume it.
 inline constexpr double kMeasurementNoise = 0.03;
 
 }  // namespace runnel

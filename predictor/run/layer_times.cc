@@ -14,11 +14,11 @@ namespace runnel {
 namespace {
 
 constexpr int kIterations = 60;
-constexpr double kHuberCorner = 2;    // in standard deviations of the noise
-constexpr double kLongestStep = 1.5;  // of a logarithm
-constexpr double kEnough = 1e-7;      // fall of the objective
+constexpr double kHuberCorner = 2;    // where Huber's loss turns linear, in standard deviations
+constexpr double kLongestStep = 1.5;  // largest change of a logarithm in one Gauss-Newton step
+constexpr double kEnough = 1e-7;      // stop when the objective falls by less than this
 
-// How often each of the device's costs counts in a range.
+// The factors of the kDeviceCosts in a range's time: boundary elements, bytes beyond the cache.
 std::array<double, kDeviceCosts> CostCounts(const ModelWork& work, const LayerRange& range) {
   return {work.Of(range)[static_cast<size_t>(Work::kBoundaryElements)],
           work.BytesBeyondCache(range)};
@@ -67,7 +67,7 @@ class Fit {
   }
 
  private:
-  // Fills gradient_ and hessian_ of the objective at x and gives its value.
+  // The objective at x; fills gradient_ and hessian_.
   double Linearise(const std::vector<double>& x) {
     hessian_ = precision_;
     gradient_.assign(size_, 0);
@@ -117,7 +117,7 @@ class Fit {
   std::vector<std::array<double, kDeviceCosts>> counts_;
   std::vector<double> target_;
   std::vector<double> precision_;
-  std::vector<double> gradient_;  // downhill
+  std::vector<double> gradient_;  // negative gradient
   std::vector<double> hessian_;   // lower triangle
 };
 

@@ -1,13 +1,14 @@
 #pragma once
 
-// What each layer of a model takes on one device, from a few measured sub-models: the predictor's
-// correction for the device at hand, in plain code.
+// Time of each layer of a model on one device, estimated from a few measured ranges.
 //
-// The time of a range is the sum of its layers' times, plus what its two boundaries cost, plus what
-// the caches no longer hold when more layers take turns (ModelWork::BytesBeyondCache). The
-// logarithms of these are Gaussian beforehand (from other devices, or from the network): a handful
-// of sums of layers then tells more than a handful of numbers, since layers that other devices show
-// to be alike stay alike. A maximum-a-posteriori fit, by damped Gauss-Newton with Huber's weights.
+//   seconds(range) = sum of the layers' seconds
+//                    + (boundary elements) * (seconds an element)
+//                    + BytesBeyondCache(range) * (seconds a missed byte)
+//
+// The unknowns are the logarithms of the layers' seconds and of the two costs, with a Gaussian
+// prior (LayerPrior). The prior's covariance lets one measured sum inform all layers that are
+// alike. The estimate is the maximum a posteriori, by damped Gauss-Newton with Huber's weights.
 
 #include <vector>
 
@@ -19,9 +20,9 @@
 
 namespace runnel {
 
-// Of the logarithms: one entry a layer, then kDeviceCosts: the seconds of a boundary's element and
-// of a byte from beyond the cache.
+// The unknowns after the layers' own: seconds of a boundary's element, seconds of a missed byte.
 inline constexpr size_t kDeviceCosts = 2;
+// Mean and covariance of the logarithms: one entry a layer, then kDeviceCosts entries.
 struct LayerPrior {
   std::vector<double> mean;
   std::vector<double> covariance;  // row-major
@@ -34,7 +35,7 @@ struct Observation {
 
 class LayerTimes {
  public:
-  // log_seconds: as LayerPrior's.
+  // log_seconds: in the order of LayerPrior::mean.
   LayerTimes(const ModelWork& work, std::vector<double> log_seconds);
 
   double Seconds(const LayerRange& range) const;
@@ -51,9 +52,9 @@ class LayerTimes {
 // finite.
 absl::Status CheckObservations(const ModelWork& work, absl::Span<const Observation> observations);
 
-// `noise`: standard deviation of a measurement, relative (0.02). No observations: the prior's mean.
-// InvalidArgument: see CheckObservations; sizes that do not fit, a covariance that is not positive
-// definite.
+// `noise`: relative standard deviation of a measurement (0.02). Without observations the result is
+// the prior's mean. InvalidArgument: as CheckObservations; the prior's sizes are not the model's;
+// its covariance is not positive definite.
 absl::StatusOr<LayerTimes> FitLayerTimes(const ModelWork& work, const LayerPrior& prior,
                                          absl::Span<const Observation> observations, double noise);
 

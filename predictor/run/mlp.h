@@ -1,9 +1,11 @@
 #pragma once
 
-// The latency predictor's network (AccEPT 3.2), evaluated in plain code: two streams and four
-// fully connected layers. The sub-model's encoding passes two of them; their output beside the
-// hardware vector h passes the other two; the result is the logarithm of the seconds. ReLU between
-// them. LibTorch trains it (train_torch.h) and is the oracle in tests.
+// AccEPT's latency network (AccEPT 3.2), evaluated in plain code: two streams, four fully connected
+// layers, ReLU between them.
+//   z = layer_2(ReLU(layer_1(encoding of the sub-model)))
+//   log(seconds) = layer_4(ReLU(layer_3([ReLU(z), hardware vector h])))
+// LibTorch trains it (train_torch.h) and is the oracle in tests. A run predicts with the mixture
+// (device_mixture.h) instead.
 
 #include <cstddef>
 #include <string>
@@ -28,10 +30,10 @@ struct LinearLayer {
 
 // A value type; evaluating it is thread-safe.
 struct Mlp {
-  // What is subtracted from an input and what it is divided by then.
+  // An input x enters as (x - mean) / scale.
   std::vector<float> encoding_mean, encoding_scale;
   std::vector<float> hardware_mean, hardware_scale;
-  // Of the output: log seconds = mean + scale * network.
+  // log(seconds) = output_mean + output_scale * (network's output).
   float output_mean = 0;
   float output_scale = 1;
   LinearLayer encoding_1, encoding_2;  // first stream
@@ -40,7 +42,8 @@ struct Mlp {
   int encoding_size() const { return encoding_1.inputs; }
   int hardware_size() const { return static_cast<int>(hardware_mean.size()); }
 
-  // Sizes must be as above; CheckMlp guarantees what the network itself needs.
+  // The spans' sizes must be encoding_size() and hardware_size(), the network one that CheckMlp
+  // accepts.
   double LogSeconds(absl::Span<const float> encoding, absl::Span<const float> hardware) const;
 
   friend bool operator==(const Mlp&, const Mlp&) = default;
@@ -49,14 +52,14 @@ struct Mlp {
 inline constexpr int kMaxMlpWidth = 4096;
 inline constexpr size_t kMaxMlpBytes = size_t{64} << 20;
 
-// InvalidArgument names what does not fit: sizes of the layers to each other, a scale of 0, a value
+// InvalidArgument names the defect: sizes of neighbouring layers that differ, a scale of 0, a value
 // that is not finite.
 absl::Status CheckMlp(const Mlp& mlp);
 
-// As text: "runnel-mlp 1", then sizes, then the numbers (9 digits: floats come back as they were).
+// Text: "runnel-mlp 1", the sizes, the numbers (9 digits, so that floats are read back exactly).
 std::string FormatMlp(const Mlp& mlp);
-// From outside: sizes are checked before anything is allocated by them, the result passes CheckMlp.
-// InvalidArgument names what is wrong.
+// Reads text from outside: sizes are checked before memory is allocated; the result passes
+// CheckMlp. InvalidArgument names the defect.
 absl::StatusOr<Mlp> ParseMlp(absl::string_view text);
 
 }  // namespace runnel

@@ -6,14 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/device_task.h"
-#include "predictor/run/telling_ranges.h"
+#include "predictor/run/informative_ranges.h"
 #include "proto/base/layer_range.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-// What all of them measured.
+// The ranges that every known device measured.
 std::vector<LayerRange> MeasuredByAll(absl::Span<const KnownDevice> known) {
   std::vector<LayerRange> ranges = known[0].MeasuredRanges();
   for (const KnownDevice& device : known)
@@ -21,7 +21,7 @@ std::vector<LayerRange> MeasuredByAll(absl::Span<const KnownDevice> known) {
   return ranges;
 }
 
-// What the profile says of this model.
+// The profile without the rows of other models.
 DeviceProfile OnlyOf(const DeviceProfile& profile, const std::string& model) {
   DeviceProfile only = profile;
   std::erase_if(only.sub_models, [&](const SubModelTime& row) { return row.model != model; });
@@ -60,13 +60,13 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const ModelSpec& model, int64_
   predictor.batch_ = batch;
   if (!predictor.known_->empty()) {
     const std::vector<LayerRange> ranges = MeasuredByAll(*predictor.known_);
-    for (const size_t i : MostTelling(predictor.work_, ranges, {}, {}, kRepresentatives))
+    for (const size_t i : MostInformativeRanges(predictor.work_, ranges, {}, {}, kRepresentatives))
       predictor.representatives_.push_back(ranges[i]);
     return predictor;
   }
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerRange> ranges,
                           RepresentativeRanges(model, kMaxProfiledMacs));
-  // A model of few layers has some of them twice.
+  // A model of few layers has some representatives twice.
   for (const LayerRange& range : ranges) {
     std::vector<LayerRange>& chosen = predictor.representatives_;
     if (std::find(chosen.begin(), chosen.end(), range) == chosen.end()) chosen.push_back(range);

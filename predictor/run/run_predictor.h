@@ -1,7 +1,7 @@
 #pragma once
 
-// The latency predictor of one run (AccEPT 3.2): a DevicePredictor for each of its devices, all of
-// one model at one batch size, with what devices that were profiled before tell of that model.
+// The latency predictor of one run (AccEPT 3.2): one DevicePredictor for each device, all for one
+// model and one batch size, based on devices that were profiled with that model before.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,39 +21,38 @@
 
 namespace runnel {
 
-// The devices that were profiled with this model, by its name; none: it is in no profile.
-// InvalidArgument names the profile and what it lacks: see TasksOf; every layer must have been
-// measured by itself.
+// The devices that were profiled with a model of this name; empty if no profile has it.
+// InvalidArgument names the profile and the defect: as TasksOf; a layer was not measured by itself.
 absl::StatusOr<std::vector<KnownDevice>> KnownDevices(absl::Span<const DeviceProfile> profiles,
                                                       const ModelSpec& model);
 
 // Not thread-safe.
 class RunPredictor {
  public:
-  // batch: samples of a micro-batch. known: as KnownDevices gives them; none: a cold start, from
-  // each device's own representatives and the FLOPs line through them. InvalidArgument as
-  // InferShapes.
+  // batch: samples of a micro-batch. known: from KnownDevices; without any, the FLOPs line through
+  // each device's own representatives is the prior (cold start). InvalidArgument as InferShapes.
   static absl::StatusOr<RunPredictor> Create(const ModelSpec& model, int64_t batch,
                                              std::vector<KnownDevice> known,
                                              const PredictorOptions& options = {});
 
   size_t known_devices() const { return known_->size(); }
-  // What is to be measured of a device, each once: with known devices those ten of the ranges that
-  // all of them measured that tell most (telling_ranges.h); else AccEPT's ten by FLOPs rank.
+  // The ranges to measure on a device, each once. With known devices: the ten most informative ones
+  // (informative_ranges.h) of the ranges that all of them measured. Else: AccEPT's ten by FLOPs
+  // rank.
   const std::vector<LayerRange>& representatives() const { return representatives_; }
 
-  // A device's representatives, measured for the first time or again: what was learned of it before
-  // counts no more. `seconds` in the order of representatives(). InvalidArgument: another number of
-  // them, or one that is no time.
+  // The measured times of a device's representatives, for the first time or again; drops all
+  // samples of the device. `seconds`: in the order of representatives(). InvalidArgument: another
+  // number of times, or one that is not above 0.
   absl::Status Characterise(int device, absl::Span<const double> seconds);
   bool Knows(int device) const { return devices_.count(device) > 0; }
 
   // The device must be known, the range one of the model.
   double Seconds(int device, const LayerRange& range) const;
-  // Of every range.
+  // The predicted seconds of every range.
   DeviceTimes Times(int device) const;
 
-  // As DevicePredictor's; FailedPrecondition: the device is not known.
+  // As DevicePredictor::Report. FailedPrecondition: the device was not characterised.
   absl::StatusOr<ReportOutcome> Report(int device, const Observation& reported);
   double epsilon() const { return options_.epsilon; }
 

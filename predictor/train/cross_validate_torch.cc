@@ -19,7 +19,7 @@ TaskPrediction PredictionOf(const DeviceTask& task, const char* method, int64_t 
   return {method, task.configuration, task.model, task.batch, samples, std::move(seconds)};
 }
 
-// AccEPT's network of one model, on the tasks of a family that it has not seen.
+// AccEPT's network for one model, trained without `family`, on the tasks of that family.
 absl::Status PredictModel(absl::Span<const DeviceTask> tasks, const std::string& family,
                           const std::string& model, absl::Span<const int64_t> sample_counts,
                           std::vector<TaskPrediction>& predictions) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Leave-one-family-out over profiles, for the networks: each is trained without the family whose
-// tasks it then predicts (AccEPT 4.2.1's cross-validation, with families in place of devices).
+// Leave-one-family-out cross-validation of the networks: each is trained without the family whose
+// tasks it then predicts (AccEPT 4.2.1, with families in place of devices).
 
 #include <cstdint>
 #include <functional>
@@ -18,9 +18,10 @@ namespace runnel {
 // Called with one line of progress.
 using ProgressFn = std::function<void(const std::string& line)>;
 
-// "accept": a network a model over layer bits, adapted, fold by fold (PredictByFold), with each of
-// `sample_counts` samples of the task. "work": one network for all models over counts of work, not
-// adapted. Tasks whose model no other family has get no "accept". Errors as TrainMlp.
+// Method "accept": one network for each model, over layer bits, adapted to the task with each
+// number of samples in `sample_counts`, fold by fold (PredictByFold). Method "work": one network
+// for all models, over counts of work, not adapted. A task whose model no other family has gets no
+// "accept". Errors as TrainMlp.
 absl::StatusOr<std::vector<TaskPrediction>> CrossValidate(absl::Span<const DeviceTask> tasks,
                                                           absl::Span<const int64_t> sample_counts,
                                                           const ProgressFn& progress);

@@ -62,7 +62,7 @@ absl::Status CrossValidateAll(const Arguments& a) {
   return WriteText(a.out, FormatPredictions(predictions));
 }
 
-// Continual learning: the device's own samples, and what the weights were trained on in rehearsal.
+// Continual learning: the device's own samples, with the earlier training data in rehearsal.
 absl::Status Adapt(const Arguments& a) {
   RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadText(a.weights, kMaxMlpBytes));
   RUNNEL_ASSIGN_OR_RETURN(const Mlp mlp, ParseMlp(text));

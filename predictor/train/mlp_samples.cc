@@ -17,7 +17,7 @@ float Mean(const std::vector<float>& values) {
   return static_cast<float>(sum / static_cast<double>(values.size()));
 }
 
-// The representatives' encodings, averaged.
+// Mean of the representatives' encodings.
 std::vector<float> MeanEncoding(const DeviceTask& task) {
   std::vector<float> mean(kWorkKinds, 0.0f);
   for (const size_t probe : task.probes) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the network sees of a task and what it says of it, for its two encodings.
+// Training samples of a network from a task, and a network's predictions for a task, in two
+// encodings.
 
 #include <vector>
 
@@ -12,12 +13,13 @@
 namespace runnel {
 
 enum class MlpEncoding {
-  // AccEPT 3.2 as it is: one bit a layer, h and the result as logarithms of seconds. A network of
-  // this kind knows one model.
+  // As published (AccEPT 3.2): one bit a layer; h and the result are logarithms of seconds. Such a
+  // network serves one model.
   kLayers,
-  // Counts of work (features.h) against those of the ten representatives, h against its own mean
-  // and the result against the same mean: twice as fast a device gets half the times whatever the
-  // network learned, and one network serves all models and batch sizes.
+  // Counts of work (features.h), all logarithms relative to the ten representatives:
+  //   encoding - mean(representatives' encodings), h - mean(h), log(seconds) - mean(h).
+  // A device that is twice as fast gets half the times by construction, and one network serves all
+  // models and batch sizes.
   kWork,
 };
 
@@ -27,10 +29,11 @@ struct MlpSample {
   float log_seconds = 0;  // the target
 };
 
-// One sample a range of the task, in its order.
+// One sample for each range of the task, in the order of task.ranges.
 std::vector<MlpSample> SamplesOf(const DeviceTask& task, MlpEncoding encoding);
 
-// The network's seconds by range of the task. Sizes must fit: a kLayers network to the model.
+// [range of the task]: the network's seconds. The network's sizes must be those of the encoding (a
+// kLayers network: of the model).
 std::vector<double> PredictSeconds(const Mlp& mlp, const DeviceTask& task, MlpEncoding encoding);
 
 }  // namespace runnel

@@ -22,7 +22,7 @@ struct Tensors {
   torch::Tensor target;  // normalised
 };
 
-// The four layers and the pass through them.
+// The four fully connected layers.
 struct Network {
   torch::nn::Linear layers[4] = {nullptr, nullptr, nullptr, nullptr};
 
@@ -74,8 +74,8 @@ absl::Status CheckSamples(absl::Span<const MlpSample> samples, size_t encoding, 
   return absl::OkStatus();
 }
 
-// Mean and spread of the `size` inputs that `get` gives of a sample; an input that never varies is
-// left at its scale.
+// Mean and standard deviation of each of the `size` inputs that `get` returns for a sample. An
+// input that never varies gets a deviation of 1.
 template <typename Get>
 void FitNormalisation(absl::Span<const MlpSample> samples, size_t size, Get get,
                       std::vector<float>& mean, std::vector<float>& scale) {
@@ -165,7 +165,7 @@ double HalfCosine(double rate, int64_t step, int64_t steps) {
   return rate * 0.5 * (1 + std::cos(M_PI * static_cast<double>(step) / static_cast<double>(steps)));
 }
 
-// A permutation of 0..count-1, of draw `draw`.
+// A random permutation of 0..count-1, keyed by seed and draw.
 torch::Tensor Shuffled(int64_t count, uint64_t seed, uint64_t draw) {
   const CounterRandom random(seed, RandomPurpose::kShuffle, 0, draw);
   std::vector<int64_t> order(static_cast<size_t>(count));

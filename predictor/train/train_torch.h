@@ -24,23 +24,24 @@ struct MlpTraining {
   uint64_t seed = 1;
 };
 
-// What the network over counts of work is trained with: it serves all models.
+// Options for the network over counts of work, which serves all models.
 MlpTraining WorkTraining();
 
-// Pre-training on D. The loss is Huber's with a corner at 5 %: the share of predictions within
-// bounds counts, not the tail. InvalidArgument: no samples, or of differing sizes.
+// Pre-training on the data set D. The loss is Huber's with its corner at 5 %: it weighs how many
+// predictions are near, not how far the worst ones are. InvalidArgument: no samples, or samples of
+// differing sizes.
 absl::StatusOr<Mlp> TrainMlp(absl::Span<const MlpSample> samples, const MlpTraining& options);
 
 struct MlpAdaptation {
   int64_t steps = 150;
-  int64_t rehearsal_batch = 64;  // of D, in each step beside all of D^
-  double fresh_weight = 1;       // what D^'s mean loss counts against D's
+  int64_t rehearsal_batch = 64;  // samples of D in each step, beside all of D^
+  double fresh_weight = 1;       // weight of D^'s mean loss; D's has weight 1
   double learning_rate = 1e-3;   // falls to zero along a half cosine
   uint64_t seed = 1;
 };
 
-// Continual learning: goes on from `mlp` with the device's own samples (D^) and, so that it does
-// not forget the others, draws from what it was trained on (D). Normalisation stays.
+// Continual learning: trains `mlp` further on the device's own samples (D^) and on draws from its
+// earlier training data (D), so that other devices are not forgotten. Normalisation stays.
 absl::StatusOr<Mlp> AdaptMlp(const Mlp& mlp, absl::Span<const MlpSample> fresh,
                              absl::Span<const MlpSample> rehearsal, const MlpAdaptation& options);
 

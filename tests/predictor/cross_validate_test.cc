@@ -76,16 +76,16 @@ TEST(CrossValidate, AdaptsToSyntheticDevices) {
   ASSERT_TRUE(accuracy.ok()) << accuracy.status();
   const auto& all = accuracy->all;
   EXPECT_GT(accuracy->noise_floor.within_5pct(), 0.97);
-  EXPECT_GT(all.at("mlp").at(8).within_5pct(), 0.9);
-  EXPECT_GT(all.at("mlp").at(8).within_10pct(), 0.97);
+  EXPECT_GT(all.at("runnel").at(8).within_5pct(), 0.9);
+  EXPECT_GT(all.at("runnel").at(8).within_10pct(), 0.97);
   // Nearly all are; one of hundreds may come and go.
-  EXPECT_GT(all.at("mlp").at(14).within_5pct(), all.at("mlp").at(8).within_5pct() - 0.005);
-  EXPECT_LT(all.at("flops").at(8).within_5pct(), all.at("mlp").at(8).within_5pct() - 0.3);
+  EXPECT_GT(all.at("runnel").at(14).within_5pct(), all.at("runnel").at(8).within_5pct() - 0.005);
+  EXPECT_LT(all.at("flops").at(8).within_5pct(), all.at("runnel").at(8).within_5pct() - 0.3);
   // Equal devices are assumed before anything is measured, one ratio after that.
   EXPECT_LT(all.at("ratio").at(0).within_10pct(), all.at("ratio").at(8).within_10pct());
   // Without networks there is no row of AccEPT's; every method is judged by the same sub-models.
   EXPECT_EQ(all.count("accept"), 0u);
-  EXPECT_EQ(all.at("mlp").at(0).count, all.at("flops").at(14).count);
+  EXPECT_EQ(all.at("runnel").at(0).count, all.at("flops").at(14).count);
   EXPECT_EQ(accuracy->by_configuration.size(), profiles.size());
 }
 
@@ -94,12 +94,12 @@ TEST(CrossValidate, JudgesOnlyWhatIsNotKnown) {
   const std::vector<DeviceProfile> profiles = SyntheticWorld(0.01);
   const std::vector<DeviceTask> tasks = *TasksOf(profiles, kMaxMacs, MakeModel);
   for (const DeviceTask& task : tasks) {
-    ASSERT_EQ(task.telling.size(), 10u);
+    ASSERT_EQ(task.informative.size(), 10u);
     for (int fold = 0; fold < DeviceTask::kFolds; ++fold) {
       std::vector<size_t> known = task.Samples(fold, 1000);
       known.insert(known.end(), task.probes.begin(), task.probes.end());
       EXPECT_GT(task.Samples(fold, 14).size(), 5u);
-      for (const size_t i : task.telling) {
+      for (const size_t i : task.informative) {
         EXPECT_EQ(std::count(known.begin(), known.end(), i),
                   std::count(task.probes.begin(), task.probes.end(), i))
             << "a representative is no sample";
@@ -108,7 +108,7 @@ TEST(CrossValidate, JudgesOnlyWhatIsNotKnown) {
       for (const size_t i : known) EXPECT_NE(task.fold[i], fold);
     }
   }
-  EXPECT_EQ(JudgePredictors(tasks, {14}, {})->all.at("mlp").at(14).count, Judged(tasks));
+  EXPECT_EQ(JudgePredictors(tasks, {14}, {})->all.at("runnel").at(14).count, Judged(tasks));
 }
 
 TEST(CrossValidate, EachFoldIsPredictedByItself) {
@@ -150,11 +150,11 @@ TEST(CrossValidate, DevicesNeverProfiled) {
   const absl::StatusOr<Accuracy> accuracy = JudgeUnseen(known, tasks, {0, 8});
   ASSERT_TRUE(accuracy.ok()) << accuracy.status();
   EXPECT_EQ(accuracy->by_configuration.size(), 2u);
-  EXPECT_GT(accuracy->all.at("mlp").at(8).within_10pct(), 0.97);
-  EXPECT_GT(accuracy->all.at("mlp").at(8).within_5pct(),
+  EXPECT_GT(accuracy->all.at("runnel").at(8).within_10pct(), 0.97);
+  EXPECT_GT(accuracy->all.at("runnel").at(8).within_5pct(),
             accuracy->all.at("flops").at(8).within_5pct() + 0.3);
   const int64_t expected = Judged(tasks);
-  for (const char* method : {"mlp", "flops", "ratio"})
+  for (const char* method : {"runnel", "flops", "ratio"})
     EXPECT_EQ(accuracy->all.at(method).at(0).count, expected) << method;
   EXPECT_EQ(accuracy->noise_floor.count, expected);
   // With itself among the known ones it would be no test.
@@ -166,8 +166,8 @@ TEST(CrossValidate, DevicesNeverProfiled) {
   }
   const absl::StatusOr<Accuracy> without = JudgeUnseen(others, tasks, {0});
   ASSERT_TRUE(without.ok());
-  EXPECT_GE(accuracy->all.at("mlp").at(0).within_5pct() + 0.05,
-            without->all.at("mlp").at(0).within_5pct());
+  EXPECT_GE(accuracy->all.at("runnel").at(0).within_5pct() + 0.05,
+            without->all.at("runnel").at(0).within_5pct());
 }
 
 TEST(CrossValidate, RowsOfNetworks) {

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
-#include "predictor/run/telling_ranges.h"
+#include "predictor/run/informative_ranges.h"
 #include "proto/base/layer_range.h"
 
 namespace runnel {
@@ -62,10 +62,11 @@ DeviceMixture::Known Made(int count, double deviation) {
   return known;
 }
 
-std::vector<LayerRange> Telling(size_t count) {
+std::vector<LayerRange> Informative(size_t count) {
   const std::vector<LayerRange> all = Sample();
   std::vector<LayerRange> chosen;
-  for (const size_t i : MostTelling(MobileNet(), all, {}, {}, count)) chosen.push_back(all[i]);
+  for (const size_t i : MostInformativeRanges(MobileNet(), all, {}, {}, count))
+    chosen.push_back(all[i]);
   return chosen;
 }
 
@@ -132,7 +133,7 @@ Hypothesis SlowHypothesis(const KnownDevice& device, double deviation, double sh
     return variance * 4.5 * dot;
   };
   const auto beside = [&](const LayerRange& a, const LayerRange& b) {
-    return variance * CovarianceBesideKinds(device.View(a), device.View(b)) + 1.0;
+    return variance * CovarianceWithoutKinds(device.View(a), device.View(b)) + 1.0;
   };
   const std::vector<double> none(layers, 0);
   Hypothesis result;
@@ -194,7 +195,7 @@ TEST(DeviceMixture, EqualsTheReference) {
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const MadeUp device(0.4, seed);
-    const std::vector<Observation> own = device.Measure(Telling(3 * seed), 0.03, seed);
+    const std::vector<Observation> own = device.Measure(Informative(3 * seed), 0.03, seed);
     const int64_t batch = 8 * seed;
     const absl::StatusOr<DeviceMixture> mixture = DeviceMixture::Fit(known, own, batch);
     ASSERT_TRUE(mixture.ok()) << mixture.status();
@@ -219,7 +220,7 @@ TEST(DeviceMixture, NothingMeasured) {
 TEST(DeviceMixture, OneOfAKnownKind) {
   const DeviceMixture::Known known = Made(5, 0.5);
   const MadeUp device(0.5, 12);
-  std::vector<Observation> own = device.Measure(Telling(10), 0.01, 7);
+  std::vector<Observation> own = device.Measure(Informative(10), 0.01, 7);
   for (Observation& one : own) one.seconds *= 3;
   const absl::StatusOr<DeviceMixture> mixture = DeviceMixture::Fit(known, own, kBatch);
   ASSERT_TRUE(mixture.ok());
@@ -239,7 +240,7 @@ TEST(DeviceMixture, AnotherKindIsLearned) {
   std::vector<double> shares;
   for (const size_t count : {2, 10, 24}) {
     const absl::StatusOr<DeviceMixture> mixture =
-        DeviceMixture::Fit(known, device.Measure(Telling(count), 0.01, 3), kBatch);
+        DeviceMixture::Fit(known, device.Measure(Informative(count), 0.01, 3), kBatch);
     ASSERT_TRUE(mixture.ok());
     shares.push_back(Share(*mixture, device));
   }
@@ -252,7 +253,7 @@ TEST(DeviceMixture, AnotherKindIsLearned) {
 TEST(DeviceMixture, TheSameRangeManyTimes) {
   const DeviceMixture::Known known = Made(3, 0.3);
   const MadeUp device(0.3, 5);
-  std::vector<Observation> own = device.Measure(Telling(10), 0.01, 3);
+  std::vector<Observation> own = device.Measure(Informative(10), 0.01, 3);
   for (int i = 0; i < 60; ++i) own.push_back(own[4]);
   const absl::StatusOr<DeviceMixture> mixture = DeviceMixture::Fit(known, own, kBatch);
   ASSERT_TRUE(mixture.ok()) << mixture.status();
@@ -339,24 +340,24 @@ TEST(DeviceMixture, BytesFromBeyondTheCacheAreLearned) {
 }
 
 // Each next range takes most of what is left unknown: by conditioning anew on all before it.
-TEST(TellingRanges, GreedyByWhatIsLeft) {
+TEST(InformativeRanges, GreedyByWhatIsLeft) {
   const std::vector<LayerRange> all = Sample();
-  const std::vector<size_t> ten = MostTelling(MobileNet(), all, {}, {}, 10);
+  const std::vector<size_t> ten = MostInformativeRanges(MobileNet(), all, {}, {}, 10);
   ASSERT_EQ(ten.size(), 10u);
   const std::vector<size_t> four(ten.begin(), ten.begin() + 4);
   // Going on from the first four is the same as having gone on.
-  EXPECT_EQ(MostTelling(MobileNet(), all, four, {}, 6),
+  EXPECT_EQ(MostInformativeRanges(MobileNet(), all, four, {}, 6),
             std::vector<size_t>(ten.begin() + 4, ten.end()));
-  const std::vector<size_t> others = MostTelling(MobileNet(), all, {}, ten, all.size());
+  const std::vector<size_t> others = MostInformativeRanges(MobileNet(), all, {}, ten, all.size());
   EXPECT_EQ(others.size(), all.size() - 10);
   for (const size_t i : others) EXPECT_EQ(std::count(ten.begin(), ten.end(), i), 0);
   // They tell more than AccEPT's ten do.
   const DeviceMixture::Known known = Made(4, 0.3);
-  double telling = 0, ranked = 0;
+  double informative = 0, ranked = 0;
   for (uint32_t seed = 70; seed < 80; ++seed) {
     const MadeUp device(0.8, seed);
-    telling +=
-        Share(*DeviceMixture::Fit(known, device.Measure(Telling(10), 0.01, 3), kBatch), device);
+    informative +=
+        Share(*DeviceMixture::Fit(known, device.Measure(Informative(10), 0.01, 3), kBatch), device);
     ranked +=
         Share(*DeviceMixture::Fit(
                   known,
@@ -365,7 +366,7 @@ TEST(TellingRanges, GreedyByWhatIsLeft) {
                   kBatch),
               device);
   }
-  EXPECT_GT(telling, ranked);
+  EXPECT_GT(informative, ranked);
 }
 
 }  // namespace

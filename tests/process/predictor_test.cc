@@ -183,9 +183,9 @@ TEST(PredictorReport, DevicesThatWereNeverProfiled) {
   const nlohmann::json unseen = summary["unseen"];
   EXPECT_EQ(unseen["configurations"], 1);
   // The same device at a third of the speed: one of the known ones, but for a factor.
-  EXPECT_EQ(unseen["mlp"]["within_10pct"]["8"], 1.0) << unseen;
+  EXPECT_EQ(unseen["runnel"]["within_10pct"]["8"], 1.0) << unseen;
   EXPECT_EQ(unseen["noise_floor"]["within_5pct"], 1.0);
-  for (const char* method : {"mlp", "flops", "lut", "ratio"}) {
+  for (const char* method : {"runnel", "flops", "lut", "ratio"}) {
     for (const char* samples : {"0", "8"}) {
       EXPECT_TRUE(unseen.value(method, nlohmann::json())["within_10pct"].contains(samples))
           << method;

@@ -103,7 +103,7 @@ class LinkUnderLoad {
       }
     }
     now_ns_ = std::max(now_ns_, read_ns);
-    return recorder.Take();
+    return recorder.Finish();
   }
   double Uniform(double from, double to) {
     return std::uniform_real_distribution<double>(from, to)(draws_);

@@ -106,7 +106,7 @@ TEST(ArrivalRecorder, NotesEveryPieceOrEverySecondOne) {
     ArrivalRecorder recorder;
     recorder.Begin(5);
     for (int i = 1; i <= pieces; ++i) recorder.Add(5 + 10 * i, 100);
-    const FrameArrival arrival = recorder.Take();
+    const FrameArrival arrival = recorder.Finish();
     EXPECT_EQ(arrival.bytes, 100 * pieces);
     EXPECT_EQ(arrival.ns, 10 * pieces);
     const size_t points = arrival.between.size();

@@ -178,7 +178,7 @@ void GrpcStream::Consume() {
   } else if (*progress == FrameAssembler::Progress::kFrame) {
     if (!first) Arriving(false);
     Frame frame = assembler_.TakeFrame();
-    if (!first) frame.arrival = arrival_.Take();
+    if (!first) frame.arrival = arrival_.Finish();
     gate_->Deliver(std::move(frame));
   } else if (*progress == FrameAssembler::Progress::kGoodbye) {
     Goodbye();

@@ -15,70 +15,74 @@
 namespace runnel {
 namespace {
 
-// Pairs within this factor of each other agree.
+// Two pairs agree if their rates differ by at most this factor.
 constexpr double kAgree = 1.2;
-// The least share of all pairs, by weight, that must agree; where none are the link's own, a
-// seventh does by chance.
+// Least share of all pairs, by weight, that must agree. Where no pair has the link's rate, a
+// seventh of the pairs agrees by chance.
 constexpr double kLeastSupport = 0.3;
-// A transfer that took longer weighs no more for it.
+// The weight of a transfer does not grow beyond this duration.
 constexpr double kFullWeightNs = 10e6;
-// Pieces that follow each other within this part of the mean time between them come at once.
-constexpr int64_t kAtOnceShare = 4;
-// Three points on a line are no accident.
+// A piece belongs to a burst if it was read within 1 / kBurstShare of the mean time between pieces.
+constexpr int64_t kBurstShare = 4;
+// A transfer agrees only with at least this many of its pairs: three points on one line.
 constexpr int kLeastPairs = 3;
-// Transfers that each agree for themselves.
+// Transfers that must agree.
 constexpr size_t kLeastAgreeing = 3;
-// The rates of two windows that differ by more belong to different links.
+// Rates of two windows that differ by more than this factor: the link changed in between.
 constexpr double kChanged = 1.25;
 
-// From one piece of a frame to a later one.
+// Two pieces of one frame, and the rate between them.
 struct Pair {
   double bytes_per_ns = 0;
   double bytes = 0;
   double ns = 0;
   double weight = 0;
   size_t frame = 0;
-  bool only = false;  // the frame came in two pieces
+  bool only = false;  // the frame's only pair: it came in two pieces
 };
 
-// Of one frame, with a rate.
+// How much of one frame agrees with a rate.
 struct Vote {
-  double weight = 0, of_weight = 0;
-  int pairs = 0;
+  double weight = 0;      // of the frame's pairs that agree
+  double all_weight = 0;  // of all of the frame's pairs
+  int pairs = 0;          // that agree
   bool only = false;
 };
 
 struct Agreement {
   double bytes_per_ns = 0;
-  double share = 0;   // of the weight
-  size_t frames = 0;  // with as large a share of their own
+  double share = 0;   // of the weight of all pairs
+  size_t frames = 0;  // of whose own weight at least kLeastSupport agrees
 };
 
-bool Tells(const FrameArrival& arrival) {
+bool IsMeasurable(const FrameArrival& arrival) {
   return arrival.bytes >= BandwidthMeter::kLeastBytes && arrival.ns > 0;
 }
 
-// The points of a frame that were read when they came, as far as the frame itself tells: one that
-// is followed at once by another was waiting, unless it is itself the one that the reader waited
-// for; so was the last if it came at once.
-std::vector<ArrivalPoint> CaughtUp(const FrameArrival& arrival) {
+// The points of a frame that were read on arrival, as far as one frame shows it. In a burst all
+// points but the last were waiting for the reader:
+//   read  1   2 . . . . 345   6     keeps 1, 2, 5, 6
+// If the frame ends with a burst, its last point was waiting too.
+std::vector<ArrivalPoint> PointsReadOnArrival(const FrameArrival& arrival) {
   std::vector<ArrivalPoint> points = {{0, 0}};
   points.insert(points.end(), arrival.between.begin(), arrival.between.end());
   points.push_back({arrival.bytes, arrival.ns});
-  const int64_t at_once_ns = arrival.ns / static_cast<int64_t>(points.size() - 1) / kAtOnceShare;
-  std::vector<ArrivalPoint> caught_up;
+  const int64_t burst_ns = arrival.ns / static_cast<int64_t>(points.size() - 1) / kBurstShare;
+  std::vector<ArrivalPoint> kept;
   for (size_t i = 0; i < points.size(); ++i) {
     const size_t next = std::min(i + 1, points.size() - 1);
-    if (points[next].ns - points[next - 1].ns >= at_once_ns) caught_up.push_back(points[i]);
+    if (points[next].ns - points[next - 1].ns >= burst_ns) kept.push_back(points[i]);
   }
-  return caught_up;
+  return kept;
 }
 
-// A pair weighs by the mean of its bytes and its time: neither a burst, which has many bytes in no
-// time, nor a pause outweighs what came in evenly; nor does one long transfer, which was paused
-// more often, outweigh the others.
+// Appends all pairs of a frame's points.
+//   weight = sqrt(bytes * time) * min(1, kFullWeightNs / frame's time) / pieces^2
+// The geometric mean keeps a burst (many bytes, no time) and a pause (no bytes, much time) light;
+// the second factor keeps one long transfer, which was interrupted more often, from outweighing
+// others.
 void AppendPairs(const FrameArrival& arrival, size_t frame, std::vector<Pair>& pairs) {
-  const std::vector<ArrivalPoint> points = CaughtUp(arrival);
+  const std::vector<ArrivalPoint> points = PointsReadOnArrival(arrival);
   const double pieces = static_cast<double>(arrival.between.size() + 2);
   const double scale = std::min(1.0, kFullWeightNs / static_cast<double>(arrival.ns));
   for (size_t i = 0; i < points.size(); ++i) {
@@ -92,14 +96,14 @@ void AppendPairs(const FrameArrival& arrival, size_t frame, std::vector<Pair>& p
   }
 }
 
-// Of the pairs with a rate within [least, most].
-Agreement Within(absl::Span<const Pair> pairs, double least, double most) {
+// The agreement of the pairs whose rate is within [least, most].
+Agreement AgreementWithin(absl::Span<const Pair> pairs, double least, double most) {
   double bytes = 0, ns = 0, weight = 0, all = 0;
   std::array<Vote, 2 * BandwidthMeter::kWindow + 1> votes = {};  // by place in the window
   for (const Pair& pair : pairs) {
     all += pair.weight;
     Vote& vote = votes[pair.frame];
-    vote.of_weight += pair.weight;
+    vote.all_weight += pair.weight;
     vote.only = pair.only;
     if (pair.bytes_per_ns < least || pair.bytes_per_ns > most) continue;
     bytes += pair.bytes;
@@ -110,14 +114,14 @@ Agreement Within(absl::Span<const Pair> pairs, double least, double most) {
   }
   if (ns == 0) return {};
   const auto agreeing = std::count_if(votes.begin(), votes.end(), [](const Vote& vote) {
-    return vote.weight >= kLeastSupport * vote.of_weight &&
-           (vote.only ? vote.of_weight > 0 : vote.pairs >= kLeastPairs);
+    return vote.weight >= kLeastSupport * vote.all_weight &&
+           (vote.only ? vote.all_weight > 0 : vote.pairs >= kLeastPairs);
   });
   return {bytes / ns, weight / all, static_cast<size_t>(agreeing)};
 }
 
-// Where the pairs are densest. `pairs` ascend in rate.
-Agreement Densest(absl::Span<const Pair> pairs) {
+// The heaviest set of pairs whose rates lie within a factor of kAgree. `pairs` ascend in rate.
+Agreement DensestAgreement(absl::Span<const Pair> pairs) {
   double weight = 0, heaviest = 0;
   size_t first = 0, best_first = 0, best_last = 0;
   for (size_t last = 0; last < pairs.size(); ++last) {
@@ -132,24 +136,25 @@ Agreement Densest(absl::Span<const Pair> pairs) {
   }
   const double half = std::sqrt(kAgree);
   const double centre =
-      Within(pairs, pairs[best_first].bytes_per_ns, pairs[best_last].bytes_per_ns).bytes_per_ns;
-  return Within(pairs, centre / half, centre * half);
+      AgreementWithin(pairs, pairs[best_first].bytes_per_ns, pairs[best_last].bytes_per_ns)
+          .bytes_per_ns;
+  return AgreementWithin(pairs, centre / half, centre * half);
 }
 
-// Of the last `frames` of the window; nothing: no rate on which enough of them agree.
-std::optional<Agreement> Agreed(const std::deque<FrameArrival>& window, size_t frames,
-                                size_t least_agreeing) {
+// The agreement of the last `frames` transfers of the window; empty if too few of them agree.
+std::optional<Agreement> FindAgreement(const std::deque<FrameArrival>& window, size_t frames,
+                                       size_t least_agreeing) {
   std::vector<Pair> pairs;
   for (size_t i = window.size() - frames; i < window.size(); ++i) AppendPairs(window[i], i, pairs);
   if (pairs.empty()) return std::nullopt;
   std::sort(pairs.begin(), pairs.end(),
             [](const Pair& a, const Pair& b) { return a.bytes_per_ns < b.bytes_per_ns; });
-  const Agreement agreement = Densest(pairs);
+  const Agreement agreement = DensestAgreement(pairs);
   if (agreement.share < kLeastSupport || agreement.frames < least_agreeing) return std::nullopt;
   return agreement;
 }
 
-// The youngest that may outvote older ones.
+// Number of newest transfers that may outvote all older ones.
 size_t LeastWindow(const std::deque<FrameArrival>& window) {
   size_t frames = 0;
   int64_t bytes = 0;
@@ -161,13 +166,14 @@ size_t LeastWindow(const std::deque<FrameArrival>& window) {
   return frames;
 }
 
-// 0: no agreement. A few transfers could agree by chance on what is not the link's rate, and
-// outvote the older ones; `first`: nothing better is known, a single one will do.
+// The rate of the longest run of newest transfers that agrees with the newest ones; 0: no
+// agreement. kLeastAgreeing transfers must agree, since fewer could outvote the older ones by
+// chance. `first`: there was no agreement before, so a single transfer is enough.
 double AgreedBytesPerNs(const std::deque<FrameArrival>& window, bool first) {
   std::optional<Agreement> best;
   for (size_t frames = LeastWindow(window);; frames = std::min(2 * frames, window.size())) {
     const std::optional<Agreement> longer =
-        Agreed(window, frames, first && frames == window.size() ? 1 : kLeastAgreeing);
+        FindAgreement(window, frames, first && frames == window.size() ? 1 : kLeastAgreeing);
     if (best && longer &&
         std::max(best->bytes_per_ns, longer->bytes_per_ns) >
             kChanged * std::min(best->bytes_per_ns, longer->bytes_per_ns)) {
@@ -191,20 +197,22 @@ double MeanBytesPerNs(const std::deque<FrameArrival>& window) {
 }  // namespace
 
 void BandwidthMeter::Add(const FrameArrival& arrival) {
-  if (!Tells(arrival)) return;
+  if (!IsMeasurable(arrival)) return;
   ++transfers_;
   const double bytes = static_cast<double>(arrival.bytes), ns = static_cast<double>(arrival.ns);
   const double expected_ns = bytes_per_ns_ > 0 ? bytes / bytes_per_ns_ : 0;
   window_.push_back(arrival);
-  // However late its first piece was read, at the old rate it would have taken longer.
+  // Faster than the old rate allows, even if the first piece was read kLateNs after its arrival.
   faster_ = expected_ns > 2 * (ns + kLateNs) ? faster_ + 1 : 0;
-  if (faster_ == kFaster) {
-    window_.erase(window_.begin(), window_.end() - kFaster);
+  if (faster_ == kFasterTransfers) {
+    window_.erase(window_.begin(), window_.end() - kFasterTransfers);
     agreed_ = false;
   }
   Trim();
-  // One more of many hardly changes what they agree on, and costs as much as to ask all.
-  if (agreed_ && transfers_ > static_cast<int64_t>(kWindow) && transfers_ % kRest != 0) return;
+  // One transfer more changes a full window little, and an estimate costs the same for one as for
+  // all.
+  if (agreed_ && transfers_ > static_cast<int64_t>(kWindow) && transfers_ % kEstimateEvery != 0)
+    return;
   const double agreed = AgreedBytesPerNs(window_, !agreed_);
   agreed_ = agreed_ || agreed > 0;
   if (agreed > 0) {
@@ -214,7 +222,7 @@ void BandwidthMeter::Add(const FrameArrival& arrival) {
   }
 }
 
-// Forgets what no longer counts: the oldest transfers of those with few bytes and of the others.
+// Drops the oldest transfers beyond kWindow, of the small ones and of the large ones.
 void BandwidthMeter::Trim() {
   size_t small = 0, large = 0;
   for (auto at = window_.end(); at != window_.begin();) {
@@ -235,7 +243,7 @@ void ArrivalRecorder::Begin(int64_t now_ns) {
 }
 
 void ArrivalRecorder::Add(int64_t now_ns, int64_t bytes) {
-  // The last one so far is one between now.
+  // The end of the piece before is now a point between the first and the last one.
   if (pieces_ > 0 && pieces_ % stride_ == 0)
     arrival_.between.push_back({arrival_.bytes, arrival_.ns});
   ++pieces_;
@@ -248,7 +256,7 @@ void ArrivalRecorder::Add(int64_t now_ns, int64_t bytes) {
   stride_ *= 2;
 }
 
-FrameArrival ArrivalRecorder::Take() { return std::exchange(arrival_, FrameArrival()); }
+FrameArrival ArrivalRecorder::Finish() { return std::exchange(arrival_, FrameArrival()); }
 
 int64_t MeasuredFrames::PieceBytes(const FrameHeader& header, int64_t now_ns) {
   const int64_t bytes = static_cast<int64_t>(header.payload_bytes);
@@ -268,7 +276,7 @@ void BandwidthProbe::Connected(int64_t now_ns) {
 }
 
 void BandwidthProbe::Sent(int64_t now_ns) {
-  if (!large_frames_tell_) return;
+  if (!large_frames_measurable_) return;
   quiet_since_ns_ = now_ns;
   idle_ns_ = kIdleNs;
 }
@@ -279,7 +287,7 @@ void BandwidthProbe::Reported(int64_t now_ns, const FrameArrival& arrival) {
   const bool too_short = arrival.ns < kLongEnoughNs && next_bytes_ < kMaxBytes;
   if (too_short) next_bytes_ = std::min(next_bytes_ * 4, kMaxBytes);
   if (arrival.ns > 8 * kLongEnoughNs) next_bytes_ = std::max(next_bytes_ / 4, kFirstBytes);
-  large_frames_tell_ = arrival.ns >= kLongEnoughNs && next_bytes_ == kFirstBytes;
+  large_frames_measurable_ = arrival.ns >= kLongEnoughNs && next_bytes_ == kFirstBytes;
   idle_ns_ =
       too_short ? 0 : std::max(kIdleNs, std::min(arrival.ns, kReportDeadlineNs) * kPauseFactor);
 }
