@@ -1,7 +1,7 @@
 #pragma once
 
 // Bits and nibbles in the order in which they stand on a link (AccEPT 3.3, "Forward Encoder" and
-// "Backward Encoder"; specs/mbq.md sections 2 and 7). Plain portable code: the vector kernels write
+// "Backward Encoder"). Plain portable code: the vector kernels write
 // the same bytes, a test compares them with these functions.
 //
 // A plane holds one bit of every element: element 0 in the top bit (0x80) of byte 0, unused low

@@ -1,6 +1,6 @@
 #pragma once
 
-// Bits by epoch (AccEPT 4.3, figures 10 and 11; specs/mbq.md section 8): how many bits an
+// Bits by epoch (AccEPT 4.3, figures 10 and 11): how many bits an
 // activation and a gradient element have on a link in which epoch, and the codecs that gives.
 //
 // Text: FORWARD/BACKWARD, each a number of bits or a list with switch epochs:

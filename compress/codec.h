@@ -1,7 +1,7 @@
 #pragma once
 
-// The contract of a codec: what turns a boundary tensor into bytes and back (DESIGN sections 5 and
-// 6; AccEPT 3.3, 3.4).
+// The contract of a codec: what turns a boundary tensor into bytes and back (AccEPT 3.3,
+// 3.4).
 //
 // A codec is prepared once from its name and parameters ("mbq:2", "stochastic:8", "identity",
 // "int8"). Its size is known before anything is encoded. An encoder may have state; it is a

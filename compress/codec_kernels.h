@@ -1,7 +1,7 @@
 #pragma once
 
 // The inner loops of the codecs, one row per instruction set. The scalar row is the specification;
-// every other row gives the same bytes and the same doubles on any input (DESIGN 2.2), which
+// every other row gives the same bytes and the same doubles on any input, which
 // tests/compress/codec_kernels_test.cc demands. To add an instruction set: one file with a
 // `const CodecKernels k...Kernels` and one row in codec_kernels.cc.
 //

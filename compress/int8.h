@@ -1,7 +1,7 @@
 #pragma once
 
 // Eight bits an element and one exponent for all of them: what an integer recipe has at a boundary
-// anyway, sent as it is (specs/niti.md section 2). A payload is the exponent, int32 little-endian,
+// anyway, sent as it is. A payload is the exponent, int32 little-endian,
 // and the mantissas. An FP32 tensor is quantised first (QuantizeRule::kPowerOfTwo), so that runs in
 // FP32 may use the codec too. Stateless.
 //

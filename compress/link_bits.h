@@ -1,7 +1,7 @@
 #pragma once
 
 // The `bandwidth` policy for bits: on each link as many bits as it has time for, and no fewer than
-// accuracy allows (DESIGN section 6). Which codecs there are to choose from is data; the choice is
+// accuracy allows. Which codecs there are to choose from is data; the choice is
 // a pure function of it, for a planner to call with its own times.
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 
 // Adaptive multi-bit quantization of activations (AccEPT 3.3, "Forward Quantizer" and "Forward
-// Encoder", equations 1-6, and 3.4; specs/mbq.md with its settled points): x = sum of k terms
+// Encoder", equations 1-6, and 3.4): x = sum of k terms
 // +-alpha_i, alpha adapted from micro-batch to micro-batch by least squares and a moving average.
 //
 // Payload: k FP32 alphas, FP32 mean error m_q, then k bit planes (bit_pack.h):

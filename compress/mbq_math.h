@@ -1,7 +1,7 @@
 #pragma once
 
 // The arithmetic of multi-bit quantization that is not a loop over a tensor's bytes (AccEPT 3.3,
-// equations 1-5; specs/mbq.md sections 3-6 and its settled points). x and stored alphas are FP32;
+// equations 1-5). x and stored alphas are FP32;
 // levels, thresholds, sums and solves are double in a fixed order, rounded to FP32 once.
 //
 // Pure functions; any thread.

@@ -1,7 +1,7 @@
 #pragma once
 
 // Stochastic uniform quantization of gradients (AccEPT 3.3, "Backward Quantizer", equation 7, and
-// 3.4; specs/mbq.md section 7): g = q * s, s = max|g| / (2^(bits - 1) - 1), q = floor(g / s + u).
+// 3.4): g = q * s, s = max|g| / (2^(bits - 1) - 1), q = floor(g / s + u).
 //
 // Payload: FP32 scale, then n int8 (8 bits) or n nibbles q + 8 (4 bits, element 2i high, an odd
 // tail leaves the low nibble 0). u of element e is CounterRandom(run_seed, purpose, boundary,

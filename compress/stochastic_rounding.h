@@ -1,6 +1,6 @@
 #pragma once
 
-// Stochastic rounding of one element (AccEPT 3.3, equation 7; specs/mbq.md section 7): the rule
+// Stochastic rounding of one element (AccEPT 3.3, equation 7): the rule
 // that all instruction sets follow, with the uniform as an input.
 
 #include <algorithm>

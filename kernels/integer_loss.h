@@ -1,7 +1,13 @@
 #pragma once
 
-// Integer softmax cross-entropy of NITI (specs/niti.md 4.1). Small next to everything else, so ref
-// and the fast backends share it. Any thread.
+// Integer softmax cross-entropy of NITI, for logits v_j * 2^e and target t:
+//   e > -7:  s_j = trunc(v_j * 47274 / 2^15) * 2^e (log2(e) = 1.4427), s_j = max(0, s_j - max s +
+//   10),
+//            g_j = 2^s_j - 1
+//   else:    g_j = 2^(1-2e) + v_j * 2^(1-e) + v_j^2 (the exponential's Taylor series)
+//   p_j = floor(2048 * g_j / sum of g), p_t -= sum of p; the gradient is p shifted right by 4,
+//   rounded.
+// Small next to everything else, so ref and the fast backends share it. Any thread.
 
 #include <cstdint>
 

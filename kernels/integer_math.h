@@ -1,6 +1,6 @@
 #pragma once
 
-// Scalar rules of integer recipes: specs/niti.md sections 3, 4.3 and 6. kernels/ref computes with
+// Scalar rules of integer recipes (NITI): size of a sum, shift, rounding. kernels/ref computes with
 // them, faster backends must agree and use them for the ends of their loops. Any thread.
 
 #include <algorithm>

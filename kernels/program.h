@@ -1,7 +1,7 @@
 #pragma once
 
 // The compiled stage: instructions over typed buffers. Recipes and the compiler write programs,
-// backends run them; the two meet only here (DESIGN 2.3).
+// backends run them; the two meet only here.
 
 #include <array>
 #include <cstdint>
@@ -37,10 +37,10 @@ enum class OpCode : uint8_t {
   kDropoutForward,    // x -> y = kept ? x * float(1 / (1 - rate)) : 0, where kept =
                       // double(CounterRandom(run_seed, kDropout, layer * 256 + op, sequence)
                       // .Uniform(element)) >= rate; so the mask need not be stored
-  kMaxPoolForward,  // x -> y, [indices] (u8: position in the window, row-major, of the first
-                    // maximum; a NaN wins over every number, padding over none). Without indices in
-                    // evaluation
-  kAvgPoolForward,  // x -> y
+  kMaxPoolForward,    // x -> y, [indices] (u8: position in the window, row-major, of the first
+  // maximum; a NaN wins over every number, padding over none). Without indices in
+  // evaluation
+  kAvgPoolForward,        // x -> y
   kGlobalAvgPoolForward,  // x -> y
   kAddForward,            // a, b -> y; a and b may be the same buffer
   kCopy,                  // x -> y, same element count and dtype; shapes may differ
@@ -70,7 +70,7 @@ enum class OpCode : uint8_t {
   kSgdUpdate,  // parameters, gradients, momentum (in place) -> new_parameters, all float[n]
                // g += weight_decay * w; v = momentum * v + g; w' = w - learning_rate * v
 
-  // Integer recipes (specs/niti.md; NITI, Mandheling 2.2). Values are scaled (Buffer::scaled): i8
+  // Integer recipes (NITI; Mandheling 2.2). Values are scaled (Buffer::scaled): i8
   // with mantissas in -127..127, or i32 / i64 accumulators with max_abs in their tail. "rescale
   // rule": Instruction::integer. Weights and their gradients lie (out, kernel..., in) in memory,
   // whatever their shape says; sums are exact.
@@ -108,7 +108,7 @@ enum class OpCode : uint8_t {
   // change; s = b - mu, s < 1: saturate(g), else round(g, s); w' = saturate(w - that).
   // mu is StepContext::gradient_bits of the operator's kind. Not stochastic. The exponent stays
   kIntegerSoftmaxCrossEntropy,      // logits i8, labels -> logits_gradient i8 (exponent 0), metrics
-                                    // (niti.md 4.1; the loss that is reported is the real one of
+                                    // (integer_loss.h; the loss that is reported is the real one of
                                     // m * 2^e). Errors as kSoftmaxCrossEntropy
   kIntegerSoftmaxCrossEntropyEval,  // logits i8, labels -> metrics
 };
@@ -164,11 +164,12 @@ struct Buffer {
   }
 };
 
-// How integers are rounded to fewer bits (niti.md section 6).
+// How integers are rounded to fewer bits. Dropping the low bits of |x| leaves a rest r.
 enum class Rounding : uint8_t {
-  kPseudoStochastic,  // 6.1
-  kHalfAway,          // 6.2
-  kStochastic,        // 6.3, the draw keyed by run_seed, layer, op, sequence and element
+  kPseudoStochastic,  // away from zero if r's high half exceeds its low half (NITI's PSR)
+  kHalfAway,          // to the nearest; halves away from zero
+  kStochastic,        // away from zero with probability r / 2^shift; the draw is keyed by run_seed,
+                      // layer, op, sequence and element
 };
 
 // What an integer recipe says of an instruction.

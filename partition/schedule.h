@@ -1,6 +1,6 @@
 #pragma once
 
-// Schedules as data: in-flight caps and where the pipeline drains (DESIGN section 4). The order of
+// Schedules as data: in-flight caps and where the pipeline drains. The order of
 // every stage's actions follows from them by NextAction (proto/base/next_action.h).
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 // proto/base/next_action.h), on lanes and links that take given times. Pure; the same input gives
 // the same output.
 //
-// What is simulated of a stage (DESIGN 2.1): one compute lane, which runs the forward, or the
+// What is simulated of a stage: one compute lane, which runs the forward, or the
 // input-gradient and then the weight-gradient, of the one micro-batch that NextAction names,
 // waiting for its input if that has not come. One codec lane, first in first out, encodes what
 // leaves and decodes what arrives. A gradient goes to the codec lane when the input-gradient is
@@ -79,7 +79,7 @@ absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
 // Nanoseconds a micro-batch, between drains, that no pipeline of these times and caps can go below:
 // the longest of every lane and way, and over stages i <= j, the round trip from i down to j and
 // back over c_i - c_j + 1, the micro-batches that may be in it. For j the last stage (cap 1) this
-// is DESIGN section 4's round_trip_i / c_i; i = j is the lane itself.
+// is round_trip_i / c_i, a common but weaker bound; i = j is the lane itself.
 double BoundNs(const SimulatedPipeline& pipeline);
 // The same without the caps: lanes and ways only.
 double ResourceBoundNs(const SimulatedPipeline& pipeline);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The HTTP side of central, on loopback only (DESIGN sections 9 and 10):
+// The HTTP side of central, on loopback only, since nothing is encrypted:
 //   GET /         a small page that shows /state, refreshed by itself
 //   GET /state    JSON
 //   GET /metrics  Prometheus' text format

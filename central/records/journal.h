@@ -1,7 +1,7 @@
 #pragma once
 
 // The journal: central's ordered record of every decision that depends on time or measurement, with
-// the barrier from which it holds (DESIGN sections 1 and 2.2). A file of JSON lines, one record a
+// the barrier from which it holds. A file of JSON lines, one record a
 // line, each with "record" (its kind) and "version"; `replay` reads it back.
 
 #include <cstdint>

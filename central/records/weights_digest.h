@@ -1,7 +1,6 @@
 #pragma once
 
-// `weights_sha256`: one figure by which two runs, or a run and its replay, are compared (DESIGN
-// section 4).
+// `weights_sha256`: one figure by which two runs, or a run and its replay, are compared.
 //
 // SHA-256 over all parameters (weight, bias, scale, shift) of all layers in order, then over all
 // buffers (running statistics) of all layers in order. A tensor contributes one line of ASCII,

@@ -77,7 +77,7 @@ TensorData Draw(const StateTensorSpec& spec, const LayerSpec& layer, const Layer
   return MakeTensor(spec, [](uint64_t) { return 0.0; });
 }
 
-// Replaces an FP32 weight by its int8 mantissas and appends its exponent (specs/niti.md section 8).
+// Replaces an FP32 weight by its int8 mantissas and appends its exponent, as NITI initialises.
 void AppendQuantized(const TensorData& weight, const StateTensorSpec& exponent,
                      std::vector<TensorData>* tensors) {
   std::vector<float> values(static_cast<size_t>(weight.shape.elements()));

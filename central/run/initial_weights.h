@@ -1,6 +1,7 @@
 #pragma once
 
-// The first state of a model, drawn once by central and shipped (DESIGN section 2.2).
+// The first state of a model, drawn once by central and shipped to every
+// worker, so that it does not depend on who trains which layers.
 
 #include <cstdint>
 

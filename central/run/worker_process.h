@@ -1,6 +1,7 @@
 #pragma once
 
-// Worker processes that central starts on its own host and supervises (DESIGN section 2.5).
+// Worker processes that central starts on its own host and supervises. Stage 0 is always such
+// a process, so that raw samples never leave central's host.
 
 #include <sys/types.h>
 

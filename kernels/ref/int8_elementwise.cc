@@ -1,4 +1,4 @@
-// Rescaling and the element-wise operators of integer recipes (specs/niti.md).
+// Rescaling and the element-wise operators of integer recipes (NITI).
 
 #include <algorithm>
 #include <cstdlib>

@@ -18,7 +18,7 @@ struct ConvStyle {
   bool batch_norm = true;  // one behind each convolution
 };
 inline constexpr ConvStyle kWithNorm = {InitKind::kNormalFanOut, true};
-// For the integer recipe (niti.md section 3): no batch norm, no bias, Xavier's normal draws.
+// For the integer recipe (NITI): no batch norm, no bias, Xavier's normal draws.
 inline constexpr ConvStyle kWithoutNorm = {InitKind::kXavierNormal, false};
 
 // Collects the operators of one layer.
@@ -51,7 +51,8 @@ class LayerBuilder {
 // convolutions.
 OpSpec HeadLinear(int32_t input, int64_t out_features, ConvStyle style);
 
-// For CIFAR-10: batch 64, the FP32 rates of niti.md section 9, five times as much with batch norm.
+// For CIFAR-10: batch 64, the FP32 rate of NITI's companion runs (0.01), five times as much with
+// batch norm.
 TrainingDefaults CifarDefaults(ConvStyle style);
 // For 224x224 ImageNet: batch 64, a quarter of the usual rates of batch 256 with batch norm.
 TrainingDefaults ImageNetDefaults(ConvStyle style);

@@ -1,7 +1,7 @@
 #pragma once
 
 // Size of a tensor on a link, known before it exists: the sender and the planner use the same
-// function, so that plan and wire cannot disagree (DESIGN section 5).
+// function, so that plan and wire cannot disagree.
 
 #include <functional>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// The rule that orders the work of one stage (DESIGN section 4; AccEPT 2.1, FTPipeHD's 1F1B limit).
-// It sees counts only, never arrivals or time: the order of a stage's actions is a function of the
-// plan.
+// The rule that orders the work of one stage (AccEPT 2.1; FTPipeHD's limit of micro-batches in
+// flight). It sees counts only, never arrivals or time: the order of a stage's actions is a
+// function of the plan.
 
 #include <cstdint>
 

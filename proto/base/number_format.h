@@ -4,7 +4,7 @@
 // check-point, on the wire. Pure functions; any thread.
 //
 // A scaled tensor has one exponent for all of its elements: real value = mantissa * 2^exponent
-// (NITI; specs/niti.md section 2). In memory its elements are followed, from the next multiple of
+// (NITI, arXiv 2009.13108). In memory its elements are followed, from the next multiple of
 // 64 bytes on, by a ScaleTail; the exponent so travels with the tensor through copies, stashes and
 // payloads.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// FP32 -> int8 mantissas with one exponent (specs/niti.md sections 2, 3 and 8): the samples that
+// FP32 -> int8 mantissas with one exponent by NITI's rules: the samples that
 // enter an integer model, its initial weights, and boundary tensors that an FP32 codec decoded.
 // The reference of every faster path; in double, so the same bytes everywhere. Any thread.
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Counter-based random numbers (DESIGN 2.2): every draw is a pure function of (run seed, purpose,
+// Counter-based random numbers: every draw is a pure function of (run seed, purpose,
 // layer or boundary index, sequence, logical NCHW element index). Who draws, when and on which
 // thread cannot matter. The generator is Philox4x32 with 7 rounds (Salmon et al., SC'11): four
 // 32-bit words a block, cheap in SIMD.

@@ -15,8 +15,8 @@
 
 namespace runnel {
 
-// mu of NITI (specs/niti.md 4.3): the bits that a weight-gradient keeps, and so the step's size.
-// Below 1 only the largest gradients survive.
+// NITI's mu: the bits that a weight-gradient G keeps. With b = ceil(log2(max |G|)) the step is G
+// shifted right by b - mu, rounded. Below 1 only the largest gradients survive.
 struct GradientBits {
   int32_t conv = 2;
   int32_t linear = 2;
@@ -41,8 +41,8 @@ inline constexpr size_t kMaxGradientBitsSteps = 4096;
 absl::StatusOr<std::vector<GradientBitsStep>> ParseGradientBits(absl::string_view text);
 // The shortest text that is read back as these steps.
 std::string GradientBitsText(const std::vector<GradientBitsStep>& steps);
-// What a run of so many epochs takes where the user says nothing: a step of constant bits never
-// comes to rest (niti.md section 12, 8), so 2 bits, 1 after two fifths of the epochs, 0 after seven
+// What a run of so many epochs takes where the user says nothing: a step of constant bits
+// never shrinks near an optimum, so 2 bits, 1 after two fifths of the epochs, 0 after seven
 // tenths. `epochs` >= 1.
 std::vector<GradientBitsStep> DefaultGradientBits(int64_t epochs);
 // What ParseGradientBits asks of the steps; none are fine.
@@ -101,7 +101,7 @@ std::vector<int64_t> ShapeSizes(const Batching& batching, int64_t eval_batch_siz
                                 int64_t eval_samples);
 
 // Barriers are the multiples of `every` steps counted over the run and the evaluation points
-// (DESIGN section 4): every `eval_every_epochs` epochs (0: none) and the end of the last epoch.
+// are: every `eval_every_epochs` epochs (0: none) and the end of the last epoch.
 struct BarrierRule {
   int64_t every = 100;
   int64_t eval_every_epochs = 1;

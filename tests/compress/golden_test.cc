@@ -1,4 +1,4 @@
-// The codecs against tests/golden/mbq.json, which an independent program made (specs/mbq.md).
+// The codecs against tests/golden/mbq.json, which an independent program made.
 
 #include <bit>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Rounding to mantissas, largest magnitudes and the saturating update of every instruction set,
-// against the scalar rules of niti.md; and the thread pool.
+// against the scalar rules of integer_math.h; and the thread pool.
 
 #include <atomic>
 #include <cstdint>
@@ -81,7 +81,7 @@ TEST_P(Int8Elements, AnyLength) {
   }
 }
 
-// Rows of niti.md 6.1 and 6.2.
+// Values that NITI's own code and Mandheling's give, for both ways of rounding.
 TEST_P(Int8Elements, ValuesOfTheSpecification) {
   const auto rescale = [&](auto function, std::vector<int32_t> acc, int shift) {
     std::vector<int8_t> out(acc.size());

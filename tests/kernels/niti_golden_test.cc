@@ -1,5 +1,5 @@
-// The integer recipe against golden data that other programs made (tests/golden, specs/niti.md
-// section 13): scalar rules, a tiny net in full and LeNet by checksums, on every backend and
+// The integer recipe against golden data that other programs made (tests/golden):
+// scalar rules, a tiny net in full and LeNet by checksums, on every backend and
 // instruction set that has the instructions.
 
 #include <zlib.h>

@@ -131,7 +131,7 @@ TEST(Simulator, NothingGoesBelowTheBound) {
   }
 }
 
-// Equal stages, caps N - i, links of half a stage's time each way: DESIGN section 4's 0.6.
+// Equal stages, caps N - i, links of half a stage's time each way: efficiency 0.6.
 TEST(Simulator, PublishedCapsHideNoLinkTime) {
   SimulatedPipeline pipeline;
   pipeline.stages.assign(3, {100, 200, 0});

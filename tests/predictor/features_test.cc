@@ -11,7 +11,7 @@ namespace {
 
 double Of(const WorkVector& work, Work kind) { return work[static_cast<size_t>(kind)]; }
 
-// LeNet (specs/niti.md): 1x28x28, conv 5x5 of 20 -> 24x24, pool -> 12x12, conv 5x5 of 50 -> 8x8,
+// LeNet: 1x28x28, conv 5x5 of 20 -> 24x24, pool -> 12x12, conv 5x5 of 50 -> 8x8,
 // pool -> 4x4, linear 800 -> 500, linear 500 -> 10.
 TEST(Features, LeNetByHand) {
   const absl::StatusOr<ModelSpec> model = MakeModel("lenet");

@@ -2,10 +2,10 @@
 
     python3 tests/tidy/docs.py [--root FOLDER] [--bin FOLDER] [--write]
 
-Links and named files exist, README.md is short, FIGURES.md is what the stored results give, and
-the tables of arrows and public headers in ARCHITECTURE.md are those of house.py (--write renews
-them); README.md has every builtin name. With --bin every command and flag that the pages mention is
-one of the programs'.
+Links and named files exist; sources name no page that is not here; README.md is short and has every
+builtin name; FIGURES.md is what the stored results give; the tables of arrows and public headers in
+ARCHITECTURE.md are those of house.py (--write renews them). With --bin every command and flag that
+the pages mention is one of the programs'.
 One line a finding, exit code 1 if any.
 """
 
@@ -26,6 +26,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # A path of ours that a page names in code.
 NAMED_FILE = re.compile(r"(?<![\w/.~-])((?:%s)/[\w./-]*\w\.(?:sh|py|h|cc|inc|json|proto|md|profile))\b"
                         % "|".join(house.HOUSE_FOLDERS))
+# A page that a source file names: it must be in the repository, or its reader has nothing to read.
+NAMED_PAGE = re.compile(r"[\w./-]*\w\.md\b")
 PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor))\s+([^|&;#\n`]*)")
 # A row of a table of builtin things: its name is the first text. Every name stands in README.md;
 # of a model's, the name without what README.md explains once.
@@ -62,6 +64,12 @@ def file_findings(root, path, text):
     for name in sorted(set(NAMED_FILE.findall(text))):
         if not (root / name).exists():
             yield f"{path}: names {name}, which is not there"
+
+
+def page_findings(root, path, text):
+    for name in sorted(set(NAMED_PAGE.findall(text))):
+        if not (root / name).exists() and not (root / path).parent.joinpath(name).exists():
+            yield f"{path}: names {name}, which is not in the repository; say the fact itself"
 
 
 def length_findings(root):
@@ -193,6 +201,9 @@ def findings(root, folder, write):
         text = (root / path).read_text(encoding="utf-8")
         yield from link_findings(root, path, text)
         yield from file_findings(root, path, text)
+    for path in tidy.all_files(root):
+        if path.endswith(house.C_LIKE + (".proto",)):
+            yield from page_findings(root, path, (root / path).read_text(encoding="utf-8"))
     yield from length_findings(root)
     yield from name_findings(root)
     yield from figure_findings(root)

@@ -134,6 +134,9 @@ class Pages(unittest.TestCase):
             self.assertIn("no such heading", found("[a](other.md#gone)")[0])
             self.assertIn("no such file", found("[a](gone.md)")[0])
             self.assertIn("not there", found("see `central/gone.h`")[0])
+            sources = list(docs.page_findings(root, "a.h", "// other.md, and specs/gone.md 4.3"))
+            self.assertEqual(len(sources), 1)
+            self.assertIn("specs/gone.md", sources[0])
 
     def test_tables_of_the_house(self):
         text = "".join(f"<!-- {name}: tests/tidy/docs.py --write -->\n<!-- end of {name} -->\n"

@@ -13,7 +13,7 @@ static inline uint32_t Magnitude(int32_t value) {
   return value < 0 ? 0u - static_cast<uint32_t>(value) : static_cast<uint32_t>(value);
 }
 
-// |x| -> |rounded x|, niti.md 6.1; 0 <= shift <= 31.
+// |x| -> |rounded x|, Rounding::kPseudoStochastic; 0 <= shift <= 31.
 static inline uint32_t RoundMagnitudePseudoStochastic(uint32_t x, int shift) {
   const int half = shift / 2;
   const uint32_t rest = x & ((1u << shift) - 1);
@@ -22,7 +22,7 @@ static inline uint32_t RoundMagnitudePseudoStochastic(uint32_t x, int shift) {
   return (x >> shift) + (high > low ? 1u : 0u);
 }
 
-// niti.md 6.2.
+// The same for Rounding::kHalfAway.
 static inline uint32_t RoundMagnitudeHalfAway(uint32_t x, int shift) {
   return shift == 0 ? x : (x + (1u << (shift - 1))) >> shift;
 }

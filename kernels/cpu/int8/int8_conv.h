@@ -1,7 +1,7 @@
 #pragma once
 
-// INT8 x INT8 -> INT32 convolutions and matrix products for integer training (specs/niti.md
-// sections 3 and 4). Exact: the same bytes for any instruction set and thread count.
+// INT8 x INT8 -> INT32 convolutions and matrix products for integer training. Exact: the same bytes
+// for any instruction set and thread count.
 //
 // Mantissas are in -127..127. Reductions must be short enough for int32: at most
 // kMaxInt32Reduction products (the wide weight-gradient has no such limit). Shapes are trusted:

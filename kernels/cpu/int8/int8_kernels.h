@@ -83,7 +83,7 @@ struct Int8Kernels {
                        int width, int32_t* start);
 
   // out[i] = saturate(round(acc[i], shift)), -127..127; then max(0, .) with relu; then 0 where mask
-  // (if not null) is <= 0. shift 0 saturates only; shift <= 31. Rounding of niti.md 6.1 and 6.2.
+  // (if not null) is <= 0. shift 0 saturates only; shift <= 31. Rounding: program.h.
   // `out` may be `mask`.
   void (*rescale_pseudo_stochastic)(const int32_t* acc, int64_t n, int shift, bool relu,
                                     const int8_t* mask, int8_t* out);

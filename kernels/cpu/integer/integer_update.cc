@@ -1,4 +1,4 @@
-// Loss, gradient sums and weight update of NITI (specs/niti.md 4.1, 4.3 and 5).
+// Loss, gradient sums and weight update of NITI.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,7 +1,8 @@
 #pragma once
 
-// A transport within the process, for tests (DESIGN 2.5). Addresses are "host:port" of its own:
-// only connections of the same transport object see each other.
+// A transport within the process, for tests and simulations: real runs always use processes.
+// Addresses are "host:port" of its own: only connections of the same transport object see each
+// other.
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // A network in virtual time: everything that happens in a simulation goes through one queue of
-// events, so that a run is a function of its seed (DESIGN 2.1). Single-threaded.
+// events, so that a run is a function of its seed. Single-threaded.
 
 #include <cstdint>
 #include <functional>

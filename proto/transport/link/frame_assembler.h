@@ -1,6 +1,6 @@
 #pragma once
 
-// Frames out of the messages of a stream (DESIGN section 5): the first message of a frame is its
+// Frames out of the messages of a stream: the first message of a frame is its
 // header and the beginning of its payload, the following ones continue the payload, none holds
 // bytes of two frames. An empty message between frames is the sender's goodbye: a stream that ends
 // without one broke.

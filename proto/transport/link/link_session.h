@@ -1,7 +1,7 @@
 #pragma once
 
 // What makes a link outlive its connections: frames are kept until the peer has consumed them,
-// resent verbatim after a reconnect, and delivered once (DESIGN section 5). A state machine: no
+// resent verbatim after a reconnect, and delivered once. A state machine: no
 // thread, no clock; one owner calls it.
 
 #include <cstdint>
