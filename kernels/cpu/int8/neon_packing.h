@@ -1,7 +1,7 @@
 #pragma once
 
 // Packing for arm64's rows, whose tiles are as wide as high: rows of A and columns of B are packed
-// alike. Static for the reason that packing_loops.h gives.
+// alike. In an anonymous namespace for the reason that packing_loops.h gives.
 
 #include <cstdint>
 
@@ -11,24 +11,25 @@
 #include <arm_neon.h>
 
 namespace runnel::cpu {
+namespace {
 
 // The three functions below turn `group` rows of `side` bytes into [side][group].
 
 // side 8, group 4.
-static inline void TurnByFour(const int8_t* from, int64_t stride, int8_t* to) {
+inline void TurnByFour(const int8_t* from, int64_t stride, int8_t* to) {
   vst4_s8(to, {vld1_s8(from), vld1_s8(from + stride), vld1_s8(from + 2 * stride),
                vld1_s8(from + 3 * stride)});
 }
 
 // Rows 2 i and 2 i + 1 of eight, as pairs of bytes.
-static inline int16x4x2_t PairRows(const int8_t* from, int64_t stride, int i) {
+inline int16x4x2_t PairRows(const int8_t* from, int64_t stride, int i) {
   const int8x8x2_t pairs =
       vtrn_s8(vld1_s8(from + 2 * i * stride), vld1_s8(from + (2 * i + 1) * stride));
   return {vreinterpret_s16_s8(pairs.val[0]), vreinterpret_s16_s8(pairs.val[1])};
 }
 
 // side 8, group 8.
-static inline void TurnByEight(const int8_t* from, int64_t stride, int8_t* to) {
+inline void TurnByEight(const int8_t* from, int64_t stride, int8_t* to) {
   const int16x4x2_t a = PairRows(from, stride, 0), b = PairRows(from, stride, 1);
   const int16x4x2_t c = PairRows(from, stride, 2), d = PairRows(from, stride, 3);
   // half[p][h]: columns p, p + 2, p + 4, p + 6 of the upper (h = 0) or lower four rows, in pairs.
@@ -44,7 +45,7 @@ static inline void TurnByEight(const int8_t* from, int64_t stride, int8_t* to) {
 }
 
 // Four rows of four bytes, turned.
-static inline int32x4_t TurnFourByFour(const int8_t* from, int64_t stride) {
+inline int32x4_t TurnFourByFour(const int8_t* from, int64_t stride) {
   int32_t rows[4];
   for (int i = 0; i < 4; ++i) __builtin_memcpy(&rows[i], from + i * stride, 4);
   static constexpr uint8_t kOrder[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
@@ -52,7 +53,7 @@ static inline int32x4_t TurnFourByFour(const int8_t* from, int64_t stride) {
 }
 
 // side 4, group 16.
-static inline void TurnBySixteen(const int8_t* from, int64_t stride, int8_t* to) {
+inline void TurnBySixteen(const int8_t* from, int64_t stride, int8_t* to) {
   int32_t words[16];
   vst4q_s32(words, {TurnFourByFour(from, stride), TurnFourByFour(from + 4 * stride, stride),
                     TurnFourByFour(from + 8 * stride, stride),
@@ -84,5 +85,6 @@ struct NeonPacking : PackingLoops<kSide, kGroup, 0> {
   }
 };
 
+}  // namespace
 }  // namespace runnel::cpu
 #endif  // __aarch64__

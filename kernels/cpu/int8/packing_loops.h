@@ -1,13 +1,16 @@
 #pragma once
 
 // Packing in plain loops for any geometry: rows of kernels use them where they have nothing faster.
-// Everything is static, so that each file compiles its own copy for its own instruction set.
+// In an anonymous namespace: each file that includes this must keep a copy of its own, compiled for
+// its own instruction set. Weak symbols, as of a template elsewhere, the linker merges: the
+// portable row would run another row's code (tests/kernels/isa_symbols_test.py).
 
 #include <cstdint>
 
 #include "kernels/cpu/int8/int8_kernels.h"
 
 namespace runnel::cpu {
+namespace {
 
 template <int kRows, int kGroup, uint8_t kBias>
 struct PackingLoops {
@@ -92,4 +95,5 @@ struct PackingLoops {
   }
 };
 
+}  // namespace
 }  // namespace runnel::cpu
