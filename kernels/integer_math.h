@@ -10,6 +10,8 @@
 namespace runnel {
 
 inline constexpr int kMantissaMax = 127;
+// floor((2^31 - 1) / 127^2): so many products of mantissas cannot leave an int32.
+inline constexpr int64_t kMaxInt32Products = 133144;
 
 // bits(M): 0 for M <= 1, else ceil(log2 M); exact. max_abs >= 0.
 inline int BitsOf(int64_t max_abs) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/integer_math.h"
 #include "kernels/memory_plan.h"
 #include "proto/base/status_macros.h"
 

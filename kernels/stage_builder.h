@@ -34,8 +34,6 @@ absl::StatusOr<StageDraft> DraftStage(const ModelSpec& model, const std::vector<
 StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
                         const Recipe& recipe, const CompileOptions& options);
 
-// Products of mantissas that an int32 holds: 133,144 * 127^2 < 2^31.
-inline constexpr int64_t kMaxInt32Products = 133144;
 // Of the weight-gradient of an operator with this output, (batch', out_channels, ...), for
 // micro-batches of `batch` samples: kInt32, or kInt64 where the sum over samples and positions
 // could overflow.

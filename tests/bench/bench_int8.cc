@@ -18,6 +18,7 @@
 
 #include "kernels/cpu/int8/int8_conv.h"
 #include "proto/base/random.h"
+#include "tests/kernels/int8_packed.h"
 
 namespace runnel::cpu {
 namespace {
@@ -157,7 +158,7 @@ void BenchGemm(int64_t m, int64_t n, int64_t k) {
   std::vector<int32_t> c(m * n), d(m * n);
   const Int8Kernels& kernels = BestInt8Kernels();
   ThreadPool pool(1);
-  Aligned workspace(Int8GemmWorkspaceBytes(kernels, m, n, k, 1));
+  Aligned workspace(Int8WorkspaceBytes(kernels, LinearShape(m, n, k), ConvPass::kForward, 1));
   Aligned packed(Int8PackedBytes(kernels, n, k));
   const Int8Context context{&kernels, &pool, workspace.data};
   int32_t largest = 0;
@@ -173,7 +174,11 @@ void BenchGemm(int64_t m, int64_t n, int64_t k) {
   };
   Compare("gemm " + std::to_string(m) + "," + std::to_string(n) + "," + std::to_string(k),
           2.0 * m * n * k,
-          {{"ours", [&] { Int8Gemm(context, m, n, k, a.data(), b.data(), c.data(), &largest); }},
+          {{"ours",
+            [&] {
+              Int8ConvForward(context, LinearShape(m, n, k), a.data(), b.data(), c.data(),
+                              &largest);
+            }},
            {"s8s8 plain", [&] { s8_plain.Multiply(); }},
            {"s8s8", pack(s8)},
            {"u8s8", pack(u8)},

@@ -17,6 +17,7 @@
 #include "tests/bench/bench_kernels_peak.h"
 #include "tests/bench/peer_onednn.h"
 #include "tests/bench/peer_openblas.h"
+#include "tests/kernels/int8_packed.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
@@ -44,14 +45,16 @@ struct Operands {
         c_float(static_cast<size_t>(s.m * s.n)),
         kernels(cpu::BestInt8Kernels()),
         pool(threads),
-        workspace(cpu::Int8GemmWorkspaceBytes(kernels, s.m, s.n, s.k, threads)),
+        workspace(cpu::Int8WorkspaceBytes(kernels, cpu::LinearShape(s.m, s.n, s.k),
+                                          cpu::ConvPass::kForward, threads)),
         packed(cpu::Int8PackedBytes(kernels, s.n, s.k)) {
     cpu::Int8PackB(kernels, s.n, s.k, b.data(), packed.data());
   }
 
   cpu::Int8Context context() { return {&kernels, &pool, workspace.data()}; }
   void Ours() {
-    cpu::Int8Gemm(context(), size.m, size.n, size.k, a.data(), b.data(), c.data(), &max_abs);
+    cpu::Int8ConvForward(context(), cpu::LinearShape(size.m, size.n, size.k), a.data(), b.data(),
+                         c.data(), &max_abs);
   }
   void OursPrePacked() {
     cpu::Int8GemmPacked(context(), size.m, size.n, size.k, a.data(), packed.data(), c.data(),

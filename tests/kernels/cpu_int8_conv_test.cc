@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "tests/kernels/cpu_int8_harness.h"
+#include "tests/kernels/int8_packed.h"
 
 namespace runnel::cpu {
 namespace {
@@ -175,11 +176,12 @@ TEST_P(Int8Conv, Gemm) {
                          {130, 17, 50},
                          {500, 70, 96}}) {
     const ConvCase c(LinearShape(m, n, k), m);
-    GuardedWorkspace workspace(Int8GemmWorkspaceBytes(kernels(), m, n, k, threads()));
+    GuardedWorkspace workspace(
+        Int8WorkspaceBytes(kernels(), LinearShape(m, n, k), ConvPass::kForward, threads()));
     const Int8Context context{&kernels(), &pool_, workspace.data()};
     std::vector<int32_t> y(c.y.size(), kRubbish), packed_y(c.y.size(), kRubbish);
     int32_t largest = -1, packed_largest = -1;
-    Int8Gemm(context, m, n, k, c.x.data(), c.w.data(), y.data(), &largest);
+    Int8ConvForward(context, LinearShape(m, n, k), c.x.data(), c.w.data(), y.data(), &largest);
     GuardedWorkspace packed(Int8PackedBytes(kernels(), n, k));
     Int8PackB(kernels(), n, k, c.w.data(), packed.data());
     Int8GemmPacked(context, m, n, k, c.x.data(), packed.data(), packed_y.data(), &packed_largest);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/int8/arena.h"
 #include "kernels/cpu/int8/axis.h"
+#include "kernels/cpu/int8/workspace_layout.h"
+#include "kernels/integer_math.h"
 
 namespace runnel::cpu {
 namespace {
@@ -16,12 +17,12 @@ AxisShape AxisW(const ConvShape& s) { return {s.in_w, s.out_w, s.kernel_w, s.str
 
 struct Memory {
   Memory(const ConvShape& shape, int threads, std::byte* base) {
-    Arena arena(base);
-    weights = arena.Take<int8_t>(shape.taps() * shape.in_c);
-    x = arena.Take<const int8_t*>(threads * shape.taps());
-    w = arena.Take<const int8_t*>(threads * shape.taps());
-    max_lanes = arena.Take<uint32_t>(int64_t{threads} * kMaxLanes);
-    bytes = arena.used_bytes();
+    WorkspaceLayout layout(base);
+    weights = layout.Place<int8_t>(shape.taps() * shape.in_c);
+    x = layout.Place<const int8_t*>(threads * shape.taps());
+    w = layout.Place<const int8_t*>(threads * shape.taps());
+    max_lanes = layout.Place<uint32_t>(int64_t{threads} * kMaxLanes);
+    bytes = layout.used_bytes();
   }
 
   int8_t* weights;  // [slot h][slot w][channel]
@@ -136,10 +137,10 @@ int64_t Blocks(const ConvShape& s) { return (s.in_c + kChannelBlock - 1) / kChan
 // Sums of every block, [block][tap][kChannelBlock].
 struct WeightGradientMemory {
   WeightGradientMemory(const ConvShape& s, std::byte* base) {
-    Arena arena(base);
-    sums = arena.Take<int32_t>(Blocks(s) * s.taps() * kChannelBlock);
-    totals = arena.Take<int64_t>(Blocks(s) * s.taps() * kChannelBlock);
-    bytes = arena.used_bytes();
+    WorkspaceLayout layout(base);
+    sums = layout.Place<int32_t>(Blocks(s) * s.taps() * kChannelBlock);
+    totals = layout.Place<int64_t>(Blocks(s) * s.taps() * kChannelBlock);
+    bytes = layout.used_bytes();
   }
 
   int32_t* sums;  // since the last addition to totals
@@ -153,7 +154,7 @@ void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, 
               int64_t channel, int32_t* sums, int64_t* totals) {
   const int64_t channels = std::min(kChannelBlock, s.in_c - channel);
   const int64_t count = s.taps() * kChannelBlock;
-  const int64_t rows = std::clamp<int64_t>(kMaxInt32Reduction / s.out_w, 1, s.out_h);
+  const int64_t rows = std::clamp<int64_t>(kMaxInt32Products / s.out_w, 1, s.out_h);
   int64_t products = 0;  // in sums
   const auto flush = [&] {
     for (int64_t i = 0; i < count; ++i) totals[i] += sums[i];
@@ -166,7 +167,7 @@ void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, 
     const int8_t* dy_image = dy + n * s.out_h * s.out_w * s.in_c + channel;
     const int8_t* x_image = x + n * s.in_h * s.in_w * s.in_c + channel;
     for (int64_t y = 0; y < s.out_h; y += rows) {
-      if (products + rows * s.out_w > kMaxInt32Reduction) flush();
+      if (products + rows * s.out_w > kMaxInt32Products) flush();
       products += rows * s.out_w;
       for (int64_t tap = 0; tap < s.taps(); ++tap) {
         AddTap(kernels, s, dy_image, x_image, y, std::min(s.out_h, y + rows), tap, channels,

@@ -13,18 +13,18 @@ constexpr int64_t kPackedPiece = 256;  // values of the reduction, a multiple of
 
 // What the threads of one call share.
 struct Shared {
-  Shared(const GatherSizes& sizes, bool packs_all, Arena& arena) {
+  Shared(const GatherSizes& sizes, bool packs_all, WorkspaceLayout& layout) {
     const GatherProblem& problem = sizes.problem;
     for (auto [axis, shape, outputs] :
          {std::tuple(&h, &problem.h, problem.out_h), std::tuple(&w, &problem.w, problem.out_w)}) {
       axis->outputs = static_cast<int32_t>(outputs);
-      axis->runs = arena.Take<AxisRun>(outputs);
-      axis->order = arena.Take<int32_t>(outputs);
-      axis->class_begin = arena.Take<int32_t>(MaxAxisClasses(*shape, outputs) + 1);
-      axis->source_offset = arena.Take<int64_t>(outputs);
-      axis->out_offset = arena.Take<int64_t>(outputs);
+      axis->runs = layout.Place<AxisRun>(outputs);
+      axis->order = layout.Place<int32_t>(outputs);
+      axis->class_begin = layout.Place<int32_t>(MaxAxisClasses(*shape, outputs) + 1);
+      axis->source_offset = layout.Place<int64_t>(outputs);
+      axis->out_offset = layout.Place<int64_t>(outputs);
     }
-    panels = arena.Take<int8_t>(packs_all ? sizes.panels * sizes.panel_bytes : 0);
+    panels = layout.Place<int8_t>(packs_all ? sizes.panels * sizes.panel_bytes : 0);
   }
 
   void FillAxes(const GatherProblem& problem) {
@@ -354,9 +354,9 @@ int64_t GatherWorkspaceBytes(const Int8Kernels& kernels, const GatherProblem& pr
                              bool prepacked) {
   const GatherSizes sizes(kernels, problem);
   const bool packs_all = PacksAll(sizes, threads, prepacked);
-  Arena arena(nullptr);
-  Shared shared(sizes, packs_all, arena);
-  return arena.used_bytes() +
+  WorkspaceLayout layout(nullptr);
+  Shared shared(sizes, packs_all, layout);
+  return layout.used_bytes() +
          threads * GatherThread(sizes, !prepacked && !packs_all, nullptr).bytes;
 }
 
@@ -366,8 +366,8 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
   const int64_t threads = context.pool->threads();
   const bool prepacked = operands.packed != nullptr;
   const bool packs_all = PacksAll(sizes, threads, prepacked);
-  Arena arena(context.workspace);
-  Shared shared(sizes, packs_all, arena);
+  WorkspaceLayout layout(context.workspace);
+  Shared shared(sizes, packs_all, layout);
   shared.FillAxes(problem);
   if (packs_all) {
     context.pool->ParallelFor(sizes.panels, [&](int64_t p) {
@@ -378,7 +378,7 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
                                        : (packs_all ? shared.panels : nullptr);
   const bool own_panel = all_panels == nullptr;
   const int64_t thread_bytes = GatherThread(sizes, own_panel, nullptr).bytes;
-  std::byte* thread_base = context.workspace + arena.used_bytes();
+  std::byte* thread_base = context.workspace + layout.used_bytes();
   const bool by_panel = SplitsPanels(sizes, threads);
   context.pool->ParallelFor(threads, [&](int64_t t) {
     const GatherThread memory(sizes, own_panel, thread_base + t * thread_bytes);

@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include "kernels/cpu/conv_shape.h"
-#include "kernels/cpu/int8/arena.h"
 #include "kernels/cpu/int8/axis.h"
 #include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/cpu/int8/workspace_layout.h"
 
 namespace runnel::cpu {
 

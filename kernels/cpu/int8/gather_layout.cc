@@ -53,19 +53,19 @@ int64_t GatherSizes::Width(int64_t panel) const {
 GatherThread::GatherThread(const GatherSizes& sizes, bool own_panel, std::byte* base) {
   const GatherProblem& problem = sizes.problem;
   const int64_t rows = int64_t{kChunkTiles} * sizes.kernels.tile_rows;
-  Arena arena(base);
+  WorkspaceLayout layout(base);
   const int64_t image_bytes = problem.source_h * problem.source_w * sizes.padded_c;
-  source = arena.Take<uint8_t>(sizes.copies_source ? sizes.chunk_images * image_bytes : 0);
-  panel = arena.Take<int8_t>(own_panel ? sizes.panel_bytes : 0);
-  starts = arena.Take<int32_t>(sizes.max_classes * kMaxPanelColumns);
-  segments = arena.Take<Int8Segment>(problem.h.kernel);
-  partial = arena.Take<int32_t>(rows * sizes.kernels.panel_columns);
-  tiles = arena.Take<GatherTile>(kChunkTiles);
-  a = arena.Take<const uint8_t*>(rows);
-  c = arena.Take<int32_t*>(rows);
-  partials = arena.Take<int32_t*>(rows);
-  max_lanes = arena.Take<uint32_t>(kMaxLanes);
-  bytes = arena.used_bytes();
+  source = layout.Place<uint8_t>(sizes.copies_source ? sizes.chunk_images * image_bytes : 0);
+  panel = layout.Place<int8_t>(own_panel ? sizes.panel_bytes : 0);
+  starts = layout.Place<int32_t>(sizes.max_classes * kMaxPanelColumns);
+  segments = layout.Place<Int8Segment>(problem.h.kernel);
+  partial = layout.Place<int32_t>(rows * sizes.kernels.panel_columns);
+  tiles = layout.Place<GatherTile>(kChunkTiles);
+  a = layout.Place<const uint8_t*>(rows);
+  c = layout.Place<int32_t*>(rows);
+  partials = layout.Place<int32_t*>(rows);
+  max_lanes = layout.Place<uint32_t>(kMaxLanes);
+  bytes = layout.used_bytes();
 }
 
 }  // namespace runnel::cpu

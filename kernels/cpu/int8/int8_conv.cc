@@ -126,32 +126,4 @@ ConvShape LinearShape(int64_t m, int64_t n, int64_t k) {
   return {.batch = m, .in_c = k, .out_c = n};
 }
 
-int64_t Int8GemmWorkspaceBytes(const Int8Kernels& kernels, int64_t m, int64_t n, int64_t k,
-                               int threads) {
-  const GatherProblem problem = GatherProblemOf(LinearShape(m, n, k), false);
-  return std::max<int64_t>(64, GatherWorkspaceBytes(kernels, problem, threads, false));
-}
-
-void Int8Gemm(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
-              const int8_t* b, int32_t* c, int32_t* max_abs) {
-  Gather(context, LinearShape(m, n, k), false, a, b, c, max_abs);
-}
-
-int64_t Int8PackedBytes(const Int8Kernels& kernels, int64_t n, int64_t k) {
-  return AllPanelsBytes(kernels, GatherProblemOf(LinearShape(1, n, k), false));
-}
-
-void Int8PackB(const Int8Kernels& kernels, int64_t n, int64_t k, const int8_t* b,
-               std::byte* packed) {
-  PackAllPanels(kernels, GatherProblemOf(LinearShape(1, n, k), false), b, packed);
-}
-
-void Int8GemmPacked(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
-                    const std::byte* packed, int32_t* c, int32_t* max_abs) {
-  Largest largest(max_abs);
-  RunGather(context, GatherProblemOf(LinearShape(m, n, k), false),
-            {.source = a, .packed = packed, .out = c, .max_lanes = largest.lanes()});
-  largest.Store();
-}
-
 }  // namespace runnel::cpu

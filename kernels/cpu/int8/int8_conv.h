@@ -4,7 +4,7 @@
 // for any instruction set and thread count.
 //
 // Mantissas are in -127..127. Reductions must be short enough for int32: at most
-// kMaxInt32Reduction products (the wide weight-gradient has no such limit). Shapes are trusted:
+// kMaxInt32Products products (the wide weight-gradient has no such limit). Shapes are trusted:
 // positive sizes, outputs as conv_shape.h says, groups divides in_c and out_c. Nothing is
 // allocated; inputs, outputs and workspace must not overlap. One caller a context.
 
@@ -17,9 +17,6 @@
 #include "kernels/cpu/thread_pool.h"
 
 namespace runnel::cpu {
-
-// floor((2^31 - 1) / 127^2) products cannot leave int32.
-inline constexpr int64_t kMaxInt32Reduction = 133144;
 
 // Rows that this machine can run, best first, portable last.
 absl::Span<const Int8Kernels* const> SupportedInt8Kernels();
@@ -58,19 +55,8 @@ void Int8ConvWeightGradient(const Int8Context& context, const ConvShape& shape, 
 void Int8ConvWeightGradientWide(const Int8Context& context, const ConvShape& shape,
                                 const int8_t* dy, const int8_t* x, int64_t* dw, int64_t* max_abs);
 
-// c int32[m][n] = a int8[m][k] * transposed b int8[n][k]; a linear layer's forward. Its other two
-// passes are those of the 1x1 convolution LinearShape(m, n, k).
+// A linear layer, c int32[m][n] = a int8[m][k] * transposed b int8[n][k], as a 1x1 convolution; all
+// three passes.
 ConvShape LinearShape(int64_t m, int64_t n, int64_t k);
-int64_t Int8GemmWorkspaceBytes(const Int8Kernels& kernels, int64_t m, int64_t n, int64_t k,
-                               int threads);
-void Int8Gemm(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
-              const int8_t* b, int32_t* c, int32_t* max_abs);
-
-// b packed once for many products. `packed` is 64-byte aligned and belongs to one row of kernels.
-int64_t Int8PackedBytes(const Int8Kernels& kernels, int64_t n, int64_t k);
-void Int8PackB(const Int8Kernels& kernels, int64_t n, int64_t k, const int8_t* b,
-               std::byte* packed);
-void Int8GemmPacked(const Int8Context& context, int64_t m, int64_t n, int64_t k, const int8_t* a,
-                    const std::byte* packed, int32_t* c, int32_t* max_abs);
 
 }  // namespace runnel::cpu

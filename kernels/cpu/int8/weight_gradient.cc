@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/int8/weight_gradient_layout.h"
+#include "kernels/integer_math.h"
 
 namespace runnel::cpu {
 namespace {
@@ -113,7 +114,7 @@ class Part {
 
   void RunChunk() {
     const int64_t products = images_.size() * rows_.size() * shape_.out_w;
-    if (operands_.wide != nullptr && products_ + products > kMaxInt32Reduction) Flush();
+    if (operands_.wide != nullptr && products_ + products > kMaxInt32Products) Flush();
     first_ = products_ == 0;
     products_ += products;
     last_ = images_.end == shape_.batch && rows_.end == shape_.out_h;

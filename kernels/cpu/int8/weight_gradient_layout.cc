@@ -68,17 +68,17 @@ WeightGradientThread::WeightGradientThread(const WeightGradientSizes& sizes, boo
                                            std::byte* base) {
   const ConvShape& shape = sizes.shape;
   const int64_t panels = (sizes.a_panels + threads - 1) / threads;
-  Arena arena(base);
-  a = arena.Take<uint8_t>(panels * sizes.a_panel_bytes);
-  b = arena.Take<int8_t>(sizes.b_panel_bytes);
-  unfolded = arena.Take<int8_t>(
+  WorkspaceLayout layout(base);
+  a = layout.Place<uint8_t>(panels * sizes.a_panel_bytes);
+  b = layout.Place<int8_t>(sizes.b_panel_bytes);
+  unfolded = layout.Place<int8_t>(
       sizes.mode == PixelMode::kUnfold ? sizes.chunk_images * shape.in_c + kUnfoldSlackBytes : 0);
-  start = arena.Take<int32_t>(kMaxPanelColumns);
-  segments = arena.Take<Int8Segment>(sizes.chunk_rows * (shape.stride_w == 1 ? 1 : shape.out_w));
-  sums =
-      arena.Take<int32_t>(wide ? panels * sizes.kernels.tile_rows * shape.taps() * shape.in_c : 0);
-  max_lanes = arena.Take<uint32_t>(kMaxLanes);
-  bytes = arena.used_bytes();
+  start = layout.Place<int32_t>(kMaxPanelColumns);
+  segments = layout.Place<Int8Segment>(sizes.chunk_rows * (shape.stride_w == 1 ? 1 : shape.out_w));
+  sums = layout.Place<int32_t>(wide ? panels * sizes.kernels.tile_rows * shape.taps() * shape.in_c
+                                    : 0);
+  max_lanes = layout.Place<uint32_t>(kMaxLanes);
+  bytes = layout.used_bytes();
 }
 
 }  // namespace runnel::cpu

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/int8/arena.h"
 #include "kernels/cpu/int8/weight_gradient.h"
+#include "kernels/cpu/int8/workspace_layout.h"
 
 namespace runnel::cpu {
 
