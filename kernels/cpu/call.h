@@ -9,15 +9,26 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "kernels/backend.h"
-#include "kernels/cpu/fp32/kernel_table.h"
-#include "kernels/cpu/int8/int8_conv.h"
-#include "kernels/cpu/integer/loops.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/workspace.h"
-#include "kernels/program.h"
+#include "kernels/host/call.h"
+
+// The tables of loops, by kind of number: fp32/kernel_table.h, int8/int8_kernels.h,
+// integer/loops.h.
+namespace runnel::fp32 {
+struct Kernels;
+}
+namespace runnel::cpu {
+struct Int8Kernels;
+struct IntegerLoops;
+}  // namespace runnel::cpu
 
 namespace runnel::cpu {
+
+using host::Image;
+using host::ImageOf;
+using host::Window;
+using host::WindowOf;
 
 struct Operand {
   std::byte* data = nullptr;
@@ -80,34 +91,6 @@ struct KernelRow {
   LayoutRule layout;
   Kernel run;
 };
-
-// A (N, C, spatial...) shape as four numbers; 1d lies along w, (N, F) has one position.
-struct Image {
-  int64_t n = 1, c = 1, h = 1, w = 1;
-
-  int64_t positions() const { return h * w; }
-  int64_t rows() const { return n * h * w; }
-};
-inline Image ImageOf(const Shape& shape) {
-  Image image;
-  image.n = shape[0];
-  image.c = shape[1];
-  if (shape.rank() == 3) image.w = shape[2];
-  if (shape.rank() == 4) {
-    image.h = shape[2];
-    image.w = shape[3];
-  }
-  return image;
-}
-
-// Kernel, stride and padding of a 1d or 2d operator, turned the same way.
-struct Window {
-  int64_t kh = 1, kw = 1, sh = 1, sw = 1, ph = 0, pw = 0;
-};
-inline Window WindowOf(const OpSpec& op, const Shape& shape) {
-  if (shape.rank() == 3) return {1, op.kernel[0], 1, op.stride[0], 0, op.padding[0]};
-  return {op.kernel[0], op.kernel[1], op.stride[0], op.stride[1], op.padding[0], op.padding[1]};
-}
 
 // Calls body(worker, begin, end) on parts of [0, count), worker < machine.workers(), each part on a
 // thread of its own. What is computed must not depend on the division.

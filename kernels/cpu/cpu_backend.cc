@@ -109,15 +109,8 @@ class CpuExecutable : public Executable {
 
   absl::Status CheckBound(const StepPart& part, const Bindings& bindings) const {
     const Instruction& instruction = *part.planned.instruction;
-    for (const auto* operands : {&instruction.inputs, &instruction.outputs, &part.extra_inputs}) {
-      for (BufferIndex index : *operands) {
-        const Storage storage = program_.buffers[index].storage;
-        if (bindings[storage] != nullptr) continue;
-        return absl::FailedPreconditionError(absl::StrCat(Name(instruction.code), " of layer ",
-                                                          instruction.layer, ": storage ",
-                                                          Name(storage), " is not bound"));
-      }
-    }
+    for (const auto* operands : {&instruction.inputs, &instruction.outputs, &part.extra_inputs})
+      RUNNEL_RETURN_IF_ERROR(host::CheckBound(program_, instruction, *operands, bindings));
     return absl::OkStatus();
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/fp32/kernel_table.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::cpu {

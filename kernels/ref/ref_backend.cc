@@ -1,18 +1,12 @@
 #include "kernels/ref/ref_backend.h"
 
-#include <utility>
-
-#include "absl/strings/str_cat.h"
+#include "kernels/host/interpreter.h"
 #include "kernels/ref/ref_kernels.h"
-#include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-constexpr struct {
-  OpCode code;
-  ref::Kernel kernel;
-} kKernels[] = {
+constexpr host::KernelRow kKernels[] = {
     {OpCode::kConvForward, ref::ConvForward},
     {OpCode::kLinearForward, ref::LinearForward},
     {OpCode::kBatchNormForward, ref::BatchNormForward},
@@ -67,55 +61,13 @@ constexpr struct {
     {OpCode::kIntegerSoftmaxCrossEntropyEval, ref::IntegerSoftmaxCrossEntropyEval},
 };
 
-ref::Kernel FindKernel(OpCode code) {
-  for (const auto& row : kKernels) {
-    if (row.code == code) return row.kernel;
-  }
-  return nullptr;
-}
-
-class RefExecutable : public Executable {
- public:
-  explicit RefExecutable(const Program& program) : program_(program) {}
-
-  absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
-    for (const Instruction& instruction : program_.part(part)) {
-      RUNNEL_RETURN_IF_ERROR(CheckBound(instruction, bindings));
-      const ref::Call call(program_, instruction, context, bindings);
-      RUNNEL_RETURN_IF_ERROR(FindKernel(instruction.code)(call));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status CheckBound(const Instruction& instruction, const Bindings& bindings) const {
-    for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
-      for (BufferIndex index : *operands) {
-        if (bindings[program_.buffers[index].storage] != nullptr) continue;
-        return absl::FailedPreconditionError(absl::StrCat(
-            Name(instruction.code), " of layer ", instruction.layer, ", op ", instruction.op,
-            ": storage ", Name(program_.buffers[index].storage), " is not bound"));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const Program& program_;
-};
-
 class RefBackend : public Backend {
  public:
   absl::string_view name() const override { return "ref"; }
   std::string numerics_class() const override { return "ref"; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
-    for (const std::vector<Instruction>& part : program.parts) {
-      for (const Instruction& instruction : part) {
-        if (FindKernel(instruction.code) != nullptr) continue;
-        return absl::UnimplementedError(absl::StrCat("ref has no ", Name(instruction.code)));
-      }
-    }
-    return std::make_unique<RefExecutable>(program);
+    return host::Interpret(program, name(), kKernels);
   }
 };
 

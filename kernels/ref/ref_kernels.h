@@ -3,61 +3,12 @@
 // One function an OpCode; operands as kernels/program.h lists them. Private to kernels/ref.
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
-#include "kernels/program.h"
+#include "kernels/host/call.h"
 
 namespace runnel::ref {
 
-// One instruction with its memory.
-class Call {
- public:
-  Call(const Program& program, const Instruction& instruction, const StepContext& context,
-       const Bindings& bindings)
-      : context(context), program_(program), instruction_(instruction), bindings_(bindings) {}
-
-  const OpSpec& attributes() const { return instruction_.attributes; }
-  int layer() const { return instruction_.layer; }
-  int op() const { return instruction_.op; }
-  bool has_input(size_t i) const { return i < instruction_.inputs.size(); }
-  bool has_output(size_t i) const { return i < instruction_.outputs.size(); }
-  const Shape& in_shape(size_t i) const { return program_.buffers[instruction_.inputs[i]].shape; }
-  const Shape& out_shape(size_t i) const { return program_.buffers[instruction_.outputs[i]].shape; }
-  const IntegerRule& rule() const { return instruction_.integer; }
-  DType in_dtype(size_t i) const { return program_.buffers[instruction_.inputs[i]].dtype; }
-  DType out_dtype(size_t i) const { return program_.buffers[instruction_.outputs[i]].dtype; }
-  // Of scaled operands.
-  const ScaleTail& in_tail(size_t i) const {
-    return TailOf(in<std::byte>(i), in_dtype(i), in_shape(i));
-  }
-  ScaleTail& out_tail(size_t i) const {
-    return TailOf(out<std::byte>(i), out_dtype(i), out_shape(i));
-  }
-  int64_t out_bytes(size_t i) const { return program_.buffers[instruction_.outputs[i]].bytes(); }
-  template <typename T = float>
-  const T* in(size_t i) const {
-    return reinterpret_cast<const T*>(Address(instruction_.inputs[i]));
-  }
-  template <typename T = float>
-  T* out(size_t i) const {
-    return reinterpret_cast<T*>(Address(instruction_.outputs[i]));
-  }
-  // The in-place operand that stands among the inputs (momentum).
-  float* in_out(size_t i) const {
-    return reinterpret_cast<float*>(Address(instruction_.inputs[i]));
-  }
-
-  const StepContext& context;
-
- private:
-  std::byte* Address(BufferIndex index) const {
-    const Buffer& buffer = program_.buffers[index];
-    return bindings_[buffer.storage] + buffer.offset_bytes;
-  }
-
-  const Program& program_;
-  const Instruction& instruction_;
-  const Bindings& bindings_;
-};
+using host::Call;
+using host::Kernel;
 
 // Writes a weight-gradient, or adds to what is there.
 inline void StoreGradient(const Call& call, float value, float* place) {
@@ -67,8 +18,6 @@ inline void StoreGradient(const Call& call, float value, float* place) {
 // `value` rounded to `shift` bits fewer, 0 for as it is, as the instruction's rule says; `element`
 // is the logical index, which keys the draw of stochastic rounding.
 int64_t RoundBy(const Call& call, int64_t value, int shift, int64_t element);
-
-using Kernel = absl::Status (*)(const Call& call);
 
 absl::Status ConvForward(const Call& call);
 absl::Status ConvInputGradient(const Call& call);

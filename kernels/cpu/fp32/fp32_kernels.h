@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/cpu/call.h"
+#include "kernels/cpu/fp32/kernel_table.h"
 
 namespace runnel::fp32 {
 

@@ -7,6 +7,8 @@
 
 #include "absl/types/span.h"
 #include "kernels/cpu/call.h"
+#include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/cpu/integer/loops.h"
 
 namespace runnel::cpu {
 
