@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,9 +34,50 @@ struct StepContext {
   GradientBits gradient_bits;  // integer recipes, in place of the learning rate
 };
 
-// Memory for one action, by storage. An area that the part does not touch may be null. Each is
-// 64-byte aligned and has the size that Program and StateLayout say. Read-only for the part:
-// kInput, kOutputGradient, kLabels, kParameters, and in the backward kOutput.
+// What the host does with the bytes that it maps.
+enum class MapAccess : uint8_t { kRead, kReadWrite };
+
+// An area of a backend's memory: a weight version, momentum, gradients, statistics, a stash, the
+// scratch. All zero when made. Its bytes may lie on a device; the host sees them only while they
+// are mapped. The backend that made it outlives it. One caller at a time, and neither Map nor the
+// destructor while a Run is bound to it.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual int64_t bytes() const = 0;
+  // What Bindings take for it; 64-byte aligned where the host can address it, else a value that
+  // only the backend itself understands.
+  virtual std::byte* address() const = 0;
+  // All bytes, for the host, up to Unmap; 64-byte aligned. No copy on backends of the host. At most
+  // one Map at a time; what is written under kRead is undefined. Unavailable: the device is lost.
+  virtual absl::StatusOr<std::byte*> Map(MapAccess access) = 0;
+  // The next Run sees what was written; it returns the error if the device cannot take it.
+  virtual void Unmap() = 0;
+};
+
+// A Map that is undone when it goes.
+class Mapping {
+ public:
+  // As Memory::Map. `memory` outlives the mapping.
+  static absl::StatusOr<Mapping> Of(Memory& memory, MapAccess access);
+  Mapping(Mapping&& other) noexcept : memory_(std::move(other.memory_)), data_(other.data_) {}
+  std::byte* data() const { return data_; }
+
+ private:
+  struct Unmapping {
+    void operator()(Memory* memory) const { memory->Unmap(); }
+  };
+  Mapping(Memory& memory, std::byte* data) : memory_(&memory), data_(data) {}
+
+  std::unique_ptr<Memory, Unmapping> memory_;
+  std::byte* data_;
+};
+
+// Memory for one action, by storage. An area that the part does not touch may be null. Each has the
+// size that Program and StateLayout say. kInput, kOutput, kOutputGradient, kInputGradient, kLabels
+// and kMetrics are host memory, 64-byte aligned; the others are Memory::address() of areas that the
+// backend allocated. (Backends of the host take any 64-byte aligned memory for them.) Read-only for
+// the part: kInput, kOutputGradient, kLabels, kParameters, and in the backward kOutput.
 struct Bindings {
   std::array<std::byte*, kStorageCount> base = {};
 
@@ -60,6 +102,9 @@ class Backend {
   virtual std::string numerics_class() const = 0;
   // Whether programs compiled with CompileOptions::recomputes run faster here.
   virtual bool recomputes() const { return false; }
+  // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.
+  // ResourceExhausted: the device has no more.
+  virtual absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes);
   // Unimplemented names the first instruction that this backend does not have. `program` must
   // outlive the result.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) = 0;

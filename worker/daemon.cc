@@ -210,10 +210,11 @@ void Daemon::On(PrepareStage stage) {
   aside_.reset();
   // What did not come stands here.
   if (host_ != nullptr) {
-    ModelState state = host_->TakeSnapshot();
-    state.encoders.clear();
-    Merge(stage.state, state);
-    stage.state = Slice(state, stage.plan.stages[stage.stage].first_layer,
+    absl::StatusOr<ModelState> state = host_->TakeSnapshot();
+    if (!state.ok()) return Failed(stage.plan.generation, state.status());
+    state->encoders.clear();
+    Merge(stage.state, *state);
+    stage.state = Slice(*state, stage.plan.stages[stage.stage].first_layer,
                         stage.plan.stages[stage.stage].last_layer);
   }
   const Generation generation = stage.plan.generation;
@@ -231,7 +232,9 @@ void Daemon::On(PrepareStage stage) {
 
 void Daemon::On(const FetchLayers& request) {
   if (host_ == nullptr) return FailWithoutStage("hand over layers");
-  LayersFetched fetched{request.generation, host_->TakeSnapshot()};
+  absl::StatusOr<ModelState> state = host_->TakeSnapshot();
+  if (!state.ok()) return Failed(generation_, state.status());
+  LayersFetched fetched{request.generation, *std::move(state)};
   std::erase_if(fetched.state.layers, [&](const LayerState& layer) {
     return std::none_of(request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
       return range.first_layer <= layer.layer && layer.layer <= range.last_layer;
@@ -287,7 +290,9 @@ void Daemon::On(const RunUntil& grant) {
 
 void Daemon::On(const SnapshotRequest& request) {
   if (host_ == nullptr) return FailWithoutStage("report its state");
-  Send(Snapshot{generation_, request.sequence, host_->TakeSnapshot()});
+  absl::StatusOr<ModelState> state = host_->TakeSnapshot();
+  if (!state.ok()) return Failed(generation_, state.status());
+  Send(Snapshot{generation_, request.sequence, *std::move(state)});
 }
 
 void Daemon::On(const EvaluateRequest& request) {

@@ -301,8 +301,8 @@ void PipelineHost::Carry(EvaluationDoneEffect effect) {
   events_.on_evaluation({effect.first, effect.loss_sum, effect.correct, effect.samples});
 }
 
-ModelState PipelineHost::TakeSnapshot() {
-  ModelState state = executor_->ExportState();
+absl::StatusOr<ModelState> PipelineHost::TakeSnapshot() {
+  RUNNEL_ASSIGN_OR_RETURN(ModelState state, executor_->ExportState());
   state.encoders = codecs_->SaveStates();
   return state;
 }

@@ -30,7 +30,7 @@ class PipelineHost final : public StageHost {
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
-  ModelState TakeSnapshot() override;
+  absl::StatusOr<ModelState> TakeSnapshot() override;
   Telemetry telemetry() const override;
 
  private:

@@ -27,7 +27,7 @@ class PlainHost final : public StageHost {
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
-  ModelState TakeSnapshot() override { return executor_->ExportState(); }
+  absl::StatusOr<ModelState> TakeSnapshot() override { return executor_->ExportState(); }
   Telemetry telemetry() const override;
 
  private:

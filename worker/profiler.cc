@@ -262,7 +262,7 @@ class RangeStage {
   // every update, however small the rate, so they cannot simply be left alone (see
   // kStepsPerRestore).
   absl::Status DrawWeights() {
-    ModelState state = executor_->ExportState();
+    RUNNEL_ASSIGN_OR_RETURN(ModelState state, executor_->ExportState());
     for (LayerState& layer : state.layers) {
       for (TensorData& tensor : layer.tensors)
         FillWeights(tensor, static_cast<uint64_t>(layer.layer));

@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
   std::unique_ptr<StageExecutor> executor(new StageExecutor(std::move(options)));
   executor->pool_ = pool;
   RUNNEL_RETURN_IF_ERROR(executor->Compile(backend));
-  executor->AllocateState();
+  RUNNEL_RETURN_IF_ERROR(executor->AllocateState(backend));
   return executor;
 }
 
@@ -47,18 +47,20 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   return absl::OkStatus();
 }
 
-void StageExecutor::AllocateState() {
+absl::Status StageExecutor::AllocateState(Backend* backend) {
   int64_t stash_bytes = 0;
   int64_t scratch_bytes = 0;
   for (const auto& [samples, compiled] : compiled_) {
     stash_bytes = std::max(stash_bytes, compiled.program.stash_bytes);
     scratch_bytes = std::max(scratch_bytes, compiled.program.scratch_bytes);
   }
-  stash_ = std::make_unique<Stash>(layout_.parameter_bytes, stash_bytes);
-  momentum_ = Arena(layout_.momentum_bytes);
-  gradients_ = Arena(layout_.gradient_bytes);
-  statistics_ = Arena(layout_.statistic_bytes);
-  scratch_ = Arena(scratch_bytes);
+  const auto allocate = [backend](int64_t bytes) { return backend->Allocate(bytes); };
+  RUNNEL_ASSIGN_OR_RETURN(stash_, Stash::Create(allocate, layout_.parameter_bytes, stash_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(momentum_, allocate(layout_.momentum_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate(layout_.gradient_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(statistics_, allocate(layout_.statistic_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(scratch_, allocate(scratch_bytes));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StageExecutor::Compiled*> StageExecutor::ForSamples(int64_t samples) {
@@ -92,14 +94,14 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   return context;
 }
 
-Bindings StageExecutor::StateBindings(std::byte* weights) const {
+Bindings StageExecutor::StateBindings(const Memory& weights) const {
   Bindings bindings;
-  bindings[Storage::kParameters] = weights;
-  bindings[Storage::kGradients] = gradients_.data();
-  bindings[Storage::kMomentum] = momentum_.data();
-  bindings[Storage::kStatistics] = statistics_.data();
-  bindings[Storage::kScratch] = scratch_.data();
-  if (steps_in_backward_) bindings[Storage::kNewParameters] = weights;
+  bindings[Storage::kParameters] = weights.address();
+  bindings[Storage::kGradients] = gradients_->address();
+  bindings[Storage::kMomentum] = momentum_->address();
+  bindings[Storage::kStatistics] = statistics_->address();
+  bindings[Storage::kScratch] = scratch_->address();
+  if (steps_in_backward_) bindings[Storage::kNewParameters] = weights.address();
   return bindings;
 }
 
@@ -118,41 +120,56 @@ StageCompute::Output LossOutput(const double (&metrics)[2]) {
 }  // namespace
 
 // Each micro-batch in flight will have stepped before this one does.
-Stash::Entry& StageExecutor::BeginForward(const MicroBatch& place) {
+absl::StatusOr<Stash::Entry*> StageExecutor::BeginForward(const MicroBatch& place) {
   const double distance = LookAheadShare(options_.training, options_.cap, options_.usual_cap) *
                           static_cast<double>(stash_->in_flight()) * ContextOf(place).learning_rate;
   if (distance == 0) return stash_->Push(place);
-  Stash::Entry& entry = stash_->PushWithOwnWeights(place);
+  RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * entry, stash_->PushWithOwnWeights(place));
+  RUNNEL_RETURN_IF_ERROR(LookAheadInto(stash_->weights(*entry), distance));
+  return entry;
+}
+
+absl::Status StageExecutor::LookAheadInto(Memory& weights, double distance) const {
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping newest, Mapping::Of(stash_->newest(), MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping momentum, Mapping::Of(*momentum_, MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping ahead, Mapping::Of(weights, MapAccess::kReadWrite));
   for (const StateTensor& tensor : layout_.tensors) {
     if (tensor.storage != Storage::kParameters) continue;
-    const std::byte* from = stash_->newest() + tensor.offset_bytes;
-    std::byte* to = stash_->weights(entry) + tensor.offset_bytes;
+    const std::byte* from = newest.data() + tensor.offset_bytes;
+    std::byte* to = ahead.data() + tensor.offset_bytes;
     const int64_t elements = tensor.spec.shape.elements();
     if (HasMomentum(tensor)) {
       LookAhead(reinterpret_cast<const float*>(from),
-                reinterpret_cast<const float*>(momentum_.data() + tensor.offset_bytes),
+                reinterpret_cast<const float*>(momentum.data() + tensor.offset_bytes),
                 static_cast<float>(distance), elements, reinterpret_cast<float*>(to));
     } else {
       std::memcpy(to, from, static_cast<size_t>(elements) * SizeOf(tensor.spec.dtype));
     }
   }
-  return entry;
+  return absl::OkStatus();
 }
 
 // What is not there yet after a barrier is not waited for: the mean is left out.
-void StageExecutor::AggregateVersions(const MicroBatch& place) {
+absl::Status StageExecutor::AggregateVersions(const MicroBatch& place) {
   const int64_t every = options_.training.aggregate_every;
-  if (every == 0 || (place.step + 1) % every != 0 || options_.usual_cap < 2) return;
-  const std::vector<const std::byte*> versions = stash_->NewestVersions(options_.usual_cap);
-  if (versions.empty()) return;
+  if (every == 0 || (place.step + 1) % every != 0 || options_.usual_cap < 2)
+    return absl::OkStatus();
+  std::vector<Mapping> versions;  // the newest, which the mean replaces, comes first
+  for (Memory* version : stash_->NewestVersions(options_.usual_cap)) {
+    const MapAccess access = versions.empty() ? MapAccess::kReadWrite : MapAccess::kRead;
+    RUNNEL_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(*version, access));
+    versions.push_back(std::move(mapping));
+  }
+  if (versions.empty()) return absl::OkStatus();
   std::vector<const float*> tensors(versions.size());
   for (const StateTensor& tensor : layout_.tensors) {
     if (!HasMomentum(tensor)) continue;
     for (size_t i = 0; i < versions.size(); ++i)
-      tensors[i] = reinterpret_cast<const float*>(versions[i] + tensor.offset_bytes);
+      tensors[i] = reinterpret_cast<const float*>(versions[i].data() + tensor.offset_bytes);
     AverageVersions(tensors, tensor.spec.shape.elements(),
-                    reinterpret_cast<float*>(stash_->newest() + tensor.offset_bytes));
+                    reinterpret_cast<float*>(versions[0].data() + tensor.offset_bytes));
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& place, Payload input,
@@ -166,7 +183,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
     return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
                                             " while another one is in flight"));
   }
-  Stash::Entry& entry = BeginForward(place);
+  RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * begun, BeginForward(place));
+  Stash::Entry& entry = *begun;
   entry.input = std::move(input);
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
@@ -175,7 +193,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   bindings[Storage::kOutput] = Base(output);
   bindings[Storage::kLabels] = Base(labels);
   bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
-  bindings[Storage::kStash] = entry.activations->data();
+  bindings[Storage::kStash] = entry.activations->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, ContextOf(place), bindings));
   if (program.backward_reads_output) entry.output = output;
   if (has_loss_) return LossOutput(metrics);
@@ -203,7 +221,7 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   bindings[Storage::kOutput] = Base(entry.output);
   bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
   bindings[Storage::kInputGradient] = Base(result.tensor);
-  bindings[Storage::kStash] = entry.activations->data();
+  bindings[Storage::kStash] = entry.activations->address();
   RUNNEL_RETURN_IF_ERROR(
       compiled->executable->Run(Part::kInputGradient, ContextOf(place), bindings));
   return result;
@@ -217,17 +235,17 @@ absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(entry.output);
   bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
-  bindings[Storage::kStash] = entry.activations->data();
+  bindings[Storage::kStash] = entry.activations->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
   stash_->Pop();
   if (!step || steps_in_backward_) return absl::OkStatus();
 
   Bindings update = StateBindings(stash_->newest());
-  update[Storage::kNewParameters] = stash_->NextVersion();
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* next, stash_->NextVersion());
+  update[Storage::kNewParameters] = next->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
   stash_->Publish();
-  AggregateVersions(place);
-  return absl::OkStatus();
+  return AggregateVersions(place);
 }
 
 absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Payload input,
@@ -290,7 +308,10 @@ void StageExecutor::Put(const TensorData& from, const StateTensor& to, std::byte
   std::memcpy(base + to.offset_bytes, bytes, from.bytes.size());
 }
 
-ModelState StageExecutor::ExportState() const {
+absl::StatusOr<ModelState> StageExecutor::ExportState() const {
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights, Mapping::Of(stash_->newest(), MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping statistics, Mapping::Of(*statistics_, MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping momentum, Mapping::Of(*momentum_, MapAccess::kRead));
   ModelState state;
   for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
     LayerState& part = state.layers.emplace_back();
@@ -298,8 +319,8 @@ ModelState StageExecutor::ExportState() const {
     for (const StateTensor& tensor : layout_.tensors) {
       if (tensor.layer != layer) continue;
       const bool versioned = tensor.storage == Storage::kParameters;
-      part.tensors.push_back(Extract(tensor, versioned ? stash_->newest() : statistics_.data()));
-      if (HasMomentum(tensor)) part.momentum.push_back(Extract(tensor, momentum_.data()));
+      part.tensors.push_back(Extract(tensor, versioned ? weights.data() : statistics.data()));
+      if (HasMomentum(tensor)) part.momentum.push_back(Extract(tensor, momentum.data()));
     }
   }
   return state;
@@ -308,13 +329,18 @@ ModelState StageExecutor::ExportState() const {
 absl::Status StageExecutor::ImportState(const ModelState& state) {
   RUNNEL_RETURN_IF_ERROR(CheckState(state, options_.model, options_.first_layer,
                                     options_.last_layer, options_.recipe->format()));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights,
+                          Mapping::Of(stash_->newest(), MapAccess::kReadWrite));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping statistics,
+                          Mapping::Of(*statistics_, MapAccess::kReadWrite));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping velocity, Mapping::Of(*momentum_, MapAccess::kReadWrite));
   size_t next = 0;  // of layout_.tensors, which is in the same order
   for (const LayerState& layer : state.layers) {
     size_t momentum = 0;
     for (const TensorData& tensor : layer.tensors) {
       const StateTensor& to = layout_.tensors[next++];
-      Put(tensor, to, to.storage == Storage::kParameters ? stash_->newest() : statistics_.data());
-      if (HasMomentum(to)) Put(layer.momentum[momentum++], to, momentum_.data());
+      Put(tensor, to, to.storage == Storage::kParameters ? weights.data() : statistics.data());
+      if (HasMomentum(to)) Put(layer.momentum[momentum++], to, velocity.data());
     }
   }
   return absl::OkStatus();

@@ -50,9 +50,9 @@ class StageExecutor final : public StageCompute {
   absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
 
   // State of these layers at a barrier. Import checks everything (CheckState) before it changes
-  // anything.
+  // anything. Both: errors as Memory::Map.
   absl::Status ImportState(const ModelState& state);
-  ModelState ExportState() const;
+  absl::StatusOr<ModelState> ExportState() const;
 
   const Recipe& recipe() const { return *options_.recipe; }
   // Boundary tensors of `samples` samples.
@@ -68,14 +68,15 @@ class StageExecutor final : public StageCompute {
 
   explicit StageExecutor(StageExecutorOptions options) : options_(std::move(options)) {}
   absl::Status Compile(Backend* backend);
-  void AllocateState();
+  absl::Status AllocateState(Backend* backend);
   absl::StatusOr<Compiled*> ForSamples(int64_t samples);
   absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
   // Where the forward looks ahead, weights of its own; else the newest.
-  Stash::Entry& BeginForward(const MicroBatch& place);
-  void AggregateVersions(const MicroBatch& place);
+  absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
+  absl::Status LookAheadInto(Memory& weights, double distance) const;
+  absl::Status AggregateVersions(const MicroBatch& place);
   StepContext ContextOf(const MicroBatch& place) const;
-  Bindings StateBindings(std::byte* weights) const;
+  Bindings StateBindings(const Memory& weights) const;
   TensorData Extract(const StateTensor& tensor, const std::byte* base) const;
   void Put(const TensorData& from, const StateTensor& to, std::byte* base) const;
 
@@ -88,10 +89,11 @@ class StageExecutor final : public StageCompute {
   bool steps_in_backward_ = false;        // CompileOptions
   std::map<int64_t, Compiled> compiled_;  // by samples
   std::unique_ptr<Stash> stash_;
-  Arena momentum_;
-  Arena gradients_;
-  Arena statistics_;
-  Arena scratch_;
+  // The backend's.
+  std::unique_ptr<Memory> momentum_;
+  std::unique_ptr<Memory> gradients_;
+  std::unique_ptr<Memory> statistics_;
+  std::unique_ptr<Memory> scratch_;
 };
 
 }  // namespace runnel

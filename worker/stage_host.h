@@ -33,8 +33,8 @@ class StageHost {
   virtual void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) = 0;
   virtual absl::Status RunUntil(Sequence limit) = 0;
   virtual absl::Status Evaluate(Sequence first, int64_t micro_batches) = 0;
-  // Only at a barrier.
-  virtual ModelState TakeSnapshot() = 0;
+  // Only at a barrier. Unavailable: the device that holds the state is lost.
+  virtual absl::StatusOr<ModelState> TakeSnapshot() = 0;
   virtual Telemetry telemetry() const = 0;
 };
 

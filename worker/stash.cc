@@ -3,33 +3,45 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/base/status_macros.h"
+
 namespace runnel {
 
-Stash::Stash(int64_t parameter_bytes, int64_t activation_bytes)
-    : parameter_bytes_(parameter_bytes), activation_bytes_(activation_bytes) {
-  versions_.push_back({Arena(parameter_bytes)});
+Stash::Stash(AllocateFn allocate, int64_t parameter_bytes, int64_t activation_bytes)
+    : allocate_(std::move(allocate)),
+      parameter_bytes_(parameter_bytes),
+      activation_bytes_(activation_bytes) {}
+
+absl::StatusOr<std::unique_ptr<Stash>> Stash::Create(AllocateFn allocate, int64_t parameter_bytes,
+                                                     int64_t activation_bytes) {
+  std::unique_ptr<Stash> stash(new Stash(std::move(allocate), parameter_bytes, activation_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> weights, stash->allocate_(parameter_bytes));
+  stash->versions_.push_back({std::move(weights)});
+  return stash;
 }
 
-Stash::Entry& Stash::Push(const MicroBatch& place) { return PushSlot(place, newest_); }
+absl::StatusOr<Stash::Entry*> Stash::Push(const MicroBatch& place) {
+  return PushSlot(place, newest_);
+}
 
-Stash::Entry& Stash::PushWithOwnWeights(const MicroBatch& place) {
-  const int32_t slot = Dead();
+absl::StatusOr<Stash::Entry*> Stash::PushWithOwnWeights(const MicroBatch& place) {
+  RUNNEL_ASSIGN_OR_RETURN(const int32_t slot, Dead());
   versions_[slot].number = -1;
   return PushSlot(place, slot);
 }
 
-Stash::Entry& Stash::PushSlot(const MicroBatch& place, int32_t slot) {
+absl::StatusOr<Stash::Entry*> Stash::PushSlot(const MicroBatch& place, int32_t slot) {
+  if (free_activations_.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> piece, allocate_(activation_bytes_));
+    free_activations_.push_back(std::move(piece));
+  }
   Entry& entry = entries_.emplace_back();
   entry.place = place;
   entry.version_slot = slot;
   ++versions_[slot].users;
-  if (free_activations_.empty()) {
-    entry.activations = std::make_unique<Arena>(activation_bytes_);
-  } else {
-    entry.activations = std::move(free_activations_.back());
-    free_activations_.pop_back();
-  }
-  return entry;
+  entry.activations = std::move(free_activations_.back());
+  free_activations_.pop_back();
+  return &entry;
 }
 
 void Stash::Pop() {
@@ -39,11 +51,11 @@ void Stash::Pop() {
   entries_.pop_front();
 }
 
-std::byte* Stash::NextVersion() {
+absl::StatusOr<Memory*> Stash::NextVersion() {
   next_ = newest_;
-  if (versions_[newest_].users == 0) return newest();
-  next_ = Dead();
-  return versions_[next_].weights.data();
+  if (versions_[newest_].users == 0) return &newest();
+  RUNNEL_ASSIGN_OR_RETURN(next_, Dead());
+  return versions_[next_].weights.get();
 }
 
 void Stash::Publish() {
@@ -51,16 +63,17 @@ void Stash::Publish() {
   versions_[newest_].number = ++published_;
 }
 
-int32_t Stash::Dead() {
+absl::StatusOr<int32_t> Stash::Dead() {
   for (size_t i = 0; i < versions_.size(); ++i) {
     const auto slot = static_cast<int32_t>(i);
     if (versions_[i].users == 0 && slot != newest_) return slot;
   }
-  versions_.push_back({Arena(parameter_bytes_)});
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> weights, allocate_(parameter_bytes_));
+  versions_.push_back({std::move(weights)});
   return static_cast<int32_t>(versions_.size()) - 1;
 }
 
-std::vector<const std::byte*> Stash::NewestVersions(int64_t count) const {
+std::vector<Memory*> Stash::NewestVersions(int64_t count) const {
   std::vector<const Version*> alive;
   for (size_t i = 0; i < versions_.size(); ++i) {
     const bool newest = static_cast<int32_t>(i) == newest_;
@@ -70,10 +83,10 @@ std::vector<const std::byte*> Stash::NewestVersions(int64_t count) const {
   if (static_cast<int64_t>(alive.size()) < count) return {};
   std::sort(alive.begin(), alive.end(),
             [](const Version* a, const Version* b) { return a->number > b->number; });
-  std::vector<const std::byte*> result;
+  std::vector<Memory*> result;
   for (int64_t i = 0; i < count; ++i) {
     if (alive[i]->number != alive[0]->number - i) return {};
-    result.push_back(alive[i]->weights.data());
+    result.push_back(alive[i]->weights.get());
   }
   return result;
 }

@@ -91,7 +91,7 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->breaks > 0, break_every_ns > 0);
     ModelState state;
-    for (const auto& executor : executors) Merge(executor->ExportState(), state);
+    for (const auto& executor : executors) Merge(executor->ExportState().value(), state);
     EXPECT_EQ(WeightsSha256(state), WeightsSha256(*expected));
   }
 }

@@ -1,6 +1,7 @@
 #include "worker/stash.h"
 
 #include "gtest/gtest.h"
+#include "kernels/host/host_memory.h"
 #include "proto/base/random.h"
 
 namespace runnel {
@@ -12,13 +13,14 @@ MicroBatch Place(int64_t sequence) {
   return place;
 }
 
+std::unique_ptr<Stash> MakeStash() { return Stash::Create(AllocateHostMemory, 64, 64).value(); }
+
+int64_t& VersionAt(const Memory& weights) { return *reinterpret_cast<int64_t*>(weights.address()); }
+
 void Step(Stash& stash, int64_t version) {
-  std::byte* next = stash.NextVersion();
-  *reinterpret_cast<int64_t*>(next) = version;
+  VersionAt(*stash.NextVersion().value()) = version;
   stash.Publish();
 }
-
-int64_t VersionAt(const std::byte* weights) { return *reinterpret_cast<const int64_t*>(weights); }
 
 TEST(Stash, BackwardSeesTheVersionOfItsForward) {
   // Against a plain model: random 1F1B orders with random caps.
@@ -26,14 +28,15 @@ TEST(Stash, BackwardSeesTheVersionOfItsForward) {
     SCOPED_TRACE(seed);
     const CounterRandom random(seed, RandomPurpose::kTest, 0, 0);
     const int64_t cap = 1 + random.Below(0, 6);
-    Stash stash(64, 64);
+    const std::unique_ptr<Stash> made = MakeStash();
+    Stash& stash = *made;
     std::deque<int64_t> expected;
     int64_t version = 0, sequence = 0;
     for (int i = 1; i < 200; ++i) {
       const bool forward = expected.empty() ||
                            (static_cast<int64_t>(expected.size()) < cap && random.Below(i, 2) == 0);
       if (forward) {
-        const Stash::Entry& entry = stash.Push(Place(sequence++));
+        const Stash::Entry& entry = *stash.Push(Place(sequence++)).value();
         EXPECT_EQ(VersionAt(stash.weights(entry)), version);
         expected.push_back(version);
       } else {
@@ -52,20 +55,22 @@ TEST(Stash, BackwardSeesTheVersionOfItsForward) {
 }
 
 TEST(Stash, StepsInPlaceWhenNobodyUsesTheNewest) {
-  Stash stash(64, 64);
-  stash.Push(Place(0));
+  const std::unique_ptr<Stash> made = MakeStash();
+  Stash& stash = *made;
+  ASSERT_TRUE(stash.Push(Place(0)).ok());
   stash.Pop();
-  EXPECT_EQ(stash.NextVersion(), stash.newest());
-  stash.Push(Place(1));
-  EXPECT_NE(stash.NextVersion(), stash.newest());
+  EXPECT_EQ(stash.NextVersion().value(), &stash.newest());
+  ASSERT_TRUE(stash.Push(Place(1)).ok());
+  EXPECT_NE(stash.NextVersion().value(), &stash.newest());
 }
 
 TEST(Stash, WeightsOfItsOwnAreNobodyElses) {
-  Stash stash(64, 64);
+  const std::unique_ptr<Stash> made = MakeStash();
+  Stash& stash = *made;
   Step(stash, 1);
-  const Stash::Entry& first = stash.Push(Place(0));
-  const Stash::Entry& second = stash.PushWithOwnWeights(Place(1));
-  *reinterpret_cast<int64_t*>(stash.weights(second)) = 100;
+  const Stash::Entry& first = *stash.Push(Place(0)).value();
+  const Stash::Entry& second = *stash.PushWithOwnWeights(Place(1)).value();
+  VersionAt(stash.weights(second)) = 100;
   EXPECT_EQ(VersionAt(stash.weights(first)), 1);
   EXPECT_EQ(VersionAt(stash.newest()), 1);
   stash.Pop();
@@ -78,22 +83,40 @@ TEST(Stash, WeightsOfItsOwnAreNobodyElses) {
 }
 
 TEST(Stash, NewestVersionsAreThoseWithoutAGap) {
-  Stash stash(64, 64);
-  stash.Push(Place(0));  // version 0
-  stash.Push(Place(1));  // version 0
+  const std::unique_ptr<Stash> made = MakeStash();
+  Stash& stash = *made;
+  ASSERT_TRUE(stash.Push(Place(0)).ok());  // version 0
+  ASSERT_TRUE(stash.Push(Place(1)).ok());  // version 0
   EXPECT_TRUE(stash.NewestVersions(2).empty());
   stash.Pop();
   Step(stash, 1);
-  stash.Push(Place(2));  // version 1
-  std::vector<const std::byte*> versions = stash.NewestVersions(2);
+  ASSERT_TRUE(stash.Push(Place(2)).ok());  // version 1
+  const std::vector<Memory*> versions = stash.NewestVersions(2);
   ASSERT_EQ(versions.size(), 2U);
-  EXPECT_EQ(VersionAt(versions[0]), 1);
-  EXPECT_EQ(VersionAt(versions[1]), 0);
+  EXPECT_EQ(VersionAt(*versions[0]), 1);
+  EXPECT_EQ(VersionAt(*versions[1]), 0);
   stash.Pop();
   Step(stash, 2);
   Step(stash, 3);  // 2 is no more: 1 and 3 live
   EXPECT_EQ(stash.live_versions(), 2);
   EXPECT_TRUE(stash.NewestVersions(2).empty());
+}
+
+// A device may have no more memory: nothing has changed then.
+TEST(Stash, RefusesWhatTheDeviceHasNoMemoryFor) {
+  int left = 2;  // a version and one micro-batch's activations
+  const std::unique_ptr<Stash> stash =
+      Stash::Create(
+          [&left](int64_t bytes) -> absl::StatusOr<std::unique_ptr<Memory>> {
+            if (left-- == 0) return absl::ResourceExhaustedError("full");
+            return AllocateHostMemory(bytes);
+          },
+          64, 64)
+          .value();
+  ASSERT_TRUE(stash->Push(Place(0)).ok());
+  EXPECT_EQ(stash->Push(Place(1)).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(stash->in_flight(), 1);
+  EXPECT_EQ(stash->live_versions(), 1);
 }
 
 }  // namespace
