@@ -114,12 +114,22 @@ struct BackendRow {
   absl::string_view name;
   absl::string_view summary;  // for --help and the device list
   absl::StatusOr<std::unique_ptr<Backend>> (*make)(int threads);
+  // Of a backend in a shared object (host/loaded_backend.h), which `make` loads: whether the object
+  // is there. Null: the backend is linked.
+  bool (*is_installed)(absl::string_view name) = nullptr;
+
+  bool is_loaded() const { return is_installed != nullptr; }
 };
 
-// The table, builtin_backends.cc: those that this build has, best first, ref last.
+// The table, builtin_backends.cc: those that this build has, best first, then ref, then those that
+// are loaded on request.
 absl::Span<const BackendRow> BuiltinBackends();
-// "auto" takes the first row. InvalidArgument lists what there is. threads >= 1.
+// "auto" takes the first row. InvalidArgument lists what there is, or names the shared object that
+// is not there. threads >= 1.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads);
+// What can be asked for here. Loads nothing.
 std::vector<std::string> BackendNames();
+// What "auto" stands for: one after the other, until one has all that a stage needs.
+std::vector<std::string> AutoBackendNames();
 
 }  // namespace runnel

@@ -4,8 +4,8 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ref/ref_backend.h"
-#ifdef RUNNEL_HAVE_TORCH
-#include "kernels/torch/torch_backend.h"
+#ifdef RUNNEL_LOADS_BACKENDS
+#include "kernels/host/loaded_backend.h"
 #endif
 
 namespace runnel {
@@ -16,10 +16,11 @@ absl::Span<const BackendRow> BuiltinBackends() {
        "own kernels, FP32 and INT8, for AVX-512, AVX2, NEON and portable; cpu:avx2 takes no "
        "better one",
        MakeCpuBackend},
-#ifdef RUNNEL_HAVE_TORCH
-      {"torch", "LibTorch on the CPU, FP32", MakeTorchBackend},
+      {"ref", "plain loops: slow, the specification of the others", MakeRefBackend},
+#ifdef RUNNEL_LOADS_BACKENDS
+      {"torch", "LibTorch on the CPU, FP32",
+       [](int threads) { return LoadBackend("torch", threads); }, IsBackendInstalled},
 #endif
-      {"ref", "plain loops, FP32: slow, the specification of the others", MakeRefBackend},
   };
   return rows;
 }
@@ -41,7 +42,17 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int
 
 std::vector<std::string> BackendNames() {
   std::vector<std::string> names;
-  for (const BackendRow& row : BuiltinBackends()) names.emplace_back(row.name);
+  for (const BackendRow& row : BuiltinBackends()) {
+    if (!row.is_loaded() || row.is_installed(row.name)) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+std::vector<std::string> AutoBackendNames() {
+  std::vector<std::string> names;
+  for (const BackendRow& row : BuiltinBackends()) {
+    if (!row.is_loaded()) names.emplace_back(row.name);
+  }
   return names;
 }
 

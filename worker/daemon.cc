@@ -81,7 +81,7 @@ absl::StatusOr<Backend*> Daemon::BackendFor(const std::string& name) {
 
 absl::Status Daemon::WithBackend(const std::string& name,
                                  const std::function<absl::Status(Backend*)>& use) {
-  const std::vector<std::string> names = name == "auto" ? options_.backends : std::vector{name};
+  const std::vector<std::string> names = name == "auto" ? AutoBackendNames() : std::vector{name};
   absl::Status result;
   for (const std::string& one : names) {
     RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));

@@ -21,9 +21,6 @@
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
 #include "worker/daemon.h"
-#ifdef RUNNEL_HAVE_TORCH
-#include "kernels/torch/torch_backend.h"
-#endif
 
 namespace runnel {
 namespace {
@@ -92,9 +89,6 @@ class SignalWatch {
 };
 
 int Run(const DaemonOptions& options, bool insecure_network) {
-#ifdef RUNNEL_HAVE_TORCH
-  TuneAllocatorForTorch();
-#endif
   SignalWatch signals;
   SpdlogLogger logger;
   MonotonicClock clock;

@@ -14,7 +14,6 @@
 
 #include "absl/strings/str_split.h"
 #include "kernels/backend.h"
-#include "kernels/torch/torch_backend.h"
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"

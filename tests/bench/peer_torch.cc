@@ -7,7 +7,6 @@
 
 #include "kernels/compiler.h"
 #include "kernels/recipe.h"
-#include "kernels/torch/torch_backend.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/torch_oracle.h"

@@ -1,6 +1,7 @@
 #include "tests/kernels/torch_oracle.h"
 
 #include <ATen/ATen.h>
+#include <malloc.h>
 
 #include <map>
 #include <string>
@@ -177,6 +178,14 @@ StateValues TorchOracle::State() const {
   StateValues result;
   for (const at::Tensor& tensor : impl_->state) result.push_back(Values(tensor));
   return result;
+}
+
+void TuneAllocatorForTorch() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
+#endif
 }
 
 }  // namespace runnel

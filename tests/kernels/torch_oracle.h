@@ -23,6 +23,10 @@ struct OracleOptions {
 // The values of one kind of state, tensor by tensor in the order of StateLayout::tensors.
 using StateValues = std::vector<std::vector<double>>;
 
+// Tells glibc to keep freed memory: without it oneDNN's temporaries are mapped and unmapped on
+// every call. For the start of a main that times LibTorch; nothing on other C libraries.
+void TuneAllocatorForTorch();
+
 class TorchOracle {
  public:
   // `layout` is PlanState of the whole model. State is copied from areas of that layout.
