@@ -38,6 +38,9 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   if (options.steps_in_backward && !options.one_in_flight) {
     return absl::InvalidArgumentError("steps_in_backward needs one_in_flight");
   }
+  if (options.defers_weight_gradients && options.one_in_flight) {
+    return absl::InvalidArgumentError("defers_weight_gradients cannot be with one_in_flight");
+  }
   if (batch > options.max_batch) {
     return absl::InvalidArgumentError(absl::StrCat(
         "micro-batches of ", batch, " samples, the state was laid out for ", options.max_batch));
@@ -47,7 +50,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
-  if (options.recomputes && !recipe.scaled()) Recompute(draft);
+  if (options.recomputes && !recipe.scaled()) Recompute(options.defers_weight_gradients, draft);
   if (options.steps_in_backward && !recipe.scaled()) StepInBackward(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);
   return std::move(draft.program);

@@ -26,6 +26,10 @@ struct CompileOptions {
   // and in stages with the cap 1: what is kept in between lies in kScratch, whose bytes it shares
   // over time, and kStash is empty.
   bool one_in_flight = false;
+  // Parts of other micro-batches may come between kInputGradient and kWeightGradient, each
+  // micro-batch with its own kScratch from the one to the other: so kInputGradient does no
+  // weight-gradients although `recomputes`. Not with one_in_flight.
+  bool defers_weight_gradients = false;
   // FP32, with one_in_flight, where a step has one micro-batch: each tensor is updated as soon as
   // the backward no longer reads it, so gradients are never all alive at once and have no storage.
   // kUpdate is empty; the backward changes kNewParameters, which must be the very memory of

@@ -202,8 +202,8 @@ enum class Part : uint8_t {
   kForward,         // training mode; ends with the loss where the loss is
   kForwardEval,     // evaluation mode: running statistics, no dropout; writes nothing that lasts
   kInputGradient,   // everything that leads to the gradient for the previous stage
-  kWeightGradient,  // after kInputGradient of the same micro-batch, with the scratch untouched in
-                    // between
+  kWeightGradient,  // after kInputGradient of the same micro-batch, with the same scratch,
+                    // untouched in between
   kUpdate,          // the optimizer step
 };
 inline constexpr int kPartCount = 5;

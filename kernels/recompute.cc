@@ -18,8 +18,8 @@ class Rewriter {
  public:
   explicit Rewriter(StageDraft& draft) : draft_(draft), program_(draft.program) {}
 
-  void Run() {
-    if (!program_.needs_input_gradient) MoveWeightGradients();
+  void Run(bool defers_weight_gradients) {
+    if (!program_.needs_input_gradient && !defers_weight_gradients) MoveWeightGradients();
     for (const Instruction& instruction : program_.part(Part::kForward)) NoteMaker(instruction);
     for (Part part : {Part::kInputGradient, Part::kWeightGradient}) MakeAgain(PartOf(part));
     KeepForward(PartOf(Part::kForwardEval));
@@ -144,6 +144,8 @@ class Rewriter {
 
 }  // namespace
 
-void Recompute(StageDraft& draft) { Rewriter(draft).Run(); }
+void Recompute(bool defers_weight_gradients, StageDraft& draft) {
+  Rewriter(draft).Run(defers_weight_gradients);
+}
 
 }  // namespace runnel

@@ -82,15 +82,21 @@ double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bo
   return cost.micro_batch_seconds + received + (device == 0 ? samples + labels : 0);
 }
 
-int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap,
-                         int64_t usual_cap) {
-  const bool looks_ahead = cap > usual_cap ? model.raised_looks_ahead : model.looks_ahead;
+int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer,
+                         const StageOrder& order, int64_t usual_cap) {
+  const bool looks_ahead = order.cap > usual_cap ? model.raised_looks_ahead : model.looks_ahead;
+  int64_t kept = order.cap + order.deferred_weight_gradients;
+  // No more than a step has.
+  if (order.deferred_weight_gradients > 0 && model.drain_every > 0) {
+    kept = std::max(order.cap, std::min(kept, model.drain_every));
+  }
   // Otherwise the youngest in flight uses the newest, as does a single one in any case.
-  const int64_t versions = cap - (looks_ahead && cap > 1 ? 0 : 1);
+  const int64_t versions = kept - (looks_ahead && kept > 1 ? 0 : 1);
+  const int64_t stashes = kept + std::min(order.deferred_weight_gradients, kept);
   int64_t bytes = 0;
   for (int layer = first_layer; layer <= last_layer; ++layer) {
     const LayerMemory& memory = model.memory[layer];
-    bytes += memory.state_bytes + versions * memory.version_bytes + cap * memory.stash_bytes;
+    bytes += memory.state_bytes + versions * memory.version_bytes + stashes * memory.stash_bytes;
   }
   return bytes;
 }
@@ -99,6 +105,9 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
   SimulatedPipeline pipeline;
   pipeline.half_duplex = model.half_duplex;
   pipeline.caps = placement.caps;
+  if (model.deferred != nullptr) {
+    pipeline.deferred_weight_gradients = model.deferred(placement.caps);
+  }
   int first = 0;
   for (size_t i = 0; i < placement.order.size(); ++i) {
     const int device = placement.order[i];

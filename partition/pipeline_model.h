@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "partition/cost_model.h"
+#include "partition/schedule.h"
 #include "partition/simulator.h"
 #include "proto/base/link_rate.h"
 
@@ -33,7 +34,8 @@ struct CodecCost {
 };
 
 struct DeviceCost {
-  // Of a stage's seconds; the rest is weight-gradient and update.
+  // Of a stage's seconds, of which only the sum is measured; the rest is weight-gradient and
+  // update. A convolution or linear layer multiplies as often in each of the three.
   double forward_share = 1.0 / 3;
   double input_gradient_share = 1.0 / 3;
   double codec_seconds_per_byte = 0;  // of the FP32 tensor, to encode or decode it
@@ -72,6 +74,7 @@ struct PipelineModel {
   // its own: at stages with the usual caps N - i, and at those with raised ones.
   bool looks_ahead = false;
   bool raised_looks_ahead = false;
+  DeferredFn deferred = nullptr;    // ScheduleRow's
   int64_t drain_every = 0;          // micro-batches of a synchronous step; 0: asynchronous
   double staleness_charge = 0.001;  // of the period, for each micro-batch in flight at stage 0
                                     // beyond one a stage
@@ -114,10 +117,11 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
 // first device of `devices`, so that one sends and receives.
 double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bool is_last);
 
-// What the stage takes with `cap` micro-batches in flight (`usual_cap`: N - i): its state, the
-// weight versions and the stashes of all of them. An upper estimate.
-int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer, int64_t cap,
-                         int64_t usual_cap);
+// What the stage takes with `order` (`usual_cap`: N - i): its state, and the weight versions and
+// stashes of all micro-batches that it keeps; for each deferred weight-gradient also the gradients
+// inside the stage, taken to be as large as what its operators put out. An upper estimate.
+int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer,
+                         const StageOrder& order, int64_t usual_cap);
 
 // The placement for the simulator; micro_batches and drains are left to the caller.
 SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placement);

@@ -171,8 +171,9 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
                                                    " devices, but there are ",
                                                    request.devices.size()));
   }
-  if (request.schedule != nullptr && request.schedule->drains_each_step) {
-    model.drain_every = request.micro_batches;
+  if (request.schedule != nullptr) {
+    model.deferred = request.schedule->deferred;
+    if (request.schedule->drains_each_step) model.drain_every = request.micro_batches;
   }
   model.input_bytes =
       request.micro_batch_size * request.model->input.elements() * 4 + kFrameHeaderBytes;
@@ -230,10 +231,11 @@ absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
   plan.generation = request.generation;
   plan.schedule = std::string(request.schedule->name);
   plan.drains_each_step = request.schedule->drains_each_step;
+  const std::vector<StageOrder> orders = StageOrders(request.schedule->deferred, partition.caps);
   int first = 0;
   for (size_t i = 0; i < partition.order.size(); ++i) {
-    plan.stages.push_back(
-        {request.devices[partition.order[i]], first, partition.last_layer[i], partition.caps[i]});
+    plan.stages.push_back({request.devices[partition.order[i]], first, partition.last_layer[i],
+                           orders[i].cap, orders[i].deferred_weight_gradients});
     first = partition.last_layer[i] + 1;
   }
   int own = 0;

@@ -64,12 +64,11 @@ class Fifo {
 enum Job : uint8_t { kEncodeDown, kEncodeUp, kDecodeDown, kDecodeUp };
 
 struct Stage {
-  enum class Busy : uint8_t { kNo, kForward, kInputGradient, kWeightGradient };
-  Busy busy = Busy::kNo;
-  int64_t forwards = 0;
-  int64_t backwards = 0;
-  int64_t inputs = 0;     // activations that are here, decoded
-  int64_t gradients = 0;  // likewise
+  StageOrder order;
+  StageProgress done;
+  Action running = Action::kDrained;  // kDrained: nothing
+  int64_t inputs = 0;                 // activations that are here, decoded
+  int64_t gradients = 0;              // likewise
   Fifo codec;
   bool codec_busy = false;
   uint8_t codec_job = 0;
@@ -87,6 +86,11 @@ class Stretch {
   Stretch(const SimulatedPipeline& pipeline, int64_t micro_batches, SimulatedRun& run)
       : pipeline_(pipeline), boundary_(micro_batches), run_(run) {
     stages_.resize(pipeline.stages.size());
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      stages_[i].order = {pipeline.caps[i], pipeline.deferred_weight_gradients.empty()
+                                                ? 0
+                                                : pipeline.deferred_weight_gradients[i]};
+    }
     lines_.resize(2 * pipeline.links.size());
     stages_.front().inputs = micro_batches;
     stages_.back().gradients = micro_batches;
@@ -127,39 +131,46 @@ class Stretch {
 
   void StartCompute(size_t i) {
     Stage& stage = stages_[i];
-    if (stage.busy != Stage::Busy::kNo) return;
+    if (stage.running != Action::kDrained) return;
     const StageTimes& times = pipeline_.stages[i];
-    switch (NextAction(pipeline_.caps[i], boundary_, stage.forwards, stage.backwards)) {
+    switch (NextAction(stage.order, boundary_, stage.done)) {
       case Action::kForward:
-        if (stage.inputs <= stage.forwards) return;
-        stage.busy = Stage::Busy::kForward;
-        run_.compute_busy_ns[i] += times.forward_ns;
-        return At(times.forward_ns, Ends::kCompute, i);
-      case Action::kBackward:
-        if (stage.gradients <= stage.backwards) return;
-        stage.busy = Stage::Busy::kInputGradient;
-        run_.compute_busy_ns[i] += times.input_gradient_ns + times.weight_gradient_ns;
-        return At(times.input_gradient_ns, Ends::kCompute, i);
+        if (stage.inputs > stage.done.forwards) Begin(i, Action::kForward, times.forward_ns);
+        return;
+      case Action::kInputGradient:
+        if (stage.gradients > stage.done.input_gradients) {
+          Begin(i, Action::kInputGradient, times.input_gradient_ns);
+        }
+        return;
+      case Action::kWeightGradient:
+        return Begin(i, Action::kWeightGradient, times.weight_gradient_ns);
       case Action::kDrained:
         return;
     }
   }
 
+  void Begin(size_t i, Action action, int64_t ns) {
+    stages_[i].running = action;
+    run_.compute_busy_ns[i] += ns;
+    At(ns, Ends::kCompute, i);
+  }
+
   void ComputeEnds(size_t i) {
     Stage& stage = stages_[i];
-    switch (std::exchange(stage.busy, Stage::Busy::kNo)) {
-      case Stage::Busy::kForward:
-        Tell(i, Action::kForward, stage.forwards++);
+    const Action action = std::exchange(stage.running, Action::kDrained);
+    switch (action) {
+      case Action::kForward:
+        Tell(i, action, stage.done.forwards++);
         if (i + 1 < stages_.size()) Code(i, kEncodeDown);
         break;
-      case Stage::Busy::kInputGradient:
+      case Action::kInputGradient:
+        Tell(i, action, stage.done.input_gradients++);
         if (i > 0) Code(i, kEncodeUp);
-        stage.busy = Stage::Busy::kWeightGradient;
-        return At(pipeline_.stages[i].weight_gradient_ns, Ends::kCompute, i);
-      case Stage::Busy::kWeightGradient:
-        Tell(i, Action::kBackward, stage.backwards++);
         break;
-      case Stage::Busy::kNo:
+      case Action::kWeightGradient:
+        Tell(i, action, stage.done.weight_gradients++);
+        break;
+      case Action::kDrained:
         return;
     }
     StartCompute(i);
@@ -314,6 +325,14 @@ absl::Status CheckPipeline(const SimulatedPipeline& pipeline) {
       return Wrong("caps must be at least 1 and not grow");
     }
   }
+  const std::vector<int64_t>& deferred = pipeline.deferred_weight_gradients;
+  if (!deferred.empty() && deferred.size() != pipeline.stages.size()) {
+    return Wrong("deferred weight-gradients of ", deferred.size(), " stages, but there are ",
+                 pipeline.stages.size());
+  }
+  for (int64_t of_stage : deferred) {
+    if (of_stage < 0) return Wrong(of_stage, " deferred weight-gradients");
+  }
   if (pipeline.micro_batches < 1) return Wrong(pipeline.micro_batches, " micro-batches");
   if (pipeline.drain_every < 0) return Wrong("drains every ", pipeline.drain_every);
   return CheckTimes(pipeline);
@@ -408,17 +427,21 @@ double BoundNs(const SimulatedPipeline& pipeline) {
 
 absl::StatusOr<double> SteadyPeriodNs(SimulatedPipeline pipeline, int64_t micro_batches) {
   if (pipeline.caps.empty()) return Wrong("no stage");
-  if (micro_batches == 0) micro_batches = 24 * std::min<int64_t>(pipeline.caps[0], 1 << 20) + 240;
+  int64_t kept = pipeline.caps[0];
+  for (int64_t deferred : pipeline.deferred_weight_gradients) {
+    kept = std::max(kept, pipeline.caps[0] + deferred);
+  }
+  if (micro_batches == 0) micro_batches = 24 * std::min<int64_t>(kept, 1 << 20) + 240;
   pipeline.drain_every = 0;
   pipeline.micro_batches = micro_batches;
   const int64_t from = micro_batches / 2;
-  const int64_t to = micro_batches - pipeline.caps[0] - 1;
+  const int64_t to = micro_batches - kept - 1;
   if (to <= from)
-    return Wrong(micro_batches, " micro-batches do not fill caps of ", pipeline.caps[0]);
+    return Wrong(micro_batches, " micro-batches do not fill a stage that keeps ", kept);
   int64_t from_ns = 0;
   int64_t to_ns = 0;
   const auto note = [&](int stage, Action action, int64_t sequence, int64_t end_ns) {
-    if (stage != 0 || action != Action::kBackward) return;
+    if (stage != 0 || action != Action::kInputGradient) return;
     if (sequence == from) from_ns = end_ns;
     if (sequence == to) to_ns = end_ns;
   };

@@ -4,13 +4,13 @@
 // proto/base/next_action.h), on lanes and links that take given times. Pure; the same input gives
 // the same output.
 //
-// What is simulated of a stage: one compute lane, which runs the forward, or the
-// input-gradient and then the weight-gradient, of the one micro-batch that NextAction names,
-// waiting for its input if that has not come. One codec lane, first in first out, encodes what
-// leaves and decodes what arrives. A gradient goes to the codec lane when the input-gradient is
-// done, before the weight-gradient runs. Of a link: each way a queue, first in first out, whose
-// head takes the bandwidth for send_ns; it arrives delay_ns after that. Half duplex: one queue for
-// both ways. Stage 0 always has its samples, the last stage its labels.
+// What is simulated of a stage: one compute lane, which runs the forward, input-gradient or
+// weight-gradient that NextAction names, waiting for its input if that has not come. One codec
+// lane, first in first out, encodes what leaves and decodes what arrives. A gradient goes to the
+// codec lane when the input-gradient is done, before the next action runs. Of a link: each way a
+// queue, first in first out, whose head takes the bandwidth for send_ns; it arrives delay_ns after
+// that. Half duplex: one queue for both ways. Stage 0 always has its samples, the last stage its
+// labels.
 
 #include <cstdint>
 #include <functional>
@@ -49,6 +49,8 @@ struct SimulatedPipeline {
   std::vector<StageTimes> stages;
   std::vector<LinkTimes> links;  // stages.size() - 1
   std::vector<int64_t> caps;     // one a stage, >= 1, not growing
+  // StageOrder, one a stage, >= 0. Empty: no stage defers any.
+  std::vector<int64_t> deferred_weight_gradients;
   bool half_duplex = false;
   int64_t micro_batches = 0;  // in all, >= 1
   // The pipeline is empty after this many micro-batches, and again: a barrier, or the end of a
@@ -70,16 +72,19 @@ struct SimulatedRun {
 using SimulatedActionFn =
     std::function<void(int stage, Action action, int64_t sequence, int64_t end_ns)>;
 
-// InvalidArgument names what does not fit: no stage, links or caps of another number, a negative
-// time or count, growing caps, a run longer than 2^62 ns. `on_action` may be null; without it
-// stretches between two drains that are alike are simulated once.
+// InvalidArgument names what does not fit: no stage, links, caps or deferred weight-gradients of
+// another number, a negative time or count, growing caps, a run longer than 2^62 ns. `on_action`
+// may be null; without it stretches between two drains that are alike are simulated once.
 absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
                                       const SimulatedActionFn& on_action = nullptr);
 
 // Nanoseconds a micro-batch, between drains, that no pipeline of these times and caps can go below:
 // the longest of every lane and way, and over stages i <= j, the round trip from i down to j and
 // back over c_i - c_j + 1, the micro-batches that may be in it. For j the last stage (cap 1) this
-// is round_trip_i / c_i, a common but weaker bound; i = j is the lane itself.
+// is round_trip_i / c_i, a common but weaker bound; i = j is the lane itself. Deferring
+// weight-gradients changes nothing here:
+// once as many as allowed are deferred, each input-gradient is followed by a weight-gradient again,
+// of an earlier micro-batch. Deferring shortens the filling and the draining.
 double BoundNs(const SimulatedPipeline& pipeline);
 // The same without the caps: lanes and ways only.
 double ResourceBoundNs(const SimulatedPipeline& pipeline);

@@ -12,8 +12,8 @@
 namespace runnel {
 
 // One lane calls it, one call at a time. A micro-batch's calls come in the order Forward,
-// InputGradient, WeightGradient, with those of other micro-batches in between only before
-// InputGradient.
+// InputGradient, WeightGradient, each kind in ascending order of micro-batches; those of others may
+// come in between.
 class StageCompute {
  public:
   struct Output {

@@ -30,6 +30,7 @@ absl::Status StageExecutor::Compile(Backend* backend) {
                                   .max_batch = *std::max_element(sizes.begin(), sizes.end()),
                                   .recomputes = backend->recomputes(),
                                   .one_in_flight = options_.one_in_flight,
+                                  .defers_weight_gradients = options_.defers_weight_gradients,
                                   .steps_in_backward = steps_in_backward_};
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));
@@ -49,18 +50,24 @@ absl::Status StageExecutor::Compile(Backend* backend) {
 
 absl::Status StageExecutor::AllocateState(Backend* backend) {
   int64_t stash_bytes = 0;
-  int64_t scratch_bytes = 0;
   for (const auto& [samples, compiled] : compiled_) {
     stash_bytes = std::max(stash_bytes, compiled.program.stash_bytes);
-    scratch_bytes = std::max(scratch_bytes, compiled.program.scratch_bytes);
+    scratch_bytes_ = std::max(scratch_bytes_, compiled.program.scratch_bytes);
   }
-  const auto allocate = [backend](int64_t bytes) { return backend->Allocate(bytes); };
-  RUNNEL_ASSIGN_OR_RETURN(stash_, Stash::Create(allocate, layout_.parameter_bytes, stash_bytes));
-  RUNNEL_ASSIGN_OR_RETURN(momentum_, allocate(layout_.momentum_bytes));
-  RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate(layout_.gradient_bytes));
-  RUNNEL_ASSIGN_OR_RETURN(statistics_, allocate(layout_.statistic_bytes));
-  RUNNEL_ASSIGN_OR_RETURN(scratch_, allocate(scratch_bytes));
-  return absl::OkStatus();
+  allocate_ = [backend](int64_t bytes) { return backend->Allocate(bytes); };
+  RUNNEL_ASSIGN_OR_RETURN(stash_, Stash::Create(allocate_, layout_.parameter_bytes, stash_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(momentum_, allocate_(layout_.momentum_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate_(layout_.gradient_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(statistics_, allocate_(layout_.statistic_bytes));
+  return FreeScratch().status();
+}
+
+absl::StatusOr<Memory*> StageExecutor::FreeScratch() {
+  if (free_scratch_.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> scratch, allocate_(scratch_bytes_));
+    free_scratch_.push_back(std::move(scratch));
+  }
+  return free_scratch_.back().get();
 }
 
 absl::StatusOr<StageExecutor::Compiled*> StageExecutor::ForSamples(int64_t samples) {
@@ -94,13 +101,13 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   return context;
 }
 
-Bindings StageExecutor::StateBindings(const Memory& weights) const {
+Bindings StageExecutor::StateBindings(const Memory& weights, const Memory& scratch) const {
   Bindings bindings;
   bindings[Storage::kParameters] = weights.address();
   bindings[Storage::kGradients] = gradients_->address();
   bindings[Storage::kMomentum] = momentum_->address();
   bindings[Storage::kStatistics] = statistics_->address();
-  bindings[Storage::kScratch] = scratch_->address();
+  bindings[Storage::kScratch] = scratch.address();
   if (steps_in_backward_) bindings[Storage::kNewParameters] = weights.address();
   return bindings;
 }
@@ -188,7 +195,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& pl
   entry.input = std::move(input);
   Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
   alignas(64) double metrics[2] = {0, 0};
-  Bindings bindings = StateBindings(stash_->weights(entry));
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
+  Bindings bindings = StateBindings(stash_->weights(entry), *scratch);
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(output);
   bindings[Storage::kLabels] = Base(labels);
@@ -206,17 +214,21 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
   const Program& program = compiled->program;
   if (!has_loss_)
     RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output_bytes, "gradient"));
-  if (stash_->in_flight() == 0 || stash_->Oldest().place.sequence != place.sequence) {
+  Stash::Entry* found = stash_->Find(place.sequence);
+  if (found == nullptr) {
     return absl::InternalError(
         absl::StrCat("backward of micro-batch ", place.sequence.value(), " without its forward"));
   }
-  Stash::Entry& entry = stash_->Oldest();
+  Stash::Entry& entry = *found;
   entry.output_gradient = std::move(output_gradient);
+  RUNNEL_RETURN_IF_ERROR(FreeScratch().status());
+  entry.scratch = std::move(free_scratch_.back());
+  free_scratch_.pop_back();
   Output result;
   if (program.needs_input_gradient) {
     result.tensor = pool_->Allocate(static_cast<size_t>(program.input_bytes));
   }
-  Bindings bindings = StateBindings(stash_->weights(entry));
+  Bindings bindings = StateBindings(stash_->weights(entry), *entry.scratch);
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(entry.output);
   bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
@@ -229,18 +241,25 @@ absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBat
 
 absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
   RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
+  if (stash_->in_flight() == 0 || stash_->Oldest().place.sequence != place.sequence ||
+      stash_->Oldest().scratch == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("weight-gradient of micro-batch ", place.sequence.value(), " out of order"));
+  }
   Stash::Entry& entry = stash_->Oldest();
   const StepContext context = ContextOf(place);
-  Bindings bindings = StateBindings(stash_->weights(entry));
+  Bindings bindings = StateBindings(stash_->weights(entry), *entry.scratch);
   bindings[Storage::kInput] = Base(entry.input);
   bindings[Storage::kOutput] = Base(entry.output);
   bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
   bindings[Storage::kStash] = entry.activations->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
+  free_scratch_.push_back(std::move(entry.scratch));
   stash_->Pop();
   if (!step || steps_in_backward_) return absl::OkStatus();
 
-  Bindings update = StateBindings(stash_->newest());
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
+  Bindings update = StateBindings(stash_->newest(), *scratch);
   RUNNEL_ASSIGN_OR_RETURN(const Memory* next, stash_->NextVersion());
   update[Storage::kNewParameters] = next->address();
   RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
@@ -259,7 +278,8 @@ absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Pa
   StepContext context;
   context.run_seed = options_.training.seed;
   context.step_samples = samples;
-  Bindings bindings = StateBindings(stash_->newest());
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
+  Bindings bindings = StateBindings(stash_->newest(), *scratch);
   bindings[Storage::kInput] = Base(input);
   bindings[Storage::kOutput] = Base(output);
   bindings[Storage::kLabels] = Base(labels);

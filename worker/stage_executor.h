@@ -27,8 +27,11 @@ struct StageExecutorOptions {
   int64_t eval_samples = 0;
   const Recipe* recipe = nullptr;
   // Forward, InputGradient and WeightGradient of a micro-batch come one after the other: the plain
-  // loop, or a stage whose cap is 1. Saves the memory of what is kept for several.
+  // loop, or a stage whose cap is 1 and that defers nothing. Saves the memory of what is kept for
+  // several.
   bool one_in_flight = false;
+  // Other micro-batches' calls may come between InputGradient and WeightGradient.
+  bool defers_weight_gradients = false;
   // Micro-batches in flight at most, and N - i: what the papers have, and how many weight versions
   // TrainingSettings::aggregate_every takes the mean of.
   int64_t cap = 1;
@@ -76,7 +79,10 @@ class StageExecutor final : public StageCompute {
   absl::Status LookAheadInto(Memory& weights, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
   StepContext ContextOf(const MicroBatch& place) const;
-  Bindings StateBindings(const Memory& weights) const;
+  // Scratch that no micro-batch holds: the same piece until it is taken. Errors as
+  // Backend::Allocate.
+  absl::StatusOr<Memory*> FreeScratch();
+  Bindings StateBindings(const Memory& weights, const Memory& scratch) const;
   TensorData Extract(const StateTensor& tensor, const std::byte* base) const;
   void Put(const TensorData& from, const StateTensor& to, std::byte* base) const;
 
@@ -89,11 +95,14 @@ class StageExecutor final : public StageCompute {
   bool steps_in_backward_ = false;        // CompileOptions
   std::map<int64_t, Compiled> compiled_;  // by samples
   std::unique_ptr<Stash> stash_;
-  // The backend's.
+  // The backend's memory.
+  Stash::AllocateFn allocate_;
   std::unique_ptr<Memory> momentum_;
   std::unique_ptr<Memory> gradients_;
   std::unique_ptr<Memory> statistics_;
-  std::unique_ptr<Memory> scratch_;
+  int64_t scratch_bytes_ = 0;
+  // One, and one more for each weight-gradient that is deferred.
+  std::vector<std::unique_ptr<Memory>> free_scratch_;
 };
 
 }  // namespace runnel

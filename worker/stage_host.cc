@@ -25,8 +25,10 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   options.training = stage.training;
   options.eval_samples = stage.eval_samples;
   options.usual_cap = static_cast<int64_t>(stage.plan.stages.size()) - stage.stage;
-  if (!stage.plain_loop) options.cap = stage.plan.stages[stage.stage].cap;
-  options.one_in_flight = stage.plain_loop || stage.plan.stages[stage.stage].cap == 1;
+  const StageOrder order = stage.plain_loop ? StageOrder() : stage.plan.stages[stage.stage].order();
+  options.cap = order.cap;
+  options.one_in_flight = order == StageOrder();
+  options.defers_weight_gradients = order.deferred_weight_gradients > 0;
   RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe(stage.recipe));
   RUNNEL_ASSIGN_OR_RETURN(
       std::unique_ptr<StageExecutor> executor,

@@ -33,8 +33,7 @@ Peer SenderOf(Direction direction) {
 StageRuntime::StageRuntime(StageRuntimeOptions options)
     : options_(std::move(options)),
       limit_(options_.first_sequence.value()),
-      forwards_(options_.first_sequence.value()),
-      backwards_(options_.first_sequence.value()),
+      done_{limit_, limit_, limit_},
       version_(options_.batching.Locate(options_.first_sequence).step) {}
 
 bool StageRuntime::Decodes(Direction direction) const {
@@ -100,16 +99,17 @@ absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64
     return absl::InvalidArgumentError(
         absl::StrCat("micro-batch ", sequence.value(), " came with ", samples, " samples"));
   }
-  const int64_t next = kind == FrameKind::kGradient ? backwards_ : forwards_;
-  if (sequence.value() < next || (kind == FrameKind::kGradient && sequence.value() >= forwards_)) {
+  const bool gradient = kind == FrameKind::kGradient;
+  const int64_t next = gradient ? done_.input_gradients : done_.forwards;
+  if (sequence.value() < next || (gradient && sequence.value() >= done_.forwards)) {
     return absl::InvalidArgumentError(absl::StrCat("micro-batch ", sequence.value(), " of kind ",
                                                    static_cast<int>(kind),
                                                    " is out of order, next is ", next));
   }
-  // The stage before has at most its cap in flight, and has done no backward whose gradient this
-  // one has not sent: that is at most one more than this one has finished.
+  // The stage before has at most its cap in flight, and has done no input-gradient that this one
+  // has not.
   if (kind == FrameKind::kActivation &&
-      sequence.value() > backwards_ + options_.plan.stages[options_.stage - 1].cap) {
+      sequence.value() >= done_.input_gradients + options_.plan.stages[options_.stage - 1].cap) {
     return absl::InvalidArgumentError(
         absl::StrCat("micro-batch ", sequence.value(), " is beyond the cap"));
   }
@@ -191,22 +191,18 @@ absl::Status StageRuntime::ComputeDone(ComputeResult result) {
   // An evaluation may find an infinite loss: that is news, not the end.
   if (finished == Running::kForward && !std::isfinite(result.loss_sum)) {
     return Fail(absl::StrCat("the loss is not finite at step ",
-                             options_.batching.Locate(Sequence(forwards_)).step,
+                             options_.batching.Locate(Sequence(done_.forwards)).step,
                              ": training diverged; try a smaller --lr"));
   }
-  const MicroBatch place = options_.batching.Locate(Sequence(backwards_));
   switch (finished) {
     case Running::kForward:
       FinishForward(std::move(result));
       break;
     case Running::kInputGradient:
-      if (!first_stage()) Emit(Direction::kBackward, place, std::move(result.tensor));
-      running_ = Running::kWeightGradient;
-      effects_.push_back(WeightGradientEffect{place, place.last_in_step});
-      return absl::OkStatus();
+      FinishInputGradient(std::move(result));
+      break;
     case Running::kWeightGradient:
-      if (place.last_in_step) ++version_;
-      ++backwards_;
+      FinishWeightGradient();
       break;
     case Running::kEvaluate:
       FinishEvaluation(std::move(result));
@@ -219,8 +215,7 @@ absl::Status StageRuntime::ComputeDone(ComputeResult result) {
 }
 
 void StageRuntime::FinishForward(ComputeResult result) {
-  const MicroBatch place = options_.batching.Locate(Sequence(forwards_));
-  ++forwards_;
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.forwards++));
   if (has_loss()) {
     loss_.loss_sum += result.loss_sum;
     loss_.correct += result.correct;
@@ -230,22 +225,35 @@ void StageRuntime::FinishForward(ComputeResult result) {
   }
 }
 
+void StageRuntime::FinishInputGradient(ComputeResult result) {
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.input_gradients++));
+  if (!first_stage()) Emit(Direction::kBackward, place, std::move(result.tensor));
+}
+
+void StageRuntime::FinishWeightGradient() {
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.weight_gradients++));
+  if (place.last_in_step) ++version_;
+}
+
 // Where the pipeline drains next: the granted barrier; for a synchronous schedule the end of the
 // mini-batch.
 int64_t StageRuntime::Boundary() const {
   if (!options_.plan.drains_each_step) return limit_;
-  const int64_t step = options_.batching.Locate(Sequence(backwards_)).step;
+  const int64_t step = options_.batching.Locate(Sequence(done_.weight_gradients)).step;
   return std::min(limit_, options_.batching.FirstSequence(step + 1).value());
 }
 
 void StageRuntime::Advance() {
   if (running_ != Running::kNothing || barrier_reported_) return;
-  switch (NextAction(cap(), Boundary(), forwards_, backwards_)) {
+  switch (NextAction(options_.plan.stages[options_.stage].order(), Boundary(), done_)) {
     case Action::kForward:
       StartForward();
       return;
-    case Action::kBackward:
-      StartBackward();
+    case Action::kInputGradient:
+      StartInputGradient();
+      return;
+    case Action::kWeightGradient:
+      StartWeightGradient();
       return;
     case Action::kDrained:
       if (codec_outstanding_ > 0) return;
@@ -255,13 +263,13 @@ void StageRuntime::Advance() {
   }
 }
 
-bool StageRuntime::StartForward() {
-  const auto input = inputs_.find(forwards_);
-  if (input == inputs_.end()) return false;
-  const auto labels = labels_.find(forwards_);
-  if (has_loss() && labels == labels_.end()) return false;
+void StageRuntime::StartForward() {
+  const auto input = inputs_.find(done_.forwards);
+  if (input == inputs_.end()) return;
+  const auto labels = labels_.find(done_.forwards);
+  if (has_loss() && labels == labels_.end()) return;
 
-  const MicroBatch place = options_.batching.Locate(Sequence(forwards_));
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.forwards));
   ForwardEffect effect{place, version_, std::move(input->second), {}};
   inputs_.erase(input);
   if (first_stage())
@@ -273,20 +281,24 @@ bool StageRuntime::StartForward() {
   }
   running_ = Running::kForward;
   effects_.push_back(std::move(effect));
-  return true;
 }
 
-bool StageRuntime::StartBackward() {
-  InputGradientEffect effect{options_.batching.Locate(Sequence(backwards_)), {}};
+void StageRuntime::StartInputGradient() {
+  InputGradientEffect effect{options_.batching.Locate(Sequence(done_.input_gradients)), {}};
   if (!has_loss()) {
-    const auto gradient = gradients_.find(backwards_);
-    if (gradient == gradients_.end()) return false;
+    const auto gradient = gradients_.find(done_.input_gradients);
+    if (gradient == gradients_.end()) return;
     effect.output_gradient = std::move(gradient->second);
     gradients_.erase(gradient);
   }
   running_ = Running::kInputGradient;
   effects_.push_back(std::move(effect));
-  return true;
+}
+
+void StageRuntime::StartWeightGradient() {
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.weight_gradients));
+  running_ = Running::kWeightGradient;
+  effects_.push_back(WeightGradientEffect{place, place.last_in_step});
 }
 
 absl::Status StageRuntime::EvaluationArrived(FrameKind kind, Sequence sequence, int64_t samples,

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "proto/base/batching.h"
 #include "proto/base/ids.h"
+#include "proto/base/next_action.h"
 #include "proto/base/payload.h"
 #include "proto/base/plan.h"
 #include "proto/transport/link/frame.h"
@@ -56,8 +57,8 @@ struct InputGradientEffect {
   MicroBatch place;
   Payload output_gradient;  // empty where the loss is
 };
-// The weight-gradient of the micro-batch whose input-gradient just ran; then, if `step`, the
-// optimizer step.
+// The weight-gradient of the oldest micro-batch that waits for one; then, if `step`, the optimizer
+// step.
 struct WeightGradientEffect {
   MicroBatch place;
   bool step;
@@ -139,8 +140,9 @@ class StageRuntime {
   bool has_loss() const {
     return options_.stage + 1 == static_cast<int>(options_.plan.stages.size());
   }
-  int64_t forwards() const { return forwards_; }
-  int64_t backwards() const { return backwards_; }
+  int64_t forwards() const { return done_.forwards; }
+  // Micro-batches whose both gradients are done.
+  int64_t backwards() const { return done_.weight_gradients; }
   // Optimizer steps that the newest weights have seen.
   int64_t version() const { return version_; }
   bool at_barrier() const { return barrier_reported_; }
@@ -159,7 +161,6 @@ class StageRuntime {
   // Whether a boundary tensor that arrives, or that leaves, goes through the codec lane.
   bool Decodes(Direction direction) const;
   bool Encodes(Direction direction) const;
-  int64_t cap() const { return options_.plan.stages[options_.stage].cap; }
   int64_t Boundary() const;
   absl::Status Fail(std::string what);
   absl::Status CheckArrival(FrameKind kind, Sequence sequence, int64_t samples) const;
@@ -167,10 +168,13 @@ class StageRuntime {
                                  Payload payload);
   void Accept(Direction direction, MicroBatch place, Payload payload);
   void Advance();
-  bool StartForward();
-  bool StartBackward();
+  void StartForward();
+  void StartInputGradient();
+  void StartWeightGradient();
   void AdvanceEvaluation();
   void FinishForward(ComputeResult result);
+  void FinishInputGradient(ComputeResult result);
+  void FinishWeightGradient();
   void FinishEvaluation(ComputeResult result);
   void Emit(Direction direction, const MicroBatch& place, Payload tensor);
 
@@ -179,8 +183,7 @@ class StageRuntime {
   bool failed_ = false;
 
   int64_t limit_ = 0;
-  int64_t forwards_ = 0;
-  int64_t backwards_ = 0;
+  StageProgress done_;
   int64_t version_ = 0;
   bool barrier_reported_ = true;
   int64_t codec_outstanding_ = 0;

@@ -44,6 +44,13 @@ absl::StatusOr<Stash::Entry*> Stash::PushSlot(const MicroBatch& place, int32_t s
   return &entry;
 }
 
+Stash::Entry* Stash::Find(Sequence sequence) {
+  for (Entry& entry : entries_) {
+    if (entry.place.sequence == sequence) return &entry;
+  }
+  return nullptr;
+}
+
 void Stash::Pop() {
   Entry& entry = entries_.front();
   --versions_[entry.version_slot].users;

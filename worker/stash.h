@@ -1,7 +1,8 @@
 #pragma once
 
 // What a stage keeps for micro-batches in flight (AccEPT 2.1, "stash"): the weight version that
-// each forward used, its saved activations, and the boundary tensors that the backward reads again.
+// each forward used, its saved activations, the boundary tensors that the backward reads again, and
+// the scratch between input-gradient and weight-gradient.
 // A weight version lives as long as it is the newest or a micro-batch in flight used it; memory of
 // dead versions is used again.
 
@@ -27,6 +28,7 @@ class Stash {
     Payload input;
     Payload output;
     Payload output_gradient;
+    std::unique_ptr<Memory> scratch;  // from its input-gradient to its weight-gradient, else none
   };
 
   // Backend::Allocate of the backend that computes.
@@ -49,7 +51,9 @@ class Stash {
   absl::StatusOr<Entry*> PushWithOwnWeights(const MicroBatch& place);
   // The oldest micro-batch in flight; there must be one.
   Entry& Oldest() { return entries_.front(); }
-  // Its backward is done. Call before NextVersion of the same micro-batch.
+  // The micro-batch in flight with this sequence; null if there is none.
+  Entry* Find(Sequence sequence);
+  // The backward of the oldest one is done. Call before NextVersion of the same micro-batch.
   void Pop();
   // Memory for the weights that an optimizer step makes: the newest itself if no micro-batch in
   // flight uses it, else another piece. Publish makes it the newest.

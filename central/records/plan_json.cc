@@ -6,6 +6,8 @@
 namespace runnel {
 namespace {
 
+constexpr char kDeferred[] = "deferred_weight_gradients";
+
 absl::StatusOr<StagePlan> StageFromJson(const Json& json) {
   StagePlan stage;
   int32_t device = 0;
@@ -14,13 +16,15 @@ absl::StatusOr<StagePlan> StageFromJson(const Json& json) {
       .Read("first_layer", stage.first_layer)
       .Read("last_layer", stage.last_layer)
       .Read("cap", stage.cap);
+  if (json.contains(kDeferred)) object.Read(kDeferred, stage.deferred_weight_gradients);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   stage.device = DeviceId(device);
   if (device < 0 || stage.first_layer < 0 || stage.last_layer < stage.first_layer ||
-      stage.cap < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("plan stage: device ", device, ", layers ",
-                                                   stage.first_layer, "-", stage.last_layer,
-                                                   ", cap ", stage.cap, " cannot be"));
+      stage.cap < 1 || stage.deferred_weight_gradients < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan stage: device ", device, ", layers ", stage.first_layer, "-",
+                     stage.last_layer, ", cap ", stage.cap, ", ", stage.deferred_weight_gradients,
+                     " deferred weight-gradients cannot be"));
   }
   return stage;
 }
@@ -38,10 +42,11 @@ absl::StatusOr<LinkPlan> LinkFromJson(const Json& json) {
 Json StagesToJson(const Plan& plan) {
   Json stages = Json::array();
   for (const StagePlan& stage : plan.stages) {
-    stages.push_back(Json{{"device", stage.device.value()},
-                          {"first_layer", stage.first_layer},
-                          {"last_layer", stage.last_layer},
-                          {"cap", stage.cap}});
+    Json& json = stages.emplace_back(Json{{"device", stage.device.value()},
+                                          {"first_layer", stage.first_layer},
+                                          {"last_layer", stage.last_layer},
+                                          {"cap", stage.cap}});
+    if (stage.deferred_weight_gradients > 0) json[kDeferred] = stage.deferred_weight_gradients;
   }
   return stages;
 }

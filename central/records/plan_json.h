@@ -9,8 +9,9 @@
 namespace runnel {
 
 // {"generation", "schedule", "drains_each_step",
-//  "stages": [{"device", "first_layer", "last_layer", "cap"}, ...],
+//  "stages": [{"device", "first_layer", "last_layer", "cap", "deferred_weight_gradients"}, ...],
 //  "links": [{"codec_forward", "codec_backward"}, ...]}
+// A stage that defers no weight-gradient has no "deferred_weight_gradients".
 Json PlanToJson(const Plan& plan);
 
 // InvalidArgument names the key that is missing, unknown or of the wrong type, layer ranges and

@@ -214,11 +214,11 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
     for (double seconds : layers) absl::StrAppendFormat(&line, " %.3f", seconds * 1e3);
     context.print(line);
   }
-  std::vector<int64_t> caps;
-  for (const StagePlan& stage : outcome.plan.stages) caps.push_back(stage.cap);
+  std::vector<StageOrder> stages;
+  for (const StagePlan& stage : outcome.plan.stages) stages.push_back(stage.order());
   const int64_t drain = setup.schedule->drains_each_step ? setup.settings.micro_batches : 0;
   constexpr int64_t kShownMicroBatches = 8;
-  context.print(PrintSchedule(caps, kShownMicroBatches, drain, setup.settings.micro_batches));
+  context.print(PrintSchedule(stages, kShownMicroBatches, drain, setup.settings.micro_batches));
   for (const std::string& text : what_if) {
     RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
                             ParseAssumption(text, outcome.plans.back().devices));

@@ -113,12 +113,13 @@ std::vector<Candidate> Candidates(const PipelineModel& model, int64_t max_cap) {
 }
 
 bool FitsMemory(const PipelineModel& model, const Placement& placement) {
+  const std::vector<StageOrder> orders = StageOrders(model.deferred, placement.caps);
   int first = 0;
   for (size_t i = 0; i < placement.order.size(); ++i) {
     const int64_t limit = model.devices[placement.order[i]].memory_limit_bytes;
     const int last = placement.last_layer[i];
     const int64_t usual_cap = static_cast<int64_t>(placement.order.size() - i);
-    if (limit > 0 && StageMemoryBytes(model, first, last, placement.caps[i], usual_cap) > limit)
+    if (limit > 0 && StageMemoryBytes(model, first, last, orders[i], usual_cap) > limit)
       return false;
     first = last + 1;
   }

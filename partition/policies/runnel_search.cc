@@ -100,9 +100,14 @@ std::optional<Placement> OrderSearch::Reach(double period, int64_t max_cap) cons
     int64_t cap = 0;
   };
   std::vector<std::vector<Choice>> best(stages_, std::vector<Choice>(layers_ + 1));
+  // The caps before stage n are not known yet: it may defer most where they are the highest.
   const auto fits = [&](int n, int first, int last, int64_t cap) {
     const int64_t memory = model_->devices[order_[n]].memory_limit_bytes;
-    return memory == 0 || StageMemoryBytes(*model_, first, last, cap, stages_ - n) <= memory;
+    if (memory == 0) return true;
+    std::vector<int64_t> caps(n + 1, max_cap);
+    caps[n] = cap;
+    const StageOrder order = StageOrders(model_->deferred, caps)[n];
+    return StageMemoryBytes(*model_, first, last, order, stages_ - n) <= memory;
   };
   for (int n = stages_ - 1; n >= 0; --n) {
     const bool is_last = n + 1 == stages_;

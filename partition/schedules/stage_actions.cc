@@ -5,42 +5,54 @@
 
 namespace runnel {
 
-std::vector<ScheduledAction> StageActions(int64_t cap, int64_t micro_batches, int64_t drain_every,
-                                          int64_t step_every) {
+std::vector<StageOrder> StageOrders(DeferredFn deferred, absl::Span<const int64_t> caps) {
+  std::vector<int64_t> by_stage(caps.size(), 0);
+  if (deferred != nullptr) by_stage = deferred(caps);
+  std::vector<StageOrder> orders;
+  for (size_t i = 0; i < caps.size(); ++i) orders.push_back({caps[i], by_stage[i]});
+  return orders;
+}
+
+std::vector<ScheduledAction> StageActions(const StageOrder& order, int64_t micro_batches,
+                                          int64_t drain_every, int64_t step_every) {
   std::vector<ScheduledAction> actions;
   std::vector<int64_t> stashed;  // by sequence: the version of its forward
-  int64_t backwards = 0;
+  StageProgress done;
   int64_t boundary = 0;
   while (boundary < micro_batches) {
     boundary = drain_every < 1 ? micro_batches : std::min(boundary + drain_every, micro_batches);
-    while (true) {
-      const int64_t forwards = static_cast<int64_t>(stashed.size());
-      const Action action = NextAction(cap, boundary, forwards, backwards);
-      if (action == Action::kDrained) break;
-      if (action == Action::kForward) {
-        stashed.push_back(backwards / step_every);
-        actions.push_back({action, forwards, stashed.back()});
-      } else {
-        actions.push_back({action, backwards, stashed[backwards]});
-        ++backwards;
-      }
+    Action action;
+    while ((action = NextAction(order, boundary, done)) != Action::kDrained) {
+      int64_t& count = action == Action::kForward         ? done.forwards
+                       : action == Action::kInputGradient ? done.input_gradients
+                                                          : done.weight_gradients;
+      if (action == Action::kForward) stashed.push_back(done.weight_gradients / step_every);
+      actions.push_back({action, count, stashed[count]});
+      ++count;
     }
   }
   return actions;
 }
 
-std::string PrintSchedule(absl::Span<const int64_t> caps, int64_t micro_batches,
+std::string PrintSchedule(absl::Span<const StageOrder> stages, int64_t micro_batches,
                           int64_t drain_every, int64_t step_every) {
   std::string text;
-  for (size_t stage = 0; stage < caps.size(); ++stage) {
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
     absl::StrAppend(&text, "stage ", stage, ":");
-    for (const ScheduledAction& action :
-         StageActions(caps[stage], micro_batches, drain_every, step_every)) {
-      if (action.action == Action::kForward) {
-        absl::StrAppend(&text, " F", action.sequence);
-      } else {
-        absl::StrAppend(&text, " B", action.sequence, "/", action.version);
+    const std::vector<ScheduledAction> actions =
+        StageActions(stages[stage], micro_batches, drain_every, step_every);
+    for (size_t i = 0; i < actions.size(); ++i) {
+      const auto& [action, sequence, version] = actions[i];
+      if (action == Action::kForward) {
+        absl::StrAppend(&text, " F", sequence);
+        continue;
       }
+      const bool whole = action == Action::kInputGradient && i + 1 < actions.size() &&
+                         actions[i + 1].action == Action::kWeightGradient &&
+                         actions[i + 1].sequence == sequence;
+      const char* name = whole ? " B" : action == Action::kInputGradient ? " I" : " W";
+      absl::StrAppend(&text, name, sequence, "/", version);
+      if (whole) ++i;
     }
     absl::StrAppend(&text, "\n");
   }

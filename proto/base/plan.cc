@@ -24,6 +24,11 @@ absl::Status CheckPlan(const Plan& plan, const ModelSpec& model) {
           absl::StrCat("plan: cap ", stage.cap, " of stage ", i,
                        " must be at least 1 and no larger than the one before"));
     }
+    if (stage.deferred_weight_gradients < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("plan: stage ", i, " defers ",
+                                                     stage.deferred_weight_gradients,
+                                                     " weight-gradients, must be at least 0"));
+    }
     next_layer = stage.last_layer + 1;
   }
   if (next_layer != model.layer_count()) {
@@ -41,6 +46,9 @@ std::string ToString(const Plan& plan, const ModelSpec& model) {
                     stage.first_layer, "-", stage.last_layer, " (",
                     model.layers[stage.first_layer].name, "..", model.layers[stage.last_layer].name,
                     "), cap ", stage.cap);
+    if (stage.deferred_weight_gradients > 0) {
+      absl::StrAppend(&text, ", ", stage.deferred_weight_gradients, " weight-gradients deferred");
+    }
     if (i < plan.links.size()) {
       absl::StrAppend(&text, ", then ", plan.links[i].codec_forward, " forward and ",
                       plan.links[i].codec_backward, " backward");

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "proto/base/ids.h"
 #include "proto/base/model_spec.h"
+#include "proto/base/next_action.h"
 
 namespace runnel {
 
@@ -18,8 +19,10 @@ struct StagePlan {
   DeviceId device;
   int first_layer = 0;
   int last_layer = 0;
-  int64_t cap = 1;  // in-flight micro-batches, c_i
+  int64_t cap = 1;                        // in-flight micro-batches, c_i
+  int64_t deferred_weight_gradients = 0;  // StageOrder
 
+  StageOrder order() const { return {cap, deferred_weight_gradients}; }
   friend bool operator==(const StagePlan&, const StagePlan&) = default;
 };
 
@@ -42,10 +45,12 @@ struct Plan {
 };
 
 // InvalidArgument unless the stages cover the model's layers in order without gap, each has at
-// least one layer, caps are >= 1 and do not grow from stage to stage, and links fit.
+// least one layer, caps are >= 1 and do not grow from stage to stage, no stage defers less than 0
+// weight-gradients, and links fit.
 absl::Status CheckPlan(const Plan& plan, const ModelSpec& model);
 
-// One line a stage: "stage 0: device 0, layers 0-2 (conv1..conv2), cap 3".
+// One line a stage: "stage 0: device 0, layers 0-2 (conv1..conv2), cap 3"; with ", 2
+// weight-gradients deferred" where a stage defers some.
 std::string ToString(const Plan& plan, const ModelSpec& model);
 
 }  // namespace runnel

@@ -60,7 +60,7 @@ TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
   const auto bytes = [&](int64_t cap, int64_t usual_cap) {
     const auto model = MakePipelineModel(request_);
     EXPECT_TRUE(model.ok()) << model.status();
-    return StageMemoryBytes(*model, 2, 5, cap, usual_cap);
+    return StageMemoryBytes(*model, 2, 5, {cap}, usual_cap);
   };
   const auto plain = MakePipelineModel(request_);
   ASSERT_TRUE(plain.ok()) << plain.status();
@@ -80,6 +80,40 @@ TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
       EXPECT_EQ(bytes(1, 1), state + stash) << "nothing else is in flight";
     }
   }
+}
+
+TEST_F(PlanBuilder, DeferredWeightGradientsTakeAStashAndTheirGradients) {
+  const auto compute =
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
+  ASSERT_TRUE(compute.ok());
+  request_.compute = &*compute;
+  auto model = MakePipelineModel(request_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const LayerMemory& memory = model->memory[2];
+  const auto bytes = [&](const StageOrder& order) {
+    return StageMemoryBytes(*model, 2, 2, order, 2);
+  };
+  EXPECT_EQ(bytes({2, 3}), bytes({2}) + 3 * memory.version_bytes + 6 * memory.stash_bytes);
+  model->drain_every = 4;  // no more than a step has
+  EXPECT_EQ(bytes({2, 3}), bytes({2}) + 2 * memory.version_bytes + 5 * memory.stash_bytes);
+}
+
+TEST_F(PlanBuilder, StagesDeferWhatTheScheduleSaysOfTheirCaps) {
+  ScheduleRow row = **FindSchedule("sync_1f1b");
+  row.deferred = [](absl::Span<const int64_t> caps) {
+    return std::vector<int64_t>{0, caps[0] - caps[1], caps[0]};
+  };
+  request_.schedule = &row;
+  request_.caps = {5, 3, 2};
+  const auto plan = MakePlan(request_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->stages[0].order(), (StageOrder{5, 0}));
+  EXPECT_EQ(plan->stages[1].order(), (StageOrder{3, 2}));
+  EXPECT_EQ(plan->stages[2].order(), (StageOrder{2, 5}));
+  EXPECT_THAT(ToString(*plan, model_), HasSubstr("cap 3, 2 weight-gradients deferred"));
+  Plan wrong = *plan;
+  wrong.stages[1].deferred_weight_gradients = -1;
+  EXPECT_THAT(std::string(CheckPlan(wrong, model_).message()), HasSubstr("stage 1 defers -1"));
 }
 
 TEST_F(PlanBuilder, EveryPolicyAndScheduleMakesACheckedPlan) {

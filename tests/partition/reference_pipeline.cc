@@ -11,8 +11,13 @@ namespace {
 
 ActionEnds Unknown(const SimulatedPipeline& pipeline) {
   const std::vector<int64_t> none(pipeline.micro_batches, -1);
-  return {std::vector<std::vector<int64_t>>(pipeline.stages.size(), none),
-          std::vector<std::vector<int64_t>>(pipeline.stages.size(), none)};
+  const std::vector<std::vector<int64_t>> all(pipeline.stages.size(), none);
+  return {all, all, all};
+}
+
+StageOrder OrderOf(const SimulatedPipeline& pipeline, size_t stage) {
+  const std::vector<int64_t>& deferred = pipeline.deferred_weight_gradients;
+  return {pipeline.caps[stage], deferred.empty() ? 0 : deferred[stage]};
 }
 
 }  // namespace
@@ -26,10 +31,12 @@ ActionEnds EndsByRecurrence(const SimulatedPipeline& pipeline) {
   ActionEnds sent = Unknown(pipeline);
   for (int64_t b = 0; b < count; ++b) {
     arrives.forward[0][b] = 0;
-    arrives.backward[stages - 1][b] = 0;
+    arrives.input_gradient[stages - 1][b] = 0;
   }
   std::vector<std::vector<ScheduledAction>> actions;
-  for (int64_t cap : pipeline.caps) actions.push_back(StageActions(cap, count, 0, 1));
+  for (int i = 0; i < stages; ++i) {
+    actions.push_back(StageActions(OrderOf(pipeline, i), count, 0, 1));
+  }
   std::vector<size_t> next(stages, 0);
   std::vector<int64_t> free(stages, 0);
   const auto send = [](const WayTimes& way, std::vector<int64_t>& sent, int64_t b, int64_t ready) {
@@ -43,8 +50,12 @@ ActionEnds EndsByRecurrence(const SimulatedPipeline& pipeline) {
       for (; next[i] < actions[i].size(); ++next[i], moved = true) {
         const auto& [action, b, version] = actions[i][next[i]];
         const StageTimes& times = pipeline.stages[i];
+        if (action == Action::kWeightGradient) {
+          free[i] = ends.weight_gradient[i][b] = free[i] + times.weight_gradient_ns;
+          continue;
+        }
         const bool forward = action == Action::kForward;
-        const int64_t input = (forward ? arrives.forward : arrives.backward)[i][b];
+        const int64_t input = (forward ? arrives.forward : arrives.input_gradient)[i][b];
         if (input < 0) break;
         const int64_t begin = std::max(free[i], input);
         if (forward) {
@@ -53,11 +64,10 @@ ActionEnds EndsByRecurrence(const SimulatedPipeline& pipeline) {
             arrives.forward[i + 1][b] = send(pipeline.links[i].down, sent.forward[i], b, free[i]);
           }
         } else {
-          const int64_t gradient = begin + times.input_gradient_ns;
-          free[i] = ends.backward[i][b] = gradient + times.weight_gradient_ns;
+          free[i] = ends.input_gradient[i][b] = begin + times.input_gradient_ns;
           if (i > 0) {
-            arrives.backward[i - 1][b] =
-                send(pipeline.links[i - 1].up, sent.backward[i], b, gradient);
+            arrives.input_gradient[i - 1][b] =
+                send(pipeline.links[i - 1].up, sent.input_gradient[i], b, free[i]);
           }
         }
       }
@@ -85,8 +95,7 @@ class Ticker {
         codec_(stages_),
         line_(2 * stages_),
         flying_(2 * stages_),
-        f_(stages_),
-        b_(stages_),
+        done_(stages_),
         inputs_(stages_),
         gradients_(stages_) {
     inputs_[0] = gradients_[stages_ - 1] = pipeline.micro_batches;
@@ -94,7 +103,10 @@ class Ticker {
 
   ActionEnds Run() {
     for (int i = 0; i < stages_; ++i) Compute(i);
-    while (*std::min_element(b_.begin(), b_.end()) < p_.micro_batches) {
+    const auto works = [this](const StageProgress& done) {
+      return done.weight_gradients < p_.micro_batches;
+    };
+    while (std::any_of(done_.begin(), done_.end(), works)) {
       while (OneEnds()) {
       }
       ++now_;
@@ -149,13 +161,16 @@ class Ticker {
 
   void Compute(int i) {
     if (compute_[i].job.has_value()) return;
-    const Action action = NextAction(p_.caps[i], p_.micro_batches, f_[i], b_[i]);
-    if (action == Action::kForward && inputs_[i] > f_[i]) {
+    const Action action = NextAction(OrderOf(p_, i), p_.micro_batches, done_[i]);
+    if (action == Action::kForward && inputs_[i] > done_[i].forwards) {
       compute_[i].job = kForward;
       compute_[i].until = now_ + p_.stages[i].forward_ns;
-    } else if (action == Action::kBackward && gradients_[i] > b_[i]) {
+    } else if (action == Action::kInputGradient && gradients_[i] > done_[i].input_gradients) {
       compute_[i].job = kInputGradient;
       compute_[i].until = now_ + p_.stages[i].input_gradient_ns;
+    } else if (action == Action::kWeightGradient) {
+      compute_[i].job = kWeightGradient;
+      compute_[i].until = now_ + p_.stages[i].weight_gradient_ns;
     }
   }
 
@@ -163,15 +178,13 @@ class Ticker {
     const int job = *compute_[i].job;
     compute_[i].job.reset();
     if (job == kForward) {
-      ends_.forward[i][f_[i]++] = now_;
+      ends_.forward[i][done_[i].forwards++] = now_;
       if (i + 1 < stages_) Code(i, kEncodeDown);
     } else if (job == kInputGradient) {
+      ends_.input_gradient[i][done_[i].input_gradients++] = now_;
       if (i > 0) Code(i, kEncodeUp);
-      compute_[i].job = kWeightGradient;
-      compute_[i].until = now_ + p_.stages[i].weight_gradient_ns;
-      return;
     } else {
-      ends_.backward[i][b_[i]++] = now_;
+      ends_.weight_gradient[i][done_[i].weight_gradients++] = now_;
     }
     Compute(i);
   }
@@ -229,8 +242,7 @@ class Ticker {
   std::vector<Server> codec_;
   std::vector<Server> line_;
   std::vector<std::deque<int64_t>> flying_;
-  std::vector<int64_t> f_;
-  std::vector<int64_t> b_;
+  std::vector<StageProgress> done_;
   std::vector<int64_t> inputs_;
   std::vector<int64_t> gradients_;
   int64_t now_ = 0;
@@ -243,7 +255,11 @@ ActionEnds EndsByTicks(const SimulatedPipeline& pipeline) { return Ticker(pipeli
 ActionEnds EndsBySimulation(const SimulatedPipeline& pipeline) {
   ActionEnds ends = Unknown(pipeline);
   const auto note = [&](int stage, Action action, int64_t sequence, int64_t end_ns) {
-    (action == Action::kForward ? ends.forward : ends.backward)[stage][sequence] = end_ns;
+    std::vector<std::vector<int64_t>>& of = action == Action::kForward ? ends.forward
+                                            : action == Action::kInputGradient
+                                                ? ends.input_gradient
+                                                : ends.weight_gradient;
+    of[stage][sequence] = end_ns;
   };
   const absl::StatusOr<SimulatedRun> run = Simulate(pipeline, note);
   EXPECT_TRUE(run.ok()) << run.status();

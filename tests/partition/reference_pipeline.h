@@ -9,10 +9,11 @@
 
 namespace runnel {
 
-// When every action ends: [stage][forwards, backwards][sequence].
+// When every action ends: [stage][sequence].
 struct ActionEnds {
   std::vector<std::vector<int64_t>> forward;
-  std::vector<std::vector<int64_t>> backward;
+  std::vector<std::vector<int64_t>> input_gradient;
+  std::vector<std::vector<int64_t>> weight_gradient;
 
   friend bool operator==(const ActionEnds&, const ActionEnds&) = default;
 };

@@ -109,7 +109,7 @@ bool Fits(const PipelineModel& model, const Placement& placement) {
   int first = 0;
   for (size_t i = 0; i < placement.order.size(); ++i) {
     const int64_t limit = model.devices[placement.order[i]].memory_limit_bytes;
-    if (limit > 0 && StageMemoryBytes(model, first, placement.last_layer[i], placement.caps[i],
+    if (limit > 0 && StageMemoryBytes(model, first, placement.last_layer[i], {placement.caps[i]},
                                       static_cast<int64_t>(placement.order.size() - i)) > limit) {
       return false;
     }

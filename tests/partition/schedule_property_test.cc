@@ -15,7 +15,7 @@ namespace runnel {
 namespace {
 
 struct Conditions {
-  std::vector<int64_t> caps;
+  std::vector<StageOrder> stages;
   int64_t total = 0;
   int64_t drain_every = 0;    // every stage by itself (end of a mini-batch); 0: never
   int64_t barrier_every = 0;  // all together, released by a controller; 0: never
@@ -24,7 +24,7 @@ struct Conditions {
 class Simulation {
  public:
   Simulation(const Conditions& conditions, uint64_t timing_seed)
-      : conditions_(conditions), stages_(conditions.caps.size()), random_(timing_seed) {
+      : conditions_(conditions), stages_(conditions.stages.size()), random_(timing_seed) {
     released_ = NextBarrier(0);
   }
 
@@ -55,8 +55,7 @@ class Simulation {
   struct Stage {
     int64_t activations = 0;  // arrived
     int64_t gradients = 0;
-    int64_t forwards = 0;  // done
-    int64_t backwards = 0;
+    StageProgress done;
     bool busy = false;
     Action running = Action::kDrained;
     std::vector<ScheduledAction> log;
@@ -71,8 +70,8 @@ class Simulation {
   // The next multiple of drain_every that this stage has not drained yet, or the barrier.
   int64_t Boundary(const Stage& stage) const {
     if (conditions_.drain_every == 0) return released_;
-    return std::min(released_,
-                    (stage.backwards / conditions_.drain_every + 1) * conditions_.drain_every);
+    return std::min(released_, (stage.done.weight_gradients / conditions_.drain_every + 1) *
+                                   conditions_.drain_every);
   }
 
   void Post(double delay, Kind kind, size_t stage) {
@@ -85,15 +84,15 @@ class Simulation {
   void TryStart(size_t i) {
     Stage& stage = stages_[i];
     if (stage.busy) return;
-    const Action action =
-        NextAction(conditions_.caps[i], Boundary(stage), stage.forwards, stage.backwards);
+    const Action action = NextAction(conditions_.stages[i], Boundary(stage), stage.done);
     if (action == Action::kDrained) {
       ReleaseIfAllDrained();
       return;
     }
     const bool last = i + 1 == stages_.size();
-    if (action == Action::kForward && i > 0 && stage.activations <= stage.forwards) return;
-    if (action == Action::kBackward && !last && stage.gradients <= stage.backwards) return;
+    if (action == Action::kForward && i > 0 && stage.activations <= stage.done.forwards) return;
+    if (action == Action::kInputGradient && !last && stage.gradients <= stage.done.input_gradients)
+      return;
     stage.busy = true;
     stage.running = action;
     Post(Delay(), Kind::kActionDone, i);
@@ -102,11 +101,11 @@ class Simulation {
   void ReleaseIfAllDrained() {
     if (released_ == conditions_.total || releasing_) return;
     for (const Stage& stage : stages_) {
-      if (stage.busy || stage.backwards < released_) return;
+      if (stage.busy || stage.done.weight_gradients < released_) return;
     }
     for (const Stage& stage : stages_) {
-      EXPECT_EQ(stage.forwards, released_);
-      EXPECT_EQ(stage.backwards, released_);
+      EXPECT_EQ(stage.done.forwards, released_);
+      EXPECT_EQ(stage.done.weight_gradients, released_);
     }
     ++barriers_;
     releasing_ = true;
@@ -138,13 +137,18 @@ class Simulation {
     Stage& stage = stages_[i];
     stage.busy = false;
     if (stage.running == Action::kForward) {
-      stage.log.push_back({Action::kForward, stage.forwards++, 0});
+      stage.log.push_back({Action::kForward, stage.done.forwards++, 0});
       if (i + 1 < stages_.size()) Post(Delay(), Kind::kActivation, i + 1);
-    } else {
-      stage.log.push_back({Action::kBackward, stage.backwards++, 0});
+    } else if (stage.running == Action::kInputGradient) {
+      stage.log.push_back({Action::kInputGradient, stage.done.input_gradients++, 0});
       if (i > 0) Post(Delay(), Kind::kGradient, i - 1);
+    } else {
+      stage.log.push_back({Action::kWeightGradient, stage.done.weight_gradients++, 0});
     }
-    EXPECT_LE(stage.forwards - stage.backwards, conditions_.caps[i]);
+    const auto& [cap, deferred] = conditions_.stages[i];
+    EXPECT_LE(stage.done.forwards - stage.done.input_gradients, cap);
+    EXPECT_LE(stage.done.input_gradients - stage.done.weight_gradients, deferred + 1);
+    EXPECT_LE(stage.done.forwards - stage.done.weight_gradients, cap + deferred);
   }
 
   const Conditions& conditions_;
@@ -163,7 +167,7 @@ std::vector<ScheduledAction> Expected(const Conditions& conditions, size_t stage
   const int64_t every =
       conditions.drain_every > 0 ? conditions.drain_every : conditions.barrier_every;
   std::vector<ScheduledAction> actions =
-      StageActions(conditions.caps[stage], conditions.total, every, 1);
+      StageActions(conditions.stages[stage], conditions.total, every, 1);
   for (ScheduledAction& action : actions) action.version = 0;
   return actions;
 }
@@ -171,10 +175,12 @@ std::vector<ScheduledAction> Expected(const Conditions& conditions, size_t stage
 Conditions RandomConditions(std::mt19937_64& random) {
   Conditions conditions;
   const int stages = 1 + static_cast<int>(random() % 6);
+  const bool defers = random() % 2 == 0;
   int64_t cap = 1;
   for (int i = 0; i < stages; ++i) {
     cap += static_cast<int64_t>(random() % 3);
-    conditions.caps.insert(conditions.caps.begin(), cap);
+    const int64_t deferred = defers ? static_cast<int64_t>(random() % 5) : 0;
+    conditions.stages.insert(conditions.stages.begin(), {cap, deferred});
   }
   conditions.total = 1 + static_cast<int64_t>(random() % 40);
   if (random() % 2 == 0) {  // drains by itself; barriers at multiples of whole mini-batches
@@ -195,9 +201,9 @@ TEST(ScheduleProperty, OrderIsAFunctionOfThePlanAlone) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", timing seed ", timing_seed));
       Simulation simulation(conditions, timing_seed);
       simulation.Run();
-      for (size_t i = 0; i < conditions.caps.size(); ++i) {
+      for (size_t i = 0; i < conditions.stages.size(); ++i) {
         // Also no deadlock: a stage that stood still has a shorter log.
-        ASSERT_EQ(simulation.log(i).size(), 2 * static_cast<size_t>(conditions.total))
+        ASSERT_EQ(simulation.log(i).size(), 3 * static_cast<size_t>(conditions.total))
             << "stage " << i;
         ASSERT_EQ(simulation.log(i), Expected(conditions, i)) << "stage " << i;
       }

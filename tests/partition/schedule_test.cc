@@ -42,8 +42,10 @@ TEST(Schedule, PictureEqualsTheGoldenFile) {
     ASSERT_TRUE(file.good());
     std::stringstream golden;
     golden << file.rdbuf();
-    const std::vector<int64_t> caps = Row(c.schedule).caps(c.stages, c.micro_batches);
-    EXPECT_EQ(PrintSchedule(caps, c.total, c.drain_every, c.micro_batches), golden.str());
+    const ScheduleRow& row = Row(c.schedule);
+    const std::vector<StageOrder> stages =
+        StageOrders(row.deferred, row.caps(c.stages, c.micro_batches));
+    EXPECT_EQ(PrintSchedule(stages, c.total, c.drain_every, c.micro_batches), golden.str());
   }
 }
 
@@ -52,6 +54,16 @@ TEST(Schedule, Caps) {
   EXPECT_THAT(Row("sync_1f1b").caps(4, 2), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(Row("sync_1f1b").caps(2, 8), ElementsAre(2, 1));
   EXPECT_THAT(Row("gpipe").caps(3, 5), ElementsAre(5, 5, 5));
+}
+
+TEST(Schedule, PictureTellsGradientsThatAreApart) {
+  const StageOrder stages[] = {{2, 0}, {1, 2}};
+  EXPECT_EQ(PrintSchedule(stages, 4, 4, 4),
+            "stage 0: F0 F1 B0/0 F2 B1/0 F3 B2/0 B3/0\n"
+            "stage 1: F0 I0/0 F1 I1/0 F2 I2/0 W0/0 F3 I3/0 W1/0 W2/0 W3/0\n");
+  // A step for every micro-batch: weights are as old as the weight-gradients that have run.
+  EXPECT_EQ(PrintSchedule({{1, 1}}, 4, 0, 1),
+            "stage 0: F0 I0/0 F1 I1/0 W0/0 F2 I2/1 W1/0 F3 I3/2 W2/1 W3/2\n");
 }
 
 TEST(Schedule, DefaultsFollowTheDesign) {
@@ -68,7 +80,7 @@ TEST(Schedule, StalenessOfAsync1f1bIsStagesBehind) {
   const int stages = 5;
   const std::vector<int64_t> caps = Row("async_1f1b").caps(stages, 1);
   for (int i = 0; i < stages; ++i) {
-    for (const ScheduledAction& action : StageActions(caps[i], 40, 0, 1)) {
+    for (const ScheduledAction& action : StageActions({caps[i]}, 40, 0, 1)) {
       EXPECT_EQ(action.version, std::max<int64_t>(0, action.sequence - (stages - 1 - i)))
           << "stage " << i << " sequence " << action.sequence;
     }
@@ -78,7 +90,7 @@ TEST(Schedule, StalenessOfAsync1f1bIsStagesBehind) {
 TEST(Schedule, SynchronousBackwardsUseTheWeightsOfTheirStep) {
   for (absl::string_view name : {"sync_1f1b", "gpipe"}) {
     for (int64_t cap : Row(name).caps(4, 3)) {
-      for (const ScheduledAction& action : StageActions(cap, 12, 3, 3)) {
+      for (const ScheduledAction& action : StageActions({cap}, 12, 3, 3)) {
         EXPECT_EQ(action.version, action.sequence / 3);
       }
     }

@@ -18,6 +18,7 @@ struct RandomOptions {
   int max_stages = 5;
   bool codecs = false;
   bool half_duplex = false;
+  bool defers = false;
   int64_t largest_ns = 40;
 };
 
@@ -33,6 +34,7 @@ SimulatedPipeline RandomPipeline(std::mt19937& random, const RandomOptions& opti
         {draw(1, options.largest_ns), draw(1, options.largest_ns), draw(0, options.largest_ns)});
     pipeline.caps.insert(pipeline.caps.begin(), cap);
     cap += draw(0, 3);
+    if (options.defers) pipeline.deferred_weight_gradients.push_back(draw(0, 4));
     if (i == 0) continue;
     const auto way = [&] {
       const int64_t codec = options.codecs ? 20 : 0;
@@ -49,7 +51,7 @@ SimulatedPipeline RandomPipeline(std::mt19937& random, const RandomOptions& opti
 TEST(Simulator, EqualsTheRecurrence) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
-    const SimulatedPipeline pipeline = RandomPipeline(random, {});
+    const SimulatedPipeline pipeline = RandomPipeline(random, {.defers = seed % 2 == 1});
     ASSERT_EQ(EndsBySimulation(pipeline), EndsByRecurrence(pipeline)) << "seed " << seed;
   }
 }
@@ -57,8 +59,10 @@ TEST(Simulator, EqualsTheRecurrence) {
 TEST(Simulator, EqualsTickAfterTick) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
-    const SimulatedPipeline pipeline = RandomPipeline(
-        random, {.max_stages = 4, .codecs = seed % 2 == 0, .half_duplex = seed % 3 != 0});
+    const SimulatedPipeline pipeline = RandomPipeline(random, {.max_stages = 4,
+                                                               .codecs = seed % 2 == 0,
+                                                               .half_duplex = seed % 3 != 0,
+                                                               .defers = seed % 5 < 2});
     ASSERT_EQ(EndsBySimulation(pipeline), EndsByTicks(pipeline)) << "seed " << seed;
   }
 }
@@ -66,7 +70,8 @@ TEST(Simulator, EqualsTickAfterTick) {
 TEST(Simulator, KeepsTheOrderOfStageActions) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
-    SimulatedPipeline pipeline = RandomPipeline(random, {.codecs = true, .half_duplex = true});
+    SimulatedPipeline pipeline =
+        RandomPipeline(random, {.codecs = true, .half_duplex = true, .defers = seed % 2 == 1});
     pipeline.drain_every = 1 + seed % 7;
     std::vector<std::vector<ScheduledAction>> seen(pipeline.stages.size());
     int64_t last_ns = 0;
@@ -78,8 +83,9 @@ TEST(Simulator, KeepsTheOrderOfStageActions) {
     ASSERT_TRUE(run.ok()) << run.status();
     EXPECT_EQ(last_ns, run->total_ns);
     for (size_t i = 0; i < seen.size(); ++i) {
-      std::vector<ScheduledAction> expected =
-          StageActions(pipeline.caps[i], pipeline.micro_batches, pipeline.drain_every, 1);
+      std::vector<ScheduledAction> expected = StageActions(
+          {pipeline.caps[i], seed % 2 == 1 ? pipeline.deferred_weight_gradients[i] : 0},
+          pipeline.micro_batches, pipeline.drain_every, 1);
       for (ScheduledAction& action : expected) action.version = 0;
       EXPECT_EQ(seen[i], expected) << "seed " << seed << " stage " << i;
     }
@@ -107,12 +113,13 @@ TEST(Simulator, StretchesThatAreAlikeAreSimulatedOnce) {
   }
 }
 
-// On full duplex without coding the closed form is the period, not only a bound.
+// On full duplex without coding the closed form is the period, not only a bound; with deferred
+// weight-gradients too.
 TEST(Simulator, SteadyPeriodIsTheClosedForm) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     const SimulatedPipeline pipeline =
-        RandomPipeline(random, {.max_stages = 5, .largest_ns = 4000});
+        RandomPipeline(random, {.max_stages = 5, .defers = seed % 2 == 1, .largest_ns = 4000});
     const absl::StatusOr<double> period = SteadyPeriodNs(pipeline, 2000);
     ASSERT_TRUE(period.ok()) << period.status();
     EXPECT_NEAR(*period, BoundNs(pipeline), 0.005 * BoundNs(pipeline)) << "seed " << seed;
@@ -156,6 +163,11 @@ TEST(Simulator, RefusesWhatCannotBe) {
   SimulatedPipeline bad = good;
   bad.caps = {1, 2};
   EXPECT_THAT(refused(bad), HasSubstr("caps"));
+  bad = good;
+  bad.deferred_weight_gradients = {0};
+  EXPECT_THAT(refused(bad), HasSubstr("deferred weight-gradients of 1 stages"));
+  bad.deferred_weight_gradients = {0, -1};
+  EXPECT_THAT(refused(bad), HasSubstr("-1 deferred"));
   bad = good;
   bad.links.clear();
   EXPECT_THAT(refused(bad), HasSubstr("2 stages, 0 links"));

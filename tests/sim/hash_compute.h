@@ -3,6 +3,7 @@
 // A stage whose arithmetic is a chain of hashes: any change of order, version or content of
 // anything changes the end.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -35,20 +36,26 @@ class HashCompute final : public StageCompute {
   HashCompute(uint64_t weights, bool has_loss) : weights_(weights), has_loss_(has_loss) {}
 
   absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input, Payload labels) override {
-    in_flight_.push_back({place.sequence, weights_, HashIn(input), HashIn(labels)});
+    in_flight_.push_back({place.sequence, weights_, HashIn(input), HashIn(labels), 0});
+    most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
     if (has_loss_) return Output{Payload(), 1.0, 1};
     return Output{HashPayload(HashOf(weights_, HashIn(input)))};
   }
   absl::StatusOr<Output> InputGradient(const MicroBatch& place, Payload output_gradient) override {
-    const Stashed& stashed = in_flight_.front();
+    if (with_gradient_ == in_flight_.size()) return absl::InternalError("backward of nothing");
+    Stashed& stashed = in_flight_[with_gradient_++];
     if (stashed.sequence != place.sequence) return absl::InternalError("backward out of order");
-    gradient_ = HashOf(stashed.weights, stashed.input,
-                       has_loss_ ? stashed.labels : HashIn(output_gradient));
-    return Output{HashPayload(HashOf(gradient_, 1))};
+    stashed.gradient = HashOf(stashed.weights, stashed.input,
+                              has_loss_ ? stashed.labels : HashIn(output_gradient));
+    return Output{HashPayload(HashOf(stashed.gradient, 1))};
   }
-  absl::Status WeightGradient(const MicroBatch&, bool step) override {
-    accumulated_ = HashOf(accumulated_, gradient_);
+  absl::Status WeightGradient(const MicroBatch& place, bool step) override {
+    if (with_gradient_ == 0 || in_flight_.front().sequence != place.sequence) {
+      return absl::InternalError("weight-gradient out of order");
+    }
+    accumulated_ = HashOf(accumulated_, in_flight_.front().gradient);
     in_flight_.pop_front();
+    --with_gradient_;
     if (step) {
       weights_ = HashOf(weights_, accumulated_, 2);
       accumulated_ = 0;
@@ -60,17 +67,20 @@ class HashCompute final : public StageCompute {
   }
 
   uint64_t weights() const { return weights_; }
+  // Micro-batches that were kept at the same time.
+  int64_t most_in_flight() const { return static_cast<int64_t>(most_in_flight_); }
 
  private:
   struct Stashed {
     Sequence sequence;
-    uint64_t weights, input, labels;
+    uint64_t weights, input, labels, gradient;
   };
   uint64_t weights_;
   bool has_loss_;
-  uint64_t gradient_ = 0;
   uint64_t accumulated_ = 0;
   std::deque<Stashed> in_flight_;
+  size_t with_gradient_ = 0;  // the oldest ones, whose input-gradient has run
+  size_t most_in_flight_ = 0;
 };
 
 }  // namespace runnel

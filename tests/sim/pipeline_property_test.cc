@@ -31,11 +31,13 @@ struct Scenario {
     options.batching = Batching::Create(20 + below(100), 4 + below(8), micro_batches, 1).value();
     options.plan.generation = Generation(1);
     options.plan.drains_each_step = sync;
+    const bool defers = below(2) == 1;
     std::vector<int64_t> caps(static_cast<size_t>(stages));
     int64_t cap = 1;
     for (auto at = caps.rbegin(); at != caps.rend(); ++at) *at = cap += below(3);
     for (int i = 0; i < stages; ++i) {
-      options.plan.stages.push_back({DeviceId(i), i, i, caps[static_cast<size_t>(i)]});
+      const int64_t deferred = defers ? below(4) : 0;
+      options.plan.stages.push_back({DeviceId(i), i, i, caps[static_cast<size_t>(i)], deferred});
       if (i > 0) options.plan.links.emplace_back();
     }
     int64_t step = 0;
@@ -114,11 +116,12 @@ TEST(PipelineProperty, ActionsAreThoseOfTheSchedule) {
       std::string expected;
       const int64_t last = scenario.options.barriers[0];
       for (const ScheduledAction& action :
-           StageActions(scenario.options.plan.stages[i].cap, last, last, 1)) {
-        expected +=
-            action.action == Action::kForward
-                ? "F" + std::to_string(action.sequence) + "/" + std::to_string(action.version) + " "
-                : "B" + std::to_string(action.sequence) + " ";
+           StageActions(scenario.options.plan.stages[i].order(), last, last, 1)) {
+        const std::string sequence = std::to_string(action.sequence);
+        expected += action.action == Action::kForward
+                        ? "F" + sequence + "/" + std::to_string(action.version) + " "
+                    : action.action == Action::kInputGradient ? "I" + sequence + " "
+                                                              : "W" + sequence + " ";
       }
       EXPECT_EQ(result->actions[i], expected) << "stage " << i;
     }

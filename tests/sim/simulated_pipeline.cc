@@ -224,12 +224,13 @@ class Simulation {
     });
   }
   void Carry(int i, InputGradientEffect effect) {
-    absl::StrAppend(&result_.actions[i], "B", effect.place.sequence.value(), " ");
+    absl::StrAppend(&result_.actions[i], "I", effect.place.sequence.value(), " ");
     Compute(i, [this, i, effect = std::move(effect)] {
       return options_.compute[i]->InputGradient(effect.place, effect.output_gradient);
     });
   }
   void Carry(int i, WeightGradientEffect effect) {
+    absl::StrAppend(&result_.actions[i], "W", effect.place.sequence.value(), " ");
     Compute(i, [this, i, effect]() -> absl::StatusOr<StageCompute::Output> {
       RUNNEL_RETURN_IF_ERROR(options_.compute[i]->WeightGradient(effect.place, effect.step));
       return StageCompute::Output();

@@ -41,7 +41,7 @@ struct SimulatedPipelineResult {
   int64_t virtual_ns = 0;
   int64_t breaks = 0;
   int64_t frames_resent = 0;
-  // What each stage did, in order: "F0 F1 B0 ...".
+  // What each stage did, in order: "F0/0 F1/0 I0 W0 ...", with the version of the weights.
   std::vector<std::string> actions;
 };
 

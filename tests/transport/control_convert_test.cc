@@ -292,6 +292,8 @@ const BadPrepareField kBadPrepareFields[] = {
     {[](auto& m) { m.mutable_plan()->clear_links(); }, "plan.links"},
     {[](auto& m) { m.mutable_plan()->set_generation(-1); }, "plan.generation"},
     {[](auto& m) { m.mutable_plan()->mutable_stages(0)->set_cap(0); }, "plan.stages[0].cap"},
+    {[](auto& m) { m.mutable_plan()->mutable_stages(0)->set_deferred_weight_gradients(-1); },
+     "plan.stages[0].deferred_weight_gradients"},
     {[](auto& m) { m.mutable_plan()->mutable_stages(0)->set_device(-1); }, "stages[0].device"},
     {[](auto& m) { m.mutable_plan()->mutable_stages(1)->set_last_layer(3000); }, "plan: covers"},
     {[](auto& m) { m.mutable_plan()->mutable_stages(1)->set_first_layer(0); }, "plan: stage 1"},

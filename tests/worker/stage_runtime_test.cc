@@ -17,7 +17,7 @@ Payload Bytes(size_t size) {
 }
 
 StageRuntime MakeStage(int stage, std::vector<int64_t> caps, const std::string& codec = "identity",
-                       int64_t micro_batches = 1) {
+                       int64_t micro_batches = 1, std::vector<int64_t> deferred = {}) {
   StageRuntimeOptions options{.plan = {},
                               .stage = stage,
                               .batching = Batching::Create(1000, 10, micro_batches, 1).value(),
@@ -26,7 +26,8 @@ StageRuntime MakeStage(int stage, std::vector<int64_t> caps, const std::string& 
   options.plan.drains_each_step = micro_batches > 1;
   for (size_t i = 0; i < caps.size(); ++i) {
     const int layer = static_cast<int>(i);
-    options.plan.stages.push_back({DeviceId(layer), layer, layer, caps[i]});
+    options.plan.stages.push_back(
+        {DeviceId(layer), layer, layer, caps[i], deferred.empty() ? 0 : deferred[i]});
     if (i > 0) options.plan.links.push_back({codec, codec});
   }
   options.eval_batch_size = 10;
@@ -144,6 +145,44 @@ TEST(StageRuntime, SynchronousScheduleStepsOncePerMiniBatchAndDrains) {
     names += Names(stage) + " ";
   }
   EXPECT_EQ(names, "A0 A0 F0/0    A1 A1 F1/0 I0 W0 I1 W!1 A2 A2 F2/1 A3 A3 F3/1 I2 W2 I3 W!3 B4 ");
+}
+
+// Forwards and input-gradients go on before the weight-gradients; the step comes with the last one,
+// and the barrier waits for it.
+TEST(StageRuntime, DeferredWeightGradientsLeaveTheOrderToThePlan) {
+  StageRuntime stage = MakeStage(1, {2, 1}, "identity", 4, {0, 2});
+  ASSERT_TRUE(stage.RunUntil(Sequence(4)).ok());
+  std::string names;
+  const auto feed = [&](int64_t s) {
+    ASSERT_TRUE(stage.Arrived(FrameKind::kLabels, Sequence(s), s < 2 ? 3 : 2, Bytes(8)).ok());
+    ASSERT_TRUE(stage.Arrived(FrameKind::kActivation, Sequence(s), s < 2 ? 3 : 2, Bytes(8)).ok());
+    names += Names(stage) + " ";
+  };
+  const auto done = [&] {
+    ASSERT_TRUE(stage.ComputeDone({Bytes(8)}).ok());
+    names += Names(stage) + " ";
+  };
+  feed(0);
+  feed(1);
+  done();  // F0
+  done();  // I0
+  done();  // F1
+  done();  // I1: two are deferred, and a third forward is next, although its input is not here
+  EXPECT_EQ(names, "A0 A0 F0/0 A1 I0 S0 A1 F1/0 I1 S1 ");
+  EXPECT_EQ(stage.backwards(), 0);
+  names.clear();
+  feed(2);
+  feed(3);
+  done();  // F2
+  done();  // I2: one too many
+  done();  // W0
+  done();  // F3
+  EXPECT_EQ(names, "A2 A2 F2/0 A3 I2 S2 W0 A3 F3/0 I3 ");
+  names.clear();
+  done();  // I3
+  for (int i = 0; i < 3; ++i) done();
+  EXPECT_EQ(names, "S3 W1 W2 W!3 B4 ");
+  EXPECT_EQ(stage.version(), 1);
 }
 
 TEST(StageRuntime, EvaluationRunsForwardOnlyAndReportsWhereTheLossIs) {

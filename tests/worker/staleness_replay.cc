@@ -25,6 +25,8 @@ struct InFlight {
   size_t version;
   std::unique_ptr<AlignedBytes> ahead;  // look-ahead: weights of its own
   std::unique_ptr<AlignedBytes> stash, input, output, labels;
+  // From input-gradient to weight-gradient.
+  std::unique_ptr<AlignedBytes> output_gradient, scratch;
 };
 
 // The sending end of a boundary, one direction: a new encoder in the epoch in which its codec
@@ -49,8 +51,7 @@ struct Stage {
   std::vector<std::unique_ptr<AlignedBytes>> versions;  // all of them
   std::unique_ptr<AlignedBytes> momentum, gradients, statistics;
   std::map<int64_t, InFlight> in_flight;
-  int64_t forwards = 0;
-  int64_t backwards = 0;
+  StageProgress done;
   SendingEnd down, up;
   Crossing activations;  // sent down, decoded
   Crossing gradients_up;
@@ -153,28 +154,32 @@ class Replay {
       }
     }
     for (const Stage& stage : stages_) {
-      if (stage.backwards != barrier) return absl::InternalError("the replay is stuck");
+      if (stage.done.weight_gradients != barrier) return absl::InternalError("the replay is stuck");
     }
     return absl::OkStatus();
   }
 
   int64_t Boundary(const Stage& stage, int64_t barrier) const {
     if (!options_.plan.drains_each_step) return barrier;
-    const int64_t step = batching_.Locate(Sequence(stage.backwards)).step;
+    const int64_t step = batching_.Locate(Sequence(stage.done.weight_gradients)).step;
     return std::min(barrier, batching_.FirstSequence(step + 1).value());
   }
 
   absl::StatusOr<bool> Act(int i, int64_t barrier) {
     Stage& stage = stages_[i];
-    const int64_t cap = options_.plan.stages[i].cap;
-    switch (NextAction(cap, Boundary(stage, barrier), stage.forwards, stage.backwards)) {
+    switch (NextAction(options_.plan.stages[i].order(), Boundary(stage, barrier), stage.done)) {
       case Action::kForward:
-        if (i > 0 && !stages_[i - 1].activations.contains(stage.forwards)) return false;
+        if (i > 0 && !stages_[i - 1].activations.contains(stage.done.forwards)) return false;
         RUNNEL_RETURN_IF_ERROR(Forward(i));
         return true;
-      case Action::kBackward:
-        if (!has_loss(i) && !stages_[i + 1].gradients_up.contains(stage.backwards)) return false;
-        RUNNEL_RETURN_IF_ERROR(Backward(i));
+      case Action::kInputGradient:
+        if (!has_loss(i) && !stages_[i + 1].gradients_up.contains(stage.done.input_gradients)) {
+          return false;
+        }
+        RUNNEL_RETURN_IF_ERROR(InputGradient(i));
+        return true;
+      case Action::kWeightGradient:
+        RUNNEL_RETURN_IF_ERROR(WeightGradient(i));
         return true;
       case Action::kDrained:
         return false;
@@ -228,7 +233,7 @@ class Replay {
   // Where the momentum will have led when the micro-batches in flight have stepped.
   std::unique_ptr<AlignedBytes> Ahead(int i, const MicroBatch& place) const {
     const Stage& stage = stages_[i];
-    const double steps = static_cast<double>(stage.forwards - stage.backwards);
+    const double steps = static_cast<double>(stage.done.forwards - stage.done.weight_gradients);
     const bool raised = options_.plan.stages[i].cap > count() - i;
     const double share =
         raised ? options_.training.raised_look_ahead : options_.training.look_ahead;
@@ -253,7 +258,7 @@ class Replay {
     for (size_t k = 1; k < count; ++k) {
       const bool used =
           std::any_of(stage.in_flight.begin(), stage.in_flight.end(), [&](const auto& flight) {
-            return flight.first != stage.backwards &&
+            return flight.first != stage.done.weight_gradients &&
                    flight.second.version + k + 1 == stage.versions.size();
           });
       if (!used) return;
@@ -273,17 +278,17 @@ class Replay {
 
   absl::Status Forward(int i) {
     Stage& stage = stages_[i];
-    const MicroBatch place = batching_.Locate(Sequence(stage.forwards));
+    const MicroBatch place = batching_.Locate(Sequence(stage.done.forwards));
     TestStage& run = *stage.by_samples[place.samples];
     Floats samples(static_cast<size_t>(options_.model.input.elements() * place.samples));
     std::vector<int32_t> labels(static_cast<size_t>(place.samples));
     options_.fill(place, absl::MakeSpan(samples), absl::MakeSpan(labels));
-    InFlight& flight = stage.in_flight[stage.forwards];
+    InFlight& flight = stage.in_flight[stage.done.forwards];
     flight.version = stage.versions.size() - 1;
     flight.ahead = Ahead(i, place);
     flight.stash = std::make_unique<AlignedBytes>(run.program.stash_bytes);
     flight.input =
-        Copy(i == 0 ? samples : stages_[i - 1].activations.extract(stage.forwards).mapped());
+        Copy(i == 0 ? samples : stages_[i - 1].activations.extract(stage.done.forwards).mapped());
     flight.output = std::make_unique<AlignedBytes>(run.program.output.elements() * 4);
     if (has_loss(i)) {
       flight.labels = std::make_unique<AlignedBytes>(place.samples * 4);
@@ -291,7 +296,7 @@ class Replay {
     }
     Bind(stage, run, flight);
     RUNNEL_RETURN_IF_ERROR(run.Run(Part::kForward, ContextOf(place, i)));
-    ++stage.forwards;
+    ++stage.done.forwards;
     if (has_loss(i)) return absl::OkStatus();
     const float* out = reinterpret_cast<const float*>(flight.output->data());
     const Floats values(out, out + run.program.output.elements());
@@ -300,24 +305,46 @@ class Replay {
     return absl::OkStatus();
   }
 
-  absl::Status Backward(int i) {
+  absl::Status InputGradient(int i) {
     Stage& stage = stages_[i];
-    const MicroBatch place = batching_.Locate(Sequence(stage.backwards));
+    const int64_t sequence = stage.done.input_gradients++;
+    const MicroBatch place = batching_.Locate(Sequence(sequence));
     TestStage& run = *stage.by_samples[place.samples];
-    InFlight& flight = stage.in_flight.at(stage.backwards);
+    InFlight& flight = stage.in_flight.at(sequence);
     Bind(stage, run, flight);
-    std::unique_ptr<AlignedBytes> gradient;
     if (!has_loss(i)) {
-      const Floats values = stages_[i + 1].gradients_up.extract(stage.backwards).mapped();
+      const Floats values = stages_[i + 1].gradients_up.extract(sequence).mapped();
       RUNNEL_RETURN_IF_ERROR(
           stage.down.encoder->Learn(ViewOf(values, run.program.output), place.sequence));
-      gradient = Copy(values);
-      run.bindings[Storage::kOutputGradient] = gradient->data();
+      flight.output_gradient = Copy(values);
+      run.bindings[Storage::kOutputGradient] = flight.output_gradient->data();
     }
     AlignedBytes input_gradient(run.program.input.elements() * 4);
     run.bindings[Storage::kInputGradient] = input_gradient.data();
+    RUNNEL_RETURN_IF_ERROR(run.Run(Part::kInputGradient, ContextOf(place, i)));
+    flight.scratch = std::make_unique<AlignedBytes>(run.program.scratch_bytes);
+    std::memcpy(flight.scratch->data(), run.bindings[Storage::kScratch],
+                static_cast<size_t>(run.program.scratch_bytes));
+    if (i == 0) return absl::OkStatus();
+    const float* out = reinterpret_cast<const float*>(input_gradient.data());
+    const Floats values(out, out + run.program.input.elements());
+    RUNNEL_ASSIGN_OR_RETURN(stage.gradients_up[sequence],
+                            Cross(stage.up, values, run.program.input, place));
+    return absl::OkStatus();
+  }
+
+  absl::Status WeightGradient(int i) {
+    Stage& stage = stages_[i];
+    const MicroBatch place = batching_.Locate(Sequence(stage.done.weight_gradients));
+    TestStage& run = *stage.by_samples[place.samples];
+    InFlight& flight = stage.in_flight.at(stage.done.weight_gradients);
+    Bind(stage, run, flight);
+    if (flight.output_gradient != nullptr) {
+      run.bindings[Storage::kOutputGradient] = flight.output_gradient->data();
+    }
+    std::memcpy(run.bindings[Storage::kScratch], flight.scratch->data(),
+                static_cast<size_t>(run.program.scratch_bytes));
     const StepContext context = ContextOf(place, i);
-    RUNNEL_RETURN_IF_ERROR(run.Run(Part::kInputGradient, context));
     RUNNEL_RETURN_IF_ERROR(run.Run(Part::kWeightGradient, context));
     if (place.last_in_step) {
       auto next = std::make_unique<AlignedBytes>(run.program.state.parameter_bytes);
@@ -327,13 +354,8 @@ class Replay {
       stage.versions.push_back(std::move(next));
       Aggregate(i, place.step);
     }
-    ++stage.backwards;
+    ++stage.done.weight_gradients;
     stage.in_flight.erase(place.sequence.value());
-    if (i == 0) return absl::OkStatus();
-    const float* out = reinterpret_cast<const float*>(input_gradient.data());
-    const Floats values(out, out + run.program.input.elements());
-    RUNNEL_ASSIGN_OR_RETURN(stage.gradients_up[place.sequence.value()],
-                            Cross(stage.up, values, run.program.input, place));
     return absl::OkStatus();
   }
 

@@ -54,6 +54,17 @@ TEST(Stash, BackwardSeesTheVersionOfItsForward) {
   }
 }
 
+TEST(Stash, FindsWhatIsInFlight) {
+  Stash stash(64, 64);
+  for (int64_t sequence : {3, 4, 5}) stash.Push(Place(sequence));
+  stash.Pop();
+  EXPECT_EQ(stash.Find(Sequence(3)), nullptr);
+  EXPECT_EQ(stash.Find(Sequence(4)), &stash.Oldest());
+  ASSERT_NE(stash.Find(Sequence(5)), nullptr);
+  EXPECT_EQ(stash.Find(Sequence(5))->place.sequence, Sequence(5));
+  EXPECT_EQ(stash.Find(Sequence(6)), nullptr);
+}
+
 TEST(Stash, StepsInPlaceWhenNobodyUsesTheNewest) {
   const std::unique_ptr<Stash> made = MakeStash();
   Stash& stash = *made;

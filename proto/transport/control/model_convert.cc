@@ -260,6 +260,7 @@ proto::Plan ToProto(const Plan& plan) {
     out.set_first_layer(stage.first_layer);
     out.set_last_layer(stage.last_layer);
     out.set_cap(stage.cap);
+    out.set_deferred_weight_gradients(stage.deferred_weight_gradients);
   }
   for (const LinkPlan& link : plan.links) {
     proto::LinkPlan& out = *message.add_links();
@@ -285,8 +286,10 @@ absl::StatusOr<Plan> FromProto(const proto::Plan& message) {
     RUNNEL_RETURN_IF_ERROR(
         CheckRange(at + ".last_layer", stage.last_layer(), stage.first_layer(), kMaxLayers - 1));
     RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".cap", stage.cap(), 1, kMaxAmount));
-    plan.stages.push_back(
-        {DeviceId(stage.device()), stage.first_layer(), stage.last_layer(), stage.cap()});
+    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".deferred_weight_gradients",
+                                      stage.deferred_weight_gradients(), 0, kMaxAmount));
+    plan.stages.push_back({DeviceId(stage.device()), stage.first_layer(), stage.last_layer(),
+                           stage.cap(), stage.deferred_weight_gradients()});
   }
   RUNNEL_RETURN_IF_ERROR(CheckCount("plan.links", message.links_size(), message.stages_size() - 1,
                                     message.stages_size() - 1));

@@ -187,17 +187,19 @@ TEST(Journal, BadLinesAreNamed) {
 }
 
 TEST(Journal, BadPlansAreNamed) {
-  std::vector<std::pair<PlanDecided, const char*>> cases(5, {Decided(0, 0), ""});
+  std::vector<std::pair<PlanDecided, const char*>> cases(6, {Decided(0, 0), ""});
   cases[0].first.plan.stages[0].device = DeviceId(2);
   cases[0].second = "device 2 of the plan is not among the devices";
   cases[1].first.plan.links.clear();
   cases[1].second = "2 stages and 0 links do not fit";
   cases[2].first.plan.stages[1].cap = 0;
-  cases[2].second = "cap 0 cannot be";
+  cases[2].second = "cap 0, 0 deferred";
   cases[3].first.plan.stages[1].last_layer = 2;
   cases[3].second = "layers 3-2";
   cases[4].first.plan.stages[1].device = DeviceId(-1);
   cases[4].second = "device -1";
+  cases[5].first.plan.stages[1].deferred_weight_gradients = -1;
+  cases[5].second = "-1 deferred weight-gradients cannot be";
   for (const auto& [record, message] : cases) {
     const auto parsed = ParseJournalLine(JournalLine(record));
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(message));
