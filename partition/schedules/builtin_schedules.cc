@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "partition/schedule.h"
+#include "partition/schedules/zb_h1.h"
 
 namespace runnel {
 namespace {
@@ -32,6 +33,8 @@ absl::Span<const ScheduleRow> BuiltinSchedules() {
       {"sync_1f1b", "one forward, one backward; one step a mini-batch, then drained", true, 4,
        Sync1f1bCaps},
       {"gpipe", "all forwards, then all backwards of a mini-batch; one step", true, 4, GpipeCaps},
+      {"zb_h1", "sync_1f1b, but weight-gradients wait and fill its bubble", true, 4, Sync1f1bCaps,
+       ZbH1Deferred},
   };
   return kRows;
 }

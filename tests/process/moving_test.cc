@@ -78,8 +78,6 @@ const Words kRun = {"train",
                     "lenet",
                     "--dataset",
                     "synthetic_digits",
-                    "--schedule",
-                    "sync_1f1b",
                     "--micro-batches",
                     "2",
                     "--epochs",
@@ -96,16 +94,19 @@ constexpr int kSlowPercent = 20;
 constexpr int kSlowPercent = 5;
 #endif
 
-TEST(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
+class Moving : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
   Throttle throttle(kSlowPercent);
   if (!throttle.ready()) {
     GTEST_SKIP() << "needs root and a writable control group of the processor (version 1)";
   }
   ScratchDir dir;
   const std::string journal = dir / "journal.jsonl";
+  const Words run = With(kRun, {"--schedule", GetParam()});
   Process central(With({"runnel-central"},
-                       With(kRun, {"--local-workers", "2", "--policy", "dp", "--replan", "on",
-                                   "--journal", journal, "--summary", dir / "moved.json"})));
+                       With(run, {"--local-workers", "2", "--policy", "dp", "--replan", "on",
+                                  "--journal", journal, "--summary", dir / "moved.json"})));
   ASSERT_TRUE(WaitForText(journal, R"("record":"barrier")")) << central.err();
   // Whoever has conv2, most of the work: the two cuts beside it are as good, and noise decides.
   const std::string plan = ReadFile(journal);
@@ -118,9 +119,11 @@ TEST(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
   EXPECT_GE(Plans(journal), 2) << central.out() << central.err();
 
   const std::string moved = Summary(dir / "moved.json")["weights_sha256"];
-  EXPECT_EQ(moved, Weights(With(kRun, {"--local-workers", "2"})));
+  EXPECT_EQ(moved, Weights(With(run, {"--local-workers", "2"})));
   EXPECT_EQ(moved, Weights({"replay", "--journal", journal}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Moving, ::testing::Values("sync_1f1b", "zb_h1"));
 
 }  // namespace
 }  // namespace runnel

@@ -165,6 +165,35 @@ TEST(Training, BitsByEpochSurviveStopResumeAndReplay) {
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
 }
 
+// With codecs too the values cross in the order of sync_1f1b, so the weights are the same.
+TEST(Training, ZbH1WithCodecsEqualsSync1F1BResumesAndReplays) {
+  ScratchDir dir;
+  const Words run = {"train",
+                     "--model",
+                     "lenet",
+                     "--local-workers",
+                     "3",
+                     "--micro-batches",
+                     "4",
+                     "--codec-forward",
+                     "mbq:2",
+                     "--codec-backward",
+                     "stochastic:8",
+                     "--barrier-every",
+                     "5",
+                     "--eval-every",
+                     "0"};
+  const Words zb_h1 = With(run, {"--schedule", "zb_h1"});
+  const json whole = RunCentral(With(zb_h1, {"--max-batches", "15", "--journal", dir / "j"}));
+  EXPECT_EQ(whole["plan"]["stages"][2].value("deferred_weight_gradients", 0), 2);
+  EXPECT_EQ(whole["weights_sha256"],
+            Weights(With(run, {"--schedule", "sync_1f1b", "--max-batches", "15"})));
+  RunCentral(With(zb_h1, {"--max-batches", "12", "--checkpoint-dir", dir / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "15"}),
+            whole["weights_sha256"]);
+  EXPECT_EQ(Weights({"replay", "--journal", dir / "j"}), whole["weights_sha256"]);
+}
+
 TEST(Training, CtrlCEndsAtABarrierWithACheckpoint) {
   ScratchDir dir;
   const std::string whole = Weights(kAsync);
