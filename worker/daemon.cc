@@ -285,6 +285,7 @@ void Daemon::FailWithoutStage(absl::string_view request) {
 
 void Daemon::On(const RunUntil& grant) {
   if (host_ == nullptr) return FailWithoutStage("train");
+  if (grant.change.has_value()) host_->ChangeTraining(*grant.change);
   if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
 }
 

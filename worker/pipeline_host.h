@@ -28,6 +28,7 @@ class PipelineHost final : public StageHost {
 
   void Start() override;
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
+  void ChangeTraining(const TrainingChange& change) override { executor_->ChangeTraining(change); }
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override;

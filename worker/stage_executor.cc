@@ -97,7 +97,8 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
       StaleRateShare(options_.training, options_.cap, options_.usual_cap, place.step);
   context.momentum = options_.training.momentum;
   context.weight_decay = options_.training.weight_decay;
-  context.gradient_bits = GradientBitsOf(options_.training, place.epoch);
+  context.gradient_bits =
+      GradientBitsAt(options_.training, options_.changes, place.epoch, place.step);
   return context;
 }
 

@@ -14,6 +14,7 @@
 #include "proto/base/model_spec.h"
 #include "proto/base/model_state.h"
 #include "proto/base/training.h"
+#include "proto/base/training_change.h"
 #include "worker/stage_compute.h"
 #include "worker/stash.h"
 
@@ -24,6 +25,7 @@ struct StageExecutorOptions {
   int first_layer = 0;
   int last_layer = 0;
   TrainingSettings training;
+  std::vector<TrainingChange> changes;  // decided so far
   int64_t eval_samples = 0;
   const Recipe* recipe = nullptr;
   // Forward, InputGradient and WeightGradient of a micro-batch come one after the other: the plain
@@ -56,6 +58,8 @@ class StageExecutor final : public StageCompute {
   // anything. Both: errors as Memory::Map.
   absl::Status ImportState(const ModelState& state);
   absl::StatusOr<ModelState> ExportState() const;
+  // From the next micro-batch on; only while the lane is empty.
+  void ChangeTraining(const TrainingChange& change) { AddTrainingChange(change, options_.changes); }
 
   const Recipe& recipe() const { return *options_.recipe; }
   // Boundary tensors of `samples` samples.

@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   options.first_layer = stage.plan.stages[stage.stage].first_layer;
   options.last_layer = stage.plan.stages[stage.stage].last_layer;
   options.training = stage.training;
+  options.changes = stage.changes;
   options.eval_samples = stage.eval_samples;
   options.usual_cap = static_cast<int64_t>(stage.plan.stages.size()) - stage.stage;
   const StageOrder order = stage.plain_loop ? StageOrder() : stage.plan.stages[stage.stage].order();

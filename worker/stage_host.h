@@ -31,6 +31,8 @@ class StageHost {
   virtual void Start() = 0;
   // A peer has said hello on a data link.
   virtual void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) = 0;
+  // What was decided at the barrier where the stage stands.
+  virtual void ChangeTraining(const TrainingChange& change) = 0;
   virtual absl::Status RunUntil(Sequence limit) = 0;
   virtual absl::Status Evaluate(Sequence first, int64_t micro_batches) = 0;
   // Only at a barrier. Unavailable: the device that holds the state is lost.

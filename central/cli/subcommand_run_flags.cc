@@ -160,7 +160,8 @@ void AddTrainingFlags(CLI::App& app, RunSettings& s) {
       ->check(CLI::NonNegativeNumber);
   AddListFlag(app, "--gradient-bits", s.gradient_bits,
               "integer recipes: bits that a step keeps, BITS or CONV/LINEAR, or by epoch, e.g. "
-              "0:3/3,10:2/2 (default: 2, later 1, at last 0)");
+              "0:3/3,10:2/2; plateau:BITS[:BARRIERS]: one less whenever the training loss has not "
+              "fallen for so many barriers, 5 (default: 2, later 1, at last 0)");
   app.add_option("--seed", s.seed, "of everything random")->capture_default_str();
   app.add_option("--barrier-every", s.barrier_every, "optimizer steps between barriers")
       ->check(kCountRange)

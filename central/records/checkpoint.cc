@@ -51,6 +51,7 @@ proto::Checkpoint ToMessage(const Checkpoint& checkpoint) {
   *message.mutable_model() = ToProto(checkpoint.model);
   *message.mutable_plan() = ToProto(checkpoint.plan);
   *message.mutable_training() = ToProto(checkpoint.training);
+  for (const TrainingChange& change : checkpoint.changes) *message.add_changes() = ToProto(change);
   for (const std::string& name : checkpoint.device_names) message.add_device_names(name);
   *message.mutable_state() = ToProto(checkpoint.state);
   message.set_journal(checkpoint.journal);
@@ -82,6 +83,7 @@ absl::StatusOr<Checkpoint> FromMessage(proto::Checkpoint message) {
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.model, FromProto(message.model()));
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.plan, FromProto(message.plan()));
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.training, FromProto(message.training()));
+  RUNNEL_ASSIGN_OR_RETURN(checkpoint.changes, FromProto("changes", message.changes()));
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.state, FromProto(std::move(*message.mutable_state())));
   RUNNEL_RETURN_IF_ERROR(CheckParts(checkpoint));
   return checkpoint;

@@ -16,6 +16,7 @@
 #include "proto/base/model_state.h"
 #include "proto/base/plan.h"
 #include "proto/base/training.h"
+#include "proto/base/training_change.h"
 
 namespace runnel {
 
@@ -30,6 +31,7 @@ struct Checkpoint {
   ModelSpec model;
   Plan plan;
   TrainingSettings training;
+  std::vector<TrainingChange> changes;    // decided while it trained, up to `step`
   std::vector<std::string> device_names;  // by device number of the plan
   ModelState state;                       // all layers
   std::string journal;                    // path, for people

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -29,6 +30,7 @@ class OrderCheck {
     first_ = false;
     if (const auto* resumed = std::get_if<RunResumed>(&record)) return Resume(*resumed);
     if (const auto* plan = std::get_if<PlanDecided>(&record)) return Plan(*plan);
+    if (const auto* changed = std::get_if<TrainingChanged>(&record)) return Change(changed->change);
     if (const auto* barrier = std::get_if<BarrierPassed>(&record)) return Step(barrier->step);
     return absl::OkStatus();
   }
@@ -38,6 +40,7 @@ class OrderCheck {
     if (resumed.step < 0) return absl::InvalidArgumentError("step is below 0");
     step_ = resumed.step;
     generation_ = Generation(-1);  // the workers are new too
+    change_step_ = std::min(change_step_, resumed.step);
     return absl::OkStatus();
   }
   absl::Status Plan(const PlanDecided& decided) {
@@ -49,6 +52,14 @@ class OrderCheck {
     generation_ = decided.plan.generation;
     return absl::OkStatus();
   }
+  absl::Status Change(const TrainingChange& change) {
+    if (change.from_step <= change_step_) {
+      return absl::InvalidArgumentError(absl::StrCat("a change at step ", change.from_step,
+                                                     " follows one at step ", change_step_));
+    }
+    change_step_ = change.from_step;
+    return Step(change.from_step);
+  }
   absl::Status Step(int64_t step) {
     if (step < step_) {
       return absl::InvalidArgumentError(absl::StrCat("step ", step, " follows step ", step_));
@@ -59,6 +70,7 @@ class OrderCheck {
 
   bool first_ = true;
   int64_t step_ = 0;
+  int64_t change_step_ = 0;  // of the last change of the training
   Generation generation_{-1};
 };
 

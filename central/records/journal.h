@@ -16,6 +16,7 @@
 #include "proto/base/layer_range.h"
 #include "proto/base/plan.h"
 #include "proto/base/training.h"
+#include "proto/base/training_change.h"
 
 namespace runnel {
 
@@ -58,6 +59,15 @@ struct PlanDecided {
   std::vector<JournalDevice> devices;  // by device number
 
   friend bool operator==(const PlanDecided&, const PlanDecided&) = default;
+};
+
+// "training_change": what was decided of the training at a barrier. Written before any stage is
+// granted the steps from change.from_step on.
+struct TrainingChanged {
+  TrainingChange change;
+  std::string why;  // for people
+
+  friend bool operator==(const TrainingChanged&, const TrainingChanged&) = default;
 };
 
 // "measurement": sub-models of a device, from which its times are predicted.
@@ -126,9 +136,9 @@ struct RunFinished {
   friend bool operator==(const RunFinished&, const RunFinished&) = default;
 };
 
-using JournalRecord =
-    std::variant<RunStarted, RunResumed, PlanDecided, SubModelsMeasured, BarrierPassed,
-                 CheckpointWritten, EvaluationRecorded, WorkerLost, RunStopped, RunFinished>;
+using JournalRecord = std::variant<RunStarted, RunResumed, PlanDecided, TrainingChanged,
+                                   SubModelsMeasured, BarrierPassed, CheckpointWritten,
+                                   EvaluationRecorded, WorkerLost, RunStopped, RunFinished>;
 
 // One line without its end. InvalidArgument of the reader names what is wrong.
 std::string JournalLine(const JournalRecord& record);

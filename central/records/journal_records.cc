@@ -121,6 +121,12 @@ struct Writer {
     json["devices"] = Json::array();
     for (const JournalDevice& device : r.devices) json["devices"].push_back(ToJson(device));
   }
+  void operator()(const TrainingChanged& r) {
+    json["record"] = "training_change";
+    json["from_step"] = r.change.from_step;
+    json["gradient_bits"] = GradientBitsText({{0, r.change.gradient_bits}});
+    json["why"] = r.why;
+  }
   void operator()(const SubModelsMeasured& r) {
     json["record"] = "measurement";
     json["step"] = r.step;
@@ -203,6 +209,16 @@ absl::StatusOr<JournalRecord> ReadPlan(JsonObject& object) {
   return r;
 }
 
+absl::StatusOr<JournalRecord> ReadTrainingChange(JsonObject& object) {
+  TrainingChanged r;
+  std::string bits;
+  object.Read("from_step", r.change.from_step).Read("gradient_bits", bits).Read("why", r.why);
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<GradientBitsStep> steps, ParseGradientBits(bits));
+  r.change.gradient_bits = steps.front().bits;
+  RUNNEL_RETURN_IF_ERROR(CheckTrainingChanges({r.change}));
+  return r;
+}
+
 absl::StatusOr<JournalRecord> ReadMeasurement(JsonObject& object) {
   SubModelsMeasured r;
   int32_t device = 0;
@@ -266,6 +282,7 @@ constexpr struct {
     {"run_started", ReadRunStarted},
     {"run_resumed", ReadRunResumed},
     {"plan", ReadPlan},
+    {"training_change", ReadTrainingChange},
     {"measurement", ReadMeasurement},
     {"barrier", ReadBarrier},
     {"checkpoint", ReadCheckpointWritten},

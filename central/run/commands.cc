@@ -137,6 +137,9 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));
   job.planner = planner.get();
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRule> rule,
+                          MakeTrainingRule(setup, job.first_step, job.changes));
+  job.training_rule = rule.get();
   std::optional<JournalWriter> journal;
   if (!setup.settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Create(setup.settings.journal));
@@ -173,6 +176,7 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   job.stop_step = std::max(setup.stop_step, checkpoint.step);
   job.state = std::move(checkpoint.state);
   job.generation = checkpoint.plan.generation.next();
+  job.changes = std::move(checkpoint.changes);
   // The same devices go on with the same plan: only then is the result that of a run that never
   // stopped.
   std::unique_ptr<Planner> planner = std::make_unique<FixedPlanner>(checkpoint.plan);
@@ -180,6 +184,9 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
     RUNNEL_ASSIGN_OR_RETURN(planner, MakePolicyPlanner(job, context));
   }
   job.planner = planner.get();
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRule> rule,
+                          MakeTrainingRule(setup, job.first_step, job.changes));
+  job.training_rule = rule.get();
   std::optional<JournalWriter> journal;
   if (!settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));

@@ -59,7 +59,9 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.needs_profile = needs.devices;
   options.plan_only = job.plan_only;
   options.collect_at_barriers = !setup.settings.checkpoint_dir.empty();
+  options.changes = job.changes;
   options.planner = job.planner;
+  options.training_rule = job.training_rule;
   return options;
 }
 

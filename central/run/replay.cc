@@ -19,6 +19,7 @@ struct RecordedRun {
   RunStarted started;
   std::vector<PlanDecided>
       plans;  // ascending from_step; a later one of the same step replaces the earlier
+  std::vector<TrainingChange> changes;  // of the training, ascending
   int64_t end_step = 0;
   std::string weights_sha256;  // empty: the run did not finish
 };
@@ -31,11 +32,14 @@ absl::StatusOr<RecordedRun> Understand(const Journal& journal, const std::string
       // What was done after the check-point is void.
       std::erase_if(run.plans,
                     [&](const PlanDecided& plan) { return plan.from_step > resumed->step; });
+      DropChangesAfter(resumed->step, run.changes);
       run.weights_sha256.clear();
     } else if (const auto* plan = std::get_if<PlanDecided>(&record)) {
       std::erase_if(run.plans,
                     [&](const PlanDecided& old) { return old.from_step == plan->from_step; });
       run.plans.push_back(*plan);
+    } else if (const auto* changed = std::get_if<TrainingChanged>(&record)) {
+      AddTrainingChange(changed->change, run.changes);
     } else if (const auto* finished = std::get_if<RunFinished>(&record)) {
       run.end_step = finished->step;
       run.weights_sha256 = finished->weights_sha256;
@@ -93,6 +97,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
     }
     FixedPlanner planner(std::move(local));
     job.planner = &planner;
+    job.changes = run.changes;
     RUNNEL_ASSIGN_OR_RETURN(outcome, RunTrainingJob(std::move(job), nullptr, context));
     state = outcome.state;
   }

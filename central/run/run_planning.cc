@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "central/planning/codec_timing.h"
+#include "central/planning/plateau_bits.h"
 #include "central/settings/codec_settings.h"
+#include "central/settings/gradient_bits_setting.h"
 #include "proto/base/batching.h"
 #include "proto/base/status_macros.h"
 
@@ -80,6 +82,18 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   if (setup.settings.cost == "predicted")
     inputs.predictor_profiles = setup.settings.predictor_profiles;
   return inputs;
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
+    const RunSetup& setup, int64_t first_step, const std::vector<TrainingChange>& changes) {
+  const std::string& text = setup.settings.gradient_bits;
+  if (text.empty()) return nullptr;
+  RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting setting, ParseGradientBitsSetting(text));
+  if (!setting.plateau_barriers.has_value()) return nullptr;
+  PlateauBitsOptions options;
+  options.first = GradientBitsAt(setup.training, changes, 0, first_step);
+  options.barriers = *setting.plateau_barriers;
+  return std::make_unique<PlateauBits>(options);
 }
 
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup, int64_t stop_step,

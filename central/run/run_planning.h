@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "central/planning/planning_inputs.h"
 #include "central/planning/run_planner.h"
+#include "central/planning/training_rule.h"
 #include "central/run/run_setup.h"
 #include "proto/base/clock.h"
 #include "proto/base/model_state.h"
@@ -18,6 +20,10 @@ namespace runnel {
 // costs. After SetTrainingSamples. With --bits bandwidth it measures codecs on this host.
 absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
                                                   const ModelState& state, const Clock& clock);
+
+// The rule of --gradient-bits plateau:...; null without. `changes`: decided before first_step.
+absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
+    const RunSetup& setup, int64_t first_step, const std::vector<TrainingChange>& changes);
 
 // A planner with these inputs. Errors as MakePlanningInputs and RunPlanner::Create.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup, int64_t stop_step,

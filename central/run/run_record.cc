@@ -9,15 +9,6 @@
 
 namespace runnel {
 
-double LossSince::Mean(const Telemetry& now) {
-  if (now.loss_samples > seen_.loss_samples) {
-    mean_ = (now.loss_sum - seen_.loss_sum) /
-            static_cast<double>(now.loss_samples - seen_.loss_samples);
-    seen_ = now;
-  }
-  return mean_;
-}
-
 RunRecord::RunRecord(const RunSetup* setup, const Batching& batching, int64_t first_step,
                      int64_t stop_step, const Clock* clock)
     : setup_(setup),

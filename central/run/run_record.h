@@ -4,12 +4,12 @@
 // evaluations; says it as the display's view and as the summary. One thread.
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "central/display/run_display.h"
 #include "central/display/timeline.h"
 #include "central/records/journal.h"
+#include "central/records/loss_since.h"
 #include "central/records/stage_status.h"
 #include "central/records/summary.h"
 #include "central/run/run_setup.h"
@@ -18,21 +18,6 @@
 #include "proto/base/model_state.h"
 
 namespace runnel {
-
-// The mean training loss since it was asked for last, from sums that a stage reports.
-class LossSince {
- public:
-  // Mean over the samples since the last call; what that said if there are no new ones. NaN before
-  // any.
-  double Mean(const Telemetry& now);
-  // Another stage reports from now on, from 0.
-  void Restart() { seen_ = Telemetry(); }
-  double last() const { return mean_; }
-
- private:
-  Telemetry seen_;
-  double mean_ = std::numeric_limits<double>::quiet_NaN();
-};
 
 class RunRecord {
  public:

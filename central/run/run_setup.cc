@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/settings/codec_settings.h"
+#include "central/settings/gradient_bits_setting.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 
@@ -95,7 +96,9 @@ absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const M
   training.milestones = settings.milestones;
   training.milestone_factor = settings.milestone_factor;
   if (!settings.gradient_bits.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(training.gradient_bits, ParseGradientBits(settings.gradient_bits));
+    RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting bits,
+                            ParseGradientBitsSetting(settings.gradient_bits));
+    training.gradient_bits = bits.steps;
   }
   return training;
 }

@@ -1,13 +1,14 @@
 #include "central/run/save_checkpoint.h"
 
 #include <string>
+#include <utility>
 
 #include "central/records/checkpoint.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 
-absl::Status SaveCheckpoint(const RunSetup& setup, const TrainingSettings& training,
+absl::Status SaveCheckpoint(const RunSetup& setup, std::vector<TrainingChange> changes,
                             const Plan& plan, const std::vector<Device>& devices,
                             const StateCollected& collected, JournalWriter* journal) {
   const RunSettings& settings = setup.settings;
@@ -18,7 +19,9 @@ absl::Status SaveCheckpoint(const RunSetup& setup, const TrainingSettings& train
   checkpoint.settings = settings;
   checkpoint.model = setup.model;
   checkpoint.plan = plan;
-  checkpoint.training = training;
+  checkpoint.training = setup.training;
+  DropChangesAfter(collected.step, changes);
+  checkpoint.changes = std::move(changes);
   for (const Device& device : devices) checkpoint.device_names.push_back(device.hello.name);
   checkpoint.state = collected.state;
   checkpoint.journal = settings.journal;

@@ -12,9 +12,10 @@
 
 namespace runnel {
 
-// Writes `collected` into the setup's check-point folder; nothing to do without one. `training`: as
-// it holds at that barrier. `journal` may be null. Errors name the file.
-absl::Status SaveCheckpoint(const RunSetup& setup, const TrainingSettings& training,
+// Writes `collected` into the setup's check-point folder; nothing to do without one. `changes`: all
+// that were decided, of which those up to that barrier are kept. `journal` may be null. Errors name
+// the file.
+absl::Status SaveCheckpoint(const RunSetup& setup, std::vector<TrainingChange> changes,
                             const Plan& plan, const std::vector<Device>& devices,
                             const StateCollected& collected, JournalWriter* journal);
 

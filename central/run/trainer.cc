@@ -208,7 +208,7 @@ void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
 }
 
 void Trainer::Impl::CarryOut(StateCollected effect) {
-  const absl::Status status = SaveCheckpoint(setup(), setup().training, coordinator_->plan(),
+  const absl::Status status = SaveCheckpoint(setup(), coordinator_->changes(), coordinator_->plan(),
                                              coordinator_->devices(), effect, parts_.journal);
   if (!status.ok()) return Abort(status);
   if (effect.final) outcome_.state = std::move(effect.state);

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "central/display/run_display.h"
 #include "central/planning/planner.h"
+#include "central/planning/training_rule.h"
 #include "central/records/checkpoint.h"
 #include "central/records/journal.h"
 #include "central/records/summary.h"
@@ -29,11 +30,14 @@ struct TrainingJob {
   const RunSetup* setup = nullptr;
   const DatasetSplits* data = nullptr;  // null if plan_only
   Planner* planner = nullptr;
+  TrainingRule* training_rule = nullptr;  // null: nothing changes
   int64_t first_step = 0;
   int64_t stop_step = 0;
   ModelState state;                       // all layers
   Generation generation = Generation(1);  // of the first plan
   bool plan_only = false;                 // end when the plan is made
+  // Decided before: up to first_step, or all that a replay knows.
+  std::vector<TrainingChange> changes;
 };
 
 // What it came to.

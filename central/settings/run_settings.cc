@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/files/json_fields.h"
+#include "central/settings/gradient_bits_setting.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training.h"
 
@@ -134,7 +135,7 @@ absl::Status CheckField(const Field& field, const std::vector<int64_t>& values) 
 
 absl::Status CheckGradientBitsFlag(const RunSettings& settings) {
   if (settings.gradient_bits.empty()) return absl::OkStatus();
-  const absl::Status status = ParseGradientBits(settings.gradient_bits).status();
+  const absl::Status status = ParseGradientBitsSetting(settings.gradient_bits).status();
   if (!status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--gradient-bits ", settings.gradient_bits, ": ", status.message()));

@@ -81,6 +81,8 @@ TEST(BadInput, IntegerRecipes) {
   ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "0:3,0:2"},
                 "--gradient-bits 0:3,0:2: epoch 0");
   ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "many"}, "'many'");
+  ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "plateau:2:0"},
+                "'0' is no number of barriers");
   ExpectRefused({"train", "--gradient-bits", "2"}, "--gradient-bits 2: recipe fp32");
 }
 

@@ -27,6 +27,12 @@ const Words kSync = With(kNiti, {"--schedule", "sync_1f1b", "--max-batches", "3"
 const Words kThree = With(kNiti, {"--local-workers", "3", "--barrier-every", "10"});
 const Words kAsync = With(kThree, {"--max-batches", "12"});
 
+size_t Count(const std::string& text, const std::string& word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
 TEST(IntegerTraining, SyncEqualsThePlainLoopOnOneToThreeStages) {
   std::string before;
   for (const char* micro_batches : {"1", "4"}) {
@@ -80,6 +86,22 @@ TEST(IntegerTraining, AsyncIsAFunctionOfThePlanAndTellsWhatItDid) {
   // Other bits are other steps; a schedule that begins with these does not differ yet.
   EXPECT_NE(Weights(With(kAsync, {"--gradient-bits", "4/3"})), summary["weights_sha256"]);
   EXPECT_EQ(Weights(With(kAsync, {"--gradient-bits", "0:2/2,1:5"})), summary["weights_sha256"]);
+}
+
+// The loss decides when; the journal knows, and so do a run that goes on and a replay.
+TEST(IntegerTraining, BitsThatFollowTheLossAreJournalledAndReplayed) {
+  ScratchDir dir;
+  const Words common = With(kNiti, {"--local-workers", "2", "--barrier-every", "5"});
+  RunCentral(With(common, {"--gradient-bits", "plateau:5:1", "--max-batches", "25", "--journal",
+                           dir / "j", "--checkpoint-dir", dir / "c"}));
+  const size_t changes = Count(ReadFile(dir / "j"), "\"training_change\"");
+  EXPECT_GE(changes, 1u) << ReadFile(dir / "j");
+  const std::string weights =
+      Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "35"});
+  EXPECT_NE(Weights(With(common, {"--gradient-bits", "5", "--max-batches", "35"})), weights);
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr(weights));
 }
 
 TEST(IntegerTraining, FlagsFromAFileAreTheSame) {

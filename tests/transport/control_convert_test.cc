@@ -57,11 +57,11 @@ auto Fields(const ProfileRequest& m) {
   return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const PrepareStage& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, n] = m;
+  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, changes, n] = m;
   const auto& [megabits, delay] = shaping;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, n);
+  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, changes, n);
 }
-auto Fields(const RunUntil& m) { return std::tie(m.limit); }
+auto Fields(const RunUntil& m) { return std::tie(m.limit, m.change); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence); }
 auto Fields(const EvaluateRequest& m) {
   const auto& [a, b] = m;

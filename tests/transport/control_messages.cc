@@ -172,26 +172,28 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.downstream_address = Text();
   prepare.shaping = {Real(), Real()};
   prepare.first_sequence = Sequence(1 + Below(1000000));
+  prepare.changes = {{1 + Below(9), {7, -8}}, {10 + Below(9), {1, 2}}};
   prepare.state = State();
-  const CentralMessage messages[] = {Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
-                                     Refused{Text()},
-                                     ProfileRequest{model,
-                                                    Text(),
-                                                    Text(),
-                                                    1 + Below(99),
-                                                    1 + Below(99),
-                                                    {{0, model.layer_count() - 1}, {0, 0}},
-                                                    Real(),
-                                                    Real(),
-                                                    {1 + Below(64), 1}},
-                                     prepare,
-                                     RunUntil{Sequence(1 + Below(1000000))},
-                                     SnapshotRequest{Sequence(1 + Below(1000000))},
-                                     EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
-                                     Release{},
-                                     FetchLayers{generation, {{0, 2}, {5, 5}}},
-                                     CommitPlan{generation},
-                                     AbortPlan{generation}};
+  const CentralMessage messages[] = {
+      Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
+      Refused{Text()},
+      ProfileRequest{model,
+                     Text(),
+                     Text(),
+                     1 + Below(99),
+                     1 + Below(99),
+                     {{0, model.layer_count() - 1}, {0, 0}},
+                     Real(),
+                     Real(),
+                     {1 + Below(64), 1}},
+      prepare,
+      RunUntil{Sequence(1 + Below(1000000)), TrainingChange{1 + Below(99), {3, -2}}},
+      SnapshotRequest{Sequence(1 + Below(1000000))},
+      EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
+      Release{},
+      FetchLayers{generation, {{0, 2}, {5, 5}}},
+      CommitPlan{generation},
+      AbortPlan{generation}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

@@ -6,13 +6,14 @@
 
 namespace runnel {
 
-void Barrier::Grant(int64_t from, const ActivePlan& active, RunEffects& effects) {
+void Barrier::Grant(int64_t from, const std::optional<TrainingChange>& change,
+                    const ActivePlan& active, RunEffects& effects) {
   state_ = State::kTraining;
   step_ = std::min(options_.rule.Next(from), options_.stop_step);
   under_way_.clear();
   for (size_t i = 0; i < active.stages.size(); ++i) under_way_.insert(i);
   const Sequence limit = batching_.FirstSequence(step_);
-  SendToStages(active, RunUntil{limit}, effects);
+  SendToStages(active, RunUntil{limit, change}, effects);
   effects.push_back(FeedUntil{limit});
 }
 

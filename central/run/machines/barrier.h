@@ -4,12 +4,14 @@
 // evaluates there. Pure: events in, effects out.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 
 #include "absl/status/statusor.h"
 #include "central/run/machines/active_plan.h"
 #include "proto/base/batching.h"
 #include "proto/base/training.h"
+#include "proto/base/training_change.h"
 
 namespace runnel {
 
@@ -25,8 +27,10 @@ class Barrier {
   Barrier(const BarrierOptions& options, const Batching& batching)
       : options_(options), batching_(batching) {}
 
-  // All stages stand at step `from`: lets them train up to the barrier after it.
-  void Grant(int64_t from, const ActivePlan& active, RunEffects& effects);
+  // All stages stand at step `from`: lets them train up to the barrier after it, with what was
+  // decided there.
+  void Grant(int64_t from, const std::optional<TrainingChange>& change, const ActivePlan& active,
+             RunEffects& effects);
   // True: `stage` was the last to reach step(). Reports of other barriers or plans, and those that
   // come twice, count for nothing.
   bool AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active);

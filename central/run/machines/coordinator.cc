@@ -166,6 +166,7 @@ PlanDecided Coordinator::Decided(Plan plan, const std::vector<DeviceTimes>& time
 PrepareStage Coordinator::StageMessage() const {
   PrepareStage message = options_.stage;
   message.first_sequence = batching_.FirstSequence(step_);
+  message.changes = options_.changes;
   return message;
 }
 
@@ -234,7 +235,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
 
 void Coordinator::Train() {
   if (stop_requested_) return CollectFinal();  // asked for since the stages stood
-  barrier_.Grant(step_, active_, effects_);
+  barrier_.Grant(step_, std::exchange(granted_next_, std::nullopt), active_, effects_);
 }
 
 void Coordinator::Handle(int device, const BarrierReached& reached) {
@@ -258,15 +259,37 @@ void Coordinator::Handle(int, const EvaluationDone& done) {
 
 // What is done at a barrier after the evaluation, in order.
 void Coordinator::GoOnAtBarrier() {
+  // First, so that a check-point of this barrier has it: the run that goes on from there trains as
+  // this one does.
+  AskTrainingRule();
   if (barrier_.IsLast(step_) || stop_requested_) return CollectFinal();
   if (!barrier_.IsBarrier(step_)) return Train();
   if (options_.collect_at_barriers) collection_.Request(step_, /*final=*/false, active_, effects_);
   AskPlanner();
 }
 
+BarrierReport Coordinator::Report() const {
+  return {step_,          active_.plan, active_.first_sequence,
+          active_.stages, Facts(),      measurement_.times()};
+}
+
+void Coordinator::AskTrainingRule() {
+  if (options_.training_rule == nullptr || !barrier_.IsBarrier(step_)) return;
+  // A run that is resumed at its end, or that stopped here before, has asked already.
+  if (step_ == options_.first_step) return;
+  const std::optional<ChangeTraining> proposed = options_.training_rule->AtBarrier(Report());
+  if (!proposed.has_value()) return;
+  effects_.push_back(Persist{TrainingChanged{proposed->change, proposed->why}});
+  effects_.push_back(LogLine{
+      Severity::kInfo,
+      absl::StrCat("step ", step_, ": gradient bits ",
+                   GradientBitsText({{0, proposed->change.gradient_bits}}), ": ", proposed->why)});
+  AddTrainingChange(proposed->change, options_.changes);
+  granted_next_ = proposed->change;
+}
+
 void Coordinator::AskPlanner() {
-  BarrierDecision decision = options_.planner->AtBarrier(
-      {step_, active_.plan, active_.first_sequence, active_.stages, Facts(), measurement_.times()});
+  BarrierDecision decision = options_.planner->AtBarrier(Report());
   if (auto* change = std::get_if<ChangePlan>(&decision)) return ChangeTo(std::move(*change));
   const auto* measure = std::get_if<MeasureDevices>(&decision);
   if (measure == nullptr || measure->devices.empty()) return Train();

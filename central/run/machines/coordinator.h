@@ -1,25 +1,29 @@
 #pragma once
 
-// The run as a state machine: routes what happens to the machine that it is about, and holds the
-// plan and the step. Events in, effects out; no thread, no clock, no file. The trainer
+// The run as a state machine: routes each event to the machine that it is about, and holds the plan
+// and the step. Events in, effects out; no thread, no clock, no file. The trainer
 // (central/run/trainer.h) carries effects out.
 //
-//   Roster -> [Measurement] -> Move -> Barrier <-> at the barrier -> the end
-//   who joins   what devices   the first   train,      [Measurement], then
-//               take           plan        evaluate    Move or a training change
+//   Roster        who takes part
+//   Measurement   how long layers take on each device: before the first plan, and again at barriers
+//   Move          how a plan comes to hold: the first one and every later one
+//   Barrier       trains up to the next barrier and evaluates there
+//   StateCollection   the whole model's state at a barrier; works beside the others
 //
-// One machine is in charge at a time; StateCollection works beside the others. A machine has no
-// idea of the others: it is shown the ActivePlan and the Roster, appends its effects, and its
-// answer says what came of the event.
+// At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes out
+// with the next grant), check-point, Planner (keep, measure first, or move).
+//
+// A machine knows nothing of the others: it is shown the ActivePlan and the Roster, appends its
+// effects, and its answer says what came of the event.
 //
 // To add a machine (recovery, replication):
 //   1. a class in a file of its own here, with a test in tests/central/run/machines: one method an
-//      event, which appends to RunEffects; `under_way()`; who answered is kept by stage or device;
-//   2. a member here, and the effects that it needs and that nobody has yet in run_effects.h;
-//   3. a line in Received for each message that is its own, and one in Gone if it minds losses
-//      (recovery: where Gone ends the run because a stage is lost, begin a Move instead, from the
-//      stages that are left and the last state that StateCollection had whole);
-//   4. where it comes in at a barrier: a line in GoOnAtBarrier, which holds their order.
+//      event, which appends to RunEffects; who answered is kept by stage or device;
+//   2. a member of Coordinator, and in run_effects.h the effects that no machine has yet;
+//   3. an overload of Handle for each message that is the new machine's;
+//   4. a line in GoOnAtBarrier if it works at barriers, and one in Gone if it minds losses.
+//      Recovery: where Gone ends the run because a stage is lost, begin a Move instead, from the
+//      stages that are left and with the last state that StateCollection had whole.
 
 #include <cstdint>
 #include <optional>
@@ -29,6 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/planning/planner.h"
+#include "central/planning/training_rule.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
 #include "central/run/machines/measurement.h"
@@ -54,7 +59,10 @@ struct CoordinatorOptions {
   bool needs_profile = false;        // devices are measured before the first plan
   bool plan_only = false;            // end when the plan is made
   bool collect_at_barriers = false;  // check-points are wanted
-  Planner* planner = nullptr;        // borrowed
+  // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
+  std::vector<TrainingChange> changes;
+  TrainingRule* training_rule = nullptr;  // borrowed; null: nothing changes
+  Planner* planner = nullptr;             // borrowed
 };
 
 class Coordinator {
@@ -85,6 +93,8 @@ class Coordinator {
   bool joining() const { return !ended_ && !roster_.complete(); }
   // The last barrier that all stages have reached.
   int64_t step() const { return step_; }
+  // Decided so far.
+  const std::vector<TrainingChange>& changes() const { return options_.changes; }
 
  private:
   Coordinator(CoordinatorOptions options, Batching batching);
@@ -105,11 +115,13 @@ class Coordinator {
   void Begin();
   void MakeFirstPlan();
   std::vector<DeviceFacts> Facts() const;
+  BarrierReport Report() const;
   PrepareStage StageMessage() const;
   PlanDecided Decided(Plan plan, const std::vector<DeviceTimes>& times) const;
   void GoOnMeasured();
   void ArriveAtBarrier(int64_t step);
   void GoOnAtBarrier();
+  void AskTrainingRule();
   void AskPlanner();
   void ChangeTo(ChangePlan change);
   // At a barrier where nothing else is to be done.
@@ -129,7 +141,8 @@ class Coordinator {
   Barrier barrier_;
   StateCollection collection_;
   ActivePlan active_;
-  int64_t step_;  // the last barrier that all stages have reached
+  int64_t step_;                                // the last barrier that all stages have reached
+  std::optional<TrainingChange> granted_next_;  // decided at step_, for stages that stand there
   bool stop_requested_ = false;
   bool finishing_ = false;  // the last state is being collected
   bool ended_ = false;

@@ -6,6 +6,7 @@
 // worker.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "proto/base/model_state.h"
 #include "proto/base/plan.h"
 #include "proto/base/training.h"
+#include "proto/base/training_change.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {
@@ -181,16 +183,19 @@ struct PrepareStage {
   int64_t eval_samples = 0;
   std::string recipe;
   std::string backend;
-  std::string link_token;          // whoever dials a data link of this run shows it
-  std::string downstream_address;  // empty for the last stage
-  LinkShaping shaping;             // of what this stage sends to its neighbours
-  Sequence first_sequence;         // training begins here
+  std::string link_token;                    // whoever dials a data link of this run shows it
+  std::string downstream_address;            // empty for the last stage
+  LinkShaping shaping;                       // of what this stage sends to its neighbours
+  Sequence first_sequence;                   // training begins here
+  std::vector<TrainingChange> changes = {};  // decided so far
   ModelState state;
 };
 
-// Train on micro-batches below `limit`; a barrier.
+// Train on micro-batches below `limit`; a barrier. `change` was decided where the stage stands and
+// holds from there.
 struct RunUntil {
   Sequence limit;
+  std::optional<TrainingChange> change = {};
 };
 
 // Report the state as it is now, at a barrier.

@@ -61,11 +61,13 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
   prepare.set_link_megabits_per_second(from.shaping.megabits_per_second);
   prepare.set_link_delay_ms(from.shaping.delay_ms);
   prepare.set_first_sequence(from.first_sequence.value());
+  for (const TrainingChange& change : from.changes) *prepare.add_changes() = ToProto(change);
   *prepare.mutable_state() = ToProto(std::move(from.state));
 }
 
 void Fill(RunUntil& from, proto::FromCentral& to) {
   to.mutable_run_until()->set_limit(from.limit.value());
+  if (from.change.has_value()) *to.mutable_run_until()->mutable_change() = ToProto(*from.change);
 }
 
 void Fill(SnapshotRequest& from, proto::FromCentral& to) {
@@ -170,6 +172,7 @@ absl::Status ReadStage(const proto::PrepareStage& from, PrepareStage& prepare) {
   RUNNEL_RETURN_IF_ERROR(
       CheckRange("prepare_stage.eval_samples", from.eval_samples(), 0, kMaxAmount));
   prepare.eval_samples = from.eval_samples();
+  RUNNEL_ASSIGN_OR_RETURN(prepare.changes, FromProto("prepare_stage.changes", from.changes()));
   RUNNEL_ASSIGN_OR_RETURN(prepare.first_sequence,
                           ToSequence("prepare_stage.first_sequence", from.first_sequence()));
   return absl::OkStatus();
@@ -198,7 +201,11 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
 
 absl::StatusOr<CentralMessage> Read(const proto::RunUntil& from) {
   RUNNEL_ASSIGN_OR_RETURN(const Sequence limit, ToSequence("run_until.limit", from.limit()));
-  return RunUntil{limit};
+  RunUntil grant{limit};
+  if (from.has_change()) {
+    RUNNEL_ASSIGN_OR_RETURN(grant.change, FromProto("run_until.change", from.change()));
+  }
+  return grant;
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::SnapshotRequest& from) {

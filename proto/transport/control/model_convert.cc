@@ -409,4 +409,36 @@ absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& messag
   return settings;
 }
 
+proto::TrainingChange ToProto(const TrainingChange& change) {
+  proto::TrainingChange message;
+  message.set_from_step(change.from_step);
+  message.set_gradient_bits_conv(change.gradient_bits.conv);
+  message.set_gradient_bits_linear(change.gradient_bits.linear);
+  return message;
+}
+
+absl::StatusOr<TrainingChange> FromProto(const std::string& field,
+                                         const proto::TrainingChange& message) {
+  const TrainingChange change{message.from_step(),
+                              {message.gradient_bits_conv(), message.gradient_bits_linear()}};
+  RUNNEL_RETURN_IF_ERROR(CheckRange(field + ".from_step", change.from_step, 1, kMaxAmount));
+  if (absl::Status status = CheckTrainingChanges({change}); !status.ok())
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", status.message()));
+  return change;
+}
+
+absl::StatusOr<std::vector<TrainingChange>> FromProto(
+    const std::string& field,
+    const google::protobuf::RepeatedPtrField<proto::TrainingChange>& messages) {
+  RUNNEL_RETURN_IF_ERROR(CheckCount(field, messages.size(), 0, kMaxTrainingChanges));
+  std::vector<TrainingChange> changes;
+  for (const proto::TrainingChange& message : messages) {
+    RUNNEL_ASSIGN_OR_RETURN(TrainingChange change, FromProto(field, message));
+    changes.push_back(change);
+  }
+  if (absl::Status status = CheckTrainingChanges(changes); !status.ok())
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", status.message()));
+  return changes;
+}
+
 }  // namespace runnel

@@ -5,11 +5,15 @@
 // error is InvalidArgument and names the field, and no more is allocated than a small multiple of
 // the message's size. Pure functions, any thread.
 
+#include <string>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/model_state.h"
 #include "proto/base/plan.h"
 #include "proto/base/training.h"
+#include "proto/base/training_change.h"
 #include "proto/model.pb.h"
 
 namespace runnel {
@@ -31,5 +35,13 @@ absl::StatusOr<ModelState> FromProto(proto::ModelState message);
 proto::TrainingSettings ToProto(const TrainingSettings& settings);
 // Settings that pass MakeBatching.
 absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& message);
+
+proto::TrainingChange ToProto(const TrainingChange& change);
+// One change, or some that pass CheckTrainingChanges; `field` is where they stand.
+absl::StatusOr<TrainingChange> FromProto(const std::string& field,
+                                         const proto::TrainingChange& message);
+absl::StatusOr<std::vector<TrainingChange>> FromProto(
+    const std::string& field,
+    const google::protobuf::RepeatedPtrField<proto::TrainingChange>& messages);
 
 }  // namespace runnel

@@ -71,6 +71,7 @@ std::vector<JournalRecord> OneOfEach() {
           Decided(0, 100),
           SubModelsMeasured{100, DeviceId(1), "phone", {{{0, 2}, 0.25}, {{4, 4}, 1e-9}}},
           BarrierPassed{200},
+          TrainingChanged{{200, {1, -3}}, "the loss"},
           RunFinished{200, std::string(64, 'f')}};
 }
 

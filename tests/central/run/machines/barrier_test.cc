@@ -33,21 +33,22 @@ class BarrierTest : public ::testing::Test {
 
 TEST_F(BarrierTest, GrantsUpToTheNextBarrierTheEndIncluded) {
   EXPECT_FALSE(barrier_.begun());
-  barrier_.Grant(0, active_, effects_);
+  barrier_.Grant(0, std::nullopt, active_, effects_);
   EXPECT_TRUE(barrier_.training());
   EXPECT_EQ(barrier_.step(), 40);
   EXPECT_THAT(ReceiversOf<RunUntil>(effects_), ElementsAre(0, 1));
   EXPECT_EQ(MessagesOf<RunUntil>(effects_)[0].second.limit, Sequence(40));
   EXPECT_EQ(EffectsOf<FeedUntil>(effects_)[0].limit, Sequence(40));
-  barrier_.Grant(80, active_, effects_);
+  barrier_.Grant(80, TrainingChange{80, {1, 0}}, active_, effects_);
+  EXPECT_EQ(MessagesOf<RunUntil>(effects_)[2].second.change, (TrainingChange{80, {1, 0}}));
   EXPECT_EQ(barrier_.step(), 100) << "an evaluation is a barrier";
-  barrier_.Grant(240, active_, effects_);
+  barrier_.Grant(240, std::nullopt, active_, effects_);
   EXPECT_EQ(barrier_.step(), 250);
   EXPECT_TRUE(barrier_.IsLast(250));
 }
 
 TEST_F(BarrierTest, IsReachedWhenEveryStageHasSaidSoOnce) {
-  barrier_.Grant(0, active_, effects_);
+  barrier_.Grant(0, std::nullopt, active_, effects_);
   EXPECT_FALSE(Reaches(1, 40));
   EXPECT_FALSE(Reaches(1, 40)) << "said twice";
   EXPECT_FALSE(Reaches(0, 80)) << "another barrier";

@@ -12,6 +12,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Wants other gradient bits at one step.
+class OneChange final : public TrainingRule {
+ public:
+  int64_t change_at = -1;
+  std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override {
+    if (report.step != change_at) return std::nullopt;
+    return ChangeTraining{{report.step, {1, 1}}, "because"};
+  }
+};
+
 // Answers the coordinator as well-behaved workers would, and keeps what it wanted.
 class Cluster {
  public:
@@ -50,6 +60,7 @@ class Cluster {
       return plan;
     };
     options.planner = &planner_;
+    options.training_rule = &rule_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
   }
 
@@ -88,6 +99,7 @@ class Cluster {
   std::string refused_;
   bool stop_at_first_barrier_ = false;
   int64_t fail_at_ = -1;
+  OneChange rule_;
   int64_t fails_preparing_ = -1;     // connection
   int64_t leaves_after_state_ = -1;  // connection
   int profile_ranges_off_ = 0;
@@ -107,6 +119,8 @@ class Cluster {
       log_ += " b" + std::to_string(barrier->step);
     if (const auto* e = std::get_if<EvaluationRecorded>(&record))
       log_ += " e" + std::to_string(e->step);
+    if (const auto* changed = std::get_if<TrainingChanged>(&record))
+      log_ += " change" + std::to_string(changed->change.from_step);
     if (const auto* lost = std::get_if<WorkerLost>(&record)) log_ += " lost-" + lost->name;
   }
 
@@ -128,6 +142,8 @@ class Cluster {
       coordinator_->Received(id, StageReady{Generation(1)});
     if (const auto* run = std::get_if<RunUntil>(&send.message)) {
       if (stop_at_first_barrier_) coordinator_->StopAtBarrier();
+      if (rule_.change_at >= 0 && coordinator_->step() > 0)
+        log_ += " g" + std::to_string(id.value()) + (run->change.has_value() ? "+" : "-");
       if (run->limit.value() == fail_at_) {
         coordinator_->Gone(id, absl::UnavailableError("killed"));
       } else {
@@ -237,6 +253,17 @@ TEST(Coordinator, WaitsOnlySoLong) {
   cluster.Settle();
   EXPECT_THAT(std::string(cluster.ended().message()),
               HasSubstr("1 of 2 workers joined within 60 s"));
+}
+
+// Decided once, journalled, then granted to every stage with the training behind the barrier.
+TEST(Coordinator, AChangeOfTheTrainingIsJournalledAndGrantedToAllStages) {
+  Cluster cluster(2, 120);
+  cluster.rule_.change_at = 80;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(),
+            " plan b40 g0- g1- c40 b80 change80 g0+ g1+ c80 b100 e100 g0- g1- c100 b120 e120 c120! "
+            "end120");
+  EXPECT_EQ(cluster->changes(), (std::vector<TrainingChange>{{80, {1, 1}}}));
 }
 
 TEST(Coordinator, ProfilesLayersOfAllDevicesAtOnce) {

@@ -1,0 +1,43 @@
+#pragma once
+
+// --gradient-bits plateau:BITS[:BARRIERS]: one bit less whenever the training loss has stopped
+// falling. A step of constant bits never comes to rest (NITI): once the loss is on a plateau the
+// steps are too large for it.
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "central/planning/training_rule.h"
+#include "central/records/loss_since.h"
+#include "proto/base/training.h"
+
+namespace runnel {
+
+struct PlateauBitsOptions {
+  GradientBits first;        // before any change
+  int64_t barriers = 5;      // in a row without a fall
+  double least_fall = 0.01;  // share of the best loss that counts as a fall
+  int32_t lowest = -2;       // no step is smaller
+};
+
+class PlateauBits final : public TrainingRule {
+ public:
+  explicit PlateauBits(const PlateauBitsOptions& options)
+      : options_(options), bits_(options.first) {}
+
+  // Looks at the mean training loss since the barrier before. Lowers the bits, of convolutions and
+  // linear layers alike, after so many barriers in a row without a fall.
+  std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override;
+
+ private:
+  PlateauBitsOptions options_;
+  GradientBits bits_;
+  Generation generation_;  // of the plan whose sums loss_ has seen
+  LossSince loss_;
+  std::optional<double> best_loss_;
+  int64_t without_fall_ = 0;  // barriers in a row
+};
+
+}  // namespace runnel
