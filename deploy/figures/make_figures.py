@@ -136,8 +136,10 @@ def figures_text(sections):
              "`deploy/figures/make_figures.py` writes this page",
              "from the results in `deploy/figures/*.json`; a test compares the two. "
              "\"Paper\" is AccEPT (its table or figure is named).",
-             "`DIR` is a folder with the data set's original files "
-             "([README](README.md#data)).", ""]
+             "`--data-dir DIR` is the folder of one data set ([README](README.md#data)); `--data DIR` of "
+             "the scripts in `tests/process` holds",
+             "`mnist/` (IDX files), `cifar10/` (`*.bin.xz`) and `ucihar-subset/` (`ucihar-subset.tar.gz`).",
+             ""]
     lines += [f"* [{section['title']}](#{anchor(section['title'])})"
               for section in sections.values()]
     lines.append("")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The accuracy figures of the README: real data sets, real worker processes. Takes about 15 minutes on two cores.
+# Accuracy figures of FIGURES.md: real data sets, real worker processes. Takes about 15 minutes on two cores.
 #   tests/process/acceptance.sh [--data DIR] [--bin DIR] [--out DIR]
 # Exits with 1 if a figure misses its mark; data sets that are not there are skipped with a line that says so.
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# AccEPT's table 4 and figures 10 and 11 on the UCI-HAR subset: the simple CNN on three stages, trained through each codec.
+# AccEPT's table 4 and figure 10 on the UCI-HAR subset: the simple CNN on three stages, trained through each codec.
 #   tests/process/accuracy_bits.sh [--epochs 200] [--seeds 1,2,3] [--codecs none,mbq2,...] [--data DIR] [--bin DIR] [--out DIR]
 #                                  [-- FLAGS OF runnel-central train]
 # One epoch of one run is about 1.3 core-seconds. What is in --out is not run again: an interrupted campaign goes on where it was.
