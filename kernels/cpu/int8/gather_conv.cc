@@ -43,8 +43,9 @@ struct Shared {
   int8_t* panels;
 };
 
-// Threads share out the panels where these are more bytes than the source, which each of them then
-// copies, or where there are too few images; else the images.
+// Whether threads divide the weight panels (each thread then copies the source) or the images. By
+// panels if there are fewer images than threads, or if panels divide evenly and have more bytes than
+// the source.
 bool SplitsPanels(const GatherSizes& sizes, int64_t threads) {
   const GatherProblem& problem = sizes.problem;
   const int64_t source_bytes = problem.batch * problem.source_h * problem.source_w * sizes.padded_c;
