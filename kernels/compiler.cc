@@ -50,8 +50,9 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
-  if (options.recomputes && !recipe.scaled()) Recompute(options.defers_weight_gradients, draft);
-  if (options.steps_in_backward && !recipe.scaled()) StepInBackward(draft);
+  if (options.recomputes && !IsScaled(recipe.numbers.activation))
+    Recompute(options.defers_weight_gradients, draft);
+  if (options.steps_in_backward && recipe.steps_by_tensor()) StepInBackward(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);
   return std::move(draft.program);
 }

@@ -7,12 +7,11 @@
 #include <bit>
 #include <cstdint>
 
+#include "proto/base/number_format.h"
+
 namespace runnel {
 
 inline constexpr int kMantissaMax = 127;
-// floor((2^31 - 1) / 127^2): so many products of mantissas cannot leave an int32.
-inline constexpr int64_t kMaxInt32Products = 133144;
-
 // bits(M): 0 for M <= 1, else ceil(log2 M); exact. max_abs >= 0.
 inline int BitsOf(int64_t max_abs) {
   return max_abs <= 1 ? 0 : 64 - std::countl_zero(static_cast<uint64_t>(max_abs - 1));

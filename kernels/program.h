@@ -65,6 +65,24 @@ enum class OpCode : uint8_t {
   kConvWeightGradient,       // dy, x -> dweight, [dbias]
   kLinearWeightGradient,     // dy, x -> dweight, [dbias]
   kBatchNormWeightGradient,  // dscale_dshift -> dscale, dshift
+  // Fake quantisation: FP32 values of which there are 2^bits at most, equally far apart. The rule
+  // is
+  // Instruction::grid; N = 2^bits - 1. Weights and their gradients are row-major whatever the shape
+  // of their buffer. The arithmetic of single values: kernels/fake_quantize.h.
+  kFakeQuantizeWeight,          // weight w -> v, by GridRule::weights:
+                                // kTanhMax: v = 2 * c / N - 1, c = nearest integer, halves to even,
+                                // of N * (tanh(w) / (2 * T) + 1/2), T = max|tanh w|
+                                // kSignMean: v = mean|w|, or -mean|w| where w < 0
+  kFakeQuantizeWeightGradient,  // dv, w -> dw: a weight-gradient, adds if the context says so. The
+                                // rounding passes gradients on (straight through). kTanhMax: the
+                                // derivative of tanh(w) / T, T's own included: the first w whose
+                                // |w| is largest gets it. kSignMean, and bits 32: dw = dv
+  kFakeQuantizeActivation,  // x -> y = c / N, c = nearest integer, halves to even, of N * x clipped
+                            // to 0..N; NaN stays NaN
+  kFakeQuantizeActivationGradient,  // dy, x -> dx: dy, but 0 where x < 0 or x > 1
+  kFakeQuantizeError,  // dy -> dy': for each sample with m = max|dy|, m * (2 * c / N - 1), c =
+                       // floor(N * (dy / (2 * m) + 1/2) + u), u of kErrorRounding: the mean is dy.
+                       // A sample of zeros, or with a value that is not finite, stays as it is
   // Update, over the whole parameter storage at once, or of one tensor
   // (CompileOptions::steps_in_backward).
   kSgdUpdate,  // parameters, gradients, momentum (in place) -> new_parameters, all float[n]
@@ -182,6 +200,17 @@ struct IntegerRule {
   friend bool operator==(const IntegerRule&, const IntegerRule&) = default;
 };
 
+// What quantised weights are: kFakeQuantizeWeight.
+enum class WeightGrid : uint8_t { kTanhMax, kSignMean };
+
+// What a fake-quantising recipe says of an instruction.
+struct GridRule {
+  int bits = 32;  // 1..8; 32: as they are
+  WeightGrid weights = WeightGrid::kTanhMax;
+
+  friend bool operator==(const GridRule&, const GridRule&) = default;
+};
+
 using BufferIndex = int32_t;
 
 struct Instruction {
@@ -195,6 +224,10 @@ struct Instruction {
   // Values that stay in place until this instruction is done although it does not read them: what
   // was made of them may so be made as late as here.
   std::vector<BufferIndex> keeps;
+  GridRule grid;
+  // A weight-gradient whose outputs are values of this micro-batch: it overwrites, whatever
+  // StepContext::accumulate says.
+  bool overwrites = false;
 };
 
 // Parts of a program, run as separate actions.

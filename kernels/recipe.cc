@@ -40,26 +40,24 @@ absl::Status CheckRule(const Recipe& recipe, const OpRule& rule) {
   if (GivesAccumulator(rule.input_gradient) != rule.rescale_input_gradient) {
     return error(absl::StrCat(Name(rule.input_gradient), " and rescaling do not fit"));
   }
-  if (rule.rescale_forward && !recipe.scaled()) return error("rescales FP32 activations");
-  if (rule.saved == Saved::kInputAndStats && recipe.scaled()) {
+  if (rule.rescale_forward && !IsScaled(recipe.numbers.activation)) {
+    return error("rescales FP32 activations");
+  }
+  if (rule.saved == Saved::kInputAndStats && IsScaled(recipe.numbers.activation)) {
     return error("statistics of integer activations are not defined");
   }
   return absl::OkStatus();
 }
 
-// Integer weights and activations allow less than FP32.
-absl::Status CheckIntegerOp(const OpSpec& op, absl::string_view where) {
+absl::Status CheckGrids(const Recipe& recipe) {
   const auto error = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(where, what));
+    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
   };
-  if ((op.kind == OpKind::kConv || op.kind == OpKind::kLinear) && op.bias) {
-    return error("has a bias; integer weights have none");
-  }
-  if (op.kind == OpKind::kDropout && op.rate != 0.5 && op.rate != 0) {
-    return error(absl::StrCat("rate ", op.rate, "; an exponent can only undo 0.5"));
-  }
-  if (op.kind == OpKind::kAvgPool && (op.stride[0] < op.kernel[0] || op.stride[1] < op.kernel[1])) {
-    return error("windows overlap");
+  for (const auto* quantizer : {&recipe.weight_quantizer, &recipe.error_quantizer}) {
+    if (!quantizer->has_value()) continue;
+    if (IsScaled(recipe.numbers.weight)) return error("fake quantisation is for FP32 values");
+    const int bits = (*quantizer)->grid.bits;
+    if (bits < 1 || bits > 8) return error("a grid has 1 to 8 bits");
   }
   return absl::OkStatus();
 }
@@ -85,22 +83,33 @@ absl::Status CheckRecipe(const Recipe& recipe) {
                       recipe.quantize.value_or(OpCode::kCopy)}) {
     if (Name(code) == "?") return error("has an instruction that is not known");
   }
-  if ((recipe.parameter == DType::kInt8) != (recipe.update == OpCode::kNitiUpdate)) {
+  const NumberFormat& numbers = recipe.numbers;
+  if (IsScaled(numbers.parameter) != (recipe.update == OpCode::kNitiUpdate)) {
     return error("the update does not fit the weights' type");
   }
   if (recipe.gradient_rounding == Rounding::kStochastic) {
     return error("stochastic rounding of gradients is not defined");
   }
-  if (recipe.scaled() != recipe.quantize.has_value()) {
+  if (IsScaled(numbers.activation) != recipe.quantize.has_value()) {
     return error("integer activations need a way in for raw samples, FP32 ones none");
   }
-  if (recipe.scaled() != (recipe.parameter == DType::kInt8)) {
+  if (numbers.activation != numbers.error) {
+    return error("activations and their gradients are of the same type");
+  }
+  if (numbers.weight != numbers.parameter) {
+    return error("products read weights as they are kept, or fake-quantised in FP32");
+  }
+  if (numbers.activation != numbers.weight) {
     return error("activations and weights are both integers or both FP32");
   }
-  return absl::OkStatus();
+  if (IsScaled(numbers.weight_gradient) != recipe.add_weight_gradient.has_value()) {
+    return error("integer weight-gradients need an instruction that adds them, FP32 ones none");
+  }
+  return CheckGrids(recipe);
 }
 
 absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model) {
+  if (recipe.family != nullptr) RUNNEL_RETURN_IF_ERROR(CheckTrainable(model, *recipe.family));
   for (const LayerSpec& layer : model.layers) {
     for (size_t i = 0; i < layer.ops.size(); ++i) {
       const OpSpec& op = layer.ops[i];
@@ -114,7 +123,6 @@ absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model) {
         return absl::InvalidArgumentError(
             absl::StrCat(where, "window of more than ", kMaxWindow, " elements"));
       }
-      if (recipe.scaled()) RUNNEL_RETURN_IF_ERROR(CheckIntegerOp(op, where));
     }
   }
   return absl::OkStatus();

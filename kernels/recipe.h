@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "kernels/program.h"
+#include "proto/base/recipe_family.h"
 
 namespace runnel {
 
@@ -34,17 +34,32 @@ struct OpRule {
   bool rescale_input_gradient = false;
 };
 
+// FP32 values that are put on a grid before the products of an operator with weights read them. Not
+// those of the model's first and last such operator, which lose most by it.
+struct Quantizer {
+  OpCode code;
+  GridRule grid;
+};
+
 struct Recipe {
-  absl::string_view name;  // "fp32", "niti", "niti:niti2021"
+  std::string name;                      // "fp32", "niti", "niti:niti2021"
+  const RecipeFamily* family = nullptr;  // what it cannot train
+  NumberFormat numbers;                  // the type of each kind of value: the family's
 
   // Translation and back-propagation.
-  DType activation = DType::kFloat32;  // kInt8: scaled
-  absl::Span<const OpRule> rules;
+  std::vector<OpRule> rules;
   std::optional<OpCode> quantize;  // raw samples -> activation, where they enter
   OpCode add_gradients = OpCode::kAccumulate;
+  GridRule activation_grid;  // of the rules' kFakeQuantizeActivation
+  // The gradient of the operator's output, for both of its gradients.
+  std::optional<Quantizer> error_quantizer;
 
-  // Weights.
-  DType parameter = DType::kFloat32;  // kInt8: scaled, without bias; gradients are integers
+  // Weights. With a quantizer the parameters are master weights: each pass makes the weights that
+  // it computes with anew, and weight_quantizer_gradient leads back.
+  std::optional<Quantizer> weight_quantizer;
+  OpCode weight_quantizer_gradient = OpCode::kFakeQuantizeWeightGradient;
+  // Adds a micro-batch's gradient to the step's; none: weight-gradients add on their own.
+  std::optional<OpCode> add_weight_gradient;
 
   // Optimizer.
   OpCode loss = OpCode::kSoftmaxCrossEntropy;
@@ -56,8 +71,9 @@ struct Recipe {
   Rounding gradient_rounding = Rounding::kPseudoStochastic;  // of weight-gradients
   Rounding loss_rounding = Rounding::kPseudoStochastic;      // of the loss gradient
 
-  bool scaled() const { return activation == DType::kInt8; }
-  NumberFormat format() const { return {activation, parameter}; }
+  // The update of a tensor needs nothing but the tensor, its gradient and momentum, so it may come
+  // right behind the gradient (CompileOptions::steps_in_backward).
+  bool steps_by_tensor() const { return update == OpCode::kSgdUpdate; }
   // Null if the recipe has no rule for the operator.
   const OpRule* Find(OpKind op) const;
 };
@@ -67,14 +83,13 @@ struct Recipe {
 absl::Status CheckRecipe(const Recipe& recipe);
 
 // InvalidArgument names the layer and operator that the recipe cannot train, and why: no rule, or
-// integer weights with a bias, a dropout rate other than 0.5, average pooling with overlapping
-// windows, ...
+// what CheckTrainable says of its family, or a pool's window of more than 256 elements.
 absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model);
 
-// The table, recipes/builtin_recipes.cc; each passes CheckRecipe.
-absl::Span<const Recipe* const> BuiltinRecipes();
-// InvalidArgument lists what there is.
+// The recipe of a name (recipe_family.h). It is made once and lives as long as the process.
+// InvalidArgument as ParseRecipeName's. Any thread.
 absl::StatusOr<const Recipe*> FindRecipe(absl::string_view name);
-std::vector<std::string> RecipeNames();
+// What a worker says that it has: OfferOf each family.
+std::vector<std::string> RecipeOffers();
 
 }  // namespace runnel

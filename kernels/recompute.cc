@@ -32,21 +32,30 @@ class Rewriter {
   // Right before the operator's input-gradient, which reads the same dy, or else right behind what
   // makes dy.
   void MoveWeightGradients() {
-    std::vector<Instruction> staying;
+    std::vector<Instruction> staying, moving;
     for (Instruction& gradient : PartOf(Part::kWeightGradient)) {
-      if (gradient.code != OpCode::kConvWeightGradient &&
-          gradient.code != OpCode::kLinearWeightGradient) {
-        staying.push_back(std::move(gradient));
-        continue;
-      }
-      Insert(std::move(gradient));
-      program_.early_weight_gradients = true;
+      // What leads from a fake-quantised weight's gradient to its master's moves with it.
+      const bool of_master = gradient.code == OpCode::kFakeQuantizeWeightGradient;
+      if (!of_master) InsertAll(moving);
+      const bool moves = of_master || gradient.code == OpCode::kConvWeightGradient ||
+                         gradient.code == OpCode::kLinearWeightGradient;
+      (moves ? moving : staying).push_back(std::move(gradient));
     }
+    InsertAll(moving);
     PartOf(Part::kWeightGradient) = std::move(staying);
   }
 
-  void Insert(Instruction gradient) {
+  // A weight-gradient and what follows from it.
+  void InsertAll(std::vector<Instruction>& gradients) {
+    if (gradients.empty()) return;
+    Insert(gradients);
+    gradients.clear();
+    program_.early_weight_gradients = true;
+  }
+
+  void Insert(const std::vector<Instruction>& gradients) {
     std::vector<Instruction>& part = PartOf(Part::kInputGradient);
+    const Instruction& gradient = gradients.front();
     const auto is_input_gradient = [&](const Instruction& other) {
       return (other.code == OpCode::kConvInputGradient ||
               other.code == OpCode::kLinearInputGradient) &&
@@ -59,7 +68,7 @@ class Rewriter {
         if (it->outputs[0] == gradient.inputs[0]) at = it + 1;
       }
     }
-    part.insert(at, std::move(gradient));
+    part.insert(at, gradients.begin(), gradients.end());
   }
 
   void NoteMaker(const Instruction& instruction) {

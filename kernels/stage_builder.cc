@@ -22,6 +22,7 @@ struct OpNode {
   int op = 0;
   const OpSpec* spec = nullptr;
   const OpRule* rule = nullptr;
+  bool inner = false;  // has weights, and is neither the model's first nor last such operator
   std::vector<BufferIndex> inputs;
   BufferIndex output = kNone;
   BufferIndex by_product = kNone;     // batch norm's stats, max-pool's indices
@@ -75,14 +76,34 @@ class StageBuilder {
       for (size_t op = 0; op < ops.size(); ++op) {
         const OpRule* rule = recipe_.Find(ops[op].kind);
         for (int32_t id : ops[op].inputs) read[id] = true;
-        nodes_.push_back(
-            {.layer = layer, .op = static_cast<int>(op), .spec = &ops[op], .rule = rule});
+        nodes_.push_back({.layer = layer,
+                          .op = static_cast<int>(op),
+                          .spec = &ops[op],
+                          .rule = rule,
+                          .inner = IsInner(layer, static_cast<int>(op))});
       }
       for (size_t op = 0; op + 1 < ops.size(); ++op) {
         if (!read[op + 1]) return Error(layer, op, "nobody reads its output");
       }
     }
     return absl::OkStatus();
+  }
+
+  // Whether the model has operators with weights before and behind this one, which has some itself.
+  bool IsInner(int layer, int op) const {
+    const auto weighs = [](const OpSpec& spec) {
+      return spec.kind == OpKind::kConv || spec.kind == OpKind::kLinear;
+    };
+    if (!weighs(model_.layers[layer].ops[op])) return false;
+    bool before = false, behind = false;
+    for (int l = 0; l < model_.layer_count(); ++l) {
+      for (int o = 0; o < static_cast<int>(model_.layers[l].ops.size()); ++o) {
+        if (!weighs(model_.layers[l].ops[o])) continue;
+        before = before || std::pair(l, o) < std::pair(layer, op);
+        behind = behind || std::pair(l, o) > std::pair(layer, op);
+      }
+    }
+    return before && behind;
   }
 
   absl::Status Error(int layer, size_t op, absl::string_view what) const {
@@ -100,13 +121,14 @@ class StageBuilder {
     return AddBuffer({storage, dtype, shape, offset}, /*placed=*/true);
   }
   BufferIndex AddPlacedActivation(Storage storage, const Shape& shape) {
-    return AddBuffer({storage, recipe_.activation, shape, 0, recipe_.scaled()}, /*placed=*/true);
+    const DType dtype = recipe_.numbers.activation;
+    return AddBuffer({storage, dtype, shape, 0, IsScaled(dtype)}, /*placed=*/true);
   }
   BufferIndex AddValue(DType dtype, const Shape& shape, bool scaled = false) {
     return AddBuffer({Storage::kScratch, dtype, shape, 0, scaled}, /*placed=*/false);
   }
   BufferIndex AddActivation(const Shape& shape) {
-    return AddValue(recipe_.activation, shape, recipe_.scaled());
+    return AddValue(recipe_.numbers.activation, shape, IsScaled(recipe_.numbers.activation));
   }
   BufferIndex AddLike(BufferIndex other) {
     const Buffer buffer = program_.buffers[other];
@@ -118,7 +140,7 @@ class StageBuilder {
     for (const StateTensor& tensor : program_.state.tensors) {
       while (nodes_[node].layer != tensor.layer || nodes_[node].op != tensor.spec.op) ++node;
       if (tensor.spec.role == TensorRole::kExponent) continue;  // in its weight's tail
-      const bool scaled = tensor.spec.dtype == DType::kInt8;
+      const bool scaled = IsScaled(tensor.spec.dtype);
       const auto add = [&](Storage storage, DType dtype, int64_t offset) {
         return AddBuffer({storage, dtype, tensor.spec.shape, offset, scaled}, /*placed=*/true);
       };
@@ -141,8 +163,8 @@ class StageBuilder {
             std::vector<BufferIndex> outputs) {
     Instruction& instruction = program_.parts[static_cast<int>(part)].emplace_back();
     instruction = {code, std::move(inputs), std::move(outputs), node.layer, node.op, *node.spec};
-    if (!recipe_.scaled()) return;
     instruction.integer = recipe_.rescale;
+    instruction.grid = recipe_.activation_grid;
     if (code == recipe_.loss) instruction.integer.rounding = recipe_.loss_rounding;
     if (code == recipe_.update) instruction.integer.rounding = recipe_.gradient_rounding;
   }
@@ -156,6 +178,33 @@ class StageBuilder {
     const BufferIndex result = std::exchange(outputs[0], accumulator);
     Emit(part, code, node, std::move(inputs), std::move(outputs));
     Emit(part, OpCode::kRescale, node, {accumulator}, {result});
+  }
+
+  // Puts a value on a quantizer's grid; gives the new one.
+  BufferIndex EmitQuantizer(Part part, const Quantizer& quantizer, const OpNode& node,
+                            BufferIndex from, const Shape& shape) {
+    const BufferIndex to = AddValue(program_.buffers[from].dtype, shape);
+    Emit(part, quantizer.code, node, {from}, {to});
+    program_.parts[static_cast<int>(part)].back().grid = quantizer.grid;
+    return to;
+  }
+
+  // The weight that the products of this part read: of a quantizer's making, or the parameter
+  // itself. Made anew in each part, which costs less than keeping it for each micro-batch in
+  // flight.
+  BufferIndex WeightFor(Part part, const OpNode& node) {
+    const BufferIndex parameter = node.trainable[0];
+    if (!node.inner || !recipe_.weight_quantizer) return parameter;
+    // Flat: weights are row-major, whatever lies beside them.
+    const Shape flat = {program_.buffers[parameter].shape.elements()};
+    return EmitQuantizer(part, *recipe_.weight_quantizer, node, parameter, flat);
+  }
+
+  // The parameters as operands of a forward.
+  void AppendWeights(Part part, const OpNode& node, std::vector<BufferIndex>* inputs) {
+    for (size_t i = 0; i < node.trainable.size(); ++i) {
+      inputs->push_back(i == 0 ? WeightFor(part, node) : node.trainable[i]);
+    }
   }
 
   void EmitForward(bool training) {
@@ -177,7 +226,7 @@ class StageBuilder {
         node.output = output;
         EmitTraining(node);
       } else {
-        Append(node.trainable, &inputs);
+        AppendWeights(Part::kForwardEval, node, &inputs);
         Append(node.statistics, &inputs);
         EmitRescaled(Part::kForwardEval, node.rule->forward_eval, node.rule->rescale_forward, node,
                      inputs, {output});
@@ -194,7 +243,7 @@ class StageBuilder {
 
   void EmitTraining(OpNode& node) {
     std::vector<BufferIndex> inputs = node.inputs;
-    Append(node.trainable, &inputs);
+    AppendWeights(Part::kForward, node, &inputs);
     std::vector<BufferIndex> outputs = {node.output};
     if (node.rule->saved == Saved::kInputAndStats) {
       const int64_t channels = program_.buffers[node.inputs[0]].shape[1];
@@ -242,6 +291,11 @@ class StageBuilder {
     gradient_[output_] = output_gradient_;
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
       if (!wanted[node->output]) continue;
+      if (node->inner && recipe_.error_quantizer) {
+        BufferIndex& dy = gradient_[node->output];
+        const Shape shape = program_.buffers[dy].shape;
+        dy = EmitQuantizer(Part::kInputGradient, *recipe_.error_quantizer, *node, dy, shape);
+      }
       for (BufferIndex input : node->inputs) {
         if (wanted[input] || node->rule->saved == Saved::kInputAndStats) {
           AddContribution(*node, input);
@@ -259,7 +313,7 @@ class StageBuilder {
     std::vector<BufferIndex> operands = {gradient_[node.output]};
     switch (node.rule->saved) {
       case Saved::kNothing:
-        if (!node.trainable.empty()) operands.push_back(node.trainable[0]);
+        if (!node.trainable.empty()) operands.push_back(WeightFor(Part::kInputGradient, node));
         break;
       case Saved::kInput:
         operands.push_back(input);
@@ -296,8 +350,10 @@ class StageBuilder {
       if (!node->rule->weight_gradient || node->trainable.empty()) continue;
       std::vector<BufferIndex> operands = {node->dscale_dshift};
       if (node->dscale_dshift == kNone) operands = {gradient_[node->output], node->inputs[0]};
-      if (recipe_.scaled() && options_.accumulates_gradients) {
+      if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
         EmitAddedGradient(*node, operands);
+      } else if (recipe_.weight_quantizer && node->inner) {
+        EmitMasterGradient(*node, operands);
       } else {
         Emit(Part::kWeightGradient, *node->rule->weight_gradient, *node, operands, node->gradients);
       }
@@ -310,13 +366,31 @@ class StageBuilder {
     const DType dtype = GradientTypeOf(infos_[node.layer].op_outputs[node.op], options_.max_batch);
     const BufferIndex sum = AddValue(dtype, shape, /*scaled=*/true);
     Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, {sum});
-    Emit(Part::kWeightGradient, OpCode::kAddScaledGradient, node, {sum}, {node.gradients[0]});
+    Emit(Part::kWeightGradient, *recipe_.add_weight_gradient, node, {sum}, {node.gradients[0]});
+  }
+
+  // The gradients of what the operator computed with, then those of the master weights. A bias is
+  // its own master.
+  void EmitMasterGradient(const OpNode& node, const std::vector<BufferIndex>& operands) {
+    std::vector<BufferIndex> computed;
+    for (BufferIndex gradient : node.gradients) {
+      const Shape flat = {program_.buffers[gradient].shape.elements()};
+      computed.push_back(AddValue(program_.buffers[gradient].dtype, flat));
+    }
+    std::vector<Instruction>& part = program_.parts[static_cast<int>(Part::kWeightGradient)];
+    Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, computed);
+    part.back().overwrites = true;
+    for (size_t i = 0; i < computed.size(); ++i) {
+      Emit(Part::kWeightGradient, recipe_.weight_quantizer_gradient, node,
+           {computed[i], node.trainable[i]}, {node.gradients[i]});
+      part.back().grid = i == 0 ? recipe_.weight_quantizer->grid : GridRule{};
+    }
   }
 
   void EmitUpdate() {
     const int64_t bytes = program_.state.parameter_bytes;
     if (bytes == 0) return;
-    if (recipe_.parameter == DType::kInt8) {
+    if (IsScaled(recipe_.numbers.parameter)) {
       for (const OpNode& node : nodes_) {
         for (size_t i = 0; i < node.trainable.size(); ++i) {
           Emit(Part::kUpdate, recipe_.update, node, {node.trainable[i], node.gradients[i]},
@@ -369,7 +443,7 @@ void AddTrainable(const LayerInfo& info, int layer, const StateTensorSpec& spec,
                   const CompileOptions& options, StateLayout& layout) {
   StateTensor tensor = {layer, spec, Storage::kParameters, layout.parameter_bytes,
                         layout.gradient_bytes};
-  if (spec.dtype == DType::kInt8) {
+  if (IsScaled(spec.dtype)) {
     tensor.channels_last = spec.shape.rank() > 2;
     tensor.gradient_dtype = options.accumulates_gradients
                                 ? DType::kInt64
@@ -390,9 +464,8 @@ DType GradientTypeOf(const Shape& op_output, int64_t batch) {
 StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
                         const Recipe& recipe, const CompileOptions& options) {
   StateLayout layout;
-  const NumberFormat format = recipe.format();
   for (int layer = first_layer; layer <= last_layer; ++layer) {
-    for (const StateTensorSpec& spec : StateOf(infos[layer], format)) {
+    for (const StateTensorSpec& spec : StateOf(infos[layer], recipe.numbers)) {
       if (spec.role == TensorRole::kExponent) {
         layout.tensors.push_back(ExponentOf(layout.tensors.back(), spec));
       } else if (IsTrainable(spec.role)) {
@@ -403,7 +476,7 @@ StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, in
       }
     }
   }
-  if (recipe.parameter == DType::kFloat32) {
+  if (!IsScaled(recipe.numbers.parameter)) {
     layout.momentum_bytes = layout.parameter_bytes;
     if (options.steps_in_backward) layout.gradient_bytes = 0;
   }

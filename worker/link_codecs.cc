@@ -38,17 +38,17 @@ absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule,
   Codecs codecs;
   RUNNEL_ASSIGN_OR_RETURN(codecs.steps, ParseCodecSchedule(schedule));
   for (const CodecStep& step : codecs.steps) {
-    if (format_.scaled() && step.codec == "identity") {
+    if (format_.integer_boundaries() && step.codec == "identity") {
       return absl::InvalidArgumentError(absl::StrCat("codec identity: the boundary is ",
                                                      runnel::Name(format_.activation), "; codec ",
                                                      kLossless, " sends it as it is"));
     }
     RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(step.codec));
     if (!LearnsFromLoss(step.codec)) continue;
-    if (format_.scaled() || direction == Direction::kBackward) {
+    if (format_.integer_boundaries() || direction == Direction::kBackward) {
       return absl::InvalidArgumentError(absl::StrCat(
           "codec ", step.codec, ": learns from the gradients of FP32 activations; ",
-          format_.scaled() ? "the boundary is in integers" : "it is no codec of them"));
+          format_.integer_boundaries() ? "the boundary is in integers" : "it is no codec of them"));
     }
   }
   return codecs;
@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
     RUNNEL_ASSIGN_OR_RETURN(forward.receives,
                             codecs->Make(plan.links[stage - 1].codec_forward, Direction::kForward));
   }
-  if (format.scaled()) {
+  if (format.integer_boundaries()) {
     RUNNEL_ASSIGN_OR_RETURN(codecs->evaluation_, MakeCodec(kLossless));
   }
   return codecs;
@@ -104,7 +104,7 @@ absl::Status LinkCodecs::Encode(Direction direction, const MicroBatch& place, co
   RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
   const Codec& codec = *at(direction).sends.InEpoch(place.epoch);
   Encoder& encoder = EncoderFor(codec, at(direction));
-  if (!format_.scaled()) {
+  if (!format_.integer_boundaries()) {
     const TensorView x{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
     return encoder.Encode(x, place.sequence, place.first_in_epoch, payload);
   }
@@ -127,7 +127,7 @@ absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
                                 absl::Span<std::byte> tensor) {
   RUNNEL_RETURN_IF_ERROR(CheckTensor(shape, tensor.size()));
   const Codec& codec = *at(direction).receives.InEpoch(place.epoch);
-  if (!format_.scaled()) {
+  if (!format_.integer_boundaries()) {
     RUNNEL_RETURN_IF_ERROR(
         codec.Decode(payload, {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor}));
     if (direction == Direction::kForward) return absl::OkStatus();

@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   const char* secret = std::getenv(runnel::kWorkerSecretVariable);
   if (secret != nullptr) options.secret = secret;
   options.backends = runnel::BackendNames();
-  options.recipes = runnel::RecipeNames();
+  options.recipes = runnel::RecipeOffers();
   options.codecs = runnel::CodecNames();
   return runnel::Run(options, insecure_network);
 }

@@ -90,7 +90,7 @@ Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_
 // A random boundary tensor: FP32, or mantissas of all sizes with their exponent.
 Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape& shape,
                        uint64_t stream) {
-  if (!format.scaled()) return RandomTensor(pool, shape.elements(), stream);
+  if (!format.integer_boundaries()) return RandomTensor(pool, shape.elements(), stream);
   Payload payload = pool.Allocate(static_cast<size_t>(BoundaryBytes(format, shape)));
   const absl::Span<std::byte> bytes = payload.mutable_bytes();
   std::fill(bytes.begin(), bytes.end(), std::byte{0});
@@ -250,7 +250,7 @@ class RangeStage {
     return absl::OkStatus();
   }
 
-  bool integer() const { return executor_->recipe().format().scaled(); }
+  bool integer() const { return executor_->recipe().numbers.integer_parameters(); }
 
   RangeStage(Batching batching, std::optional<int64_t> in_flight, bool shared_caches)
       : batching_(std::move(batching)),
@@ -272,7 +272,7 @@ class RangeStage {
 
   void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
                     BufferPool& pool) {
-    const NumberFormat format = executor_->recipe().format();
+    const NumberFormat format = executor_->recipe().numbers;
     const Shape input = executor_->input_shape(samples);
     const int64_t inputs =
         std::max(in_flight_, TensorsFor(BoundaryBytes(format, input), as_in_pipeline_));

@@ -24,8 +24,8 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
   const bool accumulates = options_.training.micro_batches > 1;
-  steps_in_backward_ =
-      options_.one_in_flight && !accumulates && !options_.recipe->scaled() && backend->recomputes();
+  steps_in_backward_ = options_.one_in_flight && !accumulates &&
+                       options_.recipe->steps_by_tensor() && backend->recomputes();
   const CompileOptions compile = {.accumulates_gradients = accumulates,
                                   .max_batch = *std::max_element(sizes.begin(), sizes.end()),
                                   .recomputes = backend->recomputes(),
@@ -349,7 +349,7 @@ absl::StatusOr<ModelState> StageExecutor::ExportState() const {
 
 absl::Status StageExecutor::ImportState(const ModelState& state) {
   RUNNEL_RETURN_IF_ERROR(CheckState(state, options_.model, options_.first_layer,
-                                    options_.last_layer, options_.recipe->format()));
+                                    options_.last_layer, options_.recipe->numbers));
   RUNNEL_ASSIGN_OR_RETURN(const Mapping weights,
                           Mapping::Of(stash_->newest(), MapAccess::kReadWrite));
   RUNNEL_ASSIGN_OR_RETURN(const Mapping statistics,

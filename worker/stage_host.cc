@@ -41,9 +41,9 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
     return std::make_unique<PlainHost>(stage, environment, batching, std::move(executor),
                                        std::move(events));
   }
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<LinkCodecs> codecs,
-                          LinkCodecs::Create(stage.plan, stage.stage, stage.training.seed,
-                                             executor->recipe().format()));
+  RUNNEL_ASSIGN_OR_RETURN(
+      std::unique_ptr<LinkCodecs> codecs,
+      LinkCodecs::Create(stage.plan, stage.stage, stage.training.seed, executor->recipe().numbers));
   RUNNEL_RETURN_IF_ERROR(codecs->RestoreStates(stage.state.encoders));
   return std::make_unique<PipelineHost>(stage, environment, batching, std::move(executor),
                                         std::move(codecs), std::move(events));

@@ -13,6 +13,7 @@
 #include "central/run/profile_workers.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
+#include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -95,6 +96,9 @@ absl::StatusOr<DeviceProfile> WithDevice(const ProfileArguments& a, const Profil
 // Before minutes of measuring: what is going to be written must be readable, and a first pass
 // there.
 absl::Status CheckBeforehand(const ProfileArguments& a) {
+  if (const absl::Status status = ParseRecipeName(a.job.recipe).status(); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--recipe: ", status.message()));
+  }
   DeviceProfile probe = a.profile;
   probe.recipe = a.job.recipe;
   probe.backend = a.job.backend;
@@ -143,7 +147,8 @@ void AddMeasureFlags(CLI::App& app, ProfileArguments& a) {
   app.add_option("--batch-size", a.batch_size, "samples of a micro-batch")
       ->check(kCountRange)
       ->capture_default_str();
-  app.add_option("--recipe", a.job.recipe, "training arithmetic")->capture_default_str();
+  app.add_option("--recipe", a.job.recipe, absl::StrCat("training arithmetic: ", RecipeHelp()))
+      ->capture_default_str();
   app.add_option("--backend", a.job.backend, "what computes: auto, or a worker's backend by name")
       ->capture_default_str();
   app.add_option("--repetitions", a.job.repetitions, "measurements in a median")

@@ -12,9 +12,20 @@
 #include "partition/policy.h"
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/recipe_family.h"
 
 namespace runnel {
 namespace {
+
+// A flag whose value is a list; a configuration file cuts it at its commas.
+void AddListFlag(CLI::App& app, const std::string& flag, std::string& value,
+                 const std::string& help) {
+  app.add_option_function<std::vector<std::string>>(
+         flag,
+         [&value](const std::vector<std::string>& parts) { value = absl::StrJoin(parts, ","); },
+         help)
+      ->delimiter(',');
+}
 
 // What is trained on what.
 void AddDataFlags(CLI::App& app, RunSettings& s) {
@@ -24,9 +35,8 @@ void AddDataFlags(CLI::App& app, RunSettings& s) {
       "--dataset", s.dataset,
       absl::StrCat("one of ", absl::StrJoin(DatasetNames(), ", "), " (default: the model's)"));
   app.add_option("--data-dir", s.data_dir, "folder with the data set's original files");
-  app.add_option("--recipe", s.recipe,
-                 "training arithmetic: fp32, or the integers of niti, niti:niti2020, niti:niti2021")
-      ->capture_default_str();
+  AddListFlag(app, "--recipe", s.recipe,
+              absl::StrCat("training arithmetic: ", RecipeHelp(), " (default: ", s.recipe, ")"));
   app.add_option("--backend", s.backend, "what computes: auto, or a worker's backend by name")
       ->capture_default_str();
 }
@@ -39,16 +49,6 @@ std::string CodecFamilies() {
         absl::StrCat(family.name, family.parameters.empty() ? "" : ":", family.parameters));
   }
   return absl::StrJoin(families, ", ");
-}
-
-// A flag whose value is a list; a configuration file cuts it at its commas.
-void AddListFlag(CLI::App& app, const std::string& flag, std::string& value,
-                 const std::string& help) {
-  app.add_option_function<std::vector<std::string>>(
-         flag,
-         [&value](const std::vector<std::string>& parts) { value = absl::StrJoin(parts, ","); },
-         help)
-      ->delimiter(',');
 }
 
 // What crosses a link.

@@ -8,6 +8,7 @@
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -110,7 +111,8 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   RunSetup setup;
   RUNNEL_ASSIGN_OR_RETURN(setup.model, MakeModel(settings.model));
   RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(settings));
-  if (absl::Status status = CheckFormat(setup.model, setup.format); !status.ok()) {
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
+  if (absl::Status status = CheckTrainable(setup.model, *recipe.family); !status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--recipe ", settings.recipe, ": ", status.message()));
   }
@@ -163,7 +165,7 @@ absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup) {
   }
   setup.training.stale_rate_steps = settings.stale_rate_steps;
   const bool helps_raised = settings.look_ahead == -1 && !setup.schedule->drains_each_step &&
-                            !setup.format.scaled() && settings.aggregate_every == 0;
+                            !setup.format.integer_parameters() && settings.aggregate_every == 0;
   if (helps_raised) setup.training.raised_look_ahead = kRaisedLookAhead;
   setup.stop_step = settings.max_batches > 0 ? std::min(settings.max_batches, setup.total_steps)
                                              : setup.total_steps;

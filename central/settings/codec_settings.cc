@@ -23,9 +23,10 @@ absl::StatusOr<std::string> Settled(const std::string& text, const NumberFormat&
                                     Direction direction) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecStep> steps, ParseCodecSchedule(text));
   for (CodecStep& step : steps) {
-    if (format.scaled() && step.codec == "identity") step.codec = "int8";
+    if (format.integer_boundaries() && step.codec == "identity") step.codec = "int8";
     RUNNEL_RETURN_IF_ERROR(MakeCodec(step.codec).status());
-    if (LearnsFromLoss(step.codec) && (format.scaled() || direction == Direction::kBackward)) {
+    if (LearnsFromLoss(step.codec) &&
+        (format.integer_boundaries() || direction == Direction::kBackward)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "codec ", step.codec, " learns from the gradients of FP32 activations: it is ",
           "for --codec-forward of a floating-point recipe"));
@@ -79,7 +80,9 @@ absl::Status ApplyBits(const NumberFormat& format, RunSettings& settings) {
 
 bool BitsFollowLinks(const RunSettings& settings) { return settings.bits == kBandwidthBits; }
 
-const char* ExactCodec(const NumberFormat& format) { return format.scaled() ? "int8" : "identity"; }
+const char* ExactCodec(const NumberFormat& format) {
+  return format.integer_boundaries() ? "int8" : "identity";
+}
 
 std::string CodecFamilyOf(const std::string& text, const std::string& fallback) {
   const auto steps = ParseCodecSchedule(text);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "central/files/json_fields.h"
 #include "central/settings/gradient_bits_setting.h"
+#include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training.h"
 
@@ -141,7 +142,7 @@ absl::Status CheckGradientBitsFlag(const RunSettings& settings) {
         absl::StrCat("--gradient-bits ", settings.gradient_bits, ": ", status.message()));
   }
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
-  if (format.scaled()) return absl::OkStatus();
+  if (format.integer_parameters()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--gradient-bits ", settings.gradient_bits,
                                                  ": recipe ", settings.recipe,
                                                  " steps by --lr; only integer recipes have them"));
@@ -156,7 +157,7 @@ absl::Status CheckStalenessFlags(const RunSettings& settings) {
                      ": --look-ahead keeps no weight versions to take the mean of; use one"));
   }
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
-  if (!format.scaled()) return absl::OkStatus();
+  if (!format.integer_parameters()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(looks_ahead ? "--look-ahead" : "--aggregate-every",
                                                  ": recipe ", settings.recipe,
                                                  " has integer weights; only fp32 can use it"));
@@ -202,13 +203,13 @@ void SetDefault(T& value, const T& fallback) {
 }  // namespace
 
 absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings) {
-  absl::StatusOr<NumberFormat> format = NumberFormatOf(settings.recipe);
-  if (format.ok()) return format;
-  return absl::InvalidArgumentError(absl::StrCat("--recipe: ", format.status().message()));
+  const absl::StatusOr<RecipeName> name = ParseRecipeName(settings.recipe);
+  if (name.ok()) return name->family->format;
+  return absl::InvalidArgumentError(absl::StrCat("--recipe: ", name.status().message()));
 }
 
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format) {
-  if (!format.scaled()) return "";
+  if (!format.integer_parameters()) return "";
   std::vector<std::string> ignored;
   const auto note = [&ignored](bool given, absl::string_view flag) {
     if (given) ignored.emplace_back(flag);
@@ -239,7 +240,7 @@ RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
   SetDefault(settings.milestone_factor, defaults.milestone_factor);
   if (!settings.has_milestones) settings.milestones = defaults.milestones;
   settings.has_milestones = true;
-  if (!format.scaled()) return settings;
+  if (!format.integer_parameters()) return settings;
   for (std::string* codec : {&settings.codec_forward, &settings.codec_backward}) {
     if (*codec == "identity") *codec = "int8";
   }

@@ -116,6 +116,8 @@ class CpuExecutable : public Executable {
 
   absl::Status RunStep(const Step& step, const StepContext& context, const Bindings& bindings) {
     workspace_.Reset();
+    StepContext overwriting = context;
+    overwriting.accumulate = false;
     std::vector<Operands> operands(step.parts.size());
     std::vector<Call> calls(step.parts.size());
     for (size_t i = 0; i < step.parts.size(); ++i) {
@@ -126,7 +128,7 @@ class CpuExecutable : public Executable {
       calls[i] = {.instruction = part.planned.instruction,
                   .inputs = operands[i].inputs,
                   .outputs = operands[i].outputs,
-                  .context = &context,
+                  .context = part.planned.instruction->overwrites ? &overwriting : &context,
                   .channels_last = part.planned.channels_last,
                   .machine = machine_,
                   .sums_done = part.sums_done,

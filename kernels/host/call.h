@@ -28,6 +28,9 @@ class Call {
   const Shape& in_shape(size_t i) const { return program_.buffers[instruction_.inputs[i]].shape; }
   const Shape& out_shape(size_t i) const { return program_.buffers[instruction_.outputs[i]].shape; }
   const IntegerRule& rule() const { return instruction_.integer; }
+  const GridRule& grid() const { return instruction_.grid; }
+  // Weight-gradients: true if they are added to what is there.
+  bool adds() const { return context.accumulate && !instruction_.overwrites; }
   DType in_dtype(size_t i) const { return program_.buffers[instruction_.inputs[i]].dtype; }
   DType out_dtype(size_t i) const { return program_.buffers[instruction_.outputs[i]].dtype; }
   // Of scaled operands.

@@ -1,29 +1,47 @@
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include <map>
+#include <memory>
+#include <mutex>
+
 #include "kernels/recipe.h"
-#include "kernels/recipes/fp32.h"
-#include "kernels/recipes/niti.h"
+#include "kernels/recipes/make_recipes.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
 
-absl::Span<const Recipe* const> BuiltinRecipes() {
-  static const Recipe* const recipes[] = {&Fp32Recipe(), &NitiMandhelingRecipe(), &Niti2020Recipe(),
-                                          &Niti2021Recipe()};
-  return recipes;
+using MakeRecipe = Recipe (*)(const RecipeName& name);
+
+// In the order of RecipeFamilies().
+#define RUNNEL_RECIPE_FAMILY(Id, ...) Make##Id##Recipe,
+constexpr MakeRecipe kMakers[] = {
+#include "proto/base/recipe_families.inc"
+};
+#undef RUNNEL_RECIPE_FAMILY
+
+Recipe Make(const RecipeName& name) {
+  Recipe recipe = kMakers[name.family - RecipeFamilies().data()](name);
+  recipe.name = name.text;
+  recipe.family = name.family;
+  recipe.numbers = name.family->format;
+  return recipe;
 }
+
+}  // namespace
 
 absl::StatusOr<const Recipe*> FindRecipe(absl::string_view name) {
-  for (const Recipe* recipe : BuiltinRecipes()) {
-    if (recipe->name == name) return recipe;
-  }
-  return absl::InvalidArgumentError(absl::StrCat("recipe '", name, "' is not known; there is ",
-                                                 absl::StrJoin(RecipeNames(), ", ")));
+  RUNNEL_ASSIGN_OR_RETURN(const RecipeName parsed, ParseRecipeName(name));
+  static std::mutex mutex;
+  static auto* const made = new std::map<std::string, std::unique_ptr<const Recipe>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<const Recipe>& recipe = (*made)[parsed.text];
+  if (recipe == nullptr) recipe = std::make_unique<const Recipe>(Make(parsed));
+  return recipe.get();
 }
 
-std::vector<std::string> RecipeNames() {
-  std::vector<std::string> names;
-  for (const Recipe* recipe : BuiltinRecipes()) names.emplace_back(recipe->name);
-  return names;
+std::vector<std::string> RecipeOffers() {
+  std::vector<std::string> offers;
+  for (const RecipeFamily& family : RecipeFamilies()) offers.push_back(OfferOf(family));
+  return offers;
 }
 
 }  // namespace runnel

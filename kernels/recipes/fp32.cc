@@ -1,5 +1,8 @@
-#include "kernels/recipes/fp32.h"
+#include <iterator>
 
+#include "kernels/recipes/make_recipes.h"
+
+// Plain single-precision training with SGD and momentum.
 namespace runnel {
 namespace {
 
@@ -30,9 +33,8 @@ constexpr OpRule kRules[] = {
 
 }  // namespace
 
-const Recipe& Fp32Recipe() {
-  static const Recipe recipe = {.name = "fp32", .rules = kRules};
-  return recipe;
+Recipe MakeFp32Recipe(const RecipeName& /*name*/) {
+  return {.rules = {std::begin(kRules), std::end(kRules)}};
 }
 
 }  // namespace runnel

@@ -1,4 +1,11 @@
-#include "kernels/recipes/niti.h"
+// NITI: integer-only INT8 training, in the three profiles that exist: "niti" (Mandheling's CPU),
+// "niti:niti2020" and "niti:niti2021" (the published code of these years). Every tensor is int8
+// with one exponent; no operator has a bias or a batch norm; the step's size is the number of bits
+// that a gradient keeps (GradientBits).
+
+#include <iterator>
+
+#include "kernels/recipes/make_recipes.h"
 
 namespace runnel {
 namespace {
@@ -26,43 +33,23 @@ constexpr OpRule kRules[] = {
     {OpKind::kFlatten, OpCode::kCopy, OpCode::kCopy, OpCode::kCopy, std::nullopt, Saved::kNothing},
 };
 
-Recipe Niti(absl::string_view name) {
-  return {.name = name,
-          .activation = DType::kInt8,
-          .rules = kRules,
-          .quantize = OpCode::kQuantize,
-          .add_gradients = OpCode::kInt8Add,
-          .parameter = DType::kInt8,
-          .loss = OpCode::kIntegerSoftmaxCrossEntropy,
-          .loss_eval = OpCode::kIntegerSoftmaxCrossEntropyEval,
-          .update = OpCode::kNitiUpdate,
-          .rescale = {.rounding = Rounding::kPseudoStochastic, .promote_one_to_two = true}};
-}
-
 }  // namespace
 
-const Recipe& NitiMandhelingRecipe() {
-  static const Recipe recipe = Niti("niti");
-  return recipe;
-}
-
-const Recipe& Niti2020Recipe() {
-  static const Recipe recipe = [] {
-    Recipe niti = Niti("niti:niti2020");
-    niti.loss_rounding = Rounding::kStochastic;
-    return niti;
-  }();
-  return recipe;
-}
-
-const Recipe& Niti2021Recipe() {
-  static const Recipe recipe = [] {
-    Recipe niti = Niti("niti:niti2021");
+Recipe MakeNitiRecipe(const RecipeName& name) {
+  const std::string profile = name.parameters.empty() ? "" : name.parameters[0];
+  Recipe niti = {.rules = {std::begin(kRules), std::end(kRules)},
+                 .quantize = OpCode::kQuantize,
+                 .add_gradients = OpCode::kInt8Add,
+                 .add_weight_gradient = OpCode::kAddScaledGradient,
+                 .loss = OpCode::kIntegerSoftmaxCrossEntropy,
+                 .loss_eval = OpCode::kIntegerSoftmaxCrossEntropyEval,
+                 .update = OpCode::kNitiUpdate,
+                 .rescale = {.rounding = Rounding::kPseudoStochastic, .promote_one_to_two = true}};
+  if (profile == "niti2020" || profile == "niti2021") niti.loss_rounding = Rounding::kStochastic;
+  if (profile == "niti2021") {
     niti.rescale = {.rounding = Rounding::kHalfAway, .power_of_two_input = true};
-    niti.loss_rounding = Rounding::kStochastic;
-    return niti;
-  }();
-  return recipe;
+  }
+  return niti;
 }
 
 }  // namespace runnel

@@ -12,7 +12,7 @@ using host::Kernel;
 
 // Writes a weight-gradient, or adds to what is there.
 inline void StoreGradient(const Call& call, float value, float* place) {
-  *place = call.context.accumulate ? *place + value : value;
+  *place = call.adds() ? *place + value : value;
 }
 
 // `value` rounded to `shift` bits fewer, 0 for as it is, as the instruction's rule says; `element`
@@ -45,6 +45,11 @@ absl::Status GlobalAvgPoolForward(const Call& call);
 absl::Status GlobalAvgPoolInputGradient(const Call& call);
 absl::Status SoftmaxCrossEntropy(const Call& call);
 absl::Status SoftmaxCrossEntropyEval(const Call& call);
+absl::Status FakeQuantizeWeight(const Call& call);
+absl::Status FakeQuantizeWeightGradient(const Call& call);
+absl::Status FakeQuantizeActivation(const Call& call);
+absl::Status FakeQuantizeActivationGradient(const Call& call);
+absl::Status FakeQuantizeError(const Call& call);
 absl::Status SgdUpdate(const Call& call);
 
 absl::Status Quantize(const Call& call);

@@ -50,7 +50,7 @@ at::Tensor Channels(const float* data, int64_t channels) { return View(data, {1,
 // Output i of the call becomes the weight-gradient, or has it added.
 void StoreGradient(const Call& call, size_t i, const at::Tensor& gradient) {
   at::Tensor target = View(call.out(i), gradient.sizes());
-  call.context.accumulate ? target.add_(gradient) : target.copy_(gradient);
+  call.adds() ? target.add_(gradient) : target.copy_(gradient);
 }
 
 // ---- products

@@ -12,9 +12,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "proto/base/dtype.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/shape.h"
@@ -39,21 +36,28 @@ int64_t ScaledBytes(DType dtype, const Shape& shape);
 ScaleTail& TailOf(std::byte* data, DType dtype, const Shape& shape);
 const ScaleTail& TailOf(const std::byte* data, DType dtype, const Shape& shape);
 
-struct NumberFormat {
-  DType activation = DType::kFloat32;  // kInt8: scaled
-  DType parameter = DType::kFloat32;   // kInt8: scaled, and without momentum
+// True for the types whose tensors are scaled.
+bool IsScaled(DType dtype);
 
-  bool scaled() const { return activation == DType::kInt8; }
+// Products of two mantissas that an int32 holds: 133,144 * 127^2 < 2^31.
+inline constexpr int64_t kMaxInt32Products = 133144;
+
+// How a recipe holds each kind of value.
+struct NumberFormat {
+  DType activation = DType::kFloat32;  // between operators, and on a boundary on its way down
+  DType parameter = DType::kFloat32;   // a weight from step to step, in check-points, on the wire
+  DType weight = DType::kFloat32;      // a weight as the products read it
+  DType error = DType::kFloat32;       // an activation's gradient, also on a boundary
+  DType weight_gradient = DType::kFloat32;  // kInt32: kInt64 where a sum could overflow
+
+  // A boundary tensor is mantissas and an exponent, not FP32.
+  bool integer_boundaries() const { return IsScaled(activation); }
+  // Weights step by whole mantissas (GradientBits): no learning rate, no momentum.
+  bool integer_parameters() const { return IsScaled(parameter); }
+  // All arithmetic is exact: the same bytes on every numerics class.
+  bool is_exact() const { return IsScaled(activation) && IsScaled(weight) && IsScaled(error); }
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
 };
-
-// Of "fp32", "niti" or "niti:profile". InvalidArgument for a family that is not known.
-absl::StatusOr<NumberFormat> NumberFormatOf(absl::string_view recipe);
-
-// InvalidArgument names the first layer and operator that cannot be trained in this format: a bias
-// or a normalisation of integers, ... The worker's recipe has the last word; this one is known
-// before anything runs.
-absl::Status CheckFormat(const ModelSpec& model, const NumberFormat& format);
 
 // Bytes in memory of a boundary tensor. Raw samples, which enter the first layer, are FP32 whatever
 // the recipe.

@@ -20,6 +20,7 @@ enum class RandomPurpose : uint32_t {
   kAugment = 7,
   kNetworkSimulation = 8,
   kRounding = 9,
+  kErrorRounding = 10,
   kTest = 100,
 };
 

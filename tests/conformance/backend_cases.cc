@@ -90,6 +90,10 @@ class Maker {
   void GlobalPool();
   void Loss();
   void Sgd();
+  CaseOperand Weights(double* largest);
+  void GridWeight();
+  void GridWeightGradient();
+  void GridElements(int inputs);
 
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }
   void Out(CaseOperand operand) { case_.outputs.push_back(std::move(operand)); }
@@ -350,6 +354,56 @@ void Maker::Sgd() {
   Out(Result(Storage::kNewParameters, shape, bound));
 }
 
+// Weights whose tanh lies at most 0.45 of a step from a code's middle, so that rounding it decides
+// nothing; the first has the largest.
+CaseOperand Maker::Weights(double* largest) {
+  case_.grid.bits = static_cast<int>(Pick(1, 8));
+  case_.grid.weights = Pick(0, 3) == 0 ? WeightGrid::kSignMean : WeightGrid::kTanhMax;
+  const int steps = (1 << case_.grid.bits) - 1;
+  *largest = 0.05 + 0.9 * random_.Uniform(next_++);
+  CaseOperand w = Floats(Storage::kParameters, {Pick(1, 40), Pick(1, 15)});
+  float* values = reinterpret_cast<float*>(w.bytes.data());
+  for (int64_t i = 0; i < w.shape.elements(); ++i) {
+    const double code =
+        static_cast<double>(Pick(0, steps)) + 0.9 * (random_.Uniform(next_++) - 0.5);
+    const double share = std::clamp(2 * code / steps - 1, -0.999, 0.999);
+    values[i] = static_cast<float>(std::atanh(*largest * (i == 0 ? 1 : share)));
+  }
+  return w;
+}
+
+// A mean in another order is rounded to float once.
+void Maker::GridWeight() {
+  double largest = 0;
+  CaseOperand w = Weights(&largest);
+  const Shape flat = {w.shape.elements()};
+  const bool mean = case_.grid.weights == WeightGrid::kSignMean;
+  In(std::move(w));
+  Out(Result(Storage::kScratch, flat, mean ? Bound{BoundKind::kAbsolute, 1, 2} : Bound{}));
+}
+
+// Products of dv and 1 / T, and of the largest weight's the sum of them all; tanh errs by an eps.
+void Maker::GridWeightGradient() {
+  double largest = 0;
+  CaseOperand w = Weights(&largest);
+  if (Pick(0, 4) == 0) case_.grid.bits = 32;
+  const Shape shape = w.shape;
+  CaseOperand dv = Floats(Storage::kScratch, {shape.elements()});
+  const float* values = reinterpret_cast<const float*>(dv.bytes.data());
+  double sum = 0;
+  for (int64_t i = 0; i < shape.elements(); ++i) sum += std::abs(values[i]);
+  In(std::move(dv));
+  In(std::move(w));
+  Out(Result(Storage::kGradients, shape, {BoundKind::kAbsolute, 8, 5 + (5 + sum) / largest}));
+}
+
+void Maker::GridElements(int inputs) {
+  case_.grid.bits = static_cast<int>(Pick(1, 8));
+  const Shape shape = AnyShape();
+  for (int i = 0; i < inputs; ++i) In(Floats(Storage::kScratch, shape));
+  Out(Result(Storage::kScratch, shape, {}));
+}
+
 std::optional<Case> Maker::Make() {
   switch (case_.code) {
     case OpCode::kConvForward:
@@ -400,6 +454,17 @@ std::optional<Case> Maker::Make() {
     case OpCode::kSoftmaxCrossEntropyEval:
       Loss();
       break;
+    case OpCode::kFakeQuantizeWeight:
+      GridWeight();
+      break;
+    case OpCode::kFakeQuantizeWeightGradient:
+      GridWeightGradient();
+      break;
+    case OpCode::kFakeQuantizeActivation:
+    case OpCode::kFakeQuantizeError:
+    case OpCode::kFakeQuantizeActivationGradient:
+      GridElements(case_.code == OpCode::kFakeQuantizeActivationGradient ? 2 : 1);
+      break;
     case OpCode::kSgdUpdate:
       Sgd();
       break;
@@ -430,7 +495,7 @@ std::string Case::ToString() const {
   const OpSpec& a = attributes;
   absl::StrAppend(&text, " kernel ", a.kernel[0], "x", a.kernel[1], " stride ", a.stride[0], "x",
                   a.stride[1], " padding ", a.padding[0], "x", a.padding[1], " groups ", a.groups,
-                  " rate ", a.rate, context.accumulate ? " accumulate" : "");
+                  " rate ", a.rate, " bits ", grid.bits, context.accumulate ? " accumulate" : "");
   return text;
 }
 

@@ -39,6 +39,7 @@ struct CaseOperand {
 struct Case {
   OpCode code = OpCode::kCopy;
   OpSpec attributes;
+  GridRule grid;
   StepContext context;
   std::vector<CaseOperand> inputs;
   std::vector<CaseOperand> outputs;

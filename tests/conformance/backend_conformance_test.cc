@@ -28,6 +28,11 @@ std::vector<OpCode> AllCodes() {
   return codes;
 }
 
+// Recipes that fake-quantise are not for every backend.
+bool MayBeMissing(OpCode code) {
+  return code >= OpCode::kFakeQuantizeWeight && code <= OpCode::kFakeQuantizeError;
+}
+
 // A case with memory: a program of one instruction.
 class Bench {
  public:
@@ -36,6 +41,7 @@ class Bench {
     Instruction instruction;
     instruction.code = c.code;
     instruction.attributes = c.attributes;
+    instruction.grid = c.grid;
     instruction.layer = 3;
     instruction.op = 2;
     for (const CaseOperand& o : c.inputs) instruction.inputs.push_back(Place(o));
@@ -170,6 +176,7 @@ TEST_P(ConformanceTest, EveryCodeGivesWhatRefGives) {
       const Case absolute = Magnitudes(*c);
       Bench ours(*c), again(*c), ref(*c), magnitudes(absolute);
       const absl::Status status = ours.Run(backend->get());
+      if (MayBeMissing(code) && absl::IsUnimplemented(status)) break;
       ASSERT_TRUE(status.ok()) << status;
       ASSERT_TRUE(again.Run(backend->get()).ok());
       ASSERT_TRUE(ref.Run(oracle->get()).ok());
@@ -190,7 +197,9 @@ TEST_P(ConformanceTest, InPlaceGivesTheSameBytes) {
       ASSERT_TRUE(c.has_value());
       SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", c->ToString()));
       Bench apart(*c), in_place(*c, true);
-      ASSERT_TRUE(apart.Run(backend->get()).ok());
+      const absl::Status status = apart.Run(backend->get());
+      if (MayBeMissing(code) && absl::IsUnimplemented(status)) break;
+      ASSERT_TRUE(status.ok()) << status;
       ASSERT_TRUE(in_place.Run(backend->get()).ok());
       ExpectSameBytes(*c, apart, in_place);
     }

@@ -6,7 +6,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/recipes/fp32.h"
 #include "kernels/ref/ref_backend.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
@@ -247,7 +246,7 @@ TEST_F(CompilerTest, StateLayoutDoesNotDependOnBatchOrCut) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const ModelSpec model = RandomModel(seed);
     const int last = model.layer_count() - 1;
-    auto layout = PlanState(model, 0, last, Fp32Recipe(), {});
+    auto layout = PlanState(model, 0, last, **FindRecipe("fp32"), {});
     auto program = CompileStage(model, 0, last, 7, **FindRecipe("fp32"));
     ASSERT_TRUE(layout.ok() && program.ok());
     EXPECT_EQ(layout->parameter_bytes, program->state.parameter_bytes);
@@ -269,7 +268,7 @@ TEST_F(CompilerTest, BadInputIsNamed) {
   EXPECT_THAT(CompileStage(model, 1, 2, 2, recipe).status().message(), HasSubstr("1..2"));
   EXPECT_THAT(CompileStage(model, 1, 0, 2, recipe).status().message(), HasSubstr("1..0"));
   EXPECT_FALSE(CompileStage(model, -1, 0, 2, recipe).ok());
-  EXPECT_FALSE(PlanState(model, 0, 5, Fp32Recipe(), {}).ok());
+  EXPECT_FALSE(PlanState(model, 0, 5, **FindRecipe("fp32"), {}).ok());
   EXPECT_FALSE(CompileStage(model, 0, 1, 0, recipe).ok());
   const Recipe empty = {.name = "nothing"};
   EXPECT_THAT(CompileStage(model, 0, 1, 2, empty).status().message(),
@@ -279,17 +278,17 @@ TEST_F(CompilerTest, BadInputIsNamed) {
               testing::AllOf(HasSubstr("layer l0, op 0"), HasSubstr("nobody reads")));
 }
 
-TEST(Recipes, TableFindsByName) {
-  EXPECT_TRUE(FindRecipe("fp32").ok());
+TEST(Recipes, EveryFamilyIsMade) {
   EXPECT_THAT(FindRecipe("fp99").status().message(), HasSubstr("fp32"));
-  for (const Recipe* recipe : BuiltinRecipes()) {
+  for (const char* name : {"fp32", "niti", "niti:niti2020", "niti:niti2021"}) {
+    const Recipe* recipe = *FindRecipe(name);
+    EXPECT_EQ(recipe, *FindRecipe(name));
+    EXPECT_EQ(recipe->name, name);
     std::set<OpKind> kinds;
     for (const OpRule& rule : recipe->rules) EXPECT_TRUE(kinds.insert(rule.op).second);
     EXPECT_TRUE(CheckRecipe(*recipe).ok()) << CheckRecipe(*recipe);
     EXPECT_NE(recipe->Find(OpKind::kConv), nullptr);
-    const auto format = NumberFormatOf(recipe->name);
-    ASSERT_TRUE(format.ok()) << format.status();
-    EXPECT_EQ(*format, recipe->format());
+    EXPECT_EQ(recipe->numbers, recipe->family->format);
   }
 }
 

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "kernels/recipes/niti.h"
 #include "nlohmann/json.hpp"
 #include "tests/kernels/integer_backends.h"
 #include "tests/kernels/integer_pipeline.h"
@@ -156,7 +155,7 @@ class BytesTest : public testing::TestWithParam<std::string> {
 
 TEST_P(BytesTest, LeNetAfterOneAndTenSteps) {
   const auto digests = Train({.model = LeNet(),
-                              .recipe = &NitiMandhelingRecipe(),
+                              .recipe = *FindRecipe("niti"),
                               .cuts = {1, 2, 3, 4, 5},
                               .batch = 8,
                               .steps = 10},
@@ -172,7 +171,8 @@ TEST_P(BytesTest, LeNetAfterOneAndTenSteps) {
 }
 
 TEST_P(BytesTest, SmallResNetInEveryProfile) {
-  for (const Recipe* recipe : {&NitiMandhelingRecipe(), &Niti2020Recipe(), &Niti2021Recipe()}) {
+  for (const Recipe* recipe :
+       {*FindRecipe("niti"), *FindRecipe("niti:niti2020"), *FindRecipe("niti:niti2021")}) {
     SCOPED_TRACE(std::string(recipe->name));
     ExpectLikeRef({.model = SmallResNet(), .recipe = recipe, .cuts = {1, 2, 3, 4}});
   }
@@ -180,13 +180,13 @@ TEST_P(BytesTest, SmallResNetInEveryProfile) {
 
 TEST_P(BytesTest, AddsUpMicroBatches) {
   ExpectLikeRef(
-      {.model = SmallResNet(), .recipe = &NitiMandhelingRecipe(), .cuts = {2}, .micro_batches = 3});
+      {.model = SmallResNet(), .recipe = *FindRecipe("niti"), .cuts = {2}, .micro_batches = 3});
 }
 
 TEST_P(BytesTest, CutsChangeNothing) {
   const auto weights = [&](std::vector<int> cuts) {
     const auto digests =
-        Train({.model = SmallResNet(), .recipe = &NitiMandhelingRecipe(), .cuts = std::move(cuts)},
+        Train({.model = SmallResNet(), .recipe = *FindRecipe("niti"), .cuts = std::move(cuts)},
               GetParam());
     EXPECT_TRUE(digests.ok()) << digests.status();
     Digests only;

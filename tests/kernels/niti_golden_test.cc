@@ -16,7 +16,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/integer_math.h"
-#include "kernels/recipes/niti.h"
 #include "kernels/ref/ref_backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/kernels/integer_backends.h"
@@ -113,7 +112,7 @@ class GoldenTest : public testing::TestWithParam<std::string> {
     auto backend = MakeIntegerBackend(GetParam());
     ASSERT_TRUE(backend.ok()) << backend.status();
     auto net = IntegerPipeline::Make(model, {1, 2, 3, 4, 5, 6, 7, 8}, 8, backend->get(),
-                                     NitiMandhelingRecipe());
+                                     **FindRecipe("niti"));
     ASSERT_TRUE(net.ok()) << net.status();
     const uint64_t seed = golden["seed"];
     for (size_t i = 0; i < std::size(kWeights); ++i) {

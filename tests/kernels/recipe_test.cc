@@ -11,8 +11,6 @@
 #include "kernels/compiler.h"
 #include "kernels/fold_relu.h"
 #include "kernels/memory_plan.h"
-#include "kernels/recipes/fp32.h"
-#include "kernels/recipes/niti.h"
 #include "kernels/ref/ref_backend.h"
 #include "kernels/stage_builder.h"
 #include "tests/kernels/integer_pipeline.h"
@@ -28,52 +26,51 @@ TEST(Recipes, BrokenRowsAreRefused) {
   const auto message = [](const Recipe& recipe) {
     return std::string(CheckRecipe(recipe).message());
   };
-  std::vector<OpRule> rules(NitiMandhelingRecipe().rules.begin(),
-                            NitiMandhelingRecipe().rules.end());
-  Recipe recipe = NitiMandhelingRecipe();
-  recipe.rules = rules;
+  Recipe recipe = **FindRecipe("niti");
+  std::vector<OpRule>& rules = recipe.rules;
   ASSERT_EQ(message(recipe), "");
 
   rules[0].forward = static_cast<OpCode>(250);
   EXPECT_THAT(message(recipe), AllOf(HasSubstr("conv"), HasSubstr("not known")));
-  rules[0] = NitiMandhelingRecipe().rules[0];
+  rules[0] = (**FindRecipe("niti")).rules[0];
   rules[0].rescale_forward = false;  // a 32-bit sum as an activation
   EXPECT_THAT(message(recipe), AllOf(HasSubstr("int8_conv_forward"), HasSubstr("rescaling")));
-  rules[0] = NitiMandhelingRecipe().rules[0];
+  rules[0] = (**FindRecipe("niti")).rules[0];
   rules[1].op = OpKind::kConv;
   EXPECT_THAT(message(recipe), HasSubstr("two rules"));
-  rules[1] = NitiMandhelingRecipe().rules[1];
+  rules[1] = (**FindRecipe("niti")).rules[1];
   rules[2].saved = Saved::kInputAndStats;
   EXPECT_THAT(message(recipe), AllOf(HasSubstr("relu"), HasSubstr("statistics")));
-  rules[2] = NitiMandhelingRecipe().rules[2];
+  rules[2] = (**FindRecipe("niti")).rules[2];
 
   recipe.update = OpCode::kSgdUpdate;
   EXPECT_THAT(message(recipe), HasSubstr("update"));
-  recipe = NitiMandhelingRecipe();
+  recipe = **FindRecipe("niti");
   recipe.quantize.reset();
   EXPECT_THAT(message(recipe), HasSubstr("raw samples"));
-  recipe = NitiMandhelingRecipe();
+  recipe = **FindRecipe("niti");
   recipe.gradient_rounding = Rounding::kStochastic;
   EXPECT_THAT(message(recipe), HasSubstr("stochastic"));
-  recipe = Fp32Recipe();
-  recipe.parameter = DType::kInt8;
+  recipe = **FindRecipe("fp32");
+  recipe.numbers.parameter = DType::kInt8;
   EXPECT_NE(message(recipe), "");
 }
 
 TEST(Recipes, ModelsThatCannotBeTrainedAreRefused) {
   const auto message = [](std::vector<OpSpec> ops) {
-    return std::string(
-        CheckModel(NitiMandhelingRecipe(), ModelOf({4, 9, 9}, 3, {std::move(ops)})).message());
+    const ModelSpec model = ModelOf(
+        {4, 9, 9}, 3, {std::move(ops), {OpOf(OpKind::kGlobalAvgPool, {0}), LinearOp(3, {1})}});
+    return std::string(CheckModel(**FindRecipe("niti"), model).message());
   };
   EXPECT_THAT(message({OpOf(OpKind::kBatchNorm, {0})}),
-              AllOf(HasSubstr("l0"), HasSubstr("batch_norm"), HasSubstr("no rule")));
+              AllOf(HasSubstr("l0"), HasSubstr("batch_norm"), HasSubstr("not normalised")));
   EXPECT_THAT(message({OpOf(OpKind::kRelu6, {0})}), HasSubstr("relu6"));
   OpSpec linear = LinearOp(3);
   linear.bias = true;
   EXPECT_THAT(message({linear}), AllOf(HasSubstr("linear"), HasSubstr("bias")));
   OpSpec dropout = OpOf(OpKind::kDropout, {0});
   dropout.rate = 0.3;
-  EXPECT_THAT(message({dropout}), HasSubstr("0.3"));
+  EXPECT_THAT(message({dropout}), HasSubstr("not 0.5"));
   dropout.rate = 0.5;
   EXPECT_EQ(message({dropout}), "");
   OpSpec pool = OpOf(OpKind::kAvgPool, {0});
@@ -88,7 +85,7 @@ TEST(Recipes, WeightsAndGradientsAreLaidOutByRecipe) {
   conv.kernel = {3, 3};
   const ModelSpec model = ModelOf({2, 20, 20}, 5, {{conv, OpOf(OpKind::kGlobalAvgPool, {1})}});
   const auto layout = [&](const CompileOptions& options) {
-    return *PlanState(model, 0, 0, NitiMandhelingRecipe(), options);
+    return *PlanState(model, 0, 0, **FindRecipe("niti"), options);
   };
   const StateLayout narrow = layout({.max_batch = 64});
   ASSERT_EQ(narrow.tensors.size(), 2u);
@@ -123,7 +120,7 @@ ModelSpec ReluModel() {
 
 TEST(FoldRelu, LeavesNoReluBehindProducts) {
   // conv1's ReLU runs on the pooled tensor (CommutePools), the others in the rescaling.
-  const std::string text = ToString(*CompileStage(ReluModel(), 0, 1, 3, NitiMandhelingRecipe()));
+  const std::string text = ToString(*CompileStage(ReluModel(), 0, 1, 3, **FindRecipe("niti")));
   const size_t relu = text.find("int8_relu_forward");
   ASSERT_NE(relu, std::string::npos);
   EXPECT_GT(relu, text.find("int8_max_pool_forward"));
@@ -180,9 +177,7 @@ TEST(FoldRelu, ChangesNoByte) {
   const ModelSpec model = ReluModel();
   const CompileOptions options = {.max_batch = 3};
   const auto infos = *InferShapes(model, 3);
-  const auto draft = [&] {
-    return *DraftStage(model, infos, 0, 1, NitiMandhelingRecipe(), options);
-  };
+  const auto draft = [&] { return *DraftStage(model, infos, 0, 1, **FindRecipe("niti"), options); };
   StageDraft plain = draft(), folded = draft();
   FoldRelu(folded);
   ASSERT_LT(folded.program.part(Part::kForward).size(), plain.program.part(Part::kForward).size());
@@ -200,7 +195,7 @@ TEST(CommutePools, ChangesNoByteAndStashesLess) {
   EXPECT_EQ(commuted.layers[0].ops[1].kind, OpKind::kMaxPool);
   const auto program = [&](const ModelSpec& m) {
     StageDraft draft =
-        *DraftStage(m, *InferShapes(m, 3), 0, 1, NitiMandhelingRecipe(), {.max_batch = 3});
+        *DraftStage(m, *InferShapes(m, 3), 0, 1, **FindRecipe("niti"), {.max_batch = 3});
     PlanMemory(draft.placed, /*one_in_flight=*/false, draft.program);
     return std::move(draft.program);
   };

@@ -108,8 +108,8 @@ void FillState(const StateLayout& layout, uint64_t seed, float* parameters, floa
 absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& model, int first,
                                                            int last, int64_t batch,
                                                            Backend* backend, Checks checks,
-                                                           Steps steps) {
-  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe("fp32"));
+                                                           Steps steps, const char* recipe_name) {
+  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(recipe_name));
   auto stage = std::make_unique<TestStage>();
   stage->checks = checks;
   stage->steps = steps;
@@ -199,13 +199,13 @@ std::vector<std::vector<float>> TestStage::Tensors(Storage storage) {
 
 absl::StatusOr<TestPipeline> TestPipeline::Make(const ModelSpec& model, std::vector<int> cuts,
                                                 int64_t batch, Backend* backend, uint64_t seed,
-                                                Checks checks, Steps steps) {
+                                                Checks checks, Steps steps, const char* recipe) {
   TestPipeline result;
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(model.layer_count());
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     RUNNEL_ASSIGN_OR_RETURN(auto stage, TestStage::Make(model, cuts[i], cuts[i + 1] - 1, batch,
-                                                        backend, checks, steps));
+                                                        backend, checks, steps, recipe));
     FillState(stage->program.state, seed, stage->data(Storage::kParameters),
               stage->data(Storage::kStatistics));
     result.stages.push_back(std::move(stage));

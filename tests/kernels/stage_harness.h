@@ -53,7 +53,8 @@ class TestStage {
   static absl::StatusOr<std::unique_ptr<TestStage>> Make(const ModelSpec& model, int first,
                                                          int last, int64_t batch, Backend* backend,
                                                          Checks checks = Checks::kOff,
-                                                         Steps steps = Steps::kApart);
+                                                         Steps steps = Steps::kApart,
+                                                         const char* recipe = "fp32");
 
   float* data(Storage storage) { return reinterpret_cast<float*>(bindings[storage]); }
   int64_t bytes(Storage storage) const { return memory[static_cast<int>(storage)]->size(); }
@@ -81,7 +82,8 @@ class TestPipeline {
   static absl::StatusOr<TestPipeline> Make(const ModelSpec& model, std::vector<int> cuts,
                                            int64_t batch, Backend* backend, uint64_t seed,
                                            Checks checks = Checks::kOff,
-                                           Steps steps = Steps::kApart);
+                                           Steps steps = Steps::kApart,
+                                           const char* recipe = "fp32");
 
   absl::Status ForwardBackward(const float* x, const int32_t* labels, const StepContext& context);
   absl::Status Forward(Part part, const float* x, const int32_t* labels,

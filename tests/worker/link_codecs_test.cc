@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/quantize.h"
 #include "proto/base/random.h"
+#include "proto/base/recipe_family.h"
 
 namespace runnel {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint64_t kSeed = 77;
-constexpr NumberFormat kInt8 = {DType::kInt8, DType::kInt8};
+const NumberFormat kInt8 = ParseRecipeName("niti")->family->format;
 const Shape kShape = {3, 5, 7};
 
 Plan TwoStages(const std::string& forward, const std::string& backward) {

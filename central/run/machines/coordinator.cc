@@ -71,7 +71,7 @@ void Coordinator::JoinTimedOut(int64_t waited_s) {
 
 void Coordinator::Begin() {
   // Integer recipes give the same bytes on all classes.
-  if (!options_.format.scaled()) WarnOfSeveralClasses(roster_.devices(), effects_);
+  if (!options_.format.is_exact()) WarnOfSeveralClasses(roster_.devices(), effects_);
   if (!options_.needs_profile) return MakeFirstPlan();
   std::vector<int> all(roster_.devices().size());
   std::iota(all.begin(), all.end(), 0);

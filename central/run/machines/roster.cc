@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/base/recipe_family.h"
 
 namespace runnel {
 namespace {
@@ -29,7 +30,7 @@ void Refuse(ConnectionId connection, std::string reason, RunEffects& effects) {
 }  // namespace
 
 absl::Status Roster::CheckFits(const WorkerHello& hello) const {
-  if (!Contains(hello.recipes, options_.recipe)) {
+  if (!IsOffered(options_.recipe, hello.recipes)) {
     return absl::InvalidArgumentError(absl::StrCat("--recipe ", options_.recipe, ": worker ",
                                                    hello.name, " has ",
                                                    absl::StrJoin(hello.recipes, ", ")));

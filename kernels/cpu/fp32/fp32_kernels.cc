@@ -33,6 +33,11 @@ absl::Span<const cpu::KernelRow> KernelRows() {
       {OpCode::kConvWeightGradient, LayoutRule::kChannelsLast, ConvBackward},
       {OpCode::kLinearWeightGradient, LayoutRule::kRowMajor, LinearWeightGradient},
       {OpCode::kBatchNormWeightGradient, LayoutRule::kRowMajor, BatchNormWeightGradient},
+      {OpCode::kFakeQuantizeWeight, LayoutRule::kRowMajor, FakeQuantizeWeight},
+      {OpCode::kFakeQuantizeWeightGradient, LayoutRule::kRowMajor, FakeQuantizeWeightGradient},
+      {OpCode::kFakeQuantizeActivation, LayoutRule::kSame, FakeQuantizeActivation},
+      {OpCode::kFakeQuantizeActivationGradient, LayoutRule::kSame, FakeQuantizeActivationGradient},
+      {OpCode::kFakeQuantizeError, LayoutRule::kSame, FakeQuantizeError},
       {OpCode::kSgdUpdate, LayoutRule::kRowMajor, SgdUpdate},
   };
   return kRows;

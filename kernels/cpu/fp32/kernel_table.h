@@ -13,6 +13,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kernels/fake_quantize.h"
 
 namespace runnel::fp32 {
 
@@ -149,6 +150,30 @@ struct Kernels {
                        int64_t count, uint32_t threshold, float factor, float* mask);
   // y[i] = x[i] * mask[i], but 0 where mask[i] is; y may be x.
   void (*apply_mask)(const float* x, const float* mask, int64_t count, float* y);
+
+  // Fake quantisation (kernels/fake_quantize.h). The same bytes on every instruction set.
+  // The largest bits of |x|: NaN above infinity above all finite values.
+  uint32_t (*max_magnitude)(const float* x, int64_t count);
+  // Sum of |x| in double, in eight parts.
+  double (*magnitude_sum)(const float* x, int64_t count);
+  // v = 2 * c / steps - 1, c = nearest integer of steps * (tanh(w) * half_inverse + 1/2).
+  void (*tanh_grid)(const float* w, int64_t count, float half_inverse, int steps, float* v);
+  // Sum of dv * tanh(w).
+  double (*tanh_product_sum)(const float* dv, const float* w, int64_t count);
+  // dw = dv * inverse * (1 - tanh(w)^2); adds that to dw if `add`.
+  void (*tanh_gradient)(const float* dv, const float* w, int64_t count, float inverse, bool add,
+                        float* dw);
+  // y = c / steps, c = nearest integer of steps * x clipped to 0..steps; y may be x.
+  void (*unit_grid)(const float* x, int64_t count, int steps, float* y);
+  // dx = dy, but 0 where x < 0 or x > 1; dx may be dy or x.
+  void (*unit_gradient)(const float* dy, const float* x, int64_t count, float* dx);
+  // The 20 upper bits of CounterRandom's words of elements 4 * block + i; count is a multiple
+  // of 64.
+  void (*draw_words)(const uint32_t key[2], const uint32_t sequence[2], uint64_t block,
+                     int64_t count, uint32_t* draws);
+  // ErrorOfCode(ErrorCode(dy, grid, draw), grid) of each element; y may be dy.
+  void (*error_grid)(const float* dy, const uint32_t* draws, int64_t count, const ErrorGrid& grid,
+                     float* y);
 };
 
 // Rows that this machine can run, best first, portable last.

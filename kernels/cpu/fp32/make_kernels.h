@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/fp32/depthwise_kernels.h"
 #include "kernels/cpu/fp32/elementwise_kernels.h"
+#include "kernels/cpu/fp32/fake_quantize_kernels.h"
 #include "kernels/cpu/fp32/kernel_table.h"
 #include "kernels/cpu/fp32/norm_kernels.h"
 #include "kernels/cpu/fp32/outer_kernels.h"
@@ -37,6 +38,15 @@ constexpr Kernels MakeKernels(const char* name) {
       .take_maximum = TakeMaximum<V>,
       .dropout_mask = DropoutMask<V>,
       .apply_mask = ApplyMask<V>,
+      .max_magnitude = MaxMagnitude<V>,
+      .magnitude_sum = MagnitudeSum<V>,
+      .tanh_grid = TanhGrid<V>,
+      .tanh_product_sum = TanhProductSum<V>,
+      .tanh_gradient = TanhGradient<V>,
+      .unit_grid = UnitGrid<V>,
+      .unit_gradient = UnitGradient<V>,
+      .draw_words = DrawWords<V>,
+      .error_grid = ErrorGridLoop<V>,
   };
 }
 

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
+#include "proto/base/recipe_family.h"
 #include "tests/central/sample_model.h"
 
 namespace runnel {
@@ -108,7 +109,8 @@ TEST(InitialState, RefusesAModelThatDoesNotFit) {
   EXPECT_EQ(InitialState(model, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-constexpr NumberFormat kInt8 = {DType::kInt8, DType::kInt8};
+const RecipeFamily& Niti() { return *ParseRecipeName("niti")->family; }
+const NumberFormat kInt8 = Niti().format;
 
 // The sample model without what integers have no form of.
 ModelSpec IntegerModel() {
@@ -156,12 +158,12 @@ TEST(CheckState, ValuesThatNoIntegerRecipeHasAreRefused) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("0.exponent is "));
 }
 
-TEST(CheckFormat, NamesLayerAndOperator) {
-  EXPECT_TRUE(CheckFormat(IntegerModel(), kInt8).ok());
-  EXPECT_TRUE(CheckFormat(testing::SampleModel(), {}).ok());
+TEST(CheckTrainable, NamesLayerAndOperator) {
+  EXPECT_TRUE(CheckTrainable(IntegerModel(), Niti()).ok());
+  EXPECT_TRUE(CheckTrainable(testing::SampleModel(), RecipeFamilies()[0]).ok());
   ModelSpec model = IntegerModel();
   model.layers[2].ops[0].bias = true;
-  EXPECT_THAT(std::string(CheckFormat(model, kInt8).message()),
+  EXPECT_THAT(std::string(CheckTrainable(model, Niti()).message()),
               ::testing::HasSubstr("layer fc2, op 0 (linear): has a bias"));
 }
 

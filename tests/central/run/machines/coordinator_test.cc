@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/recipe_family.h"
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 
@@ -226,14 +227,14 @@ TEST(Coordinator, AStageThatDoesNotFitItsWorkerIsTheUsersToChange) {
 
 // A run of integers is the same on all classes.
 TEST(Coordinator, SeveralNumericsClassesMatterToFloatsOnly) {
-  for (const NumberFormat& format : {NumberFormat(), NumberFormat{DType::kInt8, DType::kInt8}}) {
+  for (const NumberFormat& format : {NumberFormat(), RecipeFamilies()[1].format}) {
     Cluster cluster(2, 40, true, false, format);
     WorkerHello other = Cluster::Hello("w1");
     other.numerics_class = "cpu";
     cluster->Joined(ConnectionId(0), Cluster::Hello("w0"), true);
     cluster->Joined(ConnectionId(1), other, false);
     cluster.Settle();
-    EXPECT_EQ(cluster.warnings_.empty(), format.scaled()) << cluster.warnings_;
+    EXPECT_EQ(cluster.warnings_.empty(), format.is_exact()) << cluster.warnings_;
     EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
   }
 }
