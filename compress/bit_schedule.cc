@@ -1,6 +1,5 @@
 #include "compress/bit_schedule.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -13,21 +12,10 @@
 namespace runnel {
 namespace {
 
-constexpr int64_t kPaperEpochs = 200;
 constexpr int kMaxBits = 32;
 
-struct PaperRow {
-  absl::string_view model;
-  int64_t forward[2];  // switch epochs of 2 -> 3 -> 4
-  int64_t backward;    // of 8 -> 4
-};
-constexpr PaperRow kPaper[] = {
-    {"mobilenet_v2", {130, 175}, 160},
-    {"har_cnn", {60, 160}, 120},
-};
-
 void AddScaled(int64_t paper_epoch, int bits, int64_t epochs, std::vector<BitStep>& steps) {
-  const int64_t epoch = (paper_epoch * epochs + kPaperEpochs / 2) / kPaperEpochs;
+  const int64_t epoch = (paper_epoch * epochs + BitSwitches::kEpochs / 2) / BitSwitches::kEpochs;
   if (epoch >= epochs) return;
   if (epoch == steps.back().epoch) steps.pop_back();
   steps.push_back({epoch, bits});
@@ -71,21 +59,21 @@ std::string StepsText(const std::vector<BitStep>& steps) {
 
 }  // namespace
 
-BitSchedule AcceptBits(absl::string_view model, int64_t epochs) {
-  const PaperRow* row = &kPaper[0];
-  for (const PaperRow& each : kPaper) {
-    if (each.model == model) row = &each;
-  }
+BitSchedule AcceptBits(const BitSwitches& switches, int64_t epochs) {
   BitSchedule schedule = {{{0, 2}}, {{0, 8}}};
-  AddScaled(row->forward[0], 3, epochs, schedule.forward);
-  AddScaled(row->forward[1], 4, epochs, schedule.forward);
-  AddScaled(row->backward, 4, epochs, schedule.backward);
+  AddScaled(switches.forward_3_bits, 3, epochs, schedule.forward);
+  AddScaled(switches.forward_4_bits, 4, epochs, schedule.forward);
+  AddScaled(switches.backward_4_bits, 4, epochs, schedule.backward);
   return schedule;
 }
 
-absl::StatusOr<BitSchedule> ParseBitSchedule(absl::string_view text, absl::string_view model,
+absl::string_view AcceptFamily(Direction direction) {
+  return direction == Direction::kForward ? "mbq" : "stochastic";
+}
+
+absl::StatusOr<BitSchedule> ParseBitSchedule(absl::string_view text, const BitSwitches& switches,
                                              int64_t epochs) {
-  if (text == "accept") return AcceptBits(model, epochs);
+  if (text == "accept") return AcceptBits(switches, epochs);
   const std::vector<absl::string_view> halves = absl::StrSplit(text, '/');
   if (halves.size() != 2) return BadPart(text);
   BitSchedule schedule;
@@ -98,27 +86,25 @@ std::string BitScheduleText(const BitSchedule& schedule) {
   return absl::StrCat(StepsText(schedule.forward), "/", StepsText(schedule.backward));
 }
 
-absl::StatusOr<std::string> CodecsOfBits(absl::string_view family,
-                                         const std::vector<BitStep>& steps) {
+absl::StatusOr<CodecSchedule> CodecsOfBits(absl::string_view family,
+                                           const std::vector<BitStep>& steps) {
   std::vector<CodecStep> codecs;
   for (const BitStep& step : steps) {
-    codecs.push_back({step.epoch, absl::StrCat(family, ":", step.bits)});
-    RUNNEL_RETURN_IF_ERROR(MakeCodec(codecs.back().codec).status());
+    codecs.push_back({step.epoch, {std::string(family), step.bits}});
+    RUNNEL_RETURN_IF_ERROR(FindCodec(codecs.back().codec).status());
   }
-  return CodecScheduleText(codecs);
+  return CodecSchedule(std::move(codecs));
 }
 
-absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(absl::string_view codecs, int64_t epochs) {
+absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int64_t epochs) {
   struct Part {
     std::shared_ptr<const Codec> codec;
     int64_t epochs;
   };
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<CodecStep> steps, ParseCodecSchedule(codecs));
   std::vector<Part> parts;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<const Codec> codec, MakeCodec(steps[i].codec));
-    const int64_t end = i + 1 < steps.size() ? std::min(steps[i + 1].epoch, epochs) : epochs;
-    parts.push_back({std::move(codec), std::max<int64_t>(0, end - steps[i].epoch)});
+  for (size_t i = 0; i < codecs.steps().size(); ++i) {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<const Codec> codec, MakeCodec(codecs.steps()[i].codec));
+    parts.push_back({std::move(codec), codecs.EpochsOf(i, epochs)});
   }
   return EncodedBytesFn([parts = std::move(parts), epochs](const Shape& shape) {
     // Bytes stay below 2^34 and epochs below 2^30: whole and rest apart keep within 64 bits.

@@ -15,8 +15,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/bit_switches.h"
 #include "proto/base/codec_schedule.h"
 #include "proto/base/encoded_bytes.h"
+#include "proto/base/ids.h"
 
 namespace runnel {
 
@@ -34,24 +36,23 @@ struct BitSchedule {
   friend bool operator==(const BitSchedule&, const BitSchedule&) = default;
 };
 
-// The paper's schedule of 200 epochs, its switch epochs scaled to `epochs` and rounded to nearest:
-// forward 2 -> 3 -> 4 at 130 and 175, backward 8 -> 4 at 160; of har_cnn forward at 60 and 160,
-// backward at 120. A step that a later one would replace in the same epoch, or that lies behind the
-// run, is left out. The paper tells of two models; any other has the first schedule.
-BitSchedule AcceptBits(absl::string_view model, int64_t epochs);
+// AccEPT's schedule, its switch epochs scaled to `epochs` and rounded to nearest. A step that a
+// later one would replace in the same epoch, or that lies behind the run, is left out.
+BitSchedule AcceptBits(const BitSwitches& switches, int64_t epochs);
+// The family of codecs that AccEPT's bits are of: mbq forward, stochastic backward.
+absl::string_view AcceptFamily(Direction direction);
 
 // "accept" or a text as above. InvalidArgument says what does not fit.
-absl::StatusOr<BitSchedule> ParseBitSchedule(absl::string_view text, absl::string_view model,
+absl::StatusOr<BitSchedule> ParseBitSchedule(absl::string_view text, const BitSwitches& switches,
                                              int64_t epochs);
 std::string BitScheduleText(const BitSchedule& schedule);
 
-// The text of a codec schedule (proto/base/codec_schedule.h): `family`:k by epoch. InvalidArgument
-// if the family has no such k.
-absl::StatusOr<std::string> CodecsOfBits(absl::string_view family,
-                                         const std::vector<BitStep>& steps);
+// `family`:k by epoch. InvalidArgument if the family has no such k.
+absl::StatusOr<CodecSchedule> CodecsOfBits(absl::string_view family,
+                                           const std::vector<BitStep>& steps);
 
-// The mean payload bytes over a run of `epochs` epochs of a codec schedule, rounded up: what a plan
-// for the whole run counts with. InvalidArgument for what ParseCodecSchedule or MakeCodec refuse.
-absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(absl::string_view codecs, int64_t epochs);
+// The mean payload bytes over a run of `epochs` epochs, rounded up: what a plan for the whole run
+// counts with. InvalidArgument as MakeCodec.
+absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int64_t epochs);
 
 }  // namespace runnel

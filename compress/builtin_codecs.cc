@@ -1,7 +1,9 @@
 // The table of codecs.
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "compress/codec.h"
 #include "compress/codec_kernels.h"
 #include "compress/identity.h"
@@ -15,77 +17,94 @@
 namespace runnel {
 namespace {
 
-using MadeCodec = absl::StatusOr<std::unique_ptr<const Codec>>;
+using Made = std::unique_ptr<const Codec>;
+using Kind = ParameterRange::Kind;
 
-absl::Status BadParameter(absl::string_view family, absl::string_view parameter,
-                          absl::string_view right) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("codec ", family, ": parameter \"", parameter, "\" should be ", right));
+constexpr ParameterRange kTwoToEight = {Kind::kInteger, 2, 8};
+
+// Of families whose parameter is the number of bits.
+double Bits(double bits) { return bits; }
+
+double NoError(double) { return 0; }
+
+int Int(double parameter) { return static_cast<int>(parameter); }
+
+Made MakeTile(double bits, const CodecKernels& kernels) {
+  return MakeTileCodec({.bits = Int(bits)}, kernels);
 }
 
-MadeCodec MakeIdentity(absl::string_view parameter) {
-  if (!parameter.empty()) return BadParameter("identity", parameter, "left out");
-  return MakeIdentityCodec(BestCodecKernels());
+Made MakeHadamard(double bits, const CodecKernels& kernels) {
+  return MakeTileCodec({.bits = Int(bits), .rotate = true}, kernels);
 }
 
-MadeCodec MakeInt8(absl::string_view parameter) {
-  if (!parameter.empty()) return BadParameter("int8", parameter, "left out");
-  return MakeInt8Codec(BestCodecKernels());
+Made MakeHadamardFeedback(double bits, const CodecKernels& kernels) {
+  return MakeTileCodec({.bits = Int(bits), .rotate = true, .feedback = true}, kernels);
 }
 
-// The bits of a family that has 2 to 8.
-absl::StatusOr<int> TwoToEight(absl::string_view family, absl::string_view parameter) {
-  if (parameter.size() == 1 && parameter[0] >= '2' && parameter[0] <= '8')
-    return parameter[0] - '0';
-  return BadParameter(family, parameter, "2..8");
-}
-
-MadeCodec MakeMbq(absl::string_view parameter) {
-  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("mbq", parameter));
-  return MakeMbqCodec(bits, BestCodecKernels());
-}
-
-MadeCodec MakeUniform(absl::string_view parameter) {
-  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("uniform", parameter));
-  return MakeUniformCodec(bits);
-}
-
-MadeCodec MakeAmsgradMbq(absl::string_view parameter) {
-  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("amsgrad_mbq", parameter));
-  return MakeAmsgradMbqCodec(bits, BestCodecKernels());
-}
-
-MadeCodec MakeTile(absl::string_view parameter) {
-  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("tile", parameter));
-  return MakeTileCodec({.bits = bits}, BestCodecKernels());
-}
-
-MadeCodec MakeHadamard(absl::string_view parameter) {
-  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("hadamard", parameter));
-  return MakeTileCodec({.bits = bits, .rotate = true}, BestCodecKernels());
-}
-
-MadeCodec MakeHadamardFeedback(absl::string_view parameter) {
-  RUNNEL_ASSIGN_OR_RETURN(const int bits, TwoToEight("hadamard_ef", parameter));
-  return MakeTileCodec({.bits = bits, .rotate = true, .feedback = true}, BestCodecKernels());
-}
-
-MadeCodec MakeStochastic(absl::string_view parameter) {
-  if (parameter != "4" && parameter != "8") return BadParameter("stochastic", parameter, "4|8");
-  return MakeStochasticCodec(parameter[0] - '0', BestCodecKernels());
-}
-
-constexpr CodecFamily kFamilies[] = {
-    {"amsgrad_mbq", "2..8", MakeAmsgradMbq},
-    {"hadamard", "2..8", MakeHadamard},
-    {"hadamard_ef", "2..8", MakeHadamardFeedback},
-    {"identity", "", MakeIdentity},
-    {"int8", "", MakeInt8},
-    {"mbq", "2..8", MakeMbq},
-    {"stochastic", "4|8", MakeStochastic},
-    {"tile", "2..8", MakeTile},
-    {"uniform", "2..8", MakeUniform},
+constexpr CodecRow kRows[] = {
+    {.family = "amsgrad_mbq",
+     .parameter = kTwoToEight,
+     .remembers = true,
+     .learns = true,
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeAmsgradMbqCodec(Int(bits), kernels);
+     }},
+    {.family = "hadamard",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = MakeHadamard},
+    {.family = "hadamard_ef",
+     .parameter = kTwoToEight,
+     .remembers = true,
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = MakeHadamardFeedback},
+    {.family = "identity",
+     .lossless = true,
+     .bits = [](double) { return 32.0; },
+     .relative_error = NoError,
+     .make = [](double, const CodecKernels& kernels) -> Made {
+       return MakeIdentityCodec(kernels);
+     }},
+    {.family = "int8",
+     .lossless = true,
+     .takes_scaled = true,
+     .bits = [](double) { return 8.0; },
+     .relative_error = NoError,
+     .make = [](double, const CodecKernels& kernels) -> Made { return MakeInt8Codec(kernels); }},
+    {.family = "mbq",
+     .parameter = kTwoToEight,
+     .remembers = true,
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeMbqCodec(Int(bits), kernels);
+     }},
+    {.family = "stochastic",
+     .parameter = {Kind::kInteger, 4, 8, 4},
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeStochasticCodec(Int(bits), kernels);
+     }},
+    {.family = "tile",
+     .parameter = kTwoToEight,
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = MakeTile},
+    {.family = "uniform",
+     .parameter = kTwoToEight,
+     .remembers = true,
+     .learns = true,
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = [](double bits, const CodecKernels&) -> Made { return MakeUniformCodec(Int(bits)); }},
 };
+
+CodecFamily FamilyOf(const CodecRow& row) { return {std::string(row.family), row.parameter}; }
 
 }  // namespace
 
@@ -94,38 +113,64 @@ absl::StatusOr<int32_t> Codec::DecodeScaled(absl::Span<const std::byte>, const S
   return absl::UnimplementedError(absl::StrCat("codec ", name(), " takes FP32 tensors only"));
 }
 
-absl::Span<const CodecFamily> BuiltinCodecs() { return kFamilies; }
+absl::Span<const CodecRow> BuiltinCodecs() { return kRows; }
 
-absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view name) {
-  const size_t colon = name.find(':');
-  const bool has_parameter = colon != absl::string_view::npos;
-  const absl::string_view parameter = has_parameter ? name.substr(colon + 1) : "";
-  for (const CodecFamily& family : kFamilies) {
-    if (family.name != name.substr(0, colon)) continue;
-    if (has_parameter && parameter.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("codec \"", name, "\": colon without more"));
+const CodecRow* FindCodecFamily(absl::string_view family) {
+  const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
+                                 [family](const CodecRow& one) { return one.family == family; });
+  return row == std::end(kRows) ? nullptr : row;
+}
+
+absl::StatusOr<const CodecRow*> FindCodec(const CodecId& codec) {
+  RUNNEL_RETURN_IF_ERROR(CheckHasCodec(CodecFamilies(), codec));
+  return FindCodecFamily(codec.family);
+}
+
+absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(const CodecId& codec) {
+  RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codec));
+  return row->make(codec.parameter.value_or(0), BestCodecKernels());
+}
+
+absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view text) {
+  RUNNEL_ASSIGN_OR_RETURN(const CodecId codec, CodecId::Parse(text));
+  return MakeCodec(codec);
+}
+
+std::vector<CodecFamily> CodecFamilies() {
+  std::vector<CodecFamily> families;
+  for (const CodecRow& row : kRows) families.push_back(FamilyOf(row));
+  return families;
+}
+
+std::vector<CodecId> ExampleCodecs() {
+  std::vector<CodecId> codecs;
+  for (const CodecRow& row : kRows) {
+    const std::string family(row.family);
+    const ParameterRange& range = row.parameter;
+    if (range.kind == Kind::kNone) codecs.push_back({family, std::nullopt});
+    if (range.kind == Kind::kInteger) {
+      for (double parameter = range.min; parameter <= range.max; parameter += range.step) {
+        codecs.push_back({family, parameter});
+      }
     }
-    return family.make(parameter);
+    if (range.kind == Kind::kRatio) {
+      for (double ratio : {0.01, 0.1, 0.5}) codecs.push_back({family, ratio});
+    }
   }
-  return absl::InvalidArgumentError(absl::StrCat("codec \"", name, "\" is not known; there are ",
-                                                 absl::StrJoin(CodecNames(), ", ")));
+  return codecs;
 }
 
-bool LearnsFromLoss(absl::string_view name) {
-  const absl::string_view family = name.substr(0, name.find(':'));
-  return family == "uniform" || family == "amsgrad_mbq";
-}
-
-std::vector<std::string> CodecNames() {
+std::vector<std::string> ExampleCodecNames() {
   std::vector<std::string> names;
-  for (const CodecFamily& family : kFamilies) {
-    const std::string name(family.name.data(), family.name.size());
-    if (family.parameters.empty()) names.push_back(name);
-    for (int bits = 1; bits <= 8; ++bits) {
-      if (family.make(absl::StrCat(bits)).ok()) names.push_back(absl::StrCat(name, ":", bits));
-    }
-  }
+  for (const CodecId& codec : ExampleCodecs()) names.push_back(codec.text());
   return names;
+}
+
+double NormalError(double bits) {
+  // J. Max, "Quantizing for minimum distortion", 1960, table II; 6 to 8 bits by its asymptote.
+  constexpr double kErrors[] = {1,        0.3634,   0.1188,   0.03744,  0.01154,
+                                0.003495, 0.001041, 0.000304, 0.0000877};
+  return kErrors[Int(bits)];
 }
 
 }  // namespace runnel

@@ -1,7 +1,6 @@
 #pragma once
 
-// The contract of a codec: what turns a boundary tensor into bytes and back (AccEPT 3.3,
-// 3.4).
+// The contract of a codec: what turns a boundary tensor into bytes and back (AccEPT 3.3, 3.4).
 //
 // A codec is prepared once from its name and parameters ("mbq:2", "stochastic:8", "identity",
 // "int8"). Its size is known before anything is encoded. An encoder may have state; it is a
@@ -18,11 +17,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/base/codec_id.h"
 #include "proto/base/ids.h"
 #include "proto/base/random.h"
 #include "proto/base/tensor_view.h"
 
 namespace runnel {
+
+struct CodecKernels;  // codec_kernels.h
 
 // What keys an encoder's random draws: the same on any device that holds this end of the boundary.
 struct EncoderKey {
@@ -92,27 +94,50 @@ class Codec {
                                                absl::Span<std::byte> mantissas) const;
 };
 
-// One row of the table of codecs.
-struct CodecFamily {
-  absl::string_view name;        // "mbq"
-  absl::string_view parameters;  // for messages and --help: "2..8", "4|8", "" for none
-  // parameter is what follows the colon, empty without one. InvalidArgument says what would be
-  // right.
-  absl::StatusOr<std::unique_ptr<const Codec>> (*make)(absl::string_view parameter);
+// One row of the table of codecs: a family, and what others must know of its codecs.
+struct CodecRow {
+  absl::string_view family;
+  ParameterRange parameter;  // what follows the colon of the name
+  // Loses nothing of the tensors that it is for: FP32, or scaled int8 if takes_scaled.
+  bool lossless = false;
+  bool takes_scaled = false;  // Codec::takes_scaled
+  // An encoder has state: what it sends depends on the tensors before.
+  bool remembers = false;
+  // Its encoders learn from the loss (Encoder::Learn): for FP32 activations only.
+  bool learns = false;
+  // By parameter (0 where there is none): bits an element, headers left out; and the mean squared
+  // error over the mean square of a normal tensor that is sent once.
+  double (*bits)(double parameter);
+  double (*relative_error)(double parameter);
+  // A parameter of the range.
+  std::unique_ptr<const Codec> (*make)(double parameter, const CodecKernels& kernels);
+
+  double BitsOf(const CodecId& codec) const { return bits(codec.parameter.value_or(0)); }
+  double ErrorOf(const CodecId& codec) const { return relative_error(codec.parameter.value_or(0)); }
 };
 
 // The table, builtin_codecs.cc. Each row passes tests/conformance/codec_conformance_test.cc.
-absl::Span<const CodecFamily> BuiltinCodecs();
+absl::Span<const CodecRow> BuiltinCodecs();
+// InvalidArgument lists what there is, for a family that is not known and for a parameter that is
+// not in its range.
+absl::StatusOr<const CodecRow*> FindCodec(const CodecId& codec);
+// Null: not known.
+const CodecRow* FindCodecFamily(absl::string_view family);
 
-// Makes a codec from "family" or "family:parameter". InvalidArgument lists what there is.
-absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view name);
+// Errors as FindCodec.
+absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(const CodecId& codec);
+// From text; errors also as CodecId::Parse.
+absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view text);
 
-// True of codecs, by name or name of family, whose encoders learn from the loss (Encoder::Learn):
-// for FP32 activations only.
-bool LearnsFromLoss(absl::string_view name);
+// What this build has, for the handshake and --help.
+std::vector<CodecFamily> CodecFamilies();
+// Codecs of every family: all parameters that are whole numbers, and a few ratios.
+std::vector<CodecId> ExampleCodecs();
+std::vector<std::string> ExampleCodecNames();
 
-// Every complete name that MakeCodec accepts ("identity", "mbq:2", ... ): exchanged at the
-// handshake, shown in --help.
-std::vector<std::string> CodecNames();
+// Mean squared error of the best uniform quantizer with 2^bits levels for a normal value of
+// variance 1, 0 <= bits <= 8. Codecs of so many bits differ from it by factors near 1, which change
+// no order.
+double NormalError(double bits);
 
 }  // namespace runnel

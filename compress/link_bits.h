@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "compress/bit_schedule.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/ids.h"
 #include "proto/base/shape.h"
 
@@ -19,18 +20,20 @@ namespace runnel {
 
 // One direction of a link could carry this.
 struct BitsChoice {
-  std::string codec;          // "hadamard:4"
+  CodecId codec;
   double bits = 32;           // an element, headers left out; identity 32, int8 8
   double relative_error = 0;  // mean squared error over the mean square of a typical tensor
   Bytes payload_bytes;        // of the boundary tensor
 };
 
+// The family of --bits bandwidth where the user names none: the least error of those without state.
+inline constexpr absl::string_view kBandwidthFamily = "hadamard";
+
 // The codecs of a family that a direction may use, fewest bits first, then `exact`, which loses
-// nothing: identity, or int8 between integer stages, and only those of the family with fewer bits
-// than that. Errors are those of a normal tensor (compress/link_bits.cc says where they come from).
-// InvalidArgument for a family without bits, and for an `exact` that is not one of the two.
+// nothing (LosslessCodec); only those of the family with fewer bits than `exact`. InvalidArgument
+// for a family whose parameter is no number of bits, and for an `exact` that loses something.
 absl::StatusOr<std::vector<BitsChoice>> BitsChoices(absl::string_view family, const Shape& shape,
-                                                    absl::string_view exact = "identity");
+                                                    const CodecId& exact = CodecId::Identity());
 
 // What a direction can take.
 struct LinkTime {
@@ -48,22 +51,20 @@ struct LinkTime {
 // link it never has more bits. `choices` is not empty.
 size_t ChooseCodec(absl::Span<const BitsChoice> choices, const LinkTime& link, double min_bits);
 
-// The floor of AccEPT's schedules by epoch of a run: activations need 2 bits at first, 3 from 0.65
-// of the run on and 4 from 0.875 (0.3 and 0.8 for har_cnn), switch epochs as AcceptBits rounds
-// them; gradients 4.
-std::vector<BitStep> MinBitsByEpoch(absl::string_view model, Direction direction, int64_t epochs);
+// The floor by epoch of a run: of activations the bits that AccEPT's schedule has then, of
+// gradients 4.
+std::vector<BitStep> MinBitsByEpoch(const BitSwitches& switches, Direction direction,
+                                    int64_t epochs);
 
-// ChooseCodec in every phase of a run, as the text of a codec schedule
-// (proto/base/codec_schedule.h): "0:hadamard:2,65:hadamard:3". `floors` as MinBitsByEpoch gives.
-std::string CodecsInTime(absl::Span<const BitsChoice> choices, const LinkTime& link,
-                         absl::Span<const BitStep> floors);
+// ChooseCodec in every phase of a run. `floors` as MinBitsByEpoch gives.
+CodecSchedule CodecsInTime(absl::Span<const BitsChoice> choices, const LinkTime& link,
+                           absl::Span<const BitStep> floors);
 // In every phase the fewest bits that are neither below `bits` nor below the floor; without such a
 // choice the most there are.
-std::string CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
-                           absl::Span<const BitStep> floors);
+CodecSchedule CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
+                             absl::Span<const BitStep> floors);
 
-// The mean over a run of the relative error of a codec schedule, by the bits in its codecs' names;
-// codecs without bits lose nothing. InvalidArgument as ParseCodecSchedule.
-absl::StatusOr<double> MeanRelativeError(absl::string_view codecs, int64_t epochs);
+// The mean over a run of CodecRow::relative_error. InvalidArgument for a codec that is not known.
+absl::StatusOr<double> MeanRelativeError(const CodecSchedule& codecs, int64_t epochs);
 
 }  // namespace runnel

@@ -177,7 +177,7 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
   if (model.codecs.empty()) return wrong("needs a codec");
   for (const CodecCost& codec : model.codecs) {
     if (codec.down_bytes.size() != layers || codec.up_bytes.size() != layers) {
-      return wrong(absl::StrCat("codecs ", codec.forward, " and ", codec.backward,
+      return wrong(absl::StrCat("codecs ", codec.forward.text(), " and ", codec.backward.text(),
                                 " have no size for every layer"));
     }
   }

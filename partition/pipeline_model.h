@@ -11,6 +11,7 @@
 #include "partition/cost_model.h"
 #include "partition/schedule.h"
 #include "partition/simulator.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/link_rate.h"
 
 namespace runnel {
@@ -23,8 +24,8 @@ struct LinkSpeed {
 
 // What a pair of codecs puts on a link.
 struct CodecCost {
-  std::string forward = "identity";
-  std::string backward = "identity";
+  CodecSchedule forward;
+  CodecSchedule backward;
   // By layer, of its output: bytes of a frame, header included.
   std::vector<int64_t> down_bytes;
   std::vector<int64_t> up_bytes;

@@ -186,8 +186,8 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
     CodecCost& cost = model.codecs.emplace_back();
     cost.forward = choice.forward;
     cost.backward = choice.backward;
-    cost.forward_works = choice.forward != "identity";
-    cost.backward_works = choice.backward != "identity";
+    cost.forward_works = !choice.forward.is_identity();
+    cost.backward_works = !choice.backward.is_identity();
     for (const LayerInfo& info : infos) {
       cost.down_bytes.push_back(choice.encoded_forward(info.output).value() + kFrameHeaderBytes);
       cost.up_bytes.push_back(choice.encoded_backward(info.output).value() + kFrameHeaderBytes);
@@ -215,8 +215,9 @@ absl::StatusOr<Placement> PlacementOf(const PlanRequest& request, const Pipeline
           return cost.forward == link.codec_forward && cost.backward == link.codec_backward;
         });
     if (codec == model.codecs.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("plan: no cost of codecs ", link.codec_forward,
-                                                     " and ", link.codec_backward));
+      return absl::InvalidArgumentError(absl::StrCat("plan: no cost of codecs ",
+                                                     link.codec_forward.text(), " and ",
+                                                     link.codec_backward.text()));
     }
     placement.codecs.push_back(static_cast<int>(codec - model.codecs.begin()));
   }

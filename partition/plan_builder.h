@@ -21,8 +21,8 @@ namespace runnel {
 
 // Codecs that a link may have. Sizes are of payloads, without frame headers.
 struct CodecChoice {
-  std::string forward = "identity";
-  std::string backward = "identity";
+  CodecSchedule forward;
+  CodecSchedule backward;
   EncodedBytesFn encoded_forward;
   EncodedBytesFn encoded_backward;
 };
@@ -35,8 +35,8 @@ struct PlanRequest {
   std::vector<DeviceId> devices;  // in pipeline order, no device twice
   int64_t micro_batches = 1;      // M, micro-batches a step
   int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
-  std::string codec_forward = "identity";
-  std::string codec_backward = "identity";
+  CodecSchedule codec_forward;
+  CodecSchedule codec_backward;
   EncodedBytesFn encoded_forward;  // of codec_forward; both may be null if the policy is not costed
   EncodedBytesFn encoded_backward;
   LinkSpeed link_speed;  // of every link, each way

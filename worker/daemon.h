@@ -25,7 +25,7 @@ struct DaemonOptions {
   std::string listen_address = "127.0.0.1:0";  // data links
   std::vector<std::string> backends;
   std::vector<std::string> recipes;
-  std::vector<std::string> codecs;
+  std::vector<CodecFamily> codecs;
   std::string secret;  // WorkerHello's
   int threads = 1;
   int64_t connect_timeout_ms = 30'000;

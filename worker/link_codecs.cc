@@ -11,8 +11,6 @@ namespace runnel {
 
 namespace {
 
-constexpr absl::string_view kLossless = "int8";  // of scaled tensors
-
 // A scaled tensor's elements with their exponent.
 TensorView ScaledView(const Shape& shape, absl::Span<const std::byte> tensor) {
   const int32_t exponent = TailOf(tensor.data(), DType::kInt8, shape).exponent;
@@ -33,21 +31,21 @@ absl::Span<int8_t> MantissasOf(absl::Span<std::byte> tensor, size_t elements) {
 
 }  // namespace
 
-absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const std::string& schedule,
+absl::StatusOr<LinkCodecs::Codecs> LinkCodecs::Make(const CodecSchedule& schedule,
                                                     Direction direction) const {
   Codecs codecs;
-  RUNNEL_ASSIGN_OR_RETURN(codecs.steps, ParseCodecSchedule(schedule));
-  for (const CodecStep& step : codecs.steps) {
-    if (format_.integer_boundaries() && step.codec == "identity") {
-      return absl::InvalidArgumentError(absl::StrCat("codec identity: the boundary is ",
-                                                     runnel::Name(format_.activation), "; codec ",
-                                                     kLossless, " sends it as it is"));
-    }
-    RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(step.codec));
-    if (!LearnsFromLoss(step.codec)) continue;
-    if (format_.integer_boundaries() || direction == Direction::kBackward) {
+  codecs.schedule = schedule;
+  for (const auto& [epoch, codec] : schedule.steps()) {
+    if (format_.integer_boundaries() && codec.is_identity()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "codec ", step.codec, ": learns from the gradients of FP32 activations; ",
+          "codec ", codec.text(), ": the boundary is ", runnel::Name(format_.activation),
+          "; codec ", LosslessCodec(format_).text(), " sends it as it is"));
+    }
+    RUNNEL_ASSIGN_OR_RETURN(const CodecRow* row, FindCodec(codec));
+    RUNNEL_ASSIGN_OR_RETURN(codecs.made.emplace_back(), MakeCodec(codec));
+    if (row->learns && (format_.integer_boundaries() || direction == Direction::kBackward)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "codec ", codec.text(), ": learns from the gradients of FP32 activations; ",
           format_.integer_boundaries() ? "the boundary is in integers" : "it is no codec of them"));
     }
   }
@@ -79,7 +77,7 @@ absl::StatusOr<std::unique_ptr<LinkCodecs>> LinkCodecs::Create(const Plan& plan,
                             codecs->Make(plan.links[stage - 1].codec_forward, Direction::kForward));
   }
   if (format.integer_boundaries()) {
-    RUNNEL_ASSIGN_OR_RETURN(codecs->evaluation_, MakeCodec(kLossless));
+    RUNNEL_ASSIGN_OR_RETURN(codecs->evaluation_, MakeCodec(LosslessCodec(format)));
   }
   return codecs;
 }
@@ -192,7 +190,7 @@ std::vector<EncoderState> LinkCodecs::SaveStates() const {
   std::vector<EncoderState> states;
   for (Direction direction : kDirections) {
     const Ends& ends = at(direction);
-    if (ends.sends.steps.empty()) continue;
+    if (ends.sends.made.empty()) continue;
     const bool fresh = ends.encoder == nullptr;
     const Codec& codec = fresh ? *ends.sends.made.front() : *ends.encoder_of;
     states.push_back({static_cast<int>(ends.key.boundary), direction, codec.name(),

@@ -67,12 +67,12 @@ class LinkCodecs {
  private:
   // The codecs of a schedule.
   struct Codecs {
-    std::vector<CodecStep> steps;  // empty: nothing goes this way
-    std::vector<std::unique_ptr<const Codec>> made;
+    CodecSchedule schedule;
+    std::vector<std::unique_ptr<const Codec>> made;  // by step; empty: nothing goes this way
 
     // Null: nothing goes this way.
     const Codec* InEpoch(int64_t epoch) const {
-      return steps.empty() ? nullptr : made[StepInEpoch(steps, epoch)].get();
+      return made.empty() ? nullptr : made[schedule.StepIn(epoch)].get();
     }
   };
   // The two ends here of one direction: what this stage sends and what it receives.
@@ -87,7 +87,7 @@ class LinkCodecs {
   Ends& at(Direction direction) { return ends_[static_cast<int>(direction)]; }
   const Ends& at(Direction direction) const { return ends_[static_cast<int>(direction)]; }
   absl::Status CheckTensor(const Shape& shape, size_t bytes) const;
-  absl::StatusOr<Codecs> Make(const std::string& schedule, Direction direction) const;
+  absl::StatusOr<Codecs> Make(const CodecSchedule& schedule, Direction direction) const;
   static Encoder& EncoderFor(const Codec& codec, Ends& ends);
 
   NumberFormat format_;

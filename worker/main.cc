@@ -136,6 +136,6 @@ int main(int argc, char** argv) {
   if (secret != nullptr) options.secret = secret;
   options.backends = runnel::BackendNames();
   options.recipes = runnel::RecipeOffers();
-  options.codecs = runnel::CodecNames();
+  options.codecs = runnel::CodecFamilies();
   return runnel::Run(options, insecure_network);
 }

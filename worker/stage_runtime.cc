@@ -13,11 +13,11 @@
 namespace runnel {
 namespace {
 
-bool AnyLearns(const std::string& codecs) {
-  const auto steps = ParseCodecSchedule(codecs);
-  return steps.ok() && std::any_of(steps->begin(), steps->end(), [](const CodecStep& step) {
-           return LearnsFromLoss(step.codec);
-         });
+bool AnyLearns(const CodecSchedule& codecs) {
+  return std::any_of(codecs.steps().begin(), codecs.steps().end(), [](const CodecStep& step) {
+    const CodecRow* row = FindCodecFamily(step.codec.family);
+    return row != nullptr && row->learns;
+  });
 }
 
 // Who is sent tensors that cross this way, and who sends them.
@@ -38,18 +38,18 @@ StageRuntime::StageRuntime(StageRuntimeOptions options)
 
 bool StageRuntime::Decodes(Direction direction) const {
   if (direction == Direction::kForward) {
-    return !first_stage() && options_.plan.links[options_.stage - 1].codec_forward != "identity";
+    return !first_stage() && !options_.plan.links[options_.stage - 1].codec_forward.is_identity();
   }
   if (has_loss()) return false;
   const LinkPlan& link = options_.plan.links[options_.stage];
   // An encoder that learns from gradients must see them.
-  return link.codec_backward != "identity" || AnyLearns(link.codec_forward);
+  return !link.codec_backward.is_identity() || AnyLearns(link.codec_forward);
 }
 bool StageRuntime::Encodes(Direction direction) const {
   if (direction == Direction::kForward) {
-    return !has_loss() && options_.plan.links[options_.stage].codec_forward != "identity";
+    return !has_loss() && !options_.plan.links[options_.stage].codec_forward.is_identity();
   }
-  return !first_stage() && options_.plan.links[options_.stage - 1].codec_backward != "identity";
+  return !first_stage() && !options_.plan.links[options_.stage - 1].codec_backward.is_identity();
 }
 
 absl::Status StageRuntime::Fail(std::string what) {

@@ -24,10 +24,9 @@ struct CodecsArguments {
 
 std::vector<std::string> UsualCodecs() {
   std::vector<std::string> usual;
-  for (const std::string& name : CodecNames()) {
-    const size_t colon = name.find(':');
-    const std::string bits = colon == std::string::npos ? "2" : name.substr(colon + 1);
-    if (bits == "2" || bits == "3" || bits == "4" || bits == "8") usual.push_back(name);
+  for (const CodecId& codec : ExampleCodecs()) {
+    const double bits = codec.parameter.value_or(2);
+    if (bits <= 4 || bits == 8) usual.push_back(codec.text());
   }
   return usual;
 }
@@ -52,7 +51,7 @@ Subcommand AddCodecs(CLI::App& program) {
       "codecs", "What each codec's frames weigh, what it loses and how fast it is here");
   const auto flags = std::make_shared<CodecsArguments>();
   app->add_option("--codecs", flags->codecs,
-                  absl::StrCat("only these, of ", absl::StrJoin(CodecNames(), ", "),
+                  absl::StrCat("only these, of ", absl::StrJoin(ExampleCodecNames(), ", "),
                                " (default: those of 2, 3, 4 and 8 bits)"))
       ->delimiter(',');
   app->add_option("--repetitions", flags->repetitions, "timings, of which the median counts")

@@ -42,22 +42,36 @@ void AddDataFlags(CLI::App& app, RunSettings& s) {
 }
 
 // "mbq:2..8, stochastic:4|8, ...".
-std::string CodecFamilies() {
-  std::vector<std::string> families;
-  for (const CodecFamily& family : BuiltinCodecs()) {
-    families.push_back(
-        absl::StrCat(family.name, family.parameters.empty() ? "" : ":", family.parameters));
-  }
-  return absl::StrJoin(families, ", ");
+std::string CodecFamilyTexts() {
+  return absl::StrJoin(CodecFamilies(), ", ", [](std::string* out, const CodecFamily& family) {
+    absl::StrAppend(out, family.text());
+  });
+}
+
+// A codec, or codecs from epochs on; a configuration file cuts the list at its commas.
+void AddCodecFlag(CLI::App& app, const std::string& flag, CodecSchedule& codecs,
+                  const std::string& help) {
+  app.add_option_function<std::vector<std::string>>(
+         flag,
+         [flag, &codecs](const std::vector<std::string>& parts) {
+           absl::StatusOr<CodecSchedule> read = CodecSchedule::Parse(parts);
+           if (!read.ok()) {
+             throw CLI::ValidationError(absl::StrCat(flag, " ", absl::StrJoin(parts, ",")),
+                                        std::string(read.status().message()));
+           }
+           codecs = *std::move(read);
+         },
+         help)
+      ->delimiter(',');
 }
 
 // What crosses a link.
 void AddCodecFlags(CLI::App& app, RunSettings& s) {
-  AddListFlag(app, "--codec-forward", s.codec_forward,
-              absl::StrCat("activations: ", CodecFamilies(),
-                           "; or from epochs on, e.g. 0:mbq:2,60:mbq:3 (default: identity)"));
-  AddListFlag(app, "--codec-backward", s.codec_backward,
-              "gradients: the same, e.g. stochastic:8 (default: identity)");
+  AddCodecFlag(app, "--codec-forward", s.codec_forward,
+               absl::StrCat("activations: ", CodecFamilyTexts(),
+                            "; or from epochs on, e.g. 0:mbq:2,60:mbq:3 (default: identity)"));
+  AddCodecFlag(app, "--codec-backward", s.codec_backward,
+               "gradients: the same, e.g. stochastic:8 (default: identity)");
   AddListFlag(app, "--bits", s.bits,
               "bits by epoch instead: accept (AccEPT's schedule for the model), "
               "FORWARD/BACKWARD, e.g. 2,60:3,160:4/8,120:4; of mbq and stochastic, or of the "

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,17 +13,26 @@
 #include "central/records/plan_json.h"
 #include "central/reports/scenario_file.h"
 #include "central/reports/simulate_table.h"
+#include "compress/link_bits.h"
 #include "partition/policy.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
+// The most exact first, with the fewest bits forward that accuracy allows at first.
+std::vector<std::string> DefaultCodecs() {
+  std::vector<std::string> pairs;
+  for (const auto& [forward, backward] : {std::pair(8, 8), {4, 4}, {3, 4}, {2, 4}}) {
+    pairs.push_back(
+        absl::StrCat(kBandwidthFamily, ":", forward, "/", kBandwidthFamily, ":", backward));
+  }
+  return pairs;
+}
+
 struct Flags {
   std::vector<std::string> scenarios;
-  SimulateOptions options{.policies = {"ftpipehd", "accept", "runnel"},
-                          .codecs = {"hadamard:8/hadamard:8", "hadamard:4/hadamard:4",
-                                     "hadamard:3/hadamard:4", "hadamard:2/hadamard:4"}};
+  SimulateOptions options{.policies = {"ftpipehd", "accept", "runnel"}, .codecs = DefaultCodecs()};
   std::string summary;
 };
 

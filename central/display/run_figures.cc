@@ -9,8 +9,8 @@ RunFigures FiguresOf(const Plan& plan, const std::vector<StageStatus>& stages,
     const Telemetry& above = stages[i].telemetry;      // sends activations
     const Telemetry& below = stages[i + 1].telemetry;  // sends gradients
     LinkSummary link;
-    link.codec_forward = plan.links[i].codec_forward;
-    link.codec_backward = plan.links[i].codec_backward;
+    link.codec_forward = plan.links[i].codec_forward.text();
+    link.codec_backward = plan.links[i].codec_backward.text();
     link.bytes_forward = above.bytes_down;
     link.bytes_backward = below.bytes_up;
     link.raw_bytes_forward = above.raw_bytes_down;

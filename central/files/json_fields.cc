@@ -109,6 +109,17 @@ absl::Status ReadValue(const Json& json, absl::string_view key, std::string& out
   return absl::OkStatus();
 }
 
+absl::Status ReadValue(const Json& json, absl::string_view key, CodecSchedule& out) {
+  std::string text;
+  if (absl::Status status = ReadValue(json, key, text); !status.ok()) return status;
+  absl::StatusOr<CodecSchedule> read = CodecSchedule::Parse(text);
+  if (!read.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", key, "': ", read.status().message()));
+  }
+  out = *std::move(read);
+  return absl::OkStatus();
+}
+
 absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<int64_t>& out) {
   return ReadList(json, key, out);
 }

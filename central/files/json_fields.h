@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
+#include "proto/base/codec_schedule.h"
 
 namespace runnel {
 
@@ -32,6 +33,8 @@ absl::Status ReadValue(const Json& json, absl::string_view key, int32_t& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, double& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, bool& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::string& out);
+// From text.
+absl::Status ReadValue(const Json& json, absl::string_view key, CodecSchedule& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<int64_t>& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<double>& out);
 // null is NaN: what DumpJson makes of one.

@@ -21,12 +21,10 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 // What `runnel` chooses among, with the cut; single directions are looked at when that is done.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
-absl::StatusOr<CodecChoice> ChoiceOf(std::string forward, std::string backward, int64_t epochs) {
-  CodecChoice choice;
-  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, MeanEncodedBytes(forward, epochs));
-  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, MeanEncodedBytes(backward, epochs));
-  choice.forward = std::move(forward);
-  choice.backward = std::move(backward);
+absl::StatusOr<CodecChoice> ChoiceOf(const LinkPlan& link, int64_t epochs) {
+  CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, MeanEncodedBytes(choice.forward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, MeanEncodedBytes(choice.backward, epochs));
   return choice;
 }
 
@@ -38,8 +36,7 @@ bool Has(const std::vector<CodecChoice>& choices, const LinkPlan& link) {
 
 absl::Status Add(const LinkPlan& link, int64_t epochs, std::vector<CodecChoice>& choices) {
   if (Has(choices, link)) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice,
-                          ChoiceOf(link.codec_forward, link.codec_backward, epochs));
+  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, ChoiceOf(link, epochs));
   choices.push_back(std::move(choice));
   return absl::OkStatus();
 }
@@ -52,11 +49,12 @@ absl::StatusOr<std::vector<CodecChoice>> Pairs(const BandwidthBits& bits) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> up,
                           BitsChoices(bits.family_backward, any, bits.exact));
   const std::vector<BitStep> down_floors =
-      MinBitsByEpoch(bits.model, Direction::kForward, bits.epochs);
+      MinBitsByEpoch(bits.switches, Direction::kForward, bits.epochs);
   const std::vector<BitStep> up_floors =
-      MinBitsByEpoch(bits.model, Direction::kBackward, bits.epochs);
+      MinBitsByEpoch(bits.switches, Direction::kBackward, bits.epochs);
   std::vector<CodecChoice> choices;
-  RUNNEL_RETURN_IF_ERROR(Add({bits.exact, bits.exact}, bits.epochs, choices));
+  RUNNEL_RETURN_IF_ERROR(
+      Add({CodecSchedule(bits.exact), CodecSchedule(bits.exact)}, bits.epochs, choices));
   for (const auto& [forward, backward] : kPairs) {
     RUNNEL_RETURN_IF_ERROR(
         Add({CodecsWithBits(down, forward, down_floors), CodecsWithBits(up, backward, up_floors)},
@@ -81,14 +79,14 @@ absl::StatusOr<std::vector<LinkPlan>> CodecsFor(const BandwidthBits& bits,
     const double codec_seconds = static_cast<double>(model.raw_bytes[placement.last_layer[i]]) *
                                  std::max(model.devices[from].codec_seconds_per_byte,
                                           model.devices[to].codec_seconds_per_byte);
-    const auto choose = [&](Direction direction) -> absl::StatusOr<std::string> {
+    const auto choose = [&](Direction direction) -> absl::StatusOr<CodecSchedule> {
       const bool forward = direction == Direction::kForward;
       RUNNEL_ASSIGN_OR_RETURN(
           const std::vector<BitsChoice> choices,
           BitsChoices(forward ? bits.family_forward : bits.family_backward, shape, bits.exact));
       const LinkSpeed& speed = forward ? model.speeds[from][to] : model.speeds[to][from];
       return CodecsInTime(choices, {speed.rate.mbps(), available_seconds, codec_seconds},
-                          MinBitsByEpoch(bits.model, direction, bits.epochs));
+                          MinBitsByEpoch(bits.switches, direction, bits.epochs));
     };
     LinkPlan& link = links.emplace_back();
     RUNNEL_ASSIGN_OR_RETURN(link.codec_forward, choose(Direction::kForward));

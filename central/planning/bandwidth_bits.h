@@ -2,24 +2,25 @@
 
 // --bits bandwidth: plans whose links have as many bits as they have time for, and no fewer than
 // accuracy allows, each direction apart (compress/link_bits.h). What accuracy allows depends on how
-// far the training is, so a plan names codecs by epoch (proto/base/codec_schedule.h): explicit text
-// that the journal, replay and check-points keep as it is. Pure.
+// far the training is, so a plan names codecs by epoch (proto/base/codec_schedule.h), which the
+// journal, replay and check-points keep. Pure.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compress/link_bits.h"
 #include "partition/plan_builder.h"
 #include "proto/base/plan.h"
 
 namespace runnel {
 
 struct BandwidthBits {
-  std::string model;  // by name: floors are the model's (MinBitsByEpoch)
-  std::string family_forward = "hadamard";
-  std::string family_backward = "hadamard";
-  std::string exact = "identity";
+  BitSwitches switches;  // of the model: floors are its own (MinBitsByEpoch)
+  std::string family_forward = std::string(kBandwidthFamily);
+  std::string family_backward = std::string(kBandwidthFamily);
+  CodecId exact = CodecId::Identity();  // loses nothing (LosslessCodec)
   int64_t epochs = 1;
 };
 

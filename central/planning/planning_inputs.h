@@ -32,8 +32,8 @@ struct LinkInputs {
 
 // What crosses links.
 struct CodecInputs {
-  std::string forward = "identity";  // as LinkPlan; with follow_links: the fewest bits allowed
-  std::string backward = "identity";
+  CodecSchedule forward;  // as LinkPlan; with follow_links: the fewest bits allowed
+  CodecSchedule backward;
   // --bits bandwidth: plans name codecs that the links have time for.
   bool follow_links = false;
   BandwidthBits bits;           // how they follow; bits.epochs counts in any case

@@ -54,8 +54,8 @@ Json StagesToJson(const Plan& plan) {
 Json PlanToJson(const Plan& plan) {
   Json links = Json::array();
   for (const LinkPlan& link : plan.links) {
-    links.push_back(
-        Json{{"codec_forward", link.codec_forward}, {"codec_backward", link.codec_backward}});
+    links.push_back(Json{{"codec_forward", link.codec_forward.text()},
+                         {"codec_backward", link.codec_backward.text()}});
   }
   return Json{{"generation", plan.generation.value()},
               {"schedule", plan.schedule},

@@ -14,8 +14,8 @@ namespace runnel {
 
 // One link, from stage i to stage i + 1. Bytes are header + payload of first transmissions.
 struct LinkSummary {
-  std::string codec_forward = "identity";
-  std::string codec_backward = "identity";
+  std::string codec_forward;
+  std::string codec_backward;
   int64_t bytes_forward = 0;
   int64_t bytes_backward = 0;
   int64_t raw_bytes_forward = 0;  // of the tensors in FP32, before encoding
@@ -81,8 +81,8 @@ struct RunSummary {
   int64_t seed = 0;
   std::string recipe = "fp32";
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
-  std::string codec_forward = "identity";  // as asked for; "codecs": {"forward", "backward"}
-  std::string codec_backward = "identity";
+  std::string codec_forward;  // as asked for; "codecs": {"forward", "backward"}
+  std::string codec_backward;
   Plan plan;
   PlanBandwidth plan_bandwidth;  // of `plan`
   std::vector<LinkSummary> links;

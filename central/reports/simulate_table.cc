@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "compress/codec.h"
+#include "compress/bit_schedule.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
 #include "proto/base/status_macros.h"
@@ -17,14 +17,15 @@
 namespace runnel {
 namespace {
 
-constexpr char kAcceptForward[] = "mbq:2";
-constexpr char kAcceptBackward[] = "stochastic:8";
+// AccEPT's first stage of bits.
+CodecSchedule AcceptCodec(Direction direction) {
+  const int bits = direction == Direction::kForward ? 2 : 8;
+  return CodecSchedule(CodecId{std::string(AcceptFamily(direction)), bits});
+}
 
-absl::StatusOr<EncodedBytesFn> SizesOf(const std::string& codec) {
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<const Codec> made, MakeCodec(codec));
-  return [shared = std::shared_ptr<const Codec>(std::move(made))](const Shape& shape) {
-    return shared->EncodedBytes(shape);
-  };
+// Codecs do not change here: any number of epochs has the same mean.
+absl::StatusOr<EncodedBytesFn> SizesOf(const CodecSchedule& codecs) {
+  return MeanEncodedBytes(codecs, 1);
 }
 
 const ScenarioProfile& ProfileOf(const Scenario& scenario, const ScenarioHost& host) {
@@ -100,11 +101,13 @@ std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& policies
   std::vector<SimulatedMethod> methods;
   for (const std::string& policy : policies) {
     if (policy == "accept" && asked("ftpipehd")) {
-      methods.push_back({"compression", "ftpipehd", kAcceptForward, kAcceptBackward});
+      methods.push_back({"compression", "ftpipehd", AcceptCodec(Direction::kForward),
+                         AcceptCodec(Direction::kBackward)});
       methods.push_back({"predictor", "accept"});
     }
     if (policy == "accept" || policy == "runnel") {
-      methods.push_back({policy, policy, kAcceptForward, kAcceptBackward, policy == "runnel"});
+      methods.push_back({policy, policy, AcceptCodec(Direction::kForward),
+                         AcceptCodec(Direction::kBackward), policy == "runnel"});
     } else {
       methods.push_back({policy, policy});
     }
@@ -158,8 +161,8 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
             absl::StrCat("--codecs ", pair, ": must be FORWARD/BACKWARD, e.g. mbq:4/stochastic:8"));
       }
       CodecChoice& choice = request.codec_choices.emplace_back();
-      choice.forward = names[0];
-      choice.backward = names[1];
+      RUNNEL_ASSIGN_OR_RETURN(choice.forward, CodecSchedule::Parse(names[0]));
+      RUNNEL_ASSIGN_OR_RETURN(choice.backward, CodecSchedule::Parse(names[1]));
       RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, SizesOf(choice.forward));
       RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, SizesOf(choice.backward));
     }
@@ -253,7 +256,7 @@ std::string PlanText(const Scenario& scenario, const Plan& plan) {
     caps.push_back(stage.cap);
   }
   for (const LinkPlan& link : plan.links) {
-    codecs.push_back(absl::StrCat(link.codec_forward, "/", link.codec_backward));
+    codecs.push_back(absl::StrCat(link.codec_forward.text(), "/", link.codec_backward.text()));
   }
   if (std::adjacent_find(codecs.begin(), codecs.end(), std::not_equal_to<>()) == codecs.end() &&
       !codecs.empty()) {

@@ -20,8 +20,8 @@ namespace runnel {
 struct SimulatedMethod {
   std::string name;    // "accept", "compression", ...
   std::string policy;  // of the table of policies
-  std::string codec_forward = "identity";
-  std::string codec_backward = "identity";
+  CodecSchedule codec_forward = {};
+  CodecSchedule codec_backward = {};
   bool chooses_codecs = false;  // among SimulateOptions::codecs
 };
 

@@ -6,6 +6,8 @@
 #include "central/planning/plateau_bits.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
+#include "compress/link_bits.h"
+#include "partition/zoo/zoo.h"
 #include "proto/base/batching.h"
 #include "proto/base/status_macros.h"
 
@@ -36,9 +38,10 @@ absl::StatusOr<CodecInputs> CodecsOfRun(const RunSetup& setup, const Clock& cloc
   codecs.forward = settings.codec_forward;
   codecs.backward = settings.codec_backward;
   codecs.follow_links = BitsFollowLinks(settings);
-  codecs.bits = {settings.model, CodecFamilyOf(settings.codec_forward, "hadamard"),
-                 CodecFamilyOf(settings.codec_backward, "hadamard"), ExactCodec(setup.format),
-                 settings.epochs};
+  codecs.bits = {BitSwitchesOf(settings.model),
+                 CodecFamilyOf(settings.codec_forward, kBandwidthFamily),
+                 CodecFamilyOf(settings.codec_backward, kBandwidthFamily),
+                 LosslessCodec(setup.format), settings.epochs};
   if (codecs.follow_links && NeedsProfile(setup)) {
     RUNNEL_ASSIGN_OR_RETURN(codecs.seconds_per_byte, MeasureCodecs(codecs.bits, clock));
   }

@@ -102,8 +102,8 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.seed = settings.seed;
   summary.recipe = settings.recipe;
   summary.gradient_bits = settings.gradient_bits;
-  summary.codec_forward = settings.codec_forward;
-  summary.codec_backward = settings.codec_backward;
+  summary.codec_forward = settings.codec_forward.text();
+  summary.codec_backward = settings.codec_backward.text();
   summary.plan_bandwidth = bandwidth_;
   if (!plans_.empty()) summary.plan = plans_.back().plan;
   const RunFigures figures = FiguresOf(summary.plan, stages, clock_.plan_ns());

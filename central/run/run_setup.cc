@@ -127,7 +127,8 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
   setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
                                 setup.schedule->default_micro_batches, setup.format);
-  RUNNEL_RETURN_IF_ERROR(SettleCodecs(setup.format, setup.settings));
+  RUNNEL_RETURN_IF_ERROR(
+      ResolveCodecs(setup.format, BitSwitchesOf(setup.model.name), setup.settings));
   setup.plain_loop = setup.settings.local_workers == 0;
   setup.workers = setup.plain_loop
                       ? 1

@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "central/settings/run_settings.h"
+#include "proto/base/bit_switches.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/number_format.h"
 
 namespace runnel {
@@ -15,22 +17,19 @@ namespace runnel {
 inline constexpr char kBandwidthBits[] = "bandwidth";
 bool BitsFollowLinks(const RunSettings& settings);
 
-// What crosses a link and loses nothing: identity, or int8 between integer stages.
-const char* ExactCodec(const NumberFormat& format);
+// The family of the schedule's first codec; `fallback` if that family has no parameter.
+std::string CodecFamilyOf(const CodecSchedule& codecs, absl::string_view fallback);
 
-// "hadamard" of "hadamard:4" or "0:hadamard:2,60:hadamard:3"; `fallback` of a text that counts no
-// bits.
-std::string CodecFamilyOf(const std::string& text, const std::string& fallback);
+// After WithDefaults: makes both codecs schedules of known codecs and `bits` the text that gives
+// them again whatever --epochs is (compress/bit_schedule.h). With --bits, only the family of a
+// codec that was given counts; without one it is AccEPT's (AcceptFamily). With --bits bandwidth
+// plans name the codecs; the settings' are the fewest bits that accuracy allows, of the family that
+// was given or of kBandwidthFamily. On links between integer stages identity becomes int8: here and
+// nowhere else. `switches`: the model's. InvalidArgument names the flag and what would be right.
+absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switches,
+                           RunSettings& settings);
 
-// After WithDefaults: makes both codecs schedules of known codecs (proto/base/codec_schedule.h) and
-// `bits` the text that gives them again whatever --epochs is (compress/bit_schedule.h). With
-// --bits, only the family of a codec that was given counts; without one it is mbq forward and
-// stochastic backward. With --bits bandwidth plans name the codecs; the settings' are the fewest
-// bits that accuracy allows, of the family that was given or hadamard. On links between integer
-// stages identity is int8. InvalidArgument names the flag and what would be right.
-absl::Status SettleCodecs(const NumberFormat& format, RunSettings& settings);
-
-// Every codec that a plan of these settings may name, each once. After SettleCodecs.
-std::vector<std::string> CodecsOf(const RunSettings& settings);
+// Every codec that a plan of these settings may name, each once. After ResolveCodecs.
+std::vector<CodecId> CodecsOf(const RunSettings& settings);
 
 }  // namespace runnel

@@ -16,8 +16,9 @@
 namespace runnel {
 namespace {
 
-using Member = std::variant<std::string RunSettings::*, int64_t RunSettings::*,
-                            double RunSettings::*, std::vector<int64_t> RunSettings::*>;
+using Member =
+    std::variant<std::string RunSettings::*, int64_t RunSettings::*, double RunSettings::*,
+                 std::vector<int64_t> RunSettings::*, CodecSchedule RunSettings::*>;
 
 // Nothing that is counted is larger: products of two of them fit 64 bits.
 constexpr double kMaxCount = 1'000'000'000;
@@ -119,6 +120,9 @@ absl::Status CheckField(const Field& field, const std::string& value) {
   return absl::OkStatus();
 }
 
+// Read from text, which is its check; ResolveCodecs looks its codecs up.
+absl::Status CheckField(const Field&, const CodecSchedule&) { return absl::OkStatus(); }
+
 absl::Status CheckField(const Field& field, int64_t value) {
   return Check(field, static_cast<double>(value), absl::StrCat(value));
 }
@@ -196,6 +200,13 @@ absl::Status CheckTogether(const RunSettings& settings) {
 }
 
 template <typename T>
+const T& ToJson(const T& value) {
+  return value;
+}
+
+std::string ToJson(const CodecSchedule& codecs) { return codecs.text(); }
+
+template <typename T>
 void SetDefault(T& value, const T& fallback) {
   if (value == T{-1}) value = fallback;
 }
@@ -241,9 +252,6 @@ RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
   if (!settings.has_milestones) settings.milestones = defaults.milestones;
   settings.has_milestones = true;
   if (!format.integer_parameters()) return settings;
-  for (std::string* codec : {&settings.codec_forward, &settings.codec_backward}) {
-    if (*codec == "identity") *codec = "int8";
-  }
   if (settings.gradient_bits.empty()) {
     settings.gradient_bits = GradientBitsText(DefaultGradientBits(settings.epochs));
   }
@@ -265,7 +273,7 @@ std::string SettingsToJson(const RunSettings& settings) {
   Json json = Json::object();
   for (const Field& field : kFields) {
     if (!IsWritten(field, settings)) continue;
-    std::visit([&](auto member) { json[field.key] = settings.*member; }, field.member);
+    std::visit([&](auto member) { json[field.key] = ToJson(settings.*member); }, field.member);
   }
   return DumpJson(json);
 }

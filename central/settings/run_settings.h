@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/number_format.h"
 
@@ -25,8 +26,8 @@ struct RunSettings {
   std::string replan = "auto";     // move layers at barriers: on, off, or as the policy does
   std::string cost = "measured";   // what plans are made from: measured layers, or predicted
   std::string predictor_profiles;  // folder of what is known beforehand; empty: nothing
-  std::string codec_forward = "identity";
-  std::string codec_backward = "identity";
+  CodecSchedule codec_forward;
+  CodecSchedule codec_backward;
   std::string bits;  // by epoch (compress/bit_schedule.h); empty: what the codecs say
   std::string recipe = "fp32";
   std::string backend = "auto";
@@ -73,8 +74,8 @@ absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings);
 // What the user gave that the recipe does not look at, a line for people; empty if all is used.
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format);
 
-// Fills every "model's default" field, so that the result says all that training depends on: on
-// links between integer stages, identity is int8.
+// Fills every "model's default" field, so that the result says all that training depends on, but
+// for the codecs (ResolveCodecs).
 RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
                          absl::string_view default_dataset, int64_t schedule_micro_batches,
                          const NumberFormat& format = {});

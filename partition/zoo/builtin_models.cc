@@ -9,8 +9,11 @@ absl::Span<const ModelRow> BuiltinModels() {
   static constexpr ModelRow kRows[] = {
       {"lenet", "LeNet without biases, 6 layers, 1x28x28 (NITI, Mandheling)", "synthetic_digits",
        zoo::LeNet},
-      {"har_cnn", "CNN for activity recognition, 5 layers, 9x128 (FTPipeHD, AccEPT)",
-       "synthetic_har", zoo::HarCnn},
+      {"har_cnn",
+       "CNN for activity recognition, 5 layers, 9x128 (FTPipeHD, AccEPT)",
+       "synthetic_har",
+       zoo::HarCnn,
+       {.forward_3_bits = 60, .forward_4_bits = 160, .backward_4_bits = 120}},
       {"mobilenet_v2", "MobileNetV2, 20 layers, 3x32x32, stride 2 at the front (AccEPT)", "cifar10",
        zoo::MobileNetV2},
       {"mobilenet_v2_s1", "MobileNetV2, 20 layers, 3x32x32, stride 1 at the front (FracTrain)",
@@ -52,6 +55,13 @@ absl::Span<const ModelRow> BuiltinModels() {
        zoo::ResNet34NoBnImageNet},
   };
   return kRows;
+}
+
+BitSwitches BitSwitchesOf(absl::string_view name) {
+  for (const ModelRow& row : BuiltinModels()) {
+    if (row.name == name) return row.bit_switches;
+  }
+  return {};
 }
 
 absl::StatusOr<ModelSpec> MakeModel(absl::string_view name) {

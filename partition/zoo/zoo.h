@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/base/bit_switches.h"
 #include "proto/base/model_spec.h"
 
 namespace runnel {
@@ -17,6 +18,7 @@ struct ModelRow {
   absl::string_view summary;
   absl::string_view default_dataset;  // empty: none that Runnel brings along fits
   ModelSpec (*make)();
+  BitSwitches bit_switches = {};  // of --bits accept and bandwidth
 };
 
 // The table, zoo/builtin_models.cc.
@@ -24,5 +26,7 @@ absl::Span<const ModelRow> BuiltinModels();
 // InvalidArgument lists what there is.
 absl::StatusOr<ModelSpec> MakeModel(absl::string_view name);
 std::vector<std::string> ModelNames();
+// Of a model that is not in the table: the default.
+BitSwitches BitSwitchesOf(absl::string_view name);
 
 }  // namespace runnel

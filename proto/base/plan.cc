@@ -50,8 +50,8 @@ std::string ToString(const Plan& plan, const ModelSpec& model) {
       absl::StrAppend(&text, ", ", stage.deferred_weight_gradients, " weight-gradients deferred");
     }
     if (i < plan.links.size()) {
-      absl::StrAppend(&text, ", then ", plan.links[i].codec_forward, " forward and ",
-                      plan.links[i].codec_backward, " backward");
+      absl::StrAppend(&text, ", then ", plan.links[i].codec_forward.text(), " forward and ",
+                      plan.links[i].codec_backward.text(), " backward");
     }
     absl::StrAppend(&text, "\n");
   }

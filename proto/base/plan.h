@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/base/codec_schedule.h"
 #include "proto/base/ids.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/next_action.h"
@@ -28,8 +29,12 @@ struct StagePlan {
 
 // One link, from stage i to stage i + 1.
 struct LinkPlan {
-  std::string codec_forward = "identity";
-  std::string codec_backward = "identity";
+  CodecSchedule codec_forward;
+  CodecSchedule codec_backward;
+
+  const CodecSchedule& codec(Direction direction) const {
+    return direction == Direction::kForward ? codec_forward : codec_backward;
+  }
 
   friend bool operator==(const LinkPlan&, const LinkPlan&) = default;
 };

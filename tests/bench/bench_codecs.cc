@@ -19,12 +19,6 @@
 #include "absl/strings/str_split.h"
 #include "compress/codec.h"
 #include "compress/codec_kernels.h"
-#include "compress/identity.h"
-#include "compress/int8.h"
-#include "compress/learned.h"
-#include "compress/mbq.h"
-#include "compress/stochastic.h"
-#include "compress/tile.h"
 #include "proto/base/clock.h"
 #include "proto/base/random.h"
 
@@ -92,19 +86,8 @@ const CodecKernels& FindKernels(const std::string& name) {
 
 // The codec of a name on the given kernels rather than the best ones.
 std::unique_ptr<const Codec> MakeOn(const std::string& name, const CodecKernels& kernels) {
-  if (name == "identity") return MakeIdentityCodec(kernels);
-  if (name == "int8") return MakeInt8Codec(kernels);
-  const int bits = name.back() - '0';
-  const std::string family = name.substr(0, name.find(':'));
-  if (family == "mbq") return MakeMbqCodec(bits, kernels);
-  if (family == "amsgrad_mbq") return MakeAmsgradMbqCodec(bits, kernels);
-  if (family == "uniform") return MakeUniformCodec(bits);
-  if (family == "tile") return MakeTileCodec({.bits = bits}, kernels);
-  if (family == "hadamard") return MakeTileCodec({.bits = bits, .rotate = true}, kernels);
-  if (family == "hadamard_ef") {
-    return MakeTileCodec({.bits = bits, .rotate = true, .feedback = true}, kernels);
-  }
-  return MakeStochasticCodec(bits, kernels);
+  const CodecId codec = CodecId::Parse(name).value();
+  return FindCodec(codec).value()->make(codec.parameter.value_or(0), kernels);
 }
 
 int64_t TimeOf(const std::function<void()>& work) {
@@ -183,7 +166,7 @@ int Main(int argc, char** argv) {
   std::printf("kernels %s, shape %s, %d repetitions, medians\n", kernels_name.c_str(),
               options.shape.ToString().c_str(), options.repetitions);
   nlohmann::json rows = nlohmann::json::array();
-  for (const std::string& name : CodecNames()) {
+  for (const std::string& name : ExampleCodecNames()) {
     const Result result = Measure(*MakeOn(name, kernels), x, options);
     Print(result);
     rows.push_back(ToJson(result));

@@ -15,7 +15,7 @@ inline WorkerHello SampleHello(const std::string& name) {
   hello.numerics_class = "ref";
   hello.backends = {"ref"};
   hello.recipes = {"fp32"};
-  hello.codecs = {"identity"};
+  hello.codecs = {{"identity", {}}};
   return hello;
 }
 

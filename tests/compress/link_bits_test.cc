@@ -9,15 +9,17 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
+#include "tests/base/codecs.h"
 
 namespace runnel {
 namespace {
 
+constexpr BitSwitches kHar = {.forward_3_bits = 60, .forward_4_bits = 160, .backward_4_bits = 120};
 const Shape kShape = {64, 64, 124};  // har_cnn's conv2 at batch 64: 1984 KB
 
 std::string Chosen(double mbps, double seconds, double min_bits, double codec_seconds = 0) {
   const auto choices = BitsChoices("hadamard", kShape).value();
-  return choices[ChooseCodec(choices, {mbps, seconds, codec_seconds}, min_bits)].codec;
+  return choices[ChooseCodec(choices, {mbps, seconds, codec_seconds}, min_bits)].codec.text();
 }
 
 TEST(LinkBits, ChoicesAscendAndEndWithIdentity) {
@@ -28,7 +30,7 @@ TEST(LinkBits, ChoicesAscendAndEndWithIdentity) {
     EXPECT_GT(choices[i].payload_bytes, choices[i - 1].payload_bytes);
     EXPECT_LT(choices[i].relative_error, choices[i - 1].relative_error);
   }
-  EXPECT_EQ(choices.back().codec, "identity");
+  EXPECT_EQ(choices.back().codec.text(), "identity");
   EXPECT_EQ(BitsChoices("stochastic", kShape)->size(), 3u);
   EXPECT_FALSE(BitsChoices("int8", kShape).ok());
   EXPECT_FALSE(BitsChoices("zip", kShape).ok());
@@ -52,14 +54,14 @@ TEST(LinkBits, TheLinkIsNotTheSlowestPartWhileAccuracyAllows) {
 }
 
 TEST(LinkBits, BetweenIntegerStagesInt8LosesNothing) {
-  const auto choices = BitsChoices("hadamard", kShape, "int8").value();
+  const auto choices = BitsChoices("hadamard", kShape, OneCodec("int8")).value();
   ASSERT_EQ(choices.size(), 7u);
-  EXPECT_EQ(choices[5].codec, "hadamard:7");
-  EXPECT_EQ(choices.back().codec, "int8");
+  EXPECT_EQ(choices[5].codec.text(), "hadamard:7");
+  EXPECT_EQ(choices.back().codec.text(), "int8");
   EXPECT_EQ(choices.back().bits, 8);
   EXPECT_EQ(choices.back().relative_error, 0);
-  EXPECT_EQ(BitsChoices("stochastic", kShape, "int8")->size(), 2u);
-  EXPECT_FALSE(BitsChoices("hadamard", kShape, "mbq:4").ok());
+  EXPECT_EQ(BitsChoices("stochastic", kShape, OneCodec("int8"))->size(), 2u);
+  EXPECT_FALSE(BitsChoices("hadamard", kShape, OneCodec("mbq:4")).ok());
 }
 
 // Also where a slow codec decides, and above any floor.
@@ -93,12 +95,12 @@ TEST(LinkBits, IsTheBestOfAllThatFit) {
     const auto fits = [&link](const BitsChoice& choice) {
       const double bits = 8.0 * static_cast<double>(choice.payload_bytes.value() + 64);
       return bits / 1e6 / link.megabits_per_second <= link.available_seconds &&
-             (choice.codec == "identity" || link.codec_seconds <= link.available_seconds);
+             (choice.codec.is_identity() || link.codec_seconds <= link.available_seconds);
     };
     const auto seconds = [&link](const BitsChoice& choice) {
       const double bits = 8.0 * static_cast<double>(choice.payload_bytes.value() + 64);
       return std::max(bits / (link.megabits_per_second * 1e6),
-                      choice.codec == "identity" ? 0 : link.codec_seconds);
+                      choice.codec.is_identity() ? 0 : link.codec_seconds);
     };
     for (const BitsChoice& other : choices) {
       if (other.bits < min_bits) continue;
@@ -114,42 +116,43 @@ TEST(LinkBits, IsTheBestOfAllThatFit) {
 
 TEST(LinkBits, FloorsFollowThePapersSchedules) {
   using Steps = std::vector<BitStep>;
-  EXPECT_EQ(MinBitsByEpoch("har_cnn", Direction::kForward, 1000),
-            (Steps{{0, 2}, {300, 3}, {800, 4}}));
-  EXPECT_EQ(MinBitsByEpoch("mobilenet_v2", Direction::kForward, 1000),
-            (Steps{{0, 2}, {650, 3}, {875, 4}}));
-  EXPECT_EQ(MinBitsByEpoch("har_cnn", Direction::kBackward, 1000), (Steps{{0, 4}}));
+  EXPECT_EQ(MinBitsByEpoch(kHar, Direction::kForward, 1000), (Steps{{0, 2}, {300, 3}, {800, 4}}));
+  EXPECT_EQ(MinBitsByEpoch({}, Direction::kForward, 1000), (Steps{{0, 2}, {650, 3}, {875, 4}}));
+  EXPECT_EQ(MinBitsByEpoch(kHar, Direction::kBackward, 1000), (Steps{{0, 4}}));
 }
 
 TEST(LinkBits, SchedulesHaveTheFloorInEveryPhase) {
   const auto choices = BitsChoices("mbq", kShape).value();
-  const auto down = MinBitsByEpoch("har_cnn", Direction::kForward, 200);
-  EXPECT_EQ(CodecsInTime(choices, {100, 0.5, 0}, down), "identity");
-  EXPECT_EQ(CodecsInTime(choices, {10, 0.5, 0}, down), "mbq:8");
-  EXPECT_EQ(CodecsInTime(choices, {4, 0.5, 0}, down), "0:mbq:3,160:mbq:4");
-  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, down), "0:mbq:2,60:mbq:3,160:mbq:4");
+  const auto down = MinBitsByEpoch(kHar, Direction::kForward, 200);
+  EXPECT_EQ(CodecsInTime(choices, {100, 0.5, 0}, down).text(), "identity");
+  EXPECT_EQ(CodecsInTime(choices, {10, 0.5, 0}, down).text(), "mbq:8");
+  EXPECT_EQ(CodecsInTime(choices, {4, 0.5, 0}, down).text(), "0:mbq:3,160:mbq:4");
+  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, down).text(), "0:mbq:2,60:mbq:3,160:mbq:4");
   EXPECT_EQ(
-      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("har_cnn", Direction::kBackward, 200)),
+      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch(kHar, Direction::kBackward, 200)).text(),
       "mbq:4");
   EXPECT_EQ(
-      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch("mobilenet_v2", Direction::kForward, 1)),
+      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch({}, Direction::kForward, 1)).text(),
       "mbq:2");
-  EXPECT_EQ(CodecsWithBits(choices, 3, down), "0:mbq:3,160:mbq:4");
-  EXPECT_EQ(CodecsWithBits(choices, 9, down), "identity");
+  EXPECT_EQ(CodecsWithBits(choices, 3, down).text(), "0:mbq:3,160:mbq:4");
+  EXPECT_EQ(CodecsWithBits(choices, 9, down).text(), "identity");
   // Of stochastic there are 4 and 8 only.
-  EXPECT_EQ(CodecsWithBits(BitsChoices("stochastic", kShape).value(), 2, down), "stochastic:4");
-  EXPECT_EQ(CodecsWithBits(BitsChoices("stochastic", kShape, "int8").value(), 5, down), "int8");
+  EXPECT_EQ(CodecsWithBits(BitsChoices("stochastic", kShape).value(), 2, down).text(),
+            "stochastic:4");
+  EXPECT_EQ(
+      CodecsWithBits(BitsChoices("stochastic", kShape, OneCodec("int8")).value(), 5, down).text(),
+      "int8");
 }
 
 TEST(LinkBits, ErrorsAreMeansOverTheRun) {
   const auto choices = BitsChoices("mbq", kShape).value();
-  EXPECT_EQ(*MeanRelativeError("identity", 10), 0);
-  EXPECT_EQ(*MeanRelativeError("int8", 10), 0);
-  EXPECT_DOUBLE_EQ(*MeanRelativeError("mbq:2", 10), choices[0].relative_error);
-  EXPECT_NEAR(*MeanRelativeError("0:mbq:2,5:mbq:3", 10),
+  EXPECT_EQ(*MeanRelativeError(Codecs("identity"), 10), 0);
+  EXPECT_EQ(*MeanRelativeError(Codecs("int8"), 10), 0);
+  EXPECT_DOUBLE_EQ(*MeanRelativeError(Codecs("mbq:2"), 10), choices[0].relative_error);
+  EXPECT_NEAR(*MeanRelativeError(Codecs("0:mbq:2,5:mbq:3"), 10),
               (choices[0].relative_error + choices[1].relative_error) / 2, 1e-12);
-  EXPECT_DOUBLE_EQ(*MeanRelativeError("0:mbq:2,5:mbq:3", 5), choices[0].relative_error);
-  EXPECT_FALSE(MeanRelativeError("", 5).ok());
+  EXPECT_DOUBLE_EQ(*MeanRelativeError(Codecs("0:mbq:2,5:mbq:3"), 5), choices[0].relative_error);
+  EXPECT_FALSE(MeanRelativeError(Codecs("0:mbq:2,3:zip"), 5).ok());
 }
 
 }  // namespace

@@ -27,22 +27,28 @@ inline constexpr uint64_t kSeed = 314159;
 inline constexpr EncoderKey kKey = {7, RandomPurpose::kCodecBackward, 3};
 inline const Shape kShapes[] = {{1}, {2}, {7}, {8}, {11}, {8, 4, 2, 2}, {5, 3, 7, 9}, {2, 33, 17}};
 
-inline bool IsStochastic(const std::string& name) { return name.rfind("stochastic", 0) == 0; }
-inline bool IsInt8(const std::string& name) { return name == "int8"; }
-inline bool IsMbq(const std::string& name) { return name.rfind("mbq", 0) == 0; }
+// The row of a codec by name, and the layout of a family's payload: what distinguishes the cases.
+inline const CodecRow& RowOf(const std::string& name) {
+  return **FindCodec(CodecId::Parse(name).value());
+}
+inline bool IsFamily(const std::string& name, absl::string_view family) {
+  return RowOf(name).family == family;
+}
+inline bool IsStochastic(const std::string& name) { return IsFamily(name, "stochastic"); }
+inline bool IsInt8(const std::string& name) { return IsFamily(name, "int8"); }
+inline bool IsMbq(const std::string& name) { return IsFamily(name, "mbq"); }
 inline bool IsTile(const std::string& name) {
-  return name.rfind("tile", 0) == 0 || name.rfind("hadamard", 0) == 0;
+  return IsFamily(name, "tile") || IsFamily(name, "hadamard") || IsFamily(name, "hadamard_ef");
 }
-inline bool IsFeedback(const std::string& name) { return name.rfind("hadamard_ef", 0) == 0; }
-inline bool IsUniform(const std::string& name) { return name.rfind("uniform", 0) == 0; }
-inline bool IsAmsgrad(const std::string& name) { return name.rfind("amsgrad_mbq", 0) == 0; }
-inline bool Remembers(const std::string& name) {
-  return IsMbq(name) || IsFeedback(name) || LearnsFromLoss(name);
-}
+inline bool IsUniform(const std::string& name) { return IsFamily(name, "uniform"); }
+inline bool IsAmsgrad(const std::string& name) { return IsFamily(name, "amsgrad_mbq"); }
+inline bool Remembers(const std::string& name) { return RowOf(name).remembers; }
+inline bool LearnsFromLoss(const std::string& name) { return RowOf(name).learns; }
 // Where the first tile of a tile codec's payload begins.
-inline size_t TilesAt(const std::string& name) { return name.rfind("tile", 0) == 0 ? 0 : 8; }
-// Of a name that ends in a number of bits.
-inline int Bits(const std::string& name) { return name.back() - '0'; }
+inline size_t TilesAt(const std::string& name) { return IsFamily(name, "tile") ? 0 : 8; }
+inline int Bits(const std::string& name) {
+  return static_cast<int>(RowOf(name).BitsOf(CodecId::Parse(name).value()));
+}
 
 class CodecConformance : public testing::TestWithParam<std::string> {
  protected:

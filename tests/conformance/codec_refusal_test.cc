@@ -139,7 +139,7 @@ TEST_P(CodecConformance, ForeignStateIsRefusedWithoutATrace) {
                                       state + "x"};
   if (!state.empty()) {
     for (size_t cut = 1; cut < state.size(); ++cut) foreign.push_back(state.substr(0, cut));
-    for (const std::string& name : CodecNames()) {
+    for (const std::string& name : ExampleCodecNames()) {
       if (name == GetParam() || !Remembers(name)) continue;
       const auto other = MakeCodec(name).value()->NewEncoder(kKey);
       ASSERT_TRUE(other->RestoreState("").ok());

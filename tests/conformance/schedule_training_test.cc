@@ -71,7 +71,7 @@ class Trainer {
                                      layers() * (i + 1) / stages - 1, orders[i].cap,
                                      orders[i].deferred_weight_gradients});
     }
-    const std::string codec = recipe_->scaled() ? "int8" : "identity";
+    const std::string codec = recipe_->format().integer_boundaries() ? "int8" : "identity";
     options.plan.links.assign(stages - 1, {codec, codec});
     std::vector<std::unique_ptr<StageExecutor>> executors;
     std::vector<std::unique_ptr<LinkCodecs>> codecs;

@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
+#include "tests/base/codecs.h"
 
 namespace runnel {
 namespace {
@@ -36,8 +37,8 @@ class PlanBuilder : public ::testing::Test {
 };
 
 TEST_F(PlanBuilder, PutsTheWholePlanTogether) {
-  request_.codec_forward = "mbq:2";
-  request_.codec_backward = "stochastic:8";
+  request_.codec_forward = Codecs("mbq:2");
+  request_.codec_backward = Codecs("stochastic:8");
   const auto plan = MakePlan(request_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(CheckPlan(*plan, model_).ok());
@@ -47,7 +48,7 @@ TEST_F(PlanBuilder, PutsTheWholePlanTogether) {
   EXPECT_THAT(plan->stages,
               ElementsAre(StagePlan{DeviceId(4), 0, 1, 3}, StagePlan{DeviceId(7), 2, 3, 2},
                           StagePlan{DeviceId(2), 4, 5, 1}));
-  const LinkPlan link{"mbq:2", "stochastic:8"};
+  const LinkPlan link{Codecs("mbq:2"), Codecs("stochastic:8")};
   EXPECT_THAT(plan->links, ElementsAre(link, link));
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "partition/zoo/zoo.h"
+#include "tests/base/codecs.h"
 #include "tests/sim/simulated_pipeline.h"
 #include "tests/worker/staleness_replay.h"
 #include "worker/stage_executor.h"
@@ -37,7 +38,7 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
   for (int i = 0; i < 3; ++i)
     replay.plan.stages.push_back({DeviceId(i), 2 * i, 2 * i + 1, 5 - 2 * i});
   if (GetParam() == kScheduled) replay.training.dataset_samples = 16;  // epochs of four steps
-  replay.plan.links.assign(2, {GetParam(), Backward(GetParam())});
+  replay.plan.links.assign(2, {Codecs(GetParam()), Codecs(Backward(GetParam()))});
   replay.barriers = {5, 12};
   replay.state = InitialState(replay.model, replay.training.seed).value();
   const DatasetSplits data = FindDataset("synthetic_digits").value()->load("", 1).value();

@@ -210,9 +210,19 @@ const BadWorkerField kBadWorkerFields[] = {
     {0, [](auto& m) { m.mutable_hello()->set_secret(std::string(300, 'x')); }, "hello.secret"},
     {0,
      [](auto& m) {
-       for (int i = 0; i < 300; ++i) m.mutable_hello()->add_codecs("c");
+       for (int i = 0; i < 300; ++i) m.mutable_hello()->add_codecs()->set_name("c");
      },
      "hello.codecs"},
+    {0, [](auto& m) { m.mutable_hello()->add_codecs(); }, "hello.codecs.name"},
+    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_kind(3); }, "hello.codecs.kind"},
+    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_min(kNan); }, "hello.codecs.min"},
+    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_max(-1); }, "hello.codecs.max"},
+    {0,
+     [](auto& m) {
+       m.mutable_hello()->mutable_codecs(0)->set_kind(1);
+       m.mutable_hello()->mutable_codecs(0)->set_step(0);
+     },
+     "hello.codecs.step"},
     {0, [](auto& m) { m.mutable_hello()->add_recipes(""); }, "hello.recipes"},
     {1, [](auto& m) { m.mutable_profile_report()->clear_layer_seconds(); }, "layer_seconds"},
     {1, [](auto& m) { m.mutable_profile_report()->add_layer_seconds(kNan); }, "layer_seconds"},
@@ -361,7 +371,7 @@ TEST(ControlConvert, BadFieldsOfPrepareStageAreNamed) {
   PrepareStage& prepare = std::get<PrepareStage>(message);
   const int last = prepare.model.layer_count() - 1;
   prepare.plan.stages = {{DeviceId(0), 0, 0, 2}, {DeviceId(1), 1, last, 1}};
-  prepare.plan.links = {{"identity", "identity"}};
+  prepare.plan.links.resize(1);
   prepare.stage = 1;
   prepare.plain_loop = false;
   const proto::FromCentral good = ToProto(message);

@@ -76,11 +76,34 @@ Plan RandomControlMessages::PlanFor(int layers) {
   for (int first = 0; first < layers;) {
     const int last = first + static_cast<int>(Below(layers - first));
     plan.stages.push_back({DeviceId(static_cast<int32_t>(Below(50))), first, last, cap, Below(3)});
-    if (first > 0) plan.links.push_back({Text(), Text()});
+    if (first > 0) plan.links.push_back({Schedule(), Schedule()});
     first = last + 1;
     cap -= Below(2);
   }
   return plan;
+}
+
+CodecId RandomControlMessages::Codec() {
+  CodecId codec{absl::StrCat("c", Below(9)), std::nullopt};
+  if (Below(2) == 1) codec.parameter = static_cast<double>(Below(100)) / 8;
+  return codec;
+}
+
+CodecSchedule RandomControlMessages::Schedule() {
+  std::vector<CodecStep> steps;
+  for (int64_t epoch = 0; epoch < 30; epoch += 1 + Below(30)) steps.push_back({epoch, Codec()});
+  return CodecSchedule(std::move(steps));
+}
+
+std::vector<CodecFamily> RandomControlMessages::Families() {
+  std::vector<CodecFamily> families;
+  for (int64_t i = Below(4); i > 0; --i) {
+    const auto min = static_cast<double>(Below(9));
+    families.push_back({Text(),
+                        {static_cast<ParameterRange::Kind>(Below(3)), min,
+                         min + static_cast<double>(Below(9)), static_cast<double>(1 + Below(3))}});
+  }
+  return families;
 }
 
 TensorData RandomControlMessages::Tensor() {
@@ -138,7 +161,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const int64_t samples = 1000 + Below(1000);
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
-      WorkerHello{kProtocolVersion, Text(), Text(), Text(), Names(), Names(), Names(), Text()},
+      WorkerHello{kProtocolVersion, Text(), Text(), Text(), Names(), Names(), Families(), Text()},
       ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}, 0.25},
       StageReady{generation},
       BarrierReached{generation, sequence},

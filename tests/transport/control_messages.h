@@ -32,6 +32,9 @@ class RandomControlMessages {
   std::string Text();
   std::string Bytes(size_t size);
   std::vector<std::string> Names();
+  CodecId Codec();
+  CodecSchedule Schedule();
+  std::vector<CodecFamily> Families();
   std::vector<int64_t> Milestones();
   TensorData Tensor();
   OpSpec Op(OpKind kind, std::vector<int32_t> inputs);

@@ -65,7 +65,7 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
         daemon_options.listen_address = options.data_address;
         daemon_options.backends = BackendNames();
         daemon_options.recipes = RecipeOffers();
-        daemon_options.codecs = CodecNames();
+        daemon_options.codecs = CodecFamilies();
         Daemon daemon(daemon_options, {options.transport, options.control, &worker_clock, &logger});
         daemon.Run().IgnoreError();
       });

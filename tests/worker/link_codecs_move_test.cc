@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/base/random.h"
+#include "tests/base/codecs.h"
 #include "worker/link_codecs.h"
 
 namespace runnel {
@@ -49,8 +50,10 @@ constexpr int64_t kBarrier = 7;
 
 TEST(LinkCodecsMove, AnEncoderIsNewOnlyWhereItsCodecChanges) {
   // Codecs with state: averages of levels, and what was lost before.
-  const Plan before = PlanWith({{"mbq:4", "hadamard_ef:4"}, {"mbq:4", "hadamard_ef:4"}});
-  const Plan after = PlanWith({{"mbq:4", "hadamard_ef:4"}, {"mbq:3", "hadamard_ef:4"}});
+  const Plan before = PlanWith(
+      {{Codecs("mbq:4"), Codecs("hadamard_ef:4")}, {Codecs("mbq:4"), Codecs("hadamard_ef:4")}});
+  const Plan after = PlanWith(
+      {{Codecs("mbq:4"), Codecs("hadamard_ef:4")}, {Codecs("mbq:3"), Codecs("hadamard_ef:4")}});
   const auto old = Make(before, 1);
   const auto whole = Make(before, 1);
   for (int64_t b = 0; b < kBarrier; ++b) {
@@ -73,8 +76,8 @@ TEST(LinkCodecsMove, AnEncoderIsNewOnlyWhereItsCodecChanges) {
 
 // Also in an epoch's course, and when the schedule's later codecs change only.
 TEST(LinkCodecsMove, AScheduleWithTheSameCodecNowKeepsIt) {
-  const Plan before = PlanWith({{"mbq:4", "identity"}});
-  const Plan after = PlanWith({{"0:mbq:4,9:mbq:8", "identity"}});
+  const Plan before = PlanWith({{Codecs("mbq:4"), Codecs("identity")}});
+  const Plan after = PlanWith({{Codecs("0:mbq:4,9:mbq:8"), Codecs("identity")}});
   const auto old = Make(before, 0);
   for (int64_t b = 0; b < kBarrier; ++b) Encode(*old, Direction::kForward, b);
   const auto moved = Make(after, 0);
@@ -86,8 +89,9 @@ TEST(LinkCodecsMove, AScheduleWithTheSameCodecNowKeepsIt) {
 
 // Another device has the boundary now: the state belongs to the layer behind which it is.
 TEST(LinkCodecsMove, TheStateFollowsItsBoundary) {
-  const Plan before = PlanWith({{"mbq:4", "identity"}, {"mbq:4", "identity"}});
-  Plan after = PlanWith({{"mbq:4", "identity"}});
+  const Plan before =
+      PlanWith({{Codecs("mbq:4"), Codecs("identity")}, {Codecs("mbq:4"), Codecs("identity")}});
+  Plan after = PlanWith({{Codecs("mbq:4"), Codecs("identity")}});
   after.stages[0].last_layer = 1;  // layers 0 and 1: the boundary behind layer 1 is its own now
   after.stages[1].first_layer = 2;
   after.stages[1].last_layer = 2;

@@ -13,6 +13,7 @@
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/in_process/loopback.h"
 #include "proto/transport/in_process/loopback_control.h"
+#include "tests/base/codecs.h"
 #include "tests/worker/cluster.h"
 #include "tests/worker/staleness_replay.h"
 
@@ -157,8 +158,8 @@ TEST(Pipeline, AsyncWithRaisedCapsEqualsTheReplay) {
 
 TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
-  settings.codec_forward = "mbq:2";
-  settings.codec_backward = "stochastic:4";
+  settings.codec_forward = Codecs("mbq:2");
+  settings.codec_backward = Codecs("stochastic:4");
   const LoadedRun run = MakeRun(settings);
   EXPECT_EQ(OverLoopback(run), Oracle(run));
 }
@@ -169,8 +170,8 @@ TEST(Pipeline, CodingBetweenComputationsEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
   settings.policy = "accept";
   settings.replan = "off";
-  settings.codec_forward = "mbq:2";
-  settings.codec_backward = "stochastic:4";
+  settings.codec_forward = Codecs("mbq:2");
+  settings.codec_backward = Codecs("stochastic:4");
   const LoadedRun run = MakeRun(settings);
   const absl::StatusOr<TrainingOutcome> outcome = RunOverLoopback(run, /*worker_clock_rate=*/4);
   ASSERT_TRUE(outcome.ok()) << outcome.status();

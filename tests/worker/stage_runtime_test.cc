@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/base/codecs.h"
 
 namespace runnel {
 namespace {
@@ -28,7 +29,7 @@ StageRuntime MakeStage(int stage, std::vector<int64_t> caps, const std::string& 
     const int layer = static_cast<int>(i);
     options.plan.stages.push_back(
         {DeviceId(layer), layer, layer, caps[i], deferred.empty() ? 0 : deferred[i]});
-    if (i > 0) options.plan.links.push_back({codec, codec});
+    if (i > 0) options.plan.links.push_back({Codecs(codec), Codecs(codec)});
   }
   options.eval_batch_size = 10;
   options.eval_samples = 25;

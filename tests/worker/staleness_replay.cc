@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "compress/codec.h"
 #include "kernels/compiler.h"
@@ -32,15 +33,15 @@ struct InFlight {
 // The sending end of a boundary, one direction: a new encoder in the epoch in which its codec
 // changes.
 struct SendingEnd {
-  std::vector<CodecStep> steps;
+  std::optional<CodecSchedule> codecs;  // none: nothing goes this way
   EncoderKey key;
   std::unique_ptr<const Codec> codec;
   std::unique_ptr<Encoder> encoder;
 
   absl::Status Enter(int64_t epoch) {
-    const std::string& name = steps[StepInEpoch(steps, epoch)].codec;
-    if (codec != nullptr && codec->name() == name) return absl::OkStatus();
-    RUNNEL_ASSIGN_OR_RETURN(codec, MakeCodec(name));
+    const CodecId& id = codecs->steps()[codecs->StepIn(epoch)].codec;
+    if (codec != nullptr && codec->name() == id.text()) return absl::OkStatus();
+    RUNNEL_ASSIGN_OR_RETURN(codec, MakeCodec(id));
     encoder = codec->NewEncoder(key);
     return absl::OkStatus();
   }
@@ -102,13 +103,11 @@ class Replay {
                           plan.cap};
       };
       if (i + 1 < stages) {
-        RUNNEL_ASSIGN_OR_RETURN(stage.down.steps,
-                                ParseCodecSchedule(options_.plan.links[i].codec_forward));
+        stage.down.codecs = options_.plan.links[i].codec_forward;
         stage.down.key = key(RandomPurpose::kCodecForward, plan.last_layer);
       }
       if (i > 0) {
-        RUNNEL_ASSIGN_OR_RETURN(stage.up.steps,
-                                ParseCodecSchedule(options_.plan.links[i - 1].codec_backward));
+        stage.up.codecs = options_.plan.links[i - 1].codec_backward;
         stage.up.key = key(RandomPurpose::kCodecBackward, plan.first_layer - 1);
       }
     }

@@ -42,10 +42,10 @@ absl::Status Roster::CheckFits(const WorkerHello& hello) const {
         absl::StrCat("--backend ", options_.backend, ": worker ", hello.name, " has ",
                      absl::StrJoin(hello.backends, ", "), " (or auto)"));
   }
-  for (const std::string& codec : options_.codecs) {
-    if (!Contains(hello.codecs, codec)) {
-      return absl::InvalidArgumentError(absl::StrCat("codec ", codec, ": worker ", hello.name,
-                                                     " has ", absl::StrJoin(hello.codecs, ", ")));
+  for (const CodecId& codec : options_.codecs) {
+    if (absl::Status status = CheckHasCodec(hello.codecs, codec); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", hello.name, ": ", status.message()));
     }
   }
   return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/run/machines/run_effects.h"
+#include "proto/base/codec_id.h"
 
 namespace runnel {
 
@@ -33,7 +34,7 @@ struct RosterOptions {
   // What each worker must have.
   std::string recipe;
   std::string backend = "auto";
-  std::vector<std::string> codecs;
+  std::vector<CodecId> codecs;
 
   int workers() const { return local_workers + dialling_workers; }
 };

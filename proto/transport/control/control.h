@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "proto/base/codec_id.h"
 #include "proto/base/ids.h"
 #include "proto/base/layer_range.h"
 #include "proto/base/model_spec.h"
@@ -43,7 +44,7 @@ struct WorkerHello {
   std::string numerics_class;
   std::vector<std::string> backends;
   std::vector<std::string> recipes;
-  std::vector<std::string> codecs;
+  std::vector<CodecFamily> codecs;
   // What central gave this worker when it started it; empty: somebody else started it.
   std::string secret = {};
 };

@@ -18,6 +18,16 @@ constexpr double kMaxBytesPerSecond = 1e15;
 
 // ---- vocabulary -> messages, one overload a message
 
+proto::CodecFamily ToProto(const CodecFamily& from) {
+  proto::CodecFamily family;
+  family.set_name(from.name);
+  family.set_kind(static_cast<uint32_t>(from.parameter.kind));
+  family.set_min(from.parameter.min);
+  family.set_max(from.parameter.max);
+  family.set_step(from.parameter.step);
+  return family;
+}
+
 void Fill(WorkerHello& from, proto::FromWorker& to) {
   proto::Hello& hello = *to.mutable_hello();
   hello.set_protocol_version(from.protocol_version);
@@ -26,7 +36,7 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   hello.set_numerics_class(CleanUtf8(from.numerics_class, kMaxReasonBytes));
   hello.mutable_backends()->Assign(from.backends.begin(), from.backends.end());
   hello.mutable_recipes()->Assign(from.recipes.begin(), from.recipes.end());
-  hello.mutable_codecs()->Assign(from.codecs.begin(), from.codecs.end());
+  for (const CodecFamily& family : from.codecs) *hello.add_codecs() = ToProto(family);
   hello.set_secret(from.secret);
 }
 
@@ -115,6 +125,20 @@ absl::Status CheckNames(const std::string& field, const Repeated& names) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<CodecFamily> Read(const proto::CodecFamily& from) {
+  constexpr double kLargest = 1e9;
+  constexpr auto kMostKind = static_cast<int64_t>(ParameterRange::Kind::kRatio);
+  RUNNEL_RETURN_IF_ERROR(CheckName("hello.codecs.name", from.name()));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("hello.codecs.kind", from.kind(), 0, kMostKind));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("hello.codecs.min", from.min(), 0, kLargest));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("hello.codecs.max", from.max(), from.min(), kLargest));
+  const bool counts = from.kind() == static_cast<uint32_t>(ParameterRange::Kind::kInteger);
+  RUNNEL_RETURN_IF_ERROR(CheckReal("hello.codecs.step", from.step(), counts ? 1 : 0, kLargest));
+  return CodecFamily{
+      from.name(),
+      {static_cast<ParameterRange::Kind>(from.kind()), from.min(), from.max(), from.step()}};
+}
+
 absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   if (from.protocol_version() == kProtocolVersion) {
     RUNNEL_RETURN_IF_ERROR(CheckName("hello.name", from.name()));
@@ -122,7 +146,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.numerics_class", from.numerics_class()));
     RUNNEL_RETURN_IF_ERROR(CheckNames("hello.backends", from.backends()));
     RUNNEL_RETURN_IF_ERROR(CheckNames("hello.recipes", from.recipes()));
-    RUNNEL_RETURN_IF_ERROR(CheckNames("hello.codecs", from.codecs()));
+    RUNNEL_RETURN_IF_ERROR(CheckCount("hello.codecs", from.codecs_size(), 0, kMaxListed));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.secret", from.secret()));
   }
   WorkerHello hello;
@@ -132,8 +156,11 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   hello.numerics_class = from.numerics_class();
   hello.backends.assign(from.backends().begin(), from.backends().end());
   hello.recipes.assign(from.recipes().begin(), from.recipes().end());
-  hello.codecs.assign(from.codecs().begin(), from.codecs().end());
   hello.secret = from.secret();
+  if (from.protocol_version() != kProtocolVersion) return hello;
+  for (const proto::CodecFamily& family : from.codecs()) {
+    RUNNEL_ASSIGN_OR_RETURN(hello.codecs.emplace_back(), Read(family));
+  }
   return hello;
 }
 

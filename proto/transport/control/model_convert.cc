@@ -196,6 +196,12 @@ absl::Status TensorsFromProto(const std::string& at, Repeated& messages,
   return absl::OkStatus();
 }
 
+absl::StatusOr<CodecSchedule> ReadCodecs(const std::string& field, absl::string_view text) {
+  absl::StatusOr<CodecSchedule> codecs = CodecSchedule::Parse(text);
+  if (codecs.ok()) return codecs;
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", codecs.status().message()));
+}
+
 absl::StatusOr<EncoderState> EncoderFromProto(const std::string& at, proto::EncoderState& message) {
   EncoderState encoder;
   RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".boundary", message.boundary(), 0, kMaxLayers - 1));
@@ -264,8 +270,8 @@ proto::Plan ToProto(const Plan& plan) {
   }
   for (const LinkPlan& link : plan.links) {
     proto::LinkPlan& out = *message.add_links();
-    out.set_codec_forward(link.codec_forward);
-    out.set_codec_backward(link.codec_backward);
+    out.set_codec_forward(link.codec_forward.text());
+    out.set_codec_backward(link.codec_backward.text());
   }
   return message;
 }
@@ -296,9 +302,11 @@ absl::StatusOr<Plan> FromProto(const proto::Plan& message) {
   for (int i = 0; i < message.links_size(); ++i) {
     const std::string at = absl::StrCat("plan.links[", i, "]");
     const proto::LinkPlan& link = message.links(i);
-    RUNNEL_RETURN_IF_ERROR(CheckName(at + ".codec_forward", link.codec_forward()));
-    RUNNEL_RETURN_IF_ERROR(CheckName(at + ".codec_backward", link.codec_backward()));
-    plan.links.push_back({link.codec_forward(), link.codec_backward()});
+    LinkPlan& read = plan.links.emplace_back();
+    RUNNEL_ASSIGN_OR_RETURN(read.codec_forward,
+                            ReadCodecs(at + ".codec_forward", link.codec_forward()));
+    RUNNEL_ASSIGN_OR_RETURN(read.codec_backward,
+                            ReadCodecs(at + ".codec_backward", link.codec_backward()));
   }
   return plan;
 }

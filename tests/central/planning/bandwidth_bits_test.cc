@@ -9,6 +9,7 @@
 
 #include "central/planning/codec_timing.h"
 #include "central/settings/codec_settings.h"
+#include "compress/codec.h"
 #include "compress/link_bits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -17,6 +18,7 @@
 #include "predictor/cost/measured_cost.h"
 #include "proto/base/codec_schedule.h"
 #include "proto/base/random.h"
+#include "tests/base/codecs.h"
 
 namespace runnel {
 namespace {
@@ -45,7 +47,7 @@ class Case {
     request_.micro_batch_size = 64;
     for (int i = 0; i < devices; ++i) request_.devices.push_back(DeviceId(i));
     request_.compute = &*cost_;
-    request_.encoded_forward = MeanEncodedBytes("identity", kEpochs).value();
+    request_.encoded_forward = MeanEncodedBytes(CodecSchedule(), kEpochs).value();
     request_.encoded_backward = request_.encoded_forward;
     request_.device_costs.resize(devices);
     for (DeviceCost& device : request_.device_costs) {
@@ -53,7 +55,7 @@ class Case {
     }
     request_.link_speeds.assign(devices,
                                 std::vector<LinkSpeed>(devices, {LinkRate::Mbps(mbps), 0.001}));
-    bits_.model = "har_cnn";
+    bits_.switches = BitSwitchesOf("har_cnn");
     bits_.epochs = kEpochs;
   }
   Case(const Case&) = delete;
@@ -84,15 +86,14 @@ class Case {
   BandwidthBits bits_;
 };
 
-double BitsIn(const std::string& codecs, int64_t epoch) {
-  const std::vector<CodecStep> steps = ParseCodecSchedule(codecs).value();
-  const std::string& codec = steps[StepInEpoch(steps, epoch)].codec;
-  return codec == "identity" ? 32 : std::stod(codec.substr(codec.find(':') + 1));
+double BitsIn(const CodecSchedule& codecs, int64_t epoch) {
+  const CodecId& codec = codecs.steps()[codecs.StepIn(epoch)].codec;
+  return FindCodec(codec).value()->BitsOf(codec);
 }
 
 double FloorIn(Direction direction, int64_t epoch) {
   double bits = 0;
-  for (const BitStep& step : MinBitsByEpoch("har_cnn", direction, kEpochs)) {
+  for (const BitStep& step : MinBitsByEpoch(BitSwitchesOf("har_cnn"), direction, kEpochs)) {
     if (epoch >= step.epoch) bits = step.bits;
   }
   return bits;
@@ -121,8 +122,8 @@ TEST(BandwidthBits, TwoStagesByBandwidth) {
     const Case run("uniform", 2, row.mbps);
     const Plan plan = run.Fitted().plan;
     ASSERT_EQ(plan.links.size(), 1u);
-    EXPECT_EQ(plan.links[0].codec_forward, row.forward) << row.mbps;
-    EXPECT_EQ(plan.links[0].codec_backward, row.backward) << row.mbps;
+    EXPECT_EQ(plan.links[0].codec_forward.text(), row.forward) << row.mbps;
+    EXPECT_EQ(plan.links[0].codec_backward.text(), row.backward) << row.mbps;
     ExpectFloors(plan);
   }
 }
@@ -152,8 +153,8 @@ TEST(BandwidthBits, DirectionsAndLinksAreApart) {
   speeds[2][1].rate = LinkRate::Mbps(2);
   const Plan plan = run.Fitted().plan;
   EXPECT_LT(BitsIn(plan.links[0].codec_forward, 0), 9);
-  EXPECT_EQ(plan.links[0].codec_backward, "identity");
-  EXPECT_EQ(plan.links[1].codec_forward, "identity");
+  EXPECT_EQ(plan.links[0].codec_backward.text(), "identity");
+  EXPECT_EQ(plan.links[1].codec_forward.text(), "identity");
   EXPECT_LT(BitsIn(plan.links[1].codec_backward, 0), 9);
 }
 
@@ -184,7 +185,7 @@ TEST(BandwidthBits, ASlowCodecIsLeftOut) {
   for (DeviceCost& device : run.request().device_costs) device.codec_seconds_per_byte = 1e-6;
   const FittedPlan fitted = run.Fitted();
   EXPECT_LE(fitted.period_seconds, run.Period(run.Uncompressed()) * (1 + 1e-9));
-  EXPECT_EQ(fitted.plan.links[0].codec_forward, "identity");
+  EXPECT_EQ(fitted.plan.links[0].codec_forward.text(), "identity");
 }
 
 // As fast as the fastest pair of codecs, and no pair that is as fast loses less.
@@ -198,10 +199,12 @@ TEST(BandwidthBits, OnOneLinkItIsAsGoodAsTryingEveryPair) {
     for (const BitsChoice& down : choices) {
       for (const BitsChoice& up : choices) {
         Plan plan = fitted.plan;
-        plan.links[0] = {CodecsWithBits(choices, down.bits,
-                                        MinBitsByEpoch("har_cnn", Direction::kForward, kEpochs)),
-                         CodecsWithBits(choices, up.bits,
-                                        MinBitsByEpoch("har_cnn", Direction::kBackward, kEpochs))};
+        plan.links[0] = {
+            CodecsWithBits(choices, down.bits,
+                           MinBitsByEpoch(BitSwitchesOf("har_cnn"), Direction::kForward, kEpochs)),
+            CodecsWithBits(
+                choices, up.bits,
+                MinBitsByEpoch(BitSwitchesOf("har_cnn"), Direction::kBackward, kEpochs))};
         fastest = std::min(fastest, run.Period(plan));
       }
     }
@@ -225,39 +228,45 @@ TEST(BandwidthBits, RunnelChoosesTheCutWithTheBits) {
   EXPECT_TRUE(cut_differs);
 }
 
+std::vector<std::string> Names(const std::vector<CodecId>& codecs) {
+  std::vector<std::string> names;
+  for (const CodecId& codec : codecs) names.push_back(codec.text());
+  return names;
+}
+
 // The settings say the floor, whichever family, and again when they are read from a journal.
-TEST(BandwidthBits, SettingsSettleOnTheFloor) {
+TEST(BandwidthBits, SettingsAreTheFloor) {
   RunSettings settings;
   settings.model = "har_cnn";
   settings.epochs = 10;
   settings.bits = "bandwidth";
-  ASSERT_TRUE(SettleCodecs({}, settings).ok());
+  ASSERT_TRUE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
   EXPECT_EQ(settings.bits, "bandwidth");
-  EXPECT_EQ(settings.codec_forward, "0:hadamard:2,3:hadamard:3,8:hadamard:4");
-  EXPECT_EQ(settings.codec_backward, "hadamard:4");
+  EXPECT_EQ(settings.codec_forward.text(), "0:hadamard:2,3:hadamard:3,8:hadamard:4");
+  EXPECT_EQ(settings.codec_backward.text(), "hadamard:4");
   const RunSettings once = settings;
-  ASSERT_TRUE(SettleCodecs({}, settings).ok());
+  ASSERT_TRUE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
   EXPECT_EQ(settings, once);
-  EXPECT_THAT(CodecsOf(settings),
+  EXPECT_THAT(Names(CodecsOf(settings)),
               testing::UnorderedElementsAre("hadamard:2", "hadamard:3", "hadamard:4", "hadamard:5",
                                             "hadamard:6", "hadamard:7", "hadamard:8", "identity"));
 
-  settings.codec_forward = "mbq:7";
-  settings.codec_backward = "stochastic";
-  ASSERT_TRUE(SettleCodecs({}, settings).ok());
-  EXPECT_EQ(settings.codec_forward, "0:mbq:2,3:mbq:3,8:mbq:4");
-  EXPECT_EQ(settings.codec_backward, "stochastic:4");
-  settings.codec_backward = "amsgrad_mbq:2";
-  EXPECT_FALSE(SettleCodecs({}, settings).ok());
+  settings.codec_forward = Codecs("mbq:7");
+  settings.codec_backward = Codecs("stochastic");
+  ASSERT_TRUE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
+  EXPECT_EQ(settings.codec_forward.text(), "0:mbq:2,3:mbq:3,8:mbq:4");
+  EXPECT_EQ(settings.codec_backward.text(), "stochastic:4");
+  settings.codec_backward = Codecs("amsgrad_mbq:2");
+  EXPECT_FALSE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
 
   // Between integer stages int8 loses nothing.
   RunSettings integers = once;
   integers.recipe = "niti";
   const NumberFormat format = FormatOf(integers).value();
-  ASSERT_TRUE(SettleCodecs(format, integers).ok());
-  EXPECT_THAT(CodecsOf(integers), testing::Contains("int8"));
-  EXPECT_THAT(CodecsOf(integers), testing::Not(testing::Contains("identity")));
-  EXPECT_THAT(CodecsOf(integers), testing::Not(testing::Contains("hadamard:8")));
+  ASSERT_TRUE(ResolveCodecs(format, BitSwitchesOf("har_cnn"), integers).ok());
+  EXPECT_THAT(Names(CodecsOf(integers)), testing::Contains("int8"));
+  EXPECT_THAT(Names(CodecsOf(integers)), testing::Not(testing::Contains("identity")));
+  EXPECT_THAT(Names(CodecsOf(integers)), testing::Not(testing::Contains("hadamard:8")));
 }
 
 TEST(BandwidthBits, CodecsAreMeasured) {

@@ -106,7 +106,7 @@ TEST(PlanMaker, BitsFollowWhatBytesTakeOfAProcessor) {
   const Rows seconds = Layers(inputs, kLayerSeconds / 10, kLayerSeconds / 10);
   const auto codec = [&](MeasuredCluster cluster) {
     cluster.times = seconds;
-    return PlanMaker(inputs).MakePlan({0, 1}, cluster).value().links[0].codec_forward;
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).value().links[0].codec_forward.text();
   };
   EXPECT_EQ(codec(Shares(1, 1)), "identity");
   EXPECT_NE(codec(Shares(0.5, 0.5)), "identity");

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/transport/control/model_convert.h"
+#include "tests/base/codecs.h"
 #include "tests/central/sample_model.h"
 #include "tests/central/scratch.h"
 
@@ -30,7 +31,7 @@ Checkpoint Sample(int64_t step, bool resumable = true) {
   c.plan.generation = Generation(3);
   c.plan.schedule = "async_1f1b";
   c.plan.stages = {{DeviceId(0), 0, 0, 2}, {DeviceId(1), 1, 2, 1}};
-  c.plan.links = {{"mbq:4", "identity"}};
+  c.plan.links = {{Codecs("mbq:4"), {}}};
   c.training.dataset_samples = 1000;
   c.training.eval_batch_size = 64;
   c.training.milestones = {1, 2};

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/base/codecs.h"
 #include "tests/central/scratch.h"
 
 namespace runnel {
@@ -41,7 +42,7 @@ PlanDecided Decided(int32_t generation, int64_t from_step) {
   r.plan.schedule = "async_1f1b";
   r.plan.drains_each_step = true;
   r.plan.stages = {{DeviceId(1), 0, 2, 2}, {DeviceId(0), 3, 4, 1}};
-  r.plan.links = {{"mbq:4", "stochastic:8"}};
+  r.plan.links = {{Codecs("mbq:4"), Codecs("stochastic:8")}};
   r.devices = {{"pi \"4\"\n", "cpu-avx2-1", DeviceTimes::ByLayer({0.1, 0.2, 1e-9})},
                {"phone", "ref-1", DeviceTimes::ByRange(2, {0.5, 1e-9, 0.25})}};
   return r;

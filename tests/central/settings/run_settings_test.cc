@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/base/codecs.h"
 #include "tests/central/sample_model.h"
 
 namespace runnel {
@@ -25,8 +26,8 @@ RunSettings AllSet() {
   s.policy = "dp";
   s.cost = "predicted";
   s.predictor_profiles = "/p";
-  s.codec_forward = "mbq:4";
-  s.codec_backward = "stochastic:8";
+  s.codec_forward = Codecs("mbq:4");
+  s.codec_backward = Codecs("stochastic:8");
   s.bits = "4/8";
   s.recipe = "niti";
   s.backend = "ref";
@@ -200,7 +201,6 @@ TEST(RunSettings, CheckNamesFlagValueAndRule) {
        "--milestones 3,3: must be in ascending order"},
       {[](auto& s) { s.milestones = {0}; }, "--milestones 0: must be at least 1"},
       {[](auto& s) { s.model = ""; }, "--model '': must be given"},
-      {[](auto& s) { s.codec_forward = ""; }, "--codec-forward '': must be given"},
   };
   for (const auto& c : kCases) {
     RunSettings settings;

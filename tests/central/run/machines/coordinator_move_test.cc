@@ -47,7 +47,7 @@ class Cluster {
     options.roster = {.local_workers = 1,
                       .dialling_workers = workers - 1,
                       .recipe = "fp32",
-                      .codecs = {"identity"}};
+                      .codecs = {CodecId::Identity()}};
     options.link_token = "secret";
     options.initial_state = InitialState(options.stage.model, 1).value();
     planner_.first_plan = [first](const auto&) { return first; };

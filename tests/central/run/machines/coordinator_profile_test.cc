@@ -44,8 +44,10 @@ class Cluster {
     options.barriers.rule = {
         .every = 40, .eval_every_epochs = 0, .steps_per_epoch = 100, .epochs = 1};
     options.barriers.stop_step = 100;
-    options.roster = {
-        .local_workers = 1, .dialling_workers = 1, .recipe = "fp32", .codecs = {"identity"}};
+    options.roster = {.local_workers = 1,
+                      .dialling_workers = 1,
+                      .recipe = "fp32",
+                      .codecs = {CodecId::Identity()}};
     options.initial_state = InitialState(options.stage.model, 1).value();
     options.needs_profile = true;
     planner_.first_plan = [this](const auto&) {

@@ -43,7 +43,7 @@ class Cluster {
                       .dialling_workers = workers - 1,
                       .recipe = "fp32",
                       .backend = backend,
-                      .codecs = {"identity"}};
+                      .codecs = {CodecId::Identity()}};
     options.collect_at_barriers = checkpoints;
     options.needs_profile = profile;
     options.format = format;

@@ -19,7 +19,7 @@ class RosterTest : public ::testing::Test {
       : roster_({.local_workers = local,
                  .dialling_workers = dialling,
                  .recipe = "fp32",
-                 .codecs = {"identity"}}) {}
+                 .codecs = {CodecId::Identity()}}) {}
 
   absl::StatusOr<bool> Join(int connection, const WorkerHello& hello, bool local = false) {
     effects_.clear();
