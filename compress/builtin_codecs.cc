@@ -12,6 +12,7 @@
 #include "compress/mbq.h"
 #include "compress/stochastic.h"
 #include "compress/tile.h"
+#include "compress/topk.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -95,6 +96,12 @@ constexpr CodecRow kRows[] = {
      .bits = Bits,
      .relative_error = NormalError,
      .make = MakeTile},
+    {.family = "topk",
+     .parameter = {Kind::kRatio, 0.001, 0.9},
+     .remembers = true,
+     .bits = TopkBits,
+     .relative_error = TopkNormalError,
+     .make = MakeTopkCodec},
     {.family = "uniform",
      .parameter = kTwoToEight,
      .remembers = true,

@@ -91,6 +91,10 @@ TEST_P(CodecConformance, RoundTripWithinTheBound) {
           ASSERT_LE(std::abs(out[e] - x), TileBound(GetParam(), payload, tensor.values, e)) << e;
           continue;
         }
+        if (IsTopk(GetParam())) {  // as it is or kept back; topk_test.cc says which
+          ASSERT_TRUE(out[e] == x || out[e] == 0) << e;
+          continue;
+        }
         if (IsStochastic(GetParam()) && Field(payload, 0) < 0x1p-140f) break;  // a coarse scale
         ASSERT_LE(std::abs(out[e] - x), ErrorBound(GetParam(), payload, x)) << "element " << e;
       }
@@ -196,6 +200,7 @@ TEST_P(CodecConformance, ZerosAndConstantsComeBack) {
   for (const Shape& shape : kShapes) {
     for (float value : {0.0f, 1.0f, -2.5f}) {
       if (IsUniform(GetParam()) && value != 0) continue;  // its range is what was learned
+      if (IsTopk(GetParam()) && value != 0) continue;     // keeps most of them back
       const auto encoder = codec_->NewEncoder(kKey);
       for (int64_t sequence = 0; sequence < 3; ++sequence) {
         const std::vector<float> x(shape.elements(), value);
@@ -226,8 +231,9 @@ TEST_P(CodecConformance, RecoversFromZeros) {
     error += (out[e] - x[e]) * (out[e] - x[e]);
     power += x[e] * x[e];
   }
-  // Two or three bits that are rounded at random leave much.
-  EXPECT_LT(error, (IsTile(GetParam()) && Bits(GetParam()) < 4 ? 1.5 : 0.25) * power);
+  // Two or three bits that are rounded at random leave much, and so do a few large values.
+  const double kept_back = IsTopk(GetParam()) ? 1 : 0.25;
+  EXPECT_LT(error, (IsTile(GetParam()) && Bits(GetParam()) < 4 ? 1.5 : kept_back) * power);
 }
 
 TEST_P(CodecConformance, KeysMatterForRandomCodecsOnly) {

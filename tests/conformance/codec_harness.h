@@ -40,6 +40,7 @@ inline bool IsMbq(const std::string& name) { return IsFamily(name, "mbq"); }
 inline bool IsTile(const std::string& name) {
   return IsFamily(name, "tile") || IsFamily(name, "hadamard") || IsFamily(name, "hadamard_ef");
 }
+inline bool IsTopk(const std::string& name) { return IsFamily(name, "topk"); }
 inline bool IsUniform(const std::string& name) { return IsFamily(name, "uniform"); }
 inline bool IsAmsgrad(const std::string& name) { return IsFamily(name, "amsgrad_mbq"); }
 inline bool Remembers(const std::string& name) { return RowOf(name).remembers; }

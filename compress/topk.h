@@ -1,0 +1,43 @@
+#pragma once
+
+// Sparsification by magnitude with error feedback: of n elements the k = ceil(RATIO * n) largest
+// magnitudes are sent as they are, the rest counts as zero and is added to the next tensor.
+//
+//   y = x + r                    r: the residual, one value an element, 0 at first
+//   kept: the k largest |y|; of equal magnitudes those with the smaller index
+//   r = 0 where kept, else y     y is held within the finite floats
+//
+// Payload: which elements, then their k values in FP32, both in ascending order of the index.
+// Which: a bitmap of n bits (element 8i + j is bit j of byte i; unused bits are 0), or k indices of
+// 32 bits where these are fewer bytes. The size depends on n alone.
+//
+// An encoder's state is r. The first micro-batch of an epoch and a tensor of another size begin
+// with r = 0: what the micro-batch before kept back is then lost.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "compress/codec.h"
+#include "compress/codec_kernels.h"
+
+namespace runnel {
+
+// 0 < ratio <= 1.
+std::unique_ptr<const Codec> MakeTopkCodec(double ratio, const CodecKernels& kernels);
+
+// Bits an element of a large tensor.
+double TopkBits(double ratio);
+// The mean squared error over the mean square, of normal values of which the largest are kept.
+double TopkNormalError(double ratio);
+
+// Where the k largest magnitudes end: all that are larger than `magnitude` are among them, and of
+// those that equal it the first `equal` ones.
+struct TopkCut {
+  uint32_t magnitude = 0;  // bits of an absolute value
+  size_t equal = 0;
+};
+// O(n), without memory. x: finite; 1 <= k <= n.
+TopkCut FindTopkCut(const float* x, size_t n, size_t k);
+
+}  // namespace runnel
