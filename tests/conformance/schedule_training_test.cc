@@ -44,7 +44,7 @@ class Trainer {
     training_.eval_batch_size = 2;
     training_.learning_rate = 1e-4;  // batch norm over two samples diverges soon
     batching_ = MakeBatching(training_).value();
-    state_ = InitialState(model_, training_.seed, recipe_->format()).value();
+    state_ = InitialState(model_, training_.seed, recipe_->numbers).value();
   }
 
   int layers() const { return model_.layer_count(); }
@@ -57,7 +57,7 @@ class Trainer {
       EXPECT_TRUE(result.ok()) << result.status();
       EXPECT_TRUE(result.ok() && std::isfinite(result->loss_sum));
     }
-    return WeightsSha256(executor->ExportState());
+    return WeightsSha256(executor->ExportState().value());
   }
 
   // The layers cut evenly.
@@ -71,7 +71,7 @@ class Trainer {
                                      layers() * (i + 1) / stages - 1, orders[i].cap,
                                      orders[i].deferred_weight_gradients});
     }
-    const std::string codec = recipe_->format().integer_boundaries() ? "int8" : "identity";
+    const CodecSchedule codec(LosslessCodec(recipe_->numbers));
     options.plan.links.assign(stages - 1, {codec, codec});
     std::vector<std::unique_ptr<StageExecutor>> executors;
     std::vector<std::unique_ptr<LinkCodecs>> codecs;
@@ -80,7 +80,7 @@ class Trainer {
       executors.push_back(
           MakeExecutor(stage.first_layer, stage.last_layer, orders[i] == StageOrder(), orders[i]));
       codecs.push_back(
-          LinkCodecs::Create(options.plan, i, training_.seed, recipe_->format()).value());
+          LinkCodecs::Create(options.plan, i, training_.seed, recipe_->numbers).value());
       options.compute.push_back(executors.back().get());
       options.codecs.push_back(codecs.back().get());
     }
@@ -92,7 +92,7 @@ class Trainer {
     const auto result = RunSimulated(options);
     EXPECT_TRUE(result.ok()) << result.status();
     ModelState state;
-    for (const auto& executor : executors) Merge(executor->ExportState(), state);
+    for (const auto& executor : executors) Merge(executor->ExportState().value(), state);
     return WeightsSha256(state);
   }
 
