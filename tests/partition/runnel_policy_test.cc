@@ -11,6 +11,7 @@
 #include "partition/pipeline_model.h"
 #include "partition/policy.h"
 #include "predictor/cost/measured_cost.h"
+#include "tests/base/codecs.h"
 
 namespace runnel {
 namespace {
@@ -47,7 +48,7 @@ class Case {
       model.memory.push_back({static_cast<int64_t>(Draw(1, 50)), static_cast<int64_t>(Draw(1, 20)),
                               static_cast<int64_t>(Draw(1, 20))});
     }
-    model.codecs[1].forward = model.codecs[1].backward = "small";
+    model.codecs[1].forward = model.codecs[1].backward = Codecs("small");
     model.max_cap = 5;
     request.layers = layers;
     request.devices = devices;
