@@ -55,8 +55,9 @@ TEST(Stash, BackwardSeesTheVersionOfItsForward) {
 }
 
 TEST(Stash, FindsWhatIsInFlight) {
-  Stash stash(64, 64);
-  for (int64_t sequence : {3, 4, 5}) stash.Push(Place(sequence));
+  const std::unique_ptr<Stash> made = MakeStash();
+  Stash& stash = *made;
+  for (int64_t sequence : {3, 4, 5}) ASSERT_TRUE(stash.Push(Place(sequence)).ok());
   stash.Pop();
   EXPECT_EQ(stash.Find(Sequence(3)), nullptr);
   EXPECT_EQ(stash.Find(Sequence(4)), &stash.Oldest());
