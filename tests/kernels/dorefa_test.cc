@@ -1,0 +1,208 @@
+// DoReFa: the golden values, and whole models trained by it, cut and uncut, on `ref` and `cpu`.
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "kernels/fake_quantize.h"
+#include "kernels/recipe.h"
+#include "nlohmann/json.hpp"
+#include "partition/zoo/zoo.h"
+#include "tests/kernels/op_harness.h"
+#include "tests/kernels/random_model.h"
+#include "tests/kernels/stage_harness.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+
+std::vector<json> GoldenCases(const char* kind) {
+  std::ifstream file(RUNNEL_SOURCE_DIR "/tests/golden/dorefa.json");
+  std::vector<json> cases;
+  json golden = json::parse(file);
+  for (json& c : golden["dorefa"]) {
+    if (c["kind"] == kind) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+// A float of a value that was computed in double: within two roundings.
+void ExpectValue(double got, double want) {
+  EXPECT_NEAR(got, want, 0x1p-23 * std::abs(want)) << "golden " << want;
+}
+
+// Of one instruction, on each backend.
+void ExpectGolden(const json& c, OpCode code, const char* operand) {
+  const std::vector<float> x = c[operand];
+  const int bits = c["k"];
+  const GridRule grid = {.bits = bits,
+                         .weights = bits == 1 ? WeightGrid::kSignMean : WeightGrid::kTanhMax};
+  const auto size = static_cast<int64_t>(x.size());
+  for (const char* name : {"ref", "cpu", "cpu:portable"}) {
+    SCOPED_TRACE(absl::StrCat(name, ", k = ", bits));
+    auto backend = *MakeBackend(name, 1);
+    Tensor in = Floats({1, size}, x), out = Zeros({1, size});
+    ASSERT_TRUE(RunOp(code, {}, {&in}, {&out}, {}, 0, 0, backend.get(), {}, grid).ok());
+    for (int64_t i = 0; i < size; ++i) {
+      const double want = c["value"][i], got = out.data()[i];
+      ExpectValue(got, want);
+      const int steps = GridSteps(bits);
+      const double unit = code == OpCode::kFakeQuantizeActivation ? got
+                          : bits == 1                             ? (got > 0 ? 1 : 0)
+                                                                  : (got + 1) / 2;
+      EXPECT_EQ(std::lround(unit * steps), c["code"][i].get<int64_t>()) << i;
+    }
+  }
+}
+
+TEST(Dorefa, WeightsAreTheGoldenOnes) {
+  const auto cases = GoldenCases("W");
+  ASSERT_EQ(cases.size(), 5u);
+  for (const json& c : cases) ExpectGolden(c, OpCode::kFakeQuantizeWeight, "w");
+}
+
+TEST(Dorefa, ActivationsAreTheGoldenOnes) {
+  const auto cases = GoldenCases("A");
+  ASSERT_EQ(cases.size(), 4u);
+  for (const json& c : cases) ExpectGolden(c, OpCode::kFakeQuantizeActivation, "a");
+}
+
+// The draws are given there, so the arithmetic of single values is compared; that every backend
+// draws and computes so is the conformance suite's.
+TEST(Dorefa, ErrorsAreTheGoldenOnes) {
+  const auto cases = GoldenCases("G");
+  ASSERT_EQ(cases.size(), 4u);
+  for (const json& c : cases) {
+    const std::vector<float> g = c["g"], uniform = c["uniform"];
+    for (size_t n = 0; n < 4; ++n) {
+      float largest = 0;
+      for (size_t i = 0; i < 8; ++i) largest = std::max(largest, std::abs(g[n * 8 + i]));
+      const ErrorGrid grid = ErrorGridOf(largest, c["k"]);
+      EXPECT_EQ(grid.used, !c["code"][n][0].is_null());
+      for (size_t i = 0; i < 8 && grid.used; ++i) {
+        const auto draw = static_cast<uint32_t>(uniform[n * 8 + i] * 0x1p20);
+        const int code = ErrorCode(g[n * 8 + i], grid, draw);
+        EXPECT_EQ(code, c["code"][n][i].get<int>());
+        // (c / N - 1/2) * 2 m was rounded near the middle of the grid.
+        EXPECT_NEAR(ErrorOfCode(code, grid), c["value"][n][i].get<double>(), 0x1p-23 * largest);
+      }
+    }
+  }
+}
+
+TEST(Dorefa, EachOfItsParametersIsChecked) {
+  for (const char* name : {"dorefa:4,4,8", "dorefa:1,32,32", "dorefa:32,32,32", "dorefa:8,1,2"}) {
+    const auto recipe = FindRecipe(name);
+    ASSERT_TRUE(recipe.ok()) << recipe.status();
+    EXPECT_TRUE(CheckRecipe(**recipe).ok()) << CheckRecipe(**recipe);
+    EXPECT_EQ((*recipe)->name, name);
+  }
+  for (const char* name : {"dorefa", "dorefa:", "dorefa:4,4", "dorefa:4,4,8,8", "dorefa:0,4,8",
+                           "dorefa:9,4,8", "dorefa:4,16,8", "dorefa:4,4,33", "dorefa:04,4,8"}) {
+    EXPECT_THAT(std::string(FindRecipe(name).status().message()), testing::HasSubstr("dorefa"))
+        << name;
+  }
+}
+
+// Losses of a few steps on the same samples, and what was trained.
+struct Trained {
+  std::vector<double> losses;
+  std::vector<std::vector<float>> parameters;
+};
+
+struct Training {
+  ModelSpec model;
+  const char* backend = "cpu";
+  std::vector<int> cuts;
+  const char* recipe = "dorefa:4,4,8";
+  Steps steps = Steps::kApart;
+  int count = 2;
+  int micro_batches = 2;
+  int64_t batch = 4;
+  Checks checks = Checks::kOn;
+};
+
+Trained Train(const Training& t) {
+  Trained result;
+  auto backend = *MakeBackend(t.backend, 1);
+  auto pipeline =
+      TestPipeline::Make(t.model, t.cuts, t.batch, backend.get(), 3, t.checks, t.steps, t.recipe);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  if (!pipeline.ok()) return result;
+  const CounterRandom random(3, RandomPurpose::kTest, 5, 0);
+  std::vector<float> x(static_cast<size_t>(pipeline->stages[0]->program.input.elements()));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.Normal(i));
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < t.batch; ++i) labels.push_back(static_cast<int32_t>(i % t.model.classes));
+  StepContext context;
+  context.run_seed = 3;
+  context.step_samples = t.micro_batches * t.batch;
+  context.learning_rate = 0.01;
+  context.momentum = 0.9;
+  for (int step = 0; step < t.count; ++step) {
+    for (int i = 0; i < t.micro_batches; ++i) {
+      context.accumulate = i > 0;
+      const absl::Status status = pipeline->ForwardBackward(x.data(), labels.data(), context);
+      EXPECT_TRUE(status.ok()) << status;
+      context.sequence = context.sequence.next();
+    }
+    result.losses.push_back(pipeline->Loss() / static_cast<double>(t.batch));
+    EXPECT_TRUE(pipeline->Update(context).ok());
+  }
+  result.parameters = pipeline->Tensors(Storage::kParameters);
+  return result;
+}
+
+TEST(Dorefa, CutsAndUpdatesInTheBackwardChangeNoByte) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const ModelSpec model = RandomModel(seed);
+    if (model.layer_count() < 2) continue;
+    const Trained whole = Train({.model = model});
+    const Trained cut = Train({.model = model, .cuts = {model.layer_count() / 2}});
+    EXPECT_EQ(whole.parameters, cut.parameters) << seed;
+    const Trained apart = Train({.model = model, .micro_batches = 1});
+    const Trained alone = Train({.model = model, .steps = Steps::kAlone, .micro_batches = 1});
+    EXPECT_EQ(apart.parameters, alone.parameters) << seed;
+  }
+}
+
+TEST(Dorefa, FullPrecisionIsFp32) {
+  const ModelSpec model = *MakeModel("lenet");
+  EXPECT_EQ(Train({.model = model, .recipe = "dorefa:32,32,32"}).parameters,
+            Train({.model = model, .recipe = "fp32"}).parameters);
+}
+
+// A code may fall to the other side of a tie after the first products, which two backends round
+// differently: the first loss is close, and both learn.
+TEST(Dorefa, RefAndCpuTrainLeNet) {
+  const Training cpu = {.model = *MakeModel("lenet"), .count = 12, .checks = Checks::kOff};
+  Training ref = cpu;
+  ref.backend = "ref";
+  ref.count = 4;
+  const Trained on_cpu = Train(cpu), on_ref = Train(ref);
+  EXPECT_NEAR(on_cpu.losses[0], on_ref.losses[0], 0.02 * on_ref.losses[0]);
+  EXPECT_LT(on_ref.losses.back(), on_ref.losses[0]);
+  EXPECT_LT(on_cpu.losses.back(), 0.8 * on_cpu.losses[0]);
+}
+
+TEST(Dorefa, RefAndCpuTrainMobileNetV2) {
+  const Training cpu = {.model = *MakeModel("mobilenet_v2"),
+                        .count = 4,
+                        .micro_batches = 1,
+                        .batch = 4,
+                        .checks = Checks::kOff};
+  Training ref = cpu;
+  ref.backend = "ref";
+  ref.count = 1;
+  const Trained on_cpu = Train(cpu), on_ref = Train(ref);
+  EXPECT_NEAR(on_cpu.losses[0], on_ref.losses[0], 0.2 * on_ref.losses[0]);
+  EXPECT_LT(on_cpu.losses.back(), on_cpu.losses[0]);
+}
+
+}  // namespace
+}  // namespace runnel
