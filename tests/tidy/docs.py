@@ -33,8 +33,9 @@ PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor))\s+([^|&
 # of a model's, the name without what README.md explains once.
 TABLES_OF_NAMES = ("partition/zoo/builtin_models.cc", "partition/policies/builtin_policies.cc",
                    "partition/schedules/builtin_schedules.cc", "central/data/builtin_datasets.cc",
-                   "compress/builtin_codecs.cc", "kernels/builtin_backends.cc")
-ROW = re.compile(r'^\s+\{\{?"([a-z0-9_]+)"', re.MULTILINE)
+                   "compress/builtin_codecs.cc", "kernels/builtin_backends.cc",
+                   "proto/base/recipe_families.inc")
+ROW = re.compile(r'^\s+\{\{?(?:\.family = )?"([a-z0-9_]+)"|\.name = "([a-z0-9_]+)"', re.MULTILINE)
 EXPLAINED = re.compile(r"(_bn|_nobn)?(_imagenet)?$")
 
 
@@ -178,7 +179,7 @@ def command_findings(programs, path, text):
 def name_findings(root):
     readme = (root / "README.md").read_text(encoding="utf-8")
     for path in TABLES_OF_NAMES:
-        names = ROW.findall((root / path).read_text(encoding="utf-8"))
+        names = [a or b for a, b in ROW.findall((root / path).read_text(encoding="utf-8"))]
         if not names:
             yield f"{path}: no row like {{\"name\", ...}}: tests/tidy/docs.py cannot read it"
         for name in names:
