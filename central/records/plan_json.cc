@@ -46,7 +46,7 @@ Json StagesToJson(const Plan& plan) {
                                           {"first_layer", stage.first_layer},
                                           {"last_layer", stage.last_layer},
                                           {"cap", stage.cap}});
-    if (stage.deferred_weight_gradients > 0) json[kDeferred] = stage.deferred_weight_gradients;
+    if (stage.deferred_weight_gradients != 0) json[kDeferred] = stage.deferred_weight_gradients;
   }
   return stages;
 }

@@ -193,7 +193,7 @@ TEST(PredictorReport, DevicesThatWereNeverProfiled) {
           << method;
     }
   }
-  EXPECT_THAT(ReadFile(profiles / "figure7.csv"), HasSubstr("times_2,mlp,8,"));
+  EXPECT_THAT(ReadFile(profiles / "figure7.csv"), HasSubstr("times_2,runnel,8,"));
   // Without it there is no such key.
   Output(With(report, {"--summary", path}));
   EXPECT_FALSE(Summary(path).contains("unseen"));
