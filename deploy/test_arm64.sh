@@ -60,12 +60,12 @@ cmake --preset dev -B build/arm64 --toolchain deploy/cross/aarch64.cmake -DRUNNE
   >build/arm64-configure.log 2>&1 ||
   { cat build/arm64-configure.log >&2; die "configuring failed (above)"; }
 
-# A test binary's target has its test's name. Transports are for machines, not for kernels; isa_symbols_test is a script over
+# A test binary's target has its test's name. Transports and schedules are not about kernels; isa_symbols_test is a script over
 # the objects of x86-64.
 tests=()
 for folder in "${folders[@]}"; do
   mapfile -t -O "${#tests[@]}" tests < <(
-    ctest --test-dir "build/arm64/tests/$folder" -N -E 'transport|isa_symbols' |
+    ctest --test-dir "build/arm64/tests/$folder" -N -E 'transport|isa_symbols|schedule' |
       sed -n 's/^ *Test *#[0-9]*: *//p')
 done
 [ "${#tests[@]}" -gt 0 ] || die "there are no tests"
