@@ -3,55 +3,7 @@
 // A scenario: hosts, the links between them and what is trained on them. The simulator works on it,
 // and the laboratory (deploy/lab) builds the same hosts out of network namespaces and CPU quotas.
 //
-// As a file it is one JSON object (files of the release: deploy/lab/scenarios/):
-//
-//   {
-//     "name": "three-pis",                     in tables and file names
-//     "about": "one line for people",
-//     "training": {
-//       "model": "har_cnn", "dataset": "ucihar",
-//       "batch_size": 64, "micro_batches": 1,  samples, and parts, of one optimizer step
-//       "schedule": "async_1f1b",
-//       "epochs": 200, "steps_per_epoch": 50,
-//       "barrier_every": 100                   steps; 0: the pipeline never drains
-//     },
-//     "duplex": "full",                        or "half": both ways of a link share its bandwidth
-//     "hosts": [                               the first one is central and holds the data
-//       {"name": "pi-0",
-//        "profile": "pi",                      its layer times: one of "profiles"
-//        "speed": 1.0,                         divides the profile's times
-//        "threads": 1,                         compute threads of its worker
-//        "cpu_quota": 0.5,                     cores that it may use, 0: no limit. For the
-//                                              laboratory; what it costs is in "speed" already
-//        "memory_limit_mb": 0}                 what a stage may take, 2^20 bytes; 0: no limit
-//     ],
-//     "links": [                               later entries win over earlier ones
-//       {"from": "*", "to": "*",               a pair of hosts, "*": any
-//        "down_mbps": 4, "up_mbps": 4,         10^6 bits a second from -> to, and back; 0: no limit
-//        "delay_ms": 0}                        each way, added to every frame
-//     ],
-//     "profiles": [
-//       {"name": "pi",
-//        "about": "what was measured, on what",
-//        "batch_size": 64,                     samples of the micro-batch that was timed
-//        "layer_ms": [1.0, ...],               forward, backward and update of each layer
-//        "forward_share": 0.333,               of that time
-//        "input_gradient_share": 0.333,        the rest is weight-gradient and update
-//        "codec_gb_per_s": 5}                  FP32 bytes that a codec encodes or decodes, 10^9 a
-//                                              second; 0: in no time. "identity" takes none
-//     ],
-//     "published": {                           optional: a table to compare with
-//       "about": "AccEPT, Table 5",
-//       "steps": 46900,                        that its times are for
-//       "fit_mbps": 4,                         the column on which host speeds are fitted
-//       "mbps": [0.25, 0.5, 1, 2, 4],
-//       "same_speed": [["gold-0", "gold-1"]],  hosts of one kind: one speed is fitted for them
-//       "minutes": {"ftpipehd": [...], "compression": [...], "predictor": [...], "accept": [...]}
-//     }
-//   }
-//
-// A layer's time is proportional to the samples of the micro-batch. Every key must be there except
-// "published", and no other key may.
+// As a file it is one JSON object; kScenarioFormat describes it.
 
 #include <cstdint>
 #include <string>
@@ -121,6 +73,10 @@ struct Scenario {
   std::vector<ScenarioProfile> profiles;
   PublishedTimes published;
 };
+
+// An example of a scenario file with what each key means, for people: `runnel-central simulate
+// --help` prints it.
+extern const char kScenarioFormat[];
 
 // InvalidArgument names the field, its value and what would be right: no host, a name twice, a
 // profile or host that is not there, times and speeds that are not positive and finite, counts

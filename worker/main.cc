@@ -1,46 +1,25 @@
 // runnel-worker: the daemon of a device.
 
-#include <sys/prctl.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
+#include "proto/process/signal_watch.h"
+#include "proto/process/spdlog_logger.h"
 #include "proto/transport/grpc/grpc_control.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
-#include "spdlog/sinks/stdout_color_sinks.h"
-#include "spdlog/spdlog.h"
 #include "worker/daemon.h"
 
 namespace runnel {
 namespace {
-
-class SpdlogLogger final : public Logger {
- public:
-  SpdlogLogger() : logger_(spdlog::stderr_color_mt("worker")) {
-    const char* level = std::getenv("RUNNEL_LOG_LEVEL");
-    logger_->set_level(level == nullptr ? spdlog::level::info : spdlog::level::from_str(level));
-  }
-  void Log(Severity severity, absl::string_view line) override {
-    constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                     spdlog::level::warn, spdlog::level::err};
-    logger_->log(kLevels[static_cast<int>(severity)],
-                 spdlog::string_view_t(line.data(), line.size()));
-  }
-
- private:
-  std::shared_ptr<spdlog::logger> logger_;
-};
 
 std::string DefaultName() {
   char host[256] = "worker";
@@ -62,43 +41,17 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
-// SIGINT and SIGTERM end the daemon in order: a thread waits for them, so that no handler runs our
-// code. Made before any other thread: those inherit the blocked signals.
-class SignalWatch {
- public:
-  SignalWatch() {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGINT);
-    sigaddset(&signals_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  }
-  void Begin(Daemon* daemon) {
-    thread_ = std::thread([this, daemon] {
-      int signal = 0;
-      if (sigwait(&signals_, &signal) == 0) daemon->Stop();
-    });
-  }
-  void End() {
-    pthread_kill(thread_.native_handle(), SIGTERM);
-    thread_.join();
-  }
-
- private:
-  sigset_t signals_;
-  std::thread thread_;
-};
-
 int Run(const DaemonOptions& options, bool insecure_network) {
   SignalWatch signals;
-  SpdlogLogger logger;
+  const std::unique_ptr<Logger> logger = MakeSpdlogLogger("worker");
   MonotonicClock clock;
-  if (insecure_network) logger.Log(Severity::kWarning, kInsecureNetworkWarning);
+  if (insecure_network) logger->Log(Severity::kWarning, kInsecureNetworkWarning);
   const std::unique_ptr<Transport> transport =
       MakeGrpcTransport({.allow_non_loopback = insecure_network});
   const std::unique_ptr<ControlTransport> control =
       MakeGrpcControl({.allow_non_loopback = insecure_network});
-  Daemon daemon(options, {transport.get(), control.get(), &clock, &logger});
-  signals.Begin(&daemon);
+  Daemon daemon(options, {transport.get(), control.get(), &clock, logger.get()});
+  signals.Begin([&daemon](int) { daemon.Stop(); });
   const absl::Status status = daemon.Run();
   signals.End();
   return ExitCode(status);

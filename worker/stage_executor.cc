@@ -93,8 +93,7 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   context.step_samples = place.step_samples;
   context.accumulate = !place.first_in_step;
   context.learning_rate =
-      LearningRate(options_.training, place.epoch) *
-      StaleRateShare(options_.training, options_.cap, options_.usual_cap, place.step);
+      StepRate(options_.training, place.epoch, place.step, options_.cap, options_.usual_cap);
   context.momentum = options_.training.momentum;
   context.weight_decay = options_.training.weight_decay;
   context.gradient_bits =

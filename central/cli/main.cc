@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,36 +16,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/subcommand.h"
+#include "central/cli/subcommand_help.h"
 #include "central/display/admin_server.h"
 #include "central/display/metrics_registry.h"
 #include "central/run/commands.h"
+#include "proto/process/signal_watch.h"
+#include "proto/process/spdlog_logger.h"
 #include "proto/transport/grpc/grpc_control.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
-#include "spdlog/sinks/stdout_color_sinks.h"
-#include "spdlog/spdlog.h"
 
 namespace runnel {
 namespace {
 
 constexpr int kExitInterrupted = 130;
-
-class SpdlogLogger final : public Logger {
- public:
-  SpdlogLogger() : logger_(spdlog::stderr_color_mt("central")) {
-    const char* level = std::getenv("RUNNEL_LOG_LEVEL");
-    logger_->set_level(level == nullptr ? spdlog::level::info : spdlog::level::from_str(level));
-  }
-  void Log(Severity severity, absl::string_view line) override {
-    constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                     spdlog::level::warn, spdlog::level::err};
-    logger_->log(kLevels[static_cast<int>(severity)],
-                 spdlog::string_view_t(line.data(), line.size()));
-  }
-
- private:
-  std::shared_ptr<spdlog::logger> logger_;
-};
 
 // What the user got wrong exits with 2, what went wrong by itself with 1.
 int ExitCode(const absl::Status& status) {
@@ -69,56 +51,27 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
-// Turns Ctrl-C into a stop at the next barrier, and a second one into an immediate end. A thread
-// waits for the signals, so that no handler runs our code.
-class SignalWatch {
+// Turns Ctrl-C into a stop at the next barrier, and a second one into an immediate end.
+class StopSwitch {
  public:
-  // Before any other thread is made: they must inherit the blocked signals.
-  SignalWatch() {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGINT);
-    sigaddset(&signals_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    // A file that cannot grow and a reader that is gone are errors of a write, not ends of the
-    // process.
-    signal(SIGXFSZ, SIG_IGN);
-    signal(SIGPIPE, SIG_IGN);
-    thread_ = std::thread([this] { Watch(); });
-  }
-  ~SignalWatch() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      done_ = true;
-    }
-    pthread_kill(thread_.native_handle(), SIGTERM);
-    thread_.join();
-  }
-
   void SetTrainer(Trainer* trainer) {
     std::lock_guard<std::mutex> lock(mutex_);
     trainer_ = trainer;
   }
 
- private:
-  void Watch() {
-    int caught = 0;
-    for (int signal = 0; sigwait(&signals_, &signal) == 0;) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (done_) return;
-      // Nothing to bring to a barrier, or asked twice. Local workers die with us
-      // (PR_SET_PDEATHSIG).
-      if (trainer_ == nullptr || ++caught > 1) _exit(kExitInterrupted);
-      static constexpr char kText[] = "\nstopping at the next barrier; once more ends at once\n";
-      if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) continue;
-      trainer_->StopAtBarrier();
-    }
+  void OnSignal(int caught) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // Nothing to bring to a barrier, or asked twice. Local workers die with us
+    // (PR_SET_PDEATHSIG).
+    if (trainer_ == nullptr || caught > 1) _exit(kExitInterrupted);
+    static constexpr char kText[] = "\nstopping at the next barrier; once more ends at once\n";
+    if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) return;
+    trainer_->StopAtBarrier();
   }
 
-  sigset_t signals_;
+ private:
   std::mutex mutex_;
-  bool done_ = false;           // guarded by mutex_
   Trainer* trainer_ = nullptr;  // guarded by mutex_
-  std::thread thread_;
 };
 
 // The display of one run and, if asked for, its HTTP side.
@@ -166,6 +119,7 @@ class CommandLine {
  public:
   CommandLine() {
     app_.require_subcommand(1);
+    app_.formatter(MakeHelpFormatter());
     // Also behind the command's name.
     app_.fallthrough();
     app_.add_flag("--insecure-network", insecure_network_, kInsecureNetworkHelp);
@@ -203,21 +157,31 @@ int Main(int argc, char** argv) {
   CommandLine command_line;
   // CLI11 would only say that a command is missing.
   if (argc > 1 && argv[1][0] != '-' && !command_line.Knows(argv[1])) {
-    std::fprintf(stderr, "runnel-central: command '%s' is not known; there are %s\n", argv[1],
-                 absl::StrJoin(command_line.Names(), ", ").c_str());
+    std::fprintf(stderr, "runnel-central: command '%s' is not known; there are %s%s\n", argv[1],
+                 absl::StrJoin(command_line.Names(), ", ").c_str(),
+                 DidYouMean(argv[1], command_line.Names()).c_str());
     return 2;
   }
   try {
     command_line.app().parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return command_line.app().exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return command_line.app().exit(error);  // help
+    std::fprintf(stderr, "runnel-central: %s\n",
+                 CommandLineError(command_line.app(), error).c_str());
+    return 2;
   }
+  // A file that cannot grow and a reader that is gone are errors of a write, not ends of the
+  // process.
+  signal(SIGXFSZ, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  StopSwitch stop;
   SignalWatch signals;
-  SpdlogLogger logger;
+  signals.Begin([&stop](int caught) { stop.OnSignal(caught); });
+  const std::unique_ptr<Logger> logger = MakeSpdlogLogger("central");
   MonotonicClock clock;
   DisplayMaker displays(&clock);
   const bool insecure = command_line.insecure_network();
-  if (insecure) logger.Log(Severity::kWarning, kInsecureNetworkWarning);
+  if (insecure) logger->Log(Severity::kWarning, kInsecureNetworkWarning);
   const std::unique_ptr<Transport> transport = MakeGrpcTransport({.allow_non_loopback = insecure});
   const std::unique_ptr<ControlTransport> control =
       MakeGrpcControl({.allow_non_loopback = insecure});
@@ -225,9 +189,9 @@ int Main(int argc, char** argv) {
   context.transport = transport.get();
   context.control = control.get();
   context.clock = &clock;
-  context.logger = &logger;
+  context.logger = logger.get();
   context.make_display = [&displays](int64_t port) { return displays.Make(port); };
-  context.on_trainer = [&signals](Trainer* trainer) { signals.SetTrainer(trainer); };
+  context.on_trainer = [&stop](Trainer* trainer) { stop.SetTrainer(trainer); };
   context.print = [](const std::string& text) {
     std::printf("%s\n", text.c_str());
     std::fflush(stdout);

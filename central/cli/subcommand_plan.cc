@@ -7,22 +7,33 @@
 #include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  how `runnel` would cut MobileNetV2 for three devices, and without the second one
+    runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if leave:local-001
+  the same with links of 4 Mbps
+    runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if mbps:4)";
+
+}  // namespace
 
 Subcommand AddPlan(CLI::App& program) {
   struct Flags {
-    RunSettings settings;
+    RunFlags run;
     std::vector<std::string> what_if;
   };
   CLI::App* app =
       program.add_subcommand("plan", "Show how a run would cut the model, without training");
   const auto flags = std::make_shared<Flags>();
-  AddRunFlags(*app, flags->settings);
+  AddRunFlags(*app, flags->run);
+  app->footer(kExamples);
   app->add_option("--what-if", flags->what_if,
                   "also the plan if a device left or links changed, without doing it: leave:NAME, "
                   "mbps:X, link:NAME,NAME:X");
-  return {app, [app, flags](const CommandContext& context) {
-            RUNNEL_RETURN_IF_ERROR(FinishRunFlags(*app, flags->settings));
-            return PlanCommand(flags->settings, flags->what_if, context);
+  return {app, [app, flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(*app, flags->run));
+            return PlanCommand(settings, flags->what_if, context);
           }};
 }
 

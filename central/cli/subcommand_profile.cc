@@ -19,10 +19,21 @@
 namespace runnel {
 namespace {
 
+// "vgg11/8": the model, at an eighth of the batch size.
+std::vector<std::string> ProfiledByDefault() {
+  std::vector<std::string> models;
+  for (const ModelRow& row : BuiltinModels()) {
+    if (row.profile_divisor == 0) continue;
+    models.emplace_back(row.name);
+    if (row.profile_divisor > 1) absl::StrAppend(&models.back(), "/", row.profile_divisor);
+  }
+  return models;
+}
+
 struct ProfileArguments {
   ProfileJob job;
   DeviceProfile profile;  // what the flags say about the configuration
-  std::vector<std::string> models = {"mobilenet_v2", "har_cnn", "lenet", "vgg11/8", "resnet18/8"};
+  std::vector<std::string> models = ProfiledByDefault();
   int64_t batch_size = 16;
   int64_t max_macs = kMaxProfiledMacs;
   int extra = 12;
@@ -31,7 +42,7 @@ struct ProfileArguments {
   bool second_pass = false;
 };
 
-// "vgg11/8": the model, at an eighth of the batch size.
+// As ProfiledByDefault writes it.
 absl::StatusOr<ProfiledModel> ReadModel(const std::string& text, const ProfileArguments& a) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
   int64_t divisor = 1;

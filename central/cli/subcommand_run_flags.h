@@ -1,6 +1,7 @@
 #pragma once
 
-// The flags of a run, for the commands that set one up: train, plan.
+// The flags of a run, for the commands that set one up: train, plan. Each is a row of RunFields
+// (central/settings/run_fields.h).
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -8,11 +9,17 @@
 
 namespace runnel {
 
-// Adds a flag for every field of `settings`, which must outlive the parsing.
-void AddRunFlags(CLI::App& app, RunSettings& settings);
+// What the flags say.
+struct RunFlags {
+  RunSettings settings;
+  absl::Status status;  // the first value that was wrong
+};
 
-// After parsing: takes from the file of --config what the command line does not say, and notes
-// which flags were given. InvalidArgument or NotFound names file and flag.
-absl::Status FinishRunFlags(CLI::App& command, RunSettings& settings);
+// Adds a flag for every row, by group. `flags` must outlive the parsing.
+void AddRunFlags(CLI::App& app, RunFlags& flags);
+
+// After parsing: takes from the file of --config what the command line does not say. The settings;
+// InvalidArgument or NotFound names file, flag and what would be right.
+absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags);
 
 }  // namespace runnel

@@ -34,23 +34,24 @@ struct Flags {
   std::vector<std::string> scenarios;
   SimulateOptions options{.policies = {"ftpipehd", "accept", "runnel"}, .codecs = DefaultCodecs()};
   std::string summary;
+  bool list_methods = false;
 };
 
-constexpr char kScenarioHelp[] = R"(
-A scenario file is one JSON object (deploy/lab/scenarios has some):
-  name, about      text
-  training         model, dataset, batch_size, micro_batches, schedule, epochs, steps_per_epoch,
-                   barrier_every (steps; 0: never drained)
-  duplex           full or half
-  hosts[]          name, profile, speed (divides the profile's times), threads, cpu_quota (cores,
-                   0: no limit), memory_limit_mb (0: no limit); the first host is central
-  links[]          from, to (a host or *), down_mbps, up_mbps (0: no limit), delay_ms; later ones win
-  profiles[]       name, about, batch_size, layer_ms[], forward_share, input_gradient_share,
-                   codec_gb_per_s (0: coding takes no time)
-  published        optional: about, steps, fit_mbps, mbps[], same_speed[[]], minutes{method: []}.
-                   Host speeds are fitted on the column fit_mbps. Speed-ups and policies that are not
-                   in the table are shown only if the other times of ftpipehd and accept come out
-                   with a median error of at most 15 %.)";
+std::vector<std::string> MethodNames() {
+  std::vector<std::string> names;
+  for (const SimulatedMethod& method : NamedMethods()) names.push_back(method.name);
+  return names;
+}
+
+// For scripts: every named method with the flags of `train` that it means.
+std::string MethodsJson() {
+  Json methods = Json::array();
+  for (const SimulatedMethod& method : NamedMethods()) {
+    methods.push_back(Json{
+        {"name", method.name}, {"policy", method.policy}, {"train_flags", TrainFlags(method)}});
+  }
+  return DumpJson(methods);
+}
 
 // A scenario with what came out for it.
 struct Outcome {
@@ -179,8 +180,18 @@ Json OutcomeJson(const Outcome& outcome, bool show_ours) {
 }
 
 absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) {
-  for (const std::string& policy : flags.options.policies) {
-    RUNNEL_RETURN_IF_ERROR(FindPolicy(policy).status());
+  if (flags.list_methods) {
+    context.print(MethodsJson());
+    return absl::OkStatus();
+  }
+  if (flags.scenarios.empty()) {
+    return absl::InvalidArgumentError("simulate: give at least one scenario file");
+  }
+  for (const SimulatedMethod& method : MethodsFor(flags.options.policies)) {
+    const absl::Status status = FindPolicy(method.policy).status();
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--policies: ", status.message()));
+    }
   }
   std::vector<Outcome> outcomes;
   std::vector<ReproducedCell> reproduced;
@@ -226,10 +237,11 @@ Subcommand AddSimulate(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
       "simulate", "Predict how fast policies would train on a scenario, without any device");
   const auto flags = std::make_shared<Flags>();
-  app->add_option("SCENARIO", flags->scenarios, "scenario files")->required();
+  app->add_option("SCENARIO", flags->scenarios, "scenario files");
   app->add_option("--policies", flags->options.policies,
-                  absl::StrCat("some of ", absl::StrJoin(PolicyNames(), ", "),
-                               "; with ftpipehd and accept also their ablations"))
+                  absl::StrCat("methods (", absl::StrJoin(MethodNames(), ", "), ") and policies (",
+                               absl::StrJoin(PolicyNames(), ", "),
+                               "); with ftpipehd and accept also their ablations"))
       ->delimiter(',')
       ->capture_default_str();
   app->add_option("--mbps", flags->options.mbps,
@@ -245,7 +257,9 @@ Subcommand AddSimulate(CLI::App& program) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   app->add_option("--summary", flags->summary, kSummaryHelp);
-  app->footer(kScenarioHelp);
+  app->add_flag("--list-methods", flags->list_methods,
+                "print the methods with their flags of train, as JSON");
+  app->footer(kScenarioFormat);
   return {app, [flags](const CommandContext& context) { return SimulateCommand(*flags, context); }};
 }
 

@@ -5,14 +5,31 @@
 #include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  three stages on this host, 2-bit activations and 8-bit gradients between them
+    runnel-central train --local-workers 3 --codec-forward mbq:2 --codec-backward stochastic:8
+  MNIST on this host and two more devices, cut by measured times, bits as the links allow
+    runnel-central train --dataset mnist --data-dir ~/data/mnist --workers 2 \
+        --listen 192.168.1.10:7000 --insecure-network --policy runnel --bits bandwidth
+  integer training with check-points for `resume` and a journal for `replay`
+    runnel-central train --model vgg_small_7 --recipe niti --data-dir ~/data/cifar10 \
+        --checkpoint-dir runs/vgg --journal runs/vgg.journal
+  flags from a file; those of the command line win
+    runnel-central train --config har.conf --epochs 20)";
+
+}  // namespace
 
 Subcommand AddTrain(CLI::App& program) {
   CLI::App* app = program.add_subcommand("train", "Train a model");
-  const auto settings = std::make_shared<RunSettings>();
-  AddRunFlags(*app, *settings);
-  return {app, [app, settings](const CommandContext& context) {
-            RUNNEL_RETURN_IF_ERROR(FinishRunFlags(*app, *settings));
-            return TrainCommand(*settings, context);
+  const auto flags = std::make_shared<RunFlags>();
+  AddRunFlags(*app, *flags);
+  app->footer(kExamples);
+  return {app, [app, flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(*app, *flags));
+            return TrainCommand(settings, context);
           }};
 }
 

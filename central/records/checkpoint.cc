@@ -14,6 +14,7 @@
 #include "central/files/atomic_file.h"
 #include "central/records/weights_digest.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training_fields.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/transport/control/model_convert.h"
 
@@ -58,6 +59,32 @@ proto::Checkpoint ToMessage(const Checkpoint& checkpoint) {
   return message;
 }
 
+// Of a file of until 2026-11-22.
+absl::StatusOr<TrainingSettings> OldTraining(const proto::OldTrainingSettings& old) {
+  TrainingSettings settings;
+  settings.seed = old.seed();
+  settings.dataset_samples = old.dataset_samples();
+  settings.batch_size = old.batch_size();
+  settings.micro_batches = old.micro_batches();
+  settings.min_samples = old.min_samples();
+  settings.eval_batch_size = old.eval_batch_size();
+  settings.learning_rate = old.learning_rate();
+  settings.momentum = old.momentum();
+  settings.weight_decay = old.weight_decay();
+  settings.milestones.assign(old.milestones().begin(), old.milestones().end());
+  settings.milestone_factor = old.milestone_factor();
+  settings.look_ahead = old.look_ahead();
+  settings.raised_look_ahead = old.raised_look_ahead();
+  settings.aggregate_every = old.aggregate_every();
+  settings.stale_rate_steps = old.stale_rate_steps();
+  for (const proto::OldTrainingSettings::GradientBitsStep& step : old.gradient_bits()) {
+    settings.gradient_bits.push_back({step.epoch(), {step.conv(), step.linear()}});
+  }
+  const absl::Status status = CheckTraining(settings);
+  if (status.ok()) return settings;
+  return absl::InvalidArgumentError(absl::StrCat("training.", status.message()));
+}
+
 absl::Status CheckParts(const Checkpoint& checkpoint) {
   if (checkpoint.step < 0) return absl::InvalidArgumentError("step is below 0");
   RUNNEL_RETURN_IF_ERROR(CheckPlan(checkpoint.plan, checkpoint.model));
@@ -82,7 +109,11 @@ absl::StatusOr<Checkpoint> FromMessage(proto::Checkpoint message) {
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.settings, SettingsFromJson(message.settings_json()));
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.model, FromProto(message.model()));
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.plan, FromProto(message.plan()));
-  RUNNEL_ASSIGN_OR_RETURN(checkpoint.training, FromProto(message.training()));
+  if (message.has_training()) {
+    RUNNEL_ASSIGN_OR_RETURN(checkpoint.training, FromProto(message.training()));
+  } else {
+    RUNNEL_ASSIGN_OR_RETURN(checkpoint.training, OldTraining(message.old_training()));
+  }
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.changes, FromProto("changes", message.changes()));
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.state, FromProto(std::move(*message.mutable_state())));
   RUNNEL_RETURN_IF_ERROR(CheckParts(checkpoint));
@@ -229,6 +260,21 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory) {
 
 std::string ModelSha256(const ModelSpec& model) {
   return Sha256Hex(ToProto(model).SerializeAsString());
+}
+
+bool IsModel(const ModelSpec& model, const TrainingDefaults& defaults, absl::string_view sha256) {
+  if (ModelSha256(model) == sha256) return true;
+  proto::OldModelDefaults old;
+  proto::OldModelDefaults::Defaults& message = *old.mutable_defaults();
+  message.set_batch_size(defaults.batch_size);
+  message.set_epochs(defaults.epochs);
+  message.set_learning_rate(defaults.learning_rate);
+  message.set_momentum(defaults.momentum);
+  message.set_weight_decay(defaults.weight_decay);
+  message.mutable_milestones()->Assign(defaults.milestones.begin(), defaults.milestones.end());
+  message.set_milestone_factor(defaults.milestone_factor);
+  // The defaults were the model's last field: their bytes follow those of the others.
+  return Sha256Hex(ToProto(model).SerializeAsString() + old.SerializeAsString()) == sha256;
 }
 
 }  // namespace runnel

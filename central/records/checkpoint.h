@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "central/settings/run_settings.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/model_state.h"
 #include "proto/base/plan.h"
 #include "proto/base/training.h"
 #include "proto/base/training_change.h"
+#include "proto/base/training_defaults.h"
 
 namespace runnel {
 
@@ -61,5 +63,9 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory);
 // SHA-256 of the model's serialized runnel.proto.Model: two runs with the same digits train the
 // same model.
 std::string ModelSha256(const ModelSpec& model);
+
+// Whether `sha256` of a journal is this model's: ModelSha256, or the digest of until 2026-11-22,
+// which the model's training defaults were part of.
+bool IsModel(const ModelSpec& model, const TrainingDefaults& defaults, absl::string_view sha256);
 
 }  // namespace runnel

@@ -4,67 +4,11 @@
 #include "central/files/json_fields.h"
 #include "central/records/journal.h"
 #include "central/records/plan_json.h"
+#include "central/settings/setting_json.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
-
-Json ToJson(const TrainingSettings& training) {
-  Json json{{"seed", training.seed},
-            {"dataset_samples", training.dataset_samples},
-            {"batch_size", training.batch_size},
-            {"micro_batches", training.micro_batches},
-            {"min_samples", training.min_samples},
-            {"eval_batch_size", training.eval_batch_size},
-            {"learning_rate", training.learning_rate},
-            {"momentum", training.momentum},
-            {"weight_decay", training.weight_decay},
-            {"milestones", training.milestones},
-            {"milestone_factor", training.milestone_factor}};
-  if (training.look_ahead != 0) json["look_ahead"] = training.look_ahead;
-  if (training.raised_look_ahead != training.look_ahead)
-    json["raised_look_ahead"] = training.raised_look_ahead;
-  if (training.aggregate_every != 0) json["aggregate_every"] = training.aggregate_every;
-  if (training.stale_rate_steps != 0) json["stale_rate_steps"] = training.stale_rate_steps;
-  if (!training.gradient_bits.empty()) {
-    json["gradient_bits"] = GradientBitsText(training.gradient_bits);
-  }
-  return json;
-}
-
-absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
-  TrainingSettings training;
-  JsonObject object(json, "training");
-  object.Read("seed", training.seed)
-      .Read("dataset_samples", training.dataset_samples)
-      .Read("batch_size", training.batch_size)
-      .Read("micro_batches", training.micro_batches)
-      .Read("min_samples", training.min_samples)
-      .Read("eval_batch_size", training.eval_batch_size)
-      .Read("learning_rate", training.learning_rate)
-      .Read("momentum", training.momentum)
-      .Read("weight_decay", training.weight_decay)
-      .Read("milestones", training.milestones)
-      .Read("milestone_factor", training.milestone_factor);
-  if (json.is_object() && json.contains("look_ahead"))
-    object.Read("look_ahead", training.look_ahead);
-  training.raised_look_ahead = training.look_ahead;
-  if (json.is_object() && json.contains("raised_look_ahead"))
-    object.Read("raised_look_ahead", training.raised_look_ahead);
-  if (json.is_object() && json.contains("aggregate_every"))
-    object.Read("aggregate_every", training.aggregate_every);
-  if (json.is_object() && json.contains("stale_rate_steps"))
-    object.Read("stale_rate_steps", training.stale_rate_steps);
-  if (json.is_object() && json.contains("gradient_bits")) {
-    std::string bits;
-    object.Read("gradient_bits", bits);
-    absl::StatusOr<std::vector<GradientBitsStep>> steps = ParseGradientBits(bits);
-    if (!steps.ok()) object.Note(steps.status());
-    if (steps.ok()) training.gradient_bits = *std::move(steps);
-  }
-  RUNNEL_RETURN_IF_ERROR(object.Finish());
-  return training;
-}
 
 Json ToJson(const JournalDevice& device) {
   Json json{{"name", device.name}, {"numerics_class", device.numerics_class}};
@@ -104,10 +48,10 @@ struct Writer {
 
   void operator()(const RunStarted& r) {
     json["record"] = "run_started";
-    json["settings"] = Json::parse(SettingsToJson(r.settings));
+    json["settings"] = RunSettingsToJson(r.settings);
     json["model"] = r.model;
     json["model_sha256"] = r.model_sha256;
-    json["training"] = ToJson(r.training);
+    json["training"] = TrainingToJson(r.training);
   }
   void operator()(const RunResumed& r) {
     json["record"] = "run_resumed";

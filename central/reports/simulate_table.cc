@@ -23,6 +23,15 @@ CodecSchedule AcceptCodec(Direction direction) {
   return CodecSchedule(CodecId{std::string(AcceptFamily(direction)), bits});
 }
 
+CodecSchedule HadamardCodec(int bits) { return CodecSchedule(CodecId{"hadamard", bits}); }
+
+SimulatedMethod MethodFor(const std::string& name) {
+  for (const SimulatedMethod& method : NamedMethods()) {
+    if (method.name == name) return method;
+  }
+  return {name, name};
+}
+
 // Codecs do not change here: any number of epochs has the same mean.
 absl::StatusOr<EncodedBytesFn> SizesOf(const CodecSchedule& codecs) {
   return MeanEncodedBytes(codecs, 1);
@@ -94,23 +103,39 @@ absl::Status RunPipeline(const ScenarioTraining& training, bool drains_each_step
 
 }  // namespace
 
-std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& policies) {
+absl::Span<const SimulatedMethod> NamedMethods() {
+  static const CodecSchedule forward = AcceptCodec(Direction::kForward);
+  static const CodecSchedule backward = AcceptCodec(Direction::kBackward);
+  static const SimulatedMethod kMethods[] = {
+      {"ftpipehd", "ftpipehd"},
+      {"compression", "ftpipehd", forward, backward},
+      {"predictor", "accept"},
+      {"accept", "accept", forward, backward},
+      {"runnel", "runnel", forward, backward, true},
+      {"forced", "dp", HadamardCodec(2), HadamardCodec(4)},
+  };
+  return kMethods;
+}
+
+std::vector<std::string> TrainFlags(const SimulatedMethod& method) {
+  if (method.chooses_codecs) return {"--policy", method.policy, "--bits", "bandwidth"};
+  return {"--policy",         method.policy,
+          "--codec-forward",  method.codec_forward.text(),
+          "--codec-backward", method.codec_backward.text()};
+}
+
+std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& names) {
   const auto asked = [&](absl::string_view name) {
-    return std::find(policies.begin(), policies.end(), name) != policies.end();
+    return std::find(names.begin(), names.end(), name) != names.end();
   };
   std::vector<SimulatedMethod> methods;
-  for (const std::string& policy : policies) {
-    if (policy == "accept" && asked("ftpipehd")) {
-      methods.push_back({"compression", "ftpipehd", AcceptCodec(Direction::kForward),
-                         AcceptCodec(Direction::kBackward)});
-      methods.push_back({"predictor", "accept"});
+  for (const std::string& name : names) {
+    if (name == "accept" && asked("ftpipehd")) {
+      for (const char* ablation : {"compression", "predictor"}) {
+        if (!asked(ablation)) methods.push_back(MethodFor(ablation));
+      }
     }
-    if (policy == "accept" || policy == "runnel") {
-      methods.push_back({policy, policy, AcceptCodec(Direction::kForward),
-                         AcceptCodec(Direction::kBackward), policy == "runnel"});
-    } else {
-      methods.push_back({policy, policy});
-    }
+    methods.push_back(MethodFor(name));
   }
   return methods;
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "central/files/json_fields.h"
 #include "partition/plan_builder.h"
 #include "partition/scenario.h"
@@ -25,6 +26,13 @@ struct SimulatedMethod {
   bool chooses_codecs = false;  // among SimulateOptions::codecs
 };
 
+// The methods that have a name of their own: those of AccEPT's comparison (its section 4.4) and
+// ours. FTPipeHD sends FP32, AccEPT 2-bit MBQ and 8-bit stochastic gradients (its first stage of
+// bits). The laboratory (deploy/lab/sweep.py) asks for this table.
+absl::Span<const SimulatedMethod> NamedMethods();
+// What `runnel-central train` is told for a method.
+std::vector<std::string> TrainFlags(const SimulatedMethod& method);
+
 struct SimulateOptions {
   std::vector<std::string> policies;
   std::vector<double> mbps;         // of every link, both ways; empty: the scenario's links
@@ -32,10 +40,10 @@ struct SimulateOptions {
   int64_t max_cap = 16;
 };
 
-// FTPipeHD sends FP32, AccEPT 2-bit MBQ and 8-bit stochastic gradients (its first stage of bits).
-// If both are asked for, its ablations stand between them: "compression" (FTPipeHD's estimate,
-// AccEPT's codecs) and "predictor" (the opposite).
-std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& policies);
+// Methods by name; a policy's name that no method has means that policy with FP32 on all links. If
+// ftpipehd and accept are both asked for, AccEPT's ablations are added: "compression" (FTPipeHD's
+// estimate, AccEPT's codecs) and "predictor" (the opposite).
+std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& names);
 
 // One method at one bandwidth.
 struct SimulatedCell {

@@ -203,7 +203,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   if (setup.plain_loop)
     return absl::InvalidArgumentError("--local-workers 0: the plain loop has no plan");
   // A plan does not depend on how many samples there are: nothing is loaded.
-  RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(setup.settings.batch_size, setup));
+  RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(setup.settings.training.batch_size, setup));
   TrainingJob job;
   job.setup = &setup;
   job.stop_step = setup.stop_step;
@@ -223,9 +223,9 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   }
   std::vector<StageOrder> stages;
   for (const StagePlan& stage : outcome.plan.stages) stages.push_back(stage.order());
-  const int64_t drain = setup.schedule->drains_each_step ? setup.settings.micro_batches : 0;
+  const int64_t drain = setup.schedule->drains_each_step ? setup.training.micro_batches : 0;
   constexpr int64_t kShownMicroBatches = 8;
-  context.print(PrintSchedule(stages, kShownMicroBatches, drain, setup.settings.micro_batches));
+  context.print(PrintSchedule(stages, kShownMicroBatches, drain, setup.training.micro_batches));
   for (const std::string& text : what_if) {
     RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
                             ParseAssumption(text, outcome.plans.back().devices));

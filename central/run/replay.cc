@@ -79,7 +79,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
     settings.max_batches = i + 1 < run.plans.size() ? run.plans[i + 1].from_step : run.end_step;
     RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
     RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(first.data.train->size(), setup));
-    if (ModelSha256(setup.model) != run.started.model_sha256 ||
+    if (!IsModel(setup.model, setup.row->defaults, run.started.model_sha256) ||
         !(setup.training == run.started.training)) {
       return absl::InvalidArgumentError(
           absl::StrCat("--journal ", journal_path, ": its model ", run.started.model,

@@ -38,8 +38,7 @@ absl::StatusOr<CodecInputs> CodecsOfRun(const RunSetup& setup, const Clock& cloc
   codecs.forward = settings.codec_forward;
   codecs.backward = settings.codec_backward;
   codecs.follow_links = BitsFollowLinks(settings);
-  codecs.bits = {BitSwitchesOf(settings.model),
-                 CodecFamilyOf(settings.codec_forward, kBandwidthFamily),
+  codecs.bits = {setup.row->bit_switches, CodecFamilyOf(settings.codec_forward, kBandwidthFamily),
                  CodecFamilyOf(settings.codec_backward, kBandwidthFamily),
                  LosslessCodec(setup.format), settings.epochs};
   if (codecs.follow_links && NeedsProfile(setup)) {
@@ -73,8 +72,8 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   }
   inputs.schedule = setup.schedule;
   inputs.caps = setup.settings.caps;
-  inputs.batch_size = setup.settings.batch_size;
-  inputs.micro_batches = setup.settings.micro_batches;
+  inputs.batch_size = setup.training.batch_size;
+  inputs.micro_batches = setup.training.micro_batches;
   inputs.micro_batch_size = batching.MicroBatchSizes().front();
   inputs.looks_ahead = setup.training.look_ahead > 0;
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;

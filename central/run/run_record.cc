@@ -99,7 +99,7 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.schedule = settings.schedule;
   summary.policy = settings.policy;
   summary.cost = settings.cost;
-  summary.seed = settings.seed;
+  summary.seed = static_cast<int64_t>(settings.training.seed);
   summary.recipe = settings.recipe;
   summary.gradient_bits = settings.gradient_bits;
   summary.codec_forward = settings.codec_forward.text();

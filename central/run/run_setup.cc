@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
+#include "central/settings/run_fields.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
@@ -20,13 +21,6 @@ constexpr int64_t kMinSamplesWithBatchNorm = 2;
 constexpr double kRaisedLookAhead = 0.5;
 // FTPipeHD looks at its first measurements at batch 10, then at every barrier.
 constexpr int64_t kFirstPolicyStep = 10;
-
-absl::string_view DefaultDataset(absl::string_view model) {
-  for (const ModelRow& row : BuiltinModels()) {
-    if (row.name == model) return row.default_dataset;
-  }
-  return "";
-}
 
 absl::Status CheckData(const RunSetup& setup, const DatasetSplits& data) {
   for (const Dataset* split : {data.train.get(), data.test.get()}) {
@@ -65,37 +59,24 @@ absl::Status CheckStages(const RunSetup& setup) {
 // Remedies against staleness need a schedule that has stale weights.
 absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& schedule) {
   if (!schedule.drains_each_step) return absl::OkStatus();
-  const std::pair<bool, const char*> flags[] = {
-      {settings.look_ahead > 0, "--look-ahead"},
-      {settings.aggregate_every != 0, "--aggregate-every"},
-      {settings.stale_rate_steps > 0, "--stale-rate-steps"},
-  };
-  for (const auto& [given, flag] : flags) {
-    if (!given) continue;
+  for (const RunField& field : RunFields()) {
+    if (field.flag.group != SettingGroup::kStaleness || !IsGiven(field, settings)) continue;
+    if (SettingText(field, settings) == "0") continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": schedule ", settings.schedule,
+        absl::StrCat("--", field.flag.name, ": schedule ", settings.schedule,
                      " has no stale weights; leave it out, or use async_1f1b"));
   }
   return absl::OkStatus();
 }
 
+// What training uses: the user's settings, and what follows from model and data.
 absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const ModelSpec& model,
                                             int64_t samples) {
-  TrainingSettings training;
-  training.seed = static_cast<uint64_t>(settings.seed);
+  TrainingSettings training = settings.training;
   training.dataset_samples = samples;
-  training.batch_size = settings.batch_size;
-  training.micro_batches = settings.micro_batches;
   training.min_samples = model.has_batch_norm() ? kMinSamplesWithBatchNorm : 1;
-  training.eval_batch_size = settings.eval_batch_size;
-  training.learning_rate = settings.lr;
-  training.momentum = settings.momentum;
-  training.weight_decay = settings.weight_decay;
-  training.look_ahead = std::max(settings.look_ahead, 0.0);
+  training.look_ahead = std::max(training.look_ahead, 0.0);
   training.raised_look_ahead = training.look_ahead;
-  training.aggregate_every = settings.aggregate_every;
-  training.milestones = settings.milestones;
-  training.milestone_factor = settings.milestone_factor;
   if (!settings.gradient_bits.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting bits,
                             ParseGradientBitsSetting(settings.gradient_bits));
@@ -109,7 +90,8 @@ absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const M
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
   RunSetup setup;
-  RUNNEL_ASSIGN_OR_RETURN(setup.model, MakeModel(settings.model));
+  RUNNEL_ASSIGN_OR_RETURN(setup.row, FindModel(settings.model));
+  setup.model = setup.row->make();
   RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(settings));
   RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
   if (absl::Status status = CheckTrainable(setup.model, *recipe.family); !status.ok()) {
@@ -119,16 +101,17 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   setup.note = IgnoredSettings(settings, setup.format);
   RUNNEL_ASSIGN_OR_RETURN(setup.policy, FindPolicy(settings.policy));
   RUNNEL_ASSIGN_OR_RETURN(setup.schedule, FindSchedule(settings.schedule));
-  if (!setup.schedule->drains_each_step && settings.micro_batches > 1) {
+  const int64_t micro_batches = settings.training.micro_batches;
+  if (!setup.schedule->drains_each_step && micro_batches > 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--micro-batches ", settings.micro_batches, ": schedule ", settings.schedule,
+        absl::StrCat("--micro-batches ", micro_batches, ": schedule ", settings.schedule,
                      " steps after each micro-batch; use 1, or sync_1f1b"));
   }
   RUNNEL_RETURN_IF_ERROR(CheckStaleness(settings, *setup.schedule));
-  setup.settings = WithDefaults(std::move(settings), setup.model, DefaultDataset(setup.model.name),
-                                setup.schedule->default_micro_batches, setup.format);
-  RUNNEL_RETURN_IF_ERROR(
-      ResolveCodecs(setup.format, BitSwitchesOf(setup.model.name), setup.settings));
+  setup.settings =
+      WithDefaults(std::move(settings), setup.row->defaults, setup.row->default_dataset,
+                   setup.schedule->default_micro_batches, setup.format);
+  RUNNEL_RETURN_IF_ERROR(ResolveCodecs(setup.format, setup.row->bit_switches, setup.settings));
   setup.plain_loop = setup.settings.local_workers == 0;
   setup.workers = setup.plain_loop
                       ? 1
@@ -146,7 +129,7 @@ absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup) {
         absl::StrCat("--dataset ", dataset->name, ": needs --data-dir, the folder with its files"));
   }
   RUNNEL_ASSIGN_OR_RETURN(DatasetSplits data,
-                          dataset->load(settings.data_dir, static_cast<uint64_t>(settings.seed)));
+                          dataset->load(settings.data_dir, settings.training.seed));
   RUNNEL_RETURN_IF_ERROR(CheckData(setup, data));
   return data;
 }
@@ -161,12 +144,14 @@ absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup) {
                     .epochs = settings.epochs};
   if (MovesLayers(setup) || ChangesCodecs(setup)) setup.barriers.policy_point = kFirstPolicyStep;
   setup.total_steps = batching.steps_per_epoch() * settings.epochs;
-  if (settings.stale_rate_steps == -1) {
-    settings.stale_rate_steps = setup.schedule->drains_each_step ? 0 : (setup.total_steps + 1) / 2;
+  int64_t& stale_rate_steps = settings.training.stale_rate_steps;
+  if (stale_rate_steps == -1) {
+    stale_rate_steps = setup.schedule->drains_each_step ? 0 : (setup.total_steps + 1) / 2;
   }
-  setup.training.stale_rate_steps = settings.stale_rate_steps;
-  const bool helps_raised = settings.look_ahead == -1 && !setup.schedule->drains_each_step &&
-                            !setup.format.integer_parameters() && settings.aggregate_every == 0;
+  setup.training.stale_rate_steps = stale_rate_steps;
+  const bool helps_raised =
+      settings.training.look_ahead == -1 && !setup.schedule->drains_each_step &&
+      !setup.format.integer_parameters() && setup.training.aggregate_every == 0;
   if (helps_raised) setup.training.raised_look_ahead = kRaisedLookAhead;
   setup.stop_step = settings.max_batches > 0 ? std::min(settings.max_batches, setup.total_steps)
                                              : setup.total_steps;

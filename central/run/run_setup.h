@@ -12,6 +12,7 @@
 #include "central/settings/run_settings.h"
 #include "partition/policy.h"
 #include "partition/schedule.h"
+#include "partition/zoo/zoo.h"
 #include "proto/base/batching.h"
 #include "proto/base/model_spec.h"
 #include "proto/base/training.h"
@@ -19,7 +20,8 @@
 namespace runnel {
 
 struct RunSetup {
-  RunSettings settings;  // defaults filled in
+  RunSettings settings;           // defaults filled in
+  const ModelRow* row = nullptr;  // of the model
   ModelSpec model;
   NumberFormat format;  // of the recipe
   std::string note;     // settings that the recipe does not look at; empty: none

@@ -1,7 +1,8 @@
 #pragma once
 
-// What the user asked for: one field a flag of `runnel-central train`, the same names in the config
-// file, the journal and the check-point.
+// What the user asked for: one field a flag of `runnel-central train`. The table of all flags is
+// RunFields (central/settings/run_fields.h); journals and check-points hold the fields under the
+// same names.
 
 #include <cstdint>
 #include <string>
@@ -10,8 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/codec_schedule.h"
-#include "proto/base/model_spec.h"
 #include "proto/base/number_format.h"
+#include "proto/base/training_defaults.h"
+#include "proto/base/training_fields.h"
 
 namespace runnel {
 
@@ -32,26 +34,15 @@ struct RunSettings {
   std::string recipe = "fp32";
   std::string backend = "auto";
   std::vector<int64_t> caps;  // empty: the schedule's
-  // -1 (or empty): the model's default.
-  int64_t epochs = -1;
-  int64_t max_batches = 0;  // optimizer steps from the run's start; 0: all epochs
-  int64_t batch_size = -1;
-  int64_t micro_batches = -1;  // -1: the schedule's default
-  double lr = -1;
-  double momentum = -1;
-  double weight_decay = -1;
-  std::vector<int64_t> milestones;
-  bool has_milestones = false;
-  double milestone_factor = -1;
-  double look_ahead = -1;         // TrainingSettings; -1: 0, and half where caps are raised
-  int64_t aggregate_every = 0;    // TrainingSettings
-  int64_t stale_rate_steps = -1;  // TrainingSettings; -1: half of all steps
-  // Of integer recipes (ParseGradientBits); empty: their default.
+  int64_t epochs = -1;        // -1: the model's default
+  int64_t max_batches = 0;    // optimizer steps from the run's start; 0: all epochs
+  // Of integer recipes (ParseGradientBitsSetting); empty: their default.
   std::string gradient_bits;
-  int64_t seed = 1;
   int64_t barrier_every = 100;
-  int64_t eval_every = 1;        // epochs; 0: only at the end; -1: never
-  int64_t eval_batch_size = -1;  // -1: the batch size
+  int64_t eval_every = 1;  // epochs; 0: only at the end; -1: never
+  // What the user said of it; the rest is -1 (TrainingWithoutFlags) until WithDefaults. What
+  // training really uses is RunSetup::training.
+  TrainingSettings training = TrainingWithoutFlags();
   double link_mbps = 0;
   // What each link carries, packet headers and all, for the first plan; 0: link_mbps.
   double plan_mbps = 0;
@@ -76,7 +67,7 @@ std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& for
 
 // Fills every "model's default" field, so that the result says all that training depends on, but
 // for the codecs (ResolveCodecs).
-RunSettings WithDefaults(RunSettings settings, const ModelSpec& model,
+RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
                          absl::string_view default_dataset, int64_t schedule_micro_batches,
                          const NumberFormat& format = {});
 

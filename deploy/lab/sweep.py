@@ -17,28 +17,13 @@ import sandbox
 import scenario as scenarios
 from sandbox import LabError
 
-# What a name in --policies means to central: AccEPT's methods (its section 4.4) and ours.
-PLAIN = ["--codec-forward", "identity", "--codec-backward", "identity"]
-COMPRESSED = ["--codec-forward", "mbq:2", "--codec-backward", "stochastic:8"]
-OURS = ["--codec-forward", "hadamard:2", "--codec-backward", "hadamard:4"]
-METHODS = {
-    "ftpipehd": ["--policy", "ftpipehd"] + PLAIN,
-    "compression": ["--policy", "ftpipehd"] + COMPRESSED,
-    "predictor": ["--policy", "accept"] + PLAIN,
-    "accept": ["--policy", "accept"] + COMPRESSED,
-    "runnel": ["--policy", "runnel", "--bits", "bandwidth"],
-    "forced": ["--policy", "dp"] + OURS,
-}
-
-
 def parse_arguments(words):
     parser = argparse.ArgumentParser(
         prog="deploy/lab/sweep.sh", description="Runs a scenario under each policy and bandwidth, "
         "in the lab (root) or simulated, and writes Markdown, CSV and SVG plots. A sweep that was "
-        "stopped goes on where it was. Policies: ftpipehd, compression (ftpipehd with codecs), "
-        "predictor (accept without), accept, runnel, forced (all devices, our codecs), or any policy "
-        "of runnel-central. Flags after "
-        "-- go to runnel-central train.")
+        "stopped goes on where it was. Policies: the methods that runnel-central simulate "
+        "--list-methods knows, or any policy of runnel-central. Flags after -- go to runnel-central "
+        "train.")
     run.add_common_flags(parser)
     parser.add_argument("--simulate", action="store_true", help="runnel-central simulate instead")
     parser.add_argument("--policies", default="ftpipehd,compression,predictor,accept,runnel")
@@ -60,15 +45,26 @@ def parse_arguments(words):
     return arguments
 
 
-def method_flags(name):
-    return METHODS.get(name, ["--policy", name] + PLAIN)
+def load_methods(folder):
+    """What a name in --policies means to central: flags of its train command by name."""
+    central, _ = run.binaries(folder)
+    listed = subprocess.run([central, "simulate", "--list-methods"], capture_output=True, text=True,
+                            check=False)
+    if listed.returncode != 0:
+        raise LabError(f"{central} does not list its methods: {listed.stderr.strip()}")
+    return {method["name"]: method["train_flags"] for method in json.loads(listed.stdout)}
+
+
+def method_flags(arguments, name):
+    return arguments.methods.get(name, ["--policy", name])
 
 
 def fingerprint(case, arguments, policy):
     """What a finished cell must have been run with to count."""
     shares = run.shares_of(case, arguments.cpu)
     given = [scenarios.under_quotas(case, shares), shares, arguments.batches, arguments.warm_up,
-             arguments.shared_control, arguments.dataset, arguments.train, method_flags(policy)]
+             arguments.shared_control, arguments.dataset, arguments.train,
+             method_flags(arguments, policy)]
     return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
 
 
@@ -98,7 +94,7 @@ class Cell:
                             ("--data-dir", arguments.data_dir)):
             self.command += [flag, value] if value else []
         self.command += ["--shared-control"] if arguments.shared_control else []
-        self.command += ["--"] + method_flags(policy) + arguments.train
+        self.command += ["--"] + method_flags(arguments, policy) + arguments.train
         self.process = None
 
     def start(self):
@@ -216,10 +212,10 @@ def add_speedups(results):
 def simulate(case, arguments):
     """The same grid by runnel-central simulate, which adds the ablations by itself."""
     central, _ = run.binaries(arguments.bin)
-    policies = list(dict.fromkeys(method_flags(name)[1] for name in arguments.policies))
     with tempfile.TemporaryDirectory(prefix="runnel-lab-") as folder:
         path = folder + "/summary.json"
-        command = [central, "simulate", case["path"], "--policies", ",".join(policies),
+        command = [central, "simulate", case["path"], "--policies",
+                   ",".join(arguments.policies),
                    "--mbps", ",".join(f"{rate:g}" for rate in arguments.mbps), "--summary", path]
         if subprocess.run(command + arguments.train, check=False).returncode != 0:
             raise LabError("the simulation failed (above)")
@@ -230,6 +226,7 @@ def simulate(case, arguments):
 def main(words):
     arguments = parse_arguments(words)
     case = scenarios.load(arguments.scenario)
+    arguments.methods = load_methods(arguments.bin)
     work = arguments.work or os.path.join(run.REPOSITORY, "build/lab", case["name"])
     os.makedirs(work, exist_ok=True)
     failures = []

@@ -1,75 +1,84 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "partition/zoo/layer_builder.h"
 #include "partition/zoo/models.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
 
 absl::Span<const ModelRow> BuiltinModels() {
-  static constexpr ModelRow kRows[] = {
+  static const ModelRow kRows[] = {
       {"lenet", "LeNet without biases, 6 layers, 1x28x28 (NITI, Mandheling)", "synthetic_digits",
-       zoo::LeNet},
+       zoo::LeNet, zoo::LeNetDefaults(), 1},
       {"har_cnn",
        "CNN for activity recognition, 5 layers, 9x128 (FTPipeHD, AccEPT)",
        "synthetic_har",
        zoo::HarCnn,
+       zoo::HarCnnDefaults(),
+       1,
        {.forward_3_bits = 60, .forward_4_bits = 160, .backward_4_bits = 120}},
       {"mobilenet_v2", "MobileNetV2, 20 layers, 3x32x32, stride 2 at the front (AccEPT)", "cifar10",
-       zoo::MobileNetV2},
+       zoo::MobileNetV2, zoo::MobileNetV2Defaults(), 1},
       {"mobilenet_v2_s1", "MobileNetV2, 20 layers, 3x32x32, stride 1 at the front (FracTrain)",
-       "cifar10", zoo::MobileNetV2S1},
+       "cifar10", zoo::MobileNetV2S1, zoo::MobileNetV2Defaults()},
       {"vgg11", "VGG-11 without batch norm and bias, 9 layers, 3x32x32 (NITI)", "cifar10",
-       zoo::Vgg11},
+       zoo::Vgg11, zoo::CifarDefaults(zoo::kWithoutNorm), 8},
       {"vgg16", "VGG-16 without batch norm and bias, 14 layers, 3x32x32 (NITI)", "cifar10",
-       zoo::Vgg16},
+       zoo::Vgg16, zoo::CifarDefaults(zoo::kWithoutNorm)},
       {"vgg19", "VGG-19 without batch norm and bias, 17 layers, 3x32x32 (NITI)", "cifar10",
-       zoo::Vgg19},
-      {"vgg11_bn", "VGG-11 with batch norm, 9 layers, 3x32x32", "cifar10", zoo::Vgg11Bn},
-      {"vgg16_bn", "VGG-16 with batch norm, 14 layers, 3x32x32", "cifar10", zoo::Vgg16Bn},
-      {"vgg19_bn", "VGG-19 with batch norm, 17 layers, 3x32x32", "cifar10", zoo::Vgg19Bn},
+       zoo::Vgg19, zoo::CifarDefaults(zoo::kWithoutNorm)},
+      {"vgg11_bn", "VGG-11 with batch norm, 9 layers, 3x32x32", "cifar10", zoo::Vgg11Bn,
+       zoo::CifarDefaults(zoo::kWithNorm)},
+      {"vgg16_bn", "VGG-16 with batch norm, 14 layers, 3x32x32", "cifar10", zoo::Vgg16Bn,
+       zoo::CifarDefaults(zoo::kWithNorm)},
+      {"vgg19_bn", "VGG-19 with batch norm, 17 layers, 3x32x32", "cifar10", zoo::Vgg19Bn,
+       zoo::CifarDefaults(zoo::kWithNorm)},
       {"vgg_small_7", "VGG-small-7 without batch norm and bias, 7 layers, 3x32x32 (NITI)",
-       "cifar10", zoo::VggSmall7},
-      {"resnet18", "ResNet-18, 10 layers, 3x32x32", "cifar10", zoo::ResNet18},
-      {"resnet34", "ResNet-34, 18 layers, 3x32x32", "cifar10", zoo::ResNet34},
+       "cifar10", zoo::VggSmall7, zoo::CifarDefaults(zoo::kWithoutNorm)},
+      {"resnet18", "ResNet-18, 10 layers, 3x32x32", "cifar10", zoo::ResNet18,
+       zoo::CifarDefaults(zoo::kWithNorm), 8},
+      {"resnet34", "ResNet-34, 18 layers, 3x32x32", "cifar10", zoo::ResNet34,
+       zoo::CifarDefaults(zoo::kWithNorm)},
       {"resnet18_nobn", "ResNet-18 without batch norm and bias, 10 layers, 3x32x32", "cifar10",
-       zoo::ResNet18NoBn},
+       zoo::ResNet18NoBn, zoo::CifarDefaults(zoo::kWithoutNorm)},
       {"resnet34_nobn", "ResNet-34 without batch norm and bias, 18 layers, 3x32x32", "cifar10",
-       zoo::ResNet34NoBn},
+       zoo::ResNet34NoBn, zoo::CifarDefaults(zoo::kWithoutNorm)},
       {"vgg11_imagenet", "VGG-11 without batch norm and bias, 11 layers, 3x224x224", "",
-       zoo::Vgg11ImageNet},
+       zoo::Vgg11ImageNet, zoo::ImageNetDefaults(zoo::kWithoutNorm)},
       {"vgg16_imagenet", "VGG-16 without batch norm and bias, 16 layers, 3x224x224", "",
-       zoo::Vgg16ImageNet},
+       zoo::Vgg16ImageNet, zoo::ImageNetDefaults(zoo::kWithoutNorm)},
       {"vgg19_imagenet", "VGG-19 without batch norm and bias, 19 layers, 3x224x224", "",
-       zoo::Vgg19ImageNet},
+       zoo::Vgg19ImageNet, zoo::ImageNetDefaults(zoo::kWithoutNorm)},
       {"vgg11_bn_imagenet", "VGG-11 with batch norm, 11 layers, 3x224x224", "",
-       zoo::Vgg11BnImageNet},
+       zoo::Vgg11BnImageNet, zoo::ImageNetDefaults(zoo::kWithNorm)},
       {"vgg16_bn_imagenet", "VGG-16 with batch norm, 16 layers, 3x224x224", "",
-       zoo::Vgg16BnImageNet},
+       zoo::Vgg16BnImageNet, zoo::ImageNetDefaults(zoo::kWithNorm)},
       {"vgg19_bn_imagenet", "VGG-19 with batch norm, 19 layers, 3x224x224", "",
-       zoo::Vgg19BnImageNet},
-      {"resnet18_imagenet", "ResNet-18, 10 layers, 3x224x224", "", zoo::ResNet18ImageNet},
-      {"resnet34_imagenet", "ResNet-34, 18 layers, 3x224x224", "", zoo::ResNet34ImageNet},
+       zoo::Vgg19BnImageNet, zoo::ImageNetDefaults(zoo::kWithNorm)},
+      {"resnet18_imagenet", "ResNet-18, 10 layers, 3x224x224", "", zoo::ResNet18ImageNet,
+       zoo::ImageNetDefaults(zoo::kWithNorm)},
+      {"resnet34_imagenet", "ResNet-34, 18 layers, 3x224x224", "", zoo::ResNet34ImageNet,
+       zoo::ImageNetDefaults(zoo::kWithNorm)},
       {"resnet18_nobn_imagenet", "ResNet-18 without batch norm and bias, 10 layers, 3x224x224", "",
-       zoo::ResNet18NoBnImageNet},
+       zoo::ResNet18NoBnImageNet, zoo::ImageNetDefaults(zoo::kWithoutNorm)},
       {"resnet34_nobn_imagenet", "ResNet-34 without batch norm and bias, 18 layers, 3x224x224", "",
-       zoo::ResNet34NoBnImageNet},
+       zoo::ResNet34NoBnImageNet, zoo::ImageNetDefaults(zoo::kWithoutNorm)},
   };
   return kRows;
 }
 
-BitSwitches BitSwitchesOf(absl::string_view name) {
+absl::StatusOr<const ModelRow*> FindModel(absl::string_view name) {
   for (const ModelRow& row : BuiltinModels()) {
-    if (row.name == name) return row.bit_switches;
-  }
-  return {};
-}
-
-absl::StatusOr<ModelSpec> MakeModel(absl::string_view name) {
-  for (const ModelRow& row : BuiltinModels()) {
-    if (row.name == name) return row.make();
+    if (row.name == name) return &row;
   }
   return absl::InvalidArgumentError(absl::StrCat("model '", name, "' is not known; there are ",
                                                  absl::StrJoin(ModelNames(), ", ")));
+}
+
+absl::StatusOr<ModelSpec> MakeModel(absl::string_view name) {
+  RUNNEL_ASSIGN_OR_RETURN(const ModelRow* row, FindModel(name));
+  return row->make();
 }
 
 std::vector<std::string> ModelNames() {

@@ -24,14 +24,17 @@ ModelSpec HarCnn() {
       {"fc1", {WithBias(Linear(0, 100)), relu(1)}},
       {"fc2", {WithBias(Linear(0, 6))}},
   };
-  model.defaults.batch_size = 64;
-  model.defaults.epochs = 10;  // the papers: 200
-  model.defaults.learning_rate = 0.01;
-  model.defaults.momentum = 0.9;
-  model.defaults.weight_decay = 4e-5;
-  model.defaults.milestones = {60, 120, 160};
-  model.defaults.milestone_factor = 0.2;
   return model;
+}
+
+TrainingDefaults HarCnnDefaults() {
+  return {.batch_size = 64,
+          .epochs = 10,  // the papers: 200
+          .learning_rate = 0.01,
+          .momentum = 0.9,
+          .weight_decay = 4e-5,
+          .milestones = {60, 120, 160},
+          .milestone_factor = 0.2};
 }
 
 }  // namespace runnel::zoo

@@ -9,6 +9,7 @@
 
 #include "partition/zoo/ops.h"
 #include "proto/base/model_spec.h"
+#include "proto/base/training_defaults.h"
 
 namespace runnel::zoo {
 

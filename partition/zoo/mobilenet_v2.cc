@@ -84,13 +84,6 @@ ModelSpec Make(const Variant& variant) {
   }
   model.layers.push_back(Stem(variant, "conv_last", 1280, 1, 1));
   model.layers.push_back(Head(variant));
-  model.defaults.batch_size = 128;
-  model.defaults.epochs = 2;  // the papers: 200 and 300
-  model.defaults.learning_rate = 0.1;
-  model.defaults.momentum = 0.9;
-  model.defaults.weight_decay = 4e-5;
-  model.defaults.milestones = {130, 160, 175, 185};
-  model.defaults.milestone_factor = 0.1;
   return model;
 }
 
@@ -116,6 +109,16 @@ ModelSpec MobileNetV2S1() {
                .group_strides = {1, 1, 2, 2, 1, 2, 1},
                .expands_by_one = true,
                .projects_shortcuts = true});
+}
+
+TrainingDefaults MobileNetV2Defaults() {
+  return {.batch_size = 128,
+          .epochs = 2,  // the papers: 200 and 300
+          .learning_rate = 0.1,
+          .momentum = 0.9,
+          .weight_decay = 4e-5,
+          .milestones = {130, 160, 175, 185},
+          .milestone_factor = 0.1};
 }
 
 }  // namespace runnel::zoo

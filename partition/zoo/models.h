@@ -3,16 +3,19 @@
 // The zoo's models, one function each; partition/zoo/builtin_models.cc is the table.
 
 #include "proto/base/model_spec.h"
+#include "proto/base/training_defaults.h"
 
 namespace runnel::zoo {
 
 // NITI's LeNet for 1x28x28: convolutions 5x5 of 20 and 50 channels, linear 500 and 10, no bias.
 // 6 layers, 430,500 parameters, 2,293,000 MACs a sample.
 ModelSpec LeNet();
+TrainingDefaults LeNetDefaults();
 
 // FTPipeHD's and AccEPT's CNN for human activity recognition, 9x128 windows, 6 classes. 5 layers,
 // 411,650 parameters, 2,138,840 MACs.
 ModelSpec HarCnn();
+TrainingDefaults HarCnnDefaults();
 
 // MobileNetV2 as AccEPT cuts it into 20 layers: ImageNet strides on 3x32x32, ReLU6, residual where
 // the shape stays. 2,236,682 parameters, 6,124,928 MACs.
@@ -22,6 +25,8 @@ ModelSpec MobileNetV2();
 // convolution on the shortcut where the width changes. 20 layers, 2,296,922 parameters,
 // 91,154,944 MACs.
 ModelSpec MobileNetV2S1();
+// Of both.
+TrainingDefaults MobileNetV2Defaults();
 
 // VGG for 3x32x32, 10 classes: 3x3 convolutions with ReLU and one linear layer. Each convolution is
 // a layer, with the pooling behind it. Without batch norm nothing has a bias either (NITI): 9, 14

@@ -49,7 +49,6 @@ ModelSpec Make(const char* name, const Depths& depths, bool imagenet, ConvStyle 
   LayerBuilder fc("fc", style);
   fc.Append(HeadLinear(fc.Append(Plain(OpKind::kGlobalAvgPool, 0)), model.classes, style));
   model.layers.push_back(fc.Take());
-  model.defaults = imagenet ? ImageNetDefaults(style) : CifarDefaults(style);
   return model;
 }
 

@@ -45,7 +45,6 @@ ModelSpec Cifar(const char* name, absl::Span<const int64_t> widths, ConvStyle st
   if (dropout > 0) value = fc.Append(Dropout(value, dropout));
   fc.Append(HeadLinear(value, model.classes, style));
   model.layers.push_back(fc.Take());
-  model.defaults = CifarDefaults(style);
   return model;
 }
 
@@ -65,7 +64,6 @@ ModelSpec ImageNet(const char* name, absl::Span<const int64_t> widths, ConvStyle
   LayerBuilder last("fc3", style);
   last.Append(HeadLinear(0, model.classes, style));
   model.layers.push_back(last.Take());
-  model.defaults = ImageNetDefaults(style);
   return model;
 }
 

@@ -2,6 +2,7 @@
 
 // The models that Runnel brings along, exactly as the papers train them.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/types/span.h"
 #include "proto/base/bit_switches.h"
 #include "proto/base/model_spec.h"
+#include "proto/base/training_defaults.h"
 
 namespace runnel {
 
@@ -18,15 +20,18 @@ struct ModelRow {
   absl::string_view summary;
   absl::string_view default_dataset;  // empty: none that Runnel brings along fits
   ModelSpec (*make)();
+  TrainingDefaults defaults;
+  // `profile` measures the model unless it is told which ones, with 1 / profile_divisor of its
+  // batch size; 0: it does not.
+  int64_t profile_divisor = 0;
   BitSwitches bit_switches = {};  // of --bits accept and bandwidth
 };
 
 // The table, zoo/builtin_models.cc.
 absl::Span<const ModelRow> BuiltinModels();
 // InvalidArgument lists what there is.
+absl::StatusOr<const ModelRow*> FindModel(absl::string_view name);
 absl::StatusOr<ModelSpec> MakeModel(absl::string_view name);
 std::vector<std::string> ModelNames();
-// Of a model that is not in the table: the default.
-BitSwitches BitSwitchesOf(absl::string_view name);
 
 }  // namespace runnel

@@ -74,26 +74,11 @@ struct LayerSpec {
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
-// What a run uses where the user says nothing.
-struct TrainingDefaults {
-  int64_t batch_size = 64;
-  int64_t epochs = 3;
-  double learning_rate = 0.01;
-  double momentum = 0.9;
-  double weight_decay = 5e-4;
-  std::vector<int64_t>
-      milestones;  // epochs at whose start the rate is multiplied by milestone_factor
-  double milestone_factor = 0.1;
-
-  friend bool operator==(const TrainingDefaults&, const TrainingDefaults&) = default;
-};
-
 struct ModelSpec {
   std::string name;
   Shape input;  // one sample, without the batch dimension
   int64_t classes = 0;
   std::vector<LayerSpec> layers;
-  TrainingDefaults defaults;
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   bool has_batch_norm() const;

@@ -118,6 +118,17 @@ double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usu
          (1 - first) * static_cast<double>(step) / static_cast<double>(settings.stale_rate_steps);
 }
 
+double WarmUpShare(const TrainingSettings& settings, int64_t step) {
+  if (step + 1 >= settings.warm_up_steps) return 1;
+  return static_cast<double>(step + 1) / static_cast<double>(settings.warm_up_steps);
+}
+
+double StepRate(const TrainingSettings& settings, int64_t epoch, int64_t step, int64_t cap,
+                int64_t usual_cap) {
+  return LearningRate(settings, epoch) * StaleRateShare(settings, cap, usual_cap, step) *
+         WarmUpShare(settings, step);
+}
+
 double LookAheadShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap) {
   return cap > usual_cap ? settings.raised_look_ahead : settings.look_ahead;
 }

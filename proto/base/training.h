@@ -68,6 +68,8 @@ struct TrainingSettings {
   double raised_look_ahead = 0;
   // Optimizer steps between two means of a stage's newest weight versions; 0: never.
   int64_t aggregate_every = 0;
+  // The rate rises over so many optimizer steps; 0: whole from the start.
+  int64_t warm_up_steps = 0;
   // A stage with more than the papers' N - i micro-batches in flight, whose gradients are s > 1
   // steps old, begins with 1 / s of the rate and has all of it after so many steps; 0: from the
   // start.
@@ -86,6 +88,14 @@ double LearningRate(const TrainingSettings& settings, int64_t epoch);
 // where the cap is not raised. Sums and quotients only, so that all hosts round alike.
 double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
                       int64_t step);
+
+// The share of the rate that step `step` of the run has: (step + 1) / warm_up_steps, at most 1.
+double WarmUpShare(const TrainingSettings& settings, int64_t step);
+
+// The rate of a stage's optimizer step, which is the run's `step`-th and lies in `epoch`:
+// LearningRate times StaleRateShare times WarmUpShare.
+double StepRate(const TrainingSettings& settings, int64_t epoch, int64_t step, int64_t cap,
+                int64_t usual_cap);
 
 // The look-ahead of a stage with `cap` micro-batches in flight where `usual_cap` (N - i) would do.
 double LookAheadShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap);

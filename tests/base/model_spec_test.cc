@@ -79,7 +79,7 @@ TEST(InferShapes, RequiresTheClassesAtTheEnd) {
   linear.kind = OpKind::kLinear;
   linear.inputs = {0};
   linear.out_channels = 6;
-  ModelSpec model{"m", {10}, 6, {{"fc", {linear}}}, {}};
+  ModelSpec model{"m", {10}, 6, {{"fc", {linear}}}};
   EXPECT_TRUE(InferShapes(model, 4).ok());
   EXPECT_FALSE(InferShapes(model, 0).ok());
   model.classes = 7;

@@ -47,6 +47,17 @@ TEST(GradientBits, WhatIsWrongIsNamed) {
   }
 }
 
+TEST(WarmUp, TheRateRisesInEqualStepsToTheWholeRate) {
+  TrainingSettings settings;
+  settings.learning_rate = 0.5;
+  EXPECT_EQ(StepRate(settings, 0, 0, 1, 1), 0.5);  // without a warm-up
+  settings.warm_up_steps = 4;
+  EXPECT_EQ(StepRate(settings, 0, 0, 1, 1), 0.125);
+  EXPECT_EQ(StepRate(settings, 0, 2, 1, 1), 0.375);
+  EXPECT_EQ(StepRate(settings, 0, 3, 1, 1), 0.5);
+  EXPECT_EQ(StepRate(settings, 0, 1000, 1, 1), 0.5);
+}
+
 TEST(GradientBits, AnEpochHasTheBitsOfTheStepBefore) {
   TrainingSettings settings;
   EXPECT_TRUE(GradientBitsOf(settings, 3) == (GradientBits{2, 2}));

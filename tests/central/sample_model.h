@@ -4,6 +4,7 @@
 // (uniform), linear (normal).
 
 #include "proto/base/model_spec.h"
+#include "proto/base/training_defaults.h"
 
 namespace runnel::testing {
 
@@ -40,8 +41,9 @@ inline ModelSpec SampleModel() {
   model.input = {4, 8, 8};
   model.classes = 10;
   model.layers = {{"conv1", {conv, norm}}, {"fc1", {flatten, hidden}}, {"fc2", {last}}};
-  model.defaults.milestones = {2, 4};
   return model;
 }
+
+inline TrainingDefaults SampleDefaults() { return {.milestones = {2, 4}}; }
 
 }  // namespace runnel::testing

@@ -169,21 +169,28 @@ TEST(Zoo, ModelsForIntegersHaveNoNormAndNoBias) {
   EXPECT_EQ(without, 12);  // LeNet, VGG-11, 16 and 19 and ResNet-18 and 34 twice, VGG-small-7
 }
 
+TrainingDefaults Defaults(absl::string_view name) { return (*FindModel(name))->defaults; }
+
 TEST(Zoo, DefaultsAreThePapers) {
-  const TrainingDefaults lenet = Make("lenet").defaults;
+  const TrainingDefaults lenet = Defaults("lenet");
   EXPECT_EQ(lenet, (TrainingDefaults{64, 3, 0.01, 0.9, 5e-4, {2}, 0.1}));
-  const TrainingDefaults har = Make("har_cnn").defaults;
+  const TrainingDefaults har = Defaults("har_cnn");
   EXPECT_EQ(har, (TrainingDefaults{64, 10, 0.01, 0.9, 4e-5, {60, 120, 160}, 0.2}));
-  const TrainingDefaults mobilenet = Make("mobilenet_v2").defaults;
+  const TrainingDefaults mobilenet = Defaults("mobilenet_v2");
   EXPECT_EQ(mobilenet, (TrainingDefaults{128, 2, 0.1, 0.9, 4e-5, {130, 160, 175, 185}, 0.1}));
 }
 
 TEST(Zoo, DefaultsByNormalisation) {
-  EXPECT_EQ(Make("vgg11").defaults, (TrainingDefaults{64, 10, 0.01, 0.9, 5e-4, {100, 150}, 0.1}));
-  EXPECT_EQ(Make("resnet18").defaults,
-            (TrainingDefaults{64, 10, 0.05, 0.9, 5e-4, {100, 150}, 0.1}));
-  EXPECT_EQ(Make("resnet18_imagenet").defaults,
+  EXPECT_EQ(Defaults("vgg11"), (TrainingDefaults{64, 10, 0.01, 0.9, 5e-4, {100, 150}, 0.1}));
+  EXPECT_EQ(Defaults("resnet18"), (TrainingDefaults{64, 10, 0.05, 0.9, 5e-4, {100, 150}, 0.1}));
+  EXPECT_EQ(Defaults("resnet18_imagenet"),
             (TrainingDefaults{64, 90, 0.025, 0.9, 1e-4, {30, 60}, 0.1}));
+}
+
+// AccEPT's figures 10 and 11.
+TEST(Zoo, BitSwitchesAreThePapers) {
+  EXPECT_EQ((*FindModel("har_cnn"))->bit_switches, (BitSwitches{60, 160, 120}));
+  EXPECT_EQ((*FindModel("mobilenet_v2"))->bit_switches, (BitSwitches{130, 175, 160}));
 }
 
 TEST(Zoo, InitialValuesFollowTheSheet) {

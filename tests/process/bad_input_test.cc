@@ -13,6 +13,8 @@
 #include <future>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "central/settings/run_fields.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/grpc_control.h"
@@ -32,12 +34,12 @@ void ExpectRefused(const Words& words, const std::string& text) {
   EXPECT_EQ(central.Wait(60), 2) << testing::PrintToString(words) << "\n" << central.err();
   const std::string err = central.err();
   EXPECT_THAT(err, HasSubstr(text)) << testing::PrintToString(words);
-  // CLI11 puts a hint on a second line.
-  EXPECT_LE(std::count(err.begin(), err.end(), '\n'), 3) << err;
+  EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
 }
 
 TEST(BadInput, NamesAndNumbers) {
-  ExpectRefused({"train", "--model", "alexnet"}, "model 'alexnet'");
+  ExpectRefused({"train", "--model", "alexnet"}, "--model alexnet: is none of lenet, har_cnn");
+  ExpectRefused({"train", "--policy", "acept"}, "did you mean accept?");
   ExpectRefused({"train", "--dataset", "imagenet"}, "imagenet");
   ExpectRefused({"train", "--codec-forward", "mbq:9"}, "mbq");
   ExpectRefused({"train", "--codec-backward", "zip"}, "zip");
@@ -61,13 +63,43 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--local-workers", "0", "--workers", "2"}, "--local-workers");
 }
 
+TEST(BadInput, ATypoIsAnsweredWithTheNearestName) {
+  ExpectRefused({"train", "--batch-sise", "8"},
+                "--batch-sise is no flag of train; did you mean --batch-size?");
+  ExpectRefused({"train", "--codec_forward=mbq:2"}, "did you mean --codec-forward?");
+  ExpectRefused({"train", "--insecure-netwrok"}, "did you mean --insecure-network?");
+  ExpectRefused({"train", "--frobnicate"},
+                "--frobnicate is no flag of train; see runnel-central train --help");
+  ExpectRefused({"train", "fast"}, "'fast'");
+  ExpectRefused({"train", "--lr"}, "--lr");
+  ExpectRefused({"profile"}, "see runnel-central profile --help");
+  ExpectRefused({"trian"}, "did you mean train?");
+}
+
+TEST(Help, OfTrainHasEveryFlagInItsGroup) {
+  Process central({"runnel-central", "train", "--help"});
+  EXPECT_EQ(central.Wait(30), 0) << central.err();
+  const std::string out = central.out();
+  for (const char* title :
+       {"Model and data:", "Who takes part:", "What crosses links:", "Planning:", "Training:",
+        "Against staleness", "Integer recipes:", "Output:", "Advanced:", "Examples:"}) {
+    EXPECT_THAT(out, HasSubstr(title));
+  }
+  for (const RunField& field : RunFields()) {
+    EXPECT_THAT(out, HasSubstr(absl::StrCat("\n  --", field.flag.name, " ")));
+  }
+  for (absl::string_view line : absl::StrSplit(out, '\n')) EXPECT_LE(line.size(), 100u) << line;
+}
+
 TEST(BadInput, ConfigurationFiles) {
   ScratchDir dir;
   ExpectRefused({"train", "--config", dir / "none"}, dir / "none");
   std::ofstream(dir / "unknown") << "batch-size=8\nspeed=9\n";
   ExpectRefused({"train", "--config", dir / "unknown"}, "'speed' is no flag of train");
   std::ofstream(dir / "bad") << "batch-size=many\n";
-  ExpectRefused({"train", "--config", dir / "bad"}, "batch-size");
+  ExpectRefused({"train", "--config", dir / "bad"}, "--batch-size many: must be an integer");
+  std::ofstream(dir / "typo") << "batch_size=8\n";
+  ExpectRefused({"train", "--config", dir / "typo"}, "did you mean --batch-size?");
 }
 
 TEST(BadInput, IntegerRecipes) {

@@ -206,7 +206,8 @@ class Resuming(unittest.TestCase):
     def test_a_cell_counts_only_for_what_it_was_run_with(self):
         case = scenario.load("three-pis")
         arguments = argparse.Namespace(cpu=None, batches=20, warm_up=5, shared_control=False,
-                                       dataset=None, train=[])
+                                       dataset=None, train=[],
+                                       methods={"accept": ["--policy", "accept"]})
         mark = sweep.fingerprint(case, arguments, "accept")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "cell.json")

@@ -41,6 +41,7 @@ ARROWS = (
     (("proto/transport/in_process/*",),
      ("proto/transport/in_process/*", "proto/transport/control/*", "proto/transport/link/*",
       "proto/base/*")),
+    (("proto/process/*",), ("proto/process/*", "proto/base/*")),
     (("proto/*",), ("proto/*",)),
     # kernels: the contracts at the top <- recipes, which see no backend; builtin_backends.cc is the
     # table of backends.
@@ -97,6 +98,8 @@ PUBLIC_HEADERS = {
     "proto/transport": ("control/control.h", "control/control_channel.h",
                         "control/model_convert.h", "link/address.h", "link/event_loop.h",
                         "link/frame.h", "link/link_shell.h", "link/transport.h"),
+    # What the mains share: nobody else includes it.
+    "proto/process": (),
     "central": (),
     "worker": (),
 }
@@ -127,7 +130,7 @@ THIRD_PARTY = (
      "CLI11 stays in mains and their subcommand files (it costs 6 s a file)",
      "parse flags in the main and pass plain values"),
     (("spdlog/*", "fmt/*", "prometheus/*"),
-     ("central/*", "worker/*", "predictor/*") + MAINS + TESTS,
+     ("central/*", "worker/*", "predictor/*", "proto/process/*") + MAINS + TESTS,
      "log and metrics are interfaces below the programs",
      "use proto/base/log.h or proto/base/metrics.h"),
     (("absl/synchronization/mutex.h",), (), "absl::Mutex hides from the thread sanitizer",

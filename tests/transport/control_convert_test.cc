@@ -283,6 +283,16 @@ struct BadPrepareField {
   const char* named;
 };
 
+// The setting of that name, added if it is not stored.
+proto::Setting& Training(proto::PrepareStage& m, const std::string& name) {
+  for (proto::Setting& setting : *m.mutable_training()->mutable_settings()) {
+    if (setting.name() == name) return setting;
+  }
+  proto::Setting& added = *m.mutable_training()->add_settings();
+  added.set_name(name);
+  return added;
+}
+
 proto::Op& FirstOp(proto::PrepareStage& m) {
   return *m.mutable_model()->mutable_layers(0)->mutable_ops(0);
 }
@@ -337,32 +347,39 @@ const BadPrepareField kBadPrepareFields[] = {
     {[](auto& m) { FirstOp(m).set_init(0); }, "ops[0].init"},
     {[](auto& m) { FirstOp(m).set_init(5); }, "ops[0].init"},
     {[](auto& m) { FirstOp(m).set_init_std(-1); }, "ops[0].init_std"},
-    {[](auto& m) { m.mutable_model()->mutable_defaults()->set_epochs(-1); }, "defaults.epochs"},
-    {[](auto& m) { m.mutable_training()->set_batch_size(0); }, "training.batch_size"},
-    {[](auto& m) { m.mutable_training()->set_micro_batches(0); }, "training.micro_batches"},
-    {[](auto& m) { m.mutable_training()->set_learning_rate(kNan); }, "training.learning_rate"},
-    {[](auto& m) { m.mutable_training()->add_milestones(-3); }, "training.milestones"},
-    {[](auto& m) { m.mutable_training()->set_min_samples(1 << 30); }, "training: "},
+    {[](auto& m) { Training(m, "batch_size").set_integer(0); }, "training.batch_size"},
+    {[](auto& m) { Training(m, "batch_size").set_real(8); }, "training.batch_size: is no integer"},
+    {[](auto& m) { Training(m, "batch_size").set_name("batch"); }, "training.batch: is no setting"},
+    {[](auto& m) { Training(m, "batch_size").set_name("momentum"); },
+     "training.momentum: is given twice"},
+    {[](auto& m) { Training(m, "batch_size").set_name("a\nb"); }, "training.settings.name"},
+    {[](auto& m) { Training(m, "batch_size").clear_value(); }, "training.batch_size"},
+    {[](auto& m) { m.mutable_training()->mutable_settings()->DeleteSubrange(2, 1); },
+     "training.batch_size: is missing"},
     {[](auto& m) {
-       m.mutable_training()->clear_gradient_bits();
-       m.mutable_training()->add_gradient_bits()->set_conv(99);
+       for (int i = 0; i < 99; ++i) m.mutable_training()->add_settings();
      },
+     "training.settings"},
+    {[](auto& m) { Training(m, "micro_batches").set_integer(0); }, "training.micro_batches"},
+    {[](auto& m) { Training(m, "learning_rate").set_real(kNan); }, "training.learning_rate"},
+    {[](auto& m) { Training(m, "milestones").mutable_integers()->add_values(-3); },
+     "training.milestones"},
+    {[](auto& m) {
+       for (int i = 0; i < 5000; ++i) {
+         Training(m, "milestones").mutable_integers()->add_values(i + 1);
+       }
+     },
+     "training.milestones: has "},
+    {[](auto& m) { Training(m, "min_samples").set_integer(1 << 29); }, "training: "},
+    {[](auto& m) { Training(m, "gradient_bits").set_text("99"); },
      "training.gradient_bits: 99 bits"},
-    {[](auto& m) {
-       m.mutable_training()->clear_gradient_bits();
-       m.mutable_training()->add_gradient_bits()->set_epoch(3);
-     },
+    {[](auto& m) { Training(m, "gradient_bits").set_text("3:2"); },
      "training.gradient_bits: epoch 3"},
-    {[](auto& m) { m.mutable_training()->set_look_ahead(2); }, "training.look_ahead"},
-    {[](auto& m) { m.mutable_training()->set_raised_look_ahead(-1); },
-     "training.raised_look_ahead"},
-    {[](auto& m) { m.mutable_training()->set_aggregate_every(-1); }, "training.aggregate_every"},
-    {[](auto& m) { m.mutable_training()->add_gradient_bits()->set_epoch(-1); },
-     "training.gradient_bits.epoch"},
-    {[](auto& m) {
-       for (int i = 0; i < 5000; ++i) m.mutable_training()->add_gradient_bits()->set_epoch(i);
-     },
-     "training.gradient_bits"},
+    {[](auto& m) { Training(m, "gradient_bits").set_text(std::string(70000, '1')); },
+     "training.gradient_bits: has 70000 bytes"},
+    {[](auto& m) { Training(m, "look_ahead").set_real(2); }, "training.look_ahead"},
+    {[](auto& m) { Training(m, "raised_look_ahead").set_real(-1); }, "training.raised_look_ahead"},
+    {[](auto& m) { Training(m, "aggregate_every").set_integer(-1); }, "training.aggregate_every"},
 };
 
 TEST(ControlConvert, BadFieldsOfPrepareStageAreNamed) {
@@ -402,7 +419,7 @@ TEST(ControlConvert, BadFieldsOfOtherMessagesOfCentralAreNamed) {
 
 // A model whose shapes fit but whose work does not fit an integer.
 TEST(ControlConvert, ModelOfTooMuchWorkIsRefused) {
-  ModelSpec model{"m", {1, 1 << 16, 1 << 16}, 10, {}, {}};
+  ModelSpec model{"m", {1, 1 << 16, 1 << 16}, 10, {}};
   OpSpec conv;
   conv.kind = OpKind::kConv;
   conv.inputs = {0};

@@ -25,7 +25,7 @@ std::vector<std::string> RandomControlMessages::Names() {
 
 std::vector<int64_t> RandomControlMessages::Milestones() {
   std::vector<int64_t> milestones;
-  for (int64_t i = Below(4); i > 0; --i) milestones.push_back(Below(300));
+  for (int64_t i = Below(4); i > 0; --i) milestones.push_back(1 + Below(300));
   return milestones;
 }
 
@@ -63,7 +63,6 @@ ModelSpec RandomControlMessages::Model() {
   OpSpec linear = Op(OpKind::kLinear, {1});
   linear.out_channels = model.classes;
   model.layers.push_back({Text(), {Op(OpKind::kGlobalAvgPool, {0}), linear}});
-  model.defaults = {1 + Below(99), Below(99), Real(), Real(), Real(), Milestones(), Real()};
   return model;
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr double kMaxReal = 1e12;
-constexpr int64_t kMaxMilestones = 4096;
 // A layer's operators have at most five state tensors each (weight, bias or the four of a norm).
 constexpr int64_t kMaxTensorsPerLayer = int64_t{5} * kMaxOpsPerLayer;
 
@@ -24,15 +23,6 @@ absl::Status ToPair(const std::string& field, const Repeated& values, int64_t lo
   for (int axis = 0; axis < 2; ++axis) {
     RUNNEL_RETURN_IF_ERROR(CheckRange(field, values[axis], low, kMaxInt32));
     pair[axis] = values[axis];
-  }
-  return absl::OkStatus();
-}
-
-template <typename Repeated>
-absl::Status CheckMilestones(const std::string& field, const Repeated& values) {
-  RUNNEL_RETURN_IF_ERROR(CheckCount(field, values.size(), 0, kMaxMilestones));
-  for (const int64_t epoch : values) {
-    RUNNEL_RETURN_IF_ERROR(CheckRange(field, epoch, 0, kMaxAmount));
   }
   return absl::OkStatus();
 }
@@ -102,52 +92,6 @@ absl::StatusOr<LayerSpec> LayerFromProto(const std::string& at, const proto::Lay
     layer.ops.push_back(std::move(op));
   }
   return layer;
-}
-
-proto::TrainingDefaults DefaultsToProto(const TrainingDefaults& defaults) {
-  proto::TrainingDefaults message;
-  message.set_batch_size(defaults.batch_size);
-  message.set_epochs(defaults.epochs);
-  message.set_learning_rate(defaults.learning_rate);
-  message.set_momentum(defaults.momentum);
-  message.set_weight_decay(defaults.weight_decay);
-  message.mutable_milestones()->Assign(defaults.milestones.begin(), defaults.milestones.end());
-  message.set_milestone_factor(defaults.milestone_factor);
-  return message;
-}
-
-// The fields that a model's defaults and a run's settings share.
-template <typename Message, typename Settings>
-absl::Status OptimizerFromProto(const std::string& at, const Message& message, Settings& settings) {
-  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".batch_size", message.batch_size(), 1, kMaxAmount));
-  settings.batch_size = message.batch_size();
-  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".learning_rate", message.learning_rate(), 0, kMaxReal));
-  settings.learning_rate = message.learning_rate();
-  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".momentum", message.momentum(), 0, 1));
-  settings.momentum = message.momentum();
-  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".weight_decay", message.weight_decay(), 0, kMaxReal));
-  settings.weight_decay = message.weight_decay();
-  RUNNEL_RETURN_IF_ERROR(CheckMilestones(at + ".milestones", message.milestones()));
-  settings.milestones.assign(message.milestones().begin(), message.milestones().end());
-  RUNNEL_RETURN_IF_ERROR(
-      CheckReal(at + ".milestone_factor", message.milestone_factor(), 0, kMaxReal));
-  settings.milestone_factor = message.milestone_factor();
-  return absl::OkStatus();
-}
-
-template <typename Repeated>
-absl::StatusOr<std::vector<GradientBitsStep>> GradientBitsFromProto(const std::string& at,
-                                                                    const Repeated& messages) {
-  RUNNEL_RETURN_IF_ERROR(
-      CheckCount(at, messages.size(), 0, static_cast<int64_t>(kMaxGradientBitsSteps)));
-  std::vector<GradientBitsStep> steps;
-  for (const proto::GradientBitsStep& step : messages) {
-    RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".epoch", step.epoch(), 0, kMaxAmount));
-    steps.push_back({step.epoch(), {step.conv(), step.linear()}});
-  }
-  const absl::Status status = CheckGradientBits(steps);
-  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(at, ": ", status.message()));
-  return steps;
 }
 
 proto::Tensor TensorToProto(TensorData tensor) {
@@ -225,7 +169,6 @@ proto::Model ToProto(const ModelSpec& model) {
     out.set_name(layer.name);
     for (const OpSpec& op : layer.ops) *out.add_ops() = OpToProto(op);
   }
-  *message.mutable_defaults() = DefaultsToProto(model.defaults);
   return message;
 }
 
@@ -247,10 +190,6 @@ absl::StatusOr<ModelSpec> FromProto(const proto::Model& message) {
         LayerSpec layer, LayerFromProto(absl::StrCat("model.layers[", i, "]"), message.layers(i)));
     model.layers.push_back(std::move(layer));
   }
-  const std::string at = "model.defaults";
-  RUNNEL_RETURN_IF_ERROR(OptimizerFromProto(at, message.defaults(), model.defaults));
-  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".epochs", message.defaults().epochs(), 0, kMaxAmount));
-  model.defaults.epochs = message.defaults().epochs();
   RUNNEL_RETURN_IF_ERROR(InferShapes(model, 1).status());
   return model;
 }
@@ -355,66 +294,6 @@ absl::StatusOr<ModelState> FromProto(proto::ModelState message) {
     state.encoders.push_back(std::move(encoder));
   }
   return state;
-}
-
-proto::TrainingSettings ToProto(const TrainingSettings& settings) {
-  proto::TrainingSettings message;
-  message.set_seed(settings.seed);
-  message.set_dataset_samples(settings.dataset_samples);
-  message.set_batch_size(settings.batch_size);
-  message.set_micro_batches(settings.micro_batches);
-  message.set_min_samples(settings.min_samples);
-  message.set_eval_batch_size(settings.eval_batch_size);
-  message.set_learning_rate(settings.learning_rate);
-  message.set_momentum(settings.momentum);
-  message.set_weight_decay(settings.weight_decay);
-  message.mutable_milestones()->Assign(settings.milestones.begin(), settings.milestones.end());
-  message.set_milestone_factor(settings.milestone_factor);
-  message.set_look_ahead(settings.look_ahead);
-  message.set_raised_look_ahead(settings.raised_look_ahead);
-  message.set_aggregate_every(settings.aggregate_every);
-  message.set_stale_rate_steps(settings.stale_rate_steps);
-  for (const GradientBitsStep& step : settings.gradient_bits) {
-    proto::GradientBitsStep& out = *message.add_gradient_bits();
-    out.set_epoch(step.epoch);
-    out.set_conv(step.bits.conv);
-    out.set_linear(step.bits.linear);
-  }
-  return message;
-}
-
-absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& message) {
-  TrainingSettings settings;
-  const std::string at = "training";
-  settings.seed = message.seed();
-  RUNNEL_RETURN_IF_ERROR(
-      CheckRange(at + ".dataset_samples", message.dataset_samples(), 1, kMaxAmount));
-  settings.dataset_samples = message.dataset_samples();
-  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".micro_batches", message.micro_batches(), 1, kMaxAmount));
-  settings.micro_batches = message.micro_batches();
-  RUNNEL_RETURN_IF_ERROR(CheckRange(at + ".min_samples", message.min_samples(), 1, kMaxAmount));
-  settings.min_samples = message.min_samples();
-  RUNNEL_RETURN_IF_ERROR(
-      CheckRange(at + ".eval_batch_size", message.eval_batch_size(), 0, kMaxAmount));
-  settings.eval_batch_size = message.eval_batch_size();
-  RUNNEL_RETURN_IF_ERROR(OptimizerFromProto(at, message, settings));
-  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".look_ahead", message.look_ahead(), 0, 1));
-  settings.look_ahead = message.look_ahead();
-  RUNNEL_RETURN_IF_ERROR(CheckReal(at + ".raised_look_ahead", message.raised_look_ahead(), 0, 1));
-  settings.raised_look_ahead = message.raised_look_ahead();
-  RUNNEL_RETURN_IF_ERROR(
-      CheckRange(at + ".aggregate_every", message.aggregate_every(), 0, kMaxAmount));
-  settings.aggregate_every = message.aggregate_every();
-  RUNNEL_RETURN_IF_ERROR(
-      CheckRange(at + ".stale_rate_steps", message.stale_rate_steps(), 0, kMaxAmount));
-  settings.stale_rate_steps = message.stale_rate_steps();
-  RUNNEL_ASSIGN_OR_RETURN(settings.gradient_bits,
-                          GradientBitsFromProto(at + ".gradient_bits", message.gradient_bits()));
-  const absl::Status batching = MakeBatching(settings).status();
-  if (!batching.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(at, ": ", batching.message()));
-  }
-  return settings;
 }
 
 proto::TrainingChange ToProto(const TrainingChange& change) {

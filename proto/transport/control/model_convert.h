@@ -19,7 +19,7 @@
 namespace runnel {
 
 proto::Model ToProto(const ModelSpec& model);
-// A model that passes InferShapes with batch 1. Labels, rates and defaults are in range.
+// A model that passes InferShapes with batch 1. Labels and rates are in range.
 absl::StatusOr<ModelSpec> FromProto(const proto::Model& message);
 
 proto::Plan ToProto(const Plan& plan);
@@ -32,8 +32,10 @@ proto::ModelState ToProto(ModelState state);
 // CheckState.
 absl::StatusOr<ModelState> FromProto(proto::ModelState message);
 
+// Both by the table TrainingFields.
 proto::TrainingSettings ToProto(const TrainingSettings& settings);
-// Settings that pass MakeBatching.
+// Settings that pass MakeBatching. The error names a setting that is unknown, given twice, missing,
+// of the wrong kind or out of its range: "training.momentum: must be below 1".
 absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& message);
 
 proto::TrainingChange ToProto(const TrainingChange& change);

@@ -23,6 +23,8 @@
 namespace runnel {
 namespace {
 
+BitSwitches BitSwitchesOf(absl::string_view model) { return (*FindModel(model))->bit_switches; }
+
 constexpr double kCodecSecondsPerByte = 1e-9;
 constexpr int64_t kEpochs = 200;
 

@@ -6,6 +6,7 @@
 #include "central/run/initial_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/transport/control/model_convert.h"
 #include "tests/base/codecs.h"
@@ -27,7 +28,7 @@ Checkpoint Sample(int64_t step, bool resumable = true) {
   c.step = step;
   c.resumable = resumable;
   c.model = testing::SampleModel();
-  c.settings = WithDefaults(RunSettings(), c.model, "digits", 1);
+  c.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", 1);
   c.plan.generation = Generation(3);
   c.plan.schedule = "async_1f1b";
   c.plan.stages = {{DeviceId(0), 0, 0, 2}, {DeviceId(1), 1, 2, 1}};
@@ -207,7 +208,9 @@ TEST(Checkpoint, ContentsThatDoNotFitThemselves) {
          tensor->set_data(tensor->data().substr(4));
        },
        ""},
-      {[](auto& m) { m.mutable_training()->set_batch_size(0); }, ""},
+      {[](auto& m) { m.mutable_training()->mutable_settings()->DeleteSubrange(0, 1); },
+       "training.seed: is missing"},
+      {[](auto& m) { m.clear_training(); }, "training.dataset_samples: must be at least 1"},
   };
   for (const auto& c : kCases) {
     proto::Checkpoint wrong = right;
@@ -219,13 +222,54 @@ TEST(Checkpoint, ContentsThatDoNotFitThemselves) {
   }
 }
 
+// Files of until 2026-11-22 have one field a setting.
+TEST(Checkpoint, OldTrainingSettingsAreRead) {
+  ScratchDir dir;
+  const Checkpoint written = Sample(100);
+  proto::Checkpoint message;
+  ASSERT_TRUE(message.ParseFromString(PayloadOf(*WriteCheckpoint(written, dir.path()))));
+  message.clear_training();
+  proto::OldTrainingSettings& old = *message.mutable_old_training();
+  old.set_seed(1);
+  old.set_dataset_samples(1000);
+  old.set_batch_size(64);
+  old.set_micro_batches(1);
+  old.set_min_samples(1);
+  old.set_eval_batch_size(64);
+  old.set_learning_rate(0.01);
+  old.set_momentum(0.9);
+  old.add_milestones(1);
+  old.add_milestones(2);
+  old.set_milestone_factor(0.1);
+  Spill(dir / "old.runnel", Envelope(message.SerializeAsString()));
+  const auto read = ReadCheckpoint(dir / "old.runnel");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == written);
+  old.set_momentum(2);
+  EXPECT_THAT(std::string(ReadStatus(dir, Envelope(message.SerializeAsString())).message()),
+              HasSubstr("training.momentum: must be below 1"));
+}
+
 TEST(ModelSha256, TellsModelsApart) {
   ModelSpec model = testing::SampleModel();
   const std::string digits = ModelSha256(model);
   EXPECT_EQ(digits.size(), 64u);
   EXPECT_EQ(ModelSha256(testing::SampleModel()), digits);
+  EXPECT_TRUE(IsModel(model, testing::SampleDefaults(), digits));
   model.layers[0].ops[0].bias = false;
   EXPECT_NE(ModelSha256(model), digits);
+  EXPECT_FALSE(IsModel(model, testing::SampleDefaults(), digits));
+}
+
+// With the training defaults in it, as journals have it until 2026-11-22.
+TEST(ModelSha256, OldDigestsCountWhileTheDefaultsAreTheSame) {
+  constexpr char kOldDigest[] = "9467cdcb1f08ff4d302267fb4ecd1ddf9792f2fdf6df5ef9bff917040a6ea96f";
+  const ModelSpec model = *MakeModel("lenet");
+  TrainingDefaults defaults = (*FindModel("lenet"))->defaults;
+  EXPECT_TRUE(IsModel(model, defaults, kOldDigest));
+  defaults.learning_rate *= 2;
+  EXPECT_FALSE(IsModel(model, defaults, kOldDigest));
+  EXPECT_TRUE(IsModel(model, defaults, ModelSha256(model)));
 }
 
 }  // namespace

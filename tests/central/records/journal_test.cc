@@ -20,11 +20,13 @@ using testing::Spill;
 
 RunStarted Start() {
   RunStarted r;
-  r.settings.batch_size = 32;
+  r.settings.training.batch_size = 32;
   r.settings.caps = {2, 1};
   r.model = "lenet";
   r.model_sha256 = std::string(64, 'a');
   r.training.seed = std::numeric_limits<uint64_t>::max();
+  r.training.dataset_samples = 1000;
+  r.training.eval_batch_size = 64;
   r.training.learning_rate = 1.0 / 3;
   r.training.milestones = {2, 5};
   r.training.look_ahead = 0.5;

@@ -51,6 +51,40 @@ TEST(Scenario, ReleasedOnesAreRightAndCanBePlanned) {
   }
 }
 
+void ExpectKeysIn(const Json& json, const std::string& description) {
+  for (const auto& [key, value] : json.items()) {
+    if (json.is_object()) {
+      EXPECT_THAT(description, HasSubstr(absl::StrCat("\"", key, "\": ")));
+    }
+    if (value.is_structured()) ExpectKeysIn(value, description);
+  }
+}
+
+TEST(Scenario, TheDescriptionNamesEveryKey) {
+  const absl::StatusOr<std::string> text = ReadWholeFile(Released("accept-1"), 1 << 20);
+  ASSERT_TRUE(text.ok());
+  ExpectKeysIn(*ParseJson(*text), kScenarioFormat);
+}
+
+TEST(Methods, NamedOnesPoliciesAndAblations) {
+  const auto names = [](const std::vector<std::string>& asked) {
+    std::vector<std::string> names;
+    for (const SimulatedMethod& method : MethodsFor(asked)) names.push_back(method.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names({"ftpipehd", "accept", "runnel"}),
+            (Names{"ftpipehd", "compression", "predictor", "accept", "runnel"}));
+  EXPECT_EQ(names({"accept", "uniform"}), (Names{"accept", "uniform"}));
+  EXPECT_EQ(names({"ftpipehd", "predictor", "accept"}),
+            (Names{"ftpipehd", "predictor", "compression", "accept"}));
+  EXPECT_EQ(TrainFlags(MethodsFor({"compression"})[0]),
+            (Names{"--policy", "ftpipehd", "--codec-forward", "mbq:2", "--codec-backward",
+                   "stochastic:8"}));
+  EXPECT_EQ(TrainFlags(MethodsFor({"runnel"})[0]),
+            (Names{"--policy", "runnel", "--bits", "bandwidth"}));
+}
+
 TEST(Scenario, EveryMistakeIsNamed) {
   const absl::StatusOr<std::string> good = ReadWholeFile(Released("three-pis"), 1 << 20);
   ASSERT_TRUE(good.ok());

@@ -87,7 +87,7 @@ TEST(RunSetup, DataMustFitTheModel) {
 
 TEST(RunSetup, LoadingSaysHowManySamplesThereAre) {
   RunSettings settings = OnTwoWorkers("");
-  settings.batch_size = 10;
+  settings.training.batch_size = 10;
   settings.epochs = 2;
   const absl::StatusOr<LoadedRun> run = SetUpAndLoad(settings);
   ASSERT_TRUE(run.ok()) << run.status();

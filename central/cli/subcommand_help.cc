@@ -1,0 +1,126 @@
+#include "central/cli/subcommand_help.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace runnel {
+namespace {
+
+constexpr size_t kNameWidth = 28;
+constexpr size_t kLineWidth = 100;
+
+// The name, and beside it the description in lines of its own column.
+std::string InColumns(const std::string& name, const std::string& description) {
+  const std::string indent(kNameWidth, ' ');
+  std::string text = absl::StrCat("  ", name);
+  if (text.size() < kNameWidth) {
+    text.resize(kNameWidth, ' ');
+  } else {
+    absl::StrAppend(&text, "\n", indent);
+  }
+  size_t column = kNameWidth;
+  for (absl::string_view word : absl::StrSplit(description, ' ', absl::SkipEmpty())) {
+    if (column > kNameWidth && column + 1 + word.size() > kLineWidth) {
+      absl::StrAppend(&text, "\n", indent);
+      column = kNameWidth;
+    }
+    if (column > kNameWidth) {
+      text.push_back(' ');
+      ++column;
+    }
+    absl::StrAppend(&text, word);
+    column += word.size();
+  }
+  return text + "\n";
+}
+
+class ColumnFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return InColumns(make_option_name(option, is_positional) + make_option_opts(option),
+                     make_option_desc(option));
+  }
+};
+
+// Insertions, deletions and replacements that make b of a.
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+// The command that was given, or the program.
+const CLI::App& CommandOf(const CLI::App& program) {
+  const std::vector<CLI::App*> commands = program.get_subcommands();
+  return commands.empty() ? program : *commands.front();
+}
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter() {
+  return std::make_shared<ColumnFormatter>();
+}
+
+std::string DidYouMean(absl::string_view word, const std::vector<std::string>& names) {
+  // One character in three may be wrong.
+  size_t least = word.size() / 3 + 1;
+  const std::string* nearest = nullptr;
+  for (const std::string& name : names) {
+    const size_t distance = EditDistance(word, name);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = &name;
+  }
+  return nearest == nullptr ? "" : absl::StrCat("; did you mean ", *nearest, "?");
+}
+
+std::vector<std::string> FlagNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::string CommandLineError(const CLI::App& program, const CLI::ParseError& error) {
+  const CLI::App& command = CommandOf(program);
+  const bool has_command = &command != &program;
+  const std::string help =
+      absl::StrCat("; see runnel-central ", has_command ? command.get_name() : "",
+                   has_command ? " " : "", "--help");
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> words = program.remaining(true);
+    const auto at = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+      return absl::StartsWith(word, "-");
+    });
+    if (at == words.end()) {
+      return absl::StrCat("'", words.empty() ? "" : words.front(), "' is too much", help);
+    }
+    const std::string flag = at->substr(0, at->find('='));
+    std::vector<std::string> names = FlagNames(command);
+    if (has_command) {
+      for (std::string& name : FlagNames(program)) names.push_back(std::move(name));
+    }
+    const std::string meant = DidYouMean(flag, names);
+    return absl::StrCat(flag, " is no flag of ",
+                        has_command ? command.get_name() : "runnel-central",
+                        meant.empty() ? help : meant);
+  }
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return absl::StrCat(what, help);
+}
+
+}  // namespace runnel

@@ -1,0 +1,26 @@
+#pragma once
+
+// How the command line answers people: help in columns, and one line for what is wrong.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/string_view.h"
+
+namespace runnel {
+
+// Breaks descriptions into lines beside the column of the flags.
+std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
+
+// One line for a command line that cannot be read: what is wrong and the fix. `program` is what
+// threw the error.
+std::string CommandLineError(const CLI::App& program, const CLI::ParseError& error);
+
+// "; did you mean NAME?" with the name that is nearest to `word`; empty if none is near.
+std::string DidYouMean(absl::string_view word, const std::vector<std::string>& names);
+// The long names of the flags of a command, with their dashes.
+std::vector<std::string> FlagNames(const CLI::App& command);
+
+}  // namespace runnel

@@ -1,0 +1,294 @@
+#include "central/settings/run_fields.h"
+
+#include <type_traits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+using S = RunSettings;
+using Steps = std::vector<GradientBitsStep>;
+constexpr double kMaxWorkers = 1024;
+constexpr SettingRange kText = {1};
+constexpr SettingRange kAnyText = {0};
+constexpr SettingRange kCount = {1, kMaxSettingCount};
+constexpr SettingRange kCountOrNone = {0, kMaxSettingCount};
+
+constexpr RunField kFields[] = {
+    {{"model", SettingGroup::kData, "the network", "har_cnn"}, &S::model, kText},
+    {{"dataset", SettingGroup::kData, "what it is trained on", "ucihar", "the model's"},
+     &S::dataset,
+     kAnyText},
+    {{"data-dir", SettingGroup::kData, "folder with the data set's original files", "~/data/mnist"},
+     &S::data_dir,
+     kAnyText},
+    {{"recipe", SettingGroup::kData, "training arithmetic", "niti"}, &S::recipe, kText},
+
+    {{"local-workers", SettingGroup::kMembers,
+      "stages on this host; 0: a plain training loop without any pipeline", "3"},
+     &S::local_workers,
+     {0, kMaxWorkers}},
+    {{"workers", SettingGroup::kMembers, "workers that dial in, besides the local ones", "2"},
+     &S::workers,
+     {0, kMaxWorkers}},
+    {{"listen", SettingGroup::kMembers,
+      "address for the workers that dial in; beyond loopback only with --insecure-network",
+      "192.168.1.10:7000"},
+     &S::listen,
+     kText},
+    {{"worker-timeout-s", SettingGroup::kMembers, "how long to wait for workers to join", "300"},
+     &S::worker_timeout_s,
+     kCount},
+
+    {{"codec-forward", SettingGroup::kLinks,
+      "activations: a codec, or codecs from epochs on, EPOCH:CODEC,...", "0:mbq:2,60:mbq:3"},
+     &S::codec_forward,
+     kText},
+    {{"codec-backward", SettingGroup::kLinks, "gradients: the same", "stochastic:8"},
+     &S::codec_backward,
+     kText},
+    {{"bits", SettingGroup::kLinks,
+      "bits by epoch instead of codecs, of mbq and stochastic or of the codecs' families. accept: "
+      "AccEPT's schedule for the model. FORWARD/BACKWARD: each BITS or a list with switch epochs. "
+      "bandwidth: the plan gives each direction of each link the most bits with which the link is "
+      "not the slowest part, and no fewer than accept has; from step 10 on by what was measured, "
+      "unless --replan off",
+      "2,60:3,160:4/8,120:4"},
+     &S::bits,
+     kAnyText},
+
+    {{"schedule", SettingGroup::kPlanning, "order of forwards, backwards and steps", "sync_1f1b"},
+     &S::schedule,
+     kText},
+    {{"policy", SettingGroup::kPlanning, "who cuts the model into stages", "accept"},
+     &S::policy,
+     kText},
+    {{"replan", SettingGroup::kPlanning,
+      "move layers at barriers where that saves time: on, off, or auto, as the policy does. With "
+      "--bits bandwidth the bits follow the links unless off",
+      "off"},
+     &S::replan,
+     kText},
+    {{"cost", SettingGroup::kPlanning,
+      "what plans are made from: measured (each layer, on each worker), or predicted (from ten "
+      "sub-models a worker, corrected by what its stages take)",
+      "predicted"},
+     &S::cost,
+     kText},
+    {{"predictor-profiles", SettingGroup::kPlanning,
+      "with --cost predicted: folder with the *.profile files of known devices, such as "
+      "predictor/profiles of the sources; none: times are proportional to FLOPs",
+      "predictor/profiles"},
+     &S::predictor_profiles,
+     kAnyText},
+    {{"caps", SettingGroup::kPlanning, "micro-batches in flight by stage", "5,3,1",
+      "the schedule's"},
+     &S::caps,
+     kCount},
+
+    {{"epochs", SettingGroup::kTraining, "passes over the training set", "10", "the model's"},
+     &S::epochs,
+     kCount},
+    {{"max-batches", SettingGroup::kTraining,
+      "stop after this many optimizer steps from the run's start; 0: after all epochs", "500"},
+     &S::max_batches,
+     kCountOrNone},
+    {{"eval-every", SettingGroup::kTraining,
+      "epochs between evaluations; 0: only at the end, -1: never, so there is no accuracy", "5"},
+     &S::eval_every,
+     {-1, kMaxSettingCount}},
+
+    {{"gradient-bits", SettingGroup::kIntegers,
+      "bits that a step keeps, BITS or CONV/LINEAR, or by epoch: EPOCH:BITS,...; or "
+      "plateau:BITS[:BARRIERS]: one less whenever the training loss has not fallen for so many "
+      "barriers (5)",
+      "0:3/2,10:1", "2, from 2/5 of the epochs on 1, from 7/10 on 0"},
+     &S::gradient_bits,
+     kAnyText},
+
+    {{"checkpoint-dir", SettingGroup::kOutput, "folder for check-points, one at each barrier",
+      "runs/mnist"},
+     &S::checkpoint_dir,
+     kAnyText},
+    {{"journal", SettingGroup::kOutput, "file for the record of all decisions, for replay",
+      "runs/mnist.journal"},
+     &S::journal,
+     kAnyText},
+    {{"summary", SettingGroup::kOutput, "JSON file with the result; -: standard output", "-"},
+     &S::summary,
+     kAnyText},
+    {{"metrics-port", SettingGroup::kOutput, "port for the page, /metrics and /healthz; 0: any",
+      "9100", "no page"},
+     &S::metrics_port,
+     {0, 65535}},
+
+    {{"backend", SettingGroup::kAdvanced,
+      "what computes: a worker's backend by name; auto: its best", "ref"},
+     &S::backend,
+     kText},
+    {{"worker-threads", SettingGroup::kAdvanced, "compute threads of a local worker", "2"},
+     &S::worker_threads,
+     {1, kMaxWorkers}},
+    {{"barrier-every", SettingGroup::kAdvanced,
+      "optimizer steps between barriers, where check-points are made and plans change", "50"},
+     &S::barrier_every,
+     kCount},
+    {{"link-mbps", SettingGroup::kAdvanced, "holds each link back to this, each way; 0: no limit",
+      "4"},
+     &S::link_mbps,
+     {0}},
+    {{"link-delay-ms", SettingGroup::kAdvanced, "added to each link, each way", "10"},
+     &S::link_delay_ms,
+     {0}},
+    {{"plan-mbps", SettingGroup::kAdvanced,
+      "bandwidth of each link, each way, that plans assume until it is measured; packet headers "
+      "included, so that frames get 95.6 % of it; 0: as --link-mbps",
+      "100"},
+     &S::plan_mbps,
+     {0}},
+};
+
+absl::Status Parse(absl::string_view text, std::string& value) {
+  value = std::string(text);
+  return absl::OkStatus();
+}
+
+absl::Status Parse(absl::string_view text, int64_t& value) {
+  if (absl::SimpleAtoi(text, &value)) return absl::OkStatus();
+  return absl::InvalidArgumentError("must be an integer");
+}
+
+absl::Status Parse(absl::string_view text, uint64_t& value) {
+  if (absl::SimpleAtoi(text, &value)) return absl::OkStatus();
+  return absl::InvalidArgumentError("must be an integer of at least 0");
+}
+
+absl::Status Parse(absl::string_view text, double& value) {
+  if (absl::SimpleAtod(text, &value)) return absl::OkStatus();
+  return absl::InvalidArgumentError("must be a number");
+}
+
+absl::Status Parse(absl::string_view text, std::vector<int64_t>& values) {
+  values.clear();
+  for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
+    if (!absl::SimpleAtoi(part, &values.emplace_back())) {
+      return absl::InvalidArgumentError("must be integers with commas between them");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Parse(absl::string_view text, CodecSchedule& codecs) {
+  RUNNEL_ASSIGN_OR_RETURN(codecs, CodecSchedule::Parse(text));
+  return absl::OkStatus();
+}
+
+absl::Status Parse(absl::string_view text, Steps& steps) {
+  RUNNEL_ASSIGN_OR_RETURN(steps, ParseGradientBits(text));
+  return absl::OkStatus();
+}
+
+std::string Text(const std::string& value) { return value; }
+std::string Text(const std::vector<int64_t>& values) { return absl::StrJoin(values, ","); }
+std::string Text(const CodecSchedule& codecs) { return codecs.text(); }
+std::string Text(const Steps& steps) { return GradientBitsText(steps); }
+template <typename T>
+std::string Text(const T& value) {
+  return absl::StrCat(value);
+}
+
+absl::Status CheckValue(const SettingRange&, const Steps& steps) {
+  return CheckGradientBits(steps);
+}
+// Read from text, which is its check; ResolveCodecs looks its codecs up.
+absl::Status CheckValue(const SettingRange&, const CodecSchedule&) { return absl::OkStatus(); }
+template <typename T>
+absl::Status CheckValue(const SettingRange& range, const T& value) {
+  return CheckSetting(range, value);
+}
+
+// Texts, lists of steps and caps that are left out are empty, which their ranges allow.
+template <typename T>
+bool HoldsLeftOut(const T& value) {
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) return value == -1;
+  if constexpr (std::is_same_v<T, std::vector<int64_t>>) return value == T{-1};
+  return false;
+}
+
+absl::Status Wrong(const RunField& field, absl::string_view text, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", field.flag.name, " ", text.empty() ? "''" : text, ": ", status.message()));
+}
+
+const RunSettings& Untouched() {
+  static const RunSettings settings;
+  return settings;
+}
+
+std::vector<RunField> AllFields() {
+  std::vector<RunField> fields(std::begin(kFields), std::end(kFields));
+  for (const TrainingField& field : TrainingFields()) {
+    if (!field.flag.name.empty()) fields.push_back({field.flag, &field, field.range});
+  }
+  return fields;
+}
+
+}  // namespace
+
+absl::Span<const RunField> RunFields() {
+  static const std::vector<RunField> fields = AllFields();
+  return fields;
+}
+
+bool IsLeftOut(const RunField& field, const RunSettings& settings) {
+  return !field.flag.fallback.empty() &&
+         VisitSetting(field, settings, [](const auto& value) { return HoldsLeftOut(value); });
+}
+
+bool IsGiven(const RunField& field, const RunSettings& settings) {
+  return SettingText(field, settings) != SettingText(field, Untouched());
+}
+
+std::string SettingText(const RunField& field, const RunSettings& settings) {
+  return VisitSetting(field, settings, [](const auto& value) { return Text(value); });
+}
+
+absl::Status SetFromText(const RunField& field, absl::string_view text, RunSettings& settings) {
+  const absl::Status status = VisitSetting(field, settings, [&](auto& value) {
+    const absl::Status parsed = Parse(text, value);
+    return parsed.ok() ? CheckValue(field.range, value) : parsed;
+  });
+  return Wrong(field, text, status);
+}
+
+absl::string_view ValueName(const RunField& field) {
+  return VisitSetting(field, Untouched(), [](const auto& value) -> absl::string_view {
+    using T = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, double>) return "NUMBER";
+    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Steps>) return "TEXT";
+    if constexpr (std::is_same_v<T, CodecSchedule>) return "CODECS";
+    if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "N,N,...";
+    return "N";
+  });
+}
+
+bool IsList(const RunField& field) {
+  return VisitSetting(field, Untouched(), [](const auto& value) {
+    return std::is_same_v<std::decay_t<decltype(value)>, std::vector<int64_t>>;
+  });
+}
+
+absl::Status CheckField(const RunField& field, const RunSettings& settings) {
+  if (IsLeftOut(field, settings)) return absl::OkStatus();
+  return Wrong(field, SettingText(field, settings),
+               VisitSetting(field, settings,
+                            [&](const auto& value) { return CheckValue(field.range, value); }));
+}
+
+}  // namespace runnel

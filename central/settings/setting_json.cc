@@ -1,0 +1,90 @@
+#include "central/settings/setting_json.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "central/settings/run_fields.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+using Steps = std::vector<GradientBitsStep>;
+
+template <typename T>
+Json ValueToJson(const T& value) {
+  return value;
+}
+Json ValueToJson(const CodecSchedule& codecs) { return codecs.text(); }
+Json ValueToJson(const Steps& steps) { return GradientBitsText(steps); }
+
+void ReadField(JsonObject& object, absl::string_view key, Steps& steps) {
+  std::string text;
+  object.Read(key, text);
+  if (text.empty()) return steps.clear();
+  absl::StatusOr<Steps> read = ParseGradientBits(text);
+  if (!read.ok()) {
+    object.Note(absl::InvalidArgumentError(
+        absl::StrCat("'", key, "' ", text, ": ", read.status().message())));
+  } else {
+    steps = *std::move(read);
+  }
+}
+template <typename T>
+void ReadField(JsonObject& object, absl::string_view key, T& value) {
+  object.Read(key, value);
+}
+
+}  // namespace
+
+Json RunSettingsToJson(const RunSettings& settings) {
+  Json json = Json::object();
+  for (const RunField& field : RunFields()) {
+    // So "no milestones" and "the model's" differ.
+    if (IsList(field) && IsLeftOut(field, settings)) continue;
+    json[std::string(field.flag.name)] =
+        VisitSetting(field, settings, [](const auto& value) { return ValueToJson(value); });
+  }
+  return json;
+}
+
+absl::StatusOr<RunSettings> RunSettingsFromJson(const Json& json) {
+  if (!json.is_object()) return absl::InvalidArgumentError("settings: needs a JSON object");
+  RunSettings settings;
+  JsonObject object(json, "settings");
+  for (const RunField& field : RunFields()) {
+    if (!json.contains(std::string(field.flag.name))) continue;
+    VisitSetting(field, settings, [&](auto& value) { ReadField(object, field.flag.name, value); });
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return settings;
+}
+
+Json TrainingToJson(const TrainingSettings& settings) {
+  Json json = Json::object();
+  for (const TrainingField& field : TrainingFields()) {
+    if (!IsStored(field, settings)) continue;
+    json[std::string(field.name)] =
+        std::visit([&](auto member) { return ValueToJson(settings.*member); }, field.member);
+  }
+  return json;
+}
+
+absl::StatusOr<TrainingSettings> TrainingFromJson(const Json& json) {
+  TrainingSettings settings;
+  JsonObject object(json, "training");
+  for (const TrainingField& field : TrainingFields()) {
+    if (json.is_object() && !json.contains(std::string(field.name))) {
+      object.Note(SetMissing(field, settings));
+      continue;
+    }
+    std::visit([&](auto member) { ReadField(object, field.name, settings.*member); }, field.member);
+  }
+  object.Note(CheckTraining(settings));
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return settings;
+}
+
+}  // namespace runnel
