@@ -26,11 +26,11 @@ RunSettings Settings(const std::string& schedule, int64_t workers) {
   settings.dataset = "synthetic_digits";
   settings.local_workers = workers;
   settings.schedule = schedule;
-  settings.batch_size = 8;
+  settings.training.batch_size = 8;
   settings.max_batches = 23;  // no barrier
   settings.barrier_every = 10;
   settings.backend = "ref";
-  settings.eval_batch_size = 8;
+  settings.training.eval_batch_size = 8;
   return settings;
 }
 
@@ -184,7 +184,7 @@ TEST(Pipeline, CodingBetweenComputationsEqualsTheReplay) {
 TEST(Pipeline, LookAheadEqualsTheReplay) {
   RunSettings settings = Settings("async_1f1b", 3);
   std::string last = Oracle(MakeRun(settings));
-  settings.look_ahead = 1;
+  settings.training.look_ahead = 1;
   for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
     settings.caps = caps;
     last = ExpectReplayed(settings, last);
@@ -195,13 +195,13 @@ TEST(Pipeline, LookAheadEqualsTheReplay) {
 TEST(Pipeline, StagesWithRaisedCapsLookAheadByDefault) {
   RunSettings settings = Settings("async_1f1b", 3);
   const std::string usual = Oracle(MakeRun(settings));
-  settings.look_ahead = 0;
+  settings.training.look_ahead = 0;
   EXPECT_EQ(Oracle(MakeRun(settings)), usual);
   settings.caps = {5, 2, 1};
   std::string last = ExpectReplayed(settings, usual);
-  settings.look_ahead = -1;
+  settings.training.look_ahead = -1;
   last = ExpectReplayed(settings, last);
-  settings.look_ahead = 0.5;  // of the stage with the usual caps too
+  settings.training.look_ahead = 0.5;  // of the stage with the usual caps too
   ExpectReplayed(settings, last);
 }
 
@@ -210,7 +210,7 @@ TEST(Pipeline, WeightAggregationEqualsTheReplay) {
   std::string last = Oracle(MakeRun(settings));
   for (int64_t every : {1, 5}) {
     for (const std::vector<int64_t>& caps : {std::vector<int64_t>{}, {5, 3, 1}}) {
-      settings.aggregate_every = every;
+      settings.training.aggregate_every = every;
       settings.caps = caps;
       last = ExpectReplayed(settings, last);
     }
@@ -219,14 +219,14 @@ TEST(Pipeline, WeightAggregationEqualsTheReplay) {
 
 TEST(Pipeline, StagesWithRaisedCapsBeginWithLess) {
   RunSettings settings = Settings("async_1f1b", 3);
-  settings.stale_rate_steps = 12;
+  settings.training.stale_rate_steps = 12;
   const std::string usual = Oracle(MakeRun(settings));
-  settings.stale_rate_steps = 0;
+  settings.training.stale_rate_steps = 0;
   EXPECT_EQ(Oracle(MakeRun(settings)), usual);
   settings.caps = {5, 3, 1};
   std::string last = Oracle(MakeRun(settings));
   for (int64_t steps : {12, -1}) {  // -1: half of the run's
-    settings.stale_rate_steps = steps;
+    settings.training.stale_rate_steps = steps;
     last = ExpectReplayed(settings, last);
   }
 }
@@ -236,16 +236,16 @@ TEST(Pipeline, WithCapsOfOneNothingLooksAhead) {
   RunSettings settings = Settings("async_1f1b", 2);
   settings.caps = {1, 1};
   const std::string plain = OverLoopback(MakeRun(settings));
-  settings.look_ahead = 1;
+  settings.training.look_ahead = 1;
   EXPECT_EQ(OverLoopback(MakeRun(settings)), plain);
-  settings.look_ahead = 0;
-  settings.aggregate_every = 1;
+  settings.training.look_ahead = 0;
+  settings.training.aggregate_every = 1;
   EXPECT_EQ(OverLoopback(MakeRun(settings)), plain);
 }
 
 TEST(Pipeline, SynchronousSchedulesEqualThePlainLoopOnAnyNumberOfStages) {
   RunSettings settings = Settings("sync_1f1b", 0);
-  settings.micro_batches = 4;
+  settings.training.micro_batches = 4;
   const std::string plain = OverLoopback(MakeRun(settings));
   for (int64_t workers = 1; workers <= 4; ++workers) {
     SCOPED_TRACE(workers);
@@ -255,7 +255,7 @@ TEST(Pipeline, SynchronousSchedulesEqualThePlainLoopOnAnyNumberOfStages) {
   settings.schedule = "gpipe";
   EXPECT_EQ(OverLoopback(MakeRun(settings)), plain);
   // It is the micro-batches that the bytes depend on: the test would notice.
-  settings.micro_batches = 2;
+  settings.training.micro_batches = 2;
   EXPECT_NE(OverLoopback(MakeRun(settings)), plain);
 }
 
