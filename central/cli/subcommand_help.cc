@@ -45,20 +45,21 @@ class ColumnFormatter final : public CLI::Formatter {
   }
 };
 
-// Insertions, deletions and replacements that make b of a.
+// Insertions, deletions, replacements and swaps of two neighbours that make b of a (optimal string
+// alignment distance).
 size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  std::vector<std::vector<size_t>> least(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) least[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) least[0][j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+      const size_t replaced = least[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      least[i][j] = std::min({least[i - 1][j] + 1, least[i][j - 1] + 1, replaced});
+      if (i < 2 || j < 2 || a[i - 1] != b[j - 2] || a[i - 2] != b[j - 1]) continue;
+      least[i][j] = std::min(least[i][j], least[i - 2][j - 2] + 1);
     }
   }
-  return row[b.size()];
+  return least[a.size()][b.size()];
 }
 
 // The command that was given, or the program.

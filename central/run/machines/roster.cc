@@ -21,10 +21,14 @@ std::string PrintableName(absl::string_view name) {
   return absl::CEscape(name.substr(0, kShown));
 }
 
-void Refuse(ConnectionId connection, std::string reason, RunEffects& effects) {
-  effects.push_back(LogLine{Severity::kWarning, absl::StrCat("refused a worker: ", reason)});
+void SendAway(ConnectionId connection, std::string reason, RunEffects& effects) {
   effects.push_back(SendControl{connection, Refused{std::move(reason)}});
   effects.push_back(CloseControl{connection});
+}
+
+void Refuse(ConnectionId connection, std::string reason, RunEffects& effects) {
+  effects.push_back(LogLine{Severity::kWarning, absl::StrCat("refused a worker: ", reason)});
+  SendAway(connection, std::move(reason), effects);
 }
 
 }  // namespace
@@ -78,9 +82,13 @@ absl::StatusOr<bool> Roster::Join(ConnectionId connection, const WorkerHello& he
     return false;
   }
   if (absl::Status status = CheckFits(hello); !status.ok()) {
+    // A worker from elsewhere may be replaced by a better one. Our own will not change: the run
+    // ends with the reason, so that no warning is needed.
+    if (local) {
+      SendAway(connection, std::string(status.message()), effects);
+      return status;
+    }
     Refuse(connection, std::string(status.message()), effects);
-    // A worker from elsewhere may be replaced by a better one; our own will not change.
-    if (local) return status;
     return false;
   }
   devices_.push_back({connection, hello, local});
