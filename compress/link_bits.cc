@@ -19,9 +19,8 @@ constexpr int kBackwardFloor = 4;
 // before, so the slower of both counts.
 double TransferSeconds(const BitsChoice& choice, const LinkTime& link) {
   const double codec = choice.codec.is_identity() ? 0 : link.codec_seconds;
-  if (link.megabits_per_second <= 0) return codec;
-  const auto bits = static_cast<double>((choice.payload_bytes.value() + kFrameHeaderBytes) * 8);
-  return std::max(bits / (link.megabits_per_second * 1e6), codec);
+  const auto bytes = static_cast<double>(choice.payload_bytes.value() + kFrameHeaderBytes);
+  return std::max(link.rate.Seconds(bytes), codec);
 }
 
 CodecSchedule ByPhase(absl::Span<const BitsChoice> choices, absl::Span<const BitStep> floors,

@@ -14,6 +14,7 @@
 #include "compress/bit_schedule.h"
 #include "proto/base/codec_schedule.h"
 #include "proto/base/ids.h"
+#include "proto/base/link_rate.h"
 #include "proto/base/shape.h"
 
 namespace runnel {
@@ -37,8 +38,8 @@ absl::StatusOr<std::vector<BitsChoice>> BitsChoices(absl::string_view family, co
 
 // What a direction can take.
 struct LinkTime {
-  double megabits_per_second = 0;  // 0: not limited
-  double available_seconds = 0;    // a micro-batch's: the slowest part of the pipeline
+  LinkRate rate;                 // not set: no limit
+  double available_seconds = 0;  // a micro-batch's: the slowest part of the pipeline
   // Of this device for one boundary tensor, encode or decode, whichever is slower; identity needs
   // none.
   double codec_seconds = 0;

@@ -110,20 +110,22 @@ absl::StatusOr<Partition> Cut(const PlanRequest& request) {
   return request.policy->plan(cut);
 }
 
-// Fills what the policy left to others.
-absl::Status Complete(const PlanRequest& request, Partition& partition) {
-  if (partition.order.empty()) {
+// Fills what the policy left to others. own: the position of the request's codecs in Choices.
+absl::Status Complete(const PlanRequest& request, int own, Placement& placement) {
+  if (placement.order.empty()) {
     for (size_t i = 0; i < request.devices.size(); ++i)
-      partition.order.push_back(static_cast<int>(i));
+      placement.order.push_back(static_cast<int>(i));
   }
-  const size_t stages = partition.order.size();
+  const size_t stages = placement.order.size();
   if (!request.caps.empty()) {
     // The user's caps are for every device: a plan with fewer stages takes the first ones.
-    partition.caps.assign(request.caps.begin(), request.caps.begin() + stages);
-  } else if (partition.caps.empty()) {
-    partition.caps = request.schedule->caps(static_cast<int>(stages), request.micro_batches);
+    placement.caps.assign(request.caps.begin(), request.caps.begin() + stages);
+  } else if (placement.caps.empty()) {
+    placement.caps = request.schedule->caps(static_cast<int>(stages), request.micro_batches);
   }
-  if (partition.last_layer.size() != stages || partition.caps.size() != stages) {
+  if (placement.codecs.empty()) placement.codecs.assign(stages - 1, own);
+  if (placement.last_layer.size() != stages || placement.caps.size() != stages ||
+      placement.codecs.size() + 1 != stages) {
     return absl::InternalError("plan: the policy's answer does not fit together");
   }
   return absl::OkStatus();
@@ -224,29 +226,34 @@ absl::StatusOr<Placement> PlacementOf(const PlanRequest& request, const Pipeline
   return placement;
 }
 
-absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
+absl::StatusOr<PlacedPlan> MakePlacedPlan(const PlanRequest& request) {
   RUNNEL_RETURN_IF_ERROR(CheckRequest(request));
   RUNNEL_ASSIGN_OR_RETURN(Partition partition, Cut(request));
-  RUNNEL_RETURN_IF_ERROR(Complete(request, partition));
-  Plan plan;
+  int own = 0;
+  const std::vector<CodecChoice> choices = Choices(request, own);
+  RUNNEL_RETURN_IF_ERROR(Complete(request, own, partition.placement));
+  PlacedPlan placed{{}, std::move(partition.placement)};
+  const Placement& placement = placed.placement;
+  Plan& plan = placed.plan;
   plan.generation = request.generation;
   plan.schedule = std::string(request.schedule->name);
   plan.drains_each_step = request.schedule->drains_each_step;
-  const std::vector<StageOrder> orders = StageOrders(request.schedule->deferred, partition.caps);
+  const std::vector<StageOrder> orders = StageOrders(request.schedule->deferred, placement.caps);
   int first = 0;
-  for (size_t i = 0; i < partition.order.size(); ++i) {
-    plan.stages.push_back({request.devices[partition.order[i]], first, partition.last_layer[i],
+  for (size_t i = 0; i < placement.order.size(); ++i) {
+    plan.stages.push_back({request.devices[placement.order[i]], first, placement.last_layer[i],
                            orders[i].cap, orders[i].deferred_weight_gradients});
-    first = partition.last_layer[i] + 1;
+    first = placement.last_layer[i] + 1;
   }
-  int own = 0;
-  const std::vector<CodecChoice> choices = Choices(request, own);
-  for (size_t i = 0; i + 1 < partition.order.size(); ++i) {
-    const CodecChoice& choice = choices[partition.codecs.empty() ? own : partition.codecs[i]];
-    plan.links.push_back({choice.forward, choice.backward});
-  }
+  for (const int codec : placement.codecs)
+    plan.links.push_back({choices[codec].forward, choices[codec].backward});
   RUNNEL_RETURN_IF_ERROR(CheckPlan(plan, *request.model));
-  return plan;
+  return placed;
+}
+
+absl::StatusOr<Plan> MakePlan(const PlanRequest& request) {
+  RUNNEL_ASSIGN_OR_RETURN(PlacedPlan placed, MakePlacedPlan(request));
+  return std::move(placed.plan);
 }
 
 }  // namespace runnel

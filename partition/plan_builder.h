@@ -64,15 +64,22 @@ absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
 // InvalidArgument as MakeLinkSeconds, and for costs and links of another number than devices.
 absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request);
 
-// A plan of the request in the terms of its pipeline model. InvalidArgument if it names a device or
-// a pair of codecs that the request has not.
+// A plan that comes from elsewhere, in the terms of the request's pipeline model. InvalidArgument
+// if it names a device or a pair of codecs that the request has not.
 absl::StatusOr<Placement> PlacementOf(const PlanRequest& request, const PipelineModel& model,
                                       const Plan& plan);
+
+// A plan, and the same in the terms of the request's pipeline model.
+struct PlacedPlan {
+  Plan plan;
+  Placement placement;
+};
 
 // A plan that passes CheckPlan. Policies that choose devices leave some out and change the order.
 // InvalidArgument names what does not fit and the fix: more devices than layers, a device twice, M
 // or the micro-batch size below 1, caps of the wrong number, below 1 or growing, a missing profile;
 // and whatever the policy refuses.
+absl::StatusOr<PlacedPlan> MakePlacedPlan(const PlanRequest& request);
 absl::StatusOr<Plan> MakePlan(const PlanRequest& request);
 
 }  // namespace runnel

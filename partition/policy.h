@@ -24,16 +24,12 @@ struct PartitionRequest {
   const PipelineModel* pipeline = nullptr;
 };
 
-// last_layer[i]: the last layer of stage i. last_layer.back() == layers - 1.
+// A policy's answer. placement.last_layer is always there and ends with layers - 1. A policy that
+// does not choose devices, caps or codecs leaves those empty: all devices as given, the schedule's
+// caps, the codecs that the user asked for.
 struct Partition {
-  std::vector<int> last_layer;
+  Placement placement;
   double bottleneck_seconds = 0;  // the policy's own objective; 0 if it has none
-  // Of policies that choose them, else empty: the devices in order, one a stage (otherwise all as
-  // given), caps by stage (otherwise the schedule's), and by link the position in
-  // PipelineModel::codecs.
-  std::vector<int> order;
-  std::vector<int64_t> caps;
-  std::vector<int> codecs;
 };
 
 struct PolicyRow {

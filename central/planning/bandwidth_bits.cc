@@ -10,39 +10,41 @@
 namespace runnel {
 namespace {
 
-// Periods nearer than this count as equal where exactness decides: where a processor is shared,
-// fewer bytes always save a little of it.
-constexpr double kAlike = 5e-3;
-// Of the slowest stage's compute, for a direction of a link: the less time its frames take, the
-// fewer micro-batches must be in flight to hide it. Where caps are low that decides the period.
-constexpr double kShares[] = {1, 1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
+// Periods within 0.5 % tie; the more exact codec wins. On a shared processor fewer bytes always
+// save a little time, so that without a tie the fewest bits would win everywhere.
+constexpr double kEqualPeriods = 5e-3;
+// Budgets to try for one link direction, as shares of the slowest stage: with low caps a faster
+// link shortens the round trip and so the period.
+constexpr double kBudgetShares[] = {1, 1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-// What `runnel` chooses among, with the cut; single directions are looked at when that is done.
+// Bits forward and backward that `runnel` chooses among together with the cut. Single directions
+// are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
-absl::StatusOr<CodecChoice> ChoiceOf(const LinkPlan& link, int64_t epochs) {
+absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs) {
   CodecChoice choice{link.codec_forward, link.codec_backward, nullptr, nullptr};
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_forward, MeanEncodedBytes(choice.forward, epochs));
   RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, MeanEncodedBytes(choice.backward, epochs));
   return choice;
 }
 
-bool Has(const std::vector<CodecChoice>& choices, const LinkPlan& link) {
-  return std::any_of(choices.begin(), choices.end(), [&link](const CodecChoice& choice) {
-    return choice.forward == link.codec_forward && choice.backward == link.codec_backward;
-  });
-}
-
-absl::Status Add(const LinkPlan& link, int64_t epochs, std::vector<CodecChoice>& choices) {
-  if (Has(choices, link)) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, ChoiceOf(link, epochs));
+// The position of the link's codecs in `choices`, where they are added if they are not there.
+absl::StatusOr<int> AddChoice(const LinkPlan& link, int64_t epochs,
+                              std::vector<CodecChoice>& choices) {
+  const auto found =
+      std::find_if(choices.begin(), choices.end(), [&link](const CodecChoice& choice) {
+        return choice.forward == link.codec_forward && choice.backward == link.codec_backward;
+      });
+  const auto position = static_cast<int>(found - choices.begin());
+  if (found != choices.end()) return position;
+  RUNNEL_ASSIGN_OR_RETURN(CodecChoice choice, MakeCodecChoice(link, epochs));
   choices.push_back(std::move(choice));
-  return absl::OkStatus();
+  return position;
 }
 
 // The most exact first, as `runnel` wants them.
-absl::StatusOr<std::vector<CodecChoice>> Pairs(const BandwidthBits& bits) {
+absl::StatusOr<std::vector<CodecChoice>> CodecPairsToTry(const BandwidthBits& bits) {
   const Shape any = {1};  // names do not depend on it
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<BitsChoice> down,
                           BitsChoices(bits.family_forward, any, bits.exact));
@@ -53,22 +55,23 @@ absl::StatusOr<std::vector<CodecChoice>> Pairs(const BandwidthBits& bits) {
   const std::vector<BitStep> up_floors =
       MinBitsByEpoch(bits.switches, Direction::kBackward, bits.epochs);
   std::vector<CodecChoice> choices;
-  RUNNEL_RETURN_IF_ERROR(
-      Add({CodecSchedule(bits.exact), CodecSchedule(bits.exact)}, bits.epochs, choices));
+  const LinkPlan exact = {CodecSchedule(bits.exact), CodecSchedule(bits.exact)};
+  RUNNEL_RETURN_IF_ERROR(AddChoice(exact, bits.epochs, choices).status());
   for (const auto& [forward, backward] : kPairs) {
-    RUNNEL_RETURN_IF_ERROR(
-        Add({CodecsWithBits(down, forward, down_floors), CodecsWithBits(up, backward, up_floors)},
-            bits.epochs, choices));
+    const LinkPlan pair = {CodecsWithBits(down, forward, down_floors),
+                           CodecsWithBits(up, backward, up_floors)};
+    RUNNEL_RETURN_IF_ERROR(AddChoice(pair, bits.epochs, choices).status());
   }
   return choices;
 }
 
-// Where `available_seconds` are left to each direction.
-absl::StatusOr<std::vector<LinkPlan>> CodecsFor(const BandwidthBits& bits,
-                                                const PlanRequest& request,
-                                                const PipelineModel& model,
-                                                const Placement& placement,
-                                                double available_seconds) {
+// The most exact codecs of each link whose frames cross within `available_seconds`, each direction
+// apart.
+absl::StatusOr<std::vector<LinkPlan>> MostExactCodecsInTime(const BandwidthBits& bits,
+                                                            const PlanRequest& request,
+                                                            const PipelineModel& model,
+                                                            const Placement& placement,
+                                                            double available_seconds) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
                           InferShapes(*request.model, request.micro_batch_size));
   std::vector<LinkPlan> links;
@@ -85,7 +88,7 @@ absl::StatusOr<std::vector<LinkPlan>> CodecsFor(const BandwidthBits& bits,
           const std::vector<BitsChoice> choices,
           BitsChoices(forward ? bits.family_forward : bits.family_backward, shape, bits.exact));
       const LinkSpeed& speed = forward ? model.speeds[from][to] : model.speeds[to][from];
-      return CodecsInTime(choices, {speed.rate.mbps(), available_seconds, codec_seconds},
+      return CodecsInTime(choices, {speed.rate, available_seconds, codec_seconds},
                           MinBitsByEpoch(bits.switches, direction, bits.epochs));
     };
     LinkPlan& link = links.emplace_back();
@@ -102,16 +105,50 @@ double SlowestStage(const PipelineModel& model, const Placement& placement) {
   return slowest;
 }
 
-absl::StatusOr<FittedPlan> Judge(const BandwidthBits& bits, PlanRequest request, Plan plan) {
+// What the plan is worth by the request's pipeline model, which gets the codecs of its links.
+absl::StatusOr<FittedPlan> RatePlan(const BandwidthBits& bits, PlanRequest request,
+                                    PlacedPlan placed) {
   FittedPlan fitted;
-  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, bits.epochs, request));
+  for (size_t i = 0; i < placed.plan.links.size(); ++i) {
+    RUNNEL_ASSIGN_OR_RETURN(placed.placement.codecs[i],
+                            AddChoice(placed.plan.links[i], bits.epochs, request.codec_choices));
+  }
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
-  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
-  RUNNEL_ASSIGN_OR_RETURN(fitted.period_seconds, SimulatedPeriod(model, placement));
-  fitted.charged_seconds = ChargedPeriod(model, placement, fitted.period_seconds);
-  RUNNEL_ASSIGN_OR_RETURN(fitted.coding_error, CodingError(plan, bits.epochs));
-  fitted.plan = std::move(plan);
+  RUNNEL_ASSIGN_OR_RETURN(fitted.period_seconds, SimulatedPeriod(model, placed.placement));
+  fitted.charged_seconds = ChargedPeriod(model, placed.placement, fitted.period_seconds);
+  RUNNEL_ASSIGN_OR_RETURN(fitted.coding_error, CodingError(placed.plan, bits.epochs));
+  fitted.plan = std::move(placed.plan);
   return fitted;
+}
+
+// FitBits of a plan whose place in `model`, the request's pipeline model, is known.
+absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, const PlanRequest& request,
+                                         const PipelineModel& model, const PlacedPlan& placed) {
+  std::vector<FittedPlan> fitted;
+  RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), RatePlan(bits, request, placed));
+  if (placed.plan.links.empty()) return fitted.front();
+  const auto try_with = [&](double available_seconds) -> absl::Status {
+    PlacedPlan other = placed;
+    RUNNEL_ASSIGN_OR_RETURN(
+        other.plan.links,
+        MostExactCodecsInTime(bits, request, model, placed.placement, available_seconds));
+    RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), RatePlan(bits, request, std::move(other)));
+    return absl::OkStatus();
+  };
+  RUNNEL_RETURN_IF_ERROR(try_with(kForever));
+  RUNNEL_RETURN_IF_ERROR(try_with(0));
+  const double slowest = SlowestStage(model, placed.placement);
+  for (double share : kBudgetShares) RUNNEL_RETURN_IF_ERROR(try_with(share * slowest));
+  double least = kForever;
+  for (const FittedPlan& one : fitted) least = std::min(least, one.period_seconds);
+  std::erase_if(fitted, [least](const FittedPlan& one) {
+    return one.period_seconds > least * (1 + kEqualPeriods);
+  });
+  return *std::min_element(fitted.begin(), fitted.end(),
+                           [](const FittedPlan& a, const FittedPlan& b) {
+                             return std::pair(a.coding_error, a.period_seconds) <
+                                    std::pair(b.coding_error, b.period_seconds);
+                           });
 }
 
 }  // namespace
@@ -128,7 +165,7 @@ absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs) {
 
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request) {
   for (const LinkPlan& link : plan.links) {
-    RUNNEL_RETURN_IF_ERROR(Add(link, epochs, request.codec_choices));
+    RUNNEL_RETURN_IF_ERROR(AddChoice(link, epochs, request.codec_choices).status());
   }
   return absl::OkStatus();
 }
@@ -138,48 +175,27 @@ absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest&
   PlanRequest known = request;
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, bits.epochs, known));
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(known));
-  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(known, model, plan));
-  std::vector<FittedPlan> fitted;
-  RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), Judge(bits, request, plan));
-  if (plan.links.empty()) return fitted.front();
-  const auto try_with = [&](double available_seconds) -> absl::Status {
-    Plan other = plan;
-    RUNNEL_ASSIGN_OR_RETURN(other.links,
-                            CodecsFor(bits, request, model, placement, available_seconds));
-    RUNNEL_ASSIGN_OR_RETURN(fitted.emplace_back(), Judge(bits, request, std::move(other)));
-    return absl::OkStatus();
-  };
-  RUNNEL_RETURN_IF_ERROR(try_with(kForever));
-  RUNNEL_RETURN_IF_ERROR(try_with(0));
-  const double slowest = SlowestStage(model, placement);
-  for (double share : kShares) RUNNEL_RETURN_IF_ERROR(try_with(share * slowest));
-  double least = kForever;
-  for (const FittedPlan& one : fitted) least = std::min(least, one.period_seconds);
-  std::erase_if(
-      fitted, [least](const FittedPlan& one) { return one.period_seconds > least * (1 + kAlike); });
-  return *std::min_element(fitted.begin(), fitted.end(),
-                           [](const FittedPlan& a, const FittedPlan& b) {
-                             return std::pair(a.coding_error, a.period_seconds) <
-                                    std::pair(b.coding_error, b.period_seconds);
-                           });
+  RUNNEL_ASSIGN_OR_RETURN(Placement placement, PlacementOf(known, model, plan));
+  return FitPlacedPlan(bits, known, model, {plan, std::move(placement)});
 }
 
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request) {
-  RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecChoice> pairs, Pairs(bits));
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<CodecChoice> pairs, CodecPairsToTry(bits));
   const auto plan_with = [&](const CodecChoice& own) -> absl::StatusOr<FittedPlan> {
     request.codec_forward = own.forward;
     request.codec_backward = own.backward;
     request.encoded_forward = own.encoded_forward;
     request.encoded_backward = own.encoded_backward;
-    RUNNEL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(request));
-    return FitBits(bits, request, plan);
+    RUNNEL_ASSIGN_OR_RETURN(const PlacedPlan placed, MakePlacedPlan(request));
+    RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
+    return FitPlacedPlan(bits, request, model, placed);
   };
   request.codec_choices.clear();
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan exact, plan_with(pairs.front()));
   if (!request.policy->needs_profile) return exact;
   request.codec_choices = pairs;
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fewest, plan_with(pairs.back()));
-  return fewest.charged_seconds < exact.charged_seconds * (1 - kAlike) ? fewest : exact;
+  return fewest.charged_seconds < exact.charged_seconds * (1 - kEqualPeriods) ? fewest : exact;
 }
 
 }  // namespace runnel

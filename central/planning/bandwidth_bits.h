@@ -1,9 +1,9 @@
 #pragma once
 
-// --bits bandwidth: plans whose links have as many bits as they have time for, and no fewer than
-// accuracy allows, each direction apart (compress/link_bits.h). What accuracy allows depends on how
-// far the training is, so a plan names codecs by epoch (proto/base/codec_schedule.h), which the
-// journal, replay and check-points keep. Pure.
+// --bits bandwidth: each direction of each link has as many bits as its bandwidth leaves time for,
+// and no fewer than accuracy allows (compress/link_bits.h). The bits that accuracy allows rise
+// during training, so a plan names codecs by epoch (proto/base/codec_schedule.h); journal, replay
+// and check-points keep that schedule as it is. Pure functions.
 
 #include <cstdint>
 #include <string>
@@ -32,23 +32,22 @@ struct FittedPlan {
   double coding_error = 0;     // CodingError
 };
 
-// `plan` with other codecs: of those by which the pipeline is as fast as it gets (to 0.5 %), the
-// ones that lose least. Never slower than `plan`, nor than `plan` with codecs that lose nothing.
-// `request` needs the times of computation. Errors as MakePipelineModel and PlacementOf.
+// `plan` with other codecs: among the codecs with which the pipeline is fastest (periods within 0.5
+// % tie), those with the least error. Never slower than `plan`, nor than `plan` without
+// compression. `request` needs a cost model. Errors as MakePipelineModel and PlacementOf.
 absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest& request,
                                    const Plan& plan);
 
-// MakePlan with bits that follow the links. The policy cuts the model twice: as if nothing were
-// compressed, and with the fewest bits (`runnel` then chooses among all of them with the cut). Both
-// cuts get the bits that they have time for, and the faster one is taken; of about the same, the
-// first.
+// MakePlan with bits that follow the links. The policy cuts the model twice: without compression,
+// and with the fewest bits (`runnel` then chooses bits and cut together). FitBits refits both cuts;
+// the faster one is returned, at a tie the first.
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request);
 
 // The mean over links, directions and epochs of the relative error of a plan's codecs
 // (MeanRelativeError); 0 without links.
 absl::StatusOr<double> CodingError(const Plan& plan, int64_t epochs);
 
-// Lets `request` know what the codecs of `plan` cost, so that PlacementOf finds them.
+// Adds the codecs of `plan` to those that the request knows, so that PlacementOf finds them.
 absl::Status AddCodecsOf(const Plan& plan, int64_t epochs, PlanRequest& request);
 
 }  // namespace runnel

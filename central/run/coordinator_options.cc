@@ -19,7 +19,7 @@ RosterOptions SeatsOf(const RunSetup& setup, bool has_local_workers) {
   options.dialling_workers = setup.workers - options.local_workers;
   options.recipe = setup.settings.recipe;
   options.backend = setup.settings.backend;
-  options.codecs = CodecsOf(setup.settings);
+  options.codecs = CodecsInSettings(setup.settings);
   return options;
 }
 

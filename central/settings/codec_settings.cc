@@ -103,7 +103,7 @@ absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switch
   return absl::OkStatus();
 }
 
-std::vector<CodecId> CodecsOf(const RunSettings& settings) {
+std::vector<CodecId> CodecsInSettings(const RunSettings& settings) {
   std::vector<CodecId> codecs;
   const auto add = [&codecs](const CodecId& codec) {
     if (std::find(codecs.begin(), codecs.end(), codec) == codecs.end()) codecs.push_back(codec);

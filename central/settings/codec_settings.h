@@ -30,6 +30,6 @@ absl::Status ResolveCodecs(const NumberFormat& format, const BitSwitches& switch
                            RunSettings& settings);
 
 // Every codec that a plan of these settings may name, each once. After ResolveCodecs.
-std::vector<CodecId> CodecsOf(const RunSettings& settings);
+std::vector<CodecId> CodecsInSettings(const RunSettings& settings);
 
 }  // namespace runnel

@@ -59,13 +59,16 @@ absl::StatusOr<Partition> BruteForce(const PartitionRequest& request) {
   std::vector<int> candidate(request.devices);
   for (int i = 0; i < request.devices; ++i) candidate[i] = i;
   candidate.back() = request.layers - 1;
-  Partition best{candidate, Slowest(costs, candidate)};
+  std::vector<int> best = candidate;
+  double least = Slowest(costs, candidate);
   while (costs.status().ok() && NextCut(request.layers, candidate)) {
     const double slowest = Slowest(costs, candidate);
-    if (slowest < best.bottleneck_seconds) best = {candidate, slowest};
+    if (slowest >= least) continue;
+    best = candidate;
+    least = slowest;
   }
   RUNNEL_RETURN_IF_ERROR(costs.status());
-  return best;
+  return Partition{{.order = {}, .last_layer = best, .caps = {}, .codecs = {}}, least};
 }
 
 }  // namespace runnel::policies

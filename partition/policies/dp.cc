@@ -36,9 +36,9 @@ absl::StatusOr<Partition> MinimiseSlowest(const PartitionRequest& request, LinkC
   RUNNEL_RETURN_IF_ERROR(costs.status());
   Partition partition;
   partition.bottleneck_seconds = best[devices - 1][layers - 1];
-  partition.last_layer.resize(devices);
+  partition.placement.last_layer.resize(devices);
   for (int n = devices - 1, l = layers - 1; n >= 0; l = cut[n][l], --n) {
-    partition.last_layer[n] = l;
+    partition.placement.last_layer[n] = l;
   }
   return partition;
 }

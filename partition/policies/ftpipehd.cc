@@ -39,12 +39,12 @@ absl::StatusOr<Partition> Ftpipehd(const PartitionRequest& request) {
   RUNNEL_ASSIGN_OR_RETURN(Partition running, Uniform(request));
   std::vector<std::vector<int>> seen;
   for (int i = 0; i < kMaxCuts; ++i) {
-    seen.push_back(running.last_layer);
-    const RatioEstimate estimate(*request.compute, running.last_layer);
+    seen.push_back(running.placement.last_layer);
+    const RatioEstimate estimate(*request.compute, running.placement.last_layer);
     PartitionRequest estimated = request;
     estimated.compute = &estimate;
     RUNNEL_ASSIGN_OR_RETURN(running, MinimiseSlowest(estimated, LinkCharge::kTwiceDown));
-    if (std::find(seen.begin(), seen.end(), running.last_layer) != seen.end()) break;
+    if (std::find(seen.begin(), seen.end(), running.placement.last_layer) != seen.end()) break;
   }
   return running;
 }

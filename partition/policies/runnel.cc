@@ -137,7 +137,7 @@ absl::StatusOr<std::optional<Candidate>> AcceptCandidate(const PartitionRequest&
     placement.order.push_back(i);
     placement.caps.push_back(std::min<int64_t>(request.devices - i, max_cap));
   }
-  placement.last_layer = accept.last_layer;
+  placement.last_layer = accept.placement.last_layer;
   placement.codecs.assign(request.devices - 1, model.default_codec);
   if (!FitsMemory(model, placement)) return std::nullopt;
   RUNNEL_ASSIGN_OR_RETURN(const double period, SimulatedPeriod(model, placement));
@@ -226,8 +226,7 @@ absl::StatusOr<Partition> Runnel(const PartitionRequest& request) {
   RUNNEL_ASSIGN_OR_RETURN(const Candidate chosen,
                           Choose(model, Candidates(model, max_cap), accept, max_cap));
   RUNNEL_ASSIGN_OR_RETURN(const double period, SimulatedPeriod(model, chosen.placement));
-  return Partition{chosen.placement.last_layer, period, chosen.placement.order,
-                   chosen.placement.caps, chosen.placement.codecs};
+  return Partition{chosen.placement, period};
 }
 
 }  // namespace runnel::policies

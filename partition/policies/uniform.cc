@@ -11,7 +11,7 @@ absl::StatusOr<Partition> Uniform(const PartitionRequest& request) {
   int end = 0;
   for (int device = 0; device < request.devices; ++device) {
     end += each + (device < larger ? 1 : 0);
-    partition.last_layer.push_back(end - 1);
+    partition.placement.last_layer.push_back(end - 1);
   }
   return partition;
 }

@@ -19,7 +19,8 @@ const Shape kShape = {64, 64, 124};  // har_cnn's conv2 at batch 64: 1984 KB
 
 std::string Chosen(double mbps, double seconds, double min_bits, double codec_seconds = 0) {
   const auto choices = BitsChoices("hadamard", kShape).value();
-  return choices[ChooseCodec(choices, {mbps, seconds, codec_seconds}, min_bits)].codec.text();
+  return choices[ChooseCodec(choices, {LinkRate::Mbps(mbps), seconds, codec_seconds}, min_bits)]
+      .codec.text();
 }
 
 TEST(LinkBits, ChoicesAscendAndEndWithIdentity) {
@@ -75,7 +76,7 @@ TEST(LinkBits, OnASlowerLinkThereAreNeverMoreBits) {
     double last = 33;
     for (double mbps = 4096; mbps > 0.05; mbps *= 0.9) {
       const BitsChoice& chosen =
-          choices[ChooseCodec(choices, {mbps, seconds, codec_seconds}, min_bits)];
+          choices[ChooseCodec(choices, {LinkRate::Mbps(mbps), seconds, codec_seconds}, min_bits)];
       EXPECT_LE(chosen.bits, last) << "case " << i << " at " << mbps;
       EXPECT_GE(chosen.bits, min_bits);
       last = chosen.bits;
@@ -87,19 +88,19 @@ TEST(LinkBits, IsTheBestOfAllThatFit) {
   const CounterRandom random(7, RandomPurpose::kTest, 0, 0);
   for (uint64_t i = 0; i < 500; ++i) {
     const auto choices = BitsChoices("tile", kShape).value();
-    const LinkTime link{std::exp2(12.0 * random.Uniform(4 * i) - 4), random.Uniform(4 * i + 1),
-                        0.3 * random.Uniform(4 * i + 2)};
+    const LinkTime link{LinkRate::Mbps(std::exp2(12.0 * random.Uniform(4 * i) - 4)),
+                        random.Uniform(4 * i + 1), 0.3 * random.Uniform(4 * i + 2)};
     const double min_bits = random.Below(4 * i + 3, 9);
     const BitsChoice& chosen = choices[ChooseCodec(choices, link, min_bits)];
     EXPECT_GE(chosen.bits, min_bits);
     const auto fits = [&link](const BitsChoice& choice) {
       const double bits = 8.0 * static_cast<double>(choice.payload_bytes.value() + 64);
-      return bits / 1e6 / link.megabits_per_second <= link.available_seconds &&
+      return bits / 1e6 / link.rate.mbps() <= link.available_seconds &&
              (choice.codec.is_identity() || link.codec_seconds <= link.available_seconds);
     };
     const auto seconds = [&link](const BitsChoice& choice) {
       const double bits = 8.0 * static_cast<double>(choice.payload_bytes.value() + 64);
-      return std::max(bits / (link.megabits_per_second * 1e6),
+      return std::max(bits / (link.rate.mbps() * 1e6),
                       choice.codec.is_identity() ? 0 : link.codec_seconds);
     };
     for (const BitsChoice& other : choices) {
@@ -124,16 +125,19 @@ TEST(LinkBits, FloorsFollowThePapersSchedules) {
 TEST(LinkBits, SchedulesHaveTheFloorInEveryPhase) {
   const auto choices = BitsChoices("mbq", kShape).value();
   const auto down = MinBitsByEpoch(kHar, Direction::kForward, 200);
-  EXPECT_EQ(CodecsInTime(choices, {100, 0.5, 0}, down).text(), "identity");
-  EXPECT_EQ(CodecsInTime(choices, {10, 0.5, 0}, down).text(), "mbq:8");
-  EXPECT_EQ(CodecsInTime(choices, {4, 0.5, 0}, down).text(), "0:mbq:3,160:mbq:4");
-  EXPECT_EQ(CodecsInTime(choices, {0.25, 0.5, 0}, down).text(), "0:mbq:2,60:mbq:3,160:mbq:4");
-  EXPECT_EQ(
-      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch(kHar, Direction::kBackward, 200)).text(),
-      "mbq:4");
-  EXPECT_EQ(
-      CodecsInTime(choices, {0.25, 0.5, 0}, MinBitsByEpoch({}, Direction::kForward, 1)).text(),
-      "mbq:2");
+  EXPECT_EQ(CodecsInTime(choices, {LinkRate::Mbps(100), 0.5, 0}, down).text(), "identity");
+  EXPECT_EQ(CodecsInTime(choices, {LinkRate::Mbps(10), 0.5, 0}, down).text(), "mbq:8");
+  EXPECT_EQ(CodecsInTime(choices, {LinkRate::Mbps(4), 0.5, 0}, down).text(), "0:mbq:3,160:mbq:4");
+  EXPECT_EQ(CodecsInTime(choices, {LinkRate::Mbps(0.25), 0.5, 0}, down).text(),
+            "0:mbq:2,60:mbq:3,160:mbq:4");
+  EXPECT_EQ(CodecsInTime(choices, {LinkRate::Mbps(0.25), 0.5, 0},
+                         MinBitsByEpoch(kHar, Direction::kBackward, 200))
+                .text(),
+            "mbq:4");
+  EXPECT_EQ(CodecsInTime(choices, {LinkRate::Mbps(0.25), 0.5, 0},
+                         MinBitsByEpoch({}, Direction::kForward, 1))
+                .text(),
+            "mbq:2");
   EXPECT_EQ(CodecsWithBits(choices, 3, down).text(), "0:mbq:3,160:mbq:4");
   EXPECT_EQ(CodecsWithBits(choices, 9, down).text(), "identity");
   // Of stochastic there are 4 and 8 only.

@@ -79,14 +79,14 @@ TEST(Policy, DynamicProgrammingEqualsBruteForce) {
     ASSERT_TRUE(fast.ok() && slow.ok()) << fast.status() << slow.status();
     ASSERT_EQ(fast->bottleneck_seconds, slow->bottleneck_seconds);
     for (const Partition* partition : {&*fast, &*slow}) {
-      ASSERT_EQ(partition->last_layer.size(), static_cast<size_t>(devices));
-      ASSERT_EQ(partition->last_layer.back(), layers - 1);
+      ASSERT_EQ(partition->placement.last_layer.size(), static_cast<size_t>(devices));
+      ASSERT_EQ(partition->placement.last_layer.back(), layers - 1);
       int previous = -1;
-      for (int last : partition->last_layer) {
+      for (int last : partition->placement.last_layer) {
         ASSERT_GT(last, previous);
         previous = last;
       }
-      ASSERT_EQ(partition->bottleneck_seconds, Objective(costs, partition->last_layer));
+      ASSERT_EQ(partition->bottleneck_seconds, Objective(costs, partition->placement.last_layer));
     }
   }
   std::cout << "seeds 1..500\n";
@@ -98,12 +98,12 @@ TEST(Policy, LinksMoveTheCut) {
   const auto compute = MeasuredCost::ByLayer({{4, 2, 2, 2}, {4, 2, 2, 2}});
   ASSERT_TRUE(compute.ok());
   PartitionRequest request{4, 2, &*compute, [](int, int, Direction) { return 0.0; }};
-  EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(0, 3));
+  EXPECT_THAT(Plan("dp", request)->placement.last_layer, ElementsAre(0, 3));
   EXPECT_EQ(Plan("dp", request)->bottleneck_seconds, 6);
   request.link_seconds = [](int layer, int, Direction direction) {
     return layer == 0 ? (direction == Direction::kBackward ? 4.0 : 3.0) : 1.0;
   };
-  EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(1, 3));
+  EXPECT_THAT(Plan("dp", request)->placement.last_layer, ElementsAre(1, 3));
   EXPECT_EQ(Plan("dp", request)->bottleneck_seconds, 6);
 }
 
@@ -111,15 +111,17 @@ TEST(Policy, TiesTakeTheSmallestCut) {
   const auto compute = MeasuredCost::ByLayer({{1, 0, 0, 1}, {1, 0, 0, 1}});
   ASSERT_TRUE(compute.ok());
   const PartitionRequest request{4, 2, &*compute, [](int, int, Direction) { return 0.0; }};
-  EXPECT_THAT(Plan("dp", request)->last_layer, ElementsAre(0, 3));
+  EXPECT_THAT(Plan("dp", request)->placement.last_layer, ElementsAre(0, 3));
 }
 
 TEST(Policy, UniformIsThePapersAveragePartition) {
-  EXPECT_THAT(Plan("uniform", {.layers = 20, .devices = 3})->last_layer, ElementsAre(6, 13, 19));
-  EXPECT_THAT(Plan("uniform", {.layers = 20, .devices = 4})->last_layer, ElementsAre(4, 9, 14, 19));
-  EXPECT_THAT(Plan("uniform", {.layers = 6, .devices = 6})->last_layer,
+  EXPECT_THAT(Plan("uniform", {.layers = 20, .devices = 3})->placement.last_layer,
+              ElementsAre(6, 13, 19));
+  EXPECT_THAT(Plan("uniform", {.layers = 20, .devices = 4})->placement.last_layer,
+              ElementsAre(4, 9, 14, 19));
+  EXPECT_THAT(Plan("uniform", {.layers = 6, .devices = 6})->placement.last_layer,
               ElementsAre(0, 1, 2, 3, 4, 5));
-  EXPECT_THAT(Plan("uniform", {.layers = 6, .devices = 1})->last_layer, ElementsAre(5));
+  EXPECT_THAT(Plan("uniform", {.layers = 6, .devices = 1})->placement.last_layer, ElementsAre(5));
 }
 
 TEST(Policy, EveryPolicyRefusesMoreStagesThanLayers) {

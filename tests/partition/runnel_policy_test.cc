@@ -84,7 +84,7 @@ class Case {
       placement.order.push_back(i);
       placement.caps.push_back(request.devices - i);
     }
-    placement.last_layer = partition.last_layer;
+    placement.last_layer = partition.placement.last_layer;
     placement.codecs.assign(request.devices - 1, model.default_codec);
     return placement;
   }
@@ -100,10 +100,6 @@ class Case {
 
 absl::StatusOr<Partition> PlanBy(absl::string_view policy, const PartitionRequest& request) {
   return (*FindPolicy(policy))->plan(request);
-}
-
-Placement PlacementOf(const Partition& partition) {
-  return {partition.order, partition.last_layer, partition.caps, partition.codecs};
 }
 
 bool Fits(const PipelineModel& model, const Placement& placement) {
@@ -178,7 +174,7 @@ TEST(RunnelPolicy, EqualsTryingEverything) {
       continue;
     }
     ASSERT_TRUE(found.ok()) << found.status();
-    const Placement placement = PlacementOf(*found);
+    const Placement placement = found->placement;
     EXPECT_TRUE(Fits(c.model, placement));
     EXPECT_EQ(placement.order[0], 0);
     for (int64_t cap : placement.caps) EXPECT_LE(cap, c.model.max_cap);
@@ -249,7 +245,7 @@ TEST(RunnelPolicy, NeverSlowerThanAccept) {
     const absl::StatusOr<Partition> theirs = PlanBy("accept", c.request);
     ASSERT_TRUE(ours.ok() && theirs.ok()) << ours.status() << theirs.status();
     const double accept = *SimulatedPeriod(c.model, c.Given(*theirs));
-    const double runnel = *SimulatedPeriod(c.model, PlacementOf(*ours));
+    const double runnel = *SimulatedPeriod(c.model, ours->placement);
     EXPECT_LE(runnel, accept * (1 + 1e-12));
     EXPECT_EQ(runnel, ours->bottleneck_seconds);
   }
@@ -275,16 +271,16 @@ TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
     const absl::StatusOr<Partition> accept = PlanBy("accept", c.request);
     const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", c.request);
     ASSERT_TRUE(accept.ok() && ftpipehd.ok()) << accept.status() << ftpipehd.status();
-    EXPECT_EQ(accept->bottleneck_seconds, AcceptObjective(c.request, accept->last_layer));
-    EXPECT_LE(AcceptObjective(c.request, accept->last_layer),
-              AcceptObjective(c.request, ftpipehd->last_layer));
+    EXPECT_EQ(accept->bottleneck_seconds, AcceptObjective(c.request, accept->placement.last_layer));
+    EXPECT_LE(AcceptObjective(c.request, accept->placement.last_layer),
+              AcceptObjective(c.request, ftpipehd->placement.last_layer));
     // Sizes that are alike both ways: the oracle of `dp` is that of `accept`.
     PartitionRequest alike = c.request;
     alike.link_seconds = [&](int layer, int from, Direction) {
       return c.request.link_seconds(layer, from, Direction::kForward);
     };
     EXPECT_EQ(PlanBy("brute_force", alike)->bottleneck_seconds, accept->bottleneck_seconds);
-    EXPECT_THAT(accept->caps, IsEmpty());
+    EXPECT_THAT(accept->placement.caps, IsEmpty());
   }
 }
 
@@ -292,18 +288,19 @@ TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
 TEST(FtpipehdPolicy, IsExactWhereRatiosAre) {
   const auto cost = MeasuredCost::ByLayer({{1, 2, 3, 4}, {2, 4, 6, 8}});
   PartitionRequest request{4, 2, &*cost, [](int, int, Direction) { return 0.0; }};
-  EXPECT_EQ(PlanBy("ftpipehd", request)->last_layer, PlanBy("accept", request)->last_layer);
+  EXPECT_EQ(PlanBy("ftpipehd", request)->placement.last_layer,
+            PlanBy("accept", request)->placement.last_layer);
 }
 
 // AccEPT 2.3: a worker that is slow on the layers it has is taken for slow on all.
 TEST(FtpipehdPolicy, IsMisledByLayersOfAnotherShape) {
   const auto cost = MeasuredCost::ByLayer({{1, 1, 1, 1}, {1, 1, 1, 8}});
   PartitionRequest request{4, 2, &*cost, [](int, int, Direction) { return 0.0; }};
-  EXPECT_THAT(PlanBy("accept", request)->last_layer, ElementsAre(2, 3));
+  EXPECT_THAT(PlanBy("accept", request)->placement.last_layer, ElementsAre(2, 3));
   const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", request);
   ASSERT_TRUE(ftpipehd.ok());
-  EXPECT_LE(AcceptObjective(request, PlanBy("accept", request)->last_layer),
-            AcceptObjective(request, ftpipehd->last_layer));
+  EXPECT_LE(AcceptObjective(request, PlanBy("accept", request)->placement.last_layer),
+            AcceptObjective(request, ftpipehd->placement.last_layer));
 }
 
 TEST(RunnelPolicy, LeavesOutADeviceThatOnlyCosts) {
@@ -314,8 +311,8 @@ TEST(RunnelPolicy, LeavesOutADeviceThatOnlyCosts) {
   c.model.compute = c.request.compute = &*cost;
   const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_THAT(found->order, ElementsAre(0, 2));
-  EXPECT_THAT(found->last_layer, ElementsAre(2, 5));
+  EXPECT_THAT(found->placement.order, ElementsAre(0, 2));
+  EXPECT_THAT(found->placement.last_layer, ElementsAre(2, 5));
 }
 
 TEST(RunnelPolicy, NeedsCosts) {

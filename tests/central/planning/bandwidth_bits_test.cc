@@ -249,7 +249,7 @@ TEST(BandwidthBits, SettingsAreTheFloor) {
   const RunSettings once = settings;
   ASSERT_TRUE(ResolveCodecs({}, BitSwitchesOf("har_cnn"), settings).ok());
   EXPECT_EQ(settings, once);
-  EXPECT_THAT(Names(CodecsOf(settings)),
+  EXPECT_THAT(Names(CodecsInSettings(settings)),
               testing::UnorderedElementsAre("hadamard:2", "hadamard:3", "hadamard:4", "hadamard:5",
                                             "hadamard:6", "hadamard:7", "hadamard:8", "identity"));
 
@@ -266,9 +266,9 @@ TEST(BandwidthBits, SettingsAreTheFloor) {
   integers.recipe = "niti";
   const NumberFormat format = FormatOf(integers).value();
   ASSERT_TRUE(ResolveCodecs(format, BitSwitchesOf("har_cnn"), integers).ok());
-  EXPECT_THAT(Names(CodecsOf(integers)), testing::Contains("int8"));
-  EXPECT_THAT(Names(CodecsOf(integers)), testing::Not(testing::Contains("identity")));
-  EXPECT_THAT(Names(CodecsOf(integers)), testing::Not(testing::Contains("hadamard:8")));
+  EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Contains("int8"));
+  EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Not(testing::Contains("identity")));
+  EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Not(testing::Contains("hadamard:8")));
 }
 
 TEST(BandwidthBits, CodecsAreMeasured) {
