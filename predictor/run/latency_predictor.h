@@ -18,7 +18,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "partition/cost_model.h"
 #include "predictor/run/device_mixture.h"
 #include "predictor/run/layer_prior.h"
 #include "predictor/run/layer_times.h"
@@ -92,21 +91,6 @@ class DevicePredictor {
   Times times_;
   std::vector<Observation> representatives_;
   std::deque<Observation> samples_;
-};
-
-// Predictions of all devices of a plan, as the policies want them. A snapshot: later reports do not
-// change it. Any thread.
-class PredictedCost final : public CostModel {
- public:
-  // In pipeline order.
-  explicit PredictedCost(std::vector<DevicePredictor> devices) : devices_(std::move(devices)) {}
-
-  double StageSeconds(int device, int first_layer, int last_layer) const override {
-    return devices_[static_cast<size_t>(device)].Seconds({first_layer, last_layer});
-  }
-
- private:
-  std::vector<DevicePredictor> devices_;
 };
 
 // Prior for a model without profiles: each layer's time by the FLOPs line through the measured

@@ -237,7 +237,7 @@ const Words kTrain = {"train",
                       "2"};
 
 // Ten sub-models a worker instead of every layer; what comes out is the same training.
-TEST(PredictedCost, ARunPlansByIt) {
+TEST(CostPredicted, ARunPlansByIt) {
   const Profiles profiles;
   const std::string journal = profiles / "journal.jsonl";
   const Words predicted = {
@@ -260,7 +260,7 @@ TEST(PredictedCost, ARunPlansByIt) {
   EXPECT_EQ(resumed["steps"], 40);
 }
 
-TEST(PredictedCost, PlanOfAColdStart) {
+TEST(CostPredicted, PlanOfAColdStart) {
   const std::string out =
       Output(With({"plan", "--model", "lenet", "--dataset", "synthetic_digits", "--local-workers",
                    "2", "--policy", "runnel", "--cost", "predicted"},
@@ -269,7 +269,7 @@ TEST(PredictedCost, PlanOfAColdStart) {
   EXPECT_THAT(out, HasSubstr("what if mbps:1"));
 }
 
-TEST(PredictedCost, WrongFlags) {
+TEST(CostPredicted, WrongFlags) {
   ScratchDir dir;
   ExpectRefused({"train", "--cost", "guessed"}, "--cost");
   ExpectRefused({"train", "--predictor-profiles", dir.path()}, "only --cost predicted");
