@@ -37,6 +37,14 @@ void ReadField(JsonObject& object, absl::string_view key, T& value) {
   object.Read(key, value);
 }
 
+// A training setting that came with a later release has the value with which that run trained, not
+// the one that this release would choose today.
+absl::Status SetMissing(const RunField& field, RunSettings& settings) {
+  const auto* training = std::get_if<const TrainingField*>(&field.member);
+  if (training == nullptr || (*training)->always_stored) return absl::OkStatus();
+  return SetMissing(**training, settings.training);
+}
+
 }  // namespace
 
 Json RunSettingsToJson(const RunSettings& settings) {
@@ -55,7 +63,10 @@ absl::StatusOr<RunSettings> RunSettingsFromJson(const Json& json) {
   RunSettings settings;
   JsonObject object(json, "settings");
   for (const RunField& field : RunFields()) {
-    if (!json.contains(std::string(field.flag.name))) continue;
+    if (!json.contains(std::string(field.flag.name))) {
+      object.Note(SetMissing(field, settings));
+      continue;
+    }
     VisitSetting(field, settings, [&](auto& value) { ReadField(object, field.flag.name, value); });
   }
   RUNNEL_RETURN_IF_ERROR(object.Finish());

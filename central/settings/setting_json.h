@@ -11,8 +11,9 @@
 namespace runnel {
 
 Json RunSettingsToJson(const RunSettings& settings);
-// A key that is missing has the default. InvalidArgument names the key that is unknown or of the
-// wrong type.
+// A key that is missing has the default; that of a training setting which came with a later release
+// has the setting's initial value, with which the recorded run trained. InvalidArgument names the
+// key that is unknown or of the wrong type.
 absl::StatusOr<RunSettings> RunSettingsFromJson(const Json& json);
 
 Json TrainingToJson(const TrainingSettings& settings);

@@ -1,5 +1,6 @@
 #include "proto/base/training_fields.h"
 
+#include <string>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -136,6 +137,7 @@ void LeaveOut(T& value) {
   value = static_cast<T>(-1);
 }
 void LeaveOut(std::vector<int64_t>& values) { values = {-1}; }
+void LeaveOut(std::string& value) { value.clear(); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 // Plain data and pure functions; any thread.
 
 #include <cstdint>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -22,6 +23,7 @@ namespace runnel {
 using TrainingMember =
     std::variant<uint64_t TrainingSettings::*, int64_t TrainingSettings::*,
                  double TrainingSettings::*, std::vector<int64_t> TrainingSettings::*,
+                 std::string TrainingSettings::*,
                  std::vector<GradientBitsStep> TrainingSettings::*>;
 
 struct TrainingField {
@@ -41,7 +43,8 @@ absl::Span<const TrainingField> TrainingFields();
 // Null for a name that no row has.
 const TrainingField* FindTrainingField(absl::string_view name);
 
-// What a user has asked for who gave no flag: -1 where a row's flag has a fallback.
+// What a user has asked for who gave no flag: -1, or an empty text, where a row's flag has a
+// fallback.
 TrainingSettings TrainingWithoutFlags();
 
 // Whether records and messages hold the field of these settings.

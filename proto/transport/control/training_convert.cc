@@ -27,6 +27,7 @@ void SetValue(double value, proto::Setting& setting) { setting.set_real(value); 
 void SetValue(const std::vector<int64_t>& values, proto::Setting& setting) {
   setting.mutable_integers()->mutable_values()->Assign(values.begin(), values.end());
 }
+void SetValue(const std::string& value, proto::Setting& setting) { setting.set_text(value); }
 void SetValue(const std::vector<GradientBitsStep>& steps, proto::Setting& setting) {
   setting.set_text(GradientBitsText(steps));
 }
@@ -60,13 +61,20 @@ absl::Status GetValue(const proto::Setting& setting, std::vector<int64_t>& value
   return absl::OkStatus();
 }
 
-absl::Status GetValue(const proto::Setting& setting, std::vector<GradientBitsStep>& steps) {
+absl::Status GetValue(const proto::Setting& setting, std::string& value) {
   if (!setting.has_text()) return Wrong(setting.name(), "is no text");
   if (setting.text().size() > kMaxSettingText) {
     return Wrong(setting.name(), absl::StrCat("has ", setting.text().size(), " bytes, at most ",
                                               kMaxSettingText, " are allowed"));
   }
-  absl::StatusOr<std::vector<GradientBitsStep>> parsed = ParseGradientBits(setting.text());
+  value = setting.text();
+  return absl::OkStatus();
+}
+
+absl::Status GetValue(const proto::Setting& setting, std::vector<GradientBitsStep>& steps) {
+  std::string text;
+  RUNNEL_RETURN_IF_ERROR(GetValue(setting, text));
+  absl::StatusOr<std::vector<GradientBitsStep>> parsed = ParseGradientBits(text);
   if (!parsed.ok()) return Wrong(setting.name(), parsed.status().message());
   steps = *std::move(parsed);
   return absl::OkStatus();

@@ -106,6 +106,16 @@ TEST(RunSettings, ConfigFileMaySayLittle) {
   EXPECT_EQ(settings->model, "lenet");
 }
 
+// A record of an older release has no key of a later training setting: its run trained with what
+// holds where the setting does nothing, not with the default of today.
+TEST(RunSettings, RecordsOfOlderReleasesKeepTheirTraining) {
+  const auto settings = SettingsFromJson(R"({"batch-size": 8, "milestones": [3]})");
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->training.stale_rate_steps, 0);
+  EXPECT_EQ(settings->training.look_ahead, 0);
+  EXPECT_EQ(RunSettings().training.stale_rate_steps, -1);
+}
+
 TEST(RunSettings, BadJsonNamesTheKey) {
   const struct {
     const char* json;
