@@ -4,7 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "central/data/data_files.h"
@@ -26,12 +25,12 @@ constexpr char kTestFile[] = "test_batch.bin";
 struct Contents {
   std::map<int64_t, fs::path> train;  // by the N of data_batch_N.bin
   bool test = false;
-  bool packed = false;  // .bin.xz files
+  std::map<int64_t, fs::path> packed;  // by the N of data_batch_N.bin.xz
 };
 
-// N of data_batch_N.bin, or -1.
-int64_t BatchNumber(absl::string_view name) {
-  if (!absl::ConsumePrefix(&name, "data_batch_") || !absl::ConsumeSuffix(&name, ".bin")) return -1;
+// N of data_batch_N and this ending, or -1.
+int64_t BatchNumber(absl::string_view name, absl::string_view ending) {
+  if (!absl::ConsumePrefix(&name, "data_batch_") || !absl::ConsumeSuffix(&name, ending)) return -1;
   int64_t number = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   return error == std::errc() && end == name.data() + name.size() ? number : -1;
@@ -42,9 +41,11 @@ Contents List(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (const int64_t number = BatchNumber(name); number >= 0) contents.train[number] = it->path();
+    const int64_t number = BatchNumber(name, ".bin");
+    const int64_t packed = BatchNumber(name, ".bin.xz");
+    if (number >= 0) contents.train[number] = it->path();
+    if (packed >= 0) contents.packed[packed] = it->path();
     if (name == kTestFile) contents.test = true;
-    if (absl::EndsWith(name, "_batch.bin.xz")) contents.packed = true;
   }
   return contents;
 }
@@ -83,9 +84,21 @@ absl::StatusOr<std::unique_ptr<Dataset>> LoadFiles(absl::Span<const fs::path> pa
                                         std::move(labels));
 }
 
+// Else a run would train on a part of the images without a word.
+absl::Status CheckAllUnpacked(const Contents& contents) {
+  for (const auto& [number, path] : contents.packed) {
+    if (contents.train.count(number) != 0) continue;
+    return absl::NotFoundError(absl::StrCat("cifar10: ", path.string(),
+                                            " is still packed, beside files that are not; unpack "
+                                            "it with: xz -dk '",
+                                            path.string(), "'"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NothingThere(absl::Span<const fs::path> folders) {
   for (const fs::path& folder : folders) {
-    if (!List(folder).packed) continue;
+    if (List(folder).packed.empty()) continue;
     return absl::NotFoundError(absl::StrCat(
         "cifar10: the files in ", folder.string(),
         " are still packed; unpack them with: mkdir -p cifar10 && for f in '", folder.string(),
@@ -109,6 +122,7 @@ absl::StatusOr<DatasetSplits> LoadCifar10(absl::string_view data_dir, uint64_t) 
       return absl::NotFoundError(absl::StrCat("cifar10: no ", kTestFile, " in ", folder.string(),
                                               ", where data_batch_N.bin are; put it beside them"));
     }
+    RUNNEL_RETURN_IF_ERROR(CheckAllUnpacked(contents));
     std::vector<fs::path> train;
     for (const auto& [number, path] : contents.train) train.push_back(path);
     DatasetSplits splits;

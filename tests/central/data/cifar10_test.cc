@@ -88,6 +88,15 @@ TEST_F(Cifar10, SaysHowToUnpack) {
               HasSubstr("for f in '" + packed.path() + "/cifar10'/*.bin.xz; do xz -dc"));
 }
 
+// Training on a part of the images must not happen by accident.
+TEST_F(Cifar10, RefusesFilesThatAreStillPackedBesideOthers) {
+  folder_.Write("data_batch_3.bin.xz", "xz");
+  ExpectError(absl::StatusCode::kNotFound, "data_batch_3.bin.xz is still packed",
+              "xz -dk '" + folder_.path() + "/data_batch_3.bin.xz'");
+  folder_.Write("data_batch_3.bin", Records({'\x03'}));
+  EXPECT_TRUE(data::LoadCifar10(folder_.path(), 1).ok());
+}
+
 // The command in the message is the one that works.
 TEST(RealCifar10, UnpacksAndLoads) {
   if (!std::filesystem::is_directory(RealDataDir(RUNNEL_SOURCE_DIR) + "/cifar10") ||
@@ -106,7 +115,7 @@ TEST(RealCifar10, UnpacksAndLoads) {
     splits = data::LoadCifar10(unpacked.path(), 1);
   }
   ASSERT_TRUE(splits.ok()) << splits.status();
-  EXPECT_EQ(splits->train->size() % 10000, 0);
+  EXPECT_EQ(splits->train->size(), 50000);
   EXPECT_EQ(splits->test->size(), 10000);
   EXPECT_EQ(splits->train->label(0), 6);  // the frog
   EXPECT_EQ(splits->test->label(0), 3);   // the cat
