@@ -6,16 +6,6 @@
 #include "proto/base/random.h"
 
 namespace runnel {
-namespace {
-
-void CopyInto(const Dataset& dataset, int64_t index, int64_t slot, absl::Span<float> samples,
-              absl::Span<int32_t> labels) {
-  const int64_t elements = dataset.sample_shape().elements();
-  if (!samples.empty()) dataset.CopySample(index, samples.subspan(slot * elements, elements));
-  if (!labels.empty()) labels[slot] = dataset.label(index);
-}
-
-}  // namespace
 
 std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_t epoch) {
   std::vector<int64_t> order(samples);
@@ -27,20 +17,57 @@ std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_
   return order;
 }
 
+BatchSource::BatchSource(const Dataset& dataset, uint64_t run_seed,
+                         const Augmentation& augmentation)
+    : dataset_(dataset), run_seed_(run_seed), augmentation_(augmentation) {
+  if (augmentation_.empty()) return;
+  const Shape& shape = dataset_.sample_shape();
+  for (int64_t channel = 0; channel < shape[0]; ++channel) {
+    outside_.push_back(dataset_.outside(channel));
+  }
+  sample_.resize(shape.elements());
+}
+
+void BatchSource::CopyAugmented(int64_t index, absl::Span<float> out) {
+  dataset_.CopySample(index, absl::MakeSpan(sample_));
+  const Shape& shape = dataset_.sample_shape();
+  const SamplePlacement placement = DrawPlacement(augmentation_, run_seed_, epoch_, index);
+  if (shape.rank() == 3) {
+    CopyImage(shape, placement, outside_, sample_, out);
+  } else {
+    CopySignal(shape, placement, sample_, out);
+  }
+}
+
 void BatchSource::Fill(const MicroBatch& place, absl::Span<float> samples,
                        absl::Span<int32_t> labels) {
   if (place.epoch != epoch_) {
     order_ = EpochPermutation(dataset_.size(), run_seed_, place.epoch);
     epoch_ = place.epoch;
   }
+  const int64_t elements = dataset_.sample_shape().elements();
   for (int64_t i = 0; i < place.samples; ++i) {
-    CopyInto(dataset_, order_[place.first_sample + i], i, samples, labels);
+    const int64_t index = order_[place.first_sample + i];
+    if (!labels.empty()) labels[i] = dataset_.label(index);
+    if (samples.empty()) continue;
+    const absl::Span<float> out = samples.subspan(i * elements, elements);
+    if (augmentation_.empty()) {
+      dataset_.CopySample(index, out);
+    } else {
+      CopyAugmented(index, out);
+    }
   }
 }
 
 void BatchSource::FillTest(int64_t first, int64_t count, absl::Span<float> samples,
                            absl::Span<int32_t> labels) const {
-  for (int64_t i = 0; i < count; ++i) CopyInto(dataset_, first + i, i, samples, labels);
+  const int64_t elements = dataset_.sample_shape().elements();
+  for (int64_t i = 0; i < count; ++i) {
+    if (!labels.empty()) labels[i] = dataset_.label(first + i);
+    if (!samples.empty()) {
+      dataset_.CopySample(first + i, samples.subspan(i * elements, elements));
+    }
+  }
 }
 
 }  // namespace runnel

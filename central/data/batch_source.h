@@ -1,11 +1,13 @@
 #pragma once
 
-// Fills micro-batches from a data set, in the order that the run seed and the epoch give.
+// Fills micro-batches from a data set, in the order that the run seed and the epoch give, with the
+// augmentation that these and the sample give.
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "central/data/augmentation.h"
 #include "central/data/dataset.h"
 #include "proto/base/batching.h"
 
@@ -19,20 +21,27 @@ std::vector<int64_t> EpochPermutation(int64_t samples, uint64_t run_seed, int64_
 // Borrows the data set. Keeps the permutation of the epoch last asked for; one thread at a time.
 class BatchSource {
  public:
-  BatchSource(const Dataset& dataset, uint64_t run_seed) : dataset_(dataset), run_seed_(run_seed) {}
+  // augmentation: fits the samples (CheckFits).
+  BatchSource(const Dataset& dataset, uint64_t run_seed, const Augmentation& augmentation = {});
 
   // place: from a Batching over dataset.size() samples. samples: place.samples *
   // sample_shape().elements() values; labels: place.samples. Either may be empty: not wanted.
   void Fill(const MicroBatch& place, absl::Span<float> samples, absl::Span<int32_t> labels);
 
-  // Samples first..first + count - 1 in the data set's own order, for evaluation. Sizes as above;
-  // first + count <= dataset.size().
+  // Samples first..first + count - 1 as they are in the data set's own order, for evaluation. Sizes
+  // as above; first + count <= dataset.size().
   void FillTest(int64_t first, int64_t count, absl::Span<float> samples,
                 absl::Span<int32_t> labels) const;
 
  private:
+  void CopyAugmented(int64_t index, absl::Span<float> out);
+
   const Dataset& dataset_;
   uint64_t run_seed_;
+  Augmentation augmentation_;
+  // Of augmented runs only.
+  std::vector<float> outside_;  // by channel
+  std::vector<float> sample_;   // as the data set has it
   int64_t epoch_ = -1;
   std::vector<int64_t> order_;  // of epoch_
 };

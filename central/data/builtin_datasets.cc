@@ -7,14 +7,14 @@ namespace runnel {
 
 absl::Span<const DatasetRow> BuiltinDatasets() {
   static constexpr DatasetRow kRows[] = {
-      {"synthetic_digits", "generated digits, 1x28x28, 10 classes, 6000/1000", false,
+      {"synthetic_digits", "generated digits, 1x28x28, 10 classes, 6000/1000", false, "off",
        data::LoadSyntheticDigits},
-      {"synthetic_har", "generated inertial windows, 9x128, 6 classes, 2400/600", false,
+      {"synthetic_har", "generated inertial windows, 9x128, 6 classes, 2400/600", false, "shift",
        data::LoadSyntheticHar},
-      {"mnist", "MNIST, the four IDX files, plain or .gz", true, data::LoadMnist},
+      {"mnist", "MNIST, the four IDX files, plain or .gz", true, "off", data::LoadMnist},
       {"cifar10", "CIFAR-10, binary version: data_batch_N.bin and test_batch.bin", true,
-       data::LoadCifar10},
-      {"ucihar", "UCI HAR, raw inertial signals in the original text layout", true,
+       "crop,flip", data::LoadCifar10},
+      {"ucihar", "UCI HAR, raw inertial signals in the original text layout", true, "shift",
        data::LoadUciHar},
   };
   return kRows;

@@ -27,6 +27,7 @@ class ImageDataset final : public Dataset {
   const Shape& sample_shape() const override { return shape_; }
   int64_t classes() const override { return classes_; }
   void CopySample(int64_t index, absl::Span<float> out) const override;
+  float outside(int64_t channel) const override { return table_[channel * 256]; }
   int32_t label(int64_t index) const override { return labels_[index]; }
 
   // One sample's bytes as they were given.

@@ -28,7 +28,7 @@ Feeder::Feeder(EventLoop* loop, BufferPool* pool, FeederOptions options, const B
       pool_(pool),
       options_(std::move(options)),
       batching_(batching),
-      samples_source_(*options_.train, options_.run_seed),
+      samples_source_(*options_.train, options_.run_seed, options_.augmentation),
       labels_source_(*options_.train, options_.run_seed),
       test_source_(*options_.test, options_.run_seed),
       on_failed_(std::move(on_failed)) {}

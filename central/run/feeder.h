@@ -21,6 +21,7 @@ struct FeederOptions {
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;
   uint64_t run_seed = 1;
+  Augmentation augmentation;  // of the training samples
   int64_t eval_batch_size = 1;
 };
 

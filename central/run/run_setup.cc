@@ -69,6 +69,23 @@ absl::Status CheckStaleness(const RunSettings& settings, const ScheduleRow& sche
   return absl::OkStatus();
 }
 
+// `text` is the user's --augment; empty if there is none.
+absl::StatusOr<Augmentation> ResolveAugmentation(const std::string& text, const DatasetRow& dataset,
+                                                 const Shape& sample) {
+  const auto wrong = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--augment ", text, ": ", what));
+  };
+  if (text == "on" && dataset.augmentation == "off") {
+    return wrong(absl::StrCat("data set ", dataset.name,
+                              " has no augmentation of its own; name the transforms"));
+  }
+  if (text.empty() || text == "on") return Augmentation::Parse(dataset.augmentation);
+  const absl::StatusOr<Augmentation> given = Augmentation::Parse(text);
+  if (!given.ok()) return wrong(given.status().message());
+  const absl::Status fits = given->CheckFits(sample);
+  return fits.ok() ? given : wrong(fits.message());
+}
+
 // What training uses: the user's settings, and what follows from model and data.
 absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const ModelSpec& model,
                                             int64_t samples) {
@@ -117,7 +134,11 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
                       ? 1
                       : static_cast<int>(setup.settings.local_workers + setup.settings.workers);
   RUNNEL_RETURN_IF_ERROR(CheckStages(setup));
-  RUNNEL_RETURN_IF_ERROR(FindDataset(setup.settings.dataset).status());
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* dataset, FindDataset(setup.settings.dataset));
+  std::string& augment = setup.settings.training.augment;
+  RUNNEL_ASSIGN_OR_RETURN(setup.augmentation,
+                          ResolveAugmentation(augment, *dataset, setup.model.input));
+  augment = setup.augmentation.text();
   return setup;
 }
 

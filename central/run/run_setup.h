@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "central/data/augmentation.h"
 #include "central/data/dataset.h"
 #include "central/settings/run_settings.h"
 #include "partition/policy.h"
@@ -23,8 +24,9 @@ struct RunSetup {
   RunSettings settings;           // defaults filled in
   const ModelRow* row = nullptr;  // of the model
   ModelSpec model;
-  NumberFormat format;  // of the recipe
-  std::string note;     // settings that the recipe does not look at; empty: none
+  NumberFormat format;        // of the recipe
+  Augmentation augmentation;  // of the training samples
+  std::string note;           // settings that the recipe does not look at; empty: none
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   int workers = 1;  // local and dialling ones

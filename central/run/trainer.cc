@@ -174,6 +174,7 @@ void Trainer::Impl::CarryOut(ConnectFeed effect) {
   options.train = job_.data->train.get();
   options.test = job_.data->test.get();
   options.run_seed = setup().training.seed;
+  options.augmentation = setup().augmentation;
   options.eval_batch_size = setup().training.eval_batch_size;
   feeder_ = std::make_unique<Feeder>(
       &loop_, &pool_, options, coordinator_->batching(), [this](const absl::Status& status) {

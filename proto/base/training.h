@@ -74,6 +74,8 @@ struct TrainingSettings {
   // steps old, begins with 1 / s of the rate and has all of it after so many steps; 0: from the
   // start.
   int64_t stale_rate_steps = 0;
+  // How central changes training samples (central/data/augmentation.h).
+  std::string augment = "off";
   std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;

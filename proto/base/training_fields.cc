@@ -111,6 +111,12 @@ constexpr TrainingField kFields[] = {
               "a stage with raised caps, whose gradients are S steps old, begins with 1/S of the "
               "rate and has all of it after so many steps; 0: from the start",
               "300", "half of the run's steps"}},
+    {.name = "augment",
+     .member = &S::augment,
+     .flag = {"augment", SettingGroup::kData,
+              "random changes of training samples: on, off, or a list of crop (by up to 4 pixels), "
+              "flip (left and right) and shift (a signal by up to 8 points)",
+              "crop,flip", "the data set's"}},
     {.name = "gradient_bits", .member = &S::gradient_bits},
 };
 

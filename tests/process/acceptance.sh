@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Accuracy figures of FIGURES.md: real data sets, real worker processes. Takes about 15 minutes on two cores.
 #   tests/process/acceptance.sh [--data DIR] [--bin DIR] [--out DIR]
-# Exits with 1 if a figure misses its mark; data sets that are not there are skipped with a line that says so.
+# Without augmentation. Exits with 1 if a figure misses its mark; data sets that are not there are skipped with a line that
+# says so.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,7 +28,7 @@ started=$SECONDS
 run() {
   local name=$1
   shift
-  "$bin/runnel-central" train "$@" --summary "$out/$name.json" > "$out/$name.log" 2>&1 ||
+  "$bin/runnel-central" train --augment off "$@" --summary "$out/$name.json" > "$out/$name.log" 2>&1 ||
     { echo "acceptance.sh: $name failed:" >&2; tail -5 "$out/$name.log" >&2; exit 1; }
   python3 -c 'import json, sys
 s = json.load(open(sys.argv[1]))

@@ -67,6 +67,23 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"mobilenet_v2", {"--batch-size", "32", "--max-batches", "8", "--lr", "0.01"}, true}),
     [](const auto& info) { return info.param.model; });
 
+TEST(Training, AugmentationIsOnForImagesAndIsKeptByTheJournal) {
+  ScratchDir dir;
+  WriteImages(dir / "data_batch_1.bin", 40);
+  WriteImages(dir / "test_batch.bin", 20);
+  const Words common = {"train",     "--model",       "vgg_small_7", "--dataset",
+                        "cifar10",   "--data-dir",    dir.path(),    "--schedule",
+                        "sync_1f1b", "--batch-size",  "8",           "--epochs",
+                        "2",         "--max-batches", "6",           "--eval-every",
+                        "-1",        "--lr",          "0.01"};
+  const std::string journal = dir / "run.journal";
+  const std::string on = Weights(With(common, {"--local-workers", "3", "--journal", journal}));
+  EXPECT_EQ(Weights(With(common, {"--local-workers", "0", "--augment", "flip,crop"})), on);
+  EXPECT_NE(Weights(With(common, {"--local-workers", "0", "--augment", "off"})), on);
+  EXPECT_NE(Weights(With(common, {"--local-workers", "0", "--augment", "flip"})), on);
+  EXPECT_EQ(Weights({"replay", "--journal", journal}), on);
+}
+
 TEST(Training, AsyncLearnsAndTellsWhatItDid) {
   const json summary = RunCentral({"train", "--local-workers", "3", "--epochs", "2",
                                    "--codec-forward", "mbq:4", "--codec-backward", "stochastic:8"});

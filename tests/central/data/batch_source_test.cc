@@ -95,6 +95,74 @@ TEST(BatchSource, FillsAgainInAnyOrder) {
   }
 }
 
+// 40 images without a black pixel; the label is the number.
+data::ImageDataset Images() {
+  std::vector<uint8_t> pixels;
+  for (int i = 0; i < 40 * 3 * 8 * 8; ++i) pixels.push_back(static_cast<uint8_t>(i * 37 % 251 + 1));
+  const std::vector<data::ChannelScale> scales = {{.1, .2}, {.2, .3}, {.3, .4}};
+  std::vector<uint8_t> labels;
+  for (uint8_t i = 0; i < 40; ++i) labels.push_back(i);
+  return data::ImageDataset(Shape{3, 8, 8}, 40, scales, pixels, labels);
+}
+
+// All of epoch 1, filled by `micro_batches` parts a step.
+std::vector<float> EpochOf(const Dataset& dataset, const Augmentation& augmentation,
+                           int64_t micro_batches) {
+  const Batching batching = Batching::Create(dataset.size(), 8, micro_batches, 1).value();
+  BatchSource source(dataset, 7, augmentation);
+  std::vector<float> all;
+  const int64_t per_epoch = batching.sequences_per_epoch();
+  for (int64_t s = per_epoch; s < 2 * per_epoch; ++s) {
+    const MicroBatch place = batching.Locate(Sequence(s));
+    std::vector<float> samples(place.samples * dataset.sample_shape().elements());
+    source.Fill(place, absl::MakeSpan(samples), {});
+    all.insert(all.end(), samples.begin(), samples.end());
+  }
+  return all;
+}
+
+TEST(BatchSource, AugmentsBySampleAndEpochHoweverTheBatchIsCut) {
+  const data::ImageDataset dataset = Images();
+  const Augmentation augmentation = Augmentation::Parse("crop,flip").value();
+  const std::vector<float> whole = EpochOf(dataset, augmentation, 1);
+  EXPECT_EQ(EpochOf(dataset, augmentation, 4), whole);
+  EXPECT_NE(EpochOf(dataset, {}, 1), whole);
+  const std::vector<int64_t> order = EpochPermutation(40, 7, 1);
+  const std::vector<float> black = {dataset.outside(0), dataset.outside(1), dataset.outside(2)};
+  EXPECT_FLOAT_EQ(black[1], -.2f / .3f);
+  std::vector<float> sample(192);
+  std::vector<float> expected(192);
+  for (int64_t i = 0; i < 40; ++i) {
+    dataset.CopySample(order[i], absl::MakeSpan(sample));
+    CopyImage(dataset.sample_shape(), DrawPlacement(augmentation, 7, 1, order[i]), black, sample,
+              absl::MakeSpan(expected));
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), whole.begin() + i * 192)) << i;
+  }
+}
+
+TEST(BatchSource, ShiftsSignalsAndLeavesLabelsAndTestsAlone) {
+  const data::SignalDataset dataset(Shape{1, 12}, 2, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,  //
+                                                      0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+                                    {0, 1});
+  const Augmentation augmentation = Augmentation::Parse("shift").value();
+  BatchSource source(dataset, 7, augmentation);
+  const Batching batching = Batching::Create(2, 2, 1, 1).value();
+  std::vector<float> x(24);
+  std::vector<int32_t> labels(2);
+  std::vector<int32_t> plain_labels(2);
+  for (int64_t epoch = 0; epoch < 10; ++epoch) {
+    const MicroBatch place = batching.Locate(Sequence(epoch));
+    source.Fill(place, absl::MakeSpan(x), absl::MakeSpan(labels));
+    BatchSource(dataset, 7).Fill(place, {}, absl::MakeSpan(plain_labels));
+    EXPECT_EQ(labels, plain_labels);
+    const int64_t later = DrawPlacement(augmentation, 7, epoch, labels[0]).later;
+    EXPECT_EQ(x[0], std::max<float>(0, later)) << epoch;
+    EXPECT_EQ(x[11], std::min<float>(11, 11 + later)) << epoch;
+  }
+  source.FillTest(0, 2, absl::MakeSpan(x), absl::MakeSpan(labels));
+  for (int i = 0; i < 24; ++i) EXPECT_EQ(x[i], i % 12);
+}
+
 TEST(BatchSource, TestsInTheDataSetsOrder) {
   const data::SignalDataset dataset = Numbered(20);
   const BatchSource source(dataset, 7);

@@ -95,6 +95,44 @@ TEST(RunSetup, LoadingSaysHowManySamplesThereAre) {
   EXPECT_EQ(run->setup.total_steps, 2 * ((run->data.train->size() + 9) / 10));
 }
 
+// The text of what a run uses, or the error.
+std::string AugmentationOf(const std::string& model, const std::string& dataset,
+                           const std::string& text) {
+  RunSettings settings;
+  settings.model = model;
+  settings.dataset = dataset;
+  settings.training.augment = text;
+  const absl::StatusOr<RunSetup> setup = SetUpRun(settings);
+  if (!setup.ok()) return std::string(setup.status().message());
+  EXPECT_EQ(setup->settings.training.augment, setup->augmentation.text());
+  return setup->augmentation.text();
+}
+
+TEST(RunSetup, AugmentationIsTheDataSetsUnlessGiven) {
+  EXPECT_EQ(AugmentationOf("mobilenet_v2", "", ""), "crop,flip");
+  EXPECT_EQ(AugmentationOf("vgg11", "cifar10", "on"), "crop,flip");
+  EXPECT_EQ(AugmentationOf("vgg11", "cifar10", "off"), "off");
+  EXPECT_EQ(AugmentationOf("vgg11", "cifar10", "flip"), "flip");
+  EXPECT_EQ(AugmentationOf("har_cnn", "ucihar", ""), "shift");
+  EXPECT_EQ(AugmentationOf("har_cnn", "", ""), "shift");
+  EXPECT_EQ(AugmentationOf("lenet", "mnist", ""), "off");
+  EXPECT_EQ(AugmentationOf("lenet", "", "crop"), "crop");
+  EXPECT_THAT(AugmentationOf("lenet", "mnist", "on"),
+              HasSubstr("--augment on: data set mnist has no augmentation of its own"));
+  EXPECT_THAT(AugmentationOf("har_cnn", "", "flip"),
+              HasSubstr("--augment flip: flip is for images"));
+  EXPECT_THAT(AugmentationOf("vgg11", "", "spin"),
+              HasSubstr("--augment spin: 'spin' is not known"));
+}
+
+// Of a record of a release without augmentation.
+TEST(RunSetup, OlderRecordsTrainWithoutAugmentation) {
+  const RunSettings settings = SettingsFromJson(R"({"model": "har_cnn"})").value();
+  const RunSetup setup = Prepared(settings);
+  EXPECT_TRUE(setup.augmentation.empty());
+  EXPECT_EQ(setup.training.augment, "off");
+}
+
 TEST(RunSetup, ErrorsNameTheFlag) {
   RunSettings settings = OnTwoWorkers("");
   settings.local_workers = 9;

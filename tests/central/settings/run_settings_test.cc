@@ -111,8 +111,10 @@ TEST(RunSettings, ConfigFileMaySayLittle) {
 TEST(RunSettings, RecordsOfOlderReleasesKeepTheirTraining) {
   const auto settings = SettingsFromJson(R"({"batch-size": 8, "milestones": [3]})");
   ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->training.augment, "off");
   EXPECT_EQ(settings->training.stale_rate_steps, 0);
   EXPECT_EQ(settings->training.look_ahead, 0);
+  EXPECT_EQ(RunSettings().training.augment, "");
   EXPECT_EQ(RunSettings().training.stale_rate_steps, -1);
 }
 

@@ -1,0 +1,73 @@
+#pragma once
+
+// Random changes of training samples, which keep the label: the network sees another variant of a
+// sample in each epoch. What happens to a sample is a function of (run seed, epoch, sample) alone,
+// so that bytes are the same on any number of stages, after a resume and in a replay.
+//
+// Plain data and pure functions; any thread.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/base/shape.h"
+
+namespace runnel {
+
+enum class Transform : uint8_t {
+  kCrop,   // images: a window at a random place of the image with kCropMargin pixels around it
+  kFlip,   // images: left and right change places, in every second sample on average
+  kShift,  // signals: up to kMaxShift points earlier or later; the end value fills the gap
+};
+inline constexpr int64_t kCropMargin = 4;
+inline constexpr int64_t kMaxShift = 8;
+
+// Which transforms a run uses; none by default.
+class Augmentation {
+ public:
+  // "off", or names with commas between them: "crop,flip". InvalidArgument lists what there is.
+  static absl::StatusOr<Augmentation> Parse(absl::string_view text);
+  // What Parse reads: "off", or the names in the order of the enumeration.
+  std::string text() const;
+
+  bool empty() const { return transforms_ == 0; }
+  bool Has(Transform transform) const { return (transforms_ & Bit(transform)) != 0; }
+  // InvalidArgument: a transform that does not suit samples of this shape, without batch.
+  absl::Status CheckFits(const Shape& sample) const;
+
+  friend bool operator==(const Augmentation&, const Augmentation&) = default;
+
+ private:
+  static uint32_t Bit(Transform transform) { return 1u << static_cast<uint32_t>(transform); }
+  uint32_t transforms_ = 0;
+};
+
+// Where the points of an augmented sample come from. For the pixel at (y, x) of an image with W
+// columns: row y + down, column x' + right, where x' = W - 1 - x if mirrored, else x. For point t
+// of a signal: point t + later.
+struct SamplePlacement {
+  int64_t down = 0;   // -kCropMargin..kCropMargin
+  int64_t right = 0;  // the same
+  bool mirrored = false;
+  int64_t later = 0;  // -kMaxShift..kMaxShift
+
+  friend bool operator==(const SamplePlacement&, const SamplePlacement&) = default;
+};
+
+// Draws from CounterRandom(run_seed, kAugment, epoch, sample): elements 0 and 1 for the crop, 2 for
+// the flip, 3 for the shift, whichever of these are used. sample: its index in the data set.
+SamplePlacement DrawPlacement(const Augmentation& augmentation, uint64_t run_seed, int64_t epoch,
+                              int64_t sample);
+
+// Copies an image (C,H,W). outside: what lies around the image, a value a channel. in and out do
+// not overlap.
+void CopyImage(const Shape& shape, const SamplePlacement& placement,
+               absl::Span<const float> outside, absl::Span<const float> in, absl::Span<float> out);
+// Copies a signal (C,L), L > kMaxShift. in and out do not overlap.
+void CopySignal(const Shape& shape, const SamplePlacement& placement, absl::Span<const float> in,
+                absl::Span<float> out);
+
+}  // namespace runnel

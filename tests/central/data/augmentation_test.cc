@@ -1,0 +1,159 @@
+#include "central/data/augmentation.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Augmentation Parsed(absl::string_view text) { return Augmentation::Parse(text).value(); }
+
+// 1, 2, 3, ...: no two values are alike.
+std::vector<float> Counted(const Shape& shape) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<float>(i + 1));
+  return values;
+}
+
+// The words of SamplePlacement, pixel by pixel.
+float Pixel(const Shape& shape, const SamplePlacement& placement, const std::vector<float>& outside,
+            const std::vector<float>& in, int64_t channel, int64_t y, int64_t x) {
+  const int64_t height = shape[1];
+  const int64_t width = shape[2];
+  const int64_t row = y + placement.down;
+  const int64_t column = (placement.mirrored ? width - 1 - x : x) + placement.right;
+  const bool inside = row >= 0 && row < height && column >= 0 && column < width;
+  return inside ? in[(channel * height + row) * width + column] : outside[channel];
+}
+
+TEST(Augmentation, ReadsWhatItWrites) {
+  for (const char* text : {"off", "crop", "flip", "shift", "crop,flip", "crop,flip,shift"}) {
+    EXPECT_EQ(Parsed(text).text(), text);
+  }
+  EXPECT_EQ(Parsed("flip,crop").text(), "crop,flip");
+  EXPECT_TRUE(Parsed("off") == Augmentation());
+  for (const char* text : {"", "on", "crop,", "Crop", "off,crop", "rotate"}) {
+    const auto parsed = Augmentation::Parse(text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_THAT(std::string(parsed.status().message()),
+                HasSubstr("is not known; there are crop, flip, shift, or off"));
+  }
+}
+
+TEST(Augmentation, SuitsImagesOrSignals) {
+  const Shape image = {3, 32, 32};
+  const Shape signal = {9, 128};
+  EXPECT_TRUE(Parsed("crop,flip").CheckFits(image).ok());
+  EXPECT_TRUE(Parsed("shift").CheckFits(signal).ok());
+  EXPECT_TRUE(Parsed("off").CheckFits(signal).ok());
+  EXPECT_THAT(std::string(Parsed("crop,flip").CheckFits(signal).message()),
+              HasSubstr("crop is for images, the samples are 9x128"));
+  EXPECT_THAT(std::string(Parsed("flip,shift").CheckFits(image).message()),
+              HasSubstr("shift is for signals, the samples are 3x32x32"));
+  EXPECT_FALSE(Parsed("shift").CheckFits({9, 8}).ok());
+  EXPECT_TRUE(Parsed("shift").CheckFits({9, 9}).ok());
+}
+
+TEST(Augmentation, CopiesEachPixelFromItsPlace) {
+  const std::vector<float> outside = {-1, -2};
+  for (const Shape& shape : {Shape{2, 6, 5}, Shape{2, 3, 2}}) {
+    const std::vector<float> in = Counted(shape);
+    std::vector<float> out(in.size());
+    for (int64_t down = -kCropMargin; down <= kCropMargin; ++down) {
+      for (int64_t right = -kCropMargin; right <= kCropMargin; ++right) {
+        for (const bool mirrored : {false, true}) {
+          const SamplePlacement placement = {.down = down, .right = right, .mirrored = mirrored};
+          CopyImage(shape, placement, outside, in, absl::MakeSpan(out));
+          for (int64_t i = 0; i < shape.elements(); ++i) {
+            const int64_t x = i % shape[2];
+            const int64_t y = i / shape[2] % shape[1];
+            const int64_t channel = i / (shape[1] * shape[2]);
+            ASSERT_EQ(out[i], Pixel(shape, placement, outside, in, channel, y, x))
+                << down << " " << right << " " << mirrored << " at " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Augmentation, ShiftsEachChannelAndRepeatsItsEnd) {
+  const Shape shape = {2, 9};
+  const std::vector<float> in = Counted(shape);
+  std::vector<float> out(in.size());
+  for (int64_t later = -kMaxShift; later <= kMaxShift; ++later) {
+    CopySignal(shape, {.later = later}, in, absl::MakeSpan(out));
+    for (int64_t i = 0; i < shape.elements(); ++i) {
+      const int64_t channel = i / shape[1];
+      const int64_t from = std::clamp<int64_t>(i % shape[1] + later, 0, shape[1] - 1);
+      ASSERT_EQ(out[i], in[channel * shape[1] + from]) << later << " at " << i;
+    }
+  }
+}
+
+TEST(SamplePlacement, IsAFunctionOfSeedEpochAndSample) {
+  const Augmentation all = Parsed("crop,flip,shift");
+  const auto of = [&](uint64_t seed, int64_t epoch) {
+    std::vector<SamplePlacement> placements;
+    for (int64_t sample = 0; sample < 20; ++sample) {
+      placements.push_back(DrawPlacement(all, seed, epoch, sample));
+    }
+    return placements;
+  };
+  EXPECT_EQ(of(1, 0), of(1, 0));
+  EXPECT_NE(of(1, 0), of(2, 0));
+  EXPECT_NE(of(1, 0), of(1, 1));
+  EXPECT_NE(of(1, 0)[0], of(1, 0)[1]);
+}
+
+// Every augmented run on record depends on these draws. A transform's draws do not depend on which
+// others are used.
+TEST(SamplePlacement, Golden) {
+  const Augmentation all = Parsed("crop,flip,shift");
+  const auto numbers = [](const SamplePlacement& p) {
+    return std::vector<int64_t>{p.down, p.right, p.mirrored ? 1 : 0, p.later};
+  };
+  EXPECT_THAT(numbers(DrawPlacement(all, 1, 0, 0)), ElementsAre(-1, -3, 0, 6));
+  EXPECT_THAT(numbers(DrawPlacement(all, 1, 0, 49999)), ElementsAre(-1, -1, 1, 8));
+  EXPECT_THAT(numbers(DrawPlacement(all, 1, 199, 0)), ElementsAre(0, 3, 1, 5));
+  const SamplePlacement whole = DrawPlacement(all, 1, 199, 0);
+  EXPECT_EQ(DrawPlacement(Parsed("shift"), 1, 199, 0), SamplePlacement{.later = whole.later});
+  EXPECT_EQ(DrawPlacement(Parsed("flip"), 1, 199, 0), SamplePlacement{.mirrored = whole.mirrored});
+  EXPECT_EQ(DrawPlacement(Parsed("off"), 1, 199, 0), SamplePlacement());
+}
+
+TEST(SamplePlacement, FavoursNothing) {
+  const Augmentation all = Parsed("crop,flip,shift");
+  std::map<int64_t, int> down;
+  std::map<int64_t, int> right;
+  std::map<int64_t, int> later;
+  int mirrored = 0;
+  constexpr int kDraws = 15300;
+  for (int64_t sample = 0; sample < kDraws; ++sample) {
+    const SamplePlacement placement = DrawPlacement(all, 3, 5, sample);
+    ++down[placement.down];
+    ++right[placement.right];
+    ++later[placement.later];
+    mirrored += placement.mirrored ? 1 : 0;
+  }
+  // 4.5 standard deviations of a share p of n draws: 4.5 sqrt(n p (1 - p)).
+  EXPECT_NEAR(mirrored, kDraws / 2, 278);
+  for (const auto* counts : {&down, &right}) {
+    EXPECT_EQ(counts->size(), 9u);
+    EXPECT_EQ(counts->begin()->first, -kCropMargin);
+    for (const auto& [offset, count] : *counts) EXPECT_NEAR(count, kDraws / 9, 175) << offset;
+  }
+  EXPECT_EQ(later.size(), 17u);
+  EXPECT_EQ(later.begin()->first, -kMaxShift);
+  for (const auto& [offset, count] : later) EXPECT_NEAR(count, kDraws / 17, 131) << offset;
+}
+
+}  // namespace
+}  // namespace runnel
