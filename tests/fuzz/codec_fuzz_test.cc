@@ -1,6 +1,6 @@
 // Decoders and state readers meet bytes that no encoder made. Bounded and repeatable: the seed is
-// printed, RUNNEL_FUZZ_SEED and RUNNEL_FUZZ_ROUNDS choose others. Payloads and outputs end (or
-// begin) at memory that cannot be touched.
+// printed, RUNNEL_FUZZ_SEED chooses another, RUNNEL_FUZZ_FACTOR so many times as many rounds.
+// Payloads and outputs end (or begin) at memory that cannot be touched.
 
 #include <cmath>
 #include <cstdio>
@@ -72,7 +72,7 @@ std::vector<std::byte> RandomPayload(const Codec& codec, const Shape& shape, Dra
 
 TEST(CodecFuzz, DecodersSurviveAnyBytes) {
   const uint64_t seed = FromEnvironment("RUNNEL_FUZZ_SEED", 1);
-  const uint64_t rounds = FromEnvironment("RUNNEL_FUZZ_ROUNDS", 1500);
+  const uint64_t rounds = 1500 * FromEnvironment("RUNNEL_FUZZ_FACTOR", 1);
   std::printf("seed %llu, %llu rounds a codec\n", static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(rounds));
   Draws draws(seed);

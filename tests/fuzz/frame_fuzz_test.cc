@@ -1,5 +1,6 @@
 // What a peer may send: headers, streams of messages and frames that no honest end made. Bounded
-// and repeatable: the seed is printed, RUNNEL_FUZZ_SEED and RUNNEL_FUZZ_ROUNDS choose others.
+// and repeatable: the seed is printed, RUNNEL_FUZZ_SEED chooses another, RUNNEL_FUZZ_FACTOR so
+// many times as many rounds.
 
 #include <array>
 #include <cstdio>
@@ -42,7 +43,7 @@ class Draws {
   uint64_t next_ = 0;
 };
 
-uint64_t Rounds(uint64_t otherwise) { return FromEnvironment("RUNNEL_FUZZ_ROUNDS", otherwise); }
+uint64_t Rounds(uint64_t usual) { return usual * FromEnvironment("RUNNEL_FUZZ_FACTOR", 1); }
 
 using HeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 

@@ -138,6 +138,7 @@ class Rules(unittest.TestCase):
         ("worker/a.cc", "int a;  // " + house.LEFT_BEHIND[1] + "\n", "a.cc:1:"),
         ("worker/a.cc", "int a; \n", "trailing white space"),
         ("worker/a.cc", "\tint a;\n", "tab"),
+        (".ci/full", "x=1\nRUNNEL_ROUNDS=1 ctest\n", ".ci/full:2: sets RUNNEL_ROUNDS, which no other"),
         ("notes/a.md", "words\n", "the top level is fixed"),
     )
     GOOD = {
@@ -153,6 +154,8 @@ class Rules(unittest.TestCase):
         "worker/a.cc": '#include "kernels/program.h"\n#include "compress/codec.h"\n',
         "worker/grpc_control.cc": "#include <grpcpp/grpcpp.h>\n",
         "tests/a.cc": '#include "central/a.h"\n#include "worker/a.h"\n#include <torch/torch.h>\n',
+        "deploy/a.sh": 'RUNNEL_ROUNDS="${RUNNEL_ROUNDS:-9}" cmake -DRUNNEL_TESTS=OFF\n',
+        "tests/b.cc": 'const char* rounds = getenv("RUNNEL_ROUNDS");\n',
         "tests/golden/a.json": "{}\t \n",
         "build/dev/a.cc": "\t" + house.LEFT_BEHIND[0] + "\n",
     }

@@ -182,6 +182,23 @@ def white_space(root, path, text):
             yield Finding(path, number, "tab", "use spaces")
 
 
+def _is_known_elsewhere(root, word, path):
+    for other in all_files(root):
+        if other == path or not is_text(other):
+            continue
+        if word in (root / other).read_text(encoding="utf-8", errors="replace"):
+            return True
+    return False
+
+
+def variables_for_nobody(root, path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in re.findall(r"(?<![\w$-])(RUNNEL_[A-Z_]+)=", line):
+            if not _is_known_elsewhere(root, name, path):
+                yield Finding(path, number, f"sets {name}, which no other file reads",
+                              "use the name that its reader has, or remove it")
+
+
 def is_text(path):
     return path.endswith(house.TEXT) or fits(path, house.TEXT_NAMES)
 
@@ -196,6 +213,7 @@ RULES = (
     (lambda path: path.endswith(house.LENGTH_LIMITED) or fits(path, (".ci/*",)), file_length),
     (lambda path: path.endswith(house.C_LIKE + (".py", ".sh")) or fits(path, (".ci/*",)),
      function_length),
+    (lambda path: path.endswith(".sh") or fits(path, (".ci/*",)), variables_for_nobody),
     (is_text, left_behind),
     (is_text, white_space),
 )
