@@ -1,60 +1,61 @@
 // Layers move away from a worker that becomes slow, with real processes: the weights are those of a
 // run without any move, and a journal of it replays.
 
-#include <sys/stat.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel {
 namespace {
 
-constexpr const char* kControlGroups = "/sys/fs/cgroup/cpu";
-constexpr absl::string_view kGroupPrefix = "runnel-test-";
-
-// Removes the control groups of earlier tests that were killed: the number in the name is that of a
-// process which is gone.
-void RemoveStaleGroups() {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(kControlGroups, ignored)) {
-    const std::string name = entry.path().filename().string();
-    absl::string_view pid = name;
-    if (absl::ConsumePrefix(&pid, kGroupPrefix) &&
-        !std::filesystem::exists(absl::StrCat("/proc/", pid), ignored))
-      rmdir(entry.path().c_str());
-  }
-}
-
-// A share of one core for a process, by a control group (version 1); needs root.
-class Throttle {
+// Lets a process run for a part of the time only, as a hot or busy device does: stops it and lets
+// it go on in turn, until the process has ended or this object goes.
+class SlowDown {
  public:
-  explicit Throttle(int percent)
-      : path_(absl::StrCat(kControlGroups, "/", kGroupPrefix, getpid())) {
-    RemoveStaleGroups();
-    ready_ = mkdir(path_.c_str(), 0755) == 0 && Write("cpu.cfs_period_us", "20000") &&
-             Write("cpu.cfs_quota_us", absl::StrCat(percent * 200));
+  SlowDown(pid_t pid, int percent)
+      : process_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))),
+        thread_([this, percent] { Run(percent); }) {}
+  ~SlowDown() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+    close(process_);
   }
-  // What was throttled must have ended.
-  ~Throttle() { rmdir(path_.c_str()); }
-
-  bool ready() const { return ready_; }
-  bool Take(pid_t pid) { return Write("cgroup.procs", absl::StrCat(pid)); }
+  SlowDown(const SlowDown&) = delete;
 
  private:
-  bool Write(const std::string& file, const std::string& value) {
-    std::ofstream out(absl::StrCat(path_, "/", file));
-    out << value << std::flush;
-    return out.good();
+  // False if the process has ended. By a descriptor: another process may have its number by now.
+  bool Send(int signal) {
+    return syscall(SYS_pidfd_send_signal, process_, signal, nullptr, 0) == 0;
+  }
+  void Run(int percent) {
+    constexpr std::chrono::microseconds kPeriod(20'000);
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!done_ && Send(SIGSTOP)) {
+      changed_.wait_for(lock, kPeriod * (100 - percent) / 100, [this] { return done_; });
+      Send(SIGCONT);
+      changed_.wait_for(lock, kPeriod * percent / 100, [this] { return done_; });
+    }
   }
 
-  std::string path_;
-  bool ready_ = false;
+  const int process_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
 };
 
 int Plans(const std::string& journal) {
@@ -87,7 +88,8 @@ const Words kRun = {"train",
                     "--barrier-every",
                     "10"};
 
-// Of a core, for the worker that becomes slow. The sanitizers' runtime needs more to get anywhere.
+// Of the time, for the worker that becomes slow. The sanitizers' runtime needs more to get
+// anywhere.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kSlowPercent = 20;
 #else
@@ -97,10 +99,6 @@ constexpr int kSlowPercent = 5;
 class Moving : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
-  Throttle throttle(kSlowPercent);
-  if (!throttle.ready()) {
-    GTEST_SKIP() << "needs root and a writable control group of the processor (version 1)";
-  }
   ScratchDir dir;
   const std::string journal = dir / "journal.jsonl";
   const Words run = With(kRun, {"--schedule", GetParam()});
@@ -114,7 +112,7 @@ TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
                          absl::StrContains(plan, R"("first_layer":0,"last_layer":1)");
   const pid_t slow = WorkerNamed(central, is_second ? "local-001" : "local-000");
   ASSERT_GT(slow, 0);
-  ASSERT_TRUE(throttle.Take(slow));
+  const SlowDown slow_down(slow, kSlowPercent);
   ASSERT_EQ(central.Wait(), 0) << central.out() << central.err();
   EXPECT_GE(Plans(journal), 2) << central.out() << central.err();
 
