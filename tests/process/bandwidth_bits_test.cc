@@ -1,8 +1,6 @@
 // --bits bandwidth with real workers over links that the transport limits: what crosses them, that
 // a journal of it replays, and that bits follow a link whose bandwidth was not known beforehand.
 
-#include <iostream>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -40,20 +38,17 @@ nlohmann::json Link(const nlohmann::json& summary) {
   return links != summary.end() && links->size() == 1 ? links->front() : nlohmann::json::object();
 }
 
-// Whether no device of the plans in a journal shared its processor while it was profiled, as it
-// does on a machine with other work: then bytes cost computation, and fast links may be compressed
-// too.
-bool HaveProcessors(const std::string& journal) {
+// Whether a device of the plans in a journal shared its processor while it was profiled, as on a
+// machine with other work. Then bytes cost computation, so a fast link may be compressed too.
+bool SharesAProcessor(const std::string& journal) {
   for (absl::string_view line : absl::StrSplit(ReadFile(journal), '\n')) {
     if (!absl::StrContains(line, R"("record":"plan")")) continue;
     const auto record = nlohmann::json::parse(std::string(line), nullptr, false);
     for (const auto& device : record["devices"]) {
-      if (device.value("processor_share", 1.0) >= kWholeProcessor) continue;
-      std::cout << "the machine has other work: plans are not looked at\n";
-      return false;
+      if (device.value("processor_share", 1.0) < kWholeProcessor) return true;
     }
   }
-  return true;
+  return false;
 }
 
 // Codecs of the plans in a journal, in order, "FORWARD/BACKWARD".
@@ -88,11 +83,11 @@ TEST(BandwidthBits, WithoutALimitNothingIsCompressed) {
   const nlohmann::json summary =
       RunCentral(With(kRun, {"--policy", "uniform", "--replan", "off", "--max-batches", "8",
                              "--journal", journal}));
-  if (HaveProcessors(journal)) {
-    EXPECT_EQ(Text(Link(summary), "codec_forward"), "identity");
-    EXPECT_EQ(Text(Link(summary), "codec_backward"), "identity");
-  }
+  const bool exact = Text(Link(summary), "codec_forward") == "identity" &&
+                     Text(Link(summary), "codec_backward") == "identity";
+  EXPECT_TRUE(exact || SharesAProcessor(journal)) << ReadFile(journal);
   EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "none");
+  EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
 }
 
 // The plan thinks the link fast; the tenth step's barrier and the next one measure that it is not.
@@ -103,12 +98,17 @@ TEST(BandwidthBits, BitsFollowWhatTheStagesMeasure) {
       RunCentral(With(kRun, {"--policy", "uniform", "--link-mbps", "8", "--plan-mbps", "10000",
                              "--barrier-every", "5", "--max-batches", "50", "--journal", journal}));
   const std::vector<std::string> codecs = PlannedCodecs(journal);
+  ASSERT_FALSE(codecs.empty());
   EXPECT_THAT(codecs.back(), HasSubstr("hadamard:"));
-  if (HaveProcessors(journal)) {
+  if (codecs.front() == "identity/identity") {
     EXPECT_GE(codecs.size(), 2u) << ReadFile(journal);
-    EXPECT_EQ(codecs.front(), "identity/identity");
+  } else {
+    EXPECT_TRUE(SharesAProcessor(journal)) << ReadFile(journal);
+  }
+  if (codecs.size() >= 2) {
     EXPECT_EQ(Text(summary["plan_bandwidth"], "source"), "measured");
-    EXPECT_NEAR(summary["plan_bandwidth"]["links"][0]["backward_mbps"].get<double>(), 8, 2);
+    // 8, and far from the 10000 that the plan assumed, however busy this machine is.
+    EXPECT_LT(summary["plan_bandwidth"]["links"][0]["backward_mbps"].get<double>(), 80);
   }
   EXPECT_EQ(Text(summary, "weights_sha256"), Weights({"replay", "--journal", journal}));
 }
