@@ -68,9 +68,10 @@ bool IsPublished(const Scenario& scenario, const std::string& method) {
   return false;
 }
 
-absl::StatusOr<Outcome> SimulateScenario(const std::string& path, const SimulateOptions& options) {
+absl::StatusOr<Outcome> SimulateScenario(const std::string& name_or_path,
+                                         const SimulateOptions& options) {
   Outcome outcome;
-  RUNNEL_ASSIGN_OR_RETURN(outcome.scenario, ReadScenario(path));
+  RUNNEL_ASSIGN_OR_RETURN(outcome.scenario, FindScenario(name_or_path));
   RUNNEL_ASSIGN_OR_RETURN(ScenarioModel model, ScenarioModel::Create(outcome.scenario, options));
   const std::vector<SimulatedMethod> methods = MethodsFor(options.policies);
   if (outcome.scenario.published.steps > 0) {
@@ -185,7 +186,9 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
     return absl::OkStatus();
   }
   if (flags.scenarios.empty()) {
-    return absl::InvalidArgumentError("simulate: give at least one scenario file");
+    return absl::InvalidArgumentError(
+        absl::StrCat("simulate: give at least one scenario: a file, or one of ",
+                     absl::StrJoin(ScenarioNames(), ", ")));
   }
   for (const SimulatedMethod& method : MethodsFor(flags.options.policies)) {
     const absl::Status status = FindPolicy(method.policy).status();
@@ -195,8 +198,8 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
   }
   std::vector<Outcome> outcomes;
   std::vector<ReproducedCell> reproduced;
-  for (const std::string& path : flags.scenarios) {
-    RUNNEL_ASSIGN_OR_RETURN(Outcome outcome, SimulateScenario(path, flags.options));
+  for (const std::string& scenario : flags.scenarios) {
+    RUNNEL_ASSIGN_OR_RETURN(Outcome outcome, SimulateScenario(scenario, flags.options));
     reproduced.insert(reproduced.end(), outcome.reproduced.begin(), outcome.reproduced.end());
     outcomes.push_back(std::move(outcome));
   }
@@ -237,7 +240,9 @@ Subcommand AddSimulate(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
       "simulate", "Predict how fast policies would train on a scenario, without any device");
   const auto flags = std::make_shared<Flags>();
-  app->add_option("SCENARIO", flags->scenarios, "scenario files");
+  app->add_option("SCENARIO", flags->scenarios,
+                  absl::StrCat("scenario files, or names of the lab's: ",
+                               absl::StrJoin(ScenarioNames(), ", ")));
   app->add_option("--policies", flags->options.policies,
                   absl::StrCat("methods (", absl::StrJoin(MethodNames(), ", "), ") and policies (",
                                absl::StrJoin(PolicyNames(), ", "),

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "central/files/atomic_file.h"
 #include "central/files/json_fields.h"
 #include "proto/base/status_macros.h"
@@ -11,6 +12,14 @@ namespace runnel {
 namespace {
 
 constexpr int64_t kMaxFileBytes = 16 << 20;
+
+struct BuiltinScenario {
+  absl::string_view name;
+  absl::string_view json;
+};
+constexpr BuiltinScenario kBuiltinScenarios[] = {
+#include "builtin_scenarios.inc"
+};
 
 absl::StatusOr<ScenarioTraining> TrainingFromJson(const Json& json) {
   ScenarioTraining training;
@@ -134,6 +143,22 @@ absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text) {
   scenario.half_duplex = duplex == "half";
   RUNNEL_RETURN_IF_ERROR(CheckScenario(scenario));
   return scenario;
+}
+
+std::vector<std::string> ScenarioNames() {
+  std::vector<std::string> names;
+  for (const BuiltinScenario& scenario : kBuiltinScenarios) names.emplace_back(scenario.name);
+  return names;
+}
+
+absl::StatusOr<Scenario> FindScenario(const std::string& name_or_path) {
+  for (const BuiltinScenario& scenario : kBuiltinScenarios) {
+    if (scenario.name == name_or_path) return ScenarioFromJson(scenario.json);
+  }
+  absl::StatusOr<Scenario> scenario = ReadScenario(name_or_path);
+  if (!absl::IsNotFound(scenario.status())) return scenario;
+  return absl::NotFoundError(absl::StrCat("scenario ", name_or_path, ": is no file and none of ",
+                                          absl::StrJoin(ScenarioNames(), ", ")));
 }
 
 absl::StatusOr<Scenario> ReadScenario(const std::string& path) {

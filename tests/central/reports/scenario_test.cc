@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -49,6 +50,27 @@ TEST(Scenario, ReleasedOnesAreRightAndCanBePlanned) {
       }
     }
   }
+}
+
+TEST(Scenario, TheLabsAreKnownByName) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           absl::StrCat(RUNNEL_SOURCE_DIR, "/deploy/lab/scenarios"))) {
+    files.push_back(entry.path().stem().string());
+  }
+  std::sort(files.begin(), files.end());
+  EXPECT_EQ(ScenarioNames(), files);
+  for (const std::string& name : files) {
+    const absl::StatusOr<Scenario> builtin = FindScenario(name);
+    ASSERT_TRUE(builtin.ok()) << builtin.status();
+    EXPECT_EQ(builtin->name, ReadScenario(Released(name))->name);
+    EXPECT_EQ(builtin->hosts.size(), ReadScenario(Released(name))->hosts.size());
+  }
+  EXPECT_TRUE(FindScenario(Released("accept-1")).ok());
+  const absl::Status unknown = FindScenario("accept-9").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("scenario accept-9: is no file and none of accept-1, accept-2"));
 }
 
 void ExpectKeysIn(const Json& json, const std::string& description) {
