@@ -2,11 +2,13 @@
 
 #include <type_traits>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/utf8.h"
 
 namespace runnel {
 namespace {
@@ -220,10 +222,16 @@ bool HoldsLeftOut(const T& value) {
   return false;
 }
 
+// A text as it stands in a message, which must not carry other bytes to a terminal.
+std::string Shown(absl::string_view text) {
+  if (text.empty()) return "''";
+  return IsUtf8(text) ? std::string(text) : absl::CHexEscape(text);
+}
+
 absl::Status Wrong(const RunField& field, absl::string_view text, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::InvalidArgumentError(
-      absl::StrCat("--", field.flag.name, " ", text.empty() ? "''" : text, ": ", status.message()));
+      absl::StrCat("--", field.flag.name, " ", Shown(text), ": ", status.message()));
 }
 
 const RunSettings& Untouched() {

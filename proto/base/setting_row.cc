@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/utf8.h"
 
 namespace runnel {
 namespace {
@@ -33,7 +34,9 @@ absl::Status CheckSetting(const SettingRange& range, uint64_t value) {
 }
 
 absl::Status CheckSetting(const SettingRange& range, const std::string& value) {
-  return range.min >= 1 && value.empty() ? MustBe("given") : absl::OkStatus();
+  if (range.min >= 1 && value.empty()) return MustBe("given");
+  // JSON would lose the other bytes, and a check-point would go on from another path.
+  return IsUtf8(value) ? absl::OkStatus() : MustBe("UTF-8; rename what it names");
 }
 
 absl::Status CheckSetting(const SettingRange& range, const std::vector<int64_t>& values) {

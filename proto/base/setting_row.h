@@ -35,7 +35,7 @@ inline constexpr double kMaxSettingCount = 1'000'000'000;
 inline constexpr size_t kMaxSettingList = 4096;
 
 // A number, or each element of a list, lies from min to max (below max if `below_max`). A text with
-// min >= 1 must not be empty.
+// min >= 1 must not be empty; each must be UTF-8.
 struct SettingRange {
   double min = 0;
   double max = std::numeric_limits<double>::max();

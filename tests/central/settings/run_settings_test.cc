@@ -78,6 +78,7 @@ TEST(RunSettings, WrongTextsNameFlagAndFix) {
       {"codec-forward", "", "--codec-forward '': "},
       {"model", "", "--model '': must be given"},
       {"metrics-port", "-1", "--metrics-port -1: must be at least 0"},
+      {"journal", "/data/\xe9t\xe9", "--journal /data/\\xe9t\\xe9: must be UTF-8"},
   };
   for (const auto& c : kCases) {
     for (const RunField& field : RunFields()) {
