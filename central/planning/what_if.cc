@@ -109,7 +109,9 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
     RUNNEL_ASSIGN_OR_RETURN(const double kept_s, as_assumed.PeriodSeconds(decided.plan, cluster));
     absl::StrAppendFormat(&line, "with the plan as it is: %.4f s a micro-batch\n", kept_s);
   }
-  return absl::StrCat(line, ToString(plan, inputs.model));
+  std::vector<std::string> names;
+  for (const JournalDevice& device : decided.devices) names.push_back(device.name);
+  return absl::StrCat(line, ToString(plan, inputs.model, names));
 }
 
 }  // namespace runnel

@@ -39,13 +39,18 @@ absl::StatusOr<LinkPlan> LinkFromJson(const Json& json) {
 
 }  // namespace
 
-Json StagesToJson(const Plan& plan) {
+Json StagesToJson(const Plan& plan, absl::Span<const std::string> device_names) {
   Json stages = Json::array();
   for (const StagePlan& stage : plan.stages) {
     Json& json = stages.emplace_back(Json{{"device", stage.device.value()},
                                           {"first_layer", stage.first_layer},
                                           {"last_layer", stage.last_layer},
                                           {"cap", stage.cap}});
+    const auto number = static_cast<size_t>(stage.device.value());
+    if (number < device_names.size()) {
+      json["device"] = device_names[number];
+      json["device_number"] = number;
+    }
     if (stage.deferred_weight_gradients != 0) json[kDeferred] = stage.deferred_weight_gradients;
   }
   return stages;
@@ -60,7 +65,7 @@ Json PlanToJson(const Plan& plan) {
   return Json{{"generation", plan.generation.value()},
               {"schedule", plan.schedule},
               {"drains_each_step", plan.drains_each_step},
-              {"stages", StagesToJson(plan)},
+              {"stages", StagesToJson(plan, {})},
               {"links", std::move(links)}};
 }
 

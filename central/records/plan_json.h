@@ -2,7 +2,10 @@
 
 // Plan <-> JSON, as the journal, the summary and the page show it. For .cc files of central only.
 
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "central/files/json_fields.h"
 #include "proto/base/plan.h"
 
@@ -18,7 +21,8 @@ Json PlanToJson(const Plan& plan);
 // caps that cannot be. Whether it fits a model is CheckPlan's to say.
 absl::StatusOr<Plan> PlanFromJson(const Json& json);
 
-// The "stages" of PlanToJson alone.
-Json StagesToJson(const Plan& plan);
+// The "stages" of PlanToJson alone. With device_names, by device number, "device" is the name and
+// "device_number" the number; without, "device" is the number.
+Json StagesToJson(const Plan& plan, absl::Span<const std::string> device_names);
 
 }  // namespace runnel

@@ -70,7 +70,7 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"seed", summary.seed},
       {"recipe", summary.recipe},
       {"codecs", Json{{"forward", summary.codec_forward}, {"backward", summary.codec_backward}}},
-      {"plan", Json{{"stages", StagesToJson(summary.plan)}}},
+      {"plan", Json{{"stages", StagesToJson(summary.plan, summary.device_names)}}},
       {"plan_bandwidth", Json{{"source", summary.plan_bandwidth.source},
                               {"links", ListToJson(summary.plan_bandwidth.links)}}},
       {"links", ListToJson(summary.links)},

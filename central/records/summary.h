@@ -84,7 +84,8 @@ struct RunSummary {
   std::string codec_forward;  // as asked for; "codecs": {"forward", "backward"}
   std::string codec_backward;
   Plan plan;
-  PlanBandwidth plan_bandwidth;  // of `plan`
+  std::vector<std::string> device_names;  // by the plan's device numbers
+  PlanBandwidth plan_bandwidth;           // of `plan`
   std::vector<LinkSummary> links;
   std::vector<StageSummary> stages;
   std::vector<EvaluationSummary> evaluations;

@@ -105,7 +105,12 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.codec_forward = settings.codec_forward.text();
   summary.codec_backward = settings.codec_backward.text();
   summary.plan_bandwidth = bandwidth_;
-  if (!plans_.empty()) summary.plan = plans_.back().plan;
+  if (!plans_.empty()) {
+    summary.plan = plans_.back().plan;
+    for (const JournalDevice& device : plans_.back().devices) {
+      summary.device_names.push_back(device.name);
+    }
+  }
   const RunFigures figures = FiguresOf(summary.plan, stages, clock_.plan_ns());
   summary.links = figures.links;
   summary.stages = figures.stages;

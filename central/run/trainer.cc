@@ -199,7 +199,9 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
   const PlanBandwidth bandwidth = job_.planner->AssumedBandwidth(decided.plan);
   record_->AddPlan(decided, bandwidth);
   if (setup().plain_loop) return;
-  parts_.display->Line(ToString(decided.plan, setup().model));
+  std::vector<std::string> names;
+  for (const JournalDevice& device : decided.devices) names.push_back(device.name);
+  parts_.display->Line(ToString(decided.plan, setup().model, names));
   if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
 }
 

@@ -18,8 +18,8 @@ set xtics ({tics})
 
 def plan_text(plan):
     """"0:0-1 2:2-4": devices and their layers."""
-    return " ".join(f"{stage['device']}:{stage['first_layer']}-{stage['last_layer']}"
-                      for stage in plan["stages"])
+    return " ".join(f"{stage.get('device_number', stage['device'])}:"
+                    f"{stage['first_layer']}-{stage['last_layer']}" for stage in plan["stages"])
 
 
 def cell(results, method, mbps):

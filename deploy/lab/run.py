@@ -96,11 +96,11 @@ def bound_seconds_per_batch(summary, mbps, quotas, whole_device=True):
     training_s = summary["samples"] / summary["samples_per_s"]
     central = summary["central_processor_share"] / quotas[0] \
         if whole_device and 0 < quotas[0] < 1 else 0
-    needs = [(stage_share(stage, quotas[plan["device"]], whole_device) +
-              (central if plan["device"] == 0 else 0)) * training_s / steps
+    needs = [(stage_share(stage, quotas[plan["device_number"]], whole_device) +
+              (central if plan["device_number"] == 0 else 0)) * training_s / steps
              for stage, plan in zip(summary["stages"], stages)]
     for index, link in enumerate(summary["links"]):
-        above, below = stages[index]["device"], stages[index + 1]["device"]
+        above, below = stages[index]["device_number"], stages[index + 1]["device_number"]
         for direction, a, b in (("forward", above, below), ("backward", below, above)):
             if mbps[a][b] > 0:
                 needs.append(link[f"bytes_{direction}"] * 8e-6 / mbps[a][b] / steps)
@@ -136,7 +136,7 @@ def without(given, defaults):
 def link_errors(summary, mbps, hosts):
     """Measured against configured bandwidth, a row a link and direction."""
     rows = []
-    stages = [stage["device"] for stage in summary["plan"]["stages"]]
+    stages = [stage["device_number"] for stage in summary["plan"]["stages"]]
     for index, link in enumerate(summary.get("links", [])):
         above, below = stages[index], stages[index + 1]
         for direction, a, b in (("forward", above, below), ("backward", below, above)):

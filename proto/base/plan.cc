@@ -38,11 +38,15 @@ absl::Status CheckPlan(const Plan& plan, const ModelSpec& model) {
   return absl::OkStatus();
 }
 
-std::string ToString(const Plan& plan, const ModelSpec& model) {
+std::string ToString(const Plan& plan, const ModelSpec& model,
+                     absl::Span<const std::string> device_names) {
   std::string text;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
-    absl::StrAppend(&text, "stage ", i, ": device ", stage.device.value(), ", layers ",
+    const auto number = static_cast<size_t>(stage.device.value());
+    const std::string device =
+        number < device_names.size() ? device_names[number] : absl::StrCat("device ", number);
+    absl::StrAppend(&text, i == 0 ? "" : "\n", "stage ", i, ": ", device, ", layers ",
                     stage.first_layer, "-", stage.last_layer, " (",
                     model.layers[stage.first_layer].name, "..", model.layers[stage.last_layer].name,
                     "), cap ", stage.cap);
@@ -53,7 +57,6 @@ std::string ToString(const Plan& plan, const ModelSpec& model) {
       absl::StrAppend(&text, ", then ", plan.links[i].codec_forward.text(), " forward and ",
                       plan.links[i].codec_backward.text(), " backward");
     }
-    absl::StrAppend(&text, "\n");
   }
   return text;
 }

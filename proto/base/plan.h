@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "proto/base/codec_schedule.h"
 #include "proto/base/ids.h"
 #include "proto/base/model_spec.h"
@@ -54,8 +55,10 @@ struct Plan {
 // weight-gradients, and links fit.
 absl::Status CheckPlan(const Plan& plan, const ModelSpec& model);
 
-// One line a stage: "stage 0: device 0, layers 0-2 (conv1..conv2), cap 3"; with ", 2
-// weight-gradients deferred" where a stage defers some.
-std::string ToString(const Plan& plan, const ModelSpec& model);
+// One line a stage: "stage 0: local-000, layers 0-2 (conv1..conv2), cap 3"; with ", 2
+// weight-gradients deferred" where a stage defers some. No line end behind the last. device_names:
+// by device number; "device 0" for one that has none.
+std::string ToString(const Plan& plan, const ModelSpec& model,
+                     absl::Span<const std::string> device_names);
 
 }  // namespace runnel

@@ -111,7 +111,11 @@ TEST_F(PlanBuilder, StagesDeferWhatTheScheduleSaysOfTheirCaps) {
   EXPECT_EQ(plan->stages[0].order(), (StageOrder{5, 0}));
   EXPECT_EQ(plan->stages[1].order(), (StageOrder{3, 2}));
   EXPECT_EQ(plan->stages[2].order(), (StageOrder{2, 5}));
-  EXPECT_THAT(ToString(*plan, model_), HasSubstr("cap 3, 2 weight-gradients deferred"));
+  const std::string text = ToString(*plan, model_, {"a", "b", "pi-1", "d", "laptop"});
+  EXPECT_THAT(text, HasSubstr("cap 3, 2 weight-gradients deferred"));
+  EXPECT_THAT(text, HasSubstr("stage 0: laptop, layers 0-"));
+  EXPECT_THAT(text, HasSubstr("\nstage 1: device 7, layers "));
+  EXPECT_THAT(text, HasSubstr("\nstage 2: pi-1, layers "));
   Plan wrong = *plan;
   wrong.stages[1].deferred_weight_gradients = -1;
   EXPECT_THAT(std::string(CheckPlan(wrong, model_).message()), HasSubstr("stage 1 defers -1"));

@@ -30,7 +30,7 @@ def link(source, target, down, up):
 
 def summary_of(seconds_each, steps, caps):
     return {"steps": steps,
-            "plan": {"stages": [{"device": i, "first_layer": i, "last_layer": i, "cap": cap}
+            "plan": {"stages": [{"device": f"host-{i}", "device_number": i, "first_layer": i, "last_layer": i, "cap": cap}
                                 for i, cap in enumerate(caps)]},
             "links": [{"codec_forward": "identity", "codec_backward": "identity"}
                       for _ in caps[1:]],
@@ -121,7 +121,7 @@ class Bounds(unittest.TestCase):
         self.assertAlmostEqual(
             run.bound_seconds_per_batch(summary, rates, [0.25, 0], whole_device=False), 0.8)
         for stage, device in zip(summary["plan"]["stages"], (1, 0)):  # central goes with device 0
-            stage["device"] = device
+            stage["device_number"] = device
         self.assertAlmostEqual(run.bound_seconds_per_batch(summary, rates, [0.75, 0.25]), 1.0167, 4)
 
     def test_predictions_are_seconds_a_batch(self):

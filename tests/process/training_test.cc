@@ -94,8 +94,9 @@ TEST(Training, AsyncLearnsAndTellsWhatItDid) {
   ASSERT_EQ(summary["links"].size(), 2u);
   ASSERT_EQ(summary["stages"].size(), 3u);
   for (const json& stage : summary["plan"]["stages"]) {
-    for (const char* key : {"device", "first_layer", "last_layer", "cap"})
+    for (const char* key : {"first_layer", "last_layer", "cap", "device_number"})
       EXPECT_TRUE(stage.contains(key)) << key;
+    EXPECT_THAT(stage.value("device", ""), HasSubstr("local-00"));
   }
   for (const json& link : summary["links"]) {
     EXPECT_EQ(link["codec_forward"], "mbq:4");

@@ -86,6 +86,16 @@ TEST(Summary, TellsWhatWasPredicted) {
   EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["predicted_samples_per_s"], 80.5);
 }
 
+TEST(Summary, DevicesHaveNames) {
+  RunSummary summary = Sample();
+  summary.device_names = {"local-000", "a", "b", "c", "pi-1"};
+  const auto json = nlohmann::ordered_json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["plan"]["stages"][1]["device"], "pi-1");
+  EXPECT_EQ(json["plan"]["stages"][1]["device_number"], 4);
+  EXPECT_THAT(Keys(json["plan"]["stages"][0]),
+              ElementsAre("device", "first_layer", "last_layer", "cap", "device_number"));
+}
+
 TEST(Summary, HasTheValues) {
   const auto json = nlohmann::json::parse(SummaryToJson(Sample()));
   EXPECT_EQ(json["accuracy"], 0.9875);
@@ -94,7 +104,7 @@ TEST(Summary, HasTheValues) {
   EXPECT_EQ(json["steps"], 300);
   EXPECT_EQ(json["seed"], 7);
   EXPECT_EQ(json["codecs"]["backward"], "stochastic:8");
-  EXPECT_EQ(json["plan"]["stages"][1]["device"], 4);
+  EXPECT_EQ(json["plan"]["stages"][1]["device"], 4);  // nobody said its name
   EXPECT_EQ(json["plan"]["stages"][1]["last_layer"], 4);
   EXPECT_EQ(json["plan"]["stages"][0]["cap"], 2);
   EXPECT_EQ(json["links"][0]["bytes_backward"], 20);
