@@ -127,6 +127,8 @@ std::string Progress::Line(int64_t now_ns, absl::string_view line) {
   return text;
 }
 
+std::string Progress::MakeWay() const { return options_.terminal && started_ ? kClearLine : ""; }
+
 std::string Progress::Finish(int64_t now_ns, const ProgressState& state) {
   Observe(now_ns, state);
   last_ = state;

@@ -43,9 +43,10 @@ class Progress {
   std::string Evaluation(int64_t now_ns, const ProgressState& state, double accuracy, double loss);
   // A line of somebody else's (a log line): the redrawn line makes room for it.
   std::string Line(int64_t now_ns, absl::string_view line);
+  // Before a line that somebody else writes: clears the redrawn line, which the next update draws.
+  std::string MakeWay() const;
   // Ends the redrawn line.
   std::string Finish(int64_t now_ns, const ProgressState& state);
-
 
  private:
   struct Point {

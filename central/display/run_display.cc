@@ -75,6 +75,8 @@ void RunDisplay::Evaluation(const RunView& view, double accuracy, double loss) {
 
 void RunDisplay::Line(const std::string& text) { Write(progress_.Line(clock_->NowNanos(), text)); }
 
+void RunDisplay::MakeWay() { Write(progress_.MakeWay()); }
+
 void RunDisplay::Finish(const RunView& view) {
   Write(progress_.Finish(clock_->NowNanos(), view.progress));
   Publish(view);

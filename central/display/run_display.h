@@ -38,6 +38,8 @@ class RunDisplay {
   void Update(const RunView& view);
   void Evaluation(const RunView& view, double accuracy, double loss);
   void Line(const std::string& text);
+  // Clears the progress of a terminal, since somebody else is about to write a line there.
+  void MakeWay();
   void Finish(const RunView& view);
 
   // Any thread: what admin_server.h's page draws.

@@ -76,7 +76,10 @@ class Trainer::Impl final : public CentralControlObserver {
   }
   void CarryOut(Persist effect);
   void CarryOut(StateCollected effect);
-  void CarryOut(LogLine effect) { parts_.logger->Log(effect.severity, effect.text); }
+  void CarryOut(LogLine effect) {
+    parts_.display->MakeWay();
+    parts_.logger->Log(effect.severity, effect.text);
+  }
   void CarryOut(RunEnded effect);
   // What a journal record means for the display and the summary.
   void Follow(const PlanDecided& decided);

@@ -106,6 +106,19 @@ TEST(Progress, TerminalMakesRoomForLines) {
   EXPECT_EQ(progress.Line(4 * kSecond, "bye"), std::string(kClear) + "bye\n");
 }
 
+// A log line is written to another stream: without a cleared line it would follow the progress.
+TEST(Progress, TerminalMakesWayForOthers) {
+  Progress progress({.terminal = true, .width = 80});
+  EXPECT_EQ(progress.MakeWay(), "");
+  progress.Update(0, At(3));
+  EXPECT_EQ(progress.MakeWay(), kClear);
+  progress.Finish(kSecond, At(3));
+  EXPECT_EQ(progress.MakeWay(), "");
+  Progress plain({.terminal = false});
+  plain.Update(0, At(3));
+  EXPECT_EQ(plain.MakeWay(), "");
+}
+
 TEST(Progress, PlainLinesNowAndThen) {
   Progress progress(ProgressOptions{});
   EXPECT_EQ(progress.Update(100 * kSecond, At(0)), "");
