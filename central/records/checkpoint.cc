@@ -241,21 +241,48 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path) {
                       absl::StrCat("check-point ", path, " ", checkpoint.status().message()));
 }
 
-absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory) {
+namespace {
+
+// All resumable ones, at least one, highest step first.
+absl::StatusOr<std::vector<Found>> ListSome(const std::string& directory) {
   absl::StatusOr<std::vector<Found>> found = List(directory);
   if (absl::IsNotFound(found.status())) {
     return absl::NotFoundError(
         absl::StrCat("check-point directory ", directory,
                      " does not exist: give the --checkpoint-dir of the run to go on with"));
   }
-  if (!found.ok()) return found.status();
-  if (!found->empty()) return found->front().path;
+  if (!found.ok() || !found->empty()) return found;
   std::error_code error;
   const bool has_final = std::filesystem::exists(absl::StrCat(directory, "/", kFinalName), error);
   return absl::NotFoundError(absl::StrCat(
       "no check-point to resume from in ", directory,
       has_final ? " (its final.runnel holds weights of a run that stopped between barriers)" : "",
       ": start a run with --checkpoint-dir ", directory));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Found> found, ListSome(directory));
+  return found.front().path;
+}
+
+absl::StatusOr<ReadableCheckpoint> ReadLatestCheckpoint(const std::string& directory) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Found> found, ListSome(directory));
+  ReadableCheckpoint readable;
+  absl::Status first_error;
+  for (const Found& file : found) {
+    absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(file.path);
+    if (checkpoint.ok()) {
+      readable.path = file.path;
+      readable.checkpoint = *std::move(checkpoint);
+      return readable;
+    }
+    first_error.Update(checkpoint.status());
+    if (!absl::IsDataLoss(checkpoint.status())) break;
+    readable.damaged.emplace_back(checkpoint.status().message());
+  }
+  return first_error;
 }
 
 std::string ModelSha256(const ModelSpec& model) {

@@ -60,6 +60,16 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path);
 // what to do if the directory is missing, holds none, or only a final.runnel.
 absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory);
 
+// The newest resumable check-point that can be read.
+struct ReadableCheckpoint {
+  std::string path;
+  Checkpoint checkpoint;
+  std::vector<std::string> damaged;  // errors of the newer ones, a line each
+};
+// NotFound as LatestCheckpoint. The newest one's error if none can be read, or if it is not
+// DataLoss.
+absl::StatusOr<ReadableCheckpoint> ReadLatestCheckpoint(const std::string& directory);
+
 // SHA-256 of the model's serialized runnel.proto.Model: two runs with the same digits train the
 // same model.
 std::string ModelSha256(const ModelSpec& model);

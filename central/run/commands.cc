@@ -1,5 +1,6 @@
 #include "central/run/commands.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -23,6 +24,10 @@ absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* j
   context.on_trainer(&trainer);
   absl::StatusOr<TrainingOutcome> outcome = trainer.Run();
   context.on_trainer(nullptr);
+  if (!outcome.ok() && journal != nullptr) {
+    const RunStopped stopped{trainer.step(), std::string(outcome.status().message())};
+    journal->Append(stopped).IgnoreError();
+  }
   return outcome;
 }
 
@@ -52,10 +57,7 @@ std::string EvaluationText(const RunSummary& summary) {
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context) {
   const RunSettings settings = job.setup->settings;
   absl::StatusOr<TrainingOutcome> outcome = RunTrainingJob(std::move(job), journal, context);
-  if (!outcome.ok()) {
-    Journal(journal, RunStopped{0, std::string(outcome.status().message())}).IgnoreError();
-    return WithAdvice(outcome.status(), settings);
-  }
+  if (!outcome.ok()) return WithAdvice(outcome.status(), settings);
   const RunSummary& summary = outcome->summary;
   if (outcome->stopped_by_user) {
     RUNNEL_RETURN_IF_ERROR(Journal(journal, RunStopped{outcome->step, "by the user"}));
@@ -88,19 +90,37 @@ absl::Status CheckFolderIsFree(const std::string& directory) {
       ": holds check-points of a run already; resume that one, or give another folder"));
 }
 
+// The newest resumable check-point that can be read. Warns of damaged ones that are newer.
+absl::StatusOr<ReadableCheckpoint> NewestCheckpoint(const std::string& directory,
+                                                    const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(ReadableCheckpoint newest, ReadLatestCheckpoint(directory));
+  for (const std::string& damaged : newest.damaged) {
+    context.logger->Log(Severity::kWarning,
+                        absl::StrCat(damaged, "; using the one before, ", newest.path));
+  }
+  return newest;
+}
+
 // The newest weights of a folder: the end of a run, if it is further than the last barrier.
-absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory) {
+absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory,
+                                         const CommandContext& context) {
   const std::string final_path = (std::filesystem::path(directory) / "final.runnel").string();
-  const absl::StatusOr<std::string> latest = LatestCheckpoint(directory);
+  absl::StatusOr<ReadableCheckpoint> resumable = NewestCheckpoint(directory, context);
   std::error_code ignored;
   if (!std::filesystem::exists(final_path, ignored)) {
-    RUNNEL_RETURN_IF_ERROR(latest.status());
-    return ReadCheckpoint(*latest);
+    RUNNEL_RETURN_IF_ERROR(resumable.status());
+    return std::move(resumable->checkpoint);
   }
-  RUNNEL_ASSIGN_OR_RETURN(Checkpoint final, ReadCheckpoint(final_path));
-  if (!latest.ok()) return final;
-  RUNNEL_ASSIGN_OR_RETURN(Checkpoint resumable, ReadCheckpoint(*latest));
-  return resumable.step >= final.step ? resumable : final;
+  absl::StatusOr<Checkpoint> final = ReadCheckpoint(final_path);
+  if (!resumable.ok()) return final;
+  if (absl::IsDataLoss(final.status())) {
+    context.logger->Log(Severity::kWarning,
+                        absl::StrCat(final.status().message(), "; using ", resumable->path));
+    return std::move(resumable->checkpoint);
+  }
+  RUNNEL_RETURN_IF_ERROR(final.status());
+  return resumable->checkpoint.step >= final->step ? std::move(resumable->checkpoint)
+                                                   : *std::move(final);
 }
 
 // The planner of a run that has its state and steps. Warns of what the planner does not know.
@@ -150,8 +170,9 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
 }
 
 absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::string path, LatestCheckpoint(arguments.checkpoint_dir));
-  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path));
+  RUNNEL_ASSIGN_OR_RETURN(ReadableCheckpoint newest,
+                          NewestCheckpoint(arguments.checkpoint_dir, context));
+  Checkpoint& checkpoint = newest.checkpoint;
   RunSettings settings = checkpoint.settings;
   settings.checkpoint_dir = arguments.checkpoint_dir;
   if (arguments.local_workers.has_value()) settings.local_workers = *arguments.local_workers;
@@ -190,10 +211,10 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   std::optional<JournalWriter> journal;
   if (!settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));
-    RUNNEL_RETURN_IF_ERROR(journal->Append(RunResumed{checkpoint.step, path}));
+    RUNNEL_RETURN_IF_ERROR(journal->Append(RunResumed{checkpoint.step, newest.path}));
   }
-  context.print(
-      absl::StrCat("resuming ", setup.model.name, " at step ", checkpoint.step, " from ", path));
+  context.print(absl::StrCat("resuming ", setup.model.name, " at step ", checkpoint.step, " from ",
+                             newest.path));
   return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
 }
 
@@ -239,7 +260,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
 }
 
 absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint, NewestWeights(arguments.checkpoint_dir));
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint, NewestWeights(arguments.checkpoint_dir, context));
   RunSettings settings = checkpoint.settings;
   settings.local_workers = 0;
   settings.workers = 0;
@@ -247,6 +268,7 @@ absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& c
   settings.checkpoint_dir.clear();
   settings.journal.clear();
   settings.metrics_port = -1;
+  settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained
   settings.summary = arguments.summary;
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));

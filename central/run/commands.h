@@ -28,7 +28,8 @@ struct CommandContext {
   std::function<void(const std::string& text)> print;
 };
 
-// One job with the context's display, reachable by Ctrl-C. `journal` may be null.
+// One job with the context's display, reachable by Ctrl-C. `journal` may be null; after an error
+// its last record says at which step the run stopped and why.
 absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* journal,
                                                const CommandContext& context);
 

@@ -8,12 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "central/planning/plan_maker.h"
 #include "central/planning/planner.h"
+#include "central/run/checkpoint_writer.h"
 #include "central/run/coordinator_options.h"
 #include "central/run/feeder.h"
 #include "central/run/local_workers.h"
 #include "central/run/machines/coordinator.h"
+#include "central/run/make_checkpoint.h"
 #include "central/run/run_record.h"
-#include "central/run/save_checkpoint.h"
 #include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/link/event_loop.h"
@@ -26,8 +27,8 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 }  // namespace
 
-// Connections report on threads of their own, and StopAtBarrier may be called on any: both post to
-// loop_. All else is on the thread of Run.
+// Connections and the writer of check-points report on threads of their own, and StopAtBarrier may
+// be called on any: all post to loop_. All else is on the thread of Run.
 class Trainer::Impl final : public CentralControlObserver {
  public:
   Impl(TrainingJob job, TrainerParts parts)
@@ -35,6 +36,7 @@ class Trainer::Impl final : public CentralControlObserver {
   ~Impl() override;
 
   absl::StatusOr<TrainingOutcome> Run();
+  int64_t step() const { return coordinator_.has_value() ? coordinator_->step() : job_.first_step; }
   void StopAtBarrier() {
     loop_.Post([this] { Tell([](Coordinator& coordinator) { coordinator.StopAtBarrier(); }); });
   }
@@ -56,6 +58,8 @@ class Trainer::Impl final : public CentralControlObserver {
   absl::Status StartWorkers();
   void Receive(ConnectionId id, const WorkerMessage& message);
   void Tick();
+  void Written(const CheckpointEnd& end);
+  void StopIfEnded();
   void Abort(const absl::Status& status);
 
   // Gives the coordinator an event and carries out what it wants.
@@ -102,10 +106,14 @@ class Trainer::Impl final : public CentralControlObserver {
   LocalWorkers local_workers_;
   TrainingOutcome outcome_;
   absl::Status result_;
+  bool ended_ = false;     // the coordinator says so
+  int64_t unwritten_ = 0;  // check-points that the writer has and has not told the end of
+  std::optional<CheckpointWriter> writer_;  // last: it posts to the loop
 };
 
 Trainer::Impl::~Impl() {
   // Links and streams first, then the processes that they led to.
+  writer_.reset();
   feeder_.reset();
   local_workers_.AwaitEnds();
   server_.reset();
@@ -128,6 +136,12 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
                           Coordinator::Create(MakeCoordinatorOptions(job_, parts_.start_workers)));
   record_.emplace(job_.setup, coordinator_->batching(), job_.first_step, job_.stop_step,
                   parts_.clock);
+  const std::string& folder = setup().settings.checkpoint_dir;
+  if (!folder.empty()) {
+    writer_.emplace(
+        [folder](const Checkpoint& checkpoint) { return WriteCheckpoint(checkpoint, folder); },
+        [this](CheckpointEnd end) { loop_.Post([this, end] { Written(end); }); });
+  }
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
   RUNNEL_RETURN_IF_ERROR(StartWorkers());
   const int64_t timeout_s = setup().settings.worker_timeout_s;
@@ -214,10 +228,26 @@ void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
 }
 
 void Trainer::Impl::CarryOut(StateCollected effect) {
-  const absl::Status status = SaveCheckpoint(setup(), coordinator_->changes(), coordinator_->plan(),
-                                             coordinator_->devices(), effect, parts_.journal);
-  if (!status.ok()) return Abort(status);
-  if (effect.final) outcome_.state = std::move(effect.state);
+  if (effect.final) outcome_.state = effect.state;
+  if (!writer_.has_value()) return;
+  ++unwritten_;
+  writer_->Add(MakeCheckpoint(setup(), coordinator_->changes(), coordinator_->plan(),
+                              coordinator_->devices(), std::move(effect)));
+}
+
+void Trainer::Impl::Written(const CheckpointEnd& end) {
+  --unwritten_;
+  if (!end.status.ok()) {
+    Abort(end.status);
+  } else if (end.path.empty()) {
+    CarryOut(LogLine{Severity::kWarning,
+                     absl::StrCat("check-point of step ", end.step,
+                                  " left out: the one before was still being written")});
+  } else if (parts_.journal != nullptr) {
+    const absl::Status status = parts_.journal->Append(CheckpointWritten{end.step, end.path});
+    if (!status.ok()) Abort(status);
+  }
+  StopIfEnded();
 }
 
 void Trainer::Impl::Abort(const absl::Status& status) {
@@ -233,15 +263,21 @@ void Trainer::Impl::CarryOut(RunEnded effect) {
   outcome_.step = effect.step;
   outcome_.stopped_by_user = effect.stopped_by_user;
   if (result_.ok()) result_ = effect.status;
+  ended_ = true;
+  StopIfEnded();
+}
+
+void Trainer::Impl::StopIfEnded() {
   // What was sent last (Release) still has to leave: streams close in order when they are
   // destroyed.
-  loop_.Stop();
+  if (ended_ && unwritten_ == 0) loop_.Stop();
 }
 
 Trainer::Trainer(TrainingJob job, TrainerParts parts)
     : impl_(std::make_unique<Impl>(std::move(job), parts)) {}
 Trainer::~Trainer() = default;
 absl::StatusOr<TrainingOutcome> Trainer::Run() { return impl_->Run(); }
+int64_t Trainer::step() const { return impl_->step(); }
 void Trainer::StopAtBarrier() { impl_->StopAtBarrier(); }
 
 }  // namespace runnel

@@ -67,9 +67,11 @@ class Trainer {
   ~Trainer();
 
   // Runs to the end, on the calling thread, which must live as long as the process (local workers
-  // die with it). Errors: what went wrong, with what the user can do. After an error the last
-  // check-point stands.
+  // die with it) and when all check-points are written. Errors: what went wrong, with what the user
+  // can do. After an error the last check-point stands.
   absl::StatusOr<TrainingOutcome> Run();
+  // The last barrier that all stages have reached, also after an error. On the thread of Run.
+  int64_t step() const;
   // Ends at the next barrier, with a check-point. Any thread.
   void StopAtBarrier();
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 
 #include "gmock/gmock.h"
@@ -237,7 +238,34 @@ TEST(Training, AKilledWorkerEndsTheRunAndTheCheckpointGoesOn) {
   EXPECT_EQ(central.Wait(30), 1);
   EXPECT_THAT(central.err(), HasSubstr("was lost after step"));
   EXPECT_THAT(central.err(), HasSubstr("resume --checkpoint-dir"));
+  // Its journal says where it stopped.
+  const std::string journal = ReadFile(dir / "j");
+  const json stopped = json::parse(journal.substr(journal.rfind("{\"record\":\"stopped\"")));
+  EXPECT_GE(stopped.value("step", 0), 10);
   EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "200"}), whole);
+}
+
+// The newest check-point is cut short, as after a power cut: the one before goes on.
+TEST(Training, ADamagedCheckpointDoesNotHideTheOneBefore) {
+  ScratchDir dir;
+  const std::string whole = Weights(With(kAsync, {"--max-batches", "30"}));
+  RunCentral(With(kAsync, {"--max-batches", "20", "--checkpoint-dir", dir / "c"}));
+  std::filesystem::resize_file(dir / "c/checkpoint-000000000020.runnel", 1000);
+  Process resume({"runnel-central", "resume", "--checkpoint-dir", dir / "c", "--max-batches", "30",
+                  "--summary", dir / "s.json"});
+  EXPECT_EQ(resume.Wait(), 0) << resume.err();
+  EXPECT_THAT(resume.out(), HasSubstr("resuming lenet at step 10"));
+  EXPECT_THAT(resume.out() + resume.err(), HasSubstr("000020.runnel is truncated"));
+  EXPECT_EQ(Summary(dir / "s.json")["weights_sha256"], whole);
+}
+
+// A run that was never evaluated while it trained is evaluated when somebody asks for it.
+TEST(Training, EvalNeedsNoEvaluationWhileTraining) {
+  ScratchDir dir;
+  RunCentral(
+      With(kAsync, {"--max-batches", "10", "--eval-every", "-1", "--checkpoint-dir", dir / "c"}));
+  const json evaluated = RunCentral({"eval", "--checkpoint-dir", dir / "c"});
+  EXPECT_GT(evaluated.value("accuracy", -1.0), 0.0);
 }
 
 TEST(Training, EvalReadsTheNewestWeights) {

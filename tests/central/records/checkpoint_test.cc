@@ -93,6 +93,39 @@ TEST(Checkpoint, TheNewestTwoStay) {
   EXPECT_EQ(*LatestCheckpoint(dir.path()), dir / "checkpoint-000000000300.runnel");
 }
 
+TEST(Checkpoint, ADamagedOneDoesNotHideTheOneBefore) {
+  ScratchDir dir;
+  ASSERT_TRUE(WriteCheckpoint(Sample(100), dir.path()).ok());
+  const std::string newest = *WriteCheckpoint(Sample(200), dir.path());
+  EXPECT_EQ(ReadLatestCheckpoint(dir.path())->path, newest);
+  EXPECT_THAT(ReadLatestCheckpoint(dir.path())->damaged, ::testing::IsEmpty());
+  const std::string whole = Slurp(newest);
+  Spill(newest, whole.substr(0, whole.size() - 1));
+  const auto before = ReadLatestCheckpoint(dir.path());
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_EQ(before->checkpoint.step, 100);
+  EXPECT_EQ(before->path, dir / "checkpoint-000000000100.runnel");
+  EXPECT_THAT(before->damaged, ElementsAre(HasSubstr(newest + " is truncated")));
+  // All are: the newest one's error.
+  Spill(before->path, "RNLCKPT\n");
+  EXPECT_THAT(std::string(ReadLatestCheckpoint(dir.path()).status().message()), HasSubstr(newest));
+  // What a later release wrote is no damage: going on from an older one would hide it.
+  Spill(dir / "checkpoint-000000000300.runnel",
+        Envelope(PayloadOf(*WriteCheckpoint(Sample(200), dir.path())), kCheckpointVersion + 1));
+  EXPECT_EQ(ReadLatestCheckpoint(dir.path()).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(ReadLatestCheckpoint(dir / "no").status().code(), absl::StatusCode::kNotFound);
+}
+
+// Releases that took such a path wrote it as it was.
+TEST(Checkpoint, AJournalPathThatIsNotUtf8IsRead) {
+  ScratchDir dir;
+  Checkpoint checkpoint = Sample(100);
+  checkpoint.journal = "/data/\xe9t\xe9";
+  const auto back = ReadCheckpoint(*WriteCheckpoint(checkpoint, dir.path()));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->journal, checkpoint.journal);
+}
+
 TEST(Checkpoint, WhatWasJustWrittenStaysBesideLaterOnes) {
   ScratchDir dir;
   for (int64_t step : {800, 900, 100, 200, 300}) {
