@@ -1,5 +1,5 @@
-// What the feeder needs to fill a micro-batch, with and without augmentation, beside copying the
-// same bytes: images as CIFAR-10's, signals as UCI HAR's.
+// What the feeder needs to fill a micro-batch, with and without augmentation, beside copying as
+// many floats: images as CIFAR-10's, signals as UCI HAR's.
 
 #include <algorithm>
 #include <chrono>
@@ -57,13 +57,15 @@ double FillNanos(const Dataset& dataset, absl::string_view augmentation) {
   });
 }
 
+// Of samples that lie in memory as floats, in an epoch's order.
 double CopyNanos(const Dataset& dataset) {
-  const auto elements = static_cast<size_t>(dataset.sample_shape().elements());
-  const std::vector<float> from(elements, 1.0f);
+  const int64_t elements = dataset.sample_shape().elements();
+  const std::vector<float> from(kSamples * elements, 1.0f);
   std::vector<float> to(kBatch * elements);
-  return NanosPerSample([&](int64_t, int64_t) {
-    for (size_t i = 0; i < kBatch; ++i) {
-      std::memcpy(&to[i * elements], from.data(), elements * sizeof(float));
+  const std::vector<int64_t> order = EpochPermutation(kSamples, 1, 0);
+  return NanosPerSample([&](int64_t, int64_t first) {
+    for (int64_t i = 0; i < kBatch; ++i) {
+      std::memcpy(&to[i * elements], &from[order[first + i] * elements], elements * sizeof(float));
     }
   });
 }
