@@ -123,7 +123,11 @@ TEST(Training, StopAndResumeEqualsNotStopping) {
   ScratchDir dir;
   const std::string whole = Weights(With(kAsync, {"--max-batches", "40"}));
   // Stops between barriers: the check-point is that of step 20.
-  RunCentral(With(kAsync, {"--max-batches", "25", "--checkpoint-dir", dir / "c"}));
+  RunCentral(
+      With(kAsync, {"--max-batches", "25", "--checkpoint-dir", dir / "c", "--journal", dir / "j"}));
+  // The run has waited for its last one.
+  const std::string journal = ReadFile(dir / "j");
+  EXPECT_LT(journal.find("final.runnel"), journal.find("\"record\":\"finished\""));
   EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "40"}), whole);
 }
 
