@@ -108,12 +108,11 @@ class Trainer::Impl final : public CentralControlObserver {
   absl::Status result_;
   bool ended_ = false;     // the coordinator says so
   int64_t unwritten_ = 0;  // check-points that the writer has and has not told the end of
-  std::optional<CheckpointWriter> writer_;  // last: it posts to the loop
+  std::optional<CheckpointWriter> writer_;  // last: its thread posts to the loop
 };
 
 Trainer::Impl::~Impl() {
   // Links and streams first, then the processes that they led to.
-  writer_.reset();
   feeder_.reset();
   local_workers_.AwaitEnds();
   server_.reset();
@@ -228,8 +227,11 @@ void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
 }
 
 void Trainer::Impl::CarryOut(StateCollected effect) {
+  if (!writer_.has_value()) {
+    if (effect.final) outcome_.state = std::move(effect.state);
+    return;
+  }
   if (effect.final) outcome_.state = effect.state;
-  if (!writer_.has_value()) return;
   ++unwritten_;
   writer_->Add(MakeCheckpoint(setup(), coordinator_->changes(), coordinator_->plan(),
                               coordinator_->devices(), std::move(effect)));
