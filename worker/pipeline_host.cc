@@ -88,10 +88,9 @@ void PipelineHost::Start() {
 
 void PipelineHost::Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) {
   LinkShell* link = role == "feed" ? feed_.get() : role == "link" ? upstream_.get() : nullptr;
-  if (link == nullptr) {
-    connection->Close();
-    return;
-  }
+  if (link == nullptr)
+    return connection->Refuse(
+        absl::StrCat("has no link for a ", role == "feed" ? "feed" : "stage"));
   // The greeting tells the dialling end that it has reached this stage, not only a port.
   connection->connection()->Send(MakeHello({token_, role})).IgnoreError();
   link->Attach(std::move(connection));

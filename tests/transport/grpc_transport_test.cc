@@ -4,6 +4,9 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -37,9 +40,9 @@ class Waiter final : public ConnectionObserver {
     changed_.notify_all();
   }
   // The status of OnClosed; DeadlineExceeded if it does not come.
-  absl::Status WaitClosed() {
+  absl::Status WaitClosed(std::chrono::seconds deadline = kDeadline) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, kDeadline, [this] { return !closed_.empty(); });
+    changed_.wait_for(lock, deadline, [this] { return !closed_.empty(); });
     return closed_.empty() ? absl::DeadlineExceededError("never closed") : closed_[0];
   }
   bool WaitFrames(int count) {
@@ -211,7 +214,7 @@ TEST(GrpcTransport, HostileStreamsEndWithClearErrors) {
   const std::string header = HeaderOf(frame);
   const std::string payload(reinterpret_cast<const char*>(frame.payload.bytes().data()), 100);
   const std::vector<Hostile> cases = {
-      {"noise", {std::string(200, 'x')}, absl::StatusCode::kInvalidArgument},
+      {"noise", {std::string(200, 'x')}, absl::StatusCode::kDataLoss},
       {"short first message", {header.substr(0, 40)}, absl::StatusCode::kInvalidArgument},
       {"long message", {header + payload + "!"}, absl::StatusCode::kInvalidArgument},
       {"frame within a frame", {header, header + payload}, absl::StatusCode::kInvalidArgument},
@@ -219,7 +222,7 @@ TEST(GrpcTransport, HostileStreamsEndWithClearErrors) {
       {"half-close within a frame", {header, "abc"}, absl::StatusCode::kDataLoss},
       {"half-close without a goodbye", {header + payload}, absl::StatusCode::kUnavailable},
       {"wrong payload", {header, std::string(100, '?')}, absl::StatusCode::kDataLoss},
-      {"5 MiB message", {std::string(5 << 20, 'x')}, absl::StatusCode::kInvalidArgument},
+      {"5 MiB message", {std::string(5 << 20, 'x')}, absl::StatusCode::kDataLoss},
       {"goodbye and more", {"", header}, absl::StatusCode::kOk},
       {"in order", {header, payload, ""}, absl::StatusCode::kOk},
   };
@@ -248,6 +251,27 @@ TEST(GrpcTransport, OtherMethodsAreUnimplemented) {
 }
 
 // ---- threads
+
+// A link is given up after 20 s without a connection: one attempt must not use them up.
+TEST(GrpcTransport, AnAttemptToConnectEndsInItsTime) {
+  const int mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(mute, generic, size), 0);
+  ASSERT_EQ(listen(mute, 1), 0);  // and nobody ever accepts
+  ASSERT_EQ(getsockname(mute, generic, &size), 0);
+  const auto transport = MakeGrpcTransport({.connect_attempt_ms = 100});
+  Waiter waiter;
+  const auto connection = transport->Dial("127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
+                                          &waiter, LinkShaping());
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  // gRPC's own time for an attempt is 20 s.
+  EXPECT_TRUE(absl::IsUnavailable(waiter.WaitClosed(std::chrono::seconds(10))));
+  close(mute);
+}
 
 TEST(GrpcTransport, OneThreadServesWhatATransportAcceptsAndDials) {
   const Frame frame = TestFrame(FrameKind::kInput, 0, 100);

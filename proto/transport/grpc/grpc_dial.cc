@@ -117,7 +117,8 @@ class DialCall final : public StreamCalls {
   CallTag<DialCall> finish_{this, &DialCall::Finished};
 };
 
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, int64_t keepalive) {
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, int64_t keepalive,
+                                          int64_t connect_attempt) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxGrpcMessageBytes);
   // A TCP connection of its own: links do not share flow control, and a new dial does not wait
@@ -126,6 +127,8 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, int64_t ke
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
+  // gRPC takes this one for the time that an attempt to connect may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(connect_attempt));
   const int keepalive_ms = static_cast<int>(keepalive);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms);
@@ -135,8 +138,10 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, int64_t ke
 
 }  // namespace
 
-GrpcDialler::GrpcDialler(StreamOptions options, int64_t keepalive_ms)
-    : options_(std::move(options)), keepalive_ms_(keepalive_ms) {}
+GrpcDialler::GrpcDialler(StreamOptions options, int64_t keepalive_ms, int64_t connect_attempt_ms)
+    : options_(std::move(options)),
+      keepalive_ms_(keepalive_ms),
+      connect_attempt_ms_(connect_attempt_ms) {}
 
 GrpcDialler::~GrpcDialler() {
   live_->Abort(absl::UnavailableError("connection: the transport is gone"));
@@ -147,7 +152,8 @@ std::shared_ptr<Connection> GrpcDialler::Dial(const std::string& address, GrpcQu
                                               ConnectionObserver* observer,
                                               const LinkShaping& shaping) {
   auto stream = std::make_shared<GrpcStream>(options_);
-  auto* call = new DialCall(NewChannel(address, keepalive_ms_), stream, live_, address);
+  auto* call =
+      new DialCall(NewChannel(address, keepalive_ms_, connect_attempt_ms_), stream, live_, address);
   call->Begin(queue, observer, shaping);
   return std::make_shared<GrpcConnection>(std::move(stream));
 }

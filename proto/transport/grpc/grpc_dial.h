@@ -17,7 +17,7 @@ namespace runnel {
 // and before the queues.
 class GrpcDialler {
  public:
-  GrpcDialler(StreamOptions options, int64_t keepalive_ms);
+  GrpcDialler(StreamOptions options, int64_t keepalive_ms, int64_t connect_attempt_ms);
   ~GrpcDialler();
 
   // As Transport::Dial; the observer is called on the queue's thread.
@@ -27,6 +27,7 @@ class GrpcDialler {
  private:
   const StreamOptions options_;
   const int64_t keepalive_ms_;
+  const int64_t connect_attempt_ms_;
   const std::shared_ptr<LiveCalls> live_ = std::make_shared<LiveCalls>();
 };
 

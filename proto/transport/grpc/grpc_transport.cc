@@ -24,7 +24,8 @@ class GrpcTransport final : public Transport {
         stream_options_{std::clamp(options.chunk_bytes, int64_t{4096}, kMaxChunkBytes),
                         options.pool != nullptr ? options.pool : &pool_,
                         std::make_shared<ThreadScheduler>()},
-        dialler_(std::make_unique<GrpcDialler>(stream_options_, options.keepalive_ms)) {
+        dialler_(std::make_unique<GrpcDialler>(stream_options_, options.keepalive_ms,
+                                               options.connect_attempt_ms)) {
     KeepGrpcForTheProcess();
   }
   ~GrpcTransport() override {

@@ -24,6 +24,9 @@ struct GrpcTransportOptions {
   BufferPool* pool = nullptr;
   // A peer that is silent this long is asked whether it lives, and gets as long to answer.
   int64_t keepalive_ms = 10000;
+  // What one attempt to connect may take: several fit into the time after which a link is given up,
+  // so that lost packets of one attempt do not cost the link.
+  int64_t connect_attempt_ms = 5000;
 };
 
 // Beyond the contract of Transport: Listen and Dial return PermissionDenied for an address that is

@@ -57,12 +57,13 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
     return Bad("size", absl::StrCat(bytes.size(), " bytes instead of ", kFrameHeaderBytes));
   }
   const std::byte* at = bytes.data();
+  // First: damaged bytes may look like anything.
+  if (Get<uint32_t>(at + kHeaderCrcAt) != Crc32(0, bytes.first(kHeaderCrcAt))) {
+    return absl::DataLossError("frame header: CRC: does not fit the header");
+  }
   if (Get<uint32_t>(at + kMagicAt) != kMagic) return Bad("magic", "not a frame of ours");
   if (const int version = Get<uint8_t>(at + kVersionAt); version != kFrameVersion) {
     return Bad("version", absl::StrCat(version, " instead of ", kFrameVersion));
-  }
-  if (Get<uint32_t>(at + kHeaderCrcAt) != Crc32(0, bytes.first(kHeaderCrcAt))) {
-    return Bad("CRC", "does not fit the header");
   }
   return absl::OkStatus();
 }

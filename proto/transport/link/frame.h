@@ -29,8 +29,9 @@ enum class FrameKind : uint8_t {
   kEvalLabels = 9,
   kProbe = 10,        // bytes that mean nothing: measures the link (bandwidth.h)
   kProbeReport = 11,  // what the receiver of a probe measured
+  kRefusal = 12,      // last frame on a connection that its accepting end does not want; why
 };
-inline constexpr int kMaxFrameKind = 11;
+inline constexpr int kMaxFrameKind = 12;
 
 // The kind of a boundary tensor in training.
 inline constexpr FrameKind KindOf(Direction direction) {
@@ -84,9 +85,9 @@ void SealFrame(Frame& frame);
 
 std::array<std::byte, kFrameHeaderBytes> EncodeHeader(const FrameHeader& header);
 
-// InvalidArgument names the field: wrong magic, version, kind, CRC, negative generation or
-// sequence, payload over kMaxPayloadBytes, an ack with a payload, non-zero reserved bytes, not 64
-// bytes.
+// DataLoss: the CRC does not fit the bytes. InvalidArgument names the field: wrong magic, version,
+// kind, negative generation or sequence, payload over kMaxPayloadBytes, an ack with a payload,
+// non-zero reserved bytes, not 64 bytes.
 absl::StatusOr<FrameHeader> DecodeHeader(absl::Span<const std::byte> bytes);
 
 // DataLoss if the payload is not what the header says.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
@@ -10,9 +11,22 @@ namespace runnel {
 namespace {
 
 constexpr uint64_t kMaxHelloBytes = 1024;
-constexpr int64_t kFirstRetryNs = int64_t{20} * 1000 * 1000;
 constexpr int64_t kProbeTickNs = 500'000'000;
-constexpr int64_t kLastRetryNs = int64_t{1000} * 1000 * 1000;
+
+Payload PayloadOf(absl::string_view text) {
+  return Payload::CopyOf(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(text.data()), text.size()));
+}
+
+std::string TextOf(const Payload& payload) {
+  const absl::Span<const std::byte> bytes = payload.bytes();
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+bool IsShort(FrameKind kind) {
+  return kind == FrameKind::kHello || kind == FrameKind::kProbeReport ||
+         kind == FrameKind::kRefusal;
+}
 
 }  // namespace
 
@@ -24,7 +38,7 @@ void FrameLimits::Set(std::map<std::pair<FrameKind, uint32_t>, uint64_t> payload
 absl::Status FrameLimits::Check(const FrameHeader& header) const {
   uint64_t limit = 0;
   if (header.kind == FrameKind::kAck) return absl::OkStatus();
-  if (header.kind == FrameKind::kHello || header.kind == FrameKind::kProbeReport) {
+  if (IsShort(header.kind)) {
     limit = kMaxHelloBytes;
   } else if (header.kind == FrameKind::kProbe) {
     limit = BandwidthProbe::kMaxBytes;
@@ -54,6 +68,12 @@ void LoopConnection::Close() {
   if (connection_ != nullptr) connection_->Close();
 }
 
+void LoopConnection::Refuse(absl::string_view reason) {
+  // A connection that is closed already needs no reason.
+  if (connection_ != nullptr) connection_->Send(MakeRefusal(reason)).IgnoreError();
+  Close();
+}
+
 void LoopConnection::OnFrame(Frame frame) {
   loop_->Post([weak = weak_from_this(), frame = std::move(frame)]() mutable {
     const std::shared_ptr<LoopConnection> self = weak.lock();
@@ -76,16 +96,21 @@ void LoopConnection::OnClosed(const absl::Status& status) {
 Frame MakeHello(const LinkHello& hello) {
   Frame frame;
   frame.header.kind = FrameKind::kHello;
-  const std::string text = absl::StrCat(hello.role, "\n", hello.token);
-  frame.payload = Payload::CopyOf(
-      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(text.data()), text.size()));
+  frame.payload = PayloadOf(absl::StrCat(hello.role, "\n", hello.token));
+  SealFrame(frame);
+  return frame;
+}
+
+Frame MakeRefusal(absl::string_view reason) {
+  Frame frame;
+  frame.header.kind = FrameKind::kRefusal;
+  frame.payload = PayloadOf(reason.substr(0, kMaxHelloBytes));
   SealFrame(frame);
   return frame;
 }
 
 absl::StatusOr<LinkHello> ParseHello(const Frame& frame) {
-  const absl::Span<const std::byte> bytes = frame.payload.bytes();
-  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string text = TextOf(frame.payload);
   const size_t line = text.find('\n');
   if (frame.header.kind != FrameKind::kHello || line == std::string::npos) {
     return absl::InvalidArgumentError("data link: the peer did not say hello");
@@ -137,15 +162,14 @@ void LinkAcceptor::Greeted(const std::weak_ptr<LoopConnection>& weak, const Fram
   std::shared_ptr<LoopConnection> connection = weak.lock();
   if (connection == nullptr) return;
   const absl::StatusOr<LinkHello> hello = ParseHello(frame);
-  bool welcome = false;
+  if (!hello.ok()) return connection->Close();
+  std::string token;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    welcome = hello.ok() && !token_.empty() && hello->token == token_;
+    token = token_;
   }
-  if (!welcome) {
-    connection->Close();
-    return;
-  }
+  if (token.empty()) return connection->Refuse("has no stage yet");
+  if (hello->token != token) return connection->Refuse("has a stage of another plan");
   connection->Unbind();
   on_hello_(hello->role, std::move(connection));
 }
@@ -157,6 +181,7 @@ LinkShell::LinkShell(EventLoop* loop, const FrameLimits* limits, Options options
       options_(std::move(options)),
       failed_(std::move(failed)),
       session_(std::move(deliver)),
+      redial_(options_.redial, !options_.address.empty()),
       alive_(std::make_shared<bool>(true)) {
   if (options_.probes) ProbeTick();
 }
@@ -169,8 +194,7 @@ LinkShell::~LinkShell() {
 }
 
 void LinkShell::Start() {
-  disconnected_since_ns_ = loop_->clock().NowNanos();
-  retry_delay_ns_ = kFirstRetryNs;
+  redial_.Begin(loop_->clock().NowNanos());
   Dial();
 }
 
@@ -200,8 +224,10 @@ void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
 }
 
 void LinkShell::Received(Frame frame) {
-  retry_delay_ns_ = kFirstRetryNs;
-  heard_ = true;
+  // The peer chose these bytes: as they are they may not reach a terminal.
+  if (frame.header.kind == FrameKind::kRefusal)
+    return redial_.Refused(absl::CEscape(TextOf(frame.payload)));
+  redial_.Heard();
   if (frame.header.kind == FrameKind::kHello) return;  // the accepting end's greeting
   incoming_.Add(frame.arrival);
   const bool probe =
@@ -249,23 +275,18 @@ void LinkShell::SendBeside(Frame frame) {
 void LinkShell::Closed(const absl::Status& status) {
   session_.Disconnected();
   connection_.reset();
-  const int64_t now = loop_->clock().NowNanos();
-  // A large frame on a slow link may have been on its way for longer than we wait: what counts is
-  // for how long there has been no connection that worked.
-  if (std::exchange(heard_, false)) disconnected_since_ns_ = now;
-  if (retry_delay_ns_ == 0) retry_delay_ns_ = kFirstRetryNs;
-  const bool broken_peer = absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
-  if (broken_peer ||
-      (!options_.address.empty() && now - disconnected_since_ns_ > options_.give_up_after_ns)) {
-    failed_(absl::Status(status.code(),
-                         absl::StrCat("data link to ", options_.address, ": ", status.message())));
-    return;
+  const absl::Status verdict =
+      redial_.Ended(loop_->clock().NowNanos(), status, session_.counters().frames_received);
+  const bool dials = !options_.address.empty();
+  if (!verdict.ok()) {
+    const std::string peer = dials ? absl::StrCat("to ", options_.address) : "from its peer";
+    return failed_(
+        absl::Status(verdict.code(), absl::StrCat("data link ", peer, ": ", verdict.message())));
   }
-  if (options_.address.empty()) return;  // the peer dials again, or its control stream ends
-  loop_->PostAfter(retry_delay_ns_, [this, alive = alive_] {
+  if (!dials) return;  // the peer dials again, or its control stream ends
+  loop_->PostAfter(redial_.NextDelayNs(), [this, alive = alive_] {
     if (*alive) Dial();
   });
-  retry_delay_ns_ = std::min(retry_delay_ns_ * 2, kLastRetryNs);
 }
 
 }  // namespace runnel

@@ -15,6 +15,7 @@
 #include "proto/transport/link/bandwidth.h"
 #include "proto/transport/link/event_loop.h"
 #include "proto/transport/link/link_session.h"
+#include "proto/transport/link/redial_policy.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {
@@ -23,8 +24,8 @@ namespace runnel {
 // transport threads.
 class FrameLimits {
  public:
-  // Replaces all limits. Hello, ack and probe frames are always allowed (a hello up to 1
-  // KiB, a probe up to BandwidthProbe::kMaxBytes).
+  // Replaces all limits. Hello, refusal, ack and probe frames are always allowed (a hello
+  // or a refusal up to 1 KiB, a probe up to BandwidthProbe::kMaxBytes).
   void Set(std::map<std::pair<FrameKind, uint32_t>, uint64_t> payload_bytes);
   // InvalidArgument names kind, size and limit.
   absl::Status Check(const FrameHeader& header) const;
@@ -55,6 +56,8 @@ class LoopConnection final : public ConnectionObserver,
   const std::shared_ptr<Connection>& connection() const { return connection_; }
   // On the loop's thread: closes; the frames and the end that are still to come go nowhere.
   void Close();
+  // As Close, and tells the peer why: "has no stage yet".
+  void Refuse(absl::string_view reason);
   // Called on the loop's thread once the connection has ended, whoever is bound.
   void OnGone(std::function<void()> gone) { gone_ = std::move(gone); }
 
@@ -77,6 +80,8 @@ struct LinkHello {
   std::string role;   // "link": from the stage before; "feed": from central
 };
 Frame MakeHello(const LinkHello& hello);
+// What an accepting end says to a connection that it does not want.
+Frame MakeRefusal(absl::string_view reason);
 absl::StatusOr<LinkHello> ParseHello(const Frame& frame);
 
 // Accepts data connections and hands each on when it has shown the run's token.
@@ -121,8 +126,7 @@ class LinkShell {
     std::string address;             // where to dial; empty: the peer dials us
     LinkHello hello;
     LinkShaping shaping;
-    // The link has had no connection for this long: it is given up.
-    int64_t give_up_after_ns = int64_t{20} * 1000 * 1000 * 1000;
+    RedialLimits redial;
     // Called after each frame or acknowledgement that came in: there may be room to send.
     std::function<void()> on_received;
     // Measure what we send with probes while nothing else tells (bandwidth.h).
@@ -166,9 +170,7 @@ class LinkShell {
   BandwidthMeter incoming_;
   BandwidthProbe probe_;
   int64_t large_frames_seen_ = 0;  // of the session's counters
-  bool heard_ = false;             // anything came in on the current connection
-  int64_t disconnected_since_ns_ = 0;
-  int64_t retry_delay_ns_ = 0;
+  RedialPolicy redial_;
   std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it
 };
 
