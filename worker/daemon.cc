@@ -93,12 +93,21 @@ absl::Status Daemon::WithBackend(const std::string& name,
 
 // Peers are told this address: it must lead here from wherever they are.
 absl::Status Daemon::CheckListenAddress() const {
+  if (options_.listen_address.empty()) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.listen_address));
   if (!address.is_wildcard()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--listen ", options_.listen_address,
                    ": other devices dial it, so it must be the address by which they reach this "
                    "one"));
+}
+
+absl::Status Daemon::ListenTowardsCentral() {
+  const absl::StatusOr<std::string> host = control_->LocalHost();
+  if (host.ok()) return acceptor_->Listen(parts_.transport, Address{*host, 0}.ToString());
+  return absl::Status(host.status().code(),
+                      absl::StrCat(host.status().message(),
+                                   ": give --listen, the address by which others reach this host"));
 }
 
 absl::Status Daemon::Connect() {
@@ -108,15 +117,19 @@ absl::Status Daemon::Connect() {
       &loop_, &limits_,
       [this](const std::string& role, std::shared_ptr<LoopConnection> connection) {
         if (host_ == nullptr) {
-          connection->Close();
+          connection->Refuse("has no stage yet");
         } else {
           host_->Attach(role, std::move(connection));
         }
       });
-  RUNNEL_RETURN_IF_ERROR(acceptor_->Listen(parts_.transport, options_.listen_address));
+  // An address that cannot be had is said before anybody waits for central.
+  const bool is_given = !options_.listen_address.empty();
+  if (is_given)
+    RUNNEL_RETURN_IF_ERROR(acceptor_->Listen(parts_.transport, options_.listen_address));
   RUNNEL_ASSIGN_OR_RETURN(
       control_, parts_.control->Connect(options_.central_address, options_.connect_timeout_ms,
                                         observer_.get()));
+  if (!is_given) RUNNEL_RETURN_IF_ERROR(ListenTowardsCentral());
   return control_->Send(Hello());
 }
 

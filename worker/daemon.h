@@ -22,7 +22,8 @@ namespace runnel {
 struct DaemonOptions {
   std::string central_address;
   std::string name;
-  std::string listen_address = "127.0.0.1:0";  // data links
+  // Of data links. Empty: any free port at the address by which this host reaches central.
+  std::string listen_address = {};
   std::vector<std::string> backends;
   std::vector<std::string> recipes;
   std::vector<CodecFamily> codecs;
@@ -54,6 +55,7 @@ class Daemon {
   class Observer;
 
   absl::Status CheckListenAddress() const;
+  absl::Status ListenTowardsCentral();
   absl::Status Connect();
   WorkerHello Hello() const;
   void Handle(CentralMessage message);

@@ -7,12 +7,14 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
+#include "proto/transport/control/wire_check.h"
 #include "proto/transport/grpc/grpc_control.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
@@ -21,10 +23,17 @@
 namespace runnel {
 namespace {
 
+// Host and process; what a name may not hold becomes '-'.
 std::string DefaultName() {
+  constexpr size_t kMaxHostBytes = 48;
   char host[256] = "worker";
   gethostname(host, sizeof(host) - 1);
-  return absl::StrCat(host, "-", getpid());
+  std::string name = absl::StrCat("w", host);
+  if (absl::ascii_isalnum(host[0])) name = host;
+  for (char& c : name) {
+    if (!absl::ascii_isalnum(c) && c != '.' && c != '_') c = '-';
+  }
+  return absl::StrCat(name.substr(0, kMaxHostBytes), "-", getpid());
 }
 
 int ExitCode(const absl::Status& status) {
@@ -70,8 +79,10 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--name", options.name,
                  "name of this worker, unique in the run (default: host and process)");
-  app.add_option("--listen", options.listen_address, "address for data links; port 0: any free one")
-      ->capture_default_str();
+  app.add_option(
+      "--listen", options.listen_address,
+      "address for data links, by which the other devices reach this one; port 0: any free "
+      "one (default: the address that this host has towards central)");
   app.add_option("--threads", options.threads, "compute threads")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
@@ -85,6 +96,8 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (options.name.empty()) options.name = runnel::DefaultName();
+  if (const absl::Status status = runnel::CheckWorkerName("--name", options.name); !status.ok())
+    return runnel::ExitCode(status);
   const char* secret = std::getenv(runnel::kWorkerSecretVariable);
   if (secret != nullptr) options.secret = secret;
   options.backends = runnel::BackendNames();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/initial_state.h"
 #include "proto/base/status_macros.h"
 #include "worker/staleness.h"
 
@@ -324,14 +325,17 @@ TensorData StageExecutor::Extract(const StateTensor& tensor, const std::byte* ba
 
 void StageExecutor::Put(const TensorData& from, const StateTensor& to, std::byte* base) const {
   const std::byte* bytes = reinterpret_cast<const std::byte*>(from.bytes.data());
+  if (from.bytes.empty()) {
+    const auto size = static_cast<size_t>(to.spec.shape.elements()) * SizeOf(to.spec.dtype);
+    std::memset(base + to.offset_bytes, 0, size);
+    return;
+  }
   if (to.channels_last) return TurnWeight(from.shape, true, bytes, base + to.offset_bytes);
   std::memcpy(base + to.offset_bytes, bytes, from.bytes.size());
 }
 
 absl::StatusOr<ModelState> StageExecutor::ExportState() const {
-  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights, Mapping::Of(stash_->newest(), MapAccess::kRead));
-  RUNNEL_ASSIGN_OR_RETURN(const Mapping statistics, Mapping::Of(*statistics_, MapAccess::kRead));
-  RUNNEL_ASSIGN_OR_RETURN(const Mapping momentum, Mapping::Of(*momentum_, MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings from, MapState(MapAccess::kRead));
   ModelState state;
   for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
     LayerState& part = state.layers.emplace_back();
@@ -339,29 +343,48 @@ absl::StatusOr<ModelState> StageExecutor::ExportState() const {
     for (const StateTensor& tensor : layout_.tensors) {
       if (tensor.layer != layer) continue;
       const bool versioned = tensor.storage == Storage::kParameters;
-      part.tensors.push_back(Extract(tensor, versioned ? weights.data() : statistics.data()));
-      if (HasMomentum(tensor)) part.momentum.push_back(Extract(tensor, momentum.data()));
+      part.tensors.push_back(
+          Extract(tensor, versioned ? from.weights.data() : from.statistics.data()));
+      if (HasMomentum(tensor)) part.momentum.push_back(Extract(tensor, from.momentum.data()));
     }
   }
   return state;
 }
 
+void StageExecutor::PutLayer(const LayerState& layer, const StateMappings& to) const {
+  size_t next = 0;  // of the layer's tensors, which are in the same order
+  size_t momentum = 0;
+  for (const StateTensor& tensor : layout_.tensors) {
+    if (tensor.layer != layer.layer) continue;
+    const bool versioned = tensor.storage == Storage::kParameters;
+    Put(layer.tensors[next++], tensor, versioned ? to.weights.data() : to.statistics.data());
+    if (HasMomentum(tensor)) Put(layer.momentum[momentum++], tensor, to.momentum.data());
+  }
+}
+
+absl::StatusOr<StageExecutor::StateMappings> StageExecutor::MapState(MapAccess access) const {
+  RUNNEL_ASSIGN_OR_RETURN(Mapping weights, Mapping::Of(stash_->newest(), access));
+  RUNNEL_ASSIGN_OR_RETURN(Mapping statistics, Mapping::Of(*statistics_, access));
+  RUNNEL_ASSIGN_OR_RETURN(Mapping momentum, Mapping::Of(*momentum_, access));
+  return StateMappings{std::move(weights), std::move(statistics), std::move(momentum)};
+}
+
 absl::Status StageExecutor::ImportState(const ModelState& state) {
   RUNNEL_RETURN_IF_ERROR(CheckState(state, options_.model, options_.first_layer,
-                                    options_.last_layer, options_.recipe->numbers));
-  RUNNEL_ASSIGN_OR_RETURN(const Mapping weights,
-                          Mapping::Of(stash_->newest(), MapAccess::kReadWrite));
-  RUNNEL_ASSIGN_OR_RETURN(const Mapping statistics,
-                          Mapping::Of(*statistics_, MapAccess::kReadWrite));
-  RUNNEL_ASSIGN_OR_RETURN(const Mapping velocity, Mapping::Of(*momentum_, MapAccess::kReadWrite));
-  size_t next = 0;  // of layout_.tensors, which is in the same order
-  for (const LayerState& layer : state.layers) {
-    size_t momentum = 0;
-    for (const TensorData& tensor : layer.tensors) {
-      const StateTensor& to = layout_.tensors[next++];
-      Put(tensor, to, to.storage == Storage::kParameters ? weights.data() : statistics.data());
-      if (HasMomentum(to)) Put(layer.momentum[momentum++], to, velocity.data());
-    }
+                                    options_.last_layer, options_.recipe->numbers,
+                                    ZeroTensors::kLeftOut));
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings to, MapState(MapAccess::kReadWrite));
+  for (const LayerState& layer : state.layers) PutLayer(layer, to);
+  return absl::OkStatus();
+}
+
+absl::Status StageExecutor::DrawState() {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(options_.model, 1));
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings to, MapState(MapAccess::kReadWrite));
+  for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
+    PutLayer(InitialLayer(options_.model, infos[static_cast<size_t>(layer)], layer,
+                          options_.training.seed, options_.recipe->numbers),
+             to);
   }
   return absl::OkStatus();
 }

@@ -54,9 +54,11 @@ class StageExecutor final : public StageCompute {
   absl::Status WeightGradient(const MicroBatch& place, bool step) override;
   absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
 
-  // State of these layers at a barrier. Import checks everything (CheckState) before it changes
-  // anything. Both: errors as Memory::Map.
+  // State of these layers at a barrier. Import checks everything (CheckState, zeros may be left
+  // out) before it changes anything. Draw makes the initial state, a layer at a time, from the
+  // training's seed. All: errors as Memory::Map.
   absl::Status ImportState(const ModelState& state);
+  absl::Status DrawState();
   absl::StatusOr<ModelState> ExportState() const;
   // From the next micro-batch on; only while the lane is empty.
   void ChangeTraining(const TrainingChange& change) { AddTrainingChange(change, options_.changes); }
@@ -71,6 +73,12 @@ class StageExecutor final : public StageCompute {
   struct Compiled {
     Program program;
     std::unique_ptr<Executable> executable;
+  };
+
+  struct StateMappings {
+    Mapping weights;  // the newest
+    Mapping statistics;
+    Mapping momentum;
   };
 
   explicit StageExecutor(StageExecutorOptions options) : options_(std::move(options)) {}
@@ -89,6 +97,8 @@ class StageExecutor final : public StageCompute {
   Bindings StateBindings(const Memory& weights, const Memory& scratch) const;
   TensorData Extract(const StateTensor& tensor, const std::byte* base) const;
   void Put(const TensorData& from, const StateTensor& to, std::byte* base) const;
+  void PutLayer(const LayerState& layer, const StateMappings& to) const;
+  absl::StatusOr<StateMappings> MapState(MapAccess access) const;
 
   StageExecutorOptions options_;
   BufferPool* pool_ = nullptr;

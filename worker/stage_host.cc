@@ -34,7 +34,8 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   RUNNEL_ASSIGN_OR_RETURN(
       std::unique_ptr<StageExecutor> executor,
       StageExecutor::Create(std::move(options), environment.backend, environment.pool));
-  RUNNEL_RETURN_IF_ERROR(executor->ImportState(stage.state));
+  RUNNEL_RETURN_IF_ERROR(stage.draws_state ? executor->DrawState()
+                                           : executor->ImportState(stage.state));
   if (stage.plain_loop) {
     if (stage.plan.stages.size() != 1)
       return absl::InvalidArgumentError("the plain loop has one stage");

@@ -118,6 +118,31 @@ std::string Progress::Evaluation(int64_t now_ns, const ProgressState& state, dou
                                state.step, 100 * accuracy, loss));
 }
 
+std::string Progress::Transfer(int64_t now_ns, absl::string_view what, int64_t arrived_bytes,
+                               int64_t total_bytes) {
+  now_ns_ = now_ns;
+  if (arrived_bytes >= total_bytes) {
+    transfer_ = TransferBegin();
+    return "";
+  }
+  if (total_bytes != transfer_.total_bytes || arrived_bytes < transfer_.arrived_bytes) {
+    transfer_ = {now_ns, arrived_bytes, total_bytes};
+    last_output_ns_ = now_ns;
+    return "";
+  }
+  const int64_t interval_ns =
+      options_.terminal ? options_.redraw_interval_ns : options_.line_interval_ns;
+  if (now_ns - last_output_ns_ < interval_ns) return "";
+  last_output_ns_ = now_ns;
+  const auto arrived = static_cast<double>(arrived_bytes - transfer_.arrived_bytes);
+  const auto left = static_cast<double>(total_bytes - arrived_bytes);
+  const double seconds = static_cast<double>(now_ns - transfer_.time_ns) / kNanosPerSecond;
+  const std::string text =
+      absl::StrFormat("%s: %d %%, %s left", what, 100 * arrived_bytes / total_bytes,
+                      FormatDuration(arrived > 0 ? left * seconds / arrived : -1));
+  return options_.terminal ? absl::StrCat(kClearLine, text) : absl::StrCat(text, "\n");
+}
+
 std::string Progress::Line(int64_t now_ns, absl::string_view line) {
   now_ns_ = now_ns;
   const int64_t last_output_ns = last_output_ns_;

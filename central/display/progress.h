@@ -41,6 +41,10 @@ class Progress {
   std::string Update(int64_t now_ns, const ProgressState& state);
   // At once, as a line of its own.
   std::string Evaluation(int64_t now_ns, const ProgressState& state, double accuracy, double loss);
+  // Layers are on their way: so many bytes of so many have arrived. At any rate. what: "sending
+  // layers".
+  std::string Transfer(int64_t now_ns, absl::string_view what, int64_t arrived_bytes,
+                       int64_t total_bytes);
   // A line of somebody else's (a log line): the redrawn line makes room for it.
   std::string Line(int64_t now_ns, absl::string_view line);
   // Before a line that somebody else writes: clears the redrawn line, which the next update draws.
@@ -55,6 +59,12 @@ class Progress {
     int64_t samples = 0;
   };
 
+  struct TransferBegin {
+    int64_t time_ns = 0;
+    int64_t arrived_bytes = 0;
+    int64_t total_bytes = 0;  // 0: none is under way
+  };
+
   void Observe(int64_t now_ns, const ProgressState& state);
   // Seconds that the points span; 0: too few to tell a rate.
   double SpanSeconds() const;
@@ -64,6 +74,7 @@ class Progress {
 
   ProgressOptions options_;
   std::deque<Point> points_;  // at the start and wherever steps were done, of the last while
+  TransferBegin transfer_;
   int64_t now_ns_ = 0;
   ProgressState last_;
   bool started_ = false;

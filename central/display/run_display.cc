@@ -73,6 +73,10 @@ void RunDisplay::Evaluation(const RunView& view, double accuracy, double loss) {
   Publish(view);
 }
 
+void RunDisplay::Transfer(const std::string& what, int64_t arrived_bytes, int64_t total_bytes) {
+  Write(progress_.Transfer(clock_->NowNanos(), what, arrived_bytes, total_bytes));
+}
+
 void RunDisplay::Line(const std::string& text) { Write(progress_.Line(clock_->NowNanos(), text)); }
 
 void RunDisplay::MakeWay() { Write(progress_.MakeWay()); }

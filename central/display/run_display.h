@@ -37,6 +37,8 @@ class RunDisplay {
   // On the trainer's thread.
   void Update(const RunView& view);
   void Evaluation(const RunView& view, double accuracy, double loss);
+  // As Progress::Transfer.
+  void Transfer(const std::string& what, int64_t arrived_bytes, int64_t total_bytes);
   void Line(const std::string& text);
   // Clears the progress of a terminal, since somebody else is about to write a line there.
   void MakeWay();

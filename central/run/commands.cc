@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "central/planning/fixed_planner.h"
 #include "central/planning/what_if.h"
-#include "central/run/initial_weights.h"
 #include "central/run/run_planning.h"
 #include "proto/base/status_macros.h"
 
@@ -126,8 +125,7 @@ absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory,
 // The planner of a run that has its state and steps. Warns of what the planner does not know.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob& job,
                                                               const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(auto planner,
-                          MakeRunPlanner(*job.setup, job.stop_step, job.state, *context.clock));
+  RUNNEL_ASSIGN_OR_RETURN(auto planner, MakeRunPlanner(*job.setup, job.stop_step, *context.clock));
   if (const std::string warning = planner->Warning(); !warning.empty())
     context.logger->Log(Severity::kInfo, warning);
   return planner;
@@ -153,7 +151,6 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   job.setup = &setup;
   job.data = &run.data;
   job.stop_step = setup.stop_step;
-  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));
   job.planner = planner.get();
@@ -229,7 +226,6 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   job.setup = &setup;
   job.stop_step = setup.stop_step;
   job.plan_only = true;
-  RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed, setup.format));
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));
   job.planner = planner.get();

@@ -4,6 +4,7 @@
 
 #include "central/run/local_workers.h"
 #include "central/settings/codec_settings.h"
+#include "proto/transport/link/address.h"
 
 namespace runnel {
 namespace {
@@ -17,6 +18,7 @@ RosterOptions SeatsOf(const RunSetup& setup, bool has_local_workers) {
   RosterOptions options;
   options.local_workers = has_local_workers ? setup.workers - dialling : 0;
   options.dialling_workers = setup.workers - options.local_workers;
+  options.loopback_only = IsLoopbackAddress(setup.settings.listen);
   options.recipe = setup.settings.recipe;
   options.backend = setup.settings.backend;
   options.codecs = CodecsInSettings(setup.settings);

@@ -10,6 +10,7 @@
 #include "central/run/local_workers.h"
 #include "central/run/machines/roster.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/link/address.h"
 #include "proto/transport/link/event_loop.h"
 
 namespace runnel {
@@ -23,6 +24,7 @@ RosterOptions SeatsOf(const ProfileJob& job) {
   RosterOptions options;
   options.local_workers = static_cast<int>(job.local_workers);
   options.dialling_workers = static_cast<int>(job.workers);
+  options.loopback_only = IsLoopbackAddress(job.listen);
   options.recipe = job.recipe;
   options.backend = job.backend;
   return options;

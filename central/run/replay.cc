@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "central/planning/fixed_planner.h"
 #include "central/run/commands.h"
-#include "central/run/initial_weights.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -64,9 +63,7 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
   settings.metrics_port = -1;
   settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun first, SetUpAndLoad(settings));
-  RUNNEL_ASSIGN_OR_RETURN(
-      ModelState state,
-      InitialState(first.setup.model, first.setup.training.seed, first.setup.format));
+  ModelState state;  // at first drawn
   TrainingOutcome outcome;
   for (size_t i = 0; i < run.plans.size(); ++i) {
     const Plan& plan = run.plans[i].plan;

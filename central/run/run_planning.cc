@@ -47,21 +47,10 @@ absl::StatusOr<CodecInputs> CodecsOfRun(const RunSetup& setup, const Clock& cloc
   return codecs;
 }
 
-std::vector<int64_t> LayerStateBytes(const ModelState& state) {
-  std::vector<int64_t> layers;
-  for (const LayerState& layer : state.layers) {
-    int64_t& bytes = layers.emplace_back(0);
-    for (const auto* tensors : {&layer.tensors, &layer.momentum}) {
-      for (const TensorData& tensor : *tensors) bytes += static_cast<int64_t>(tensor.bytes.size());
-    }
-  }
-  return layers;
-}
-
 }  // namespace
 
 absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
-                                                  const ModelState& state, const Clock& clock) {
+                                                  const Clock& clock) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
   PlanningInputs inputs;
   inputs.model = setup.model;
@@ -79,7 +68,8 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;
   inputs.links = LinksOf(setup.settings);
   RUNNEL_ASSIGN_OR_RETURN(inputs.codecs, CodecsOfRun(setup, clock));
-  inputs.replan = {MovesLayers(setup), ChangesCodecs(setup), stop_step, LayerStateBytes(state)};
+  inputs.replan = {MovesLayers(setup), ChangesCodecs(setup), stop_step, {}};
+  RUNNEL_ASSIGN_OR_RETURN(inputs.replan.layer_state_bytes, StateBytes(setup.model, setup.format));
   inputs.needs_profile = NeedsProfile(setup);
   if (setup.settings.cost == "predicted")
     inputs.predictor_profiles = setup.settings.predictor_profiles;
@@ -99,10 +89,8 @@ absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
 }
 
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup, int64_t stop_step,
-                                                           const ModelState& state,
                                                            const Clock& clock) {
-  RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs,
-                          MakePlanningInputs(setup, stop_step, state, clock));
+  RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs, MakePlanningInputs(setup, stop_step, clock));
   return RunPlanner::Create(std::move(inputs));
 }
 

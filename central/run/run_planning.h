@@ -16,10 +16,10 @@
 
 namespace runnel {
 
-// What the plans of `setup` depend on, up to stop_step. state: of all layers, for what moving one
-// costs. After SetTrainingSamples. With --bits bandwidth it measures codecs on this host.
+// What the plans of `setup` depend on, up to stop_step. After SetTrainingSamples. With --bits
+// bandwidth it measures codecs on this host.
 absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
-                                                  const ModelState& state, const Clock& clock);
+                                                  const Clock& clock);
 
 // The rule of --gradient-bits plateau:...; null without. `changes`: decided before first_step.
 absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
@@ -27,7 +27,6 @@ absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
 
 // A planner with these inputs. Errors as MakePlanningInputs and RunPlanner::Create.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup, int64_t stop_step,
-                                                           const ModelState& state,
                                                            const Clock& clock);
 
 }  // namespace runnel

@@ -11,6 +11,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/link/address.h"
 
 namespace runnel {
 namespace {
@@ -54,6 +55,18 @@ absl::Status CheckStages(const RunSetup& setup) {
                                                    " stages"));
   }
   return absl::OkStatus();
+}
+
+// Stages on other hosts dial the local workers after the first one, at the address that central
+// listens on.
+absl::Status CheckListenAddress(const RunSettings& settings) {
+  const absl::StatusOr<Address> address = ParseAddress(settings.listen);
+  const bool are_dialled = settings.workers > 0 && settings.local_workers > 1;
+  if (!are_dialled || !address.ok() || !address->is_wildcard()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--listen ", settings.listen,
+                   ": other hosts dial the local workers too, so it "
+                   "must be the address by which they reach this host"));
 }
 
 // Remedies against staleness need a schedule that has stale weights.
@@ -134,6 +147,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
                       ? 1
                       : static_cast<int>(setup.settings.local_workers + setup.settings.workers);
   RUNNEL_RETURN_IF_ERROR(CheckStages(setup));
+  RUNNEL_RETURN_IF_ERROR(CheckListenAddress(setup.settings));
   RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* dataset, FindDataset(setup.settings.dataset));
   std::string& augment = setup.settings.training.augment;
   RUNNEL_ASSIGN_OR_RETURN(setup.augmentation,

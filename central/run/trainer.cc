@@ -1,6 +1,7 @@
 #include "central/run/trainer.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -60,6 +61,7 @@ class Trainer::Impl final : public CentralControlObserver {
   void Tick();
   void Written(const CheckpointEnd& end);
   void StopIfEnded();
+  void ShowTransfer();
   void Abort(const absl::Status& status);
 
   // Gives the coordinator an event and carries out what it wants.
@@ -104,6 +106,7 @@ class Trainer::Impl final : public CentralControlObserver {
   std::unique_ptr<CentralControl> server_;
   std::unique_ptr<Feeder> feeder_;
   LocalWorkers local_workers_;
+  std::vector<int64_t> layer_bytes_;  // of the state, by layer
   TrainingOutcome outcome_;
   absl::Status result_;
   bool ended_ = false;     // the coordinator says so
@@ -141,6 +144,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
         [folder](const Checkpoint& checkpoint) { return WriteCheckpoint(checkpoint, folder); },
         [this](CheckpointEnd end) { loop_.Post([this, end] { Written(end); }); });
   }
+  RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
   RUNNEL_RETURN_IF_ERROR(StartWorkers());
   const int64_t timeout_s = setup().settings.worker_timeout_s;
@@ -168,11 +172,37 @@ void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
   if (std::holds_alternative<Telemetry>(message)) record_->AddTelemetry(coordinator_->stages());
 }
 
+// State that is on its way to workers, or from them at the end.
+void Trainer::Impl::ShowTransfer() {
+  TransferProgress out, in;
+  const std::vector<Device>& devices = coordinator_->devices();
+  for (const Device& device : devices) {
+    const TransferProgress one = server_->Transfer(device.connection);
+    out.arrived_bytes += one.arrived_bytes;
+    out.total_bytes += one.total_bytes;
+  }
+  if (!coordinator_->finishing())
+    return parts_.display->Transfer("sending layers", out.arrived_bytes, out.total_bytes);
+  for (size_t i = 0; i < coordinator_->stages().size(); ++i) {
+    const StagePlan& stage = coordinator_->plan().stages[i];
+    const auto layers = layer_bytes_.begin();
+    const int64_t bytes =
+        std::accumulate(layers + stage.first_layer, layers + stage.last_layer + 1, int64_t{0});
+    const ConnectionId stream = devices[static_cast<size_t>(stage.device.value())].connection;
+    in.total_bytes += bytes;
+    in.arrived_bytes += coordinator_->AwaitsState(i)
+                            ? std::min(server_->Transfer(stream).received_bytes, bytes)
+                            : bytes;
+  }
+  parts_.display->Transfer("collecting layers", in.arrived_bytes, in.total_bytes);
+}
+
 void Trainer::Impl::Tick() {
   // A local worker that ends before it joined would be waited for in vain.
   if (coordinator_->joining() && result_.ok()) {
     if (const absl::Status status = local_workers_.CheckAlive(); !status.ok()) Abort(status);
   }
+  ShowTransfer();
   if (coordinator_->running()) parts_.display->Update(View());
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }

@@ -33,7 +33,7 @@ struct TrainingJob {
   TrainingRule* training_rule = nullptr;  // null: nothing changes
   int64_t first_step = 0;
   int64_t stop_step = 0;
-  ModelState state;                       // all layers
+  ModelState state;                       // all layers; empty: drawn from the seed
   Generation generation = Generation(1);  // of the first plan
   bool plan_only = false;                 // end when the plan is made
   // Decided before: up to first_step, or all that a replay knows.

@@ -34,8 +34,8 @@ enum class OpKind : uint8_t {
 absl::string_view Name(OpKind kind);
 absl::StatusOr<OpKind> OpKindFromName(absl::string_view name);
 
-// How a parameter tensor gets its first values. Central draws them once (CounterRandom,
-// kInitialWeights, layer index) and ships them.
+// How a parameter tensor gets its first values (initial_state.h): whoever trains the layer draws
+// them, and everybody would draw the same.
 enum class InitKind : uint8_t {
   kUniformFanIn =
       1,  // U(-b, b), b = 1 / sqrt(fan_in): the usual default of conv and linear, weight and bias

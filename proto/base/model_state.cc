@@ -8,8 +8,11 @@
 namespace runnel {
 namespace {
 
-absl::Status CheckTensor(const TensorData& tensor, const StateTensorSpec& spec, int layer) {
-  const size_t bytes = static_cast<size_t>(spec.shape.elements()) * SizeOf(spec.dtype);
+absl::Status CheckTensor(const TensorData& tensor, const StateTensorSpec& spec, int layer,
+                         ZeroTensors zeros) {
+  const bool is_left_out = zeros == ZeroTensors::kLeftOut && tensor.bytes.empty();
+  const size_t bytes =
+      is_left_out ? 0 : static_cast<size_t>(spec.shape.elements()) * SizeOf(spec.dtype);
   if (tensor.name != spec.name || tensor.dtype != spec.dtype || !(tensor.shape == spec.shape) ||
       tensor.bytes.size() != bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -29,7 +32,7 @@ absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, 
   if (spec.dtype == DType::kInt8 && tensor.bytes.find('\x80') != std::string::npos) {
     return error("has a mantissa of -128");
   }
-  if (spec.role != TensorRole::kExponent) return absl::OkStatus();
+  if (spec.role != TensorRole::kExponent || tensor.bytes.empty()) return absl::OkStatus();
   uint32_t bits = 0;
   for (int i = 3; i >= 0; --i) bits = bits << 8 | static_cast<unsigned char>(tensor.bytes[i]);
   const auto exponent = static_cast<int32_t>(bits);
@@ -41,7 +44,8 @@ bool HasMomentum(const StateTensorSpec& spec) {
   return IsTrainable(spec.role) && spec.dtype == DType::kFloat32;
 }
 
-absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSpec>& specs) {
+absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSpec>& specs,
+                        ZeroTensors zeros) {
   size_t with_momentum = 0;
   for (const StateTensorSpec& spec : specs) with_momentum += HasMomentum(spec) ? 1 : 0;
   if (state.tensors.size() != specs.size() || state.momentum.size() != with_momentum) {
@@ -51,10 +55,10 @@ absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSp
   }
   size_t momentum = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
-    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], specs[i], state.layer));
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], specs[i], state.layer, zeros));
     RUNNEL_RETURN_IF_ERROR(CheckValues(state.tensors[i], specs[i], state.layer));
     if (!HasMomentum(specs[i])) continue;
-    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], specs[i], state.layer));
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], specs[i], state.layer, zeros));
   }
   return absl::OkStatus();
 }
@@ -62,7 +66,7 @@ absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSp
 }  // namespace
 
 absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
-                        int last_layer, const NumberFormat& format) {
+                        int last_layer, const NumberFormat& format, ZeroTensors zeros) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   const size_t expected = static_cast<size_t>(last_layer - first_layer + 1);
   if (state.layers.size() != expected) {
@@ -75,9 +79,32 @@ absl::Status CheckState(const ModelState& state, const ModelSpec& model, int fir
       return absl::InvalidArgumentError(
           absl::StrCat("state: has layer ", state.layers[i].layer, " for ", layer));
     }
-    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], StateOf(infos[layer], format)));
+    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], StateOf(infos[layer], format), zeros));
   }
   return absl::OkStatus();
+}
+
+void FillZeros(ModelState& state) {
+  for (LayerState& layer : state.layers) {
+    for (std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {
+      for (TensorData& tensor : *tensors)
+        tensor.bytes.resize(static_cast<size_t>(tensor.shape.elements()) * SizeOf(tensor.dtype));
+    }
+  }
+}
+
+absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
+                                                const NumberFormat& format) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  std::vector<int64_t> bytes;
+  for (const LayerInfo& info : infos) {
+    int64_t& layer = bytes.emplace_back();
+    for (const StateTensorSpec& spec : StateOf(info, format)) {
+      const auto tensor = spec.shape.elements() * static_cast<int64_t>(SizeOf(spec.dtype));
+      layer += HasMomentum(spec) ? 2 * tensor : tensor;
+    }
+  }
+  return bytes;
 }
 
 ModelState Slice(const ModelState& state, int first_layer, int last_layer) {

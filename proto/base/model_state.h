@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/base/dtype.h"
 #include "proto/base/ids.h"
 #include "proto/base/model_spec.h"
@@ -15,6 +16,10 @@
 #include "proto/base/shape.h"
 
 namespace runnel {
+
+// Tensors whose bytes are all zero (momentum that has not begun, fresh statistics) may travel
+// without them: TensorData::bytes is then empty.
+enum class ZeroTensors : uint8_t { kWhole, kLeftOut };
 
 // A tensor with its bytes, little-endian, row-major.
 struct TensorData {
@@ -53,9 +58,19 @@ struct ModelState {
 
 // InvalidArgument unless `state` has exactly layers first_layer..last_layer with the tensors,
 // types, shapes and byte counts that the model and the format say, no mantissa of -128 and no
-// exponent beyond +-kMaxExponent.
+// exponent beyond +-kMaxExponent. zeros: whether tensors may be without bytes.
 absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
-                        int last_layer, const NumberFormat& format = {});
+                        int last_layer, const NumberFormat& format = {},
+                        ZeroTensors zeros = ZeroTensors::kWhole);
+
+// Gives tensors without bytes the zeros that they stand for. Only after CheckState: their shapes
+// say how many.
+void FillZeros(ModelState& state);
+
+// Bytes of each layer's state with its momentum, as it is stored. InvalidArgument: the model's
+// shapes do not fit.
+absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
+                                                const NumberFormat& format = {});
 
 // The part of `state` that a stage of these layers needs, with the encoders at its two boundaries.
 ModelState Slice(const ModelState& state, int first_layer, int last_layer);

@@ -57,7 +57,8 @@ class CounterRandom {
   float Uniform(uint64_t element) const {
     return static_cast<float>(Bits(element) >> 8) * 0x1p-24f;
   }
-  // Standard normal (Box-Muller over elements 2e and 2e + 1 of the stream).
+  // Standard normal (Box-Muller over elements 2e and 2e + 1 of the stream): the same bits on every
+  // processor.
   double Normal(uint64_t element) const;
   // Uniform in [0, bound), bound >= 1; the bias is below bound / 2^32.
   uint32_t Below(uint64_t element, uint32_t bound) const {

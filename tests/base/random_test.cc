@@ -1,5 +1,6 @@
 #include "proto/base/random.h"
 
+#include <bit>
 #include <cmath>
 
 #include "gtest/gtest.h"
@@ -52,6 +53,23 @@ TEST(CounterRandom, DistributionsHaveTheirMoments) {
   EXPECT_NEAR(normal_sum / kDraws, 0.0, 5 * std::sqrt(1.0 / kDraws));
   EXPECT_NEAR(normal_squares / kDraws, 1.0, 5 * std::sqrt(2.0 / kDraws));
   for (int count : below) EXPECT_NEAR(count, kDraws / 7.0, 5 * std::sqrt(kDraws / 7.0));
+}
+
+// Workers on different processors draw the same weights: no bit may come from a C library.
+TEST(CounterRandom, NormalDrawsAreTheSameBitsEverywhere) {
+  const CounterRandom random(42, RandomPurpose::kTest, 0, 0);
+  uint32_t hash = 2166136261u;  // FNV-1a over the draws' bytes, little-endian
+  for (uint64_t e = 0; e < 100'000; ++e) {
+    const double normal = random.Normal(e);
+    const double u = (static_cast<double>(random.Bits(2 * e)) + 1.0) * 0x1p-32;
+    const double v = static_cast<double>(random.Bits(2 * e + 1)) * 0x1p-32;
+    const double expected = std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * v);
+    ASSERT_NEAR(normal, expected, 4e-15 * std::abs(expected)) << e;
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ (std::bit_cast<uint64_t>(normal) >> (8 * byte) & 255)) * 16777619u;
+    }
+  }
+  EXPECT_EQ(hash, 3551459131u);
 }
 
 }  // namespace

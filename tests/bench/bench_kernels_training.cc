@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "central/run/initial_weights.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
+#include "proto/base/initial_state.h"
 #include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/records/weights_digest.h"
-#include "central/run/initial_weights.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/initial_state.h"
 #include "tests/sim/simulated_pipeline.h"
 #include "worker/plain_loop.h"
 #include "worker/stage_executor.h"

@@ -182,12 +182,23 @@ TEST(BadInput, NothingListensBeyondLoopback) {
   }
 }
 
+// A worker's name reaches log lines, terminals and the names of files.
+TEST(BadInput, AWorkersNameHoldsNothingStrange) {
+  for (const char* name : {"../x", "a b", "-a", "a\x1b[2J"}) {
+    Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--name", name});
+    EXPECT_EQ(worker.Wait(30), 2) << name;
+    EXPECT_THAT(worker.err(), HasSubstr("--name")) << name;
+  }
+}
+
 TEST(BadInput, AnInsecureNetworkIsAskedForAndSaid) {
   // Peers would be told an address that leads to themselves.
   Process everywhere(
       {"runnel-worker", "--central", "127.0.0.1:1", "--listen", "0.0.0.0:0", "--insecure-network"});
   EXPECT_EQ(everywhere.Wait(30), 2);
   EXPECT_THAT(everywhere.err(), HasSubstr("--listen 0.0.0.0:0"));
+  ExpectRefused({"train", "--workers", "1", "--local-workers", "2", "--listen", "0.0.0.0:0"},
+                "--listen 0.0.0.0:0: other hosts dial the local workers too");
   Process central({"runnel-central", "train", "--workers", "1", "--listen", "0.0.0.0:0",
                    "--insecure-network", "--worker-timeout-s", "1"});
   EXPECT_EQ(central.Wait(60), 1) << central.err();

@@ -14,6 +14,7 @@
 namespace runnel {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 struct TransportRow {
@@ -103,6 +104,23 @@ TEST_P(ControlChannel, TwoWorkersAreKeptApart) {
   EXPECT_TRUE(central_seen_.WaitForMessages(a, 2));
 }
 
+PrepareStage MinimalStage() {
+  OpSpec linear;
+  linear.kind = OpKind::kLinear;
+  linear.inputs = {0};
+  linear.out_channels = 2;
+  PrepareStage stage;
+  stage.model.name = "m";
+  stage.model.input = {3};
+  stage.model.classes = 2;
+  stage.model.layers.push_back({"l", {linear}});
+  stage.plan.stages.push_back({DeviceId(0), 0, 0, 1});
+  stage.training.dataset_samples = stage.training.batch_size = 4;
+  stage.training.eval_batch_size = 4;
+  stage.recipe = stage.backend = "r";
+  return stage;
+}
+
 // A state of 20 MB, with momentum as large.
 Snapshot LargeSnapshot() {
   Snapshot snapshot{Generation(3), Sequence(100), {}};
@@ -115,19 +133,46 @@ Snapshot LargeSnapshot() {
   return snapshot;
 }
 
-TEST_P(ControlChannel, LargeSnapshotArrivesInOrderWithTheRest) {
+// Messages with a state keep their order; others may overtake them.
+TEST_P(ControlChannel, LargeStatesArriveWholeAndInOrder) {
   WorkerRecorder seen;
   ConnectionId id;
   const std::unique_ptr<WorkerControl> worker = Join(&seen, &id);
   const Snapshot snapshot = LargeSnapshot();
-  ASSERT_TRUE(worker->Send(StageReady{Generation(3)}).ok());
   ASSERT_TRUE(worker->Send(snapshot).ok());
+  ASSERT_TRUE(worker->Send(LayersFetched{Generation(4), {}}).ok());
+  ASSERT_TRUE(worker->Send(StageReady{Generation(3)}).ok());
   ASSERT_TRUE(worker->Send(BarrierReached{Generation(3), Sequence(100)}).ok());
-  ASSERT_TRUE(central_seen_.WaitForMessages(id, 4));
-  const std::vector<WorkerMessage> messages = central_seen_.messages(id);
-  ASSERT_TRUE(std::holds_alternative<Snapshot>(messages[2]));
-  EXPECT_TRUE(std::get<Snapshot>(messages[2]).state == snapshot.state);
-  EXPECT_TRUE(std::holds_alternative<BarrierReached>(messages[3]));
+  ASSERT_TRUE(central_seen_.WaitForMessages(id, 5));
+  std::vector<size_t> with_state, without;
+  for (const WorkerMessage& message : central_seen_.messages(id)) {
+    const bool has_state =
+        std::holds_alternative<Snapshot>(message) || std::holds_alternative<LayersFetched>(message);
+    (has_state ? with_state : without).push_back(message.index());
+    const auto* whole = std::get_if<Snapshot>(&message);
+    EXPECT_TRUE(whole == nullptr || whole->state == snapshot.state);
+  }
+  EXPECT_THAT(with_state,
+              ElementsAre(WorkerMessage(snapshot).index(), WorkerMessage(LayersFetched()).index()));
+  EXPECT_THAT(without,
+              ElementsAre(WorkerMessage(WorkerHello()).index(), WorkerMessage(StageReady()).index(),
+                          WorkerMessage(BarrierReached()).index()));
+}
+
+// The worker's stage arrives, and central can show how far it has come.
+TEST_P(ControlChannel, ALargeStageArrivesWhole) {
+  WorkerRecorder seen;
+  ConnectionId id;
+  const std::unique_ptr<WorkerControl> worker = Join(&seen, &id);
+  PrepareStage stage = MinimalStage();
+  stage.state = LargeSnapshot().state;
+  ASSERT_TRUE(central_->Send(id, stage).ok());
+  ASSERT_TRUE(seen.WaitForMessages(1)) << seen.WaitForClosed();
+  const std::vector<CentralMessage> messages = seen.messages();
+  const auto* arrived = std::get_if<PrepareStage>(&messages[0]);
+  ASSERT_NE(arrived, nullptr);
+  EXPECT_TRUE(arrived->state == stage.state);
+  EXPECT_EQ(central_->Transfer(ConnectionId(99)), TransferProgress());
 }
 
 TEST_P(ControlChannel, HelloOfAnotherVersionIsPassedUpAndRefusalArrives) {

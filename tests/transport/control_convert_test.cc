@@ -57,9 +57,9 @@ auto Fields(const ProfileRequest& m) {
   return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const PrepareStage& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, changes, n] = m;
+  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, changes, draws, n] = m;
   const auto& [megabits, delay] = shaping;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, changes, n);
+  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, changes, draws, n);
 }
 auto Fields(const RunUntil& m) { return std::tie(m.limit, m.change); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence); }
@@ -185,11 +185,15 @@ TEST(ControlConvert, LongReasonIsCut) {
 TEST(ControlConvert, HelloOfAnotherVersionPassesAsItIs) {
   proto::FromWorker wire;
   wire.mutable_hello()->set_protocol_version(kProtocolVersion + 1);
+  wire.mutable_hello()->set_name("old");
   const absl::StatusOr<WorkerMessage> hello = FromProto(wire);
   ASSERT_TRUE(hello.ok()) << hello.status();
   EXPECT_EQ(std::get<WorkerHello>(*hello).protocol_version, kProtocolVersion + 1);
-  wire.mutable_hello()->set_protocol_version(kProtocolVersion);
-  EXPECT_THAT(std::string(FromProto(wire).status().message()), HasSubstr("hello.name"));
+  // A name reaches log lines whatever the version is.
+  for (const char* name : {"", "../x", "a\nb", "-a", "a b", "\x1b[2J"}) {
+    wire.mutable_hello()->set_name(name);
+    EXPECT_THAT(std::string(FromProto(wire).status().message()), HasSubstr("hello.name")) << name;
+  }
 }
 
 struct BadWorkerField {
@@ -204,7 +208,8 @@ proto::Tensor& FirstTensor(proto::FromWorker& m) {
 
 const BadWorkerField kBadWorkerFields[] = {
     {0, [](auto& m) { m.mutable_hello()->set_name(""); }, "hello.name"},
-    {0, [](auto& m) { m.mutable_hello()->set_name("a\nb"); }, "hello.name"},
+    {0, [](auto& m) { m.mutable_hello()->set_name("a/b"); }, "hello.name"},
+    {0, [](auto& m) { m.mutable_hello()->set_name(std::string(65, 'a')); }, "hello.name"},
     {0, [](auto& m) { m.mutable_hello()->set_data_address(std::string(300, 'x')); },
      "hello.data_address"},
     {0, [](auto& m) { m.mutable_hello()->set_secret(std::string(300, 'x')); }, "hello.secret"},
@@ -384,6 +389,39 @@ const BadPrepareField kBadPrepareFields[] = {
     {[](auto& m) { Training(m, "raised_look_ahead").set_real(-1); }, "training.raised_look_ahead"},
     {[](auto& m) { Training(m, "aggregate_every").set_integer(-1); }, "training.aggregate_every"},
 };
+
+TEST(ControlConvert, ZerosTravelWithoutTheirBytes) {
+  const TensorData zeros{"m", DType::kFloat32, {2}, std::string(8, '\0')};
+  const TensorData ones{"w", DType::kFloat32, {2}, std::string(7, '\0') + '\1'};
+  const ModelState state = {{{0, {ones}, {zeros}}}, {}};
+  const proto::FromWorker wire = ToProto(Snapshot{Generation(1), Sequence(1), state});
+  EXPECT_LT(wire.ByteSizeLong(), 50u);
+  const absl::StatusOr<WorkerMessage> back = FromProto(wire);
+  ASSERT_TRUE(back.ok()) << back.status();
+  ModelState arrived = std::get<Snapshot>(*back).state;
+  EXPECT_EQ(arrived.layers[0].momentum[0].bytes, "");
+  FillZeros(arrived);
+  EXPECT_TRUE(arrived == state);
+  // In a file they have them all.
+  const absl::StatusOr<ModelState> read = FromProto(ToProto(state));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == state);
+  EXPECT_THAT(std::string(FromProto(wire.snapshot().state()).status().message()),
+              HasSubstr("momentum[0].data: has 0 bytes"));
+}
+
+TEST(ControlConvert, AStateIsDrawnOrSent) {
+  RandomControlMessages random(kSeed);
+  PrepareStage prepare = std::get<PrepareStage>(random.FromCentral(3));
+  prepare.draws_state = true;
+  prepare.state.layers.clear();
+  const absl::StatusOr<CentralMessage> back = FromProto(ToProto(CentralMessage(prepare)));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(std::get<PrepareStage>(*back).draws_state);
+  prepare.state.layers.resize(1);
+  EXPECT_THAT(std::string(FromProto(ToProto(CentralMessage(prepare))).status().message()),
+              HasSubstr("prepare_stage.draws_state"));
+}
 
 TEST(ControlConvert, BadFieldsOfPrepareStageAreNamed) {
   RandomControlMessages random(kSeed);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace runnel {
 
 std::string RandomControlMessages::Text() {
@@ -96,7 +98,7 @@ CodecSchedule RandomControlMessages::Schedule() {
 
 std::vector<CodecFamily> RandomControlMessages::Families() {
   std::vector<CodecFamily> families;
-  for (int64_t i = Below(4); i > 0; --i) {
+  for (int64_t i = 1 + Below(4); i > 0; --i) {
     const auto min = static_cast<double>(Below(9));
     families.push_back({Text(),
                         {static_cast<ParameterRange::Kind>(Below(3)), min,
@@ -111,6 +113,7 @@ TensorData RandomControlMessages::Tensor() {
   tensor.dtype = static_cast<DType>(1 + Below(6));
   for (int64_t rank = Below(5); rank > 0; --rank) tensor.shape = tensor.shape.Prepend(1 + Below(4));
   tensor.bytes = Bytes(tensor.shape.elements() * SizeOf(tensor.dtype));
+  tensor.bytes[0] = 'x';  // zeros go without bytes
   return tensor;
 }
 
@@ -161,7 +164,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const int64_t samples = 1000 + Below(1000);
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
-      WorkerHello{kProtocolVersion, Text(), Text(), Text(), Names(), Names(), Families(), Text()},
+      WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
+                  Names(), Families(), Text()},
       ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}, 0.25},
       StageReady{generation},
       BarrierReached{generation, sequence},
@@ -197,6 +201,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.first_sequence = Sequence(1 + Below(1000000));
   prepare.changes = {{1 + Below(9), {7, -8}}, {10 + Below(9), {1, 2}}};
   prepare.state = State();
+  prepare.draws_state = prepare.state.layers.empty();
   const CentralMessage messages[] = {
       Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
       Refused{Text()},

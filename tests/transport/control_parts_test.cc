@@ -12,64 +12,164 @@ using ::testing::HasSubstr;
 
 using Outgoing = OutgoingMessages<proto::FromWorker>;
 using Incoming = IncomingMessages<proto::FromWorker>;
+using Wire = proto::FromWorker;
 
-proto::FromWorker Failed(const std::string& reason) {
-  proto::FromWorker message;
+Wire Failed(const std::string& reason) {
+  Wire message;
   message.mutable_stage_failed()->set_reason(reason);
   return message;
 }
 
 // A message of exactly `bytes` when serialized.
-proto::FromWorker OfSize(size_t bytes) {
+Wire OfSize(size_t bytes) {
   size_t reason = bytes - 16;
   while (Failed(std::string(reason, 'r')).ByteSizeLong() < bytes) ++reason;
   return Failed(std::string(reason, 'r'));
 }
 
+// A state of this many layers, each with so many bytes.
+Wire SnapshotOf(int64_t sequence, int layers, size_t bytes) {
+  Wire message;
+  message.mutable_snapshot()->set_sequence(sequence);
+  message.mutable_snapshot()->mutable_state();
+  for (int layer = 0; layer < layers; ++layer) {
+    proto::LayerState& state = *message.mutable_snapshot()->mutable_state()->add_layers();
+    state.set_layer(layer);
+    state.add_tensors()->set_data(std::string(bytes, static_cast<char>('a' + layer)));
+  }
+  return message;
+}
+
 std::string Part(const std::string& data, bool last) {
-  proto::FromWorker message;
+  Wire message;
   message.mutable_part()->set_data(data);
   message.mutable_part()->set_last(last);
   return message.SerializeAsString();
 }
 
-TEST(ControlParts, MessagesOfAllSizesArriveInOrder) {
-  const size_t whole = kWholeMessageBytes;
-  const size_t sizes[] = {40, whole - 1, whole, whole + 1, 2 * whole, 3 * whole - 1, 41};
-  const size_t wires[] = {1, 1, 1, 2, 2, 3, 1};
-  Outgoing outgoing;
-  for (const size_t size : sizes) ASSERT_TRUE(outgoing.Push(OfSize(size)).ok());
-  Incoming incoming;
-  for (size_t i = 0; i < std::size(sizes); ++i) {
-    std::optional<proto::FromWorker> message;
-    size_t count = 0;
-    while (!message.has_value()) {
-      const std::optional<std::string> wire = outgoing.Next();
-      ASSERT_TRUE(wire.has_value());
-      EXPECT_LE(wire->size(), kMaxWireMessageBytes);
-      absl::StatusOr<std::optional<proto::FromWorker>> added = incoming.Add(*wire);
-      ASSERT_TRUE(added.ok()) << added.status();
-      message = *std::move(added);
-      ++count;
-    }
-    EXPECT_EQ(message->ByteSizeLong(), sizes[i]);
-    EXPECT_EQ(message->SerializeAsString(), OfSize(sizes[i]).SerializeAsString());
-    EXPECT_EQ(count, wires[i]);
+std::string PartOf(const Wire& message) { return Part(message.SerializeAsString(), true); }
+
+// Two ends of a stream; what is sent arrives at once, what is read is acknowledged if asked for.
+struct Pipe {
+  Outgoing out;
+  Incoming in;
+  std::vector<std::string> arrived;  // messages in order, serialized
+  int wires = 0;
+
+  // Moves one wire message; false: none may leave.
+  bool Move() {
+    const std::optional<std::string> wire = out.Next(0);
+    if (!wire.has_value()) return false;
+    ++wires;
+    EXPECT_LE(wire->size(), kMaxWireMessageBytes);
+    const absl::StatusOr<std::optional<Wire>> message = in.Add(*wire);
+    EXPECT_TRUE(message.ok()) << message.status();
+    if (message.ok() && message->has_value()) arrived.push_back((*message)->SerializeAsString());
+    return true;
   }
-  EXPECT_TRUE(outgoing.empty());
-  EXPECT_FALSE(outgoing.Next().has_value());
+  void Acknowledge() {
+    const PartNews news = in.TakeNews();
+    EXPECT_TRUE(out.Settle({0, news.read}, 0).ok());
+  }
+  void MoveAll() {
+    while (Move()) Acknowledge();
+  }
+};
+
+TEST(ControlParts, MessagesOfAllSizesArrive) {
+  const size_t whole = kWholeMessageBytes;
+  for (const size_t size : {size_t{40}, whole - 1, whole, whole + 1, 3 * whole}) {
+    Pipe pipe;
+    ASSERT_TRUE(pipe.out.Push(OfSize(size)).ok());
+    pipe.MoveAll();
+    EXPECT_TRUE(pipe.arrived == (std::vector<std::string>{OfSize(size).SerializeAsString()}));
+    EXPECT_EQ(pipe.wires, size <= whole ? 1 : static_cast<int>((size - 1) / kPartBytes) + 1);
+    EXPECT_TRUE(pipe.out.empty());
+  }
+}
+
+TEST(ControlParts, AStateArrivesWithItsMessage) {
+  Pipe pipe;
+  for (const int layers : {3, 0, 1}) {
+    pipe.arrived.clear();
+    ASSERT_TRUE(pipe.out.Push(SnapshotOf(7, layers, 50'000)).ok());
+    pipe.MoveAll();
+    EXPECT_TRUE(pipe.arrived ==
+                (std::vector<std::string>{SnapshotOf(7, layers, 50'000).SerializeAsString()}));
+  }
+}
+
+// A state may take minutes: whoever fails or reaches a barrier meanwhile says so at once.
+TEST(ControlParts, SmallMessagesOvertakeAState) {
+  Pipe pipe;
+  ASSERT_TRUE(pipe.out.Push(SnapshotOf(1, 2, 400'000)).ok());
+  ASSERT_TRUE(pipe.out.Push(SnapshotOf(2, 0, 0)).ok());
+  EXPECT_TRUE(pipe.Move());
+  ASSERT_TRUE(pipe.out.Push(Failed("a")).ok());
+  ASSERT_TRUE(pipe.out.Push(Failed("b")).ok());
+  pipe.MoveAll();
+  EXPECT_TRUE(pipe.arrived == (std::vector<std::string>{
+                                  Failed("a").SerializeAsString(), Failed("b").SerializeAsString(),
+                                  SnapshotOf(1, 2, 400'000).SerializeAsString(),
+                                  SnapshotOf(2, 0, 0).SerializeAsString()}));
+}
+
+TEST(ControlParts, PartsWaitUntilThoseBeforeHaveArrived) {
+  Pipe pipe;
+  ASSERT_TRUE(pipe.out.Push(SnapshotOf(1, 1, 1'000'000)).ok());
+  while (pipe.Move()) {
+  }
+  EXPECT_EQ(pipe.wires, SendWindow::kFirstBytes / static_cast<int64_t>(kPartBytes));
+  EXPECT_FALSE(pipe.out.empty());
+  EXPECT_EQ(pipe.out.progress().arrived_bytes, 0);
+  pipe.Acknowledge();
+  EXPECT_EQ(pipe.out.progress().arrived_bytes, SendWindow::kFirstBytes);
+  EXPECT_GT(pipe.out.progress().total_bytes, 1'000'000);
+  EXPECT_TRUE(pipe.Move());
+  // The peer says no more: what is left goes as it is.
+  pipe.out.SendWithoutWaiting();
+  while (pipe.Move()) {
+  }
+  EXPECT_EQ(pipe.arrived.size(), 1u);
+  EXPECT_EQ(pipe.out.Settle({0, 2'000'000}, 0).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ControlParts, WhatHasBeenReadIsAcknowledged) {
+  Pipe there;
+  ASSERT_TRUE(there.out.Push(SnapshotOf(1, 1, 10)).ok());
+  ASSERT_TRUE(there.Move());
+  const PartNews news = there.in.TakeNews();
+  EXPECT_GT(news.read, 0);
+  EXPECT_EQ(there.in.TakeNews().read, 0) << "only once";
+  Pipe back;
+  ASSERT_TRUE(back.out.Settle(news, 0).ok());
+  ASSERT_TRUE(back.Move());
+  EXPECT_TRUE(back.arrived.empty()) << "nobody above hears of it";
+  EXPECT_EQ(back.in.TakeNews().arrived, news.read);
+}
+
+TEST(ControlParts, WhatIsTakenBackIsForgotten) {
+  Pipe pipe;
+  ASSERT_TRUE(pipe.out.Push(SnapshotOf(1, 2, 20'000)).ok());
+  for (int wire = 0; wire < 3; ++wire) EXPECT_TRUE(pipe.Move());  // a layer and a half
+  pipe.out.DropBulk();
+  EXPECT_EQ(pipe.out.progress().total_bytes, 0);
+  ASSERT_TRUE(pipe.out.Push(SnapshotOf(2, 1, 10)).ok());
+  pipe.MoveAll();
+  EXPECT_TRUE(pipe.arrived == (std::vector<std::string>{SnapshotOf(2, 1, 10).SerializeAsString()}));
 }
 
 TEST(ControlParts, QueueHasALimit) {
   Outgoing outgoing(/*max_queued_bytes=*/100);
   EXPECT_TRUE(outgoing.Push(OfSize(60)).ok());
   EXPECT_EQ(outgoing.Push(OfSize(41)).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(outgoing.Push(SnapshotOf(1, 1, 41)).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(outgoing.Push(OfSize(40)).ok());
   EXPECT_EQ(outgoing.Push(OfSize(20)).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(outgoing.Next().has_value());
+  EXPECT_TRUE(outgoing.Next(0).has_value());
   EXPECT_TRUE(outgoing.Push(OfSize(60)).ok());
   outgoing.Clear();
-  EXPECT_FALSE(outgoing.Next().has_value());
+  EXPECT_FALSE(outgoing.Next(0).has_value());
   EXPECT_TRUE(outgoing.Push(OfSize(100)).ok());
 }
 
@@ -80,11 +180,16 @@ TEST(ControlParts, JoinedMessageHasALimit) {
   const absl::Status status = incoming.Add(Part("1", true)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("part.data: 1 bytes after 10 are over 10"));
+  // Layers that wait for their message count as well.
+  Wire layer;
+  layer.mutable_layer()->set_layer(1);
+  Incoming layers(/*max_message_bytes=*/10);
+  EXPECT_TRUE(layers.Add(PartOf(layer)).ok());
+  EXPECT_TRUE(layers.Add(PartOf(layer)).ok());
+  EXPECT_THAT(std::string(layers.Add(PartOf(layer)).status().message()), HasSubstr("are over 10"));
 }
 
 TEST(ControlParts, WireMessageHasALimit) {
-  Incoming incoming;
-  EXPECT_TRUE(incoming.Add(Part(std::string(kWholeMessageBytes, 'x'), false)).ok());
   const std::string large = OfSize(kMaxWireMessageBytes + 1).SerializeAsString();
   EXPECT_THAT(std::string(Incoming().Add(large).status().message()), HasSubstr("are over"));
 }
@@ -101,13 +206,19 @@ TEST(ControlParts, BadSequencesAreRefused) {
     return std::string("none");
   };
   const std::string whole = Failed("r").SerializeAsString();
-  EXPECT_EQ(error({whole, Part(whole.substr(0, 2), false), Part(whole.substr(2), true), whole}),
+  Wire layer, dropped;
+  layer.mutable_layer()->set_layer(1);
+  dropped.mutable_parts_dropped();
+  EXPECT_EQ(error({whole, Part(whole.substr(0, 2), false), whole, Part(whole.substr(2), true)}),
             "none");
   EXPECT_THAT(error({"\xFF\xFF\xFF"}), HasSubstr("cannot be parsed"));
   EXPECT_THAT(error({Part("", false)}), HasSubstr("part.data: is empty"));
-  EXPECT_THAT(error({Part("x", false), whole}), HasSubstr("in the middle of parts"));
   EXPECT_THAT(error({Part("\xFF\xFF", true)}), HasSubstr("its parts cannot be parsed"));
   EXPECT_THAT(error({Part(Part("x", false), true)}), HasSubstr("is made of parts"));
+  EXPECT_THAT(error({PartOf(dropped)}), HasSubstr("is made of parts"));
+  EXPECT_THAT(error({layer.SerializeAsString()}), HasSubstr("outside of parts"));
+  EXPECT_THAT(error({PartOf(layer), PartOf(Failed("r"))}), HasSubstr("belongs to no message"));
+  EXPECT_THAT(error({PartOf(layer), PartOf(SnapshotOf(1, 1, 1))}), HasSubstr("belongs to no"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/planning/fixed_planner.h"
-#include "central/run/initial_weights.h"
 #include "central/run/run_planning.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
@@ -77,16 +76,12 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
   job.data = &options.run->data;
   job.first_step = options.first_step;
   job.stop_step = setup.stop_step;
-  if (options.state.has_value()) {
-    job.state = *options.state;
-  } else {
-    RUNNEL_ASSIGN_OR_RETURN(job.state, InitialState(setup.model, setup.training.seed));
-  }
+  if (options.state.has_value()) job.state = *options.state;
   std::unique_ptr<Planner> planner;
   if (options.plan.has_value()) {
     planner = std::make_unique<FixedPlanner>(*options.plan);
   } else {
-    RUNNEL_ASSIGN_OR_RETURN(planner, MakeRunPlanner(setup, job.stop_step, job.state, clock));
+    RUNNEL_ASSIGN_OR_RETURN(planner, MakeRunPlanner(setup, job.stop_step, clock));
   }
   job.planner = planner.get();
   absl::StatusOr<TrainingOutcome> outcome;

@@ -21,7 +21,7 @@ struct ClusterOptions {
   const LoadedRun* run = nullptr;
   std::optional<Plan> plan;  // none: of the run's policy
   int64_t first_step = 0;
-  std::optional<ModelState> state;  // empty: drawn from the seed
+  std::optional<ModelState> state;  // none: workers draw it from the seed
   // Transports of central and the workers; ports and addresses as they take them.
   Transport* transport = nullptr;
   ControlTransport* control = nullptr;

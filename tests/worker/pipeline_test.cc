@@ -6,9 +6,9 @@
 #include "central/data/batch_source.h"
 #include "central/planning/plan_maker.h"
 #include "central/records/weights_digest.h"
-#include "central/run/initial_weights.h"
 #include "central/run/run_planning.h"
 #include "gtest/gtest.h"
+#include "proto/base/initial_state.h"
 #include "proto/transport/grpc/grpc_control.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/in_process/loopback.h"
@@ -99,7 +99,7 @@ std::string Oracle(const LoadedRun& run, std::optional<Plan> plan = std::nullopt
   std::iota(devices.begin(), devices.end(), 0);
   if (!plan.has_value()) {
     const MonotonicClock clock;
-    const PlanMaker maker(MakePlanningInputs(setup, setup.stop_step, {}, clock).value());
+    const PlanMaker maker(MakePlanningInputs(setup, setup.stop_step, clock).value());
     plan = maker.MakePlan(devices, {}).value();
   }
   options.plan = *plan;

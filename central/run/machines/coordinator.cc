@@ -182,6 +182,7 @@ void Coordinator::MakeFirstPlan() {
     return End(absl::OkStatus(), false);
   }
   order.common = StageMessage();
+  order.common.draws_state = options_.initial_state.layers.empty();
   order.state = std::exchange(options_.initial_state, {});
   const absl::Status begun = move_.Begin(std::move(order), active_, roster_, effects_);
   if (!begun.ok()) End(begun, false);
@@ -264,7 +265,13 @@ void Coordinator::GoOnAtBarrier() {
   AskTrainingRule();
   if (barrier_.IsLast(step_) || stop_requested_) return CollectFinal();
   if (!barrier_.IsBarrier(step_)) return Train();
-  if (options_.collect_at_barriers) collection_.Request(step_, /*final=*/false, active_, effects_);
+  if (!options_.collect_at_barriers) return AskPlanner();
+  // Where links are too slow for a state at each barrier, stages must not pile up copies.
+  if (collection_.under_way()) {
+    collects_next_ = true;
+    return;
+  }
+  collection_.Request(step_, /*final=*/false, active_, effects_);
   AskPlanner();
 }
 
@@ -309,7 +316,11 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
   if (!whole->has_value()) return;
   const bool final = (*whole)->final;
   effects_.push_back(**std::move(whole));
-  if (final) End(absl::OkStatus(), !barrier_.IsLast(step_));
+  if (final) return End(absl::OkStatus(), !barrier_.IsLast(step_));
+  if (!std::exchange(collects_next_, false)) return;
+  if (stop_requested_) return CollectFinal();
+  collection_.Request(step_, /*final=*/false, active_, effects_);
+  AskPlanner();
 }
 
 void Coordinator::Handle(int device, const Telemetry& telemetry) {

@@ -10,8 +10,8 @@
 //   Barrier       trains up to the next barrier and evaluates there
 //   StateCollection   the whole model's state at a barrier; works beside the others
 //
-// At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes out
-// with the next grant), check-point, Planner (keep, measure first, or move).
+// At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes
+// out with the next grant), check-point, Planner (keep, measure first, or move).
 //
 // A machine knows nothing of the others: it is shown the ActivePlan and the Roster, appends its
 // effects, and its answer says what came of the event.
@@ -54,7 +54,7 @@ struct CoordinatorOptions {
   NumberFormat format;  // of the recipe
   Generation first_generation = Generation(1);
   std::string link_token;
-  ModelState initial_state;          // all layers
+  ModelState initial_state;          // all layers; empty: each stage draws its own from the seed
   int64_t first_step = 0;            // > 0: resumed
   bool needs_profile = false;        // devices are measured before the first plan
   bool plan_only = false;            // end when the plan is made
@@ -91,6 +91,9 @@ class Coordinator {
   const Batching& batching() const { return batching_; }
   bool running() const { return !ended_ && (barrier_.training() || barrier_.evaluating()); }
   bool joining() const { return !ended_ && !roster_.complete(); }
+  // The last state is being collected; from this stage it is still to come.
+  bool finishing() const { return finishing_ && !ended_; }
+  bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
   // The last barrier that all stages have reached.
   int64_t step() const { return step_; }
   // Decided so far.
@@ -143,6 +146,7 @@ class Coordinator {
   ActivePlan active_;
   int64_t step_;                                // the last barrier that all stages have reached
   std::optional<TrainingChange> granted_next_;  // decided at step_, for stages that stand there
+  bool collects_next_ = false;  // at a barrier, until the state of the one before is there
   bool stop_requested_ = false;
   bool finishing_ = false;  // the last state is being collected
   bool ended_ = false;

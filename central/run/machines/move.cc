@@ -26,11 +26,21 @@ std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next) {
   return ranges;
 }
 
+// Raw samples go to stage 0: they must not leave central's host.
+absl::Status CheckFirstStage(const Plan& plan, const Roster& roster) {
+  const Device& first = roster.device(DeviceNumber(plan.stages.front()));
+  if (first.local || !roster.has_local_seats()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the plan gives stage 0 to worker ", first.hello.name,
+                                          ", which is not on central's host: raw samples would "
+                                          "leave it"));
+}
+
 }  // namespace
 
 absl::Status Move::Begin(MoveOrder order, const ActivePlan& from, const Roster& roster,
                          RunEffects& effects) {
   RUNNEL_RETURN_IF_ERROR(CheckPlan(order.decided.plan, order.common.model));
+  RUNNEL_RETURN_IF_ERROR(CheckFirstStage(order.decided.plan, roster));
   order_ = std::move(order);
   order_.decided.plan.generation = next_generation_;
   next_generation_ = next_generation_.next();

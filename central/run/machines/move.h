@@ -34,7 +34,8 @@ struct MoveOrder {
   std::string why;      // for people; empty: the first plan
   // What all stages are told alike: the model, the training, what computes, where training begins.
   PrepareStage common;
-  // The layers that no stage has: all of them for the first plan, else none.
+  // The layers that no stage has: all of them for the first plan, unless stages draw them, else
+  // none.
   ModelState state;
 };
 
@@ -45,7 +46,8 @@ class Move {
   Move(Generation first, std::string link_token)
       : next_generation_(first), link_token_(std::move(link_token)) {}
 
-  // Not while one is under way. InvalidArgument: the plan does not fit the model.
+  // Not while one is under way. InvalidArgument: the plan does not fit the model. Internal: stage 0
+  // would not be local.
   absl::Status Begin(MoveOrder order, const ActivePlan& from, const Roster& roster,
                      RunEffects& effects);
   void AddLayers(int device, const LayersFetched& fetched, const ActivePlan& from,

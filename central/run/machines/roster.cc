@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/recipe_family.h"
+#include "proto/transport/link/address.h"
 
 namespace runnel {
 namespace {
@@ -15,23 +15,28 @@ bool Contains(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// A hello of another version was not checked: its name may hold anything.
-std::string PrintableName(absl::string_view name) {
-  constexpr size_t kShown = 64;
-  return absl::CEscape(name.substr(0, kShown));
-}
+// Different refusals that are logged.
+constexpr size_t kMaxLoggedRefusals = 100;
 
 void SendAway(ConnectionId connection, std::string reason, RunEffects& effects) {
   effects.push_back(SendControl{connection, Refused{std::move(reason)}});
   effects.push_back(CloseControl{connection});
 }
 
-void Refuse(ConnectionId connection, std::string reason, RunEffects& effects) {
-  effects.push_back(LogLine{Severity::kWarning, absl::StrCat("refused a worker: ", reason)});
-  SendAway(connection, std::move(reason), effects);
+// Whether other hosts reach it. What is no address leads nowhere either.
+bool IsReachable(const std::string& data_address) {
+  const absl::StatusOr<Address> address = ParseAddress(data_address);
+  return address.ok() && !address->is_loopback() && !address->is_wildcard();
 }
 
 }  // namespace
+
+// A service that is started again and again is refused again and again: one line is enough.
+void Roster::Refuse(ConnectionId connection, std::string reason, RunEffects& effects) {
+  if (logged_refusals_.size() < kMaxLoggedRefusals && logged_refusals_.insert(reason).second)
+    effects.push_back(LogLine{Severity::kWarning, absl::StrCat("refused a worker: ", reason)});
+  SendAway(connection, std::move(reason), effects);
+}
 
 absl::Status Roster::CheckFits(const WorkerHello& hello) const {
   if (!IsOffered(options_.recipe, hello.recipes)) {
@@ -58,14 +63,19 @@ absl::Status Roster::CheckFits(const WorkerHello& hello) const {
 // Apart from what it can do. Empty: none.
 std::string Roster::ReasonToRefuse(const WorkerHello& hello, bool local) const {
   if (hello.protocol_version != kProtocolVersion) {
-    return absl::StrCat("worker ", PrintableName(hello.name), " speaks protocol version ",
-                        hello.protocol_version, ", this central speaks ", kProtocolVersion,
+    return absl::StrCat("worker ", hello.name, " speaks protocol version ", hello.protocol_version,
+                        ", this central speaks ", kProtocolVersion,
                         ": install the same release on both");
   }
   for (const Device& device : devices_) {
     if (device.hello.name != hello.name || complete_) continue;
     return absl::StrCat("there is a worker named ", hello.name,
                         " already: give this one another --name");
+  }
+  if (!local && !options_.loopback_only && !IsReachable(hello.data_address)) {
+    return absl::StrCat("worker ", hello.name, " listens for data at ", hello.data_address,
+                        ", where no other host reaches it: dial central by its network address, or "
+                        "give the worker --listen ADDRESS:0");
   }
   const int seats = local ? options_.local_workers : options_.dialling_workers;
   const auto taken = std::count_if(devices_.begin(), devices_.end(),

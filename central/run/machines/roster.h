@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,9 @@ struct Device {
 struct RosterOptions {
   int local_workers = 0;     // seats of workers that central started
   int dialling_workers = 0;  // seats of workers that dial in
+  // Central listens on the loopback interface: everybody is on this host. Else workers that dial in
+  // must be where other hosts reach them.
+  bool loopback_only = true;
   // What each worker must have.
   std::string recipe;
   std::string backend = "auto";
@@ -44,10 +48,11 @@ class Roster {
   explicit Roster(RosterOptions options) : options_(std::move(options)) {}
 
   // A worker said hello. `local`: central started it. Refuses a worker that speaks another
-  // protocol version, has another's name, lacks what the run needs, or comes when its kind of seat
-  // is taken. True: it took the last seat. All workers then have their numbers, local ones first,
-  // then by name, so that the same workers make the same pipeline; Welcome tells them.
-  // InvalidArgument: a worker of our own lacks what the run needs, and no other will come.
+  // protocol version, has another's name, lacks what the run needs, is where no other host reaches
+  // it, or comes when its kind of seat is taken. True: it took the last seat. All workers then have
+  // their numbers, local ones first, then by name, so that the same workers make the same pipeline;
+  // Welcome tells them. InvalidArgument: a worker of our own lacks what the run needs, and no other
+  // will come.
   absl::StatusOr<bool> Join(ConnectionId connection, const WorkerHello& hello, bool local,
                             RunEffects& effects);
   // A stream ended. The number of the device that is lost now; none: nobody who takes part, or a
@@ -56,6 +61,8 @@ class Roster {
   // The run is over: tells all who are still there.
   void ReleaseAll(RunEffects& effects) const;
 
+  // Central starts workers of its own. False in tests only, where all dial in.
+  bool has_local_seats() const { return options_.local_workers > 0; }
   // All seats were taken. Nobody else joins.
   bool complete() const { return complete_; }
   // DeadlineExceeded: too few have joined in so many seconds.
@@ -75,12 +82,14 @@ class Roster {
  private:
   absl::Status CheckFits(const WorkerHello& hello) const;
   std::string ReasonToRefuse(const WorkerHello& hello, bool local) const;
+  void Refuse(ConnectionId connection, std::string reason, RunEffects& effects);
   void Complete(RunEffects& effects);
 
   RosterOptions options_;
   std::vector<Device> devices_;
   std::vector<bool> lost_;
   bool complete_ = false;
+  std::set<std::string> logged_refusals_;
 };
 
 }  // namespace runnel

@@ -25,8 +25,10 @@ absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t st
   if (!collection.missing.empty()) return std::nullopt;
   StateCollected whole{collection.step, collection.final, std::move(collection.state)};
   collections_.erase(found);
-  const absl::Status status = CheckState(whole.state, model_, 0, model_.layer_count() - 1, format_);
+  const absl::Status status =
+      CheckState(whole.state, model_, 0, model_.layer_count() - 1, format_, ZeroTensors::kLeftOut);
   if (!status.ok()) return absl::InternalError(status.message());
+  FillZeros(whole.state);
   return whole;
 }
 

@@ -27,6 +27,8 @@ class StateCollection {
   // A stage's part; one that nobody asked for, or that comes twice, counts for nothing. The whole
   // state when it was the last part. Internal: the parts are not the model.
   absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
+  // Parts are still to come.
+  bool under_way() const { return !collections_.empty(); }
   // Whether a part of this stage is still to come.
   bool Awaits(size_t stage) const;
 

@@ -25,7 +25,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 3;
+inline constexpr int32_t kProtocolVersion = 4;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 // A profile's processor_share is at least this.
 inline constexpr double kLeastProcessorShare = 1e-3;
@@ -39,7 +39,7 @@ inline constexpr char kWorkerSecretVariable[] = "RUNNEL_WORKER_SECRET";
 // First message: who it is and what it can do.
 struct WorkerHello {
   int32_t protocol_version = kProtocolVersion;
-  std::string name;          // unique among the workers of a run
+  std::string name;          // unique among the workers of a run; as CheckWorkerName wants it
   std::string data_address;  // where its data listener is
   std::string numerics_class;
   std::vector<std::string> backends;
@@ -174,7 +174,7 @@ struct ProfileRequest {
 
 // Make a stage of the next plan beside the one that stands at the barrier, if there is one; it
 // takes over with CommitPlan. `state` has all encoders, and those layers that the worker's own
-// stage has not.
+// stage has not; tensors without bytes are zero (model_state.h).
 struct PrepareStage {
   Plan plan;
   int stage = 0;
@@ -189,6 +189,8 @@ struct PrepareStage {
   LinkShaping shaping;                       // of what this stage sends to its neighbours
   Sequence first_sequence;                   // training begins here
   std::vector<TrainingChange> changes = {};  // decided so far
+  // The layers are as they are drawn from the seed (initial_state.h): `state` has none of them.
+  bool draws_state = false;
   ModelState state;
 };
 

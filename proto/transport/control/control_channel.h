@@ -1,8 +1,10 @@
 #pragma once
 
 // The contract of the control plane's streams: one per worker, dialled by the worker, carrying
-// whole messages in order, each once, until it ends. Implementations: grpc (grpc_control.h) and
-// loopback (loopback_control.h; in process, for tests and the simulator only).
+// whole messages, each once, until it ends. Messages with a state (PrepareStage, Snapshot,
+// LayersFetched) keep their order among each other, and so do all others; these may overtake those.
+// An AbortPlan takes back a PrepareStage that is still on its way. Implementations: grpc
+// (grpc_control.h) and loopback (loopback_control.h; in process, for tests and the simulator only).
 //
 // Threads: Send and Close may be called on any thread, also from an observer, and return at once:
 // messages are queued. Observers are called on threads of the transport, for one stream one at a
@@ -22,6 +24,15 @@ namespace runnel {
 
 // A worker's stream as central knows it: counted up from 1, never reused within one CentralControl.
 using ConnectionId = StrongInt<struct ConnectionIdTag, int64_t>;
+
+// How far states have come that are on their way to a worker or from it.
+struct TransferProgress {
+  int64_t arrived_bytes = 0;
+  int64_t total_bytes = 0;     // 0: nothing was on its way to it
+  int64_t received_bytes = 0;  // of what is on its way from it; 0 again once it is whole
+
+  friend bool operator==(const TransferProgress&, const TransferProgress&) = default;
+};
 
 // Worker side: receives what central says.
 class WorkerControlObserver {
@@ -43,6 +54,9 @@ class WorkerControl {
   // Queues a message. Unavailable: the stream has ended or is closing. ResourceExhausted: the
   // message or the queue is too large (control_parts.h). Nothing is queued then.
   virtual absl::Status Send(WorkerMessage message) = 0;
+  // Host address of this end, by which central's network reaches this worker: "192.168.1.11".
+  // Unavailable: the system does not tell.
+  virtual absl::StatusOr<std::string> LocalHost() const = 0;
   // Closes in order after what is queued; OnClosed follows, at the latest after the close
   // time-out. What central still says until then may be delivered.
   virtual void Close() = 0;
@@ -72,6 +86,9 @@ class CentralControl {
   // Queues a message. NotFound: there is no such stream (any more). Unavailable: it is closing.
   // ResourceExhausted: the message or the stream's queue is too large. Nothing is queued then.
   virtual absl::Status Send(ConnectionId id, CentralMessage message) = 0;
+  // Of the messages with a state that were sent on this stream since none was on its way, and of
+  // the one that is coming in. All zero: there is no such stream, or messages pass at once.
+  virtual TransferProgress Transfer(ConnectionId id) = 0;
   // Closes in order after what is queued (a Refused arrives before the end of the stream); what
   // the worker still says is dropped, OnGone follows. A worker that does not take what is queued
   // within the close time-out is cut off. No effect on a stream that has ended.

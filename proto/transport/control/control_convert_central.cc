@@ -62,7 +62,8 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
   prepare.set_link_delay_ms(from.shaping.delay_ms);
   prepare.set_first_sequence(from.first_sequence.value());
   for (const TrainingChange& change : from.changes) *prepare.add_changes() = ToProto(change);
-  *prepare.mutable_state() = ToProto(std::move(from.state));
+  prepare.set_draws_state(from.draws_state);
+  *prepare.mutable_state() = ToProto(std::move(from.state), ZeroTensors::kLeftOut);
 }
 
 void Fill(RunUntil& from, proto::FromCentral& to) {
@@ -195,7 +196,12 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
   RUNNEL_RETURN_IF_ERROR(
       CheckReal("prepare_stage.link_delay_ms", from.link_delay_ms(), 0, kMaxDelayMs));
   prepare.shaping.delay_ms = from.link_delay_ms();
-  RUNNEL_ASSIGN_OR_RETURN(prepare.state, FromProto(std::move(*from.mutable_state())));
+  prepare.draws_state = from.draws_state();
+  RUNNEL_ASSIGN_OR_RETURN(prepare.state,
+                          FromProto(std::move(*from.mutable_state()), ZeroTensors::kLeftOut));
+  if (prepare.draws_state && !prepare.state.layers.empty()) {
+    return absl::InvalidArgumentError("prepare_stage.draws_state: and the state has layers");
+  }
   return prepare;
 }
 
@@ -286,6 +292,9 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
     case proto::FromCentral::kAbortPlan:
       return Read(message.abort_plan());
     case proto::FromCentral::kPart:
+    case proto::FromCentral::kPartsArrived:
+    case proto::FromCentral::kPartsDropped:
+    case proto::FromCentral::kLayer:
     case proto::FromCentral::MESSAGE_NOT_SET:
       break;
   }

@@ -60,12 +60,13 @@ void Fill(Snapshot& from, proto::FromWorker& to) {
   proto::Snapshot& snapshot = *to.mutable_snapshot();
   snapshot.set_generation(from.generation.value());
   snapshot.set_sequence(from.sequence.value());
-  *snapshot.mutable_state() = ToProto(std::move(from.state));
+  *snapshot.mutable_state() = ToProto(std::move(from.state), ZeroTensors::kLeftOut);
 }
 
 void Fill(LayersFetched& from, proto::FromWorker& to) {
   to.mutable_layers_fetched()->set_generation(from.generation.value());
-  *to.mutable_layers_fetched()->mutable_state() = ToProto(std::move(from.state));
+  *to.mutable_layers_fetched()->mutable_state() =
+      ToProto(std::move(from.state), ZeroTensors::kLeftOut);
 }
 
 void Fill(StagePrepared& from, proto::FromWorker& to) {
@@ -140,8 +141,9 @@ absl::StatusOr<CodecFamily> Read(const proto::CodecFamily& from) {
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
+  // Of any version: a refusal names the worker.
+  RUNNEL_RETURN_IF_ERROR(CheckWorkerName("hello.name", from.name()));
   if (from.protocol_version() == kProtocolVersion) {
-    RUNNEL_RETURN_IF_ERROR(CheckName("hello.name", from.name()));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.data_address", from.data_address()));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.numerics_class", from.numerics_class()));
     RUNNEL_RETURN_IF_ERROR(CheckNames("hello.backends", from.backends()));
@@ -203,7 +205,8 @@ absl::StatusOr<WorkerMessage> Read(proto::Snapshot& from) {
   RUNNEL_ASSIGN_OR_RETURN(snapshot.generation,
                           ToGeneration("snapshot.generation", from.generation()));
   RUNNEL_ASSIGN_OR_RETURN(snapshot.sequence, ToSequence("snapshot.sequence", from.sequence()));
-  RUNNEL_ASSIGN_OR_RETURN(snapshot.state, FromProto(std::move(*from.mutable_state())));
+  RUNNEL_ASSIGN_OR_RETURN(snapshot.state,
+                          FromProto(std::move(*from.mutable_state()), ZeroTensors::kLeftOut));
   return snapshot;
 }
 
@@ -211,7 +214,8 @@ absl::StatusOr<WorkerMessage> Read(proto::LayersFetched& from) {
   LayersFetched fetched;
   RUNNEL_ASSIGN_OR_RETURN(fetched.generation,
                           ToGeneration("layers_fetched.generation", from.generation()));
-  RUNNEL_ASSIGN_OR_RETURN(fetched.state, FromProto(std::move(*from.mutable_state())));
+  RUNNEL_ASSIGN_OR_RETURN(fetched.state,
+                          FromProto(std::move(*from.mutable_state()), ZeroTensors::kLeftOut));
   return fetched;
 }
 
@@ -324,6 +328,9 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
     case proto::FromWorker::kProfileFailed:
       return Read(message.profile_failed());
     case proto::FromWorker::kPart:
+    case proto::FromWorker::kPartsArrived:
+    case proto::FromWorker::kPartsDropped:
+    case proto::FromWorker::kLayer:
     case proto::FromWorker::MESSAGE_NOT_SET:
       break;
   }

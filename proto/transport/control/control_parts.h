@@ -1,9 +1,20 @@
 #pragma once
 
-// How one control message travels as one or several wire messages. Wire is proto::FromWorker or
-// proto::FromCentral. A message of more than kWholeMessageBytes goes as Parts (control.proto).
+// How control messages travel as wire messages. Wire is proto::FromWorker or proto::FromCentral.
+// Two lanes:
+//
+//   quick   messages of up to kWholeMessageBytes, each whole, in order
+//   bulk    messages with a model's state, and larger ones: a state goes layer by layer ahead of
+//   its
+//           message, each of them in Parts of kPartBytes; no more of them is on its way than a
+//           SendWindow allows
+//
+// Within a lane order is kept. Quick messages overtake bulk ones, so a state that takes minutes to
+// send holds nothing else up: whoever needs a message behind a state sends it in the bulk lane too,
+// or waits for the answer.
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
@@ -11,19 +22,29 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/control.pb.h"
+#include "proto/transport/control/control_channel.h"
+#include "proto/transport/control/send_window.h"
 
 namespace runnel {
 
-// Serialized bytes up to which a message goes whole; a Part carries up to as many.
+// Serialized bytes up to which a message without a state goes whole.
 inline constexpr size_t kWholeMessageBytes = size_t{1} << 20;
+// What a Part carries, at most: small enough that a link of 0.25 Mbps takes half a second for it.
+inline constexpr size_t kPartBytes = size_t{16} << 10;
 // No wire message is larger: what a receiver allows.
 inline constexpr size_t kMaxWireMessageBytes = kWholeMessageBytes + 64;
-// Largest message, serialized: what protobuf can read.
+// Largest message with its state, serialized.
 inline constexpr size_t kMaxControlMessageBytes = (size_t{1} << 31) - 1;
 // What may wait in one stream's queue.
 inline constexpr size_t kMaxQueuedControlBytes = size_t{1} << 32;
 
-// Messages on their way out, in order. Not thread-safe.
+// Bytes of Parts.
+struct PartNews {
+  int64_t read = 0;     // of the peer's: it waits to hear of them
+  int64_t arrived = 0;  // of ours, as the peer says
+};
+
+// Messages on their way out. Not thread-safe.
 template <typename Wire>
 class OutgoingMessages {
  public:
@@ -31,18 +52,37 @@ class OutgoingMessages {
       : max_queued_bytes_(max_queued_bytes) {}
 
   // ResourceExhausted: the message is over kMaxControlMessageBytes or the queue would be over its
-  // limit. Internal: the message cannot be serialized.
-  absl::Status Push(const Wire& message);
-  // The next wire message, serialized; nothing if there is none.
-  std::optional<std::string> Next();
-  bool empty() const { return messages_.empty(); }
+  // limit. Internal: the message cannot be serialized. Nothing is queued then.
+  absl::Status Push(Wire message);
+  // The next wire message, serialized; nothing if there is none, or if Parts must arrive first.
+  std::optional<std::string> Next(int64_t now_ns);
+  // What the other direction brought. InvalidArgument: more has arrived than was sent.
+  absl::Status Settle(const PartNews& news, int64_t now_ns);
+  // What the bulk lane holds is not wanted any more; the peer forgets what it has of it.
+  void DropBulk();
+  // The peer will acknowledge nothing more: nothing waits from now on.
+  void SendWithoutWaiting() { window_.Open(); }
   void Clear();
 
+  // Nothing waits to be sent.
+  bool empty() const { return quick_.empty() && bulk_.empty(); }
+  // Of the bulk lane, since it was last empty.
+  TransferProgress progress() const { return progress_; }
+
  private:
+  absl::Status CheckRoom(size_t bytes) const;
+  absl::Status PushQuick(const Wire& message);
+  void PushBulk(Wire message);
+  std::optional<std::string> NextPart(int64_t now_ns);
+
   size_t max_queued_bytes_;
-  std::deque<std::string> messages_;  // serialized, whole
-  size_t queued_bytes_ = 0;           // of messages_, what has left as Parts included
-  size_t sent_ = 0;                   // bytes of the first message that have left
+  std::deque<std::string> quick_;  // serialized
+  std::deque<Wire> bulk_;          // layers, and the messages that they belong to behind them
+  size_t queued_bytes_ = 0;        // of both, serialized; Parts of the first bulk message included
+  std::string first_;              // the first bulk message, serialized when its turn comes
+  size_t sent_ = 0;                // bytes of first_ that have left
+  SendWindow window_;
+  TransferProgress progress_;
 };
 
 // Joins what came in. After an error the stream is of no more use. Not thread-safe.
@@ -52,16 +92,24 @@ class IncomingMessages {
   explicit IncomingMessages(size_t max_message_bytes = kMaxControlMessageBytes)
       : max_message_bytes_(max_message_bytes) {}
 
-  // Takes one wire message, serialized; returns the message that it completes, if it does.
-  // InvalidArgument: it is no such message, an empty Part, a Part over the limit, Parts within
-  // Parts or another message in the middle of them.
+  // Takes one wire message, serialized; returns the message that it completes, if it does, with its
+  // state. InvalidArgument: it is no such message, an empty Part, Parts or layers over the limit,
+  // Parts within Parts, a layer that belongs to no message.
   absl::StatusOr<std::optional<Wire>> Add(const std::string& bytes);
+  // Since the last call, for OutgoingMessages::Settle.
+  PartNews TakeNews();
+  // Of a message that is not whole yet.
+  int64_t held_bytes() const { return static_cast<int64_t>(joined_.size() + ahead_bytes_); }
 
  private:
-  absl::Status Append(const proto::Part& part);
+  absl::StatusOr<std::optional<Wire>> AddPart(const proto::Part& part);
+  absl::StatusOr<std::optional<Wire>> Complete(Wire message);
 
   size_t max_message_bytes_;
-  std::string joined_;  // Parts so far; empty: in the middle of none
+  std::string joined_;       // Parts so far; empty: in the middle of none
+  proto::ModelState ahead_;  // layers whose message is still to come
+  size_t ahead_bytes_ = 0;
+  PartNews news_;
 };
 
 extern template class OutgoingMessages<proto::FromWorker>;

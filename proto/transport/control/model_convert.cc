@@ -94,16 +94,20 @@ absl::StatusOr<LayerSpec> LayerFromProto(const std::string& at, const proto::Lay
   return layer;
 }
 
-proto::Tensor TensorToProto(TensorData tensor) {
+bool IsZero(const std::string& bytes) { return bytes.find_first_not_of('\0') == std::string::npos; }
+
+proto::Tensor TensorToProto(TensorData tensor, ZeroTensors zeros) {
   proto::Tensor message;
   message.set_name(std::move(tensor.name));
   message.set_dtype(static_cast<uint32_t>(tensor.dtype));
   message.mutable_shape()->Assign(tensor.shape.dims().begin(), tensor.shape.dims().end());
-  message.set_data(std::move(tensor.bytes));
+  if (zeros == ZeroTensors::kWhole || !IsZero(tensor.bytes))
+    message.set_data(std::move(tensor.bytes));
   return message;
 }
 
-absl::StatusOr<TensorData> TensorFromProto(const std::string& at, proto::Tensor& message) {
+absl::StatusOr<TensorData> TensorFromProto(const std::string& at, proto::Tensor& message,
+                                           ZeroTensors zeros) {
   TensorData tensor;
   RUNNEL_RETURN_IF_ERROR(CheckName(at + ".name", message.name()));
   tensor.name = message.name();
@@ -119,7 +123,8 @@ absl::StatusOr<TensorData> TensorFromProto(const std::string& at, proto::Tensor&
   }
   tensor.shape = *shape;
   const uint64_t bytes = static_cast<uint64_t>(shape->elements()) * SizeOf(*dtype);
-  if (message.data().size() != bytes) {
+  const bool is_left_out = zeros == ZeroTensors::kLeftOut && message.data().empty();
+  if (message.data().size() != bytes && !is_left_out) {
     return absl::InvalidArgumentError(absl::StrCat(at, ".data: has ", message.data().size(),
                                                    " bytes, its shape ", shape->ToString(),
                                                    " needs ", bytes));
@@ -129,12 +134,12 @@ absl::StatusOr<TensorData> TensorFromProto(const std::string& at, proto::Tensor&
 }
 
 template <typename Repeated>
-absl::Status TensorsFromProto(const std::string& at, Repeated& messages,
+absl::Status TensorsFromProto(const std::string& at, Repeated& messages, ZeroTensors zeros,
                               std::vector<TensorData>& tensors) {
   RUNNEL_RETURN_IF_ERROR(CheckCount(at, messages.size(), 0, kMaxTensorsPerLayer));
   for (int i = 0; i < messages.size(); ++i) {
     RUNNEL_ASSIGN_OR_RETURN(TensorData tensor,
-                            TensorFromProto(absl::StrCat(at, "[", i, "]"), messages[i]));
+                            TensorFromProto(absl::StrCat(at, "[", i, "]"), messages[i], zeros));
     tensors.push_back(std::move(tensor));
   }
   return absl::OkStatus();
@@ -250,14 +255,15 @@ absl::StatusOr<Plan> FromProto(const proto::Plan& message) {
   return plan;
 }
 
-proto::ModelState ToProto(ModelState state) {
+proto::ModelState ToProto(ModelState state, ZeroTensors zeros) {
   proto::ModelState message;
   for (LayerState& layer : state.layers) {
     proto::LayerState& out = *message.add_layers();
     out.set_layer(layer.layer);
-    for (TensorData& tensor : layer.tensors) *out.add_tensors() = TensorToProto(std::move(tensor));
+    for (TensorData& tensor : layer.tensors)
+      *out.add_tensors() = TensorToProto(std::move(tensor), zeros);
     for (TensorData& tensor : layer.momentum) {
-      *out.add_momentum() = TensorToProto(std::move(tensor));
+      *out.add_momentum() = TensorToProto(std::move(tensor), zeros);
     }
   }
   for (EncoderState& encoder : state.encoders) {
@@ -270,7 +276,7 @@ proto::ModelState ToProto(ModelState state) {
   return message;
 }
 
-absl::StatusOr<ModelState> FromProto(proto::ModelState message) {
+absl::StatusOr<ModelState> FromProto(proto::ModelState message, ZeroTensors zeros) {
   ModelState state;
   RUNNEL_RETURN_IF_ERROR(CheckCount("state.layers", message.layers_size(), 0, kMaxLayers));
   int next_layer = 0;
@@ -281,9 +287,10 @@ absl::StatusOr<ModelState> FromProto(proto::ModelState message) {
     next_layer = in.layer() + 1;
     LayerState& layer = state.layers.emplace_back();
     layer.layer = in.layer();
-    RUNNEL_RETURN_IF_ERROR(TensorsFromProto(at + ".tensors", *in.mutable_tensors(), layer.tensors));
     RUNNEL_RETURN_IF_ERROR(
-        TensorsFromProto(at + ".momentum", *in.mutable_momentum(), layer.momentum));
+        TensorsFromProto(at + ".tensors", *in.mutable_tensors(), zeros, layer.tensors));
+    RUNNEL_RETURN_IF_ERROR(
+        TensorsFromProto(at + ".momentum", *in.mutable_momentum(), zeros, layer.momentum));
   }
   RUNNEL_RETURN_IF_ERROR(
       CheckCount("state.encoders", message.encoders_size(), 0, int64_t{2} * kMaxLayers));

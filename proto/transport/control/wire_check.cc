@@ -1,7 +1,11 @@
 #include "proto/transport/control/wire_check.h"
 
+#include <algorithm>
 #include <limits>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
@@ -64,6 +68,18 @@ absl::Status CheckText(absl::string_view field, const std::string& value) {
 absl::Status CheckName(absl::string_view field, const std::string& value) {
   if (value.empty()) return absl::InvalidArgumentError(absl::StrCat(field, ": is empty"));
   return CheckText(field, value);
+}
+
+absl::Status CheckWorkerName(absl::string_view field, absl::string_view name) {
+  constexpr size_t kMaxNameBytes = 64;
+  const bool fits = !name.empty() && name.size() <= kMaxNameBytes && absl::ascii_isalnum(name[0]) &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return absl::ascii_isalnum(c) || absl::StrContains("._-", c);
+                    });
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " \"", absl::CEscape(name.substr(0, kMaxNameBytes)),
+                   "\": a name is a letter or digit and up to 63 more of them, '.', '_' and '-'"));
 }
 
 absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value) {

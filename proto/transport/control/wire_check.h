@@ -29,6 +29,9 @@ absl::Status CheckReal(absl::string_view field, double value, double low, double
 absl::Status CheckText(absl::string_view field, const std::string& value);
 // As CheckText, and not empty.
 absl::Status CheckName(absl::string_view field, const std::string& value);
+// A worker's name: [A-Za-z0-9][A-Za-z0-9._-]{0,63}. It ends up in log lines, on terminals and in
+// file names.
+absl::Status CheckWorkerName(absl::string_view field, absl::string_view name);
 
 // Not negative; a sequence at most kMaxSequence.
 absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value);

@@ -79,13 +79,13 @@ void ClientStream::Begin() {
 }
 
 absl::Status ClientStream::Send(WorkerMessage message) {
-  const proto::FromWorker wire = ToProto(std::move(message));
+  proto::FromWorker wire = ToProto(std::move(message));
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (closing_ || read_ended_ || !end_.ok()) {
       return absl::UnavailableError("control stream: is closed");
     }
-    RUNNEL_RETURN_IF_ERROR(outgoing_.Push(wire));
+    RUNNEL_RETURN_IF_ERROR(outgoing_.Push(std::move(wire)));
   }
   Step();
   return absl::OkStatus();
@@ -117,9 +117,9 @@ void ClientStream::Step() {
     if (busy_ || hold_released_) return;
     if (read_ended_) {
       release = hold_released_ = true;
-    } else if ((next = outgoing_.Next()).has_value()) {
+    } else if ((next = outgoing_.Next(timers_->clock().NowNanos())).has_value()) {
       busy_ = true;
-    } else if (closing_ && !writes_done_) {
+    } else if (closing_ && !writes_done_ && outgoing_.empty()) {
       busy_ = writes_done_ = true;
     } else {
       return;
@@ -160,6 +160,11 @@ void ClientStream::OnReadDone(bool ok) {
 
 absl::Status ClientStream::Receive() {
   RUNNEL_ASSIGN_OR_RETURN(std::optional<proto::FromCentral> wire, incoming_.Add(ToBytes(read_)));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(incoming_.TakeNews(), timers_->clock().NowNanos()));
+  }
+  Step();
   if (!wire.has_value()) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(CentralMessage message, FromProto(*std::move(wire)));
   observer_->OnMessage(std::move(message));
@@ -194,15 +199,18 @@ void ClientStream::OnDone(const grpc::Status& status) {
 
 class GrpcWorkerControl final : public WorkerControl {
  public:
-  explicit GrpcWorkerControl(std::shared_ptr<ClientStream> stream) : stream_(std::move(stream)) {}
+  GrpcWorkerControl(Address central, std::shared_ptr<ClientStream> stream)
+      : central_(std::move(central)), stream_(std::move(stream)) {}
   ~GrpcWorkerControl() override {
     stream_->Close();
     stream_->WaitUntilDone();
   }
   absl::Status Send(WorkerMessage message) override { return stream_->Send(std::move(message)); }
+  absl::StatusOr<std::string> LocalHost() const override { return LocalHostTowards(central_); }
   void Close() override { stream_->Close(); }
 
  private:
+  const Address central_;
   std::shared_ptr<ClientStream> stream_;
 };
 
@@ -243,7 +251,7 @@ absl::StatusOr<std::unique_ptr<WorkerControl>> ConnectGrpc(const std::string& ad
   auto stream =
       std::make_shared<ClientStream>(target, std::move(channel), options, timers, observer);
   stream->Begin();
-  return std::make_unique<GrpcWorkerControl>(std::move(stream));
+  return std::make_unique<GrpcWorkerControl>(parsed, std::move(stream));
 }
 
 }  // namespace runnel

@@ -67,6 +67,7 @@ class ServerStream final : public Reactor, public std::enable_shared_from_this<S
 
   void Begin();
   absl::Status Send(CentralMessage message);
+  TransferProgress Transfer();
   void Close();
 
  private:
@@ -75,7 +76,7 @@ class ServerStream final : public Reactor, public std::enable_shared_from_this<S
   void OnDone() override;
 
   absl::Status Receive();
-  absl::Status Deliver(WorkerMessage message);
+  int64_t NowNanos() const { return streams_->timers().clock().NowNanos(); }
   // Ends the call with this status as soon as no write is on its way.
   void Fail(absl::Status status);
   // Ends the call when all that is queued has been written.
@@ -90,6 +91,7 @@ class ServerStream final : public Reactor, public std::enable_shared_from_this<S
   grpc::ByteBuffer read_;
   grpc::ByteBuffer write_;
   std::atomic<bool> joined_{false};
+  std::atomic<int64_t> held_bytes_{0};  // incoming_'s
 
   std::mutex mutex_;                      // guards what follows
   grpc::CallbackServerContext* context_;  // nullptr once the call is done
@@ -113,17 +115,27 @@ void ServerStream::Begin() {
 }
 
 absl::Status ServerStream::Send(CentralMessage message) {
-  const proto::FromCentral wire = ToProto(std::move(message));
+  const bool takes_back = std::holds_alternative<AbortPlan>(message);
+  proto::FromCentral wire = ToProto(std::move(message));
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (context_ == nullptr) return NoSuchStream(id_);
     if (closing_ || finished_ || !end_.ok()) {
       return absl::UnavailableError("control stream: is closed");
     }
-    RUNNEL_RETURN_IF_ERROR(outgoing_.Push(wire));
+    // A stage that is still on its way is of no more use.
+    if (takes_back) outgoing_.DropBulk();
+    RUNNEL_RETURN_IF_ERROR(outgoing_.Push(std::move(wire)));
   }
   Step();
   return absl::OkStatus();
+}
+
+TransferProgress ServerStream::Transfer() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  TransferProgress progress = outgoing_.progress();
+  progress.received_bytes = held_bytes_;
+  return progress;
 }
 
 void ServerStream::Close() {
@@ -171,10 +183,10 @@ void ServerStream::Step() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (writing_ || finished_) return;
-    if (end_.ok()) next = outgoing_.Next();
+    if (end_.ok()) next = outgoing_.Next(NowNanos());
     if (next.has_value()) {
       writing_ = true;
-    } else if (closing_ || !end_.ok()) {
+    } else if ((closing_ && outgoing_.empty()) || !end_.ok()) {
       finished_ = true;
       end = end_;
     } else {
@@ -199,7 +211,14 @@ void ServerStream::OnWriteDone(bool ok) {
 }
 
 void ServerStream::OnReadDone(bool ok) {
-  if (!ok) return EndInOrder();
+  if (!ok) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      outgoing_.SendWithoutWaiting();
+    }
+    EndInOrder();
+    return Step();
+  }
   absl::Status status = Receive();
   if (status.ok()) {
     StartRead(&read_);
@@ -209,12 +228,17 @@ void ServerStream::OnReadDone(bool ok) {
 }
 
 absl::Status ServerStream::Receive() {
+  RUNNEL_ASSIGN_OR_RETURN(std::optional<proto::FromWorker> wire, incoming_.Add(ToBytes(read_)));
+  held_bytes_ = incoming_.held_bytes();
+  bool is_deaf = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (deaf_) return absl::OkStatus();
     if (!end_.ok()) return end_;
+    RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(incoming_.TakeNews(), NowNanos()));
+    is_deaf = deaf_;
   }
-  RUNNEL_ASSIGN_OR_RETURN(std::optional<proto::FromWorker> wire, incoming_.Add(ToBytes(read_)));
+  Step();
+  if (is_deaf) return absl::OkStatus();
   if (!joined_ && !(wire.has_value() && wire->has_hello())) {
     return absl::InvalidArgumentError("hello: is not the first message");
   }
@@ -317,6 +341,7 @@ class GrpcCentralControl final : public CentralControl {
   absl::Status Listen(const std::string& address);
   std::string address() const override { return address_.ToString(); }
   absl::Status Send(ConnectionId id, CentralMessage message) override;
+  TransferProgress Transfer(ConnectionId id) override;
   void Close(ConnectionId id) override;
 
  private:
@@ -364,6 +389,11 @@ absl::Status GrpcCentralControl::Send(ConnectionId id, CentralMessage message) {
   const std::shared_ptr<ServerStream> stream = streams_->Find(id);
   if (stream == nullptr) return NoSuchStream(id);
   return stream->Send(std::move(message));
+}
+
+TransferProgress GrpcCentralControl::Transfer(ConnectionId id) {
+  const std::shared_ptr<ServerStream> stream = streams_->Find(id);
+  return stream == nullptr ? TransferProgress() : stream->Transfer();
 }
 
 void GrpcCentralControl::Close(ConnectionId id) {

@@ -1,6 +1,7 @@
 #include "proto/transport/grpc/listen_address.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -63,7 +64,46 @@ absl::Status TryBind(const Address& address, const SocketAddress& socket_address
   return error == 0 ? absl::OkStatus() : CannotListen(address, error);
 }
 
+// Of the first address that `host` stands for and that there is a route to.
+absl::StatusOr<std::string> LocalHostOf(const addrinfo& peer) {
+  const int fd = socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::UnavailableError(strerror(errno));
+  sockaddr_storage local = {};
+  socklen_t size = sizeof(local);
+  auto* const generic = reinterpret_cast<sockaddr*>(&local);
+  // A datagram socket's connection is only the choice of a route.
+  const bool found =
+      connect(fd, peer.ai_addr, peer.ai_addrlen) == 0 && getsockname(fd, generic, &size) == 0;
+  const int error = errno;
+  close(fd);
+  if (!found) return absl::UnavailableError(strerror(error));
+  char host[NI_MAXHOST] = "";
+  if (getnameinfo(generic, size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0)
+    return absl::UnavailableError("the address has no text");
+  return std::string(host);
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> LocalHostTowards(const Address& peer) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(peer.host.c_str(), absl::StrCat(peer.port).c_str(), &hints, &found);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot look up ", peer.ToString(), ": ", gai_strerror(error)));
+  }
+  absl::StatusOr<std::string> host;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    host = LocalHostOf(*one);
+    if (host.ok()) break;
+  }
+  freeaddrinfo(found);
+  if (host.ok()) return host;
+  return absl::UnavailableError(
+      absl::StrCat("no route to ", peer.ToString(), ": ", host.status().message()));
+}
 
 absl::Status CheckDialAddress(const Address& address, bool allow_non_loopback) {
   if (address.is_loopback() || allow_non_loopback) return absl::OkStatus();

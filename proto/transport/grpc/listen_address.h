@@ -16,4 +16,9 @@ absl::StatusOr<Address> ToListenAddress(const std::string& text, bool allow_non_
 // PermissionDenied: `address` is not on the loopback interface and `allow_non_loopback` is false.
 absl::Status CheckDialAddress(const Address& address, bool allow_non_loopback);
 
+// The address of this machine by which it reaches `peer`, as the routes stand now: what a peer
+// behind the same network can dial. Nothing is sent. Unavailable: no route, or a name that cannot
+// be looked up.
+absl::StatusOr<std::string> LocalHostTowards(const Address& peer);
+
 }  // namespace runnel

@@ -94,6 +94,7 @@ class LoopbackWorker final : public WorkerControl {
   absl::Status Send(WorkerMessage message) override {
     return core_->SendToCentral(stream_, std::move(message));
   }
+  absl::StatusOr<std::string> LocalHost() const override { return "127.0.0.1"; }
   void Close() override { core_->CloseByWorker(stream_); }
 
  private:
@@ -116,6 +117,7 @@ class LoopbackCentral final : public CentralControl {
   absl::Status Send(ConnectionId id, CentralMessage message) override {
     return core_->SendToWorker(id, this, std::move(message));
   }
+  TransferProgress Transfer(ConnectionId) override { return {}; }
   void Close(ConnectionId id) override { core_->CloseByCentral(id, this); }
 
  private:

@@ -41,4 +41,9 @@ absl::StatusOr<Address> ParseAddress(const std::string& text) {
   return address;
 }
 
+bool IsLoopbackAddress(const std::string& text) {
+  const absl::StatusOr<Address> address = ParseAddress(text);
+  return address.ok() && address->is_loopback();
+}
+
 }  // namespace runnel

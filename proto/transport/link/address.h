@@ -22,4 +22,7 @@ struct Address {
 // InvalidArgument: not "host:port" or "[v6]:port", or no port within 0..65535.
 absl::StatusOr<Address> ParseAddress(const std::string& text);
 
+// Whether `text` is an address on the loopback interface.
+bool IsLoopbackAddress(const std::string& text);
+
 }  // namespace runnel

@@ -43,6 +43,25 @@ TEST(Progress, TerminalLineSaysAll) {
                 "epoch 1/3  batch 50/100  loss 0.5000  320 samples/s  ETA 0:50  busy 90% 46%");
 }
 
+TEST(Progress, LayersOnTheirWayAreShownWithTheTimeLeft) {
+  Progress lines((ProgressOptions()));
+  EXPECT_EQ(lines.Transfer(0, "sending layers", 0, 1000), "");
+  EXPECT_EQ(lines.Transfer(4 * kSecond, "sending layers", 100, 1000), "") << "not yet";
+  EXPECT_EQ(lines.Transfer(68 * kSecond, "sending layers", 340, 1000),
+            "sending layers: 34 %, 2:12 left\n");
+  EXPECT_EQ(lines.Transfer(70 * kSecond, "sending layers", 350, 1000), "");
+  EXPECT_EQ(lines.Transfer(90 * kSecond, "sending layers", 1000, 1000), "");
+  // Another one has a rate of its own.
+  EXPECT_EQ(lines.Transfer(100 * kSecond, "sending layers", 0, 500), "");
+  EXPECT_EQ(lines.Transfer(110 * kSecond, "sending layers", 0, 500),
+            "sending layers: 0 %, -- left\n");
+
+  Progress terminal(Terminal());
+  EXPECT_EQ(terminal.Transfer(0, "sending layers", 0, 1000), "");
+  EXPECT_EQ(terminal.Transfer(kSecond, "sending layers", 500, 1000),
+            std::string(kClear) + "sending layers: 50 %, 0:01 left");
+}
+
 TEST(Progress, EtaIsNotGuessedAtTheStart) {
   Progress progress(Terminal());
   EXPECT_THAT(progress.Update(0, At(0)), HasSubstr("ETA --"));

@@ -25,7 +25,7 @@ PlanningInputs TwoWorkers(const std::string& bits = "") {
   settings.bits = bits;
   RunSetup setup = SetUpRun(settings).value();
   EXPECT_TRUE(SetTrainingSamples(1000, setup).ok());
-  return MakePlanningInputs(setup, 100, {}, MonotonicClock()).value();
+  return MakePlanningInputs(setup, 100, MonotonicClock()).value();
 }
 
 Rows Layers(const PlanningInputs& inputs, double first, double second) {

@@ -40,7 +40,7 @@ class LiveRun {
     setup_ = SetUpRun(settings).value();
     EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
     const SteppingClock clock;
-    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000, {}, clock).value();
+    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000, clock).value();
     inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
     planner_ = RunPlanner::Create(std::move(inputs)).value();
     for (DeviceTimes& times : times_)

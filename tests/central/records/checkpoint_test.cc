@@ -3,10 +3,10 @@
 #include <functional>
 
 #include "central/records/weights_digest.h"
-#include "central/run/initial_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/initial_state.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/transport/control/model_convert.h"
 #include "tests/base/codecs.h"

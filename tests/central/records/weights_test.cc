@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "central/records/weights_digest.h"
-#include "central/run/initial_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/initial_state.h"
 #include "proto/base/random.h"
 #include "proto/base/recipe_family.h"
 #include "tests/central/sample_model.h"

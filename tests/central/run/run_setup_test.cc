@@ -40,7 +40,7 @@ RunSetup Prepared(const RunSettings& settings) {
 // How often the clock is read until there is a planner.
 int64_t ReadingsOf(const RunSetup& setup) {
   const CountingClock clock;
-  EXPECT_TRUE(MakeRunPlanner(setup, setup.stop_step, {}, clock).ok());
+  EXPECT_TRUE(MakeRunPlanner(setup, setup.stop_step, clock).ok());
   return clock.readings();
 }
 
@@ -58,7 +58,7 @@ TEST(RunSetup, EvaluationMeasuresNothingAndNeedsNoProfile) {
     settings.local_workers = 0;
     const RunSetup setup = Prepared(settings);
     EXPECT_EQ(ReadingsOf(setup), 0) << policy;
-    const auto planner = MakeRunPlanner(setup, setup.stop_step, {}, CountingClock()).value();
+    const auto planner = MakeRunPlanner(setup, setup.stop_step, CountingClock()).value();
     EXPECT_FALSE(planner->profile_needs().devices);
     const absl::StatusOr<Plan> plan = planner->FirstPlan({{"local"}}, {});
     ASSERT_TRUE(plan.ok()) << plan.status();

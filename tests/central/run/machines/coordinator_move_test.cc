@@ -4,11 +4,11 @@
 #include <map>
 #include <set>
 
-#include "central/run/initial_weights.h"
 #include "central/run/machines/coordinator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/initial_state.h"
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 

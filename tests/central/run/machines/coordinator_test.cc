@@ -1,9 +1,9 @@
 #include "central/run/machines/coordinator.h"
 
-#include "central/run/initial_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/initial_state.h"
 #include "proto/base/recipe_family.h"
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
@@ -95,9 +95,17 @@ class Cluster {
     Settle();
   }
 
+  // The states that were asked for arrive.
+  void ReleaseSnapshots() {
+    holds_snapshots_ = false;
+    for (const SendControl& request : std::exchange(held_, {})) Answer(request);
+    Settle();
+  }
+
   const std::string& log() const { return log_; }
   const absl::Status& ended() const { return ended_; }
   std::string refused_;
+  bool holds_snapshots_ = false;
   bool stop_at_first_barrier_ = false;
   int64_t fail_at_ = -1;
   OneChange rule_;
@@ -151,7 +159,10 @@ class Cluster {
         coordinator_->Received(id, BarrierReached{Generation(1), run->limit});
       }
     }
-    if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
+    const auto* snapshot = std::get_if<SnapshotRequest>(&send.message);
+    if (snapshot != nullptr && holds_snapshots_) {
+      held_.push_back(send);
+    } else if (snapshot != nullptr) {
       const StagePlan& stage = stages_[id.value()].plan.stages[stages_[id.value()].stage];
       coordinator_->Received(id, Snapshot{Generation(1), snapshot->sequence,
                                           Slice(state_, stage.first_layer, stage.last_layer)});
@@ -166,6 +177,7 @@ class Cluster {
   }
 
   size_t model_ = 0;
+  std::vector<SendControl> held_;
   ModelState state_;
   std::map<int64_t, PrepareStage> stages_;
   ScriptedPlanner planner_;
@@ -181,6 +193,56 @@ TEST(Coordinator, RunsThroughBarriersEvaluationsAndCheckpoints) {
             " plan b40 c40 b80 c80 b100 e100 c100 b120 c120 b160 c160 b200 e200 c200 b240 c240 "
             "b250 e250 c250! end250");
   EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+}
+
+// Where a state takes longer to send than the way to the next barrier, stages keep one copy, not
+// many.
+TEST(Coordinator, TrainsOnWhileAStateIsSentButNotBeyondTheNextBarrier) {
+  Cluster cluster(2, 200);
+  cluster.holds_snapshots_ = true;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.log(), " plan b40 b80");
+  cluster.ReleaseSnapshots();
+  EXPECT_EQ(cluster.log(),
+            " plan b40 b80 c40 c80 b100 e100 c100 b120 c120 b160 c160 b200 e200 c200! end200");
+
+  Cluster stopped(2, 200);
+  stopped.holds_snapshots_ = true;
+  stopped.JoinAll(2);
+  stopped->StopAtBarrier();
+  stopped.ReleaseSnapshots();
+  EXPECT_EQ(stopped.log(), " plan b40 b80 c40 c80! end80");
+}
+
+// Nothing of a state that everybody can draw crosses a network.
+TEST(Coordinator, TheFirstStateIsDrawnWhereItIsTrained) {
+  CoordinatorOptions options;
+  options.stage.model = MakeModel("lenet").value();
+  options.stage.training.dataset_samples = options.stage.training.batch_size = 10;
+  options.roster = {.local_workers = 1, .recipe = "fp32"};
+  options.barriers.stop_step = 1;
+  ScriptedPlanner planner;
+  planner.first_plan = [](const std::vector<DeviceFacts>&) {
+    Plan plan;
+    plan.stages.push_back({DeviceId(0), 0, 5, 1});
+    return plan;
+  };
+  options.planner = &planner;
+  for (const bool is_drawn : {true, false}) {
+    if (!is_drawn) options.initial_state = InitialState(options.stage.model, 1).value();
+    Coordinator coordinator = Coordinator::Create(options).value();
+    coordinator.Joined(ConnectionId(0), SampleHello("w0"), true);
+    int prepared = 0;
+    for (const RunEffect& effect : coordinator.TakeEffects()) {
+      const auto* send = std::get_if<SendControl>(&effect);
+      const auto* stage = send != nullptr ? std::get_if<PrepareStage>(&send->message) : nullptr;
+      if (stage == nullptr) continue;
+      ++prepared;
+      EXPECT_EQ(stage->draws_state, is_drawn);
+      EXPECT_EQ(stage->state.layers.empty(), is_drawn);
+    }
+    EXPECT_EQ(prepared, 1);
+  }
 }
 
 TEST(Coordinator, StopsAtTheNextBarrierWithACheckpoint) {

@@ -2,10 +2,10 @@
 
 #include "central/run/machines/move.h"
 
-#include "central/run/initial_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/initial_state.h"
 #include "tests/central/run/machines/machine_effects.h"
 
 namespace runnel {
@@ -74,6 +74,17 @@ class MoveTest : public ::testing::Test {
   Move move_;
   RunEffects effects_;
 };
+
+// Raw samples go to stage 0.
+TEST_F(MoveTest, StageZeroIsLocalOrNothingBegins) {
+  MoveOrder order = Order(PlanOf({1, 0, 2}, {2, 3, 5}), 0);
+  order.state = state_;
+  const absl::Status begun = move_.Begin(std::move(order), {}, roster_, effects_);
+  EXPECT_EQ(begun.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(begun.message()), HasSubstr("stage 0 to worker w1, which is not on"));
+  EXPECT_THAT(effects_, IsEmpty());
+  EXPECT_FALSE(move_.under_way());
+}
 
 TEST_F(MoveTest, TheFirstPlanIsPreparedCommittedAndOnlyThenDialled) {
   MoveOrder order = Order(PlanOf({0, 1}, {2, 5}), 0);

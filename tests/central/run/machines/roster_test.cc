@@ -62,10 +62,10 @@ TEST_F(RosterTest, NobodyTakesTheSeatOfTheLocalWorker) {
 }
 
 TEST_F(RosterTest, RefusesWhoDoesNotFit) {
-  WorkerHello old = SampleHello("old\n\x1b[2J");
-  old.protocol_version = 7;
+  WorkerHello old = SampleHello("old");
+  old.protocol_version = 1;
   EXPECT_FALSE(Join(1, old).value());
-  EXPECT_THAT(Refusal(), HasSubstr("worker old\\n\\033[2J speaks protocol version 7"));
+  EXPECT_THAT(Refusal(), HasSubstr("worker old speaks protocol version 1"));
 
   EXPECT_FALSE(Joins(2, "a"));
   EXPECT_FALSE(Joins(3, "a"));
@@ -82,6 +82,39 @@ TEST_F(RosterTest, RefusesWhoDoesNotFit) {
   EXPECT_TRUE(Joins(7, "b"));
   EXPECT_FALSE(Joins(8, "late"));
   EXPECT_THAT(Refusal(), HasSubstr("came when the run had its 2 workers"));
+}
+
+// A service that is started anew each second says the same each second.
+TEST_F(RosterTest, ARefusalIsLoggedOnce) {
+  EXPECT_FALSE(Joins(1, "a"));
+  EXPECT_FALSE(Joins(2, "a"));
+  EXPECT_EQ(EffectsOf<LogLine>(effects_).size(), 1u);
+  EXPECT_FALSE(Joins(3, "a"));
+  EXPECT_THAT(Refusal(), HasSubstr("named a already"));
+  EXPECT_THAT(EffectsOf<LogLine>(effects_), IsEmpty());
+}
+
+TEST(Roster, WorkersFromElsewhereMustBeWhereOthersReachThem) {
+  const RosterOptions seats = {
+      .local_workers = 1, .dialling_workers = 2, .loopback_only = false, .recipe = "fp32"};
+  for (const char* address : {"127.0.0.1:7001", "0.0.0.0:7001", "[::]:1", "[::1]:1", "", "pi"}) {
+    Roster roster(seats);
+    RunEffects effects;
+    WorkerHello hello = SampleHello("pi");
+    hello.data_address = address;
+    EXPECT_FALSE(roster.Join(ConnectionId(1), hello, false, effects).value());
+    const auto refused = MessagesOf<Refused>(effects);
+    ASSERT_EQ(refused.size(), 1u) << address;
+    EXPECT_THAT(refused[0].second.reason, HasSubstr("give the worker --listen ADDRESS:0"));
+    EXPECT_TRUE(roster.devices().empty());
+  }
+  Roster roster(seats);
+  RunEffects effects;
+  WorkerHello hello = SampleHello("pi");
+  hello.data_address = "10.9.0.11:7001";
+  EXPECT_FALSE(roster.Join(ConnectionId(1), hello, false, effects).value());
+  EXPECT_FALSE(roster.Join(ConnectionId(2), SampleHello("own"), true, effects).value());
+  EXPECT_EQ(roster.devices().size(), 2u);
 }
 
 TEST_F(RosterTest, WhoLeavesBeforeTheRunGivesItsSeatBack) {

@@ -2,10 +2,10 @@
 
 #include "central/run/machines/state_collection.h"
 
-#include "central/run/initial_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/base/initial_state.h"
 #include "tests/central/run/machines/machine_effects.h"
 
 namespace runnel {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The first state of a model, drawn once by central and shipped to every
-// worker, so that it does not depend on who trains which layers.
+// The first state of a model. Every draw is keyed by seed, layer and element, and is the same on
+// every processor: whoever trains a layer draws it, and nothing of it crosses a network.
 
 #include <cstdint>
 
@@ -20,5 +20,9 @@ namespace runnel {
 // thread. InvalidArgument: the model's shapes do not fit (InferShapes says where).
 absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed,
                                         const NumberFormat& format = {});
+
+// One layer of it. info: the layer's, of InferShapes with any batch size.
+LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
+                        const NumberFormat& format = {});
 
 }  // namespace runnel

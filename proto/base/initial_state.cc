@@ -1,4 +1,4 @@
-#include "central/run/initial_weights.h"
+#include "proto/base/initial_state.h"
 
 #include <cmath>
 #include <cstring>
@@ -92,8 +92,10 @@ void AppendQuantized(const TensorData& weight, const StateTensorSpec& exponent,
     last.bytes[i] = static_cast<char>(static_cast<uint32_t>(e) >> (8 * i));
 }
 
-LayerState DrawLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
-                     const NumberFormat& format) {
+}  // namespace
+
+LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
+                        const NumberFormat& format) {
   LayerState drawn;
   drawn.layer = layer;
   const std::vector<StateTensorSpec> specs = StateOf(info, format);
@@ -114,14 +116,12 @@ LayerState DrawLayer(const ModelSpec& model, const LayerInfo& info, int layer, u
   return drawn;
 }
 
-}  // namespace
-
 absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed,
                                         const NumberFormat& format) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   ModelState state;
   for (int layer = 0; layer < model.layer_count(); ++layer) {
-    state.layers.push_back(DrawLayer(model, infos[layer], layer, seed, format));
+    state.layers.push_back(InitialLayer(model, infos[layer], layer, seed, format));
   }
   return state;
 }

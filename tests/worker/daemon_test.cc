@@ -1,0 +1,112 @@
+// The daemon against a central of the test's own: what it answers with and without a stage.
+
+#include "worker/daemon.h"
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/initial_state.h"
+#include "proto/transport/in_process/loopback.h"
+#include "proto/transport/in_process/loopback_control.h"
+#include "tests/transport/control_recorders.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DaemonTest : public ::testing::Test {
+ protected:
+  DaemonTest() : central_(control_.Listen("127.0.0.1:0", &seen_).value()) {
+    DaemonOptions options;
+    options.central_address = central_->address();
+    options.name = "w";
+    daemon_ = std::make_unique<Daemon>(
+        options, Daemon::Parts{transport_.get(), &control_, &clock_, &logger_});
+    thread_ = std::thread([this] { result_ = daemon_->Run(); });
+    id_ = seen_.WaitForJoined(1).value_or(ConnectionId());
+  }
+  ~DaemonTest() override {
+    EXPECT_TRUE(central_->Send(id_, Release{}).ok());
+    thread_.join();
+    EXPECT_TRUE(result_.ok()) << result_;
+    daemon_.reset();
+  }
+
+  // The first answer of this kind to what is sent; telemetry comes whenever it wants.
+  template <typename Answer>
+  Answer Ask(CentralMessage message) {
+    const size_t before = seen_.messages(id_).size();
+    EXPECT_TRUE(central_->Send(id_, std::move(message)).ok());
+    for (size_t at = before; seen_.WaitForMessages(id_, at + 1); ++at) {
+      const std::vector<WorkerMessage> messages = seen_.messages(id_);
+      if (const auto* answer = std::get_if<Answer>(&messages[at])) return *answer;
+      EXPECT_TRUE(std::holds_alternative<Telemetry>(messages[at])) << messages[at].index();
+    }
+    ADD_FAILURE() << "no answer";
+    return Answer();
+  }
+
+  // The whole model as one stage, whose state it draws.
+  PrepareStage WholeModel() const {
+    PrepareStage stage;
+    stage.model = model_;
+    stage.plan.generation = Generation(3);
+    stage.plan.stages.push_back({DeviceId(0), 0, model_.layer_count() - 1, 1});
+    stage.training.dataset_samples = 100;
+    stage.training.batch_size = 4;
+    stage.training.seed = 9;
+    stage.recipe = "fp32";
+    stage.backend = "ref";
+    stage.link_token = "t";
+    stage.draws_state = true;
+    return stage;
+  }
+
+  ModelSpec model_ = MakeModel("lenet").value();
+  MonotonicClock clock_;
+  NullLogger logger_;
+  CentralRecorder seen_;
+  LoopbackControl control_;
+  const std::unique_ptr<Transport> transport_ = MakeLoopbackTransport();
+  const std::unique_ptr<CentralControl> central_;
+  std::unique_ptr<Daemon> daemon_;
+  std::thread thread_;
+  absl::Status result_;
+  ConnectionId id_;
+};
+
+// Central would wait for ever.
+TEST_F(DaemonTest, RequestsWithoutAStageAreAnswered) {
+  EXPECT_THAT(Ask<StageFailed>(RunUntil{Sequence(5)}).reason, HasSubstr("to train and has no"));
+  EXPECT_THAT(Ask<StageFailed>(SnapshotRequest{Sequence(5)}).reason, HasSubstr("report its state"));
+  EXPECT_THAT(Ask<StageFailed>(EvaluateRequest{Sequence(0), 1}).reason, HasSubstr("to evaluate"));
+  EXPECT_THAT(Ask<StageFailed>(FetchLayers{Generation(2), {}}).reason, HasSubstr("hand over"));
+}
+
+TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
+  EXPECT_EQ(Ask<StagePrepared>(WholeModel()).generation, Generation(3));
+  ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(3)}).ok());
+  ProfileRequest request;
+  request.model = model_;
+  request.recipe = "fp32";
+  request.backend = "no_such_backend";
+  request.micro_batch_size = request.repetitions = 1;
+  EXPECT_THAT(Ask<ProfileFailed>(request).reason, HasSubstr("no_such_backend"));
+  const Snapshot snapshot = Ask<Snapshot>(SnapshotRequest{Sequence(0)});
+  EXPECT_EQ(snapshot.generation, Generation(3));
+  EXPECT_TRUE(snapshot.state == InitialState(model_, 9).value()) << "drawn as central would";
+}
+
+// Without --listen it is where central reaches it.
+TEST_F(DaemonTest, ListensWhereItsControlConnectionIs) {
+  const auto hello = std::get<WorkerHello>(seen_.messages(id_)[0]);
+  EXPECT_THAT(hello.data_address, ::testing::StartsWith("127.0.0.1:"));
+  EXPECT_THAT(hello.data_address, ::testing::Not(::testing::EndsWith(":0")));
+}
+
+}  // namespace
+}  // namespace runnel
