@@ -2,9 +2,9 @@
 
 Every pair of hosts has a veth pair of its own, shaped at both ends by a token bucket (tc tbf), so
 each link has its own bandwidth and each direction apart, as a planner counts them. A host has one
-data address, reached over the link to whoever asks. Beside it, a star of unshaped links leads to
-host 0: the control streams (commands, the initial weights, snapshots) run there unless they are to
-share the links.
+data address, reached over the link to whoever asks. Control streams (commands, layers, snapshots)
+share the links. With --no-shared-control they run over a star of unshaped links to host 0 beside
+them: what is measured then is the tensors' traffic alone.
 """
 
 import subprocess

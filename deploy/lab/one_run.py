@@ -57,7 +57,7 @@ def _environment(job):
     return environment
 
 
-def _commands(job):
+def commands(job):
     """(name, host, command) of central and the daemons; central first."""
     address = network.data_address if job["shared_control"] else network.control_address
     central = f"{address(0)}:{CENTRAL_PORT}"
@@ -87,7 +87,7 @@ def run(job):
     network.bring_up(len(job["hosts"]), mbps)
     children = Children(job["folder"])
     try:
-        for name, host, command in _commands(job):
+        for name, host, command in commands(job):
             child = children.start(name, network.in_host(host, command),
                                    job["groups"][host] if job["groups"] else None,
                                    _environment(job))

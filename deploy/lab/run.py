@@ -28,8 +28,10 @@ def add_common_flags(parser):
     parser.add_argument("--warm-up", type=int, default=12,
                         help="mini-batches before those; at batch 10 those who re-plan look at their "
                              "first measurements, with the pipeline drained")
-    parser.add_argument("--shared-control", action="store_true",
-                        help="control streams share the shaped links with the tensors")
+    parser.add_argument("--shared-control", action=argparse.BooleanOptionalAction, default=True,
+                        help="control streams share the shaped links with the tensors, as they do where "
+                             "people live; --no-shared-control gives them unshaped links of their own "
+                             "(default: shared)")
     parser.add_argument("--cpu", help="CPU quota of each host in processors, e.g. 0.3,0.2,0.4 "
                         "(default: the scenario's; 0: none)")
     parser.add_argument("--dataset", help="instead of the scenario's; the times do not depend on it")

@@ -93,7 +93,7 @@ class Cell:
         for flag, value in (("--cpu", arguments.cpu), ("--dataset", arguments.dataset),
                             ("--data-dir", arguments.data_dir)):
             self.command += [flag, value] if value else []
-        self.command += ["--shared-control"] if arguments.shared_control else []
+        self.command += [] if arguments.shared_control else ["--no-shared-control"]
         self.command += ["--"] + method_flags(arguments, policy) + arguments.train
         self.process = None
 

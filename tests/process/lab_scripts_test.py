@@ -17,6 +17,8 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 sys.path.insert(0, os.path.join(REPOSITORY, "deploy/lab"))
 sys.dont_write_bytecode = True
 
+import network  # noqa: E402
+import one_run  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import scenario  # noqa: E402
@@ -200,6 +202,18 @@ class Reports(unittest.TestCase):
             with open(report.write(summary, folder)[0], encoding="utf-8") as file:
                 self.assertIn("| accept | - | - |", file.read())
             json.dumps(summary, allow_nan=False)
+
+
+class SharedControl(unittest.TestCase):
+    def test_control_streams_share_the_links_unless_told(self):
+        for words, shared in (([], True), (["--no-shared-control"], False)):
+            arguments = run.parse_arguments(["three-pis"] + words)
+            self.assertEqual(arguments.shared_control, shared)
+            job = {"shared_control": shared, "central": "c", "worker": "w", "folder": "f", "train": [],
+                   "hosts": [{"name": "a", "threads": 1}, {"name": "b", "threads": 1}]}
+            address = network.data_address(0) if shared else network.control_address(0)
+            for _, _, command in one_run.commands(job):
+                self.assertIn(f"{address}:{one_run.CENTRAL_PORT}", command)
 
 
 class Resuming(unittest.TestCase):
