@@ -306,6 +306,7 @@ void Daemon::On(const SnapshotRequest& request) {
   if (host_ == nullptr) return FailWithoutStage("report its state");
   absl::StatusOr<ModelState> state = host_->TakeSnapshot();
   if (!state.ok()) return Failed(generation_, state.status());
+  if (request.weights_only) KeepWeightsOnly(*state);
   Send(Snapshot{generation_, request.sequence, *std::move(state)});
 }
 

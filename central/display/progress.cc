@@ -109,13 +109,13 @@ std::string Progress::Update(int64_t now_ns, const ProgressState& state) {
   return !first && since >= options_.line_interval_ns ? Plain(StatusText(state)) : "";
 }
 
-std::string Progress::Evaluation(int64_t now_ns, const ProgressState& state, double accuracy,
-                                 double loss) {
+std::string Progress::Evaluation(int64_t now_ns, const ProgressState& state, int64_t step,
+                                 double accuracy, double loss) {
   Observe(now_ns, state);
   started_ = true;
   last_ = state;
-  return Plain(absl::StrFormat("evaluation after %d batches: accuracy %.2f%%  loss %.4f",
-                               state.step, 100 * accuracy, loss));
+  return Plain(absl::StrFormat("evaluation after %d batches: accuracy %.2f%%  loss %.4f", step,
+                               100 * accuracy, loss));
 }
 
 std::string Progress::Transfer(int64_t now_ns, absl::string_view what, int64_t arrived_bytes,

@@ -39,8 +39,9 @@ class Progress {
 
   // Whenever something may have changed, at any rate.
   std::string Update(int64_t now_ns, const ProgressState& state);
-  // At once, as a line of its own.
-  std::string Evaluation(int64_t now_ns, const ProgressState& state, double accuracy, double loss);
+  // Of the weights after `step` batches: at once, as a line of its own.
+  std::string Evaluation(int64_t now_ns, const ProgressState& state, int64_t step, double accuracy,
+                         double loss);
   // Layers are on their way: so many bytes of so many have arrived. At any rate. what: "sending
   // layers".
   std::string Transfer(int64_t now_ns, absl::string_view what, int64_t arrived_bytes,

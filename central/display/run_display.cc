@@ -63,9 +63,9 @@ void RunDisplay::Update(const RunView& view) {
   Publish(view);
 }
 
-void RunDisplay::Evaluation(const RunView& view, double accuracy, double loss) {
+void RunDisplay::Evaluation(const RunView& view, int64_t step, double accuracy, double loss) {
   accuracy_ = accuracy;
-  Write(progress_.Evaluation(clock_->NowNanos(), view.progress, accuracy, loss));
+  Write(progress_.Evaluation(clock_->NowNanos(), view.progress, step, accuracy, loss));
   if (metrics_ != nullptr) {
     metrics_->SetGauge("runnel_test_accuracy_ratio", {}, accuracy);
     metrics_->SetGauge("runnel_test_loss", {}, loss);

@@ -36,7 +36,8 @@ class RunDisplay {
 
   // On the trainer's thread.
   void Update(const RunView& view);
-  void Evaluation(const RunView& view, double accuracy, double loss);
+  // Of the weights after `step`; the run may be further.
+  void Evaluation(const RunView& view, int64_t step, double accuracy, double loss);
   // As Progress::Transfer.
   void Transfer(const std::string& what, int64_t arrived_bytes, int64_t total_bytes);
   void Line(const std::string& text);

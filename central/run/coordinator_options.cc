@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "central/run/evaluator.h"
 #include "central/run/local_workers.h"
 #include "central/settings/codec_settings.h"
 #include "proto/transport/link/address.h"
@@ -61,6 +62,9 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.needs_profile = needs.devices;
   options.plan_only = job.plan_only;
   options.collect_at_barriers = !setup.settings.checkpoint_dir.empty();
+  options.evaluates_beside =
+      has_local_workers && !job.plan_only && EvaluatesBeside(setup, options.stage.eval_samples);
+  options.evaluate_only = job.evaluate_only;
   options.changes = job.changes;
   options.planner = job.planner;
   options.training_rule = job.training_rule;

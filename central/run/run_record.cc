@@ -32,9 +32,13 @@ void RunRecord::AddPlan(const PlanDecided& decided, PlanBandwidth bandwidth) {
   bandwidth_ = std::move(bandwidth);
 }
 
-void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation,
-                              const std::vector<StageStatus>& stages) {
-  epoch_loss_.Mean(stages.back().telemetry);
+void RunRecord::AddBarrier(int64_t step, const std::vector<StageStatus>& stages) {
+  if (stages.empty() || setup_->settings.eval_every < 0) return;
+  if (step >= stop_step_ || setup_->barriers.IsEvaluation(step))
+    epoch_loss_.Mean(stages.back().telemetry);
+}
+
+void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation) {
   evaluations_.push_back({evaluation.step, evaluation.accuracy, evaluation.loss});
 }
 

@@ -32,8 +32,10 @@ class RunRecord {
   // A plan holds from now on; its stages count from nothing. `bandwidth`: what its links were taken
   // for.
   void AddPlan(const PlanDecided& decided, PlanBandwidth bandwidth);
-  // `stages` as of the barrier.
-  void AddEvaluation(const EvaluationRecorded& evaluation, const std::vector<StageStatus>& stages);
+  // All stages have reached it; `stages` as of it.
+  void AddBarrier(int64_t step, const std::vector<StageStatus>& stages);
+  // Of a barrier, at any time after it.
+  void AddEvaluation(const EvaluationRecorded& evaluation);
 
   // As it stands after the barrier at `step`.
   RunView View(const Plan& plan, const std::vector<StageStatus>& stages, int64_t step);
@@ -55,7 +57,7 @@ class RunRecord {
   TrainingClock clock_;
   Timeline timeline_;
   LossSince recent_loss_;  // since the last view
-  LossSince epoch_loss_;   // since the last evaluation
+  LossSince epoch_loss_;   // since the last barrier with an evaluation
   std::vector<PlanDecided> plans_;
   PlanBandwidth bandwidth_;  // of the last plan
   std::vector<EvaluationSummary> evaluations_;

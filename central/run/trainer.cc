@@ -11,6 +11,7 @@
 #include "central/planning/planner.h"
 #include "central/run/checkpoint_writer.h"
 #include "central/run/coordinator_options.h"
+#include "central/run/evaluator.h"
 #include "central/run/feeder.h"
 #include "central/run/local_workers.h"
 #include "central/run/machines/coordinator.h"
@@ -42,6 +43,10 @@ class Trainer::Impl final : public CentralControlObserver {
     loop_.Post([this] { Tell([](Coordinator& coordinator) { coordinator.StopAtBarrier(); }); });
   }
 
+  void Cancel() {
+    loop_.Post([this] { Abort(absl::CancelledError("the run was cancelled")); });
+  }
+
   void OnJoined(ConnectionId) override {}
   void OnMessage(ConnectionId id, WorkerMessage message) override {
     loop_.Post([this, id, message = std::move(message)] { Receive(id, message); });
@@ -57,6 +62,7 @@ class Trainer::Impl final : public CentralControlObserver {
  private:
   const RunSetup& setup() const { return *job_.setup; }
   absl::Status StartWorkers();
+  absl::Status MakeEvaluator();
   void Receive(ConnectionId id, const WorkerMessage& message);
   void Tick();
   void Written(const CheckpointEnd& end);
@@ -89,7 +95,10 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(RunEnded effect);
   // What a journal record means for the display and the summary.
   void Follow(const PlanDecided& decided);
-  void Follow(const BarrierPassed&) { record_->clock().Stop(); }
+  void Follow(const BarrierPassed& barrier) {
+    record_->clock().Stop();
+    record_->AddBarrier(barrier.step, coordinator_->stages());
+  }
   void Follow(const EvaluationRecorded& evaluation);
   template <typename Other>
   void Follow(const Other&) {}
@@ -111,7 +120,9 @@ class Trainer::Impl final : public CentralControlObserver {
   absl::Status result_;
   bool ended_ = false;     // the coordinator says so
   int64_t unwritten_ = 0;  // check-points that the writer has and has not told the end of
-  std::optional<CheckpointWriter> writer_;  // last: its thread posts to the loop
+  // Last: their threads post to the loop.
+  std::optional<CheckpointWriter> writer_;
+  std::unique_ptr<Evaluator> evaluator_;  // null: evaluations go through the pipeline
 };
 
 Trainer::Impl::~Impl() {
@@ -133,9 +144,23 @@ absl::Status Trainer::Impl::StartWorkers() {
                               server_->address());
 }
 
+absl::Status Trainer::Impl::MakeEvaluator() {
+  const auto done = [this](int64_t step, const absl::StatusOr<EvaluationFigures>& figures) {
+    loop_.Post([this, step, figures] {
+      Tell([&](Coordinator& coordinator) { coordinator.Evaluated(step, figures); });
+    });
+  };
+  RUNNEL_ASSIGN_OR_RETURN(
+      evaluator_,
+      Evaluator::Create(setup(), *job_.data,
+                        {parts_.transport, parts_.control, parts_.clock, parts_.logger}, done));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
-  RUNNEL_ASSIGN_OR_RETURN(coordinator_,
-                          Coordinator::Create(MakeCoordinatorOptions(job_, parts_.start_workers)));
+  CoordinatorOptions options = MakeCoordinatorOptions(job_, parts_.start_workers);
+  if (options.evaluates_beside) RUNNEL_RETURN_IF_ERROR(MakeEvaluator());
+  RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(std::move(options)));
   record_.emplace(job_.setup, coordinator_->batching(), job_.first_step, job_.stop_step,
                   parts_.clock);
   const std::string& folder = setup().settings.checkpoint_dir;
@@ -252,16 +277,18 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
 }
 
 void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
-  record_->AddEvaluation(evaluation, coordinator_->stages());
-  parts_.display->Evaluation(View(), evaluation.accuracy, evaluation.loss);
+  record_->AddEvaluation(evaluation);
+  parts_.display->Evaluation(View(), evaluation.step, evaluation.accuracy, evaluation.loss);
 }
 
 void Trainer::Impl::CarryOut(StateCollected effect) {
-  if (!writer_.has_value()) {
-    if (effect.final) outcome_.state = std::move(effect.state);
-    return;
+  const bool is_written = writer_.has_value() && (effect.use.checkpoint || effect.use.final);
+  if (effect.use.evaluation) {
+    const bool is_last_use = !effect.use.final && !is_written;
+    evaluator_->Evaluate(effect.step, is_last_use ? std::move(effect.state) : effect.state);
   }
-  if (effect.final) outcome_.state = effect.state;
+  if (effect.use.final) outcome_.state = is_written ? effect.state : std::move(effect.state);
+  if (!is_written) return;
   ++unwritten_;
   writer_->Add(MakeCheckpoint(setup(), coordinator_->changes(), coordinator_->plan(),
                               coordinator_->devices(), std::move(effect)));
@@ -311,5 +338,6 @@ Trainer::~Trainer() = default;
 absl::StatusOr<TrainingOutcome> Trainer::Run() { return impl_->Run(); }
 int64_t Trainer::step() const { return impl_->step(); }
 void Trainer::StopAtBarrier() { impl_->StopAtBarrier(); }
+void Trainer::Cancel() { impl_->Cancel(); }
 
 }  // namespace runnel

@@ -36,6 +36,7 @@ struct TrainingJob {
   ModelState state;                       // all layers; empty: drawn from the seed
   Generation generation = Generation(1);  // of the first plan
   bool plan_only = false;                 // end when the plan is made
+  bool evaluate_only = false;             // of no steps: for the figures, not for the state
   // Decided before: up to first_step, or all that a replay knows.
   std::vector<TrainingChange> changes;
 };
@@ -74,6 +75,8 @@ class Trainer {
   int64_t step() const;
   // Ends at the next barrier, with a check-point. Any thread.
   void StopAtBarrier();
+  // Ends at once; Run returns Cancelled. Any thread.
+  void Cancel();
 
  private:
   class Impl;

@@ -84,6 +84,13 @@ absl::Status CheckState(const ModelState& state, const ModelSpec& model, int fir
   return absl::OkStatus();
 }
 
+void KeepWeightsOnly(ModelState& state) {
+  for (LayerState& layer : state.layers) {
+    for (TensorData& tensor : layer.momentum) tensor.bytes.clear();
+  }
+  state.encoders.clear();
+}
+
 void FillZeros(ModelState& state) {
   for (LayerState& layer : state.layers) {
     for (std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {

@@ -67,6 +67,9 @@ absl::Status CheckState(const ModelState& state, const ModelSpec& model, int fir
 // say how many.
 void FillZeros(ModelState& state);
 
+// Takes away what only training needs: the bytes of the momentum, and the encoders.
+void KeepWeightsOnly(ModelState& state);
+
 // Bytes of each layer's state with its momentum, as it is stored. InvalidArgument: the model's
 // shapes do not fit.
 absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,

@@ -119,6 +119,20 @@ const Words kAsync = {
     "train", "--model",          "lenet",        "--local-workers", "3", "--codec-forward",
     "mbq:2", "--codec-backward", "stochastic:8", "--barrier-every", "10"};
 
+// Beside the training a worker of its own evaluates; the figures are those of the plain loop, which
+// has trained the same weights.
+TEST(Training, EvaluationsBesideTheTrainingGiveTheSameFigures) {
+  const Words words = {"train",          "--model",         "lenet",      "--dataset",
+                       "synthetic_digits", "--schedule",    "sync_1f1b",  "--epochs",
+                       "2",              "--batch-size",    "400",        "--eval-batch-size",
+                       "200",            "--max-batches",   "7"};
+  const nlohmann::json plain = RunCentral(With(words, {"--local-workers", "0"}));
+  const nlohmann::json beside = RunCentral(With(words, {"--local-workers", "3"}));
+  EXPECT_EQ(beside["weights_sha256"], plain["weights_sha256"]);
+  ASSERT_FALSE(plain["evaluations"].empty());
+  EXPECT_EQ(beside["evaluations"], plain["evaluations"]);
+}
+
 TEST(Training, StopAndResumeEqualsNotStopping) {
   ScratchDir dir;
   const std::string whole = Weights(With(kAsync, {"--max-batches", "40"}));

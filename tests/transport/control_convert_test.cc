@@ -62,7 +62,7 @@ auto Fields(const PrepareStage& m) {
   return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, changes, draws, n);
 }
 auto Fields(const RunUntil& m) { return std::tie(m.limit, m.change); }
-auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence); }
+auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence, m.weights_only); }
 auto Fields(const EvaluateRequest& m) {
   const auto& [a, b] = m;
   return std::tie(a, b);

@@ -216,7 +216,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      {1 + Below(64), 1}},
       prepare,
       RunUntil{Sequence(1 + Below(1000000)), TrainingChange{1 + Below(99), {3, -2}}},
-      SnapshotRequest{Sequence(1 + Below(1000000))},
+      SnapshotRequest{Sequence(1 + Below(1000000)), Below(2) == 1},
       EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
       Release{},
       FetchLayers{generation, {{0, 2}, {5, 5}}},

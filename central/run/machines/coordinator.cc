@@ -12,6 +12,9 @@
 namespace runnel {
 namespace {
 
+// Evaluations under way beside the training: each holds a state of the whole model.
+constexpr size_t kMostEvaluations = 2;
+
 // What does not fit its worker is the user's to change.
 absl::Status FailureOf(const std::string& worker, const std::string& reason, bool unfit) {
   std::string what = absl::StrCat("worker ", worker, ": ", reason);
@@ -62,7 +65,7 @@ RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
 void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool local) {
   const absl::StatusOr<bool> complete = roster_.Join(connection, hello, local, effects_);
   if (!complete.ok()) return End(complete.status(), false);
-  if (*complete && !ended_) Begin();
+  if (*complete && !ended()) Begin();
 }
 
 void Coordinator::JoinTimedOut(int64_t waited_s) {
@@ -85,11 +88,12 @@ bool Coordinator::IsNeeded(int device) const {
     return !move_.under_way() || std::any_of(stages.begin(), stages.end(), has);
   }
   const std::optional<size_t> stage = active_.StageOf(device);
-  return stage.has_value() && (!finishing_ || collection_.Awaits(*stage));
+  return stage.has_value() &&
+         (ending_ == Ending::kNotYet || barrier_.evaluating() || collection_.Awaits(*stage));
 }
 
 void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
-  if (ended_) return;
+  if (ended()) return;
   const std::optional<int> device = roster_.Leave(connection, effects_);
   if (!device.has_value()) return;
   const std::string& name = roster_.name(*device);
@@ -107,7 +111,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
 
 void Coordinator::Received(ConnectionId connection, const WorkerMessage& message) {
   const std::optional<int> device = roster_.DeviceOf(connection);
-  if (!device.has_value() || ended_) return;
+  if (!device.has_value() || ended()) return;
   std::visit([this, device](const auto& one) { Handle(*device, one); }, message);
 }
 
@@ -248,14 +252,36 @@ void Coordinator::Handle(int device, const BarrierReached& reached) {
 void Coordinator::ArriveAtBarrier(int64_t step) {
   step_ = step;
   barrier_.Arrive(step_, effects_);
-  if (barrier_.EvaluatesAt(step_)) return barrier_.BeginEvaluation(active_, effects_);
+  if (barrier_.EvaluatesAt(step_) && !options_.evaluates_beside)
+    return barrier_.BeginEvaluation(active_, effects_);
   GoOnAtBarrier();
 }
 
 void Coordinator::Handle(int, const EvaluationDone& done) {
   const absl::StatusOr<bool> recorded = barrier_.AddEvaluation(done, effects_);
   if (!recorded.ok()) return End(recorded.status(), false);
-  if (*recorded) GoOnAtBarrier();
+  if (!*recorded) return;
+  if (ending_ == Ending::kCollected) return EndIfComplete();
+  GoOnAtBarrier();
+}
+
+void Coordinator::Evaluated(int64_t step, const absl::StatusOr<EvaluationFigures>& figures) {
+  if (ended() || evaluations_.erase(step) == 0) return;
+  if (figures.ok()) {
+    effects_.push_back(Persist{EvaluationRecorded{step, figures->accuracy, figures->loss}});
+  } else {
+    options_.evaluates_beside = false;
+    effects_.push_back(LogLine{
+        Severity::kWarning, absl::StrCat("step ", step,
+                                         ": could not be evaluated beside the "
+                                         "training (",
+                                         figures.status().message(),
+                                         "); evaluations go through the pipeline from here on")});
+    if (ending_ == Ending::kCollected && step == step_)
+      return barrier_.BeginEvaluation(active_, effects_);
+  }
+  if (ending_ == Ending::kCollected) return EndIfComplete();
+  if (collects_next_) CollectAtBarrier();
 }
 
 // What is done at a barrier after the evaluation, in order.
@@ -264,14 +290,21 @@ void Coordinator::GoOnAtBarrier() {
   // this one does.
   AskTrainingRule();
   if (barrier_.IsLast(step_) || stop_requested_) return CollectFinal();
+  CollectAtBarrier();
+}
+
+void Coordinator::CollectAtBarrier() {
+  if (stop_requested_) return CollectFinal();  // while the state of the barrier before was awaited
+  const StateUse use = {.checkpoint = options_.collect_at_barriers && barrier_.IsBarrier(step_),
+                        .evaluation = options_.evaluates_beside && barrier_.EvaluatesAt(step_)};
+  // Where links are too slow for a state at each barrier, stages must not pile up copies; where
+  // evaluating takes longer than training, central must not.
+  const bool waits = use.any() && collection_.under_way();
+  collects_next_ = waits || (use.evaluation && evaluations_.size() >= kMostEvaluations);
+  if (collects_next_) return;
+  if (use.evaluation) evaluations_.insert(step_);
+  if (use.any()) collection_.Request(step_, use, active_, effects_);
   if (!barrier_.IsBarrier(step_)) return Train();
-  if (!options_.collect_at_barriers) return AskPlanner();
-  // Where links are too slow for a state at each barrier, stages must not pile up copies.
-  if (collection_.under_way()) {
-    collects_next_ = true;
-    return;
-  }
-  collection_.Request(step_, /*final=*/false, active_, effects_);
   AskPlanner();
 }
 
@@ -314,13 +347,13 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
   absl::StatusOr<std::optional<StateCollected>> whole = collection_.AddPart(*stage, snapshot);
   if (!whole.ok()) return End(whole.status(), false);
   if (!whole->has_value()) return;
-  const bool final = (*whole)->final;
+  const bool final = (*whole)->use.final;
   effects_.push_back(**std::move(whole));
-  if (final) return End(absl::OkStatus(), !barrier_.IsLast(step_));
-  if (!std::exchange(collects_next_, false)) return;
-  if (stop_requested_) return CollectFinal();
-  collection_.Request(step_, /*final=*/false, active_, effects_);
-  AskPlanner();
+  if (final) {
+    ending_ = Ending::kCollected;
+    return EndIfComplete();
+  }
+  if (collects_next_) CollectAtBarrier();
 }
 
 void Coordinator::Handle(int device, const Telemetry& telemetry) {
@@ -333,8 +366,19 @@ void Coordinator::Handle(int device, const Telemetry& telemetry) {
 // ---- the end
 
 void Coordinator::CollectFinal() {
-  finishing_ = true;
-  collection_.Request(step_, /*final=*/true, active_, effects_);
+  if (options_.evaluate_only) return End(absl::OkStatus(), false);
+  ending_ = Ending::kCollecting;
+  collects_next_ = false;
+  const StateUse use = {.checkpoint = true,
+                        .evaluation = options_.evaluates_beside && barrier_.EvaluatesAt(step_),
+                        .final = true};
+  if (use.evaluation) evaluations_.insert(step_);
+  collection_.Request(step_, use, active_, effects_);
+}
+
+void Coordinator::EndIfComplete() {
+  if (!evaluations_.empty() || barrier_.evaluating()) return;
+  End(absl::OkStatus(), !barrier_.IsLast(step_));
 }
 
 void Coordinator::StopAtBarrier() {
@@ -351,7 +395,7 @@ void Coordinator::FeedFailed(const absl::Status& status) {
 }
 
 void Coordinator::End(absl::Status status, bool stopped_by_user) {
-  if (std::exchange(ended_, true)) return;
+  if (std::exchange(ending_, Ending::kEnded) == Ending::kEnded) return;
   roster_.ReleaseAll(effects_);
   effects_.push_back(RunEnded{std::move(status), step_, stopped_by_user});
 }

@@ -27,6 +27,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,10 @@ struct CoordinatorOptions {
   bool needs_profile = false;        // devices are measured before the first plan
   bool plan_only = false;            // end when the plan is made
   bool collect_at_barriers = false;  // check-points are wanted
+  // Evaluations go by collected states, beside the training (StateUse::evaluation); else through
+  // the pipeline, which stands meanwhile.
+  bool evaluates_beside = false;
+  bool evaluate_only = false;  // of a run without a step: its state is not collected again
   // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
   std::vector<TrainingChange> changes;
   TrainingRule* training_rule = nullptr;  // borrowed; null: nothing changes
@@ -74,6 +79,8 @@ class Coordinator {
   void Joined(ConnectionId connection, const WorkerHello& hello, bool local);
   void Received(ConnectionId connection, const WorkerMessage& message);
   void Gone(ConnectionId connection, const absl::Status& status);
+  // What came of the state that was collected for an evaluation at `step`.
+  void Evaluated(int64_t step, const absl::StatusOr<EvaluationFigures>& figures);
   // A feed link failed for good.
   void FeedFailed(const absl::Status& status);
   // The user wants to end at the next barrier.
@@ -89,10 +96,10 @@ class Coordinator {
   const std::vector<StageStatus>& stages() const { return active_.stages; }
   const std::vector<Device>& devices() const { return roster_.devices(); }
   const Batching& batching() const { return batching_; }
-  bool running() const { return !ended_ && (barrier_.training() || barrier_.evaluating()); }
-  bool joining() const { return !ended_ && !roster_.complete(); }
+  bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
+  bool joining() const { return !ended() && !roster_.complete(); }
   // The last state is being collected; from this stage it is still to come.
-  bool finishing() const { return finishing_ && !ended_; }
+  bool finishing() const { return ending_ == Ending::kCollecting; }
   bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
   // The last barrier that all stages have reached.
   int64_t step() const { return step_; }
@@ -124,13 +131,18 @@ class Coordinator {
   void GoOnMeasured();
   void ArriveAtBarrier(int64_t step);
   void GoOnAtBarrier();
+  // At a barrier that is not the last: asks for its state if somebody needs it, and goes on.
+  void CollectAtBarrier();
   void AskTrainingRule();
   void AskPlanner();
   void ChangeTo(ChangePlan change);
   // At a barrier where nothing else is to be done.
   void Train();
   void CollectFinal();
+  // Once the last state is there and evaluated.
+  void EndIfComplete();
   void End(absl::Status status, bool stopped_by_user);
+  bool ended() const { return ending_ == Ending::kEnded; }
   bool has_plan() const { return !active_.plan.stages.empty(); }
   // Whether the run cannot go on without this device.
   bool IsNeeded(int device) const;
@@ -148,8 +160,9 @@ class Coordinator {
   std::optional<TrainingChange> granted_next_;  // decided at step_, for stages that stand there
   bool collects_next_ = false;  // at a barrier, until the state of the one before is there
   bool stop_requested_ = false;
-  bool finishing_ = false;  // the last state is being collected
-  bool ended_ = false;
+  std::set<int64_t> evaluations_;  // steps whose states are evaluated beside the training
+  enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state
+  Ending ending_ = Ending::kNotYet;
 };
 
 }  // namespace runnel

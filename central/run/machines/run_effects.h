@@ -44,10 +44,25 @@ struct FeedEvaluation {
 struct Persist {
   JournalRecord record;
 };
-// The whole model's state at a barrier. final: the run ends here.
+// Means over the test set.
+struct EvaluationFigures {
+  double accuracy = 0;
+  double loss = 0;
+};
+// What a state is collected for. At least one is true.
+struct StateUse {
+  bool checkpoint = false;
+  bool evaluation = false;
+  bool final = false;  // the run ends with it
+
+  bool any() const { return checkpoint || evaluation || final; }
+  friend bool operator==(const StateUse&, const StateUse&) = default;
+};
+// The whole model's state at a barrier. Without momentum if it is for an evaluation only. For an
+// evaluation, the coordinator waits to be told what came of it (Evaluated).
 struct StateCollected {
   int64_t step;
-  bool final;
+  StateUse use;
   ModelState state;
 };
 struct LogLine {

@@ -5,13 +5,14 @@
 
 namespace runnel {
 
-void StateCollection::Request(int64_t step, bool final, const ActivePlan& active,
+void StateCollection::Request(int64_t step, const StateUse& use, const ActivePlan& active,
                               RunEffects& effects) {
   const Sequence sequence = batching_.FirstSequence(step);
   Collection& collection = collections_[sequence];
-  collection = {step, final, active.plan.generation, {}, {}};
+  collection = {step, use, active.plan.generation, {}, {}};
   for (size_t i = 0; i < active.stages.size(); ++i) collection.missing.insert(i);
-  SendToStages(active, SnapshotRequest{sequence}, effects);
+  const bool weights_only = !use.checkpoint && !use.final;
+  SendToStages(active, SnapshotRequest{sequence, weights_only}, effects);
 }
 
 absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t stage,
@@ -23,7 +24,7 @@ absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t st
   if (collection.missing.erase(stage) == 0) return std::nullopt;
   Merge(snapshot.state, collection.state);
   if (!collection.missing.empty()) return std::nullopt;
-  StateCollected whole{collection.step, collection.final, std::move(collection.state)};
+  StateCollected whole{collection.step, collection.use, std::move(collection.state)};
   collections_.erase(found);
   const absl::Status status =
       CheckState(whole.state, model_, 0, model_.layer_count() - 1, format_, ZeroTensors::kLeftOut);

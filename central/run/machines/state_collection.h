@@ -22,8 +22,8 @@ class StateCollection {
   StateCollection(const ModelSpec& model, const NumberFormat& format, const Batching& batching)
       : model_(model), format_(format), batching_(batching) {}
 
-  // All stages stand at barrier `step`. final: the run ends with this state.
-  void Request(int64_t step, bool final, const ActivePlan& active, RunEffects& effects);
+  // All stages stand at barrier `step`.
+  void Request(int64_t step, const StateUse& use, const ActivePlan& active, RunEffects& effects);
   // A stage's part; one that nobody asked for, or that comes twice, counts for nothing. The whole
   // state when it was the last part. Internal: the parts are not the model.
   absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
@@ -35,7 +35,7 @@ class StateCollection {
  private:
   struct Collection {
     int64_t step = 0;
-    bool final = false;
+    StateUse use;
     Generation generation;
     std::set<size_t> missing;  // stages
     ModelState state;

@@ -201,9 +201,11 @@ struct RunUntil {
   std::optional<TrainingChange> change = {};
 };
 
-// Report the state as it is now, at a barrier.
+// Report the state as it is now, at a barrier. weights_only: momentum comes without its bytes, and
+// encoder states stay out; that is enough to evaluate.
 struct SnapshotRequest {
   Sequence sequence;
+  bool weights_only = false;
 };
 
 // How a plan comes to hold, the first one and every later one, at a barrier and in two phases.

@@ -73,6 +73,7 @@ void Fill(RunUntil& from, proto::FromCentral& to) {
 
 void Fill(SnapshotRequest& from, proto::FromCentral& to) {
   to.mutable_snapshot_request()->set_sequence(from.sequence.value());
+  to.mutable_snapshot_request()->set_weights_only(from.weights_only);
 }
 
 void Fill(FetchLayers& from, proto::FromCentral& to) {
@@ -217,7 +218,7 @@ absl::StatusOr<CentralMessage> Read(const proto::RunUntil& from) {
 absl::StatusOr<CentralMessage> Read(const proto::SnapshotRequest& from) {
   RUNNEL_ASSIGN_OR_RETURN(const Sequence sequence,
                           ToSequence("snapshot_request.sequence", from.sequence()));
-  return SnapshotRequest{sequence};
+  return SnapshotRequest{sequence, from.weights_only()};
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::FetchLayers& from) {

@@ -118,7 +118,7 @@ TEST(Progress, TerminalMakesRoomForLines) {
   progress.Update(kSecond, At(1));
   const std::string text = progress.Line(kSecond, "worker pi joined");
   EXPECT_THAT(text, StartsWith(std::string(kClear) + "worker pi joined\n" + kClear + "epoch 1/3"));
-  EXPECT_THAT(progress.Evaluation(2 * kSecond, At(100), 0.9715, 0.25),
+  EXPECT_THAT(progress.Evaluation(2 * kSecond, At(100), 100, 0.9715, 0.25),
               StartsWith(std::string(kClear) +
                          "evaluation after 100 batches: accuracy 97.15%  loss 0.2500\n"));
   EXPECT_THAT(progress.Finish(3 * kSecond, At(300)), EndsWith("\n"));
@@ -147,7 +147,7 @@ TEST(Progress, PlainLinesNowAndThen) {
   EXPECT_EQ(progress.Update(106 * kSecond, At(60)), "");
   EXPECT_THAT(progress.Update(107 * kSecond, At(100)), StartsWith("epoch 1/3 done  "));
   EXPECT_EQ(progress.Update(108 * kSecond, At(110)), "");
-  EXPECT_EQ(progress.Evaluation(109 * kSecond, At(110), 0.5, 1.0),
+  EXPECT_EQ(progress.Evaluation(109 * kSecond, At(110), 110, 0.5, 1.0),
             "evaluation after 110 batches: accuracy 50.00%  loss 1.0000\n");
   EXPECT_EQ(progress.Line(110 * kSecond, "log"), "log\n");
   EXPECT_THAT(progress.Update(114 * kSecond, At(120)), Not(HasSubstr("\x1b")));

@@ -23,19 +23,23 @@ class OneChange final : public TrainingRule {
   }
 };
 
+enum class Evaluation { kThroughThePipeline, kBeside };
+
 // Answers the coordinator as well-behaved workers would, and keeps what it wanted.
 class Cluster {
  public:
   explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true,
                    bool profile = false, const NumberFormat& format = {},
-                   const std::string& backend = "auto") {
+                   const std::string& backend = "auto",
+                   Evaluation evaluation = Evaluation::kThroughThePipeline) {
     CoordinatorOptions options;
+    options.evaluates_beside = evaluation == Evaluation::kBeside;
     options.stage.model = MakeModel("lenet").value();
     options.stage.training.dataset_samples = 1000;
     options.stage.training.batch_size = 10;  // 100 steps an epoch
     options.stage.training.eval_batch_size = 10;
     options.barriers.rule = {
-        .every = 40, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 3};
+        .every = 40, .eval_every_epochs = 1, .steps_per_epoch = 100, .epochs = 5};
     options.barriers.eval_samples = 25;
     options.barriers.eval_batch_size = 10;
     options.barriers.stop_step = stop_step;
@@ -65,6 +69,9 @@ class Cluster {
     coordinator_ = Coordinator::Create(std::move(options)).value();
   }
 
+  Cluster(int workers, int64_t stop_step, Evaluation evaluation)
+      : Cluster(workers, stop_step, true, false, {}, "auto", evaluation) {}
+
   static WorkerHello Hello(const std::string& name) { return SampleHello(name); }
 
   Coordinator& operator*() { return *coordinator_; }
@@ -78,7 +85,9 @@ class Cluster {
         if (auto* send = std::get_if<SendControl>(&effect)) Answer(*send);
         if (auto* persist = std::get_if<Persist>(&effect)) Note(persist->record);
         if (auto* state = std::get_if<StateCollected>(&effect)) {
-          log_ += " c" + std::to_string(state->step) + (state->final ? "!" : "");
+          if (state->use.checkpoint || state->use.final)
+            log_ += " c" + std::to_string(state->step) + (state->use.final ? "!" : "");
+          if (state->use.evaluation) Evaluate(state->step);
         }
         if (auto* line = std::get_if<LogLine>(&effect)) warnings_ += line->text;
         if (auto* ended = std::get_if<RunEnded>(&effect)) {
@@ -102,10 +111,19 @@ class Cluster {
     Settle();
   }
 
+  // The evaluations that were held come to their end.
+  void FinishEvaluations() {
+    holds_evaluations_ = false;
+    for (const int64_t step : std::exchange(held_evaluations_, {})) Evaluate(step);
+    Settle();
+  }
+
   const std::string& log() const { return log_; }
   const absl::Status& ended() const { return ended_; }
   std::string refused_;
   bool holds_snapshots_ = false;
+  bool holds_evaluations_ = false;
+  absl::StatusOr<EvaluationFigures> figures_ = EvaluationFigures{0.5, 1.5};
   bool stop_at_first_barrier_ = false;
   int64_t fail_at_ = -1;
   OneChange rule_;
@@ -122,6 +140,11 @@ class Cluster {
   std::string warnings_;
 
  private:
+  void Evaluate(int64_t step) {
+    if (holds_evaluations_) return held_evaluations_.push_back(step);
+    coordinator_->Evaluated(step, figures_);
+  }
+
   void Note(const JournalRecord& record) {
     if (std::holds_alternative<PlanDecided>(record)) log_ += " plan";
     if (const auto* barrier = std::get_if<BarrierPassed>(&record))
@@ -178,6 +201,7 @@ class Cluster {
 
   size_t model_ = 0;
   std::vector<SendControl> held_;
+  std::vector<int64_t> held_evaluations_;
   ModelState state_;
   std::map<int64_t, PrepareStage> stages_;
   ScriptedPlanner planner_;
@@ -243,6 +267,43 @@ TEST(Coordinator, TheFirstStateIsDrawnWhereItIsTrained) {
     }
     EXPECT_EQ(prepared, 1);
   }
+}
+
+TEST(Coordinator, EvaluatesBesideTheTraining) {
+  Cluster cluster(3, 250, Evaluation::kBeside);
+  cluster.JoinAll(3);
+  EXPECT_EQ(cluster.log(),
+            " plan b40 c40 b80 c80 b100 c100 b120 e100 c120 b160 c160 b200 c200 b240 e200 c240 "
+            "b250 c250! e250 end250");
+  EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
+}
+
+// Each evaluation that is under way holds a state of the whole model.
+TEST(Coordinator, WaitsForTheOldestOfThreeEvaluations) {
+  Cluster cluster(2, 400, Evaluation::kBeside);
+  cluster.holds_evaluations_ = true;
+  cluster.JoinAll(2);
+  EXPECT_THAT(cluster.log(), testing::EndsWith(" b280 c280 b300"));
+  EXPECT_THAT(cluster.log(), Not(HasSubstr(" e")));
+  cluster.FinishEvaluations();
+  EXPECT_THAT(cluster.log(), testing::EndsWith(" b400 c400! e400 end400"));
+  EXPECT_THAT(cluster.log(), HasSubstr(" e100 e200"));
+}
+
+TEST(Coordinator, EvaluatesThroughThePipelineWhereItCannotBeside) {
+  Cluster cluster(2, 250, Evaluation::kBeside);
+  cluster.figures_ = absl::UnavailableError("no memory");
+  cluster.JoinAll(2);
+  EXPECT_THAT(cluster.log(), HasSubstr(" b200 e200 c200"));
+  EXPECT_THAT(cluster.log(), testing::EndsWith(" b250 e250 c250! end250"));
+  EXPECT_THAT(cluster.warnings_, HasSubstr("step 100: could not be evaluated"));
+  EXPECT_THAT(cluster.warnings_, HasSubstr("no memory"));
+
+  Cluster late(2, 100, Evaluation::kBeside);
+  late.figures_ = absl::UnavailableError("no memory");
+  late.JoinAll(2);
+  EXPECT_EQ(late.log(), " plan b40 c40 b80 c80 b100 c100! e100 end100");
+  EXPECT_TRUE(late.ended().ok()) << late.ended();
 }
 
 TEST(Coordinator, StopsAtTheNextBarrierWithACheckpoint) {

@@ -13,6 +13,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr StateUse kCheckpoint = {.checkpoint = true};
+constexpr StateUse kFinal = {.final = true};
+
 class StateCollectionTest : public ::testing::Test {
  protected:
   StateCollectionTest()
@@ -30,7 +33,7 @@ class StateCollectionTest : public ::testing::Test {
     if (!whole.ok() || !whole->has_value()) return false;
     EXPECT_EQ((*whole)->state, state_);
     EXPECT_EQ((*whole)->step, step);
-    final_ = (*whole)->final;
+    use_ = (*whole)->use;
     return true;
   }
 
@@ -39,11 +42,11 @@ class StateCollectionTest : public ::testing::Test {
   ActivePlan active_;
   StateCollection collection_;
   RunEffects effects_;
-  bool final_ = false;
+  StateUse use_;
 };
 
 TEST_F(StateCollectionTest, IsWholeWhenEveryStageHasAnsweredOnce) {
-  collection_.Request(40, false, active_, effects_);
+  collection_.Request(40, kCheckpoint, active_, effects_);
   EXPECT_THAT(ReceiversOf<SnapshotRequest>(effects_), ElementsAre(0, 1));
   EXPECT_TRUE(collection_.Awaits(1));
   EXPECT_FALSE(Completes(1, 40));
@@ -52,24 +55,33 @@ TEST_F(StateCollectionTest, IsWholeWhenEveryStageHasAnsweredOnce) {
   EXPECT_FALSE(Completes(0, 80)) << "nobody asked";
   EXPECT_FALSE(Completes(0, 40, 2)) << "another plan";
   EXPECT_TRUE(Completes(0, 40));
-  EXPECT_FALSE(final_);
+  EXPECT_EQ(use_, kCheckpoint);
   EXPECT_FALSE(Completes(0, 40));
 }
 
 TEST_F(StateCollectionTest, TheNextBarrierMayComeBeforeTheStateOfTheLast) {
-  collection_.Request(40, false, active_, effects_);
-  collection_.Request(80, true, active_, effects_);
+  collection_.Request(40, kCheckpoint, active_, effects_);
+  collection_.Request(80, kFinal, active_, effects_);
   EXPECT_FALSE(Completes(0, 40));
   EXPECT_FALSE(Completes(0, 80));
   EXPECT_TRUE(collection_.Awaits(1));
   EXPECT_TRUE(Completes(1, 40));
-  EXPECT_FALSE(final_);
+  EXPECT_EQ(use_, kCheckpoint);
   EXPECT_TRUE(Completes(1, 80));
-  EXPECT_TRUE(final_);
+  EXPECT_EQ(use_, kFinal);
+}
+
+TEST_F(StateCollectionTest, AnEvaluationNeedsNoMomentum) {
+  collection_.Request(40, {.evaluation = true}, active_, effects_);
+  collection_.Request(80, {.checkpoint = true, .evaluation = true}, active_, effects_);
+  std::vector<bool> weights_only;
+  for (const SendControl& send : EffectsOf<SendControl>(effects_))
+    weights_only.push_back(std::get<SnapshotRequest>(send.message).weights_only);
+  EXPECT_THAT(weights_only, ElementsAre(true, true, false, false));
 }
 
 TEST_F(StateCollectionTest, PartsThatAreNotTheModelAreAnError) {
-  collection_.Request(40, false, active_, effects_);
+  collection_.Request(40, kCheckpoint, active_, effects_);
   EXPECT_FALSE(Completes(0, 40));
   const auto whole = collection_.AddPart(1, {Generation(1), Sequence(40), Slice(state_, 3, 4)});
   EXPECT_EQ(whole.status().code(), absl::StatusCode::kInternal);

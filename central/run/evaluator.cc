@@ -1,0 +1,151 @@
+#include "central/run/evaluator.h"
+
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "central/planning/fixed_planner.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// The same model and numbers, trained by nobody: one worker on this host has all layers.
+RunSettings PlainLoopOf(RunSettings settings) {
+  settings.local_workers = 0;
+  settings.workers = 0;
+  settings.caps.clear();
+  settings.checkpoint_dir.clear();
+  settings.journal.clear();
+  settings.summary.clear();
+  settings.metrics_port = -1;
+  settings.listen = "127.0.0.1:0";
+  settings.link_mbps = settings.link_delay_ms = 0;
+  return settings;
+}
+
+Plan WholeModel(const RunSetup& setup) {
+  Plan plan;
+  StagePlan stage;
+  stage.device = DeviceId(0);
+  stage.last_layer = setup.model.layer_count() - 1;
+  stage.cap = 1;
+  plan.stages = {stage};
+  return plan;
+}
+
+// What other processes leave free on this host; as much as there can be if nobody can tell.
+int64_t AvailableMemoryBytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  int64_t kilobytes = 0;
+  for (std::string unit; file >> key >> kilobytes;) {
+    if (key == "MemAvailable:") return kilobytes * 1024;
+    std::getline(file, unit);
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
+// A bound on what a worker with all layers takes: weights four times (momentum, gradient, packed),
+// and each operator's output once for an evaluation batch.
+absl::StatusOr<int64_t> WholeModelBytes(const RunSetup& setup) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> layers,
+                          InferShapes(setup.model, setup.training.eval_batch_size));
+  constexpr int64_t kFloatBytes = sizeof(float);
+  int64_t bytes = 0;
+  for (const LayerInfo& layer : layers) {
+    bytes += 4 * layer.parameters * kFloatBytes;
+    for (const Shape& output : layer.op_outputs) bytes += output.elements() * kFloatBytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bool EvaluatesBeside(const RunSetup& setup, int64_t eval_samples) {
+  if (eval_samples == 0 || setup.plain_loop || setup.workers < 2) return false;
+  const absl::StatusOr<int64_t> bytes = WholeModelBytes(setup);
+  return bytes.ok() && *bytes < AvailableMemoryBytes() / 2;
+}
+
+absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const RunSetup& setup,
+                                                             const DatasetSplits& data, Parts parts,
+                                                             DoneFn on_done) {
+  RUNNEL_ASSIGN_OR_RETURN(RunSetup plain, SetUpRun(PlainLoopOf(setup.settings)));
+  RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(data.train->size(), plain));
+  return std::unique_ptr<Evaluator>(
+      new Evaluator(std::move(plain), data, parts, std::move(on_done)));
+}
+
+Evaluator::Evaluator(RunSetup setup, const DatasetSplits& data, Parts parts, DoneFn on_done)
+    : setup_(std::move(setup)),
+      data_(data),
+      parts_(parts),
+      on_done_(std::move(on_done)),
+      thread_([this] { Work(); }) {}
+
+Evaluator::~Evaluator() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+    if (running_ != nullptr) running_->Cancel();
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Evaluator::Evaluate(int64_t step, ModelState state) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    jobs_.push_back({step, std::move(state)});
+  }
+  changed_.notify_one();
+}
+
+void Evaluator::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+    if (ending_) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    const int64_t step = job.step;
+    lock.unlock();
+    const absl::StatusOr<EvaluationFigures> figures = Run(std::move(job));
+    lock.lock();
+    if (ending_) return;
+    lock.unlock();
+    on_done_(step, figures);
+    lock.lock();
+  }
+}
+
+absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
+  FixedPlanner planner(WholeModel(setup_));
+  RunDisplay silent({}, /*out=*/-1, /*metrics=*/nullptr, parts_.clock);
+  TrainingJob training;
+  training.setup = &setup_;
+  training.data = &data_;
+  training.planner = &planner;
+  training.first_step = training.stop_step = job.step;
+  training.state = std::move(job.state);
+  training.evaluate_only = true;
+  TrainerParts parts{parts_.transport, parts_.control, parts_.clock,
+                     parts_.logger,    &silent,        /*journal=*/nullptr};
+  Trainer trainer(std::move(training), parts);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (ending_) return absl::CancelledError("the run is over");
+    running_ = &trainer;
+  }
+  absl::StatusOr<TrainingOutcome> outcome = trainer.Run();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    running_ = nullptr;
+  }
+  RUNNEL_RETURN_IF_ERROR(outcome.status());
+  return EvaluationFigures{outcome->summary.accuracy, outcome->summary.loss};
+}
+
+}  // namespace runnel
