@@ -92,13 +92,18 @@ struct KernelRow {
   Kernel run;
 };
 
-// Calls body(worker, begin, end) on parts of [0, count), worker < machine.workers(), each part on a
-// thread of its own. What is computed must not depend on the division.
+// Parts of a loop for each thread: the more, the less a slow core is waited for, and the smaller
+// are the pieces of work.
+inline constexpr int64_t kPartsPerWorker = 4;
+
+// Calls body(worker, begin, end) on parts of [0, count), worker < machine.workers(), no two at a
+// time with the same worker. What is computed must not depend on the division.
 inline void ParallelFor(const Machine& machine, int64_t count,
                         absl::FunctionRef<void(int, int64_t, int64_t)> body) {
-  const int64_t workers = std::min<int64_t>(machine.workers(), count);
-  machine.pool->ParallelFor(workers, [&](int64_t i) {
-    body(static_cast<int>(i), count * i / workers, count * (i + 1) / workers);
+  const int64_t workers = machine.workers();
+  const int64_t parts = std::min(workers == 1 ? 1 : workers * kPartsPerWorker, count);
+  machine.pool->ParallelFor(parts, [&](int worker, int64_t i) {
+    body(worker, count * i / parts, count * (i + 1) / parts);
   });
 }
 

@@ -167,6 +167,13 @@ TEST_P(Int8Conv, WideWeightGradientPassesInt32) {
   depthwise.Sum();
   ASSERT_GT(depthwise.dw[0], int64_t{INT32_MAX});
   CheckWide(depthwise);
+  // Even one row of outputs is more than int32 holds.
+  ConvCase signal(MakeShape(1, 1, 160'000, 3, 3, 1, 1, 1, 0, 0, 3), 11);
+  std::fill(signal.x.begin(), signal.x.end(), 127);
+  std::fill(signal.dy.begin(), signal.dy.end(), 127);
+  signal.Sum();
+  ASSERT_GT(signal.dw[0], int64_t{INT32_MAX});
+  CheckWide(signal);
 }
 
 TEST_P(Int8Conv, Gemm) {

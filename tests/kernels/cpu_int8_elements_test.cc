@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <numeric>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -112,11 +114,30 @@ TEST(ThreadPool, EveryItemOnceAndSeen) {
     for (int64_t items : {0, 1, 2, 7, 500}) {
       for (int round = 0; round < 50; ++round) {
         std::vector<int> seen(static_cast<size_t>(items), 0);  // not atomic: one thread an item
-        pool.ParallelFor(items, [&](int64_t i) { ++seen[static_cast<size_t>(i)]; });
+        std::vector<int64_t> by_thread(static_cast<size_t>(threads), 0);  // likewise
+        pool.ParallelFor(items, [&](int thread, int64_t i) {
+          ++seen[static_cast<size_t>(i)];
+          ++by_thread[static_cast<size_t>(thread)];
+        });
         EXPECT_THAT(seen, testing::Each(1)) << threads << " threads, " << items << " items";
+        EXPECT_EQ(std::accumulate(by_thread.begin(), by_thread.end(), int64_t{0}), items);
       }
     }
   }
+}
+
+// Whoever is free takes the next item: the others do them all while one thread is held up.
+TEST(ThreadPool, ItemsAreNotDividedBeforehand) {
+  constexpr int64_t kItems = 100;
+  ThreadPool pool(2);
+  std::atomic<int64_t> done = 0;
+  pool.ParallelFor(kItems, [&](int, int64_t i) {
+    if (i == 0) {
+      while (done < kItems - 1) std::this_thread::yield();
+    }
+    ++done;
+  });
+  EXPECT_EQ(done, kItems);
 }
 
 }  // namespace

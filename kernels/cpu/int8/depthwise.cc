@@ -113,17 +113,21 @@ void TransposeWeights(const ConvShape& shape, bool input_gradient, const int8_t*
   }
 }
 
-// Sums of one tap of one block of channels over output rows [first, last) of one image, without
-// those of the padding.
+// Output rows and columns of an image.
+struct Area {
+  int64_t top, bottom, left, right;
+};
+
+// Sums of one tap of one block of channels over an area of one image, without those of the padding.
 void AddTap(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, const int8_t* x,
-            int64_t first, int64_t last, int64_t tap, int64_t channels, int32_t* sums) {
+            const Area& area, int64_t tap, int64_t channels, int32_t* sums) {
   const int64_t kh = tap / s.kernel_w, kw = tap % s.kernel_w;
   const int64_t move_w = kw - s.pad_w;
-  const int64_t begin = move_w >= 0 ? 0 : (-move_w + s.stride_w - 1) / s.stride_w;
-  const int64_t end =
-      s.in_w - 1 - move_w < 0 ? 0 : std::min(s.out_w, (s.in_w - 1 - move_w) / s.stride_w + 1);
+  const int64_t inside = move_w >= 0 ? 0 : (-move_w + s.stride_w - 1) / s.stride_w;
+  const int64_t outside = s.in_w - 1 - move_w < 0 ? 0 : (s.in_w - 1 - move_w) / s.stride_w + 1;
+  const int64_t begin = std::max(area.left, inside), end = std::min(area.right, outside);
   if (begin >= end) return;
-  for (int64_t y = first; y < last; ++y) {
+  for (int64_t y = area.top; y < area.bottom; ++y) {
     const int64_t iy = y * s.stride_h + kh - s.pad_h;
     if (iy < 0 || iy >= s.in_h) continue;
     const int8_t* x_row = x + (iy * s.in_w + begin * s.stride_w + move_w) * s.in_c;
@@ -154,7 +158,9 @@ void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, 
               int64_t channel, int32_t* sums, int64_t* totals) {
   const int64_t channels = std::min(kChannelBlock, s.in_c - channel);
   const int64_t count = s.taps() * kChannelBlock;
-  const int64_t rows = std::clamp<int64_t>(kMaxInt32Products / s.out_w, 1, s.out_h);
+  // Areas whose sums an int32 holds.
+  const int64_t columns = std::min(kMaxInt32Products, s.out_w);
+  const int64_t rows = std::clamp<int64_t>(kMaxInt32Products / columns, 1, s.out_h);
   int64_t products = 0;  // in sums
   const auto flush = [&] {
     for (int64_t i = 0; i < count; ++i) totals[i] += sums[i];
@@ -167,11 +173,13 @@ void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, 
     const int8_t* dy_image = dy + n * s.out_h * s.out_w * s.in_c + channel;
     const int8_t* x_image = x + n * s.in_h * s.in_w * s.in_c + channel;
     for (int64_t y = 0; y < s.out_h; y += rows) {
-      if (products + rows * s.out_w > kMaxInt32Products) flush();
-      products += rows * s.out_w;
-      for (int64_t tap = 0; tap < s.taps(); ++tap) {
-        AddTap(kernels, s, dy_image, x_image, y, std::min(s.out_h, y + rows), tap, channels,
-               sums + tap * kChannelBlock);
+      for (int64_t left = 0; left < s.out_w; left += columns) {
+        if (products + rows * columns > kMaxInt32Products) flush();
+        products += rows * columns;
+        const Area area = {y, std::min(s.out_h, y + rows), left, std::min(s.out_w, left + columns)};
+        for (int64_t tap = 0; tap < s.taps(); ++tap) {
+          AddTap(kernels, s, dy_image, x_image, area, tap, channels, sums + tap * kChannelBlock);
+        }
       }
     }
   }
@@ -206,12 +214,11 @@ void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input
   int64_t source_image = shape.in_h * shape.in_w * shape.in_c;
   int64_t out_image = shape.out_h * shape.out_w * shape.in_c;
   if (input_gradient) std::swap(source_image, out_image);
-  context.pool->ParallelFor(threads, [&](int64_t t) {
-    GatherPart part(*context.kernels, shape, input_gradient, memory.weights, memory.x + t * taps,
-                    memory.w + t * taps, memory.max_lanes + t * kMaxLanes);
-    for (int64_t n = shape.batch * t / threads; n < shape.batch * (t + 1) / threads; ++n) {
-      part.RunImage(source + n * source_image, out + n * out_image);
-    }
+  context.pool->ParallelFor(shape.batch, [&](int thread, int64_t n) {
+    const int64_t t = thread;
+    GatherPart(*context.kernels, shape, input_gradient, memory.weights, memory.x + t * taps,
+               memory.w + t * taps, memory.max_lanes + t * kMaxLanes)
+        .RunImage(source + n * source_image, out + n * out_image);
   });
   if (max_lanes == nullptr) return;
   for (int64_t i = 0; i < threads * kMaxLanes; ++i) {
@@ -222,7 +229,7 @@ void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input
 void RunDepthwiseWeightGradient(const Int8Context& context, const ConvShape& shape,
                                 const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide) {
   const WeightGradientMemory memory(shape, context.workspace);
-  context.pool->ParallelFor(Blocks(shape), [&](int64_t b) {
+  context.pool->ParallelFor(Blocks(shape), [&](int, int64_t b) {
     const int64_t channel = b * kChannelBlock, first = channel * shape.taps();
     SumBlock(*context.kernels, shape, dy, x, channel, memory.sums + first, memory.totals + first);
     if (wide != nullptr) {

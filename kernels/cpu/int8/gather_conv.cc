@@ -10,6 +10,8 @@ namespace runnel::cpu {
 namespace {
 
 constexpr int64_t kPackedPiece = 256;  // values of the reduction, a multiple of every k_group
+// Parts of the images for each thread: a slow core is not waited for long.
+constexpr int64_t kPartsPerThread = 4;
 
 // What the threads of one call share.
 struct Shared {
@@ -44,8 +46,8 @@ struct Shared {
 };
 
 // Whether threads divide the weight panels (each thread then copies the source) or the images. By
-// panels if there are fewer images than threads, or if panels divide evenly and have more bytes than
-// the source.
+// panels if there are fewer images than threads, or if panels divide evenly and have more bytes
+// than the source.
 bool SplitsPanels(const GatherSizes& sizes, int64_t threads) {
   const GatherProblem& problem = sizes.problem;
   const int64_t source_bytes = problem.batch * problem.source_h * problem.source_w * sizes.padded_c;
@@ -104,21 +106,25 @@ class Part {
         kernels_(sizes.kernels),
         shared_(shared),
         operands_(operands),
-        memory_(memory) {
-    const int64_t rows = int64_t{kChunkTiles} * kernels_.tile_rows;
+        memory_(memory) {}
+
+  // Before the thread's first part.
+  static void Clear(const GatherSizes& sizes, const GatherThread& memory) {
+    const int64_t rows = int64_t{kChunkTiles} * sizes.kernels.tile_rows;
     for (int64_t r = 0; r < rows; ++r) {
-      memory_.partials[r] = memory_.partial + r * kernels_.panel_columns;
+      memory.partials[r] = memory.partial + r * sizes.kernels.panel_columns;
     }
-    std::fill_n(memory_.max_lanes, kMaxLanes, 0u);
+    std::fill_n(memory.max_lanes, kMaxLanes, 0u);
+    *memory.copied = -1;
   }
 
-  // Images [begin, end), panels first, first + stride, ...
-  void Run(int64_t begin, int64_t end, int64_t first_panel, int64_t panel_stride,
+  // Images [begin, end), panels [first_panel, last_panel).
+  void Run(int64_t begin, int64_t end, int64_t first_panel, int64_t last_panel,
            const int8_t* all_panels) {
     for (image_begin_ = begin; image_begin_ < end; image_begin_ = image_end_) {
       image_end_ = std::min(end, image_begin_ + sizes_.chunk_images);
       CopySource();
-      for (int64_t p = first_panel; p < sizes_.panels; p += panel_stride) {
+      for (int64_t p = first_panel; p < last_panel; ++p) {
         if (all_panels == nullptr) PackPanel(sizes_, operands_.weights, p, memory_.panel);
         RunPanel(p, all_panels == nullptr ? memory_.panel : all_panels + p * sizes_.panel_bytes);
       }
@@ -134,10 +140,12 @@ class Part {
       source_pixel_ = problem_.source_pixel;
       return;
     }
-    kernels_.copy_a(from, problem_.source_pixel, (image_end_ - image_begin_) * pixels,
-                    problem_.source_c, memory_.source, sizes_.padded_c);
     source_ = memory_.source;
     source_pixel_ = sizes_.padded_c;
+    // Another panel of the same images needs no copy of its own.
+    if (std::exchange(*memory_.copied, image_begin_) == image_begin_) return;
+    kernels_.copy_a(from, problem_.source_pixel, (image_end_ - image_begin_) * pixels,
+                    problem_.source_c, memory_.source, sizes_.padded_c);
   }
 
   // The segments of a class within steps [begin, end).
@@ -371,7 +379,7 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
   Shared shared(sizes, packs_all, layout);
   shared.FillAxes(problem);
   if (packs_all) {
-    context.pool->ParallelFor(sizes.panels, [&](int64_t p) {
+    context.pool->ParallelFor(sizes.panels, [&](int, int64_t p) {
       PackPanel(sizes, operands.weights, p, shared.panels + p * sizes.panel_bytes);
     });
   }
@@ -380,16 +388,27 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
   const bool own_panel = all_panels == nullptr;
   const int64_t thread_bytes = GatherThread(sizes, own_panel, nullptr).bytes;
   std::byte* thread_base = context.workspace + layout.used_bytes();
-  const bool by_panel = SplitsPanels(sizes, threads);
-  context.pool->ParallelFor(threads, [&](int64_t t) {
-    const GatherThread memory(sizes, own_panel, thread_base + t * thread_bytes);
-    Part part(sizes, shared, operands, memory);
-    if (by_panel) {
-      part.Run(0, problem.batch, t, threads, all_panels);
-    } else {
-      part.Run(problem.batch * t / threads, problem.batch * (t + 1) / threads, 0, 1, all_panels);
+  for (int64_t t = 0; t < threads; ++t) {
+    Part::Clear(sizes, GatherThread(sizes, own_panel, thread_base + t * thread_bytes));
+  }
+  const auto run = [&](int thread, int64_t begin, int64_t end, int64_t first, int64_t last) {
+    const GatherThread memory(sizes, own_panel, thread_base + thread * thread_bytes);
+    Part(sizes, shared, operands, memory).Run(begin, end, first, last, all_panels);
+  };
+  if (threads == 1) {
+    run(0, 0, problem.batch, 0, sizes.panels);
+  } else if (SplitsPanels(sizes, threads)) {
+    for (int64_t n = 0; n < problem.batch; n += sizes.chunk_images) {
+      const int64_t end = std::min(problem.batch, n + sizes.chunk_images);
+      context.pool->ParallelFor(sizes.panels,
+                                [&](int thread, int64_t p) { run(thread, n, end, p, p + 1); });
     }
-  });
+  } else {
+    const int64_t parts = std::min(problem.batch, threads * kPartsPerThread);
+    context.pool->ParallelFor(parts, [&](int thread, int64_t i) {
+      run(thread, problem.batch * i / parts, problem.batch * (i + 1) / parts, 0, sizes.panels);
+    });
+  }
   if (operands.max_lanes == nullptr) return;
   for (int64_t t = 0; t < threads; ++t) {
     const GatherThread memory(sizes, own_panel, thread_base + t * thread_bytes);

@@ -56,6 +56,7 @@ GatherThread::GatherThread(const GatherSizes& sizes, bool own_panel, std::byte* 
   WorkspaceLayout layout(base);
   const int64_t image_bytes = problem.source_h * problem.source_w * sizes.padded_c;
   source = layout.Place<uint8_t>(sizes.copies_source ? sizes.chunk_images * image_bytes : 0);
+  copied = layout.Place<int64_t>(1);
   panel = layout.Place<int8_t>(own_panel ? sizes.panel_bytes : 0);
   starts = layout.Place<int32_t>(sizes.max_classes * kMaxPanelColumns);
   segments = layout.Place<Int8Segment>(problem.h.kernel);

@@ -45,6 +45,7 @@ struct GatherThread {
   GatherThread(const GatherSizes& sizes, bool own_panel, std::byte* base);
 
   uint8_t* source;        // copied images, chunk_images
+  int64_t* copied;        // the first of them; -1: none yet
   int8_t* panel;          // own_panel only
   int32_t* starts;        // [class][kMaxPanelColumns]
   Int8Segment* segments;  // kernel_h

@@ -251,7 +251,7 @@ void RunWeightGradient(const Int8Context& context, const WeightGradientProblem& 
   const int threads = context.pool->threads();
   const bool wide = operands.wide != nullptr;
   const int64_t thread_bytes = WeightGradientThread(sizes, wide, threads, nullptr).bytes;
-  context.pool->ParallelFor(threads, [&](int64_t t) {
+  context.pool->ParallelFor(threads, [&](int, int64_t t) {
     const WeightGradientThread memory(sizes, wide, threads, context.workspace + t * thread_bytes);
     Part(sizes, operands, memory,
          {sizes.FirstChannel(t, threads), sizes.FirstChannel(t + 1, threads)})
