@@ -98,7 +98,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual absl::string_view name() const = 0;
-  // Within one class a floating-point program gives the same bytes: "torch-1.13.1/avx512/threads1".
+  // Within one class a floating-point program gives the same bytes: "cpu/avx512/rule1".
   virtual std::string numerics_class() const = 0;
   // Whether programs compiled with CompileOptions::recomputes run faster here.
   virtual bool recomputes() const { return false; }

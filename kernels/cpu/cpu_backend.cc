@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/cpu/call.h"
 #include "kernels/cpu/fp32/fp32_kernels.h"
+#include "kernels/cpu/fp32/summation_rule.h"
 #include "kernels/cpu/fused_steps.h"
 #include "kernels/cpu/integer/integer_kernels.h"
 #include "kernels/cpu/isa.h"
@@ -188,7 +189,9 @@ class CpuBackend : public Backend {
       : machine_(machine), fused_(fused), pool_(std::make_shared<ThreadPool>(threads)) {}
 
   absl::string_view name() const override { return "cpu"; }
-  std::string numerics_class() const override { return absl::StrCat("cpu/", machine_.fp32->name); }
+  std::string numerics_class() const override {
+    return absl::StrCat("cpu/", machine_.fp32->name, "/rule", fp32::kFp32Rule);
+  }
 
   bool recomputes() const override { return fused_; }
 

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace runnel::fp32 {
-namespace {
-
-constexpr int64_t kBlockFloats = 1 << 17;
-
-}  // namespace
 
 BlockPlan BlockPlan::Of(int64_t units, int64_t unit_floats, bool rows, const Image& summed) {
   const int64_t wanted = std::max<int64_t>(1, kBlockFloats / std::max<int64_t>(1, unit_floats));

@@ -13,6 +13,7 @@
 #include "kernels/cpu/fp32/conv_axes.h"
 #include "kernels/cpu/fp32/packing.h"
 #include "kernels/cpu/fp32/row_source.h"
+#include "kernels/cpu/fp32/summation_rule.h"
 
 namespace runnel::fp32 {
 
@@ -40,7 +41,6 @@ struct ConvProduct {
 // Blocks of an image's rows that sums are taken of as they are made (batch_norm.h) are multiples of
 // this: a whole number of pieces of at most kPieceRows rows, none of which crosses two images
 // unless it has them whole.
-inline constexpr int64_t kPieceRows = 64;
 inline int64_t SumUnitRows(const Image& image) {
   const int64_t positions = image.positions();
   if (positions >= kPieceRows) return positions % kPieceRows == 0 ? kPieceRows : positions;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/fp32/summation_rule.h"
+
 namespace runnel::fp32 {
 namespace {
-
-constexpr int64_t kSumPixels = 256;  // summed in single precision, double across
 
 // An image of the source into a padded one.
 void PadImage(const Call& call, const RowSource& source, int64_t index, const Image& image,
@@ -140,7 +140,7 @@ void DepthwiseGradientRunner::Add(const RowSource& x, const float* dy, int64_t i
     mine.channel_end = std::min(channels_, end * unit);
     call_.kernels().depthwise_outer(mine);
   });
-  if (++images_ * g_.y_image.positions() >= kSumPixels) Flush();
+  if (++images_ * g_.y_image.positions() >= kDepthwisePixels) Flush();
 }
 
 void DepthwiseGradientRunner::Flush() {

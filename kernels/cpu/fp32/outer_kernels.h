@@ -3,11 +3,9 @@
 // Sums of outer products over pixels: weight-gradients. Only for kernels_*.cc.
 
 #include "kernels/cpu/fp32/kernel_table.h"
+#include "kernels/cpu/fp32/summation_rule.h"
 
 namespace runnel::fp32 {
-
-// Pixels whose panel of the right side stays in the first-level cache.
-inline constexpr int64_t kPixelBlock = 128;
 
 // Rows i of one tile: left values at left[p] + offset.
 struct OuterTileArgs {
