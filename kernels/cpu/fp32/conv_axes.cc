@@ -42,4 +42,20 @@ Axis GradientAxis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64
   return axis;
 }
 
+std::vector<AxisPart> PartsInside(const AxisPass& pass, int64_t source) {
+  std::vector<AxisPart> parts;
+  for (int64_t i = 0; i < pass.count; ++i) {
+    const int64_t first = pass.source_begin + i * pass.source_step;
+    const int64_t begin = std::max<int64_t>(0, -first);
+    const int64_t end = std::min(pass.taps, source - first);
+    const AxisPart one = begin < end ? AxisPart{i, 1, begin, end - begin} : AxisPart{i, 1, 0, 0};
+    if (!parts.empty() && parts.back().tap == one.tap && parts.back().taps == one.taps) {
+      ++parts.back().count;
+    } else {
+      parts.push_back(one);
+    }
+  }
+  return parts;
+}
+
 }  // namespace runnel::fp32

@@ -17,6 +17,15 @@ struct AxisPass {
   int64_t taps = 0, tap_begin = 0, tap_step = 1;
 };
 
+// Neighbouring targets [begin, begin + count) of a pass whose taps [tap, tap + taps) lie inside the
+// source; the others would read padding.
+struct AxisPart {
+  int64_t begin = 0, count = 0;
+  int64_t tap = 0, taps = 0;
+};
+// All targets of a pass, in ascending order.
+std::vector<AxisPart> PartsInside(const AxisPass& pass, int64_t source);
+
 struct Axis {
   int64_t source = 1;         // positions of the source
   int64_t target = 1;         // positions of the target

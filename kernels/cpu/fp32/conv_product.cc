@@ -26,15 +26,11 @@ int64_t UnitFloats(const ConvProduct& conv, bool pixelwise) {
 
 ConvRunner::ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise, int64_t block,
                        Packing packing)
-    : call_(call), conv_(conv), pixelwise_(pixelwise), padded_(conv.padded()) {
+    : call_(call), conv_(conv), pixelwise_(pixelwise) {
   unit_source_ = pixelwise ? 1 : conv.source.positions();
   unit_target_ = pixelwise ? 1 : conv.target.positions();
   source_channels_ = conv.source.c / conv.groups;
   target_channels_ = conv.target.c / conv.groups;
-  low_h_ = padded_ ? conv.h.low : 0;
-  low_w_ = padded_ ? conv.w.low : 0;
-  row_pixels_ = padded_ ? conv.w.high - conv.w.low : conv.source.w;
-  image_pixels_ = row_pixels_ * (padded_ ? conv.h.high - conv.h.low : conv.source.h);
   int64_t depth = 0;
   for (const AxisPass& h : conv_.h.passes) {
     for (const AxisPass& w : conv_.w.passes) {
@@ -55,21 +51,36 @@ ConvRunner::ConvRunner(const Call& call, const ConvProduct& conv, bool pixelwise
 
 ConvRunner::Pass ConvRunner::MakePass(const AxisPass& h, const AxisPass& w, int64_t group) const {
   Pass pass = {&h, &w, group};
-  Taps& taps = pass.taps;
   for (int64_t i = 0; i < h.taps; ++i) {
     for (int64_t j = 0; j < w.taps; ++j) {
-      taps.push_back((h.tap_begin + i * h.tap_step) * conv_.kernel_w + w.tap_begin +
-                     j * w.tap_step);
-      // Without groups, neighbouring pixels' channels are one run.
-      if (conv_.groups > 1 || j == 0) {
-        pass.segments.push_back({(i * row_pixels_ + j) * conv_.source.c, source_channels_});
-      } else {
-        pass.segments.back().length += source_channels_;
-      }
+      pass.taps.push_back((h.tap_begin + i * h.tap_step) * conv_.kernel_w + w.tap_begin +
+                          j * w.tap_step);
     }
   }
-  pass.depth = static_cast<int64_t>(taps.size()) * source_channels_;
+  pass.depth = static_cast<int64_t>(pass.taps.size()) * source_channels_;
+  for (const AxisPart& part_h : PartsInside(h, conv_.source.h)) {
+    for (const AxisPart& part_w : PartsInside(w, conv_.source.w)) {
+      pass.parts.push_back(MakePart(w, part_h, part_w));
+    }
+  }
   return pass;
+}
+
+// Segments count from the first pixel that is read.
+ConvRunner::Part ConvRunner::MakePart(const AxisPass& w, const AxisPart& part_h,
+                                      const AxisPart& part_w) const {
+  Part part = {part_h, part_w, {}};
+  // Without groups, neighbouring pixels' channels are one run.
+  const int64_t pixels = conv_.groups > 1 ? 1 : part_w.taps;
+  for (int64_t i = 0; i < part_h.taps; ++i) {
+    for (int64_t j = 0; j < part_w.taps; j += pixels) {
+      const int64_t tap = (part_h.tap + i) * w.taps + part_w.tap + j;
+      part.segments.push_back({.offset = (i * conv_.source.w + j) * conv_.source.c,
+                               .length = pixels * source_channels_,
+                               .depth = tap * source_channels_});
+    }
+  }
+  return part;
 }
 
 void ConvRunner::Pack(int64_t run) {
@@ -91,33 +102,25 @@ void ConvRunner::PackPass(const Pass& pass) {
 }
 
 void ConvRunner::MakeBuffers(int64_t block) {
+  size_t parts = 0;
+  for (const Pass& pass : passes_) parts = std::max(parts, pass.parts.size());
   for (int i = 0; i < call_.machine.workers(); ++i) {
     Buffers b = {};
-    if (padded_) {
-      const int64_t floats = block * image_pixels_ * conv_.source.c;
-      b.padded = call_.Take<float>(floats);
-      std::fill_n(b.padded, floats, 0.0f);
-    }
     b.rows = call_.Take<const float*>(block * unit_target_);
     b.targets = call_.Take<float*>(block * unit_target_);
+    b.groups = call_.Take<ProductRows>(static_cast<int64_t>(parts));
     buffers_.push_back(b);
   }
 }
 
 void ConvRunner::Run(int worker, const float* rows, int64_t unit, int64_t count) const {
   const Buffers& b = buffers_[worker];
-  if (padded_) {
-    PadImages(rows, count, conv_.source, conv_.h, conv_.w, b.padded);
-    rows = b.padded;
-  }
   float* y = conv_.y + unit * unit_target_ * conv_.target.c + run_->begin;
   for (const Pass& pass : passes_) {
+    PointAt(pass, rows, count, y, b);
     Product product;
-    product.rows = PointAt(pass, rows, count, y, b);
-    product.a = b.rows;
-    product.c = b.targets;
-    product.segments = pass.segments.data();
-    product.segment_count = static_cast<int64_t>(pass.segments.size());
+    product.groups = b.groups;
+    product.group_count = static_cast<int64_t>(pass.parts.size());
     product.depth = pass.depth;
     product.b = pass.packed;
     product.panels = run_->panels.data();
@@ -129,31 +132,49 @@ void ConvRunner::Run(int worker, const float* rows, int64_t unit, int64_t count)
   }
 }
 
-// Fills in the rows' pointers; returns how many there are.
-int64_t ConvRunner::PointAt(const Pass& pass, const float* x, int64_t count, float* y,
-                            const Buffers& b) const {
+// Fills in the rows' pointers and the groups of rows, one a part.
+void ConvRunner::PointAt(const Pass& pass, const float* x, int64_t count, float* y,
+                         const Buffers& b) const {
   x += pass.group * source_channels_;
   y += pass.group * target_channels_;
+  int64_t row = 0;
+  for (size_t i = 0; i < pass.parts.size(); ++i) {
+    const Part& part = pass.parts[i];
+    ProductRows& group = b.groups[i];
+    group.a = b.rows + row;
+    group.c = b.targets + row;
+    group.segments = part.segments.data();
+    group.segment_count = static_cast<int64_t>(part.segments.size());
+    group.rows = PointAtPart(pass, part, x, count, y, b.rows + row, b.targets + row);
+    row += group.rows;
+  }
+}
+
+// Returns how many rows there are.
+int64_t ConvRunner::PointAtPart(const Pass& pass, const Part& part, const float* x, int64_t count,
+                                float* y, const float** rows, float** targets) const {
   if (pixelwise_) {
     for (int64_t i = 0; i < count; ++i) {
-      b.rows[i] = x + i * conv_.source.c;
-      b.targets[i] = y + i * conv_.target.c;
+      rows[i] = x + i * conv_.source.c;
+      targets[i] = y + i * conv_.target.c;
     }
     return count;
   }
   const AxisPass &h = *pass.h, &w = *pass.w;
+  const bool reads = !part.segments.empty();
+  const int64_t left = w.source_begin + part.w.begin * w.source_step + part.w.tap;
   int64_t row = 0;
   for (int64_t n = 0; n < count; ++n) {
-    for (int64_t i = 0; i < h.count; ++i) {
-      const int64_t from = n * image_pixels_ +
-                           (h.source_begin + i * h.source_step - low_h_) * row_pixels_ +
-                           w.source_begin - low_w_;
+    for (int64_t i = part.h.begin; i < part.h.begin + part.h.count; ++i) {
+      const int64_t top = n * conv_.source.h + h.source_begin + i * h.source_step + part.h.tap;
+      const int64_t from = reads ? top * conv_.source.w + left : 0;
+      const int64_t step = reads ? w.source_step : 0;
       const int64_t to =
           (n * conv_.target.h + h.target_begin + i * h.target_step) * conv_.target.w +
-          w.target_begin;
-      for (int64_t j = 0; j < w.count; ++j, ++row) {
-        b.rows[row] = x + (from + j * w.source_step) * conv_.source.c;
-        b.targets[row] = y + (to + j * w.target_step) * conv_.target.c;
+          w.target_begin + part.w.begin * w.target_step;
+      for (int64_t j = 0; j < part.w.count; ++j, ++row) {
+        rows[row] = x + (from + j * step) * conv_.source.c;
+        targets[row] = y + (to + j * w.target_step) * conv_.target.c;
       }
     }
   }

@@ -1,8 +1,8 @@
 #pragma once
 
 // Convolutions as matrix products without an im2col copy: a row of A is a pixel's window, read as
-// runs of contiguous floats from a (zero-padded where necessary) channels-last image; forward and
-// input-gradient are the same walk over other axes.
+// runs of contiguous floats from a channels-last image; forward and input-gradient are the same
+// walk over other axes. What would read the padding is left out: a product with 0 changes no sum.
 
 #include <algorithm>
 #include <cstdint>
@@ -83,6 +83,11 @@ class ConvRunner {
   void Run(int worker, const float* rows, int64_t unit, int64_t count) const;
 
  private:
+  // Targets of a pass with the same taps inside the source.
+  struct Part {
+    AxisPart h, w;
+    std::vector<Segment> segments;
+  };
   // A combination of one pass along each axis, for one group of channels.
   struct Pass {
     const AxisPass* h = nullptr;
@@ -90,30 +95,29 @@ class ConvRunner {
     int64_t group = 0;
     int64_t depth = 0;
     Taps taps;
-    std::vector<Segment> segments;
+    std::vector<Part> parts;
     float* packed = nullptr;
   };
   // One set a worker.
   struct Buffers {
-    float* padded;
     const float** rows;
     float** targets;
+    ProductRows* groups;
   };
 
   Pass MakePass(const AxisPass& h, const AxisPass& w, int64_t group) const;
+  Part MakePart(const AxisPass& w, const AxisPart& part_h, const AxisPart& part_w) const;
   void PackPass(const Pass& pass);
   void MakeBuffers(int64_t block);
-  int64_t PointAt(const Pass& pass, const float* x, int64_t count, float* y,
-                  const Buffers& b) const;
+  void PointAt(const Pass& pass, const float* x, int64_t count, float* y, const Buffers& b) const;
+  int64_t PointAtPart(const Pass& pass, const Part& part, const float* x, int64_t count, float* y,
+                      const float** rows, float** targets) const;
 
   const Call& call_;
   const ConvProduct& conv_;
   const bool pixelwise_;
-  const bool padded_;
   int64_t unit_source_ = 0, unit_target_ = 0;
   int64_t source_channels_ = 0, target_channels_ = 0;  // of a group
-  int64_t low_h_ = 0, low_w_ = 0;                      // position of what is read first
-  int64_t row_pixels_ = 0, image_pixels_ = 0;
   std::vector<PanelRun> runs_;
   const PanelRun* run_ = nullptr;  // what is packed
   float* temporary_ = nullptr;

@@ -7,6 +7,9 @@
 namespace runnel::fp32 {
 namespace {
 
+// With fewer input channels a tap's rows do not fill a tile, which costs more than the padding.
+constexpr int64_t kSkippedChannels = 16;
+
 // Registers' lanes over values, at least 1.
 double Waste(const Kernels& kernels, int64_t values) {
   const int64_t lanes = (values + kernels.width - 1) / kernels.width * kernels.width;
@@ -30,31 +33,24 @@ BlockPlan BlocksOf(const WeightGradient& gradient) {
 
 WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradient& gradient,
                                            bool pixelwise, int64_t block, Packing packing)
-    : call_(call), g_(gradient), pixelwise_(pixelwise), padded_(gradient.padded()) {
+    : call_(call), g_(gradient), pixelwise_(pixelwise) {
   unit_x_ = pixelwise ? 1 : g_.x_image.positions();
   unit_y_ = pixelwise ? 1 : g_.y_image.positions();
   ins_ = g_.x_image.c / g_.groups;
   outs_ = g_.y_image.c / g_.groups;
-  row_pixels_ = padded_ ? g_.w.high - g_.w.low : g_.x_image.w;
-  image_pixels_ = row_pixels_ * (padded_ ? g_.h.high - g_.h.low : g_.x_image.h);
   // A 1x1 gradient may have either side in registers: the one that fills them better; with the
   // inputs there the sums lie as the weight does.
   swapped_ = g_.taps() == 1 && Waste(call.kernels(), ins_) <= Waste(call.kernels(), outs_);
+  skips_ = g_.padded() && !swapped_ && ins_ >= kSkippedChannels && g_.taps() <= 64;
+  padded_ = g_.padded() && !skips_;
+  row_pixels_ = padded_ ? g_.w.high - g_.w.low : g_.x_image.w;
+  image_pixels_ = row_pixels_ * (padded_ ? g_.h.high - g_.h.low : g_.x_image.h);
   in_place_ = swapped_ && !call_.context->accumulate;
   const int64_t sum_rows = ins_ * g_.taps();
   const std::vector<Panel> panels = MakePanels(call_.kernels(), swapped_ ? ins_ : outs_);
   runs_ = CutPanels(call_.kernels(), panels, sum_rows,
                     swapped_ || g_.groups > 1 ? Packing::kWhole : packing);
-  dy_segments_.push_back({0, outs_});
-  for (int64_t i = 0; i < g_.h.passes[0].taps; ++i) {
-    for (int64_t j = 0; j < g_.w.passes[0].taps; ++j) {
-      if (g_.groups > 1 || j == 0) {
-        x_segments_.push_back({(i * row_pixels_ + j) * g_.x_image.c, ins_});
-      } else {
-        x_segments_.back().length += ins_;
-      }
-    }
-  }
+  CutRows();
   for (const float*** pointers : {&x_pixels_, &dy_pixels_, &x_group_, &dy_group_}) {
     *pointers = call_.Take<const float*>(block * unit_y_);
   }
@@ -63,11 +59,48 @@ WeightGradientRunner::WeightGradientRunner(const Call& call, const WeightGradien
     padded_x_ = call_.Take<float>(floats);
     std::fill_n(padded_x_, floats, 0.0f);
   }
+  if (skips_) MarkOutside(block);
   int64_t columns = 0;
   for (const PanelRun& run : runs_) columns = std::max(columns, run.columns);
   if (!in_place_) sums_ = call_.Take<float>(columns * (swapped_ ? outs_ : sum_rows) * g_.groups);
   if (!swapped_) temporary_ = call_.Take<float>(16 * g_.taps() * (columns + 1));
   Begin(0);
+}
+
+// The rows of the sums as segments of a window.
+void WeightGradientRunner::CutRows() {
+  dy_segments_.push_back({0, outs_});
+  for (int64_t i = 0; i < g_.h.passes[0].taps; ++i) {
+    for (int64_t j = 0; j < g_.w.passes[0].taps; ++j) {
+      if (g_.groups > 1 || skips_ || j == 0) {
+        x_segments_.push_back({(i * row_pixels_ + j) * g_.x_image.c, ins_});
+      } else {
+        x_segments_.back().length += ins_;
+      }
+    }
+  }
+}
+
+// Which taps of each output's window lie in the padding. All images are alike.
+void WeightGradientRunner::MarkOutside(int64_t block) {
+  const AxisPass &h = g_.h.passes[0], &w = g_.w.passes[0];
+  const int64_t positions = g_.y_image.positions();
+  outside_ = call_.Take<uint64_t>(block * positions);
+  std::fill_n(outside_, positions, ~uint64_t{0});
+  for (const AxisPart& part_h : PartsInside(h, g_.x_image.h)) {
+    for (const AxisPart& part_w : PartsInside(w, g_.x_image.w)) {
+      uint64_t inside = 0;
+      for (int64_t i = part_h.tap; i < part_h.tap + part_h.taps; ++i) {
+        for (int64_t j = part_w.tap; j < part_w.tap + part_w.taps; ++j) {
+          inside |= uint64_t{1} << (i * w.taps + j);
+        }
+      }
+      for (int64_t y = part_h.begin; y < part_h.begin + part_h.count; ++y) {
+        std::fill_n(outside_ + y * w.count + part_w.begin, part_w.count, ~inside);
+      }
+    }
+  }
+  for (int64_t n = 1; n < block; ++n) std::copy_n(outside_, positions, outside_ + n * positions);
 }
 
 void WeightGradientRunner::Begin(int64_t run) {
@@ -107,6 +140,7 @@ void WeightGradientRunner::AddGroup(int64_t group, int64_t pixels) {
   o.pixels = pixels;
   o.segments = segments.data();
   o.segment_count = static_cast<int64_t>(segments.size());
+  o.outside = outside_;
   o.accumulate = any_;
   o.sums = (in_place_ ? g_.dweight : sums_) + group * outs_ * ins_ * g_.taps();
   o.stride = run_->columns;

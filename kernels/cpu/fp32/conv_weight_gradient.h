@@ -51,12 +51,16 @@ class WeightGradientRunner {
   void Store();
 
  private:
+  void CutRows();
   void PointAtWindows(const float* x, int64_t count);
+  void MarkOutside(int64_t block);
   void AddGroup(int64_t group, int64_t pixels);
 
   const cpu::Call& call_;
   const WeightGradient& g_;
-  const bool pixelwise_, padded_;
+  const bool pixelwise_;
+  bool skips_ = false;   // products with the padding are left out
+  bool padded_ = false;  // they are done, with a copy that has it
   int64_t unit_x_ = 1, unit_y_ = 1;
   int64_t ins_ = 0, outs_ = 0;  // of a group
   bool swapped_ = false;        // the inputs lie in registers, not the outputs' gradients
@@ -64,6 +68,7 @@ class WeightGradientRunner {
   bool any_ = false;            // something is in the sums
   int64_t row_pixels_ = 0, image_pixels_ = 0;
   std::vector<Segment> x_segments_, dy_segments_;
+  uint64_t* outside_ = nullptr;  // OuterProduct::outside of a block
   std::vector<PanelRun> runs_;
   const PanelRun* run_ = nullptr;
   const float** x_pixels_ = nullptr;

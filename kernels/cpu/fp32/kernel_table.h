@@ -31,16 +31,24 @@ struct Panel {
 struct Segment {
   int64_t offset = 0;
   int64_t length = 0;
+  int64_t depth = 0;  // of a product: the row of B that the first one meets
 };
 
-// C = A * B (+ bias). A's row i is made of the segments at a[i]; C's row i is at c[i].
-struct Product {
+// Rows of A and C whose segments are the same. A's row i is made of the segments at a[i], in
+// ascending order of depth; rows of B that no segment meets are left out. C's row i is at c[i].
+struct ProductRows {
   const float* const* a = nullptr;
   float* const* c = nullptr;
   int64_t rows = 0;
   const Segment* segments = nullptr;
   int64_t segment_count = 0;
-  int64_t depth = 0;         // K, the sum of the segments' lengths
+};
+
+// C = A * B (+ bias).
+struct Product {
+  const ProductRows* groups = nullptr;
+  int64_t group_count = 0;
+  int64_t depth = 0;         // K, the rows of B
   const float* b = nullptr;  // packed
   const Panel* panels = nullptr;
   int64_t panel_count = 0;
@@ -55,6 +63,8 @@ struct OuterProduct {
   int64_t pixels = 0;
   const Segment* segments = nullptr;  // of left: i runs through them
   int64_t segment_count = 0;
+  // By pixel, or null: bit s is set where segment s lies in the padding, of which nothing is read.
+  const uint64_t* outside = nullptr;
   const Panel* panels = nullptr;  // of right: j runs through them
   int64_t panel_count = 0;
   bool accumulate = false;

@@ -11,7 +11,7 @@ namespace runnel::fp32 {
 struct OuterTileArgs {
   const float* const* left;
   int64_t offset;
-  const float* right;  // packed, VECTORS registers a pixel
+  const float* const* right;  // packed, VECTORS registers a pixel
   int64_t pixels;
   float* sums;
   int64_t stride;
@@ -28,9 +28,9 @@ void OuterTile(const OuterTileArgs& t) {
 #pragma GCC unroll 4
     for (int v = 0; v < VECTORS; ++v) sum[r][v] = V::Zero();
   }
-  const float* b = t.right;
-  for (int64_t p = 0; p < t.pixels; ++p, b += VECTORS * V::kWidth) {
+  for (int64_t p = 0; p < t.pixels; ++p) {
     const float* a = t.left[p] + t.offset;
+    const float* b = t.right[p];
     typename V::Reg right[VECTORS];
 #pragma GCC unroll 4
     for (int v = 0; v < VECTORS; ++v) right[v] = V::Load(b + v * V::kWidth);
@@ -71,28 +71,53 @@ void OuterRows(OuterTileArgs t, int64_t length) {
   }
 }
 
+// Pixels of one block: what a segment multiplies.
+struct PixelList {
+  const float* left[kPixelBlock];
+  const float* right[kPixelBlock];
+  int64_t count = 0;
+};
+
+// Those that do not meet the padding in segment `s`.
+static inline void ListPixels(const OuterProduct& o, int64_t s, int64_t begin, const PixelList& all,
+                              PixelList* list) {
+  int64_t count = 0;
+  for (int64_t p = 0; p < all.count; ++p) {
+    list->left[count] = all.left[p];
+    list->right[count] = all.right[p];
+    count += static_cast<int64_t>(~o.outside[begin + p] >> s & 1);
+  }
+  list->count = count;
+}
+
 template <typename V, int VECTORS>
 void OuterPanel(const OuterProduct& o, const Panel& panel, int64_t begin, int64_t pixels,
                 float* packed) {
   constexpr int kRows = V::kOuterRows[VECTORS];
   OuterTileArgs t;
-  t.left = o.left + begin;
-  t.right = packed;
-  t.pixels = pixels;
   t.stride = o.stride;
   t.last = panel.columns - (VECTORS - 1) * V::kWidth;
   t.first = begin == 0 && !o.accumulate;
+  PixelList all, inside;
+  all.count = pixels;
   for (int64_t p = 0; p < pixels; ++p) {
     const float* from = o.right[begin + p] + panel.begin;
     float* to = packed + p * VECTORS * V::kWidth;
+    all.left[p] = o.left[begin + p];
+    all.right[p] = to;
 #pragma GCC unroll 4
     for (int v = 0; v + 1 < VECTORS; ++v)
       V::Store(to + v * V::kWidth, V::Load(from + v * V::kWidth));
     V::Store(to + (VECTORS - 1) * V::kWidth, V::LoadPart(from + (VECTORS - 1) * V::kWidth, t.last));
   }
+  const PixelList& list = o.outside == nullptr ? all : inside;
+  t.left = list.left;
+  t.right = list.right;
   int64_t row = 0;
   for (int64_t s = 0; s < o.segment_count; ++s) {
+    if (o.outside != nullptr) ListPixels(o, s, begin, all, &inside);
     const int64_t length = o.segments[s].length;
+    t.pixels = list.count;
     t.offset = o.segments[s].offset;
     t.sums = o.sums + row * o.stride + panel.begin;
     if (length >= kRows) {

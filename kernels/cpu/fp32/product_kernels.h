@@ -8,13 +8,11 @@ namespace runnel::fp32 {
 
 // Depth of a block of B whose panel (64 floats wide at most) stays in the first-level cache.
 inline constexpr int64_t kDepthBlock = 128;
-inline constexpr int kMaxPanelFloats = 64;
 
-// Part of the depth: `count` segments, together kDepthBlock at most.
+// The segments of a group of rows that meet one block of B.
 struct DepthBlock {
   Segment segments[kDepthBlock];
   int count = 0;
-  int64_t depth = 0;
 };
 
 // ROWS x VECTORS sums.
@@ -74,79 +72,111 @@ struct ProductTile {
   }
 };
 
-// All rows of one panel over one block of the depth; b is the panel's first row of the block.
+// What does not change from tile to tile of one group, panel and block.
+struct TileArgs {
+  const ProductRows* group;
+  const DepthBlock* block;
+  const float* b;     // of the panel: row 0 of B
+  const float* bias;  // of the panel, or null
+  int64_t begin;      // first column of the panel
+  int last;           // columns in the last register
+  bool first;         // nothing is in C yet
+};
+
+template <typename V, int ROWS, int VECTORS>
+void RunProductTile(const TileArgs& t, int64_t row) {
+  // Rows past the last one repeat it: the same values to the same place.
+  const float* a[ROWS];
+  float* c[ROWS];
+  for (int r = 0; r < ROWS; ++r) {
+    const int64_t at = row + r < t.group->rows ? row + r : t.group->rows - 1;
+    a[r] = t.group->a[at];
+    c[r] = t.group->c[at] + t.begin;
+  }
+  ProductTile<V, ROWS, VECTORS> tile;
+  tile.Start(c, t.last, t.first, t.bias);
+  for (int s = 0; s < t.block->count; ++s) {
+    const Segment& segment = t.block->segments[s];
+    tile.Run(a, segment, t.b + segment.depth * VECTORS * V::kWidth);
+  }
+  tile.Finish(c, t.last);
+}
+
+// All rows of a group. The last ones, where they do not fill a tile, go in a smaller one.
 template <typename V, int VECTORS>
-void ProductPanel(const Product& p, const Panel& panel, const DepthBlock& block, const float* b,
-                  bool first) {
+void RunProductRows(const TileArgs& t) {
   constexpr int kRows = V::kProductRows[VECTORS];
-  const int last = panel.columns - (VECTORS - 1) * V::kWidth;
-  const float* bias = p.bias == nullptr ? nullptr : p.bias + panel.begin;
-  float unused[kMaxPanelFloats] = {};
-  for (int64_t row = 0; row < p.rows; row += kRows) {
-    // Rows past the last one repeat it and write to where nobody reads.
-    const float* a[kRows];
-    float* c[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      const bool exists = row + r < p.rows;
-      a[r] = p.a[exists ? row + r : p.rows - 1];
-      c[r] = exists ? p.c[row + r] + panel.begin : unused;
-    }
-    ProductTile<V, kRows, VECTORS> tile;
-    tile.Start(c, last, first, bias);
-    const float* right = b;
-    for (int s = 0; s < block.count; ++s) {
-      tile.Run(a, block.segments[s], right);
-      right += block.segments[s].length * VECTORS * V::kWidth;
-    }
-    tile.Finish(c, last);
+  constexpr int kMost = kRows * 2 / 3, kFew = kRows / 3;
+  int64_t row = 0;
+  for (; row + kRows <= t.group->rows; row += kRows) RunProductTile<V, kRows, VECTORS>(t, row);
+  const int64_t rest = t.group->rows - row;
+  if (rest > kMost) {
+    RunProductTile<V, kRows, VECTORS>(t, row);
+  } else if (rest > kFew) {
+    RunProductTile<V, kMost, VECTORS>(t, row);
+  } else if (rest > 0) {
+    RunProductTile<V, kFew, VECTORS>(t, row);
   }
 }
 
-// The next block from segment *index, `*used` values of which are done.
-static inline void NextDepthBlock(const Product& p, int64_t* index, int64_t* used,
-                                  DepthBlock* block) {
+// The part of a group's segments that meets rows [begin, end) of B.
+static inline void CutSegments(const ProductRows& group, int64_t begin, int64_t end,
+                               DepthBlock* block) {
   block->count = 0;
-  block->depth = 0;
-  while (*index < p.segment_count && block->depth < kDepthBlock) {
-    const Segment& segment = p.segments[*index];
-    const int64_t rest = segment.length - *used, room = kDepthBlock - block->depth;
-    const int64_t length = rest < room ? rest : room;
-    block->segments[block->count++] = {segment.offset + *used, length};
-    block->depth += length;
-    *used += length;
-    if (*used == segment.length) {
-      ++*index;
-      *used = 0;
-    }
+  for (int64_t i = 0; i < group.segment_count; ++i) {
+    const Segment& s = group.segments[i];
+    const int64_t low = s.depth > begin ? s.depth : begin;
+    const int64_t high = s.depth + s.length < end ? s.depth + s.length : end;
+    if (low >= high) continue;
+    block->segments[block->count++] = {s.offset + low - s.depth, high - low, low};
+  }
+}
+
+// Whether rows [begin, end) of B are the first that the group meets; of a group that meets none,
+// the first rows of all.
+static inline bool IsFirst(const ProductRows& group, int64_t begin, int64_t end) {
+  if (group.segment_count == 0) return begin == 0;
+  return group.segments[0].depth >= begin && group.segments[0].depth < end;
+}
+
+template <typename V, int VECTORS>
+void ProductPanel(const Product& p, const Panel& panel, int64_t begin, int64_t end) {
+  DepthBlock block;
+  TileArgs t;
+  t.block = &block;
+  t.b = p.b + panel.offset * p.depth;
+  t.bias = p.bias == nullptr ? nullptr : p.bias + panel.begin;
+  t.begin = panel.begin;
+  t.last = panel.columns - (VECTORS - 1) * V::kWidth;
+  for (int64_t i = 0; i < p.group_count; ++i) {
+    t.group = &p.groups[i];
+    t.first = IsFirst(*t.group, begin, end);
+    CutSegments(*t.group, begin, end, &block);
+    if (block.count > 0 || t.first) RunProductRows<V, VECTORS>(t);
   }
 }
 
 template <typename V>
 void RunProduct(const Product& p) {
-  int64_t index = 0, used = 0, done = 0;
-  do {
-    DepthBlock block;
-    NextDepthBlock(p, &index, &used, &block);
+  for (int64_t begin = 0; begin == 0 || begin < p.depth; begin += kDepthBlock) {
+    const int64_t end = p.depth < begin + kDepthBlock ? p.depth : begin + kDepthBlock;
     for (int64_t i = 0; i < p.panel_count; ++i) {
       const Panel& panel = p.panels[i];
-      const float* b = p.b + panel.offset * p.depth + done * panel.vectors * V::kWidth;
-      const bool first = done == 0;
       switch (panel.vectors) {
         case 1:
-          ProductPanel<V, 1>(p, panel, block, b, first);
+          ProductPanel<V, 1>(p, panel, begin, end);
           break;
         case 2:
-          if constexpr (V::kTileVectors >= 2) ProductPanel<V, 2>(p, panel, block, b, first);
+          if constexpr (V::kTileVectors >= 2) ProductPanel<V, 2>(p, panel, begin, end);
           break;
         case 3:
-          if constexpr (V::kTileVectors >= 3) ProductPanel<V, 3>(p, panel, block, b, first);
+          if constexpr (V::kTileVectors >= 3) ProductPanel<V, 3>(p, panel, begin, end);
           break;
         default:
-          if constexpr (V::kTileVectors >= 4) ProductPanel<V, 4>(p, panel, block, b, first);
+          if constexpr (V::kTileVectors >= 4) ProductPanel<V, 4>(p, panel, begin, end);
       }
     }
-    done += block.depth;
-  } while (index < p.segment_count);
+  }
 }
 
 }  // namespace runnel::fp32
