@@ -134,6 +134,16 @@ void Maker::QuantizeCase() {
     x.data()[i] = static_cast<float>(spread * random_.Normal(next_++));
   }
   if (Pick(0, 7) == 0) std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0});
+  // Halves of steps, which are rounded away from zero, and what is no number.
+  const int64_t odd = Pick(0, 5);
+  for (int64_t i = 0; odd < 2 && i < shape.elements(); ++i) {
+    x.data()[i] = std::ldexp(static_cast<float>(Pick(-254, 254)), -1);
+  }
+  if (odd < 2) x.data()[0] = 127;
+  constexpr float kStrange[] = {
+      std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+      -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::denorm_min()};
+  if (odd == 2) x.data()[Pick(0, shape.elements() - 1)] = kStrange[Pick(0, 3)];
   In(std::move(x));
   Out(Result(Storage::kOutput, shape, DType::kInt8));
 }

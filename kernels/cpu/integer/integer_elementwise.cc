@@ -1,6 +1,8 @@
 // Quantising, rescaling and the element-wise operators of integer recipes.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 
 #include "kernels/cpu/integer/integer_kernels.h"
@@ -65,11 +67,28 @@ void RoundToMantissas(const Call& call, const Shape& shape, int64_t first, int64
 
 absl::Status RunQuantize(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  const auto count = static_cast<size_t>(call.out_shape(0).elements());
-  const QuantizeRule rule = call.instruction->integer.power_of_two_input ? QuantizeRule::kPowerOfTwo
-                                                                         : QuantizeRule::kFullRange;
-  const int32_t exponent = Quantize(absl::MakeConstSpan(call.in(0), count), rule,
-                                    absl::MakeSpan(call.out<int8_t>(0), count));
+  const IntegerLoops& loops = *call.machine.integer;
+  const int64_t count = call.out_shape(0).elements();
+  const float* x = call.in(0);
+  int8_t* y = call.out<int8_t>(0);
+  const float largest = std::bit_cast<float>(
+      static_cast<uint32_t>(MaxOverChunks(call, count, [&](int64_t begin, int64_t end) {
+        return int64_t{loops.largest_magnitude(x + begin, end - begin)};
+      })));
+  if (largest == 0) {
+    std::fill_n(y, count, int8_t{0});
+    TailOfOutput(call, 0) = {};
+    return absl::OkStatus();
+  }
+  const int32_t exponent = CeilLog2(largest) - 7;
+  const double factor = std::ldexp(1.0, -exponent);
+  ForEachChunk(call, count, [&](int64_t begin, int64_t end) {
+    if (call.instruction->integer.power_of_two_input) {
+      loops.quantize_by_factor(x + begin, end - begin, factor, y + begin);
+    } else {
+      loops.quantize_by_largest(x + begin, end - begin, largest, y + begin);
+    }
+  });
   TailOfOutput(call, 0) = {.exponent = exponent};
   return absl::OkStatus();
 }
