@@ -9,7 +9,7 @@ usage() {
 usage: deploy/quickstart.sh
 
 Installs the packages that building needs (Debian 12, root or sudo), builds the release preset and
-trains LeNet on synthetic digits over three local workers. It can be run again at any time and does
+trains LeNet on synthetic digits over three local workers, cut as their measured times say. It can be run again at any time and does
 only what is missing. Ends with exit code 0 and the accuracy if the network has learned (accuracy
 at least ${least_accuracy}), otherwise with 1 and one line that says what went wrong.
 

@@ -46,6 +46,7 @@ Daemon::Daemon(DaemonOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(parts),
       loop_(parts.clock),
+      measurements_(options_.state_folder, options_.device),
       observer_(std::make_unique<Observer>(this)) {}
 
 Daemon::~Daemon() {
@@ -176,30 +177,56 @@ void Daemon::On(const Welcome& welcome) {
 void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
 
 void Daemon::On(const ProfileRequest& request) {
+  if (request.accepts_kept) {
+    if (std::optional<ProfileReport> kept = measurements_.Find(request); kept.has_value()) {
+      shares_processor_ = kept->processor_share < kWholeProcessor;
+      return Send(*std::move(kept));
+    }
+  }
+  absl::StatusOr<ProfileReport> report = Measure(request);
+  if (const absl::Status status = report.status(); !status.ok()) {
+    parts_.logger->Log(Severity::kDebug, std::string(status.message()));
+    return Send(ProfileFailed{std::string(status.message()), IsUnfit(status)});
+  }
+  // Whoever accepts kept answers measures before a run, as the next run will: these are kept.
+  if (request.accepts_kept) {
+    const absl::Status kept = measurements_.Keep(request, *report);
+    if (!kept.ok()) {
+      parts_.logger->Log(Severity::kWarning, absl::StrCat("the next run measures again: ",
+                                                          std::string(kept.message())));
+    }
+  }
+  Send(*std::move(report));
+}
+
+absl::StatusOr<ProfileReport> Daemon::Measure(const ProfileRequest& request) {
   const ProfileOptions options{.samples = request.micro_batch_size,
                                .repetitions = request.repetitions,
                                .ranges = request.ranges,
                                .in_flight = request.in_flight,
                                .shared_caches = shares_processor_,
                                .burst_ms = request.burst_ms,
-                               .nominal_step_ns = request.nominal_step_ns};
-  absl::StatusOr<std::vector<RangeTime>> times;
-  const auto profile = [&]() -> absl::Status {
-    RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
-    return WithBackend(request.backend, [&](Backend* backend) {
-      times = ProfileRanges(request.model, *recipe, *backend, options, *parts_.clock);
-      return times.status();
-    });
+                               .nominal_step_ns = request.nominal_step_ns,
+                               .enough_ms = request.enough_ms};
+  int64_t told_ns = parts_.clock->NowNanos();
+  const auto on_progress = [&](double share) {
+    const int64_t now_ns = parts_.clock->NowNanos();
+    if (now_ns - told_ns < kTelemetryIntervalNs) return;
+    told_ns = now_ns;
+    Send(ProfileProgress{std::min(share, 1.0)});
   };
-  if (const absl::Status status = profile(); !status.ok()) {
-    parts_.logger->Log(Severity::kDebug, std::string(status.message()));
-    Send(ProfileFailed{std::string(status.message()), IsUnfit(status)});
-    return;
-  }
+  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
+  std::vector<RangeTime> times;
+  RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
+    absl::StatusOr<std::vector<RangeTime>> measured =
+        ProfileRanges(request.model, *recipe, *backend, options, *parts_.clock, on_progress);
+    if (measured.ok()) times = *std::move(measured);
+    return measured.status();
+  }));
   ProfileReport report;
   double wall_seconds = 0;
   double processor_seconds = 0;
-  for (const RangeTime& time : *times) {
+  for (const RangeTime& time : times) {
     report.spreads.push_back(time.spread);
     wall_seconds += time.all_wall_seconds;
     processor_seconds += time.all_processor_seconds;
@@ -212,11 +239,11 @@ void Daemon::On(const ProfileRequest& request) {
   // Where others use the processor too, when a short measurement was held up is chance: the share
   // of all of them says it better.
   const bool shares = shares_processor_ && request.nominal_step_ns == 0;
-  for (const RangeTime& time : *times) {
+  for (const RangeTime& time : times) {
     report.layer_seconds.push_back(shares ? time.processor_seconds / report.processor_share
                                           : time.seconds);
   }
-  Send(std::move(report));
+  return report;
 }
 
 void Daemon::On(PrepareStage stage) {

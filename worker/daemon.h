@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
+#include "worker/measurement_store.h"
 #include "worker/stage_host.h"
 
 namespace runnel {
@@ -30,6 +31,10 @@ struct DaemonOptions {
   std::string secret;  // WorkerHello's
   int threads = 1;
   int64_t connect_timeout_ms = 30'000;
+  // Folder for what this worker measures of itself; empty: nothing is kept. device: as
+  // DescribeDevice says.
+  std::string state_folder = {};
+  std::string device = {};
 };
 
 class Daemon {
@@ -79,6 +84,7 @@ class Daemon {
   void Send(WorkerMessage message);
   void SendTelemetry();
   void TelemetryTick();
+  absl::StatusOr<ProfileReport> Measure(const ProfileRequest& request);
   // unfit: what was asked for does not fit this worker, whatever is tried.
   void Failed(Generation generation, const absl::Status& status, bool unfit = false);
   // Central asked for what only a stage can do, and there is none.
@@ -90,6 +96,7 @@ class Daemon {
   EventLoop loop_;
   BufferPool pool_;
   FrameLimits limits_;
+  MeasurementStore measurements_;
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;

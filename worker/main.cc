@@ -19,6 +19,7 @@
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
 #include "worker/daemon.h"
+#include "worker/device_description.h"
 
 namespace runnel {
 namespace {
@@ -88,6 +89,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 256));
   app.add_option("--connect-timeout-ms", options.connect_timeout_ms, "how long to wait for central")
       ->capture_default_str();
+  options.state_folder = runnel::DefaultStateFolder();
+  app.add_option("--state-dir", options.state_folder,
+                 "folder that keeps what this worker measures of itself, so that the next run need "
+                 "not wait for it; '': measure every time (default: $RUNNEL_STATE_DIR, else "
+                 "$XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
   bool insecure_network = false;
   app.add_flag("--insecure-network", insecure_network, runnel::kInsecureNetworkHelp);
   try {
@@ -98,6 +104,8 @@ int main(int argc, char** argv) {
   if (options.name.empty()) options.name = runnel::DefaultName();
   if (const absl::Status status = runnel::CheckWorkerName("--name", options.name); !status.ok())
     return runnel::ExitCode(status);
+  options.device =
+      runnel::DescribeDevice(absl::StrCat("worker ", options.name, "\nthreads ", options.threads));
   const char* secret = std::getenv(runnel::kWorkerSecretVariable);
   if (secret != nullptr) options.secret = secret;
   options.backends = runnel::BackendNames();

@@ -174,6 +174,17 @@ class RangeStage {
     return executor_->WeightGradient(place, /*step=*/true);
   }
 
+  // The first run. long_ns: a later warm-up is left out if this run takes so long; 0: never.
+  absl::Status WarmUp(int64_t long_ns, const Clock& clock) {
+    const int64_t begin_ns = clock.NowNanos();
+    RUNNEL_RETURN_IF_ERROR(Run());
+    is_long_ = long_ns > 0 && clock.NowNanos() - begin_ns >= long_ns;
+    return absl::OkStatus();
+  }
+
+  // Whether its measurements have taken so long together; 0: never.
+  bool HasEnough(int64_t ns) const { return ns > 0 && clock_ns_ >= static_cast<double>(ns); }
+
   // One measurement: the mean over as many runs as fill the burst.
   absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock) {
     RUNNEL_RETURN_IF_ERROR(Prepare());
@@ -221,11 +232,12 @@ class RangeStage {
   };
 
   // Restores integer weights, and brings the range's data into the caches by a run that is not
-  // counted: other ranges have used the caches since this range's last turn.
+  // counted: other ranges have used the caches since this range's last turn. To a long run the
+  // caches do not matter.
   absl::Status Prepare() {
     if (integer()) RUNNEL_RETURN_IF_ERROR(DrawWeights());
     steps_since_restore_ = 0;
-    return Run();
+    return is_long_ ? absl::OkStatus() : Run();
   }
 
   // Runs for at least slice_ns and at least once.
@@ -305,6 +317,7 @@ class RangeStage {
   int64_t forwards_ = 0;
   int64_t backwards_ = 0;
   int64_t steps_since_restore_ = 0;
+  bool is_long_ = false;
   std::vector<double> seconds_;  // of a run, by measurement
   std::vector<double> processor_seconds_;
   double clock_ns_ = 0;
@@ -313,7 +326,7 @@ class RangeStage {
 
 absl::Status CheckOptions(const ModelSpec& model, const ProfileOptions& options) {
   if (options.samples < 1 || options.repetitions < 1 || options.repetitions > 1000 ||
-      options.burst_ms < 0 || options.nominal_step_ns < 0) {
+      options.burst_ms < 0 || options.nominal_step_ns < 0 || options.enough_ms < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "profile of ", options.samples, " samples, ", options.repetitions, " repetitions of ",
         options.burst_ms, " ms, clock steps of ", options.nominal_step_ns, " ns: out of range"));
@@ -358,10 +371,9 @@ size_t EndOfTurns(const std::vector<LayerRange>& ranges,
 
 }  // namespace
 
-absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, const Recipe& recipe,
-                                                     Backend& backend,
-                                                     const ProfileOptions& options,
-                                                     const Clock& clock) {
+absl::StatusOr<std::vector<RangeTime>> ProfileRanges(
+    const ModelSpec& model, const Recipe& recipe, Backend& backend, const ProfileOptions& options,
+    const Clock& clock, const std::function<void(double share)>& on_progress) {
   RUNNEL_RETURN_IF_ERROR(CheckOptions(model, options));
   RUNNEL_RETURN_IF_ERROR(CheckInFlight(options));
   const std::vector<LayerRange> ranges =
@@ -369,6 +381,7 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, con
   std::vector<std::optional<int64_t>> in_flight(ranges.size());
   std::copy(options.in_flight.begin(), options.in_flight.end(), in_flight.begin());
   const auto burst_ns = static_cast<int64_t>(options.burst_ms * 1e6);
+  const auto enough_ns = static_cast<int64_t>(options.enough_ms * 1e6);
   std::vector<RangeTime> times;
   BufferPool pool;
   for (size_t begin = 0, end = 0; begin < ranges.size(); begin = end) {
@@ -377,12 +390,22 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, con
     for (size_t i = begin; i < end; ++i) {
       RUNNEL_ASSIGN_OR_RETURN(RangeStage stage, RangeStage::Create(model, ranges[i], in_flight[i],
                                                                    recipe, backend, options, pool));
-      RUNNEL_RETURN_IF_ERROR(stage.Run());
+      RUNNEL_RETURN_IF_ERROR(stage.WarmUp(enough_ns > 0 ? burst_ns : 0, clock));
       stages.push_back(std::move(stage));
     }
     for (int64_t turn = 0; turn < options.repetitions; ++turn) {
-      for (RangeStage& stage : stages)
-        RUNNEL_RETURN_IF_ERROR(stage.Measure(burst_ns, options.nominal_step_ns, clock));
+      for (size_t i = 0; i < stages.size(); ++i) {
+        if (!stages[i].HasEnough(enough_ns)) {
+          RUNNEL_RETURN_IF_ERROR(stages[i].Measure(burst_ns, options.nominal_step_ns, clock));
+        }
+        if (on_progress == nullptr) continue;
+        const double turns = static_cast<double>(turn) +
+                             static_cast<double>(i + 1) / static_cast<double>(stages.size());
+        const double done =
+            static_cast<double>(begin) +
+            turns * static_cast<double>(stages.size()) / static_cast<double>(options.repetitions);
+        on_progress(done / static_cast<double>(ranges.size()));
+      }
     }
     for (RangeStage& stage : stages) times.push_back(stage.Result());
   }

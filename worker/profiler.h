@@ -4,6 +4,7 @@
 // latency predictor (AccEPT 3.2: the execution time of sub-models).
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,6 +34,9 @@ struct ProfileOptions {
   // Above 0: times are scaled to a processor on which a step of MeasureClockStepNs takes this long,
   // by probes of the clock within each measurement. 0: wall-clock times.
   double nominal_step_ns = 0;
+  // A range is not measured again once its measurements have taken so long together, and is not
+  // warmed up again before each of them if one run fills a burst. 0: all repetitions.
+  double enough_ms = 0;
 };
 
 struct RangeTime {
@@ -49,10 +53,10 @@ struct RangeTime {
 // range runs as a stage of its own with random weights on random values. Ranges are measured in
 // turns, so that a slow moment of the machine spoils one measurement of many ranges and not all of
 // one range; a run that is not counted precedes each turn. InvalidArgument names the number that is
-// out of range; further errors as CompileStage and Backend::Prepare.
-absl::StatusOr<std::vector<RangeTime>> ProfileRanges(const ModelSpec& model, const Recipe& recipe,
-                                                     Backend& backend,
-                                                     const ProfileOptions& options,
-                                                     const Clock& clock);
+// out of range; further errors as CompileStage and Backend::Prepare. on_progress: told after each
+// measurement how much is done, [0, 1]; may be null.
+absl::StatusOr<std::vector<RangeTime>> ProfileRanges(
+    const ModelSpec& model, const Recipe& recipe, Backend& backend, const ProfileOptions& options,
+    const Clock& clock, const std::function<void(double share)>& on_progress = nullptr);
 
 }  // namespace runnel

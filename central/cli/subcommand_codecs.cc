@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/subcommand.h"
-#include "central/files/atomic_file.h"
 #include "central/reports/codec_report.h"
 #include "compress/codec.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {

@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/subcommand.h"
-#include "central/files/atomic_file.h"
 #include "central/files/json_fields.h"
 #include "central/run/worker_process.h"
 #include "partition/zoo/zoo.h"
@@ -20,6 +19,7 @@
 #include "predictor/profiles/profile_folder.h"
 #include "predictor/profiles/sub_models.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {

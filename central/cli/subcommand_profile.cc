@@ -9,12 +9,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "central/cli/subcommand.h"
-#include "central/files/atomic_file.h"
 #include "central/run/profile_workers.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
 #include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {

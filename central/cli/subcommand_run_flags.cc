@@ -1,8 +1,10 @@
 #include "central/cli/subcommand_run_flags.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "central/cli/subcommand.h"
 #include "central/cli/subcommand_help.h"
 #include "central/data/dataset.h"
+#include "central/settings/codec_settings.h"
 #include "central/settings/run_fields.h"
 #include "compress/codec.h"
 #include "partition/policy.h"
@@ -35,6 +38,9 @@ constexpr GroupTitle kGroups[] = {
     {SettingGroup::kOutput, "Output"},
     {SettingGroup::kAdvanced, "Advanced"},
 };
+
+// Who cuts the model if nobody says otherwise.
+constexpr char kProductPolicy[] = "runnel";
 
 std::vector<std::string> ReplanValues() { return {"on", "off", "auto"}; }
 std::vector<std::string> CostValues() { return {"measured", "predicted"}; }
@@ -96,10 +102,15 @@ std::string HelpText(const RunField& field, const RunSettings& defaults) {
   }
   std::string otherwise(field.flag.fallback);
   if (otherwise.empty()) otherwise = SettingText(field, defaults);
+  if (field.flag.name == "policy") otherwise = kProductPolicy;
+  if (field.flag.name == "predictor-profiles") otherwise = "share/runnel/profiles";
+  if (field.flag.name == "bits")
+    otherwise = absl::StrCat(kBandwidthBits, " with policy runnel, unless a codec is given");
   return absl::StrCat(text, " (default: ", otherwise.empty() ? "none" : otherwise, ")");
 }
 
-absl::Status SetFlag(const RunField& field, const std::string& text, RunSettings& settings) {
+absl::Status SetFlag(const RunField& field, const std::string& text, RunFlags& flags) {
+  flags.given.emplace(field.flag.name);
   if (const NamedValue* named = FindNamedValue(field.flag.name)) {
     const std::vector<std::string> names = named->names();
     if (std::find(names.begin(), names.end(), text) == names.end()) {
@@ -108,7 +119,7 @@ absl::Status SetFlag(const RunField& field, const std::string& text, RunSettings
                                                      DidYouMean(text, names)));
     }
   }
-  return SetFromText(field, text, settings);
+  return SetFromText(field, text, flags.settings);
 }
 
 void AddFlag(CLI::App& app, const RunField& field, const char* group, RunFlags& flags) {
@@ -119,14 +130,14 @@ void AddFlag(CLI::App& app, const RunField& field, const char* group, RunFlags& 
     option = app.add_option_function<std::vector<std::string>>(
         name,
         [&field, &flags](const std::vector<std::string>& words) {
-          flags.status.Update(SetFlag(field, absl::StrJoin(words, ","), flags.settings));
+          flags.status.Update(SetFlag(field, absl::StrJoin(words, ","), flags));
         },
         help);
   } else {
     option = app.add_option_function<std::string>(
         name,
         [&field, &flags](const std::string& text) {
-          flags.status.Update(SetFlag(field, text, flags.settings));
+          flags.status.Update(SetFlag(field, text, flags));
         },
         help);
   }
@@ -150,7 +161,7 @@ absl::Status SetFromFile(CLI::App& command, const CLI::ConfigItem& item, RunFlag
   }
   if (option->count() > 0) return absl::OkStatus();
   if (const RunField* field = FindField(item.name)) {
-    return SetFlag(*field, absl::StrJoin(item.inputs, ","), flags.settings);
+    return SetFlag(*field, absl::StrJoin(item.inputs, ","), flags);
   }
   option->add_result(item.inputs);
   option->run_callback();
@@ -176,12 +187,43 @@ absl::Status ReadConfig(CLI::App& command, RunFlags& flags) {
   return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": ", status.message()));
 }
 
+// The profiles that come with this program, in share/runnel/profiles beside its folder; empty: they
+// are not there.
+std::string ShippedProfiles() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = program.parent_path().parent_path() / "share/runnel/profiles";
+  return !error && fs::is_directory(folder, error) ? folder.string() : "";
+}
+
+void FillProductDefaults(RunFlags& flags) {
+  RunSettings& settings = flags.settings;
+  const auto is_given = [&flags](const char* name) { return flags.given.count(name) > 0; };
+  if (settings.cost == "predicted" && !is_given("predictor-profiles"))
+    settings.predictor_profiles = ShippedProfiles();
+  const bool has_links =
+      settings.local_workers > 0 && settings.local_workers + settings.workers > 1;
+  if (flags.quick || !has_links) return;
+  if (!is_given("policy")) settings.policy = kProductPolicy;
+  const bool has_codecs =
+      is_given("bits") || is_given("codec-forward") || is_given("codec-backward");
+  if (settings.policy == kProductPolicy && !has_codecs) settings.bits = kBandwidthBits;
+}
+
 }  // namespace
 
 void AddRunFlags(CLI::App& app, RunFlags& flags) {
   app.add_option("--config", "file with flags, one 'name=value' a line; the command line wins")
       ->type_name("FILE");
   for (const GroupTitle& group : kGroups) {
+    if (group.group == SettingGroup::kPlanning) {
+      app.add_flag(
+             "--quick", flags.quick,
+             "measure nothing: the even cut (policy uniform) and uncompressed tensors, unless "
+             "other flags say otherwise")
+          ->group(group.title);
+    }
     for (const RunField& field : RunFields()) {
       if (field.flag.group == group.group) AddFlag(app, field, group.title, flags);
     }
@@ -191,6 +233,7 @@ void AddRunFlags(CLI::App& app, RunFlags& flags) {
 absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags) {
   if (!flags.status.ok()) return flags.status;
   if (absl::Status status = ReadConfig(command, flags); !status.ok()) return status;
+  FillProductDefaults(flags);
   return flags.settings;
 }
 

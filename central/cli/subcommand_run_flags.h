@@ -3,6 +3,9 @@
 // The flags of a run, for the commands that set one up: train, plan. Each is a row of RunFields
 // (central/settings/run_fields.h).
 
+#include <set>
+#include <string>
+
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "central/settings/run_settings.h"
@@ -12,13 +15,17 @@ namespace runnel {
 // What the flags say.
 struct RunFlags {
   RunSettings settings;
-  absl::Status status;  // the first value that was wrong
+  absl::Status status;          // the first value that was wrong
+  std::set<std::string> given;  // names of the flags that were set, by the line or the file
+  bool quick = false;
 };
 
 // Adds a flag for every row, by group. `flags` must outlive the parsing.
 void AddRunFlags(CLI::App& app, RunFlags& flags);
 
-// After parsing: takes from the file of --config what the command line does not say. The settings;
+// After parsing: takes from the file of --config what the command line does not say, then fills in
+// what a run over several workers has unless it is told otherwise: policy `runnel`, and bits that
+// follow the links unless codecs were given. Nothing of this with --quick. The settings;
 // InvalidArgument or NotFound names file, flag and what would be right.
 absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags);
 

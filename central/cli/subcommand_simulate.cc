@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/subcommand.h"
-#include "central/files/atomic_file.h"
 #include "central/files/json_fields.h"
 #include "central/records/plan_json.h"
 #include "central/reports/scenario_file.h"
@@ -16,6 +15,7 @@
 #include "compress/link_bits.h"
 #include "partition/policy.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {

@@ -9,11 +9,13 @@ namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  three stages on this host, 2-bit activations and 8-bit gradients between them
-    runnel-central train --local-workers 3 --codec-forward mbq:2 --codec-backward stochastic:8
-  MNIST on this host and two more devices, cut by measured times, bits as the links allow
+  MNIST on this host and two more devices: the devices are measured, the model is cut by what they
+  take, and tensors cross links with as many bits as those allow
     runnel-central train --dataset mnist --data-dir ~/data/mnist --workers 2 \
-        --listen 192.168.1.10:7000 --insecure-network --policy runnel --bits bandwidth
+        --listen 192.168.1.10:7000 --insecure-network
+  three equal stages on this host, 2-bit activations and 8-bit gradients between them
+    runnel-central train --local-workers 3 --quick \
+        --codec-forward mbq:2 --codec-backward stochastic:8
   integer training with check-points for `resume` and a journal for `replay`
     runnel-central train --model vgg_small_7 --recipe niti --data-dir ~/data/cifar10 \
         --checkpoint-dir runs/vgg --journal runs/vgg.journal

@@ -9,7 +9,11 @@
 namespace runnel {
 namespace {
 
+// So long nobody wonders whether a program still works.
+constexpr int64_t kPatienceNs = 2'000'000'000;
 constexpr double kNanosPerSecond = 1e9;
+// The time left is shown once what has arrived is this share of what has not.
+constexpr double kLeastShareOfRest = 1.0 / 20;
 // Rates are those of the last while, so that they follow a slow link or a lost worker.
 constexpr int64_t kWindowNs = 15'000'000'000;
 // Before that a rate is mostly start-up.
@@ -130,16 +134,17 @@ std::string Progress::Transfer(int64_t now_ns, absl::string_view what, int64_t a
     last_output_ns_ = now_ns;
     return "";
   }
-  const int64_t interval_ns =
-      options_.terminal ? options_.redraw_interval_ns : options_.line_interval_ns;
+  const int64_t line_interval_ns = transfer_.is_shown ? options_.line_interval_ns : kPatienceNs;
+  const int64_t interval_ns = options_.terminal ? options_.redraw_interval_ns : line_interval_ns;
   if (now_ns - last_output_ns_ < interval_ns) return "";
   last_output_ns_ = now_ns;
+  transfer_.is_shown = true;
   const auto arrived = static_cast<double>(arrived_bytes - transfer_.arrived_bytes);
   const auto left = static_cast<double>(total_bytes - arrived_bytes);
   const double seconds = static_cast<double>(now_ns - transfer_.time_ns) / kNanosPerSecond;
-  const std::string text =
-      absl::StrFormat("%s: %d %%, %s left", what, 100 * arrived_bytes / total_bytes,
-                      FormatDuration(arrived > 0 ? left * seconds / arrived : -1));
+  std::string text = absl::StrFormat("%s: %d %%", what, 100 * arrived_bytes / total_bytes);
+  if (arrived > left * kLeastShareOfRest)
+    absl::StrAppend(&text, ", ", FormatDuration(left * seconds / arrived), " left");
   return options_.terminal ? absl::StrCat(kClearLine, text) : absl::StrCat(text, "\n");
 }
 

@@ -43,7 +43,7 @@ class Progress {
   std::string Evaluation(int64_t now_ns, const ProgressState& state, int64_t step, double accuracy,
                          double loss);
   // Layers are on their way: so many bytes of so many have arrived. At any rate. what: "sending
-  // layers".
+  // layers". Plain lines begin after two seconds.
   std::string Transfer(int64_t now_ns, absl::string_view what, int64_t arrived_bytes,
                        int64_t total_bytes);
   // A line of somebody else's (a log line): the redrawn line makes room for it.
@@ -64,6 +64,7 @@ class Progress {
     int64_t time_ns = 0;
     int64_t arrived_bytes = 0;
     int64_t total_bytes = 0;  // 0: none is under way
+    bool is_shown = false;
   };
 
   void Observe(int64_t now_ns, const ProgressState& state);

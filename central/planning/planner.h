@@ -66,6 +66,8 @@ class Planner {
 
   // What the links of `plan` are taken for.
   virtual PlanBandwidth AssumedBandwidth(const Plan& plan) const = 0;
+  // Why the first plan is as it is, a line; empty: there is nothing to say.
+  virtual std::string Explanation() const { return ""; }
   // Of the first plan, by simulation; 0: nothing was measured, or the plan came from elsewhere.
   virtual double predicted_samples_per_s() const = 0;
 };

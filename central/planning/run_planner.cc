@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "central/planning/predicted_cost.h"
 #include "proto/base/status_macros.h"
 
@@ -19,6 +20,17 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   options.micro_batches_a_step = inputs.micro_batches;
   options.stop_step = inputs.replan.stop_step;
   return options;
+}
+
+// Of what --quick would train with.
+absl::StatusOr<double> EvenPeriodSeconds(PlanningInputs inputs, const std::vector<int>& devices,
+                                         const MeasuredCluster& cluster) {
+  RUNNEL_ASSIGN_OR_RETURN(inputs.policy, FindPolicy("uniform"));
+  inputs.codecs.follow_links = false;
+  inputs.codecs.forward = inputs.codecs.backward = CodecSchedule(inputs.codecs.bits.exact);
+  const PlanMaker maker(std::move(inputs));
+  RUNNEL_ASSIGN_OR_RETURN(const Plan plan, maker.MakePlan(devices, cluster));
+  return maker.PeriodSeconds(plan, cluster);
 }
 
 }  // namespace
@@ -70,8 +82,22 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker_.MakePlan(numbers, cluster));
   if (times.empty()) return plan;
   RUNNEL_ASSIGN_OR_RETURN(const double period_s, maker_.PeriodSeconds(plan, cluster));
-  predicted_samples_per_s_ = static_cast<double>(inputs().micro_batch_size) / period_s;
+  const auto samples = static_cast<double>(inputs().micro_batch_size);
+  predicted_samples_per_s_ = samples / period_s;
+  const absl::StatusOr<double> even_period_s = EvenPeriodSeconds(inputs(), numbers, cluster);
+  if (even_period_s.ok()) even_samples_per_s_ = samples / *even_period_s;
   return plan;
+}
+
+std::string RunPlanner::Explanation() const {
+  if (predicted_samples_per_s_ == 0) return "";
+  std::string text = absl::StrFormat("policy %s predicts %.0f samples/s", inputs().policy->name,
+                                     predicted_samples_per_s_);
+  if (even_samples_per_s_ > 0) {
+    absl::StrAppendFormat(&text, "; an even cut without compression (--quick) %.0f: %.2f times",
+                          even_samples_per_s_, predicted_samples_per_s_ / even_samples_per_s_);
+  }
+  return text;
 }
 
 BarrierDecision RunPlanner::AtBarrier(const BarrierReport& report) {

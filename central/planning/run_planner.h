@@ -31,6 +31,7 @@ class RunPlanner final : public Planner {
   BarrierDecision AtBarrier(const BarrierReport& report) override;
   absl::StatusOr<DeviceTimes> Characterise(int device, const std::vector<double>& seconds) override;
   PlanBandwidth AssumedBandwidth(const Plan& plan) const override;
+  std::string Explanation() const override;
   double predicted_samples_per_s() const override { return predicted_samples_per_s_; }
 
  private:
@@ -43,6 +44,7 @@ class RunPlanner final : public Planner {
   MeasuredCluster cluster_;
   std::optional<int64_t> measured_step_;  // last barrier at which devices were looked at
   double predicted_samples_per_s_ = 0;
+  double even_samples_per_s_ = 0;  // of the even cut and uncompressed tensors; 0: not known
 };
 
 }  // namespace runnel

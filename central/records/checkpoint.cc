@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "central/files/atomic_file.h"
+#include "proto/process/atomic_file.h"
 #include "central/records/weights_digest.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training_fields.h"

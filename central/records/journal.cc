@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "central/files/atomic_file.h"
+#include "proto/process/atomic_file.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "central/files/atomic_file.h"
+#include "proto/process/atomic_file.h"
 #include "central/files/json_fields.h"
 #include "central/records/plan_json.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "central/files/atomic_file.h"
+#include "proto/process/atomic_file.h"
 #include "central/files/json_fields.h"
 #include "proto/base/status_macros.h"
 

@@ -67,7 +67,7 @@ class Trainer::Impl final : public CentralControlObserver {
   void Tick();
   void Written(const CheckpointEnd& end);
   void StopIfEnded();
-  void ShowTransfer();
+  void ShowWaiting();
   void Abort(const absl::Status& status);
 
   // Gives the coordinator an event and carries out what it wants.
@@ -197,10 +197,17 @@ void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
   if (std::holds_alternative<Telemetry>(message)) record_->AddTelemetry(coordinator_->stages());
 }
 
-// State that is on its way to workers, or from them at the end.
-void Trainer::Impl::ShowTransfer() {
+// What the run waits for: devices that measure, state that is on its way to workers, or from them
+// at the end.
+void Trainer::Impl::ShowWaiting() {
   TransferProgress out, in;
   const std::vector<Device>& devices = coordinator_->devices();
+  if (const Measurement& measurement = coordinator_->measurement(); measurement.under_way()) {
+    constexpr int64_t kWhole = 1000;
+    return parts_.display->Transfer(
+        absl::StrCat("measuring ", devices.size(), " devices"),
+        static_cast<int64_t>(static_cast<double>(kWhole) * measurement.Progress()), kWhole);
+  }
   for (const Device& device : devices) {
     const TransferProgress one = server_->Transfer(device.connection);
     out.arrived_bytes += one.arrived_bytes;
@@ -227,7 +234,7 @@ void Trainer::Impl::Tick() {
   if (coordinator_->joining() && result_.ok()) {
     if (const absl::Status status = local_workers_.CheckAlive(); !status.ok()) Abort(status);
   }
-  ShowTransfer();
+  ShowWaiting();
   if (coordinator_->running()) parts_.display->Update(View());
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }
@@ -267,6 +274,7 @@ void Trainer::Impl::CarryOut(Persist effect) {
 }
 
 void Trainer::Impl::Follow(const PlanDecided& decided) {
+  const bool is_first = record_->plans().empty();
   const PlanBandwidth bandwidth = job_.planner->AssumedBandwidth(decided.plan);
   record_->AddPlan(decided, bandwidth);
   if (setup().plain_loop) return;
@@ -274,6 +282,8 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
   for (const JournalDevice& device : decided.devices) names.push_back(device.name);
   parts_.display->Line(ToString(decided.plan, setup().model, names));
   if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
+  const std::string why = is_first ? job_.planner->Explanation() : "";
+  if (!why.empty()) parts_.display->Line(why);
 }
 
 void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {

@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "central/files/atomic_file.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {

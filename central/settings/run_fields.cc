@@ -83,8 +83,8 @@ constexpr RunField kFields[] = {
      &S::cost,
      kText},
     {{"predictor-profiles", SettingGroup::kPlanning,
-      "with --cost predicted: folder with the *.profile files of known devices, such as "
-      "predictor/profiles of the sources; none: times are proportional to FLOPs",
+      "with --cost predicted: folder with the *.profile files of known devices; '': none are known, "
+      "times are proportional to FLOPs",
       "predictor/profiles"},
      &S::predictor_profiles,
      kAnyText},

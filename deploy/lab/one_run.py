@@ -54,6 +54,8 @@ def _environment(job):
     environment = dict(os.environ)
     environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
                         "RUNNEL_WORKER": job["worker"]})
+    # Hosts of every run measure anew, unless the user names a folder for what they find.
+    environment.setdefault("RUNNEL_STATE_DIR", "")
     return environment
 
 

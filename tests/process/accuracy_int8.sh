@@ -30,7 +30,7 @@ missed=0
 run() {
   local name=$1
   shift
-  "$bin/runnel-central" train --backend cpu --augment off "$@" --summary "$out/$name.json" > "$out/$name.log" 2>&1 ||
+  "$bin/runnel-central" train --quick --backend cpu --augment off "$@" --summary "$out/$name.json" > "$out/$name.log" 2>&1 ||
     { echo "accuracy_int8.sh: $name failed:" >&2; tail -5 "$out/$name.log" >&2; exit 1; }
   python3 -c 'import json, sys
 s = json.load(open(sys.argv[1]))

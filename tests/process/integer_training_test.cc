@@ -19,7 +19,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 // clang-format off
-const Words kNiti = {"train", "--model", "lenet", "--dataset", "synthetic_digits", "--recipe", "niti",
+const Words kNiti = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--recipe", "niti",
                      "--backend", "cpu", "--batch-size", "8", "--eval-every", "0",
                      "--eval-batch-size", "250"};
 // clang-format on

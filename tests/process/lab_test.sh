@@ -83,7 +83,7 @@ spaces=$(count_spaces)
 
 # ---- a run to its end
 "$run" "$scratch/tiny.json" --bin "$bin" --batches 6 --warm-up 2 --logs "$scratch/whole" \
-  --summary "$scratch/summary.json" > "$scratch/out" 2> "$scratch/whole.err" || fail "the run failed"
+  --summary "$scratch/summary.json" -- --quick > "$scratch/out" 2> "$scratch/whole.err" || fail "the run failed"
 python3 - "$scratch/summary.json" <<'END' || fail "the summary is not what was run"
 import json, sys
 summary = json.load(open(sys.argv[1]))
@@ -101,7 +101,7 @@ expect_nothing_left "after a run"
 # A run without an end, once its training has begun.
 start_endless() {
   mkdir -p "$scratch/$1"
-  "$run" "$scratch/tiny.json" --bin "$bin" --batches 20000 --logs "$scratch/$1" \
+  "$run" "$scratch/tiny.json" --bin "$bin" --batches 20000 --logs "$scratch/$1" -- --quick \
     > "$scratch/out" 2> "$scratch/$1.err" &
   lab_pid=$!
   # The plan is there: the stages are being prepared, or run already.

@@ -32,7 +32,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-run=(train --model lenet --dataset synthetic_digits --recipe niti --schedule sync_1f1b --epochs 1 --max-batches 6)
+run=(train --quick --model lenet --dataset synthetic_digits --recipe niti --schedule sync_1f1b --epochs 1 --max-batches 6)
 weights() { sed -n 's/^weights //p' "$1"; }
 
 "$bin/runnel-central" "${run[@]}" --local-workers 0 > "$scratch/plain.log" 2>&1

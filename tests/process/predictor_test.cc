@@ -263,7 +263,7 @@ TEST(CostPredicted, ARunPlansByIt) {
 TEST(CostPredicted, PlanOfAColdStart) {
   const std::string out =
       Output(With({"plan", "--model", "lenet", "--dataset", "synthetic_digits", "--local-workers",
-                   "2", "--policy", "runnel", "--cost", "predicted"},
+                   "2", "--cost", "predicted", "--predictor-profiles", ""},
                   {"--what-if", "mbps:1"}));
   EXPECT_THAT(out, HasSubstr("layer milliseconds"));
   EXPECT_THAT(out, HasSubstr("what if mbps:1"));

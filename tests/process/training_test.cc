@@ -116,16 +116,27 @@ TEST(Training, AsyncLearnsAndTellsWhatItDid) {
 }
 
 const Words kAsync = {
-    "train", "--model",          "lenet",        "--local-workers", "3", "--codec-forward",
-    "mbq:2", "--codec-backward", "stochastic:8", "--barrier-every", "10"};
+    "train",           "--quick", "--model",          "lenet",        "--local-workers", "3",
+    "--codec-forward", "mbq:2",   "--codec-backward", "stochastic:8", "--barrier-every", "10"};
 
 // Beside the training a worker of its own evaluates; the figures are those of the plain loop, which
 // has trained the same weights.
 TEST(Training, EvaluationsBesideTheTrainingGiveTheSameFigures) {
-  const Words words = {"train",          "--model",         "lenet",      "--dataset",
-                       "synthetic_digits", "--schedule",    "sync_1f1b",  "--epochs",
-                       "2",              "--batch-size",    "400",        "--eval-batch-size",
-                       "200",            "--max-batches",   "7"};
+  const Words words = {"train",
+                       "--model",
+                       "lenet",
+                       "--dataset",
+                       "synthetic_digits",
+                       "--schedule",
+                       "sync_1f1b",
+                       "--epochs",
+                       "2",
+                       "--batch-size",
+                       "400",
+                       "--eval-batch-size",
+                       "200",
+                       "--max-batches",
+                       "7"};
   const nlohmann::json plain = RunCentral(With(words, {"--local-workers", "0"}));
   const nlohmann::json beside = RunCentral(With(words, {"--local-workers", "3"}));
   EXPECT_EQ(beside["weights_sha256"], plain["weights_sha256"]);
@@ -351,7 +362,7 @@ TEST(Training, ServesMetricsAndHealthWhileItRuns) {
 }
 
 TEST(Training, DialledWorkersTakePart) {
-  const Words common = {"train", "--model", "lenet", "--max-batches", "12"};
+  const Words common = {"train", "--quick", "--model", "lenet", "--max-batches", "12"};
   const std::string local = Weights(With(common, {"--local-workers", "3"}));
   ScratchDir dir;
   Process central(

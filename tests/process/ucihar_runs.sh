@@ -23,7 +23,7 @@ run_once() { # name, then flags of train
   local name=$1 status=0
   shift
   [ ! -f "$out/$name.json" ] || return 0
-  "$bin/runnel-central" train --model har_cnn --augment off --dataset ucihar --data-dir "$folder" --local-workers 3 \
+  "$bin/runnel-central" train --quick --model har_cnn --augment off --dataset ucihar --data-dir "$folder" --local-workers 3 \
     --epochs "$epochs" ${milestones:+--milestones "$milestones"} "$@" --summary "$out/$name.part" > "$out/$name.log" 2>&1 || status=$?
   if [ "$status" = 0 ]; then
     mv "$out/$name.part" "$out/$name.json"

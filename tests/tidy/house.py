@@ -96,10 +96,10 @@ PUBLIC_HEADERS = {
                   "profiles/profile_file.h", "profiles/profile_folder.h", "profiles/sub_models.h",
                   "run/run_predictor.h"),
     "proto/transport": ("control/control.h", "control/control_channel.h",
-                        "control/model_convert.h", "link/address.h", "link/event_loop.h",
+                        "control/control_convert.h", "control/model_convert.h", "link/address.h", "link/event_loop.h",
                         "link/frame.h", "link/link_shell.h", "link/transport.h"),
-    # What the mains share: nobody else includes it.
-    "proto/process": (),
+    # What the mains share; others only write files with it.
+    "proto/process": ("atomic_file.h",),
     "central": (),
     "worker": (),
 }
@@ -110,6 +110,7 @@ HOUSE_FOLDERS = ("proto", "central", "worker", "predictor", "compress", "partiti
 FILE_FORMATS = (
     "central/records/*",
     "predictor/profiles/*",
+    "worker/measurement_store*",
 )
 # Shells that speak a gRPC control plane.
 GRPC_SHELLS = ("proto/transport/grpc*", "worker/*grpc*")

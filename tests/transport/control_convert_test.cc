@@ -27,8 +27,9 @@ auto Fields(const WorkerHello& m) {
   return std::tie(a, b, c, d, e, f, g, h);
 }
 auto Fields(const ProfileReport& m) {
-  return std::tie(m.layer_seconds, m.spreads, m.processor_share);
+  return std::tie(m.layer_seconds, m.spreads, m.processor_share, m.kept);
 }
+auto Fields(const ProfileProgress& m) { return std::tie(m.share); }
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) {
   const auto& [a, b] = m;
@@ -53,8 +54,8 @@ auto Fields(const StageFailed& m) {
 auto Fields(const Welcome& m) { return std::tie(m.device); }
 auto Fields(const Refused& m) { return std::tie(m.reason); }
 auto Fields(const ProfileRequest& m) {
-  const auto& [a, b, c, d, e, f, g, h, i] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k);
 }
 auto Fields(const PrepareStage& m) {
   const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, changes, draws, n] = m;

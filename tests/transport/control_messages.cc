@@ -166,7 +166,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
                   Names(), Families(), Text()},
-      ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}, 0.25},
+      ProfileReport{{Real(), Real(), Real()}, {Real(), Real(), Real()}, 0.25, Below(2) == 1},
       StageReady{generation},
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
@@ -177,7 +177,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       StageFailed{generation, Text(), Below(2) == 1},
       LayersFetched{generation, State()},
       StagePrepared{generation},
-      ProfileFailed{Text(), Below(2) == 1}};
+      ProfileFailed{Text(), Below(2) == 1},
+      ProfileProgress{0.5}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -213,7 +214,9 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      {{0, model.layer_count() - 1}, {0, 0}},
                      Real(),
                      Real(),
-                     {1 + Below(64), 1}},
+                     {1 + Below(64), 1},
+                     Real(),
+                     Below(2) == 1},
       prepare,
       RunUntil{Sequence(1 + Below(1000000)), TrainingChange{1 + Below(99), {3, -2}}},
       SnapshotRequest{Sequence(1 + Below(1000000)), Below(2) == 1},

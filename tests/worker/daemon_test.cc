@@ -11,12 +11,14 @@
 #include "proto/base/initial_state.h"
 #include "proto/transport/in_process/loopback.h"
 #include "proto/transport/in_process/loopback_control.h"
+#include "tests/central/scratch.h"
 #include "tests/transport/control_recorders.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::ScratchDir;
 
 class DaemonTest : public ::testing::Test {
  protected:
@@ -24,6 +26,8 @@ class DaemonTest : public ::testing::Test {
     DaemonOptions options;
     options.central_address = central_->address();
     options.name = "w";
+    options.state_folder = folder_ / "state";
+    options.device = "a device";
     daemon_ = std::make_unique<Daemon>(
         options, Daemon::Parts{transport_.get(), &control_, &clock_, &logger_});
     thread_ = std::thread([this] { result_ = daemon_->Run(); });
@@ -66,6 +70,17 @@ class DaemonTest : public ::testing::Test {
     return stage;
   }
 
+  ProfileRequest FirstLayers() const {
+    ProfileRequest request;
+    request.model = model_;
+    request.recipe = "fp32";
+    request.backend = "ref";
+    request.micro_batch_size = request.repetitions = 1;
+    request.ranges = {{0, 1}};
+    return request;
+  }
+
+  const ScratchDir folder_;
   ModelSpec model_ = MakeModel("lenet").value();
   MonotonicClock clock_;
   NullLogger logger_;
@@ -90,15 +105,26 @@ TEST_F(DaemonTest, RequestsWithoutAStageAreAnswered) {
 TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
   EXPECT_EQ(Ask<StagePrepared>(WholeModel()).generation, Generation(3));
   ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(3)}).ok());
-  ProfileRequest request;
-  request.model = model_;
-  request.recipe = "fp32";
+  ProfileRequest request = FirstLayers();
   request.backend = "no_such_backend";
-  request.micro_batch_size = request.repetitions = 1;
   EXPECT_THAT(Ask<ProfileFailed>(request).reason, HasSubstr("no_such_backend"));
   const Snapshot snapshot = Ask<Snapshot>(SnapshotRequest{Sequence(0)});
   EXPECT_EQ(snapshot.generation, Generation(3));
   EXPECT_TRUE(snapshot.state == InitialState(model_, 9).value()) << "drawn as central would";
+}
+
+TEST_F(DaemonTest, WhatItMeasuredForARunItNeedNotMeasureForTheNext) {
+  ProfileRequest request = FirstLayers();
+  EXPECT_FALSE(Ask<ProfileReport>(request).kept);
+  request.accepts_kept = true;
+  const ProfileReport measured = Ask<ProfileReport>(request);
+  EXPECT_FALSE(measured.kept) << "what only a measurement answered is not kept";
+  const ProfileReport kept = Ask<ProfileReport>(request);
+  EXPECT_TRUE(kept.kept);
+  EXPECT_EQ(kept.layer_seconds, measured.layer_seconds);
+  EXPECT_EQ(kept.processor_share, measured.processor_share);
+  request.accepts_kept = false;
+  EXPECT_FALSE(Ask<ProfileReport>(request).kept);
 }
 
 // Without --listen it is where central reaches it.

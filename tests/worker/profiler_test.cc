@@ -52,6 +52,35 @@ TEST(Profiler, EachLayerOrRangesWithMicroBatchesInFlight) {
   }
 }
 
+// Time that is given in advance: a clock on which each look takes a millisecond.
+class SteppingClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return now_ns_ += 1'000'000; }
+
+ private:
+  mutable int64_t now_ns_ = 0;
+};
+
+TEST(Profiler, RepeatsUntilItHasEnoughAndTellsHowFarItIs) {
+  const std::unique_ptr<Backend> backend = MakeBackend("ref", 1).value();
+  ProfileOptions options{.samples = 1, .repetitions = 5, .ranges = {{0, 0}, {1, 2}}};
+  const auto profile = [&](double enough_ms) {
+    options.enough_ms = enough_ms;
+    std::vector<double> shares;
+    const auto times =
+        ProfileRanges(MakeModel("lenet").value(), *FindRecipe("fp32").value(), *backend, options,
+                      SteppingClock(), [&shares](double share) { shares.push_back(share); });
+    EXPECT_TRUE(times.ok()) << times.status();
+    EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+    EXPECT_DOUBLE_EQ(shares.back(), 1);
+    return times->front();
+  };
+  // A measurement takes one step of the clock.
+  EXPECT_NEAR(profile(0).all_wall_seconds, 0.005, 1e-9) << "all repetitions";
+  EXPECT_NEAR(profile(2).all_wall_seconds, 0.002, 1e-9);
+  EXPECT_NEAR(profile(100).all_wall_seconds, 0.005, 1e-9);
+}
+
 TEST(Profiler, WhatIsOutOfRangeIsNamed) {
   const auto error = [](const ProfileOptions& options) {
     return std::string(Profile("fp32", options).status().message());

@@ -137,6 +137,14 @@ void Coordinator::Handle(int device, const ProfileFailed& failed) {
 }
 
 void Coordinator::GoOnMeasured() {
+  if (!measurement_.kept().empty()) {
+    const auto name = [this](std::string* out, int device) {
+      absl::StrAppend(out, roster_.name(device));
+    };
+    effects_.push_back(
+        LogLine{Severity::kInfo, absl::StrCat("measured in an earlier run: ",
+                                              absl::StrJoin(measurement_.kept(), ", ", name))});
+  }
   if (!has_plan()) return MakeFirstPlan();
   if (stop_requested_) return CollectFinal();  // while a device measured
   AskPlanner();

@@ -98,6 +98,7 @@ class Coordinator {
   const Batching& batching() const { return batching_; }
   bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
   bool joining() const { return !ended() && !roster_.complete(); }
+  const Measurement& measurement() const { return measurement_; }
   // The last state is being collected; from this stage it is still to come.
   bool finishing() const { return ending_ == Ending::kCollecting; }
   bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
@@ -112,6 +113,9 @@ class Coordinator {
   // One overload a message; `device` takes part.
   void Handle(int device, const ProfileReport& report);
   void Handle(int device, const ProfileFailed& failed);
+  void Handle(int device, const ProfileProgress& progress) {
+    measurement_.AddProgress(device, progress.share);
+  }
   void Handle(int device, const LayersFetched& fetched);
   void Handle(int device, const StagePrepared& prepared);
   void Handle(int device, const StageReady& ready);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "proto/base/status_macros.h"
@@ -10,10 +11,14 @@ namespace runnel {
 
 void Measurement::Begin(std::vector<int> devices, int64_t step, const Roster& roster,
                         RunEffects& effects) {
+  is_first_ = times_.empty();
   times_.resize(roster.devices().size());
+  shares_.assign(times_.size(), 0);
   step_ = step;
   parts_ = false;
   answered_.clear();
+  kept_.clear();
+  done_ = 0;
   awaited_ = std::move(devices);
   SendRequests(roster, effects);
 }
@@ -28,9 +33,11 @@ void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
 ProfileRequest Measurement::MakeRequest() const {
   ProfileRequest request = options_.request;
   request.ranges = RangesToMeasure();
-  if (in_turns()) return request;
-  if (parts_)
+  request.accepts_kept = is_first_;
+  if (parts_ && !in_turns())
     request.burst_ms = options_.part_ms * devices() / static_cast<double>(request.ranges.size());
+  request.enough_ms = request.burst_ms * static_cast<double>(request.repetitions);
+  if (in_turns()) return request;
   for (const LayerRange& range : request.ranges) {
     request.in_flight.push_back(
         parts_ && options_.pipelined ? InFlightOf(range, layers(), devices()) : 1);
@@ -54,6 +61,11 @@ absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& rep
   RUNNEL_RETURN_IF_ERROR(CheckReport(report));
   RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
   if (!in_turns() && !parts_) answered_.push_back(device);
+  const bool is_known = std::find(kept_.begin(), kept_.end(), device) != kept_.end();
+  if (report.kept && !is_known) {
+    kept_.push_back(device);
+    std::sort(kept_.begin(), kept_.end());
+  }
   GoOnWithout(device, roster, effects);
   return true;
 }
@@ -94,12 +106,28 @@ bool Measurement::SkipDevice(int device, const Roster& roster, RunEffects& effec
   return true;
 }
 
+void Measurement::AddProgress(int device, double share) {
+  if (IsAsked(device)) shares_[static_cast<size_t>(device)] = share;
+}
+
+// Layers and parts take about as long.
+double Measurement::Progress() const {
+  if (!under_way()) return 1;
+  const double sum = std::accumulate(shares_.begin(), shares_.end(), static_cast<double>(done_));
+  const double share = sum / static_cast<double>(done_ + awaited_.size());
+  if (in_turns() || Parts().empty()) return share;
+  return parts_ ? 0.5 + share / 2 : share / 2;
+}
+
 // The device is done with what it was asked for.
 void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effects) {
   std::erase(awaited_, device);
+  shares_[static_cast<size_t>(device)] = 0;
+  ++done_;
   if (in_turns()) return SendRequests(roster, effects);
   if (!awaited_.empty() || parts_ || Parts().empty()) return;
   parts_ = true;
+  done_ = 0;
   awaited_ = std::exchange(answered_, {});
   SendRequests(roster, effects);
 }

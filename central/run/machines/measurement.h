@@ -47,7 +47,8 @@ class Measurement {
   Measurement(MeasurementOptions options, Planner* planner)
       : options_(std::move(options)), planner_(planner) {}
 
-  // Measures these devices of the roster, at barrier `step`. Not while it is under way.
+  // Measures these devices of the roster, at barrier `step`. Not while it is under way. The first
+  // time, before there is a plan, what a device measured in an earlier run will do.
   void Begin(std::vector<int> devices, int64_t step, const Roster& roster, RunEffects& effects);
   // False: the device was not asked. Internal: what it answered is not what it was asked for;
   // others as Planner::Characterise.
@@ -57,8 +58,15 @@ class Measurement {
   // it was not asked.
   bool SkipDevice(int device, const Roster& roster, RunEffects& effects);
 
+  // Of what the device was asked for so much is done, [0, 1].
+  void AddProgress(int device, double share);
+
   // Devices are still to answer.
   bool under_way() const { return !awaited_.empty(); }
+  // Since Begin, of all devices together, [0, 1].
+  double Progress() const;
+  // Those that answered from an earlier run, by number; the others measured.
+  const std::vector<int>& kept() const { return kept_; }
   // By device number, as last measured or predicted; empty: no device was measured.
   const std::vector<DeviceTimes>& times() const { return times_; }
 
@@ -78,10 +86,14 @@ class Measurement {
 
   MeasurementOptions options_;
   Planner* planner_;
-  int64_t step_ = 0;           // barrier at which is measured
-  bool parts_ = false;         // all devices have answered for their layers
-  std::vector<int> awaited_;   // in turns only the first one is asked
-  std::vector<int> answered_;  // for their layers
+  int64_t step_ = 0;            // barrier at which is measured
+  bool is_first_ = true;        // nothing was measured before
+  bool parts_ = false;          // all devices have answered for their layers
+  std::vector<int> awaited_;    // in turns only the first one is asked
+  std::vector<int> answered_;   // for their layers
+  size_t done_ = 0;             // devices that have answered for what is measured now
+  std::vector<double> shares_;  // by device: done of what it measures now
+  std::vector<int> kept_;
   std::vector<DeviceTimes> times_;
 };
 

@@ -25,7 +25,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 4;
+inline constexpr int32_t kProtocolVersion = 5;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 // A profile's processor_share is at least this.
 inline constexpr double kLeastProcessorShare = 1e-3;
@@ -56,6 +56,13 @@ struct ProfileReport {
   // What the computing thread got of a processor meanwhile, (0, 1]: less where a quota or others
   // take it away.
   double processor_share = 1;
+  // Not measured now: what this worker answered to the same request in an earlier run.
+  bool kept = false;
+};
+
+// While a profile is measured, a few times a second: how much of it is done, [0, 1].
+struct ProfileProgress {
+  double share = 0;
 };
 
 // Answer to a ProfileRequest that could not be met. A stage that the worker has goes on.
@@ -145,9 +152,9 @@ struct StageFailed {
   bool unfit = false;
 };
 
-using WorkerMessage =
-    std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
-                 Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed>;
+using WorkerMessage = std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot,
+                                   EvaluationDone, Telemetry, StageFailed, LayersFetched,
+                                   StagePrepared, ProfileFailed, ProfileProgress>;
 
 // ---- central -> worker
 
@@ -170,6 +177,8 @@ struct ProfileRequest {
   double burst_ms = 0;                  // one measurement repeats the work for at least this long
   double nominal_step_ns = 0;           // above 0: times at this clock, as ProfileOptions says
   std::vector<int64_t> in_flight = {};  // by range, as ProfileOptions says; empty: one each
+  double enough_ms = 0;                 // as ProfileOptions says; 0: all repetitions
+  bool accepts_kept = false;            // what the worker measured in an earlier run will do
 };
 
 // Make a stage of the next plan beside the one that stands at the barrier, if there is one; it

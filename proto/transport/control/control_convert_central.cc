@@ -44,6 +44,8 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
   request.set_burst_ms(from.burst_ms);
   request.set_nominal_step_ns(from.nominal_step_ns);
   request.mutable_in_flight()->Assign(from.in_flight.begin(), from.in_flight.end());
+  request.set_enough_ms(from.enough_ms);
+  request.set_accepts_kept(from.accepts_kept);
 }
 
 void Fill(PrepareStage& from, proto::FromCentral& to) {
@@ -154,6 +156,9 @@ absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
   RUNNEL_RETURN_IF_ERROR(
       CheckReal("profile_request.nominal_step_ns", from.nominal_step_ns(), 0, kMaxClockStepNs));
   request.nominal_step_ns = from.nominal_step_ns();
+  RUNNEL_RETURN_IF_ERROR(CheckReal("profile_request.enough_ms", from.enough_ms(), 0, kMaxBurstMs));
+  request.enough_ms = from.enough_ms();
+  request.accepts_kept = from.accepts_kept();
   return request;
 }
 

@@ -45,6 +45,11 @@ void Fill(ProfileReport& from, proto::FromWorker& to) {
                                                                from.layer_seconds.end());
   to.mutable_profile_report()->mutable_spreads()->Assign(from.spreads.begin(), from.spreads.end());
   to.mutable_profile_report()->set_processor_share(from.processor_share);
+  to.mutable_profile_report()->set_kept(from.kept);
+}
+
+void Fill(ProfileProgress& from, proto::FromWorker& to) {
+  to.mutable_profile_progress()->set_share(from.share);
 }
 
 void Fill(StageReady& from, proto::FromWorker& to) {
@@ -182,7 +187,13 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
       CheckReal("profile_report.processor_share", from.processor_share(), kLeastProcessorShare, 1));
   return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
                        {from.spreads().begin(), from.spreads().end()},
-                       from.processor_share()};
+                       from.processor_share(),
+                       from.kept()};
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::ProfileProgress& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckReal("profile_progress.share", from.share(), 0, 1));
+  return ProfileProgress{from.share()};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::StageReady& from) {
@@ -327,6 +338,8 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(message.stage_prepared());
     case proto::FromWorker::kProfileFailed:
       return Read(message.profile_failed());
+    case proto::FromWorker::kProfileProgress:
+      return Read(message.profile_progress());
     case proto::FromWorker::kPart:
     case proto::FromWorker::kPartsArrived:
     case proto::FromWorker::kPartsDropped:

@@ -46,7 +46,9 @@ TEST(Progress, TerminalLineSaysAll) {
 TEST(Progress, LayersOnTheirWayAreShownWithTheTimeLeft) {
   Progress lines((ProgressOptions()));
   EXPECT_EQ(lines.Transfer(0, "sending layers", 0, 1000), "");
-  EXPECT_EQ(lines.Transfer(4 * kSecond, "sending layers", 100, 1000), "") << "not yet";
+  EXPECT_EQ(lines.Transfer(kSecond, "sending layers", 25, 1000), "") << "not yet";
+  EXPECT_EQ(lines.Transfer(2 * kSecond, "sending layers", 40, 1000), "sending layers: 4 %\n");
+  EXPECT_EQ(lines.Transfer(4 * kSecond, "sending layers", 100, 1000), "") << "not again so soon";
   EXPECT_EQ(lines.Transfer(68 * kSecond, "sending layers", 340, 1000),
             "sending layers: 34 %, 2:12 left\n");
   EXPECT_EQ(lines.Transfer(70 * kSecond, "sending layers", 350, 1000), "");
@@ -54,7 +56,7 @@ TEST(Progress, LayersOnTheirWayAreShownWithTheTimeLeft) {
   // Another one has a rate of its own.
   EXPECT_EQ(lines.Transfer(100 * kSecond, "sending layers", 0, 500), "");
   EXPECT_EQ(lines.Transfer(110 * kSecond, "sending layers", 0, 500),
-            "sending layers: 0 %, -- left\n");
+            "sending layers: 0 %\n");
 
   Progress terminal(Terminal());
   EXPECT_EQ(terminal.Transfer(0, "sending layers", 0, 1000), "");

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "central/files/atomic_file.h"
+#include "proto/process/atomic_file.h"
 #include "central/reports/scenario_file.h"
 #include "central/reports/simulate_table.h"
 #include "gmock/gmock.h"

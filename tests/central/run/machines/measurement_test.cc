@@ -126,6 +126,40 @@ TEST_F(MeasurementTest, WhoCannotMeasureItsLayersIsNotAskedForParts) {
   EXPECT_THAT(ReceiversOf<ProfileRequest>(effects_), ElementsAre(0));
 }
 
+// Before the first plan; later on a device has changed, and what it was does not count.
+TEST_F(MeasurementTest, WhatWasMeasuredInAnEarlierRunWillDoOnlyTheFirstTime) {
+  Begin(Options("vgg11"), {0, 1});
+  const auto requests = Requests();
+  EXPECT_TRUE(requests[0].second.accepts_kept);
+  const size_t layers = requests[0].second.ranges.size();
+  ProfileReport kept = Report(layers);
+  kept.kept = true;
+  EXPECT_TRUE(measurement_->AddReport(1, kept, roster_, effects_).value());
+  EXPECT_TRUE(Answer(0, layers));
+  EXPECT_THAT(measurement_->kept(), ElementsAre(1));
+  const size_t parts = Requests()[0].second.ranges.size();
+  for (const int device : {0, 1}) EXPECT_TRUE(Answer(device, parts));
+  measurement_->Begin({1}, 50, roster_, effects_);
+  EXPECT_FALSE(Requests()[0].second.accepts_kept);
+  EXPECT_THAT(measurement_->kept(), IsEmpty());
+}
+
+TEST_F(MeasurementTest, ItsProgressIsThatOfAllDevicesAndPhases) {
+  Begin(Options("vgg11"), {0, 1});
+  const size_t layers = Requests()[0].second.ranges.size();
+  EXPECT_DOUBLE_EQ(measurement_->Progress(), 0);
+  measurement_->AddProgress(0, 0.5);
+  measurement_->AddProgress(2, 0.9);  // was not asked
+  EXPECT_DOUBLE_EQ(measurement_->Progress(), 0.125);
+  EXPECT_TRUE(Answer(1, layers));
+  EXPECT_DOUBLE_EQ(measurement_->Progress(), 0.375);
+  EXPECT_TRUE(Answer(0, layers));
+  EXPECT_DOUBLE_EQ(measurement_->Progress(), 0.5) << "layers are done, parts are still to come";
+  const size_t parts = Requests()[0].second.ranges.size();
+  for (const int device : {0, 1}) EXPECT_TRUE(Answer(device, parts));
+  EXPECT_DOUBLE_EQ(measurement_->Progress(), 1);
+}
+
 TEST_F(MeasurementTest, NobodyLeftIsTheEnd) {
   Begin(Options("vgg11"), {0});
   EXPECT_TRUE(measurement_->SkipDevice(0, roster_, effects_));

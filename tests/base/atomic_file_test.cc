@@ -1,4 +1,4 @@
-#include "central/files/atomic_file.h"
+#include "proto/process/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/mount.h>

@@ -1,0 +1,91 @@
+#include "worker/device_description.h"
+
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace runnel {
+namespace {
+
+// Lines of /proc/cpuinfo that name a processor: x86 says "model name", arm64 "CPU part" and so on,
+// boards "Hardware" or "Model".
+bool NamesProcessor(absl::string_view line) {
+  for (const absl::string_view key :
+       {"model name", "CPU implementer", "CPU part", "CPU variant", "Hardware", "Model", "isa"}) {
+    if (absl::StartsWith(line, key)) return true;
+  }
+  return false;
+}
+
+std::string ProcessorNames() {
+  std::set<std::string> names;  // big and little processors have several
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (NamesProcessor(line)) names.insert(line);
+  }
+  return absl::StrJoin(names, "\n");
+}
+
+int UsableProcessors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Of the groups of version 1 and 2, as far as there are any.
+std::string Quotas() {
+  std::string quotas;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (fields.size() != 3) continue;
+    const std::string& path = fields[2];
+    if (fields[1].empty()) {
+      absl::StrAppend(&quotas, FirstLine(absl::StrCat("/sys/fs/cgroup", path, "/cpu.max")));
+    } else if (absl::StrContains(absl::StrCat(",", fields[1], ","), ",cpu,")) {
+      const std::string folder = absl::StrCat("/sys/fs/cgroup/", fields[1], path);
+      absl::StrAppend(&quotas, FirstLine(folder + "/cpu.cfs_quota_us"), " ",
+                      FirstLine(folder + "/cpu.cfs_period_us"));
+    }
+  }
+  return quotas;
+}
+
+std::string ProgramFile() {
+  struct stat file = {};
+  if (stat("/proc/self/exe", &file) != 0) return "";
+  return absl::StrCat(int64_t{file.st_size}, " ", int64_t{file.st_mtim.tv_sec}, ".",
+                      int64_t{file.st_mtim.tv_nsec});
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+std::string DescribeDevice(const std::string& more) {
+  return absl::StrCat("host ", HostName(), "\n", ProcessorNames(), "\nprocessors ",
+                      UsableProcessors(), "\nquota ", Quotas(), "\nprogram ", ProgramFile(), "\n",
+                      more);
+}
+
+}  // namespace runnel

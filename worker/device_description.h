@@ -1,0 +1,15 @@
+#pragma once
+
+// What the speed of this process depends on, beside what it computes.
+
+#include <string>
+
+namespace runnel {
+
+// Host, processors by their names and how many of them this process may use, the quota of its
+// control groups, the program file (size and time of its last change) and `more` of the caller, a
+// line each. Equal texts: times measured then hold now. Reads /proc and /sys; what cannot be read
+// is left out.
+std::string DescribeDevice(const std::string& more);
+
+}  // namespace runnel
