@@ -47,7 +47,7 @@ struct InstructionSet {
 };
 constexpr InstructionSet kInstructionSets[] = {
 #if defined(__x86_64__)
-    {"avx512_vnni", &cpu::CpuFeatures::avx512_vnni, "avx512", "avx512_vnni"},
+    {"avx512_vnni", &cpu::CpuFeatures::avx512_vnni, "avx512", "avx512_vnni"},  // or its _raw
     {"avx512", &cpu::CpuFeatures::avx512, "avx512", "avx512"},
     {"avx_vnni", &cpu::CpuFeatures::avx_vnni, "avx2", "avx_vnni"},
     {"avx2", &cpu::CpuFeatures::avx2, "avx2", "avx2"},
@@ -77,6 +77,10 @@ Machine MachineOf(const InstructionSet& set) {
   Machine machine;
   machine.fp32 = FindRow(fp32::SupportedKernels(), set.fp32);
   machine.int8 = FindRow(cpu::SupportedInt8Kernels(), set.int8);
+  // Where there are both, adding the bias on the way costs nothing.
+  const cpu::Int8Kernels* raw =
+      FindRow(cpu::SupportedInt8Kernels(), absl::StrCat(set.int8, "_raw"));
+  if (raw->adds_bias) machine.int8 = raw;
   machine.integer = &cpu::IntegerLoopsFor(set.fp32);
   return machine;
 }

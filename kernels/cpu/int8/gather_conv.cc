@@ -9,7 +9,9 @@
 namespace runnel::cpu {
 namespace {
 
-constexpr int64_t kPackedPiece = 256;  // values of the reduction, a multiple of every k_group
+// Values of the reduction that are packed before they are summed, a multiple of every k_group: so
+// many that the hardware follows each column.
+constexpr int64_t kPackedPiece = 8192;
 // Parts of the images for each thread: a slow core is not waited for long.
 constexpr int64_t kPartsPerThread = 4;
 
@@ -85,7 +87,7 @@ void PackPanel(const GatherSizes& sizes, const int8_t* weights, int64_t p, int8_
   auto* start = reinterpret_cast<int32_t*>(panel + sizes.starts_offset);
   for (int64_t slot = 0; slot < sizes.problem.taps(); ++slot, start += width) {
     std::fill_n(start, width, 0);
-    // In pieces that are still in the first-level cache when they are summed.
+    // In pieces that are still in the second-level cache when they are summed.
     for (int64_t first = 0; first < sizes.problem.source_c; first += kPackedPiece) {
       const int64_t k = std::min(kPackedPiece, sizes.problem.source_c - first);
       PackSlotPiece(sizes, weights, slot, first, k, p * kernels.panel_columns, n, width, panel);
@@ -292,8 +294,11 @@ class Part {
   }
 
   void RunBlock(int64_t begin, int64_t end) {
-    Int8Tile tile{
-        .a_step = kernels_.k_group, .b = panel_, .segments = memory_.segments, .columns = columns_};
+    Int8Tile tile{.a_step = kernels_.k_group,
+                  .a_is_raw = kernels_.a_bias != 0 && !sizes_.copies_source,
+                  .b = panel_,
+                  .segments = memory_.segments,
+                  .columns = columns_};
     int class_h = -1, class_w = -1;
     Place place{};
     for (int t = 0; t < tile_count_; ++t) {

@@ -27,7 +27,7 @@ int64_t BlockSteps(int64_t taps, int64_t tap_steps, int64_t most) {
 GatherSizes::GatherSizes(const Int8Kernels& the_kernels, const GatherProblem& the_problem)
     : kernels(the_kernels), problem(the_problem) {
   padded_c = RoundUp(problem.source_c, kernels.k_group);
-  copies_source = kernels.a_bias != 0 || padded_c != problem.source_pixel;
+  copies_source = (kernels.a_bias != 0 && !kernels.adds_bias) || padded_c != problem.source_pixel;
   tap_steps = padded_c / kernels.k_group;
   steps = problem.taps() * tap_steps;
   block_steps = BlockSteps(problem.taps(), tap_steps, kernels.panel_steps);

@@ -38,6 +38,7 @@ struct Int8Tile {
   // Bytes from a step to the next: k_group where rows are pixels, or tile_rows * k_group where A is
   // packed, then a[r] = a[0] + r * k_group.
   int64_t a_step = 0;
+  bool a_is_raw = false;  // A lies without a_bias; only with adds_bias, and not where A is packed
   const int8_t* b = nullptr;
   const Int8Segment* segments = nullptr;
   int segment_count = 0;                   // 0 is a sum over nothing
@@ -56,7 +57,8 @@ struct Int8Kernels {
   int panel_columns = 0;  // at most kMaxPanelColumns
   int column_unit = 0;    // divides panel_columns
   int k_group = 0;
-  uint8_t a_bias = 0;  // 0 or 128
+  uint8_t a_bias = 0;      // 0 or 128
+  bool adds_bias = false;  // tile takes A without its bias (Int8Tile::a_is_raw)
   // Steps of a full panel that stay in the caches beside what else a tile reads. Longer reductions
   // go in blocks.
   int64_t panel_steps = 0;
@@ -112,6 +114,7 @@ extern const Int8Kernels kAvx2Int8Kernels;
 extern const Int8Kernels kAvxVnniInt8Kernels;
 extern const Int8Kernels kAvx512Int8Kernels;
 extern const Int8Kernels kAvx512VnniInt8Kernels;
+extern const Int8Kernels kAvx512VnniRawInt8Kernels;  // adds_bias, else the same
 #endif
 #if defined(__aarch64__)
 extern const Int8Kernels kNeonInt8Kernels;         // any arm64

@@ -22,10 +22,15 @@ RUNNEL_INLINE __m512i BroadcastFour(const uint8_t* a) {
   return _mm512_set1_epi32(four);
 }
 
-// kPacked: row r is at a[0] + 4 r, a step is 24 bytes.
-template <int kRows, int kVectors, bool kPacked>
+// How the rows of A lie. kPacked: row r is at a[0] + 4 r, a step is 24 bytes. kRaw: without the
+// bias, which is added on the way.
+enum class Rows { kBiased, kRaw, kPacked };
+
+template <int kRows, int kVectors, Rows kLie>
 RUNNEL_INLINE void AddSegment(const Int8Tile& tile, const Int8Segment& segment,
                               __m512i (&sums)[kRows][kVectors]) {
+  constexpr bool kPacked = kLie == Rows::kPacked;
+  const __m512i bias = _mm512_set1_epi8(static_cast<char>(kBias));
   constexpr int64_t kStep = kPacked ? kAvx512Rows * kAvx512Group : kAvx512Group;
   const uint8_t* a[kRows];
 #pragma GCC unroll 6
@@ -41,7 +46,8 @@ RUNNEL_INLINE void AddSegment(const Int8Tile& tile, const Int8Segment& segment,
     for (int v = 0; v < kVectors; ++v) column[v] = _mm512_loadu_si512(b + 64 * v);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      const __m512i row = BroadcastFour(a[r] + offset);
+      __m512i row = BroadcastFour(a[r] + offset);
+      if constexpr (kLie == Rows::kRaw) row = _mm512_xor_si512(row, bias);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], row, column[v]);
@@ -73,7 +79,7 @@ RUNNEL_INLINE void StoreTile(const Int8Tile& tile, __m512i (&sums)[kRows][kVecto
   }
 }
 
-template <int kRows, int kVectors, bool kPacked>
+template <int kRows, int kVectors, Rows kLie>
 void RunTile(const Int8Tile& tile) {
   __m512i sums[kRows][kVectors];
 #pragma GCC unroll 4
@@ -84,28 +90,33 @@ void RunTile(const Int8Tile& tile) {
     for (int r = 0; r < kRows; ++r) sums[r][v] = start;
   }
   for (int s = 0; s < tile.segment_count; ++s) {
-    AddSegment<kRows, kVectors, kPacked>(tile, tile.segments[s], sums);
+    AddSegment<kRows, kVectors, kLie>(tile, tile.segments[s], sums);
   }
   StoreTile<kRows, kVectors>(tile, sums);
 }
 
 using TileFunction = void (*)(const Int8Tile&);
 
-template <int kRows>
-TileFunction Pick(int vectors, bool packed) {
-  static constexpr TileFunction kTable[4][2] = {
-      {RunTile<kRows, 1, false>, RunTile<kRows, 1, true>},
-      {RunTile<kRows, 2, false>, RunTile<kRows, 2, true>},
-      {RunTile<kRows, 3, false>, RunTile<kRows, 3, true>},
-      {RunTile<kRows, 4, false>, RunTile<kRows, 4, true>}};
-  return kTable[vectors - 1][packed ? 1 : 0];
+template <int kRows, Rows kLie>
+TileFunction Pick(int vectors) {
+  static constexpr TileFunction kTable[4] = {RunTile<kRows, 1, kLie>, RunTile<kRows, 2, kLie>,
+                                             RunTile<kRows, 3, kLie>, RunTile<kRows, 4, kLie>};
+  return kTable[vectors - 1];
+}
+
+template <Rows kLie>
+TileFunction PickRows(const Int8Tile& tile) {
+  static constexpr TileFunction (*kPick[kAvx512Rows])(int) = {
+      Pick<1, kLie>, Pick<2, kLie>, Pick<3, kLie>, Pick<4, kLie>, Pick<5, kLie>, Pick<6, kLie>};
+  return kPick[tile.rows - 1]((tile.columns + kAvx512Unit - 1) / kAvx512Unit);
 }
 
 void Tile(const Int8Tile& tile) {
-  static constexpr TileFunction (*kPick[kAvx512Rows])(int, bool) = {Pick<1>, Pick<2>, Pick<3>,
-                                                                    Pick<4>, Pick<5>, Pick<6>};
-  const int vectors = (tile.columns + kAvx512Unit - 1) / kAvx512Unit;
-  kPick[tile.rows - 1](vectors, tile.a_step != kAvx512Group)(tile);
+  const bool packed = tile.a_step != kAvx512Group;
+  const TileFunction run = packed          ? PickRows<Rows::kPacked>(tile)
+                           : tile.a_is_raw ? PickRows<Rows::kRaw>(tile)
+                                           : PickRows<Rows::kBiased>(tile);
+  run(tile);
 }
 
 template <int kVectors>
@@ -141,27 +152,37 @@ void ColumnStart(const int8_t* panel, const Int8Segment* segments, int segment_c
 
 }  // namespace
 
-const Int8Kernels kAvx512VnniInt8Kernels = {
-    .name = "avx512_vnni",
-    .tile_rows = kAvx512Rows,
-    .panel_columns = kAvx512Columns,
-    .column_unit = kAvx512Unit,
-    .k_group = kAvx512Group,
-    .a_bias = kBias,
-    .panel_steps = 1152,
-    .tile = Tile,
-    .copy_a = Avx512CopyA<kBias>,
-    .pack_a = Avx512PackA<kBias>,
-    .pack_b_columns = Avx512PackBColumns,
-    .pack_b_rows = Avx512PackBRows,
-    .column_start = ColumnStart,
-    .rescale_pseudo_stochastic = Avx512RescalePseudoStochastic,
-    .rescale_half_away = Avx512RescaleHalfAway,
-    .max_abs = Avx512MaxAbs,
-    .subtract_saturating = Avx512SubtractSaturating,
-    .depthwise_row = Avx512DepthwiseRow,
-    .depthwise_weight_row = Avx512DepthwiseWeightRow,
-};
+namespace {
+
+constexpr Int8Kernels MakeRow(const char* name, bool adds_bias) {
+  return {
+      .name = name,
+      .tile_rows = kAvx512Rows,
+      .panel_columns = kAvx512Columns,
+      .column_unit = kAvx512Unit,
+      .k_group = kAvx512Group,
+      .a_bias = kBias,
+      .adds_bias = adds_bias,
+      .panel_steps = 1152,
+      .tile = Tile,
+      .copy_a = Avx512CopyA<kBias>,
+      .pack_a = Avx512PackA<kBias>,
+      .pack_b_columns = Avx512PackBColumns,
+      .pack_b_rows = Avx512PackBRows,
+      .column_start = ColumnStart,
+      .rescale_pseudo_stochastic = Avx512RescalePseudoStochastic,
+      .rescale_half_away = Avx512RescaleHalfAway,
+      .max_abs = Avx512MaxAbs,
+      .subtract_saturating = Avx512SubtractSaturating,
+      .depthwise_row = Avx512DepthwiseRow,
+      .depthwise_weight_row = Avx512DepthwiseWeightRow,
+  };
+}
+
+}  // namespace
+
+constinit const Int8Kernels kAvx512VnniInt8Kernels = MakeRow("avx512_vnni", false);
+constinit const Int8Kernels kAvx512VnniRawInt8Kernels = MakeRow("avx512_vnni_raw", true);
 
 }  // namespace runnel::cpu
 
