@@ -27,6 +27,8 @@ class Daemon::Observer final : public WorkerControlObserver {
   explicit Observer(Daemon* daemon) : daemon_(daemon) {}
 
   void OnMessage(CentralMessage message) override {
+    if (auto* piece = std::get_if<ProbePiece>(&message))
+      piece->arrived_ns = daemon_->parts_.clock->NowNanos();
     daemon_->loop_.Post([daemon = daemon_, message = std::move(message)]() mutable {
       daemon->Handle(std::move(message));
     });
@@ -175,6 +177,12 @@ void Daemon::On(const Welcome& welcome) {
 }
 
 void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
+
+void Daemon::On(const ProbePiece& piece) {
+  if (!probe_.Add(piece)) return;
+  Send(probe_.measured());
+  for (ProbePiece& one : MakeProbeTrain(probe_.bytes())) Send(std::move(one));
+}
 
 void Daemon::On(const ProfileRequest& request) {
   if (request.accepts_kept) {

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
+#include "proto/transport/control/probe_train.h"
 #include "worker/measurement_store.h"
 #include "worker/stage_host.h"
 
@@ -66,6 +67,7 @@ class Daemon {
   void Handle(CentralMessage message);
   void On(const Welcome& welcome);
   void On(const Refused& refused);
+  void On(const ProbePiece& piece);
   void On(const ProfileRequest& request);
   void On(PrepareStage stage);
   void On(const RunUntil& grant);
@@ -97,6 +99,7 @@ class Daemon {
   BufferPool pool_;
   FrameLimits limits_;
   MeasurementStore measurements_;
+  ProbeReceiver probe_;
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;

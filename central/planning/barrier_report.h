@@ -9,9 +9,17 @@
 #include "central/records/stage_status.h"
 #include "proto/base/device_times.h"
 #include "proto/base/ids.h"
+#include "proto/base/link_rate.h"
 #include "proto/base/plan.h"
 
 namespace runnel {
+
+// What the path between central's host and a worker's carries, as it was measured before the first
+// plan. A way that is not set: the worker is on central's host, or nothing was measured.
+struct PathRates {
+  LinkRate down;  // towards the worker
+  LinkRate up;
+};
 
 // A worker that takes part, as far as plans depend on it. Its number in plans (DeviceId) is its
 // position in the vector.
@@ -19,6 +27,7 @@ struct DeviceFacts {
   std::string name;
   double processor_share = 1;  // of a processor, what its computing thread got at the last profile
   bool is_lost = false;        // no plan may use it
+  PathRates path = {};
 };
 
 // The pipeline at a barrier. Borrowed members live as long as the report.

@@ -32,6 +32,18 @@ void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, Lin
   }
 }
 
+LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices) {
+  LinkRates rates;
+  for (size_t i = 1; i < devices.size(); ++i) {
+    const PathRates& path = devices[i].path;
+    if (!path.down.is_set() && !path.up.is_set()) continue;
+    if (rates.empty()) rates.assign(devices.size(), std::vector<LinkRate>(devices.size()));
+    rates[0][i] = path.down;
+    rates[i][0] = path.up;
+  }
+  return rates;
+}
+
 LinkRates ScaleRates(LinkRates rates, double factor) {
   for (std::vector<LinkRate>& row : rates) {
     for (LinkRate& rate : row) rate = rate * factor;

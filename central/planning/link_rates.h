@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "central/planning/barrier_report.h"
 #include "central/records/stage_status.h"
 #include "partition/pipeline_model.h"
 #include "proto/base/link_rate.h"
@@ -19,6 +20,9 @@ using LinkRates = std::vector<std::vector<LinkRate>>;
 // Records what the stages of the plan that holds have measured, each direction apart. A way that
 // says nothing keeps its rate. devices: how many the run has.
 void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates);
+
+// Of the ways between device 0, which is on central's host, and the others.
+LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices);
 
 LinkRates ScaleRates(LinkRates rates, double factor);
 

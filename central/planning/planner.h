@@ -35,6 +35,7 @@ struct ChangePlan {
 struct ProfileNeeds {
   bool devices = false;              // false: nothing
   std::vector<LayerRange> ranges{};  // empty: each layer by itself, then parts (layer_profile.h)
+  bool paths = false;                // what the paths to the workers carry
 };
 
 using BarrierDecision = std::variant<KeepPlan, MeasureDevices, ChangePlan>;

@@ -1,10 +1,12 @@
 #include "central/planning/run_planner.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "central/planning/predicted_cost.h"
 #include "proto/base/status_macros.h"
 
@@ -58,6 +60,7 @@ std::string RunPlanner::Warning() const {
 
 ProfileNeeds RunPlanner::profile_needs() const {
   ProfileNeeds needs{inputs().needs_profile, {}};
+  needs.paths = inputs().needs_profile && !inputs().links.given.rate.is_set();
   if (predictor_.has_value()) needs.ranges = predictor_->representatives();
   return needs;
 }
@@ -77,6 +80,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   for (const DeviceFacts& device : devices)
     cluster_.processor_shares.push_back(device.processor_share);
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
+  cluster_.rates = RatesOfPaths(devices);
   MeasuredCluster cluster = cluster_;
   cluster.times = times;
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker_.MakePlan(numbers, cluster));
@@ -84,6 +88,11 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   RUNNEL_ASSIGN_OR_RETURN(const double period_s, maker_.PeriodSeconds(plan, cluster));
   const auto samples = static_cast<double>(inputs().micro_batch_size);
   predicted_samples_per_s_ = samples / period_s;
+  for (const int number : numbers) {
+    const auto has = [number](const StagePlan& stage) { return stage.device.value() == number; };
+    if (std::none_of(plan.stages.begin(), plan.stages.end(), has))
+      unused_.push_back(devices[static_cast<size_t>(number)].name);
+  }
   const absl::StatusOr<double> even_period_s = EvenPeriodSeconds(inputs(), numbers, cluster);
   if (even_period_s.ok()) even_samples_per_s_ = samples / *even_period_s;
   return plan;
@@ -96,6 +105,10 @@ std::string RunPlanner::Explanation() const {
   if (even_samples_per_s_ > 0) {
     absl::StrAppendFormat(&text, "; an even cut without compression (--quick) %.0f: %.2f times",
                           even_samples_per_s_, predicted_samples_per_s_ / even_samples_per_s_);
+  }
+  if (!unused_.empty()) {
+    absl::StrAppend(&text, "; without ", absl::StrJoin(unused_, ", "),
+                    ": with a stage there it would be slower");
   }
   return text;
 }

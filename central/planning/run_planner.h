@@ -44,7 +44,8 @@ class RunPlanner final : public Planner {
   MeasuredCluster cluster_;
   std::optional<int64_t> measured_step_;  // last barrier at which devices were looked at
   double predicted_samples_per_s_ = 0;
-  double even_samples_per_s_ = 0;  // of the even cut and uncompressed tensors; 0: not known
+  std::vector<std::string> unused_;  // devices that the first plan leaves out
+  double even_samples_per_s_ = 0;    // of the even cut and uncompressed tensors; 0: not known
 };
 
 }  // namespace runnel

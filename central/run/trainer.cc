@@ -49,6 +49,8 @@ class Trainer::Impl final : public CentralControlObserver {
 
   void OnJoined(ConnectionId) override {}
   void OnMessage(ConnectionId id, WorkerMessage message) override {
+    if (auto* piece = std::get_if<ProbePiece>(&message))
+      piece->arrived_ns = parts_.clock->NowNanos();
     loop_.Post([this, id, message = std::move(message)] { Receive(id, message); });
   }
   void OnGone(ConnectionId id, const absl::Status& status) override {
@@ -202,6 +204,11 @@ void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
 void Trainer::Impl::ShowWaiting() {
   TransferProgress out, in;
   const std::vector<Device>& devices = coordinator_->devices();
+  if (const LinkProbe& probe = coordinator_->link_probe(); probe.under_way()) {
+    return parts_.display->Transfer(absl::StrCat("measuring links to ", probe.asked(), " workers"),
+                                    static_cast<int64_t>(probe.done()),
+                                    static_cast<int64_t>(probe.asked()));
+  }
   if (const Measurement& measurement = coordinator_->measurement(); measurement.under_way()) {
     constexpr int64_t kWhole = 1000;
     return parts_.display->Transfer(

@@ -96,7 +96,8 @@ PUBLIC_HEADERS = {
                   "profiles/profile_file.h", "profiles/profile_folder.h", "profiles/sub_models.h",
                   "run/run_predictor.h"),
     "proto/transport": ("control/control.h", "control/control_channel.h",
-                        "control/control_convert.h", "control/model_convert.h", "link/address.h", "link/event_loop.h",
+                        "control/control_convert.h", "control/model_convert.h",
+                        "control/probe_train.h", "link/address.h", "link/event_loop.h",
                         "link/frame.h", "link/link_shell.h", "link/transport.h"),
     # What the mains share; others only write files with it.
     "proto/process": ("atomic_file.h",),

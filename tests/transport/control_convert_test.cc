@@ -30,6 +30,8 @@ auto Fields(const ProfileReport& m) {
   return std::tie(m.layer_seconds, m.spreads, m.processor_share, m.kept);
 }
 auto Fields(const ProfileProgress& m) { return std::tie(m.share); }
+auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
+auto Fields(const ProbePiece& m) { return std::tie(m.index, m.count, m.padding); }
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) {
   const auto& [a, b] = m;

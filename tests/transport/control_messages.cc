@@ -178,7 +178,9 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       LayersFetched{generation, State()},
       StagePrepared{generation},
       ProfileFailed{Text(), Below(2) == 1},
-      ProfileProgress{0.5}};
+      ProfileProgress{0.5},
+      WayMeasured{Real(), 1 + Below(1000)},
+      ProbePiece{1, 5, Text()}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -224,7 +226,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
       Release{},
       FetchLayers{generation, {{0, 2}, {5, 5}}},
       CommitPlan{generation},
-      AbortPlan{generation}};
+      AbortPlan{generation},
+      ProbePiece{0, 2, Text()}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

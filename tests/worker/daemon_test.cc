@@ -113,6 +113,20 @@ TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
   EXPECT_TRUE(snapshot.state == InitialState(model_, 9).value()) << "drawn as central would";
 }
 
+TEST_F(DaemonTest, ATrainIsAnsweredWithWhatWasMeasuredAndATrain) {
+  const std::vector<ProbePiece> train = MakeProbeTrain(64 * 1024);
+  for (size_t i = 0; i + 1 < train.size(); ++i) EXPECT_TRUE(central_->Send(id_, train[i]).ok());
+  const size_t before = seen_.messages(id_).size();
+  EXPECT_GE(Ask<WayMeasured>(train.back()).ns, 0);
+  ASSERT_TRUE(seen_.WaitForMessages(id_, before + 1 + train.size()));
+  int64_t bytes = 0;
+  for (const WorkerMessage& message : seen_.messages(id_)) {
+    if (const auto* piece = std::get_if<ProbePiece>(&message))
+      bytes += static_cast<int64_t>(piece->padding.size());
+  }
+  EXPECT_EQ(bytes, 64 * 1024);
+}
+
 TEST_F(DaemonTest, WhatItMeasuredForARunItNeedNotMeasureForTheNext) {
   ProfileRequest request = FirstLayers();
   EXPECT_FALSE(Ask<ProfileReport>(request).kept);

@@ -76,6 +76,17 @@ void Coordinator::Begin() {
   // Integer recipes give the same bytes on all classes.
   if (!options_.format.is_exact()) WarnOfSeveralClasses(roster_.devices(), effects_);
   if (!options_.needs_profile) return MakeFirstPlan();
+  if (options_.probes_paths) link_probe_.Begin(roster_, effects_);
+  if (!link_probe_.under_way()) MeasureAll();
+}
+
+void Coordinator::Handle(int device, const ProbePiece& piece) {
+  if (!link_probe_.under_way()) return;
+  link_probe_.AddPiece(device, piece, roster_, effects_);
+  if (!link_probe_.under_way()) MeasureAll();
+}
+
+void Coordinator::MeasureAll() {
   std::vector<int> all(roster_.devices().size());
   std::iota(all.begin(), all.end(), 0);
   measurement_.Begin(std::move(all), step_, roster_, effects_);
@@ -156,7 +167,9 @@ std::vector<DeviceFacts> Coordinator::Facts() const {
   std::vector<DeviceFacts> facts;
   for (size_t i = 0; i < roster_.devices().size(); ++i) {
     const Device& device = roster_.devices()[i];
-    facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i]});
+    const std::vector<PathRates>& paths = link_probe_.rates();
+    facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i],
+                     paths.empty() ? PathRates() : paths[i]});
   }
   return facts;
 }

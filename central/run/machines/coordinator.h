@@ -5,6 +5,7 @@
 // (central/run/trainer.h) carries effects out.
 //
 //   Roster        who takes part
+//   LinkProbe     what the paths to workers on other hosts carry, before the first plan
 //   Measurement   how long layers take on each device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
 //   Barrier       trains up to the next barrier and evaluates there
@@ -37,6 +38,7 @@
 #include "central/planning/training_rule.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
+#include "central/run/machines/link_probe.h"
 #include "central/run/machines/measurement.h"
 #include "central/run/machines/move.h"
 #include "central/run/machines/roster.h"
@@ -58,6 +60,7 @@ struct CoordinatorOptions {
   ModelState initial_state;          // all layers; empty: each stage draws its own from the seed
   int64_t first_step = 0;            // > 0: resumed
   bool needs_profile = false;        // devices are measured before the first plan
+  bool probes_paths = false;         // and so are the paths to them
   bool plan_only = false;            // end when the plan is made
   bool collect_at_barriers = false;  // check-points are wanted
   // Evaluations go by collected states, beside the training (StateUse::evaluation); else through
@@ -98,6 +101,7 @@ class Coordinator {
   const Batching& batching() const { return batching_; }
   bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
   bool joining() const { return !ended() && !roster_.complete(); }
+  const LinkProbe& link_probe() const { return link_probe_; }
   const Measurement& measurement() const { return measurement_; }
   // The last state is being collected; from this stage it is still to come.
   bool finishing() const { return ending_ == Ending::kCollecting; }
@@ -116,6 +120,8 @@ class Coordinator {
   void Handle(int device, const ProfileProgress& progress) {
     measurement_.AddProgress(device, progress.share);
   }
+  void Handle(int device, const WayMeasured& measured) { link_probe_.AddReport(device, measured); }
+  void Handle(int device, const ProbePiece& piece);
   void Handle(int device, const LayersFetched& fetched);
   void Handle(int device, const StagePrepared& prepared);
   void Handle(int device, const StageReady& ready);
@@ -127,6 +133,7 @@ class Coordinator {
   void Handle(int, const WorkerHello&) {}
 
   void Begin();
+  void MeasureAll();
   void MakeFirstPlan();
   std::vector<DeviceFacts> Facts() const;
   BarrierReport Report() const;
@@ -155,6 +162,7 @@ class Coordinator {
   Batching batching_;
   RunEffects effects_;
   Roster roster_;
+  LinkProbe link_probe_;
   Measurement measurement_;
   Move move_;
   Barrier barrier_;

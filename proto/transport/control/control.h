@@ -31,8 +31,22 @@ inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr double kLeastProcessorShare = 1e-3;
 // A computing thread that gets less of a processor was held back, and so is what runs beside it.
 inline constexpr double kWholeProcessor = 0.9;
+// Of a train of ProbePieces.
+inline constexpr int64_t kMaxProbePieces = 64;
+inline constexpr int64_t kMaxProbePieceBytes = 64 << 10;
 // Environment variable by which central gives a worker that it starts its secret.
 inline constexpr char kWorkerSecretVariable[] = "RUNNEL_WORKER_SECRET";
+
+// ---- both ways
+
+// A piece of a train (probe_train.h). Central sends one; the worker answers with WayMeasured and a
+// train as long.
+struct ProbePiece {
+  int64_t index = 0;
+  int64_t count = 0;       // pieces of the train
+  std::string padding;     // at most kMaxProbePieceBytes
+  int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
+};
 
 // ---- worker -> central
 
@@ -63,6 +77,12 @@ struct ProfileReport {
 // While a profile is measured, a few times a second: how much of it is done, [0, 1].
 struct ProfileProgress {
   double share = 0;
+};
+
+// What the worker saw of the last train.
+struct WayMeasured {
+  double bytes_per_second = 0;  // 0: the pieces came all at once
+  int64_t ns = 0;               // from the first piece to the last
 };
 
 // Answer to a ProfileRequest that could not be met. A stage that the worker has goes on.
@@ -152,9 +172,10 @@ struct StageFailed {
   bool unfit = false;
 };
 
-using WorkerMessage = std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot,
-                                   EvaluationDone, Telemetry, StageFailed, LayersFetched,
-                                   StagePrepared, ProfileFailed, ProfileProgress>;
+using WorkerMessage =
+    std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
+                 Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
+                 ProfileProgress, WayMeasured, ProbePiece>;
 
 // ---- central -> worker
 
@@ -244,6 +265,6 @@ struct Release {};
 
 using CentralMessage =
     std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
-                 EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan>;
+                 EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan, ProbePiece>;
 
 }  // namespace runnel

@@ -100,9 +100,23 @@ void Fill(EvaluateRequest& from, proto::FromCentral& to) {
   to.mutable_evaluate_request()->set_micro_batches(from.micro_batches);
 }
 
+void Fill(ProbePiece& from, proto::FromCentral& to) {
+  to.mutable_probe_piece()->set_index(from.index);
+  to.mutable_probe_piece()->set_count(from.count);
+  to.mutable_probe_piece()->set_padding(std::move(from.padding));
+}
+
 void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
 
 // ---- messages -> vocabulary, one overload a message
+
+absl::StatusOr<CentralMessage> Read(proto::ProbePiece& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.count", from.count(), 2, kMaxProbePieces));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.index", from.index(), 0, from.count() - 1));
+  RUNNEL_RETURN_IF_ERROR(CheckCount(
+      "probe_piece.padding", static_cast<int64_t>(from.padding().size()), 0, kMaxProbePieceBytes));
+  return ProbePiece{from.index(), from.count(), std::move(*from.mutable_padding())};
+}
 
 absl::StatusOr<CentralMessage> Read(const proto::Welcome& from) {
   RUNNEL_RETURN_IF_ERROR(CheckRange("welcome.device", from.device(), 0, kMaxInt32));
@@ -297,6 +311,8 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
       return Read(message.commit_plan());
     case proto::FromCentral::kAbortPlan:
       return Read(message.abort_plan());
+    case proto::FromCentral::kProbePiece:
+      return Read(*message.mutable_probe_piece());
     case proto::FromCentral::kPart:
     case proto::FromCentral::kPartsArrived:
     case proto::FromCentral::kPartsDropped:

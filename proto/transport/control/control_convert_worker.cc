@@ -52,6 +52,17 @@ void Fill(ProfileProgress& from, proto::FromWorker& to) {
   to.mutable_profile_progress()->set_share(from.share);
 }
 
+void Fill(ProbePiece& from, proto::FromWorker& to) {
+  to.mutable_probe_piece()->set_index(from.index);
+  to.mutable_probe_piece()->set_count(from.count);
+  to.mutable_probe_piece()->set_padding(std::move(from.padding));
+}
+
+void Fill(WayMeasured& from, proto::FromWorker& to) {
+  to.mutable_way_measured()->set_bytes_per_second(from.bytes_per_second);
+  to.mutable_way_measured()->set_ns(from.ns);
+}
+
 void Fill(StageReady& from, proto::FromWorker& to) {
   to.mutable_stage_ready()->set_generation(from.generation.value());
 }
@@ -169,6 +180,21 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_ASSIGN_OR_RETURN(hello.codecs.emplace_back(), Read(family));
   }
   return hello;
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::WayMeasured& from) {
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("way_measured.bytes_per_second", from.bytes_per_second(), 0, kMaxBytesPerSecond));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("way_measured.ns", from.ns(), 0, kMaxAmount));
+  return WayMeasured{from.bytes_per_second(), from.ns()};
+}
+
+absl::StatusOr<WorkerMessage> Read(proto::ProbePiece& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.count", from.count(), 2, kMaxProbePieces));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.index", from.index(), 0, from.count() - 1));
+  RUNNEL_RETURN_IF_ERROR(CheckCount(
+      "probe_piece.padding", static_cast<int64_t>(from.padding().size()), 0, kMaxProbePieceBytes));
+  return ProbePiece{from.index(), from.count(), std::move(*from.mutable_padding())};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
@@ -340,6 +366,10 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(message.profile_failed());
     case proto::FromWorker::kProfileProgress:
       return Read(message.profile_progress());
+    case proto::FromWorker::kWayMeasured:
+      return Read(message.way_measured());
+    case proto::FromWorker::kProbePiece:
+      return Read(*message.mutable_probe_piece());
     case proto::FromWorker::kPart:
     case proto::FromWorker::kPartsArrived:
     case proto::FromWorker::kPartsDropped:

@@ -49,6 +49,16 @@ TEST(LinkRates, ByPositionOfThePlansDevices) {
   EXPECT_EQ(speeds[1][0].delay_seconds, 0.002);
 }
 
+TEST(LinkRates, PathsAreWaysBetweenCentralsHostAndAWorker) {
+  std::vector<DeviceFacts> devices(3);
+  EXPECT_TRUE(RatesOfPaths(devices).empty()) << "all on central's host, or nothing measured";
+  devices[2].path = {LinkRate::Mbps(12), LinkRate::Mbps(3)};
+  const LinkRates rates = RatesOfPaths(devices);
+  EXPECT_EQ(rates[0][2].mbps(), 12);
+  EXPECT_EQ(rates[2][0].mbps(), 3);
+  EXPECT_FALSE(rates[0][1].is_set());
+}
+
 TEST(LinkRates, AWayThatNobodyTriedIsNoFastOne) {
   LinkRates rates(4, std::vector<LinkRate>(4));
   rates[0][1] = LinkRate::Mbps(8);

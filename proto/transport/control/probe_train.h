@@ -1,0 +1,35 @@
+#pragma once
+
+// How one way of the path between central and a worker is measured before the first plan: a train
+// of pieces crosses it, and the receiver looks at when they arrive (link/bandwidth.h). It needs no
+// data link and no clock of the sender.
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/transport/control/control.h"
+#include "proto/transport/link/bandwidth.h"
+
+namespace runnel {
+
+// About so many bytes, in kProbePieces pieces.
+std::vector<ProbePiece> MakeProbeTrain(int64_t bytes);
+
+// Receives trains, one after the other. Pieces of a train that lacks some count for nothing.
+class ProbeReceiver {
+ public:
+  // True: the train is complete.
+  bool Add(const ProbePiece& piece);
+  // Of the last complete train.
+  const WayMeasured& measured() const { return measured_; }
+  // Its bytes; the sender's train back has as many.
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  ArrivalRecorder recorder_;
+  int64_t next_ = 0;  // index
+  int64_t bytes_ = 0;
+  WayMeasured measured_;
+};
+
+}  // namespace runnel
