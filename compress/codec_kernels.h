@@ -18,6 +18,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "compress/int8_kernels.h"
 #include "compress/tile_kernels.h"
 #include "proto/base/random.h"
 
@@ -73,6 +74,11 @@ struct CodecKernels {
   // out[e] = levels.value[code of e].
   void (*mbq_decode)(const std::byte* planes, size_t n, const MbqLevels& levels, float* out);
 
+  // Bit e % 8 of byte e / 8 of `below` (`above`) says whether x[e] < low (x[e] > high);
+  // PlaneBytes(n) bytes each, unused bits 0. Returns how many elements are outside. low <= high.
+  int64_t (*mark_outside)(const float* x, size_t n, float low, float high, std::byte* below,
+                          std::byte* above);
+
   // StochasticQuantize of every element with random.Uniform(e), as int8 (n bytes) or as nibbles
   // q + 8 (NibbleBytes(n) bytes). scale is max|g| / limit rounded to FP32, above 0.
   void (*stochastic_encode8)(const float* g, size_t n, float scale, const CounterRandom& random,
@@ -84,8 +90,9 @@ struct CodecKernels {
   void (*stochastic_decode8)(const std::byte* q, size_t n, float scale, float* out);
   void (*stochastic_decode4)(const std::byte* q, size_t n, float scale, float* out);
 
-  // Of the tile codecs.
+  // Of the tile codecs, of int8.
   const TileKernels* tile;
+  const Int8Kernels* int8;
 };
 
 // Rows that this machine can run, best first, scalar last.
@@ -112,6 +119,9 @@ void ScalarStochasticDecode8From(size_t begin, const std::byte* q, size_t n, flo
                                  float* out);
 void ScalarStochasticDecode4From(size_t begin, const std::byte* q, size_t n, float scale,
                                  float* out);
+// Returns the number of those from `begin` on.
+int64_t ScalarMarkOutsideFrom(size_t begin, const float* x, size_t n, float low, float high,
+                              std::byte* below, std::byte* above);
 uint32_t ScalarMaxAbsBitsFrom(size_t begin, const float* x, size_t n, uint32_t so_far);
 
 }  // namespace runnel

@@ -191,6 +191,22 @@ RUNNEL_AVX2 uint32_t MaxAbsBits(const float* x, size_t n) {
   return ScalarMaxAbsBitsFrom(main, x, n, so_far);
 }
 
+RUNNEL_AVX2 int64_t MarkOutside(const float* x, size_t n, float low, float high, std::byte* below,
+                                std::byte* above) {
+  const __m256 lows = _mm256_set1_ps(low), highs = _mm256_set1_ps(high);
+  const size_t main = n & ~size_t{63};
+  int64_t outside = 0;
+  for (size_t e = 0; e < main; e += 8) {
+    const __m256 values = _mm256_loadu_ps(x + e);
+    const int is_below = _mm256_movemask_ps(_mm256_cmp_ps(values, lows, _CMP_LT_OQ));
+    const int is_above = _mm256_movemask_ps(_mm256_cmp_ps(values, highs, _CMP_GT_OQ));
+    below[e / 8] = static_cast<std::byte>(is_below);
+    above[e / 8] = static_cast<std::byte>(is_above);
+    outside += _mm_popcnt_u32(static_cast<uint32_t>(is_below | is_above));
+  }
+  return outside + ScalarMarkOutsideFrom(main, x, n, low, high, below, above);
+}
+
 // One Philox4x32 stream, four blocks at once: each word stands in the low half of a 64-bit lane,
 // which is what a widening multiplication reads; high halves hold leftovers.
 class Uniforms {
@@ -340,11 +356,13 @@ const CodecKernels kAvx2CodecKernels = {
         },
     .mbq_decode = [](const std::byte* planes, size_t n, const MbqLevels& levels,
                      float* out) { kDecode[levels.k - 2](planes, n, levels, out); },
+    .mark_outside = MarkOutside,
     .stochastic_encode8 = StochasticEncode8,
     .stochastic_encode4 = StochasticEncode4,
     .stochastic_decode8 = StochasticDecode8,
     .stochastic_decode4 = StochasticDecode4,
     .tile = &kAvx2TileKernels,
+    .int8 = &kAvx2Int8Kernels,
 };
 
 }  // namespace runnel

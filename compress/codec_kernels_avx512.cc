@@ -187,6 +187,22 @@ struct Nothing {
   RUNNEL_AVX512 __attribute__((always_inline)) void operator()(int) {}
 };
 
+RUNNEL_AVX512 int64_t MarkOutside(const float* x, size_t n, float low, float high, std::byte* below,
+                                  std::byte* above) {
+  const __m512 lows = _mm512_set1_ps(low), highs = _mm512_set1_ps(high);
+  const size_t main = n & ~size_t{63};
+  int64_t outside = 0;
+  for (size_t e = 0; e < main; e += 16) {
+    const __m512 values = _mm512_loadu_ps(x + e);
+    const __mmask16 is_below = _mm512_cmp_ps_mask(values, lows, _CMP_LT_OQ);
+    const __mmask16 is_above = _mm512_cmp_ps_mask(values, highs, _CMP_GT_OQ);
+    std::memcpy(below + e / 8, &is_below, sizeof(is_below));
+    std::memcpy(above + e / 8, &is_above, sizeof(is_above));
+    outside += _mm_popcnt_u32(static_cast<uint32_t>(is_below | is_above));
+  }
+  return outside + ScalarMarkOutsideFrom(main, x, n, low, high, below, above);
+}
+
 template <typename Format>
 RUNNEL_AVX512 void StochasticEncode(const float* g, size_t n, float scale,
                                     const CounterRandom& random, std::byte* out) {
@@ -238,11 +254,13 @@ const CodecKernels kAvx512CodecKernels = {
     .max_abs_bits = MaxAbsBits,
     .mbq_encode = Avx512MbqEncode,
     .mbq_decode = Avx512MbqDecode,
+    .mark_outside = MarkOutside,
     .stochastic_encode8 = StochasticEncode<AsInt8>,
     .stochastic_encode4 = StochasticEncode<AsNibbles>,
     .stochastic_decode8 = StochasticDecode8,
     .stochastic_decode4 = StochasticDecode4,
     .tile = &kAvx512TileKernels,
+    .int8 = &kAvx512Int8Kernels,
 };
 
 }  // namespace runnel

@@ -105,6 +105,23 @@ void ScalarMbqDecodeFrom(size_t begin, const std::byte* planes, size_t n, const 
   }
 }
 
+int64_t ScalarMarkOutsideFrom(size_t begin, const float* x, size_t n, float low, float high,
+                              std::byte* below, std::byte* above) {
+  int64_t outside = 0;
+  for (size_t base = begin; base < n; base += 8) {
+    const size_t count = std::min<size_t>(8, n - base);
+    uint32_t is_below = 0, is_above = 0;
+    for (size_t e = 0; e < count; ++e) {
+      is_below |= (x[base + e] < low ? 1u : 0u) << e;
+      is_above |= (x[base + e] > high ? 1u : 0u) << e;
+    }
+    below[base / 8] = static_cast<std::byte>(is_below);
+    above[base / 8] = static_cast<std::byte>(is_above);
+    outside += std::popcount(is_below | is_above);
+  }
+  return outside;
+}
+
 void ScalarStochasticEncode8From(size_t begin, const float* g, size_t n, float scale,
                                  const CounterRandom& random, std::byte* out) {
   for (size_t base = begin; base < n; base += 4) {
@@ -160,6 +177,10 @@ const CodecKernels kScalarCodecKernels = {
         },
     .mbq_decode = [](const std::byte* planes, size_t n, const MbqLevels& levels,
                      float* out) { ScalarMbqDecodeFrom(0, planes, n, levels, out); },
+    .mark_outside =
+        [](const float* x, size_t n, float low, float high, std::byte* below, std::byte* above) {
+          return ScalarMarkOutsideFrom(0, x, n, low, high, below, above);
+        },
     .stochastic_encode8 =
         [](const float* g, size_t n, float scale, const CounterRandom& random, std::byte* out) {
           ScalarStochasticEncode8From(0, g, n, scale, random, out);
@@ -173,6 +194,7 @@ const CodecKernels kScalarCodecKernels = {
     .stochastic_decode4 = [](const std::byte* q, size_t n, float scale,
                              float* out) { ScalarStochasticDecode4From(0, q, n, scale, out); },
     .tile = &kScalarTileKernels,
+    .int8 = &kScalarInt8Kernels,
 };
 
 }  // namespace runnel

@@ -1,6 +1,7 @@
 #include "compress/int8.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,10 @@ bool HasNoMantissa(const std::byte* bytes) {
   return ((word - kOnes) & ~word & kTops) != 0;
 }
 
+absl::Status NoMantissaError(size_t element) {
+  return absl::InvalidArgumentError(absl::StrCat("int8: mantissa ", element, " is -128"));
+}
+
 // Copies n mantissas; InvalidArgument names the first that is -128.
 absl::Status CopyMantissas(const std::byte* from, size_t n, std::byte* to) {
   constexpr size_t kWord = sizeof(uint64_t);
@@ -39,7 +44,7 @@ absl::Status CopyMantissas(const std::byte* from, size_t n, std::byte* to) {
   }
   for (; e < n; ++e) {
     if (from[e] == kNoMantissa) {
-      return absl::InvalidArgumentError(absl::StrCat("int8: mantissa ", e, " is -128"));
+      return NoMantissaError(e);
     }
     to[e] = from[e];
   }
@@ -67,9 +72,11 @@ class Int8Encoder final : public Encoder {
       StoreInt32(x.exponent, payload.data());
       return CopyMantissas(x.bytes.data(), n, mantissas);
     }
-    if (kernels_.max_abs_bits(x.f32(), n) >= kInfinityBits) return NonFiniteError(x.f32(), n);
-    const int32_t exponent = Quantize({x.f32(), n}, QuantizeRule::kPowerOfTwo,
-                                      absl::MakeSpan(reinterpret_cast<int8_t*>(mantissas), n));
+    // As Quantize by kPowerOfTwo.
+    const uint32_t most = kernels_.max_abs_bits(x.f32(), n);
+    if (most >= kInfinityBits) return NonFiniteError(x.f32(), n);
+    const int32_t exponent = most == 0 ? 0 : CeilLog2(std::bit_cast<float>(most)) - 7;
+    kernels_.int8->encode(x.f32(), n, exponent, mantissas);
     StoreInt32(exponent, payload.data());
     return absl::OkStatus();
   }
@@ -98,14 +105,10 @@ class Int8Codec final : public Codec {
     const int32_t exponent = LoadInt32(payload.data());
     RUNNEL_RETURN_IF_ERROR(CheckExponent(exponent, kMinFloatExponent, kMaxFloatExponent));
     const auto n = static_cast<size_t>(out.shape.elements());
-    // Piece by piece, checked on the way, through memory that the first-level cache holds.
-    constexpr size_t kPiece = 1024;
-    alignas(64) std::byte piece[kPiece];
-    for (size_t base = 0; base < n; base += kPiece) {
-      const size_t count = std::min(kPiece, n - base);
-      RUNNEL_RETURN_IF_ERROR(CopyMantissas(payload.data() + kHeaderBytes + base, count, piece));
-      Dequantize({reinterpret_cast<const int8_t*>(piece), count}, exponent,
-                 absl::MakeSpan(out.f32() + base, count));
+    const std::byte* mantissas = payload.data() + kHeaderBytes;
+    if (!kernels_.int8->decode(mantissas, n, exponent, out.f32())) {
+      const auto* impossible = std::find(mantissas, mantissas + n, kNoMantissa);
+      return NoMantissaError(static_cast<size_t>(impossible - mantissas));
     }
     return absl::OkStatus();
   }

@@ -8,6 +8,7 @@
 #include "compress/bit_pack.h"
 #include "compress/mbq_math.h"
 #include "gtest/gtest.h"
+#include "proto/base/quantize.h"
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 
@@ -136,6 +137,32 @@ TEST_P(CodecKernelsTest, MaxAbsIsTheScalarOne) {
   }
 }
 
+TEST_P(CodecKernelsTest, MarksAreTheScalarOnes) {
+  for (size_t n : kSizes) {
+    for (const NamedTensor& tensor : HardTensors(n, kSeed + n)) {
+      const std::vector<float>& x = tensor.values;
+      const float middle = x[n / 2];
+      for (const auto& [low, high] : {std::pair{-1.0f, 1.0f}, {middle, middle}, {0.0f, 1e30f}}) {
+        const size_t bytes = PlaneBytes(n);
+        GuardedBuffer values(4 * n, Guard::kAfter), below(bytes, Guard::kAfter),
+            above(bytes, Guard::kAfter);
+        std::memcpy(values.floats(), x.data(), 4 * n);
+        const int64_t outside = kernels().mark_outside(values.floats(), n, low, high,
+                                                       below.bytes().data(), above.bytes().data());
+        int64_t expected = 0;
+        for (size_t e = 0; e < 8 * bytes; ++e) {
+          const std::byte bit{static_cast<uint8_t>(1u << e % 8)};
+          const bool is_below = e < n && x[e] < low, is_above = e < n && x[e] > high;
+          ASSERT_EQ((below.bytes()[e / 8] & bit) != std::byte{0}, is_below) << e << " of " << n;
+          ASSERT_EQ((above.bytes()[e / 8] & bit) != std::byte{0}, is_above) << e << " of " << n;
+          expected += is_below || is_above ? 1 : 0;
+        }
+        EXPECT_EQ(outside, expected);
+      }
+    }
+  }
+}
+
 struct StochasticCase {
   const NamedTensor* tensor;
   int bits;
@@ -212,6 +239,45 @@ TEST_P(CodecKernelsTest, StochasticDecodesAnyBytes) {
     const int byte = static_cast<uint8_t>(i / 2);
     ASSERT_EQ(out[i], 0.5f * static_cast<float>((i % 2 ? byte & 15 : byte >> 4) - 8));
   }
+}
+
+// quantize.h is the specification.
+TEST_P(CodecKernelsTest, Int8IsThatOfQuantize) {
+  for (size_t n : kSizes) {
+    for (const NamedTensor& tensor : HardTensors(n, kSeed + n)) {
+      SCOPED_TRACE(absl::StrCat(tensor.name, ", n ", n));
+      std::vector<int8_t> expected(n);
+      const int32_t exponent =
+          Quantize(tensor.values, QuantizeRule::kPowerOfTwo, absl::MakeSpan(expected));
+      std::vector<float> expected_values(n);
+      Dequantize(expected, exponent, absl::MakeSpan(expected_values));
+      GuardedBuffer x(4 * n, Guard::kAfter), mantissas(n, Guard::kAfter), out(4 * n, Guard::kAfter);
+      std::memcpy(x.floats(), tensor.values.data(), 4 * n);
+      kernels().int8->encode(x.floats(), n, exponent, mantissas.bytes().data());
+      ASSERT_EQ(std::memcmp(mantissas.bytes().data(), expected.data(), n), 0);
+      ASSERT_TRUE(kernels().int8->decode(mantissas.bytes().data(), n, exponent, out.floats()));
+      ASSERT_EQ(std::memcmp(out.floats(), expected_values.data(), 4 * n), 0);
+      mantissas.bytes()[n / 3] = std::byte{0x80};
+      EXPECT_FALSE(kernels().int8->decode(mantissas.bytes().data(), n, exponent, out.floats()));
+    }
+  }
+}
+
+// All halves, and what is next to them.
+TEST_P(CodecKernelsTest, Int8RoundsHalvesAway) {
+  std::vector<float> x;
+  for (int half = -257; half <= 257; ++half) {
+    const float value = static_cast<float>(half) * 0.5f;
+    x.push_back(std::clamp(value, -128.0f, 128.0f));
+    x.push_back(std::nextafter(x.back(), 0.0f));
+    if (std::abs(value) < 128) x.push_back(std::nextafter(value, 200.0f * value));
+  }
+  std::vector<int8_t> expected(x.size());
+  const int32_t exponent = Quantize(x, QuantizeRule::kPowerOfTwo, absl::MakeSpan(expected));
+  ASSERT_EQ(exponent, 0);
+  std::vector<std::byte> mantissas(x.size());
+  kernels().int8->encode(x.data(), x.size(), exponent, mantissas.data());
+  EXPECT_EQ(std::memcmp(mantissas.data(), expected.data(), x.size()), 0);
 }
 
 TEST_P(CodecKernelsTest, TilesAreTheScalarOnes) {
