@@ -10,6 +10,7 @@
 #include "compress/int8.h"
 #include "compress/learned.h"
 #include "compress/mbq.h"
+#include "compress/mbq_c.h"
 #include "compress/stochastic.h"
 #include "compress/tile.h"
 #include "compress/topk.h"
@@ -83,6 +84,15 @@ constexpr CodecRow kRows[] = {
      .relative_error = NormalError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMbqCodec(Int(bits), kernels);
+     }},
+    {.family = "mbq_c",
+     .parameter = kTwoToEight,
+     .remembers = true,
+     .masks = true,
+     .bits = Bits,
+     .relative_error = NormalError,
+     .make = [](double bits, const CodecKernels& kernels) -> Made {
+       return MakeMaskedMbqCodec(Int(bits), kernels);
      }},
     {.family = "stochastic",
      .parameter = {Kind::kInteger, 4, 8, 4},

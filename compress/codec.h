@@ -31,7 +31,8 @@ struct EncoderKey {
   uint64_t run_seed = 0;
   RandomPurpose purpose = RandomPurpose::kCodecForward;  // or kCodecBackward: the direction
   uint64_t boundary = 0;                                 // index of the layer whose output crosses
-  int64_t in_flight = 1;  // cap of the stage that encodes: see Encoder::Learn
+  // Cap of the stage that encodes: see Encoder::Learn, MaskGradient.
+  int64_t in_flight = 1;
 };
 
 // One direction of one boundary. Not thread-safe: one lane owns it. Calls come in ascending
@@ -58,6 +59,16 @@ class Encoder {
   // flight. Of a micro-batch that this encoder did not encode it is ignored. InvalidArgument for
   // another size.
   virtual absl::Status Learn(const TensorView& /*gradient*/, Sequence /*sequence*/) {
+    return absl::OkStatus();
+  }
+
+  // True: MaskGradient is to be called.
+  virtual bool masks() const { return false; }
+  // The same gradient, in ascending sequence. Sets it to 0 where the encoding clipped a value that
+  // the gradient would push further out: the loss cannot feel such a push, and what made the value
+  // would grow without end. Of a micro-batch that this encoder did not encode, or before the last
+  // EncoderKey::in_flight ones, the gradient stays as it is. InvalidArgument for another size.
+  virtual absl::Status MaskGradient(absl::Span<float> /*gradient*/, Sequence /*sequence*/) {
     return absl::OkStatus();
   }
 
@@ -105,6 +116,8 @@ struct CodecRow {
   bool remembers = false;
   // Its encoders learn from the loss (Encoder::Learn): for FP32 activations only.
   bool learns = false;
+  // Its encoders mask the gradients of FP32 activations (Encoder::MaskGradient).
+  bool masks = false;
   // By parameter (0 where there is none): bits an element, headers left out; and the mean squared
   // error over the mean square of a normal tensor that is sent once.
   double (*bits)(double parameter);

@@ -9,6 +9,7 @@ namespace runnel {
 namespace {
 
 constexpr float kMaxFloat = std::numeric_limits<float>::max();
+constexpr double kRidge = 1e-6;  // times n
 
 // Rounded to nearest; beyond the finite range the largest finite value.
 float ToFiniteFloat(double value) {
@@ -34,6 +35,52 @@ Alphas SortedMagnitudes(const Alphas& alpha, int k) {
     sorted[place] = std::abs(alpha[i]);
   }
   return sorted;
+}
+
+// A symmetric system of equations: the lower triangle, and the right-hand side.
+struct System {
+  std::array<std::array<double, kMaxMbqBits>, kMaxMbqBits> matrix = {};
+  std::array<double, kMaxMbqBits> right = {};
+};
+
+// B^T B alpha = B^T x.
+System NormalEquations(const MbqSums& sums, size_t n, int k) {
+  const auto count = static_cast<double>(n);
+  const double sum_x = MergeLanes(sums.x);
+  System system;
+  for (int i = 0; i < k; ++i) {
+    system.right[i] = 2 * MergeLanes(sums.ones_x[i]) - sum_x;
+    system.matrix[i][i] = count;
+    for (int j = 0; j < i; ++j) {
+      system.matrix[i][j] = count - 2 * static_cast<double>(sums.differ[j][i]);
+    }
+  }
+  return system;
+}
+
+// False if a pivot is below `least`.
+bool Solve(const System& system, int k, double least, std::array<double, kMaxMbqBits>* solution) {
+  // matrix = L D L^T with a unit lower triangle L: Cholesky without square roots. y solves
+  // L y = right on the way.
+  std::array<std::array<double, kMaxMbqBits>, kMaxMbqBits> lower = {};
+  std::array<double, kMaxMbqBits> pivot = {}, y = system.right;
+  for (int i = 0; i < k; ++i) {
+    pivot[i] = system.matrix[i][i];
+    for (int j = 0; j < i; ++j) {
+      double entry = system.matrix[i][j];
+      for (int m = 0; m < j; ++m) entry -= lower[i][m] * pivot[m] * lower[j][m];
+      lower[i][j] = entry / pivot[j];
+      pivot[i] -= entry * lower[i][j];
+      y[i] -= lower[i][j] * y[j];
+    }
+    if (pivot[i] < least) return false;
+  }
+  for (int i = k - 1; i >= 0; --i) {
+    double value = y[i] / pivot[i];
+    for (int m = i + 1; m < k; ++m) value -= lower[m][i] * (*solution)[m];
+    (*solution)[i] = value;
+  }
+  return true;
 }
 
 }  // namespace
@@ -67,7 +114,7 @@ double LevelOf(const Alphas& alpha, int k, int code) {
   return level;
 }
 
-MbqSearch MakeSearch(const Alphas& alpha, int k) {
+MbqSearch MakeSearch(const Alphas& alpha, int k, double centre) {
   const int count = 1 << k;
   std::array<std::pair<double, int32_t>, 256> levels;
   for (int code = 0; code < count; ++code) levels[code] = {LevelOf(alpha, k, code), code};
@@ -83,7 +130,7 @@ MbqSearch MakeSearch(const Alphas& alpha, int k) {
     for (int prefix = 0; prefix < (1 << level); ++prefix) {
       const int below = ((2 * prefix + 1) << (k - 1 - level)) - 1;
       const double midpoint = (levels[below].first + levels[below + 1].first) / 2;
-      search.tree[(1 << level) + prefix] = FloatAtMost(midpoint);
+      search.tree[(1 << level) + prefix] = FloatAtMost(midpoint + centre);
     }
   }
   return search;
@@ -100,32 +147,31 @@ MbqLevels MakeLevels(const Alphas& alpha, int k, float mean_error) {
 
 bool SolveAlphas(const MbqSums& sums, size_t n, int k,
                  std::array<double, kMaxMbqBits>* alpha_star) {
-  using Row = std::array<double, kMaxMbqBits>;
-  const auto count = static_cast<double>(n);
-  const double sum_x = MergeLanes(sums.x);
-  // B^T B = L D L^T with a unit lower triangle L: Cholesky without square roots. y solves
-  // L y = B^T x on the way.
-  std::array<Row, kMaxMbqBits> lower = {};
-  Row pivot = {};
-  Row y = {};
+  return Solve(NormalEquations(sums, n, k), k, 1e-9 * static_cast<double>(n), alpha_star);
+}
+
+std::array<double, kMaxMbqBits> RidgeAlphas(const MbqSums& sums, size_t n, int k) {
+  System system = NormalEquations(sums, n, k);
+  for (int i = 0; i < k; ++i) system.matrix[i][i] += kRidge * static_cast<double>(n);
+  std::array<double, kMaxMbqBits> alpha_star = {};
+  Solve(system, k, 0, &alpha_star);
+  return alpha_star;
+}
+
+std::array<double, kMaxMbqBits> RidgeAlphasFromZero(const MbqSums& sums, size_t n, int k) {
+  System system;
   for (int i = 0; i < k; ++i) {
-    y[i] = 2 * MergeLanes(sums.ones_x[i]) - sum_x;
-    pivot[i] = count;
+    system.right[i] = MergeLanes(sums.ones_x[i]);
+    system.matrix[i][i] = static_cast<double>(sums.ones[i]) + kRidge * static_cast<double>(n);
     for (int j = 0; j < i; ++j) {
-      double entry = count - 2 * static_cast<double>(sums.differ[j][i]);
-      for (int m = 0; m < j; ++m) entry -= lower[i][m] * pivot[m] * lower[j][m];
-      lower[i][j] = entry / pivot[j];
-      pivot[i] -= entry * lower[i][j];
-      y[i] -= lower[i][j] * y[j];
+      const int64_t both = sums.ones[i] + sums.ones[j] - sums.differ[j][i];
+      system.matrix[i][j] = static_cast<double>(both) / 2;
     }
-    if (pivot[i] < 1e-9 * count) return false;
   }
-  for (int i = k - 1; i >= 0; --i) {
-    double value = y[i] / pivot[i];
-    for (int m = i + 1; m < k; ++m) value -= lower[m][i] * (*alpha_star)[m];
-    (*alpha_star)[i] = value;
-  }
-  return true;
+  std::array<double, kMaxMbqBits> doubled = {};
+  Solve(system, k, 0, &doubled);
+  for (double& alpha : doubled) alpha /= 2;
+  return doubled;
 }
 
 bool MixAlphas(const Alphas& alpha, const std::array<double, kMaxMbqBits>& alpha_star, int k,

@@ -28,8 +28,8 @@ Alphas GreedyAlphas(const float* x, size_t n, int k);
 double LevelOf(const Alphas& alpha, int k, int code);
 
 // How the nearest level is found (section 5): levels sorted, equal ones by code; thresholds are
-// midpoints; x on a threshold belongs to the lower level.
-MbqSearch MakeSearch(const Alphas& alpha, int k);
+// midpoints; x on a threshold belongs to the lower level. `centre` is added to every level.
+MbqSearch MakeSearch(const Alphas& alpha, int k, double centre = 0);
 
 // What a receiver puts out for each code: FP32(level - mean_error), held within the finite range.
 MbqLevels MakeLevels(const Alphas& alpha, int k, float mean_error);
@@ -37,6 +37,12 @@ MbqLevels MakeLevels(const Alphas& alpha, int k, float mean_error);
 // Least squares (section 4). False if singular: a pivot of the Cholesky factorisation of B^T B is
 // below 1e-9 n. alpha_star in double, first k places.
 bool SolveAlphas(const MbqSums& sums, size_t n, int k, std::array<double, kMaxMbqBits>* alpha_star);
+
+// The same with a ridge of 1e-6 n: what the planes do not determine goes to 0, nothing is singular.
+std::array<double, kMaxMbqBits> RidgeAlphas(const MbqSums& sums, size_t n, int k);
+
+// The same for levels that begin at 0: a plane adds 2 alpha_i or nothing.
+std::array<double, kMaxMbqBits> RidgeAlphasFromZero(const MbqSums& sums, size_t n, int k);
 
 // FP32(beta alpha + (1 - beta) alpha_star), index by index. False if a result is not finite.
 bool MixAlphas(const Alphas& alpha, const std::array<double, kMaxMbqBits>& alpha_star, int k,

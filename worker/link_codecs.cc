@@ -131,8 +131,15 @@ absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
     if (direction == Direction::kForward) return absl::OkStatus();
     // What comes back is the loss's gradient with respect to what the next stage decoded.
     Encoder* sender = at(Direction::kForward).encoder.get();
-    if (sender == nullptr || !sender->learns()) return absl::OkStatus();
-    return sender->Learn({DType::kFloat32, shape, Layout::kRowMajor, 0, tensor}, place.sequence);
+    if (sender == nullptr) return absl::OkStatus();
+    if (sender->learns()) {
+      const TensorView gradient{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
+      RUNNEL_RETURN_IF_ERROR(sender->Learn(gradient, place.sequence));
+    }
+    if (!sender->masks()) return absl::OkStatus();
+    const MutableTensorView gradient{DType::kFloat32, shape, Layout::kRowMajor, 0, tensor};
+    const auto elements = static_cast<size_t>(shape.elements());
+    return sender->MaskGradient(absl::MakeSpan(gradient.f32(), elements), place.sequence);
   }
   const auto elements = static_cast<size_t>(shape.elements());
   int32_t exponent = 0;

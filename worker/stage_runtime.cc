@@ -13,10 +13,11 @@
 namespace runnel {
 namespace {
 
-bool AnyLearns(const CodecSchedule& codecs) {
+// Whether an encoder of these must see the gradients of what it sends.
+bool AnyNeedsGradients(const CodecSchedule& codecs) {
   return std::any_of(codecs.steps().begin(), codecs.steps().end(), [](const CodecStep& step) {
     const CodecRow* row = FindCodecFamily(step.codec.family);
-    return row != nullptr && row->learns;
+    return row != nullptr && (row->learns || row->masks);
   });
 }
 
@@ -42,8 +43,7 @@ bool StageRuntime::Decodes(Direction direction) const {
   }
   if (has_loss()) return false;
   const LinkPlan& link = options_.plan.links[options_.stage];
-  // An encoder that learns from gradients must see them.
-  return !link.codec_backward.is_identity() || AnyLearns(link.codec_forward);
+  return !link.codec_backward.is_identity() || AnyNeedsGradients(link.codec_forward);
 }
 bool StageRuntime::Encodes(Direction direction) const {
   if (direction == Direction::kForward) {

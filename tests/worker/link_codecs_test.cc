@@ -268,5 +268,29 @@ TEST(LinkCodecs, UnknownCodecsAreRefused) {
   }
 }
 
+// The sender's encoder masks what comes back of a micro-batch that it clipped.
+TEST(LinkCodecs, ClippedActivationsTakeNoPushFurtherOut) {
+  auto sender = LinkCodecs::Create(TwoStages("mbq_c:2", "identity"), 0, kSeed);
+  ASSERT_TRUE(sender.ok()) << sender.status();
+  std::vector<float> x(static_cast<size_t>(kShape.elements()), 0.0f);
+  for (size_t e = 0; e < x.size(); ++e) x[e] = static_cast<float>(e % 7);
+  std::vector<std::byte> payload(
+      static_cast<size_t>((*sender)->EncodedBytes(Direction::kForward, 0, kShape)));
+  const auto bytes_of = [](std::vector<float>& values) {
+    return absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), 4 * values.size());
+  };
+  for (int64_t sequence = 0; sequence < 30; ++sequence) {
+    if (sequence == 29) x[17] = 40;
+    const absl::Status encoded = (*sender)->Encode(Direction::kForward, At(sequence, 0, false),
+                                                   kShape, bytes_of(x), absl::MakeSpan(payload));
+    ASSERT_TRUE(encoded.ok()) << encoded;
+  }
+  std::vector<float> returned(x.size(), -1.0f), gradient(x.size());
+  const absl::Status decoded = (*sender)->Decode(Direction::kBackward, At(29, 0, false),
+                                                 bytes_of(returned), kShape, bytes_of(gradient));
+  ASSERT_TRUE(decoded.ok()) << decoded;
+  for (size_t e = 0; e < x.size(); ++e) EXPECT_EQ(gradient[e], e == 17 ? 0.0f : -1.0f) << e;
+}
+
 }  // namespace
 }  // namespace runnel

@@ -164,6 +164,17 @@ TEST(Pipeline, AsyncWithCodecsEqualsTheReplay) {
   EXPECT_EQ(OverLoopback(run), Oracle(run));
 }
 
+// Also where gradients come back as they are: the encoder masks them before they are used.
+TEST(Pipeline, MaskedGradientsEqualTheReplay) {
+  for (const char* backward : {"identity", "hadamard:4"}) {
+    RunSettings settings = Settings("async_1f1b", 3);
+    settings.codec_forward = Codecs("mbq_c:2");
+    settings.codec_backward = Codecs(backward);
+    const LoadedRun run = MakeRun(settings);
+    EXPECT_EQ(OverLoopback(run), Oracle(run)) << backward;
+  }
+}
+
 // A worker that learns from its profile that it has but a part of a processor codes where it
 // computes.
 TEST(Pipeline, CodingBetweenComputationsEqualsTheReplay) {

@@ -312,9 +312,11 @@ class Replay {
     InFlight& flight = stage.in_flight.at(sequence);
     Bind(stage, run, flight);
     if (!has_loss(i)) {
-      const Floats values = stages_[i + 1].gradients_up.extract(sequence).mapped();
+      Floats values = stages_[i + 1].gradients_up.extract(sequence).mapped();
       RUNNEL_RETURN_IF_ERROR(
           stage.down.encoder->Learn(ViewOf(values, run.program.output), place.sequence));
+      RUNNEL_RETURN_IF_ERROR(
+          stage.down.encoder->MaskGradient(absl::MakeSpan(values), place.sequence));
       flight.output_gradient = Copy(values);
       run.bindings[Storage::kOutputGradient] = flight.output_gradient->data();
     }
