@@ -17,6 +17,7 @@
 #include "central/run/machines/coordinator.h"
 #include "central/run/make_checkpoint.h"
 #include "central/run/run_record.h"
+#include "central/run/waiting.h"
 #include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/link/event_loop.h"
@@ -69,7 +70,6 @@ class Trainer::Impl final : public CentralControlObserver {
   void Tick();
   void Written(const CheckpointEnd& end);
   void StopIfEnded();
-  void ShowWaiting();
   void Abort(const absl::Status& status);
 
   // Gives the coordinator an event and carries out what it wants.
@@ -199,49 +199,13 @@ void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
   if (std::holds_alternative<Telemetry>(message)) record_->AddTelemetry(coordinator_->stages());
 }
 
-// What the run waits for: devices that measure, state that is on its way to workers, or from them
-// at the end.
-void Trainer::Impl::ShowWaiting() {
-  TransferProgress out, in;
-  const std::vector<Device>& devices = coordinator_->devices();
-  if (const LinkProbe& probe = coordinator_->link_probe(); probe.under_way()) {
-    return parts_.display->Transfer(absl::StrCat("measuring links to ", probe.asked(), " workers"),
-                                    static_cast<int64_t>(probe.done()),
-                                    static_cast<int64_t>(probe.asked()));
-  }
-  if (const Measurement& measurement = coordinator_->measurement(); measurement.under_way()) {
-    constexpr int64_t kWhole = 1000;
-    return parts_.display->Transfer(
-        absl::StrCat("measuring ", devices.size(), " devices"),
-        static_cast<int64_t>(static_cast<double>(kWhole) * measurement.Progress()), kWhole);
-  }
-  for (const Device& device : devices) {
-    const TransferProgress one = server_->Transfer(device.connection);
-    out.arrived_bytes += one.arrived_bytes;
-    out.total_bytes += one.total_bytes;
-  }
-  if (!coordinator_->finishing())
-    return parts_.display->Transfer("sending layers", out.arrived_bytes, out.total_bytes);
-  for (size_t i = 0; i < coordinator_->stages().size(); ++i) {
-    const StagePlan& stage = coordinator_->plan().stages[i];
-    const auto layers = layer_bytes_.begin();
-    const int64_t bytes =
-        std::accumulate(layers + stage.first_layer, layers + stage.last_layer + 1, int64_t{0});
-    const ConnectionId stream = devices[static_cast<size_t>(stage.device.value())].connection;
-    in.total_bytes += bytes;
-    in.arrived_bytes += coordinator_->AwaitsState(i)
-                            ? std::min(server_->Transfer(stream).received_bytes, bytes)
-                            : bytes;
-  }
-  parts_.display->Transfer("collecting layers", in.arrived_bytes, in.total_bytes);
-}
-
 void Trainer::Impl::Tick() {
   // A local worker that ends before it joined would be waited for in vain.
   if (coordinator_->joining() && result_.ok()) {
     if (const absl::Status status = local_workers_.CheckAlive(); !status.ok()) Abort(status);
   }
-  ShowWaiting();
+  const Waiting waiting = WaitingOf(*coordinator_, *server_, layer_bytes_);
+  parts_.display->Transfer(waiting.what, waiting.done, waiting.total);
   if (coordinator_->running()) parts_.display->Update(View());
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }

@@ -106,6 +106,14 @@ class Coordinator {
   // The last state is being collected; from this stage it is still to come.
   bool finishing() const { return ending_ == Ending::kCollecting; }
   bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
+  // Training stands until the state of a barrier, or an evaluation beside it, is there.
+  bool waits_for_states() const {
+    return (finishing() || collects_next_) && collection_.under_way();
+  }
+  bool waits_for_evaluation() const {
+    return (finishing() || collects_next_) && !collection_.under_way() && !evaluations_.empty();
+  }
+  const Move& move() const { return move_; }
   // The last barrier that all stages have reached.
   int64_t step() const { return step_; }
   // Decided so far.

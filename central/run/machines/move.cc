@@ -15,17 +15,6 @@ constexpr int64_t kFeedWindow = 8;
 
 int DeviceNumber(const StagePlan& stage) { return stage.device.value(); }
 
-// What `old` hands over: its layers that are another device's in `next`.
-std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next) {
-  std::vector<LayerRange> ranges;
-  for (const StagePlan& stage : next.stages) {
-    const int first = std::max(stage.first_layer, old.first_layer);
-    const int last = std::min(stage.last_layer, old.last_layer);
-    if (first <= last && stage.device != old.device) ranges.push_back({first, last});
-  }
-  return ranges;
-}
-
 // Raw samples go to stage 0: they must not leave central's host.
 absl::Status CheckFirstStage(const Plan& plan, const Roster& roster) {
   const Device& first = roster.device(DeviceNumber(plan.stages.front()));
@@ -36,6 +25,16 @@ absl::Status CheckFirstStage(const Plan& plan, const Roster& roster) {
 }
 
 }  // namespace
+
+std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next) {
+  std::vector<LayerRange> ranges;
+  for (const StagePlan& stage : next.stages) {
+    const int first = std::max(stage.first_layer, old.first_layer);
+    const int last = std::min(stage.last_layer, old.last_layer);
+    if (first <= last && stage.device != old.device) ranges.push_back({first, last});
+  }
+  return ranges;
+}
 
 absl::Status Move::Begin(MoveOrder order, const ActivePlan& from, const Roster& roster,
                          RunEffects& effects) {

@@ -25,6 +25,7 @@
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
+#include "proto/base/layer_range.h"
 
 namespace runnel {
 
@@ -38,6 +39,9 @@ struct MoveOrder {
   // none.
   ModelState state;
 };
+
+// The layers of a stage that other devices will have.
+std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next);
 
 class Move {
  public:
@@ -61,6 +65,9 @@ class Move {
   void Abort(absl::string_view why, const Roster& roster, RunEffects& effects);
 
   bool under_way() const { return state_ != State::kIdle; }
+  // Layers are on their way from the stages; from this device's they are still to come.
+  bool fetching() const { return state_ == State::kFetching; }
+  bool AwaitsLayers(int device) const { return awaited_.count(device) > 0; }
   // Not committed yet.
   bool revocable() const { return state_ == State::kFetching || state_ == State::kPreparing; }
   // Of the plan that is under way, or of the last one.

@@ -132,11 +132,15 @@ TEST_F(MoveTest, OnlyLayersThatMoveTravel) {
   const auto fetch = MessagesOf<FetchLayers>(effects_);
   EXPECT_THAT(fetch[0].second.ranges, ElementsAre(LayerRange{1, 1}));
   EXPECT_THAT(fetch[1].second.ranges, IsEmpty());
+  EXPECT_TRUE(move_.fetching());
+  EXPECT_TRUE(move_.AwaitsLayers(0));
   Fetch(0, active);
+  EXPECT_FALSE(move_.AwaitsLayers(0));
   Fetch(0, active);  // said twice
   Fetch(1, active);
   EXPECT_THAT(MessagesOf<PrepareStage>(effects_), IsEmpty());
   Fetch(2, active);
+  EXPECT_FALSE(move_.fetching());
   const auto prepare = MessagesOf<PrepareStage>(effects_);
   ASSERT_EQ(prepare.size(), 3u);
   EXPECT_THAT(LayersOf(prepare[0].second.state), IsEmpty());

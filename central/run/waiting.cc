@@ -1,0 +1,71 @@
+#include "central/run/waiting.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+namespace {
+
+// Of a share.
+constexpr int64_t kWhole = 1000;
+
+// Layers on their way from the stages: of each stage these ranges, unless they have come.
+Waiting Collecting(const Coordinator& coordinator, CentralControl& server,
+                   const std::vector<int64_t>& layer_bytes, bool of_a_move) {
+  Waiting waiting{"collecting layers"};
+  for (size_t i = 0; i < coordinator.stages().size(); ++i) {
+    const StagePlan& stage = coordinator.plan().stages[i];
+    const std::vector<LayerRange> ranges =
+        of_a_move ? LayersLeaving(stage, coordinator.move().plan())
+                  : std::vector<LayerRange>{{stage.first_layer, stage.last_layer}};
+    int64_t bytes = 0;
+    for (const LayerRange& range : ranges) {
+      bytes += std::accumulate(layer_bytes.begin() + range.first_layer,
+                               layer_bytes.begin() + range.last_layer + 1, int64_t{0});
+    }
+    const int device = stage.device.value();
+    const ConnectionId stream = coordinator.devices()[static_cast<size_t>(device)].connection;
+    const bool is_awaited =
+        of_a_move ? coordinator.move().AwaitsLayers(device) : coordinator.AwaitsState(i);
+    waiting.total += bytes;
+    waiting.done += is_awaited ? std::min(server.Transfer(stream).received_bytes, bytes) : bytes;
+  }
+  return waiting;
+}
+
+Waiting Sending(const Coordinator& coordinator, CentralControl& server) {
+  Waiting waiting{"sending layers"};
+  for (const Device& device : coordinator.devices()) {
+    const TransferProgress one = server.Transfer(device.connection);
+    waiting.done += one.arrived_bytes;
+    waiting.total += one.total_bytes;
+  }
+  return waiting;
+}
+
+}  // namespace
+
+Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,
+                  const std::vector<int64_t>& layer_bytes) {
+  if (const LinkProbe& probe = coordinator.link_probe(); probe.under_way()) {
+    return {absl::StrCat("measuring links to ", probe.asked(), " workers"),
+            static_cast<int64_t>(probe.done()), static_cast<int64_t>(probe.asked())};
+  }
+  if (const Measurement& measurement = coordinator.measurement(); measurement.under_way()) {
+    return {absl::StrCat("measuring ", coordinator.devices().size(), " devices"),
+            static_cast<int64_t>(static_cast<double>(kWhole) * measurement.Progress()), kWhole};
+  }
+  if (coordinator.move().fetching()) {
+    const Waiting waiting = Collecting(coordinator, server, layer_bytes, /*of_a_move=*/true);
+    // What a stage hands over waits behind the state that it is sending for an evaluation.
+    if (waiting.total > 0) return waiting;
+  }
+  if (coordinator.move().fetching() || coordinator.waits_for_states())
+    return Collecting(coordinator, server, layer_bytes, /*of_a_move=*/false);
+  if (coordinator.waits_for_evaluation()) return {"evaluating on this host", 0, kWhole};
+  return Sending(coordinator, server);
+}
+
+}  // namespace runnel

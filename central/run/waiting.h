@@ -1,0 +1,25 @@
+#pragma once
+
+// What a run waits for while it does not train, for people.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "central/run/machines/coordinator.h"
+#include "proto/transport/control/control_channel.h"
+
+namespace runnel {
+
+// done of total; a total of 0: the run waits for nothing.
+struct Waiting {
+  std::string what;
+  int64_t done = 0;
+  int64_t total = 0;
+};
+
+// layer_bytes: of each layer's state.
+Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,
+                  const std::vector<int64_t>& layer_bytes);
+
+}  // namespace runnel
