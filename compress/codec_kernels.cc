@@ -21,6 +21,8 @@ constexpr Row kRows[] = {
      }},
     {&kAvx2CodecKernels,
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt"); }},
+#elif defined(__aarch64__)
+    {&kNeonCodecKernels, [] { return true; }},  // a part of every 64-bit ARM
 #endif
     {&kScalarCodecKernels, [] { return true; }},
 };

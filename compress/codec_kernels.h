@@ -104,6 +104,8 @@ extern const CodecKernels kScalarCodecKernels;
 #if defined(__x86_64__)
 extern const CodecKernels kAvx2CodecKernels;    // needs AVX2 and POPCNT
 extern const CodecKernels kAvx512CodecKernels;  // needs AVX-512 F, BW, DQ, VL and POPCNT
+#elif defined(__aarch64__)
+extern const CodecKernels kNeonCodecKernels;
 #endif
 
 // The scalar loops from element `begin` on, a multiple of 64: the vector rows end with these.

@@ -61,6 +61,8 @@ extern const TileKernels kScalarTileKernels;
 #if defined(__x86_64__)
 extern const TileKernels kAvx2TileKernels;
 extern const TileKernels kAvx512TileKernels;
+#elif defined(__aarch64__)
+extern const TileKernels kNeonTileKernels;
 #endif
 
 }  // namespace runnel

@@ -12,7 +12,7 @@ bin=build/release/bin
 out=build/accuracy_bits
 epochs=200
 seeds=1
-codecs=none,mbq2,mbq3,mbq4,uniform2,uniform3,uniform4,amsgrad2,amsgrad3,amsgrad4,adaptive,hadamard2,hadamard3,hadamard4,tile2,tile3,tile4,feedback2,ours
+codecs=none,mbq2,mbq3,mbq4,mbqc2,mbqc3,mbqc4,uniform2,uniform3,uniform4,amsgrad2,amsgrad3,amsgrad4,adaptive,hadamard2,hadamard3,hadamard4,tile2,tile3,tile4,feedback2,ours
 extra=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -35,6 +35,7 @@ flags_of() {
   case $1 in
     none) ;;
     mbq[2-8]) echo "--codec-forward mbq:${1#mbq} --codec-backward stochastic:8" ;;
+    mbqc[2-8]) echo "--codec-forward mbq_c:${1#mbqc} --codec-backward stochastic:8" ;;
     uniform[2-8]) echo "--codec-forward uniform:${1#uniform} --codec-backward stochastic:8" ;;
     amsgrad[2-8]) echo "--codec-forward amsgrad_mbq:${1#amsgrad} --codec-backward stochastic:8" ;;
     adaptive) echo "--bits accept" ;;
