@@ -8,7 +8,7 @@
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/link/address.h"
-#include "worker/profiler.h"
+#include "worker/measure/profiler.h"
 
 namespace runnel {
 namespace {
@@ -48,7 +48,7 @@ Daemon::Daemon(DaemonOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(parts),
       loop_(parts.clock),
-      measurements_(options_.state_folder, options_.device),
+      measurement_({options_.state_folder, options_.device}, parts.clock, parts.logger),
       observer_(std::make_unique<Observer>(this)) {}
 
 Daemon::~Daemon() {
@@ -179,79 +179,28 @@ void Daemon::On(const Welcome& welcome) {
 void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
 
 void Daemon::On(const ProbePiece& piece) {
-  if (!probe_.Add(piece)) return;
-  Send(probe_.measured());
-  for (ProbePiece& one : MakeProbeTrain(probe_.bytes())) Send(std::move(one));
+  for (WorkerMessage& message : measurement_.Answer(piece)) Send(std::move(message));
 }
 
 void Daemon::On(const ProfileRequest& request) {
-  if (request.accepts_kept) {
-    if (std::optional<ProfileReport> kept = measurements_.Find(request); kept.has_value()) {
-      shares_processor_ = kept->processor_share < kWholeProcessor;
-      return Send(*std::move(kept));
-    }
-  }
-  absl::StatusOr<ProfileReport> report = Measure(request);
-  if (const absl::Status status = report.status(); !status.ok()) {
-    parts_.logger->Log(Severity::kDebug, std::string(status.message()));
-    return Send(ProfileFailed{std::string(status.message()), IsUnfit(status)});
-  }
-  // Whoever accepts kept answers measures before a run, as the next run will: these are kept.
-  if (request.accepts_kept) {
-    const absl::Status kept = measurements_.Keep(request, *report);
-    if (!kept.ok()) {
-      parts_.logger->Log(Severity::kWarning, absl::StrCat("the next run measures again: ",
-                                                          std::string(kept.message())));
-    }
-  }
-  Send(*std::move(report));
-}
-
-absl::StatusOr<ProfileReport> Daemon::Measure(const ProfileRequest& request) {
-  const ProfileOptions options{.samples = request.micro_batch_size,
-                               .repetitions = request.repetitions,
-                               .ranges = request.ranges,
-                               .in_flight = request.in_flight,
-                               .shared_caches = shares_processor_,
-                               .burst_ms = request.burst_ms,
-                               .nominal_step_ns = request.nominal_step_ns,
-                               .enough_ms = request.enough_ms};
-  int64_t told_ns = parts_.clock->NowNanos();
-  const auto on_progress = [&](double share) {
-    const int64_t now_ns = parts_.clock->NowNanos();
-    if (now_ns - told_ns < kTelemetryIntervalNs) return;
-    told_ns = now_ns;
-    Send(ProfileProgress{std::min(share, 1.0)});
+  const auto profile = [&](const ProfileOptions& options,
+                           const auto& on_progress) -> absl::StatusOr<std::vector<RangeTime>> {
+    RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
+    std::vector<RangeTime> times;
+    RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
+      absl::StatusOr<std::vector<RangeTime>> measured =
+          ProfileRanges(request.model, *recipe, *backend, options, *parts_.clock, on_progress);
+      if (measured.ok()) times = *std::move(measured);
+      return measured.status();
+    }));
+    return times;
   };
-  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
-  std::vector<RangeTime> times;
-  RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
-    absl::StatusOr<std::vector<RangeTime>> measured =
-        ProfileRanges(request.model, *recipe, *backend, options, *parts_.clock, on_progress);
-    if (measured.ok()) times = *std::move(measured);
-    return measured.status();
-  }));
-  ProfileReport report;
-  double wall_seconds = 0;
-  double processor_seconds = 0;
-  for (const RangeTime& time : times) {
-    report.spreads.push_back(time.spread);
-    wall_seconds += time.all_wall_seconds;
-    processor_seconds += time.all_processor_seconds;
-  }
-  if (wall_seconds > 0) {
-    report.processor_share =
-        std::clamp(processor_seconds / wall_seconds, kLeastProcessorShare, 1.0);
-    shares_processor_ = report.processor_share < kWholeProcessor;
-  }
-  // Where others use the processor too, when a short measurement was held up is chance: the share
-  // of all of them says it better.
-  const bool shares = shares_processor_ && request.nominal_step_ns == 0;
-  for (const RangeTime& time : times) {
-    report.layer_seconds.push_back(shares ? time.processor_seconds / report.processor_share
-                                          : time.seconds);
-  }
-  return report;
+  absl::StatusOr<ProfileReport> report = measurement_.Answer(
+      request, profile, [this](const ProfileProgress& progress) { Send(progress); });
+  if (report.ok()) return Send(*std::move(report));
+  const std::string reason(report.status().message());
+  parts_.logger->Log(Severity::kDebug, reason);
+  Send(ProfileFailed{reason, IsUnfit(report.status())});
 }
 
 void Daemon::On(PrepareStage stage) {
@@ -269,7 +218,7 @@ void Daemon::On(PrepareStage stage) {
   absl::StatusOr<std::unique_ptr<StageHost>> host;
   const absl::Status made = WithBackend(stage.backend, [&](Backend* backend) {
     const StageEnvironment environment{&loop_,           &pool_,   backend,
-                                       parts_.transport, &limits_, shares_processor_};
+                                       parts_.transport, &limits_, measurement_.shares_processor()};
     host = MakeStageHost(stage, environment, Events(generation));
     return host.status();
   });

@@ -15,8 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
-#include "proto/transport/control/probe_train.h"
-#include "worker/measurement_store.h"
+#include "worker/measure/self_measurement.h"
 #include "worker/stage_host.h"
 
 namespace runnel {
@@ -86,7 +85,6 @@ class Daemon {
   void Send(WorkerMessage message);
   void SendTelemetry();
   void TelemetryTick();
-  absl::StatusOr<ProfileReport> Measure(const ProfileRequest& request);
   // unfit: what was asked for does not fit this worker, whatever is tried.
   void Failed(Generation generation, const absl::Status& status, bool unfit = false);
   // Central asked for what only a stage can do, and there is none.
@@ -98,14 +96,12 @@ class Daemon {
   EventLoop loop_;
   BufferPool pool_;
   FrameLimits limits_;
-  MeasurementStore measurements_;
-  ProbeReceiver probe_;
+  SelfMeasurement measurement_;
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
   Backend* backend_ = nullptr;                                // the last one asked for
-  bool shares_processor_ = false;                             // as the last profile found
   std::unique_ptr<StageHost> host_;
   Generation generation_;
   // A stage of the next plan, until its CommitPlan.

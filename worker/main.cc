@@ -19,7 +19,7 @@
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
 #include "worker/daemon.h"
-#include "worker/device_description.h"
+#include "worker/measure/device_description.h"
 
 namespace runnel {
 namespace {

@@ -70,7 +70,7 @@ declare -A models_of=(
   [int8]="lenet,vgg11/8,resnet18_nobn/8"
 )
 period_us=5000
-# Times are those at this clock (worker/clock_probe.h): about what this machine does in its median minute. Its clock
+# Times are those at this clock (worker/measure/clock_probe.h): about what this machine does in its median minute. Its clock
 # moves by +-8 % with what other machines on the same processor do, which is no property of a configuration.
 step_ns=1.32
 

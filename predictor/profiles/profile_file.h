@@ -47,7 +47,7 @@ struct DeviceProfile {
   std::string numerics_class;   // as the worker reported it
   int64_t batch = 0;            // the configuration's; a line's own may be a fraction of it
   std::string load = "none";    // other load on the processor: "none", "spin:nice10", ...
-  std::string clock = "wall";   // unit of time: "wall", "1.3 ns a step" (worker/clock_probe.h)
+  std::string clock = "wall";   // unit of time: "wall", "1.3 ns a step" (worker/measure/clock_probe.h)
   int64_t repetitions = 0;      // measurements in a median
   std::vector<SubModelTime> sub_models;
 

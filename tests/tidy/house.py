@@ -82,6 +82,9 @@ ARROWS = (
       "central/settings/*", "central/files/*", "central/data/*", "partition/*", "predictor/*",
       "compress/*", "proto/*")),
     (("central/*",), ("central/*", "partition/*", "predictor/*", "compress/*", "proto/*")),
+    (("worker/measure/*",),
+     ("worker/measure/*", "worker/stage_compute.h", "worker/stage_executor.h", "kernels/*",
+      "proto/*")),
     (("worker/*",), ("worker/*", "kernels/*", "compress/*", "proto/*")),
 )
 
@@ -111,7 +114,7 @@ HOUSE_FOLDERS = ("proto", "central", "worker", "predictor", "compress", "partiti
 FILE_FORMATS = (
     "central/records/*",
     "predictor/profiles/*",
-    "worker/measurement_store*",
+    "worker/measure/measurement_store*",
 )
 # Shells that speak a gRPC control plane.
 GRPC_SHELLS = ("proto/transport/grpc*", "worker/*grpc*")

@@ -1,6 +1,6 @@
 // What measuring ranges gives and refuses; how long they take is nobody's promise.
 
-#include "worker/profiler.h"
+#include "worker/measure/profiler.h"
 
 #include <algorithm>
 #include <cstddef>

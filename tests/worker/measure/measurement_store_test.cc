@@ -1,6 +1,6 @@
 // What a worker keeps of its measurements, and when it counts.
 
-#include "worker/measurement_store.h"
+#include "worker/measure/measurement_store.h"
 
 #include <cstdlib>
 #include <filesystem>

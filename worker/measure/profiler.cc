@@ -1,4 +1,4 @@
-#include "worker/profiler.h"
+#include "worker/measure/profiler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "proto/base/processor_time.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
-#include "worker/clock_probe.h"
+#include "worker/measure/clock_probe.h"
 #include "worker/stage_executor.h"
 
 namespace runnel {

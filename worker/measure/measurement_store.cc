@@ -1,4 +1,4 @@
-#include "worker/measurement_store.h"
+#include "worker/measure/measurement_store.h"
 
 #include <algorithm>
 #include <cstdlib>

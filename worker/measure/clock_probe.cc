@@ -1,4 +1,4 @@
-#include "worker/clock_probe.h"
+#include "worker/measure/clock_probe.h"
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-#include "worker/device_description.h"
+#include "worker/measure/device_description.h"
 
 #include <unistd.h>
 

@@ -1,0 +1,109 @@
+// What a worker tells central of its device, with a profiler of the test's own.
+
+#include "worker/measure/self_measurement.h"
+
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "tests/central/scratch.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::ScratchDir;
+using ::testing::SizeIs;
+
+class RecordingLogger final : public Logger {
+ public:
+  void Log(Severity, absl::string_view text) override { lines.emplace_back(text); }
+  std::vector<std::string> lines;
+};
+
+ProfileRequest Request(int64_t micro_batch_size) {
+  ProfileRequest request;
+  request.model = MakeModel("lenet").value();
+  request.micro_batch_size = micro_batch_size;
+  request.accepts_kept = true;
+  return request;
+}
+
+class SelfMeasurementTest : public ::testing::Test {
+ protected:
+  SelfMeasurement Make(const std::string& folder) {
+    return SelfMeasurement({folder, "device"}, &clock_, &logger_);
+  }
+  // The profiler measures `times_` and tells twice how far it is.
+  absl::StatusOr<ProfileReport> Ask(SelfMeasurement& measurement, const ProfileRequest& request) {
+    return measurement.Answer(
+        request,
+        [this](const ProfileOptions& options, const std::function<void(double)>& on_progress)
+            -> absl::StatusOr<std::vector<RangeTime>> {
+          asked_.push_back(options);
+          on_progress(0.5);
+          on_progress(1);
+          return times_;
+        },
+        [](const ProfileProgress&) {});
+  }
+
+  const ScratchDir dir_;
+  MonotonicClock clock_;
+  RecordingLogger logger_;
+  std::vector<RangeTime> times_ = {{0.5, 0.1, 0.5, 2, 2}};
+  std::vector<ProfileOptions> asked_;
+};
+
+TEST_F(SelfMeasurementTest, AKeptAnswerIsNotMeasured) {
+  SelfMeasurement measurement = Make(dir_ / "state");
+  EXPECT_FALSE(Ask(measurement, Request(8))->kept);
+  SelfMeasurement next_run = Make(dir_ / "state");
+  EXPECT_TRUE(Ask(next_run, Request(8))->kept);
+  EXPECT_THAT(asked_, SizeIs(1));
+  EXPECT_FALSE(Ask(next_run, Request(9))->kept);
+  EXPECT_THAT(logger_.lines, IsEmpty());
+}
+
+TEST_F(SelfMeasurementTest, WhatCannotBeKeptIsSaidOnceWithTheFix) {
+  std::ofstream(dir_ / "file") << "";
+  SelfMeasurement measurement = Make(dir_ / "file/state");
+  EXPECT_TRUE(Ask(measurement, Request(8)).ok());
+  EXPECT_TRUE(Ask(measurement, Request(9)).ok());
+  ASSERT_THAT(logger_.lines, SizeIs(1));
+  EXPECT_THAT(logger_.lines[0], HasSubstr("--state-dir"));
+  EXPECT_THAT(logger_.lines[0], HasSubstr(dir_ / "file/state"));
+}
+
+// Its processor is shared: half of the wall time was another's.
+TEST_F(SelfMeasurementTest, ASharedProcessorIsFoundKeptAndTakenIntoAccount) {
+  times_ = {{0.9, 0.1, 0.2, 3, 1}, {0.1, 0.1, 0.1, 1, 1}};
+  SelfMeasurement measurement = Make(dir_ / "state");
+  const absl::StatusOr<ProfileReport> report = Ask(measurement, Request(8));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_DOUBLE_EQ(report->processor_share, 0.5);
+  EXPECT_THAT(report->layer_seconds, ElementsAre(0.4, 0.2)) << "processor time over the share";
+  EXPECT_TRUE(measurement.shares_processor());
+  SelfMeasurement next_run = Make(dir_ / "state");
+  EXPECT_TRUE(Ask(next_run, Request(8))->kept);
+  EXPECT_TRUE(next_run.shares_processor()) << "as when it was measured";
+  Ask(next_run, Request(9)).IgnoreError();
+  EXPECT_TRUE(asked_.back().shared_caches);
+}
+
+TEST_F(SelfMeasurementTest, ATrainIsAnsweredWhenItIsComplete) {
+  SelfMeasurement measurement = Make("");
+  const std::vector<ProbePiece> train = MakeProbeTrain(64 * 1024);
+  for (size_t i = 0; i + 1 < train.size(); ++i)
+    EXPECT_THAT(measurement.Answer(train[i]), IsEmpty());
+  const std::vector<WorkerMessage> answer = measurement.Answer(train.back());
+  ASSERT_THAT(answer, SizeIs(1 + train.size()));
+  EXPECT_TRUE(std::holds_alternative<WayMeasured>(answer[0]));
+  EXPECT_TRUE(std::holds_alternative<ProbePiece>(answer[1]));
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,52 @@
+#pragma once
+
+// What a worker tells central of its device: how long ranges of layers take, measured now or in an
+// earlier run, and what the path from central carries. One thread.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/transport/control/probe_train.h"
+#include "worker/measure/measurement_store.h"
+#include "worker/measure/profiler.h"
+
+namespace runnel {
+
+class SelfMeasurement {
+ public:
+  // Runs ProfileRanges with these options on the backend that the request names; no progress is
+  // told if on_progress is null.
+  using ProfileFn = std::function<absl::StatusOr<std::vector<RangeTime>>(
+      const ProfileOptions& options, const std::function<void(double share)>& on_progress)>;
+  using ProgressFn = std::function<void(const ProfileProgress& progress)>;
+
+  // clock and logger are borrowed.
+  SelfMeasurement(MeasurementStore store, const Clock* clock, Logger* logger);
+
+  // on_progress is called a few times a second. Errors as `profile`.
+  absl::StatusOr<ProfileReport> Answer(const ProfileRequest& request, const ProfileFn& profile,
+                                       const ProgressFn& on_progress);
+  // What to send: nothing until the train is complete.
+  std::vector<WorkerMessage> Answer(const ProbePiece& piece);
+
+  // Others use this worker's processor too, as the last answer found.
+  bool shares_processor() const { return shares_processor_; }
+
+ private:
+  absl::StatusOr<ProfileReport> Measure(const ProfileRequest& request, const ProfileFn& profile,
+                                        const ProgressFn& on_progress);
+  void Keep(const ProfileRequest& request, const ProfileReport& report);
+
+  const MeasurementStore store_;
+  const Clock* clock_;
+  Logger* logger_;
+  bool shares_processor_ = false;
+  bool warned_ = false;  // that nothing can be kept
+  ProbeReceiver probe_;
+};
+
+}  // namespace runnel
