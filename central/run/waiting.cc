@@ -11,6 +11,10 @@ namespace {
 // Of a share.
 constexpr int64_t kWhole = 1000;
 
+std::string Count(size_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 // Layers on their way from the stages: of each stage these ranges, unless they have come.
 Waiting Collecting(const Coordinator& coordinator, CentralControl& server,
                    const std::vector<int64_t>& layer_bytes, bool of_a_move) {
@@ -50,11 +54,11 @@ Waiting Sending(const Coordinator& coordinator, CentralControl& server) {
 Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,
                   const std::vector<int64_t>& layer_bytes) {
   if (const LinkProbe& probe = coordinator.link_probe(); probe.under_way()) {
-    return {absl::StrCat("measuring links to ", probe.asked(), " workers"),
+    return {absl::StrCat("measuring links to ", Count(probe.asked(), "worker")),
             static_cast<int64_t>(probe.done()), static_cast<int64_t>(probe.asked())};
   }
   if (const Measurement& measurement = coordinator.measurement(); measurement.under_way()) {
-    return {absl::StrCat("measuring ", coordinator.devices().size(), " devices"),
+    return {absl::StrCat("measuring ", Count(coordinator.devices().size(), "device")),
             static_cast<int64_t>(static_cast<double>(kWhole) * measurement.Progress()), kWhole};
   }
   if (coordinator.move().fetching()) {

@@ -218,6 +218,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Real(),
                      {1 + Below(64), 1},
                      Real(),
+                     Below(9),
                      Below(2) == 1},
       prepare,
       RunUntil{Sequence(1 + Below(1000000)), TrainingChange{1 + Below(99), {3, -2}}},

@@ -24,8 +24,12 @@ void Measurement::Begin(std::vector<int> devices, int64_t step, const Roster& ro
 }
 
 void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
+  const auto is_local = [&roster](int device) { return roster.device(device).local; };
+  const auto locals = std::count_if(awaited_.begin(), awaited_.end(), is_local);
   for (const int device : awaited_) {
-    effects.push_back(SendControl{roster.device(device).connection, MakeRequest()});
+    ProfileRequest request = MakeRequest();
+    if (!in_turns() && is_local(device)) request.neighbours = locals - 1;
+    effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
     if (in_turns()) return;
   }
 }

@@ -199,6 +199,7 @@ struct ProfileRequest {
   double nominal_step_ns = 0;           // above 0: times at this clock, as ProfileOptions says
   std::vector<int64_t> in_flight = {};  // by range, as ProfileOptions says; empty: one each
   double enough_ms = 0;                 // as ProfileOptions says; 0: all repetitions
+  int64_t neighbours = 0;               // workers of its host that measure at the same time
   bool accepts_kept = false;            // what the worker measured in an earlier run will do
 };
 

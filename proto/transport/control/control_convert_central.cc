@@ -45,6 +45,7 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
   request.set_nominal_step_ns(from.nominal_step_ns);
   request.mutable_in_flight()->Assign(from.in_flight.begin(), from.in_flight.end());
   request.set_enough_ms(from.enough_ms);
+  request.set_neighbours(from.neighbours);
   request.set_accepts_kept(from.accepts_kept);
 }
 
@@ -172,6 +173,9 @@ absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
   request.nominal_step_ns = from.nominal_step_ns();
   RUNNEL_RETURN_IF_ERROR(CheckReal("profile_request.enough_ms", from.enough_ms(), 0, kMaxBurstMs));
   request.enough_ms = from.enough_ms();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("profile_request.neighbours", from.neighbours(), 0, kMaxAmount));
+  request.neighbours = from.neighbours();
   request.accepts_kept = from.accepts_kept();
   return request;
 }

@@ -72,6 +72,7 @@ TEST_F(MeasurementStoreTest, WhatTimesDependOnIsPartOfTheQuestion) {
   EXPECT_FALSE(finds_after([](ProfileRequest& r) { r.backend = "ref"; }));
   EXPECT_FALSE(finds_after([](ProfileRequest& r) { r.ranges[1] = {3, 5}; }));
   EXPECT_FALSE(finds_after([](ProfileRequest& r) { r.in_flight = {1, 2}; }));
+  EXPECT_FALSE(finds_after([](ProfileRequest& r) { r.neighbours = 2; }));
   EXPECT_TRUE(finds_after([](ProfileRequest& r) { r.accepts_kept = false; }));
 }
 

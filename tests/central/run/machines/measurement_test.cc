@@ -144,6 +144,25 @@ TEST_F(MeasurementTest, WhatWasMeasuredInAnEarlierRunWillDoOnlyTheFirstTime) {
   EXPECT_THAT(measurement_->kept(), IsEmpty());
 }
 
+// What a worker measured beside others of its host says nothing of it alone.
+TEST_F(MeasurementTest, WorkersOfCentralsHostAreToldHowManyMeasureBesideThem) {
+  RosterOptions options;
+  options.local_workers = 2;
+  options.dialling_workers = 1;
+  options.recipe = "fp32";
+  roster_ = Roster(options);
+  RunEffects joined;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(
+        roster_.Join(ConnectionId(i), SampleHello("w" + std::to_string(i)), i < 2, joined).ok());
+  }
+  Begin(Options("vgg11"), {0, 1, 2});
+  const auto requests = Requests();
+  EXPECT_EQ(requests[0].second.neighbours, 1);
+  EXPECT_EQ(requests[1].second.neighbours, 1);
+  EXPECT_EQ(requests[2].second.neighbours, 0) << "on a host of its own";
+}
+
 TEST_F(MeasurementTest, ItsProgressIsThatOfAllDevicesAndPhases) {
   Begin(Options("vgg11"), {0, 1});
   const size_t layers = Requests()[0].second.ranges.size();
