@@ -50,6 +50,21 @@ TileCoding CodingOf(const TileOptions& options, const std::byte* payload) {
   return coding;
 }
 
+// The two bfloat16 of a tile.
+float CentreOf(const std::byte* header) {
+  return std::bit_cast<float>(static_cast<uint32_t>(LoadInt32(header)) << 16);
+}
+float StepOf(const std::byte* header) {
+  return std::bit_cast<float>(static_cast<uint32_t>(LoadInt32(header)) & 0xFFFF0000u);
+}
+bool IsPossibleCentre(float centre) { return std::abs(centre) <= kMaxTileMagnitude; }
+bool IsPossibleStep(float step) {
+  return !std::signbit(step) && step <= kMaxStep && (step == 0.0f || step >= kMinTileStep);
+}
+bool IsPossible(const std::byte* header) {
+  return IsPossibleCentre(CentreOf(header)) && IsPossibleStep(StepOf(header));
+}
+
 class TileEncoder final : public Encoder {
  public:
   TileEncoder(const TileOptions& options, const CodecKernels& kernels, const EncoderKey& key)
@@ -62,8 +77,8 @@ class TileEncoder final : public Encoder {
 
  private:
   // x with what the micro-batch before lost, if there is feedback, and within the range that tiles
-  // take; x itself where nothing changes.
-  const float* Prepare(const float* x, size_t n, uint32_t max_abs_bits, bool restart);
+  // take.
+  const float* Prepare(const float* x, size_t n, bool restart);
 
   const TileOptions options_;
   const CodecKernels& kernels_;
@@ -72,9 +87,7 @@ class TileEncoder final : public Encoder {
   std::vector<float> sum_;     // what is encoded in place of x
 };
 
-const float* TileEncoder::Prepare(const float* x, size_t n, uint32_t max_abs_bits, bool restart) {
-  const bool huge = std::bit_cast<float>(max_abs_bits) > kMaxTileMagnitude;
-  if (!options_.feedback && !huge) return x;
+const float* TileEncoder::Prepare(const float* x, size_t n, bool restart) {
   sum_.assign(x, x + n);
   if (options_.feedback) {
     if (restart || errors_.size() != n) errors_.assign(n, 0.0f);
@@ -88,8 +101,6 @@ absl::Status TileEncoder::Encode(const TensorView& x, Sequence sequence, bool re
                                  absl::Span<std::byte> payload) {
   RUNNEL_RETURN_IF_ERROR(CheckEncodeArguments(x, payload.size(), PayloadBytes(options_, x.shape)));
   const auto n = static_cast<size_t>(x.shape.elements());
-  const uint32_t max_abs_bits = kernels_.max_abs_bits(x.f32(), n);
-  if (max_abs_bits >= kInfinityBits) return NonFiniteError(x.f32(), n);
   const CounterRandom random(key_.run_seed, key_.purpose, key_.boundary,
                              static_cast<uint64_t>(sequence.value()));
   if (options_.rotate) {
@@ -99,9 +110,13 @@ absl::Status TileEncoder::Encode(const TensorView& x, Sequence sequence, bool re
   }
   const TileCoding coding = CodingOf(options_, payload.data());
   const bool stochastic = key_.purpose == RandomPurpose::kCodecBackward && !options_.feedback;
-  const float* values = Prepare(x.f32(), n, max_abs_bits, restart);
+  const CounterRandom* rounding = stochastic ? &random : nullptr;
   std::byte* tiles = payload.data() + KeyBytes(options_);
-  kernels_.tile->encode(values, n, coding, stochastic ? &random : nullptr, tiles);
+  if (!options_.feedback && kernels_.tile->encode(x.f32(), n, coding, rounding, tiles)) {
+    return absl::OkStatus();
+  }
+  if (kernels_.max_abs_bits(x.f32(), n) >= kInfinityBits) return NonFiniteError(x.f32(), n);
+  kernels_.tile->encode(Prepare(x.f32(), n, restart), n, coding, rounding, tiles);
   if (options_.feedback) {
     kernels_.tile->decode(tiles, n, coding, errors_.data());
     for (size_t e = 0; e < n; ++e) errors_[e] = sum_[e] - errors_[e];
@@ -161,25 +176,20 @@ class TileCodec final : public Codec {
                       const MutableTensorView& out) const override;
 
  private:
-  absl::Status CheckTile(const std::byte* header, size_t tile) const;
+  absl::Status ImpossibleError(const std::byte* header, size_t tile) const;
 
   const TileOptions options_;
   const CodecKernels& kernels_;
 };
 
-absl::Status TileCodec::CheckTile(const std::byte* header, size_t tile) const {
-  const auto bits = static_cast<uint32_t>(LoadInt32(header));
-  const auto centre = std::bit_cast<float>(bits << 16);
-  const auto step = std::bit_cast<float>(bits & 0xFFFF0000u);
-  if (!(std::abs(centre) <= kMaxTileMagnitude)) {
+absl::Status TileCodec::ImpossibleError(const std::byte* header, size_t tile) const {
+  const float centre = CentreOf(header);
+  if (!IsPossibleCentre(centre)) {
     return absl::InvalidArgumentError(
         absl::StrCat(name(), ": centre ", centre, " of tile ", tile, " is impossible"));
   }
-  if (std::signbit(step) || !(step <= kMaxStep) || (step != 0.0f && step < kMinTileStep)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name(), ": step ", step, " of tile ", tile, " is impossible"));
-  }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name(), ": step ", StepOf(header), " of tile ", tile, " is impossible"));
 }
 
 absl::Status TileCodec::Decode(absl::Span<const std::byte> payload,
@@ -190,7 +200,8 @@ absl::Status TileCodec::Decode(absl::Span<const std::byte> payload,
   const std::byte* tiles = payload.data() + KeyBytes(options_);
   const size_t tile_bytes = TileBytes(kTileElements, options_.bits);
   for (size_t tile = 0; tile * kTileElements < n; ++tile) {
-    RUNNEL_RETURN_IF_ERROR(CheckTile(tiles + tile * tile_bytes, tile));
+    const std::byte* header = tiles + tile * tile_bytes;
+    if (!IsPossible(header)) return ImpossibleError(header, tile);
   }
   kernels_.tile->decode(tiles, n, CodingOf(options_, payload.data()), out.f32());
   return absl::OkStatus();

@@ -43,10 +43,11 @@ struct TileCoding {
   std::array<uint32_t, 2> sign_key = {};  // of Philox4x32-7 over {tile, word / 4, 0, 0}
 };
 
-// Encodes n elements, |x| <= kMaxTileMagnitude. random: for stochastic rounding, element i of tile
+// Encodes n elements. False: some |x| is no number or above kMaxTileMagnitude; the tiles are then
+// unspecified. random: for stochastic rounding, element i of tile
 // t draws half (i / 32) % 2 of word i / 64 of block 32 t + i % 32; null rounds to the nearest
 // level.
-using TileEncodeFn = void (*)(const float* x, size_t n, const TileCoding& coding,
+using TileEncodeFn = bool (*)(const float* x, size_t n, const TileCoding& coding,
                               const CounterRandom* random, std::byte* tiles);
 // Headers have been checked (CheckTiles of tile.h).
 using TileDecodeFn = void (*)(const std::byte* tiles, size_t n, const TileCoding& coding,

@@ -7,17 +7,15 @@
 namespace runnel {
 namespace {
 
-// +1 where bit `distance` of the lane is 0, else -1.
-RUNNEL_TILE_INLINE __m512 ButterflySigns(int distance) {
-  alignas(64) float signs[16];
-  for (int lane = 0; lane < 16; ++lane) signs[lane] = (lane & distance) != 0 ? -1.0f : 1.0f;
-  return _mm512_load_ps(signs);
+// -1 where the mask has a bit, else +1.
+RUNNEL_TILE_INLINE __m512 ButterflySigns(__mmask16 minus) {
+  return _mm512_mask_blend_ps(minus, _mm512_set1_ps(1.0f), _mm512_set1_ps(-1.0f));
 }
 
 // Within each vector, distances 1, 2, 4 and 8: partner + (+-1) v.
 RUNNEL_TILE_INLINE void RotateLanes(__m512* y) {
-  const __m512 s1 = ButterflySigns(1), s2 = ButterflySigns(2);
-  const __m512 s4 = ButterflySigns(4), s8 = ButterflySigns(8);
+  const __m512 s1 = ButterflySigns(0xAAAA), s2 = ButterflySigns(0xCCCC);
+  const __m512 s4 = ButterflySigns(0xF0F0), s8 = ButterflySigns(0xFF00);
 #pragma GCC unroll 16
   for (int j = 0; j < kVectors; ++j) {
     __m512 v = y[j];
@@ -28,18 +26,18 @@ RUNNEL_TILE_INLINE void RotateLanes(__m512* y) {
   }
 }
 
-// Vectors against vectors: distances 16 to 128.
+// Vectors against vectors: distances 16 to 128. A template, so that indices are constants and the
+// vectors stay in registers.
+template <int kDistance>
 RUNNEL_TILE_INLINE void RotateVectors(__m512* y) {
-#pragma GCC unroll 4
-  for (int distance = 1; distance < kVectors; distance *= 2) {
-#pragma GCC unroll 16
-    for (int j = 0; j < kVectors; ++j) {
-      if ((j & distance) != 0) continue;
-      const __m512 a = y[j], b = y[j + distance];
-      y[j] = _mm512_add_ps(a, b);
-      y[j + distance] = _mm512_sub_ps(a, b);
-    }
+#pragma GCC unroll 8
+  for (int i = 0; i < kVectors / 2; ++i) {
+    const int j = i / kDistance * 2 * kDistance + i % kDistance;
+    const __m512 a = y[j], b = y[j + kDistance];
+    y[j] = _mm512_add_ps(a, b);
+    y[j + kDistance] = _mm512_sub_ps(a, b);
   }
+  if constexpr (2 * kDistance < kVectors) RotateVectors<2 * kDistance>(y);
 }
 
 // The sum of 16 lanes in the order of Mean.
@@ -103,6 +101,18 @@ RUNNEL_TILE_INLINE void MeanSquares(const Tile* tiles, double* mean_squares) {
   for (size_t t = 0; t < kTilesAtOnce; ++t) {
     mean_squares[t] = SumLanes8(lanes[t]) / static_cast<double>(kTileElements);
   }
+}
+
+// Encodable, of `count` whole tiles.
+RUNNEL_TILE_INLINE bool EncodableTiles(const float* x, size_t count) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+  __m512i most = _mm512_setzero_si512();
+  for (size_t i = 0; i < count * kTileElements; i += 16) {
+    const __m512i bits = _mm512_castps_si512(_mm512_loadu_ps(x + i));
+    most = _mm512_max_epu32(most, _mm512_and_si512(bits, magnitude));
+  }
+  const __m512i limit = _mm512_set1_epi32(static_cast<int>(BitsOf(kMaxTileMagnitude)));
+  return _mm512_cmpgt_epu32_mask(most, limit) == 0;
 }
 
 // 16 random bits for each element, as DrawHalves draws them.
@@ -175,7 +185,7 @@ RUNNEL_TILE_INLINE float Centred(const float* x, float centre, const Signs& sign
   }
   if (kRotate) {
     RotateLanes(y);
-    RotateVectors(y);
+    RotateVectors<1>(y);
   }
   if (kRotate && kScale) {
     const __m512 scale = _mm512_set1_ps(kForwardScale);
@@ -204,7 +214,7 @@ RUNNEL_TILE_INLINE void WriteTile(const Tile& t, float inverse_step, int bits,
 // `count` of kTilesAtOnce tiles, from `first` on. Step by step for all of them: what one waits for
 // hides behind the others.
 template <bool kRotate, bool kRandom>
-RUNNEL_TILE_INLINE void EncodeSeveral(const float* x, size_t first, size_t count,
+RUNNEL_TILE_INLINE bool EncodeSeveral(const float* x, size_t first, size_t count,
                                       const TileCoding& coding, const CounterRandom* random,
                                       std::byte* out) {
   Signs signs;
@@ -214,6 +224,7 @@ RUNNEL_TILE_INLINE void EncodeSeveral(const float* x, size_t first, size_t count
   // round off below 2^-126 is less than half a place of what it is added to.
   const float scale = kRotate && kRandom ? kForwardScale : 1.0f;
   if (kRotate) DrawSigns(coding, first, &signs);
+  if (!EncodableTiles(x, count)) return false;
   for (size_t t = 0; t < count; ++t) {
     const float* from = x + t * kTileElements;
     centre[t] = ToBfloat16(kRotate ? TileMean(from) : TileMiddle(from));
@@ -246,29 +257,36 @@ RUNNEL_TILE_INLINE void EncodeSeveral(const float* x, size_t first, size_t count
     if (kRandom) DrawTile(*random, first + t, halves);
     WriteTile(tiles[t], 1.0f / step[t] * scale, coding.bits, halves, out + kTileHeaderBytes);
   }
+  return true;
 }
 
 template <bool kRotate, bool kRandom>
-RUNNEL_TILE void EncodeAll(const float* x, size_t n, const TileCoding& coding,
+RUNNEL_TILE bool EncodeAll(const float* x, size_t n, const TileCoding& coding,
                            const CounterRandom* random, std::byte* tiles) {
   const size_t whole = n / kTileElements;
   for (size_t tile = 0; tile < whole; tile += kTilesAtOnce) {
     const size_t count = std::min(kTilesAtOnce, whole - tile);
-    EncodeSeveral<kRotate, kRandom>(x + tile * kTileElements, tile, count, coding, random, tiles);
+    if (!EncodeSeveral<kRotate, kRandom>(x + tile * kTileElements, tile, count, coding, random,
+                                         tiles)) {
+      return false;
+    }
     tiles += count * TileBytes(kTileElements, coding.bits);
   }
   const size_t rest = n % kTileElements;
-  if (rest == 0) return;
-  EncodeTile(x + whole * kTileElements, rest, whole, TileWidth(rest), coding, random, tiles);
+  if (rest == 0) return true;
+  const float* last = x + whole * kTileElements;
+  if (!Encodable(last, rest)) return false;
+  EncodeTile(last, rest, whole, TileWidth(rest), coding, random, tiles);
+  return true;
 }
 
-RUNNEL_TILE void EncodeTiles(const float* x, size_t n, const TileCoding& coding,
+RUNNEL_TILE bool EncodeTiles(const float* x, size_t n, const TileCoding& coding,
                              const CounterRandom* random, std::byte* tiles) {
   const bool is_random = random != nullptr;
   const auto encode = coding.rotate
                           ? (is_random ? EncodeAll<true, true> : EncodeAll<true, false>)
                           : (is_random ? EncodeAll<false, true> : EncodeAll<false, false>);
-  encode(x, n, coding, random, tiles);
+  return encode(x, n, coding, random, tiles);
 }
 
 }  // namespace

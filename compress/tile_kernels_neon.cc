@@ -147,14 +147,18 @@ inline void DecodeWhole(const std::byte* in, size_t tile, const TileCoding& codi
   for (size_t i = 0; i < kTileElements; ++i) out[i] = t.y[i] + centre;
 }
 
-void EncodeTiles(const float* x, size_t n, const TileCoding& coding, const CounterRandom* random,
+bool EncodeTiles(const float* x, size_t n, const TileCoding& coding, const CounterRandom* random,
                  std::byte* tiles) {
   size_t tile = 0;
   for (; n >= kTileElements; n -= kTileElements, x += kTileElements, ++tile) {
+    if (!Encodable(x, kTileElements)) return false;
     EncodeWhole(x, tile, coding, random, tiles);
     tiles += TileBytes(kTileElements, coding.bits);
   }
-  if (n > 0) EncodeTile(x, n, tile, TileWidth(n), coding, random, tiles);
+  if (n == 0) return true;
+  if (!Encodable(x, n)) return false;
+  EncodeTile(x, n, tile, TileWidth(n), coding, random, tiles);
+  return true;
 }
 
 void DecodeTiles(const std::byte* tiles, size_t n, const TileCoding& coding, float* out) {

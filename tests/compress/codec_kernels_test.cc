@@ -300,11 +300,31 @@ TEST_P(CodecKernelsTest, TilesAreTheScalarOnes) {
           GuardedBuffer x(4 * n, Guard::kAfter), tiles(payload, Guard::kAfter),
               out(4 * n, Guard::kAfter);
           std::memcpy(x.floats(), tensor.values.data(), 4 * n);
-          kernels().tile->encode(x.floats(), n, coding, draws, tiles.bytes().data());
+          ASSERT_TRUE(kernels().tile->encode(x.floats(), n, coding, draws, tiles.bytes().data()));
           ASSERT_EQ(std::memcmp(tiles.bytes().data(), expected.data(), payload), 0);
           kernels().tile->decode(tiles.bytes().data(), n, coding, out.floats());
           ASSERT_EQ(std::memcmp(out.floats(), expected_values.data(), 4 * n), 0);
         }
+      }
+    }
+  }
+}
+
+// Wherever it stands.
+TEST_P(CodecKernelsTest, TilesRefuseWhatTheyCannotHold) {
+  for (size_t n : {5u, 256u, 1100u}) {
+    std::vector<float> x = NormalTensor(n, kSeed);
+    std::vector<std::byte> tiles(8 * n + 64);
+    for (float value : {std::numeric_limits<float>::quiet_NaN(), -kMaxTileMagnitude * 2,
+                        std::numeric_limits<float>::infinity()}) {
+      for (size_t e = 0; e < n; e += 1 + n / 9) {
+        const float old = std::exchange(x[e], value);
+        EXPECT_FALSE(
+            kernels().tile->encode(x.data(), n, {4, e % 2 == 1, {}}, nullptr, tiles.data()));
+        x[e] = -kMaxTileMagnitude;
+        EXPECT_TRUE(
+            kernels().tile->encode(x.data(), n, {4, e % 2 == 1, {}}, nullptr, tiles.data()));
+        x[e] = old;
       }
     }
   }
