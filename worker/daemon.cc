@@ -8,6 +8,7 @@
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/link/address.h"
+#include "worker/heap_limits.h"
 #include "worker/measure/profiler.h"
 
 namespace runnel {
@@ -193,6 +194,7 @@ void Daemon::On(const ProfileRequest& request) {
       if (measured.ok()) times = *std::move(measured);
       return measured.status();
     }));
+    TrimHeaps();
     return times;
   };
   absl::StatusOr<ProfileReport> report = measurement_.Answer(

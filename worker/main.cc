@@ -19,6 +19,7 @@
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
 #include "worker/daemon.h"
+#include "worker/heap_limits.h"
 #include "worker/measure/device_description.h"
 
 namespace runnel {
@@ -71,6 +72,7 @@ int Run(const DaemonOptions& options, bool insecure_network) {
 }  // namespace runnel
 
 int main(int argc, char** argv) {
+  runnel::LimitHeaps();
   runnel::DaemonOptions options;
   CLI::App app{
       "Runnel's worker: dials a central node, offers this device, and trains the stage that it is "

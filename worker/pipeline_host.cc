@@ -323,6 +323,7 @@ Telemetry PipelineHost::telemetry() const {
     telemetry.downstream_bytes_per_second = downstream_->received_bytes_per_second();
   telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
+  telemetry.memory_bytes = executor_->memory_bytes();
   return telemetry;
 }
 

@@ -184,6 +184,7 @@ Telemetry PlainHost::telemetry() const {
   Telemetry telemetry = telemetry_;
   telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
+  telemetry.memory_bytes = executor_->memory_bytes();
   return telemetry;
 }
 

@@ -55,7 +55,10 @@ absl::Status StageExecutor::AllocateState(Backend* backend) {
     stash_bytes = std::max(stash_bytes, compiled.program.stash_bytes);
     scratch_bytes_ = std::max(scratch_bytes_, compiled.program.scratch_bytes);
   }
-  allocate_ = [backend](int64_t bytes) { return backend->Allocate(bytes); };
+  allocate_ = [backend, total = memory_bytes_](int64_t bytes) {
+    *total += bytes;
+    return backend->Allocate(bytes);
+  };
   RUNNEL_ASSIGN_OR_RETURN(stash_, Stash::Create(allocate_, layout_.parameter_bytes, stash_bytes));
   RUNNEL_ASSIGN_OR_RETURN(momentum_, allocate_(layout_.momentum_bytes));
   RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate_(layout_.gradient_bytes));
@@ -375,6 +378,18 @@ absl::Status StageExecutor::ImportState(const ModelState& state) {
                                     ZeroTensors::kLeftOut));
   RUNNEL_ASSIGN_OR_RETURN(const StateMappings to, MapState(MapAccess::kReadWrite));
   for (const LayerState& layer : state.layers) PutLayer(layer, to);
+  return absl::OkStatus();
+}
+
+absl::Status StageExecutor::ChangeState(absl::FunctionRef<void(int, TensorData&)> change) {
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings state, MapState(MapAccess::kReadWrite));
+  for (const StateTensor& tensor : layout_.tensors) {
+    const bool versioned = tensor.storage == Storage::kParameters;
+    std::byte* base = versioned ? state.weights.data() : state.statistics.data();
+    TensorData copy = Extract(tensor, base);
+    change(tensor.layer, copy);
+    Put(copy, tensor, base);
+  }
   return absl::OkStatus();
 }
 

@@ -3,11 +3,13 @@
 // The real arithmetic of one stage: programs compiled for each micro-batch size, run by a backend
 // over the stage's own memory.
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/compiler.h"
@@ -59,11 +61,16 @@ class StageExecutor final : public StageCompute {
   // training's seed. All: errors as Memory::Map.
   absl::Status ImportState(const ModelState& state);
   absl::Status DrawState();
+  // Gives each parameter and statistic to `change`, one copy at a time, and takes it back.
+  absl::Status ChangeState(absl::FunctionRef<void(int layer, TensorData&)> change);
   absl::StatusOr<ModelState> ExportState() const;
   // From the next micro-batch on; only while the lane is empty.
   void ChangeTraining(const TrainingChange& change) { AddTrainingChange(change, options_.changes); }
 
   const Recipe& recipe() const { return *options_.recipe; }
+  // What was allocated of the backend's memory: weight versions, momentum, gradients, statistics,
+  // stashes, scratch. Any thread.
+  int64_t memory_bytes() const { return *memory_bytes_; }
   // Boundary tensors of `samples` samples.
   Shape input_shape(int64_t samples) const { return input_sample_.Prepend(samples); }
   Shape output_shape(int64_t samples) const { return output_sample_.Prepend(samples); }
@@ -115,6 +122,7 @@ class StageExecutor final : public StageCompute {
   std::unique_ptr<Memory> gradients_;
   std::unique_ptr<Memory> statistics_;
   int64_t scratch_bytes_ = 0;
+  std::shared_ptr<std::atomic<int64_t>> memory_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
   // One, and one more for each weight-gradient that is deferred.
   std::vector<std::unique_ptr<Memory>> free_scratch_;
 };

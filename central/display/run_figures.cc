@@ -29,6 +29,7 @@ RunFigures FiguresOf(const Plan& plan, const std::vector<StageStatus>& stages,
         static_cast<double>(stage.telemetry.busy_processor_ns) / training;
     summary.processor_share = static_cast<double>(stage.telemetry.processor_ns) / training;
     summary.peak_rss_bytes = stage.telemetry.peak_rss_bytes;
+    summary.memory_bytes = stage.telemetry.memory_bytes;
     figures.stages.push_back(summary);
   }
   return figures;

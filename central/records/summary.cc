@@ -30,7 +30,8 @@ Json ToJson(const StageSummary& stage) {
               {"wait_share", stage.wait_share},
               {"busy_processor_share", stage.busy_processor_share},
               {"processor_share", stage.processor_share},
-              {"peak_rss_bytes", stage.peak_rss_bytes}};
+              {"peak_rss_bytes", stage.peak_rss_bytes},
+              {"memory_bytes", stage.memory_bytes}};
 }
 
 Json ToJson(const EvaluationSummary& evaluation) {

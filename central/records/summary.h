@@ -52,6 +52,7 @@ struct StageSummary {
   double busy_processor_share = 0;
   double processor_share = 0;
   int64_t peak_rss_bytes = 0;
+  int64_t memory_bytes = 0;  // of that, what the stage's memory plan takes
 };
 
 struct EvaluationSummary {

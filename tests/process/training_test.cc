@@ -112,6 +112,11 @@ TEST(Training, AsyncLearnsAndTellsWhatItDid) {
     EXPECT_GT(stage["busy_processor_share"].get<double>(), 0.0);
     EXPECT_GT(stage["processor_share"].get<double>(), stage["busy_processor_share"].get<double>());
     EXPECT_GT(stage["peak_rss_bytes"].get<int64_t>(), int64_t{1} << 20);
+    EXPECT_GT(stage["memory_bytes"].get<int64_t>(), int64_t{1} << 16);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LT(stage["peak_rss_bytes"].get<int64_t>(),
+              stage["memory_bytes"].get<int64_t>() + (int64_t{60} << 20));
+#endif
   }
 }
 

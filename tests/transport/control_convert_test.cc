@@ -46,8 +46,8 @@ auto Fields(const EvaluationDone& m) {
   return std::tie(a, b, c, d);
 }
 auto Fields(const Telemetry& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w);
 }
 auto Fields(const StageFailed& m) {
   const auto& [a, b, c] = m;
@@ -134,6 +134,7 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   telemetry.downstream_bytes_per_second = 11;
   telemetry.busy_processor_ns = 12;
   telemetry.processor_ns = 13;
+  telemetry.memory_bytes = 14;
   const proto::Telemetry wire = ToProto(WorkerMessage(telemetry)).telemetry();
   EXPECT_EQ(wire.frames_down(), 1);
   EXPECT_EQ(wire.frames_up(), 2);
@@ -148,6 +149,7 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   EXPECT_EQ(wire.downstream_bytes_per_second(), 11);
   EXPECT_EQ(wire.busy_processor_ns(), 12);
   EXPECT_EQ(wire.processor_ns(), 13);
+  EXPECT_EQ(wire.memory_bytes(), 14);
 }
 
 TEST(ControlConvert, ModelsOfTheZooRoundTrip) {

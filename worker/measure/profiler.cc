@@ -18,17 +18,18 @@
 namespace runnel {
 namespace {
 
-// Ranges that are measured in turns, and a limit on the sum of their layers: each holds the memory
-// of its stage until all are measured.
+// Ranges that are measured in turns, and limits on the sums of their layers and of their state:
+// each holds the memory of its stage until all are measured.
 constexpr size_t kTurns = 12;
 constexpr int kTurnLayers = 12;
+constexpr int64_t kTurnBytes = int64_t{32} << 20;
 // Time between two probes of the processor's clock within one measurement.
 constexpr int64_t kSliceNs = 5'000'000;
 // Random weights repeat after this many elements: to draw millions takes longer than to measure.
 constexpr uint64_t kDistinctWeights = 4096;
 // As in a pipeline, inputs and gradients rotate through enough tensors to overflow the caches of
-// one processor (kColdBytes), but at most kMostTensors: there an input was written by another
-// thread or long ago, and an output is kept until it is acknowledged.
+// one processor (kColdBytes), one that does alone, but at most kMostTensors: there an input was
+// written by another thread or long ago, and an output is kept until it is acknowledged.
 constexpr int64_t kColdBytes = 4 << 20;
 constexpr int64_t kMostTensors = 16;
 constexpr int64_t kLabelTensors = 16;  // with different contents
@@ -57,7 +58,7 @@ class CachePolluter {
 };
 
 int64_t TensorsFor(int64_t bytes, bool as_in_pipeline) {
-  if (!as_in_pipeline) return 1;
+  if (!as_in_pipeline || bytes >= kColdBytes) return 1;
   return std::clamp<int64_t>(kColdBytes / std::max<int64_t>(bytes, 1) + 1, 2, kMostTensors);
 }
 
@@ -274,12 +275,8 @@ class RangeStage {
   // every update, however small the rate, so they cannot simply be left alone (see
   // kStepsPerRestore).
   absl::Status DrawWeights() {
-    RUNNEL_ASSIGN_OR_RETURN(ModelState state, executor_->ExportState());
-    for (LayerState& layer : state.layers) {
-      for (TensorData& tensor : layer.tensors)
-        FillWeights(tensor, static_cast<uint64_t>(layer.layer));
-    }
-    return executor_->ImportState(state);
+    return executor_->ChangeState(
+        [](int layer, TensorData& tensor) { FillWeights(tensor, static_cast<uint64_t>(layer)); });
   }
 
   void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
@@ -358,15 +355,36 @@ absl::Status CheckInFlight(const ProfileOptions& options) {
 
 // The end of the group of ranges, from `begin` on, that are measured in turns.
 size_t EndOfTurns(const std::vector<LayerRange>& ranges,
-                  const std::vector<std::optional<int64_t>>& in_flight, size_t begin) {
-  int64_t layers = 0;
+                  const std::vector<std::optional<int64_t>>& in_flight,
+                  const std::vector<int64_t>& range_bytes, size_t begin) {
+  int64_t layers = 0, bytes = 0;
   size_t end = begin;
   while (end < ranges.size() && end - begin < kTurns) {
     layers += in_flight[end].value_or(1) * (ranges[end].last_layer - ranges[end].first_layer + 1);
-    if (end > begin && layers > kTurnLayers) break;
+    bytes += range_bytes[end];
+    if (end > begin && (layers > kTurnLayers || bytes > kTurnBytes)) break;
     ++end;
   }
   return end;
+}
+
+// About what the state of each range takes: its weights, their versions in flight, gradients and
+// momentum.
+absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model, const Recipe& recipe,
+                                                const std::vector<LayerRange>& ranges,
+                                                const std::vector<std::optional<int64_t>>& flying) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  const bool integer = recipe.numbers.integer_parameters();
+  std::vector<int64_t> bytes(ranges.size());
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const int64_t versions = flying[i].value_or(1);
+    const int64_t each = integer ? versions + 4 : 4 * (versions + 2);
+    for (int layer = ranges[i].first_layer; layer <= ranges[i].last_layer; ++layer) {
+      for (const StateTensorSpec& tensor : infos[static_cast<size_t>(layer)].state)
+        bytes[i] += tensor.shape.elements() * each;
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -382,10 +400,12 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(
   std::copy(options.in_flight.begin(), options.in_flight.end(), in_flight.begin());
   const auto burst_ns = static_cast<int64_t>(options.burst_ms * 1e6);
   const auto enough_ns = static_cast<int64_t>(options.enough_ms * 1e6);
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<int64_t> range_bytes,
+                          StateBytes(model, recipe, ranges, in_flight));
   std::vector<RangeTime> times;
-  BufferPool pool;
   for (size_t begin = 0, end = 0; begin < ranges.size(); begin = end) {
-    end = EndOfTurns(ranges, in_flight, begin);
+    end = EndOfTurns(ranges, in_flight, range_bytes, begin);
+    BufferPool pool;
     std::vector<RangeStage> stages;
     for (size_t i = begin; i < end; ++i) {
       RUNNEL_ASSIGN_OR_RETURN(RangeStage stage, RangeStage::Create(model, ranges[i], in_flight[i],

@@ -143,6 +143,10 @@ struct Telemetry {
   // When the last backward ended, by the worker's monotonic clock; 0: none yet.
   int64_t last_backward_ns = 0;
   int64_t peak_rss_bytes = 0;
+  // What the plan of the stage's memory takes: weight versions, momentum, gradients, statistics,
+  // stashes, scratch. The rest of peak_rss_bytes is the program, temporaries of kernels, what comes
+  // and goes on links, and a copy of the state while it is sent.
+  int64_t memory_bytes = 0;
   // Of the links that this stage sends on: down to the next stage, up to the one before. Header +
   // payload.
   int64_t frames_down = 0;

@@ -108,6 +108,7 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
   telemetry.set_processor_ns(from.processor_ns);
   telemetry.set_last_backward_ns(from.last_backward_ns);
   telemetry.set_peak_rss_bytes(from.peak_rss_bytes);
+  telemetry.set_memory_bytes(from.memory_bytes);
   telemetry.set_frames_down(from.frames_down);
   telemetry.set_frames_up(from.frames_up);
   telemetry.set_bytes_down(from.bytes_down);
@@ -290,6 +291,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
       {"telemetry.processor_ns", from.processor_ns(), &telemetry.processor_ns},
       {"telemetry.last_backward_ns", from.last_backward_ns(), &telemetry.last_backward_ns},
       {"telemetry.peak_rss_bytes", from.peak_rss_bytes(), &telemetry.peak_rss_bytes},
+      {"telemetry.memory_bytes", from.memory_bytes(), &telemetry.memory_bytes},
       {"telemetry.frames_down", from.frames_down(), &telemetry.frames_down},
       {"telemetry.frames_up", from.frames_up(), &telemetry.frames_up},
       {"telemetry.bytes_down", from.bytes_down(), &telemetry.bytes_down},

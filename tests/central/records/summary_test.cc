@@ -35,7 +35,7 @@ RunSummary Sample() {
   s.codec_backward = "stochastic:8";
   s.plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(4), 3, 4, 1}};
   s.links = {{"mbq:4", "stochastic:8", 10, 20, 80, 81, 6, 1e6, 2e6}};
-  s.stages = {{0.5, 0.25, 0.375, 0.5, 1000}, {0.75, 0.125, 0.25, 0.5, 2000}};
+  s.stages = {{0.5, 0.25, 0.375, 0.5, 1000, 500}, {0.75, 0.125, 0.25, 0.5, 2000, 1500}};
   s.evaluations = {{100, 0.5, 1.5}, {300, 0.9875, 0.1}};
   s.timeline = {{1, 0}, {2, 0.5}};
   return s;
@@ -66,7 +66,7 @@ TEST(Summary, HasExactlyTheseKeys) {
   EXPECT_THAT(Keys(json["timeline"][0]), ElementsAre("batches", "seconds"));
   EXPECT_THAT(Keys(json["stages"][0]),
               ElementsAre("busy_share", "wait_share", "busy_processor_share", "processor_share",
-                          "peak_rss_bytes"));
+                          "peak_rss_bytes", "memory_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
 }
 
@@ -118,6 +118,7 @@ TEST(Summary, HasTheValues) {
   EXPECT_EQ(json["stages"][1]["busy_processor_share"], 0.25);
   EXPECT_EQ(json["stages"][1]["processor_share"], 0.5);
   EXPECT_EQ(json["stages"][1]["peak_rss_bytes"], 2000);
+  EXPECT_EQ(json["stages"][1]["memory_bytes"], 1500);
   EXPECT_EQ(json["evaluations"][1]["accuracy"], 0.9875);
 }
 
