@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # By what they can run: everything, no dot product (Raspberry Pi 4), with it (Raspberry Pi 5). The
-# first runs every test; the others those in which instruction sets are chosen.
+# first runs every test; the others those of INT8 products, the one thing that differs between them.
 processors=(max cortex-a72 cortex-a76)
-chosen='conformance|cpu_|niti'
+chosen='backend|integer|int8|niti'
 packages=(g++-aarch64-linux-gnu qemu-user)
 folders=(base compress conformance kernels)
 
