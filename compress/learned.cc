@@ -11,6 +11,7 @@
 #include "compress/learned_encoder.h"
 #include "compress/mbq.h"
 #include "compress/mbq_math.h"
+#include "compress/mbq_payload_codec.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -216,32 +217,12 @@ void AmsgradMbqEncoder::Step(const std::vector<double>& derivatives, Parameters&
   }
 }
 
-class AmsgradMbqCodec final : public Codec {
- public:
-  AmsgradMbqCodec(int k, const CodecKernels& kernels)
-      : k_(k), kernels_(kernels), decoder_(MakeMbqCodec(k, kernels)) {}
-  std::string name() const override { return absl::StrCat("amsgrad_mbq:", k_); }
-  Bytes EncodedBytes(const Shape& shape) const override { return decoder_->EncodedBytes(shape); }
-  std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const override {
-    return std::make_unique<AmsgradMbqEncoder>(k_, kernels_, key);
-  }
-  absl::Status Decode(absl::Span<const std::byte> payload,
-                      const MutableTensorView& out) const override {
-    return decoder_->Decode(payload, out);
-  }
-
- private:
-  const int k_;
-  const CodecKernels& kernels_;
-  const std::unique_ptr<const Codec> decoder_;
-};
-
 }  // namespace
 
 std::unique_ptr<const Codec> MakeUniformCodec(int k) { return std::make_unique<UniformCodec>(k); }
 
 std::unique_ptr<const Codec> MakeAmsgradMbqCodec(int k, const CodecKernels& kernels) {
-  return std::make_unique<AmsgradMbqCodec>(k, kernels);
+  return std::make_unique<MbqPayloadCodec<AmsgradMbqEncoder>>("amsgrad_mbq", k, kernels);
 }
 
 }  // namespace runnel

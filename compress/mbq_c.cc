@@ -13,6 +13,7 @@
 #include "compress/codec_checks.h"
 #include "compress/mbq.h"
 #include "compress/mbq_math.h"
+#include "compress/mbq_payload_codec.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -234,31 +235,10 @@ absl::Status MaskedMbqEncoder::RestoreState(absl::string_view state) {
   return absl::OkStatus();
 }
 
-class MaskedMbqCodec final : public Codec {
- public:
-  MaskedMbqCodec(int k, const CodecKernels& kernels)
-      : k_(k), kernels_(kernels), decoder_(MakeMbqCodec(k, kernels)) {}
-
-  std::string name() const override { return absl::StrCat("mbq_c:", k_); }
-  Bytes EncodedBytes(const Shape& shape) const override { return decoder_->EncodedBytes(shape); }
-  std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const override {
-    return std::make_unique<MaskedMbqEncoder>(k_, kernels_, key);
-  }
-  absl::Status Decode(absl::Span<const std::byte> payload,
-                      const MutableTensorView& out) const override {
-    return decoder_->Decode(payload, out);
-  }
-
- private:
-  const int k_;
-  const CodecKernels& kernels_;
-  const std::unique_ptr<const Codec> decoder_;
-};
-
 }  // namespace
 
 std::unique_ptr<const Codec> MakeMaskedMbqCodec(int k, const CodecKernels& kernels) {
-  return std::make_unique<MaskedMbqCodec>(k, kernels);
+  return std::make_unique<MbqPayloadCodec<MaskedMbqEncoder>>("mbq_c", k, kernels);
 }
 
 }  // namespace runnel

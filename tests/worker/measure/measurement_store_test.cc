@@ -122,7 +122,27 @@ TEST(MeasurementStore, WithoutAFolderNothingIsKept) {
   EXPECT_FALSE(store.Find(Request()).has_value());
 }
 
+// Sets a variable as it was when it goes.
+class RestoredVariable {
+ public:
+  explicit RestoredVariable(const char* name) : name_(name) {
+    if (const char* value = std::getenv(name)) value_ = value;
+  }
+  ~RestoredVariable() {
+    if (value_.has_value()) {
+      setenv(name_, value_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> value_;
+};
+
 TEST(DefaultStateFolder, TakesTheFirstThatIsSet) {
+  const RestoredVariable home("HOME"), state("XDG_STATE_HOME"), ours("RUNNEL_STATE_DIR");
   setenv("HOME", "/home/pi", 1);
   unsetenv("XDG_STATE_HOME");
   unsetenv("RUNNEL_STATE_DIR");
