@@ -17,10 +17,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "proto/base/codec_id.h"
 #include "proto/base/ids.h"
 #include "proto/base/random.h"
 #include "proto/base/tensor_view.h"
+#include "proto/base/training/codec_id.h"
 
 namespace runnel {
 

@@ -19,7 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "compress/int8_kernels.h"
-#include "compress/tile_kernels.h"
+#include "compress/tile/tile_kernels.h"
 #include "proto/base/random.h"
 
 namespace runnel {

@@ -12,10 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "compress/bit_schedule.h"
-#include "proto/base/codec_schedule.h"
 #include "proto/base/ids.h"
-#include "proto/base/link_rate.h"
 #include "proto/base/shape.h"
+#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/link_rate.h"
 
 namespace runnel {
 

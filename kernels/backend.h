@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "kernels/program.h"
 #include "proto/base/ids.h"
-#include "proto/base/training.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 

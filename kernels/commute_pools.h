@@ -6,7 +6,7 @@
 // run on the pooled tensor, and the unpooled one need not be stashed. Used by the compiler; a pure
 // function, any thread.
 
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel {
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/base/dtype.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/base/number_format.h"
 #include "proto/base/shape.h"
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/program.h"
-#include "proto/base/recipe_family.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 

@@ -9,7 +9,7 @@
 #include "kernels/compiler.h"
 #include "kernels/program.h"
 #include "kernels/recipe.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel {
 

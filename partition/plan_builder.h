@@ -14,8 +14,8 @@
 #include "partition/schedule.h"
 #include "proto/base/encoded_bytes.h"
 #include "proto/base/ids.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/plan.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 

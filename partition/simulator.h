@@ -1,8 +1,8 @@
 #pragma once
 
 // A pipeline as a discrete-event simulation: the same order of actions as the workers' (NextAction,
-// proto/base/next_action.h), on lanes and links that take given times. Pure; the same input gives
-// the same output.
+// proto/base/training/next_action.h), on lanes and links that take given times. Pure; the same
+// input gives the same output.
 //
 // What is simulated of a stage: one compute lane, which runs the forward, input-gradient or
 // weight-gradient that NextAction names, waiting for its input if that has not come. One codec

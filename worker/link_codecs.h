@@ -1,7 +1,7 @@
 #pragma once
 
 // The codecs at a stage's two boundaries: encoders for what it sends, decoders for what it
-// receives. A plan may name other codecs from epochs on (proto/base/codec_schedule.h): a
+// receives. A plan may name other codecs from epochs on (proto/base/training/codec_schedule.h): a
 // micro-batch's epoch decides, and where the codec changes the encoder is a new one.
 //
 // Tensors are boundary tensors in memory (BoundaryBytes of number_format.h). A scaled one goes
@@ -16,12 +16,12 @@
 
 #include "absl/status/statusor.h"
 #include "compress/codec.h"
-#include "proto/base/batching.h"
-#include "proto/base/codec_schedule.h"
-#include "proto/base/model_state.h"
+#include "proto/base/model/model_state.h"
 #include "proto/base/number_format.h"
 #include "proto/base/payload.h"
-#include "proto/base/plan.h"
+#include "proto/base/training/batching.h"
+#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 

@@ -5,7 +5,7 @@
 // (--local-workers 0). The reference that every synchronous schedule must equal, bit for bit.
 
 #include "absl/status/statusor.h"
-#include "proto/base/batching.h"
+#include "proto/base/training/batching.h"
 #include "worker/stage_compute.h"
 
 namespace runnel {

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "proto/base/batching.h"
 #include "proto/base/payload.h"
+#include "proto/base/training/batching.h"
 
 namespace runnel {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
 #include "worker/staleness.h"
 

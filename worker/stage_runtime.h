@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/base/batching.h"
 #include "proto/base/ids.h"
-#include "proto/base/next_action.h"
 #include "proto/base/payload.h"
-#include "proto/base/plan.h"
+#include "proto/base/training/batching.h"
+#include "proto/base/training/next_action.h"
+#include "proto/base/training/plan.h"
 #include "proto/transport/link/frame.h"
 
 namespace runnel {

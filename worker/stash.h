@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "proto/base/batching.h"
 #include "proto/base/payload.h"
+#include "proto/base/training/batching.h"
 
 namespace runnel {
 

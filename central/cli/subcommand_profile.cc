@@ -12,8 +12,8 @@
 #include "central/run/profile_workers.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
-#include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {

@@ -18,7 +18,7 @@
 #include "partition/policy.h"
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/recipe_family.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 namespace {

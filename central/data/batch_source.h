@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "central/data/augmentation.h"
 #include "central/data/dataset.h"
-#include "proto/base/batching.h"
+#include "proto/base/training/batching.h"
 
 namespace runnel {
 

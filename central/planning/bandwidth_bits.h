@@ -2,8 +2,8 @@
 
 // --bits bandwidth: each direction of each link has as many bits as its bandwidth leaves time for,
 // and no fewer than accuracy allows (compress/link_bits.h). The bits that accuracy allows rise
-// during training, so a plan names codecs by epoch (proto/base/codec_schedule.h); journal, replay
-// and check-points keep that schedule as it is. Pure functions.
+// during training, so a plan names codecs by epoch (proto/base/training/codec_schedule.h); journal,
+// replay and check-points keep that schedule as it is. Pure functions.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "compress/link_bits.h"
 #include "partition/plan_builder.h"
-#include "proto/base/plan.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 

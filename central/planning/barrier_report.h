@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "central/records/stage_status.h"
-#include "proto/base/device_times.h"
 #include "proto/base/ids.h"
-#include "proto/base/link_rate.h"
-#include "proto/base/plan.h"
+#include "proto/base/training/device_times.h"
+#include "proto/base/training/link_rate.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 

@@ -9,7 +9,7 @@
 #include "central/planning/barrier_report.h"
 #include "central/records/stage_status.h"
 #include "partition/pipeline_model.h"
-#include "proto/base/link_rate.h"
+#include "proto/base/training/link_rate.h"
 
 namespace runnel {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "central/planning/link_rates.h"
-#include "proto/base/device_times.h"
+#include "proto/base/training/device_times.h"
 
 namespace runnel {
 

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "central/planning/barrier_report.h"
 #include "central/records/summary.h"
-#include "proto/base/device_times.h"
-#include "proto/base/plan.h"
+#include "proto/base/training/device_times.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 

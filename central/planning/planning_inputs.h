@@ -12,7 +12,7 @@
 #include "partition/pipeline_model.h"
 #include "partition/policy.h"
 #include "partition/schedule.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "central/planning/training_rule.h"
 #include "central/records/loss_since.h"
-#include "proto/base/training.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "predictor/run/run_predictor.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel {
 

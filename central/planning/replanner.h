@@ -14,7 +14,7 @@
 #include "central/planning/device_corrections.h"
 #include "central/planning/plan_source.h"
 #include "central/planning/planner.h"
-#include "proto/base/link_rate.h"
+#include "proto/base/training/link_rate.h"
 
 namespace runnel {
 

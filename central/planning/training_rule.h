@@ -2,13 +2,13 @@
 
 // Who proposes to change the training while it goes on. The coordinator asks at every barrier,
 // after its evaluation and before the planner; what is proposed is journalled and granted to all
-// stages with the training behind the barrier (proto/base/training_change.h).
+// stages with the training behind the barrier (proto/base/training/training_change.h).
 
 #include <optional>
 #include <string>
 
 #include "central/planning/barrier_report.h"
-#include "proto/base/training_change.h"
+#include "proto/base/training/training_change.h"
 
 namespace runnel {
 

@@ -11,11 +11,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "proto/process/atomic_file.h"
 #include "central/records/weights_digest.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training_fields.h"
+#include "proto/base/training/training_fields.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/process/atomic_file.h"
 #include "proto/transport/control/model_convert.h"
 
 namespace runnel {

@@ -13,12 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "central/settings/run_settings.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/model_state.h"
-#include "proto/base/plan.h"
-#include "proto/base/training.h"
-#include "proto/base/training_change.h"
-#include "proto/base/training_defaults.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/training/plan.h"
+#include "proto/base/training/training.h"
+#include "proto/base/training/training_change.h"
+#include "proto/base/training/training_defaults.h"
 
 namespace runnel {
 

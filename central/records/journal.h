@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/settings/run_settings.h"
-#include "proto/base/device_times.h"
-#include "proto/base/layer_range.h"
-#include "proto/base/plan.h"
-#include "proto/base/training.h"
-#include "proto/base/training_change.h"
+#include "proto/base/training/device_times.h"
+#include "proto/base/training/layer_range.h"
+#include "proto/base/training/plan.h"
+#include "proto/base/training/training.h"
+#include "proto/base/training/training_change.h"
 
 namespace runnel {
 

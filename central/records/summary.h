@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/base/link_rate.h"
-#include "proto/base/plan.h"
+#include "proto/base/training/link_rate.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 

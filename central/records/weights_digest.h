@@ -18,7 +18,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "proto/base/model_state.h"
+#include "proto/base/model/model_state.h"
 
 namespace runnel {
 

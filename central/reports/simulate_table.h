@@ -13,7 +13,7 @@
 #include "central/files/json_fields.h"
 #include "partition/plan_builder.h"
 #include "partition/scenario.h"
-#include "proto/base/plan.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 

@@ -18,7 +18,7 @@
 #include "central/run/machines/run_effects.h"
 #include "central/run/run_setup.h"
 #include "central/run/trainer.h"
-#include "proto/base/model_state.h"
+#include "proto/base/model/model_state.h"
 
 namespace runnel {
 

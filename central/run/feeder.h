@@ -10,7 +10,7 @@
 
 #include "central/data/batch_source.h"
 #include "central/data/dataset.h"
-#include "proto/base/batching.h"
+#include "proto/base/training/batching.h"
 #include "proto/transport/link/link_shell.h"
 
 namespace runnel {

@@ -11,7 +11,7 @@
 #include "predictor/profiles/profile_file.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/transport/control/control_channel.h"
 
 namespace runnel {

@@ -8,8 +8,8 @@
 #include "central/settings/gradient_bits_setting.h"
 #include "compress/link_bits.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/batching.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/batching.h"
 
 namespace runnel {
 namespace {

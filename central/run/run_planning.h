@@ -12,7 +12,7 @@
 #include "central/planning/training_rule.h"
 #include "central/run/run_setup.h"
 #include "proto/base/clock.h"
-#include "proto/base/model_state.h"
+#include "proto/base/model/model_state.h"
 
 namespace runnel {
 

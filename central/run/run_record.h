@@ -14,8 +14,8 @@
 #include "central/records/summary.h"
 #include "central/run/run_setup.h"
 #include "central/run/training_clock.h"
-#include "proto/base/batching.h"
-#include "proto/base/model_state.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/training/batching.h"
 
 namespace runnel {
 

@@ -9,8 +9,8 @@
 #include "central/settings/gradient_bits_setting.h"
 #include "central/settings/run_fields.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {

@@ -14,9 +14,9 @@
 #include "partition/policy.h"
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/batching.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/training.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/batching.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 

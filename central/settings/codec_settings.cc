@@ -7,8 +7,8 @@
 #include "compress/bit_schedule.h"
 #include "compress/codec.h"
 #include "compress/link_bits.h"
-#include "proto/base/codec_schedule.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/codec_schedule.h"
 
 namespace runnel {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/training.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 

@@ -2,7 +2,7 @@
 
 // The one table of what `runnel-central train` can be told: a row a flag. Flags, --help, the config
 // file and the JSON of journals and check-points come from it. The rows of training settings stand
-// in proto/base/training_fields.h, all others in run_fields.cc.
+// in proto/base/training/training_fields.h, all others in run_fields.cc.
 //
 // Pure functions; any thread.
 
@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "central/settings/run_settings.h"
 #include "proto/base/setting_row.h"
-#include "proto/base/training_fields.h"
+#include "proto/base/training/training_fields.h"
 
 namespace runnel {
 

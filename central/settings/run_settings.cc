@@ -8,8 +8,8 @@
 #include "central/settings/gradient_bits_setting.h"
 #include "central/settings/run_fields.h"
 #include "central/settings/setting_json.h"
-#include "proto/base/recipe_family.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/recipe_family.h"
 
 namespace runnel {
 namespace {

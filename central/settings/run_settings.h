@@ -10,10 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/codec_schedule.h"
 #include "proto/base/number_format.h"
-#include "proto/base/training_defaults.h"
-#include "proto/base/training_fields.h"
+#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/training_defaults.h"
+#include "proto/base/training/training_fields.h"
 
 namespace runnel {
 

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "central/files/json_fields.h"
 #include "central/settings/run_settings.h"
-#include "proto/base/training.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 

@@ -14,7 +14,7 @@ using MakeRecipe = Recipe (*)(const RecipeName& name);
 // In the order of RecipeFamilies().
 #define RUNNEL_RECIPE_FAMILY(Id, ...) Make##Id##Recipe,
 constexpr MakeRecipe kMakers[] = {
-#include "proto/base/recipe_families.inc"
+#include "proto/base/training/recipe_families.inc"
 };
 #undef RUNNEL_RECIPE_FAMILY
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/base/shape.h"
 
 namespace runnel::ref {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "partition/zoo/ops.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/training_defaults.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/training_defaults.h"
 
 namespace runnel::zoo {
 

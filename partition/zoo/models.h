@@ -2,8 +2,8 @@
 
 // The zoo's models, one function each; partition/zoo/builtin_models.cc is the table.
 
-#include "proto/base/model_spec.h"
-#include "proto/base/training_defaults.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/training_defaults.h"
 
 namespace runnel::zoo {
 

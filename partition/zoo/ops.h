@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel::zoo {
 

@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "proto/base/bit_switches.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/training_defaults.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/bit_switches.h"
+#include "proto/base/training/training_defaults.h"
 
 namespace runnel {
 

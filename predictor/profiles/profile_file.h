@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/layer_range.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 
@@ -47,8 +47,9 @@ struct DeviceProfile {
   std::string numerics_class;   // as the worker reported it
   int64_t batch = 0;            // the configuration's; a line's own may be a fraction of it
   std::string load = "none";    // other load on the processor: "none", "spin:nice10", ...
-  std::string clock = "wall";   // unit of time: "wall", "1.3 ns a step" (worker/measure/clock_probe.h)
-  int64_t repetitions = 0;      // measurements in a median
+  std::string clock =
+      "wall";               // unit of time: "wall", "1.3 ns a step" (worker/measure/clock_probe.h)
+  int64_t repetitions = 0;  // measurements in a median
   std::vector<SubModelTime> sub_models;
 
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;

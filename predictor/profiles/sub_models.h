@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/base/layer_range.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 

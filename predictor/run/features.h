@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "proto/base/layer_range.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "predictor/run/features.h"
-#include "proto/base/layer_range.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 

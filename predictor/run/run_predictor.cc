@@ -7,8 +7,8 @@
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/device_task.h"
 #include "predictor/run/informative_ranges.h"
-#include "proto/base/layer_range.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 namespace {

@@ -15,9 +15,9 @@
 #include "predictor/profiles/profile_file.h"
 #include "predictor/run/known_device.h"
 #include "predictor/run/latency_predictor.h"
-#include "proto/base/device_times.h"
-#include "proto/base/layer_range.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/device_times.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "proto/base/dtype.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/base/shape.h"
 
 namespace runnel {

@@ -1,8 +1,8 @@
 #pragma once
 
 // What the tables of settings say of a setting besides where its value lies: the values that it may
-// have, and how a user asks for it. The tables are TrainingFields (proto/base/training_fields.h)
-// and RunFields (central/settings/run_fields.h).
+// have, and how a user asks for it. The tables are TrainingFields
+// (proto/base/training/training_fields.h) and RunFields (central/settings/run_fields.h).
 //
 // Plain data and pure functions; any thread.
 

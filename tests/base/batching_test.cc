@@ -1,4 +1,4 @@
-#include "proto/base/batching.h"
+#include "proto/base/training/batching.h"
 
 #include "gtest/gtest.h"
 

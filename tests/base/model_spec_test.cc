@@ -1,4 +1,4 @@
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "proto/base/recipe_family.h"
+#include "proto/base/training/recipe_family.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "proto/base/training_change.h"
+#include "proto/base/training/training_change.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "proto/base/training.h"
+#include "proto/base/training/training.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

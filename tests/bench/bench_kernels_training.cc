@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/random_model.h"

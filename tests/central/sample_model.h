@@ -3,8 +3,8 @@
 // A model with every kind of state tensor: conv (grouped, normal by fan-out), batch norm, linear
 // (uniform), linear (normal).
 
-#include "proto/base/model_spec.h"
-#include "proto/base/training_defaults.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/training_defaults.h"
 
 namespace runnel::testing {
 

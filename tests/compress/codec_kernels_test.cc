@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/bit_pack.h"
-#include "compress/mbq_math.h"
+#include "compress/mbq/mbq_math.h"
 #include "gtest/gtest.h"
 #include "proto/base/quantize.h"
 #include "tests/compress/guarded_buffer.h"

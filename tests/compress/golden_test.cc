@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compress/bit_pack.h"
 #include "compress/codec.h"
-#include "compress/mbq_math.h"
+#include "compress/mbq/mbq_math.h"
 #include "compress/stochastic_rounding.h"
 #include "gtest/gtest.h"
 

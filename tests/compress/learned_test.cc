@@ -1,7 +1,7 @@
 // Codecs that learn from the loss: their derivatives against differences of the loss, their steps
 // against the formulas, and that it does not matter when a gradient arrives.
 
-#include "compress/learned.h"
+#include "compress/mbq/learned.h"
 
 #include <cmath>
 #include <cstring>

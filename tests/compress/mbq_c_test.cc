@@ -1,13 +1,13 @@
 // The mended multi-bit quantization: what its levels cover, and which gradients it masks.
 
-#include "compress/mbq_c.h"
+#include "compress/mbq/mbq_c.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
 
-#include "compress/mbq.h"
+#include "compress/mbq/mbq.h"
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 

@@ -1,4 +1,4 @@
-#include "compress/mbq_math.h"
+#include "compress/mbq/mbq_math.h"
 
 #include <algorithm>
 #include <cmath>

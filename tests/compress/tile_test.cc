@@ -1,14 +1,14 @@
 // The tile codecs against their definition, written out slowly in double, and what is known of
 // their errors.
 
-#include "compress/tile.h"
+#include "compress/tile/tile.h"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "compress/tile_kernels.h"
+#include "compress/tile/tile_kernels.h"
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 

@@ -11,7 +11,7 @@
 #include "kernels/recipe.h"
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "tests/sim/simulated_pipeline.h"
 #include "worker/plain_loop.h"
 #include "worker/stage_executor.h"

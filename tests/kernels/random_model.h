@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel {
 

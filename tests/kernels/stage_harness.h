@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/program.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel {
 

@@ -9,7 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/program.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 
 namespace runnel {
 

@@ -10,7 +10,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/informative_ranges.h"
-#include "proto/base/layer_range.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 namespace {

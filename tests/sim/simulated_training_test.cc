@@ -8,7 +8,7 @@
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "tests/base/codecs.h"
 #include "tests/sim/simulated_pipeline.h"
 #include "tests/worker/staleness_replay.h"

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "proto/transport/in_process/loopback.h"
 #include "proto/transport/in_process/loopback_control.h"
 #include "tests/central/scratch.h"

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/base/quantize.h"
 #include "proto/base/random.h"
-#include "proto/base/recipe_family.h"
+#include "proto/base/training/recipe_family.h"
 #include "tests/base/codecs.h"
 
 namespace runnel {

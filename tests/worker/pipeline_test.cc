@@ -8,7 +8,7 @@
 #include "central/records/weights_digest.h"
 #include "central/run/run_planning.h"
 #include "gtest/gtest.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "proto/transport/grpc/grpc_control.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/in_process/loopback.h"

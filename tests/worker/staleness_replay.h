@@ -10,11 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "proto/base/batching.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/model_state.h"
-#include "proto/base/plan.h"
-#include "proto/base/training.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/training/batching.h"
+#include "proto/base/training/plan.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 

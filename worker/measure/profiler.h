@@ -11,8 +11,8 @@
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/clock.h"
-#include "proto/base/layer_range.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 

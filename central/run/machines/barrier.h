@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "central/run/machines/active_plan.h"
-#include "proto/base/batching.h"
-#include "proto/base/training.h"
-#include "proto/base/training_change.h"
+#include "proto/base/training/batching.h"
+#include "proto/base/training/training.h"
+#include "proto/base/training/training_change.h"
 
 namespace runnel {
 

@@ -44,7 +44,7 @@
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 #include "central/run/machines/state_collection.h"
-#include "proto/base/batching.h"
+#include "proto/base/training/batching.h"
 
 namespace runnel {
 

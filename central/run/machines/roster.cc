@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/base/recipe_family.h"
+#include "proto/base/training/recipe_family.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {

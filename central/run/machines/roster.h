@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/run/machines/run_effects.h"
-#include "proto/base/codec_id.h"
+#include "proto/base/training/codec_id.h"
 
 namespace runnel {
 

@@ -11,9 +11,9 @@
 
 #include "absl/status/statusor.h"
 #include "central/run/machines/active_plan.h"
-#include "proto/base/batching.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/base/number_format.h"
+#include "proto/base/training/batching.h"
 
 namespace runnel {
 

@@ -11,14 +11,14 @@
 #include <variant>
 #include <vector>
 
-#include "proto/base/codec_id.h"
 #include "proto/base/ids.h"
-#include "proto/base/layer_range.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/model_state.h"
-#include "proto/base/plan.h"
-#include "proto/base/training.h"
-#include "proto/base/training_change.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/training/codec_id.h"
+#include "proto/base/training/layer_range.h"
+#include "proto/base/training/plan.h"
+#include "proto/base/training/training.h"
+#include "proto/base/training/training_change.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/model_spec.h"
+#include "proto/base/model/model_spec.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

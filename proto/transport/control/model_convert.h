@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/base/model_spec.h"
-#include "proto/base/model_state.h"
-#include "proto/base/plan.h"
-#include "proto/base/training.h"
-#include "proto/base/training_change.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/training/plan.h"
+#include "proto/base/training/training.h"
+#include "proto/base/training/training_change.h"
 #include "proto/model.pb.h"
 
 namespace runnel {

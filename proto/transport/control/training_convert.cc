@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training_fields.h"
+#include "proto/base/training/training_fields.h"
 #include "proto/transport/control/model_convert.h"
 #include "proto/transport/control/wire_check.h"
 

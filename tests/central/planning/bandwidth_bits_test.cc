@@ -16,8 +16,8 @@
 #include "partition/policy.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
-#include "proto/base/codec_schedule.h"
 #include "proto/base/random.h"
+#include "proto/base/training/codec_schedule.h"
 #include "tests/base/codecs.h"
 
 namespace runnel {

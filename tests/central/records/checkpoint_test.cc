@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/transport/control/model_convert.h"
 #include "tests/base/codecs.h"

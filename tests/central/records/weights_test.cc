@@ -5,9 +5,9 @@
 #include "central/records/weights_digest.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "proto/base/random.h"
-#include "proto/base/recipe_family.h"
+#include "proto/base/training/recipe_family.h"
 #include "tests/central/sample_model.h"
 
 namespace runnel {

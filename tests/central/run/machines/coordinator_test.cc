@@ -3,8 +3,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/initial_state.h"
-#include "proto/base/recipe_family.h"
+#include "proto/base/model/initial_state.h"
+#include "proto/base/training/recipe_family.h"
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
 

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "proto/base/initial_state.h"
+#include "proto/base/model/initial_state.h"
 #include "tests/central/run/machines/machine_effects.h"
 
 namespace runnel {

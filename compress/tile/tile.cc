@@ -1,0 +1,217 @@
+#include "compress/tile/tile.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compress/codec_checks.h"
+#include "compress/tile/tile_kernels.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr size_t kKeyBytes = 8;
+// The block of a micro-batch's stream that the key is taken from: far behind those for elements.
+constexpr uint64_t kKeyBlock = uint64_t{1} << 40;
+// What an encoder may send at most: twice a sum of 16 magnitudes over one level.
+constexpr float kMaxStep = 0x1p106f;
+
+// State layout: 'E', version, k, 0, element count as 64 bits, then the errors; little-endian.
+constexpr size_t kStateHeaderBytes = 12;
+constexpr char kStateVersion = 1;
+
+std::string NameOf(const TileOptions& options) {
+  return absl::StrCat(!options.rotate    ? "tile:"
+                      : options.feedback ? "hadamard_ef:"
+                                         : "hadamard:",
+                      options.bits);
+}
+
+size_t KeyBytes(const TileOptions& options) { return options.rotate ? kKeyBytes : 0; }
+
+Bytes PayloadBytes(const TileOptions& options, const Shape& shape) {
+  const auto n = static_cast<size_t>(shape.elements());
+  size_t bytes = KeyBytes(options) + n / kTileElements * TileBytes(kTileElements, options.bits);
+  const size_t rest = n % kTileElements;
+  if (rest > 0) bytes += TileBytes(TileWidth(rest), options.bits);
+  return Bytes(static_cast<int64_t>(bytes));
+}
+
+TileCoding CodingOf(const TileOptions& options, const std::byte* payload) {
+  TileCoding coding{options.bits, options.rotate, {}};
+  if (!options.rotate) return coding;
+  for (size_t i = 0; i < 2; ++i) {
+    coding.sign_key[i] = static_cast<uint32_t>(LoadInt32(payload + 4 * i));
+  }
+  return coding;
+}
+
+// The two bfloat16 of a tile.
+float CentreOf(const std::byte* header) {
+  return std::bit_cast<float>(static_cast<uint32_t>(LoadInt32(header)) << 16);
+}
+float StepOf(const std::byte* header) {
+  return std::bit_cast<float>(static_cast<uint32_t>(LoadInt32(header)) & 0xFFFF0000u);
+}
+bool IsPossibleCentre(float centre) { return std::abs(centre) <= kMaxTileMagnitude; }
+bool IsPossibleStep(float step) {
+  return !std::signbit(step) && step <= kMaxStep && (step == 0.0f || step >= kMinTileStep);
+}
+bool IsPossible(const std::byte* header) {
+  return IsPossibleCentre(CentreOf(header)) && IsPossibleStep(StepOf(header));
+}
+
+class TileEncoder final : public Encoder {
+ public:
+  TileEncoder(const TileOptions& options, const CodecKernels& kernels, const EncoderKey& key)
+      : options_(options), kernels_(kernels), key_(key) {}
+
+  absl::Status Encode(const TensorView& x, Sequence sequence, bool restart,
+                      absl::Span<std::byte> payload) override;
+  std::string SaveState() const override;
+  absl::Status RestoreState(absl::string_view state) override;
+
+ private:
+  // x with what the micro-batch before lost, if there is feedback, and within the range that tiles
+  // take.
+  const float* Prepare(const float* x, size_t n, bool restart);
+
+  const TileOptions options_;
+  const CodecKernels& kernels_;
+  const EncoderKey key_;
+  std::vector<float> errors_;  // feedback: by element; empty before the first micro-batch
+  std::vector<float> sum_;     // what is encoded in place of x
+};
+
+const float* TileEncoder::Prepare(const float* x, size_t n, bool restart) {
+  sum_.assign(x, x + n);
+  if (options_.feedback) {
+    if (restart || errors_.size() != n) errors_.assign(n, 0.0f);
+    for (size_t e = 0; e < n; ++e) sum_[e] += errors_[e];
+  }
+  for (float& value : sum_) value = std::clamp(value, -kMaxTileMagnitude, kMaxTileMagnitude);
+  return sum_.data();
+}
+
+absl::Status TileEncoder::Encode(const TensorView& x, Sequence sequence, bool restart,
+                                 absl::Span<std::byte> payload) {
+  RUNNEL_RETURN_IF_ERROR(CheckEncodeArguments(x, payload.size(), PayloadBytes(options_, x.shape)));
+  const auto n = static_cast<size_t>(x.shape.elements());
+  const CounterRandom random(key_.run_seed, key_.purpose, key_.boundary,
+                             static_cast<uint64_t>(sequence.value()));
+  if (options_.rotate) {
+    const std::array<uint32_t, 4> words = random.Block(kKeyBlock);
+    for (size_t i = 0; i < 2; ++i)
+      StoreInt32(static_cast<int32_t>(words[i]), payload.data() + 4 * i);
+  }
+  const TileCoding coding = CodingOf(options_, payload.data());
+  const bool stochastic = key_.purpose == RandomPurpose::kCodecBackward && !options_.feedback;
+  const CounterRandom* rounding = stochastic ? &random : nullptr;
+  std::byte* tiles = payload.data() + KeyBytes(options_);
+  if (!options_.feedback && kernels_.tile->encode(x.f32(), n, coding, rounding, tiles)) {
+    return absl::OkStatus();
+  }
+  if (kernels_.max_abs_bits(x.f32(), n) >= kInfinityBits) return NonFiniteError(x.f32(), n);
+  kernels_.tile->encode(Prepare(x.f32(), n, restart), n, coding, rounding, tiles);
+  if (options_.feedback) {
+    kernels_.tile->decode(tiles, n, coding, errors_.data());
+    for (size_t e = 0; e < n; ++e) errors_[e] = sum_[e] - errors_[e];
+  }
+  return absl::OkStatus();
+}
+
+std::string TileEncoder::SaveState() const {
+  if (errors_.empty()) return "";
+  std::string state = {'E', kStateVersion, static_cast<char>(options_.bits), 0};
+  state.resize(kStateHeaderBytes + sizeof(float) * errors_.size());
+  auto* bytes = reinterpret_cast<std::byte*>(state.data());
+  const uint64_t n = errors_.size();
+  for (size_t i = 0; i < 8; ++i) bytes[4 + i] = static_cast<std::byte>(n >> (8 * i));
+  for (size_t e = 0; e < n; ++e) StoreFloat(errors_[e], bytes + kStateHeaderBytes + 4 * e);
+  return state;
+}
+
+absl::Status TileEncoder::RestoreState(absl::string_view state) {
+  if (!options_.feedback) return CheckNoState(state);
+  std::vector<float> errors;
+  if (!state.empty()) {
+    const absl::Status refused = absl::InvalidArgumentError(
+        absl::StrCat(NameOf(options_), ": not a state of this encoder (", state.size(), " bytes)"));
+    if (state.size() < kStateHeaderBytes || state[0] != 'E' || state[1] != kStateVersion ||
+        state[2] != options_.bits || state[3] != 0) {
+      return refused;
+    }
+    uint64_t n = 0;
+    for (int i = 0; i < 8; ++i) n |= uint64_t{static_cast<uint8_t>(state[4 + i])} << (8 * i);
+    const size_t error_bytes = state.size() - kStateHeaderBytes;
+    if (n == 0 || error_bytes % sizeof(float) != 0 || n != error_bytes / sizeof(float)) {
+      return refused;
+    }
+    errors.resize(n);
+    const auto* bytes = reinterpret_cast<const std::byte*>(state.data() + kStateHeaderBytes);
+    for (size_t e = 0; e < n; ++e) {
+      errors[e] = LoadFloat(bytes + sizeof(float) * e);
+      if (!std::isfinite(errors[e])) return refused;
+    }
+  }
+  errors_ = std::move(errors);
+  return absl::OkStatus();
+}
+
+class TileCodec final : public Codec {
+ public:
+  TileCodec(const TileOptions& options, const CodecKernels& kernels)
+      : options_(options), kernels_(kernels) {}
+
+  std::string name() const override { return NameOf(options_); }
+  Bytes EncodedBytes(const Shape& shape) const override { return PayloadBytes(options_, shape); }
+  std::unique_ptr<Encoder> NewEncoder(const EncoderKey& key) const override {
+    return std::make_unique<TileEncoder>(options_, kernels_, key);
+  }
+  absl::Status Decode(absl::Span<const std::byte> payload,
+                      const MutableTensorView& out) const override;
+
+ private:
+  absl::Status ImpossibleError(const std::byte* header, size_t tile) const;
+
+  const TileOptions options_;
+  const CodecKernels& kernels_;
+};
+
+absl::Status TileCodec::ImpossibleError(const std::byte* header, size_t tile) const {
+  const float centre = CentreOf(header);
+  if (!IsPossibleCentre(centre)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name(), ": centre ", centre, " of tile ", tile, " is impossible"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name(), ": step ", StepOf(header), " of tile ", tile, " is impossible"));
+}
+
+absl::Status TileCodec::Decode(absl::Span<const std::byte> payload,
+                               const MutableTensorView& out) const {
+  RUNNEL_RETURN_IF_ERROR(
+      CheckDecodeArguments(payload.size(), PayloadBytes(options_, out.shape), out));
+  const auto n = static_cast<size_t>(out.shape.elements());
+  const std::byte* tiles = payload.data() + KeyBytes(options_);
+  const size_t tile_bytes = TileBytes(kTileElements, options_.bits);
+  for (size_t tile = 0; tile * kTileElements < n; ++tile) {
+    const std::byte* header = tiles + tile * tile_bytes;
+    if (!IsPossible(header)) return ImpossibleError(header, tile);
+  }
+  kernels_.tile->decode(tiles, n, CodingOf(options_, payload.data()), out.f32());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<const Codec> MakeTileCodec(const TileOptions& options,
+                                           const CodecKernels& kernels) {
+  return std::make_unique<TileCodec>(options, kernels);
+}
+
+}  // namespace runnel

@@ -1,0 +1,28 @@
+#pragma once
+
+// The first state of a model. Every draw is keyed by seed, layer and element, and is the same on
+// every processor: whoever trains a layer draws it, and nothing of it crosses a network.
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+
+namespace runnel {
+
+// All layers of `model`: weights and biases as OpSpec::init says, scale 1, shift 0, running mean 0,
+// running variance 1, momentum zeros, no encoder state. Tensor t (its position in LayerInfo::state)
+// of layer l draws element e (row-major) from CounterRandom(seed, kInitialWeights, l, t): uniform
+// ones as (2 Uniform(e) - 1) b with b = 1 / sqrt(in / groups * kernel area), normal ones as
+// Normal(e) times the deviation; computed in double, rounded to FP32 once. An int8 weight is that
+// draw quantised (QuantizeRule::kFullRange), with its exponent behind it. A pure function: any
+// thread. InvalidArgument: the model's shapes do not fit (InferShapes says where).
+absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed,
+                                        const NumberFormat& format = {});
+
+// One layer of it. info: the layer's, of InferShapes with any batch size.
+LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
+                        const NumberFormat& format = {});
+
+}  // namespace runnel

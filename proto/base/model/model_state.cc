@@ -1,0 +1,156 @@
+#include "proto/base/model/model_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+absl::Status CheckTensor(const TensorData& tensor, const StateTensorSpec& spec, int layer,
+                         ZeroTensors zeros) {
+  const bool is_left_out = zeros == ZeroTensors::kLeftOut && tensor.bytes.empty();
+  const size_t bytes =
+      is_left_out ? 0 : static_cast<size_t>(spec.shape.elements()) * SizeOf(spec.dtype);
+  if (tensor.name != spec.name || tensor.dtype != spec.dtype || !(tensor.shape == spec.shape) ||
+      tensor.bytes.size() != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state of layer ", layer, ": tensor ", tensor.name, " ", Name(tensor.dtype), " ",
+        tensor.shape.ToString(), " with ", tensor.bytes.size(), " bytes is not ", spec.name, " ",
+        Name(spec.dtype), " ", spec.shape.ToString(), " of the model"));
+  }
+  return absl::OkStatus();
+}
+
+// Values that an integer recipe never has.
+absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, int layer) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state of layer ", layer, ": tensor ", tensor.name, " ", what));
+  };
+  if (spec.dtype == DType::kInt8 && tensor.bytes.find('\x80') != std::string::npos) {
+    return error("has a mantissa of -128");
+  }
+  if (spec.role != TensorRole::kExponent || tensor.bytes.empty()) return absl::OkStatus();
+  uint32_t bits = 0;
+  for (int i = 3; i >= 0; --i) bits = bits << 8 | static_cast<unsigned char>(tensor.bytes[i]);
+  const auto exponent = static_cast<int32_t>(bits);
+  if (exponent >= -kMaxExponent && exponent <= kMaxExponent) return absl::OkStatus();
+  return error(absl::StrCat("is ", exponent, ", not in ", -kMaxExponent, "..", kMaxExponent));
+}
+
+bool HasMomentum(const StateTensorSpec& spec) {
+  return IsTrainable(spec.role) && spec.dtype == DType::kFloat32;
+}
+
+absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSpec>& specs,
+                        ZeroTensors zeros) {
+  size_t with_momentum = 0;
+  for (const StateTensorSpec& spec : specs) with_momentum += HasMomentum(spec) ? 1 : 0;
+  if (state.tensors.size() != specs.size() || state.momentum.size() != with_momentum) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state of layer ", state.layer, ": has ", state.tensors.size(), "+", state.momentum.size(),
+        " tensors, the model ", specs.size(), "+", with_momentum));
+  }
+  size_t momentum = 0;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], specs[i], state.layer, zeros));
+    RUNNEL_RETURN_IF_ERROR(CheckValues(state.tensors[i], specs[i], state.layer));
+    if (!HasMomentum(specs[i])) continue;
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], specs[i], state.layer, zeros));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
+                        int last_layer, const NumberFormat& format, ZeroTensors zeros) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  const size_t expected = static_cast<size_t>(last_layer - first_layer + 1);
+  if (state.layers.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state: has ", state.layers.size(), " layers, needs ", expected, " of model ", model.name));
+  }
+  for (size_t i = 0; i < expected; ++i) {
+    const int layer = first_layer + static_cast<int>(i);
+    if (state.layers[i].layer != layer) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("state: has layer ", state.layers[i].layer, " for ", layer));
+    }
+    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], StateOf(infos[layer], format), zeros));
+  }
+  return absl::OkStatus();
+}
+
+void KeepWeightsOnly(ModelState& state) {
+  for (LayerState& layer : state.layers) {
+    for (TensorData& tensor : layer.momentum) tensor.bytes.clear();
+  }
+  state.encoders.clear();
+}
+
+void FillZeros(ModelState& state) {
+  for (LayerState& layer : state.layers) {
+    for (std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {
+      for (TensorData& tensor : *tensors)
+        tensor.bytes.resize(static_cast<size_t>(tensor.shape.elements()) * SizeOf(tensor.dtype));
+    }
+  }
+}
+
+absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
+                                                const NumberFormat& format) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  std::vector<int64_t> bytes;
+  for (const LayerInfo& info : infos) {
+    int64_t& layer = bytes.emplace_back();
+    for (const StateTensorSpec& spec : StateOf(info, format)) {
+      const auto tensor = spec.shape.elements() * static_cast<int64_t>(SizeOf(spec.dtype));
+      layer += HasMomentum(spec) ? 2 * tensor : tensor;
+    }
+  }
+  return bytes;
+}
+
+ModelState Slice(const ModelState& state, int first_layer, int last_layer) {
+  ModelState part;
+  for (const LayerState& layer : state.layers) {
+    if (layer.layer >= first_layer && layer.layer <= last_layer) part.layers.push_back(layer);
+  }
+  for (const EncoderState& encoder : state.encoders) {
+    // A stage encodes activations after its last layer and gradients before its first one.
+    const bool forward = encoder.direction == Direction::kForward;
+    if (encoder.boundary == (forward ? last_layer : first_layer - 1)) {
+      part.encoders.push_back(encoder);
+    }
+  }
+  return part;
+}
+
+void Merge(const ModelState& part, ModelState& whole) {
+  for (const LayerState& layer : part.layers) {
+    auto at = std::lower_bound(
+        whole.layers.begin(), whole.layers.end(), layer,
+        [](const LayerState& a, const LayerState& b) { return a.layer < b.layer; });
+    if (at != whole.layers.end() && at->layer == layer.layer) {
+      *at = layer;
+    } else {
+      whole.layers.insert(at, layer);
+    }
+  }
+  for (const EncoderState& encoder : part.encoders) {
+    auto same = [&encoder](const EncoderState& other) {
+      return other.boundary == encoder.boundary && other.direction == encoder.direction;
+    };
+    auto at = std::find_if(whole.encoders.begin(), whole.encoders.end(), same);
+    if (at != whole.encoders.end()) {
+      *at = encoder;
+    } else {
+      whole.encoders.push_back(encoder);
+    }
+  }
+}
+
+}  // namespace runnel

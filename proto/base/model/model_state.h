@@ -1,0 +1,84 @@
+#pragma once
+
+// The state of a model at a barrier, keyed by layer so that it fits any cut: what workers are
+// given, what they hand back, what a check-point holds.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/base/dtype.h"
+#include "proto/base/ids.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/number_format.h"
+#include "proto/base/shape.h"
+
+namespace runnel {
+
+// Tensors whose bytes are all zero (momentum that has not begun, fresh statistics) may travel
+// without them: TensorData::bytes is then empty.
+enum class ZeroTensors : uint8_t { kWhole, kLeftOut };
+
+// A tensor with its bytes, little-endian, row-major.
+struct TensorData {
+  std::string name;  // StateTensorSpec::name
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::string bytes;
+
+  friend bool operator==(const TensorData&, const TensorData&) = default;
+};
+
+struct LayerState {
+  int layer = 0;
+  std::vector<TensorData> tensors;   // in the order of StateOf (number_format.h)
+  std::vector<TensorData> momentum;  // of the trainable FP32 tensors, in the same order
+
+  friend bool operator==(const LayerState&, const LayerState&) = default;
+};
+
+// The state of one direction's encoder at the boundary after `boundary`.
+struct EncoderState {
+  int boundary = 0;
+  Direction direction = Direction::kForward;
+  std::string codec;  // "mbq:4": the state is of no use to another
+  std::string state;  // Encoder::SaveState
+
+  friend bool operator==(const EncoderState&, const EncoderState&) = default;
+};
+
+struct ModelState {
+  std::vector<LayerState> layers;  // ascending
+  std::vector<EncoderState> encoders;
+
+  friend bool operator==(const ModelState&, const ModelState&) = default;
+};
+
+// InvalidArgument unless `state` has exactly layers first_layer..last_layer with the tensors,
+// types, shapes and byte counts that the model and the format say, no mantissa of -128 and no
+// exponent beyond +-kMaxExponent. zeros: whether tensors may be without bytes.
+absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
+                        int last_layer, const NumberFormat& format = {},
+                        ZeroTensors zeros = ZeroTensors::kWhole);
+
+// Gives tensors without bytes the zeros that they stand for. Only after CheckState: their shapes
+// say how many.
+void FillZeros(ModelState& state);
+
+// Takes away what only training needs: the bytes of the momentum, and the encoders.
+void KeepWeightsOnly(ModelState& state);
+
+// Bytes of each layer's state with its momentum, as it is stored. InvalidArgument: the model's
+// shapes do not fit.
+absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
+                                                const NumberFormat& format = {});
+
+// The part of `state` that a stage of these layers needs, with the encoders at its two boundaries.
+ModelState Slice(const ModelState& state, int first_layer, int last_layer);
+
+// Puts `part` into `whole`: its layers and encoders replace those of the same key.
+void Merge(const ModelState& part, ModelState& whole);
+
+}  // namespace runnel

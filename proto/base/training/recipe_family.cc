@@ -1,0 +1,167 @@
+#include "proto/base/training/recipe_family.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr NumberFormat kInt8Numbers = {.activation = DType::kInt8,
+                                       .parameter = DType::kInt8,
+                                       .weight = DType::kInt8,
+                                       .error = DType::kInt8,
+                                       .weight_gradient = DType::kInt32};
+
+bool Always(const OpSpec& /*op*/) { return true; }
+bool HasBias(const OpSpec& op) { return op.bias; }
+bool IsNotHalf(const OpSpec& op) { return op.rate != 0.5 && op.rate != 0; }
+bool WindowsOverlap(const OpSpec& op) {
+  return op.stride[0] < op.kernel[0] || op.stride[1] < op.kernel[1];
+}
+
+constexpr absl::string_view kBiasReason = "has a bias; integer weights have none";
+constexpr OperatorLimit kIntegerLimits[] = {
+    {OpKind::kConv, HasBias, kBiasReason},
+    {OpKind::kLinear, HasBias, kBiasReason},
+    {OpKind::kBatchNorm, Always, "integers are not normalised; take a model without batch norm"},
+    {OpKind::kRelu6, Always, "a bound of 6 means nothing to integers; take a model with relu"},
+    {OpKind::kDropout, IsNotHalf, "the rate is not 0.5, which alone an exponent can undo"},
+    {OpKind::kAvgPool, WindowsOverlap, "windows overlap"},
+};
+
+#define RUNNEL_RECIPE_FAMILY(Id, ...) RecipeFamily{__VA_ARGS__},
+constexpr RecipeFamily kFamilies[] = {
+#include "proto/base/training/recipe_families.inc"
+};
+#undef RUNNEL_RECIPE_FAMILY
+
+// Whether `value` is one of the alternatives of a pattern's element.
+bool Matches(absl::string_view value, absl::string_view alternatives) {
+  for (absl::string_view one : absl::StrSplit(alternatives, '|')) {
+    const size_t dots = one.find("..");
+    if (dots == absl::string_view::npos) {
+      if (value == one) return true;
+      continue;
+    }
+    int64_t low = 0, high = 0, number = 0;
+    if (!absl::SimpleAtoi(one.substr(0, dots), &low)) continue;
+    if (!absl::SimpleAtoi(one.substr(dots + 2), &high)) continue;
+    // "04" and "+4" are no names of 4: one recipe has one name.
+    if (!absl::SimpleAtoi(value, &number) || absl::StrCat(number) != value) continue;
+    if (number >= low && number <= high) return true;
+  }
+  return false;
+}
+
+// Name and parameters; without a colon the parameters are "".
+std::pair<absl::string_view, absl::string_view> Cut(absl::string_view text) {
+  const size_t colon = text.find(':');
+  if (colon == absl::string_view::npos) return {text, ""};
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+std::vector<absl::string_view> Elements(absl::string_view parameters) {
+  if (parameters.empty()) return {""};
+  return absl::StrSplit(parameters, ',');
+}
+
+bool MatchesAll(absl::Span<const absl::string_view> values, absl::string_view pattern) {
+  const std::vector<absl::string_view> elements = Elements(pattern);
+  return std::equal(values.begin(), values.end(), elements.begin(), elements.end(), Matches);
+}
+
+// A colon with nothing behind it is a second name of what has none.
+bool HasIdleColon(absl::string_view text) { return !text.empty() && text.back() == ':'; }
+
+// Products that are summed up in an int32: of a forward and an input-gradient.
+absl::Status CheckAccumulators(const ModelSpec& model) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  for (size_t layer = 0; layer < infos.size(); ++layer) {
+    for (const StateTensorSpec& spec : infos[layer].state) {
+      if (spec.role != TensorRole::kWeight) continue;
+      const OpSpec& op = model.layers[layer].ops[static_cast<size_t>(spec.op)];
+      const int64_t groups = op.kind == OpKind::kConv ? op.groups : 1;
+      const int64_t forward = spec.shape.elements() / spec.shape[0];
+      const int64_t backward = spec.shape.elements() / spec.shape[1] / groups;
+      const int64_t products = std::max(forward, backward);
+      if (products <= kMaxInt32Products) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("model ", model.name, ", layer ", model.layers[layer].name, ", op ", spec.op,
+                       " (", Name(op.kind), "): ", products,
+                       " products of integers are summed up; 32 bits hold ", kMaxInt32Products));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Span<const RecipeFamily> RecipeFamilies() { return kFamilies; }
+
+absl::StatusOr<RecipeName> ParseRecipeName(absl::string_view text) {
+  const auto [name, parameters] = Cut(text);
+  std::vector<std::string> known;
+  for (const RecipeFamily& family : kFamilies) {
+    known.push_back(OfferOf(family));
+    if (family.name != name) continue;
+    const std::vector<absl::string_view> values = Elements(parameters);
+    if (!MatchesAll(values, family.parameters) || HasIdleColon(text)) {
+      return absl::InvalidArgumentError(
+          family.parameters.empty()
+              ? absl::StrCat("recipe '", text, "': ", name, " has no parameters")
+              : absl::StrCat("recipe '", text, "' does not fit ", OfferOf(family)));
+    }
+    RecipeName result = {&family, std::string(text), {}};
+    if (parameters.empty()) return result;
+    for (absl::string_view value : values) result.parameters.emplace_back(value);
+    return result;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("recipe '", text, "' is not known; there is ", absl::StrJoin(known, ", ")));
+}
+
+std::string OfferOf(const RecipeFamily& family) {
+  return absl::StrCat(family.name, family.parameters.empty() ? "" : ":", family.parameters);
+}
+
+bool IsOffered(absl::string_view recipe, absl::Span<const std::string> offers) {
+  const auto [name, parameters] = Cut(recipe);
+  const std::vector<absl::string_view> values = Elements(parameters);
+  for (const std::string& offer : offers) {
+    const auto [family, pattern] = Cut(offer);
+    if (family == name && MatchesAll(values, pattern) && !HasIdleColon(recipe)) return true;
+  }
+  return false;
+}
+
+std::string RecipeHelp() {
+  std::vector<std::string> rows;
+  for (const RecipeFamily& family : kFamilies) {
+    rows.push_back(absl::StrCat(OfferOf(family), " (", family.summary, ")"));
+  }
+  return absl::StrJoin(rows, ", ");
+}
+
+absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family) {
+  for (const LayerSpec& layer : model.layers) {
+    for (size_t i = 0; i < layer.ops.size(); ++i) {
+      const OpSpec& op = layer.ops[i];
+      for (const OperatorLimit& limit : family.limits) {
+        if (limit.op != op.kind || !limit.applies(op)) continue;
+        return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ", layer ", layer.name,
+                                                       ", op ", i, " (", Name(op.kind),
+                                                       "): ", limit.reason));
+      }
+    }
+  }
+  if (!IsScaled(family.format.weight)) return absl::OkStatus();
+  return CheckAccumulators(model);
+}
+
+}  // namespace runnel

@@ -1,0 +1,66 @@
+#pragma once
+
+// What everybody may know of a training recipe without its kernels: its name and parameters, its
+// number types, and which models it cannot train. Pure functions; any thread.
+//
+// A recipe's name is its family's, or "family:parameters". What stands behind the colon is a list
+// separated by commas. The family's pattern says what each element may be: alternatives separated
+// by '|', each a word or a range of integers.
+//
+//   pattern                        names
+//   ""                             fp32
+//   "|niti2020|niti2021"           niti, niti:niti2020, niti:niti2021
+//   "1..8|32,1..8|32,1..8|32"      dorefa:1,2,6, dorefa:4,4,8, dorefa:1,32,32, ...
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/number_format.h"
+
+namespace runnel {
+
+// An operator that a family cannot train, and the reason for people.
+struct OperatorLimit {
+  OpKind op;
+  bool (*applies)(const OpSpec& op);
+  absl::string_view reason;
+};
+
+struct RecipeFamily {
+  absl::string_view name;
+  absl::string_view parameters;  // the pattern; empty: none
+  absl::string_view summary;     // for --help
+  NumberFormat format;
+  absl::Span<const OperatorLimit> limits;
+};
+
+// recipe_families.inc; fp32 first.
+absl::Span<const RecipeFamily> RecipeFamilies();
+
+// A name taken apart.
+struct RecipeName {
+  const RecipeFamily* family = nullptr;
+  std::string text;                     // the whole name
+  std::vector<std::string> parameters;  // behind the colon; empty: none were given
+};
+// InvalidArgument names the recipe and what there is, or what its family's parameters may be.
+absl::StatusOr<RecipeName> ParseRecipeName(absl::string_view text);
+
+// "family", or "family:pattern": what a worker says that it has.
+std::string OfferOf(const RecipeFamily& family);
+// Whether the recipe of this name is among the offers. Any bytes are allowed in both.
+bool IsOffered(absl::string_view recipe, absl::Span<const std::string> offers);
+// "fp32 (single precision), niti[:niti2020|niti2021] (...)": for --help.
+std::string RecipeHelp();
+
+// InvalidArgument names the model's first layer and operator that the family cannot train, and why:
+// a bias of integers, sums of products that an int32 does not hold, ... Also InferShapes' errors.
+absl::Status CheckTrainable(const ModelSpec& model, const RecipeFamily& family);
+
+}  // namespace runnel

@@ -1,0 +1,195 @@
+#include "proto/base/training/training_fields.h"
+
+#include <string>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+using S = TrainingSettings;
+
+constexpr SettingRange kCount = {1, kMaxSettingCount};
+constexpr SettingRange kCountOrNone = {0, kMaxSettingCount};
+constexpr SettingRange kRate = {0, 1e12};
+constexpr SettingRange kShare = {0, 1};
+
+// In the order in which they are stored and listed.
+constexpr TrainingField kFields[] = {
+    {.name = "seed",
+     .member = &S::seed,
+     .always_stored = true,
+     .flag = {"seed", SettingGroup::kTraining, "of everything random", "7"}},
+    {.name = "dataset_samples",
+     .member = &S::dataset_samples,
+     .range = {1, 1e12},
+     .always_stored = true},
+    {.name = "batch_size",
+     .member = &S::batch_size,
+     .range = kCount,
+     .always_stored = true,
+     .flag = {"batch-size", SettingGroup::kTraining, "samples of one optimizer step", "32",
+              "the model's"}},
+    {.name = "micro_batches",
+     .member = &S::micro_batches,
+     .range = kCount,
+     .always_stored = true,
+     .flag = {"micro-batches", SettingGroup::kTraining,
+              "parts of one optimizer step that flow through the pipeline one after the other", "8",
+              "the schedule's, async 1, sync 4"}},
+    {.name = "min_samples", .member = &S::min_samples, .range = kCount, .always_stored = true},
+    {.name = "eval_batch_size",
+     .member = &S::eval_batch_size,
+     .range = kCount,
+     .always_stored = true,
+     .flag = {"eval-batch-size", SettingGroup::kTraining, "samples at once in evaluation", "100",
+              "the batch size"}},
+    {.name = "learning_rate",
+     .member = &S::learning_rate,
+     .range = kRate,
+     .always_stored = true,
+     .floating_only = true,
+     .flag = {"lr", SettingGroup::kTraining, "learning rate", "0.05", "the model's"}},
+    {.name = "momentum",
+     .member = &S::momentum,
+     .range = {0, 1, true},
+     .always_stored = true,
+     .floating_only = true,
+     .flag = {"momentum", SettingGroup::kTraining, "of SGD", "0.8", "the model's"}},
+    {.name = "weight_decay",
+     .member = &S::weight_decay,
+     .range = kRate,
+     .always_stored = true,
+     .floating_only = true,
+     .flag = {"weight-decay", SettingGroup::kTraining, "of SGD", "0.0001", "the model's"}},
+    {.name = "milestones",
+     .member = &S::milestones,
+     .range = kCount,
+     .always_stored = true,
+     .floating_only = true,
+     .flag = {"milestones", SettingGroup::kTraining,
+              "epochs at whose start the rate is multiplied by --milestone-factor", "60,120",
+              "the model's"}},
+    {.name = "milestone_factor",
+     .member = &S::milestone_factor,
+     .range = kRate,
+     .always_stored = true,
+     .floating_only = true,
+     .flag = {"milestone-factor", SettingGroup::kTraining,
+              "the rate is multiplied by it at each milestone", "0.2", "the model's"}},
+    {.name = "warm_up_steps",
+     .member = &S::warm_up_steps,
+     .range = kCountOrNone,
+     .floating_only = true,
+     .flag = {"warm-up-steps", SettingGroup::kTraining,
+              "the rate of step i is i/N of the learning rate in the first N steps; 0: whole from "
+              "the start",
+              "100"}},
+    {.name = "look_ahead",
+     .member = &S::look_ahead,
+     .range = kShare,
+     .flag = {"look-ahead", SettingGroup::kStaleness,
+              "a forward predicts the weights of its own step: the newest ones plus this share of "
+              "the way that the momentum goes until then; 0: the newest ones",
+              "0.5", "0, at stages with raised caps 0.5"}},
+    {.name = "raised_look_ahead",
+     .member = &S::raised_look_ahead,
+     .range = kShare,
+     .initially = &S::look_ahead},
+    {.name = "aggregate_every",
+     .member = &S::aggregate_every,
+     .range = kCountOrNone,
+     .flag = {"aggregate-every", SettingGroup::kStaleness,
+              "steps between means of a stage's weight versions (FTPipeHD); 0: never", "100"}},
+    {.name = "stale_rate_steps",
+     .member = &S::stale_rate_steps,
+     .range = kCountOrNone,
+     .floating_only = true,
+     .flag = {"stale-rate-steps", SettingGroup::kStaleness,
+              "a stage with raised caps, whose gradients are S steps old, begins with 1/S of the "
+              "rate and has all of it after so many steps; 0: from the start",
+              "300", "half of the run's steps"}},
+    {.name = "augment",
+     .member = &S::augment,
+     .flag = {"augment", SettingGroup::kData,
+              "random changes of training samples: on, off, or a list of crop (by up to 4 pixels), "
+              "flip (left and right) and shift (a signal by up to 8 points)",
+              "crop,flip", "the data set's"}},
+    {.name = "gradient_bits", .member = &S::gradient_bits},
+};
+
+// The value of a record that does not have the field.
+template <typename T>
+T InitialValue(const TrainingField& field, const TrainingSettings& settings, T S::*member) {
+  if constexpr (std::is_same_v<T, double>) {
+    if (field.initially != nullptr) return settings.*field.initially;
+  }
+  return TrainingSettings().*member;
+}
+
+absl::Status CheckMember(const SettingRange&, const std::vector<GradientBitsStep>& steps) {
+  return CheckGradientBits(steps);
+}
+template <typename T>
+absl::Status CheckMember(const SettingRange& range, const T& value) {
+  return CheckSetting(range, value);
+}
+
+void LeaveOut(std::vector<GradientBitsStep>& steps) { steps.clear(); }
+template <typename T>
+void LeaveOut(T& value) {
+  value = static_cast<T>(-1);
+}
+void LeaveOut(std::vector<int64_t>& values) { values = {-1}; }
+void LeaveOut(std::string& value) { value.clear(); }
+
+}  // namespace
+
+absl::Span<const TrainingField> TrainingFields() { return kFields; }
+
+const TrainingField* FindTrainingField(absl::string_view name) {
+  for (const TrainingField& field : kFields) {
+    if (field.name == name) return &field;
+  }
+  return nullptr;
+}
+
+TrainingSettings TrainingWithoutFlags() {
+  TrainingSettings settings;
+  for (const TrainingField& field : kFields) {
+    if (field.flag.fallback.empty()) continue;
+    std::visit([&](auto member) { LeaveOut(settings.*member); }, field.member);
+  }
+  return settings;
+}
+
+bool IsStored(const TrainingField& field, const TrainingSettings& settings) {
+  if (field.always_stored) return true;
+  return std::visit(
+      [&](auto member) { return !(settings.*member == InitialValue(field, settings, member)); },
+      field.member);
+}
+
+absl::Status SetMissing(const TrainingField& field, TrainingSettings& settings) {
+  if (field.always_stored) {
+    return absl::InvalidArgumentError(absl::StrCat(field.name, ": is missing"));
+  }
+  std::visit([&](auto member) { settings.*member = InitialValue(field, settings, member); },
+             field.member);
+  return absl::OkStatus();
+}
+
+absl::Status CheckTraining(const TrainingSettings& settings) {
+  for (const TrainingField& field : kFields) {
+    const absl::Status status = std::visit(
+        [&](auto member) { return CheckMember(field.range, settings.*member); }, field.member);
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(field.name, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel
