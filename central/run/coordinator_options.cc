@@ -5,12 +5,14 @@
 #include "central/run/evaluator.h"
 #include "central/run/local_workers.h"
 #include "central/settings/codec_settings.h"
+#include "proto/base/model/model_state.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {
 namespace {
 
-constexpr int64_t kProfileRepetitions = 5;
+// Bursts of a layer or part; their median counts. More of them delay the start and change no plan.
+constexpr int64_t kProfileRepetitions = 3;
 // Longer than the turns in which a processor quota is given out: what a pipeline sees of it.
 constexpr double kProfileBurstMs = 20;
 
@@ -65,6 +67,10 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.collect_at_barriers = !setup.settings.checkpoint_dir.empty();
   options.evaluates_beside =
       has_local_workers && !job.plan_only && EvaluatesBeside(setup, options.stage.eval_samples);
+  options.evaluation_pace.most_share = static_cast<double>(setup.settings.eval_cost_percent) / 100;
+  options.evaluation_pace.samples_a_step = setup.training.batch_size;
+  // The model was checked when the run was set up.
+  options.evaluation_pace.layer_bytes = WeightBytes(setup.model, setup.format).value();
   options.evaluate_only = job.evaluate_only;
   options.changes = job.changes;
   options.planner = job.planner;

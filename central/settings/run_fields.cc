@@ -83,7 +83,8 @@ constexpr RunField kFields[] = {
      &S::cost,
      kText},
     {{"predictor-profiles", SettingGroup::kPlanning,
-      "with --cost predicted: folder with the *.profile files of known devices; '': none are known, "
+      "with --cost predicted: folder with the *.profile files of known devices; '': none are "
+      "known, "
       "times are proportional to FLOPs",
       "predictor/profiles"},
      &S::predictor_profiles,
@@ -104,6 +105,12 @@ constexpr RunField kFields[] = {
       "epochs between evaluations; 0: only at the end, -1: never, so there is no accuracy", "5"},
      &S::eval_every,
      {-1, kMaxSettingCount}},
+    {{"eval-cost-percent", SettingGroup::kTraining,
+      "of the training time, what bringing the weights of other hosts here may take; an evaluation "
+      "that costs more waits for a later epoch; 0: any cost",
+      "10"},
+     &S::eval_cost_percent,
+     {0, 100}},
 
     {{"gradient-bits", SettingGroup::kIntegers,
       "bits that a step keeps, BITS or CONV/LINEAR, or by epoch: EPOCH:BITS,...; or "

@@ -55,6 +55,7 @@ Coordinator::Coordinator(CoordinatorOptions options, Batching batching)
       measurement_(options_.measurement, options_.planner),
       move_(options_.first_generation, options_.link_token),
       barrier_(options_.barriers, batching),
+      pace_(options_.evaluation_pace, options_.first_step),
       collection_(options_.stage.model, options_.format, batching),
       step_(options_.first_step) {}
 
@@ -314,10 +315,16 @@ void Coordinator::GoOnAtBarrier() {
   CollectAtBarrier();
 }
 
+bool Coordinator::EvaluatesBesideHere() {
+  return options_.evaluates_beside && barrier_.EvaluatesAt(step_) &&
+         pace_.IsWorth(step_, active_.plan, Facts(), options_.planner->predicted_samples_per_s(),
+                       effects_);
+}
+
 void Coordinator::CollectAtBarrier() {
   if (stop_requested_) return CollectFinal();  // while the state of the barrier before was awaited
   const StateUse use = {.checkpoint = options_.collect_at_barriers && barrier_.IsBarrier(step_),
-                        .evaluation = options_.evaluates_beside && barrier_.EvaluatesAt(step_)};
+                        .evaluation = EvaluatesBesideHere()};
   // Where links are too slow for a state at each barrier, stages must not pile up copies; where
   // evaluating takes longer than training, central must not.
   const bool waits = use.any() && collection_.under_way();

@@ -9,6 +9,7 @@
 //   Measurement   how long layers take on each device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
 //   Barrier       trains up to the next barrier and evaluates there
+//   EvaluationPace    which evaluations beside the training are worth their price
 //   StateCollection   the whole model's state at a barrier; works beside the others
 //
 // At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes
@@ -38,6 +39,7 @@
 #include "central/planning/training_rule.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
+#include "central/run/machines/evaluation_pace.h"
 #include "central/run/machines/link_probe.h"
 #include "central/run/machines/measurement.h"
 #include "central/run/machines/move.h"
@@ -66,6 +68,7 @@ struct CoordinatorOptions {
   // Evaluations go by collected states, beside the training (StateUse::evaluation); else through
   // the pipeline, which stands meanwhile.
   bool evaluates_beside = false;
+  EvaluationPaceOptions evaluation_pace;
   bool evaluate_only = false;  // of a run without a step: its state is not collected again
   // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
   std::vector<TrainingChange> changes;
@@ -152,6 +155,8 @@ class Coordinator {
   void GoOnAtBarrier();
   // At a barrier that is not the last: asks for its state if somebody needs it, and goes on.
   void CollectAtBarrier();
+  // At a barrier that is not the last.
+  bool EvaluatesBesideHere();
   void AskTrainingRule();
   void AskPlanner();
   void ChangeTo(ChangePlan change);
@@ -174,6 +179,7 @@ class Coordinator {
   Measurement measurement_;
   Move move_;
   Barrier barrier_;
+  EvaluationPace pace_;
   StateCollection collection_;
   ActivePlan active_;
   int64_t step_;                                // the last barrier that all stages have reached

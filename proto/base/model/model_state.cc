@@ -100,18 +100,32 @@ void FillZeros(ModelState& state) {
   }
 }
 
-absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
-                                                const NumberFormat& format) {
+namespace {
+
+absl::StatusOr<std::vector<int64_t>> BytesByLayer(const ModelSpec& model,
+                                                  const NumberFormat& format, bool momentum) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   std::vector<int64_t> bytes;
   for (const LayerInfo& info : infos) {
     int64_t& layer = bytes.emplace_back();
     for (const StateTensorSpec& spec : StateOf(info, format)) {
       const auto tensor = spec.shape.elements() * static_cast<int64_t>(SizeOf(spec.dtype));
-      layer += HasMomentum(spec) ? 2 * tensor : tensor;
+      layer += momentum && HasMomentum(spec) ? 2 * tensor : tensor;
     }
   }
   return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
+                                                const NumberFormat& format) {
+  return BytesByLayer(model, format, true);
+}
+
+absl::StatusOr<std::vector<int64_t>> WeightBytes(const ModelSpec& model,
+                                                 const NumberFormat& format) {
+  return BytesByLayer(model, format, false);
 }
 
 ModelState Slice(const ModelState& state, int first_layer, int last_layer) {

@@ -74,6 +74,9 @@ void KeepWeightsOnly(ModelState& state);
 // shapes do not fit.
 absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
                                                 const NumberFormat& format = {});
+// Without the momentum: what KeepWeightsOnly leaves.
+absl::StatusOr<std::vector<int64_t>> WeightBytes(const ModelSpec& model,
+                                                 const NumberFormat& format = {});
 
 // The part of `state` that a stage of these layers needs, with the encoders at its two boundaries.
 ModelState Slice(const ModelState& state, int first_layer, int last_layer);

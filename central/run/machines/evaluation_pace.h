@@ -1,0 +1,50 @@
+#pragma once
+
+// Which evaluations are worth their price. An evaluation beside the training needs the weights of
+// all stages on central's host. On a slow link the weights take the place of activations and
+// gradients: the second half of LeNet is 1.6 MB, 3.4 s at 4 Mbps. An evaluation that would take
+// more than a share of the training time since the last one waits for a later epoch. The last
+// evaluation of a run never waits.
+//
+// Pure. All inputs are known before training begins, so that the same run on the same links
+// evaluates at the same steps.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "central/planning/barrier_report.h"
+#include "central/run/machines/run_effects.h"
+#include "proto/base/training/link_rate.h"
+#include "proto/base/training/plan.h"
+
+namespace runnel {
+
+struct EvaluationPaceOptions {
+  double most_share = 0;               // of the training time; 0: every evaluation is worth it
+  std::vector<int64_t> layer_bytes{};  // weights and statistics, by layer
+  int64_t samples_a_step = 1;
+};
+
+class EvaluationPace {
+ public:
+  EvaluationPace(EvaluationPaceOptions options, int64_t first_step)
+      : options_(std::move(options)), last_(first_step) {}
+
+  // Whether to evaluate at `step`; if so, the step counts as evaluated. May be asked again.
+  // `devices` are those of `plan`; devices whose path was not measured cost nothing. samples_per_s:
+  // of the training; 0: not known, then each evaluation is worth it. The first one that waits is
+  // logged.
+  bool IsWorth(int64_t step, const Plan& plan, const std::vector<DeviceFacts>& devices,
+               double samples_per_s, RunEffects& effects);
+
+ private:
+  // That the weights take to central's host. All paths end there, so we add up their times.
+  double CollectSeconds(const Plan& plan, const std::vector<DeviceFacts>& devices) const;
+
+  EvaluationPaceOptions options_;
+  int64_t last_;  // step of the last evaluation
+  bool said_ = false;
+};
+
+}  // namespace runnel
