@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "kernels/cpu/caches.h"
 #include "tests/kernels/cpu_int8_harness.h"
 #include "tests/kernels/int8_packed.h"
 
@@ -98,6 +99,18 @@ TEST_P(Int8Conv, ShapesOfNetworks) {
        }) {
     CheckAll(shape, 100 * seed++);
   }
+}
+
+// Block sizes follow the cache; sums do not.
+TEST_P(Int8Conv, SameSumsWhateverTheCache) {
+  for (const int64_t bytes : {int64_t{1} << 16, int64_t{1} << 18, int64_t{1} << 24}) {
+    AssumeSecondLevelBytes(bytes);
+    SCOPED_TRACE(absl::StrCat("cache of ", bytes, " bytes"));
+    CheckAll(MakeShape(9, 16, 16, 64, 96, 3, 3, 1, 1, 1), 7);
+    CheckAll(MakeShape(6, 16, 16, 70, 130, 3, 3, 2, 1, 1), 8);
+    CheckAll(MakeShape(40, 1, 1, 1000, 10, 1, 1, 1, 0, 0), 9);
+  }
+  AssumeSecondLevelBytes(0);
 }
 
 TEST_P(Int8Conv, Depthwise) {

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/caches.h"
+
 namespace runnel::cpu {
 namespace {
 
 // What is copied at a time stays in the second-level cache beside a panel and partial sums, or
-// beside all panels where these are small.
-constexpr int64_t kCopiedBytes = 1 << 20;
-constexpr int64_t kFewCopiedBytes = 1 << 17;
-constexpr int64_t kSmallPanelsBytes = 1 << 19;
+// beside all panels where the panels take less than half of it. More than 1 MiB at a time was never
+// quicker.
+constexpr int64_t kMostCopiedBytes = 1 << 20;
+constexpr int64_t kFewCopiedShare = 8;    // of the cache: one part of so many
+constexpr int64_t kSmallPanelsShare = 2;  // the same
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -37,7 +40,9 @@ GatherSizes::GatherSizes(const Int8Kernels& the_kernels, const GatherProblem& th
   flat = problem.taps() == 1 && problem.h.stride == 1 && problem.w.stride == 1 &&
          problem.h.pad == 0 && problem.w.pad == 0;
   const int64_t image_bytes = problem.source_h * problem.source_w * padded_c;
-  const int64_t copied = panels * panel_bytes <= kSmallPanelsBytes ? kFewCopiedBytes : kCopiedBytes;
+  const int64_t cache = std::min(SecondLevelBytes(), kMostCopiedBytes);
+  const bool small_panels = panels * panel_bytes <= cache / kSmallPanelsShare;
+  const int64_t copied = small_panels ? cache / kFewCopiedShare : cache;
   chunk_images = std::clamp<int64_t>(copied / image_bytes, 1, problem.batch);
   max_classes = MaxAxisClasses(problem.h, problem.out_h) * MaxAxisClasses(problem.w, problem.out_w);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/caches.h"
+
 namespace runnel::cpu {
 namespace {
 
@@ -14,8 +16,13 @@ int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // Steps of a chunk. More of them write dw less often, fewer keep the packed dy in the second-level
-// cache.
-constexpr int64_t kPixelSteps = 432;
+// cache: 432 steps for the cache that they were tuned on, a share of them for a smaller one.
+constexpr int64_t kMostPixelSteps = 432, kLeastPixelSteps = 54;
+
+int64_t PixelSteps() {
+  return std::clamp(kMostPixelSteps * SecondLevelBytes() / kTunedSecondLevelBytes, kLeastPixelSteps,
+                    kMostPixelSteps);
+}
 
 PixelMode ModeOf(const Int8Kernels& kernels, const ConvShape& shape) {
   const bool one_by_one = shape.taps() == 1 && shape.pad_h == 0 && shape.pad_w == 0;
@@ -40,7 +47,7 @@ WeightGradientSizes::WeightGradientSizes(const Int8Kernels& the_kernels,
     if (mode == PixelMode::kUnfold) x_pixel = shape.in_c;
   }
   const int64_t group = kernels.k_group;
-  const int64_t target = std::min(kernels.panel_steps, kPixelSteps) * group;
+  const int64_t target = std::min(kernels.panel_steps, PixelSteps()) * group;
   const int64_t images = RoundUp(shape.batch, group), plane = shape.out_h * shape.out_w;
   if (plane * group >= target) {
     chunk_images = group;
