@@ -50,12 +50,15 @@ class Children:
                 child.wait()
 
 
-def _environment(job):
+def _environment(job, host):
     environment = dict(os.environ)
     environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
                         "RUNNEL_WORKER": job["worker"]})
-    # Hosts of every run measure anew, unless the user names a folder for what they find.
-    environment.setdefault("RUNNEL_STATE_DIR", "")
+    # Hosts of every run measure anew, unless the user names a folder for what they find: one of its
+    # own for each host, since hosts of one processor differ by their quotas only.
+    kept = environment.get("RUNNEL_STATE_DIR", "")
+    environment["RUNNEL_STATE_DIR"] = os.path.join(os.path.abspath(kept), f"host-{host}") \
+        if kept else ""
     return environment
 
 
@@ -92,7 +95,7 @@ def run(job):
         for name, host, command in commands(job):
             child = children.start(name, network.in_host(host, command),
                                    job["groups"][host] if job["groups"] else None,
-                                   _environment(job))
+                                   _environment(job, host))
             if name == "central":
                 central = child
         try:

@@ -37,6 +37,9 @@ def add_common_flags(parser):
     parser.add_argument("--dataset", help="instead of the scenario's; the times do not depend on it")
     parser.add_argument("--data-dir", help="the data set's files")
     parser.add_argument("--timeout-s", type=float, default=1800, help="of one run")
+    parser.add_argument("--as-typed", action="store_true",
+                        help="central gets the scenario's training and the flags after --, but neither "
+                             "the links' rates nor fewer barriers: what someone who types it would see")
 
 
 def parse_arguments(words):
@@ -173,15 +176,16 @@ def run_once(case, arguments, train, mbps, folder):
     hosts = case["hosts"]
     total = arguments.warm_up + arguments.batches + len(hosts) + 2  # those drain, uncounted
     matrix = scenarios.bandwidths(case, mbps)
+    measuring = [] if arguments.as_typed else \
+        ["--plan-mbps", str(min(rate for i, row in enumerate(matrix)
+                                for j, rate in enumerate(row) if i != j)),
+         "--barrier-every", str(total)]
     job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,
            "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
            "shared_control": arguments.shared_control,
            "train": without(train, scenarios.train_flags(case, arguments.dataset,
                                                          arguments.data_dir) +
-                            ["--plan-mbps", str(min(rate for i, row in enumerate(matrix)
-                                                    for j, rate in enumerate(row) if i != j)),
-                             "--max-batches", str(total), "--barrier-every", str(total),
-                             "--eval-every", "-1"]) + train}
+                            measuring + ["--max-batches", str(total), "--eval-every", "-1"]) + train}
     quotas = cpu_quota.CpuQuotas(shares) if any(share > 0 for share in shares) else None
     try:
         if quotas:

@@ -39,7 +39,9 @@ ProfileRequest Measurement::MakeRequest() const {
   request.ranges = RangesToMeasure();
   request.accepts_kept = is_first_;
   if (parts_ && !in_turns())
-    request.burst_ms = options_.part_ms * devices() / static_cast<double>(request.ranges.size());
+    request.burst_ms =
+        std::max(request.burst_ms,
+                 options_.part_ms * devices() / static_cast<double>(request.ranges.size()));
   request.enough_ms = request.burst_ms * static_cast<double>(request.repetitions);
   if (in_turns()) return request;
   for (const LayerRange& range : request.ranges) {

@@ -35,7 +35,8 @@ struct MeasurementOptions {
   ProfileRequest request;
   std::vector<LayerRange> sub_models;  // empty: by layers
   // How long the parts of a device are measured, all of them together, times the number of devices.
-  double part_ms = 150;
+  // But a part no shorter than burst_ms.
+  double part_ms = 75;
   // Stages keep several micro-batches in flight, and so are parts measured. A stage that
   // accumulates gradients drains each step: fewer may be in flight.
   bool pipelined = true;

@@ -85,6 +85,17 @@ TEST_F(MeasurementTest, SubModelsAreMeasuredOnOneDeviceAfterTheOther) {
   EXPECT_FALSE(Answer(0, 2)) << "said twice";
 }
 
+TEST_F(MeasurementTest, ManyPartsAreMeasuredInBurstsAsLongAsThoseOfLayers) {
+  Begin(Options("lenet"), {0, 1});
+  Answer(0, 6);
+  Requests();
+  Answer(1, 6);
+  const auto requests = Requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0].second.ranges.size(), 21u);
+  EXPECT_EQ(requests[0].second.burst_ms, 20);
+}
+
 TEST_F(MeasurementTest, LayersAreMeasuredOnAllAtOnceThenParts) {
   Begin(Options("vgg11"), {0, 1, 2});
   auto requests = Requests();
@@ -101,7 +112,7 @@ TEST_F(MeasurementTest, LayersAreMeasuredOnAllAtOnceThenParts) {
   ASSERT_EQ(requests.size(), 3u);
   const std::vector<LayerRange> parts = PartsOf(static_cast<int>(layers), 3);
   EXPECT_EQ(requests[0].second.ranges, parts);
-  EXPECT_DOUBLE_EQ(requests[0].second.burst_ms * static_cast<double>(parts.size()), 450);
+  EXPECT_DOUBLE_EQ(requests[0].second.burst_ms * static_cast<double>(parts.size()), 225);
   EXPECT_EQ(requests[0].second.in_flight[0], InFlightOf(parts[0], static_cast<int>(layers), 3));
   for (const int device : {0, 1, 2}) EXPECT_TRUE(Answer(device, parts.size(), 9));
   EXPECT_DOUBLE_EQ(measurement_->times()[1].Seconds(parts[0]), 9) << "as long as its part took";
