@@ -49,7 +49,8 @@ Daemon::Daemon(DaemonOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(parts),
       loop_(parts.clock),
-      measurement_({options_.state_folder, options_.device}, parts.clock, parts.logger),
+      measurement_({options_.state_folder, options_.device}, parts.transport, parts.clock,
+                   parts.logger),
       observer_(std::make_unique<Observer>(this)) {}
 
 Daemon::~Daemon() {

@@ -8,6 +8,7 @@
 
 #include "central/records/stage_status.h"
 #include "proto/base/ids.h"
+#include "proto/base/training/device_costs.h"
 #include "proto/base/training/device_times.h"
 #include "proto/base/training/link_rate.h"
 #include "proto/base/training/plan.h"
@@ -28,6 +29,7 @@ struct DeviceFacts {
   double processor_share = 1;  // of a processor, what its computing thread got at the last profile
   bool is_lost = false;        // no plan may use it
   PathRates path = {};
+  DeviceCosts costs = {};
 };
 
 // The pipeline at a barrier. Borrowed members live as long as the report.

@@ -1,16 +1,17 @@
 #pragma once
 
-// How long this host takes to encode and decode what crosses links.
+// Which codecs devices are asked to time, so that plans know what coding takes of each of them.
+
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/planning/bandwidth_bits.h"
-#include "proto/base/clock.h"
+#include "central/planning/planning_inputs.h"
 
 namespace runnel {
 
-// Seconds that this machine takes for a byte of an FP32 tensor, to encode or decode it with 4 bits,
-// whichever is slower: the median of a few. Takes some milliseconds. InvalidArgument for a family
-// that is not known.
-absl::StatusOr<double> MeasureCodecs(const BandwidthBits& bits, const Clock& clock);
+// One a direction, each once: where bits follow the links the family's codec of 4 bits, else the
+// last one of the run. InvalidArgument for a family that is not known.
+absl::StatusOr<std::vector<std::string>> CodecsToTime(const CodecInputs& codecs);
 
 }  // namespace runnel

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "central/planning/link_rates.h"
+#include "proto/base/training/device_costs.h"
 #include "proto/base/training/device_times.h"
 
 namespace runnel {
@@ -15,6 +16,8 @@ struct MeasuredCluster {
   LinkRates rates = {};                 // empty: no link was measured
   // Of a processor, what the computing thread of each device gets; empty: all of one.
   std::vector<double> processor_shares = {};
+  // What each device said of coding and the transport; empty: nothing.
+  std::vector<DeviceCosts> costs = {};
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of
   // `times` concern computation only: how long the transport takes since then is not known.
   std::vector<double> profiled_sums = {};

@@ -21,6 +21,10 @@ constexpr double kMicroBatchProcessorSeconds = 0.9e-3;
 constexpr double kFrameProcessorSeconds = 0.15e-3;
 constexpr double kLinkByteProcessorSeconds = 2e-9;
 constexpr double kFeedByteProcessorSeconds = 0.8e-9;
+// What that server measured of itself (DeviceCosts): another device's costs are those above times
+// what it measured over these.
+constexpr double kServerFrameSeconds = 30e-6;
+constexpr double kServerLinkByteSeconds = 0.2e-9;
 
 std::vector<int> DevicesOf(const Plan& plan) {
   std::vector<int> devices;
@@ -28,28 +32,49 @@ std::vector<int> DevicesOf(const Plan& plan) {
   return devices;
 }
 
-// Codec and transport times were measured on device 0. We assume that both scale across devices by
-// the same factor as training does.
-void AddDeviceCosts(const CodecInputs& codecs, const MeasuredCluster& cluster,
-                    PlanRequest& request) {
+// Transport costs of a device by itself, in seconds of its wall clock at full speed. Unless it
+// measured them, we assume that they scale as its training does beside device 0's.
+struct TransportScale {
+  double frames = 1;
+  double bytes = 1;
+};
+TransportScale ScaleOf(const DeviceCosts& costs, double training_ratio) {
+  TransportScale scale{training_ratio, training_ratio};
+  if (costs.frame_seconds > 0) scale.frames = costs.frame_seconds / kServerFrameSeconds;
+  if (costs.link_byte_seconds > 0) scale.bytes = costs.link_byte_seconds / kServerLinkByteSeconds;
+  return scale;
+}
+
+// Costs were measured as processor time: a device that gets a share of a processor needs more of
+// the wall clock. Later corrections of its times (MeasuredCluster::profiled_sums) concern coding
+// too.
+void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
   std::vector<double> now;
   for (const DeviceTimes& times : cluster.times) now.push_back(times.Sum());
   const std::vector<double>& profiled = cluster.profiled_sums.empty() ? now : cluster.profiled_sums;
-  const auto ratio_to_first = [](const std::vector<double>& sums, int device) {
-    return sums[0] > 0 ? sums[device] / sums[0] : 1;
+  const auto share = [&cluster](size_t device) {
+    return cluster.processor_shares.empty() ? 1.0 : cluster.processor_shares[device];
   };
-  const std::vector<double>& shares = cluster.processor_shares;
-  for (DeviceId device : request.devices) {
+  for (const DeviceId id : request.devices) {
+    const auto device = static_cast<size_t>(id.value());
+    const DeviceCosts costs = cluster.costs.empty() ? DeviceCosts() : cluster.costs[device];
     DeviceCost& cost = request.device_costs.emplace_back();
-    if (codecs.follow_links)
-      cost.codec_seconds_per_byte = ratio_to_first(now, device.value()) * codecs.seconds_per_byte;
-    if (shares.empty() || shares[device.value()] >= kWholeProcessor) continue;
+    if (costs.forward_share > 0) {
+      cost.forward_share = costs.forward_share;
+      cost.input_gradient_share = costs.input_gradient_share;
+    }
+    const double slower = profiled[device] > 0 ? now[device] / profiled[device] : 1;
+    cost.codec_seconds_per_byte = slower * costs.coder_seconds_per_byte / share(device);
+    if (share(device) >= kWholeProcessor) continue;
     cost.shares_processor = true;
-    const double slower = ratio_to_first(profiled, device.value()) / shares[0];
-    cost.micro_batch_seconds = slower * kMicroBatchProcessorSeconds;
-    cost.frame_seconds = slower * kFrameProcessorSeconds;
-    cost.link_byte_seconds = slower * kLinkByteProcessorSeconds;
-    cost.feed_byte_seconds = slower * kFeedByteProcessorSeconds;
+    // Of processor time, as ScaleOf wants it.
+    const double training_ratio =
+        profiled[0] > 0 ? profiled[device] * share(device) / (profiled[0] * share(0)) : 1;
+    const TransportScale scale = ScaleOf(costs, training_ratio);
+    cost.micro_batch_seconds = scale.frames * kMicroBatchProcessorSeconds / share(device);
+    cost.frame_seconds = scale.frames * kFrameProcessorSeconds / share(device);
+    cost.link_byte_seconds = scale.bytes * kLinkByteProcessorSeconds / share(device);
+    cost.feed_byte_seconds = scale.bytes * kFeedByteProcessorSeconds / share(device);
   }
 }
 
@@ -98,7 +123,7 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
   request.caps = inputs_.caps;
   request.looks_ahead = inputs_.looks_ahead;
   request.raised_looks_ahead = inputs_.raised_looks_ahead;
-  if (!cluster.times.empty()) AddDeviceCosts(codecs, cluster, request);
+  if (!cluster.times.empty()) AddDeviceCosts(cluster, request);
   return request;
 }
 

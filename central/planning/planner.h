@@ -36,6 +36,7 @@ struct ProfileNeeds {
   bool devices = false;              // false: nothing
   std::vector<LayerRange> ranges{};  // empty: each layer by itself, then parts (layer_profile.h)
   bool paths = false;                // what the paths to the workers carry
+  std::vector<std::string> cost_codecs{};  // of which devices time the coding
 };
 
 using BarrierDecision = std::variant<KeepPlan, MeasureDevices, ChangePlan>;

@@ -36,8 +36,7 @@ struct CodecInputs {
   CodecSchedule backward;
   // --bits bandwidth: plans name codecs that the links have time for.
   bool follow_links = false;
-  BandwidthBits bits;           // how they follow; bits.epochs counts in any case
-  double seconds_per_byte = 0;  // with follow_links: of device 0, to code a byte of an FP32 tensor
+  BandwidthBits bits;  // how they follow; bits.epochs counts in any case
 };
 
 // Plans after the first one.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "central/planning/codec_timing.h"
 #include "central/planning/predicted_cost.h"
 #include "proto/base/status_macros.h"
 
@@ -62,6 +63,8 @@ ProfileNeeds RunPlanner::profile_needs() const {
   ProfileNeeds needs{inputs().needs_profile, {}};
   needs.paths = inputs().needs_profile && !inputs().links.given.rate.is_set();
   if (predictor_.has_value()) needs.ranges = predictor_->representatives();
+  // The settings were checked: the families are known.
+  if (needs.devices) needs.cost_codecs = CodecsToTime(inputs().codecs).value_or(std::vector<std::string>());
   return needs;
 }
 
@@ -77,8 +80,10 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
                                            const std::vector<DeviceTimes>& times) {
   std::vector<int> numbers(devices.size());
   std::iota(numbers.begin(), numbers.end(), 0);
-  for (const DeviceFacts& device : devices)
+  for (const DeviceFacts& device : devices) {
     cluster_.processor_shares.push_back(device.processor_share);
+    cluster_.costs.push_back(device.costs);
+  }
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   cluster_.rates = RatesOfPaths(devices);
   MeasuredCluster cluster = cluster_;

@@ -49,6 +49,7 @@ absl::StatusOr<MeasuredCluster> ClusterOf(const PlanningInputs& inputs,
     }
     cluster.times.push_back(device.times);
     cluster.processor_shares.push_back(device.processor_share);
+    cluster.costs.push_back(device.costs);
   }
   return cluster;
 }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "central/settings/run_settings.h"
+#include "proto/base/training/device_costs.h"
 #include "proto/base/training/device_times.h"
 #include "proto/base/training/layer_range.h"
 #include "proto/base/training/plan.h"
@@ -48,6 +49,7 @@ struct JournalDevice {
   // empty: nothing was measured. "layer_seconds" or "range_seconds".
   DeviceTimes times = {};
   double processor_share = 1;  // what its computing thread got of a processor
+  DeviceCosts costs = {};      // "costs"; absent: not measured
 
   friend bool operator==(const JournalDevice&, const JournalDevice&) = default;
 };

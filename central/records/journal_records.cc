@@ -10,11 +10,32 @@
 namespace runnel {
 namespace {
 
+Json ToJson(const DeviceCosts& costs) {
+  return {{"forward_share", costs.forward_share},
+          {"input_gradient_share", costs.input_gradient_share},
+          {"coder_seconds_per_byte", costs.coder_seconds_per_byte},
+          {"frame_seconds", costs.frame_seconds},
+          {"link_byte_seconds", costs.link_byte_seconds}};
+}
+
+absl::StatusOr<DeviceCosts> CostsFromJson(const Json& json) {
+  DeviceCosts costs;
+  JsonObject object(json, "costs");
+  object.Read("forward_share", costs.forward_share)
+      .Read("input_gradient_share", costs.input_gradient_share)
+      .Read("coder_seconds_per_byte", costs.coder_seconds_per_byte)
+      .Read("frame_seconds", costs.frame_seconds)
+      .Read("link_byte_seconds", costs.link_byte_seconds);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  return costs;
+}
+
 Json ToJson(const JournalDevice& device) {
   Json json{{"name", device.name}, {"numerics_class", device.numerics_class}};
   if (!device.times.empty())
     json[device.times.by_range() ? "range_seconds" : "layer_seconds"] = device.times.figures();
   if (device.processor_share < 1) json["processor_share"] = device.processor_share;
+  if (device.costs != DeviceCosts()) json["costs"] = ToJson(device.costs);
   return json;
 }
 
@@ -37,6 +58,13 @@ absl::StatusOr<JournalDevice> DeviceFromJson(const Json& json) {
   }
   if (json.is_object() && json.contains("processor_share")) {
     object.Read("processor_share", device.processor_share);
+  }
+  if (json.is_object() && json.contains("costs")) {
+    if (const Json* costs = object.Find("costs")) {
+      absl::StatusOr<DeviceCosts> read = CostsFromJson(*costs);
+      if (read.ok()) device.costs = *read;
+      object.Note(read.status());
+    }
   }
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return device;

@@ -125,7 +125,7 @@ absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory,
 // The planner of a run that has its state and steps. Warns of what the planner does not know.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob& job,
                                                               const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(auto planner, MakeRunPlanner(*job.setup, job.stop_step, *context.clock));
+  RUNNEL_ASSIGN_OR_RETURN(auto planner, MakeRunPlanner(*job.setup, job.stop_step));
   if (const std::string warning = planner->Warning(); !warning.empty())
     context.logger->Log(Severity::kInfo, warning);
   return planner;

@@ -56,6 +56,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.measurement.request.repetitions = kProfileRepetitions;
   options.measurement.request.burst_ms = kProfileBurstMs;
   options.measurement.sub_models = std::move(needs.ranges);
+  options.measurement.request.cost_codecs = std::move(needs.cost_codecs);
   options.format = setup.format;
   options.first_generation = job.generation;
   options.link_token = RandomSecret();

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "central/planning/codec_timing.h"
 #include "central/planning/plateau_bits.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
@@ -32,7 +31,7 @@ LinkInputs LinksOf(const RunSettings& settings) {
   return links;
 }
 
-absl::StatusOr<CodecInputs> CodecsOfRun(const RunSetup& setup, const Clock& clock) {
+CodecInputs CodecsOfRun(const RunSetup& setup) {
   const RunSettings& settings = setup.settings;
   CodecInputs codecs;
   codecs.forward = settings.codec_forward;
@@ -41,16 +40,12 @@ absl::StatusOr<CodecInputs> CodecsOfRun(const RunSetup& setup, const Clock& cloc
   codecs.bits = {setup.row->bit_switches, CodecFamilyOf(settings.codec_forward, kBandwidthFamily),
                  CodecFamilyOf(settings.codec_backward, kBandwidthFamily),
                  LosslessCodec(setup.format), settings.epochs};
-  if (codecs.follow_links && NeedsProfile(setup)) {
-    RUNNEL_ASSIGN_OR_RETURN(codecs.seconds_per_byte, MeasureCodecs(codecs.bits, clock));
-  }
   return codecs;
 }
 
 }  // namespace
 
-absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step,
-                                                  const Clock& clock) {
+absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(setup.training));
   PlanningInputs inputs;
   inputs.model = setup.model;
@@ -67,7 +62,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.looks_ahead = setup.training.look_ahead > 0;
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;
   inputs.links = LinksOf(setup.settings);
-  RUNNEL_ASSIGN_OR_RETURN(inputs.codecs, CodecsOfRun(setup, clock));
+  inputs.codecs = CodecsOfRun(setup);
   inputs.replan = {MovesLayers(setup), ChangesCodecs(setup), stop_step, {}};
   RUNNEL_ASSIGN_OR_RETURN(inputs.replan.layer_state_bytes, StateBytes(setup.model, setup.format));
   inputs.needs_profile = NeedsProfile(setup);
@@ -88,9 +83,9 @@ absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
   return std::make_unique<PlateauBits>(options);
 }
 
-absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup, int64_t stop_step,
-                                                           const Clock& clock) {
-  RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs, MakePlanningInputs(setup, stop_step, clock));
+absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,
+                                                           int64_t stop_step) {
+  RUNNEL_ASSIGN_OR_RETURN(PlanningInputs inputs, MakePlanningInputs(setup, stop_step));
   return RunPlanner::Create(std::move(inputs));
 }
 

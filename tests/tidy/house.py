@@ -84,7 +84,7 @@ ARROWS = (
     (("central/*",), ("central/*", "partition/*", "predictor/*", "compress/*", "proto/*")),
     (("worker/measure/*",),
      ("worker/measure/*", "worker/stage_compute.h", "worker/stage_executor.h", "kernels/*",
-      "proto/*")),
+      "compress/*", "proto/*")),
     (("worker/*",), ("worker/*", "kernels/*", "compress/*", "proto/*")),
 )
 

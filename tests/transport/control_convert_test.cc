@@ -27,7 +27,8 @@ auto Fields(const WorkerHello& m) {
   return std::tie(a, b, c, d, e, f, g, h);
 }
 auto Fields(const ProfileReport& m) {
-  return std::tie(m.layer_seconds, m.spreads, m.processor_share, m.kept);
+  const auto& [a, b, c, d, e] = m;
+  return std::tie(a, b, c, d, e);
 }
 auto Fields(const ProfileProgress& m) { return std::tie(m.share); }
 auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
@@ -56,8 +57,8 @@ auto Fields(const StageFailed& m) {
 auto Fields(const Welcome& m) { return std::tie(m.device); }
 auto Fields(const Refused& m) { return std::tie(m.reason); }
 auto Fields(const ProfileRequest& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n);
 }
 auto Fields(const PrepareStage& m) {
   const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, changes, draws, n] = m;

@@ -81,7 +81,7 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
   if (options.plan.has_value()) {
     planner = std::make_unique<FixedPlanner>(*options.plan);
   } else {
-    RUNNEL_ASSIGN_OR_RETURN(planner, MakeRunPlanner(setup, job.stop_step, clock));
+    RUNNEL_ASSIGN_OR_RETURN(planner, MakeRunPlanner(setup, job.stop_step));
   }
   job.planner = planner.get();
   absl::StatusOr<TrainingOutcome> outcome;

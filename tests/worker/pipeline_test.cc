@@ -98,8 +98,7 @@ std::string Oracle(const LoadedRun& run, std::optional<Plan> plan = std::nullopt
   std::vector<int> devices(static_cast<size_t>(setup.workers));
   std::iota(devices.begin(), devices.end(), 0);
   if (!plan.has_value()) {
-    const MonotonicClock clock;
-    const PlanMaker maker(MakePlanningInputs(setup, setup.stop_step, clock).value());
+    const PlanMaker maker(MakePlanningInputs(setup, setup.stop_step).value());
     plan = maker.MakePlan(devices, {}).value();
   }
   options.plan = *plan;

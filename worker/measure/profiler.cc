@@ -153,7 +153,9 @@ class RangeStage {
   // One forward and one backward; in the first run also the further forwards of in_flight_.
   absl::Status Run() {
     polluter_.Pollute();
-    for (; forwards_ < backwards_ + in_flight_; ++forwards_) {
+    const int64_t forward_begin_ns = ThreadProcessorNs();
+    int64_t forward_count = 0;
+    for (; forwards_ < backwards_ + in_flight_; ++forwards_, ++forward_count) {
       const Payload& input = inputs_[static_cast<size_t>(forwards_) % inputs_.size()];
       const MicroBatch place = batching_.Locate(Sequence(forwards_));
       const Payload labels =
@@ -163,7 +165,9 @@ class RangeStage {
       if (!outputs_.empty())
         outputs_[static_cast<size_t>(forwards_) % outputs_.size()] = std::move(output.tensor);
     }
+    const int64_t forward_end_ns = ThreadProcessorNs();
     polluter_.Pollute();
+    const int64_t backward_begin_ns = ThreadProcessorNs();
     Payload gradient;
     if (!gradients_.empty())
       gradient = gradients_[static_cast<size_t>(backwards_) % gradients_.size()];
@@ -172,7 +176,12 @@ class RangeStage {
                             executor_->InputGradient(place, std::move(gradient)));
     input_gradients_[static_cast<size_t>(place.sequence.value()) % input_gradients_.size()] =
         std::move(output.tensor);
-    return executor_->WeightGradient(place, /*step=*/true);
+    const int64_t input_gradient_end_ns = ThreadProcessorNs();
+    RUNNEL_RETURN_IF_ERROR(executor_->WeightGradient(place, /*step=*/true));
+    forward_ns_ += (forward_end_ns - forward_begin_ns) / forward_count;
+    input_gradient_ns_ += input_gradient_end_ns - backward_begin_ns;
+    weight_gradient_ns_ += ThreadProcessorNs() - input_gradient_end_ns;
+    return absl::OkStatus();
   }
 
   // The first run. long_ns: a later warm-up is left out if this run takes so long; 0: never.
@@ -215,8 +224,15 @@ class RangeStage {
     const double median = seconds_[count / 2];
     const double quartiles = seconds_[count - 1 - count / 4] - seconds_[count / 4];
     std::sort(processor_seconds_.begin(), processor_seconds_.end());
-    return {median, median > 0 ? quartiles / median : 0, processor_seconds_[count / 2],
-            clock_ns_ * 1e-9, processor_ns_ * 1e-9};
+    const auto all_ns = static_cast<double>(
+        std::max<int64_t>(1, forward_ns_ + input_gradient_ns_ + weight_gradient_ns_));
+    return {median,
+            median > 0 ? quartiles / median : 0,
+            processor_seconds_[count / 2],
+            clock_ns_ * 1e-9,
+            processor_ns_ * 1e-9,
+            static_cast<double>(forward_ns_) / all_ns,
+            static_cast<double>(input_gradient_ns_) / all_ns};
   }
 
  private:
@@ -315,6 +331,9 @@ class RangeStage {
   int64_t backwards_ = 0;
   int64_t steps_since_restore_ = 0;
   bool is_long_ = false;
+  int64_t forward_ns_ = 0;  // of one micro-batch in each run; processor time
+  int64_t input_gradient_ns_ = 0;
+  int64_t weight_gradient_ns_ = 0;
   std::vector<double> seconds_;  // of a run, by measurement
   std::vector<double> processor_seconds_;
   double clock_ns_ = 0;

@@ -47,6 +47,9 @@ struct RangeTime {
   // Sums over all measurements.
   double all_wall_seconds = 0;
   double all_processor_seconds = 0;
+  // Of the time of all runs, the forward's and the input-gradient's part, [0, 1].
+  double forward_share = 0;
+  double input_gradient_share = 0;
 };
 
 // [range]: time of forward, input-gradient, weight-gradient and update of one micro-batch. Each

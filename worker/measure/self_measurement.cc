@@ -7,16 +7,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "worker/measure/side_costs.h"
 
 namespace runnel {
 namespace {
 
 constexpr int64_t kProgressIntervalNs = int64_t{250} * 1000 * 1000;
 
+// The shares of all ranges together.
+void AddShares(const std::vector<RangeTime>& times, DeviceCosts& costs) {
+  double all = 0, forward = 0, input_gradient = 0;
+  for (const RangeTime& time : times) {
+    all += time.seconds;
+    forward += time.seconds * time.forward_share;
+    input_gradient += time.seconds * time.input_gradient_share;
+  }
+  if (all <= 0) return;
+  costs.forward_share = forward / all;
+  costs.input_gradient_share = input_gradient / all;
+}
+
 }  // namespace
 
-SelfMeasurement::SelfMeasurement(MeasurementStore store, const Clock* clock, Logger* logger)
-    : store_(std::move(store)), clock_(clock), logger_(logger) {}
+SelfMeasurement::SelfMeasurement(MeasurementStore store, Transport* transport, const Clock* clock,
+                                 Logger* logger)
+    : store_(std::move(store)), transport_(transport), clock_(clock), logger_(logger) {}
 
 absl::StatusOr<ProfileReport> SelfMeasurement::Answer(const ProfileRequest& request,
                                                       const ProfileFn& profile,
@@ -60,6 +75,8 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Measure(const ProfileRequest& req
                             on_progress(ProfileProgress{std::min(share, 1.0)});
                           }));
   ProfileReport report;
+  if (!request.cost_codecs.empty()) report.costs = MeasureCosts(request.cost_codecs);
+  AddShares(times, report.costs);
   double wall_seconds = 0;
   double processor_seconds = 0;
   for (const RangeTime& time : times) {
@@ -80,6 +97,30 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Measure(const ProfileRequest& req
                                           : time.seconds);
   }
   return report;
+}
+
+// What cannot be measured stays 0, and central assumes something: no reason to end a run.
+DeviceCosts SelfMeasurement::MeasureCosts(const std::vector<std::string>& codecs) {
+  DeviceCosts costs;
+  const auto warn = [this](const char* what, const absl::Status& status) {
+    logger_->Log(Severity::kWarning,
+                 absl::StrCat("the cost of ", what, " is not known: ", status.message()));
+  };
+  const absl::StatusOr<double> coding = MeasureCoding(codecs);
+  if (coding.ok()) {
+    costs.coder_seconds_per_byte = *coding;
+  } else {
+    warn("coding", coding.status());
+  }
+  if (transport_ == nullptr) return costs;
+  const absl::StatusOr<TransportCosts> transport = MeasureTransport(*transport_);
+  if (transport.ok()) {
+    costs.frame_seconds = transport->frame_seconds;
+    costs.link_byte_seconds = transport->byte_seconds;
+  } else {
+    warn("the transport", transport.status());
+  }
+  return costs;
 }
 
 std::vector<WorkerMessage> SelfMeasurement::Answer(const ProbePiece& piece) {

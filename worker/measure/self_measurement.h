@@ -24,8 +24,9 @@ class SelfMeasurement {
       const ProfileOptions& options, const std::function<void(double share)>& on_progress)>;
   using ProgressFn = std::function<void(const ProfileProgress& progress)>;
 
-  // clock and logger are borrowed.
-  SelfMeasurement(MeasurementStore store, const Clock* clock, Logger* logger);
+  // transport, clock and logger are borrowed. transport: what links of this worker use; null: its
+  // costs are not measured.
+  SelfMeasurement(MeasurementStore store, Transport* transport, const Clock* clock, Logger* logger);
 
   // on_progress is called a few times a second. Errors as `profile`.
   absl::StatusOr<ProfileReport> Answer(const ProfileRequest& request, const ProfileFn& profile,
@@ -39,9 +40,11 @@ class SelfMeasurement {
  private:
   absl::StatusOr<ProfileReport> Measure(const ProfileRequest& request, const ProfileFn& profile,
                                         const ProgressFn& on_progress);
+  DeviceCosts MeasureCosts(const std::vector<std::string>& codecs);
   void Keep(const ProfileRequest& request, const ProfileReport& report);
 
   const MeasurementStore store_;
+  Transport* transport_;
   const Clock* clock_;
   Logger* logger_;
   bool shares_processor_ = false;

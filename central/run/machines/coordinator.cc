@@ -133,7 +133,7 @@ void Coordinator::Handle(int device, const ProfileReport& report) {
   const absl::StatusOr<bool> counts = measurement_.AddReport(device, report, roster_, effects_);
   if (!counts.ok()) return End(counts.status(), false);
   if (!*counts) return;
-  roster_.SetProcessorShare(device, report.processor_share);
+  roster_.SetMeasured(device, report.processor_share, report.costs);
   if (!measurement_.under_way()) GoOnMeasured();
 }
 
@@ -170,7 +170,7 @@ std::vector<DeviceFacts> Coordinator::Facts() const {
     const Device& device = roster_.devices()[i];
     const std::vector<PathRates>& paths = link_probe_.rates();
     facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i],
-                     paths.empty() ? PathRates() : paths[i]});
+                     paths.empty() ? PathRates() : paths[i], device.costs});
   }
   return facts;
 }
@@ -183,6 +183,7 @@ PlanDecided Coordinator::Decided(Plan plan, const std::vector<DeviceTimes>& time
     if (!times.empty()) {
       row.times = times[i];
       row.processor_share = device.processor_share;
+      row.costs = device.costs;
     }
     decided.devices.push_back(std::move(row));
   }

@@ -38,10 +38,10 @@ ProfileRequest Measurement::MakeRequest() const {
   ProfileRequest request = options_.request;
   request.ranges = RangesToMeasure();
   request.accepts_kept = is_first_;
+  if (parts_) request.cost_codecs.clear();  // known since the layers
   if (parts_ && !in_turns())
-    request.burst_ms =
-        std::max(request.burst_ms,
-                 options_.part_ms * devices() / static_cast<double>(request.ranges.size()));
+    request.burst_ms = std::max(request.burst_ms, options_.part_ms * devices() /
+                                                      static_cast<double>(request.ranges.size()));
   request.enough_ms = request.burst_ms * static_cast<double>(request.repetitions);
   if (in_turns()) return request;
   for (const LayerRange& range : request.ranges) {

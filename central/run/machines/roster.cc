@@ -154,4 +154,17 @@ std::optional<int> Roster::DeviceOf(ConnectionId connection) const {
   return std::nullopt;
 }
 
+void Roster::SetMeasured(int number, double processor_share, const DeviceCosts& costs) {
+  Device& device = devices_[static_cast<size_t>(number)];
+  device.processor_share = processor_share;
+  const auto update = [](double& known, double measured) {
+    if (measured > 0) known = measured;
+  };
+  update(device.costs.forward_share, costs.forward_share);
+  update(device.costs.input_gradient_share, costs.input_gradient_share);
+  update(device.costs.coder_seconds_per_byte, costs.coder_seconds_per_byte);
+  update(device.costs.frame_seconds, costs.frame_seconds);
+  update(device.costs.link_byte_seconds, costs.link_byte_seconds);
+}
+
 }  // namespace runnel

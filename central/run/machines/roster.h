@@ -27,6 +27,7 @@ struct Device {
   WorkerHello hello;
   bool local = false;
   double processor_share = 1;  // of a processor, what its computing thread got at the last profile
+  DeviceCosts costs = {};      // as it said last
 };
 
 struct RosterOptions {
@@ -72,9 +73,9 @@ class Roster {
   const std::vector<Device>& devices() const { return devices_; }
   const Device& device(int number) const { return devices_[static_cast<size_t>(number)]; }
   const std::string& name(int number) const { return device(number).hello.name; }
-  void SetProcessorShare(int number, double share) {
-    devices_[static_cast<size_t>(number)].processor_share = share;
-  }
+  // What the device found beside its layers' times. Costs of 0 were not asked for and change
+  // nothing.
+  void SetMeasured(int number, double processor_share, const DeviceCosts& costs);
   // By device number: whether it has left.
   const std::vector<bool>& lost() const { return lost_; }
   std::optional<int> DeviceOf(ConnectionId connection) const;

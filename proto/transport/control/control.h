@@ -15,6 +15,7 @@
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/training/codec_id.h"
+#include "proto/base/training/device_costs.h"
 #include "proto/base/training/layer_range.h"
 #include "proto/base/training/plan.h"
 #include "proto/base/training/training.h"
@@ -25,8 +26,9 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 5;
+inline constexpr int32_t kProtocolVersion = 6;
 inline constexpr int64_t kMaxProfileRanges = 1024;
+inline constexpr int64_t kMaxCostCodecs = 8;
 // A profile's processor_share is at least this.
 inline constexpr double kLeastProcessorShare = 1e-3;
 // A computing thread that gets less of a processor was held back, and so is what runs beside it.
@@ -72,6 +74,7 @@ struct ProfileReport {
   double processor_share = 1;
   // Not measured now: what this worker answered to the same request in an earlier run.
   bool kept = false;
+  DeviceCosts costs = {};
 };
 
 // While a profile is measured, a few times a second: how much of it is done, [0, 1].
@@ -205,6 +208,9 @@ struct ProfileRequest {
   double enough_ms = 0;                 // as ProfileOptions says; 0: all repetitions
   int64_t neighbours = 0;               // workers of its host that measure at the same time
   bool accepts_kept = false;            // what the worker measured in an earlier run will do
+  // Of which coding is measured, at most kMaxCostCodecs; empty: neither coding nor the transport
+  // is.
+  std::vector<std::string> cost_codecs = {};
 };
 
 // Make a stage of the next plan beside the one that stands at the barrier, if there is one; it

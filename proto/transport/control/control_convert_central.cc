@@ -47,6 +47,7 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
   request.set_enough_ms(from.enough_ms);
   request.set_neighbours(from.neighbours);
   request.set_accepts_kept(from.accepts_kept);
+  for (const std::string& codec : from.cost_codecs) request.add_cost_codecs(codec);
 }
 
 void Fill(PrepareStage& from, proto::FromCentral& to) {
@@ -177,6 +178,12 @@ absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
       CheckRange("profile_request.neighbours", from.neighbours(), 0, kMaxAmount));
   request.neighbours = from.neighbours();
   request.accepts_kept = from.accepts_kept();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("profile_request.cost_codecs", from.cost_codecs_size(), 0, kMaxCostCodecs));
+  for (const std::string& codec : from.cost_codecs()) {
+    RUNNEL_RETURN_IF_ERROR(CheckName("profile_request.cost_codecs", codec));
+    request.cost_codecs.push_back(codec);
+  }
   return request;
 }
 

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxListed = 256;
 constexpr double kMaxSeconds = 1e9;
+constexpr double kMaxCost = 60;  // seconds, of a frame or a byte
 constexpr double kMaxBytesPerSecond = 1e15;
 
 // ---- vocabulary -> messages, one overload a message
@@ -46,6 +47,12 @@ void Fill(ProfileReport& from, proto::FromWorker& to) {
   to.mutable_profile_report()->mutable_spreads()->Assign(from.spreads.begin(), from.spreads.end());
   to.mutable_profile_report()->set_processor_share(from.processor_share);
   to.mutable_profile_report()->set_kept(from.kept);
+  proto::DeviceCosts& costs = *to.mutable_profile_report()->mutable_costs();
+  costs.set_forward_share(from.costs.forward_share);
+  costs.set_input_gradient_share(from.costs.input_gradient_share);
+  costs.set_coder_seconds_per_byte(from.costs.coder_seconds_per_byte);
+  costs.set_frame_seconds(from.costs.frame_seconds);
+  costs.set_link_byte_seconds(from.costs.link_byte_seconds);
 }
 
 void Fill(ProfileProgress& from, proto::FromWorker& to) {
@@ -198,6 +205,19 @@ absl::StatusOr<WorkerMessage> Read(proto::ProbePiece& from) {
   return ProbePiece{from.index(), from.count(), std::move(*from.mutable_padding())};
 }
 
+absl::StatusOr<DeviceCosts> FromProto(const proto::DeviceCosts& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckReal("costs.forward_share", from.forward_share(), 0, 1));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("costs.input_gradient_share", from.input_gradient_share(), 0,
+                                   1 - from.forward_share()));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("costs.coder_seconds_per_byte", from.coder_seconds_per_byte(), 0, kMaxCost));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("costs.frame_seconds", from.frame_seconds(), 0, kMaxCost));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("costs.link_byte_seconds", from.link_byte_seconds(), 0, kMaxCost));
+  return DeviceCosts{from.forward_share(), from.input_gradient_share(),
+                     from.coder_seconds_per_byte(), from.frame_seconds(), from.link_byte_seconds()};
+}
+
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
   const std::string field = "profile_report.layer_seconds";
   RUNNEL_RETURN_IF_ERROR(CheckCount(field, from.layer_seconds_size(), 1, kMaxLayers));
@@ -212,10 +232,12 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
   }
   RUNNEL_RETURN_IF_ERROR(
       CheckReal("profile_report.processor_share", from.processor_share(), kLeastProcessorShare, 1));
+  RUNNEL_ASSIGN_OR_RETURN(const DeviceCosts costs, FromProto(from.costs()));
   return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
                        {from.spreads().begin(), from.spreads().end()},
                        from.processor_share(),
-                       from.kept()};
+                       from.kept(),
+                       costs};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileProgress& from) {

@@ -271,13 +271,17 @@ TEST(BandwidthBits, SettingsAreTheFloor) {
   EXPECT_THAT(Names(CodecsInSettings(integers)), testing::Not(testing::Contains("hadamard:8")));
 }
 
-TEST(BandwidthBits, CodecsAreMeasured) {
-  const double seconds = MeasureCodecs({}, MonotonicClock()).value();
-  EXPECT_GT(seconds, 0);
-  EXPECT_LT(seconds, 1e-3);
-  BandwidthBits bits;
-  bits.family_forward = "zip";
-  EXPECT_FALSE(MeasureCodecs(bits, MonotonicClock()).ok());
+TEST(BandwidthBits, DevicesTimeWhatTheyMayCode) {
+  CodecInputs codecs;
+  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("identity"));
+  codecs.backward = CodecSchedule::Parse("0:stochastic:8,3:stochastic:4").value();
+  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("identity", "stochastic:4"));
+  codecs.follow_links = true;
+  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("hadamard:4"));
+  codecs.bits.family_backward = "tile";
+  EXPECT_THAT(*CodecsToTime(codecs), testing::ElementsAre("hadamard:4", "tile:4"));
+  codecs.bits.family_forward = "zip";
+  EXPECT_FALSE(CodecsToTime(codecs).ok());
 }
 
 TEST(BandwidthBits, ErrorsNameWhatIsMissing) {

@@ -25,7 +25,7 @@ PlanningInputs TwoWorkers(const std::string& bits = "") {
   settings.bits = bits;
   RunSetup setup = SetUpRun(settings).value();
   EXPECT_TRUE(SetTrainingSamples(1000, setup).ok());
-  return MakePlanningInputs(setup, 100, MonotonicClock()).value();
+  return MakePlanningInputs(setup, 100).value();
 }
 
 Rows Layers(const PlanningInputs& inputs, double first, double second) {
@@ -102,16 +102,50 @@ TEST(PlanMaker, FramesCostWhatTheyCostAtTheProfile) {
 // On a fast link bytes are worth coding only where they take a processor that computes.
 TEST(PlanMaker, BitsFollowWhatBytesTakeOfAProcessor) {
   PlanningInputs inputs = TwoWorkers("bandwidth");
-  inputs.codecs.seconds_per_byte = 1e-10;
   const Rows seconds = Layers(inputs, kLayerSeconds / 10, kLayerSeconds / 10);
+  double coder_seconds_per_byte = 1e-10;
   const auto codec = [&](MeasuredCluster cluster) {
     cluster.times = seconds;
+    cluster.costs.resize(2);
+    for (DeviceCosts& costs : cluster.costs) costs.coder_seconds_per_byte = coder_seconds_per_byte;
     return PlanMaker(inputs).MakePlan({0, 1}, cluster).value().links[0].codec_forward.text();
   };
   EXPECT_EQ(codec(Shares(1, 1)), "identity");
   EXPECT_NE(codec(Shares(0.5, 0.5)), "identity");
-  inputs.codecs.seconds_per_byte = 1e-8;  // coding takes more of it than sending
+  coder_seconds_per_byte = 1e-8;  // coding takes more of it than sending
   EXPECT_EQ(codec(Shares(0.5, 0.5)), "identity");
+}
+
+// A slow coder on one end is enough: each device says what coding takes of it.
+TEST(PlanMaker, CodingIsDearWhereItWasMeasuredToBe) {
+  PlanningInputs inputs = TwoWorkers("bandwidth");
+  inputs.links.given.rate = LinkRate::Mbps(100);
+  const auto codec = [&](double first, double second) {
+    MeasuredCluster cluster;
+    cluster.times = Layers(inputs, kLayerSeconds / 10, kLayerSeconds / 10);
+    cluster.costs.resize(2);
+    cluster.costs[0].coder_seconds_per_byte = first;
+    cluster.costs[1].coder_seconds_per_byte = second;
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).value().links[0].codec_forward.text();
+  };
+  EXPECT_NE(codec(1e-10, 1e-10), "identity");
+  EXPECT_EQ(codec(1e-10, 1e-6), "identity");
+}
+
+TEST(PlanMaker, FramesTakeWhatTheDeviceMeasured) {
+  const PlanningInputs inputs = TwoWorkers();
+  const Rows seconds = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  MeasuredCluster cluster = Shares(0.5, 0.5);
+  cluster.costs.resize(2);
+  const double free = Period(inputs, 1, seconds, {});
+  for (DeviceCosts& costs : cluster.costs)
+    costs = {.frame_seconds = 1e-4, .link_byte_seconds = 1e-9};
+  const double dear = Period(inputs, 1, seconds, cluster) - free;
+  for (DeviceCosts& costs : cluster.costs)
+    costs = {.frame_seconds = 1e-5, .link_byte_seconds = 1e-10};
+  const double cheap = Period(inputs, 1, seconds, cluster) - free;
+  EXPECT_GT(cheap, 0);
+  EXPECT_NEAR(dear, 10 * cheap, 1e-7);
 }
 
 }  // namespace

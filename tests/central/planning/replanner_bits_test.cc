@@ -17,15 +17,6 @@ using ::testing::HasSubstr;
 constexpr double kMbps = 125'000;  // bytes a second
 constexpr int64_t kEvery = 20;     // micro-batches between reports
 
-// Each reading a microsecond later: codecs seem to cost next to nothing, on any machine.
-class SteppingClock final : public Clock {
- public:
-  int64_t NowNanos() const override { return ++readings_ * 1000; }
-
- private:
-  mutable int64_t readings_ = 0;
-};
-
 // Two workers that compute as profiled; how fast their links are, each report says.
 class LiveRun {
  public:
@@ -39,8 +30,7 @@ class LiveRun {
     settings.plan_mbps = first_mbps;
     setup_ = SetUpRun(settings).value();
     EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
-    const SteppingClock clock;
-    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000, clock).value();
+    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
     inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
     planner_ = RunPlanner::Create(std::move(inputs)).value();
     for (DeviceTimes& times : times_)

@@ -11,17 +11,8 @@
 namespace runnel {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// Counts how often somebody measures.
-class CountingClock final : public Clock {
- public:
-  int64_t NowNanos() const override { return ++readings_ * 1000; }
-  int64_t readings() const { return readings_; }
-
- private:
-  mutable int64_t readings_ = 0;
-};
 
 RunSettings OnTwoWorkers(const std::string& bits) {
   RunSettings settings;
@@ -37,17 +28,16 @@ RunSetup Prepared(const RunSettings& settings) {
   return setup;
 }
 
-// How often the clock is read until there is a planner.
-int64_t ReadingsOf(const RunSetup& setup) {
-  const CountingClock clock;
-  EXPECT_TRUE(MakeRunPlanner(setup, setup.stop_step, clock).ok());
-  return clock.readings();
-}
-
-TEST(RunSetup, OnlyAPlannerWhoseBitsFollowLinksMeasuresCodecs) {
-  EXPECT_GT(ReadingsOf(Prepared(OnTwoWorkers("bandwidth"))), 0);
-  EXPECT_EQ(ReadingsOf(Prepared(OnTwoWorkers(""))), 0);
-  EXPECT_EQ(ReadingsOf(Prepared(OnTwoWorkers("3/4"))), 0);
+TEST(RunSetup, DevicesTimeTheCodecsThatTheyMayUse) {
+  const auto timed = [](const std::string& bits) {
+    RunSettings settings = OnTwoWorkers(bits);
+    settings.policy = "runnel";
+    const RunSetup setup = Prepared(settings);
+    return MakeRunPlanner(setup, setup.stop_step).value()->profile_needs().cost_codecs;
+  };
+  EXPECT_THAT(timed("bandwidth"), ElementsAre("hadamard:4"));
+  EXPECT_THAT(timed(""), ElementsAre("identity"));
+  EXPECT_THAT(timed("3/4"), ElementsAre("mbq:3", "stochastic:4"));
 }
 
 // `eval` takes the settings of the run on one device.
@@ -57,9 +47,9 @@ TEST(RunSetup, EvaluationMeasuresNothingAndNeedsNoProfile) {
     settings.policy = policy;
     settings.local_workers = 0;
     const RunSetup setup = Prepared(settings);
-    EXPECT_EQ(ReadingsOf(setup), 0) << policy;
-    const auto planner = MakeRunPlanner(setup, setup.stop_step, CountingClock()).value();
-    EXPECT_FALSE(planner->profile_needs().devices);
+    const auto planner = MakeRunPlanner(setup, setup.stop_step).value();
+    EXPECT_FALSE(planner->profile_needs().devices) << policy;
+    EXPECT_TRUE(planner->profile_needs().cost_codecs.empty()) << policy;
     const absl::StatusOr<Plan> plan = planner->FirstPlan({{"local"}}, {});
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ(plan->stages.size(), 1u);

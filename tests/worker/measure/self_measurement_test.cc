@@ -12,6 +12,7 @@
 namespace runnel {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -35,7 +36,7 @@ ProfileRequest Request(int64_t micro_batch_size) {
 class SelfMeasurementTest : public ::testing::Test {
  protected:
   SelfMeasurement Make(const std::string& folder) {
-    return SelfMeasurement({folder, "device"}, &clock_, &logger_);
+    return SelfMeasurement({folder, "device"}, nullptr, &clock_, &logger_);
   }
   // The profiler measures `times_` and tells twice how far it is.
   absl::StatusOr<ProfileReport> Ask(SelfMeasurement& measurement, const ProfileRequest& request) {
@@ -92,6 +93,31 @@ TEST_F(SelfMeasurementTest, ASharedProcessorIsFoundKeptAndTakenIntoAccount) {
   EXPECT_TRUE(next_run.shares_processor()) << "as when it was measured";
   Ask(next_run, Request(9)).IgnoreError();
   EXPECT_TRUE(asked_.back().shared_caches);
+}
+
+TEST_F(SelfMeasurementTest, CostsAreMeasuredWhenAskedForAndKept) {
+  times_ = {{0.5, 0.1, 0.5, 2, 2, 0.2, 0.5}, {0.5, 0.1, 0.5, 2, 2, 0.4, 0.3}};
+  SelfMeasurement measurement = Make(dir_ / "state");
+  ProfileRequest request = Request(8);
+  EXPECT_EQ(Ask(measurement, request)->costs.coder_seconds_per_byte, 0);
+  request.cost_codecs = {"stochastic:4"};
+  const absl::StatusOr<ProfileReport> report = Ask(measurement, request);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GT(report->costs.coder_seconds_per_byte, 0);
+  EXPECT_DOUBLE_EQ(report->costs.forward_share, 0.3);
+  EXPECT_DOUBLE_EQ(report->costs.input_gradient_share, 0.4);
+  SelfMeasurement next_run = Make(dir_ / "state");
+  EXPECT_EQ(Ask(next_run, request)->costs, report->costs);
+}
+
+TEST_F(SelfMeasurementTest, ACodecThatIsNotKnownCostsAWarning) {
+  SelfMeasurement measurement = Make("");
+  ProfileRequest request = Request(8);
+  request.cost_codecs = {"zip:4"};
+  const absl::StatusOr<ProfileReport> report = Ask(measurement, request);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->costs.coder_seconds_per_byte, 0);
+  EXPECT_THAT(logger_.lines, Contains(HasSubstr("the cost of coding is not known")));
 }
 
 TEST_F(SelfMeasurementTest, ATrainIsAnsweredWhenItIsComplete) {
