@@ -71,6 +71,7 @@ WorkerHello Daemon::Hello() const {
   hello.recipes = options_.recipes;
   hello.codecs = options_.codecs;
   hello.secret = options_.secret;
+  hello.memory_bytes = options_.memory_bytes;
   return hello;
 }
 

@@ -28,7 +28,8 @@ struct DaemonOptions {
   std::vector<std::string> backends;
   std::vector<std::string> recipes;
   std::vector<CodecFamily> codecs;
-  std::string secret;  // WorkerHello's
+  std::string secret;        // WorkerHello's
+  int64_t memory_bytes = 0;  // WorkerHello's
   int threads = 1;
   int64_t connect_timeout_ms = 30'000;
   // Folder for what this worker measures of itself; empty: nothing is kept. device: as

@@ -12,6 +12,7 @@
 #include "compress/codec.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
+#include "proto/process/host_memory.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
 #include "proto/transport/control/wire_check.h"
@@ -96,6 +97,12 @@ int main(int argc, char** argv) {
                  "folder that keeps what this worker measures of itself, so that the next run need "
                  "not wait for it; '': measure every time (default: $RUNNEL_STATE_DIR, else "
                  "$XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
+  int64_t memory_mb = 0;
+  app.add_option(
+         "--memory-mb", memory_mb,
+         "memory that this worker may take, in MB; central gives it no stage that takes more "
+         "(default: what is free)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   bool insecure_network = false;
   app.add_flag("--insecure-network", insecure_network, runnel::kInsecureNetworkHelp);
   try {
@@ -110,6 +117,7 @@ int main(int argc, char** argv) {
       runnel::DescribeDevice(absl::StrCat("worker ", options.name, "\nthreads ", options.threads));
   const char* secret = std::getenv(runnel::kWorkerSecretVariable);
   if (secret != nullptr) options.secret = secret;
+  options.memory_bytes = memory_mb > 0 ? memory_mb * 1'000'000 : runnel::AvailableMemoryBytes();
   options.backends = runnel::BackendNames();
   options.recipes = runnel::RecipeOffers();
   options.codecs = runnel::CodecFamilies();

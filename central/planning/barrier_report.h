@@ -30,6 +30,7 @@ struct DeviceFacts {
   bool is_lost = false;        // no plan may use it
   PathRates path = {};
   DeviceCosts costs = {};
+  int64_t memory_bytes = 0;  // that its worker may take; 0: not known
 };
 
 // The pipeline at a barrier. Borrowed members live as long as the report.

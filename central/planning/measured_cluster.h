@@ -16,6 +16,8 @@ struct MeasuredCluster {
   LinkRates rates = {};                 // empty: no link was measured
   // Of a processor, what the computing thread of each device gets; empty: all of one.
   std::vector<double> processor_shares = {};
+  // That the worker of each device may take, its program included; 0: not known. Empty: of none.
+  std::vector<int64_t> memory_bytes = {};
   // What each device said of coding and the transport; empty: nothing.
   std::vector<DeviceCosts> costs = {};
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of

@@ -1,5 +1,6 @@
 #include "central/planning/plan_maker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +33,9 @@ std::vector<int> DevicesOf(const Plan& plan) {
   return devices;
 }
 
+// A worker without a stage, and what its stage takes while it starts: beside the stage's plan.
+constexpr int64_t kWorkerBytes = 64'000'000;
+
 // Transport costs of a device by itself, in seconds of its wall clock at full speed. Unless it
 // measured them, we assume that they scale as its training does beside device 0's.
 struct TransportScale {
@@ -59,6 +63,8 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     const auto device = static_cast<size_t>(id.value());
     const DeviceCosts costs = cluster.costs.empty() ? DeviceCosts() : cluster.costs[device];
     DeviceCost& cost = request.device_costs.emplace_back();
+    if (!cluster.memory_bytes.empty() && cluster.memory_bytes[device] > 0)
+      cost.memory_limit_bytes = std::max<int64_t>(1, cluster.memory_bytes[device] - kWorkerBytes);
     if (costs.forward_share > 0) {
       cost.forward_share = costs.forward_share;
       cost.input_gradient_share = costs.input_gradient_share;

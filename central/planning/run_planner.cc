@@ -64,7 +64,8 @@ ProfileNeeds RunPlanner::profile_needs() const {
   needs.paths = inputs().needs_profile && !inputs().links.given.rate.is_set();
   if (predictor_.has_value()) needs.ranges = predictor_->representatives();
   // The settings were checked: the families are known.
-  if (needs.devices) needs.cost_codecs = CodecsToTime(inputs().codecs).value_or(std::vector<std::string>());
+  if (needs.devices)
+    needs.cost_codecs = CodecsToTime(inputs().codecs).value_or(std::vector<std::string>());
   return needs;
 }
 
@@ -83,6 +84,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   for (const DeviceFacts& device : devices) {
     cluster_.processor_shares.push_back(device.processor_share);
     cluster_.costs.push_back(device.costs);
+    cluster_.memory_bytes.push_back(device.memory_bytes);
   }
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   cluster_.rates = RatesOfPaths(devices);

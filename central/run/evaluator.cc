@@ -1,12 +1,11 @@
 #include "central/run/evaluator.h"
 
-#include <fstream>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "central/planning/fixed_planner.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/host_memory.h"
 
 namespace runnel {
 namespace {
@@ -33,18 +32,6 @@ Plan WholeModel(const RunSetup& setup) {
   stage.cap = 1;
   plan.stages = {stage};
   return plan;
-}
-
-// What other processes leave free on this host; as much as there can be if nobody can tell.
-int64_t AvailableMemoryBytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kilobytes = 0;
-  for (std::string unit; file >> key >> kilobytes;) {
-    if (key == "MemAvailable:") return kilobytes * 1024;
-    std::getline(file, unit);
-  }
-  return std::numeric_limits<int64_t>::max();
 }
 
 // A bound on what a worker with all layers takes: weights four times (momentum, gradient, packed),

@@ -103,7 +103,7 @@ PUBLIC_HEADERS = {
                         "control/probe_train.h", "link/address.h", "link/event_loop.h",
                         "link/frame.h", "link/link_shell.h", "link/transport.h"),
     # What the mains share; others only write files with it.
-    "proto/process": ("atomic_file.h",),
+    "proto/process": ("atomic_file.h", "host_memory.h"),
     "central": (),
     "worker": (),
 }

@@ -23,8 +23,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h] = m;
-  return std::tie(a, b, c, d, e, f, g, h);
+  const auto& [a, b, c, d, e, f, g, h, i] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const ProfileReport& m) {
   const auto& [a, b, c, d, e] = m;

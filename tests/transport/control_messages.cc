@@ -165,7 +165,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
-                  Names(), Families(), Text()},
+                  Names(), Families(), Text(), 1 + Below(1000000)},
       ProfileReport{{Real(), Real(), Real()},
                     {Real(), Real(), Real()},
                     0.25,

@@ -166,11 +166,16 @@ void Coordinator::GoOnMeasured() {
 
 std::vector<DeviceFacts> Coordinator::Facts() const {
   std::vector<DeviceFacts> facts;
+  const std::vector<PathRates>& paths = link_probe_.rates();
+  const auto locals = std::count_if(roster_.devices().begin(), roster_.devices().end(),
+                                    [](const Device& device) { return device.local; });
   for (size_t i = 0; i < roster_.devices().size(); ++i) {
     const Device& device = roster_.devices()[i];
-    const std::vector<PathRates>& paths = link_probe_.rates();
+    // Local workers are on one host and have its memory together.
+    const int64_t sharing = device.local ? locals : 1;
     facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i],
-                     paths.empty() ? PathRates() : paths[i], device.costs});
+                     paths.empty() ? PathRates() : paths[i], device.costs,
+                     device.hello.memory_bytes / sharing});
   }
   return facts;
 }

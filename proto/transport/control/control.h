@@ -63,6 +63,8 @@ struct WorkerHello {
   std::vector<CodecFamily> codecs;
   // What central gave this worker when it started it; empty: somebody else started it.
   std::string secret = {};
+  // That the worker and its stage may take; 0: not known. Workers of one host share it.
+  int64_t memory_bytes = 0;
 };
 
 // Answer to ProfileRequest, by range as asked: seconds of forward, backward and update.

@@ -39,6 +39,7 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   hello.mutable_recipes()->Assign(from.recipes.begin(), from.recipes.end());
   for (const CodecFamily& family : from.codecs) *hello.add_codecs() = ToProto(family);
   hello.set_secret(from.secret);
+  hello.set_memory_bytes(from.memory_bytes);
 }
 
 void Fill(ProfileReport& from, proto::FromWorker& to) {
@@ -174,6 +175,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_RETURN_IF_ERROR(CheckNames("hello.recipes", from.recipes()));
     RUNNEL_RETURN_IF_ERROR(CheckCount("hello.codecs", from.codecs_size(), 0, kMaxListed));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.secret", from.secret()));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("hello.memory_bytes", from.memory_bytes(), 0, kMaxInt64));
   }
   WorkerHello hello;
   hello.protocol_version = from.protocol_version();
@@ -187,6 +189,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   for (const proto::CodecFamily& family : from.codecs()) {
     RUNNEL_ASSIGN_OR_RETURN(hello.codecs.emplace_back(), Read(family));
   }
+  hello.memory_bytes = from.memory_bytes();
   return hello;
 }
 

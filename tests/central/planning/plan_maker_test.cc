@@ -148,5 +148,26 @@ TEST(PlanMaker, FramesTakeWhatTheDeviceMeasured) {
   EXPECT_NEAR(dear, 10 * cheap, 1e-7);
 }
 
+// LeNet's first linear layer is the large one: it stays where there is room for it.
+TEST(PlanMaker, AStageFitsTheMemoryOfItsDevice) {
+  PlanningInputs inputs = TwoWorkers();
+  inputs.policy = FindPolicy("runnel").value();
+  MeasuredCluster cluster;
+  cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
+  const auto plan = [&](int64_t first_bytes, int64_t second_bytes) {
+    cluster.memory_bytes = {first_bytes, second_bytes};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster);
+  };
+  constexpr int kLinear = 4;
+  constexpr int64_t kRoom = 1'000'000'000, kNoRoom = 65'000'000;
+  const Plan even = plan(kRoom, kRoom).value();
+  ASSERT_EQ(even.stages.size(), 2u);
+  EXPECT_LE(even.stages[1].first_layer, kLinear);
+  EXPECT_EQ(plan(0, 0).value().stages, even.stages) << "nothing is known";
+  const Plan lopsided = plan(kRoom, kNoRoom).value();
+  EXPECT_GE(lopsided.stages[0].last_layer, kLinear);
+  EXPECT_FALSE(plan(kNoRoom, kNoRoom).ok());
+}
+
 }  // namespace
 }  // namespace runnel
