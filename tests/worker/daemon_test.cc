@@ -32,6 +32,7 @@ class DaemonTest : public ::testing::Test {
         options, Daemon::Parts{transport_.get(), &control_, &clock_, &logger_});
     thread_ = std::thread([this] { result_ = daemon_->Run(); });
     id_ = seen_.WaitForJoined(1).value_or(ConnectionId());
+    EXPECT_TRUE(seen_.WaitForMessages(id_, 1)) << "the hello";
   }
   ~DaemonTest() override {
     EXPECT_TRUE(central_->Send(id_, Release{}).ok());
