@@ -10,11 +10,14 @@
 namespace runnel {
 namespace {
 
+// Of as many micro-batches as stage 0 has in flight, until the filling is over.
+constexpr int64_t kFillingRounds = 16;
+
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }
 
-WayTimes ToTimes(const WaySeconds& way) {
+WayTimes ToTimes(const WaySeconds& way, int medium) {
   return {Nanoseconds(way.encode), Nanoseconds(way.send), Nanoseconds(way.delay),
-          Nanoseconds(way.decode)};
+          Nanoseconds(way.decode), medium};
 }
 
 bool IsSeconds(double value) { return std::isfinite(value) && value >= 0; }
@@ -61,7 +64,7 @@ WaySeconds WayCost(const PipelineModel& model, int codec, int layer, int from, i
   WaySeconds way;
   way.encode = coded * model.devices[sender].codec_seconds_per_byte;
   way.decode = coded * model.devices[receiver].codec_seconds_per_byte;
-  way.send = speed.rate.Seconds(bytes);
+  way.send = speed.SendSeconds(bytes);
   way.delay = speed.delay_seconds;
   way.sender_takes = FrameSeconds(model.devices[sender], bytes);
   way.receiver_takes = FrameSeconds(model.devices[receiver], bytes);
@@ -82,8 +85,24 @@ double OverheadSeconds(const PipelineModel& model, int device, bool is_first, bo
   return cost.micro_batch_seconds + received + (device == 0 ? samples + labels : 0);
 }
 
-int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_layer,
-                         const StageOrder& order, int64_t usual_cap) {
+StageHold HoldOf(const PipelineModel& model, const StageEnds& ends) {
+  StageHold hold;
+  for (int layer = ends.first_layer; layer <= ends.last_layer; ++layer) {
+    hold.layers += model.memory[layer];
+  }
+  const int above = ends.first_layer - 1;
+  hold.input_bytes = above < 0 ? model.input_bytes : model.raw_bytes[above];
+  const auto add_frames = [&](int codec, int layer) {
+    if (codec < 0) return;
+    hold.frame_bytes += model.codecs[codec].down_bytes[layer] + model.codecs[codec].up_bytes[layer];
+  };
+  add_frames(ends.codec_above, above);
+  add_frames(ends.codec_below, ends.last_layer);
+  return hold;
+}
+
+int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, const StageOrder& order,
+                         int64_t usual_cap) {
   const bool looks_ahead = order.cap > usual_cap ? model.raised_looks_ahead : model.looks_ahead;
   int64_t kept = order.cap + order.deferred_weight_gradients;
   // No more than a step has.
@@ -91,19 +110,32 @@ int64_t StageMemoryBytes(const PipelineModel& model, int first_layer, int last_l
     kept = std::max(order.cap, std::min(kept, model.drain_every));
   }
   // Otherwise the youngest in flight uses the newest, as does a single one in any case.
-  const int64_t versions = kept - (looks_ahead && kept > 1 ? 0 : 1);
+  int64_t versions = kept - (looks_ahead && kept > 1 ? 0 : 1);
+  if (model.drain_every > 0) versions = 0;
   const int64_t stashes = kept + std::min(order.deferred_weight_gradients, kept);
-  int64_t bytes = 0;
-  for (int layer = first_layer; layer <= last_layer; ++layer) {
-    const LayerMemory& memory = model.memory[layer];
-    bytes += memory.state_bytes + versions * memory.version_bytes + stashes * memory.stash_bytes;
+  return hold.layers.state_bytes + versions * hold.layers.version_bytes +
+         stashes * hold.layers.stash_bytes + kept * hold.input_bytes + order.cap * hold.frame_bytes;
+}
+
+bool FitsMemory(const PipelineModel& model, const Placement& placement) {
+  const size_t stages = placement.order.size();
+  const std::vector<StageOrder> orders = StageOrders(model.deferred, placement.caps);
+  int first = 0;
+  for (size_t i = 0; i < stages; ++i) {
+    const int64_t limit = model.devices[placement.order[i]].memory_limit_bytes;
+    const StageEnds ends = {first, placement.last_layer[i], i > 0 ? placement.codecs[i - 1] : -1,
+                            i + 1 < stages ? placement.codecs[i] : -1};
+    if (limit > 0 && StageMemoryBytes(model, HoldOf(model, ends), orders[i],
+                                      static_cast<int64_t>(stages - i)) > limit) {
+      return false;
+    }
+    first = placement.last_layer[i] + 1;
   }
-  return bytes;
+  return true;
 }
 
 SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placement) {
   SimulatedPipeline pipeline;
-  pipeline.half_duplex = model.half_duplex;
   pipeline.caps = placement.caps;
   if (model.deferred != nullptr) {
     pipeline.deferred_weight_gradients = model.deferred(placement.caps);
@@ -132,7 +164,10 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     };
     const WaySeconds down = way(Direction::kForward);
     const WaySeconds up = way(Direction::kBackward);
-    pipeline.links.push_back({ToTimes(down), ToTimes(up)});
+    const int from = placement.order[i];
+    const int to = placement.order[i + 1];
+    pipeline.links.push_back(
+        {ToTimes(down, model.speeds[from][to].medium), ToTimes(up, model.speeds[to][from].medium)});
     StageTimes& above = pipeline.stages[i];
     StageTimes& below = pipeline.stages[i + 1];
     above.forward_ns += Nanoseconds(down.sender_codes);
@@ -147,20 +182,32 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
 
 absl::StatusOr<double> SimulatedPeriod(const PipelineModel& model, const Placement& placement) {
   SimulatedPipeline pipeline = ToPipeline(model, placement);
-  if (model.drain_every == 0) {
-    RUNNEL_ASSIGN_OR_RETURN(const double ns, SteadyPeriodNs(pipeline));
-    return ns * 1e-9;
+  const int64_t every = model.drain_every > 0 ? model.drain_every : model.barrier_every;
+  double pause_seconds = 0;
+  if (model.barrier_every > 0) {
+    pause_seconds = model.barrier_pause_seconds / static_cast<double>(model.barrier_every);
   }
-  pipeline.micro_batches = model.drain_every;
+  // Beyond these the pipeline is steady.
+  const int64_t simulated = std::min(every, kFillingRounds * pipeline.caps[0] + kFillingRounds);
+  double steady_ns = 0;
+  if (simulated == 0 || simulated < every) {
+    RUNNEL_ASSIGN_OR_RETURN(steady_ns, SteadyPeriodNs(pipeline));
+    if (simulated == 0) return steady_ns * 1e-9;
+  }
+  pipeline.micro_batches = simulated;
   RUNNEL_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(pipeline));
-  return static_cast<double>(run.total_ns) * 1e-9 / static_cast<double>(model.drain_every);
+  const double total_ns =
+      static_cast<double>(run.total_ns) + static_cast<double>(every - simulated) * steady_ns;
+  return total_ns * 1e-9 / static_cast<double>(every) + pause_seconds;
 }
 
 double ChargedPeriod(const PipelineModel& model, const Placement& placement,
                      double period_seconds) {
-  const int64_t beyond =
-      std::max<int64_t>(0, placement.caps[0] - static_cast<int64_t>(placement.order.size()));
-  return period_seconds * (1 + model.staleness_charge * static_cast<double>(beyond));
+  const auto devices = static_cast<int64_t>(placement.order.size());
+  int64_t beyond = 0;
+  if (model.drain_every == 0) beyond = std::max<int64_t>(0, placement.caps[0] - devices);
+  return period_seconds * (1 + model.staleness_charge * static_cast<double>(beyond)) *
+         std::pow(1 + model.device_charge, static_cast<double>(devices - 1));
 }
 
 absl::Status CheckPipelineModel(const PipelineModel& model) {
@@ -188,13 +235,18 @@ absl::Status CheckPipelineModel(const PipelineModel& model) {
       if (!IsSeconds(speed.rate.mbps()) || !IsSeconds(speed.delay_seconds)) {
         return wrong("bandwidths and delays must be finite and at least 0");
       }
+      if (speed.hops < 1 || speed.hops > 2) return wrong("a frame is on the air once or twice");
     }
   }
   for (size_t i = 0; i < devices; ++i) {
     if (absl::Status status = CheckDevice(model.devices[i], i); !status.ok()) return status;
   }
-  if (model.max_cap < 1 || model.drain_every < 0 || !IsSeconds(model.staleness_charge)) {
-    return wrong("max_cap must be at least 1, drain_every and the staleness charge at least 0");
+  if (model.max_cap < 1 || model.drain_every < 0 || model.barrier_every < 0 ||
+      !IsSeconds(model.barrier_pause_seconds)) {
+    return wrong("max_cap must be at least 1; drains, barriers and their pause at least 0");
+  }
+  if (!IsSeconds(model.staleness_charge) || !IsSeconds(model.device_charge)) {
+    return wrong("charges must be at least 0");
   }
   return absl::OkStatus();
 }

@@ -41,7 +41,7 @@ absl::Status CheckRequest(const PlanRequest& request) {
 // Seconds that the payload and its header take.
 double FrameSeconds(const LinkSpeed& speed, Bytes payload) {
   return speed.delay_seconds +
-         speed.rate.Seconds(static_cast<double>(payload.value() + kFrameHeaderBytes));
+         speed.SendSeconds(static_cast<double>(payload.value() + kFrameHeaderBytes));
 }
 
 absl::StatusOr<std::vector<std::vector<LinkSpeed>>> LinkSpeeds(const PlanRequest& request) {
@@ -58,8 +58,9 @@ absl::StatusOr<std::vector<std::vector<LinkSpeed>>> LinkSpeeds(const PlanRequest
     if (row.size() != devices) {
       return absl::InvalidArgumentError("plan: needs a link between every two devices");
     }
-    for (const auto& [rate, delay] : row) {
-      const double megabits = rate.mbps();
+    for (const LinkSpeed& speed : row) {
+      const double megabits = speed.rate.mbps();
+      const double delay = speed.delay_seconds;
       if (!std::isfinite(megabits) || megabits < 0 || !std::isfinite(delay) || delay < 0) {
         return absl::InvalidArgumentError(
             absl::StrCat("plan: link of ", megabits, " Mbit/s and ", delay,
@@ -162,7 +163,6 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos,
                           InferShapes(*request.model, request.micro_batch_size));
   model.compute = request.compute;
-  model.half_duplex = request.half_duplex;
   model.max_cap = request.max_cap;
   model.looks_ahead = request.looks_ahead;
   model.raised_looks_ahead = request.raised_looks_ahead;
@@ -176,6 +176,8 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   if (request.schedule != nullptr) {
     model.deferred = request.schedule->deferred;
     if (request.schedule->drains_each_step) model.drain_every = request.micro_batches;
+    model.barrier_every = request.barrier_every * request.micro_batches;
+    model.barrier_pause_seconds = request.barrier_pause_seconds;
   }
   model.input_bytes =
       request.micro_batch_size * request.model->input.elements() * 4 + kFrameHeaderBytes;

@@ -40,9 +40,13 @@ struct PlanRequest {
   EncodedBytesFn encoded_forward;  // of codec_forward; both may be null if the policy is not costed
   EncodedBytesFn encoded_backward;
   LinkSpeed link_speed;  // of every link, each way
-  // Instead: [from][to], by position in `devices`. Empty: every link alike.
+  // Instead: [from][to], by position in `devices`, with the media that ways share. Empty: every
+  // link alike.
   std::vector<std::vector<LinkSpeed>> link_speeds;
-  bool half_duplex = false;
+  // Optimizer steps from one barrier, at which the pipeline is empty, to the next, and how long
+  // nothing runs there; 0: there is none.
+  int64_t barrier_every = 0;
+  double barrier_pause_seconds = 0;
   // Codecs that `runnel` may choose, the most exact first; empty: the two above only.
   std::vector<CodecChoice> codec_choices;
   std::vector<DeviceCost> device_costs;  // by position in `devices`; empty: DeviceCost's defaults
@@ -54,7 +58,8 @@ struct PlanRequest {
   Generation generation;
 };
 
-// Seconds on a link, by layer: (payload + frame header) over the bandwidth, plus the delay. The
+// Seconds on a link, by layer: (payload + frame header) over the bandwidth, plus the delay; as if
+// nobody else sent. The
 // gradient that comes up has the shape of the activation that went down. InvalidArgument for a
 // negative or non-finite bandwidth or delay, missing size functions, or a model without shapes.
 absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
@@ -76,7 +81,8 @@ struct PlacedPlan {
 };
 
 // A plan that passes CheckPlan. Policies that choose devices leave some out and change the order.
-// InvalidArgument names what does not fit and the fix: more devices than layers, a device twice, M
+// InvalidArgument names what does not fit and the fix: more devices than layers where the policy
+// takes all of them, a device twice, M
 // or the micro-batch size below 1, caps of the wrong number, below 1 or growing, a missing profile;
 // and whatever the policy refuses.
 absl::StatusOr<PlacedPlan> MakePlacedPlan(const PlanRequest& request);

@@ -37,7 +37,9 @@ struct PolicyRow {
   absl::string_view summary;
   bool needs_profile;  // true: central measures layers before it plans
   bool replans;        // true: plans anew at barriers unless told not to
-  // InvalidArgument if there are more devices than layers, or none of one.
+  // Leaves devices out and chooses codecs link by link; there may be more devices than layers.
+  bool chooses_devices;
+  // InvalidArgument if there is no device, no layer, or a device more than layers.
   absl::StatusOr<Partition> (*plan)(const PartitionRequest& request);
 };
 

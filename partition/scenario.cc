@@ -1,6 +1,8 @@
 #include "partition/scenario.h"
 
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +21,7 @@ bool IsPositive(double value) { return std::isfinite(value) && value > 0; }
 bool IsLimit(double value) { return std::isfinite(value) && value >= 0; }
 
 constexpr int64_t kMaxCount = 1'000'000'000;
-constexpr size_t kMaxHosts = 64;
+constexpr size_t kMaxHosts = 1024;
 
 absl::Status CheckTraining(const ScenarioTraining& training) {
   const std::pair<const char*, int64_t> counts[] = {{"batch_size", training.batch_size},
@@ -86,6 +88,21 @@ absl::Status CheckLink(const ScenarioLink& link, const std::set<std::string>& ho
   return absl::OkStatus();
 }
 
+absl::Status CheckMedium(const ScenarioMedium& medium, const std::set<std::string>& hosts) {
+  if (medium.name.empty()) return Wrong("medium '': needs a name");
+  if (medium.hosts.empty())
+    return Wrong("medium ", medium.name, ": no hosts; \"*\" is all of them");
+  for (const std::string& host : medium.hosts) {
+    if (host != "*" && hosts.count(host) == 0) {
+      return Wrong("medium ", medium.name, ": host '", host, "' is not there");
+    }
+  }
+  if (!IsPositive(medium.rate.mbps()) || !IsLimit(medium.delay_ms)) {
+    return Wrong("medium ", medium.name, ": mbps must be above 0 and delay_ms at least 0");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckPublished(const PublishedTimes& published, const std::set<std::string>& hosts) {
   if (published.steps < 1) return Wrong("published: steps must be at least 1");
   bool fitted = false;
@@ -140,6 +157,13 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
      "down_mbps": 4, "up_mbps": 4,         10^6 bits a second from -> to, and back; 0: no limit
      "delay_ms": 0}                        each way, added to every frame
   ],
+  "media": [                               optional: radios; their hosts reach each other over them,
+                                           whatever "links" says
+    {"name": "wifi", "hosts": ["*"],
+     "mbps": 20,                           of the air: one frame at a time, whoever sends
+     "delay_ms": 2,                        each way, added to every frame
+     "access_point": true}                 each frame is on the air twice
+  ],
   "profiles": [
     {"name": "pi",
      "about": "what was measured, on what",
@@ -160,7 +184,7 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
   }
 }
 A layer's time is proportional to the samples of the micro-batch. Every key must be there except
-"published", and no other key may. Speed-ups, and policies that are not in the published table, are
+"media" and "published", and no other key may. Speed-ups, and policies that are not in the published table, are
 shown only if the other times of ftpipehd and accept come out with a median error of at most 15 %.)";
 
 absl::Status CheckScenario(const Scenario& scenario) {
@@ -187,26 +211,54 @@ absl::Status CheckScenario(const Scenario& scenario) {
     return Wrong(hosts.size(), " hosts; there must be 1..", kMaxHosts);
   }
   for (const ScenarioLink& link : scenario.links) RUNNEL_RETURN_IF_ERROR(CheckLink(link, hosts));
+  for (const ScenarioMedium& medium : scenario.media) {
+    RUNNEL_RETURN_IF_ERROR(CheckMedium(medium, hosts));
+  }
   const bool has_table = scenario.published.steps != 0 || !scenario.published.minutes.empty();
   return has_table ? CheckPublished(scenario.published, hosts) : absl::OkStatus();
 }
 
-LinkSpeed SpeedBetween(const Scenario& scenario, int from, int to) {
-  const auto fits = [](const std::string& end, const ScenarioHost& host) {
-    return end == "*" || end == host.name;
+std::vector<std::vector<LinkSpeed>> SpeedsBetween(const Scenario& scenario) {
+  const int hosts = static_cast<int>(scenario.hosts.size());
+  std::vector<int> everybody(hosts);
+  std::iota(everybody.begin(), everybody.end(), 0);
+  std::map<std::string, int> numbers;
+  for (int i = 0; i < hosts; ++i) numbers[scenario.hosts[i].name] = i;
+  const auto fitting = [&](const std::string& end) {
+    return end == "*" ? everybody : std::vector<int>{numbers.at(end)};
   };
-  const ScenarioHost& sender = scenario.hosts[from];
-  const ScenarioHost& receiver = scenario.hosts[to];
-  LinkSpeed speed;
+  std::vector<std::vector<LinkSpeed>> speeds(hosts, std::vector<LinkSpeed>(hosts));
   for (const ScenarioLink& link : scenario.links) {
-    // Between "*" and "*" the order of the hosts tells what is down.
-    const bool down =
-        fits(link.from, sender) && fits(link.to, receiver) && (link.from != link.to || from < to);
-    const bool up = fits(link.from, receiver) && fits(link.to, sender);
-    if (down) speed = {link.down, link.delay_ms * 1e-3};
-    if (up && !down) speed = {link.up, link.delay_ms * 1e-3};
+    const bool is_any = link.from == link.to;
+    const double delay_seconds = link.delay_ms * 1e-3;
+    for (const int from : fitting(link.from)) {
+      for (const int to : fitting(link.to)) {
+        // Between "*" and "*" the order of the hosts tells what is down.
+        if (from == to || (is_any && from > to)) continue;
+        speeds[to][from] = {link.up, delay_seconds};
+        speeds[from][to] = {link.down, delay_seconds};
+      }
+    }
   }
-  return speed;
+  int media = 0;
+  for (int i = 0; scenario.half_duplex && i < hosts; ++i) {
+    for (int j = i + 1; j < hosts; ++j) speeds[i][j].medium = speeds[j][i].medium = media++;
+  }
+  for (const ScenarioMedium& medium : scenario.media) {
+    std::vector<int> on_it;
+    for (const std::string& name : medium.hosts) {
+      for (const int host : fitting(name)) on_it.push_back(host);
+    }
+    for (const int from : on_it) {
+      for (const int to : on_it) {
+        if (from == to) continue;
+        speeds[from][to] = {medium.rate, medium.delay_ms * 1e-3, media,
+                            medium.access_point ? 2 : 1};
+      }
+    }
+    ++media;
+  }
+  return speeds;
 }
 
 }  // namespace runnel

@@ -43,6 +43,15 @@ struct ScenarioLink {
   double delay_ms = 0;
 };
 
+// What its hosts reach each other over, whatever the links say: one frame at a time, whoever sends.
+struct ScenarioMedium {
+  std::string name;
+  std::vector<std::string> hosts;  // "*": all
+  LinkRate rate;
+  double delay_ms = 0;
+  bool access_point = false;  // each frame is on the air twice
+};
+
 struct ScenarioProfile {
   std::string name;
   std::string about;
@@ -70,6 +79,7 @@ struct Scenario {
   bool half_duplex = false;
   std::vector<ScenarioHost> hosts;
   std::vector<ScenarioLink> links;
+  std::vector<ScenarioMedium> media;
   std::vector<ScenarioProfile> profiles;
   PublishedTimes published;
 };
@@ -83,7 +93,8 @@ extern const char kScenarioFormat[];
 // below 1, shares outside (0, 1), ...
 absl::Status CheckScenario(const Scenario& scenario);
 
-// What a frame from host `from` to host `to` meets.
-LinkSpeed SpeedBetween(const Scenario& scenario, int from, int to);
+// What a frame from host `from` to host `to` meets: [from][to]. On half duplex every pair of hosts
+// has a medium of its own. The scenario must have passed CheckScenario.
+std::vector<std::vector<LinkSpeed>> SpeedsBetween(const Scenario& scenario);
 
 }  // namespace runnel

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
+#include <map>
 #include <queue>
 #include <utility>
 
@@ -36,12 +36,12 @@ struct Later {
 class Fifo {
  public:
   bool empty() const { return count_ == 0; }
-  void Push(uint8_t job) {
+  void Push(int32_t job) {
     if (count_ == ring_.size()) Grow();
     ring_[(head_ + count_++) & (ring_.size() - 1)] = job;
   }
-  uint8_t Pop() {
-    const uint8_t job = ring_[head_];
+  int32_t Pop() {
+    const int32_t job = ring_[head_];
     head_ = (head_ + 1) & (ring_.size() - 1);
     --count_;
     return job;
@@ -49,12 +49,12 @@ class Fifo {
 
  private:
   void Grow() {
-    std::vector<uint8_t> larger(std::max<size_t>(8, ring_.size() * 2));
+    std::vector<int32_t> larger(std::max<size_t>(8, ring_.size() * 2));
     for (size_t i = 0; i < count_; ++i) larger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
     ring_ = std::move(larger);
     head_ = 0;
   }
-  std::vector<uint8_t> ring_;  // a power of two
+  std::vector<int32_t> ring_;  // a power of two
   size_t head_ = 0;
   size_t count_ = 0;
 };
@@ -74,7 +74,7 @@ struct Stage {
   uint8_t codec_job = 0;
 };
 
-// A queue for the bandwidth: one a way, or one a link on half duplex.
+// A queue for the bandwidth: one a way, or one a medium.
 struct Line {
   Fifo waiting;  // of ways
   bool busy = false;
@@ -91,7 +91,12 @@ class Stretch {
                                                 ? 0
                                                 : pipeline.deferred_weight_gradients[i]};
     }
-    lines_.resize(2 * pipeline.links.size());
+    std::map<int32_t, size_t> of_media;
+    for (size_t way = 0; way < 2 * pipeline.links.size(); ++way) {
+      const int32_t medium = Way(way).medium;
+      line_of_.push_back(medium < 0 ? way : of_media.try_emplace(medium, way).first->second);
+    }
+    lines_.resize(line_of_.size());
     stages_.front().inputs = micro_batches;
     stages_.back().gradients = micro_batches;
   }
@@ -205,7 +210,7 @@ class Stretch {
     Stage& stage = stages_[i];
     if (stage.codec_busy || stage.codec.empty()) return;
     stage.codec_busy = true;
-    stage.codec_job = stage.codec.Pop();
+    stage.codec_job = static_cast<uint8_t>(stage.codec.Pop());
     const int64_t ns = CodecNs(i, stage.codec_job);
     run_.codec_busy_ns[i] += ns;
     At(ns, Ends::kCodec, i);
@@ -236,10 +241,10 @@ class Stretch {
     const LinkTimes& link = pipeline_.links[way / 2];
     return way % 2 == 0 ? link.down : link.up;
   }
-  Line& LineOf(size_t way) { return lines_[pipeline_.half_duplex ? way & ~size_t{1} : way]; }
+  Line& LineOf(size_t way) { return lines_[line_of_[way]]; }
 
   void Send(size_t way) {
-    LineOf(way).waiting.Push(static_cast<uint8_t>(way % 2));
+    LineOf(way).waiting.Push(static_cast<int32_t>(way));
     StartSend(way);
   }
 
@@ -247,7 +252,7 @@ class Stretch {
     Line& line = LineOf(way);
     if (line.busy || line.waiting.empty()) return;
     line.busy = true;
-    way = (way & ~size_t{1}) + line.waiting.Pop();
+    way = static_cast<size_t>(line.waiting.Pop());
     const int64_t ns = Way(way).send_ns;
     (way % 2 == 0 ? run_.down_busy_ns : run_.up_busy_ns)[way / 2] += ns;
     At(ns, Ends::kSend, way);
@@ -275,6 +280,7 @@ class Stretch {
   const int64_t boundary_;
   SimulatedRun& run_;
   std::vector<Stage> stages_;
+  std::vector<size_t> line_of_;  // by way
   std::vector<Line> lines_;
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   int64_t next_order_ = 0;
@@ -390,17 +396,33 @@ absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
 double ResourceBoundNs(const SimulatedPipeline& pipeline) {
   int64_t bound = 0;
   std::vector<int64_t> codec(pipeline.stages.size(), 0);
+  std::map<int32_t, int64_t> media;
   for (size_t i = 0; i < pipeline.links.size(); ++i) {
     const LinkTimes& link = pipeline.links[i];
     codec[i] += link.down.encode_ns + link.up.decode_ns;
     codec[i + 1] += link.down.decode_ns + link.up.encode_ns;
-    bound = std::max(bound, pipeline.half_duplex ? link.down.send_ns + link.up.send_ns
-                                                 : std::max(link.down.send_ns, link.up.send_ns));
+    for (const WayTimes& way : {link.down, link.up}) {
+      bound = std::max(bound, way.medium < 0 ? way.send_ns : media[way.medium] += way.send_ns);
+    }
   }
   for (size_t i = 0; i < pipeline.stages.size(); ++i) {
     bound = std::max({bound, pipeline.stages[i].total_ns(), codec[i]});
   }
   return static_cast<double>(bound);
+}
+
+bool BoundIsExact(const SimulatedPipeline& pipeline) {
+  std::vector<int> jobs(pipeline.stages.size(), 0);
+  std::map<int32_t, int> media;
+  for (size_t i = 0; i < pipeline.links.size(); ++i) {
+    const LinkTimes& link = pipeline.links[i];
+    jobs[i] += (link.down.encode_ns > 0 ? 1 : 0) + (link.up.decode_ns > 0 ? 1 : 0);
+    jobs[i + 1] += (link.down.decode_ns > 0 ? 1 : 0) + (link.up.encode_ns > 0 ? 1 : 0);
+    for (const WayTimes& way : {link.down, link.up}) {
+      if (way.medium >= 0 && way.send_ns > 0 && ++media[way.medium] > 1) return false;
+    }
+  }
+  return *std::max_element(jobs.begin(), jobs.end()) <= 1;
 }
 
 double BoundNs(const SimulatedPipeline& pipeline) {
@@ -431,22 +453,30 @@ absl::StatusOr<double> SteadyPeriodNs(SimulatedPipeline pipeline, int64_t micro_
   for (int64_t deferred : pipeline.deferred_weight_gradients) {
     kept = std::max(kept, pipeline.caps[0] + deferred);
   }
-  if (micro_batches == 0) micro_batches = 24 * std::min<int64_t>(kept, 1 << 20) + 240;
+  const bool as_many_as_needed = micro_batches == 0;
+  if (as_many_as_needed) micro_batches = 24 * std::min<int64_t>(kept, 1 << 20) + 240;
   pipeline.drain_every = 0;
   pipeline.micro_batches = micro_batches;
+  RUNNEL_RETURN_IF_ERROR(CheckPipeline(pipeline));
+  if (as_many_as_needed && BoundIsExact(pipeline)) return BoundNs(pipeline);
   const int64_t from = micro_batches / 2;
   const int64_t to = micro_batches - kept - 1;
   if (to <= from)
     return Wrong(micro_batches, " micro-batches do not fill a stage that keeps ", kept);
-  int64_t from_ns = 0;
-  int64_t to_ns = 0;
+  // The line with the least squares, of numbers about their middles.
+  const double middle = static_cast<double>(from + to) / 2;
+  double first_ns = -1;
+  double products = 0;
+  double squares = 0;
   const auto note = [&](int stage, Action action, int64_t sequence, int64_t end_ns) {
-    if (stage != 0 || action != Action::kInputGradient) return;
-    if (sequence == from) from_ns = end_ns;
-    if (sequence == to) to_ns = end_ns;
+    if (stage != 0 || action != Action::kInputGradient || sequence < from || sequence > to) return;
+    if (first_ns < 0) first_ns = static_cast<double>(end_ns);
+    const double number = static_cast<double>(sequence) - middle;
+    products += number * (static_cast<double>(end_ns) - first_ns);
+    squares += number * number;
   };
   RUNNEL_RETURN_IF_ERROR(Simulate(pipeline, note).status());
-  return static_cast<double>(to_ns - from_ns) / static_cast<double>(to - from);
+  return std::max(products / squares, BoundNs(pipeline));
 }
 
 }  // namespace runnel

@@ -9,8 +9,8 @@
 // lane, first in first out, encodes what leaves and decodes what arrives. A gradient goes to the
 // codec lane when the input-gradient is done, before the next action runs. Of a link: each way a
 // queue, first in first out, whose head takes the bandwidth for send_ns; it arrives delay_ns after
-// that. Half duplex: one queue for both ways. Stage 0 always has its samples, the last stage its
-// labels.
+// that. Ways on one medium share one queue: of all of them one frame takes the air at a time. Stage
+// 0 always has its samples, the last stage its labels.
 
 #include <cstdint>
 #include <functional>
@@ -36,6 +36,8 @@ struct WayTimes {
   int64_t send_ns = 0;    // that the bandwidth is taken
   int64_t delay_ns = 0;
   int64_t decode_ns = 0;  // on the receiver's codec lane
+  // Ways with the same number >= 0 share a medium; -1: a way has its bandwidth to itself.
+  int32_t medium = -1;
 
   int64_t total_ns() const { return encode_ns + send_ns + delay_ns + decode_ns; }
 };
@@ -51,7 +53,6 @@ struct SimulatedPipeline {
   std::vector<int64_t> caps;     // one a stage, >= 1, not growing
   // StageOrder, one a stage, >= 0. Empty: no stage defers any.
   std::vector<int64_t> deferred_weight_gradients;
-  bool half_duplex = false;
   int64_t micro_batches = 0;  // in all, >= 1
   // The pipeline is empty after this many micro-batches, and again: a barrier, or the end of a
   // synchronous step. 0: only at the end.
@@ -79,18 +80,23 @@ absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
                                       const SimulatedActionFn& on_action = nullptr);
 
 // Nanoseconds a micro-batch, between drains, that no pipeline of these times and caps can go below:
-// the longest of every lane and way, and over stages i <= j, the round trip from i down to j and
-// back over c_i - c_j + 1, the micro-batches that may be in it. For j the last stage (cap 1) this
-// is round_trip_i / c_i, a common but weaker bound; i = j is the lane itself. Deferring
-// weight-gradients changes nothing here:
-// once as many as allowed are deferred, each input-gradient is followed by a weight-gradient again,
-// of an earlier micro-batch. Deferring shortens the filling and the draining.
+// the longest of every lane, way and medium (all frames on it), and over stages i <= j, the round
+// trip from i down to j and back over c_i - c_j + 1, the micro-batches that may be in it. For j the
+// last stage (cap 1) this is round_trip_i / c_i, a common but weaker bound; i = j is the lane
+// itself. Deferring weight-gradients changes nothing here: once as many as allowed are deferred,
+// each input-gradient is followed by a weight-gradient again, of an earlier micro-batch. Deferring
+// shortens the filling and the draining.
 double BoundNs(const SimulatedPipeline& pipeline);
-// The same without the caps: lanes and ways only.
+// The same without the caps: lanes, ways and media only.
 double ResourceBoundNs(const SimulatedPipeline& pipeline);
+// Whether BoundNs is the steady period itself: nothing waits behind a job of another kind, that is,
+// no two ways share a medium and no codec lane has two kinds of jobs that take time.
+bool BoundIsExact(const SimulatedPipeline& pipeline);
 
-// Nanoseconds a micro-batch once the pipeline is full: Simulate over `micro_batches` without
-// drains, less the filling. micro_batches 0: as many as make the caps' effect on it small.
+// Nanoseconds a micro-batch once the pipeline is full. micro_batches 0: BoundNs where that is
+// exact, else as below with as many as make the caps' effect small. Else: Simulate over
+// `micro_batches` without drains, the slope of a line through the ends at stage 0 (two of them
+// would stand anywhere within the pipeline's cycle); at least BoundNs.
 absl::StatusOr<double> SteadyPeriodNs(SimulatedPipeline pipeline, int64_t micro_batches = 0);
 
 }  // namespace runnel

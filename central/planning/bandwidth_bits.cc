@@ -18,8 +18,8 @@ constexpr double kEqualPeriods = 5e-3;
 constexpr double kBudgetShares[] = {1, 1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-// Bits forward and backward that `runnel` chooses among together with the cut. Single directions
-// are refitted afterwards.
+// Bits forward and backward that `runnel` chooses among, link by link, together with the cut.
+// Single directions are refitted afterwards.
 constexpr std::pair<int, int> kPairs[] = {{8, 8}, {6, 6}, {5, 5}, {4, 4}, {3, 4}, {2, 4}};
 
 absl::StatusOr<CodecChoice> MakeCodecChoice(const LinkPlan& link, int64_t epochs) {
@@ -116,6 +116,7 @@ absl::StatusOr<FittedPlan> RatePlan(const BandwidthBits& bits, PlanRequest reque
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(fitted.period_seconds, SimulatedPeriod(model, placed.placement));
   fitted.charged_seconds = ChargedPeriod(model, placed.placement, fitted.period_seconds);
+  fitted.fits_memory = FitsMemory(model, placed.placement);
   RUNNEL_ASSIGN_OR_RETURN(fitted.coding_error, CodingError(placed.plan, bits.epochs));
   fitted.plan = std::move(placed.plan);
   return fitted;
@@ -139,6 +140,9 @@ absl::StatusOr<FittedPlan> FitPlacedPlan(const BandwidthBits& bits, const PlanRe
   RUNNEL_RETURN_IF_ERROR(try_with(0));
   const double slowest = SlowestStage(model, placed.placement);
   for (double share : kBudgetShares) RUNNEL_RETURN_IF_ERROR(try_with(share * slowest));
+  // Frames of more exact codecs take more memory.
+  const bool fits = fitted.front().fits_memory;
+  std::erase_if(fitted, [fits](const FittedPlan& one) { return fits && !one.fits_memory; });
   double least = kForever;
   for (const FittedPlan& one : fitted) least = std::min(least, one.period_seconds);
   std::erase_if(fitted, [least](const FittedPlan& one) {
@@ -190,10 +194,13 @@ absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest r
     RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
     return FitPlacedPlan(bits, request, model, placed);
   };
+  if (request.policy->chooses_devices) {
+    request.codec_choices = pairs;
+    return plan_with(pairs.front());
+  }
   request.codec_choices.clear();
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan exact, plan_with(pairs.front()));
   if (!request.policy->needs_profile) return exact;
-  request.codec_choices = pairs;
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fewest, plan_with(pairs.back()));
   return fewest.charged_seconds < exact.charged_seconds * (1 - kEqualPeriods) ? fewest : exact;
 }

@@ -30,17 +30,19 @@ struct FittedPlan {
   double period_seconds = 0;   // of a micro-batch, mean over the run's epochs, by simulation
   double charged_seconds = 0;  // with what staleness costs (ChargedPeriod)
   double coding_error = 0;     // CodingError
+  bool fits_memory = true;     // FitsMemory
 };
 
 // `plan` with other codecs: among the codecs with which the pipeline is fastest (periods within 0.5
 // % tie), those with the least error. Never slower than `plan`, nor than `plan` without
-// compression. `request` needs a cost model. Errors as MakePipelineModel and PlacementOf.
+// compression; where `plan` fits the devices' memory, so does the answer. `request` needs a cost
+// model. Errors as MakePipelineModel and PlacementOf.
 absl::StatusOr<FittedPlan> FitBits(const BandwidthBits& bits, const PlanRequest& request,
                                    const Plan& plan);
 
-// MakePlan with bits that follow the links. The policy cuts the model twice: without compression,
-// and with the fewest bits (`runnel` then chooses bits and cut together). FitBits refits both cuts;
-// the faster one is returned, at a tie the first.
+// MakePlan with bits that follow the links. A policy that chooses codecs link by link cuts the
+// model once; any other one twice, without compression and with the fewest bits. FitBits refits
+// each cut; the faster one is returned, at a tie the first.
 absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest request);
 
 // The mean over links, directions and epochs of the relative error of a plan's codecs

@@ -23,6 +23,8 @@ struct MeasuredCluster {
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of
   // `times` concern computation only: how long the transport takes since then is not known.
   std::vector<double> profiled_sums = {};
+  // How long nothing computes at a barrier, from the last end to the first beginning; 0: not known.
+  double barrier_pause_seconds = 0;
 };
 
 }  // namespace runnel

@@ -127,6 +127,8 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
                           MeanEncodedBytes(codecs.backward, codecs.bits.epochs));
   request.link_speeds = SpeedsBetween(devices, cluster.rates);
   request.caps = inputs_.caps;
+  request.barrier_every = inputs_.barrier_every;
+  request.barrier_pause_seconds = cluster.barrier_pause_seconds;
   request.looks_ahead = inputs_.looks_ahead;
   request.raised_looks_ahead = inputs_.raised_looks_ahead;
   if (!cluster.times.empty()) AddDeviceCosts(cluster, request);

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/process/atomic_file.h"
 #include "central/files/json_fields.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -62,6 +62,22 @@ absl::StatusOr<ScenarioLink> LinkFromJson(const Json& json) {
   link.down = LinkRate::Mbps(down_mbps);
   link.up = LinkRate::Mbps(up_mbps);
   return link;
+}
+
+absl::StatusOr<ScenarioMedium> MediumFromJson(const Json& json) {
+  ScenarioMedium medium;
+  double mbps = 0;
+  JsonObject object(json, "medium");
+  object.Read("name", medium.name)
+      .Read("mbps", mbps)
+      .Read("delay_ms", medium.delay_ms)
+      .Read("access_point", medium.access_point);
+  for (const Json& host : object.Array("hosts")) {
+    RUNNEL_RETURN_IF_ERROR(ReadValue(host, "hosts", medium.hosts.emplace_back()));
+  }
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  medium.rate = LinkRate::Mbps(mbps);
+  return medium;
 }
 
 absl::StatusOr<ScenarioProfile> ProfileFromJson(const Json& json) {
@@ -132,6 +148,9 @@ absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text) {
   RUNNEL_RETURN_IF_ERROR(ReadAll(object, "hosts", HostFromJson, scenario.hosts));
   RUNNEL_RETURN_IF_ERROR(ReadAll(object, "links", LinkFromJson, scenario.links));
   RUNNEL_RETURN_IF_ERROR(ReadAll(object, "profiles", ProfileFromJson, scenario.profiles));
+  if (json.is_object() && json.contains("media")) {
+    RUNNEL_RETURN_IF_ERROR(ReadAll(object, "media", MediumFromJson, scenario.media));
+  }
   if (json.is_object() && json.contains("published")) {
     RUNNEL_ASSIGN_OR_RETURN(scenario.published, PublishedFromJson(*object.Find("published")));
   }

@@ -70,33 +70,24 @@ std::vector<double> Shares(const std::vector<int64_t>& busy_ns, int64_t total_ns
 
 // Lets the pipeline run for a while as the scenario's training would: drained at barriers, or after
 // each step of a synchronous schedule.
-absl::Status RunPipeline(const ScenarioTraining& training, bool drains_each_step,
-                         SimulatedPipeline pipeline, SimulatedCell& cell) {
-  const int64_t micro_batches = training.micro_batches;
-  double seconds_per_micro_batch = 0;
-  if (drains_each_step) {
-    pipeline.drain_every = micro_batches;
-  } else if (training.barrier_every > 0) {
-    pipeline.drain_every = training.barrier_every * micro_batches;
-  }
+absl::Status RunPipeline(const ScenarioTraining& training, const PipelineModel& model,
+                         const Placement& placement, SimulatedCell& cell) {
+  SimulatedPipeline pipeline = ToPipeline(model, placement);
+  pipeline.drain_every = model.drain_every > 0 ? model.drain_every : model.barrier_every;
   pipeline.micro_batches = pipeline.drain_every > 0 ? pipeline.drain_every : 1000;
   RUNNEL_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(pipeline));
-  if (pipeline.drain_every > 0) {
-    seconds_per_micro_batch =
-        static_cast<double>(run.total_ns) * 1e-9 / static_cast<double>(pipeline.micro_batches);
-  } else {
-    RUNNEL_ASSIGN_OR_RETURN(const double ns, SteadyPeriodNs(pipeline));
-    seconds_per_micro_batch = ns * 1e-9;
-  }
-  cell.seconds_per_batch = seconds_per_micro_batch * static_cast<double>(micro_batches);
+  RUNNEL_ASSIGN_OR_RETURN(const double seconds, SimulatedPeriod(model, placement));
+  cell.seconds_per_batch = seconds * static_cast<double>(training.micro_batches);
   cell.samples_per_s = static_cast<double>(training.batch_size) / cell.seconds_per_batch;
-  cell.efficiency = ResourceBoundNs(pipeline) * 1e-9 / seconds_per_micro_batch;
+  cell.efficiency = ResourceBoundNs(pipeline) * 1e-9 / seconds;
   cell.busy_share = Shares(run.compute_busy_ns, run.total_ns);
   cell.link_share = Shares(run.down_busy_ns, run.total_ns);
   const std::vector<double> up = Shares(run.up_busy_ns, run.total_ns);
   for (size_t i = 0; i < up.size(); ++i) {
+    const LinkTimes& link = pipeline.links[i];
+    const bool is_shared = link.down.medium >= 0 && link.down.medium == link.up.medium;
     cell.link_share[i] =
-        pipeline.half_duplex ? cell.link_share[i] + up[i] : std::max(cell.link_share[i], up[i]);
+        is_shared ? cell.link_share[i] + up[i] : std::max(cell.link_share[i], up[i]);
   }
   return absl::OkStatus();
 }
@@ -153,11 +144,6 @@ absl::StatusOr<ScenarioModel> ScenarioModel::Create(Scenario scenario,
           " layers, model ", made.model_.name, " ", made.model_.layer_count()));
     }
   }
-  if (static_cast<int>(scenario.hosts.size()) > made.model_.layer_count()) {
-    return absl::InvalidArgumentError(absl::StrCat("scenario ", scenario.name, ": ",
-                                                   scenario.hosts.size(), " hosts for ",
-                                                   made.model_.layer_count(), " layers"));
-  }
   made.scenario_ = std::move(scenario);
   return made;
 }
@@ -192,8 +178,9 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
       RUNNEL_ASSIGN_OR_RETURN(choice.encoded_backward, SizesOf(choice.backward));
     }
   }
-  request.half_duplex = scenario_.half_duplex;
+  request.barrier_every = scenario_.training.barrier_every;
   request.max_cap = options_.max_cap;
+  request.link_speeds = SpeedsBetween(scenario_);
   const int hosts = static_cast<int>(scenario_.hosts.size());
   for (int i = 0; i < hosts; ++i) {
     request.devices.push_back(DeviceId(i));
@@ -202,12 +189,8 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
     const double coded = profile.codec_gb_per_s * 1e9 * host.speed;
     request.device_costs.push_back({profile.forward_share, profile.input_gradient_share,
                                     coded > 0 ? 1 / coded : 0, host.memory_limit_mb << 20});
-    std::vector<LinkSpeed>& row = request.link_speeds.emplace_back();
-    for (int to = 0; to < hosts; ++to) {
-      LinkSpeed speed = SpeedBetween(scenario_, i, to);
-      if (mbps > 0) speed.rate = LinkRate::Mbps(mbps);
-      row.push_back(speed);
-    }
+    if (mbps == 0) continue;
+    for (LinkSpeed& speed : request.link_speeds[i]) speed.rate = LinkRate::Mbps(mbps);
   }
   return request;
 }
@@ -234,8 +217,7 @@ absl::StatusOr<SimulatedCell> ScenarioModel::Run(const SimulatedMethod& method, 
   RUNNEL_ASSIGN_OR_RETURN(cell.plan, MakePlan(request));
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, cell.plan));
-  RUNNEL_RETURN_IF_ERROR(RunPipeline(scenario_.training, schedule_->drains_each_step,
-                                     ToPipeline(pipeline, placement), cell));
+  RUNNEL_RETURN_IF_ERROR(RunPipeline(scenario_.training, pipeline, placement, cell));
   return cell;
 }
 

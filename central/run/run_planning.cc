@@ -59,6 +59,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.batch_size = setup.training.batch_size;
   inputs.micro_batches = setup.training.micro_batches;
   inputs.micro_batch_size = batching.MicroBatchSizes().front();
+  inputs.barrier_every = setup.settings.barrier_every;
   inputs.looks_ahead = setup.training.look_ahead > 0;
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;
   inputs.links = LinksOf(setup.settings);

@@ -43,10 +43,11 @@ absl::Status CheckData(const RunSetup& setup, const DatasetSplits& data) {
 // What is known about the pipeline before the workers join.
 absl::Status CheckStages(const RunSetup& setup) {
   if (setup.plain_loop) return absl::OkStatus();
-  if (setup.workers > setup.model.layer_count()) {
+  if (setup.workers > setup.model.layer_count() && !setup.policy->chooses_devices) {
     return absl::InvalidArgumentError(absl::StrCat(
         setup.workers, " stages cannot be cut from the ", setup.model.layer_count(), " layers of ",
-        setup.model.name, ": ask for at most ", setup.model.layer_count(), " workers"));
+        setup.model.name, ": ask for at most ", setup.model.layer_count(),
+        " workers, or for --policy runnel, which leaves devices out"));
   }
   const std::vector<int64_t>& caps = setup.settings.caps;
   if (!caps.empty() && static_cast<int>(caps.size()) != setup.workers) {

@@ -6,16 +6,17 @@ namespace runnel {
 
 absl::Span<const PolicyRow> BuiltinPolicies() {
   static constexpr PolicyRow kRows[] = {
-      {"uniform", "the same number of layers for every device", false, false, policies::Uniform},
-      {"dp", "the fastest cut for measured layer and link times (AccEPT 3.5)", true, false,
+      {"uniform", "the same number of layers for every device", false, false, false,
+       policies::Uniform},
+      {"dp", "the fastest cut for measured layer and link times (AccEPT 3.5)", true, false, false,
        policies::DynamicProgramming},
-      {"accept", "AccEPT 3.5 as published: the slowest of stages and 2 T_c", true, true,
+      {"accept", "AccEPT 3.5 as published: the slowest of stages and 2 T_c", true, true, false,
        policies::Accept},
       {"ftpipehd", "FTPipeHD: the same on capacity ratios measured once per worker", true, true,
-       policies::Ftpipehd},
-      {"runnel", "devices, order, cut, codecs and caps together, within memory", true, true,
+       false, policies::Ftpipehd},
+      {"runnel", "devices, order, cut, codecs and caps together, within memory", true, true, true,
        policies::Runnel},
-      {"brute_force", "as dp, by trying every cut; for small models", true, false,
+      {"brute_force", "as dp, by trying every cut; for small models", true, false, false,
        policies::BruteForce},
   };
   return kRows;

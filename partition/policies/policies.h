@@ -37,11 +37,13 @@ absl::StatusOr<Partition> Accept(const PartitionRequest& request);
 // estimate.
 absl::StatusOr<Partition> Ftpipehd(const PartitionRequest& request);
 
-// Order and subset of the devices (device 0 first), cut, codecs and caps together: the least
-// ChargedPeriod (partition/pipeline_model.h) within the devices' memory. Candidates are ranked by
-// the closed form of partition/simulator.h and chosen by simulation; Accept's plan is one of them,
-// so that this one is never slower. With more than 6 devices orders are limited to the given one
-// and the fastest devices first. FailedPrecondition if nothing fits the memory.
+// Order and subset of the devices (device 0 first), cut, codecs of each link and caps together: the
+// least ChargedPeriod (partition/pipeline_model.h) within the devices' memory. Up to 6 devices in
+// every order, with more by local search from several starts, which ends after a fixed amount of
+// work. Orders are compared by the closed form of partition/simulator.h; where that is only a
+// bound, and where the pipeline drains, small changes are tried by simulation at the end. Plans of
+// Accept, DynamicProgramming, Ftpipehd and Uniform are among the candidates (up to 64 devices), so
+// that none of them is charged less. FailedPrecondition if nothing that was found fits the memory.
 absl::StatusOr<Partition> Runnel(const PartitionRequest& request);
 
 // What a policy charges for a link.
@@ -50,7 +52,9 @@ enum class LinkCharge : uint8_t { kDownPlusUp, kTwiceDown };
 // The recurrence behind `dp`, `accept` and `ftpipehd`.
 absl::StatusOr<Partition> MinimiseSlowest(const PartitionRequest& request, LinkCharge charge);
 
-// InvalidArgument unless there are devices and no more of them than layers.
+// InvalidArgument unless there are devices and layers.
+absl::Status CheckIsSome(const PartitionRequest& request);
+// And no more devices than layers.
 absl::Status CheckCounts(const PartitionRequest& request);
 
 // Reads the costs of a request and remembers the first one that is negative or not finite.

@@ -6,16 +6,21 @@
 
 namespace runnel::policies {
 
-absl::Status CheckCounts(const PartitionRequest& request) {
+absl::Status CheckIsSome(const PartitionRequest& request) {
   if (request.layers < 1 || request.devices < 1) {
     return absl::InvalidArgumentError(absl::StrCat("partition: ", request.layers, " layers on ",
                                                    request.devices,
                                                    " devices; needs at least one of each"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const PartitionRequest& request) {
+  if (absl::Status status = CheckIsSome(request); !status.ok()) return status;
   if (request.devices > request.layers) {
     return absl::InvalidArgumentError(absl::StrCat(
         request.layers, " layers cannot make ", request.devices, " stages; use at most ",
-        request.layers, " devices or a model with more layers"));
+        request.layers, " devices, a model with more layers, or the policy runnel"));
   }
   return absl::OkStatus();
 }

@@ -61,7 +61,7 @@ TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
   const auto bytes = [&](int64_t cap, int64_t usual_cap) {
     const auto model = MakePipelineModel(request_);
     EXPECT_TRUE(model.ok()) << model.status();
-    return StageMemoryBytes(*model, 2, 5, {cap}, usual_cap);
+    return StageMemoryBytes(*model, HoldOf(*model, {2, 5}), {cap}, usual_cap);
   };
   const auto plain = MakePipelineModel(request_);
   ASSERT_TRUE(plain.ok()) << plain.status();
@@ -72,6 +72,7 @@ TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
     stash += plain->memory[layer].stash_bytes;
   }
   ASSERT_GT(version, 0);
+  stash += plain->raw_bytes[1];  // the stage's input
   for (const bool usual : {false, true}) {
     for (const bool raised : {false, true}) {
       request_.looks_ahead = usual;
@@ -92,11 +93,34 @@ TEST_F(PlanBuilder, DeferredWeightGradientsTakeAStashAndTheirGradients) {
   ASSERT_TRUE(model.ok()) << model.status();
   const LayerMemory& memory = model->memory[2];
   const auto bytes = [&](const StageOrder& order) {
-    return StageMemoryBytes(*model, 2, 2, order, 2);
+    return StageMemoryBytes(*model, HoldOf(*model, {2, 2}), order, 2);
   };
-  EXPECT_EQ(bytes({2, 3}), bytes({2}) + 3 * memory.version_bytes + 6 * memory.stash_bytes);
-  model->drain_every = 4;  // no more than a step has
-  EXPECT_EQ(bytes({2, 3}), bytes({2}) + 2 * memory.version_bytes + 5 * memory.stash_bytes);
+  const int64_t input = model->raw_bytes[1];
+  EXPECT_EQ(bytes({2, 3}),
+            bytes({2}) + 3 * memory.version_bytes + 6 * memory.stash_bytes + 3 * input);
+  model->drain_every = 4;  // no more than a step has, and one version of the weights
+  EXPECT_EQ(bytes({2, 3}), bytes({2}) + 5 * memory.stash_bytes + 2 * input);
+}
+
+// What the worker keeps beside its layers: for each micro-batch its input, and the frames that
+// wait.
+TEST_F(PlanBuilder, AStageKeepsItsInputAndItsFrames) {
+  const auto compute =
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
+  ASSERT_TRUE(compute.ok());
+  request_.compute = &*compute;
+  request_.encoded_backward = [](const Shape&) { return Bytes(936); };
+  const auto model = MakePipelineModel(request_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const StageHold middle = HoldOf(*model, {2, 4, 0, 0});
+  EXPECT_EQ(middle.input_bytes, model->raw_bytes[1]);
+  EXPECT_EQ(middle.frame_bytes, model->raw_bytes[1] + 64 + model->raw_bytes[4] + 64 + 2 * 1000);
+  EXPECT_EQ(HoldOf(*model, {0, 1, -1, 0}).input_bytes, model->input_bytes);
+  const StageHold alone = HoldOf(*model, {2, 4});
+  EXPECT_EQ(StageMemoryBytes(*model, middle, {3}, 3),
+            StageMemoryBytes(*model, alone, {3}, 3) + 3 * middle.frame_bytes);
+  EXPECT_EQ(StageMemoryBytes(*model, alone, {3}, 3) - StageMemoryBytes(*model, alone, {2}, 3),
+            alone.layers.version_bytes + alone.layers.stash_bytes + alone.input_bytes);
 }
 
 TEST_F(PlanBuilder, StagesDeferWhatTheScheduleSaysOfTheirCaps) {

@@ -136,7 +136,7 @@ class Ticker {
       }
     }
     for (int way = 0; way < 2 * (stages_ - 1); ++way) {
-      Server& line = line_[p_.half_duplex ? way / 2 * 2 : way];
+      Server& line = line_[LineOf(way)];
       if (line.job == way && line.until == now_) {
         line.job.reset();
         const int64_t delay = Way(way).delay_ns;
@@ -215,17 +215,25 @@ class Ticker {
   void Coded(int i, int job) {
     if (job == kEncodeDown || job == kEncodeUp) {
       const int way = job == kEncodeDown ? 2 * i : 2 * (i - 1) + 1;
-      line_[p_.half_duplex ? way / 2 * 2 : way].waiting.push_back(way);
+      line_[LineOf(way)].waiting.push_back(way);
       return Send(way);
     }
     ++(job == kDecodeDown ? inputs_ : gradients_)[i];
     Compute(i);
   }
+  // The first way of the same medium.
+  int LineOf(int way) const {
+    int line = way;
+    for (int other = way - 1; other >= 0 && Way(way).medium >= 0; --other) {
+      if (Way(other).medium == Way(way).medium) line = other;
+    }
+    return line;
+  }
   const WayTimes& Way(int way) const {
     return way % 2 == 0 ? p_.links[way / 2].down : p_.links[way / 2].up;
   }
   void Send(int way) {
-    Server& line = line_[p_.half_duplex ? way / 2 * 2 : way];
+    Server& line = line_[LineOf(way)];
     if (line.job.has_value() || line.waiting.empty()) return;
     line.job = line.waiting.front();
     line.waiting.pop_front();

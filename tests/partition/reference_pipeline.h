@@ -19,7 +19,7 @@ struct ActionEnds {
 };
 
 // By recurrence: an action begins when the one before it on its stage (StageActions) has ended and
-// its input is here. Full duplex, no drains, coding in no time.
+// its input is here. No media, no drains, coding in no time.
 ActionEnds EndsByRecurrence(const SimulatedPipeline& pipeline);
 
 // By looking at everything nanosecond after nanosecond. Any pipeline without drains whose ways take

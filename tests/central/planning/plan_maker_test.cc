@@ -25,7 +25,10 @@ PlanningInputs TwoWorkers(const std::string& bits = "") {
   settings.bits = bits;
   RunSetup setup = SetUpRun(settings).value();
   EXPECT_TRUE(SetTrainingSamples(1000, setup).ok());
-  return MakePlanningInputs(setup, 100).value();
+  PlanningInputs inputs = MakePlanningInputs(setup, 100).value();
+  EXPECT_EQ(inputs.barrier_every, 100);
+  inputs.barrier_every = 0;  // periods below are those of the steady pipeline
+  return inputs;
 }
 
 Rows Layers(const PlanningInputs& inputs, double first, double second) {

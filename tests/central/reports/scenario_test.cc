@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "proto/process/atomic_file.h"
 #include "central/reports/scenario_file.h"
 #include "central/reports/simulate_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -141,11 +141,171 @@ TEST(Scenario, LinksGoBothWays) {
   ASSERT_TRUE(scenario.ok());
   scenario->links = {{"*", "*", LinkRate::Mbps(4), LinkRate::Mbps(2), 1},
                      {"pi-2", "pi-0", LinkRate::Mbps(8), LinkRate::Mbps(1), 0}};
-  EXPECT_EQ(SpeedBetween(*scenario, 0, 1).rate.mbps(), 4);
-  EXPECT_EQ(SpeedBetween(*scenario, 1, 0).rate.mbps(), 2);
-  EXPECT_EQ(SpeedBetween(*scenario, 0, 1).delay_seconds, 1e-3);
-  EXPECT_EQ(SpeedBetween(*scenario, 2, 0).rate.mbps(), 8);
-  EXPECT_EQ(SpeedBetween(*scenario, 0, 2).rate.mbps(), 1);
+  const std::vector<std::vector<LinkSpeed>> speeds = SpeedsBetween(*scenario);
+  EXPECT_EQ(speeds[0][1].rate.mbps(), 4);
+  EXPECT_EQ(speeds[1][0].rate.mbps(), 2);
+  EXPECT_EQ(speeds[0][1].delay_seconds, 1e-3);
+  EXPECT_EQ(speeds[2][0].rate.mbps(), 8);
+  EXPECT_EQ(speeds[0][2].rate.mbps(), 1);
+  EXPECT_EQ(speeds[0][2].medium, -1);
+  scenario->half_duplex = true;
+  const std::vector<std::vector<LinkSpeed>> half = SpeedsBetween(*scenario);
+  EXPECT_GE(half[0][1].medium, 0);
+  EXPECT_EQ(half[0][1].medium, half[1][0].medium);
+  EXPECT_NE(half[0][1].medium, half[0][2].medium);
+}
+
+TEST(Scenario, HostsOfAMediumShareItsAir) {
+  const absl::StatusOr<std::string> text = ReadWholeFile(Released("three-pis"), 1 << 20);
+  ASSERT_TRUE(text.ok());
+  const auto with = [&](const std::string& media) {
+    return ScenarioFromJson(absl::StrReplaceAll(
+        *text, {{"\"profiles\":", absl::StrCat("\"media\": ", media, ", \"profiles\":")}}));
+  };
+  const absl::StatusOr<Scenario> scenario = with(
+      R"([{"name": "wifi", "hosts": ["pi-1", "pi-2"], "mbps": 20, "delay_ms": 5,
+           "access_point": true}])");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  const std::vector<std::vector<LinkSpeed>> speeds = SpeedsBetween(*scenario);
+  EXPECT_EQ(speeds[0][1].medium, -1);
+  EXPECT_EQ(speeds[1][2].medium, speeds[2][1].medium);
+  EXPECT_GE(speeds[1][2].medium, 0);
+  EXPECT_EQ(speeds[1][2].hops, 2);
+  EXPECT_EQ(speeds[1][2].rate.mbps(), 20);
+  EXPECT_EQ(speeds[1][2].delay_seconds, 5e-3);
+  EXPECT_DOUBLE_EQ(speeds[2][1].SendSeconds(1e6), 0.8);
+  const std::pair<std::string, std::string> mistakes[] = {
+      {R"([{"name": "w", "hosts": ["x"], "mbps": 1, "delay_ms": 0, "access_point": false}])",
+       "host 'x' is not there"},
+      {R"([{"name": "w", "hosts": [], "mbps": 1, "delay_ms": 0, "access_point": false}])",
+       "no hosts"},
+      {R"([{"name": "w", "hosts": ["*"], "mbps": 0, "delay_ms": 0, "access_point": false}])",
+       "mbps must be above 0"},
+      {R"([{"name": "w", "hosts": ["*"], "mbps": 1, "delay_ms": 0}])", "access_point"},
+  };
+  for (const auto& [media, why] : mistakes) {
+    EXPECT_THAT(std::string(with(media).status().message()), HasSubstr(why));
+  }
+}
+
+// Hosts with the layer times of the released boards, planned by runnel.
+class Boards {
+ public:
+  explicit Boards(const std::vector<double>& speeds)
+      : scenario_(*ReadScenario(Released("three-boards"))) {
+    const ScenarioHost host = scenario_.hosts[0];
+    scenario_.hosts.clear();
+    for (const double speed : speeds) {
+      scenario_.hosts.push_back(host);
+      scenario_.hosts.back().name = absl::StrCat("h", scenario_.hosts.size() - 1);
+      scenario_.hosts.back().speed = speed;
+    }
+    scenario_.training.barrier_every = 0;
+    Everywhere(100, 0);
+  }
+
+  Scenario& scenario() { return scenario_; }
+  void Everywhere(double mbps, double delay_ms) {
+    scenario_.links = {{"*", "*", LinkRate::Mbps(mbps), LinkRate::Mbps(mbps), delay_ms}};
+  }
+  void Between(const std::string& from, const std::string& to, double mbps) {
+    scenario_.links.push_back({from, to, LinkRate::Mbps(mbps), LinkRate::Mbps(mbps), 0});
+  }
+  SimulatedCell Planned() const {
+    SimulateOptions options = Options();
+    options.codecs.insert(options.codecs.begin(), "identity/identity");
+    const absl::StatusOr<ScenarioModel> model = ScenarioModel::Create(scenario_, options);
+    EXPECT_TRUE(model.ok()) << model.status();
+    const absl::StatusOr<SimulatedCell> cell = model->Run(MethodsFor({"runnel"})[0], 0);
+    EXPECT_TRUE(cell.ok()) << cell.status();
+    return cell.value_or(SimulatedCell());
+  }
+
+ private:
+  Scenario scenario_;
+};
+
+TEST(RunnelPlans, ADeviceBehindASlowLinkIsLeftOut) {
+  Boards boards({0.6, 1, 0.3, 0.3, 0.3, 0.3, 0.3});
+  boards.Between("h1", "*", 0.05);
+  Boards without({0.6, 0.3, 0.3, 0.3, 0.3, 0.3});
+  EXPECT_LE(boards.Planned().seconds_per_batch, without.Planned().seconds_per_batch * 1.001);
+  EXPECT_LT(boards.Planned().seconds_per_batch, 0.0245);
+}
+
+TEST(RunnelPlans, TheOrderOfTheListDoesNotMatter) {
+  std::vector<double> alternating;
+  for (const bool is_sorted : {true, false}) {
+    Boards boards(std::vector<double>(9, 0.3));
+    boards.Everywhere(200, 0);
+    for (int a = 0; a < 9; ++a) {
+      for (int b = a + 1; b < 9; ++b) {
+        const bool is_near = is_sorted ? (a < 5) == (b < 5) : a % 2 == b % 2;
+        if (!is_near) boards.Between(absl::StrCat("h", a), absl::StrCat("h", b), 2);
+      }
+    }
+    alternating.push_back(boards.Planned().seconds_per_batch);
+  }
+  EXPECT_LE(alternating[1], alternating[0] * 1.01);
+}
+
+TEST(RunnelPlans, TheTwoDevicesWithEnoughMemoryAreFound) {
+  Boards boards({0.6, 1, 1, 1, 1, 1, 1, 0.3});
+  for (ScenarioHost& host : boards.scenario().hosts) host.memory_limit_mb = 5;
+  boards.scenario().hosts[0].memory_limit_mb = 60;
+  boards.scenario().hosts[7].memory_limit_mb = 4096;
+  EXPECT_GT(boards.Planned().seconds_per_batch, 0);
+}
+
+TEST(RunnelPlans, SynchronousStepsAreNotRankedByTheSteadyPeriod) {
+  Boards boards(std::vector<double>(6, 0.3));
+  boards.scenario().training.schedule = "sync_1f1b";
+  boards.scenario().training.micro_batches = 4;
+  boards.Everywhere(20, 2);
+  const double six = boards.Planned().seconds_per_batch;
+  boards.scenario().hosts.resize(2);
+  EXPECT_LE(six, boards.Planned().seconds_per_batch * 1.0001);
+}
+
+TEST(RunnelPlans, EachLinkHasItsOwnCodecs) {
+  Boards boards({0.5, 0.5, 0.5});
+  boards.Everywhere(4, 0);
+  boards.Between("h0", "h1", 1000);
+  boards.scenario().profiles[0].codec_gb_per_s = 0.03;
+  const SimulatedCell cell = boards.Planned();
+  EXPECT_LT(cell.seconds_per_batch, 0.0275) << PlanText(boards.scenario(), cell.plan);
+  ASSERT_EQ(cell.plan.links.size(), 2u);
+  EXPECT_NE(cell.plan.links[0].codec_forward, cell.plan.links[1].codec_forward);
+}
+
+TEST(RunnelPlans, ADeviceThatGainsNothingWorthHavingIsLeftOut) {
+  EXPECT_EQ(Boards({1, 0.01}).Planned().plan.stages.size(), 1u);
+  EXPECT_EQ(Boards({1, 0.3}).Planned().plan.stages.size(), 2u);
+}
+
+TEST(RunnelPlans, BarriersAreCounted) {
+  Boards boards({0.3, 0.3, 0.3});
+  boards.Everywhere(50, 200);
+  boards.scenario().training.barrier_every = 5;
+  EXPECT_EQ(boards.Planned().plan.stages.size(), 1u);
+  boards.scenario().training.barrier_every = 5000;
+  EXPECT_GT(boards.Planned().plan.stages.size(), 1u);
+}
+
+// Three boards on a radio through an access point.
+TEST(RunnelPlans, SharedAirIsCounted) {
+  Boards boards({0.6, 0.3, 0.3});
+  boards.scenario().media = {{"wifi", {"*"}, LinkRate::Mbps(10), 0, true}};
+  EXPECT_LT(boards.Planned().seconds_per_batch, 0.040);
+  boards.scenario().media[0].access_point = false;
+  EXPECT_LT(boards.Planned().seconds_per_batch, 0.038);
+}
+
+TEST(RunnelPlans, MoreHostsThanLayersAndThanAFileOnceHad) {
+  Boards boards(std::vector<double>(100, 0.3));
+  const SimulatedCell cell = boards.Planned();
+  EXPECT_GT(cell.plan.stages.size(), 4u);
+  EXPECT_LE(cell.plan.stages.size(), 20u);
 }
 
 // AccEPT's Table 5 by simulation, speeds from the column at 4 Mbps alone.

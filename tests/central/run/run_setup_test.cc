@@ -126,8 +126,11 @@ TEST(RunSetup, OlderRecordsTrainWithoutAugmentation) {
 TEST(RunSetup, ErrorsNameTheFlag) {
   RunSettings settings = OnTwoWorkers("");
   settings.local_workers = 9;
+  settings.policy = "uniform";
   EXPECT_THAT(std::string(SetUpRun(settings).status().message()),
               HasSubstr("9 stages cannot be cut from the 6 layers of lenet"));
+  settings.policy = "runnel";  // leaves three of them out
+  EXPECT_TRUE(SetUpRun(settings).ok()) << SetUpRun(settings).status();
   settings = OnTwoWorkers("");
   settings.caps = {1};
   EXPECT_THAT(std::string(SetUpRun(settings).status().message()),

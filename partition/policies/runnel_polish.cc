@@ -1,0 +1,137 @@
+#include "partition/policies/runnel_polish.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "proto/base/status_macros.h"
+
+namespace runnel::policies {
+namespace {
+
+constexpr double kGain = 2e-4;
+
+// Stage `stage` one more, and whoever must have as many.
+void RaiseCap(size_t stage, std::vector<int64_t>& caps) {
+  for (size_t i = 0; i < stage; ++i) caps[i] = std::max(caps[i], caps[stage] + 1);
+  ++caps[stage];
+}
+
+void LowerCap(size_t stage, std::vector<int64_t>& caps) {
+  for (size_t i = stage + 1; i < caps.size(); ++i) caps[i] = std::min(caps[i], caps[stage] - 1);
+  --caps[stage];
+}
+
+// One change each, caps first.
+std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
+                               const Placement& placement) {
+  std::vector<Placement> changes;
+  const size_t stages = placement.order.size();
+  for (size_t i = 0; i < stages; ++i) {
+    if (std::max(placement.caps[0], placement.caps[i] + 1) > max_cap) continue;
+    RaiseCap(i, changes.emplace_back(placement).caps);
+  }
+  Placement deeper = placement;
+  for (size_t i = 0; i < stages; ++i) deeper.caps[i] += static_cast<int64_t>(stages - 1 - i);
+  if (stages > 2 && deeper.caps[0] <= max_cap) changes.push_back(std::move(deeper));
+  for (size_t i = 0; i < stages; ++i) {
+    if (placement.caps[i] > 1) LowerCap(i, changes.emplace_back(placement).caps);
+  }
+  for (size_t i = 0; i + 1 < stages; ++i) {
+    const int last = placement.last_layer[i];
+    if (last + 1 < placement.last_layer[i + 1]) ++changes.emplace_back(placement).last_layer[i];
+    if (last > (i > 0 ? placement.last_layer[i - 1] + 1 : 0)) {
+      --changes.emplace_back(placement).last_layer[i];
+    }
+  }
+  for (size_t i = 0; i + 1 < stages; ++i) {
+    for (size_t codec = 0; codec < model.codecs.size(); ++codec) {
+      if (placement.codecs[i] == static_cast<int>(codec)) continue;
+      changes.emplace_back(placement).codecs[i] = static_cast<int>(codec);
+    }
+  }
+  return changes;
+}
+
+}  // namespace
+
+bool IsExact(const PipelineModel& model, const Placement& placement) {
+  return DrainsEvery(model) == 0 && BoundIsExact(ToPipeline(model, placement));
+}
+
+double Polish::Charge(const Placement& placement) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (!FitsMemory(model_, placement)) return kInfinity;
+  const auto stages = static_cast<int64_t>(placement.order.size());
+  if (DrainsEvery(model_) > 0) {
+    budget_ -= stages * std::min(DrainsEvery(model_), 16 * placement.caps[0] + 16);
+    return ChargedPeriod(model_, placement, SimulatedPeriod(model_, placement).value_or(kInfinity));
+  }
+  SimulatedPipeline pipeline = ToPipeline(model_, placement);
+  int64_t kept = placement.caps[0];
+  for (const int64_t deferred : pipeline.deferred_weight_gradients) {
+    kept = std::max(kept, placement.caps[0] + deferred);
+  }
+  const int64_t micro_batches = BoundIsExact(pipeline) ? 0 : 8 * kept + 80;
+  budget_ -= stages * (micro_batches + 4);
+  return ChargedPeriod(
+      model_, placement,
+      SteadyPeriodNs(std::move(pipeline), micro_batches).value_or(kInfinity) * 1e-9);
+}
+
+bool Polish::Gains(const Placement& changed, Candidate& candidate) {
+  const double charged = Charge(changed);
+  if (charged >= candidate.charged * (1 - kGain)) return false;
+  candidate = {changed, charged};
+  return true;
+}
+
+bool Polish::Step(Candidate& candidate) {
+  for (const Placement& changed : Changes(model_, max_cap_, candidate.placement)) {
+    if (budget_ <= 0) return false;
+    // Nothing is below the bound.
+    const double bound = BoundNs(ToPipeline(model_, changed)) * 1e-9;
+    if (DrainsEvery(model_) == 0 && ChargedPeriod(model_, changed, bound) >= candidate.charged)
+      continue;
+    if (Gains(changed, candidate)) return true;
+  }
+  return false;
+}
+
+Candidate Polish::Improve(Candidate candidate) {
+  candidate.charged = Charge(candidate.placement);
+  while (Step(candidate)) {
+  }
+  return candidate;
+}
+
+absl::Status SettleCodecsAndCaps(const PipelineModel& model, double limit, Placement& placement) {
+  const auto is_within = [&](const Placement& changed) -> absl::StatusOr<bool> {
+    if (!FitsMemory(model, changed)) return false;
+    const double bound = BoundNs(ToPipeline(model, changed)) * 1e-9;
+    if (DrainsEvery(model) == 0 && ChargedPeriod(model, changed, bound) > limit) return false;
+    RUNNEL_ASSIGN_OR_RETURN(const double period, SimulatedPeriod(model, changed));
+    return ChargedPeriod(model, changed, period) <= limit;
+  };
+  for (size_t link = 0; link < placement.codecs.size(); ++link) {
+    for (int codec = 0; codec < placement.codecs[link]; ++codec) {
+      Placement changed = placement;
+      changed.codecs[link] = codec;
+      RUNNEL_ASSIGN_OR_RETURN(const bool is_enough, is_within(changed));
+      if (is_enough) placement = std::move(changed);
+    }
+  }
+  for (size_t stage = 0; stage + 1 < placement.caps.size(); ++stage) {
+    while (placement.caps[stage] > std::max<int64_t>(1, placement.caps[stage + 1])) {
+      Placement changed = placement;
+      --changed.caps[stage];
+      RUNNEL_ASSIGN_OR_RETURN(const bool is_enough, is_within(changed));
+      if (!is_enough) break;
+      placement = std::move(changed);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel::policies

@@ -1,0 +1,132 @@
+#include "partition/policies/runnel_tables.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace runnel::policies {
+namespace {
+
+bool IsNoWorse(const SearchTables::Link& a, const SearchTables::Link& b) {
+  return a.down_send <= b.down_send && a.up_send <= b.up_send && a.round <= b.round &&
+         a.sender_codec <= b.sender_codec && a.receiver_codec <= b.receiver_codec &&
+         a.sender_codes <= b.sender_codes && a.receiver_codes <= b.receiver_codes &&
+         a.sender_takes <= b.sender_takes && a.receiver_takes <= b.receiver_takes &&
+         a.frame_bytes <= b.frame_bytes;
+}
+
+SearchTables::Link LinkWith(const PipelineModel& model, int codec, int layer, int from, int to) {
+  const WaySeconds down = WayCost(model, codec, layer, from, to, Direction::kForward);
+  const WaySeconds up = WayCost(model, codec, layer, from, to, Direction::kBackward);
+  return {codec,
+          down.send,
+          up.send,
+          down.total() + up.total(),
+          down.encode + up.decode,
+          down.decode + up.encode,
+          down.sender_codes + up.receiver_codes,
+          down.receiver_codes + up.sender_codes,
+          down.sender_takes + up.receiver_takes,
+          down.receiver_takes + up.sender_takes,
+          model.codecs[codec].down_bytes[layer] + model.codecs[codec].up_bytes[layer]};
+}
+
+}  // namespace
+
+SearchTables::SearchTables(const PipelineModel& model, std::vector<int> ends)
+    : model_(model), ends_(std::move(ends)) {
+  memory_.emplace_back();
+  int layer = 0;
+  for (const int end : ends_) {
+    memory_.push_back(memory_.back());
+    for (; layer <= end; ++layer) memory_.back() += model.memory[layer];
+  }
+}
+
+const SearchTables::Stages& SearchTables::StagesOf(int device) {
+  const auto [at, is_new] = stages_.try_emplace(device);
+  Stages& stages = at->second;
+  if (!is_new) return stages;
+  const int blocks = this->blocks();
+  stages.seconds.resize(static_cast<size_t>(blocks) * blocks);
+  for (int first = 0; first < blocks; ++first) {
+    double before = 0;
+    for (int last = first; last < blocks; ++last) {
+      const double seconds =
+          model_.compute->StageSeconds(device, first > 0 ? ends_[first - 1] + 1 : 0, ends_[last]);
+      stages.seconds[first * blocks + last] = seconds;
+      stages.grows = stages.grows && seconds >= before;
+      before = seconds;
+    }
+  }
+  steps += static_cast<int64_t>(blocks) * blocks;
+  return stages;
+}
+
+SearchTables::Links SearchTables::MakeLinks(int from, int to) const {
+  Links links(ends_.size());
+  for (size_t block = 0; block + 1 < ends_.size(); ++block) {
+    std::vector<Link>& worth = links[block];
+    for (size_t codec = 0; codec < model_.codecs.size(); ++codec) {
+      const Link link = LinkWith(model_, static_cast<int>(codec), ends_[block], from, to);
+      const auto beats = [&link](const Link& other) { return IsNoWorse(other, link); };
+      if (std::any_of(worth.begin(), worth.end(), beats)) continue;
+      std::erase_if(worth, [&link](const Link& other) { return IsNoWorse(link, other); });
+      worth.push_back(link);
+    }
+  }
+  return links;
+}
+
+const SearchTables::Links& SearchTables::LinksBetween(int from, int to) {
+  const int64_t key = static_cast<int64_t>(from) * static_cast<int64_t>(model_.devices.size()) + to;
+  const auto [at, is_new] = links_.try_emplace(key);
+  if (is_new) {
+    at->second = MakeLinks(from, to);
+    steps += static_cast<int64_t>(ends_.size() * model_.codecs.size()) * 8;
+  }
+  return at->second;
+}
+
+StageHold SearchTables::Hold(int first, int last, const Link* above, const Link* below) const {
+  StageHold hold;
+  const LayerMemory& before = memory_[first];
+  const LayerMemory& with = memory_[last + 1];
+  hold.layers = {with.state_bytes - before.state_bytes, with.version_bytes - before.version_bytes,
+                 with.stash_bytes - before.stash_bytes};
+  hold.input_bytes = first == 0 ? model_.input_bytes : model_.raw_bytes[ends_[first - 1]];
+  hold.frame_bytes =
+      (above != nullptr ? above->frame_bytes : 0) + (below != nullptr ? below->frame_bytes : 0);
+  return hold;
+}
+
+std::vector<int> AllEnds(const PipelineModel& model) {
+  std::vector<int> ends(model.layers());
+  std::iota(ends.begin(), ends.end(), 0);
+  return ends;
+}
+
+std::vector<int> CoarseEnds(const PipelineModel& model, int most) {
+  const int layers = model.layers();
+  if (layers <= most) return AllEnds(model);
+  // Blocks alike in time on the first device, each cut where the least is sent near its end.
+  std::vector<int> ends;
+  const double all = model.compute->StageSeconds(0, 0, layers - 1);
+  int first = 0;
+  for (int block = 1; block < most && first + (most - block) < layers; ++block) {
+    int end = first;
+    while (end + 1 + (most - block) < layers &&
+           model.compute->StageSeconds(0, 0, end + 1) <= all * block / most) {
+      ++end;
+    }
+    const int from = std::max(first, end - layers / most / 2);
+    const auto least =
+        std::min_element(model.raw_bytes.begin() + from, model.raw_bytes.begin() + end + 1);
+    ends.push_back(static_cast<int>(least - model.raw_bytes.begin()));
+    first = ends.back() + 1;
+  }
+  ends.push_back(layers - 1);
+  return ends;
+}
+
+}  // namespace runnel::policies

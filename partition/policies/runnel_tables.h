@@ -1,0 +1,83 @@
+#pragma once
+
+// What the policy `runnel` reads again and again while it searches, worked out when it is first
+// asked for. Stages are made of blocks: runs of layers that are never cut. With a block for each
+// layer nothing is left out; fewer blocks make a coarse search of a long model fast.
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "partition/pipeline_model.h"
+
+namespace runnel::policies {
+
+// One state of the recurrence (runnel_search.h).
+struct SearchLabel {
+  double key = 0;          // what is kept least
+  double round = 0;        // seconds of one micro-batch to the last stage and back
+  double air[2] = {0, 0};  // seconds a micro-batch on each of the order's media
+  int64_t cap = 0;
+  int32_t last = 0;   // block
+  int32_t below = 0;  // position of the link's codecs in LinksBehind; -1: no link
+  int32_t next = 0;   // position of the next stage's label
+};
+
+// One thread.
+class SearchTables {
+ public:
+  // A link with one of the pairs of codecs that may be worth it: seconds, both ways together where
+  // nothing else is said.
+  struct Link {
+    int codec = 0;
+    double down_send = 0;
+    double up_send = 0;
+    double round = 0;
+    double sender_codec = 0;
+    double receiver_codec = 0;
+    double sender_codes = 0;  // WaySeconds
+    double receiver_codes = 0;
+    double sender_takes = 0;
+    double receiver_takes = 0;
+    int64_t frame_bytes = 0;
+  };
+  // By block, the pairs of codecs of which none is worse than another one in everything.
+  using Links = std::vector<std::vector<Link>>;
+  struct Stages {
+    std::vector<double> seconds;  // [first block * blocks + last block]
+    bool grows = true;            // with every block that is added
+  };
+
+  // `model` must outlive it. ends: the last layer of each block, ascending to the last of all.
+  SearchTables(const PipelineModel& model, std::vector<int> ends);
+  SearchTables(const SearchTables&) = delete;
+
+  const PipelineModel& model() const { return model_; }
+  int blocks() const { return static_cast<int>(ends_.size()); }
+  int EndOf(int block) const { return ends_[block]; }
+  const Stages& StagesOf(int device);
+  const Links& LinksBetween(int from, int to);
+  // Blocks first..last; the links may be null.
+  StageHold Hold(int first, int last, const Link* above, const Link* below) const;
+
+  // Steps of recurrences so far, each a few nanoseconds: searches end after a number of them, so
+  // that the same request always has the same answer.
+  int64_t steps = 0;
+  std::vector<SearchLabel> labels;  // room for one recurrence at a time
+  std::vector<int32_t> counts;
+
+ private:
+  Links MakeLinks(int from, int to) const;
+
+  const PipelineModel& model_;
+  std::vector<int> ends_;
+  std::vector<LayerMemory> memory_;  // of the blocks before each one, and of all
+  std::unordered_map<int, Stages> stages_;
+  std::unordered_map<int64_t, Links> links_;
+};
+
+// A block for every layer; or at most `most` of them, where the model is cut with least to send.
+std::vector<int> AllEnds(const PipelineModel& model);
+std::vector<int> CoarseEnds(const PipelineModel& model, int most);
+
+}  // namespace runnel::policies
