@@ -13,11 +13,13 @@
 #include "absl/strings/str_join.h"
 #include "central/cli/subcommand.h"
 #include "central/files/json_fields.h"
+#include "central/planning/predicted_cost.h"
 #include "central/run/worker_process.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/judge/cross_validate.h"
 #include "predictor/profiles/profile_folder.h"
 #include "predictor/profiles/sub_models.h"
+#include "predictor/run/predictor_row.h"
 #include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"
 
@@ -59,8 +61,8 @@ absl::StatusOr<std::vector<TaskPrediction>> TrainNetworks(const ReportArguments&
   const std::string out = (folder / "predictions").string();
   WorkerCommand command;
   command.binary = binary;
-  command.arguments = {
-      "crossval", "--profiles", a.profiles, "--out", out, "--max-macs", absl::StrCat(a.max_macs)};
+  command.arguments = {"crossval", "--profiles", a.profiles,   "--leave-out",           a.leave_out,
+                       "--out",    out,          "--max-macs", absl::StrCat(a.max_macs)};
   for (const int64_t count : a.samples)
     command.arguments.insert(command.arguments.end(), {"--samples", absl::StrCat(count)});
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerProcess> process,
@@ -201,9 +203,31 @@ absl::Status WriteFigure4(const std::vector<DeviceTask>& tasks, const ReportArgu
       absl::StrCat("--device ", a.device, ", --figure4-model ", a.model, ": no profile has both"));
 }
 
-// The files of --unseen, predicted from all profiles.
-absl::StatusOr<Accuracy> ReportUnseen(const std::vector<DeviceTask>& known,
-                                      const ReportArguments& a) {
+// By the networks that lie beside the profiles and learned from all of them; a row without one is
+// left out.
+absl::StatusOr<std::vector<TaskPrediction>> PredictUnseen(const std::vector<DeviceTask>& known,
+                                                          const std::vector<DeviceTask>& unseen,
+                                                          const ReportArguments& a) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<KnownDevice> devices, DevicesOf(known));
+  std::vector<TaskPrediction> predictions;
+  for (const DeviceTask& task : unseen) {
+    PredictorKnowledge knowledge =
+        KnowledgeFor(task, known, devices, [](const DeviceTask&) { return true; });
+    for (const PredictorRow& row : BuiltinPredictors()) {
+      if (!UsesNetwork(row, knowledge)) continue;
+      absl::StatusOr<PredictorNetwork> network = LoadNetwork(row, task.model, a.profiles);
+      if (!network.ok()) continue;
+      knowledge.network = *std::move(network);
+      for (const int64_t samples : a.samples) {
+        RUNNEL_ASSIGN_OR_RETURN(TaskPrediction one, PredictWithRow(row, knowledge, task, samples));
+        predictions.push_back(std::move(one));
+      }
+    }
+  }
+  return predictions;
+}
+
+absl::StatusOr<std::vector<DeviceTask>> UnseenTasks(const ReportArguments& a) {
   std::vector<DeviceProfile> profiles;
   for (const std::string& path : a.unseen) {
     absl::StatusOr<std::string> text = ReadText(path, kMaxProfileBytes);
@@ -216,9 +240,16 @@ absl::StatusOr<Accuracy> ReportUnseen(const std::vector<DeviceTask>& known,
     }
     profiles.push_back(*std::move(profile));
   }
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks,
-                          TasksOf(profiles, a.max_macs, MakeModel));
-  absl::StatusOr<Accuracy> accuracy = JudgeUnseen(known, tasks, a.samples);
+  return TasksOf(profiles, a.max_macs, MakeModel);
+}
+
+// The files of --unseen, predicted from all profiles.
+absl::StatusOr<Accuracy> ReportUnseen(const std::vector<DeviceTask>& known,
+                                      const std::vector<DeviceTask>& tasks,
+                                      const ReportArguments& a) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<TaskPrediction> networks,
+                          PredictUnseen(known, tasks, a));
+  absl::StatusOr<Accuracy> accuracy = JudgeUnseen(known, tasks, a.samples, networks);
   if (accuracy.ok() || !absl::IsInvalidArgument(accuracy.status())) return accuracy;
   return absl::InvalidArgumentError(absl::StrCat("--unseen: ", accuracy.status().message()));
 }
@@ -230,15 +261,13 @@ absl::Status Report(const ReportArguments& a, const CommandContext& context) {
   if (!a.figure_4.empty()) RUNNEL_RETURN_IF_ERROR(WriteFigure4(tasks, a));
   // Before the networks are trained: that takes minutes.
   std::optional<Accuracy> unseen;
+  std::vector<DeviceTask> unseen_tasks;
   if (!a.unseen.empty()) {
-    RUNNEL_ASSIGN_OR_RETURN(unseen, ReportUnseen(tasks, a));
+    RUNNEL_ASSIGN_OR_RETURN(unseen_tasks, UnseenTasks(a));
+    RUNNEL_ASSIGN_OR_RETURN(unseen, ReportUnseen(tasks, unseen_tasks, a));
   }
-  // The networks are trained without families: with a configuration left out they would know it.
-  std::vector<TaskPrediction> networks;
   const bool families = a.leave_out == "family";
-  if (families) {
-    RUNNEL_ASSIGN_OR_RETURN(networks, Networks(a, context));
-  }
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<TaskPrediction> networks, Networks(a, context));
   RUNNEL_ASSIGN_OR_RETURN(const Accuracy accuracy,
                           JudgePredictors(tasks, a.samples, networks,
                                           families ? LeaveOut::kFamily : LeaveOut::kConfiguration));
@@ -269,12 +298,12 @@ Subcommand AddPredictorReport(CLI::App& program) {
       ->capture_default_str();
   app->add_option("--leave-out", a->leave_out,
                   "what a prediction may not know of: the device's family, or its configuration "
-                  "alone (without the rows of networks)")
+                  "alone")
       ->check(CLI::IsMember({"family", "configuration"}))
       ->capture_default_str();
   app->add_option("--unseen", a->unseen,
                   "profiles of configurations that are not in --profiles: predicted from all of "
-                  "those")
+                  "those, and by the networks beside them")
       ->delimiter(',');
   app->add_option("--predictions", a->predictions,
                   "what `runnel-predictor crossval` wrote (default: it is started)");

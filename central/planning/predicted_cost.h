@@ -7,15 +7,22 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "predictor/run/predictor_row.h"
 #include "predictor/run/run_predictor.h"
 #include "proto/base/model/model_spec.h"
 
 namespace runnel {
 
-// The predictor of a model at this micro-batch size, with the devices whose profiles are in
-// `folder` (--predictor-profiles) as known beforehand. An empty folder name, or no profile of the
-// model: nothing is known, a cold start. Errors name the folder, file or profile.
+// The row `mlp` of the table of predictors, for a model at this micro-batch size, with the devices
+// whose profiles are in `folder` (--predictor-profiles) as known beforehand, and its network of
+// there. A folder without that network: the row `mixture`. An empty folder name, or no profile of
+// the model: nothing is known, a cold start. Errors name the folder, file or profile, and the fix.
 absl::StatusOr<RunPredictor> MakeRunPredictor(const ModelSpec& model, int64_t micro_batch_size,
                                               const std::string& folder);
+
+// The row's network for a model, in the folder. NotFound: it is not there, the message says how to
+// write it. InvalidArgument names the file and what is damaged.
+absl::StatusOr<PredictorNetwork> LoadNetwork(const PredictorRow& row, const std::string& model,
+                                             const std::string& folder);
 
 }  // namespace runnel

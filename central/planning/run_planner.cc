@@ -54,9 +54,15 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> RunPlanner::Create(PlanningInputs in
 }
 
 std::string RunPlanner::Warning() const {
-  if (!predictor_.has_value() || predictor_->known_devices() > 0) return "";
-  return absl::StrCat("no profile of ", inputs().model.name,
-                      " is known: layers are predicted by the FLOPs line first");
+  if (!predictor_.has_value()) return "";
+  if (predictor_->known_devices() == 0) {
+    return absl::StrCat("no profile of ", inputs().model.name,
+                        " is known: layers are predicted by the FLOPs line first");
+  }
+  if (predictor_->row().network_file != nullptr) return "";
+  return absl::StrCat(*inputs().predictor_profiles, " has no mlp.network: times are predicted by ",
+                      predictor_->row().name, "; 'runnel-predictor train --profiles ",
+                      *inputs().predictor_profiles, "' writes it");
 }
 
 ProfileNeeds RunPlanner::profile_needs() const {

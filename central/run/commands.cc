@@ -215,6 +215,24 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
 }
 
+namespace {
+
+// What each stage of a plan computes for a micro-batch, where anything was measured of its device.
+void PrintStageSeconds(const TrainingOutcome& outcome, const RunSettings& settings,
+                       const CommandContext& context) {
+  const PlanDecided& decided = outcome.plans.back();
+  for (const StagePlan& stage : decided.plan.stages) {
+    const JournalDevice& device = decided.devices[static_cast<size_t>(stage.device.value())];
+    if (device.times.empty()) continue;
+    const double seconds = device.times.Seconds({stage.first_layer, stage.last_layer});
+    context.print(absl::StrFormat("%s: layers %d to %d, %.3f ms a micro-batch (%s)", device.name,
+                                  stage.first_layer, stage.last_layer, seconds * 1e3,
+                                  settings.cost));
+  }
+}
+
+}  // namespace
+
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
                          const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
@@ -238,6 +256,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
     for (double seconds : layers) absl::StrAppendFormat(&line, " %.3f", seconds * 1e3);
     context.print(line);
   }
+  PrintStageSeconds(outcome, settings, context);
   std::vector<StageOrder> stages;
   for (const StagePlan& stage : outcome.plan.stages) stages.push_back(stage.order());
   const int64_t drain = setup.schedule->drains_each_step ? setup.training.micro_batches : 0;

@@ -9,11 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "predictor/run/baselines.h"
-#include "predictor/run/device_mixture.h"
-#include "predictor/run/known_device.h"
-#include "predictor/run/latency_predictor.h"
-#include "predictor/run/layer_prior.h"
+#include "predictor/fit/baselines.h"
+#include "predictor/fit/known_device.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -90,78 +87,13 @@ Seconds PredictRatio(const DeviceTask& task, const DeviceTask* central, int fold
   return result;
 }
 
-const TaskPrediction* Find(absl::Span<const TaskPrediction> networks, const char* method,
+const TaskPrediction* Find(absl::Span<const TaskPrediction> networks, const std::string& method,
                            const DeviceTask& task, int64_t samples) {
   for (const TaskPrediction& one : networks) {
     if (one.method == method && one.samples == samples && one.IsOf(task)) return &one;
   }
   return nullptr;
 }
-
-// The predictor of a run (RunPredictor), for every task.
-class MixturePredictor {
- public:
-  static absl::StatusOr<MixturePredictor> Create(absl::Span<const DeviceTask> tasks,
-                                                 absl::Span<const TaskPrediction> networks,
-                                                 LeaveOut leave_out) {
-    MixturePredictor predictor(tasks, networks, leave_out);
-    for (const DeviceTask& task : tasks) {
-      RUNNEL_ASSIGN_OR_RETURN(KnownDevice device,
-                              KnownDevice::Create(*task.work, task.batch, task.BothPasses()));
-      predictor.devices_.push_back(std::move(device));
-    }
-    return predictor;
-  }
-
-  // The devices that may be known when `task` is predicted.
-  DeviceMixture::Known KnownTo(const DeviceTask& task) const {
-    std::vector<KnownDevice> known;
-    for (size_t i = 0; i < tasks_.size(); ++i) {
-      if (MayKnow(tasks_[i], task) && tasks_[i].model == task.model) known.push_back(devices_[i]);
-    }
-    return std::make_shared<const std::vector<KnownDevice>>(std::move(known));
-  }
-
-  absl::StatusOr<Seconds> Predict(const DeviceTask& task, const DeviceMixture::Known& known,
-                                  int fold, int64_t samples) const {
-    const std::vector<Observation> own =
-        ObservationsOf(task, MeasuredRanges(task, task.informative, fold, samples));
-    RUNNEL_ASSIGN_OR_RETURN(const DevicePredictor predictor,
-                            known->empty()
-                                ? DevicePredictor::Create(*task.work, ColdPrior(task, fold), own)
-                                : DevicePredictor::Create(known, task.batch, own));
-    Seconds result;
-    for (const LayerRange& range : task.ranges) result.push_back(predictor.Seconds(range));
-    return result;
-  }
-
- private:
-  MixturePredictor(absl::Span<const DeviceTask> tasks, absl::Span<const TaskPrediction> networks,
-                   LeaveOut leave_out)
-      : tasks_(tasks), networks_(networks), leave_out_(leave_out) {}
-
-  bool MayKnow(const DeviceTask& other, const DeviceTask& task) const {
-    return leave_out_ == LeaveOut::kFamily ? other.family != task.family
-                                           : other.configuration != task.configuration;
-  }
-
-  // For a model that no known device has.
-  LayerPrior ColdPrior(const DeviceTask& task, int fold) const {
-    const TaskPrediction* network = Find(networks_, "work", task, 0);
-    const Seconds estimates = network != nullptr ? network->seconds : PredictFlops(task, fold, 0);
-    std::vector<double> layers;
-    for (int l = 0; l < task.work->layers(); ++l) {
-      const std::optional<size_t> single = IndexOf(task, {l, l});
-      layers.push_back(std::max(single.has_value() ? estimates[*single] : 0, 1e-6));
-    }
-    return PriorFromEstimates(layers, *task.work);
-  }
-
-  absl::Span<const DeviceTask> tasks_;
-  absl::Span<const TaskPrediction> networks_;
-  LeaveOut leave_out_;
-  std::vector<KnownDevice> devices_;  // by task
-};
 
 // Counts the errors of each method on one task.
 class TaskJudge {
@@ -200,6 +132,53 @@ class TaskJudge {
 
 }  // namespace
 
+absl::StatusOr<std::vector<KnownDevice>> DevicesOf(absl::Span<const DeviceTask> tasks) {
+  std::vector<KnownDevice> devices;
+  for (const DeviceTask& task : tasks) {
+    RUNNEL_ASSIGN_OR_RETURN(
+        KnownDevice device,
+        KnownDevice::Create(*task.work, task.batch, task.BothPasses(), task.central));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+PredictorKnowledge KnowledgeFor(const DeviceTask& task, absl::Span<const DeviceTask> others,
+                                absl::Span<const KnownDevice> devices,
+                                const std::function<bool(const DeviceTask& other)>& may_know) {
+  std::vector<KnownDevice> known;
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (others[i].model == task.model && may_know(others[i])) known.push_back(devices[i]);
+  }
+  return PredictorKnowledge{task.model, *task.work, task.batch,
+                            std::make_shared<const std::vector<KnownDevice>>(std::move(known)),
+                            task.Ten()};
+}
+
+absl::StatusOr<TaskPrediction> PredictWithRow(const PredictorRow& row,
+                                              const PredictorKnowledge& knowledge,
+                                              const DeviceTask& task, int64_t samples) {
+  std::vector<Observation> measured;
+  for (const LayerRange& range : row.ranges(knowledge)) {
+    const std::optional<size_t> at = IndexOf(task, range);
+    if (at.has_value()) measured.push_back({range, task.seconds[*at]});
+  }
+  const auto predict = [&](int fold) -> absl::StatusOr<Seconds> {
+    const std::vector<Observation> later =
+        ObservationsOf(task, task.Samples(fold, static_cast<size_t>(samples)));
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const RangePredictor> predictor,
+                            row.fit(knowledge, measured, later));
+    Seconds result(task.ranges.size(), 0);
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (task.fold[i] == fold) result[i] = predictor->Seconds(task.ranges[i]);
+    }
+    return result;
+  };
+  RUNNEL_ASSIGN_OR_RETURN(Seconds seconds, PredictByFold(task, predict));
+  return TaskPrediction{std::string(row.name), task.configuration, task.model, task.batch, samples,
+                        std::move(seconds)};
+}
+
 void ErrorShares::Add(double predicted, double measured) {
   const double error = std::abs(predicted / measured - 1);
   ++count;
@@ -229,18 +208,18 @@ namespace {
 
 // Judges every method on one task. `others`: the tasks among which CentralOf looks.
 absl::Status JudgeTask(const DeviceTask& task, absl::Span<const DeviceTask> others,
-                       const MixturePredictor& own, absl::Span<const TaskPrediction> networks,
+                       const PredictorKnowledge& knowledge,
+                       absl::Span<const TaskPrediction> networks,
                        absl::Span<const int64_t> sample_counts, Accuracy& accuracy) {
   TaskJudge judge(task, accuracy);
   judge.AddNoise();
+  RUNNEL_ASSIGN_OR_RETURN(const PredictorRow* mixture, FindPredictor("mixture"));
   const Seconds lut = PredictLut(task);
   const DeviceTask* central = CentralOf(others, task);
-  const DeviceMixture::Known known = own.KnownTo(task);
   for (const int64_t samples : sample_counts) {
-    RUNNEL_ASSIGN_OR_RETURN(const Seconds mixture, PredictByFold(task, [&](int fold) {
-                              return own.Predict(task, known, fold, samples);
-                            }));
-    judge.Add("runnel", samples, mixture);
+    RUNNEL_ASSIGN_OR_RETURN(const TaskPrediction mixed,
+                            PredictWithRow(*mixture, knowledge, task, samples));
+    judge.Add("mixture", samples, mixed.seconds);
     RUNNEL_ASSIGN_OR_RETURN(const Seconds flops, PredictByFold(task, [&](int fold) {
                               return PredictFlops(task, fold, samples);
                             }));
@@ -250,8 +229,11 @@ absl::Status JudgeTask(const DeviceTask& task, absl::Span<const DeviceTask> othe
                               return PredictRatio(task, central, fold, samples);
                             }));
     judge.Add("ratio", samples, ratio);
-    if (const TaskPrediction* accept = Find(networks, "accept", task, samples))
-      judge.Add("accept", samples, accept->seconds);
+    for (const PredictorRow& row : BuiltinPredictors()) {
+      const std::string name(row.name);
+      if (const TaskPrediction* one = Find(networks, name, task, samples))
+        judge.Add(name, samples, one->seconds);
+    }
   }
   return absl::OkStatus();
 }
@@ -262,18 +244,22 @@ absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const int64_t> sample_counts,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out) {
-  RUNNEL_ASSIGN_OR_RETURN(const MixturePredictor own,
-                          MixturePredictor::Create(tasks, networks, leave_out));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<KnownDevice> devices, DevicesOf(tasks));
   Accuracy accuracy;
   for (const DeviceTask& task : tasks) {
-    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, tasks, own, networks, sample_counts, accuracy));
+    const auto may_know = [&](const DeviceTask& other) {
+      return LeftOutName(leave_out, other) != LeftOutName(leave_out, task);
+    };
+    const PredictorKnowledge knowledge = KnowledgeFor(task, tasks, devices, may_know);
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, tasks, knowledge, networks, sample_counts, accuracy));
   }
   return accuracy;
 }
 
 absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                      absl::Span<const DeviceTask> unseen,
-                                     absl::Span<const int64_t> sample_counts) {
+                                     absl::Span<const int64_t> sample_counts,
+                                     absl::Span<const TaskPrediction> networks) {
   for (const DeviceTask& task : unseen) {
     for (const DeviceTask& other : known) {
       if (other.configuration != task.configuration) continue;
@@ -281,11 +267,12 @@ absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                                      " is among those that are known already"));
     }
   }
-  RUNNEL_ASSIGN_OR_RETURN(const MixturePredictor own,
-                          MixturePredictor::Create(known, {}, LeaveOut::kConfiguration));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<KnownDevice> devices, DevicesOf(known));
   Accuracy accuracy;
   for (const DeviceTask& task : unseen) {
-    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, known, own, {}, sample_counts, accuracy));
+    const PredictorKnowledge knowledge =
+        KnowledgeFor(task, known, devices, [](const DeviceTask&) { return true; });
+    RUNNEL_RETURN_IF_ERROR(JudgeTask(task, known, knowledge, networks, sample_counts, accuracy));
   }
   return accuracy;
 }

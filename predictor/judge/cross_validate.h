@@ -5,6 +5,7 @@
 // its measured times.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/types/span.h"
 #include "predictor/judge/predictions_file.h"
 #include "predictor/run/device_task.h"
+#include "predictor/run/predictor_row.h"
 
 namespace runnel {
 
@@ -41,18 +43,20 @@ struct Accuracy {
 // Which profiles a prediction must not use: those of the task's whole family (a kind of device that
 // was never seen), or those of the task's configuration alone (AccEPT 4.2.1).
 enum class LeaveOut { kFamily, kConfiguration };
+// The family or the configuration.
+inline const std::string& LeftOutName(LeaveOut leave_out, const DeviceTask& task) {
+  return leave_out == LeaveOut::kFamily ? task.family : task.configuration;
+}
 
 // The methods:
-//   runnel  the predictor of a run: the mixture of known devices (device_mixture.h). For a model
-//           that no known device has: layer times by the network "work" in `networks`, else by the
-//           FLOPs line, corrected by the device's own measurements
-//   accept  AccEPT's network, if `networks` has its predictions
+//   mlp, accept  rows with a network, if `networks` has their predictions (PredictWithRow)
+//   mixture      the row of this name; for a model that no known device has its cold start
 //   flops   a line over MACs through the device's own measurements
 //   lut     the sum of the layers' times, measured on the device; single layers are not counted,
 //           since their times are in the table
 //   ratio   FTPipeHD: central's times, multiplied by the device's capacity
-// A method's own measurements are ten representatives (runnel: the most informative; accept and
-// flops: AccEPT's by FLOPs rank; ratio and lut: none) and the adaptation samples, which are the
+// A method's own measurements are ten representatives (mlp, mixture: the most informative; accept
+// and flops: AccEPT's by FLOPs rank; ratio and lut: none) and the adaptation samples, which are the
 // same for every method. Ranges that are representatives of either kind are not judged. K-fold: to
 // judge fold k, adaptation samples come from the other folds, so no judged range was ever measured;
 // every method and sample count is judged on the same ranges. sample_counts: at least one. Errors
@@ -62,11 +66,27 @@ absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out = LeaveOut::kFamily);
 
-// The same for the tasks in `unseen`, predicted from all of `known`, without the method accept.
+// The same for the tasks in `unseen`, predicted from all of `known`.
 // InvalidArgument: a configuration that is in both; otherwise as JudgePredictors.
 absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                      absl::Span<const DeviceTask> unseen,
-                                     absl::Span<const int64_t> sample_counts);
+                                     absl::Span<const int64_t> sample_counts,
+                                     absl::Span<const TaskPrediction> networks);
+
+// By task: the same as known devices. Errors as KnownDevice::Create.
+absl::StatusOr<std::vector<KnownDevice>> DevicesOf(absl::Span<const DeviceTask> tasks);
+
+// What may be known when `task` is predicted: the devices that were profiled with its model, and of
+// these only those that `may_know` lets pass. devices: DevicesOf(others).
+PredictorKnowledge KnowledgeFor(const DeviceTask& task, absl::Span<const DeviceTask> others,
+                                absl::Span<const KnownDevice> devices,
+                                const std::function<bool(const DeviceTask& other)>& may_know);
+
+// What a row says of the task's judged ranges, fold by fold (PredictByFold), with the first
+// `samples` of each fold. Errors as PredictorRow::fit.
+absl::StatusOr<TaskPrediction> PredictWithRow(const PredictorRow& row,
+                                              const PredictorKnowledge& knowledge,
+                                              const DeviceTask& task, int64_t samples);
 
 // The task of FTPipeHD's central device for the same model and recipe, of the nearest batch size;
 // null if there is none.

@@ -1,7 +1,7 @@
 #pragma once
 
 // The file from `runnel-predictor crossval` to `runnel-central predictor-report`: times that
-// networks predicted for tasks of families that were left out of their training.
+// networks predicted for tasks that were left out of their training.
 
 #include <cstdint>
 #include <string>
@@ -15,12 +15,12 @@ namespace runnel {
 
 // One network on one task.
 struct TaskPrediction {
-  std::string method;         // "accept": AccEPT's network; "work": the network over counts of work
+  std::string method;         // the row's name: "mlp", "accept"
   std::string configuration;  // of the task, with model and batch
   std::string model;
   int64_t batch = 0;
   int64_t samples = 0;          // adaptation samples that the network was given
-  std::vector<double> seconds;  // by range of the task
+  std::vector<double> seconds;  // by range of the task; 0: not judged
 
   bool IsOf(const DeviceTask& task) const {
     return configuration == task.configuration && model == task.model && batch == task.batch &&

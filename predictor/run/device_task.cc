@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "predictor/fit/informative_ranges.h"
 #include "predictor/profiles/sub_models.h"
-#include "predictor/run/informative_ranges.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 
@@ -89,11 +89,10 @@ absl::StatusOr<DeviceTask> TaskOf(const DeviceProfile& profile, const ModelSpec&
 
 }  // namespace
 
-std::vector<float> DeviceTask::Hardware() const {
-  std::vector<float> hardware;
-  for (const size_t probe : probes)
-    hardware.push_back(static_cast<float>(std::log(seconds[probe])));
-  return hardware;
+std::vector<LayerRange> DeviceTask::Ten() const {
+  std::vector<LayerRange> ten;
+  for (const size_t probe : probes) ten.push_back(ranges[probe]);
+  return ten;
 }
 
 std::vector<size_t> DeviceTask::Samples(int fold, size_t count) const {

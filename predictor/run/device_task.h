@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "predictor/fit/features.h"
+#include "predictor/fit/layer_times.h"
 #include "predictor/profiles/profile_file.h"
-#include "predictor/run/features.h"
-#include "predictor/run/layer_times.h"
 
 namespace runnel {
 
@@ -45,8 +45,8 @@ struct DeviceTask {
   // `informative`.
   std::vector<std::vector<size_t>> order;
 
-  // AccEPT's hardware vector h: the logarithms of the probes' seconds.
-  std::vector<float> Hardware() const;
+  // AccEPT's ten as ranges.
+  std::vector<LayerRange> Ten() const;
   // The first `count` entries of order[fold], or all of them.
   std::vector<size_t> Samples(int fold, size_t count) const;
   // Every range with the geometric mean of both passes. Where the passes differ by more than a

@@ -10,17 +10,15 @@
 // samples again, so that earlier samples are not forgotten (rehearsal).
 
 #include <cstddef>
-#include <cstdint>
 #include <deque>
+#include <memory>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "predictor/run/device_mixture.h"
-#include "predictor/run/layer_prior.h"
-#include "predictor/run/layer_times.h"
+#include "predictor/fit/layer_times.h"
+#include "predictor/run/predictor_row.h"
 
 namespace runnel {
 
@@ -39,62 +37,37 @@ enum class ReportOutcome {
 // One device and one model at one batch size. Not thread-safe.
 class DevicePredictor {
  public:
-  // For a model that was never profiled. `representatives`: measured times of up to ten ranges
-  // (sub_models.h); without any the prior alone predicts. Errors as FitLayerTimes.
-  static absl::StatusOr<DevicePredictor> Create(const ModelWork& work, LayerPrior prior,
-                                                absl::Span<const Observation> representatives,
-                                                const PredictorOptions& options = {});
-  // For a model that the `known` devices were profiled with. batch: samples of a micro-batch.
-  // Errors as DeviceMixture::Fit.
-  static absl::StatusOr<DevicePredictor> Create(DeviceMixture::Known known, int64_t batch,
-                                                absl::Span<const Observation> representatives,
+  // row: of the table; knowledge: what it may look at. measured: the times of the row's ranges.
+  // Errors as PredictorRow::fit and CheckObservations.
+  static absl::StatusOr<DevicePredictor> Create(const PredictorRow* row,
+                                                std::shared_ptr<const PredictorKnowledge> knowledge,
+                                                absl::Span<const Observation> measured,
                                                 const PredictorOptions& options = {});
 
   // The range must be one of the model.
-  double Seconds(const LayerRange& range) const;
+  double Seconds(const LayerRange& range) const { return times_->Seconds(range); }
   // The device's measured time for its stage. Errors as Create; the predictor is unchanged then.
   absl::StatusOr<ReportOutcome> Report(const Observation& reported);
-  // The representatives, measured again after kMeasure. Drops all samples. Errors as Create.
-  absl::Status Characterise(absl::Span<const Observation> representatives);
+  // The row's ranges, measured again after kMeasure. Drops all samples. Errors as Create.
+  absl::Status Characterise(absl::Span<const Observation> measured);
 
   size_t samples() const { return samples_.size(); }
 
  private:
-  // The knowledge before any measurement of this device.
-  struct ColdStart {
-    ModelWork work;
-    LayerPrior prior;
-  };
-  struct Profiled {
-    DeviceMixture::Known known;
-    int64_t batch = 0;
-  };
-  using Basis = std::variant<ColdStart, Profiled>;
-  using Times = std::variant<LayerTimes, DeviceMixture>;
+  using Times = std::unique_ptr<const RangePredictor>;
 
-  DevicePredictor(Basis basis, PredictorOptions options, Times times,
-                  absl::Span<const Observation> representatives)
-      : basis_(std::move(basis)),
-        options_(options),
-        times_(std::move(times)),
-        representatives_(representatives.begin(), representatives.end()) {}
-  static absl::StatusOr<DevicePredictor> Make(Basis basis,
-                                              absl::Span<const Observation> representatives,
-                                              const PredictorOptions& options);
-  static absl::StatusOr<Times> Fit(const Basis& basis,
-                                   absl::Span<const Observation> representatives,
-                                   const std::deque<Observation>& samples);
-  const ModelWork& work() const;
+  DevicePredictor(const PredictorRow* row, std::shared_ptr<const PredictorKnowledge> knowledge,
+                  PredictorOptions options)
+      : row_(row), knowledge_(std::move(knowledge)), options_(options) {}
+  absl::StatusOr<Times> Fit(absl::Span<const Observation> measured,
+                            const std::deque<Observation>& samples) const;
 
-  Basis basis_;
+  const PredictorRow* row_;
+  std::shared_ptr<const PredictorKnowledge> knowledge_;
   PredictorOptions options_;
   Times times_;
-  std::vector<Observation> representatives_;
+  std::vector<Observation> measured_;
   std::deque<Observation> samples_;
 };
-
-// Prior for a model without profiles: each layer's time by the FLOPs line through the measured
-// representatives. Needs at least one representative.
-LayerPrior ColdStartPrior(const ModelWork& work, absl::Span<const Observation> representatives);
 
 }  // namespace runnel

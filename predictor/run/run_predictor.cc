@@ -4,22 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "predictor/fit/informative_ranges.h"
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/device_task.h"
-#include "predictor/run/informative_ranges.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/layer_range.h"
 
 namespace runnel {
 namespace {
-
-// The ranges that every known device measured.
-std::vector<LayerRange> MeasuredByAll(absl::Span<const KnownDevice> known) {
-  std::vector<LayerRange> ranges = known[0].MeasuredRanges();
-  for (const KnownDevice& device : known)
-    std::erase_if(ranges, [&](const LayerRange& range) { return !device.Measured(range); });
-  return ranges;
-}
 
 // The profile without the rows of other models.
 DeviceProfile OnlyOf(const DeviceProfile& profile, const std::string& model) {
@@ -41,7 +33,7 @@ absl::StatusOr<std::vector<KnownDevice>> KnownDevices(absl::Span<const DevicePro
                             }));
     for (const DeviceTask& task : tasks) {
       absl::StatusOr<KnownDevice> device =
-          KnownDevice::Create(*task.work, task.batch, task.BothPasses());
+          KnownDevice::Create(*task.work, task.batch, task.BothPasses(), task.central);
       if (!device.ok()) {
         return absl::InvalidArgumentError(absl::StrCat("profile ", profile.name, ", ", model.name,
                                                        ": ", device.status().message()));
@@ -52,26 +44,11 @@ absl::StatusOr<std::vector<KnownDevice>> KnownDevices(absl::Span<const DevicePro
   return known;
 }
 
-absl::StatusOr<RunPredictor> RunPredictor::Create(const ModelSpec& model, int64_t batch,
-                                                  std::vector<KnownDevice> known,
+absl::StatusOr<RunPredictor> RunPredictor::Create(const PredictorRow* row,
+                                                  PredictorKnowledge knowledge,
                                                   const PredictorOptions& options) {
-  RUNNEL_ASSIGN_OR_RETURN(ModelWork work, ModelWork::Create(model, batch));
-  RunPredictor predictor(std::move(work), std::move(known), options);
-  predictor.batch_ = batch;
-  if (!predictor.known_->empty()) {
-    const std::vector<LayerRange> ranges = MeasuredByAll(*predictor.known_);
-    for (const size_t i : MostInformativeRanges(predictor.work_, ranges, {}, {}, kRepresentatives))
-      predictor.representatives_.push_back(ranges[i]);
-    return predictor;
-  }
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerRange> ranges,
-                          RepresentativeRanges(model, kMaxProfiledMacs));
-  // A model of few layers has some representatives twice.
-  for (const LayerRange& range : ranges) {
-    std::vector<LayerRange>& chosen = predictor.representatives_;
-    if (std::find(chosen.begin(), chosen.end(), range) == chosen.end()) chosen.push_back(range);
-  }
-  return predictor;
+  RUNNEL_RETURN_IF_ERROR(CheckKnowledge(*row, knowledge));
+  return RunPredictor(row, std::move(knowledge), options);
 }
 
 absl::Status RunPredictor::Characterise(int device, absl::Span<const double> seconds) {
@@ -89,11 +66,9 @@ absl::Status RunPredictor::Characterise(int device, absl::Span<const double> sec
     observations.push_back({representatives_[i], seconds[i]});
   }
   RUNNEL_ASSIGN_OR_RETURN(DevicePredictor predictor,
-                          known_->empty()
-                              ? DevicePredictor::Create(work_, ColdStartPrior(work_, observations),
-                                                        observations, options_)
-                              : DevicePredictor::Create(known_, batch_, observations, options_));
+                          DevicePredictor::Create(row_, knowledge_, observations, options_));
   devices_.insert_or_assign(device, std::move(predictor));
+  times_.erase(device);
   return absl::OkStatus();
 }
 
@@ -102,11 +77,13 @@ double RunPredictor::Seconds(int device, const LayerRange& range) const {
 }
 
 DeviceTimes RunPredictor::Times(int device) const {
+  const auto found = times_.find(device);
+  if (found != times_.end()) return found->second;
   const DevicePredictor& predictor = devices_.at(device);
+  const int layers = knowledge_->work.layers();
   std::vector<double> seconds;
-  for (const LayerRange& range : AllRanges(work_.layers()))
-    seconds.push_back(predictor.Seconds(range));
-  return DeviceTimes::ByRange(work_.layers(), std::move(seconds));
+  for (const LayerRange& range : AllRanges(layers)) seconds.push_back(predictor.Seconds(range));
+  return times_.emplace(device, DeviceTimes::ByRange(layers, std::move(seconds))).first->second;
 }
 
 absl::StatusOr<ReportOutcome> RunPredictor::Report(int device, const Observation& reported) {
@@ -115,6 +92,7 @@ absl::StatusOr<ReportOutcome> RunPredictor::Report(int device, const Observation
     return absl::FailedPreconditionError(
         absl::StrCat("device ", device, ": its representative sub-models were not measured"));
   }
+  times_.erase(device);
   return found->second.Report(reported);
 }
 

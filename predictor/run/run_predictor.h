@@ -12,9 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "predictor/fit/known_device.h"
 #include "predictor/profiles/profile_file.h"
-#include "predictor/run/known_device.h"
 #include "predictor/run/latency_predictor.h"
+#include "predictor/run/predictor_row.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/training/device_times.h"
 #include "proto/base/training/layer_range.h"
@@ -29,16 +30,13 @@ absl::StatusOr<std::vector<KnownDevice>> KnownDevices(absl::Span<const DevicePro
 // Not thread-safe.
 class RunPredictor {
  public:
-  // batch: samples of a micro-batch. known: from KnownDevices; without any, the FLOPs line through
-  // each device's own representatives is the prior (cold start). InvalidArgument as InferShapes.
-  static absl::StatusOr<RunPredictor> Create(const ModelSpec& model, int64_t batch,
-                                             std::vector<KnownDevice> known,
+  // InvalidArgument as CheckKnowledge.
+  static absl::StatusOr<RunPredictor> Create(const PredictorRow* row, PredictorKnowledge knowledge,
                                              const PredictorOptions& options = {});
 
-  size_t known_devices() const { return known_->size(); }
-  // The ranges to measure on a device, each once. With known devices: the ten most informative ones
-  // (informative_ranges.h) of the ranges that all of them measured. Else: AccEPT's ten by FLOPs
-  // rank.
+  const PredictorRow& row() const { return *row_; }
+  size_t known_devices() const { return knowledge_->known->size(); }
+  // The ranges to measure on a device, each once (PredictorRow::ranges).
   const std::vector<LayerRange>& representatives() const { return representatives_; }
 
   // The measured times of a device's representatives, for the first time or again; drops all
@@ -57,17 +55,19 @@ class RunPredictor {
   double epsilon() const { return options_.epsilon; }
 
  private:
-  RunPredictor(ModelWork work, std::vector<KnownDevice> known, const PredictorOptions& options)
-      : work_(std::move(work)),
-        known_(std::make_shared<const std::vector<KnownDevice>>(std::move(known))),
-        options_(options) {}
+  RunPredictor(const PredictorRow* row, PredictorKnowledge knowledge,
+               const PredictorOptions& options)
+      : row_(row),
+        knowledge_(std::make_shared<const PredictorKnowledge>(std::move(knowledge))),
+        options_(options),
+        representatives_(row->ranges(*knowledge_)) {}
 
-  ModelWork work_;
-  DeviceMixture::Known known_;
+  const PredictorRow* row_;
+  std::shared_ptr<const PredictorKnowledge> knowledge_;
   PredictorOptions options_;
-  int64_t batch_ = 0;
   std::vector<LayerRange> representatives_;
   std::map<int, DevicePredictor> devices_;
+  mutable std::map<int, DeviceTimes> times_;  // of devices, since they last learned
 };
 
 }  // namespace runnel

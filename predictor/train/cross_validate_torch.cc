@@ -1,85 +1,89 @@
 #include "predictor/train/cross_validate_torch.h"
 
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "predictor/train/train_torch.h"
+#include "predictor/train/train_networks.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-void Append(const DeviceTask& task, MlpEncoding encoding, std::vector<MlpSample>& samples) {
-  for (MlpSample& sample : SamplesOf(task, encoding)) samples.push_back(std::move(sample));
+// Nothing where there is too little to learn from.
+absl::StatusOr<std::optional<PredictorNetwork>> IfEnough(absl::StatusOr<PredictorNetwork> network) {
+  if (absl::IsFailedPrecondition(network.status())) return std::nullopt;
+  RUNNEL_RETURN_IF_ERROR(network.status());
+  return *std::move(network);
 }
 
-TaskPrediction PredictionOf(const DeviceTask& task, const char* method, int64_t samples,
-                            std::vector<double> seconds) {
-  return {method, task.configuration, task.model, task.batch, samples, std::move(seconds)};
-}
+class CrossValidation {
+ public:
+  CrossValidation(const TrainingSet* set, absl::Span<const int64_t> sample_counts,
+                  LeaveOut leave_out)
+      : set_(set), sample_counts_(sample_counts), leave_out_(leave_out) {}
 
-// AccEPT's network for one model, trained without `family`, on the tasks of that family.
-absl::Status PredictModel(absl::Span<const DeviceTask> tasks, const std::string& family,
-                          const std::string& model, absl::Span<const int64_t> sample_counts,
-                          std::vector<TaskPrediction>& predictions) {
-  constexpr MlpEncoding kEncoding = MlpEncoding::kLayers;
-  std::vector<MlpSample> known;
-  for (const DeviceTask& task : tasks) {
-    if (task.family != family && task.model == model) Append(task, kEncoding, known);
-  }
-  if (known.empty()) return absl::OkStatus();
-  MlpTraining training;
-  training.hidden_1 = training.hidden_2 = training.hidden_3 = 64;
-  training.epochs = 200;
-  training.batch = 64;
-  RUNNEL_ASSIGN_OR_RETURN(const Mlp mlp, TrainMlp(known, training));
-  for (const DeviceTask& task : tasks) {
-    if (task.family != family || task.model != model) continue;
-    const std::vector<MlpSample> all = SamplesOf(task, kEncoding);
-    for (const int64_t count : sample_counts) {
-      const auto adapted = [&](int fold) -> absl::StatusOr<std::vector<double>> {
-        std::vector<MlpSample> fresh;
-        for (const size_t i : task.Samples(fold, static_cast<size_t>(count)))
-          fresh.push_back(all[i]);
-        RUNNEL_ASSIGN_OR_RETURN(const Mlp network, AdaptMlp(mlp, fresh, known, MlpAdaptation{}));
-        return PredictSeconds(network, task, kEncoding);
-      };
-      RUNNEL_ASSIGN_OR_RETURN(std::vector<double> seconds, PredictByFold(task, adapted));
-      predictions.push_back(PredictionOf(task, "accept", count, std::move(seconds)));
+  // Adds the predictions of all tasks that are left out together.
+  absl::Status Add(const std::string& left_out) {
+    const auto may_learn = [&](const DeviceTask& task) {
+      return LeftOutName(leave_out_, task) != left_out;
+    };
+    RUNNEL_ASSIGN_OR_RETURN(const std::optional<PredictorNetwork> mlp,
+                            IfEnough(TrainMlpRow(*set_, may_learn)));
+    std::set<std::string> models;
+    for (const DeviceTask& task : set_->tasks) {
+      if (!may_learn(task)) models.insert(task.model);
     }
+    for (const std::string& model : models) {
+      RUNNEL_ASSIGN_OR_RETURN(const std::optional<PredictorNetwork> accept,
+                              IfEnough(TrainAcceptRow(*set_, model, may_learn)));
+      for (const DeviceTask& task : set_->tasks) {
+        if (may_learn(task) || task.model != model) continue;
+        PredictorKnowledge knowledge = KnowledgeFor(task, set_->tasks, set_->devices, may_learn);
+        RUNNEL_RETURN_IF_ERROR(Predict("mlp", mlp, task, knowledge));
+        RUNNEL_RETURN_IF_ERROR(Predict("accept", accept, task, knowledge));
+      }
+    }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
+
+  std::vector<TaskPrediction> TakePredictions() { return std::move(predictions_); }
+
+ private:
+  absl::Status Predict(const char* name, const std::optional<PredictorNetwork>& network,
+                       const DeviceTask& task, PredictorKnowledge& knowledge) {
+    RUNNEL_ASSIGN_OR_RETURN(const PredictorRow* row, FindPredictor(name));
+    knowledge.network = network;
+    if (!CheckKnowledge(*row, knowledge).ok()) return absl::OkStatus();
+    for (const int64_t count : sample_counts_) {
+      RUNNEL_ASSIGN_OR_RETURN(TaskPrediction one, PredictWithRow(*row, knowledge, task, count));
+      predictions_.push_back(std::move(one));
+    }
+    return absl::OkStatus();
+  }
+
+  const TrainingSet* set_;
+  absl::Span<const int64_t> sample_counts_;
+  LeaveOut leave_out_;
+  std::vector<TaskPrediction> predictions_;
+};
 
 }  // namespace
 
-absl::StatusOr<std::vector<TaskPrediction>> CrossValidate(absl::Span<const DeviceTask> tasks,
+absl::StatusOr<std::vector<TaskPrediction>> CrossValidate(std::vector<DeviceTask> tasks,
                                                           absl::Span<const int64_t> sample_counts,
+                                                          LeaveOut leave_out,
                                                           const ProgressFn& progress) {
-  std::set<std::string> families, models;
-  for (const DeviceTask& task : tasks) {
-    families.insert(task.family);
-    models.insert(task.model);
+  RUNNEL_ASSIGN_OR_RETURN(const TrainingSet set, TrainingSet::Create(std::move(tasks)));
+  std::set<std::string> names;
+  for (const DeviceTask& task : set.tasks) names.insert(LeftOutName(leave_out, task));
+  CrossValidation validation(&set, sample_counts, leave_out);
+  for (const std::string& name : names) {
+    progress(absl::StrCat("without ", name));
+    RUNNEL_RETURN_IF_ERROR(validation.Add(name));
   }
-  std::vector<TaskPrediction> predictions;
-  for (const std::string& family : families) {
-    std::vector<MlpSample> known;
-    for (const DeviceTask& task : tasks) {
-      if (task.family != family) Append(task, MlpEncoding::kWork, known);
-    }
-    if (known.empty()) continue;
-    progress(absl::StrCat("without ", family, ": ", known.size(), " samples"));
-    RUNNEL_ASSIGN_OR_RETURN(const Mlp mlp, TrainMlp(known, WorkTraining()));
-    for (const DeviceTask& task : tasks) {
-      if (task.family != family) continue;
-      predictions.push_back(
-          PredictionOf(task, "work", 0, PredictSeconds(mlp, task, MlpEncoding::kWork)));
-    }
-    for (const std::string& model : models)
-      RUNNEL_RETURN_IF_ERROR(PredictModel(tasks, family, model, sample_counts, predictions));
-  }
-  return predictions;
+  return validation.TakePredictions();
 }
 
 }  // namespace runnel

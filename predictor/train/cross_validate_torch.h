@@ -1,7 +1,7 @@
 #pragma once
 
-// Leave-one-family-out cross-validation of the networks: each is trained without the family whose
-// tasks it then predicts (AccEPT 4.2.1, with families in place of devices).
+// Cross-validation of the rows with networks: each is trained without the family or configuration
+// whose tasks it then predicts (AccEPT 4.2.1), by the code that central predicts with.
 
 #include <cstdint>
 #include <functional>
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "predictor/judge/cross_validate.h"
 #include "predictor/judge/predictions_file.h"
 #include "predictor/run/device_task.h"
 
@@ -18,12 +19,12 @@ namespace runnel {
 // Called with one line of progress.
 using ProgressFn = std::function<void(const std::string& line)>;
 
-// Method "accept": one network for each model, over layer bits, adapted to the task with each
-// number of samples in `sample_counts`, fold by fold (PredictByFold). Method "work": one network
-// for all models, over counts of work, not adapted. A task whose model no other family has gets no
-// "accept". Errors as TrainMlp.
-absl::StatusOr<std::vector<TaskPrediction>> CrossValidate(absl::Span<const DeviceTask> tasks,
+// The rows `mlp` and `accept` on every task, with each number of samples in `sample_counts`, fold
+// by fold (PredictWithRow). A task whose model nobody else has gets no `accept`. A row that has too
+// little to learn from is left out. Errors as TrainMlp and PredictWithRow.
+absl::StatusOr<std::vector<TaskPrediction>> CrossValidate(std::vector<DeviceTask> tasks,
                                                           absl::Span<const int64_t> sample_counts,
+                                                          LeaveOut leave_out,
                                                           const ProgressFn& progress);
 
 }  // namespace runnel

@@ -1,9 +1,9 @@
 // runnel-predictor: trains the latency predictor's networks with LibTorch, which central does not
 // link (AccEPT 3.2).
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,8 +13,9 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/profile_folder.h"
 #include "predictor/profiles/sub_models.h"
+#include "predictor/run/predictor_row.h"
 #include "predictor/train/cross_validate_torch.h"
-#include "predictor/train/train_torch.h"
+#include "predictor/train/train_networks.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -23,8 +24,8 @@ namespace {
 struct Arguments {
   std::string profiles;
   std::string out;
-  std::string weights;
-  std::string profile;
+  std::string row = "all";
+  std::string leave_out = "family";
   int64_t max_macs = kMaxProfiledMacs;
   std::vector<int64_t> samples = {0, 2, 4, 8, 14};
 };
@@ -34,46 +35,43 @@ absl::StatusOr<std::vector<DeviceTask>> LoadTasks(const std::string& folder, int
   return TasksOf(profiles, max_macs, MakeModel);
 }
 
-std::vector<MlpSample> AllSamples(const std::vector<DeviceTask>& tasks) {
-  std::vector<MlpSample> samples;
-  for (const DeviceTask& task : tasks) {
-    for (MlpSample& sample : SamplesOf(task, MlpEncoding::kWork))
-      samples.push_back(std::move(sample));
-  }
-  return samples;
+bool All(const DeviceTask&) { return true; }
+
+// `network` into the folder, under the name that central looks for.
+absl::Status Write(const std::string& folder, const PredictorNetwork& network) {
+  RUNNEL_ASSIGN_OR_RETURN(const PredictorRow* row, FindPredictor(network.row));
+  const std::string path = absl::StrCat(folder, "/", row->network_file(network.model));
+  RUNNEL_RETURN_IF_ERROR(WriteText(path, FormatNetwork(network)));
+  std::printf("%s\n", path.c_str());
+  return absl::OkStatus();
 }
 
 absl::Status Train(const Arguments& a) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks, LoadTasks(a.profiles, a.max_macs));
-  const std::vector<MlpSample> samples = AllSamples(tasks);
-  RUNNEL_ASSIGN_OR_RETURN(const Mlp mlp, TrainMlp(samples, WorkTraining()));
-  RUNNEL_RETURN_IF_ERROR(WriteText(a.out, FormatMlp(mlp)));
-  std::printf("%s: trained on %zu samples of %zu models on devices\n", a.out.c_str(),
-              samples.size(), tasks.size());
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<DeviceTask> tasks, LoadTasks(a.profiles, a.max_macs));
+  RUNNEL_ASSIGN_OR_RETURN(const TrainingSet set, TrainingSet::Create(std::move(tasks)));
+  const std::string& folder = a.out.empty() ? a.profiles : a.out;
+  std::set<std::string> models;
+  for (const DeviceTask& task : set.tasks) models.insert(task.model);
+  if (a.row != "accept") {
+    RUNNEL_ASSIGN_OR_RETURN(const PredictorNetwork network, TrainMlpRow(set, All));
+    RUNNEL_RETURN_IF_ERROR(Write(folder, network));
+  }
+  for (const std::string& model : models) {
+    if (a.row == "mlp") break;
+    RUNNEL_ASSIGN_OR_RETURN(const PredictorNetwork network, TrainAcceptRow(set, model, All));
+    RUNNEL_RETURN_IF_ERROR(Write(folder, network));
+  }
   return absl::OkStatus();
 }
 
 absl::Status CrossValidateAll(const Arguments& a) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks, LoadTasks(a.profiles, a.max_macs));
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<TaskPrediction> predictions,
-                          CrossValidate(tasks, a.samples, [](const std::string& line) {
-                            std::fprintf(stderr, "%s\n", line.c_str());
-                          }));
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<DeviceTask> tasks, LoadTasks(a.profiles, a.max_macs));
+  const LeaveOut leave_out = a.leave_out == "family" ? LeaveOut::kFamily : LeaveOut::kConfiguration;
+  RUNNEL_ASSIGN_OR_RETURN(
+      const std::vector<TaskPrediction> predictions,
+      CrossValidate(std::move(tasks), a.samples, leave_out,
+                    [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }));
   return WriteText(a.out, FormatPredictions(predictions));
-}
-
-// Continual learning: the device's own samples, with the earlier training data in rehearsal.
-absl::Status Adapt(const Arguments& a) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadText(a.weights, kMaxMlpBytes));
-  RUNNEL_ASSIGN_OR_RETURN(const Mlp mlp, ParseMlp(text));
-  RUNNEL_ASSIGN_OR_RETURN(const std::string own, ReadText(a.profile, kMaxProfileBytes));
-  RUNNEL_ASSIGN_OR_RETURN(const DeviceProfile profile, ParseProfile(own));
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> fresh,
-                          TasksOf({profile}, a.max_macs, MakeModel));
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> known, LoadTasks(a.profiles, a.max_macs));
-  RUNNEL_ASSIGN_OR_RETURN(const Mlp adapted,
-                          AdaptMlp(mlp, AllSamples(fresh), AllSamples(known), MlpAdaptation{}));
-  return WriteText(a.out, FormatMlp(adapted));
 }
 
 void AddProfiles(CLI::App& app, Arguments& a) {
@@ -93,30 +91,31 @@ int Run(int argc, char** argv) {
   Arguments a;
   CLI::App app{"Trains Runnel's latency predictor from profiles of devices."};
   app.require_subcommand(1);
-  CLI::App* train = app.add_subcommand("train", "Train the network that central evaluates");
+  CLI::App* train =
+      app.add_subcommand("train", "Train the networks that central evaluates (--predictor)");
   AddProfiles(*train, a);
-  train->add_option("--out", a.out, "file for the weights")->required();
+  train->add_option("--out", a.out, "folder for the networks (default: that of the profiles)");
+  train->add_option("--row", a.row, "which of the predictors to train")
+      ->check(CLI::IsMember({"all", "mlp", "accept"}))
+      ->capture_default_str();
   CLI::App* cross =
-      app.add_subcommand("crossval", "Predict each family by networks that never saw it");
+      app.add_subcommand("crossval", "Predict devices by networks that never saw them");
   AddProfiles(*cross, a);
   cross->add_option("--out", a.out, "file for the predictions")->required();
   cross->add_option("--samples", a.samples, "adaptation samples of a task")
       ->delimiter(',')
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  CLI::App* adapt = app.add_subcommand("adapt", "Go on learning with a new device's profile");
-  AddProfiles(*adapt, a);
-  adapt->add_option("--weights", a.weights, "weights to go on from")->required();
-  adapt->add_option("--profile", a.profile, "what was measured on the device")->required();
-  adapt->add_option("--out", a.out, "file for the new weights")->required();
+  cross->add_option("--leave-out", a.leave_out, "what a network may not see: family, configuration")
+      ->check(CLI::IsMember({"family", "configuration"}))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (train->parsed()) return Finish(Train(a));
-  if (cross->parsed()) return Finish(CrossValidateAll(a));
-  return Finish(Adapt(a));
+  return Finish(CrossValidateAll(a));
 }
 
 }  // namespace

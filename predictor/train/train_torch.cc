@@ -7,14 +7,15 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "predictor/networks/adapt_mlp.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-constexpr double kHuberCorner = 0.05;
+// Of the result, where a network starts at zero: such results are logarithms of a few percent.
+constexpr float kZeroScale = 0.05f;
 
 struct Tensors {
   torch::Tensor encoding;
@@ -64,16 +65,6 @@ struct Network {
   }
 };
 
-absl::Status CheckSamples(absl::Span<const MlpSample> samples, size_t encoding, size_t hardware) {
-  for (size_t i = 0; i < samples.size(); ++i) {
-    if (samples[i].encoding.size() == encoding && samples[i].hardware.size() == hardware &&
-        std::isfinite(samples[i].log_seconds))
-      continue;
-    return absl::InvalidArgumentError(absl::StrCat("predictor: sample ", i, " does not fit"));
-  }
-  return absl::OkStatus();
-}
-
 // Mean and standard deviation of each of the `size` inputs that `get` returns for a sample. An
 // input that never varies gets a deviation of 1.
 template <typename Get>
@@ -103,11 +94,11 @@ Tensors ToTensors(const Mlp& mlp, absl::Span<const MlpSample> samples) {
   float* hardware = tensors.hardware.data_ptr<float>();
   float* target = tensors.target.data_ptr<float>();
   for (const MlpSample& sample : samples) {
-    for (size_t k = 0; k < sample.encoding.size(); ++k)
-      *encoding++ = (sample.encoding[k] - mlp.encoding_mean[k]) / mlp.encoding_scale[k];
-    for (size_t k = 0; k < sample.hardware.size(); ++k)
-      *hardware++ = (sample.hardware[k] - mlp.hardware_mean[k]) / mlp.hardware_scale[k];
-    *target++ = (sample.log_seconds - mlp.output_mean) / mlp.output_scale;
+    for (const float value : Normalised(sample.encoding, mlp.encoding_mean, mlp.encoding_scale))
+      *encoding++ = value;
+    for (const float value : Normalised(sample.hardware, mlp.hardware_mean, mlp.hardware_scale))
+      *hardware++ = value;
+    *target++ = (sample.target - mlp.output_mean) / mlp.output_scale;
   }
   return tensors;
 }
@@ -133,14 +124,15 @@ Mlp Untrained(absl::Span<const MlpSample> samples, const MlpTraining& options) {
       mlp.hardware_mean, mlp.hardware_scale);
   std::vector<float> mean, scale;
   FitNormalisation(
-      samples, 1, [](const MlpSample& s, size_t) { return s.log_seconds; }, mean, scale);
-  mlp.output_mean = mean[0];
-  mlp.output_scale = scale[0];
+      samples, 1, [](const MlpSample& s, size_t) { return s.target; }, mean, scale);
+  mlp.output_mean = options.starts_at_zero ? 0 : mean[0];
+  mlp.output_scale = options.starts_at_zero ? kZeroScale : scale[0];
   mlp.encoding_1 = RandomLayer(static_cast<int>(encoding), options.hidden_1, options.seed, 1);
   mlp.encoding_2 = RandomLayer(options.hidden_1, options.hidden_2, options.seed, 2);
   mlp.joint_1 =
       RandomLayer(options.hidden_2 + static_cast<int>(hardware), options.hidden_3, options.seed, 3);
   mlp.joint_2 = RandomLayer(options.hidden_3, 1, options.seed, 4);
+  if (options.starts_at_zero) std::fill(mlp.joint_2.weights.begin(), mlp.joint_2.weights.end(), 0);
   return mlp;
 }
 
@@ -179,13 +171,6 @@ torch::Tensor Shuffled(int64_t count, uint64_t seed, uint64_t draw) {
 
 }  // namespace
 
-MlpTraining WorkTraining() {
-  MlpTraining training;
-  training.hidden_1 = training.hidden_2 = training.hidden_3 = 96;
-  training.epochs = 250;
-  return training;
-}
-
 absl::StatusOr<Mlp> TrainMlp(absl::Span<const MlpSample> samples, const MlpTraining& options) {
   if (samples.empty()) return absl::InvalidArgumentError("predictor: there is nothing to learn");
   RUNNEL_RETURN_IF_ERROR(
@@ -198,13 +183,18 @@ absl::StatusOr<Mlp> TrainMlp(absl::Span<const MlpSample> samples, const MlpTrain
   const auto count = static_cast<int64_t>(samples.size());
   const int64_t steps = options.epochs * ((count + options.batch - 1) / options.batch);
   int64_t step = 0;
+  torch::Generator noise = at::detail::createCPUGenerator(options.seed);
   for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     const torch::Tensor order = Shuffled(count, options.seed, static_cast<uint64_t>(epoch));
     for (int64_t begin = 0; begin < count; begin += options.batch) {
       SetRate(optimizer, HalfCosine(options.learning_rate, step++, steps));
       optimizer.zero_grad();
-      Loss(network, mlp, Rows(all, order.slice(0, begin, std::min(count, begin + options.batch))))
-          .backward();
+      Tensors rows = Rows(all, order.slice(0, begin, std::min(count, begin + options.batch)));
+      if (options.input_noise > 0) {
+        for (torch::Tensor* inputs : {&rows.encoding, &rows.hardware})
+          *inputs = *inputs + options.input_noise * torch::randn(inputs->sizes(), noise);
+      }
+      Loss(network, mlp, rows).backward();
       optimizer.step();
     }
   }
@@ -213,43 +203,8 @@ absl::StatusOr<Mlp> TrainMlp(absl::Span<const MlpSample> samples, const MlpTrain
   return mlp;
 }
 
-absl::StatusOr<Mlp> AdaptMlp(const Mlp& mlp, absl::Span<const MlpSample> fresh,
-                             absl::Span<const MlpSample> rehearsal, const MlpAdaptation& options) {
-  RUNNEL_RETURN_IF_ERROR(CheckMlp(mlp));
-  const auto encoding = static_cast<size_t>(mlp.encoding_size());
-  const auto hardware = static_cast<size_t>(mlp.hardware_size());
-  RUNNEL_RETURN_IF_ERROR(CheckSamples(fresh, encoding, hardware));
-  RUNNEL_RETURN_IF_ERROR(CheckSamples(rehearsal, encoding, hardware));
-  if (fresh.empty()) return mlp;
-  torch::set_num_threads(1);
-  const Tensors own = ToTensors(mlp, fresh);
-  const Tensors others = ToTensors(mlp, rehearsal);
-  const auto count = static_cast<int64_t>(rehearsal.size());
-  Network network(mlp);
-  torch::optim::Adam optimizer(network.parameters(), options.learning_rate);
-  for (int64_t step = 0; step < options.steps; ++step) {
-    SetRate(optimizer, HalfCosine(options.learning_rate, step, options.steps));
-    optimizer.zero_grad();
-    torch::Tensor loss = Loss(network, mlp, own) * options.fresh_weight;
-    if (count > 0) {
-      const CounterRandom random(options.seed, RandomPurpose::kShuffle, 1,
-                                 static_cast<uint64_t>(step));
-      std::vector<int64_t> rows;
-      for (int64_t i = 0; i < std::min(count, options.rehearsal_batch); ++i)
-        rows.push_back(random.Below(static_cast<uint64_t>(i), static_cast<uint32_t>(count)));
-      loss = loss + Loss(network, mlp, Rows(others, torch::tensor(rows)));
-    }
-    loss.backward();
-    optimizer.step();
-  }
-  Mlp adapted = mlp;
-  network.CopyTo(adapted);
-  RUNNEL_RETURN_IF_ERROR(CheckMlp(adapted));
-  return adapted;
-}
-
-absl::StatusOr<std::vector<double>> TorchLogSeconds(const Mlp& mlp,
-                                                    absl::Span<const MlpSample> samples) {
+absl::StatusOr<std::vector<double>> TorchEvaluate(const Mlp& mlp,
+                                                  absl::Span<const MlpSample> samples) {
   RUNNEL_RETURN_IF_ERROR(CheckMlp(mlp));
   RUNNEL_RETURN_IF_ERROR(CheckSamples(samples, static_cast<size_t>(mlp.encoding_size()),
                                       static_cast<size_t>(mlp.hardware_size())));

@@ -1,16 +1,14 @@
 #pragma once
 
-// Trains and adapts the latency predictor's network with LibTorch (AccEPT 3.2). No Torch type
-// crosses this header. Deterministic: the same samples and options, the same network (one thread,
-// one machine).
+// Trains a latency network with LibTorch (AccEPT 3.2). No Torch type crosses this header.
+// Deterministic: the same samples and options, the same network (one thread, one machine).
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "predictor/run/mlp.h"
-#include "predictor/train/mlp_samples.h"
+#include "predictor/networks/mlp.h"
 
 namespace runnel {
 
@@ -20,33 +18,23 @@ struct MlpTraining {
   int hidden_3 = 64;  // of the second
   int64_t epochs = 300;
   int64_t batch = 128;
-  double learning_rate = 3e-3;  // falls to zero along a half cosine
+  double learning_rate = 3e-3;  // of Adam; falls to zero along a half cosine
+  // Standard deviation of noise that is added to each normalised input, drawn anew for each epoch:
+  // keeps a network with few samples from learning them by heart.
+  double input_noise = 0;
+  // The last layer begins with zeros, and a result of 0 is an output of 0: without training the
+  // network says 0.
+  bool starts_at_zero = false;
   uint64_t seed = 1;
 };
 
-// Options for the network over counts of work, which serves all models.
-MlpTraining WorkTraining();
-
-// Pre-training on the data set D. The loss is Huber's with its corner at 5 %: it weighs how many
-// predictions are near, not how far the worst ones are. InvalidArgument: no samples, or samples of
-// differing sizes.
+// Pre-training on the data set D. The loss is Huber's with its corner at 0.05 (kHuberCorner): it
+// weighs how many predictions are near, not how far the worst ones are. InvalidArgument: no
+// samples, or samples of differing sizes.
 absl::StatusOr<Mlp> TrainMlp(absl::Span<const MlpSample> samples, const MlpTraining& options);
 
-struct MlpAdaptation {
-  int64_t steps = 150;
-  int64_t rehearsal_batch = 64;  // samples of D in each step, beside all of D^
-  double fresh_weight = 1;       // weight of D^'s mean loss; D's has weight 1
-  double learning_rate = 1e-3;   // falls to zero along a half cosine
-  uint64_t seed = 1;
-};
-
-// Continual learning: trains `mlp` further on the device's own samples (D^) and on draws from its
-// earlier training data (D), so that other devices are not forgotten. Normalisation stays.
-absl::StatusOr<Mlp> AdaptMlp(const Mlp& mlp, absl::Span<const MlpSample> fresh,
-                             absl::Span<const MlpSample> rehearsal, const MlpAdaptation& options);
-
-// The network evaluated by LibTorch: the oracle of Mlp::LogSeconds.
-absl::StatusOr<std::vector<double>> TorchLogSeconds(const Mlp& mlp,
-                                                    absl::Span<const MlpSample> samples);
+// The network evaluated by LibTorch: the oracle of Mlp::Evaluate.
+absl::StatusOr<std::vector<double>> TorchEvaluate(const Mlp& mlp,
+                                                  absl::Span<const MlpSample> samples);
 
 }  // namespace runnel

@@ -76,16 +76,16 @@ TEST(CrossValidate, AdaptsToSyntheticDevices) {
   ASSERT_TRUE(accuracy.ok()) << accuracy.status();
   const auto& all = accuracy->all;
   EXPECT_GT(accuracy->noise_floor.within_5pct(), 0.97);
-  EXPECT_GT(all.at("runnel").at(8).within_5pct(), 0.9);
-  EXPECT_GT(all.at("runnel").at(8).within_10pct(), 0.97);
+  EXPECT_GT(all.at("mixture").at(8).within_5pct(), 0.9);
+  EXPECT_GT(all.at("mixture").at(8).within_10pct(), 0.97);
   // Nearly all are; one of hundreds may come and go.
-  EXPECT_GT(all.at("runnel").at(14).within_5pct(), all.at("runnel").at(8).within_5pct() - 0.005);
-  EXPECT_LT(all.at("flops").at(8).within_5pct(), all.at("runnel").at(8).within_5pct() - 0.3);
+  EXPECT_GT(all.at("mixture").at(14).within_5pct(), all.at("mixture").at(8).within_5pct() - 0.005);
+  EXPECT_LT(all.at("flops").at(8).within_5pct(), all.at("mixture").at(8).within_5pct() - 0.3);
   // Equal devices are assumed before anything is measured, one ratio after that.
   EXPECT_LT(all.at("ratio").at(0).within_10pct(), all.at("ratio").at(8).within_10pct());
   // Without networks there is no row of AccEPT's; every method is judged by the same sub-models.
   EXPECT_EQ(all.count("accept"), 0u);
-  EXPECT_EQ(all.at("runnel").at(0).count, all.at("flops").at(14).count);
+  EXPECT_EQ(all.at("mixture").at(0).count, all.at("flops").at(14).count);
   EXPECT_EQ(accuracy->by_configuration.size(), profiles.size());
 }
 
@@ -108,7 +108,7 @@ TEST(CrossValidate, JudgesOnlyWhatIsNotKnown) {
       for (const size_t i : known) EXPECT_NE(task.fold[i], fold);
     }
   }
-  EXPECT_EQ(JudgePredictors(tasks, {14}, {})->all.at("runnel").at(14).count, Judged(tasks));
+  EXPECT_EQ(JudgePredictors(tasks, {14}, {})->all.at("mixture").at(14).count, Judged(tasks));
 }
 
 TEST(CrossValidate, EachFoldIsPredictedByItself) {
@@ -147,27 +147,27 @@ TEST(CrossValidate, DevicesNeverProfiled) {
   profiles.resize(profiles.size() - 2);
   const std::vector<DeviceTask> known = *TasksOf(profiles, kMaxMacs, MakeModel);
   const std::vector<DeviceTask> tasks = *TasksOf(unseen, kMaxMacs, MakeModel);
-  const absl::StatusOr<Accuracy> accuracy = JudgeUnseen(known, tasks, {0, 8});
+  const absl::StatusOr<Accuracy> accuracy = JudgeUnseen(known, tasks, {0, 8}, {});
   ASSERT_TRUE(accuracy.ok()) << accuracy.status();
   EXPECT_EQ(accuracy->by_configuration.size(), 2u);
-  EXPECT_GT(accuracy->all.at("runnel").at(8).within_10pct(), 0.97);
-  EXPECT_GT(accuracy->all.at("runnel").at(8).within_5pct(),
+  EXPECT_GT(accuracy->all.at("mixture").at(8).within_10pct(), 0.97);
+  EXPECT_GT(accuracy->all.at("mixture").at(8).within_5pct(),
             accuracy->all.at("flops").at(8).within_5pct() + 0.3);
   const int64_t expected = Judged(tasks);
-  for (const char* method : {"runnel", "flops", "ratio"})
+  for (const char* method : {"mixture", "flops", "ratio"})
     EXPECT_EQ(accuracy->all.at(method).at(0).count, expected) << method;
   EXPECT_EQ(accuracy->noise_floor.count, expected);
   // With itself among the known ones it would be no test.
-  EXPECT_EQ(JudgeUnseen(known, known, {8}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(JudgeUnseen(known, known, {8}, {}).status().code(), absl::StatusCode::kInvalidArgument);
   // Its own kind among the known ones must help: these are of family "d".
   std::vector<DeviceTask> others;
   for (const DeviceTask& task : known) {
     if (task.family != tasks[0].family) others.push_back(task);
   }
-  const absl::StatusOr<Accuracy> without = JudgeUnseen(others, tasks, {0});
+  const absl::StatusOr<Accuracy> without = JudgeUnseen(others, tasks, {0}, {});
   ASSERT_TRUE(without.ok());
-  EXPECT_GE(accuracy->all.at("runnel").at(0).within_5pct() + 0.05,
-            without->all.at("runnel").at(0).within_5pct());
+  EXPECT_GE(accuracy->all.at("mixture").at(0).within_5pct() + 0.05,
+            without->all.at("mixture").at(0).within_5pct());
 }
 
 TEST(CrossValidate, RowsOfNetworks) {

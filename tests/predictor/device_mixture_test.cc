@@ -1,4 +1,4 @@
-#include "predictor/run/device_mixture.h"
+#include "predictor/fit/device_mixture.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "predictor/fit/informative_ranges.h"
 #include "predictor/profiles/sub_models.h"
-#include "predictor/run/informative_ranges.h"
 #include "proto/base/training/layer_range.h"
 
 namespace runnel {

@@ -1,4 +1,4 @@
-#include "predictor/run/features.h"
+#include "predictor/fit/features.h"
 
 #include <cmath>
 

@@ -31,6 +31,10 @@ class Device {
   }
 
   const ModelWork& work() const { return *work_; }
+  // Of a model that was never profiled.
+  std::shared_ptr<const PredictorKnowledge> Knowledge() const {
+    return std::make_shared<const PredictorKnowledge>(*PredictorKnowledge::Create(model_, 8, {}));
+  }
   double speed = 1;  // seconds are multiplied by it
   Observation Measure(const LayerRange& range) const {
     return {range, speed * layers_->Seconds(range)};
@@ -63,7 +67,7 @@ TEST(LatencyPredictor, ColdStartGetsBetterAsItRuns) {
   const Device device("mobilenet_v2", 3);
   const std::vector<Observation> ten = device.Representatives();
   absl::StatusOr<DevicePredictor> predictor =
-      DevicePredictor::Create(device.work(), ColdStartPrior(device.work(), ten), ten, {0.6, 64});
+      DevicePredictor::Create(*FindPredictor("mixture"), device.Knowledge(), ten, {0.6, 64});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   const double cold = device.Share(*predictor);
   EXPECT_GT(cold, 0.3);
@@ -78,7 +82,7 @@ TEST(LatencyPredictor, AskesForMeasurementsWhenTheDeviceChanges) {
   Device device("mobilenet_v2", 4);
   const std::vector<Observation> ten = device.Representatives();
   absl::StatusOr<DevicePredictor> predictor =
-      DevicePredictor::Create(device.work(), ColdStartPrior(device.work(), ten), ten);
+      DevicePredictor::Create(*FindPredictor("mixture"), device.Knowledge(), ten);
   ASSERT_TRUE(predictor.ok());
   const LayerRange stage = ten[7].range;
   EXPECT_EQ(*predictor->Report(device.Measure(stage)), ReportOutcome::kLearned);
@@ -97,7 +101,7 @@ TEST(LatencyPredictor, KeepsTheNewestSamples) {
   const Device device("lenet", 5);
   const std::vector<Observation> ten = device.Representatives();
   absl::StatusOr<DevicePredictor> predictor =
-      DevicePredictor::Create(device.work(), ColdStartPrior(device.work(), ten), ten, {0.5, 3});
+      DevicePredictor::Create(*FindPredictor("mixture"), device.Knowledge(), ten, {0.5, 3});
   ASSERT_TRUE(predictor.ok());
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(predictor->Report(device.Measure({0, 5})).ok());
   EXPECT_EQ(predictor->samples(), 3u);
@@ -107,7 +111,7 @@ TEST(LatencyPredictor, BadReportsChangeNothing) {
   const Device device("lenet", 6);
   const std::vector<Observation> ten = device.Representatives();
   absl::StatusOr<DevicePredictor> predictor =
-      DevicePredictor::Create(device.work(), ColdStartPrior(device.work(), ten), ten);
+      DevicePredictor::Create(*FindPredictor("mixture"), device.Knowledge(), ten);
   ASSERT_TRUE(predictor.ok());
   const double before = predictor->Seconds({0, 5});
   EXPECT_FALSE(predictor->Report({{0, 6}, 1}).ok());

@@ -1,11 +1,11 @@
-#include "predictor/run/layer_times.h"
+#include "predictor/fit/layer_times.h"
 
 #include <cmath>
 #include <random>
 
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "predictor/run/cholesky.h"
+#include "predictor/fit/cholesky.h"
 
 namespace runnel {
 namespace {

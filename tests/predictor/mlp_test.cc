@@ -1,4 +1,4 @@
-#include "predictor/run/mlp.h"
+#include "predictor/networks/mlp.h"
 
 #include <cmath>
 #include <random>
@@ -51,9 +51,9 @@ TEST(Mlp, ByHand) {
   mlp.joint_2 = {1, 1, {4}, {-3}};
   ASSERT_TRUE(CheckMlp(mlp).ok());
   // (5 - 1) / 2 = 2 -> 5 -> 14; h: (5 - 10) / 5 = -1; 14 + 2 + 0.5 = 16.5 -> 63 -> 730.
-  EXPECT_DOUBLE_EQ(mlp.LogSeconds({5}, {5}), 730);
+  EXPECT_DOUBLE_EQ(mlp.Evaluate({5}, {5}), 730);
   // ReLU: -9 / 2 * 2 + 1 < 0 -> 0 -> 0; h = 0: 0.5 -> -1 -> 90.
-  EXPECT_DOUBLE_EQ(mlp.LogSeconds({-8}, {10}), 90);
+  EXPECT_DOUBLE_EQ(mlp.Evaluate({-8}, {10}), 90);
 }
 
 TEST(Mlp, ComesBackAsItWas) {

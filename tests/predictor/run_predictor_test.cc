@@ -75,14 +75,22 @@ std::vector<DeviceProfile> Profiles(const char* model, int count) {
   return profiles;
 }
 
+const PredictorRow* Row(const char* name) { return *FindPredictor(name); }
+
+RunPredictor Mixture(const ModelSpec& model, std::vector<KnownDevice> known,
+                     const PredictorOptions& options = {}) {
+  return *RunPredictor::Create(
+      Row("mixture"), *PredictorKnowledge::Create(model, kBatch, std::move(known)), options);
+}
+
 TEST(RunPredictor, DevicesThatAreKnownTellOfANewOne) {
   const MadeUp device("mobilenet_v2", 9);
   const absl::StatusOr<std::vector<KnownDevice>> known =
       KnownDevices(Profiles("mobilenet_v2", 6), device.model());
   ASSERT_TRUE(known.ok()) << known.status();
   ASSERT_EQ(known->size(), 6u);
-  RunPredictor warm = *RunPredictor::Create(device.model(), kBatch, *known);
-  RunPredictor cold = *RunPredictor::Create(device.model(), kBatch, {});
+  RunPredictor warm = Mixture(device.model(), *known);
+  RunPredictor cold = Mixture(device.model(), {});
   EXPECT_EQ(warm.known_devices(), 6u);
   EXPECT_EQ(warm.representatives().size(), 10u);
   for (RunPredictor* predictor : {&warm, &cold}) {
@@ -100,7 +108,7 @@ TEST(RunPredictor, DevicesThatAreKnownTellOfANewOne) {
 TEST(RunPredictor, ColdStartGetsBetterAsItRuns) {
   const MadeUp device("mobilenet_v2", 9);
   EXPECT_TRUE(KnownDevices(Profiles("lenet", 2), device.model())->empty());
-  RunPredictor predictor = *RunPredictor::Create(device.model(), kBatch, {}, {.epsilon = 0.6});
+  RunPredictor predictor = Mixture(device.model(), {}, {.epsilon = 0.6});
   ASSERT_TRUE(predictor.Characterise(0, device.Of(predictor.representatives())).ok());
   const double cold = device.Share(predictor, 0);
   for (int first = 0; first < 20; first += 2) {
@@ -112,7 +120,7 @@ TEST(RunPredictor, ColdStartGetsBetterAsItRuns) {
 
 TEST(RunPredictor, RangesComeInTheOrderOfTheirPlaces) {
   const MadeUp device("lenet");
-  RunPredictor predictor = *RunPredictor::Create(device.model(), kBatch, {});
+  RunPredictor predictor = Mixture(device.model(), {});
   ASSERT_TRUE(predictor.Characterise(0, device.Of(predictor.representatives())).ok());
   const std::vector<double> seconds = predictor.Times(0).figures();
   const int layers = device.model().layer_count();
@@ -126,7 +134,7 @@ TEST(RunPredictor, RangesComeInTheOrderOfTheirPlaces) {
 // Another speed is only believed when the ten say so, and then nothing of before counts.
 TEST(RunPredictor, DevicesChange) {
   const MadeUp device("mobilenet_v2", 9);
-  RunPredictor predictor = *RunPredictor::Create(device.model(), kBatch, {});
+  RunPredictor predictor = Mixture(device.model(), {});
   std::vector<double> ten = device.Of(predictor.representatives());
   ASSERT_TRUE(predictor.Characterise(0, ten).ok());
   ASSERT_TRUE(predictor.Characterise(1, ten).ok());
@@ -143,7 +151,7 @@ TEST(RunPredictor, DevicesChange) {
 
 TEST(RunPredictor, RefusesWhatIsNoMeasurement) {
   const MadeUp device("lenet");
-  RunPredictor predictor = *RunPredictor::Create(device.model(), kBatch, {});
+  RunPredictor predictor = Mixture(device.model(), {});
   std::vector<double> ten = device.Of(predictor.representatives());
   EXPECT_EQ(predictor.Report(0, {{0, 1}, 1}).status().code(),
             absl::StatusCode::kFailedPrecondition);

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "predictor/networks/adapt_mlp.h"
 
 namespace runnel {
 namespace {
@@ -34,7 +35,7 @@ MlpTraining Quick() {
 double MeanError(const Mlp& mlp, const std::vector<MlpSample>& samples) {
   double sum = 0;
   for (const MlpSample& sample : samples)
-    sum += std::abs(mlp.LogSeconds(sample.encoding, sample.hardware) - sample.log_seconds);
+    sum += std::abs(mlp.Evaluate(sample.encoding, sample.hardware) - sample.target);
   return sum / static_cast<double>(samples.size());
 }
 
@@ -86,17 +87,17 @@ double RoundingBound(const Mlp& mlp, const MlpSample& sample) {
   value = pass(mlp.joint_1, value, error, next);
   error = next;
   pass(mlp.joint_2, value, error, next);
-  return std::abs(mlp.output_scale) * next[0] + 4 * kUnit * std::abs(sample.log_seconds);
+  return std::abs(mlp.output_scale) * next[0] + 4 * kUnit * std::abs(sample.target);
 }
 
 TEST(TrainTorch, PlainEvaluationEqualsLibTorch) {
   const std::vector<MlpSample> samples = World(2, 10);
   const absl::StatusOr<Mlp> mlp = TrainMlp(samples, Quick());
   ASSERT_TRUE(mlp.ok());
-  const absl::StatusOr<std::vector<double>> torch = TorchLogSeconds(*mlp, samples);
+  const absl::StatusOr<std::vector<double>> torch = TorchEvaluate(*mlp, samples);
   ASSERT_TRUE(torch.ok());
   for (size_t i = 0; i < samples.size(); ++i) {
-    const double plain = mlp->LogSeconds(samples[i].encoding, samples[i].hardware);
+    const double plain = mlp->Evaluate(samples[i].encoding, samples[i].hardware);
     const double bound = RoundingBound(*mlp, samples[i]);
     EXPECT_NEAR(plain, (*torch)[i], bound);
     EXPECT_LT(bound, 1e-2);
@@ -112,7 +113,7 @@ TEST(TrainTorch, AdaptsWithoutForgetting) {
   std::vector<MlpSample> device = World(4, 1);
   for (MlpSample& sample : device) {
     sample.hardware[1] += 4;  // told apart from all others
-    sample.log_seconds += 0.8f;
+    sample.target += 0.8f;
   }
   const std::vector<MlpSample> fresh(device.begin(), device.begin() + 8);
   const std::vector<MlpSample> rest(device.begin() + 8, device.end());
@@ -127,13 +128,28 @@ TEST(TrainTorch, AdaptsWithoutForgetting) {
   EXPECT_EQ(*AdaptMlp(*mlp, {}, known, MlpAdaptation{}), *mlp);
 }
 
+// Without a reason to correct anything the network says 0, whatever comes in.
+TEST(TrainTorch, StartsAtZero) {
+  std::vector<MlpSample> samples = World(6, 4);
+  for (MlpSample& sample : samples) sample.target = 0;
+  MlpTraining training = Quick();
+  training.starts_at_zero = true;
+  training.input_noise = 0.7;
+  training.epochs = 2;
+  const absl::StatusOr<Mlp> mlp = TrainMlp(samples, training);
+  ASSERT_TRUE(mlp.ok()) << mlp.status();
+  for (const MlpSample& sample : World(7, 2))
+    EXPECT_EQ(mlp->Evaluate(sample.encoding, sample.hardware), 0);
+  EXPECT_EQ(*TrainMlp(samples, training), *mlp);
+}
+
 TEST(TrainTorch, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(TrainMlp({}, Quick()).ok());
   std::vector<MlpSample> samples = World(5, 2);
   samples[3].encoding.pop_back();
   EXPECT_FALSE(TrainMlp(samples, Quick()).ok());
   samples = World(5, 2);
-  samples[3].log_seconds = std::nanf("");
+  samples[3].target = std::nanf("");
   EXPECT_FALSE(TrainMlp(samples, Quick()).ok());
 }
 

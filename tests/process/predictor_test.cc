@@ -17,6 +17,7 @@ namespace runnel {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const Words kMeasure = {"profile", "--models", "lenet",    "--batch-size", "4",    "--burst-ms",
                         "0",       "--extra",  "4",        "--name",       "here", "--family",
@@ -183,9 +184,9 @@ TEST(PredictorReport, DevicesThatWereNeverProfiled) {
   const nlohmann::json unseen = summary["unseen"];
   EXPECT_EQ(unseen["configurations"], 1);
   // The same device at a third of the speed: one of the known ones, but for a factor.
-  EXPECT_EQ(unseen["runnel"]["within_10pct"]["8"], 1.0) << unseen;
+  EXPECT_EQ(unseen["mixture"]["within_10pct"]["8"], 1.0) << unseen;
   EXPECT_EQ(unseen["noise_floor"]["within_5pct"], 1.0);
-  for (const char* method : {"runnel", "flops", "lut", "ratio"}) {
+  for (const char* method : {"mixture", "flops", "lut", "ratio"}) {
     for (const char* samples : {"0", "8"}) {
       EXPECT_TRUE(unseen.value(method, nlohmann::json())["within_10pct"].contains(samples))
           << method;
@@ -193,7 +194,7 @@ TEST(PredictorReport, DevicesThatWereNeverProfiled) {
           << method;
     }
   }
-  EXPECT_THAT(ReadFile(profiles / "figure7.csv"), HasSubstr("times_2,runnel,8,"));
+  EXPECT_THAT(ReadFile(profiles / "figure7.csv"), HasSubstr("times_2,mixture,8,"));
   // Without it there is no such key.
   Output(With(report, {"--summary", path}));
   EXPECT_FALSE(Summary(path).contains("unseen"));
@@ -267,6 +268,41 @@ TEST(CostPredicted, PlanOfAColdStart) {
                   {"--what-if", "mbps:1"}));
   EXPECT_THAT(out, HasSubstr("layer milliseconds"));
   EXPECT_THAT(out, HasSubstr("what if mbps:1"));
+}
+
+// A network of a few profiles, from the program that trains it to a plan: written, found beside the
+// profiles, judged.
+TEST(CostPredicted, NetworksAreTrainedAndPlan) {
+  const Profiles profiles;
+  const Words plan = With(
+      {"plan", "--model", "lenet", "--dataset", "synthetic_digits"},
+      {"--local-workers", "2", "--cost", "predicted", "--predictor-profiles", profiles.known()});
+  Process mixture(With({"runnel-central"}, plan));
+  EXPECT_EQ(mixture.Wait(), 0) << mixture.err();
+  EXPECT_THAT(mixture.out() + mixture.err(),
+              HasSubstr("predicted by mixture; 'runnel-predictor train --profiles"));
+  if (!std::filesystem::exists(std::string(RUNNEL_BINARY_DIR) + "/runnel-predictor"))
+    GTEST_SKIP() << "this build has no LibTorch";
+  Process train({"runnel-predictor", "train", "--profiles", profiles.known()});
+  ASSERT_EQ(train.Wait(), 0) << train.err();
+  EXPECT_THAT(train.out(), HasSubstr("mlp.network"));
+  EXPECT_THAT(train.out(), HasSubstr("accept_lenet.network"));
+  Process mlp(With({"runnel-central"}, plan));
+  EXPECT_EQ(mlp.Wait(), 0) << mlp.err();
+  EXPECT_THAT(mlp.out(), HasSubstr("ms a micro-batch (predicted)"));
+  EXPECT_THAT(mlp.out() + mlp.err(), Not(HasSubstr("mlp.network")));
+
+  const std::string path = profiles / "summary.json";
+  Output({"predictor-report", "--profiles", profiles.known(), "--leave-out", "configuration",
+          "--samples", "0", "--unseen", profiles.unseen(), "--summary", path});
+  const nlohmann::json summary = Summary(path);
+  for (const char* method : {"mlp", "accept", "mixture"}) {
+    EXPECT_GT(summary[method]["sub_models"], 0) << method;
+    EXPECT_GT(summary["unseen"][method]["sub_models"], 0) << method;
+  }
+
+  std::ofstream(profiles / "known/mlp.network") << "runnel-network 1\nrow: mlp\n";
+  ExpectRefused(plan, "mlp.network: network: has no line 'model: ...'");
 }
 
 TEST(CostPredicted, WrongFlags) {

@@ -51,15 +51,17 @@ ARROWS = (
     (("kernels/*",), ("kernels/*", "proto/base/*")),
     (("compress/*",), ("compress/*", "proto/base/*")),
     (("partition/*",), ("partition/*", "proto/base/*")),
-    # predictor: {cost, profiles} <- run <- judge <- train
+    # predictor: {cost, profiles, fit, networks} <- run <- judge <- train
     (("predictor/cost/*",), ("predictor/cost/*", "partition/cost_model.h", "proto/base/*")),
     (("predictor/profiles/*",), ("predictor/profiles/*", "proto/base/*")),
+    (("predictor/networks/*",), ("predictor/networks/*", "proto/base/*")),
+    (("predictor/fit/*",), ("predictor/fit/*", "proto/base/*")),
     (("predictor/run/*",),
-     ("predictor/run/*", "predictor/cost/*", "predictor/profiles/*", "partition/cost_model.h",
-      "proto/base/*")),
+     ("predictor/run/*", "predictor/fit/*", "predictor/networks/*", "predictor/cost/*",
+      "predictor/profiles/*", "partition/cost_model.h", "proto/base/*")),
     (("predictor/judge/*",),
-     ("predictor/judge/*", "predictor/run/*", "predictor/cost/*", "predictor/profiles/*",
-      "proto/base/*")),
+     ("predictor/judge/*", "predictor/run/*", "predictor/fit/*", "predictor/networks/*",
+      "predictor/cost/*", "predictor/profiles/*", "proto/base/*")),
     (("predictor/*",), ("predictor/*", "partition/cost_model.h", "proto/base/*")),
     # central: cli -> run -> {display, planning} -> records -> settings -> files; data and reports
     # beside.
@@ -97,7 +99,7 @@ PUBLIC_HEADERS = {
                   "schedule.h", "zoo/zoo.h"),
     "predictor": ("cost/measured_cost.h", "judge/cross_validate.h",
                   "profiles/profile_file.h", "profiles/profile_folder.h", "profiles/sub_models.h",
-                  "run/run_predictor.h"),
+                  "run/predictor_row.h", "run/run_predictor.h"),
     "proto/transport": ("control/control.h", "control/control_channel.h",
                         "control/control_convert.h", "control/model_convert.h",
                         "control/probe_train.h", "link/address.h", "link/event_loop.h",

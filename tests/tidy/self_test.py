@@ -120,7 +120,7 @@ class Rules(unittest.TestCase):
         ("central/records/journal.cc", '#include "proto/a.grpc.pb.h"\n', "gRPC stays"),
         ("proto/transport/in_process/loopback.cc", "#include <grpcpp/grpcpp.h>\n", "gRPC stays"),
         ("kernels/torch/a.h", "#pragma once\n#include <ATen/ATen.h>\n", "LibTorch stays"),
-        ("predictor/run/mlp.cc", "#include <torch/torch.h>\n", "LibTorch stays"),
+        ("predictor/networks/mlp.cc", "#include <torch/torch.h>\n", "LibTorch stays"),
         ("central/a.cc", "#include <CLI/CLI.hpp>\n", "CLI11 stays"),
         ("proto/transport/a.cc", "#include <spdlog/spdlog.h>\n", "log and metrics"),
         ("worker/a.cc", '#include "absl/synchronization/mutex.h"\n', "absl::Mutex"),

@@ -187,7 +187,8 @@ class PredictedPipeline {
   explicit PredictedPipeline(const PredictorOptions& predictor = {}, double min_gain = 0.02,
                              int64_t stop_step = 100'000)
       : model_(*MakeModel("mobilenet_v2")),
-        predictor_(*RunPredictor::Create(model_, 8, {}, predictor)),
+        predictor_(*RunPredictor::Create(*FindPredictor("mixture"),
+                                         *PredictorKnowledge::Create(model_, 8, {}), predictor)),
         slow_(2, std::vector<double>(model_.layer_count(), 1)),
         plans_(model_.layer_count()),
         replanner_(&plans_, Options(min_gain, stop_step), {.predictor = &predictor_}),

@@ -1,4 +1,4 @@
-#include "predictor/run/cholesky.h"
+#include "predictor/fit/cholesky.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "predictor/run/layer_times.h"
+#include "predictor/fit/layer_times.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "predictor/run/cholesky.h"
+#include "predictor/fit/cholesky.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

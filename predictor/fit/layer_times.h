@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "predictor/run/features.h"
+#include "predictor/fit/features.h"
 #include "proto/base/training/layer_range.h"
 
 namespace runnel {

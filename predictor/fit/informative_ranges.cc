@@ -1,10 +1,10 @@
-#include "predictor/run/informative_ranges.h"
+#include "predictor/fit/informative_ranges.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "predictor/run/layer_prior.h"
-#include "predictor/run/range_view.h"
+#include "predictor/fit/layer_prior.h"
+#include "predictor/fit/range_view.h"
 
 namespace runnel {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "predictor/run/features.h"
+#include "predictor/fit/features.h"
 #include "proto/base/training/layer_range.h"
 
 namespace runnel {

@@ -16,16 +16,47 @@
 // wrong where the devices differ much: with convolutions four times as fast, their share is
 // smaller. The second pass uses the shares that the first pass found.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "predictor/run/known_device.h"
-#include "predictor/run/layer_times.h"
+#include "predictor/fit/cholesky.h"
+#include "predictor/fit/known_device.h"
+#include "predictor/fit/layer_times.h"
 
 namespace runnel {
+
+// A hypothesis with likelihood p counts p^(1 / temperature) in RangeEstimate::tempered: the higher,
+// the less the mixture trusts a few measurements to tell known devices apart.
+inline constexpr std::array<double, 3> kTemperatures = {2, 4, 8};
+
+// What the mixture says of one range.
+struct RangeEstimate {
+  double log_seconds = 0;
+  // Of log(seconds), as standard deviations: of the hypotheses' answers around log_seconds, and
+  // of the range within one hypothesis (mean over the hypotheses).
+  double between_deviation = 0;
+  double within_deviation = 0;
+  double log_likeliest = 0;  // log(seconds) by the hypotheses of the likeliest known device alone
+  std::array<double, kTemperatures.size()> log_tempered = {};
+};
+
+// What the mixture says of the new device. Means over the hypotheses.
+struct DeviceEstimate {
+  KindCosts costs = {};
+  double log_deviation = 0;   // of the size s
+  double entropy = 0;         // of the known devices' weights
+  double log_likelihood = 0;  // a measured range, of the best hypothesis
+  int devices = 0;            // known devices that count at all
+  size_t likeliest = 0;       // of the known devices
+  // By known device: of its best hypothesis, over the best of all; at most 0.
+  std::vector<double> log_likelihoods;
+};
 
 // Immutable; any thread.
 class DeviceMixture {
@@ -41,6 +72,9 @@ class DeviceMixture {
 
   // The range must be one of the model.
   double Seconds(const LayerRange& range) const;
+  // The same with its uncertainty.
+  RangeEstimate Estimate(const LayerRange& range) const;
+  const DeviceEstimate& device() const { return device_; }
 
  private:
   // One hypothesis, conditioned on the measurements. It predicts
@@ -52,10 +86,17 @@ class DeviceMixture {
     double shift = 0;      // the common factor's logarithm
     KindCosts costs = {};  // of each kind of work, new device over known device
     std::vector<double> coefficients;
+    double deviation = 0;            // s
+    std::vector<KindShares> kinds;   // of the measured ranges, at the first pass's costs
+    std::optional<Cholesky> factor;  // of the measured ranges' covariance
   };
   DeviceMixture() = default;
+  void DescribeDevice();
+  double LogSecondsBy(const Part& part, const RangeView& view, const KindShares& kinds) const;
+  double WithinVariance(const Part& part, const RangeView& view, const KindShares& kinds) const;
 
   Known known_;
+  DeviceEstimate device_;
   std::vector<std::vector<RangeView>> own_;  // [known device][measured range]
   std::vector<Part> parts_;                  // grouped by known device
 };

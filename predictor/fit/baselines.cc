@@ -1,4 +1,4 @@
-#include "predictor/run/baselines.h"
+#include "predictor/fit/baselines.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "predictor/run/range_view.h"
+#include "predictor/fit/range_view.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "predictor/run/layer_times.h"
+#include "predictor/fit/layer_times.h"
 
 namespace runnel {
 

@@ -1,12 +1,12 @@
-#include "predictor/run/device_mixture.h"
+#include "predictor/fit/device_mixture.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
-#include "predictor/run/cholesky.h"
-#include "predictor/run/layer_prior.h"
+#include "predictor/fit/cholesky.h"
+#include "predictor/fit/layer_prior.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -28,6 +28,8 @@ struct Hypothesis {
   double shift = 0;                  // logarithm of the common factor
   KindCosts costs = {};              // of the new device over the known one
   std::vector<double> coefficients;  // [measured range], of CovarianceWithoutKinds
+  std::vector<KindShares> kinds;     // [measured range]
+  std::optional<Cholesky> factor;
 };
 
 // The new device's measurements in relation to one known device.
@@ -68,10 +70,11 @@ std::optional<Hypothesis> Condition(const KnownDevice& device, Measurements meas
       kinds = device.SharesAt(measurements.views[i].range, result.costs);
       log_ratios[i] -= kinds.log_change - DotProduct(kinds.by_kind, result.costs);
     }
-    const std::optional<Cholesky> factor = Factor(measurements.views, variance);
+    std::optional<Cholesky> factor = Factor(measurements.views, variance);
     if (!factor.has_value()) return std::nullopt;
     const std::vector<double> solved = factor->Solve(log_ratios);
     result = {.log_likelihood = -factor->LogDeterminant() / 2};
+    result.factor = std::move(factor);
     for (size_t i = 0; i < log_ratios.size(); ++i) {
       result.log_likelihood -= log_ratios[i] * solved[i] / 2;
       result.shift += kCommonVariance * solved[i];
@@ -83,6 +86,7 @@ std::optional<Hypothesis> Condition(const KnownDevice& device, Measurements meas
     }
     for (double& cost : result.costs) cost = std::clamp(cost, -kMostCost, kMostCost);
   }
+  for (const RangeView& view : measurements.views) result.kinds.push_back(view.kinds);
   return result;
 }
 
@@ -105,30 +109,115 @@ absl::StatusOr<DeviceMixture> DeviceMixture::Fit(Known known, absl::Span<const O
     return absl::InvalidArgumentError("device mixture: no device is known");
   RUNNEL_RETURN_IF_ERROR(CheckObservations(known->front().work(), own));
   DeviceMixture mixture;
-  double best = -INFINITY;
+  std::vector<double>& likelihoods = mixture.device_.log_likelihoods;
   for (size_t d = 0; d < known->size(); ++d) {
     const KnownDevice& device = (*known)[d];
     const double batch_shift =
         std::log(static_cast<double>(batch) / static_cast<double>(device.batch()));
     const Measurements measurements = CompareWith(device, own, batch_shift);
+    likelihoods.push_back(-INFINITY);
     for (const double deviation : kDeviations) {
       std::optional<Hypothesis> one = Condition(device, measurements, deviation);
       if (!one.has_value()) {
         return absl::InvalidArgumentError(
             "device mixture: the covariance is not positive definite");
       }
-      best = std::max(best, one->log_likelihood);
+      likelihoods[d] = std::max(likelihoods[d], one->log_likelihood);
       mixture.parts_.push_back({d, one->log_likelihood, batch_shift + one->shift, one->costs,
-                                std::move(one->coefficients)});
+                                std::move(one->coefficients), deviation, std::move(one->kinds),
+                                std::move(one->factor)});
     }
     mixture.own_.push_back(measurements.views);
   }
+  const double best = *std::max_element(likelihoods.begin(), likelihoods.end());
+  for (double& one : likelihoods) one -= best;
+  mixture.device_.log_likelihood = own.empty() ? 0 : best / static_cast<double>(own.size());
   double sum = 0;
   for (Part& part : mixture.parts_) sum += part.weight = std::exp(part.weight - best);
   for (Part& part : mixture.parts_) part.weight /= sum;
   std::erase_if(mixture.parts_, [](const Part& part) { return part.weight < kLeastWeight; });
   mixture.known_ = std::move(known);
+  mixture.DescribeDevice();
   return mixture;
+}
+
+void DeviceMixture::DescribeDevice() {
+  std::vector<double> weights(known_->size(), 0);
+  for (const Part& part : parts_) {
+    weights[part.device] += part.weight;
+    device_.log_deviation += part.weight * std::log(part.deviation);
+    for (size_t k = 0; k < part.costs.size(); ++k) device_.costs[k] += part.weight * part.costs[k];
+  }
+  for (const double weight : weights) {
+    if (weight == 0) continue;
+    ++device_.devices;
+    device_.entropy -= weight * std::log(weight);
+  }
+  device_.likeliest =
+      static_cast<size_t>(std::max_element(weights.begin(), weights.end()) - weights.begin());
+}
+
+double DeviceMixture::LogSecondsBy(const Part& part, const RangeView& view,
+                                   const KindShares& kinds) const {
+  double log_one = view.log_seconds + part.shift + kinds.log_change;
+  for (size_t i = 0; i < part.coefficients.size(); ++i)
+    log_one += part.coefficients[i] * CovarianceWithoutKinds(view, own_[part.device][i]);
+  return log_one;
+}
+
+// Var(r | measured) = Var(r) - k' K^-1 k, with the covariances k of r and the measured ranges and K
+// of the measured ranges.
+double DeviceMixture::WithinVariance(const Part& part, const RangeView& view,
+                                     const KindShares& kinds) const {
+  const double variance = part.deviation * part.deviation;
+  RangeView own = view;
+  own.kinds = kinds;
+  std::vector<double> row;
+  for (size_t i = 0; i < part.kinds.size(); ++i) {
+    RangeView measured = own_[part.device][i];
+    measured.kinds = part.kinds[i];
+    row.push_back(variance * Covariance(own, measured) + kCommonVariance);
+  }
+  double left = variance * Covariance(own, own) + kCommonVariance;
+  const std::vector<double> solved = part.factor->Solve(row);
+  for (size_t i = 0; i < row.size(); ++i) left -= row[i] * solved[i];
+  return std::max(left, 0.0);
+}
+
+RangeEstimate DeviceMixture::Estimate(const LayerRange& range) const {
+  RangeEstimate estimate;
+  std::vector<double> answers;
+  double likeliest_weight = 0;
+  std::array<double, kTemperatures.size()> tempered_weights = {};
+  std::optional<RangeView> view;
+  size_t viewed = 0;
+  for (const Part& part : parts_) {
+    const KnownDevice& device = (*known_)[part.device];
+    if (!view.has_value() || viewed != part.device) view = device.View(range);
+    viewed = part.device;
+    const KindShares kinds = device.SharesAt(range, part.costs);
+    const double answer = LogSecondsBy(part, *view, kinds);
+    answers.push_back(answer);
+    estimate.log_seconds += part.weight * answer;
+    estimate.within_deviation += part.weight * std::sqrt(WithinVariance(part, *view, kinds));
+    if (part.device == device_.likeliest) {
+      estimate.log_likeliest += part.weight * answer;
+      likeliest_weight += part.weight;
+    }
+    for (size_t i = 0; i < kTemperatures.size(); ++i) {
+      const double weight = std::pow(part.weight, 1 / kTemperatures[i]);
+      estimate.log_tempered[i] += weight * answer;
+      tempered_weights[i] += weight;
+    }
+  }
+  estimate.log_likeliest /= likeliest_weight;
+  for (size_t i = 0; i < kTemperatures.size(); ++i) estimate.log_tempered[i] /= tempered_weights[i];
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const double off = answers[i] - estimate.log_seconds;
+    estimate.between_deviation += parts_[i].weight * off * off;
+  }
+  estimate.between_deviation = std::sqrt(estimate.between_deviation);
+  return estimate;
 }
 
 double DeviceMixture::Seconds(const LayerRange& range) const {

@@ -1,4 +1,4 @@
-#include "predictor/run/mlp.h"
+#include "predictor/networks/mlp.h"
 
 #include <algorithm>
 #include <array>
@@ -15,13 +15,6 @@ namespace runnel {
 namespace {
 
 constexpr absl::string_view kMagic = "runnel-mlp 1";
-
-std::vector<float> Normalised(absl::Span<const float> input, const std::vector<float>& mean,
-                              const std::vector<float>& scale) {
-  std::vector<float> result(input.size());
-  for (size_t i = 0; i < input.size(); ++i) result[i] = (input[i] - mean[i]) / scale[i];
-  return result;
-}
 
 std::vector<float> Apply(const LinearLayer& layer, absl::Span<const float> input, bool relu) {
   std::vector<float> output(static_cast<size_t>(layer.outputs));
@@ -114,7 +107,15 @@ void Append(std::string& text, const std::vector<float>& values) {
 
 }  // namespace
 
-double Mlp::LogSeconds(absl::Span<const float> encoding, absl::Span<const float> hardware) const {
+std::vector<float> Normalised(absl::Span<const float> input, const std::vector<float>& mean,
+                              const std::vector<float>& scale) {
+  std::vector<float> result(input.size());
+  for (size_t i = 0; i < input.size(); ++i)
+    result[i] = std::clamp((input[i] - mean[i]) / scale[i], -kMostScales, kMostScales);
+  return result;
+}
+
+double Mlp::Evaluate(absl::Span<const float> encoding, absl::Span<const float> hardware) const {
   const std::vector<float> first =
       Apply(encoding_1, Normalised(encoding, encoding_mean, encoding_scale), true);
   std::vector<float> joint = Apply(encoding_2, first, true);

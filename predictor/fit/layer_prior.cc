@@ -1,4 +1,4 @@
-#include "predictor/run/layer_prior.h"
+#include "predictor/fit/layer_prior.h"
 
 #include <algorithm>
 #include <cmath>

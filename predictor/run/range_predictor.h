@@ -1,0 +1,17 @@
+#pragma once
+
+// What a row of the table of predictors (predictor_row.h) says of one device.
+
+#include "proto/base/training/layer_range.h"
+
+namespace runnel {
+
+// Immutable; any thread.
+class RangePredictor {
+ public:
+  virtual ~RangePredictor() = default;
+  // The range must be one of the model. Above 0.
+  virtual double Seconds(const LayerRange& range) const = 0;
+};
+
+}  // namespace runnel
