@@ -89,7 +89,7 @@ def run(job):
     """Runs the job; what the lab has to say beside central's summary."""
     def mbps(i, j):
         return job["mbps"][i][j]
-    network.bring_up(len(job["hosts"]), mbps)
+    network.bring_up(len(job["hosts"]), mbps, job["media"])
     children = Children(job["folder"])
     try:
         for name, host, command in commands(job):

@@ -91,8 +91,8 @@ def stage_share(stage, quota, whole_device):
     return stage["processor_share" if whole_device else "busy_processor_share"] / quota
 
 
-def bound_seconds_per_batch(summary, mbps, quotas, whole_device=True):
-    """What the busiest device or direction of a link needs for a mini-batch: no schedule can be
+def bound_seconds_per_batch(summary, mbps, quotas, whole_device=True, media=()):
+    """What the busiest device, direction of a link or medium needs for a mini-batch: no schedule can be
     quicker with this plan. Coding, frames, acknowledgements and central, which is on device 0, count
     unless only computation is asked for. None: nothing was trained."""
     stages, steps = summary["plan"]["stages"], summary["steps"]
@@ -104,12 +104,17 @@ def bound_seconds_per_batch(summary, mbps, quotas, whole_device=True):
     needs = [(stage_share(stage, quotas[plan["device_number"]], whole_device) +
               (central if plan["device_number"] == 0 else 0)) * training_s / steps
              for stage, plan in zip(summary["stages"], stages)]
+    on_air = [0.0] * len(media)
     for index, link in enumerate(summary["links"]):
         above, below = stages[index]["device_number"], stages[index + 1]["device_number"]
+        for number, medium in enumerate(media):
+            if above in medium["hosts"] and below in medium["hosts"]:
+                on_air[number] += (link["bytes_forward"] + link["bytes_backward"]) * 8e-6 / \
+                    medium["mbps"] / steps
         for direction, a, b in (("forward", above, below), ("backward", below, above)):
             if mbps[a][b] > 0:
                 needs.append(link[f"bytes_{direction}"] * 8e-6 / mbps[a][b] / steps)
-    return max(needs)
+    return max(needs + on_air)
 
 
 def efficiencies(summary, seconds, batch_size, bound, computation):
@@ -176,12 +181,13 @@ def run_once(case, arguments, train, mbps, folder):
     hosts = case["hosts"]
     total = arguments.warm_up + arguments.batches + len(hosts) + 2  # those drain, uncounted
     matrix = scenarios.bandwidths(case, mbps)
+    media = scenarios.media(case, mbps)
     measuring = [] if arguments.as_typed else \
         ["--plan-mbps", str(min(rate for i, row in enumerate(matrix)
                                 for j, rate in enumerate(row) if i != j)),
          "--barrier-every", str(total)]
     job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,
-           "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
+           "media": media, "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
            "shared_control": arguments.shared_control,
            "train": without(train, scenarios.train_flags(case, arguments.dataset,
                                                          arguments.data_dir) +
@@ -201,8 +207,8 @@ def run_once(case, arguments, train, mbps, folder):
             summary = json.load(file)
         seconds = steady_seconds_per_batch(summary, arguments.warm_up, arguments.batches)
         summary["samples"] = summary["steps"] * case["training"]["batch_size"]
-        bound = bound_seconds_per_batch(summary, matrix, shares)
-        computation = bound_seconds_per_batch(summary, matrix, shares, whole_device=False)
+        bound = bound_seconds_per_batch(summary, matrix, shares, media=media)
+        computation = bound_seconds_per_batch(summary, matrix, shares, False, media)
         predicted = prediction(summary, case["training"]["batch_size"])
         summary["lab"] = {
             "scenario": case["name"], "mbps": mbps, "cpu": shares, "flags": job["train"],

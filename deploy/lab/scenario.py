@@ -31,13 +31,17 @@ def load(name):
                 raise ValueError(f"{key} is missing")
         if len(scenario["hosts"]) < 2:
             raise ValueError("needs two hosts at least")
-        delays = {float(link["delay_ms"]) for link in scenario["links"]}
+        delays = {float(way["delay_ms"]) for way in _ways(scenario)}
         if len(delays) > 1:
             raise ValueError("links of different delay_ms: the lab knows one for all")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"scenario {path}: {error}") from error
     scenario["path"] = path
     return scenario
+
+
+def _ways(scenario):
+    return scenario["links"] + scenario.get("media", [])
 
 
 def under_quotas(scenario, shares):
@@ -54,7 +58,7 @@ def train_flags(scenario, dataset=None, data_dir=None):
     flags = {"model": training["model"], "dataset": dataset or training["dataset"],
              "batch-size": training["batch_size"], "micro-batches": training["micro_batches"],
              "schedule": training["schedule"], "worker-threads": scenario["hosts"][0]["threads"]}
-    delay = max((float(link["delay_ms"]) for link in scenario["links"]), default=0)
+    delay = max((float(way["delay_ms"]) for way in _ways(scenario)), default=0)
     if delay > 0:
         flags["link-delay-ms"] = delay
     if data_dir:
@@ -76,8 +80,26 @@ def _speed(scenario, i, j):
     return mbps
 
 
+def media(scenario, mbps=None):
+    """[{"hosts": numbers, "mbps": of all that they send together}] of each medium; `mbps`: of every
+    medium's air. What is on the air twice gets half of it."""
+    names = [host["name"] for host in scenario["hosts"]]
+    return [{"hosts": [i for i, name in enumerate(names)
+                       if name in medium["hosts"] or "*" in medium["hosts"]],
+             "mbps": (float(medium["mbps"]) if mbps is None else mbps) /
+                     (2 if medium["access_point"] else 1)}
+            for medium in scenario.get("media", [])]
+
+
 def bandwidths(scenario, mbps=None):
-    """Megabits a second of what host i sends to host j; `mbps`: the same everywhere."""
+    """Megabits a second of what host i sends to host j while nobody else sends; `mbps`: the same
+    everywhere."""
     count = len(scenario["hosts"])
-    return [[0.0 if i == j else _speed(scenario, i, j) if mbps is None else mbps
-             for j in range(count)] for i in range(count)]
+    rates = [[0.0 if i == j else _speed(scenario, i, j) if mbps is None else mbps
+              for j in range(count)] for i in range(count)]
+    for medium in media(scenario, mbps):
+        for i in medium["hosts"]:
+            for j in medium["hosts"]:
+                if i != j:
+                    rates[i][j] = medium["mbps"]
+    return rates

@@ -48,6 +48,26 @@ class Scenarios(unittest.TestCase):
         self.assertEqual(scenario.bandwidths(case, 0.5),
                          [[0, .5, .5], [.5, 0, .5], [.5, .5, 0]])
 
+    def test_hosts_of_a_medium_share_its_air(self):
+        medium = {"name": "wifi", "hosts": ["a", "c"], "mbps": 20, "delay_ms": 0,
+                  "access_point": True}
+        case = {"hosts": [{"name": name} for name in "abc"], "links": [link("*", "*", 4, 2)],
+                "media": [medium]}
+        self.assertEqual(scenario.media(case), [{"hosts": [0, 2], "mbps": 10}])
+        self.assertEqual(scenario.media(case, 3), [{"hosts": [0, 2], "mbps": 1.5}])
+        self.assertEqual(scenario.bandwidths(case), [[0, 4, 10], [2, 0, 4], [10, 2, 0]])
+        everybody = dict(case, media=[dict(medium, hosts=["*"], access_point=False)])
+        self.assertEqual(scenario.media(everybody), [{"hosts": [0, 1, 2], "mbps": 20}])
+        # Two links with 1 MB each way a batch: 4 MB on the air of 20 Mbps.
+        summary = {"steps": 1, "samples": 1, "samples_per_s": 1, "central_processor_share": 0,
+                   "plan": {"stages": [{"device_number": i} for i in range(3)]},
+                   "stages": [{"device_number": i, "busy_share": 0.1} for i in range(3)],
+                   "links": [{"bytes_forward": 1e6, "bytes_backward": 1e6}] * 2}
+        matrix = scenario.bandwidths(everybody)
+        self.assertAlmostEqual(run.bound_seconds_per_batch(
+            summary, matrix, [0, 0, 0], media=scenario.media(everybody)), 1.6)
+        self.assertAlmostEqual(run.bound_seconds_per_batch(summary, matrix, [0, 0, 0]), 0.4)
+
     def test_shipped_scenarios_load(self):
         names = [name[:-5] for name in os.listdir(scenario.FOLDER) if name.endswith(".json")]
         self.assertIn("three-pis", names)
