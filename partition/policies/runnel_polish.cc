@@ -11,6 +11,8 @@ namespace runnel::policies {
 namespace {
 
 constexpr double kGain = 2e-4;
+// Of more devices the closed form chooses alone.
+constexpr int kMostExchanged = 12;
 
 // Stage `stage` one more, and whoever must have as many.
 void RaiseCap(size_t stage, std::vector<int64_t>& caps) {
@@ -21,6 +23,34 @@ void RaiseCap(size_t stage, std::vector<int64_t>& caps) {
 void LowerCap(size_t stage, std::vector<int64_t>& caps) {
   for (size_t i = stage + 1; i < caps.size(); ++i) caps[i] = std::min(caps[i], caps[stage] - 1);
   --caps[stage];
+}
+
+// One stage less, two devices exchanged, or another device for one.
+void AddOtherDevices(const PipelineModel& model, const Placement& placement,
+                     std::vector<Placement>& changes) {
+  const int stages = static_cast<int>(placement.order.size());
+  const int devices = static_cast<int>(model.devices.size());
+  const auto drop = [&](int stage, int last_of) {
+    Placement& one = changes.emplace_back(placement);
+    one.order.erase(one.order.begin() + stage);
+    one.caps.erase(one.caps.begin() + stage);
+    one.last_layer.erase(one.last_layer.begin() + last_of);
+    one.codecs.erase(one.codecs.begin() + last_of);
+  };
+  for (int i = 1; i < stages; ++i) {
+    drop(i, i - 1);  // its layers go to the stage before
+    if (i + 1 < stages) drop(i, i);
+    for (int j = i + 1; j < stages; ++j) {
+      Placement& one = changes.emplace_back(placement);
+      std::swap(one.order[i], one.order[j]);
+    }
+    for (int device = 1; device < devices && devices <= kMostExchanged; ++device) {
+      if (std::find(placement.order.begin(), placement.order.end(), device) ==
+          placement.order.end()) {
+        changes.emplace_back(placement).order[i] = device;
+      }
+    }
+  }
 }
 
 // One change each, caps first.
@@ -51,6 +81,7 @@ std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
       changes.emplace_back(placement).codecs[i] = static_cast<int>(codec);
     }
   }
+  AddOtherDevices(model, placement, changes);
   return changes;
 }
 

@@ -21,7 +21,8 @@ class Polish {
 
   // By shorter simulations than SimulatedPeriod's. Infinite if it does not fit the memory.
   double Charge(const Placement& placement);
-  // Moves cuts by a layer, caps by one, and changes codecs, as long as that gains.
+  // Moves cuts by a layer, caps by one, changes codecs, leaves a device out or takes another one,
+  // as long as that gains.
   Candidate Improve(Candidate candidate);
 
  private:
