@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/pipeline_model.h"
+#include "partition/policies/runnel_search.h"
 #include "partition/policy.h"
 #include "predictor/cost/measured_cost.h"
 #include "tests/base/codecs.h"
@@ -227,6 +228,49 @@ TEST(PipelineModel, WhatADeviceDoesBesidesComputingTakesFromItsComputation) {
   EXPECT_EQ(one.stages[1].total_ns(), apart.stages[1].total_ns());
   EXPECT_EQ(one.links[0].down.encode_ns, 0);
   EXPECT_EQ(one.links[0].down.decode_ns, 16'000);
+}
+
+// Cuts and codecs of three devices in a row that share a radio: with room for any cap the shortest
+// period is the least of what lanes and air allow.
+TEST(OrderSearch, AirIsABudgetOfTheWholeOrder) {
+  int bound_by_air = 0;
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 random(seed);
+    Case c(6, 3, random);
+    for (auto& row : c.model.speeds) {
+      for (LinkSpeed& speed : row) {
+        speed.medium = 0;
+        speed.rate = speed.rate * 0.4;
+        speed.hops = 1 + static_cast<int>(seed % 2);
+      }
+    }
+    double least = std::numeric_limits<double>::infinity();
+    bool is_air = false;
+    for (int first = 0; first < 4; ++first) {
+      for (int second = first + 1; second < 5; ++second) {
+        Placement tried = {{0, 1, 2}, {first, second, 5}, {1, 1, 1}, {}};
+        ForEachCodecs(c.model, tried, [&] {
+          const SimulatedPipeline pipeline = ToPipeline(c.model, tried);
+          const double bound = ResourceBoundNs(pipeline) * 1e-9;
+          if (bound >= least) return;
+          least = bound;
+          const auto slowest = std::max_element(
+              pipeline.stages.begin(), pipeline.stages.end(),
+              [](const StageTimes& a, const StageTimes& b) { return a.total_ns() < b.total_ns(); });
+          is_air = bound > static_cast<double>(slowest->total_ns()) * 1e-9 * 1.001;
+        });
+      }
+    }
+    bound_by_air += is_air ? 1 : 0;
+    policies::SearchTables tables(c.model, policies::AllEnds(c.model));
+    policies::OrderSearch search(tables, {0, 1, 2});
+    EXPECT_FALSE(search.Reach(least * 0.999, 1000).has_value());
+    const std::optional<Placement> reached = search.Reach(least * 1.001, 1000);
+    ASSERT_TRUE(reached.has_value());
+    EXPECT_LE(ResourceBoundNs(ToPipeline(c.model, *reached)) * 1e-9, least * 1.0011);
+  }
+  EXPECT_GT(bound_by_air, 5);
 }
 
 TEST(RunnelPolicy, IsChargedNoMoreThanOthers) {
