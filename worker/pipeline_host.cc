@@ -317,10 +317,14 @@ Telemetry PipelineHost::telemetry() const {
     if (*link != nullptr)
       telemetry.stale_frames_dropped += (*link)->session().counters().stale_dropped;
   }
-  if (upstream_ != nullptr)
+  if (upstream_ != nullptr) {
     telemetry.upstream_bytes_per_second = upstream_->received_bytes_per_second();
-  if (downstream_ != nullptr)
+    telemetry.upstream_round_trip_ns = upstream_->round_trip_ns();
+  }
+  if (downstream_ != nullptr) {
     telemetry.downstream_bytes_per_second = downstream_->received_bytes_per_second();
+    telemetry.downstream_round_trip_ns = downstream_->round_trip_ns();
+  }
   telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
   telemetry.memory_bytes = executor_->memory_bytes();

@@ -3,6 +3,7 @@
 // What is known of the devices and of the pipeline when a plan is made or looked at again.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,17 @@
 
 namespace runnel {
 
-// What the path between central's host and a worker's carries, as it was measured before the first
-// plan. A way that is not set: the worker is on central's host, or nothing was measured.
-struct PathRates {
-  LinkRate down;  // towards the worker
-  LinkRate up;
+// What was measured of one way between two devices.
+struct WayFigures {
+  LinkRate rate = {};                        // not set: not measured
+  std::optional<double> delay_seconds = {};  // none: not measured
+};
+
+// The path between central's host and a worker's, as it was measured before the first plan. A way
+// without figures: the worker is on central's host, or nothing was measured.
+struct PathFigures {
+  WayFigures down;  // towards the worker
+  WayFigures up;
 };
 
 // A worker that takes part, as far as plans depend on it. Its number in plans (DeviceId) is its
@@ -28,7 +35,8 @@ struct DeviceFacts {
   std::string name;
   double processor_share = 1;  // of a processor, what its computing thread got at the last profile
   bool is_lost = false;        // no plan may use it
-  PathRates path = {};
+  bool is_local = false;       // on central's host
+  PathFigures path = {};       // of a worker that is not local
   DeviceCosts costs = {};
   int64_t memory_bytes = 0;  // that its worker may take; 0: not known
 };

@@ -1,7 +1,8 @@
 #pragma once
 
-// What links carry, as the stages measured it (proto/transport/link/bandwidth.h), kept by device so
-// that it outlives a plan. Pure functions; any thread.
+// What links carry and how long they take, as paths were probed and as the stages measure it
+// (proto/transport/link/bandwidth.h, round_trip.h), kept by device so that it outlives a plan. Pure
+// functions; any thread.
 
 #include <cstddef>
 #include <vector>
@@ -13,27 +14,28 @@
 
 namespace runnel {
 
-// [from][to], by device number of the run. A rate that is not set: that way was never measured.
-// Empty: none was.
-using LinkRates = std::vector<std::vector<LinkRate>>;
+// [from][to], by device number of the run. Empty: nothing was measured.
+using LinkRates = std::vector<std::vector<WayFigures>>;
 
-// Records what the stages of the plan that holds have measured, each direction apart. A way that
-// says nothing keeps its rate. devices: how many the run has.
+// Records what the stages of the plan that holds have measured: rates each direction apart, delays
+// as half of the round trip. A way that says nothing keeps its figures. devices: how many the run
+// has.
 void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates);
 
-// Of the ways between device 0, which is on central's host, and the others.
-LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices);
+// Of the ways between the devices on central's host, and between them and the others. Empty: no
+// path was measured. added_delay_seconds: what --link-delay-ms adds to each data link, which the
+// paths' control streams do not have.
+LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_delay_seconds);
 
 LinkRates ScaleRates(LinkRates rates, double factor);
 
-// What a plan for `devices` (numbers of the run) takes each way for, by position in `devices`. The
-// first of these that is known:
+// What a plan for `devices` (numbers of the run) takes each way for, by position in `devices`.
+// Rate and delay each are the first of these that is known:
 //   1. what was measured;
-//   2. what the user gave (`given`);
-//   3. the rate of the way back;
-//   4. the slowest rate from or to either end; else the slowest of all. A way that nobody has tried
-//      is not taken for a fast one.
-// The delay is always the given one.
+//   2. that of the way back;
+//   3. the worst from or to either end; else the worst of all. A way that nobody has tried is not
+//      taken for a good one;
+//   4. what the user gave (`given`), which also bounds 2 and 3: they are no better than that.
 std::vector<std::vector<LinkSpeed>> SpeedsOf(const LinkRates& rates,
                                              const std::vector<int>& devices,
                                              const LinkSpeed& given);

@@ -26,6 +26,8 @@ constexpr double kFeedByteProcessorSeconds = 0.8e-9;
 // what it measured over these.
 constexpr double kServerFrameSeconds = 30e-6;
 constexpr double kServerLinkByteSeconds = 0.2e-9;
+// Less is what a wired network takes; people need not read it.
+constexpr double kShownDelaySeconds = 0.5e-3;
 
 std::vector<int> DevicesOf(const Plan& plan) {
   std::vector<int> devices;
@@ -176,8 +178,11 @@ PlanBandwidth PlanMaker::AssumedBandwidth(const Plan& plan, const LinkRates& rat
   PlanBandwidth bandwidth;
   bandwidth.source = rates.empty() ? inputs_.links.source : "measured";
   const std::vector<std::vector<LinkSpeed>> speeds = SpeedsBetween(DevicesOf(plan), rates);
-  for (size_t i = 0; i + 1 < plan.stages.size(); ++i)
-    bandwidth.links.push_back({speeds[i][i + 1].rate, speeds[i + 1][i].rate});
+  for (size_t i = 0; i + 1 < plan.stages.size(); ++i) {
+    const LinkSpeed& down = speeds[i][i + 1];
+    const LinkSpeed& up = speeds[i + 1][i];
+    bandwidth.links.push_back({down.rate, up.rate, (down.delay_seconds + up.delay_seconds) / 2});
+  }
   return bandwidth;
 }
 
@@ -187,7 +192,10 @@ std::string BandwidthText(const PlanBandwidth& bandwidth) {
   };
   std::vector<std::string> links;
   for (const PlanBandwidth::Link& link : bandwidth.links) {
-    links.push_back(absl::StrCat(text(link.forward), " down and ", text(link.backward), " up"));
+    std::string& line = links.emplace_back(
+        absl::StrCat(text(link.forward), " down and ", text(link.backward), " up"));
+    if (link.delay_seconds >= kShownDelaySeconds)
+      absl::StrAppendFormat(&line, " after %.3g ms", link.delay_seconds * 1e3);
   }
   if (links.empty()) return "";
   return absl::StrCat("links taken for ", absl::StrJoin(links, ", "), " (",

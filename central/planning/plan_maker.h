@@ -40,7 +40,8 @@ class PlanMaker final : public PlanSource {
   PlanningInputs inputs_;
 };
 
-// A line for people: "links taken for 4.02 Mbps down and 3.98 up (measured)"; empty without links.
+// A line for people: "links taken for 4.02 Mbps down and 3.98 Mbps up after 5 ms (measured)"; empty
+// without links.
 std::string BandwidthText(const PlanBandwidth& bandwidth);
 
 }  // namespace runnel

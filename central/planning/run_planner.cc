@@ -93,7 +93,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
     cluster_.memory_bytes.push_back(device.memory_bytes);
   }
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
-  cluster_.rates = RatesOfPaths(devices);
+  cluster_.rates = RatesOfPaths(devices, inputs().links.given.delay_seconds);
   MeasuredCluster cluster = cluster_;
   cluster.times = times;
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker_.MakePlan(numbers, cluster));

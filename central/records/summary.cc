@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include "proto/process/atomic_file.h"
 #include "central/files/json_fields.h"
 #include "central/records/plan_json.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -22,7 +22,9 @@ Json ToJson(const LinkSummary& link) {
 }
 
 Json ToJson(const PlanBandwidth::Link& link) {
-  return Json{{"forward_mbps", link.forward.mbps()}, {"backward_mbps", link.backward.mbps()}};
+  return Json{{"forward_mbps", link.forward.mbps()},
+              {"backward_mbps", link.backward.mbps()},
+              {"delay_ms", link.delay_seconds * 1e3}};
 }
 
 Json ToJson(const StageSummary& stage) {

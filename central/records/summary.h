@@ -31,6 +31,7 @@ struct PlanBandwidth {
   struct Link {  // a rate that is not set: no limit
     LinkRate forward;
     LinkRate backward;
+    double delay_seconds = 0;  // each way, the mean of both
   };
   // Where that came from: "--plan-mbps", "--link-mbps", "measured" (ways that were not measured yet
   // are what the user gave), "none" (nothing was known), or "recorded" (a plan from elsewhere).

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "proto/transport/in_process/simulated.h"
+#include "proto/transport/link/round_trip.h"
 
 namespace runnel {
 namespace {
@@ -44,6 +45,74 @@ TEST(BandwidthMeter, LargeTransfersWeighMore) {
   meter.Add({1'000'000, kSecond});
   for (int i = 0; i < 4; ++i) meter.Add({10'000, kSecond});
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
+}
+
+// A way behind a token bucket, which is full before each frame; packets come at 2.5e7 bytes a
+// second as long as it holds.
+FrameArrival BehindBucket(int64_t bytes, double bytes_per_second) {
+  constexpr int64_t kBucket = 32 * 1024;
+  constexpr int64_t kPieces = 12;
+  ArrivalRecorder recorder;
+  for (int64_t i = 0; i < kPieces; ++i) {
+    const int64_t sent = bytes * (i + 1) / kPieces;
+    const double ns =
+        static_cast<double>(std::min(sent, kBucket)) * 40 +
+        static_cast<double>(std::max<int64_t>(sent - kBucket, 0)) * 1e9 / bytes_per_second;
+    if (i == 0) recorder.Begin(static_cast<int64_t>(ns));
+    if (i > 0) recorder.Add(static_cast<int64_t>(ns), bytes / kPieces);
+  }
+  return recorder.Finish();
+}
+
+// Frames that fit into the bucket show how fast the first bytes after a pause pass. One train that
+// is longer shows the link.
+TEST(BandwidthMeter, FramesThatFitIntoATokenBucketAreNotBelievedAboveLongerOnes) {
+  BandwidthMeter meter;
+  for (int i = 0; i < 20; ++i) meter.Add(BehindBucket(28'000, 250e3));
+  EXPECT_GT(meter.bytes_per_second(), 2e6) << "nothing longer has come yet";
+  meter.Add(BehindBucket(64 * 1024, 250e3));
+  EXPECT_NEAR(meter.bytes_per_second(), 250e3, 25e3);
+  for (int i = 0; i < 40; ++i) meter.Add(BehindBucket(28'000, 250e3));
+  EXPECT_NEAR(meter.bytes_per_second(), 250e3, 25e3);
+  // A link that is faster now: longer trains say so.
+  for (int i = 0; i < 3; ++i) meter.Add(BehindBucket(256 * 1024, 1e6));
+  EXPECT_NEAR(meter.bytes_per_second(), 1e6, 1e5);
+}
+
+TEST(RoundTripMeter, TheSmallestOfTheLastPingsCounts) {
+  RoundTripMeter meter;
+  int64_t now = 0;
+  const auto ping = [&](int64_t round_trip_ns) {
+    now += kSecond / 2;
+    const std::optional<Sequence> sent = meter.Due(now, 0);
+    ASSERT_TRUE(sent.has_value());
+    meter.Answered(*sent, now + round_trip_ns);
+  };
+  EXPECT_EQ(meter.smallest_ns(), 0) << "not measured";
+  ping(9'000'000);
+  EXPECT_EQ(meter.smallest_ns(), 9'000'000);
+  ping(4'000'000);
+  ping(30'000'000);
+  EXPECT_EQ(meter.smallest_ns(), 4'000'000);
+  for (size_t i = 0; i < RoundTripMeter::kWindow; ++i) ping(12'000'000);
+  EXPECT_EQ(meter.smallest_ns(), 12'000'000) << "the link takes longer now";
+}
+
+TEST(RoundTripMeter, OnePingAtATimeAndNoneBehindFrames) {
+  RoundTripMeter meter;
+  EXPECT_FALSE(meter.Due(0, 100).has_value());
+  const std::optional<Sequence> first = meter.Due(0, 0);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_FALSE(meter.Due(kSecond, 0).has_value());
+  const std::optional<Sequence> second = meter.Due(RoundTripMeter::kAnswerDeadlineNs, 0);
+  ASSERT_TRUE(second.has_value()) << "the first one is lost";
+  meter.Answered(*first, RoundTripMeter::kAnswerDeadlineNs + 1);
+  EXPECT_EQ(meter.smallest_ns(), 0) << "of a ping that was given up";
+  meter.Answered(*second, RoundTripMeter::kAnswerDeadlineNs + 7);
+  EXPECT_EQ(meter.smallest_ns(), 7);
+  ASSERT_TRUE(meter.Due(2 * RoundTripMeter::kAnswerDeadlineNs, 0).has_value());
+  meter.Connected();
+  EXPECT_TRUE(meter.Due(2 * RoundTripMeter::kAnswerDeadlineNs + 1, 0).has_value());
 }
 
 TEST(BandwidthProbe, OnlyWhenNothingElseTells) {

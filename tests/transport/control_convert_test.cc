@@ -32,7 +32,7 @@ auto Fields(const ProfileReport& m) {
 }
 auto Fields(const ProfileProgress& m) { return std::tie(m.share); }
 auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
-auto Fields(const ProbePiece& m) { return std::tie(m.index, m.count, m.padding); }
+auto Fields(const ProbePiece& m) { return std::tie(m.index, m.count, m.padding, m.answer_bytes); }
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) {
   const auto& [a, b] = m;
@@ -47,8 +47,8 @@ auto Fields(const EvaluationDone& m) {
   return std::tie(a, b, c, d);
 }
 auto Fields(const Telemetry& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y);
 }
 auto Fields(const StageFailed& m) {
   const auto& [a, b, c] = m;
@@ -136,6 +136,8 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   telemetry.busy_processor_ns = 12;
   telemetry.processor_ns = 13;
   telemetry.memory_bytes = 14;
+  telemetry.upstream_round_trip_ns = 15;
+  telemetry.downstream_round_trip_ns = 16;
   const proto::Telemetry wire = ToProto(WorkerMessage(telemetry)).telemetry();
   EXPECT_EQ(wire.frames_down(), 1);
   EXPECT_EQ(wire.frames_up(), 2);
@@ -151,6 +153,8 @@ TEST(ControlConvert, TelemetryKeepsItsNames) {
   EXPECT_EQ(wire.busy_processor_ns(), 12);
   EXPECT_EQ(wire.processor_ns(), 13);
   EXPECT_EQ(wire.memory_bytes(), 14);
+  EXPECT_EQ(wire.upstream_round_trip_ns(), 15);
+  EXPECT_EQ(wire.downstream_round_trip_ns(), 16);
 }
 
 TEST(ControlConvert, ModelsOfTheZooRoundTrip) {

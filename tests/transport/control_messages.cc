@@ -175,16 +175,16 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
       EvaluationDone{sequence, Real(), 1 + Below(999), samples},
-      Telemetry{count(), count(), count(), count(), count(),        count(), count(), count(),
-                count(), count(), count(), count(), count(),        count(), count(), count(),
-                count(), Real(),  Real(),  Real(),  1 + Below(999), samples},
+      Telemetry{count(), count(), count(), count(), count(), count(), count(),        count(),
+                count(), count(), count(), count(), count(), count(), count(),        count(),
+                count(), Real(),  Real(),  count(), count(), Real(),  1 + Below(999), samples},
       StageFailed{generation, Text(), Below(2) == 1},
       LayersFetched{generation, State()},
       StagePrepared{generation},
       ProfileFailed{Text(), Below(2) == 1},
       ProfileProgress{0.5},
       WayMeasured{Real(), 1 + Below(1000)},
-      ProbePiece{1, 5, Text()}};
+      ProbePiece{1, 5, Text(), Below(1000)}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -233,7 +233,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
       FetchLayers{generation, {{0, 2}, {5, 5}}},
       CommitPlan{generation},
       AbortPlan{generation},
-      ProbePiece{0, 2, Text()}};
+      ProbePiece{0, 2, Text(), Below(1000)}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

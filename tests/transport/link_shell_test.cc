@@ -209,6 +209,17 @@ TEST_F(LinkShellTest, ProbesAreMeasuredAndReported) {
   EXPECT_EQ(report->ns, 3'000'000);
 }
 
+TEST_F(LinkShellTest, APingIsAnsweredWithItsNumber) {
+  transport_.on_dial = [this](int, ConnectionObserver* observer) {
+    observer->OnFrame(MakePing(Sequence(5)));
+    loop_.Post([this] { loop_.Stop(); });
+  };
+  Run({});
+  ASSERT_EQ(transport_.sent.size(), 2u) << "a hello and a report";
+  EXPECT_EQ(transport_.sent[1].header.kind, FrameKind::kProbeReport);
+  EXPECT_EQ(transport_.sent[1].header.sequence, Sequence(5));
+}
+
 TEST(FrameLimits, ProbesHaveOneOfTheirOwn) {
   FrameLimits limits;
   EXPECT_TRUE(limits.Check(MakeProbe(BandwidthProbe::kMaxBytes).header).ok());

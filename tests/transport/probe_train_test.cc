@@ -24,7 +24,6 @@ WayMeasured Receive(int64_t bytes, int64_t bytes_per_ms, int64_t bucket_bytes) {
     piece.arrived_ns = 7 + std::max<int64_t>(sent - bucket_bytes, 0) * kMs / bytes_per_ms;
     EXPECT_EQ(receiver.Add(piece), i + 1 == train.size());
   }
-  EXPECT_EQ(receiver.bytes(), bytes);
   return receiver.measured();
 }
 
@@ -36,6 +35,7 @@ TEST(ProbeTrain, TellsTheRateOfTheWay) {
 TEST(ProbeTrain, WhatABucketLetsPassDoesNotCount) {
   EXPECT_NEAR(Receive(64 * 1024, 31, 32 * 1024).bytes_per_second, 31e3, 1e3);
   EXPECT_NEAR(Receive(64 * 1024, 125, 32 * 1024).bytes_per_second, 125e3, 2e3);
+  EXPECT_NEAR(Receive(64 * 1024, 250, 30 * 1024).bytes_per_second, 250e3, 5e3);
 }
 
 TEST(ProbeTrain, PiecesThatComeAllAtOnceHaveNoRate) {

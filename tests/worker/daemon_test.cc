@@ -115,7 +115,7 @@ TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
 }
 
 TEST_F(DaemonTest, ATrainIsAnsweredWithWhatWasMeasuredAndATrain) {
-  const std::vector<ProbePiece> train = MakeProbeTrain(64 * 1024);
+  const std::vector<ProbePiece> train = MakeProbeTrain(64 * 1024, 64 * 1024);
   for (size_t i = 0; i + 1 < train.size(); ++i) EXPECT_TRUE(central_->Send(id_, train[i]).ok());
   const size_t before = seen_.messages(id_).size();
   EXPECT_GE(Ask<WayMeasured>(train.back()).ns, 0);

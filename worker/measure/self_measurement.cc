@@ -125,9 +125,11 @@ DeviceCosts SelfMeasurement::MeasureCosts(const std::vector<std::string>& codecs
 
 std::vector<WorkerMessage> SelfMeasurement::Answer(const ProbePiece& piece) {
   std::vector<WorkerMessage> messages;
+  if (piece.is_ping()) return {ProbePiece{.count = 1}};
   if (!probe_.Add(piece)) return messages;
   messages.push_back(probe_.measured());
-  for (ProbePiece& one : MakeProbeTrain(probe_.bytes())) messages.push_back(std::move(one));
+  if (piece.answer_bytes == 0) return messages;
+  for (ProbePiece& one : MakeProbeTrain(piece.answer_bytes)) messages.push_back(std::move(one));
   return messages;
 }
 

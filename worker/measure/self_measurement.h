@@ -31,7 +31,7 @@ class SelfMeasurement {
   // on_progress is called a few times a second. Errors as `profile`.
   absl::StatusOr<ProfileReport> Answer(const ProfileRequest& request, const ProfileFn& profile,
                                        const ProgressFn& on_progress);
-  // What to send: nothing until the train is complete.
+  // What to send: a ping for a ping, and nothing until a train is complete.
   std::vector<WorkerMessage> Answer(const ProbePiece& piece);
 
   // Others use this worker's processor too, as the last answer found.

@@ -81,6 +81,12 @@ void Coordinator::Begin() {
   if (!link_probe_.under_way()) MeasureAll();
 }
 
+void Coordinator::Handle(int device, const WayMeasured& measured) {
+  if (!link_probe_.under_way()) return;
+  link_probe_.AddReport(device, measured, roster_, effects_);
+  if (!link_probe_.under_way()) MeasureAll();
+}
+
 void Coordinator::Handle(int device, const ProbePiece& piece) {
   if (!link_probe_.under_way()) return;
   link_probe_.AddPiece(device, piece, roster_, effects_);
@@ -166,15 +172,15 @@ void Coordinator::GoOnMeasured() {
 
 std::vector<DeviceFacts> Coordinator::Facts() const {
   std::vector<DeviceFacts> facts;
-  const std::vector<PathRates>& paths = link_probe_.rates();
+  const std::vector<PathFigures>& paths = link_probe_.paths();
   const auto locals = std::count_if(roster_.devices().begin(), roster_.devices().end(),
                                     [](const Device& device) { return device.local; });
   for (size_t i = 0; i < roster_.devices().size(); ++i) {
     const Device& device = roster_.devices()[i];
     // Local workers are on one host and have its memory together.
     const int64_t sharing = device.local ? locals : 1;
-    facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i],
-                     paths.empty() ? PathRates() : paths[i], device.costs,
+    facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i], device.local,
+                     paths.empty() ? PathFigures() : paths[i], device.costs,
                      device.hello.memory_bytes / sharing});
   }
   return facts;

@@ -131,7 +131,7 @@ class Coordinator {
   void Handle(int device, const ProfileProgress& progress) {
     measurement_.AddProgress(device, progress.share);
   }
-  void Handle(int device, const WayMeasured& measured) { link_probe_.AddReport(device, measured); }
+  void Handle(int device, const WayMeasured& measured);
   void Handle(int device, const ProbePiece& piece);
   void Handle(int device, const LayersFetched& fetched);
   void Handle(int device, const StagePrepared& prepared);

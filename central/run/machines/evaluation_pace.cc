@@ -13,7 +13,7 @@ double EvaluationPace::CollectSeconds(const Plan& plan,
     int64_t bytes = 0;
     for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer)
       bytes += options_.layer_bytes[static_cast<size_t>(layer)];
-    seconds += devices[static_cast<size_t>(stage.device.value())].path.up.Seconds(
+    seconds += devices[static_cast<size_t>(stage.device.value())].path.up.rate.Seconds(
         static_cast<double>(bytes));
   }
   return seconds;

@@ -42,12 +42,15 @@ inline constexpr char kWorkerSecretVariable[] = "RUNNEL_WORKER_SECRET";
 // ---- both ways
 
 // A piece of a train (probe_train.h). Central sends one; the worker answers with WayMeasured and a
-// train as long.
+// train of answer_bytes. A train of one piece is a ping: the worker answers with another, at once.
 struct ProbePiece {
   int64_t index = 0;
-  int64_t count = 0;       // pieces of the train
-  std::string padding;     // at most kMaxProbePieceBytes
-  int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
+  int64_t count = 0;         // pieces of the train
+  std::string padding;       // at most kMaxProbePieceBytes
+  int64_t answer_bytes = 0;  // 0: no train comes back
+  int64_t arrived_ns = 0;    // by the receiver's clock; not on the wire
+
+  bool is_ping() const { return count == 1; }
 };
 
 // ---- worker -> central
@@ -165,6 +168,9 @@ struct Telemetry {
   // frames show (bandwidth.h); 0: not measured yet.
   double upstream_bytes_per_second = 0;
   double downstream_bytes_per_second = 0;
+  // Of those links, there and back (round_trip.h); 0: not measured yet.
+  int64_t upstream_round_trip_ns = 0;
+  int64_t downstream_round_trip_ns = 0;
   // Where the loss is.
   double loss_sum = 0;
   int64_t correct = 0;

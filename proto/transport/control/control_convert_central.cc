@@ -106,6 +106,7 @@ void Fill(ProbePiece& from, proto::FromCentral& to) {
   to.mutable_probe_piece()->set_index(from.index);
   to.mutable_probe_piece()->set_count(from.count);
   to.mutable_probe_piece()->set_padding(std::move(from.padding));
+  to.mutable_probe_piece()->set_answer_bytes(from.answer_bytes);
 }
 
 void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
@@ -113,11 +114,14 @@ void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
 // ---- messages -> vocabulary, one overload a message
 
 absl::StatusOr<CentralMessage> Read(proto::ProbePiece& from) {
-  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.count", from.count(), 2, kMaxProbePieces));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.count", from.count(), 1, kMaxProbePieces));
   RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.index", from.index(), 0, from.count() - 1));
   RUNNEL_RETURN_IF_ERROR(CheckCount(
       "probe_piece.padding", static_cast<int64_t>(from.padding().size()), 0, kMaxProbePieceBytes));
-  return ProbePiece{from.index(), from.count(), std::move(*from.mutable_padding())};
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.answer_bytes", from.answer_bytes(), 0,
+                                    kMaxProbePieces * kMaxProbePieceBytes));
+  return ProbePiece{from.index(), from.count(), std::move(*from.mutable_padding()),
+                    from.answer_bytes()};
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::Welcome& from) {

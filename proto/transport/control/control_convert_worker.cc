@@ -64,6 +64,7 @@ void Fill(ProbePiece& from, proto::FromWorker& to) {
   to.mutable_probe_piece()->set_index(from.index);
   to.mutable_probe_piece()->set_count(from.count);
   to.mutable_probe_piece()->set_padding(std::move(from.padding));
+  to.mutable_probe_piece()->set_answer_bytes(from.answer_bytes);
 }
 
 void Fill(WayMeasured& from, proto::FromWorker& to) {
@@ -126,6 +127,8 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
   telemetry.set_stale_frames_dropped(from.stale_frames_dropped);
   telemetry.set_upstream_bytes_per_second(from.upstream_bytes_per_second);
   telemetry.set_downstream_bytes_per_second(from.downstream_bytes_per_second);
+  telemetry.set_upstream_round_trip_ns(from.upstream_round_trip_ns);
+  telemetry.set_downstream_round_trip_ns(from.downstream_round_trip_ns);
   telemetry.set_loss_sum(from.loss_sum);
   telemetry.set_correct(from.correct);
   telemetry.set_loss_samples(from.loss_samples);
@@ -201,11 +204,14 @@ absl::StatusOr<WorkerMessage> Read(const proto::WayMeasured& from) {
 }
 
 absl::StatusOr<WorkerMessage> Read(proto::ProbePiece& from) {
-  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.count", from.count(), 2, kMaxProbePieces));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.count", from.count(), 1, kMaxProbePieces));
   RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.index", from.index(), 0, from.count() - 1));
   RUNNEL_RETURN_IF_ERROR(CheckCount(
       "probe_piece.padding", static_cast<int64_t>(from.padding().size()), 0, kMaxProbePieceBytes));
-  return ProbePiece{from.index(), from.count(), std::move(*from.mutable_padding())};
+  RUNNEL_RETURN_IF_ERROR(CheckRange("probe_piece.answer_bytes", from.answer_bytes(), 0,
+                                    kMaxProbePieces * kMaxProbePieceBytes));
+  return ProbePiece{from.index(), from.count(), std::move(*from.mutable_padding()),
+                    from.answer_bytes()};
 }
 
 absl::StatusOr<DeviceCosts> FromProto(const proto::DeviceCosts& from) {
@@ -326,6 +332,10 @@ absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
       {"telemetry.stale_frames_dropped", from.stale_frames_dropped(),
        &telemetry.stale_frames_dropped},
       {"telemetry.loss_samples", from.loss_samples(), &telemetry.loss_samples},
+      {"telemetry.upstream_round_trip_ns", from.upstream_round_trip_ns(),
+       &telemetry.upstream_round_trip_ns},
+      {"telemetry.downstream_round_trip_ns", from.downstream_round_trip_ns(),
+       &telemetry.downstream_round_trip_ns},
   };
   for (const auto& row : rows) {
     RUNNEL_RETURN_IF_ERROR(CheckRange(row.field, row.value, 0, kMaxInt64));

@@ -12,8 +12,8 @@
 
 namespace runnel {
 
-// About so many bytes, in kProbePieces pieces.
-std::vector<ProbePiece> MakeProbeTrain(int64_t bytes);
+// About so many bytes, in kProbePieces pieces. answer_bytes: of the train that should come back.
+std::vector<ProbePiece> MakeProbeTrain(int64_t bytes, int64_t answer_bytes = 0);
 
 // Receives trains, one after the other. Pieces of a train that lacks some count for nothing.
 class ProbeReceiver {
@@ -22,13 +22,10 @@ class ProbeReceiver {
   bool Add(const ProbePiece& piece);
   // Of the last complete train.
   const WayMeasured& measured() const { return measured_; }
-  // Its bytes; the sender's train back has as many.
-  int64_t bytes() const { return bytes_; }
 
  private:
   ArrivalRecorder recorder_;
   int64_t next_ = 0;  // index
-  int64_t bytes_ = 0;
   WayMeasured measured_;
 };
 

@@ -199,6 +199,7 @@ double MeanBytesPerNs(const std::deque<FrameArrival>& window) {
 void BandwidthMeter::Add(const FrameArrival& arrival) {
   if (!IsMeasurable(arrival)) return;
   ++transfers_;
+  AddLongTransfer(arrival);
   const double bytes = static_cast<double>(arrival.bytes), ns = static_cast<double>(arrival.ns);
   const double expected_ns = bytes_per_ns_ > 0 ? bytes / bytes_per_ns_ : 0;
   window_.push_back(arrival);
@@ -220,6 +221,27 @@ void BandwidthMeter::Add(const FrameArrival& arrival) {
   } else if (!agreed_) {
     bytes_per_ns_ = MeanBytesPerNs(window_);
   }
+}
+
+// Where a transfer has no point behind the burst, or hardly anything behind that point, it says
+// nothing.
+void BandwidthMeter::AddLongTransfer(const FrameArrival& arrival) {
+  const auto behind =
+      std::find_if(arrival.between.begin(), arrival.between.end(),
+                   [](const ArrivalPoint& point) { return point.bytes >= kBurstBytes; });
+  if (behind == arrival.between.end()) return;
+  const int64_t bytes = arrival.bytes - behind->bytes;
+  const int64_t ns = arrival.ns - behind->ns;
+  if (bytes < 2 * kLeastBytes || ns < kResolutionNs) return;
+  behind_burst_.push_back(static_cast<double>(bytes) / static_cast<double>(ns));
+  if (behind_burst_.size() > kLongTransfers) behind_burst_.pop_front();
+}
+
+// A reader that is held up makes a transfer look slow, hardly ever fast: the fastest counts.
+double BandwidthMeter::bytes_per_second() const {
+  const auto fastest = std::max_element(behind_burst_.begin(), behind_burst_.end());
+  const bool is_burst = fastest != behind_burst_.end() && bytes_per_ns_ > kBurstFactor * *fastest;
+  return (is_burst ? *fastest : bytes_per_ns_) * 1e9;
 }
 
 // Drops the oldest transfers beyond kWindow, of the small ones and of the large ones.
@@ -311,8 +333,9 @@ Frame MakeProbe(int64_t payload_bytes) {
   return frame;
 }
 
-Frame MakeProbeReport(const FrameArrival& arrival) {
+Frame MakeProbeReport(const FrameArrival& arrival, Sequence probe) {
   Frame frame;
+  frame.header.sequence = probe;
   frame.header.kind = FrameKind::kProbeReport;
   const std::string text = absl::StrCat(arrival.bytes, " ", arrival.ns);
   frame.payload = Payload::CopyOf(

@@ -45,6 +45,12 @@ class BandwidthMeter {
   static constexpr int64_t kLeastWindowBytes = 128 * 1024;
   // Once the window is full, re-estimate at every second transfer only: an estimate costs 0.5 ms.
   static constexpr int64_t kEstimateEvery = 2;
+  // A token bucket lets the first bytes after a pause pass at once: what came behind so many bytes
+  // of a transfer came at the link's own rate. Where the estimate is more than kBurstFactor times
+  // that rate, the estimate is of frames that fit into the bucket: that rate is taken instead.
+  static constexpr int64_t kBurstBytes = 32 * 1024;
+  static constexpr double kBurstFactor = 1.5;
+  static constexpr size_t kLongTransfers = 5;  // the last so many count, the fastest of them
   // Two reads within less time belong to one burst: the pieces had been waiting for the reader.
   static constexpr int64_t kResolutionNs = 500'000;
 
@@ -53,18 +59,21 @@ class BandwidthMeter {
   // transfers that agrees with the newest ones; the last agreement while there is none. Before the
   // first agreement (a link that is faster than its reader, or only small frames that were read
   // late): (bytes of all transfers) / (their time), where late reads of first and last pieces
-  // cancel out. 0: nothing was measured.
-  double bytes_per_second() const { return bytes_per_ns_ * 1e9; }
+  // cancel out. Not more than transfers show that are too long for a token bucket (kBurstBytes).
+  // 0: nothing was measured.
+  double bytes_per_second() const;
   int64_t transfers() const { return transfers_; }
 
  private:
   void Trim();
+  void AddLongTransfer(const FrameArrival& arrival);
 
   std::deque<FrameArrival> window_;
   double bytes_per_ns_ = 0;
   bool agreed_ = false;  // bytes_per_ns_ is an agreement, since the link last became faster
   int faster_ = 0;       // newest transfers in a row that were faster than the old rate allows
   int64_t transfers_ = 0;
+  std::deque<double> behind_burst_;  // bytes a nanosecond, of the last long transfers
 };
 
 // Records when the pieces of one frame were read. Not thread-safe.
@@ -147,7 +156,8 @@ class BandwidthProbe {
 
 // A probe (zeros), and the receiver's report of it.
 Frame MakeProbe(int64_t payload_bytes);
-Frame MakeProbeReport(const FrameArrival& arrival);
+// `probe`: the number in the probe's header.
+Frame MakeProbeReport(const FrameArrival& arrival, Sequence probe = Sequence(0));
 // InvalidArgument: the payload is not the text "BYTES NANOSECONDS" with both above zero.
 absl::StatusOr<FrameArrival> ParseProbeReport(absl::Span<const std::byte> payload);
 

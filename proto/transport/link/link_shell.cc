@@ -221,6 +221,7 @@ void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
                     [this](const absl::Status& status) { Closed(status); });
   session_.Connected(connection_->connection());
   probe_.Connected(loop_->clock().NowNanos());
+  round_trip_.Connected();
 }
 
 void LinkShell::Received(Frame frame) {
@@ -245,11 +246,17 @@ absl::Status LinkShell::ReceivedProbe(const Frame& frame) {
     // In one piece it says nothing but that the link is fast.
     const FrameArrival& arrival = frame.arrival;
     SendBeside(
-        MakeProbeReport({std::max<int64_t>(arrival.bytes, 1), std::max<int64_t>(arrival.ns, 1)}));
+        MakeProbeReport({std::max<int64_t>(arrival.bytes, 1), std::max<int64_t>(arrival.ns, 1)},
+                        frame.header.sequence));
     return absl::OkStatus();
   }
   RUNNEL_ASSIGN_OR_RETURN(const FrameArrival arrival, ParseProbeReport(frame.payload.bytes()));
-  probe_.Reported(loop_->clock().NowNanos(), arrival);
+  const int64_t now = loop_->clock().NowNanos();
+  if (IsPing(frame.header)) {
+    round_trip_.Answered(frame.header.sequence, now);
+  } else {
+    probe_.Reported(now, arrival);
+  }
   return absl::OkStatus();
 }
 
@@ -258,9 +265,10 @@ void LinkShell::ProbeTick() {
   const int64_t large = session_.counters().large_frames_sent;
   if (std::exchange(large_frames_seen_, large) != large) probe_.Sent(now);
   if (connected()) {
-    if (const auto bytes = probe_.Due(now, connection_->connection()->queued_bytes())) {
-      SendBeside(MakeProbe(*bytes));
-    }
+    // First: behind a probe it would wait.
+    const int64_t queued_bytes = connection_->connection()->queued_bytes();
+    if (const auto ping = round_trip_.Due(now, queued_bytes)) SendBeside(MakePing(*ping));
+    if (const auto bytes = probe_.Due(now, queued_bytes)) SendBeside(MakeProbe(*bytes));
   }
   loop_->PostAfter(kProbeTickNs, [this, alive = alive_] {
     if (*alive) ProbeTick();

@@ -16,6 +16,7 @@
 #include "proto/transport/link/event_loop.h"
 #include "proto/transport/link/link_session.h"
 #include "proto/transport/link/redial_policy.h"
+#include "proto/transport/link/round_trip.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {
@@ -129,7 +130,8 @@ class LinkShell {
     RedialLimits redial;
     // Called after each frame or acknowledgement that came in: there may be room to send.
     std::function<void()> on_received;
-    // Measure what we send with probes while nothing else tells (bandwidth.h).
+    // Measure what we send with probes while nothing else tells (bandwidth.h), and the round trip
+    // (round_trip.h).
     bool probes = false;
   };
   using FailedFn = std::function<void(const absl::Status& status)>;
@@ -151,6 +153,8 @@ class LinkShell {
   bool connected() const { return session_.connected(); }
   // What the peer's frames say that the link carries towards us; 0: not measured yet.
   double received_bytes_per_second() const { return incoming_.bytes_per_second(); }
+  // Of the link, there and back; 0: not measured yet.
+  int64_t round_trip_ns() const { return round_trip_.smallest_ns(); }
 
  private:
   void Dial();
@@ -169,6 +173,7 @@ class LinkShell {
   LinkSession session_;
   BandwidthMeter incoming_;
   BandwidthProbe probe_;
+  RoundTripMeter round_trip_;
   int64_t large_frames_seen_ = 0;  // of the session's counters
   RedialPolicy redial_;
   std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it

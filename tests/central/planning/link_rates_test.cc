@@ -26,43 +26,81 @@ TEST(LinkRates, EachDirectionIsWhatItsReceiverMeasured) {
   stages[0].telemetry.downstream_bytes_per_second = 3 * kMbps;  // 2 -> 0
   stages[2].telemetry.upstream_bytes_per_second = 2 * kMbps;    // 2 -> 1
   RecordLinkRates(stages, 3, rates);
-  EXPECT_EQ(rates[0][2], LinkRate::Mbps(4));
-  EXPECT_EQ(rates[2][0], LinkRate::Mbps(3));
-  EXPECT_EQ(rates[2][1], LinkRate::Mbps(2));
-  EXPECT_FALSE(rates[1][2].is_set());
+  EXPECT_EQ(rates[0][2].rate, LinkRate::Mbps(4));
+  EXPECT_EQ(rates[2][0].rate, LinkRate::Mbps(3));
+  EXPECT_EQ(rates[2][1].rate, LinkRate::Mbps(2));
+  EXPECT_FALSE(rates[1][2].rate.is_set());
 
   // The plan has changed, and new links have measured nothing yet: what was known stays.
   RecordLinkRates(Stages({0, 1, 2}), 3, rates);
-  EXPECT_EQ(rates[0][2], LinkRate::Mbps(4));
-  EXPECT_EQ(ScaleRates(rates, 0.5)[0][2], LinkRate::Mbps(2));
+  EXPECT_EQ(rates[0][2].rate, LinkRate::Mbps(4));
+  EXPECT_EQ(ScaleRates(rates, 0.5)[0][2].rate, LinkRate::Mbps(2));
 }
 
 TEST(LinkRates, ByPositionOfThePlansDevices) {
   LinkRates rates;
   EXPECT_EQ(SpeedsOf(rates, {0, 1}, kFiveGiven)[1][0].rate.mbps(), 5);
   EXPECT_EQ(SpeedsOf(rates, {0, 1}, kNothingGiven)[1][0].rate.mbps(), 0);
-  rates.assign(3, std::vector<LinkRate>(3));
-  rates[0][2] = LinkRate::Mbps(4);
+  rates.assign(3, std::vector<WayFigures>(3));
+  rates[0][2].rate = LinkRate::Mbps(4);
   const auto speeds = SpeedsOf(rates, {2, 0}, kFiveGiven);
   EXPECT_DOUBLE_EQ(speeds[1][0].rate.mbps(), 4);
-  EXPECT_EQ(speeds[0][1].rate.mbps(), 5);  // not measured: what the user gave
   EXPECT_EQ(speeds[1][0].delay_seconds, 0.002);
+}
+
+// A bandwidth that the user gave is no reason to try one link after the other.
+TEST(LinkRates, AWayThatNobodyTriedIsNoBetterThanGivenAndThanMeasuredNearIt) {
+  LinkRates rates(3, std::vector<WayFigures>(3));
+  rates[0][2] = {LinkRate::Mbps(4), 0.03};
+  rates[2][1] = {LinkRate::Mbps(20), 0.001};
+  const auto speeds = SpeedsOf(rates, {0, 1, 2}, kFiveGiven);
+  EXPECT_EQ(speeds[2][0].rate.mbps(), 4) << "the way back";
+  EXPECT_EQ(speeds[1][0].rate.mbps(), 4) << "to device 0 went 4";
+  EXPECT_EQ(speeds[1][0].delay_seconds, 0.03);
+  EXPECT_EQ(speeds[2][1].rate.mbps(), 20) << "measured";
+  EXPECT_EQ(speeds[2][1].delay_seconds, 0.001);
+  EXPECT_EQ(speeds[1][2].rate.mbps(), 5) << "no better than what was given";
+  EXPECT_EQ(speeds[1][2].delay_seconds, 0.002);
+}
+
+TEST(LinkRates, ADelayIsHalfOfTheRoundTripWithoutThePingsOwnBytes) {
+  LinkRates rates;
+  std::vector<StageStatus> stages = Stages({0, 1});
+  stages[0].telemetry.downstream_round_trip_ns = 24'000'000;
+  RecordLinkRates(stages, 2, rates);
+  EXPECT_NEAR(*rates[1][0].delay_seconds, 0.012, 1e-9);
+  stages[1].telemetry.upstream_round_trip_ns = 20'000'000;
+  RecordLinkRates(stages, 2, rates);
+  EXPECT_NEAR(*rates[0][1].delay_seconds, 0.010, 1e-9) << "the smaller of both ends' figures";
+  EXPECT_FALSE(rates[0][1].rate.is_set());
+  stages[1].telemetry.upstream_bytes_per_second = 75'000;
+  stages[0].telemetry.downstream_bytes_per_second = 75'000;
+  RecordLinkRates(stages, 2, rates);
+  EXPECT_NEAR(*rates[0][1].delay_seconds, 0.008, 1e-9) << "150 bytes each way take 4 ms";
 }
 
 TEST(LinkRates, PathsAreWaysBetweenCentralsHostAndAWorker) {
   std::vector<DeviceFacts> devices(3);
-  EXPECT_TRUE(RatesOfPaths(devices).empty()) << "all on central's host, or nothing measured";
-  devices[2].path = {LinkRate::Mbps(12), LinkRate::Mbps(3)};
-  const LinkRates rates = RatesOfPaths(devices);
-  EXPECT_EQ(rates[0][2].mbps(), 12);
-  EXPECT_EQ(rates[2][0].mbps(), 3);
-  EXPECT_FALSE(rates[0][1].is_set());
+  EXPECT_TRUE(RatesOfPaths(devices, 0.1).empty()) << "all on central's host, or nothing measured";
+  devices[0].is_local = true;
+  devices[2].path = {{LinkRate::Mbps(12), 0.005}, {LinkRate::Mbps(3), 0.005}};
+  const LinkRates rates = RatesOfPaths(devices, 0.1);
+  EXPECT_EQ(rates[0][2].rate.mbps(), 12);
+  EXPECT_EQ(rates[2][0].rate.mbps(), 3);
+  EXPECT_DOUBLE_EQ(*rates[2][0].delay_seconds, 0.105) << "with what data links get on top";
+  EXPECT_FALSE(rates[0][1].rate.is_set());
+  EXPECT_FALSE(rates[0][1].delay_seconds.has_value());
+
+  devices[1].is_local = true;
+  const LinkRates locals = RatesOfPaths(devices, 0);
+  EXPECT_EQ(locals[1][2].rate.mbps(), 12) << "the same path";
+  EXPECT_GT(locals[0][1].rate.mbps(), 1000) << "within the host";
 }
 
 TEST(LinkRates, AWayThatNobodyTriedIsNoFastOne) {
-  LinkRates rates(4, std::vector<LinkRate>(4));
-  rates[0][1] = LinkRate::Mbps(8);
-  rates[1][2] = LinkRate::Mbps(1);
+  LinkRates rates(4, std::vector<WayFigures>(4));
+  rates[0][1].rate = LinkRate::Mbps(8);
+  rates[1][2].rate = LinkRate::Mbps(1);
   const auto speeds = SpeedsOf(rates, {0, 1, 2, 3}, kNothingGiven);
   EXPECT_DOUBLE_EQ(speeds[0][1].rate.mbps(), 8);
   EXPECT_DOUBLE_EQ(speeds[1][0].rate.mbps(), 8);  // the way back
@@ -70,7 +108,7 @@ TEST(LinkRates, AWayThatNobodyTriedIsNoFastOne) {
   EXPECT_DOUBLE_EQ(speeds[0][3].rate.mbps(), 8);  // from device 0 go 8
   EXPECT_DOUBLE_EQ(speeds[3][2].rate.mbps(), 1);
   // Nothing measured at either end.
-  rates[1][2] = LinkRate();
+  rates[1][2].rate = LinkRate();
   EXPECT_DOUBLE_EQ(SpeedsOf(rates, {0, 1, 2, 3}, kNothingGiven)[2][3].rate.mbps(), 8);
 }
 

@@ -122,13 +122,25 @@ TEST_F(SelfMeasurementTest, ACodecThatIsNotKnownCostsAWarning) {
 
 TEST_F(SelfMeasurementTest, ATrainIsAnsweredWhenItIsComplete) {
   SelfMeasurement measurement = Make("");
-  const std::vector<ProbePiece> train = MakeProbeTrain(64 * 1024);
+  std::vector<ProbePiece> train = MakeProbeTrain(64 * 1024, 256 * 1024);
   for (size_t i = 0; i + 1 < train.size(); ++i)
     EXPECT_THAT(measurement.Answer(train[i]), IsEmpty());
   const std::vector<WorkerMessage> answer = measurement.Answer(train.back());
   ASSERT_THAT(answer, SizeIs(1 + train.size()));
   EXPECT_TRUE(std::holds_alternative<WayMeasured>(answer[0]));
-  EXPECT_TRUE(std::holds_alternative<ProbePiece>(answer[1]));
+  ASSERT_TRUE(std::holds_alternative<ProbePiece>(answer[1]));
+  EXPECT_EQ(std::get<ProbePiece>(answer[1]).padding.size(), 256u * 1024 / train.size());
+
+  train = MakeProbeTrain(64 * 1024);
+  for (size_t i = 0; i + 1 < train.size(); ++i) measurement.Answer(train[i]);
+  EXPECT_THAT(measurement.Answer(train.back()), SizeIs(1)) << "no train was asked for";
+}
+
+TEST_F(SelfMeasurementTest, APingIsAnsweredAtOnce) {
+  SelfMeasurement measurement = Make("");
+  const std::vector<WorkerMessage> answer = measurement.Answer({.count = 1});
+  ASSERT_THAT(answer, SizeIs(1));
+  EXPECT_TRUE(std::get<ProbePiece>(answer[0]).is_ping());
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ class EvaluationPaceTest : public ::testing::Test {
  protected:
   // The second device holds two layers; its path carries 8 Mbps up, so they take 2 s.
   EvaluationPaceTest() : plan_(PlanOf({0, 1}, {0, 2})), devices_(2) {
-    devices_[1].path.down = LinkRate::Mbps(1);  // the other way does not count
-    devices_[1].path.up = LinkRate::Mbps(8);
+    devices_[1].path.down.rate = LinkRate::Mbps(1);  // the other way does not count
+    devices_[1].path.up.rate = LinkRate::Mbps(8);
   }
 
   bool IsWorth(EvaluationPace& pace, int64_t step, double samples_per_s = kSamplesPerS) {
@@ -75,7 +75,7 @@ TEST_F(EvaluationPaceTest, EvaluatesWhereNothingIsKnownOrAnyCostIsRight) {
 TEST_F(EvaluationPaceTest, AddsUpThePathsOfAllStages) {
   plan_ = PlanOf({0, 1, 2}, {0, 1, 2});
   devices_.resize(3);
-  devices_[2].path.up = LinkRate::Mbps(2);  // 4 s, and 1 s of the other
+  devices_[2].path.up.rate = LinkRate::Mbps(2);  // 4 s, and 1 s of the other
   EvaluationPace pace = PaceOf(0.05);
   EXPECT_FALSE(IsWorth(pace, 9900));
   EXPECT_TRUE(IsWorth(pace, 10100));

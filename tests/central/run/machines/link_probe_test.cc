@@ -10,6 +10,7 @@ namespace runnel {
 namespace {
 
 using ::testing::Each;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -17,33 +18,56 @@ constexpr int64_t kMs = 1'000'000;
 
 class LinkProbeTest : public ::testing::Test {
  protected:
-  // To whom the pieces went that were sent since the last time, and their bytes.
+  // To whom the pieces went that were sent since the last time.
   std::vector<int64_t> Receivers() { return ReceiversOf<ProbePiece>(std::exchange(effects_, {})); }
-  int64_t Bytes() const {
-    int64_t bytes = 0;
-    for (const auto& [to, piece] : MessagesOf<ProbePiece>(effects_))
-      bytes += static_cast<int64_t>(piece.padding.size());
+  // Bytes of the train that was sent, and of the train that it asks for.
+  std::pair<int64_t, int64_t> Bytes() const {
+    std::pair<int64_t, int64_t> bytes = {0, 0};
+    for (const auto& [to, piece] : MessagesOf<ProbePiece>(effects_)) {
+      bytes.first += static_cast<int64_t>(piece.padding.size());
+      bytes.second = piece.answer_bytes;
+    }
     return bytes;
+  }
+  // Every worker elsewhere answers its pings, all after the same time but the first, which was
+  // sent long before.
+  void AnswerPings(int64_t round_trip_ns) {
+    std::vector<int64_t> asked = Receivers();
+    for (int i = 0; i < LinkProbe::kPings; ++i) {
+      EXPECT_EQ(asked.size(), roster_.devices().size() - 1);
+      now_ns_ += i == 0 ? 900 * kMs : round_trip_ns;
+      for (const int64_t device : asked)
+        probe_.AddPiece(static_cast<int>(device), Arriving(ProbePiece{.count = 1}), roster_,
+                        effects_);
+      if (i + 1 < LinkProbe::kPings) asked = Receivers();
+    }
   }
   // The device has measured this, and its train takes `up_ns`.
   void Answer(int device, const WayMeasured& down, int64_t up_ns) {
-    probe_.AddReport(device, down);
+    probe_.AddReport(device, down, roster_, effects_);
     std::vector<ProbePiece> train = MakeProbeTrain(LinkProbe::kFirstBytes);
     const auto last = static_cast<int64_t>(train.size()) - 1;
+    const int64_t begin_ns = now_ns_;
     for (ProbePiece& piece : train) {
-      piece.arrived_ns = up_ns * piece.index / last;
-      probe_.AddPiece(device, piece, roster_, effects_);
+      now_ns_ = begin_ns + up_ns * piece.index / last;
+      probe_.AddPiece(device, Arriving(piece), roster_, effects_);
     }
+  }
+  ProbePiece Arriving(ProbePiece piece) const {
+    piece.arrived_ns = now_ns_;
+    return piece;
   }
 
   Roster roster_ = FullRoster(3);
   LinkProbe probe_;
   RunEffects effects_;
+  int64_t now_ns_ = 5'000 * kMs;
 };
 
-TEST_F(LinkProbeTest, WorkersOnOtherHostsAreProbedOneAfterTheOther) {
+TEST_F(LinkProbeTest, WorkersOnOtherHostsArePingedAtOnceAndSentTrainsOneAfterTheOther) {
   probe_.Begin(roster_, effects_);
-  EXPECT_EQ(Bytes(), LinkProbe::kFirstBytes);
+  AnswerPings(40 * kMs);
+  EXPECT_EQ(Bytes(), std::pair(LinkProbe::kFirstBytes, LinkProbe::kFirstBytes));
   EXPECT_THAT(Receivers(), Each(1)) << "0 is local";
   Answer(2, {1e6, 500 * kMs}, 500 * kMs);
   EXPECT_THAT(Receivers(), IsEmpty()) << "it is not its turn";
@@ -52,27 +76,63 @@ TEST_F(LinkProbeTest, WorkersOnOtherHostsAreProbedOneAfterTheOther) {
   EXPECT_THAT(Receivers(), Each(2));
   Answer(2, {2e6, 500 * kMs}, 480 * kMs);
   EXPECT_FALSE(probe_.under_way());
-  ASSERT_THAT(probe_.rates(), SizeIs(3));
-  EXPECT_FALSE(probe_.rates()[0].down.is_set());
-  EXPECT_DOUBLE_EQ(probe_.rates()[1].down.bytes_per_second(), 1e6);
-  EXPECT_NEAR(probe_.rates()[1].up.bytes_per_second(), 256e3, 1e3);
-  EXPECT_NEAR(probe_.rates()[2].up.bytes_per_second(), 128e3, 1e3);
+  ASSERT_THAT(probe_.paths(), SizeIs(3));
+  EXPECT_FALSE(probe_.paths()[0].down.rate.is_set());
+  EXPECT_DOUBLE_EQ(probe_.paths()[1].down.rate.bytes_per_second(), 1e6);
+  EXPECT_NEAR(probe_.paths()[1].up.rate.bytes_per_second(), 256e3, 1e3);
+  EXPECT_NEAR(probe_.paths()[2].up.rate.bytes_per_second(), 128e3, 1e3);
 }
 
-TEST_F(LinkProbeTest, ATrainThatTellsLittleIsFollowedByOneThatIsLonger) {
+// The smallest of several round trips, without what the ping takes of the bandwidth; half of it
+// each way.
+TEST_F(LinkProbeTest, PingsTellTheDelay) {
   probe_.Begin(roster_, effects_);
   Receivers();
-  Answer(1, {8e6, 8 * kMs}, 60 * kMs);
-  EXPECT_NEAR(static_cast<double>(Bytes()), LinkProbe::kFirstBytes * 250.0 / 60, 16);
+  for (int i = 0; i < LinkProbe::kPings; ++i) {
+    now_ns_ += i == 0 ? 900 * kMs : (i == 3 ? 30 : 95) * kMs;
+    for (const int device : {1, 2})
+      probe_.AddPiece(device, Arriving({.count = 1}), roster_, effects_);
+  }
+  Answer(1, {12e3, 5'000 * kMs}, 400 * kMs);
+  ASSERT_TRUE(probe_.paths()[1].up.delay_seconds.has_value());
+  EXPECT_NEAR(*probe_.paths()[1].up.delay_seconds, (0.030 - 0.010 - 120 / 153.6e3) / 2, 1e-4);
+  EXPECT_EQ(probe_.paths()[1].down.delay_seconds, probe_.paths()[1].up.delay_seconds);
+}
+
+// Each way by itself: a train that a slow way needs seconds for says enough of it.
+TEST_F(LinkProbeTest, AWayThatPassesItsTrainInNoTimeGetsALongerOne) {
+  probe_.Begin(roster_, effects_);
+  AnswerPings(kMs);
+  Receivers();
+  Answer(1, {1e6, 400 * kMs}, 60 * kMs);
+  EXPECT_NEAR(static_cast<double>(Bytes().second), LinkProbe::kFirstBytes * 250.0 / 60, 16);
+  EXPECT_LT(Bytes().first, 1000) << "the way down is known";
   EXPECT_THAT(Receivers(), Each(1));
-  Answer(1, {9e6, 30 * kMs}, 90 * kMs);
+  Answer(1, {7, 1}, 90 * kMs);
   EXPECT_THAT(Receivers(), Each(2)) << "a third one would tell no more";
-  EXPECT_DOUBLE_EQ(probe_.rates()[1].down.bytes_per_second(), 9e6);
-  Answer(2, {0, 0}, 0);
-  EXPECT_EQ(Bytes(), LinkProbe::kMostBytes);
-  Answer(2, {0, 0}, 0);
-  EXPECT_FALSE(probe_.under_way());
-  EXPECT_FALSE(probe_.rates()[2].up.is_set()) << "faster than can be measured";
+  EXPECT_DOUBLE_EQ(probe_.paths()[1].down.rate.bytes_per_second(), 1e6);
+  Answer(2, {0, 0}, 500 * kMs);
+  EXPECT_EQ(Bytes(), std::pair(LinkProbe::kMostBytes, int64_t{0}));
+  probe_.AddReport(2, {0, 0}, roster_, effects_);
+  EXPECT_FALSE(probe_.under_way()) << "no train is to come";
+  EXPECT_FALSE(probe_.paths()[2].down.rate.is_set()) << "faster than can be measured";
+  EXPECT_NEAR(probe_.paths()[2].up.rate.bytes_per_second(), 123e3, 1e3);
+}
+
+TEST_F(LinkProbeTest, ManyWorkersTakeNoLongerThanAFewSeconds) {
+  roster_ = FullRoster(40);
+  probe_.Begin(roster_, effects_);
+  AnswerPings(20 * kMs);
+  const int64_t begin_ns = now_ns_;
+  int probed = 0;
+  for (int device = 1; probe_.under_way(); ++device, ++probed)
+    Answer(device, {1e5, 650 * kMs}, 650 * kMs);
+  EXPECT_LT(now_ns_ - begin_ns, LinkProbe::kMostNs + 700 * kMs) << "one may just have begun";
+  EXPECT_GT(probed, 8);
+  EXPECT_TRUE(probe_.paths()[static_cast<size_t>(probed)].up.rate.is_set());
+  EXPECT_FALSE(probe_.paths()[static_cast<size_t>(probed) + 1].up.rate.is_set());
+  EXPECT_NEAR(*probe_.paths()[39].up.delay_seconds, 0.01, 1e-6) << "pings are for all";
+  EXPECT_THAT(EffectsOf<LogLine>(effects_).back().text, HasSubstr(" of 39 workers"));
 }
 
 TEST_F(LinkProbeTest, NobodyElsewhereIsNobodyToProbe) {
