@@ -164,6 +164,10 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
      "delay_ms": 2,                        each way, added to every frame
      "access_point": true}                 each frame is on the air twice
   ],
+  "changes": [                             optional, for the laboratory: links while it trains
+    {"seconds": 60,                        after the first plan, what a link then is
+     "from": "*", "to": "pi-2", "down_mbps": 1, "up_mbps": 1, "delay_ms": 0}
+  ],
   "profiles": [
     {"name": "pi",
      "about": "what was measured, on what",
@@ -184,8 +188,9 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
   }
 }
 A layer's time is proportional to the samples of the micro-batch. Every key must be there except
-"media" and "published", and no other key may. Speed-ups, and policies that are not in the published table, are
-shown only if the other times of ftpipehd and accept come out with a median error of at most 15 %.)";
+"media", "changes" and "published", and no other key may. Speed-ups, and policies that are not in the
+published table, are shown only if the other times of ftpipehd and accept come out with a median
+error of at most 15 %.)";
 
 absl::Status CheckScenario(const Scenario& scenario) {
   RUNNEL_RETURN_IF_ERROR(CheckTraining(scenario.training));

@@ -130,6 +130,11 @@ void RunDisplay::Publish(const RunView& view) {
               static_cast<double>(view.stages[i].telemetry.stale_frames_dropped));
     }
     for (size_t i = 0; i < figures.links.size(); ++i) PublishLink(i, figures.links[i]);
+    if (view.period.predicted_seconds > 0) {
+      constexpr char kPeriod[] = "runnel_micro_batch_seconds";
+      metrics_->SetGauge(kPeriod, {{"of", "measured"}}, view.period.measured_seconds);
+      metrics_->SetGauge(kPeriod, {{"of", "predicted"}}, view.period.predicted_seconds);
+    }
   }
   if (std::isfinite(view.progress.loss) &&
       (losses_.empty() || losses_.back().first < view.progress.step)) {
@@ -147,6 +152,11 @@ void RunDisplay::Publish(const RunView& view) {
                 {"losses", losses_}};
   if (std::isfinite(view.progress.loss)) state["train_loss"] = view.progress.loss;
   if (accuracy_ >= 0) state["accuracy"] = accuracy_;
+  if (view.period.predicted_seconds > 0) {
+    state["micro_batch_ms"] = view.period.measured_seconds * 1e3;
+    state["predicted_ms"] = view.period.predicted_seconds * 1e3;
+    if (!view.period.cause.empty()) state["slow_because"] = view.period.cause;
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   state_json_ = state.dump();
 }

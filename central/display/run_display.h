@@ -26,6 +26,7 @@ struct RunView {
   int64_t training_ns = 0;
   int64_t plan_ns = 0;  // of it, since the plan holds
   double samples_per_s = 0;
+  PeriodComparison period = {};  // of the last report
 };
 
 class RunDisplay {

@@ -20,6 +20,9 @@ namespace runnel {
 struct WayFigures {
   LinkRate rate = {};                        // not set: not measured
   std::optional<double> delay_seconds = {};  // none: not measured
+  int medium = -1;                           // LinkSpeed::medium
+
+  friend bool operator==(const WayFigures&, const WayFigures&) = default;
 };
 
 // The path between central's host and a worker's, as it was measured before the first plan. A way
@@ -27,6 +30,10 @@ struct WayFigures {
 struct PathFigures {
   WayFigures down;  // towards the worker
   WayFigures up;
+  // Paths with the same number share their bandwidth; -1: nothing is shared.
+  int medium = -1;
+  // Of a medium: both ways share it, as on a radio; else each way by itself.
+  bool half_duplex = false;
 };
 
 // A worker that takes part, as far as plans depend on it. Its number in plans (DeviceId) is its

@@ -24,43 +24,43 @@ bool DeviceCorrections::Observe(const BarrierReport& report) {
 bool DeviceCorrections::CompareStages(const BarrierReport& report) {
   ratios_.resize(report.devices.size(), 1.0);
   comparisons_.resize(report.devices.size());
-  if (report.plan.generation != generation_ || progress_.size() != report.stages.size()) {
+  if (report.plan.generation != generation_ || paces_.size() != report.stages.size()) {
     generation_ = report.plan.generation;
-    // Micro-batches are counted over the run, time since the plan holds.
-    progress_.assign(report.stages.size(), {report.first_sequence.value()});
+    paces_.assign(report.stages.size(), StagePace(report.first_sequence.value()));
   }
+  ForgetIdleDevices(report.plan);
   bool is_enough = true;
   for (size_t i = 0; i < report.stages.size(); ++i) {
     const StagePlan& stage = report.stages[i].plan;
     const int device = stage.device.value();
     const LayerRange range{stage.first_layer, stage.last_layer};
-    const std::optional<double> seconds = MicroBatchSeconds(
-        report.stages[i].telemetry, report.devices[device].processor_share, progress_[i]);
-    if (!seconds.has_value()) {
+    const std::optional<StagePace::Figures> pace =
+        paces_[i].Report(report.stages[i].telemetry, report.devices[device].processor_share,
+                         options_.min_micro_batches);
+    if (!pace.has_value()) {
       is_enough = false;
     } else if (options_.predictor != nullptr) {
-      CompareWithPredictor(device, {range, *seconds});
+      CompareWithPredictor(device, {range, pace->busy_seconds});
     } else if (const double profiled = report.times[device].Seconds(range); profiled > 0) {
-      ratios_[device] = *seconds / profiled;
+      ratios_[device] = pace->busy_seconds / profiled;
     }
   }
   return is_enough;
 }
 
-// Returns nothing if too few micro-batches were seen. Under a CPU quota, time not used while
-// waiting is credited, so wall time under-states the cost of any stage but the slowest. Use the
-// larger of wall time and processor time divided by the share.
-std::optional<double> DeviceCorrections::MicroBatchSeconds(const Telemetry& telemetry,
-                                                           double processor_share,
-                                                           Progress& last) const {
-  const int64_t done = telemetry.backwards - last.backwards;
-  const int64_t busy_ns = telemetry.busy_ns - last.busy_ns;
-  const int64_t processor_ns = telemetry.busy_processor_ns - last.busy_processor_ns;
-  if (done < options_.min_micro_batches || busy_ns <= 0) return std::nullopt;
-  last = {telemetry.backwards, telemetry.busy_ns, telemetry.busy_processor_ns};
-  const double total_ns =
-      std::max(static_cast<double>(busy_ns), static_cast<double>(processor_ns) / processor_share);
-  return total_ns * 1e-9 / static_cast<double>(done);
+void DeviceCorrections::ForgetIdleDevices(const Plan& plan) {
+  const auto forget = [this](double& ratio) {
+    ratio = 1 + (ratio - 1) * (1 - options_.forgotten_share);
+  };
+  for (size_t device = 0; device < ratios_.size(); ++device) {
+    const bool is_idle =
+        std::none_of(plan.stages.begin(), plan.stages.end(), [device](const StagePlan& stage) {
+          return static_cast<size_t>(stage.device.value()) == device;
+        });
+    if (!is_idle) continue;
+    forget(ratios_[device]);
+    forget(comparisons_[device].unexplained_ratio);
+  }
 }
 
 void DeviceCorrections::CompareWithPredictor(int device, const Observation& now) {

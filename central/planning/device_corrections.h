@@ -10,6 +10,9 @@
 //     device counts as changed: its representative sub-models should be measured again;
 //   * what the new measurement does not explain (for example a neighbour that computes only while
 //     the pipeline runs) stays a ratio.
+//
+// A device without a stage says nothing. What it was slow by is forgotten little by little, so that
+// it is tried again.
 
 #include <cstdint>
 #include <map>
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "central/planning/barrier_report.h"
+#include "central/planning/live/stage_pace.h"
 #include "predictor/run/run_predictor.h"
 
 namespace runnel {
@@ -30,6 +34,7 @@ struct CorrectionOptions {
   // Of measuring a device's representatives again: how often each runs, and what is added to that.
   int64_t measured_runs = 11;
   double fixed_measure_seconds = 2;
+  double forgotten_share = 0.1;  // of what an idle device is off by, at each report
 };
 
 // Deterministic. One thread.
@@ -57,12 +62,6 @@ class DeviceCorrections {
   std::string RatioText(const BarrierReport& report) const;
 
  private:
-  // What a stage had done at the last report.
-  struct Progress {
-    int64_t backwards = 0;
-    int64_t busy_ns = 0;
-    int64_t busy_processor_ns = 0;
-  };
   // With a predictor: how the reports of a device compare with it.
   struct Comparison {
     double unexplained_ratio = 1;  // what the last measurement did not explain
@@ -71,13 +70,12 @@ class DeviceCorrections {
   };
 
   bool CompareStages(const BarrierReport& report);
-  std::optional<double> MicroBatchSeconds(const Telemetry& telemetry, double processor_share,
-                                          Progress& last) const;
+  void ForgetIdleDevices(const Plan& plan);
   void CompareWithPredictor(int device, const Observation& now);
 
   CorrectionOptions options_;
-  Generation generation_;           // of the plan that progress_ is about
-  std::vector<Progress> progress_;  // by stage
+  Generation generation_;         // of the plan that paces_ is about
+  std::vector<StagePace> paces_;  // by stage
   std::optional<int64_t> observed_step_;
   bool is_enough_ = false;  // Observe's answer at observed_step_
   std::vector<double> ratios_;

@@ -1,7 +1,12 @@
 #include "central/planning/link_rates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace runnel {
 namespace {
@@ -9,6 +14,8 @@ namespace {
 // A ping and its answer, each way: frame, and the headers of its packet (round_trip.h).
 constexpr double kPingBytes = 150;
 
+// Of what an idle way is off by, at each report.
+constexpr double kForgottenShare = 0.1;
 // Between two workers of central's host, of which paths to other hosts say nothing.
 constexpr WayFigures kWithinHost = {LinkRate::Mbps(100'000), 0.0};
 
@@ -39,11 +46,23 @@ WayFigures GuessWay(const LinkRates& rates, int from, int to) {
   return Completed(Completed(rates[to][from], near), anywhere);
 }
 
+LinkRate FastestNear(const LinkRates& rates, int from, int to) {
+  LinkRate fastest = rates[from][to].rate;
+  for (int a = 0; a < static_cast<int>(rates.size()); ++a) {
+    for (int b = 0; b < static_cast<int>(rates.size()); ++b) {
+      const bool is_near = a == from || a == to || b == from || b == to;
+      if (is_near && rates[a][b].rate.mbps() > fastest.mbps()) fastest = rates[a][b].rate;
+    }
+  }
+  return fastest;
+}
+
 LinkSpeed SpeedOf(const WayFigures& measured, const WayFigures& guess, const LinkSpeed& given) {
   LinkSpeed speed;
   speed.rate = measured.rate.is_set() ? measured.rate : SlowerOf(guess.rate, given.rate);
   speed.delay_seconds = measured.delay_seconds.value_or(
       std::max(guess.delay_seconds.value_or(0), given.delay_seconds));
+  speed.medium = measured.medium;
   return speed;
 }
 
@@ -54,7 +73,73 @@ void SetDelay(int64_t round_trip_ns, WayFigures& down, WayFigures& up) {
   down.delay_seconds = up.delay_seconds = delay;
 }
 
+// The number of the medium of one way; media that are not radios are one each way.
+int MediumOf(const PathFigures& path, bool is_up) {
+  return path.medium < 0 ? -1 : 2 * path.medium + (is_up && !path.half_duplex ? 1 : 0);
+}
+
+// How many ways of these stages' links are on the medium.
+int WaysOn(const std::vector<StageStatus>& stages, const LinkRates& rates, int medium) {
+  int ways = 0;
+  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+    const int above = stages[i].plan.device.value(), below = stages[i + 1].plan.device.value();
+    ways += rates[above][below].medium == medium ? 1 : 0;
+    ways += rates[below][above].medium == medium ? 1 : 0;
+  }
+  return ways;
+}
+
+// What a way was measured to carry while others may have sent on its medium. Its rate by itself is
+// not lower, and at most as many times that as ways send there.
+void SetRate(const std::vector<StageStatus>& stages, LinkRate measured, int from, int to,
+             LinkRates& rates) {
+  if (!measured.is_set()) return;
+  WayFigures& way = rates[from][to];
+  if (way.medium < 0 || !way.rate.is_set()) {
+    way.rate = measured;
+    return;
+  }
+  const LinkRate most = measured * WaysOn(stages, rates, way.medium);
+  way.rate = LinkRate::Mbps(std::max(measured.mbps(), std::min(way.rate.mbps(), most.mbps())));
+}
+
 }  // namespace
+
+std::vector<SharedMedium> MediaOf(const std::vector<DeviceFacts>& devices) {
+  std::vector<SharedMedium> media;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const PathFigures& path = devices[i].path;
+    if (path.medium < 0) continue;
+    media.resize(std::max(media.size(), static_cast<size_t>(path.medium) + 1));
+    SharedMedium& medium = media[static_cast<size_t>(path.medium)];
+    medium.devices.push_back(static_cast<int>(i));
+    medium.half_duplex = path.half_duplex;
+    for (const LinkRate rate : {path.down.rate, path.up.rate}) {
+      if (rate.mbps() > medium.rate.mbps()) medium.rate = rate;
+    }
+  }
+  return media;
+}
+
+std::string MediaText(const std::vector<SharedMedium>& media,
+                      const std::vector<DeviceFacts>& devices) {
+  std::vector<std::string> texts;
+  for (const SharedMedium& medium : media) {
+    std::vector<std::string> names;
+    for (const int device : medium.devices)
+      names.push_back(devices[static_cast<size_t>(device)].name);
+    const bool is_one = names.size() == 1;
+    const std::string last = names.back();
+    names.pop_back();
+    texts.push_back(absl::StrFormat(
+        "%s %s %.3g Mbps, %s",
+        is_one ? absl::StrCat("the link of ", last)
+               : absl::StrCat("links of ", absl::StrJoin(names, ", "), " and ", last),
+        is_one ? "has" : "share", medium.rate.mbps(),
+        medium.half_duplex ? "both ways together" : "each way by itself"));
+  }
+  return absl::StrJoin(texts, "; ");
+}
 
 void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates) {
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
@@ -70,8 +155,8 @@ void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, Lin
                  : std::max(upper.downstream_round_trip_ns, lower.upstream_round_trip_ns);
     if (!down.is_set() && !up.is_set() && round_trip_ns == 0) continue;
     if (rates.empty()) rates.assign(devices, std::vector<WayFigures>(devices));
-    if (down.is_set()) rates[above][below].rate = down;
-    if (up.is_set()) rates[below][above].rate = up;
+    SetRate(stages, down, above, below, rates);
+    SetRate(stages, up, below, above, rates);
     if (round_trip_ns > 0) SetDelay(round_trip_ns, rates[above][below], rates[below][above]);
   }
 }
@@ -89,6 +174,16 @@ LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_del
       const bool both = devices[i].is_local;
       rates[local][i] = both ? kWithinHost : devices[i].path.down;
       rates[i][local] = both ? kWithinHost : devices[i].path.up;
+      rates[local][i].medium = MediumOf(devices[i].path, /*is_up=*/false);
+      rates[i][local].medium = MediumOf(devices[i].path, /*is_up=*/true);
+    }
+  }
+  // Stations of one radio reach each other over it.
+  for (size_t i = 0; i < devices.size(); ++i) {
+    for (size_t j = 0; j < devices.size(); ++j) {
+      const PathFigures& one = devices[i].path;
+      const bool are_stations = i != j && one.half_duplex && one.medium == devices[j].path.medium;
+      if (are_stations) rates[i][j].medium = MediumOf(one, /*is_up=*/false);
     }
   }
   for (std::vector<WayFigures>& row : rates) {
@@ -97,6 +192,28 @@ LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_del
     }
   }
   return rates;
+}
+
+void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& first,
+                    LinkRates& rates) {
+  const LinkRates before = rates;
+  const auto is_used = [&stages](int from, int to) {
+    for (size_t i = 0; i + 1 < stages.size(); ++i) {
+      const int above = stages[i].plan.device.value(), below = stages[i + 1].plan.device.value();
+      if ((above == from && below == to) || (above == to && below == from)) return true;
+    }
+    return false;
+  };
+  const auto devices = static_cast<int>(rates.size());
+  for (int from = 0; from < devices; ++from) {
+    for (int to = 0; to < devices; ++to) {
+      LinkRate& rate = rates[from][to].rate;
+      if (!rate.is_set() || is_used(from, to)) continue;
+      const bool has_first = !first.empty() && first[from][to].rate.is_set();
+      const LinkRate target = has_first ? first[from][to].rate : FastestNear(before, from, to);
+      rate = rate * std::pow(target.mbps() / rate.mbps(), kForgottenShare);
+    }
+  }
 }
 
 LinkRates ScaleRates(LinkRates rates, double factor) {

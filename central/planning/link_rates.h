@@ -5,6 +5,7 @@
 // functions; any thread.
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "central/planning/barrier_report.h"
@@ -17,15 +18,34 @@ namespace runnel {
 // [from][to], by device number of the run. Empty: nothing was measured.
 using LinkRates = std::vector<std::vector<WayFigures>>;
 
+// Paths that share their bandwidth.
+struct SharedMedium {
+  std::vector<int> devices;  // numbers
+  LinkRate rate;             // of its fastest way by itself
+  bool half_duplex = false;
+};
+std::vector<SharedMedium> MediaOf(const std::vector<DeviceFacts>& devices);
+
+// "links of pi-1 and pi-2 share 9.6 Mbps, both ways together"; empty without media.
+std::string MediaText(const std::vector<SharedMedium>& media,
+                      const std::vector<DeviceFacts>& devices);
+
 // Records what the stages of the plan that holds have measured: rates each direction apart, delays
-// as half of the round trip. A way that says nothing keeps its figures. devices: how many the run
-// has.
+// as half of the round trip. A way that says nothing keeps its figures. A way on a
+// medium may have been measured beside others that send there: its rate by itself stays what it was
+// as long as they explain the difference. devices: how many the run has.
 void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates);
 
 // Of the ways between the devices on central's host, and between them and the others. Empty: no
 // path was measured. added_delay_seconds: what --link-delay-ms adds to each data link, which the
 // paths' control streams do not have.
 LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_delay_seconds);
+
+// The rates of ways that no link of the plan has come back, a tenth at each call, to what was known
+// of them before training (`first`), or, if nothing was, to the best that is measured from or to
+// their ends: a link that was slow once is tried again.
+void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& first,
+                    LinkRates& rates);
 
 LinkRates ScaleRates(LinkRates rates, double factor);
 

@@ -26,6 +26,8 @@ constexpr double kFeedByteProcessorSeconds = 0.8e-9;
 // what it measured over these.
 constexpr double kServerFrameSeconds = 30e-6;
 constexpr double kServerLinkByteSeconds = 0.2e-9;
+// Of so many micro-batches the share that fills and drains the pipeline is small.
+constexpr int64_t kMostSimulated = 1000;
 // Less is what a wired network takes; people need not read it.
 constexpr double kShownDelaySeconds = 0.5e-3;
 
@@ -158,8 +160,9 @@ absl::StatusOr<Plan> PlanMaker::RefitCodecs(const Plan& plan,
   return std::move(fitted.plan);
 }
 
-absl::StatusOr<double> PlanMaker::PeriodSeconds(const Plan& plan,
-                                                const MeasuredCluster& cluster) const {
+template <typename CostFn>
+absl::StatusOr<double> PlanMaker::CostOf(const Plan& plan, const MeasuredCluster& cluster,
+                                         CostFn cost_of) const {
   const std::vector<int> devices = DevicesOf(plan);
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
   RUNNEL_RETURN_IF_ERROR(AddCodecsOf(plan, inputs_.codecs.bits.epochs, request));
@@ -167,7 +170,26 @@ absl::StatusOr<double> PlanMaker::PeriodSeconds(const Plan& plan,
   request.compute = &cost;
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
-  return SimulatedPeriod(model, placement);
+  return cost_of(model, placement);
+}
+
+absl::StatusOr<double> PlanMaker::PeriodSeconds(const Plan& plan,
+                                                const MeasuredCluster& cluster) const {
+  return CostOf(plan, cluster, SimulatedPeriod);
+}
+
+absl::StatusOr<double> PlanMaker::SecondsBetweenBarriers(const Plan& plan,
+                                                         const MeasuredCluster& cluster,
+                                                         int64_t micro_batches) const {
+  const auto cost = [&](const PipelineModel& model,
+                        const Placement& placement) -> absl::StatusOr<double> {
+    SimulatedPipeline pipeline = ToPipeline(model, placement);
+    pipeline.micro_batches = std::min(micro_batches, kMostSimulated);
+    pipeline.drain_every = model.drain_every;
+    RUNNEL_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(pipeline));
+    return static_cast<double>(run.total_ns) * 1e-9 / static_cast<double>(pipeline.micro_batches);
+  };
+  return CostOf(plan, cluster, cost);
 }
 
 double PlanMaker::CodingErrorOf(const Plan& plan) const {

@@ -26,12 +26,19 @@ class PlanMaker final : public PlanSource {
   // By simulation. Needs times.
   absl::StatusOr<double> PeriodSeconds(const Plan& plan,
                                        const MeasuredCluster& cluster) const override;
+  // The same of a pipeline that fills and drains with so many micro-batches between two barriers.
+  absl::StatusOr<double> SecondsBetweenBarriers(const Plan& plan, const MeasuredCluster& cluster,
+                                                int64_t micro_batches) const;
   double CodingErrorOf(const Plan& plan) const override;
 
   // What the links of `plan` are taken for with these rates.
   PlanBandwidth AssumedBandwidth(const Plan& plan, const LinkRates& rates) const;
 
  private:
+  // Calls `cost` with the pipeline of `plan`, which it borrows for the call.
+  template <typename CostFn>
+  absl::StatusOr<double> CostOf(const Plan& plan, const MeasuredCluster& cluster,
+                                CostFn cost) const;
   std::vector<std::vector<LinkSpeed>> SpeedsBetween(const std::vector<int>& devices,
                                                     const LinkRates& rates) const;
   absl::StatusOr<PlanRequest> RequestFor(const std::vector<int>& devices,

@@ -3,12 +3,14 @@
 // Who decides which device runs which layers. The coordinator asks a planner for the first plan and
 // at every barrier; a planner never calls back.
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "central/planning/barrier_report.h"
+#include "central/records/journal.h"
 #include "central/records/summary.h"
 #include "proto/base/training/device_times.h"
 #include "proto/base/training/plan.h"
@@ -35,18 +37,23 @@ struct ChangePlan {
 struct ProfileNeeds {
   bool devices = false;              // false: nothing
   std::vector<LayerRange> ranges{};  // empty: each layer by itself, then parts (layer_profile.h)
-  bool paths = false;                // what the paths to the workers carry
   std::vector<std::string> cost_codecs{};  // of which devices time the coding
 };
 
 using BarrierDecision = std::variant<KeepPlan, MeasureDevices, ChangePlan>;
 
-// Deterministic: the same calls give the same answers. One thread.
+// Deterministic: the same calls give the same answers, but for a search beside the training, whose
+// answer comes when it comes. What is decided is journalled. One thread.
 class Planner {
  public:
   virtual ~Planner() = default;
 
   virtual ProfileNeeds profile_needs() const = 0;
+
+  // Whether the path between central's host and this device is measured before the first plan.
+  virtual bool ProbesPath(const std::vector<DeviceFacts>& /*devices*/, int /*device*/) const {
+    return false;
+  }
 
   // Cuts the model over `devices`, which are in pipeline order. times: by device number; empty:
   // nothing was measured. Called once, before AtBarrier. The coordinator gives the plan its
@@ -64,12 +71,22 @@ class Planner {
   virtual absl::StatusOr<DeviceTimes> Characterise(int device,
                                                    const std::vector<double>& seconds) = 0;
 
+  // ---- for the journal
+
+  // What was known of links when the first plan was made; none: nothing.
+  virtual std::optional<LinksKnown> KnownLinks() const { return std::nullopt; }
+
   // ---- for people
 
   // What the links of `plan` are taken for.
   virtual PlanBandwidth AssumedBandwidth(const Plan& plan) const = 0;
   // Why the first plan is as it is, a line; empty: there is nothing to say.
   virtual std::string Explanation() const { return ""; }
+  // What the last report showed, a line that is said once; empty: nothing.
+  virtual std::string TakeRemark() { return ""; }
+  // Of the last report.
+  virtual PeriodComparison period() const { return {}; }
+  virtual PlanSearches searches() const { return {}; }
   // Of the first plan, by simulation; 0: nothing was measured, or the plan came from elsewhere.
   virtual double predicted_samples_per_s() const = 0;
 };

@@ -11,6 +11,7 @@
 #include "central/planning/bandwidth_bits.h"
 #include "partition/pipeline_model.h"
 #include "partition/policy.h"
+#include "partition/scenario.h"
 #include "partition/schedule.h"
 #include "proto/base/model/model_spec.h"
 
@@ -28,6 +29,8 @@ struct LinkInputs {
   LinkSpeed given;              // every way; a rate of 0 is no limit
   std::string source = "none";  // where `given` comes from, as PlanBandwidth::source
   std::vector<AssumedLink> assumed = {};
+  std::vector<ScenarioLink> ways = {};  // of --links, by names of devices; before any measurement
+  double frame_share = 1;               // of a bandwidth in `ways`, what frames get of it
 };
 
 // What crosses links.

@@ -1,6 +1,8 @@
 #include "central/planning/replanner.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -15,6 +17,7 @@ constexpr double kCautiousBandwidth = 0.8;
 constexpr double kWorthwhileErrorShare = 0.25;
 // Periods within 0.1 % count as equal.
 constexpr double kEqualPeriods = 1e-3;
+constexpr double kForever = std::numeric_limits<double>::infinity();
 
 MeasuredCluster WithTimes(MeasuredCluster cluster, std::vector<DeviceTimes> times) {
   cluster.times = std::move(times);
@@ -32,6 +35,45 @@ std::vector<int> DevicesThere(const BarrierReport& report) {
     if (!report.devices[i].is_lost) devices.push_back(static_cast<int>(i));
   }
   return devices;
+}
+
+// By which factor the larger figure is above the smaller one, less 1.
+double Apart(double a, double b) {
+  if (a == b) return 0;
+  return a > 0 && b > 0 ? std::max(a, b) / std::min(a, b) - 1 : kForever;
+}
+
+// How far two clusters are apart where they are farthest. Delays count as shares of the period that
+// they may lengthen.
+double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_seconds) {
+  if (a.times.size() != b.times.size() || a.rates.size() != b.rates.size()) return kForever;
+  double apart = 0;
+  for (size_t i = 0; i < a.times.size(); ++i)
+    apart = std::max(apart, Apart(a.times[i].Sum(), b.times[i].Sum()));
+  for (size_t i = 0; i < a.rates.size(); ++i) {
+    for (size_t j = 0; j < a.rates.size(); ++j) {
+      const WayFigures& one = a.rates[i][j];
+      const WayFigures& other = b.rates[i][j];
+      const double delay = one.delay_seconds.value_or(0) - other.delay_seconds.value_or(0);
+      apart = std::max(
+          {apart, Apart(one.rate.mbps(), other.rate.mbps()), std::abs(delay) / period_seconds});
+    }
+  }
+  return apart;
+}
+
+bool IsSamePlan(const Plan& a, const Plan& b) { return a.stages == b.stages && a.links == b.links; }
+
+// Of the links of the plan that holds.
+LinkRate SlowestRate(const BarrierReport& report) {
+  LinkRate slowest;
+  for (const StageStatus& stage : report.stages) {
+    for (const double measured :
+         {stage.telemetry.upstream_bytes_per_second, stage.telemetry.downstream_bytes_per_second}) {
+      slowest = SlowerOf(slowest, LinkRate::BytesPerSecond(measured));
+    }
+  }
+  return slowest;
 }
 
 }  // namespace
@@ -55,71 +97,139 @@ std::vector<int> Replanner::DevicesToMeasure(const BarrierReport& report,
 
 std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
                                                    const MeasuredCluster& cluster) {
-  if (std::exchange(generation_, report.plan.generation) != report.plan.generation)
-    barriers_that_want_ = 0;
+  const bool is_other_plan =
+      std::exchange(generation_, report.plan.generation) != report.plan.generation;
   const bool is_enough = corrections_.Observe(report);
   corrections_.FinishMeasurement();
+  if (is_other_plan) asked_.reset();  // an answer that is still to come is about the plan before
+  TakeAnswer();
+  if (is_other_plan) candidate_.reset();
   if (!is_enough) return std::nullopt;
-  const MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
-  const absl::StatusOr<TimedPlan> now = Time(report.plan, corrected);
+  MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
+  absl::StatusOr<TimedPlan> now = Time(*plans_, report.plan, corrected);
   if (!now.ok()) return std::nullopt;
-  absl::StatusOr<TimedPlan> next = FindBetterPlan(report, *now, corrected);
-  if (!next.ok()) return std::nullopt;
+  Question question = Ask(report, *std::move(now), std::move(corrected));
+  std::optional<ChangePlan> change = Confirm(report, question);
+  if (!change.has_value()) SearchIfNeeded(std::move(question));
+  return change;
+}
 
-  const double saved_seconds =
-      (now->period_seconds - next->period_seconds) * static_cast<double>(MicroBatchesLeft(report));
-  const double move_seconds = MoveSeconds(report, next->plan);
-  const bool loses_less = LosesLess(*now, *next);
-  const bool is_faster = next->period_seconds < now->period_seconds * (1 - options_.min_gain) &&
-                         saved_seconds > move_seconds;
-  barriers_that_want_ = is_faster || loses_less ? barriers_that_want_ + 1 : 0;
-  if (barriers_that_want_ < options_.confirmations) return std::nullopt;
-  barriers_that_want_ = 0;
+Replanner::Question Replanner::Ask(const BarrierReport& report, TimedPlan now,
+                                   MeasuredCluster corrected) const {
+  return {std::move(now), std::move(corrected), DevicesThere(report),
+          static_cast<double>(MicroBatchesLeft(report)), SlowestRate(report)};
+}
+
+// The search's own figures are the first report that wants the plan.
+void Replanner::TakeAnswer() {
+  std::optional<SearchAnswer> answer = search_->TakeAnswer();
+  if (!answer.has_value()) return;
+  ++searches_.done;
+  searches_.processor_seconds += answer->processor_seconds;
+  if (!asked_.has_value() || !answer->best.ok()) return;
+  if (GainOf(*asked_, *answer->best).is_worth_it())
+    candidate_ = Candidate{*std::move(answer->best), asked_->cluster, asked_->devices, 1};
+}
+
+std::optional<ChangePlan> Replanner::Confirm(const BarrierReport& report,
+                                             const Question& question) {
+  if (!candidate_.has_value()) return std::nullopt;
+  const bool is_about_this = candidate_->devices == question.devices &&
+                             Apart(candidate_->cluster, question.cluster,
+                                   question.now.period_seconds) <= options_.usable_share;
+  absl::StatusOr<TimedPlan> next = Time(*plans_, candidate_->plan.plan, question.cluster);
+  const Gain gain = next.ok() ? GainOf(question, *next) : Gain();
+  if (!is_about_this || !gain.is_worth_it()) {
+    candidate_.reset();
+    return std::nullopt;
+  }
+  if (++candidate_->reports < options_.confirmations) return std::nullopt;
+  candidate_.reset();
   std::string why = absl::StrFormat(
       "step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
       "moving takes about %.2g s%s",
-      report.step, now->period_seconds, next->period_seconds, saved_seconds, move_seconds,
-      corrections_.RatioText(report));
-  if (loses_less) why += "; its codecs lose less";
-  return ChangePlan{std::move(next->plan), std::move(why), corrected.times};
+      report.step, question.now.period_seconds, next->period_seconds, gain.saved_seconds,
+      gain.move_seconds, corrections_.RatioText(report));
+  if (gain.loses_less) why += "; its codecs lose less";
+  return ChangePlan{std::move(next->plan), std::move(why), question.cluster.times};
 }
 
-absl::StatusOr<Replanner::TimedPlan> Replanner::Time(absl::StatusOr<Plan> plan,
-                                                     const MeasuredCluster& cluster) const {
+// Not while a plan waits to be confirmed, and not for what could not pay any more.
+void Replanner::SearchIfNeeded(Question question) {
+  const double seconds_left = question.now.period_seconds * question.micro_batches_left;
+  if (search_->under_way() || candidate_.has_value()) return;
+  const double search_seconds =
+      searches_.done > 0 ? searches_.processor_seconds / static_cast<double>(searches_.done) : 0;
+  if (seconds_left < options_.fixed_move_seconds + search_seconds) return;
+  const bool is_same =
+      asked_.has_value() && asked_->devices == question.devices &&
+      Apart(asked_->cluster, question.cluster, question.now.period_seconds) <= options_.same_share;
+  if (is_same) {
+    ++searches_.skipped;
+    return;
+  }
+  asked_ = question;
+  search_->Begin([plans = plans_, options = options_, question = std::move(question)] {
+    return FindBetterPlan(*plans, options, question);
+  });
+}
+
+absl::StatusOr<TimedPlan> Replanner::Time(const PlanSource& plans, absl::StatusOr<Plan> plan,
+                                          const MeasuredCluster& cluster) {
   RUNNEL_RETURN_IF_ERROR(plan.status());
-  RUNNEL_ASSIGN_OR_RETURN(const double period_seconds, plans_->PeriodSeconds(*plan, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const double period_seconds, plans.PeriodSeconds(*plan, cluster));
   return TimedPlan{*std::move(plan), period_seconds};
 }
 
 // Without codecs that change: the policy's plan. With them: the policy's plan or the plan that
 // holds with refitted codecs, whichever ends the run first; if neither saves the minimal share, the
 // plan that holds with codecs that lose less.
-absl::StatusOr<Replanner::TimedPlan> Replanner::FindBetterPlan(
-    const BarrierReport& report, const TimedPlan& now, const MeasuredCluster& cluster) const {
-  const std::vector<int> devices = DevicesThere(report);
-  if (!options_.codecs_change) return Time(plans_->MakePlan(devices, cluster), cluster);
-  const auto left = static_cast<double>(MicroBatchesLeft(report));
+absl::StatusOr<TimedPlan> Replanner::FindBetterPlan(const PlanSource& plans,
+                                                    const ReplannerOptions& options,
+                                                    const Question& question) {
+  const TimedPlan& now = question.now;
+  const MeasuredCluster& cluster = question.cluster;
+  if (!options.codecs_change)
+    return Time(plans, plans.MakePlan(question.devices, cluster), cluster);
   TimedPlan best = now;
   const auto consider = [&](absl::StatusOr<Plan> plan) {
-    absl::StatusOr<TimedPlan> timed = Time(std::move(plan), cluster);
+    absl::StatusOr<TimedPlan> timed = Time(plans, std::move(plan), cluster);
     if (!timed.ok()) return;
-    const double saved = (best.period_seconds - timed->period_seconds) * left;
-    const double more_to_move = MoveSeconds(report, timed->plan) - MoveSeconds(report, best.plan);
+    const double saved =
+        (best.period_seconds - timed->period_seconds) * question.micro_batches_left;
+    const double more_to_move =
+        MoveSeconds(options, question, timed->plan) - MoveSeconds(options, question, best.plan);
     if (saved > more_to_move) best = *std::move(timed);
   };
-  consider(plans_->RefitCodecs(report.plan, cluster));
-  if (options_.layers_move) consider(plans_->MakePlan(devices, cluster));
-  if (best.period_seconds < now.period_seconds * (1 - options_.min_gain)) return best;
+  consider(plans.RefitCodecs(now.plan, cluster));
+  if (options.layers_move) consider(plans.MakePlan(question.devices, cluster));
+  if (best.period_seconds < now.period_seconds * (1 - options.min_gain)) return best;
   absl::StatusOr<TimedPlan> cautious = Time(
-      plans_->RefitCodecs(report.plan, WithBandwidthShare(cluster, kCautiousBandwidth)), cluster);
-  if (cautious.ok() && LosesLess(now, *cautious)) return cautious;
+      plans, plans.RefitCodecs(now.plan, WithBandwidthShare(cluster, kCautiousBandwidth)), cluster);
+  if (cautious.ok() && LosesLess(plans, options, now, *cautious)) return cautious;
   return best;
 }
 
-bool Replanner::LosesLess(const TimedPlan& now, const TimedPlan& next) const {
-  return options_.codecs_change && next.plan.stages == now.plan.stages &&
+bool Replanner::LosesLess(const PlanSource& plans, const ReplannerOptions& options,
+                          const TimedPlan& now, const TimedPlan& next) {
+  return options.codecs_change && next.plan.stages == now.plan.stages &&
          next.period_seconds <= now.period_seconds * (1 + kEqualPeriods) &&
-         plans_->CodingErrorOf(next.plan) < plans_->CodingErrorOf(now.plan) * kWorthwhileErrorShare;
+         plans.CodingErrorOf(next.plan) < plans.CodingErrorOf(now.plan) * kWorthwhileErrorShare;
+}
+
+Replanner::Gain Replanner::GainOf(const Question& question, const TimedPlan& next) const {
+  const TimedPlan& now = question.now;
+  Gain gain;
+  if (IsSamePlan(now.plan, next.plan)) return gain;
+  gain.saved_seconds = (now.period_seconds - next.period_seconds) * question.micro_batches_left;
+  gain.move_seconds = MoveSeconds(options_, question, next.plan);
+  gain.is_faster = next.period_seconds < now.period_seconds * (1 - options_.min_gain) &&
+                   gain.saved_seconds > gain.move_seconds;
+  // The change saves no time and takes some.
+  const double seconds_left = now.period_seconds * question.micro_batches_left;
+  gain.loses_less = gain.move_seconds < options_.max_codecs_share * seconds_left &&
+                    LosesLess(*plans_, options_, now, next);
+  return gain;
 }
 
 int64_t Replanner::MicroBatchesLeft(const BarrierReport& report) const {
@@ -128,27 +238,20 @@ int64_t Replanner::MicroBatchesLeft(const BarrierReport& report) const {
 
 // A layer that moves crosses two links, because central is between the devices. We assume the
 // slowest rate that was measured.
-double Replanner::MoveSeconds(const BarrierReport& report, const Plan& next) const {
+double Replanner::MoveSeconds(const ReplannerOptions& options, const Question& question,
+                              const Plan& next) {
   int64_t bytes = 0;
+  const std::vector<StagePlan>& stages = question.now.plan.stages;
   for (const StagePlan& stage : next.stages) {
     for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
-      const bool stays = std::any_of(report.plan.stages.begin(), report.plan.stages.end(),
-                                     [&](const StagePlan& old) {
-                                       return old.device == stage.device &&
-                                              old.first_layer <= layer && layer <= old.last_layer;
-                                     });
-      if (!stays) bytes += 2 * options_.layer_state_bytes[layer];
+      const bool stays = std::any_of(stages.begin(), stages.end(), [&](const StagePlan& old) {
+        return old.device == stage.device && old.first_layer <= layer && layer <= old.last_layer;
+      });
+      if (!stays) bytes += 2 * options.layer_state_bytes[layer];
     }
   }
-  LinkRate slowest;
-  for (const StageStatus& stage : report.stages) {
-    for (const double measured :
-         {stage.telemetry.upstream_bytes_per_second, stage.telemetry.downstream_bytes_per_second}) {
-      slowest = SlowerOf(slowest, LinkRate::BytesPerSecond(measured));
-    }
-  }
-  const LinkRate rate = slowest.is_set() ? slowest : options_.given_rate;
-  return options_.fixed_move_seconds + rate.Seconds(static_cast<double>(bytes));
+  const LinkRate rate = question.slowest.is_set() ? question.slowest : options.given_rate;
+  return options.fixed_move_seconds + rate.Seconds(static_cast<double>(bytes));
 }
 
 }  // namespace runnel

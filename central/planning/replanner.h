@@ -1,17 +1,21 @@
 #pragma once
 
-// Whether another plan is worth the change (AccEPT 3.5). At each barrier the policy plans anew from
-// corrected times (device_corrections.h). The new plan is proposed if
+// Whether another plan is worth the change (AccEPT 3.5). At a barrier the policy is asked to plan
+// anew from corrected times (device_corrections.h); it searches aside, while the stages train, and
+// a later barrier looks at the plan that came out. That plan is proposed if, by the figures of then
+// and by those of every report since,
 //   (period now - period then) * micro-batches left > seconds of moving
-// and the period falls by a minimal share, at several barriers in a row: a short load on a device
-// moves nothing.
+// and the period falls by a minimal share: a short load on a device moves nothing, and the reports
+// that want a change want the same one.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "central/planning/device_corrections.h"
+#include "central/planning/live/plan_search.h"
 #include "central/planning/plan_source.h"
 #include "central/planning/planner.h"
 #include "proto/base/training/link_rate.h"
@@ -27,16 +31,25 @@ struct ReplannerOptions {
   int64_t stop_step = 0;
   double fixed_move_seconds = 1;   // of a move without its bytes
   double min_gain = 0.1;           // share of the period that a new plan must save
-  int confirmations = 2;           // barriers in a row that must want a change
+  int confirmations = 2;           // reports in a row that must want a change
   double max_measure_share = 0.1;  // of the time left, that measuring a device again may take
+  // Of the time left, that codecs may cost which lose less and save nothing.
+  double max_codecs_share = 0.01;
+  // Figures that differ by at most this much from those of the last search: it would find nothing
+  // else. By more than that from those of an answer: it is about another cluster.
+  double same_share = 0.03;
+  double usable_share = 0.25;
 };
 
-// Deterministic: the same reports give the same proposals. One thread.
 class Replanner {
  public:
-  // `plans` is borrowed.
-  Replanner(const PlanSource* plans, ReplannerOptions options, const CorrectionOptions& corrections)
-      : plans_(plans), options_(std::move(options)), corrections_(corrections) {}
+  // `plans` is borrowed, also by the search: it outlives both.
+  Replanner(const PlanSource* plans, ReplannerOptions options, const CorrectionOptions& corrections,
+            std::unique_ptr<PlanSearch> search)
+      : plans_(plans),
+        options_(std::move(options)),
+        corrections_(corrections),
+        search_(std::move(search)) {}
 
   // Devices to measure again before ProposeChange is asked at the same barrier. The rates and
   // shares of `cluster` count, its times do not.
@@ -46,26 +59,59 @@ class Replanner {
                                           const MeasuredCluster& cluster);
 
   const DeviceCorrections& corrections() const { return corrections_; }
+  const PlanSearches& searches() const { return searches_; }
 
  private:
-  // A plan, and seconds that it takes for a micro-batch.
-  struct TimedPlan {
-    Plan plan;
-    double period_seconds = 0;
+  // What a search is asked; it owns all of it.
+  struct Question {
+    TimedPlan now;
+    MeasuredCluster cluster;  // with corrected times
+    std::vector<int> devices;
+    double micro_batches_left = 0;
+    LinkRate slowest;  // over which layers would move
+  };
+  // A plan that would be better, and how many reports in a row wanted it.
+  struct Candidate {
+    TimedPlan plan;
+    MeasuredCluster cluster;  // from which it was made, of these devices
+    std::vector<int> devices;
+    int reports = 0;
+  };
+  // What a change from `now` to `next` brings.
+  struct Gain {
+    double saved_seconds = 0;  // until the end
+    double move_seconds = 0;
+    bool is_faster = false;
+    bool loses_less = false;
+
+    bool is_worth_it() const { return is_faster || loses_less; }
   };
 
-  absl::StatusOr<TimedPlan> Time(absl::StatusOr<Plan> plan, const MeasuredCluster& cluster) const;
-  absl::StatusOr<TimedPlan> FindBetterPlan(const BarrierReport& report, const TimedPlan& now,
-                                           const MeasuredCluster& cluster) const;
-  bool LosesLess(const TimedPlan& now, const TimedPlan& next) const;
+  static absl::StatusOr<TimedPlan> Time(const PlanSource& plans, absl::StatusOr<Plan> plan,
+                                        const MeasuredCluster& cluster);
+  static absl::StatusOr<TimedPlan> FindBetterPlan(const PlanSource& plans,
+                                                  const ReplannerOptions& options,
+                                                  const Question& question);
+  static bool LosesLess(const PlanSource& plans, const ReplannerOptions& options,
+                        const TimedPlan& now, const TimedPlan& next);
+  static double MoveSeconds(const ReplannerOptions& options, const Question& question,
+                            const Plan& next);
+  Question Ask(const BarrierReport& report, TimedPlan now, MeasuredCluster corrected) const;
+  Gain GainOf(const Question& question, const TimedPlan& next) const;
+  void TakeAnswer();
+  // The candidate is wanted by this report too, or is none any more.
+  std::optional<ChangePlan> Confirm(const BarrierReport& report, const Question& question);
+  void SearchIfNeeded(Question question);
   int64_t MicroBatchesLeft(const BarrierReport& report) const;
-  double MoveSeconds(const BarrierReport& report, const Plan& next) const;
 
   const PlanSource* plans_;
   ReplannerOptions options_;
   DeviceCorrections corrections_;
-  Generation generation_;       // of the last report's plan
-  int barriers_that_want_ = 0;  // in a row
+  Generation generation_;          // of the last report's plan
+  std::optional<Question> asked_;  // of the last search under this plan
+  std::optional<Candidate> candidate_;
+  PlanSearches searches_;
+  std::unique_ptr<PlanSearch> search_;  // last: it reads what stands above
 };
 
 }  // namespace runnel

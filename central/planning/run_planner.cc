@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/planning/codec_timing.h"
+#include "central/planning/live/given_links.h"
 #include "central/planning/predicted_cost.h"
 #include "proto/base/status_macros.h"
 
@@ -38,7 +39,8 @@ absl::StatusOr<double> EvenPeriodSeconds(PlanningInputs inputs, const std::vecto
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RunPlanner>> RunPlanner::Create(PlanningInputs inputs) {
+absl::StatusOr<std::unique_ptr<RunPlanner>> RunPlanner::Create(PlanningInputs inputs,
+                                                               std::unique_ptr<PlanSearch> search) {
   std::unique_ptr<RunPlanner> planner(new RunPlanner(std::move(inputs)));
   const PlanningInputs& own = planner->inputs();
   if (own.needs_profile && own.predictor_profiles.has_value()) {
@@ -48,7 +50,7 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> RunPlanner::Create(PlanningInputs in
   if (own.replan.layers_move || own.replan.codecs_change) {
     CorrectionOptions corrections;
     if (planner->predictor_.has_value()) corrections.predictor = &*planner->predictor_;
-    planner->replanner_.emplace(&planner->maker_, OptionsFrom(own), corrections);
+    planner->replanner_.emplace(&planner->maker_, OptionsFrom(own), corrections, std::move(search));
   }
   return planner;
 }
@@ -67,12 +69,49 @@ std::string RunPlanner::Warning() const {
 
 ProfileNeeds RunPlanner::profile_needs() const {
   ProfileNeeds needs{inputs().needs_profile, {}};
-  needs.paths = inputs().needs_profile && !inputs().links.given.rate.is_set();
   if (predictor_.has_value()) needs.ranges = predictor_->representatives();
   // The settings were checked: the families are known.
   if (needs.devices)
     needs.cost_codecs = CodecsToTime(inputs().codecs).value_or(std::vector<std::string>());
   return needs;
+}
+
+bool RunPlanner::ProbesPath(const std::vector<DeviceFacts>& devices, int device) const {
+  const LinkInputs& links = inputs().links;
+  return inputs().needs_profile && !links.given.rate.is_set() &&
+         !GivesPath(links.ways, devices, device);
+}
+
+absl::Status RunPlanner::SetFirstRates(const std::vector<DeviceFacts>& devices) {
+  const LinkInputs& links = inputs().links;
+  RUNNEL_RETURN_IF_ERROR(CheckGivenLinks(links.ways, devices));
+  SetGivenWays(links.ways, devices, links.frame_share, given_rates_);
+  first_rates_ = RatesOfPaths(devices, links.given.delay_seconds);
+  SetGivenWays(links.ways, devices, links.frame_share, first_rates_);
+  cluster_.rates = first_rates_;
+  media_ = MediaOf(devices);
+  media_text_ = MediaText(media_, devices);
+  return absl::OkStatus();
+}
+
+std::optional<LinksKnown> RunPlanner::KnownLinks() const {
+  LinksKnown known;
+  for (size_t from = 0; from < first_rates_.size(); ++from) {
+    for (size_t to = 0; to < first_rates_.size(); ++to) {
+      const WayFigures& way = first_rates_[from][to];
+      if (!way.rate.is_set() && !way.delay_seconds.has_value()) continue;
+      const bool given = !given_rates_.empty() && given_rates_[from][to].rate.is_set();
+      known.ways.push_back({DeviceId(static_cast<int32_t>(from)),
+                            DeviceId(static_cast<int32_t>(to)), way.rate.mbps(),
+                            way.delay_seconds.has_value() ? *way.delay_seconds * 1e3 : -1, given});
+    }
+  }
+  if (known.ways.empty()) return std::nullopt;
+  for (const SharedMedium& medium : media_) {
+    known.media.push_back({{}, medium.rate.mbps(), medium.half_duplex});
+    for (const int device : medium.devices) known.media.back().devices.emplace_back(device);
+  }
+  return known;
 }
 
 absl::StatusOr<DeviceTimes> RunPlanner::Characterise(int device,
@@ -93,9 +132,10 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
     cluster_.memory_bytes.push_back(device.memory_bytes);
   }
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
-  cluster_.rates = RatesOfPaths(devices, inputs().links.given.delay_seconds);
+  RUNNEL_RETURN_IF_ERROR(SetFirstRates(devices));
   MeasuredCluster cluster = cluster_;
   cluster.times = times;
+  made_from_ = cluster;
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker_.MakePlan(numbers, cluster));
   if (times.empty()) return plan;
   RUNNEL_ASSIGN_OR_RETURN(const double period_s, maker_.PeriodSeconds(plan, cluster));
@@ -123,23 +163,44 @@ std::string RunPlanner::Explanation() const {
     absl::StrAppend(&text, "; without ", absl::StrJoin(unused_, ", "),
                     ": with a stage there it would be slower");
   }
+  if (!media_text_.empty()) absl::StrAppend(&text, "; ", media_text_);
   return text;
 }
 
+// A plan of another generation than at the last report is the first one, or the one that was
+// proposed.
+void RunPlanner::Compare(const BarrierReport& report) {
+  if (std::exchange(generation_, report.plan.generation) != report.plan.generation &&
+      proposed_from_.has_value()) {
+    made_from_ = *std::exchange(proposed_from_, std::nullopt);
+  }
+  watch_.Report(report, made_from_, cluster_.rates);
+}
+
 BarrierDecision RunPlanner::AtBarrier(const BarrierReport& report) {
+  const bool is_new_step = std::exchange(measured_step_, report.step) != report.step;
+  if (is_new_step) {
+    RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);
+    ForgetIdleWays(report.stages, first_rates_, cluster_.rates);
+    Compare(report);
+  }
   if (!replanner_.has_value()) return KeepPlan{};
-  RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);
-  if (std::exchange(measured_step_, report.step) != report.step) {
+  if (is_new_step) {
     std::vector<int> devices = replanner_->DevicesToMeasure(report, cluster_);
     if (!devices.empty()) return MeasureDevices{std::move(devices)};
   }
   std::optional<ChangePlan> change = replanner_->ProposeChange(report, cluster_);
   if (!change.has_value()) return KeepPlan{};
+  proposed_from_ = cluster_;
+  proposed_from_->times = change->times;
   return *std::move(change);
 }
 
 PlanBandwidth RunPlanner::AssumedBandwidth(const Plan& plan) const {
-  return maker_.AssumedBandwidth(plan, cluster_.rates);
+  PlanBandwidth bandwidth = maker_.AssumedBandwidth(plan, cluster_.rates);
+  if (bandwidth.source == "measured" && cluster_.rates == given_rates_)
+    bandwidth.source = "--links";
+  return bandwidth;
 }
 
 }  // namespace runnel

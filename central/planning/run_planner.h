@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "central/planning/live/period_watch.h"
+#include "central/planning/live/plan_search.h"
 #include "central/planning/plan_maker.h"
 #include "central/planning/planner.h"
 #include "central/planning/replanner.h"
@@ -19,13 +21,23 @@ namespace runnel {
 class RunPlanner final : public Planner {
  public:
   // Errors as MakeRunPredictor.
-  static absl::StatusOr<std::unique_ptr<RunPlanner>> Create(PlanningInputs inputs);
+  static absl::StatusOr<std::unique_ptr<RunPlanner>> Create(
+      PlanningInputs inputs, std::unique_ptr<PlanSearch> search = MakeBackgroundSearch());
 
   const PlanningInputs& inputs() const { return maker_.inputs(); }
+  // What was known of links when the first plan was made.
+  const LinkRates& first_rates() const { return first_rates_; }
   // What the user should know before the run begins; empty: nothing.
   std::string Warning() const;
 
   ProfileNeeds profile_needs() const override;
+  bool ProbesPath(const std::vector<DeviceFacts>& devices, int device) const override;
+  std::optional<LinksKnown> KnownLinks() const override;
+  std::string TakeRemark() override { return watch_.TakeRemark(); }
+  PeriodComparison period() const override { return watch_.comparison(); }
+  PlanSearches searches() const override {
+    return replanner_.has_value() ? replanner_->searches() : PlanSearches();
+  }
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                  const std::vector<DeviceTimes>& times) override;
   BarrierDecision AtBarrier(const BarrierReport& report) override;
@@ -35,13 +47,25 @@ class RunPlanner final : public Planner {
   double predicted_samples_per_s() const override { return predicted_samples_per_s_; }
 
  private:
-  explicit RunPlanner(PlanningInputs inputs) : maker_(std::move(inputs)) {}
+  explicit RunPlanner(PlanningInputs inputs) : maker_(std::move(inputs)), watch_(&maker_) {}
+  // Errors of --links.
+  absl::Status SetFirstRates(const std::vector<DeviceFacts>& devices);
+  void Compare(const BarrierReport& report);
 
   PlanMaker maker_;
+  PeriodWatch watch_;
   std::optional<RunPredictor> predictor_;  // --cost predicted
   std::optional<Replanner> replanner_;     // none: the first plan holds to the end
   // The processor shares and sums of the first profile, the link rates as of the last barrier.
   MeasuredCluster cluster_;
+  LinkRates first_rates_;
+  LinkRates given_rates_;  // of first_rates_, what the user gave
+  std::vector<SharedMedium> media_;
+  std::string media_text_;
+  // What the plan that holds was made from, and the one that was proposed last.
+  MeasuredCluster made_from_;
+  std::optional<MeasuredCluster> proposed_from_;
+  Generation generation_;                 // of the plan that made_from_ is about
   std::optional<int64_t> measured_step_;  // last barrier at which devices were looked at
   double predicted_samples_per_s_ = 0;
   std::vector<std::string> unused_;  // devices that the first plan leaves out

@@ -14,6 +14,9 @@
 namespace runnel {
 namespace {
 
+// Periods that differ by at most this share are alike.
+constexpr double kAlike = 0.01;
+
 absl::Status Wrong(const std::string& text, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("--what-if ", text, ": ", what,
                                                  "; give leave:NAME, mbps:X or link:NAME,NAME:X"));
@@ -86,10 +89,12 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
 }
 
 absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecided& decided,
-                                   const Assumption& assumption) {
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCluster cluster, ClusterOf(inputs, decided));
+                                   const LinkRates& rates, const Assumption& assumption) {
+  RUNNEL_ASSIGN_OR_RETURN(MeasuredCluster cluster, ClusterOf(inputs, decided));
+  cluster.rates = rates;
   PlanningInputs assumed = inputs;
   assumed.links.assumed = assumption.links;
+  for (AssumedLink& link : assumed.links.assumed) link.rate = link.rate * inputs.links.frame_share;
   // Caps that the user gave are for the devices that are there.
   if (assumption.leaves >= 0) assumed.caps.clear();
   std::vector<int> devices;
@@ -106,6 +111,10 @@ absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecid
   std::string line = absl::StrFormat(
       "what if %s: %.4f s a micro-batch, %.1f samples/s (now %.4f s, %.1f samples/s)\n",
       assumption.text, then_s, samples / then_s, now_s, samples / now_s);
+  if (assumption.leaves >= 0 && then_s < now_s * (1 - kAlike)) {
+    absl::StrAppend(&line, "without ", decided.devices[static_cast<size_t>(assumption.leaves)].name,
+                    " it would be faster: leave it out, or take --policy runnel, which chooses\n");
+  }
   if (assumption.leaves < 0) {
     RUNNEL_ASSIGN_OR_RETURN(const double kept_s, as_assumed.PeriodSeconds(decided.plan, cluster));
     absl::StrAppendFormat(&line, "with the plan as it is: %.4f s a micro-batch\n", kept_s);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "central/planning/link_rates.h"
 #include "central/planning/planning_inputs.h"
 #include "central/records/journal.h"
 
@@ -23,10 +24,12 @@ struct Assumption {
 absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
                                            const std::vector<JournalDevice>& devices);
 
+// `rates`: what is known of the links, as when `decided` was made. A bandwidth of an assumption has
+// the headers of packets in it, as --plan-mbps.
 // A line for people about the plan under the assumption: stages, seconds a micro-batch and samples
 // a second, and by how much that differs from `decided`, which was made from `inputs`.
 // FailedPrecondition if nothing was measured (a policy without profile).
 absl::StatusOr<std::string> WhatIf(const PlanningInputs& inputs, const PlanDecided& decided,
-                                   const Assumption& assumption);
+                                   const LinkRates& rates, const Assumption& assumption);
 
 }  // namespace runnel

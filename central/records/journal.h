@@ -54,6 +54,32 @@ struct JournalDevice {
   friend bool operator==(const JournalDevice&, const JournalDevice&) = default;
 };
 
+// "links": what was known of the ways between devices when the first plan was made, by what the
+// user gave and by probes.
+struct LinksKnown {
+  struct Way {
+    DeviceId from;
+    DeviceId to;
+    double mbps = 0;       // that frames get; 0: not known
+    double delay_ms = -1;  // -1: not known
+    bool given = false;    // by the user
+
+    friend bool operator==(const Way&, const Way&) = default;
+  };
+  // Devices whose links with central's host share their bandwidth; of a radio, both ways together.
+  struct Medium {
+    std::vector<DeviceId> devices;
+    double mbps = 0;
+    bool half_duplex = false;
+
+    friend bool operator==(const Medium&, const Medium&) = default;
+  };
+  std::vector<Way> ways;
+  std::vector<Medium> media = {};
+
+  friend bool operator==(const LinksKnown&, const LinksKnown&) = default;
+};
+
 // "plan": holds from optimizer step from_step on.
 struct PlanDecided {
   int64_t from_step = 0;
@@ -138,7 +164,7 @@ struct RunFinished {
   friend bool operator==(const RunFinished&, const RunFinished&) = default;
 };
 
-using JournalRecord = std::variant<RunStarted, RunResumed, PlanDecided, TrainingChanged,
+using JournalRecord = std::variant<RunStarted, RunResumed, LinksKnown, PlanDecided, TrainingChanged,
                                    SubModelsMeasured, BarrierPassed, CheckpointWritten,
                                    EvaluationRecorded, WorkerLost, RunStopped, RunFinished>;
 

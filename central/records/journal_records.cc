@@ -86,6 +86,25 @@ struct Writer {
     json["step"] = r.step;
     json["checkpoint"] = r.checkpoint;
   }
+  void operator()(const LinksKnown& r) {
+    json["record"] = "links";
+    json["ways"] = Json::array();
+    for (const LinksKnown::Way& way : r.ways) {
+      json["ways"].push_back({{"from", way.from.value()},
+                              {"to", way.to.value()},
+                              {"mbps", way.mbps},
+                              {"delay_ms", way.delay_ms},
+                              {"given", way.given}});
+    }
+    json["media"] = Json::array();
+    for (const LinksKnown::Medium& medium : r.media) {
+      Json devices = Json::array();
+      for (const DeviceId device : medium.devices) devices.push_back(device.value());
+      json["media"].push_back({{"devices", std::move(devices)},
+                               {"mbps", medium.mbps},
+                               {"half_duplex", medium.half_duplex}});
+    }
+  }
   void operator()(const PlanDecided& r) {
     json["record"] = "plan";
     json["from_step"] = r.from_step;
@@ -160,6 +179,34 @@ absl::StatusOr<JournalRecord> ReadRunStarted(JsonObject& object) {
 absl::StatusOr<JournalRecord> ReadRunResumed(JsonObject& object) {
   RunResumed r;
   object.Read("step", r.step).Read("checkpoint", r.checkpoint);
+  return r;
+}
+
+absl::StatusOr<JournalRecord> ReadLinks(JsonObject& object) {
+  LinksKnown r;
+  for (const Json& json : object.Array("ways")) {
+    LinksKnown::Way way;
+    int32_t from = 0, to = 0;
+    JsonObject one(json, "way");
+    one.Read("from", from)
+        .Read("to", to)
+        .Read("mbps", way.mbps)
+        .Read("delay_ms", way.delay_ms)
+        .Read("given", way.given);
+    RUNNEL_RETURN_IF_ERROR(one.Finish());
+    way.from = DeviceId(from);
+    way.to = DeviceId(to);
+    r.ways.push_back(way);
+  }
+  for (const Json& json : object.Array("media")) {
+    LinksKnown::Medium medium;
+    std::vector<int64_t> devices;
+    JsonObject one(json, "medium");
+    one.Read("devices", devices).Read("mbps", medium.mbps).Read("half_duplex", medium.half_duplex);
+    RUNNEL_RETURN_IF_ERROR(one.Finish());
+    for (const int64_t device : devices) medium.devices.emplace_back(static_cast<int32_t>(device));
+    r.media.push_back(std::move(medium));
+  }
   return r;
 }
 
@@ -253,6 +300,7 @@ constexpr struct {
 } kReaders[] = {
     {"run_started", ReadRunStarted},
     {"run_resumed", ReadRunResumed},
+    {"links", ReadLinks},
     {"plan", ReadPlan},
     {"training_change", ReadTrainingChange},
     {"measurement", ReadMeasurement},

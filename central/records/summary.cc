@@ -27,6 +27,14 @@ Json ToJson(const PlanBandwidth::Link& link) {
               {"delay_ms", link.delay_seconds * 1e3}};
 }
 
+Json ToJson(const PeriodComparison::Stage& stage) {
+  return Json{{"measured_s", stage.measured_seconds}, {"predicted_s", stage.predicted_seconds}};
+}
+
+Json ToJson(const PeriodComparison::Link& link) {
+  return Json{{"measured", ToJson(link.measured)}, {"predicted", ToJson(link.predicted)}};
+}
+
 Json ToJson(const StageSummary& stage) {
   return Json{{"busy_share", stage.busy_share},
               {"wait_share", stage.wait_share},
@@ -76,10 +84,21 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"plan", Json{{"stages", StagesToJson(summary.plan, summary.device_names)}}},
       {"plan_bandwidth", Json{{"source", summary.plan_bandwidth.source},
                               {"links", ListToJson(summary.plan_bandwidth.links)}}},
+      {"plan_searches", Json{{"done", summary.searches.done},
+                             {"skipped", summary.searches.skipped},
+                             {"processor_s", summary.searches.processor_seconds}}},
       {"links", ListToJson(summary.links)},
       {"stages", ListToJson(summary.stages)},
       {"evaluations", ListToJson(summary.evaluations)},
       {"timeline", ListToJson(summary.timeline)}};
+  if (summary.period.predicted_seconds > 0) {
+    json["period"] = Json{{"step", summary.period.step},
+                          {"measured_s", summary.period.measured_seconds},
+                          {"predicted_s", summary.period.predicted_seconds},
+                          {"cause", summary.period.cause},
+                          {"stages", ListToJson(summary.period.stages)},
+                          {"links", ListToJson(summary.period.links)}};
+  }
   if (summary.predicted_samples_per_s > 0)
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;

@@ -39,6 +39,32 @@ struct PlanBandwidth {
   std::vector<Link> links;  // of the plan
 };
 
+// What the pipeline took for a micro-batch up to a report, beside what was predicted when its plan
+// was made.
+struct PeriodComparison {
+  struct Stage {
+    double measured_seconds = 0;  // of its computation
+    double predicted_seconds = 0;
+  };
+  struct Link {
+    PlanBandwidth::Link measured;
+    PlanBandwidth::Link predicted;
+  };
+  int64_t step = 0;
+  double measured_seconds = 0;
+  double predicted_seconds = 0;  // 0: nothing was predicted
+  std::vector<Stage> stages = {};
+  std::vector<Link> links = {};
+  std::string cause = {};  // of a difference, for people; empty: there is none to speak of
+};
+
+// Searches for a better plan while the stages trained.
+struct PlanSearches {
+  int64_t done = 0;
+  int64_t skipped = 0;  // nothing had changed since the last one
+  double processor_seconds = 0;
+};
+
 // Mini-batches that stage 0 was done with at a time after the run's first report.
 struct TimelinePoint {
   int64_t batches = 0;
@@ -88,6 +114,8 @@ struct RunSummary {
   Plan plan;
   std::vector<std::string> device_names;  // by the plan's device numbers
   PlanBandwidth plan_bandwidth;           // of `plan`
+  PeriodComparison period;                // of the last report; left out if nothing was predicted
+  PlanSearches searches;
   std::vector<LinkSummary> links;
   std::vector<StageSummary> stages;
   std::vector<EvaluationSummary> evaluations;
@@ -97,8 +125,9 @@ struct RunSummary {
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], wall_s, weights_sha256, steps, epochs, model, dataset, schedule,
 // policy, cost, seed, recipe, [gradient_bits], codecs {forward, backward}, plan {stages[]},
-// plan_bandwidth {source, links[]}, links[], stages[], evaluations[], timeline[]; keys as the
-// members above. A figure that is not finite is null.
+// plan_bandwidth {source, links[]}, plan_searches {done, skipped, processor_s}, [period {step,
+// measured_s, predicted_s, cause, stages[], links[]}], links[], stages[], evaluations[],
+// timeline[]; keys as the members above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/files/json_fields.h"
+#include "central/planning/live/given_links.h"
 #include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"
 
@@ -49,19 +50,16 @@ absl::StatusOr<ScenarioHost> HostFromJson(const Json& json) {
   return host;
 }
 
-absl::StatusOr<ScenarioLink> LinkFromJson(const Json& json) {
-  ScenarioLink link;
-  double down_mbps = 0, up_mbps = 0;
-  JsonObject object(json, "link");
-  object.Read("from", link.from)
-      .Read("to", link.to)
-      .Read("down_mbps", down_mbps)
-      .Read("up_mbps", up_mbps)
-      .Read("delay_ms", link.delay_ms);
-  RUNNEL_RETURN_IF_ERROR(object.Finish());
-  link.down = LinkRate::Mbps(down_mbps);
-  link.up = LinkRate::Mbps(up_mbps);
-  return link;
+// What becomes of links while it trains: for the lab. A simulated network stays as it is.
+absl::Status CheckChange(const Json& change) {
+  if (!change.is_object() || !change.contains("seconds"))
+    return absl::InvalidArgumentError("change: 'seconds' is missing");
+  double seconds = 0;
+  RUNNEL_RETURN_IF_ERROR(ReadValue(change["seconds"], "seconds", seconds));
+  if (!(seconds >= 0)) return absl::InvalidArgumentError("change: seconds must be at least 0");
+  Json link = change;
+  link.erase("seconds");
+  return ScenarioLinkFromJson(link).status();
 }
 
 absl::StatusOr<ScenarioMedium> MediumFromJson(const Json& json) {
@@ -146,10 +144,13 @@ absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text) {
     RUNNEL_ASSIGN_OR_RETURN(scenario.training, TrainingFromJson(*training));
   }
   RUNNEL_RETURN_IF_ERROR(ReadAll(object, "hosts", HostFromJson, scenario.hosts));
-  RUNNEL_RETURN_IF_ERROR(ReadAll(object, "links", LinkFromJson, scenario.links));
+  RUNNEL_RETURN_IF_ERROR(ReadAll(object, "links", ScenarioLinkFromJson, scenario.links));
   RUNNEL_RETURN_IF_ERROR(ReadAll(object, "profiles", ProfileFromJson, scenario.profiles));
   if (json.is_object() && json.contains("media")) {
     RUNNEL_RETURN_IF_ERROR(ReadAll(object, "media", MediumFromJson, scenario.media));
+  }
+  if (json.is_object() && json.contains("changes")) {
+    for (const Json& change : object.Array("changes")) RUNNEL_RETURN_IF_ERROR(CheckChange(change));
   }
   if (json.is_object() && json.contains("published")) {
     RUNNEL_ASSIGN_OR_RETURN(scenario.published, PublishedFromJson(*object.Find("published")));

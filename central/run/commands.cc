@@ -265,8 +265,8 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   for (const std::string& text : what_if) {
     RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
                             ParseAssumption(text, outcome.plans.back().devices));
-    RUNNEL_ASSIGN_OR_RETURN(const std::string line,
-                            WhatIf(planner->inputs(), outcome.plans.back(), assumption));
+    RUNNEL_ASSIGN_OR_RETURN(const std::string line, WhatIf(planner->inputs(), outcome.plans.back(),
+                                                           planner->first_rates(), assumption));
     context.print(line);
   }
   if (!settings.summary.empty())

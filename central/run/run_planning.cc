@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "central/planning/live/given_links.h"
 #include "central/planning/plateau_bits.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
@@ -18,8 +20,15 @@ constexpr double kPacketPayloadShare = 1448.0 / 1514;
 
 // --link-mbps paces the bytes of frames; --plan-mbps is what a network carries, headers of packets
 // included.
-LinkInputs LinksOf(const RunSettings& settings) {
+absl::StatusOr<LinkInputs> LinksOf(const RunSettings& settings) {
   LinkInputs links;
+  links.frame_share = kPacketPayloadShare;
+  if (!settings.links.empty()) {
+    absl::StatusOr<std::vector<ScenarioLink>> ways = ReadGivenLinks(settings.links);
+    if (!ways.ok())
+      return absl::InvalidArgumentError(absl::StrCat("--links ", ways.status().message()));
+    links.ways = *std::move(ways);
+  }
   links.given.delay_seconds = settings.link_delay_ms * 1e-3;
   if (settings.plan_mbps > 0) {
     links.given.rate = LinkRate::Mbps(settings.plan_mbps * kPacketPayloadShare);
@@ -62,7 +71,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.barrier_every = setup.settings.barrier_every;
   inputs.looks_ahead = setup.training.look_ahead > 0;
   inputs.raised_looks_ahead = setup.training.raised_look_ahead > 0;
-  inputs.links = LinksOf(setup.settings);
+  RUNNEL_ASSIGN_OR_RETURN(inputs.links, LinksOf(setup.settings));
   inputs.codecs = CodecsOfRun(setup);
   inputs.replan = {MovesLayers(setup), ChangesCodecs(setup), stop_step, {}};
   RUNNEL_ASSIGN_OR_RETURN(inputs.replan.layer_state_bytes, StateBytes(setup.model, setup.format));

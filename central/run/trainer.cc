@@ -105,7 +105,10 @@ class Trainer::Impl final : public CentralControlObserver {
   template <typename Other>
   void Follow(const Other&) {}
   RunView View() {
-    return record_->View(coordinator_->plan(), coordinator_->stages(), coordinator_->step());
+    RunView view =
+        record_->View(coordinator_->plan(), coordinator_->stages(), coordinator_->step());
+    view.period = job_.planner->period();
+    return view;
   }
 
   TrainingJob job_;
@@ -183,6 +186,8 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   RUNNEL_RETURN_IF_ERROR(result_);
   outcome_.summary = record_->Summarise(coordinator_->stages(), outcome_.step, outcome_.state);
   outcome_.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
+  outcome_.summary.period = job_.planner->period();
+  outcome_.summary.searches = job_.planner->searches();
   outcome_.plans = record_->plans();
   outcome_.plan = outcome_.summary.plan;
   return std::move(outcome_);

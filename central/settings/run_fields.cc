@@ -89,6 +89,12 @@ constexpr RunField kFields[] = {
       "predictor/profiles"},
      &S::predictor_profiles,
      kAnyText},
+    {{"links", SettingGroup::kPlanning,
+      "file with what links carry, as a scenario's \"links\" (see simulate --help): names of "
+      "workers, central for those on this host, * for any; links that stand there are not probed",
+      "home.json"},
+     &S::links,
+     kAnyText},
     {{"caps", SettingGroup::kPlanning, "micro-batches in flight by stage", "5,3,1",
       "the schedule's"},
      &S::caps,

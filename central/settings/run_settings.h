@@ -48,6 +48,7 @@ struct RunSettings {
   // What each link carries, packet headers and all, for the first plan; 0: link_mbps.
   double plan_mbps = 0;
   double link_delay_ms = 0;
+  std::string links;  // file with what the user says of links; empty: nothing
   int64_t worker_threads = 1;
   std::string checkpoint_dir;
   std::string journal;

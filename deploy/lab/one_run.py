@@ -17,6 +17,9 @@ from sandbox import Interrupted, LabError, die_with_parent, interruptible
 
 CENTRAL_PORT = 7000
 STOP_SECONDS = 5
+# Changes of links count from the first plan on, which central prints by its stages.
+PLAN_LINE = b"stage 0: "
+POLL_SECONDS = 0.1
 
 
 class Children:
@@ -85,6 +88,38 @@ def _tail(path, lines=3):
         return ""
 
 
+def _has_plan(folder):
+    with open(folder + "/central.log", "rb") as log:
+        return PLAN_LINE in log.read()
+
+
+def _change_links(before, after):
+    for i, rates in enumerate(after):
+        for j, mbps in enumerate(rates):
+            if i != j and mbps != before[i][j]:
+                network.shape(i, j, mbps)
+
+
+def _await(central, job):
+    """Central's exit code; meanwhile links change as the job says."""
+    deadline = time.monotonic() + job["timeout_s"]
+    changes, mbps, planned_at = list(job["changes"]), job["mbps"], None
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return central.wait(min(POLL_SECONDS, left) if changes else left)
+        except subprocess.TimeoutExpired:
+            if left <= 0:
+                raise
+        if planned_at is None and _has_plan(job["folder"]):
+            planned_at = time.monotonic()
+        while changes and planned_at is not None and \
+                time.monotonic() - planned_at >= changes[0][0]:
+            after = changes.pop(0)[1]
+            _change_links(mbps, after)
+            mbps = after
+
+
 def run(job):
     """Runs the job; what the lab has to say beside central's summary."""
     def mbps(i, j):
@@ -99,7 +134,7 @@ def run(job):
             if name == "central":
                 central = child
         try:
-            code = central.wait(job["timeout_s"])
+            code = _await(central, job)
         except subprocess.TimeoutExpired as error:
             raise LabError(f"no end after {job['timeout_s']} s (--timeout-s); central last said: "
                            f"{_tail(job['folder'] + '/central.log')}") from error

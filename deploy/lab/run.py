@@ -187,7 +187,8 @@ def run_once(case, arguments, train, mbps, folder):
                                 for j, rate in enumerate(row) if i != j)),
          "--barrier-every", str(total)]
     job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,
-           "media": media, "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
+           "media": media, "changes": scenarios.changes(case, mbps),
+           "folder": folder, "timeout_s": arguments.timeout_s, "groups": None,
            "shared_control": arguments.shared_control,
            "train": without(train, scenarios.train_flags(case, arguments.dataset,
                                                          arguments.data_dir) +

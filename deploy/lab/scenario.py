@@ -32,6 +32,9 @@ def load(name):
         if len(scenario["hosts"]) < 2:
             raise ValueError("needs two hosts at least")
         delays = {float(way["delay_ms"]) for way in _ways(scenario)}
+        for change in scenario.get("changes", []):
+            if float(change["seconds"]) < 0:
+                raise ValueError("changes: seconds must be at least 0")
         if len(delays) > 1:
             raise ValueError("links of different delay_ms: the lab knows one for all")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -78,6 +81,23 @@ def _speed(scenario, i, j):
         elif link["from"] in ("*", b) and link["to"] in ("*", a):
             mbps = float(link["up_mbps"])
     return mbps
+
+
+def changes(scenario, mbps=None):
+    """What becomes of the bandwidths while it trains: (seconds after the first plan, bandwidths), in
+    order of time. A change is an entry of "links" that holds from its time on. `mbps`: of all links
+    at first; changed ones stay in proportion to what the scenario says."""
+    later = []
+    links = list(scenario["links"])
+    before = bandwidths(scenario)
+    for change in sorted(scenario.get("changes", []), key=lambda one: one["seconds"]):
+        links.append(change)
+        after = bandwidths(dict(scenario, links=links))
+        if mbps is not None:
+            after = [[mbps * new / old if old > 0 else new for new, old in zip(*rows)]
+                     for rows in zip(after, before)]
+        later.append((float(change["seconds"]), after))
+    return later
 
 
 def media(scenario, mbps=None):

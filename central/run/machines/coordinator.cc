@@ -77,7 +77,13 @@ void Coordinator::Begin() {
   // Integer recipes give the same bytes on all classes.
   if (!options_.format.is_exact()) WarnOfSeveralClasses(roster_.devices(), effects_);
   if (!options_.needs_profile) return MakeFirstPlan();
-  if (options_.probes_paths) link_probe_.Begin(roster_, effects_);
+  std::vector<int> paths;
+  const std::vector<DeviceFacts> facts = Facts();
+  for (size_t i = 0; i < facts.size(); ++i) {
+    const auto device = static_cast<int>(i);
+    if (!facts[i].is_local && options_.planner->ProbesPath(facts, device)) paths.push_back(device);
+  }
+  link_probe_.Begin(std::move(paths), roster_, effects_);
   if (!link_probe_.under_way()) MeasureAll();
 }
 
@@ -211,6 +217,8 @@ PrepareStage Coordinator::StageMessage() const {
 void Coordinator::MakeFirstPlan() {
   absl::StatusOr<Plan> plan = options_.planner->FirstPlan(Facts(), measurement_.times());
   if (!plan.ok()) return End(plan.status(), false);
+  if (std::optional<LinksKnown> links = options_.planner->KnownLinks(); links.has_value())
+    effects_.push_back(Persist{*std::move(links)});
   MoveOrder order;
   order.decided = Decided(*std::move(plan), measurement_.times());
   if (options_.plan_only) {
@@ -370,6 +378,8 @@ void Coordinator::AskTrainingRule() {
 
 void Coordinator::AskPlanner() {
   BarrierDecision decision = options_.planner->AtBarrier(Report());
+  if (std::string remark = options_.planner->TakeRemark(); !remark.empty())
+    effects_.push_back(LogLine{Severity::kInfo, std::move(remark)});
   if (auto* change = std::get_if<ChangePlan>(&decision)) return ChangeTo(std::move(*change));
   const auto* measure = std::get_if<MeasureDevices>(&decision);
   if (measure == nullptr || measure->devices.empty()) return Train();

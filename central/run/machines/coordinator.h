@@ -62,7 +62,6 @@ struct CoordinatorOptions {
   ModelState initial_state;          // all layers; empty: each stage draws its own from the seed
   int64_t first_step = 0;            // > 0: resumed
   bool needs_profile = false;        // devices are measured before the first plan
-  bool probes_paths = false;         // and so are the paths to them
   bool plan_only = false;            // end when the plan is made
   bool collect_at_barriers = false;  // check-points are wanted
   // Evaluations go by collected states, beside the training (StateUse::evaluation); else through

@@ -17,13 +17,11 @@ int64_t SecondBytes(int64_t first_ns) {
 
 }  // namespace
 
-void LinkProbe::Begin(const Roster& roster, RunEffects& effects) {
+void LinkProbe::Begin(std::vector<int> devices, const Roster& roster, RunEffects& effects) {
   *this = LinkProbe();
   paths_.resize(roster.devices().size());
   pings_.resize(roster.devices().size());
-  for (size_t i = 0; i < roster.devices().size(); ++i) {
-    if (!roster.devices()[i].local) pinged_.push_back(static_cast<int>(i));
-  }
+  pinged_ = std::move(devices);
   awaited_ = pinged_;
   asked_ = pinged_.size();
   for (const int device : pinged_)
@@ -40,6 +38,7 @@ void LinkProbe::SendTrain(const Exchange& exchange, const Roster& roster, RunEff
 
 void LinkProbe::AddReport(int device, const WayMeasured& measured, const Roster& roster,
                           RunEffects& effects) {
+  if (media_.under_way()) return media_.AddReport(device, measured, roster, effects);
   if (!pinged_.empty() || awaited_.empty() || device != awaited_.front()) return;
   if (exchange_.down_bytes > 0) down_ = measured;
   if (exchange_.up_bytes == 0) Exchanged(roster, effects);
@@ -48,6 +47,7 @@ void LinkProbe::AddReport(int device, const WayMeasured& measured, const Roster&
 void LinkProbe::AddPiece(int device, const ProbePiece& piece, const Roster& roster,
                          RunEffects& effects) {
   if (!under_way()) return;
+  if (media_.under_way()) return media_.AddPiece(device, piece, roster, effects);
   now_ns_ = piece.arrived_ns;
   if (!began_ns_.has_value()) began_ns_ = now_ns_;
   if (piece.is_ping()) return AddPing(device, piece.arrived_ns, roster, effects);
@@ -86,7 +86,7 @@ void LinkProbe::Exchanged(const Roster& roster, RunEffects& effects) {
 }
 
 void LinkProbe::BeginNext(const Roster& roster, RunEffects& effects) {
-  if (awaited_.empty()) return;
+  if (awaited_.empty()) return media_.Begin(paths_, roster, effects);
   if (now_ns_ - *began_ns_ < kMostNs)
     return SendTrain({kFirstBytes, kFirstBytes, false}, roster, effects);
   effects.push_back(LogLine{
@@ -94,6 +94,7 @@ void LinkProbe::BeginNext(const Roster& roster, RunEffects& effects) {
                                     " workers are measured; the others are taken for no faster")});
   for (const int device : awaited_) Finish(device, /*has_rates=*/false);
   awaited_.clear();
+  media_.Begin(paths_, roster, effects);
 }
 
 // What a ping takes of the bandwidth is no delay.

@@ -7,6 +7,8 @@
 //   trains  (probe_train.h) one worker after the other, so that no two share a link: one train each
 //           way, and a longer one on a way that passed it in no time
 //
+//   media   (medium_probe.h) trains on several ways at once
+//
 // After kMostNs no further worker is begun with: plans guess what is not known of its path.
 //
 // Pure: events in, effects out. The pieces carry when they arrived, by central's clock.
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "central/planning/barrier_report.h"
+#include "central/run/machines/medium_probe.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 #include "proto/transport/control/probe_train.h"
@@ -35,19 +38,21 @@ class LinkProbe {
   static constexpr int64_t kWantedNs = 250'000'000;
   static constexpr int64_t kMostNs = 8'000'000'000;
 
-  // Probes the paths to the roster's workers that are not local.
-  void Begin(const Roster& roster, RunEffects& effects);
+  // Probes the paths to these devices of the roster, none of them local.
+  void Begin(std::vector<int> devices, const Roster& roster, RunEffects& effects);
   // What the device measured, and what it sends. What nobody asked it for is ignored.
   void AddReport(int device, const WayMeasured& measured, const Roster& roster,
                  RunEffects& effects);
   void AddPiece(int device, const ProbePiece& piece, const Roster& roster, RunEffects& effects);
 
-  bool under_way() const { return !pinged_.empty() || !awaited_.empty(); }
+  bool under_way() const { return !pinged_.empty() || !awaited_.empty() || media_.under_way(); }
   // Workers that are done, of so many.
   size_t done() const { return asked_ - awaited_.size(); }
   size_t asked() const { return asked_; }
   // By device number; without a rate: local, or faster than can be measured.
-  const std::vector<PathFigures>& paths() const { return paths_; }
+  const std::vector<PathFigures>& paths() const {
+    return media_.paths().empty() ? paths_ : media_.paths();
+  }
 
  private:
   // The trains that are under way, between central and the first of awaited_.
@@ -79,6 +84,7 @@ class LinkProbe {
   std::optional<int64_t> began_ns_;  // when the first answer came
   int64_t now_ns_ = 0;
   std::vector<PathFigures> paths_;
+  MediumProbe media_;  // once all trains are through
 };
 
 }  // namespace runnel

@@ -26,7 +26,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 6;
+inline constexpr int32_t kProtocolVersion = 7;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // A profile's processor_share is at least this.

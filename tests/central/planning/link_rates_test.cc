@@ -97,6 +97,60 @@ TEST(LinkRates, PathsAreWaysBetweenCentralsHostAndAWorker) {
   EXPECT_GT(locals[0][1].rate.mbps(), 1000) << "within the host";
 }
 
+TEST(LinkRates, MediaAreSaid) {
+  std::vector<DeviceFacts> devices = {{"c"}, {"pi-1"}, {"pi-2"}, {"phone"}};
+  EXPECT_TRUE(MediaOf(devices).empty());
+  devices[1].path = {{LinkRate::Mbps(9)}, {LinkRate::Mbps(9.6)}, 0, true};
+  devices[2].path = {{LinkRate::Mbps(8)}, {LinkRate::Mbps(9)}, 0, true};
+  devices[3].path = {{LinkRate::Mbps(2)}, {LinkRate::Mbps(2)}, 1, true};
+  EXPECT_EQ(MediaText(MediaOf(devices), devices),
+            "links of pi-1 and pi-2 share 9.6 Mbps, both ways together; the link of phone has 2 "
+            "Mbps, both ways together");
+}
+
+// What is measured on a radio while others send is a share of it.
+TEST(LinkRates, OnAMediumAMeasuredRateIsAShareOfIt) {
+  std::vector<DeviceFacts> devices(3);
+  devices[0].is_local = true;
+  devices[1].path = {{LinkRate::Mbps(10)}, {LinkRate::Mbps(10)}, 0, true};
+  devices[2].path = devices[1].path;
+  LinkRates rates = RatesOfPaths(devices, 0);
+  EXPECT_EQ(rates[0][1].medium, rates[2][0].medium);
+  EXPECT_EQ(rates[1][2].medium, rates[0][1].medium) << "over the same radio";
+  EXPECT_EQ(SpeedsOf(rates, {0, 2}, kNothingGiven)[1][0].medium, rates[0][1].medium);
+  std::vector<StageStatus> stages = Stages({0, 1, 2});
+  stages[1].telemetry.upstream_bytes_per_second = 4 * kMbps;
+  RecordLinkRates(stages, 3, rates);
+  EXPECT_EQ(rates[0][1].rate.mbps(), 10) << "four ways send there";
+  stages[1].telemetry.upstream_bytes_per_second = 1 * kMbps;
+  RecordLinkRates(stages, 3, rates);
+  EXPECT_EQ(rates[0][1].rate.mbps(), 4) << "the radio is slower than it was";
+
+  devices[1].path.half_duplex = devices[2].path.half_duplex = false;
+  rates = RatesOfPaths(devices, 0);
+  EXPECT_NE(rates[0][1].medium, rates[1][0].medium);
+  EXPECT_EQ(rates[1][0].medium, rates[2][0].medium);
+  EXPECT_EQ(rates[1][2].medium, -1) << "past what they share";
+}
+
+// A link that was slow once comes back while nobody uses it, and is tried again.
+TEST(LinkRates, AnIdleWayComesBackToWhatWasKnownFirst) {
+  LinkRates first(3, std::vector<WayFigures>(3));
+  first[0][1].rate = LinkRate::Mbps(8);
+  LinkRates rates = first;
+  rates[0][1].rate = LinkRate::Mbps(0.5);
+  rates[1][2].rate = LinkRate::Mbps(1);
+  rates[0][2].rate = LinkRate::Mbps(2);
+  std::vector<StageStatus> stages = Stages({0, 2});
+  for (int i = 0; i < 10; ++i) ForgetIdleWays(stages, first, rates);
+  EXPECT_NEAR(rates[0][1].rate.mbps(), 3, 0.1) << "two thirds of the way";
+  for (int i = 0; i < 40; ++i) ForgetIdleWays(stages, first, rates);
+  EXPECT_NEAR(rates[0][1].rate.mbps(), 8, 0.3);
+  EXPECT_EQ(rates[0][2].rate.mbps(), 2) << "in use";
+  EXPECT_GT(rates[1][2].rate.mbps(), 4) << "nothing was known first: the best near it";
+  EXPECT_FALSE(rates[2][1].rate.is_set());
+}
+
 TEST(LinkRates, AWayThatNobodyTriedIsNoFastOne) {
   LinkRates rates(4, std::vector<WayFigures>(4));
   rates[0][1].rate = LinkRate::Mbps(8);

@@ -32,7 +32,7 @@ class LiveRun {
     EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
     PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
     inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
-    planner_ = RunPlanner::Create(std::move(inputs)).value();
+    planner_ = RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
     for (DeviceTimes& times : times_)
       times = DeviceTimes::ByLayer(std::vector<double>(setup_.model.layer_count(), 0.004));
     Use(planner_->FirstPlan(devices_, times_).value());

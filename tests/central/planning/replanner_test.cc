@@ -3,6 +3,7 @@
 #include "central/planning/replanner.h"
 
 #include <cmath>
+#include <memory>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -63,7 +64,9 @@ class TwoStagePlans final : public PlanSource {
 // Two devices of the same speed, 10 ms a layer; the best cut balances them.
 class Pipeline {
  public:
-  explicit Pipeline(int64_t stop_step = 10'000) : replanner_(&plans_, Options(stop_step), {}) {
+  explicit Pipeline(int64_t stop_step = 10'000,
+                    std::unique_ptr<PlanSearch> search = MakeImmediateSearch())
+      : replanner_(&plans_, Options(stop_step), {}, std::move(search)) {
     plan_.generation = Generation(1);
     Cut(2);
     for (int i = 0; i < 2; ++i) {
@@ -162,6 +165,97 @@ TEST(Replanner, ALoadThatComesAndGoesMovesNothing) {
   for (int i = 0; i < 40; ++i) EXPECT_FALSE(run.Report(i % 2 == 0 ? 2 : 1).has_value());
 }
 
+// Done when the test says so.
+class ManualSearch final : public PlanSearch {
+ public:
+  explicit ManualSearch(bool* is_done) : is_done_(is_done) {}
+  void Begin(SearchFn search) override { search_ = std::move(search); }
+  bool under_way() const override { return search_ != nullptr; }
+  std::optional<SearchAnswer> TakeAnswer() override {
+    if (search_ == nullptr || !*is_done_) return std::nullopt;
+    return SearchAnswer{std::exchange(search_, nullptr)(), 0.25};
+  }
+
+ private:
+  const bool* is_done_;
+  SearchFn search_;
+};
+
+// A barrier looks at the answer if there is one, and goes on if there is none.
+TEST(Replanner, ASearchTakesAsLongAsItTakes) {
+  bool is_done = false;
+  Pipeline run(10'000, std::make_unique<ManualSearch>(&is_done));
+  for (int i = 0; i < 7; ++i) EXPECT_FALSE(run.Report(2).has_value());
+  EXPECT_EQ(run.replanner().searches().done, 0);
+  is_done = true;
+  const std::optional<ChangePlan> better = run.Report(2);
+  ASSERT_TRUE(better.has_value());
+  EXPECT_EQ(better->plan.stages[0].last_layer, 3);
+  EXPECT_EQ(run.replanner().searches().done, 1);
+  EXPECT_DOUBLE_EQ(run.replanner().searches().processor_seconds, 0.25);
+}
+
+// The answer is about figures that hold no more: it is thrown away, and another search begins.
+TEST(Replanner, AnAnswerAboutOtherFiguresIsNotUsed) {
+  bool is_done = false;
+  Pipeline run(10'000, std::make_unique<ManualSearch>(&is_done));
+  EXPECT_FALSE(run.Report(1.6).has_value());
+  is_done = true;
+  EXPECT_FALSE(run.Report(4).has_value()) << "the device is far slower than the search knew";
+  const std::optional<ChangePlan> better = run.Report(4);
+  ASSERT_TRUE(better.has_value());
+  EXPECT_EQ(better->plan.stages[0].last_layer, 4);
+}
+
+TEST(Replanner, WhereNothingMovedNothingIsSearched) {
+  Pipeline run;
+  for (int i = 0; i < 10; ++i) run.Report(1);
+  EXPECT_EQ(run.replanner().searches().done, 1);
+  EXPECT_EQ(run.replanner().searches().skipped, 9);
+  run.Report(1.06);
+  run.Report(1.06);
+  EXPECT_EQ(run.replanner().searches().done, 2);
+}
+
+// Two reports in a row want a change, each another one.
+TEST(Replanner, ReportsMustWantTheSameMove) {
+  Pipeline run;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(run.Report(2).has_value());
+    EXPECT_FALSE(run.Report(0.5).has_value());
+  }
+}
+
+// What a device without a stage was off by is forgotten: it is tried again.
+TEST(DeviceCorrections, AnIdleDeviceIsForgiven) {
+  DeviceCorrections corrections({});
+  TwoStagePlans plans(kLayers);
+  Plan plan = plans.PlanWith(2);
+  plan.generation = Generation(1);
+  std::vector<StageStatus> stages = {{plan.stages[0], "", {}}, {plan.stages[1], "", {}}};
+  const std::vector<DeviceTimes> times(2, DeviceTimes::ByLayer(std::vector<double>(kLayers, 0.01)));
+  const std::vector<DeviceFacts> devices(2);
+  int64_t step = 0;
+  const auto report = [&] {
+    step += kEvery;
+    for (StageStatus& stage : stages) {
+      stage.telemetry.backwards = step;
+      stage.telemetry.busy_ns += kEvery * 5 * 30'000'000;
+    }
+    corrections.Observe({step, plan, Sequence(0), stages, devices, times});
+  };
+  report();
+  EXPECT_NEAR(corrections.ratios()[1], 5, 1e-9);
+  plan.stages = {{DeviceId(0), 0, kLayers - 1, 1}};
+  plan.links.clear();
+  plan.generation = Generation(2);
+  stages = {{plan.stages[0], "", {}}};
+  report();
+  EXPECT_NEAR(corrections.ratios()[1], 1 + 4 * 0.9, 1e-9);
+  for (int i = 0; i < 30; ++i) report();
+  EXPECT_LT(corrections.ratios()[1], 1.2);
+}
+
 TEST(Replanner, ShortlyBeforeTheEndAMoveIsNotWorthIt) {
   Pipeline run(/*stop_step=*/80);
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(run.Report(2).has_value());
@@ -191,7 +285,8 @@ class PredictedPipeline {
                                          *PredictorKnowledge::Create(model_, 8, {}), predictor)),
         slow_(2, std::vector<double>(model_.layer_count(), 1)),
         plans_(model_.layer_count()),
-        replanner_(&plans_, Options(min_gain, stop_step), {.predictor = &predictor_}),
+        replanner_(&plans_, Options(min_gain, stop_step), {.predictor = &predictor_},
+                   MakeImmediateSearch()),
         devices_(2),
         seconds_(2) {
     for (int device = 0; device < 2; ++device) {
@@ -339,8 +434,9 @@ TEST(PredictedReplanner, MeasuresADeviceThatChangedAgain) {
   EXPECT_FALSE(run.Report().has_value());
   EXPECT_EQ(run.measured(), 0) << "it may be gone at the next report";
   EXPECT_GT(run.replanner().corrections().ratios()[1], 1.3) << "until then by the capacity ratio";
-  const std::optional<ChangePlan> better = run.Report();
+  EXPECT_FALSE(run.Report().has_value()) << "what was searched for was another device";
   EXPECT_EQ(run.measured(), 1);
+  const std::optional<ChangePlan> better = run.Report();
   EXPECT_EQ(run.replanner().corrections().ratios()[1], 1);
   ASSERT_TRUE(better.has_value());
   EXPECT_LT(run.Period(better->plan), 1.06 * run.BestPeriod());

@@ -36,12 +36,13 @@ class WhatIfTest : public ::testing::Test {
   std::string Ask(const std::string& text) const {
     const absl::StatusOr<Assumption> assumption = ParseAssumption(text, decided_.devices);
     if (!assumption.ok()) return std::string(assumption.status().message());
-    const absl::StatusOr<std::string> answer = WhatIf(inputs_, decided_, *assumption);
+    const absl::StatusOr<std::string> answer = WhatIf(inputs_, decided_, rates_, *assumption);
     return answer.ok() ? *answer : std::string(answer.status().message());
   }
 
   PlanningInputs inputs_;
   PlanDecided decided_;
+  LinkRates rates_;
 };
 
 TEST_F(WhatIfTest, TheSameBandwidthChangesNothing) {
@@ -50,6 +51,30 @@ TEST_F(WhatIfTest, TheSameBandwidthChangesNothing) {
   ASSERT_NE(seconds, std::string::npos);
   EXPECT_THAT(answer, HasSubstr("(now " + answer.substr(seconds, 6) + " s"));
   EXPECT_THAT(answer, HasSubstr("with the plan as it is: " + answer.substr(seconds, 6) + " s"));
+}
+
+// --plan-mbps and an assumption are of one unit: what a network carries, headers included.
+TEST_F(WhatIfTest, AnAssumedBandwidthHasItsHeadersInItAsAPlansHas) {
+  inputs_.links.frame_share = 0.5;
+  inputs_.links.given.rate = LinkRate::Mbps(2 * 0.5);
+  const std::string answer = Ask("mbps:2");
+  const std::string now = answer.substr(answer.find("(now ") + 5, 6);
+  EXPECT_THAT(answer, HasSubstr("with the plan as it is: " + now + " s"));
+}
+
+TEST_F(WhatIfTest, WhatIsKnownOfLinksCounts) {
+  const std::string before = Ask("leave:b");
+  rates_.assign(3, std::vector<WayFigures>(3, {LinkRate::Mbps(0.5), 0.01}));
+  EXPECT_NE(Ask("leave:b"), before);
+}
+
+TEST_F(WhatIfTest, ADeviceThatSlowsTheRunDownIsNamed) {
+  decided_.devices[1].times = decided_.devices[1].times.Scaled(100);
+  std::vector<DeviceTimes> times;
+  for (const JournalDevice& device : decided_.devices) times.push_back(device.times);
+  decided_.plan = PlanMaker(inputs_).MakePlan({0, 1, 2}, {.times = times}).value();
+  EXPECT_THAT(Ask("leave:b"), HasSubstr("without b it would be faster"));
+  EXPECT_THAT(Ask("leave:c"), testing::Not(HasSubstr("without c")));
 }
 
 // Each assumption stands for itself: the inputs are those of the run afterwards.

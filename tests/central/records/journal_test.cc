@@ -64,6 +64,8 @@ TEST(JournalLine, DeviceTimesSayByLayerOrByRange) {
 
 std::vector<JournalRecord> OneOfEach() {
   return {Start(),
+          LinksKnown{{{DeviceId(0), DeviceId(1), 9.5, 2, true}, {DeviceId(1), DeviceId(0)}},
+                     {{{DeviceId(1), DeviceId(3)}, 9.5, true}}},
           Decided(0, 0),
           BarrierPassed{100},
           CheckpointWritten{100, "/c/checkpoint-000000000100.runnel"},

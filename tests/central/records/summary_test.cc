@@ -49,11 +49,12 @@ std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
 
 TEST(Summary, HasExactlyTheseKeys) {
   const auto json = nlohmann::ordered_json::parse(SummaryToJson(Sample()));
-  EXPECT_THAT(Keys(json), ElementsAre("accuracy", "loss", "train_loss", "samples_per_s",
-                                      "central_processor_share", "wall_s", "weights_sha256",
-                                      "steps", "epochs", "model", "dataset", "schedule", "policy",
-                                      "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
-                                      "links", "stages", "evaluations", "timeline"));
+  EXPECT_THAT(
+      Keys(json),
+      ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "central_processor_share",
+                  "wall_s", "weights_sha256", "steps", "epochs", "model", "dataset", "schedule",
+                  "policy", "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
+                  "plan_searches", "links", "stages", "evaluations", "timeline"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
   EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));
@@ -68,6 +69,19 @@ TEST(Summary, HasExactlyTheseKeys) {
               ElementsAre("busy_share", "wait_share", "busy_processor_share", "processor_share",
                           "peak_rss_bytes", "memory_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
+}
+
+TEST(Summary, WhatWasPredictedStandsBesideWhatWasMeasured) {
+  RunSummary summary = Sample();
+  summary.period = {100, 0.05, 0.04, {{0.03, 0.02}}, {{{LinkRate::Mbps(2)}, {}}}, "the link"};
+  summary.searches = {3, 4, 0.5};
+  const auto json = nlohmann::json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["period"]["measured_s"], 0.05);
+  EXPECT_EQ(json["period"]["predicted_s"], 0.04);
+  EXPECT_EQ(json["period"]["cause"], "the link");
+  EXPECT_EQ(json["period"]["stages"][0]["predicted_s"], 0.02);
+  EXPECT_EQ(json["period"]["links"][0]["measured"]["forward_mbps"], 2);
+  EXPECT_EQ(json["plan_searches"]["skipped"], 4);
 }
 
 TEST(Summary, IntegerRecipesTellTheirBits) {

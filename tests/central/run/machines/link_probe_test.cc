@@ -2,6 +2,8 @@
 
 #include "central/run/machines/link_probe.h"
 
+#include <numeric>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"
@@ -18,6 +20,12 @@ constexpr int64_t kMs = 1'000'000;
 
 class LinkProbeTest : public ::testing::Test {
  protected:
+  // All but the first, which is local.
+  void Begin() {
+    std::vector<int> devices(roster_.devices().size() - 1);
+    std::iota(devices.begin(), devices.end(), 1);
+    probe_.Begin(std::move(devices), roster_, effects_);
+  }
   // To whom the pieces went that were sent since the last time.
   std::vector<int64_t> Receivers() { return ReceiversOf<ProbePiece>(std::exchange(effects_, {})); }
   // Bytes of the train that was sent, and of the train that it asks for.
@@ -65,7 +73,7 @@ class LinkProbeTest : public ::testing::Test {
 };
 
 TEST_F(LinkProbeTest, WorkersOnOtherHostsArePingedAtOnceAndSentTrainsOneAfterTheOther) {
-  probe_.Begin(roster_, effects_);
+  Begin();
   AnswerPings(40 * kMs);
   EXPECT_EQ(Bytes(), std::pair(LinkProbe::kFirstBytes, LinkProbe::kFirstBytes));
   EXPECT_THAT(Receivers(), Each(1)) << "0 is local";
@@ -75,7 +83,16 @@ TEST_F(LinkProbeTest, WorkersOnOtherHostsArePingedAtOnceAndSentTrainsOneAfterThe
   EXPECT_EQ(probe_.done(), 1u);
   EXPECT_THAT(Receivers(), Each(2));
   Answer(2, {2e6, 500 * kMs}, 480 * kMs);
+  EXPECT_TRUE(probe_.under_way()) << "both at once";
+  probe_.AddReport(1, {1e6, 250 * kMs}, roster_, effects_);
+  probe_.AddReport(2, {2e6, 250 * kMs}, roster_, effects_);
+  EXPECT_TRUE(probe_.under_way()) << "both ways at once";
+  for (const int device : {1, 2}) {
+    probe_.AddReport(device, {0, 0}, roster_, effects_);
+    Answer(device, {1e6 * device, 250 * kMs}, 200 * kMs);
+  }
   EXPECT_FALSE(probe_.under_way());
+  EXPECT_EQ(probe_.paths()[1].medium, -1);
   ASSERT_THAT(probe_.paths(), SizeIs(3));
   EXPECT_FALSE(probe_.paths()[0].down.rate.is_set());
   EXPECT_DOUBLE_EQ(probe_.paths()[1].down.rate.bytes_per_second(), 1e6);
@@ -86,7 +103,7 @@ TEST_F(LinkProbeTest, WorkersOnOtherHostsArePingedAtOnceAndSentTrainsOneAfterThe
 // The smallest of several round trips, without what the ping takes of the bandwidth; half of it
 // each way.
 TEST_F(LinkProbeTest, PingsTellTheDelay) {
-  probe_.Begin(roster_, effects_);
+  Begin();
   Receivers();
   for (int i = 0; i < LinkProbe::kPings; ++i) {
     now_ns_ += i == 0 ? 900 * kMs : (i == 3 ? 30 : 95) * kMs;
@@ -101,7 +118,7 @@ TEST_F(LinkProbeTest, PingsTellTheDelay) {
 
 // Each way by itself: a train that a slow way needs seconds for says enough of it.
 TEST_F(LinkProbeTest, AWayThatPassesItsTrainInNoTimeGetsALongerOne) {
-  probe_.Begin(roster_, effects_);
+  Begin();
   AnswerPings(kMs);
   Receivers();
   Answer(1, {1e6, 400 * kMs}, 60 * kMs);
@@ -114,18 +131,18 @@ TEST_F(LinkProbeTest, AWayThatPassesItsTrainInNoTimeGetsALongerOne) {
   Answer(2, {0, 0}, 500 * kMs);
   EXPECT_EQ(Bytes(), std::pair(LinkProbe::kMostBytes, int64_t{0}));
   probe_.AddReport(2, {0, 0}, roster_, effects_);
-  EXPECT_FALSE(probe_.under_way()) << "no train is to come";
+  EXPECT_EQ(probe_.done(), 2u) << "no train is to come";
   EXPECT_FALSE(probe_.paths()[2].down.rate.is_set()) << "faster than can be measured";
   EXPECT_NEAR(probe_.paths()[2].up.rate.bytes_per_second(), 123e3, 1e3);
 }
 
 TEST_F(LinkProbeTest, ManyWorkersTakeNoLongerThanAFewSeconds) {
   roster_ = FullRoster(40);
-  probe_.Begin(roster_, effects_);
+  Begin();
   AnswerPings(20 * kMs);
   const int64_t begin_ns = now_ns_;
   int probed = 0;
-  for (int device = 1; probe_.under_way(); ++device, ++probed)
+  for (int device = 1; probe_.done() < probe_.asked(); ++device, ++probed)
     Answer(device, {1e5, 650 * kMs}, 650 * kMs);
   EXPECT_LT(now_ns_ - begin_ns, LinkProbe::kMostNs + 700 * kMs) << "one may just have begun";
   EXPECT_GT(probed, 8);
@@ -137,7 +154,7 @@ TEST_F(LinkProbeTest, ManyWorkersTakeNoLongerThanAFewSeconds) {
 
 TEST_F(LinkProbeTest, NobodyElsewhereIsNobodyToProbe) {
   roster_ = FullRoster(1);
-  probe_.Begin(roster_, effects_);
+  Begin();
   EXPECT_FALSE(probe_.under_way());
   EXPECT_THAT(effects_, IsEmpty());
 }

@@ -1,0 +1,39 @@
+#pragma once
+
+// --links FILE: what the user says of links, by names of devices.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/files/json_fields.h"
+#include "central/planning/barrier_report.h"
+#include "central/planning/link_rates.h"
+#include "partition/scenario.h"
+
+namespace runnel {
+
+// One link, as scenarios and --links have it. InvalidArgument names the key that is missing,
+// unknown, of the wrong type or below 0.
+absl::StatusOr<ScenarioLink> ScenarioLinkFromJson(const Json& json);
+
+// The links of a file: {"links": [{"from", "to", "down_mbps", "up_mbps", "delay_ms"}, ...]}, as a
+// scenario has them; "central" is any worker on central's host, "*" any device. Later entries win.
+// InvalidArgument says what is wrong, and where; others as ReadWholeFile.
+absl::StatusOr<std::vector<ScenarioLink>> ReadGivenLinks(const std::string& path);
+
+// InvalidArgument names an end that is no device of the run, and those that there are.
+absl::Status CheckGivenLinks(const std::vector<ScenarioLink>& links,
+                             const std::vector<DeviceFacts>& devices);
+
+// Writes into `rates` what the links give for each way between two devices. rate_share: of a given
+// bandwidth, what frames get of it. A bandwidth of 0 is no limit.
+void SetGivenWays(const std::vector<ScenarioLink>& links, const std::vector<DeviceFacts>& devices,
+                  double rate_share, LinkRates& rates);
+
+// Whether the links give both ways between central's host and this device.
+bool GivesPath(const std::vector<ScenarioLink>& links, const std::vector<DeviceFacts>& devices,
+               int device);
+
+}  // namespace runnel

@@ -1,0 +1,63 @@
+#pragma once
+
+// What the pipeline took for a micro-batch beside what was predicted when the plan was made, at
+// each report. Where they disagree the model of the pipeline is wrong somewhere, and this says
+// where: at the stage or link whose figure moves the prediction most, or in the waiting, where the
+// prediction would be wrong with all figures as measured.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "central/planning/barrier_report.h"
+#include "central/planning/live/stage_pace.h"
+#include "central/planning/measured_cluster.h"
+#include "central/planning/plan_maker.h"
+#include "central/records/summary.h"
+
+namespace runnel {
+
+// Deterministic. One thread.
+class PeriodWatch {
+ public:
+  // A difference up to this share of the prediction is none.
+  static constexpr double kAlike = 0.15;
+  // A report about fewer micro-batches waits for the next.
+  static constexpr int64_t kLeastMicroBatches = 5;
+
+  // `maker` is borrowed.
+  explicit PeriodWatch(const PlanMaker* maker) : maker_(maker) {}
+
+  // `made_from`: what the plan of the report was made from. The same call at every report of a
+  // plan. `rates`: as measured by now. A plan that was made without times predicts nothing.
+  void Report(const BarrierReport& report, const MeasuredCluster& made_from,
+              const LinkRates& rates);
+
+  // Of the last report; predicted_seconds 0: nothing is known.
+  const PeriodComparison& comparison() const { return comparison_; }
+  // For people, once for each cause that comes up: a line, and empty from then on.
+  std::string TakeRemark();
+
+ private:
+  // Which figure is off: a number of its own each, 0 for none.
+  struct Cause {
+    size_t term = 0;
+    std::string text;
+  };
+
+  // Seconds of each stage, by the sums of its telemetry; none: too little was done.
+  std::optional<std::vector<StagePace::Figures>> StageFigures(const BarrierReport& report);
+  Cause FindCause(const BarrierReport& report, const MeasuredCluster& made_from,
+                  const LinkRates& rates) const;
+  double Predict(const Plan& plan, const MeasuredCluster& cluster) const;
+
+  const PlanMaker* maker_;
+  Generation generation_;         // of the plan that paces_ is about
+  std::vector<StagePace> paces_;  // by stage
+  int64_t micro_batches_ = 0;     // of the last report
+  PeriodComparison comparison_;
+  size_t said_ = 0;     // the term of the last report's cause
+  std::string remark_;  // to be said
+};
+
+}  // namespace runnel

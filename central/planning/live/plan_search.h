@@ -1,0 +1,48 @@
+#pragma once
+
+// The search for a better plan, which takes seconds on a small device and must not hold the
+// pipeline up: it is asked at a barrier and runs while the stages train; a later barrier looks at
+// the answer.
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "proto/base/training/plan.h"
+
+namespace runnel {
+
+// A plan, and seconds that it takes for a micro-batch.
+struct TimedPlan {
+  Plan plan;
+  double period_seconds = 0;
+};
+
+struct SearchAnswer {
+  absl::StatusOr<TimedPlan> best;
+  double processor_seconds = 0;  // that the search took
+};
+
+// Runs one search at a time. One thread calls it.
+class PlanSearch {
+ public:
+  using SearchFn = std::function<absl::StatusOr<TimedPlan>()>;
+
+  virtual ~PlanSearch() = default;
+  // Only when none is under way. `search` owns all that it reads, but for what outlives this.
+  virtual void Begin(SearchFn search) = 0;
+  // A search has begun and its answer was not taken.
+  virtual bool under_way() const = 0;
+  // None: nothing was begun, or it is not done.
+  virtual std::optional<SearchAnswer> TakeAnswer() = 0;
+};
+
+// On a thread of its own, which gives way to everything else on this host. Destroying it waits for
+// the search that is under way.
+std::unique_ptr<PlanSearch> MakeBackgroundSearch();
+
+// Within Begin: for tests, where answers must not depend on time.
+std::unique_ptr<PlanSearch> MakeImmediateSearch();
+
+}  // namespace runnel

@@ -1,0 +1,52 @@
+#pragma once
+
+// What a stage took for a micro-batch since the last report, from the sums of its telemetry.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "proto/transport/control/control.h"
+
+namespace runnel {
+
+// One stage of one plan. One thread.
+class StagePace {
+ public:
+  // Of a plan whose training began at this sequence: micro-batches are counted over the run, time
+  // since the plan holds.
+  explicit StagePace(int64_t first_sequence = 0) : backwards_(first_sequence) {}
+
+  struct Figures {
+    int64_t micro_batches = 0;
+    double busy_seconds = 0;  // of the compute lane, a micro-batch
+    double all_seconds = 0;   // of the pipeline, between grants and their barriers, a micro-batch
+  };
+  // None: fewer than `least` micro-batches were seen, which then count for the next report.
+  // processor_share: what the device's computing thread gets of a processor. Under a CPU quota time
+  // not used while waiting is credited, so wall time under-states the cost of any stage but the
+  // slowest: the larger of wall time and processor time divided by the share counts.
+  std::optional<Figures> Report(const Telemetry& telemetry, double processor_share, int64_t least) {
+    const int64_t done = telemetry.backwards - backwards_;
+    const int64_t busy_ns = telemetry.busy_ns - busy_ns_;
+    const int64_t processor_ns = telemetry.busy_processor_ns - busy_processor_ns_;
+    const int64_t wait_ns = telemetry.wait_ns - wait_ns_;
+    if (done < least || busy_ns <= 0) return std::nullopt;
+    *this = StagePace(telemetry.backwards);
+    busy_ns_ = telemetry.busy_ns;
+    busy_processor_ns_ = telemetry.busy_processor_ns;
+    wait_ns_ = telemetry.wait_ns;
+    const double longer_ns =
+        std::max(static_cast<double>(busy_ns), static_cast<double>(processor_ns) / processor_share);
+    const double scale = 1e-9 / static_cast<double>(done);
+    return Figures{done, longer_ns * scale, static_cast<double>(busy_ns + wait_ns) * scale};
+  }
+
+ private:
+  int64_t backwards_ = 0;
+  int64_t busy_ns_ = 0;
+  int64_t busy_processor_ns_ = 0;
+  int64_t wait_ns_ = 0;
+};
+
+}  // namespace runnel

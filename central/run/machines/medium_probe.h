@@ -1,0 +1,78 @@
+#pragma once
+
+// Finds media that several paths share, as all stations of a radio do: trains on ways at once, each
+// as long as a quarter of a second by itself. Of a way,
+//   share = (rate beside the others) / (rate alone)
+// The shares of ways that have nothing in common are 1 each; those of ways on one medium sum up
+// to 1.
+//
+//   1. down to all workers at once
+//   2. where that says that some share something: each of them beside the first, until all are in
+//      groups
+//   3. both ways at once, down to one worker of each group and up from another
+//
+// Pure: events in, effects out.
+
+#include <cstdint>
+#include <vector>
+
+#include "central/planning/barrier_report.h"
+#include "central/run/machines/roster.h"
+#include "central/run/machines/run_effects.h"
+#include "proto/transport/control/probe_train.h"
+
+namespace runnel {
+
+class MediumProbe {
+ public:
+  // Shares of two ways that sum up to less are of one medium.
+  static constexpr double kShared = 1.4;
+  // A path that carries more is not what a plan waits for, and the hosts' processors would share
+  // it.
+  static constexpr double kMostMbps = 200;
+  static constexpr double kTrainSeconds = 0.25;
+  static constexpr int64_t kLeastBytes = 40 * 1024;
+  static constexpr int64_t kMostBytes = 512 * 1024;
+
+  // Paths whose rates are known both ways are probed; the others have nothing to compare with.
+  void Begin(std::vector<PathFigures> paths, const Roster& roster, RunEffects& effects);
+  void AddReport(int device, const WayMeasured& measured, const Roster& roster,
+                 RunEffects& effects);
+  void AddPiece(int device, const ProbePiece& piece, const Roster& roster, RunEffects& effects);
+
+  bool under_way() const { return !flows_.empty(); }
+  // With their media.
+  const std::vector<PathFigures>& paths() const { return paths_; }
+
+ private:
+  enum class Round : uint8_t { kAllDown, kPair, kBothWays };
+  // A train.
+  struct Flow {
+    int device = 0;
+    bool is_up = false;
+    size_t group = 0;   // kBothWays: of which both flows are
+    double share = -1;  // -1: under way
+  };
+  // Devices whose paths share a medium, or one by itself.
+  using Group = std::vector<int>;
+
+  void Send(Round round, std::vector<Flow> flows, const Roster& roster, RunEffects& effects);
+  void SetShare(int device, bool is_up, double bytes_per_second, const Roster& roster,
+                RunEffects& effects);
+  void EndRound(const Roster& roster, RunEffects& effects);
+  void GroupNext(const Roster& roster, RunEffects& effects);
+  void BeginBothWays(const Roster& roster, RunEffects& effects);
+  void SetMedia(const std::vector<Flow>& flows);
+  LinkRate AloneRate(int device, bool is_up) const;
+
+  std::vector<PathFigures> paths_;
+  Round round_ = Round::kAllDown;
+  std::vector<Flow> flows_;  // of the round
+  std::vector<Group> groups_;
+  std::vector<int> ungrouped_;   // share something; the last group's first one was not compared yet
+  std::vector<int> rest_;        // compared with the last group's first one, and not of it
+  std::vector<int> unreported_;  // by device: reports to come that say nothing
+  std::vector<ProbeReceiver> received_;  // by device
+};
+
+}  // namespace runnel

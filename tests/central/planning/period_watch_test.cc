@@ -1,0 +1,115 @@
+// Measured beside predicted: what the pipeline took, and which figure is to blame.
+
+#include "central/planning/live/period_watch.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMicroBatches = 100;  // between reports
+
+PlanningInputs Inputs() {
+  PlanningInputs inputs;
+  inputs.model = MakeModel("lenet").value();
+  inputs.policy = FindPolicy("dp").value();
+  inputs.schedule = FindSchedule("async_1f1b").value();
+  inputs.batch_size = inputs.micro_batch_size = 16;
+  inputs.codecs.bits.epochs = 1;
+  return inputs;
+}
+
+// LeNet on two devices, 4 ms a layer, a link of 80 Mbps.
+class PeriodWatchTest : public ::testing::Test {
+ protected:
+  PeriodWatchTest() : maker_(Inputs()), watch_(&maker_), devices_(2) {
+    made_from_.times.assign(2, DeviceTimes::ByLayer(std::vector<double>(6, 0.004)));
+    made_from_.rates.assign(2, std::vector<WayFigures>(2));
+    made_from_.rates[0][1] = made_from_.rates[1][0] = {LinkRate::Mbps(80), 0.001};
+    rates_ = made_from_.rates;
+    plan_ = maker_.MakePlan({0, 1}, made_from_).value();
+    plan_.generation = Generation(1);
+    for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
+  }
+
+  // The next report, of stages that compute `slower` times as long as predicted.
+  void Report(double period, std::vector<double> slower) {
+    step_ += kMicroBatches;
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      const StagePlan& stage = stages_[i].plan;
+      const double busy =
+          slower[i] * made_from_.times[i].Seconds({stage.first_layer, stage.last_layer});
+      Telemetry& telemetry = stages_[i].telemetry;
+      telemetry.backwards += kMicroBatches;
+      telemetry.busy_ns += static_cast<int64_t>(busy * kMicroBatches * 1e9);
+      telemetry.wait_ns += static_cast<int64_t>((period - busy) * kMicroBatches * 1e9);
+    }
+    watch_.Report({step_, plan_, Sequence(0), stages_, devices_, made_from_.times}, made_from_,
+                  rates_);
+  }
+  double Predicted() const {
+    return maker_.SecondsBetweenBarriers(plan_, made_from_, kMicroBatches).value();
+  }
+
+  PlanMaker maker_;
+  PeriodWatch watch_;
+  MeasuredCluster made_from_;
+  LinkRates rates_;
+  Plan plan_;
+  std::vector<StageStatus> stages_;
+  std::vector<DeviceFacts> devices_;
+  int64_t step_ = 0;
+};
+
+TEST_F(PeriodWatchTest, APipelineAsPredictedHasNoCause) {
+  Report(Predicted() * 1.1, {1.02, 0.98});
+  const PeriodComparison& period = watch_.comparison();
+  EXPECT_EQ(period.step, 100);
+  EXPECT_DOUBLE_EQ(period.predicted_seconds, Predicted());
+  EXPECT_NEAR(period.measured_seconds, 1.1 * Predicted(), 1e-8);
+  ASSERT_EQ(period.stages.size(), 2u);
+  EXPECT_NEAR(period.stages[1].measured_seconds, 0.98 * period.stages[1].predicted_seconds, 1e-8);
+  EXPECT_EQ(period.links[0].predicted.forward.mbps(), 80);
+  EXPECT_EQ(period.cause, "");
+  EXPECT_EQ(watch_.TakeRemark(), "");
+}
+
+TEST_F(PeriodWatchTest, AStageThatComputesLongerIsNamedOnce) {
+  MeasuredCluster slow = made_from_;
+  slow.times[1] = slow.times[1].Scaled(6);
+  const double really = maker_.SecondsBetweenBarriers(plan_, slow, kMicroBatches).value();
+  Report(really, {1, 6});
+  EXPECT_THAT(watch_.comparison().cause, HasSubstr("stage 1 computes"));
+  const std::string remark = watch_.TakeRemark();
+  EXPECT_THAT(remark, HasSubstr("step 100: "));
+  EXPECT_THAT(remark, HasSubstr("stage 1 computes"));
+  Report(really, {1, 6});
+  EXPECT_EQ(watch_.TakeRemark(), "") << "it was said";
+  EXPECT_THAT(watch_.comparison().cause, HasSubstr("stage 1 computes"));
+}
+
+TEST_F(PeriodWatchTest, ALinkThatCarriesLessIsNamed) {
+  rates_[0][1].rate = LinkRate::Mbps(1);
+  MeasuredCluster slow = made_from_;
+  slow.rates = rates_;
+  Report(maker_.SecondsBetweenBarriers(plan_, slow, kMicroBatches).value(), {1.05, 1});
+  EXPECT_THAT(watch_.comparison().cause,
+              HasSubstr("the link from stage 0 to stage 1 carries 1 Mbps down and 80 Mbps up"));
+}
+
+TEST_F(PeriodWatchTest, WhatNoFigureExplainsIsWaiting) {
+  Report(3 * Predicted(), {1, 1.1});
+  EXPECT_THAT(watch_.TakeRemark(), HasSubstr("(+200 %): waiting"));
+}
+
+TEST_F(PeriodWatchTest, TooFewMicroBatchesSayNothing) {
+  watch_.Report({1, plan_, Sequence(0), stages_, devices_, made_from_.times}, made_from_, rates_);
+  EXPECT_EQ(watch_.comparison().predicted_seconds, 0);
+}
+
+}  // namespace
+}  // namespace runnel
