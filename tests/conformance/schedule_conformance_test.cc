@@ -101,7 +101,12 @@ SimulatedPipeline RandomTimes(const std::vector<StageOrder>& orders, std::mt1993
     pipeline.links.push_back({{draw(5), draw(20), draw(20), draw(5)},  //
                               {draw(5), draw(20), draw(20), draw(5)}});
   }
-  pipeline.half_duplex = draw(2) == 1;
+  // Half duplex, or a radio for all.
+  const int64_t media = draw(3);
+  for (size_t i = 0; media > 0 && i < pipeline.links.size(); ++i) {
+    LinkTimes& link = pipeline.links[i];
+    link.down.medium = link.up.medium = media == 1 ? static_cast<int32_t>(i) : 0;
+  }
   return pipeline;
 }
 
