@@ -14,6 +14,8 @@
 #include "central/cli/subcommand.h"
 #include "central/files/json_fields.h"
 #include "central/planning/predicted_cost.h"
+#include "central/reports/predicted_plans.h"
+#include "central/reports/scenario_file.h"
 #include "central/run/worker_process.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/judge/cross_validate.h"
@@ -36,6 +38,7 @@ struct ReportArguments {
   std::string model = "mobilenet_v2";
   std::string leave_out = "family";
   std::vector<std::string> unseen;
+  std::vector<std::string> plans;
   std::vector<int64_t> samples = {0, 2, 4, 8, 14};
   int64_t max_macs = kMaxProfiledMacs;
 };
@@ -118,9 +121,24 @@ Json ToJson(const Accuracy& accuracy) {
   return json;
 }
 
+Json ToJson(const std::vector<PredictedPlan>& plans) {
+  Json json = Json::object();
+  for (const PredictedPlan& plan : plans) {
+    Json& row = json[plan.row];
+    row["median_ratio"] = MedianRatio(plans, plan.row);
+    row["worst_ratio"] = WorstRatio(plans, plan.row);
+    row["plans"].push_back(Json{{"scenario", plan.scenario},
+                                {"rotation", plan.rotation},
+                                {"predicted_s", plan.predicted_s},
+                                {"measured_s", plan.measured_s}});
+  }
+  return json;
+}
+
 absl::Status WriteJson(const Accuracy& accuracy, const std::optional<Accuracy>& unseen,
-                       const std::string& path) {
+                       const std::vector<PredictedPlan>& plans, const std::string& path) {
   Json json = ToJson(accuracy);
+  if (!plans.empty()) json["plans"] = ToJson(plans);
   if (unseen.has_value()) json["unseen"] = ToJson(*unseen);
   const std::string text = json.dump(2) + "\n";
   if (path == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
@@ -254,6 +272,37 @@ absl::StatusOr<Accuracy> ReportUnseen(const std::vector<DeviceTask>& known,
   return absl::InvalidArgumentError(absl::StrCat("--unseen: ", accuracy.status().message()));
 }
 
+// Plans from what is predicted of the unseen devices (--plans).
+absl::StatusOr<std::vector<PredictedPlan>> ReportPlans(const std::vector<DeviceTask>& known,
+                                                       const std::vector<DeviceTask>& unseen,
+                                                       const ReportArguments& a,
+                                                       const CommandContext& context) {
+  std::vector<Scenario> scenarios;
+  for (const std::string& name : a.plans) {
+    RUNNEL_ASSIGN_OR_RETURN(Scenario scenario, FindScenario(name));
+    scenarios.push_back(std::move(scenario));
+  }
+  const auto find_network = [&](const PredictorRow& row,
+                                const std::string& model) -> std::optional<PredictorNetwork> {
+    absl::StatusOr<PredictorNetwork> network = LoadNetwork(row, model, a.profiles);
+    if (!network.ok()) return std::nullopt;
+    return *std::move(network);
+  };
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<PredictedPlan> plans,
+                          JudgePlans(scenarios, known, unseen, find_network));
+  context.print("");
+  context.print("a batch of a plan from predicted times over one from measured times");
+  context.print("predictor      median   worst   plans");
+  for (const std::string& row : PredictorNames()) {
+    const auto count = std::count_if(plans.begin(), plans.end(),
+                                     [&](const PredictedPlan& plan) { return plan.row == row; });
+    if (count == 0) continue;
+    context.print(absl::StrFormat("%-12s%9.3f%8.3f%8d", row, MedianRatio(plans, row),
+                                  WorstRatio(plans, row), count));
+  }
+  return plans;
+}
+
 absl::Status Report(const ReportArguments& a, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceProfile> profiles, LoadProfiles(a.profiles));
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<DeviceTask> tasks,
@@ -266,6 +315,10 @@ absl::Status Report(const ReportArguments& a, const CommandContext& context) {
     RUNNEL_ASSIGN_OR_RETURN(unseen_tasks, UnseenTasks(a));
     RUNNEL_ASSIGN_OR_RETURN(unseen, ReportUnseen(tasks, unseen_tasks, a));
   }
+  if (!a.plans.empty() && a.unseen.empty()) {
+    return absl::InvalidArgumentError(
+        "--plans: needs --unseen, the devices that stand for a scenario's hosts");
+  }
   const bool families = a.leave_out == "family";
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<TaskPrediction> networks, Networks(a, context));
   RUNNEL_ASSIGN_OR_RETURN(const Accuracy accuracy,
@@ -277,8 +330,12 @@ absl::Status Report(const ReportArguments& a, const CommandContext& context) {
     context.print(absl::StrCat("never profiled: ", absl::StrJoin(a.unseen, ", ")));
     Print(*unseen, a, context);
   }
+  std::vector<PredictedPlan> plans;
+  if (!a.plans.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(plans, ReportPlans(tasks, unseen_tasks, a, context));
+  }
   if (!a.figure_7.empty()) RUNNEL_RETURN_IF_ERROR(WriteFigure7(accuracy, a.figure_7));
-  return a.summary.empty() ? absl::OkStatus() : WriteJson(accuracy, unseen, a.summary);
+  return a.summary.empty() ? absl::OkStatus() : WriteJson(accuracy, unseen, plans, a.summary);
 }
 
 }  // namespace
@@ -304,6 +361,10 @@ Subcommand AddPredictorReport(CLI::App& program) {
   app->add_option("--unseen", a->unseen,
                   "profiles of configurations that are not in --profiles: predicted from all of "
                   "those, and by the networks beside them")
+      ->delimiter(',');
+  app->add_option("--plans", a->plans,
+                  "scenarios (`simulate` lists them): how much slower their plans are from what is "
+                  "predicted of the --unseen devices than from their measured times")
       ->delimiter(',');
   app->add_option("--predictions", a->predictions,
                   "what `runnel-predictor crossval` wrote (default: it is started)");

@@ -18,6 +18,7 @@
 #include "partition/policy.h"
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
+#include "predictor/run/predictor_row.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {
@@ -51,8 +52,9 @@ struct NamedValue {
   std::vector<std::string> (*names)();
 };
 constexpr NamedValue kNamedValues[] = {
-    {"model", ModelNames},   {"dataset", DatasetNames}, {"schedule", ScheduleNames},
-    {"policy", PolicyNames}, {"replan", ReplanValues},  {"cost", CostValues},
+    {"model", ModelNames},         {"dataset", DatasetNames}, {"schedule", ScheduleNames},
+    {"policy", PolicyNames},       {"replan", ReplanValues},  {"cost", CostValues},
+    {"predictor", PredictorNames},
 };
 
 const NamedValue* FindNamedValue(absl::string_view flag) {
@@ -78,6 +80,13 @@ std::string PoliciesThat(bool PolicyRow::*fact) {
   return absl::StrJoin(names, ", ");
 }
 
+// "mlp (a network that ...), ...".
+std::string PredictorTexts() {
+  return absl::StrJoin(BuiltinPredictors(), ", ", [](std::string* out, const PredictorRow& row) {
+    absl::StrAppend(out, row.name, " (", row.help, ")");
+  });
+}
+
 // What the tables of the programs say of a flag's values.
 std::string ValuesText(absl::string_view flag) {
   if (flag == "codec-forward") return absl::StrCat("; codecs: ", CodecFamilyTexts());
@@ -85,6 +94,7 @@ std::string ValuesText(absl::string_view flag) {
   if (flag == "replan")
     return absl::StrCat("; of the policies ", PoliciesThat(&PolicyRow::replans), " do");
   if (flag == "cost") return "";
+  if (flag == "predictor") return absl::StrCat(": ", PredictorTexts());
   const NamedValue* named = FindNamedValue(flag);
   if (named == nullptr) return "";
   std::string text = absl::StrCat(": ", absl::StrJoin(named->names(), ", "));

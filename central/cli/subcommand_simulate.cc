@@ -20,20 +20,10 @@
 namespace runnel {
 namespace {
 
-// The most exact first, with the fewest bits forward that accuracy allows at first. Without coding,
-// too: slow devices may have no time for it.
-std::vector<std::string> DefaultCodecs() {
-  std::vector<std::string> pairs = {"identity/identity"};
-  for (const auto& [forward, backward] : {std::pair(8, 8), {4, 4}, {3, 4}, {2, 4}}) {
-    pairs.push_back(
-        absl::StrCat(kBandwidthFamily, ":", forward, "/", kBandwidthFamily, ":", backward));
-  }
-  return pairs;
-}
-
 struct Flags {
   std::vector<std::string> scenarios;
-  SimulateOptions options{.policies = {"ftpipehd", "accept", "runnel"}, .codecs = DefaultCodecs()};
+  SimulateOptions options{.policies = {"ftpipehd", "accept", "runnel"},
+                          .codecs = DefaultCodecPairs()};
   std::string summary;
   bool list_methods = false;
 };

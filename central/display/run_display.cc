@@ -25,6 +25,10 @@ json StagesJson(const RunView& view, const RunFigures& figures) {
                       {"cap", stage.plan.cap},
                       {"busy_share", figures.stages[i].busy_share},
                       {"wait_share", figures.stages[i].wait_share}});
+    if (i >= view.stage_seconds.size()) continue;
+    const StageSeconds& seconds = view.stage_seconds[i];
+    if (seconds.predicted > 0) stages.back()["predicted_ms"] = seconds.predicted * 1e3;
+    if (seconds.measured > 0) stages.back()["measured_ms"] = seconds.measured * 1e3;
   }
   return stages;
 }

@@ -27,6 +27,7 @@ struct RunView {
   int64_t plan_ns = 0;  // of it, since the plan holds
   double samples_per_s = 0;
   PeriodComparison period = {};  // of the last report
+  std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
 };
 
 class RunDisplay {

@@ -66,6 +66,7 @@ struct PlanningInputs {
   CodecInputs codecs = {};
   ReplanInputs replan = {};
   bool needs_profile = false;  // whether devices are measured before the first plan
+  std::string predictor = "mlp";  // row of the table of predictors
   // --cost predicted: the folder of profiles that are known beforehand, or an empty name; none:
   // plans are made from layers as measured.
   std::optional<std::string> predictor_profiles = {};

@@ -14,8 +14,9 @@ absl::StatusOr<PredictorNetwork> LoadNetwork(const PredictorRow& row, const std:
   const std::string path = absl::StrCat(folder, "/", row.network_file(model));
   const absl::StatusOr<std::string> text = ReadText(path, kMaxMlpBytes);
   if (absl::IsNotFound(text.status())) {
-    return absl::NotFoundError(absl::StrCat(
-        text.status().message(), "; 'runnel-predictor train --profiles ", folder, "' writes it"));
+    return absl::NotFoundError(absl::StrCat(text.status().message(),
+                                            "; 'runnel-predictor train --profiles ", folder,
+                                            "' writes it, --predictor mixture needs none"));
   }
   RUNNEL_RETURN_IF_ERROR(text.status());
   absl::StatusOr<PredictorNetwork> network = ParseNetwork(*text);
@@ -29,31 +30,31 @@ absl::StatusOr<PredictorNetwork> LoadNetwork(const PredictorRow& row, const std:
 }
 
 absl::StatusOr<RunPredictor> MakeRunPredictor(const ModelSpec& model, int64_t micro_batch_size,
+                                              const std::string& predictor,
                                               const std::string& folder) {
+  const auto wrong = [](absl::string_view flag, const absl::Status& status) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, status.message()));
+  };
+  const absl::StatusOr<const PredictorRow*> found = FindPredictor(predictor);
+  if (!found.ok()) return wrong("--", found.status());
+  const PredictorRow* row = *found;
   std::vector<KnownDevice> known;
   if (!folder.empty()) {
-    absl::StatusOr<std::vector<DeviceProfile>> profiles = LoadProfiles(folder);
-    if (!profiles.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--predictor-profiles: ", profiles.status().message()));
-    }
+    const absl::StatusOr<std::vector<DeviceProfile>> profiles = LoadProfiles(folder);
+    if (!profiles.ok()) return wrong("--predictor-profiles: ", profiles.status());
     RUNNEL_ASSIGN_OR_RETURN(known, KnownDevices(*profiles, model));
   }
   RUNNEL_ASSIGN_OR_RETURN(PredictorKnowledge knowledge,
                           PredictorKnowledge::Create(model, micro_batch_size, std::move(known)));
-  RUNNEL_ASSIGN_OR_RETURN(const PredictorRow* row, FindPredictor("mlp"));
   if (UsesNetwork(*row, knowledge)) {
     absl::StatusOr<PredictorNetwork> network = LoadNetwork(*row, model.name, folder);
-    if (network.ok()) {
-      knowledge.network = *std::move(network);
-    } else if (absl::IsNotFound(network.status())) {
-      RUNNEL_ASSIGN_OR_RETURN(row, FindPredictor("mixture"));
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--predictor-profiles: ", network.status().message()));
-    }
+    if (!network.ok())
+      return wrong(absl::StrCat("--predictor ", predictor, ": "), network.status());
+    knowledge.network = *std::move(network);
   }
-  return RunPredictor::Create(row, std::move(knowledge));
+  absl::StatusOr<RunPredictor> made = RunPredictor::Create(row, std::move(knowledge));
+  if (made.ok() || !absl::IsInvalidArgument(made.status())) return made;
+  return wrong("--", made.status());
 }
 
 }  // namespace runnel

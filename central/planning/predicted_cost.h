@@ -13,11 +13,12 @@
 
 namespace runnel {
 
-// The row `mlp` of the table of predictors, for a model at this micro-batch size, with the devices
-// whose profiles are in `folder` (--predictor-profiles) as known beforehand, and its network of
-// there. A folder without that network: the row `mixture`. An empty folder name, or no profile of
-// the model: nothing is known, a cold start. Errors name the folder, file or profile, and the fix.
+// The row `predictor` (--predictor) for a model at this micro-batch size, with the devices whose
+// profiles are in `folder` (--predictor-profiles) as known beforehand, and its network of there. An
+// empty folder name, or no profile of the model: nothing is known, a cold start. Errors name the
+// flag, the folder, file or profile, and the fix.
 absl::StatusOr<RunPredictor> MakeRunPredictor(const ModelSpec& model, int64_t micro_batch_size,
+                                              const std::string& predictor,
                                               const std::string& folder);
 
 // The row's network for a model, in the folder. NotFound: it is not there, the message says how to

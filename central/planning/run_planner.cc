@@ -44,8 +44,9 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> RunPlanner::Create(PlanningInputs in
   std::unique_ptr<RunPlanner> planner(new RunPlanner(std::move(inputs)));
   const PlanningInputs& own = planner->inputs();
   if (own.needs_profile && own.predictor_profiles.has_value()) {
-    RUNNEL_ASSIGN_OR_RETURN(planner->predictor_, MakeRunPredictor(own.model, own.micro_batch_size,
-                                                                  *own.predictor_profiles));
+    RUNNEL_ASSIGN_OR_RETURN(planner->predictor_,
+                            MakeRunPredictor(own.model, own.micro_batch_size, own.predictor,
+                                             *own.predictor_profiles));
   }
   if (own.replan.layers_move || own.replan.codecs_change) {
     CorrectionOptions corrections;
@@ -56,15 +57,9 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> RunPlanner::Create(PlanningInputs in
 }
 
 std::string RunPlanner::Warning() const {
-  if (!predictor_.has_value()) return "";
-  if (predictor_->known_devices() == 0) {
-    return absl::StrCat("no profile of ", inputs().model.name,
-                        " is known: layers are predicted by the FLOPs line first");
-  }
-  if (predictor_->row().network_file != nullptr) return "";
-  return absl::StrCat(*inputs().predictor_profiles, " has no mlp.network: times are predicted by ",
-                      predictor_->row().name, "; 'runnel-predictor train --profiles ",
-                      *inputs().predictor_profiles, "' writes it");
+  if (!predictor_.has_value() || predictor_->known_devices() > 0) return "";
+  return absl::StrCat("no profile of ", inputs().model.name,
+                      " is known: layers are predicted by the FLOPs line first");
 }
 
 ProfileNeeds RunPlanner::profile_needs() const {

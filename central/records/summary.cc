@@ -36,12 +36,15 @@ Json ToJson(const PeriodComparison::Link& link) {
 }
 
 Json ToJson(const StageSummary& stage) {
-  return Json{{"busy_share", stage.busy_share},
-              {"wait_share", stage.wait_share},
-              {"busy_processor_share", stage.busy_processor_share},
-              {"processor_share", stage.processor_share},
-              {"peak_rss_bytes", stage.peak_rss_bytes},
-              {"memory_bytes", stage.memory_bytes}};
+  Json json{{"busy_share", stage.busy_share},
+            {"wait_share", stage.wait_share},
+            {"busy_processor_share", stage.busy_processor_share},
+            {"processor_share", stage.processor_share},
+            {"peak_rss_bytes", stage.peak_rss_bytes},
+            {"memory_bytes", stage.memory_bytes}};
+  if (stage.seconds.predicted > 0) json["predicted_s"] = stage.seconds.predicted;
+  if (stage.seconds.measured > 0) json["measured_s"] = stage.seconds.measured;
+  return json;
 }
 
 Json ToJson(const EvaluationSummary& evaluation) {
@@ -101,6 +104,7 @@ std::string SummaryToJson(const RunSummary& summary) {
   }
   if (summary.predicted_samples_per_s > 0)
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
+  if (!summary.predictor.empty()) json["predictor"] = summary.predictor;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

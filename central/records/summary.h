@@ -71,6 +71,12 @@ struct TimelinePoint {
   double seconds = 0;
 };
 
+// What a stage computes for one micro-batch. 0: not known.
+struct StageSeconds {
+  double predicted = 0;  // from the times that the plan was made from
+  double measured = 0;   // mean since the plan holds
+};
+
 // One stage's measurements. Shares are of the time between the first grant and the last barrier.
 struct StageSummary {
   double busy_share = 0;
@@ -80,6 +86,7 @@ struct StageSummary {
   double processor_share = 0;
   int64_t peak_rss_bytes = 0;
   int64_t memory_bytes = 0;  // of that, what the stage's memory plan takes
+  StageSeconds seconds = {};
 };
 
 struct EvaluationSummary {
@@ -106,6 +113,7 @@ struct RunSummary {
   std::string schedule;
   std::string policy;
   std::string cost = "measured";  // what plans were made from, where the policy asks for times
+  std::string predictor;          // of cost "predicted"; else left out
   int64_t seed = 0;
   std::string recipe = "fp32";
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
@@ -124,9 +132,9 @@ struct RunSummary {
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], wall_s, weights_sha256, steps, epochs, model, dataset, schedule,
-// policy, cost, seed, recipe, [gradient_bits], codecs {forward, backward}, plan {stages[]},
-// plan_bandwidth {source, links[]}, plan_searches {done, skipped, processor_s}, [period {step,
-// measured_s, predicted_s, cause, stages[], links[]}], links[], stages[], evaluations[],
+// policy, cost, [predictor], seed, recipe, [gradient_bits], codecs {forward, backward}, plan
+// {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done, skipped, processor_s}, [period
+// {step, measured_s, predicted_s, cause, stages[], links[]}], links[], stages[], evaluations[],
 // timeline[]; keys as the members above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compress/bit_schedule.h"
+#include "compress/link_bits.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/cost/measured_cost.h"
 #include "proto/base/status_macros.h"
@@ -108,6 +109,15 @@ absl::Span<const SimulatedMethod> NamedMethods() {
   return kMethods;
 }
 
+std::vector<std::string> DefaultCodecPairs() {
+  std::vector<std::string> pairs = {"identity/identity"};
+  for (const auto& [forward, backward] : {std::pair(8, 8), {4, 4}, {3, 4}, {2, 4}}) {
+    pairs.push_back(
+        absl::StrCat(kBandwidthFamily, ":", forward, "/", kBandwidthFamily, ":", backward));
+  }
+  return pairs;
+}
+
 std::vector<std::string> TrainFlags(const SimulatedMethod& method) {
   if (method.chooses_codecs) return {"--policy", method.policy, "--bits", "bandwidth"};
   return {"--policy",         method.policy,
@@ -150,6 +160,15 @@ absl::StatusOr<ScenarioModel> ScenarioModel::Create(Scenario scenario,
 
 void ScenarioModel::SetSpeeds(const std::vector<double>& speeds) {
   for (size_t i = 0; i < speeds.size(); ++i) scenario_.hosts[i].speed = speeds[i];
+}
+
+void ScenarioModel::SetTimes(std::vector<DeviceTimes> planned, std::vector<DeviceTimes> real) {
+  planned_ = std::move(planned);
+  real_ = std::move(real);
+}
+
+absl::StatusOr<MeasuredCost> ScenarioModel::CostFrom(const std::vector<DeviceTimes>& times) const {
+  return times.empty() ? CostOf(scenario_) : MeasuredCost::Create(times);
 }
 
 absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method,
@@ -209,12 +228,14 @@ absl::StatusOr<double> ScenarioModel::BoundSecondsPerBatch(const SimulatedMethod
 
 absl::StatusOr<SimulatedCell> ScenarioModel::Run(const SimulatedMethod& method, double mbps) const {
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, Request(method, mbps));
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(scenario_));
-  request.compute = &cost;
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost planned, CostFrom(planned_));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost real, CostFrom(real_));
+  request.compute = &planned;
   SimulatedCell cell;
   cell.method = method.name;
   cell.mbps = mbps;
   RUNNEL_ASSIGN_OR_RETURN(cell.plan, MakePlan(request));
+  request.compute = &real;
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
   RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, cell.plan));
   RUNNEL_RETURN_IF_ERROR(RunPipeline(scenario_.training, pipeline, placement, cell));

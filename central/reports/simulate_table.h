@@ -13,6 +13,8 @@
 #include "central/files/json_fields.h"
 #include "partition/plan_builder.h"
 #include "partition/scenario.h"
+#include "predictor/cost/measured_cost.h"
+#include "proto/base/training/device_times.h"
 #include "proto/base/training/plan.h"
 
 namespace runnel {
@@ -39,6 +41,10 @@ struct SimulateOptions {
   std::vector<std::string> codecs;  // "forward/backward" pairs for `runnel`, most exact first
   int64_t max_cap = 16;
 };
+
+// `codecs` unless said otherwise: the most exact first, with the fewest bits forward that accuracy
+// allows at first; without coding, too: slow devices may have no time for it.
+std::vector<std::string> DefaultCodecPairs();
 
 // Methods by name; a policy's name that no method has means that policy with FP32 on all links. If
 // ftpipehd and accept are both asked for, AccEPT's ablations are added: "compression" (FTPipeHD's
@@ -79,6 +85,9 @@ class ScenarioModel {
   const Scenario& scenario() const { return scenario_; }
   // With these speeds of the hosts.
   void SetSpeeds(const std::vector<double>& speeds);
+  // Of a micro-batch, by host, instead of profiles and speeds: plans are made from `planned` and
+  // simulated with `real`.
+  void SetTimes(std::vector<DeviceTimes> planned, std::vector<DeviceTimes> real);
 
   // mbps 0: the scenario's links.
   absl::StatusOr<SimulatedCell> Run(const SimulatedMethod& method, double mbps) const;
@@ -88,11 +97,13 @@ class ScenarioModel {
  private:
   ScenarioModel() = default;
   absl::StatusOr<PlanRequest> Request(const SimulatedMethod& method, double mbps) const;
+  absl::StatusOr<MeasuredCost> CostFrom(const std::vector<DeviceTimes>& times) const;
 
   Scenario scenario_;
   SimulateOptions options_;
   ModelSpec model_;
   const ScheduleRow* schedule_ = nullptr;
+  std::vector<DeviceTimes> planned_, real_;  // SetTimes; empty: as the scenario says
 };
 
 // Speeds of the hosts that bring the closed form nearest (least sum of squared logarithms) to the

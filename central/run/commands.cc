@@ -221,13 +221,15 @@ namespace {
 void PrintStageSeconds(const TrainingOutcome& outcome, const RunSettings& settings,
                        const CommandContext& context) {
   const PlanDecided& decided = outcome.plans.back();
+  const std::string source = settings.cost == "predicted"
+                                 ? absl::StrCat("predicted by ", settings.predictor)
+                                 : settings.cost;
   for (const StagePlan& stage : decided.plan.stages) {
     const JournalDevice& device = decided.devices[static_cast<size_t>(stage.device.value())];
     if (device.times.empty()) continue;
     const double seconds = device.times.Seconds({stage.first_layer, stage.last_layer});
     context.print(absl::StrFormat("%s: layers %d to %d, %.3f ms a micro-batch (%s)", device.name,
-                                  stage.first_layer, stage.last_layer, seconds * 1e3,
-                                  settings.cost));
+                                  stage.first_layer, stage.last_layer, seconds * 1e3, source));
   }
 }
 

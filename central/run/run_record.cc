@@ -48,6 +48,28 @@ int64_t RunRecord::SamplesUntil(int64_t sequence) const {
   return next.epoch * (last.first_sample + last.samples) + next.first_sample;
 }
 
+// Micro-batches are counted over the run, time since the plan holds.
+std::vector<StageSeconds> RunRecord::SecondsOf(const std::vector<StageStatus>& stages) const {
+  std::vector<StageSeconds> result(stages.size());
+  if (plans_.empty()) return result;
+  const PlanDecided& decided = plans_.back();
+  const int64_t first = batching_.FirstSequence(decided.from_step).value();
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const StagePlan& stage = stages[i].plan;
+    const auto device = static_cast<size_t>(stage.device.value());
+    if (device < decided.devices.size() && !decided.devices[device].times.empty()) {
+      result[i].predicted =
+          decided.devices[device].times.Seconds({stage.first_layer, stage.last_layer});
+    }
+    const int64_t done = stages[i].telemetry.backwards - first;
+    if (done > 0) {
+      result[i].measured =
+          static_cast<double>(stages[i].telemetry.busy_ns) * 1e-9 / static_cast<double>(done);
+    }
+  }
+  return result;
+}
+
 RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages, int64_t step) {
   RunView view;
   view.model = setup_->model.name;
@@ -55,6 +77,7 @@ RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages
   view.stages = stages;
   view.training_ns = clock_.training_ns();
   view.plan_ns = clock_.plan_ns();
+  view.stage_seconds = SecondsOf(stages);
   ProgressState& progress = view.progress;
   progress.epochs = setup_->settings.epochs;
   progress.steps = stop_step_;
@@ -103,6 +126,7 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.schedule = settings.schedule;
   summary.policy = settings.policy;
   summary.cost = settings.cost;
+  if (settings.cost == "predicted") summary.predictor = settings.predictor;
   summary.seed = static_cast<int64_t>(settings.training.seed);
   summary.recipe = settings.recipe;
   summary.gradient_bits = settings.gradient_bits;
@@ -118,6 +142,8 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   const RunFigures figures = FiguresOf(summary.plan, stages, clock_.plan_ns());
   summary.links = figures.links;
   summary.stages = figures.stages;
+  const std::vector<StageSeconds> seconds = SecondsOf(stages);
+  for (size_t i = 0; i < seconds.size(); ++i) summary.stages[i].seconds = seconds[i];
   summary.timeline = timeline_.Points();
   return summary;
 }

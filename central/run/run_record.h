@@ -46,6 +46,7 @@ class RunRecord {
 
  private:
   int64_t SamplesUntil(int64_t sequence) const;
+  std::vector<StageSeconds> SecondsOf(const std::vector<StageStatus>& stages) const;
   int64_t SamplesUntilStep(int64_t step) const {
     return SamplesUntil(batching_.FirstSequence(step).value());
   }

@@ -82,10 +82,13 @@ constexpr RunField kFields[] = {
       "predicted"},
      &S::cost,
      kText},
+    {{"predictor", SettingGroup::kPlanning, "with --cost predicted: what predicts", "mixture"},
+     &S::predictor,
+     kText},
     {{"predictor-profiles", SettingGroup::kPlanning,
-      "with --cost predicted: folder with the *.profile files of known devices; '': none are "
-      "known, "
-      "times are proportional to FLOPs",
+      "with --cost predicted: folder with the *.profile files of known devices and the networks "
+      "that learned from them (runnel-predictor train); '': none are known, times are proportional "
+      "to FLOPs",
       "predictor/profiles"},
      &S::predictor_profiles,
      kAnyText},

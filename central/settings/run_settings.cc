@@ -49,7 +49,12 @@ absl::Status CheckCostFlags(const RunSettings& settings) {
     return absl::InvalidArgumentError(
         absl::StrCat("--cost ", settings.cost, ": is neither measured nor predicted"));
   }
-  if (settings.predictor_profiles.empty() || settings.cost == "predicted") return absl::OkStatus();
+  if (settings.cost == "predicted") return absl::OkStatus();
+  if (settings.predictor != RunSettings().predictor) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--predictor ", settings.predictor, ": only --cost predicted looks at it"));
+  }
+  if (settings.predictor_profiles.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--predictor-profiles ", settings.predictor_profiles, ": only --cost predicted looks at it"));
 }

@@ -27,6 +27,7 @@ struct RunSettings {
   std::string policy = "uniform";
   std::string replan = "auto";     // move layers at barriers: on, off, or as the policy does
   std::string cost = "measured";   // what plans are made from: measured layers, or predicted
+  std::string predictor = "mlp";   // row of the table of predictors
   std::string predictor_profiles;  // folder of what is known beforehand; empty: nothing
   CodecSchedule codec_forward;
   CodecSchedule codec_backward;

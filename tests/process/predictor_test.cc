@@ -17,7 +17,6 @@ namespace runnel {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 const Words kMeasure = {"profile", "--models", "lenet",    "--batch-size", "4",    "--burst-ms",
                         "0",       "--extra",  "4",        "--name",       "here", "--family",
@@ -241,13 +240,19 @@ const Words kTrain = {"train",
 TEST(CostPredicted, ARunPlansByIt) {
   const Profiles profiles;
   const std::string journal = profiles / "journal.jsonl";
-  const Words predicted = {
-      "--local-workers", "2", "--policy", "accept", "--cost", "predicted", "--predictor-profiles",
-      profiles.known()};
+  const Words predicted = {"--local-workers", "2",       "--policy",
+                           "accept",          "--cost",  "predicted",
+                           "--predictor",     "mixture", "--predictor-profiles",
+                           profiles.known()};
   const nlohmann::json run = RunCentral(
       With(With(kTrain, predicted), {"--journal", journal, "--checkpoint-dir", profiles / "c"}));
   EXPECT_EQ(run["cost"], "predicted");
+  EXPECT_EQ(run["predictor"], "mixture");
   EXPECT_EQ(run["plan"]["stages"].size(), 2u);
+  for (const nlohmann::json& stage : run["stages"]) {
+    EXPECT_GT(stage.value("predicted_s", 0.0), 0) << stage;
+    EXPECT_GT(stage.value("measured_s", 0.0), 0) << stage;
+  }
   EXPECT_EQ(Records(journal, "measurement"), 2);
   EXPECT_THAT(ReadFile(journal), HasSubstr(R"("cost":"predicted")"));
   EXPECT_THAT(ReadFile(journal), HasSubstr(R"("range_seconds":[)"));
@@ -277,20 +282,15 @@ TEST(CostPredicted, NetworksAreTrainedAndPlan) {
   const Words plan = With(
       {"plan", "--model", "lenet", "--dataset", "synthetic_digits"},
       {"--local-workers", "2", "--cost", "predicted", "--predictor-profiles", profiles.known()});
-  Process mixture(With({"runnel-central"}, plan));
-  EXPECT_EQ(mixture.Wait(), 0) << mixture.err();
-  EXPECT_THAT(mixture.out() + mixture.err(),
-              HasSubstr("predicted by mixture; 'runnel-predictor train --profiles"));
+  ExpectRefused(plan, "runnel-predictor train --profiles " + profiles.known());
   if (!std::filesystem::exists(std::string(RUNNEL_BINARY_DIR) + "/runnel-predictor"))
     GTEST_SKIP() << "this build has no LibTorch";
   Process train({"runnel-predictor", "train", "--profiles", profiles.known()});
   ASSERT_EQ(train.Wait(), 0) << train.err();
   EXPECT_THAT(train.out(), HasSubstr("mlp.network"));
   EXPECT_THAT(train.out(), HasSubstr("accept_lenet.network"));
-  Process mlp(With({"runnel-central"}, plan));
-  EXPECT_EQ(mlp.Wait(), 0) << mlp.err();
-  EXPECT_THAT(mlp.out(), HasSubstr("ms a micro-batch (predicted)"));
-  EXPECT_THAT(mlp.out() + mlp.err(), Not(HasSubstr("mlp.network")));
+  EXPECT_THAT(Output(plan), HasSubstr("ms a micro-batch (predicted by mlp)"));
+  EXPECT_THAT(Output(With(plan, {"--predictor", "accept"})), HasSubstr("predicted by accept"));
 
   const std::string path = profiles / "summary.json";
   Output({"predictor-report", "--profiles", profiles.known(), "--leave-out", "configuration",
@@ -313,6 +313,10 @@ TEST(CostPredicted, WrongFlags) {
   ExpectRefused(With(predicted, {"--predictor-profiles", dir / "none"}), "--predictor-profiles");
   std::ofstream(dir / "bad.profile") << "runnel-profile 9\n";
   ExpectRefused(With(predicted, {"--predictor-profiles", dir.path()}), "bad.profile");
+  ExpectRefused(With(predicted, {"--predictor", "oracle"}), "--predictor oracle: is none of mlp");
+  ExpectRefused({"plan", "--local-workers", "2", "--predictor", "accept"}, "only --cost predicted");
+  ExpectRefused(With(predicted, {"--predictor", "ratio", "--predictor-profiles", ""}),
+                "--predictor ratio: no profile of");
 }
 
 }  // namespace

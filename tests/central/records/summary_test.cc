@@ -97,7 +97,14 @@ TEST(Summary, IntegerRecipesTellTheirBits) {
 TEST(Summary, TellsWhatWasPredicted) {
   RunSummary summary = Sample();
   summary.predicted_samples_per_s = 80.5;
-  EXPECT_EQ(nlohmann::json::parse(SummaryToJson(summary))["predicted_samples_per_s"], 80.5);
+  summary.predictor = "mlp";
+  summary.stages[0].seconds = {0.25, 0.5};
+  const auto json = nlohmann::json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["predicted_samples_per_s"], 80.5);
+  EXPECT_EQ(json["predictor"], "mlp");
+  EXPECT_EQ(json["stages"][0]["predicted_s"], 0.25);
+  EXPECT_EQ(json["stages"][0]["measured_s"], 0.5);
+  EXPECT_FALSE(nlohmann::json::parse(SummaryToJson(Sample())).contains("predictor"));
 }
 
 TEST(Summary, DevicesHaveNames) {
