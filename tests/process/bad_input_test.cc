@@ -52,7 +52,7 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--recipe", "fp7"}, "fp7");
   ExpectRefused({"train", "--backend", "tpu"}, "tpu", 2);  // the local worker says so too
   ExpectRefused({"dance"}, "dance");
-  ExpectRefused({"train", "--local-workers", "7"}, "7 stages");
+  ExpectRefused({"train", "--local-workers", "7", "--quick"}, "7 stages");
   ExpectRefused({"train", "--batch-size", "0"}, "--batch-size");
   ExpectRefused({"train", "--batch-size", "-1"}, "--batch-size");
   ExpectRefused({"train", "--batch-size", "-5"}, "--batch-size");
@@ -281,14 +281,15 @@ TEST(BadInput, AWorkerOfAnotherProtocolVersionIsRefused) {
       transport->Connect(central.address(), 10'000, &observer);
   ASSERT_TRUE(control.ok()) << control.status();
   WorkerHello hello;
-  hello.protocol_version = 7;
+  hello.protocol_version = kProtocolVersion + 1;
   hello.name = "old";
   hello.data_address = "127.0.0.1:1";
   ASSERT_TRUE((*control)->Send(hello).ok());
   std::future<std::string> reason = observer.reason.get_future();
   ASSERT_EQ(reason.wait_for(std::chrono::seconds(30)), std::future_status::ready);
-  EXPECT_THAT(reason.get(), HasSubstr("speaks protocol version 7, this central speaks"));
-  EXPECT_TRUE(central.process().WaitForOutput("protocol version 7")) << central.process().err();
+  const std::string version = absl::StrCat("protocol version ", hello.protocol_version);
+  EXPECT_THAT(reason.get(), HasSubstr(version + ", this central speaks"));
+  EXPECT_TRUE(central.process().WaitForOutput(version)) << central.process().err();
 }
 
 }  // namespace
