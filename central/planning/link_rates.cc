@@ -171,6 +171,7 @@ LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_del
   for (size_t local = 0; local < devices.size(); ++local) {
     if (!devices[local].is_local) continue;
     for (size_t i = 0; i < devices.size(); ++i) {
+      if (i == local) continue;
       const bool both = devices[i].is_local;
       rates[local][i] = both ? kWithinHost : devices[i].path.down;
       rates[i][local] = both ? kWithinHost : devices[i].path.up;
