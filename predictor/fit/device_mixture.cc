@@ -59,7 +59,7 @@ std::optional<Cholesky> Factor(const std::vector<RangeView>& views, double varia
 std::optional<Hypothesis> Condition(const KnownDevice& device, Measurements measurements,
                                     double deviation) {
   const double variance = deviation * deviation;
-  Hypothesis result;
+  std::optional<Hypothesis> result(std::in_place);
   for (int pass = 0; pass < kPasses; ++pass) {
     // log(time) as a function of the costs c, linearised at the costs c0 found so far:
     //   log_change(c) = log_change(c0) + shares(c0) * (c - c0).
@@ -67,26 +67,27 @@ std::optional<Hypothesis> Condition(const KnownDevice& device, Measurements meas
     std::vector<double> log_ratios = measurements.log_ratios;
     for (size_t i = 0; i < log_ratios.size(); ++i) {
       KindShares& kinds = measurements.views[i].kinds;
-      kinds = device.SharesAt(measurements.views[i].range, result.costs);
-      log_ratios[i] -= kinds.log_change - DotProduct(kinds.by_kind, result.costs);
+      kinds = device.SharesAt(measurements.views[i].range, result->costs);
+      log_ratios[i] -= kinds.log_change - DotProduct(kinds.by_kind, result->costs);
     }
     std::optional<Cholesky> factor = Factor(measurements.views, variance);
     if (!factor.has_value()) return std::nullopt;
     const std::vector<double> solved = factor->Solve(log_ratios);
-    result = {.log_likelihood = -factor->LogDeterminant() / 2};
-    result.factor = std::move(factor);
+    result.emplace();
+    result->log_likelihood = -factor->LogDeterminant() / 2;
     for (size_t i = 0; i < log_ratios.size(); ++i) {
-      result.log_likelihood -= log_ratios[i] * solved[i] / 2;
-      result.shift += kCommonVariance * solved[i];
-      result.coefficients.push_back(variance * solved[i]);
-      for (size_t k = 0; k < result.costs.size(); ++k) {
-        result.costs[k] +=
-            kKindVariance * result.coefficients[i] * measurements.views[i].kinds.by_kind[k];
+      result->log_likelihood -= log_ratios[i] * solved[i] / 2;
+      result->shift += kCommonVariance * solved[i];
+      result->coefficients.push_back(variance * solved[i]);
+      for (size_t k = 0; k < result->costs.size(); ++k) {
+        result->costs[k] +=
+            kKindVariance * result->coefficients[i] * measurements.views[i].kinds.by_kind[k];
       }
     }
-    for (double& cost : result.costs) cost = std::clamp(cost, -kMostCost, kMostCost);
+    result->factor.emplace(*std::move(factor));
+    for (double& cost : result->costs) cost = std::clamp(cost, -kMostCost, kMostCost);
   }
-  for (const RangeView& view : measurements.views) result.kinds.push_back(view.kinds);
+  for (const RangeView& view : measurements.views) result->kinds.push_back(view.kinds);
   return result;
 }
 
