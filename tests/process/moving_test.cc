@@ -82,7 +82,7 @@ const Words kRun = {"train",
                     "--micro-batches",
                     "2",
                     "--epochs",
-                    "2",
+                    "6",  // on a busy machine the move comes late
                     "--eval-every",
                     "0",
                     "--barrier-every",

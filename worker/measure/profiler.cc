@@ -1,19 +1,13 @@
 #include "worker/measure/profiler.h"
 
 #include <algorithm>
-#include <cmath>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "proto/base/processor_time.h"
-#include "proto/base/random.h"
 #include "proto/base/status_macros.h"
-#include "worker/measure/clock_probe.h"
-#include "worker/stage_executor.h"
+#include "worker/measure/range_stage.h"
 
 namespace runnel {
 namespace {
@@ -23,322 +17,16 @@ namespace {
 constexpr size_t kTurns = 12;
 constexpr int kTurnLayers = 12;
 constexpr int64_t kTurnBytes = int64_t{32} << 20;
-// Time between two probes of the processor's clock within one measurement.
-constexpr int64_t kSliceNs = 5'000'000;
-// Random weights repeat after this many elements: to draw millions takes longer than to measure.
-constexpr uint64_t kDistinctWeights = 4096;
-// As in a pipeline, inputs and gradients rotate through enough tensors to overflow the caches of
-// one processor (kColdBytes), one that does alone, but at most kMostTensors: there an input was
-// written by another thread or long ago, and an output is kept until it is acknowledged.
-constexpr int64_t kColdBytes = 4 << 20;
-constexpr int64_t kMostTensors = 16;
-constexpr int64_t kLabelTensors = 16;  // with different contents
-// Steps of an integer range until its weights are restored. On random labels LeNet's gradients are
-// all zero after 55 to 83 steps, and zero gradients are cheaper to apply.
-constexpr int64_t kStepsPerRestore = 16;
-
-// Evicts the caches between forward and backward, as a neighbour on the same core would. Its own
-// processor time is subtracted from the measurement.
-class CachePolluter {
- public:
-  explicit CachePolluter(bool active) : bytes_(active ? kColdBytes : 0) {}
-
-  void Pollute() {
-    if (bytes_.empty()) return;
-    const int64_t begin_ns = ThreadProcessorNs();
-    for (size_t i = 0; i < bytes_.size(); i += kLineBytes) ++bytes_[i];
-    processor_ns_ += ThreadProcessorNs() - begin_ns;
-  }
-  int64_t processor_ns() const { return processor_ns_; }
-
- private:
-  static constexpr size_t kLineBytes = 32;  // the shortest cache line of any device
-  std::vector<unsigned char> bytes_;
-  int64_t processor_ns_ = 0;
-};
-
-int64_t TensorsFor(int64_t bytes, bool as_in_pipeline) {
-  if (!as_in_pipeline || bytes >= kColdBytes) return 1;
-  return std::clamp<int64_t>(kColdBytes / std::max<int64_t>(bytes, 1) + 1, 2, kMostTensors);
-}
-
-Payload RandomTensor(BufferPool& pool, int64_t elements, uint64_t stream) {
-  Payload payload = pool.Allocate(static_cast<size_t>(elements) * sizeof(float));
-  float* values = reinterpret_cast<float*>(payload.mutable_bytes().data());
-  const CounterRandom random(1, RandomPurpose::kTest, stream, 0);
-  for (int64_t i = 0; i < elements; ++i)
-    values[i] = random.Uniform(static_cast<uint64_t>(i)) - 0.5f;
-  return payload;
-}
-
-std::byte RandomMantissa(const CounterRandom& random, uint64_t element) {
-  return static_cast<std::byte>(static_cast<int>(random.Below(element, 255)) - 127);
-}
-
-// Random labels, new ones for each micro-batch: INT8 training fits labels that repeat within a
-// burst, after which all gradients are zero and cheaper to apply than in training.
-Payload RandomLabels(BufferPool& pool, int64_t samples, int64_t classes, uint64_t micro_batch) {
-  Payload payload = pool.Allocate(static_cast<size_t>(samples) * sizeof(int32_t));
-  auto* labels = reinterpret_cast<int32_t*>(payload.mutable_bytes().data());
-  const CounterRandom random(1, RandomPurpose::kTest, micro_batch, 2);
-  for (int64_t i = 0; i < samples; ++i) {
-    labels[i] = static_cast<int32_t>(
-        random.Below(static_cast<uint64_t>(i), static_cast<uint32_t>(classes)));
-  }
-  return payload;
-}
-
-// A random boundary tensor: FP32, or mantissas of all sizes with their exponent.
-Payload RandomBoundary(BufferPool& pool, const NumberFormat& format, const Shape& shape,
-                       uint64_t stream) {
-  if (!format.integer_boundaries()) return RandomTensor(pool, shape.elements(), stream);
-  Payload payload = pool.Allocate(static_cast<size_t>(BoundaryBytes(format, shape)));
-  const absl::Span<std::byte> bytes = payload.mutable_bytes();
-  std::fill(bytes.begin(), bytes.end(), std::byte{0});
-  const CounterRandom random(1, RandomPurpose::kTest, stream, 0);
-  for (int64_t i = 0; i < shape.elements(); ++i)
-    bytes[i] = RandomMantissa(random, static_cast<uint64_t>(i));
-  TailOf(bytes.data(), format.activation, shape).exponent = -7;
-  return payload;
-}
-
-// Random weights: kernels can be faster on zeros than on the values of a training.
-void FillWeights(TensorData& tensor, uint64_t stream) {
-  const CounterRandom random(1, RandomPurpose::kTest, stream, 1);
-  const auto elements = static_cast<uint64_t>(tensor.shape.elements());
-  if (tensor.dtype == DType::kInt8) {
-    for (uint64_t i = 0; i < elements; ++i) {
-      tensor.bytes[i] = i < kDistinctWeights ? static_cast<char>(RandomMantissa(random, i))
-                                             : tensor.bytes[i - kDistinctWeights];
-    }
-    return;
-  }
-  if (tensor.dtype != DType::kFloat32) return;
-  const bool weight = absl::EndsWith(tensor.name, "weight");
-  if (!weight && !absl::EndsWith(tensor.name, "scale")) return;
-  const auto fan_in = static_cast<float>(tensor.shape.elements() / tensor.shape[0]);
-  float* values = reinterpret_cast<float*>(tensor.bytes.data());
-  for (uint64_t i = 0; i < elements; ++i) {
-    if (i >= kDistinctWeights) {
-      values[i] = values[i - kDistinctWeights];
-    } else {
-      values[i] = weight ? (random.Uniform(i) - 0.5f) * 4.0f / std::sqrt(fan_in) : 1.0f;
-    }
-  }
-}
-
-// One range as a stage of its own, which is run and timed again and again.
-class RangeStage {
- public:
-  static absl::StatusOr<RangeStage> Create(const ModelSpec& model, const LayerRange& range,
-                                           std::optional<int64_t> in_flight, const Recipe& recipe,
-                                           Backend& backend, const ProfileOptions& asked,
-                                           BufferPool& pool) {
-    StageExecutorOptions options;
-    options.model = model;
-    options.first_layer = range.first_layer;
-    options.last_layer = range.last_layer;
-    options.training.dataset_samples = options.training.batch_size = asked.samples;
-    options.training.learning_rate = 1e-6;
-    options.recipe = &recipe;
-    RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options.training));
-    RangeStage stage(batching, in_flight, asked.shared_caches);
-    RUNNEL_ASSIGN_OR_RETURN(stage.executor_,
-                            StageExecutor::Create(std::move(options), &backend, &pool));
-    RUNNEL_RETURN_IF_ERROR(stage.DrawWeights());
-    stage.FillPayloads(model, range, asked.samples, pool);
-    return stage;
-  }
-
-  // One forward and one backward; in the first run also the further forwards of in_flight_.
-  absl::Status Run() {
-    polluter_.Pollute();
-    const int64_t forward_begin_ns = ThreadProcessorNs();
-    int64_t forward_count = 0;
-    for (; forwards_ < backwards_ + in_flight_; ++forwards_, ++forward_count) {
-      const Payload& input = inputs_[static_cast<size_t>(forwards_) % inputs_.size()];
-      const MicroBatch place = batching_.Locate(Sequence(forwards_));
-      const Payload labels =
-          labels_.empty() ? Payload() : labels_[static_cast<size_t>(forwards_) % labels_.size()];
-      RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
-                              executor_->Forward(place, input, labels));
-      if (!outputs_.empty())
-        outputs_[static_cast<size_t>(forwards_) % outputs_.size()] = std::move(output.tensor);
-    }
-    const int64_t forward_end_ns = ThreadProcessorNs();
-    polluter_.Pollute();
-    const int64_t backward_begin_ns = ThreadProcessorNs();
-    Payload gradient;
-    if (!gradients_.empty())
-      gradient = gradients_[static_cast<size_t>(backwards_) % gradients_.size()];
-    const MicroBatch place = batching_.Locate(Sequence(backwards_++));
-    RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
-                            executor_->InputGradient(place, std::move(gradient)));
-    input_gradients_[static_cast<size_t>(place.sequence.value()) % input_gradients_.size()] =
-        std::move(output.tensor);
-    const int64_t input_gradient_end_ns = ThreadProcessorNs();
-    RUNNEL_RETURN_IF_ERROR(executor_->WeightGradient(place, /*step=*/true));
-    forward_ns_ += (forward_end_ns - forward_begin_ns) / forward_count;
-    input_gradient_ns_ += input_gradient_end_ns - backward_begin_ns;
-    weight_gradient_ns_ += ThreadProcessorNs() - input_gradient_end_ns;
-    return absl::OkStatus();
-  }
-
-  // The first run. long_ns: a later warm-up is left out if this run takes so long; 0: never.
-  absl::Status WarmUp(int64_t long_ns, const Clock& clock) {
-    const int64_t begin_ns = clock.NowNanos();
-    RUNNEL_RETURN_IF_ERROR(Run());
-    is_long_ = long_ns > 0 && clock.NowNanos() - begin_ns >= long_ns;
-    return absl::OkStatus();
-  }
-
-  // Whether its measurements have taken so long together; 0: never.
-  bool HasEnough(int64_t ns) const { return ns > 0 && clock_ns_ >= static_cast<double>(ns); }
-
-  // One measurement: the mean over as many runs as fill the burst.
-  absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock) {
-    RUNNEL_RETURN_IF_ERROR(Prepare());
-    const bool probes = nominal_step_ns > 0;
-    Runs burst;
-    double step_ns = probes ? MeasureClockStepNs() : 0;
-    int64_t probe_count = 1;
-    do {
-      RUNNEL_RETURN_IF_ERROR(
-          RunFor(probes ? std::min(burst_ns, kSliceNs) : burst_ns, clock, burst));
-      if (!probes) continue;
-      step_ns += MeasureClockStepNs();
-      ++probe_count;
-    } while (burst.clock_ns < burst_ns);
-    clock_ns_ += static_cast<double>(burst.clock_ns);
-    processor_ns_ += static_cast<double>(burst.processor_ns);
-    processor_seconds_.push_back(burst.SecondsEach(burst.processor_ns));
-    double seconds = burst.SecondsEach(burst.clock_ns);
-    if (probes) seconds *= nominal_step_ns * static_cast<double>(probe_count) / step_ns;
-    seconds_.push_back(seconds);
-    return absl::OkStatus();
-  }
-
-  RangeTime Result() {
-    std::sort(seconds_.begin(), seconds_.end());
-    const size_t count = seconds_.size();
-    const double median = seconds_[count / 2];
-    const double quartiles = seconds_[count - 1 - count / 4] - seconds_[count / 4];
-    std::sort(processor_seconds_.begin(), processor_seconds_.end());
-    const auto all_ns = static_cast<double>(
-        std::max<int64_t>(1, forward_ns_ + input_gradient_ns_ + weight_gradient_ns_));
-    return {median,
-            median > 0 ? quartiles / median : 0,
-            processor_seconds_[count / 2],
-            clock_ns_ * 1e-9,
-            processor_ns_ * 1e-9,
-            static_cast<double>(forward_ns_) / all_ns,
-            static_cast<double>(input_gradient_ns_) / all_ns};
-  }
-
- private:
-  // Number and time of the runs of one measurement.
-  struct Runs {
-    int64_t count = 0;
-    int64_t clock_ns = 0;
-    int64_t processor_ns = 0;
-    int64_t polluter_ns = 0;  // part of both times above that is not the range's
-
-    double SecondsEach(int64_t ns) const {
-      return static_cast<double>(ns - polluter_ns) * 1e-9 / static_cast<double>(count);
-    }
-  };
-
-  // Restores integer weights, and brings the range's data into the caches by a run that is not
-  // counted: other ranges have used the caches since this range's last turn. To a long run the
-  // caches do not matter.
-  absl::Status Prepare() {
-    if (integer()) RUNNEL_RETURN_IF_ERROR(DrawWeights());
-    steps_since_restore_ = 0;
-    return is_long_ ? absl::OkStatus() : Run();
-  }
-
-  // Runs for at least slice_ns and at least once.
-  absl::Status RunFor(int64_t slice_ns, const Clock& clock, Runs& runs) {
-    const int64_t until_ns = runs.clock_ns + slice_ns;
-    do {
-      if (integer() && steps_since_restore_ >= kStepsPerRestore) RUNNEL_RETURN_IF_ERROR(Prepare());
-      const int64_t counted_ns = runs.clock_ns;
-      const int64_t begin_ns = clock.NowNanos();
-      const int64_t processor_begin_ns = ThreadProcessorNs();
-      const int64_t polluter_begin_ns = polluter_.processor_ns();
-      do {
-        RUNNEL_RETURN_IF_ERROR(Run());
-        ++runs.count;
-        ++steps_since_restore_;
-        runs.clock_ns = counted_ns + clock.NowNanos() - begin_ns;
-      } while (runs.clock_ns < until_ns &&
-               !(integer() && steps_since_restore_ >= kStepsPerRestore));
-      runs.processor_ns += ThreadProcessorNs() - processor_begin_ns;
-      runs.polluter_ns += polluter_.processor_ns() - polluter_begin_ns;
-    } while (runs.clock_ns < until_ns);
-    return absl::OkStatus();
-  }
-
-  bool integer() const { return executor_->recipe().numbers.integer_parameters(); }
-
-  RangeStage(Batching batching, std::optional<int64_t> in_flight, bool shared_caches)
-      : batching_(std::move(batching)),
-        as_in_pipeline_(in_flight.has_value()),
-        in_flight_(in_flight.value_or(1)),
-        polluter_(as_in_pipeline_ && shared_caches) {}
-
-  // Sets the weights to the same random values each time. Integer weights change by a whole step at
-  // every update, however small the rate, so they cannot simply be left alone (see
-  // kStepsPerRestore).
-  absl::Status DrawWeights() {
-    return executor_->ChangeState(
-        [](int layer, TensorData& tensor) { FillWeights(tensor, static_cast<uint64_t>(layer)); });
-  }
-
-  void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
-                    BufferPool& pool) {
-    const NumberFormat format = executor_->recipe().numbers;
-    const Shape input = executor_->input_shape(samples);
-    const int64_t inputs =
-        std::max(in_flight_, TensorsFor(BoundaryBytes(format, input), as_in_pipeline_));
-    input_gradients_.resize(static_cast<size_t>(inputs));
-    for (int64_t i = 0; i < inputs; ++i) {
-      inputs_.push_back(range.first_layer == 0 ? RandomTensor(pool, input.elements(), 0)
-                                               : RandomBoundary(pool, format, input, 0));
-    }
-    if (range.last_layer + 1 < model.layer_count()) {
-      const Shape output = executor_->output_shape(samples);
-      for (int64_t i = TensorsFor(BoundaryBytes(format, output), as_in_pipeline_); i > 0; --i)
-        gradients_.push_back(RandomBoundary(pool, format, output, 1));
-      outputs_.resize(gradients_.size());
-      return;
-    }
-    for (int64_t i = 0; i < kLabelTensors; ++i)
-      labels_.push_back(RandomLabels(pool, samples, model.classes, static_cast<uint64_t>(i)));
-  }
-
-  Batching batching_;
-  bool as_in_pipeline_;
-  int64_t in_flight_;
-  CachePolluter polluter_;
-  std::unique_ptr<StageExecutor> executor_;
-  std::vector<Payload> inputs_;
-  std::vector<Payload> input_gradients_;
-  std::vector<Payload> labels_;     // of a range with the loss
-  std::vector<Payload> gradients_;  // of a range without the loss
-  std::vector<Payload> outputs_;
-  int64_t forwards_ = 0;
-  int64_t backwards_ = 0;
-  int64_t steps_since_restore_ = 0;
-  bool is_long_ = false;
-  int64_t forward_ns_ = 0;  // of one micro-batch in each run; processor time
-  int64_t input_gradient_ns_ = 0;
-  int64_t weight_gradient_ns_ = 0;
-  std::vector<double> seconds_;  // of a run, by measurement
-  std::vector<double> processor_seconds_;
-  double clock_ns_ = 0;
-  double processor_ns_ = 0;
-};
+// A range of which fewer runs fill a burst is not warmed up before each measurement.
+constexpr int64_t kFewRuns = 4;
+// A range of which a run fills so many bursts is measured on a quarter of the samples, where at
+// least so many multiplications are done with each parameter: what a run does once, whatever the
+// number of samples, is then a few percent of it. Tensors of such a range overflow the caches with
+// a quarter of the samples too.
+constexpr int64_t kLongRunBursts = 4;
+constexpr int64_t kFewerSamplesFactor = 4;
+constexpr int64_t kFewestSamples = 8;
+constexpr int64_t kMacsPerParameter = 256;
 
 absl::Status CheckOptions(const ModelSpec& model, const ProfileOptions& options) {
   if (options.samples < 1 || options.repetitions < 1 || options.repetitions > 1000 ||
@@ -372,38 +60,97 @@ absl::Status CheckInFlight(const ProfileOptions& options) {
   return absl::OkStatus();
 }
 
+// What is known of each range before it is measured.
+struct RangeFacts {
+  int64_t bytes = 0;       // about what its state takes: weights, versions in flight, gradients and
+                           // momentum
+  int64_t macs = 0;        // of one sample's forward
+  int64_t parameters = 0;  // trainable elements
+};
+
+absl::StatusOr<std::vector<RangeFacts>> FactsOf(const ModelSpec& model, const Recipe& recipe,
+                                                const std::vector<LayerRange>& ranges,
+                                                const std::vector<std::optional<int64_t>>& flying) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  const bool integer = recipe.numbers.integer_parameters();
+  std::vector<RangeFacts> facts(ranges.size());
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const int64_t versions = flying[i].value_or(1);
+    const int64_t each = integer ? versions + 4 : 4 * (versions + 2);
+    for (int layer = ranges[i].first_layer; layer <= ranges[i].last_layer; ++layer) {
+      const LayerInfo& info = infos[static_cast<size_t>(layer)];
+      facts[i].macs += info.macs;
+      facts[i].parameters += info.parameters;
+      for (const StateTensorSpec& tensor : info.state)
+        facts[i].bytes += tensor.shape.elements() * each;
+    }
+  }
+  return facts;
+}
+
+// How many samples a range is measured on: fewer where all of them take long on this device, which
+// the ranges before it have shown.
+class SamplesToMeasure {
+ public:
+  explicit SamplesToMeasure(const ProfileOptions& options)
+      : samples_(options.samples),
+        fewer_(options.samples / kFewerSamplesFactor),
+        long_ns_(options.enough_ms > 0 ? options.burst_ms * 1e6 * kLongRunBursts : 0) {}
+
+  // Of the first range fewer as a trial: whoever asks again after Learn may be told all.
+  int64_t Of(const RangeFacts& facts) const {
+    if (long_ns_ <= 0 || fewer_ < kFewestSamples) return samples_;
+    if (facts.macs * fewer_ < facts.parameters * kMacsPerParameter) return samples_;
+    if (facts.macs == 0) return samples_;
+    if (ns_per_mac_ <= 0) return fewer_;
+    const auto macs = static_cast<double>(facts.macs * samples_);
+    return macs * ns_per_mac_ >= long_ns_ ? fewer_ : samples_;
+  }
+
+  // A run of a range on so many samples took this long. The fastest range counts.
+  void Learn(const RangeFacts& facts, int64_t samples, int64_t run_ns) {
+    if (facts.macs == 0) return;
+    const double each = static_cast<double>(run_ns) / static_cast<double>(facts.macs * samples);
+    ns_per_mac_ = ns_per_mac_ > 0 ? std::min(ns_per_mac_, each) : each;
+  }
+
+ private:
+  int64_t samples_;
+  int64_t fewer_;
+  double long_ns_;         // 0: all samples always
+  double ns_per_mac_ = 0;  // 0: not known yet
+};
+
 // The end of the group of ranges, from `begin` on, that are measured in turns.
 size_t EndOfTurns(const std::vector<LayerRange>& ranges,
                   const std::vector<std::optional<int64_t>>& in_flight,
-                  const std::vector<int64_t>& range_bytes, size_t begin) {
+                  const std::vector<RangeFacts>& facts, size_t begin) {
   int64_t layers = 0, bytes = 0;
   size_t end = begin;
   while (end < ranges.size() && end - begin < kTurns) {
     layers += in_flight[end].value_or(1) * (ranges[end].last_layer - ranges[end].first_layer + 1);
-    bytes += range_bytes[end];
+    bytes += facts[end].bytes;
     if (end > begin && (layers > kTurnLayers || bytes > kTurnBytes)) break;
     ++end;
   }
   return end;
 }
 
-// About what the state of each range takes: its weights, their versions in flight, gradients and
-// momentum.
-absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model, const Recipe& recipe,
-                                                const std::vector<LayerRange>& ranges,
-                                                const std::vector<std::optional<int64_t>>& flying) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
-  const bool integer = recipe.numbers.integer_parameters();
-  std::vector<int64_t> bytes(ranges.size());
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const int64_t versions = flying[i].value_or(1);
-    const int64_t each = integer ? versions + 4 : 4 * (versions + 2);
-    for (int layer = ranges[i].first_layer; layer <= ranges[i].last_layer; ++layer) {
-      for (const StateTensorSpec& tensor : infos[static_cast<size_t>(layer)].state)
-        bytes[i] += tensor.shape.elements() * each;
-    }
+// A range's stage after its first run.
+absl::StatusOr<RangeStage> WarmStage(
+    const std::function<absl::StatusOr<RangeStage>(int64_t samples)>& create,
+    const RangeFacts& facts, const ProfileOptions& options, const Clock& clock,
+    SamplesToMeasure& samples_to_measure) {
+  const double long_ms = options.enough_ms > 0 ? options.burst_ms / kFewRuns : 0;
+  for (;;) {
+    const int64_t samples = samples_to_measure.Of(facts);
+    RUNNEL_ASSIGN_OR_RETURN(RangeStage stage, create(samples));
+    RUNNEL_ASSIGN_OR_RETURN(const int64_t run_ns,
+                            stage.WarmUp(static_cast<int64_t>(long_ms * 1e6), clock));
+    samples_to_measure.Learn(facts, samples, run_ns);
+    // What is known of the device changes the choice once at most: from fewer samples to all.
+    if (samples_to_measure.Of(facts) == samples) return stage;
   }
-  return bytes;
 }
 
 }  // namespace
@@ -419,17 +166,21 @@ absl::StatusOr<std::vector<RangeTime>> ProfileRanges(
   std::copy(options.in_flight.begin(), options.in_flight.end(), in_flight.begin());
   const auto burst_ns = static_cast<int64_t>(options.burst_ms * 1e6);
   const auto enough_ns = static_cast<int64_t>(options.enough_ms * 1e6);
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<int64_t> range_bytes,
-                          StateBytes(model, recipe, ranges, in_flight));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<RangeFacts> facts,
+                          FactsOf(model, recipe, ranges, in_flight));
+  SamplesToMeasure samples_to_measure(options);
   std::vector<RangeTime> times;
   for (size_t begin = 0, end = 0; begin < ranges.size(); begin = end) {
-    end = EndOfTurns(ranges, in_flight, range_bytes, begin);
+    end = EndOfTurns(ranges, in_flight, facts, begin);
     BufferPool pool;
     std::vector<RangeStage> stages;
     for (size_t i = begin; i < end; ++i) {
-      RUNNEL_ASSIGN_OR_RETURN(RangeStage stage, RangeStage::Create(model, ranges[i], in_flight[i],
-                                                                   recipe, backend, options, pool));
-      RUNNEL_RETURN_IF_ERROR(stage.WarmUp(enough_ns > 0 ? burst_ns : 0, clock));
+      const auto create = [&](int64_t samples) {
+        return RangeStage::Create(model, ranges[i], in_flight[i], recipe, backend, options, samples,
+                                  pool);
+      };
+      RUNNEL_ASSIGN_OR_RETURN(RangeStage stage,
+                              WarmStage(create, facts[i], options, clock, samples_to_measure));
       stages.push_back(std::move(stage));
     }
     for (int64_t turn = 0; turn < options.repetitions; ++turn) {

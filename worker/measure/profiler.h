@@ -35,7 +35,9 @@ struct ProfileOptions {
   // by probes of the clock within each measurement. 0: wall-clock times.
   double nominal_step_ns = 0;
   // A range is not measured again once its measurements have taken so long together, and is not
-  // warmed up again before each of them if one run fills a burst. 0: all repetitions.
+  // warmed up again before each of them if a few runs fill a burst. A range that takes several
+  // bursts is measured on a quarter of the samples, and its time is multiplied by 4.
+  // 0: all repetitions, all samples.
   double enough_ms = 0;
 };
 

@@ -81,6 +81,30 @@ TEST(Profiler, RepeatsUntilItHasEnoughAndTellsHowFarItIs) {
   EXPECT_NEAR(profile(100).all_wall_seconds, 0.005, 1e-9);
 }
 
+// Seconds of one layer of LeNet, of which every run takes one step of the clock.
+double SecondsOfLayer(int layer, int64_t samples, double burst_ms, double enough_ms) {
+  const std::unique_ptr<Backend> backend = MakeBackend("cpu", 1).value();
+  const ProfileOptions options{.samples = samples,
+                               .repetitions = 1,
+                               .ranges = {{layer, layer}},
+                               .in_flight = {1},
+                               .burst_ms = burst_ms,
+                               .enough_ms = enough_ms};
+  const auto times = ProfileRanges(MakeModel("lenet").value(), *FindRecipe("fp32").value(),
+                                   *backend, options, SteppingClock());
+  EXPECT_TRUE(times.ok()) << times.status();
+  return times.ok() ? times->front().seconds : 0;
+}
+
+TEST(Profiler, LongRunsAreMeasuredOnAQuarterOfTheSamples) {
+  constexpr int kConv2 = 2, kFc1 = 4;
+  EXPECT_NEAR(SecondsOfLayer(kConv2, 64, 0.2, 1), 0.004, 1e-9) << "a run fills five bursts";
+  EXPECT_NEAR(SecondsOfLayer(kConv2, 64, 0.2, 0), 0.001, 1e-9) << "all that was asked for";
+  EXPECT_NEAR(SecondsOfLayer(kConv2, 64, 2, 1), 0.001, 1e-9) << "two runs fill a burst";
+  EXPECT_NEAR(SecondsOfLayer(kConv2, 16, 0.2, 1), 0.001, 1e-9) << "few samples";
+  EXPECT_NEAR(SecondsOfLayer(kFc1, 64, 0.2, 1), 0.001, 1e-9) << "the update counts";
+}
+
 TEST(Profiler, WhatIsOutOfRangeIsNamed) {
   const auto error = [](const ProfileOptions& options) {
     return std::string(Profile("fp32", options).status().message());

@@ -1,0 +1,122 @@
+#pragma once
+
+// One range of layers as a stage of its own, with random weights on random values, which is run and
+// timed again and again. One thread.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/recipe.h"
+#include "proto/base/clock.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/payload.h"
+#include "proto/base/training/layer_range.h"
+#include "worker/measure/profiler.h"
+#include "worker/stage_executor.h"
+
+namespace runnel {
+
+// Evicts the caches between forward and backward, as a neighbour on the same core would. Its own
+// processor time is subtracted from the measurement.
+class CachePolluter {
+ public:
+  explicit CachePolluter(bool active);
+
+  void Pollute();
+  int64_t processor_ns() const { return processor_ns_; }
+
+ private:
+  std::vector<unsigned char> bytes_;
+  int64_t processor_ns_ = 0;
+};
+
+class RangeStage {
+ public:
+  static absl::StatusOr<RangeStage> Create(const ModelSpec& model, const LayerRange& range,
+                                           std::optional<int64_t> in_flight, const Recipe& recipe,
+                                           Backend& backend, const ProfileOptions& asked,
+                                           int64_t samples, BufferPool& pool);
+
+  // One forward and one backward; in the first run also the further forwards of in_flight_.
+  absl::Status Run();
+
+  // The first run; how long it took. long_ns: a later warm-up is left out if this run takes so
+  // long; 0: never.
+  absl::StatusOr<int64_t> WarmUp(int64_t long_ns, const Clock& clock);
+
+  // Whether its measurements have taken so long together; 0: never.
+  bool HasEnough(int64_t ns) const { return ns > 0 && clock_ns_ >= static_cast<double>(ns); }
+
+  // One measurement: the mean over as many runs as fill the burst.
+  absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock);
+
+  RangeTime Result();
+
+ private:
+  // Number and time of the runs of one measurement.
+  struct Runs {
+    int64_t count = 0;
+    int64_t clock_ns = 0;
+    int64_t processor_ns = 0;
+    int64_t polluter_ns = 0;  // part of both times above that is not the range's
+
+    double SecondsEach(int64_t ns) const {
+      return static_cast<double>(ns - polluter_ns) * 1e-9 / static_cast<double>(count);
+    }
+  };
+
+  // Restores integer weights, and brings the range's data into the caches by a run that is not
+  // counted: other ranges have used the caches since this range's last turn. To a long run the
+  // caches do not matter.
+  absl::Status Prepare();
+
+  // Runs for at least slice_ns and at least once.
+  absl::Status RunFor(int64_t slice_ns, const Clock& clock, Runs& runs);
+
+  bool integer() const { return executor_->recipe().numbers.integer_parameters(); }
+
+  RangeStage(Batching batching, std::optional<int64_t> in_flight, bool shared_caches)
+      : batching_(std::move(batching)),
+        as_in_pipeline_(in_flight.has_value()),
+        in_flight_(in_flight.value_or(1)),
+        polluter_(as_in_pipeline_ && shared_caches) {}
+
+  // Sets the weights to the same random values each time. Integer weights change by a whole step at
+  // every update, however small the rate, so they cannot simply be left alone (see
+  // kStepsPerRestore).
+  absl::Status DrawWeights();
+
+  void FillPayloads(const ModelSpec& model, const LayerRange& range, int64_t samples,
+                    BufferPool& pool);
+
+  Batching batching_;
+  bool as_in_pipeline_;
+  int64_t in_flight_;
+  CachePolluter polluter_;
+  double samples_share_ = 1;  // of those asked for, (0, 1]
+  std::unique_ptr<StageExecutor> executor_;
+  std::vector<Payload> inputs_;
+  std::vector<Payload> input_gradients_;
+  std::vector<Payload> labels_;     // of a range with the loss
+  std::vector<Payload> gradients_;  // of a range without the loss
+  std::vector<Payload> outputs_;
+  int64_t forwards_ = 0;
+  int64_t backwards_ = 0;
+  int64_t steps_since_restore_ = 0;
+  bool is_long_ = false;
+  int64_t forward_ns_ = 0;  // of one micro-batch in each run; processor time
+  int64_t input_gradient_ns_ = 0;
+  int64_t weight_gradient_ns_ = 0;
+  std::vector<double> seconds_;  // of a run, by measurement
+  std::vector<double> processor_seconds_;
+  double clock_ns_ = 0;
+  double processor_ns_ = 0;
+};
+
+}  // namespace runnel
