@@ -84,7 +84,7 @@ struct PipelineModel {
   std::vector<DeviceCost> devices;
   std::vector<std::vector<LinkSpeed>> speeds;  // [from][to]
   std::vector<CodecCost> codecs;               // the most exact one first
-  std::vector<int64_t> raw_bytes;  // by layer: FP32 bytes of its output for one micro-batch
+  std::vector<int64_t> raw_bytes;  // by layer: of its output for one micro-batch, not coded
   int64_t input_bytes = 0;         // of a micro-batch's samples, as central feeds them
   int64_t label_bytes = 0;
   std::vector<LayerMemory> memory;  // by layer

@@ -86,16 +86,19 @@ std::vector<CodecChoice> Choices(const PlanRequest& request, int& own) {
   return choices;
 }
 
-LayerMemory MemoryOf(const LayerInfo& info) {
-  constexpr int64_t kBytes = 4;
+LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format) {
+  const auto gradient_bytes = static_cast<int64_t>(SizeOf(format.weight_gradient));
   LayerMemory memory;
-  for (const StateTensorSpec& tensor : info.state) {
-    const int64_t bytes = tensor.shape.elements() * kBytes;
-    // With the gradient and the momentum.
-    memory.state_bytes += IsTrainable(tensor.role) ? 3 * bytes : bytes;
-    if (IsTrainable(tensor.role)) memory.version_bytes += bytes;
+  for (const StateTensorSpec& tensor : StateOf(info, format)) {
+    const auto element_bytes = static_cast<int64_t>(SizeOf(tensor.dtype));
+    const int64_t elements = tensor.shape.elements();
+    memory.state_bytes += elements * element_bytes;
+    if (!IsTrainable(tensor.role)) continue;
+    const int64_t momentum_bytes = format.integer_parameters() ? 0 : element_bytes;
+    memory.state_bytes += elements * (gradient_bytes + momentum_bytes);
+    memory.version_bytes += elements * element_bytes;
   }
-  for (const Shape& output : info.op_outputs) memory.stash_bytes += output.elements() * kBytes;
+  for (const Shape& output : info.op_outputs) memory.stash_bytes += BoundaryBytes(format, output);
   return memory;
 }
 
@@ -183,8 +186,8 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
       request.micro_batch_size * request.model->input.elements() * 4 + kFrameHeaderBytes;
   model.label_bytes = request.micro_batch_size * 4 + kFrameHeaderBytes;
   for (const LayerInfo& info : infos) {
-    model.raw_bytes.push_back(info.output.elements() * 4);
-    model.memory.push_back(MemoryOf(info));
+    model.raw_bytes.push_back(BoundaryBytes(request.format, info.output));
+    model.memory.push_back(MemoryOf(info, request.format));
   }
   for (const CodecChoice& choice : Choices(request, model.default_codec)) {
     CodecCost& cost = model.codecs.emplace_back();

@@ -15,6 +15,7 @@
 #include "proto/base/encoded_bytes.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/number_format.h"
 #include "proto/base/training/plan.h"
 
 namespace runnel {
@@ -33,6 +34,7 @@ struct PlanRequest {
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   std::vector<DeviceId> devices;  // in pipeline order, no device twice
+  NumberFormat format = {};       // of the recipe: what memory holds
   int64_t micro_batches = 1;      // M, micro-batches a step
   int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
   CodecSchedule codec_forward;
@@ -64,8 +66,9 @@ struct PlanRequest {
 // negative or non-finite bandwidth or delay, missing size functions, or a model without shapes.
 absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
 
-// What the request's pipeline costs, as `runnel` and the simulator see it. Memory of a layer: three
-// times its parameters (gradient, momentum), statistics, and what its operators put out.
+// What the request's pipeline costs, as `runnel` and the simulator see it. Memory of a layer:
+// its parameters, their gradients, momentum where parameters are FP32, statistics, and what its
+// operators put out, each in the recipe's format.
 // InvalidArgument as MakeLinkSeconds, and for costs and links of another number than devices.
 absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request);
 

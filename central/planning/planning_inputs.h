@@ -14,6 +14,7 @@
 #include "partition/scenario.h"
 #include "partition/schedule.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/number_format.h"
 
 namespace runnel {
 
@@ -55,6 +56,7 @@ struct PlanningInputs {
   ModelSpec model;
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
+  NumberFormat format = {};        // of the recipe
   std::vector<int64_t> caps = {};  // by stage; empty: the schedule's
   int64_t batch_size = 1;          // samples of an optimizer step
   int64_t micro_batches = 1;       // of an optimizer step
@@ -65,7 +67,7 @@ struct PlanningInputs {
   LinkInputs links = {};
   CodecInputs codecs = {};
   ReplanInputs replan = {};
-  bool needs_profile = false;  // whether devices are measured before the first plan
+  bool needs_profile = false;     // whether devices are measured before the first plan
   std::string predictor = "mlp";  // row of the table of predictors
   // --cost predicted: the folder of profiles that are known beforehand, or an empty name; none:
   // plans are made from layers as measured.

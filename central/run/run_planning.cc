@@ -64,6 +64,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
     RUNNEL_ASSIGN_OR_RETURN(inputs.policy, FindPolicy("uniform"));
   }
   inputs.schedule = setup.schedule;
+  inputs.format = setup.format;
   inputs.caps = setup.settings.caps;
   inputs.batch_size = setup.training.batch_size;
   inputs.micro_batches = setup.training.micro_batches;

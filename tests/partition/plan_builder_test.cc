@@ -84,6 +84,31 @@ TEST_F(PlanBuilder, LookingAheadTakesOneMoreWeightVersion) {
   }
 }
 
+// NITI keeps a byte a weight, sums gradients as int32 and has no momentum.
+TEST_F(PlanBuilder, IntegerStagesTakeLessMemory) {
+  const auto compute =
+      MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
+  ASSERT_TRUE(compute.ok());
+  request_.compute = &*compute;
+  const auto real = MakePipelineModel(request_);
+  request_.format = {.activation = DType::kInt8,
+                     .parameter = DType::kInt8,
+                     .weight = DType::kInt8,
+                     .error = DType::kInt8,
+                     .weight_gradient = DType::kInt32};
+  const auto integer = MakePipelineModel(request_);
+  ASSERT_TRUE(real.ok() && integer.ok());
+  for (size_t layer = 0; layer < real->memory.size(); ++layer) {
+    SCOPED_TRACE(layer);
+    EXPECT_LE(integer->memory[layer].version_bytes * 4, real->memory[layer].version_bytes);
+    EXPECT_LT(integer->memory[layer].stash_bytes * 3, real->memory[layer].stash_bytes);
+    EXPECT_LT(integer->raw_bytes[layer] * 3, real->raw_bytes[layer]);
+  }
+  const int64_t weights = integer->memory[4].version_bytes;  // fc1
+  EXPECT_EQ(real->memory[4].state_bytes, 3 * real->memory[4].version_bytes);
+  EXPECT_EQ(integer->memory[4].state_bytes, weights + 4 * weights + 4) << "and an exponent";
+}
+
 TEST_F(PlanBuilder, DeferredWeightGradientsTakeAStashAndTheirGradients) {
   const auto compute =
       MeasuredCost::ByLayer(std::vector<std::vector<double>>(3, {3, 1, 4, 1, 5, 9}));
