@@ -11,6 +11,7 @@
 #include "compress/mbq/learned.h"
 #include "compress/mbq/mbq.h"
 #include "compress/mbq/mbq_c.h"
+#include "compress/normal_errors.h"
 #include "compress/stochastic.h"
 #include "compress/tile/tile.h"
 #include "compress/topk.h"
@@ -49,20 +50,20 @@ constexpr CodecRow kRows[] = {
      .remembers = true,
      .learns = true,
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = MbqNormalError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeAmsgradMbqCodec(Int(bits), kernels);
      }},
     {.family = "hadamard",
      .parameter = kTwoToEight,
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = HadamardNormalError,
      .make = MakeHadamard},
     {.family = "hadamard_ef",
      .parameter = kTwoToEight,
      .remembers = true,
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = HadamardNormalError,
      .make = MakeHadamardFeedback},
     {.family = "identity",
      .lossless = true,
@@ -81,7 +82,7 @@ constexpr CodecRow kRows[] = {
      .parameter = kTwoToEight,
      .remembers = true,
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = MbqNormalError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMbqCodec(Int(bits), kernels);
      }},
@@ -90,21 +91,21 @@ constexpr CodecRow kRows[] = {
      .remembers = true,
      .masks = true,
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = MbqNormalError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeMaskedMbqCodec(Int(bits), kernels);
      }},
     {.family = "stochastic",
      .parameter = {Kind::kInteger, 4, 8, 4},
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = StochasticNormalError,
      .make = [](double bits, const CodecKernels& kernels) -> Made {
        return MakeStochasticCodec(Int(bits), kernels);
      }},
     {.family = "tile",
      .parameter = kTwoToEight,
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = TileNormalError,
      .make = MakeTile},
     {.family = "topk",
      .parameter = {Kind::kRatio, 0.001, 0.9},
@@ -117,7 +118,7 @@ constexpr CodecRow kRows[] = {
      .remembers = true,
      .learns = true,
      .bits = Bits,
-     .relative_error = NormalError,
+     .relative_error = UniformNormalError,
      .make = [](double bits, const CodecKernels&) -> Made { return MakeUniformCodec(Int(bits)); }},
 };
 
@@ -181,13 +182,6 @@ std::vector<std::string> ExampleCodecNames() {
   std::vector<std::string> names;
   for (const CodecId& codec : ExampleCodecs()) names.push_back(codec.text());
   return names;
-}
-
-double NormalError(double bits) {
-  // J. Max, "Quantizing for minimum distortion", 1960, table II; 6 to 8 bits by its asymptote.
-  constexpr double kErrors[] = {1,        0.3634,   0.1188,   0.03744,  0.01154,
-                                0.003495, 0.001041, 0.000304, 0.0000877};
-  return kErrors[Int(bits)];
 }
 
 }  // namespace runnel

@@ -119,7 +119,8 @@ struct CodecRow {
   // Its encoders mask the gradients of FP32 activations (Encoder::MaskGradient).
   bool masks = false;
   // By parameter (0 where there is none): bits an element, headers left out; and the mean squared
-  // error over the mean square of a normal tensor that is sent once.
+  // error over the mean square of a normal tensor that goes down. Gradients, which tile and
+  // hadamard round stochastically, have a larger one.
   double (*bits)(double parameter);
   double (*relative_error)(double parameter);
   // A parameter of the range.
@@ -147,10 +148,5 @@ std::vector<CodecFamily> CodecFamilies();
 // Codecs of every family: all parameters that are whole numbers, and a few ratios.
 std::vector<CodecId> ExampleCodecs();
 std::vector<std::string> ExampleCodecNames();
-
-// Mean squared error of the best uniform quantizer with 2^bits levels for a normal value of
-// variance 1, 0 <= bits <= 8. Codecs of so many bits differ from it by factors near 1, which change
-// no order.
-double NormalError(double bits);
 
 }  // namespace runnel

@@ -102,6 +102,26 @@ TEST_P(CodecConformance, RoundTripWithinTheBound) {
   }
 }
 
+// What plans weigh bits by. An FP32 tensor that int8 takes is not what it is lossless for.
+TEST_P(CodecConformance, LosesOfANormalTensorWhatTheRowSays) {
+  if (IsInt8(GetParam())) return;
+  const Shape shape({32, 64, 8, 8});
+  const CounterRandom random(kSeed, RandomPurpose::kTest, 0, 0);
+  std::vector<float> values(shape.elements());
+  for (size_t e = 0; e < values.size(); ++e) values[e] = static_cast<float>(random.Normal(e));
+  const std::vector<float> out =
+      Decoded(Encode(*codec_->NewEncoder(EncoderKey{}), values, shape, 0), shape);
+  double error = 0, power = 0;
+  for (size_t e = 0; e < out.size(); ++e) {
+    error += (out[e] - values[e]) * (out[e] - values[e]);
+    power += values[e] * values[e];
+  }
+  const CodecId codec = CodecId::Parse(GetParam()).value();
+  const double expected = FindCodec(codec).value()->ErrorOf(codec);
+  // A few values at the range's ends decide where a range is cut.
+  EXPECT_NEAR(error / power, expected, 0.1 * expected);
+}
+
 TEST_P(CodecConformance, WritesAndReadsNothingElse) {
   for (const Shape& shape : kShapes) {
     const size_t n = shape.elements();

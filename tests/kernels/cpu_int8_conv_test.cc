@@ -3,7 +3,7 @@
 
 #include <tuple>
 
-#include "kernels/cpu/caches.h"
+#include "proto/base/caches.h"
 #include "tests/kernels/cpu_int8_harness.h"
 #include "tests/kernels/int8_packed.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "proto/base/caches.h"
 #include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"
 #include "worker/measure/clock_probe.h"
@@ -13,23 +14,25 @@ namespace {
 // Time between two probes of the processor's clock within one measurement.
 constexpr int64_t kSliceNs = 5'000'000;
 // As in a pipeline, inputs and gradients rotate through enough tensors to overflow the caches of
-// one processor (kColdBytes), one that does alone, but at most kMostTensors: there an input was
+// one processor (ColdBytes), one that does alone, but at most kMostTensors: there an input was
 // written by another thread or long ago, and an output is kept until it is acknowledged.
-constexpr int64_t kColdBytes = 4 << 20;
+constexpr int64_t kColdCaches = 4;  // second-level caches
 constexpr int64_t kMostTensors = 16;
 constexpr int64_t kLabelTensors = 16;  // with different contents
 // Steps of an integer range until its weights are restored. On random labels LeNet's gradients are
 // all zero after 55 to 83 steps, and zero gradients are cheaper to apply.
 constexpr int64_t kStepsPerRestore = 16;
 
+int64_t ColdBytes() { return kColdCaches * SecondLevelBytes(); }
+
 int64_t TensorsFor(int64_t bytes, bool as_in_pipeline) {
-  if (!as_in_pipeline || bytes >= kColdBytes) return 1;
-  return std::clamp<int64_t>(kColdBytes / std::max<int64_t>(bytes, 1) + 1, 2, kMostTensors);
+  if (!as_in_pipeline || bytes >= ColdBytes()) return 1;
+  return std::clamp<int64_t>(ColdBytes() / std::max<int64_t>(bytes, 1) + 1, 2, kMostTensors);
 }
 
 }  // namespace
 
-CachePolluter::CachePolluter(bool active) : bytes_(active ? kColdBytes : 0) {}
+CachePolluter::CachePolluter(bool active) : bytes_(active ? static_cast<size_t>(ColdBytes()) : 0) {}
 
 void CachePolluter::Pollute() {
   constexpr size_t kLineBytes = 32;  // the shortest cache line of any device

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/caches.h"
+#include "proto/base/caches.h"
 
 namespace runnel::cpu {
 namespace {

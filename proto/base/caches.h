@@ -2,12 +2,13 @@
 
 // What the caches of this machine hold. INT8 products choose how much they copy and pack at a time
 // by it: their sums are exact in any order, so bytes do not depend on it. FP32 sums do, so FP32
-// block sizes are constants (fp32/summation_rule.h).
+// block sizes are constants (kernels/cpu/fp32/summation_rule.h). Measurements rotate through more
+// memory than that.
 
 #include <cstdint>
 #include <string>
 
-namespace runnel::cpu {
+namespace runnel {
 
 // For which the block sizes were tuned; a cache that is not known is taken for this one.
 inline constexpr int64_t kTunedSecondLevelBytes = 1 << 20;
@@ -24,4 +25,4 @@ int64_t SecondLevelBytes();
 // again.
 void AssumeSecondLevelBytes(int64_t bytes);
 
-}  // namespace runnel::cpu
+}  // namespace runnel

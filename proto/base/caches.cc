@@ -1,4 +1,4 @@
-#include "kernels/cpu/caches.h"
+#include "proto/base/caches.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
-namespace runnel::cpu {
+namespace runnel {
 namespace {
 
 constexpr char kCpus[] = "/sys/devices/system/cpu";
@@ -109,4 +109,4 @@ int64_t SecondLevelBytes() {
 
 void AssumeSecondLevelBytes(int64_t bytes) { assumed_bytes = bytes; }
 
-}  // namespace runnel::cpu
+}  // namespace runnel

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/caches.h"
+#include "proto/base/caches.h"
 
-namespace runnel::cpu {
+namespace runnel {
 namespace {
 
 class CachesTest : public testing::Test {
@@ -82,4 +82,4 @@ TEST_F(CachesTest, OfThisMachine) {
 }
 
 }  // namespace
-}  // namespace runnel::cpu
+}  // namespace runnel
