@@ -106,12 +106,14 @@ absl::StatusOr<Partition> Cut(const PlanRequest& request) {
   PartitionRequest cut;
   cut.layers = request.model->layer_count();
   cut.devices = static_cast<int>(request.devices.size());
-  if (!request.policy->needs_profile) return request.policy->plan(cut);
+  const bool is_later = request.policy->next != nullptr && !request.held.empty();
+  const bool is_first_of_several = request.policy->next != nullptr && !is_later;
+  if (!request.policy->needs_profile() || is_first_of_several) return request.policy->plan(cut);
   cut.compute = request.compute;
   RUNNEL_ASSIGN_OR_RETURN(cut.link_seconds, MakeLinkSeconds(request));
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
   cut.pipeline = &pipeline;
-  return request.policy->plan(cut);
+  return is_later ? request.policy->next(cut, request.held) : request.policy->plan(cut);
 }
 
 // Fills what the policy left to others. own: the position of the request's codecs in Choices.

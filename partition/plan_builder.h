@@ -57,6 +57,9 @@ struct PlanRequest {
   bool raised_looks_ahead = false;
   const CostModel* compute = nullptr;  // may be null for policies without needs_profile
   std::vector<int64_t> caps;           // one a stage instead of the schedule's; empty: none
+  // The cut that holds, by stage its last layer, for policies whose later plans depend on it; stage
+  // i is on devices[i]. Empty: this is the first plan.
+  std::vector<int> held = {};
   Generation generation;
 };
 

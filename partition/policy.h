@@ -32,20 +32,39 @@ struct Partition {
   double bottleneck_seconds = 0;  // the policy's own objective; 0 if it has none
 };
 
+// What a policy's plans are made from.
+enum class PlanBasis : uint8_t {
+  kNothing,      // no times
+  kAnyTimes,     // of each device: measured, or predicted where the user wants that
+  kMeasured,     // of each device, measured layers only
+  kPredicted,    // of each device, as a latency predictor says
+  kFirstDevice,  // of the first device; the others by what their stages take
+};
+
 struct PolicyRow {
   absl::string_view name;
   absl::string_view summary;
-  bool needs_profile;  // true: central measures layers before it plans
-  bool replans;        // true: plans anew at barriers unless told not to
+  PlanBasis basis;
+  bool replans;  // true: plans anew at barriers unless told not to
   // Leaves devices out and chooses codecs link by link; there may be more devices than layers.
   bool chooses_devices;
   // InvalidArgument if there is no device, no layer, or a device more than layers.
   absl::StatusOr<Partition> (*plan)(const PartitionRequest& request);
+  // Of a policy that measures by the plan that holds: `plan` makes the first one, and this each
+  // later one from the cut before, which is by stage its last layer. A later plan is taken as soon
+  // as it differs: what moving costs is not weighed. Errors as `plan`. Null: plans do not depend on
+  // the one that holds.
+  absl::StatusOr<Partition> (*next)(const PartitionRequest& request,
+                                    const std::vector<int>& held) = nullptr;
+
+  // Whether central measures layers before it plans.
+  bool needs_profile() const { return basis != PlanBasis::kNothing; }
 };
 
 // The table, policies/builtin_policies.cc: uniform, dp (AccEPT eq. 9-10 with both ways of a link as
-// they are), accept, ftpipehd (the published ones), runnel, brute_force (the oracle of dp; refuses
-// more than 2,000,000 cuts).
+// they are), accept and ftpipehd (as published), accept_measured (accept with times that are
+// right), ftpipehd+ (ftpipehd where all devices were measured), runnel, brute_force (the oracle of
+// dp; refuses more than 2,000,000 cuts).
 absl::Span<const PolicyRow> BuiltinPolicies();
 // InvalidArgument lists what there is.
 absl::StatusOr<const PolicyRow*> FindPolicy(absl::string_view name);

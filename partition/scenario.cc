@@ -42,7 +42,8 @@ absl::Status CheckTraining(const ScenarioTraining& training) {
 
 absl::Status CheckProfile(const ScenarioProfile& profile) {
   if (profile.batch_size < 1) return Wrong("profile ", profile.name, ": batch_size below 1");
-  if (profile.layer_ms.empty()) return Wrong("profile ", profile.name, ": no layer_ms");
+  if (profile.layer_ms.empty() == profile.device_profile.empty())
+    return Wrong("profile ", profile.name, ": needs either layer_ms or device_profile");
   for (double ms : profile.layer_ms) {
     if (!IsLimit(ms)) return Wrong("profile ", profile.name, ": ", ms, " is no layer time");
   }
@@ -150,7 +151,9 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
      "threads": 1,                         compute threads of its worker
      "cpu_quota": 0.5,                     cores that it may use, 0: no limit. For the laboratory;
                                            what the quota costs is in "speed" already
-     "memory_limit_mb": 0}                 what a stage may take, 2^20 bytes; 0: no limit
+     "memory_limit_mb": 0,                 what a stage may take, 2^20 bytes; 0: no limit
+     "backend": "cpu:avx2"}                optional, for the laboratory: its worker's --backend; what
+                                           it costs is in "profile" already
   ],
   "links": [                               later entries win over earlier ones
     {"from": "*", "to": "*",               a pair of hosts, "*": any
@@ -175,8 +178,14 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
      "layer_ms": [1.0, ...],               forward, backward and update of each layer
      "forward_share": 0.333,               of that time
      "input_gradient_share": 0.333,        the rest is weight-gradient and update
-     "codec_gb_per_s": 5}                  FP32 bytes that a codec encodes or decodes, 10^9 a
+     "codec_gb_per_s": 5},                 FP32 bytes that a codec encodes or decodes, 10^9 a
                                            second; 0: in no time. "identity" takes none
+    {"name": "torch", "about": "...",
+     "device_profile":                     instead of "batch_size" and "layer_ms": a file as
+       "unseen/u_t2_torch.profile",        runnel-central profile writes it, beside the scenario file
+                                           or in --predictor-profiles. Only of hosts with such a
+                                           profile can layer times be predicted (policy accept)
+     "forward_share": 0.333, "input_gradient_share": 0.333, "codec_gb_per_s": 5}
   ],
   "published": {                           optional: a table to compare with
     "about": "AccEPT, Table 5",
@@ -185,12 +194,13 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
     "mbps": [0.25, 0.5, 1, 2, 4],
     "same_speed": [["gold-0", "gold-1"]],  hosts of one kind: one speed is fitted for them
     "minutes": {"ftpipehd": [...], "compression": [...], "predictor": [...], "accept": [...]}
+                                           by the method that is compared with them
   }
 }
-A layer's time is proportional to the samples of the micro-batch. Every key must be there except
-"media", "changes" and "published", and no other key may. Speed-ups, and policies that are not in the
-published table, are shown only if the other times of ftpipehd and accept come out with a median
-error of at most 15 %.)";
+A layer's time is proportional to the samples of the micro-batch. Every key must be there except the
+optional ones, and no other key may. Speed-ups, and policies that are not in the published table, are
+shown only if the other times of ftpipehd, and of accept or measured_compression, come out with a
+median error of at most 15 %.)";
 
 absl::Status CheckScenario(const Scenario& scenario) {
   RUNNEL_RETURN_IF_ERROR(CheckTraining(scenario.training));
@@ -201,6 +211,7 @@ absl::Status CheckScenario(const Scenario& scenario) {
     if (!profiles.insert(profile.name).second) {
       return Wrong("profile ", profile.name, " is there twice");
     }
+    if (profile.layer_ms.empty()) continue;
     if (layers != 0 && profile.layer_ms.size() != layers) {
       return Wrong("profile ", profile.name, " has ", profile.layer_ms.size(),
                    " layers, another one ", layers);

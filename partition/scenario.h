@@ -33,6 +33,7 @@ struct ScenarioHost {
   int64_t threads = 1;
   double cpu_quota = 0;
   int64_t memory_limit_mb = 0;
+  std::string backend = {};  // of its worker, in the laboratory; empty: the best one
 };
 
 struct ScenarioLink {
@@ -55,6 +56,8 @@ struct ScenarioMedium {
 struct ScenarioProfile {
   std::string name;
   std::string about;
+  // Either the file of a device profile, or layer_ms.
+  std::string device_profile;
   int64_t batch_size = 1;
   std::vector<double> layer_ms;
   double forward_share = 1.0 / 3;

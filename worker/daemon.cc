@@ -85,11 +85,15 @@ absl::StatusOr<Backend*> Daemon::BackendFor(const std::string& name) {
   return backend_ = backend.get();
 }
 
+std::vector<std::string> Daemon::NamesOf(const std::string& name) const {
+  if (name != "auto") return {name};
+  return options_.backend == "auto" ? AutoBackendNames() : std::vector{options_.backend};
+}
+
 absl::Status Daemon::WithBackend(const std::string& name,
                                  const std::function<absl::Status(Backend*)>& use) {
-  const std::vector<std::string> names = name == "auto" ? AutoBackendNames() : std::vector{name};
   absl::Status result;
-  for (const std::string& one : names) {
+  for (const std::string& one : NamesOf(name)) {
     RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
     result = use(backend);
     if (!absl::IsUnimplemented(result)) return result;
@@ -118,7 +122,8 @@ absl::Status Daemon::ListenTowardsCentral() {
 
 absl::Status Daemon::Connect() {
   RUNNEL_RETURN_IF_ERROR(CheckListenAddress());
-  RUNNEL_RETURN_IF_ERROR(BackendFor("auto").status());
+  if (const absl::Status made = BackendFor(NamesOf("auto").front()).status(); !made.ok())
+    return absl::Status(made.code(), absl::StrCat("--backend: ", made.message()));
   acceptor_ = std::make_unique<LinkAcceptor>(
       &loop_, &limits_,
       [this](const std::string& role, std::shared_ptr<LoopConnection> connection) {

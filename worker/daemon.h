@@ -26,6 +26,8 @@ struct DaemonOptions {
   // Of data links. Empty: any free port at the address by which this host reaches central.
   std::string listen_address = {};
   std::vector<std::string> backends;
+  // What central's "auto" stands for here; "auto": the best one that has all that is needed.
+  std::string backend = "auto";
   std::vector<std::string> recipes;
   std::vector<CodecFamily> codecs;
   std::string secret;        // WorkerHello's
@@ -79,6 +81,8 @@ class Daemon {
   void On(const Release&);
   StageEvents Events(Generation generation);
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
+  // What "auto" stands for here; any other name for itself.
+  std::vector<std::string> NamesOf(const std::string& name) const;
   // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
   // until one has all that is needed.
   absl::Status WithBackend(const std::string& name,

@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
@@ -90,6 +91,10 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "compute threads")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
+  app.add_option("--backend", options.backend,
+                 absl::StrCat("what computes here where central leaves it open (--backend auto): ",
+                              absl::StrJoin(runnel::BackendNames(), ", ")))
+      ->capture_default_str();
   app.add_option("--connect-timeout-ms", options.connect_timeout_ms, "how long to wait for central")
       ->capture_default_str();
   options.state_folder = runnel::DefaultStateFolder();
@@ -113,8 +118,9 @@ int main(int argc, char** argv) {
   if (options.name.empty()) options.name = runnel::DefaultName();
   if (const absl::Status status = runnel::CheckWorkerName("--name", options.name); !status.ok())
     return runnel::ExitCode(status);
-  options.device =
-      runnel::DescribeDevice(absl::StrCat("worker ", options.name, "\nthreads ", options.threads));
+  std::string device = absl::StrCat("worker ", options.name, "\nthreads ", options.threads);
+  if (options.backend != "auto") absl::StrAppend(&device, "\nbackend ", options.backend);
+  options.device = runnel::DescribeDevice(device);
   const char* secret = std::getenv(runnel::kWorkerSecretVariable);
   if (secret != nullptr) options.secret = secret;
   options.memory_bytes = memory_mb > 0 ? memory_mb * 1'000'000 : runnel::AvailableMemoryBytes();

@@ -19,6 +19,7 @@
 #include "partition/schedule.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/run/predictor_row.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {
@@ -72,10 +73,10 @@ std::string CodecFamilyTexts() {
 }
 
 // The names of the policies for which the fact holds.
-std::string PoliciesThat(bool PolicyRow::*fact) {
+std::string PoliciesThat(bool (*fact)(const PolicyRow& row)) {
   std::vector<absl::string_view> names;
   for (const PolicyRow& row : BuiltinPolicies()) {
-    if (row.*fact) names.push_back(row.name);
+    if (fact(row)) names.push_back(row.name);
   }
   return absl::StrJoin(names, ", ");
 }
@@ -92,14 +93,22 @@ std::string ValuesText(absl::string_view flag) {
   if (flag == "codec-forward") return absl::StrCat("; codecs: ", CodecFamilyTexts());
   if (flag == "recipe") return absl::StrCat(": ", RecipeHelp());
   if (flag == "replan")
-    return absl::StrCat("; of the policies ", PoliciesThat(&PolicyRow::replans), " do");
-  if (flag == "cost") return "";
+    return absl::StrCat("; of the policies ",
+                        PoliciesThat([](const PolicyRow& row) { return row.replans; }), " do");
+  if (flag == "cost") {
+    const auto is_predicted = [](const PolicyRow& row) {
+      return row.basis == PlanBasis::kPredicted;
+    };
+    return absl::StrCat("; with policy ", PoliciesThat(is_predicted), " predicted");
+  }
   if (flag == "predictor") return absl::StrCat(": ", PredictorTexts());
   const NamedValue* named = FindNamedValue(flag);
   if (named == nullptr) return "";
   std::string text = absl::StrCat(": ", absl::StrJoin(named->names(), ", "));
   if (flag == "policy") {
-    absl::StrAppend(&text, "; measure layers first: ", PoliciesThat(&PolicyRow::needs_profile));
+    absl::StrAppend(&text, "; measure first: ", PoliciesThat([](const PolicyRow& row) {
+      return row.needs_profile();
+    }));
   }
   return text;
 }
@@ -197,14 +206,30 @@ absl::Status ReadConfig(CLI::App& command, RunFlags& flags) {
   return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": ", status.message()));
 }
 
-// The profiles that come with this program, in share/runnel/profiles beside its folder; empty: they
-// are not there.
-std::string ShippedProfiles() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path folder = program.parent_path().parent_path() / "share/runnel/profiles";
-  return !error && fs::is_directory(folder, error) ? folder.string() : "";
+// The predictor of a policy that is published with one.
+constexpr char kPublishedPredictor[] = "accept";
+
+// What a policy's plans are made from, where the policy leaves no choice.
+absl::Status FillCost(RunFlags& flags) {
+  RunSettings& settings = flags.settings;
+  const auto is_given = [&flags](const char* name) { return flags.given.count(name) > 0; };
+  const absl::StatusOr<const PolicyRow*> policy = FindPolicy(settings.policy);
+  if (!policy.ok()) return absl::OkStatus();  // said when the run is set up
+  const PlanBasis basis = (*policy)->basis;
+  const auto wrong = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--cost ", settings.cost, ": policy ", settings.policy, what));
+  };
+  if (settings.cost == "predicted" && basis == PlanBasis::kMeasured)
+    return wrong(" plans from measured layers; take --policy accept");
+  if (settings.cost == "predicted" && basis == PlanBasis::kFirstDevice)
+    return wrong(" estimates by ratios that it measures; take --policy ftpipehd+");
+  if (basis != PlanBasis::kPredicted) return absl::OkStatus();
+  if (is_given("cost") && settings.cost != "predicted")
+    return wrong(" plans from what a predictor says; take --policy accept_measured");
+  settings.cost = "predicted";
+  if (!is_given("predictor")) settings.predictor = kPublishedPredictor;
+  return absl::OkStatus();
 }
 
 void FillProductDefaults(RunFlags& flags) {
@@ -222,6 +247,14 @@ void FillProductDefaults(RunFlags& flags) {
 }
 
 }  // namespace
+
+std::string ShippedProfiles() {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = program.parent_path().parent_path() / "share/runnel/profiles";
+  return !error && fs::is_directory(folder, error) ? folder.string() : "";
+}
 
 void AddRunFlags(CLI::App& app, RunFlags& flags) {
   app.add_option("--config", "file with flags, one 'name=value' a line; the command line wins")
@@ -243,6 +276,7 @@ void AddRunFlags(CLI::App& app, RunFlags& flags) {
 absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags) {
   if (!flags.status.ok()) return flags.status;
   if (absl::Status status = ReadConfig(command, flags); !status.ok()) return status;
+  RUNNEL_RETURN_IF_ERROR(FillCost(flags));
   FillProductDefaults(flags);
   return flags.settings;
 }

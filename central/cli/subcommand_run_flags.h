@@ -25,8 +25,13 @@ void AddRunFlags(CLI::App& app, RunFlags& flags);
 
 // After parsing: takes from the file of --config what the command line does not say, then fills in
 // what a run over several workers has unless it is told otherwise: policy `runnel`, and bits that
-// follow the links unless codecs were given. Nothing of this with --quick. The settings;
-// InvalidArgument or NotFound names file, flag and what would be right.
+// follow the links unless codecs were given. Nothing of this with --quick. A policy that plans from
+// predictions has --cost predicted by AccEPT's network, unless another predictor is given. The
+// settings; InvalidArgument or NotFound names file, flag and what would be right.
 absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags);
+
+// The profiles that come with this program, in share/runnel/profiles beside its folder; empty: they
+// are not there.
+std::string ShippedProfiles();
 
 }  // namespace runnel

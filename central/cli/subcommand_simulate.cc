@@ -8,12 +8,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/subcommand.h"
+#include "central/cli/subcommand_run_flags.h"
 #include "central/files/json_fields.h"
 #include "central/records/plan_json.h"
 #include "central/reports/scenario_file.h"
 #include "central/reports/simulate_table.h"
 #include "compress/link_bits.h"
 #include "partition/policy.h"
+#include "predictor/run/predictor_row.h"
 #include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"
 
@@ -22,8 +24,7 @@ namespace {
 
 struct Flags {
   std::vector<std::string> scenarios;
-  SimulateOptions options{.policies = {"ftpipehd", "accept", "runnel"},
-                          .codecs = DefaultCodecPairs()};
+  SimulateOptions options{.codecs = DefaultCodecPairs(), .profiles = {ShippedProfiles()}};
   std::string summary;
   bool list_methods = false;
 };
@@ -64,13 +65,13 @@ absl::StatusOr<Outcome> SimulateScenario(const std::string& name_or_path,
   Outcome outcome;
   RUNNEL_ASSIGN_OR_RETURN(outcome.scenario, FindScenario(name_or_path));
   RUNNEL_ASSIGN_OR_RETURN(ScenarioModel model, ScenarioModel::Create(outcome.scenario, options));
-  const std::vector<SimulatedMethod> methods = MethodsFor(options.policies);
+  const std::vector<SimulatedMethod> methods =
+      MethodsFor(options.policies.empty() ? model.DefaultPolicies() : options.policies);
   if (outcome.scenario.published.steps > 0) {
-    RUNNEL_ASSIGN_OR_RETURN(outcome.fitted_speeds,
-                            FitSpeeds(model, MethodsFor({"ftpipehd", "accept"})));
+    const std::vector<SimulatedMethod> published = PublishedMethods(outcome.scenario);
+    RUNNEL_ASSIGN_OR_RETURN(outcome.fitted_speeds, FitSpeeds(model, published));
     model.SetSpeeds(outcome.fitted_speeds);
-    RUNNEL_ASSIGN_OR_RETURN(outcome.reproduced,
-                            Reproduce(model, MethodsFor({"ftpipehd", "accept"})));
+    RUNNEL_ASSIGN_OR_RETURN(outcome.reproduced, Reproduce(model, published));
   }
   for (double mbps : options.mbps.empty() ? std::vector<double>{0} : options.mbps) {
     for (const SimulatedMethod& method : methods) {
@@ -128,6 +129,10 @@ void PrintCells(const Outcome& outcome, bool show_ours, const CommandContext& co
                                   cell.seconds_per_batch, cell.samples_per_s,
                                   std::isnan(speedup) ? "-" : absl::StrFormat("%.2f", speedup),
                                   cell.efficiency, PlanText(outcome.scenario, cell.plan)));
+    if (cell.plans_in_turn > 1) {
+      context.print(absl::StrFormat("%12s takes turns with %d other plans; times are their mean",
+                                    "", cell.plans_in_turn - 1));
+    }
   }
 }
 
@@ -137,6 +142,7 @@ Json CellJson(const Outcome& outcome, const SimulatedCell& cell, bool show_ours)
             {"mbps", cell.mbps},
             {"plan", PlanToJson(cell.plan)},
             {"plan_text", PlanText(outcome.scenario, cell.plan)},
+            {"plans_in_turn", cell.plans_in_turn},
             {"seconds_per_batch", cell.seconds_per_batch},
             {"samples_per_s", cell.samples_per_s},
             {"efficiency", cell.efficiency},
@@ -201,7 +207,8 @@ absl::Status SimulateCommand(const Flags& flags, const CommandContext& context) 
   }
   if (!std::isnan(median)) {
     context.print(absl::StrFormat(
-        "median error of ftpipehd and accept outside the fitted column: %.1f %% (at most %.0f %%)",
+        "median error of ftpipehd and accept (or measured_compression) outside the fitted column: "
+        "%.1f %% (at most %.0f %%)",
         median * 100, kMostMedianError * 100));
   }
   Json results = Json::array();
@@ -234,11 +241,20 @@ Subcommand AddSimulate(CLI::App& program) {
   app->add_option("SCENARIO", flags->scenarios,
                   absl::StrCat("scenario files, or names of the lab's: ",
                                absl::StrJoin(ScenarioNames(), ", ")));
-  app->add_option("--policies", flags->options.policies,
-                  absl::StrCat("methods (", absl::StrJoin(MethodNames(), ", "), ") and policies (",
-                               absl::StrJoin(PolicyNames(), ", "),
-                               "); with ftpipehd and accept also their ablations"))
-      ->delimiter(',')
+  app->add_option(
+         "--policies", flags->options.policies,
+         absl::StrCat("methods (", absl::StrJoin(MethodNames(), ", "), ") and policies (",
+                      absl::StrJoin(PolicyNames(), ", "),
+                      "); with ftpipehd and accept also their ablations (default: ftpipehd, "
+                      "runnel, and accept where the hosts can be predicted, else "
+                      "measured_compression)"))
+      ->delimiter(',');
+  app->add_option("--predictor-profiles", flags->options.profiles.folder,
+                  "folder of the device profiles that a predictor knows, with the networks that "
+                  "learned from them (default: share/runnel/profiles)");
+  app->add_option("--predictor", flags->options.profiles.predictor,
+                  "what policy accept predicts with")
+      ->check(CLI::IsMember(PredictorNames()))
       ->capture_default_str();
   app->add_option("--mbps", flags->options.mbps,
                   "bandwidths of every link, each way, e.g. 0.25,1,4 (default: the scenario's)")

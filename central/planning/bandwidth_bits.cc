@@ -200,7 +200,7 @@ absl::StatusOr<FittedPlan> PlanWithBits(const BandwidthBits& bits, PlanRequest r
   }
   request.codec_choices.clear();
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan exact, plan_with(pairs.front()));
-  if (!request.policy->needs_profile) return exact;
+  if (!request.policy->needs_profile()) return exact;
   RUNNEL_ASSIGN_OR_RETURN(FittedPlan fewest, plan_with(pairs.back()));
   return fewest.charged_seconds < exact.charged_seconds * (1 - kEqualPeriods) ? fewest : exact;
 }

@@ -41,11 +41,16 @@ bool DeviceCorrections::CompareStages(const BarrierReport& report) {
       is_enough = false;
     } else if (options_.predictor != nullptr) {
       CompareWithPredictor(device, {range, pace->busy_seconds});
-    } else if (const double profiled = report.times[device].Seconds(range); profiled > 0) {
-      ratios_[device] = pace->busy_seconds / profiled;
+    } else if (const double profiled = ProfileOf(device, report).Seconds(range); profiled > 0) {
+      const bool is_unit = options_.by_first_device && device == 0;
+      ratios_[device] = is_unit ? 1 : pace->busy_seconds / profiled;
     }
   }
   return is_enough;
+}
+
+const DeviceTimes& DeviceCorrections::ProfileOf(size_t device, const BarrierReport& report) const {
+  return report.times[options_.by_first_device ? 0 : device];
 }
 
 void DeviceCorrections::ForgetIdleDevices(const Plan& plan) {
@@ -110,6 +115,7 @@ void DeviceCorrections::FinishMeasurement() {
 std::vector<DeviceTimes> DeviceCorrections::CorrectedTimes(const BarrierReport& report) const {
   std::vector<DeviceTimes> times = report.times;
   for (size_t device = 0; device < times.size(); ++device) {
+    times[device] = ProfileOf(device, report);
     if (options_.predictor != nullptr)
       times[device] = options_.predictor->Times(static_cast<int>(device));
     times[device] = times[device].Scaled(ratios_[device]);

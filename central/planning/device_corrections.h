@@ -29,6 +29,8 @@ namespace runnel {
 struct CorrectionOptions {
   // Borrowed; it knows every device of the run. Null: the times of a report are a profile.
   RunPredictor* predictor = nullptr;
+  // FTPipeHD: the first device's profile is that of every device, and its own ratio stays 1.
+  bool by_first_device = false;
   int confirmations = 2;          // reports in a row that must be off
   int64_t min_micro_batches = 5;  // a stage that did fewer since the last report says nothing
   // Of measuring a device's representatives again: how often each runs, and what is added to that.
@@ -70,6 +72,7 @@ class DeviceCorrections {
   };
 
   bool CompareStages(const BarrierReport& report);
+  const DeviceTimes& ProfileOf(size_t device, const BarrierReport& report) const;
   void ForgetIdleDevices(const Plan& plan);
   void CompareWithPredictor(int device, const Observation& now);
 

@@ -143,6 +143,18 @@ absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& device
 absl::StatusOr<Plan> PlanMaker::MakePlan(const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) const {
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
+  return MakePlanFor(std::move(request), devices, cluster);
+}
+
+absl::StatusOr<Plan> PlanMaker::NextPlan(const Plan& held, const MeasuredCluster& cluster) const {
+  const std::vector<int> devices = DevicesOf(held);
+  RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, RequestFor(devices, cluster));
+  for (const StagePlan& stage : held.stages) request.held.push_back(stage.last_layer);
+  return MakePlanFor(std::move(request), devices, cluster);
+}
+
+absl::StatusOr<Plan> PlanMaker::MakePlanFor(PlanRequest request, const std::vector<int>& devices,
+                                            const MeasuredCluster& cluster) const {
   if (cluster.times.empty()) return runnel::MakePlan(request);
   RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
   request.compute = &cost;

@@ -22,6 +22,7 @@ class PlanMaker final : public PlanSource {
 
   absl::StatusOr<Plan> MakePlan(const std::vector<int>& devices,
                                 const MeasuredCluster& cluster) const override;
+  absl::StatusOr<Plan> NextPlan(const Plan& held, const MeasuredCluster& cluster) const override;
   absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster& cluster) const override;
   // By simulation. Needs times.
   absl::StatusOr<double> PeriodSeconds(const Plan& plan,
@@ -43,6 +44,8 @@ class PlanMaker final : public PlanSource {
                                                     const LinkRates& rates) const;
   absl::StatusOr<PlanRequest> RequestFor(const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) const;
+  absl::StatusOr<Plan> MakePlanFor(PlanRequest request, const std::vector<int>& devices,
+                                   const MeasuredCluster& cluster) const;
 
   PlanningInputs inputs_;
 };

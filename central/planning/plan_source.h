@@ -17,6 +17,8 @@ class PlanSource {
   // The policy's plan for these devices, by number and in pipeline order.
   virtual absl::StatusOr<Plan> MakePlan(const std::vector<int>& devices,
                                         const MeasuredCluster& cluster) const = 0;
+  // The policy's plan after `held`, on the same devices. Of a policy with PolicyRow::next.
+  virtual absl::StatusOr<Plan> NextPlan(const Plan& held, const MeasuredCluster& cluster) const = 0;
   // `plan` with the codecs that its links have time for.
   virtual absl::StatusOr<Plan> RefitCodecs(const Plan& plan,
                                            const MeasuredCluster& cluster) const = 0;

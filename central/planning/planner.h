@@ -38,6 +38,7 @@ struct ProfileNeeds {
   bool devices = false;              // false: nothing
   std::vector<LayerRange> ranges{};  // empty: each layer by itself, then parts (layer_profile.h)
   std::vector<std::string> cost_codecs{};  // of which devices time the coding
+  bool first_only = false;                 // the first device alone; the others' times are empty
 };
 
 using BarrierDecision = std::variant<KeepPlan, MeasureDevices, ChangePlan>;
@@ -56,8 +57,8 @@ class Planner {
   }
 
   // Cuts the model over `devices`, which are in pipeline order. times: by device number; empty:
-  // nothing was measured. Called once, before AtBarrier. The coordinator gives the plan its
-  // generation. Errors name what does not fit and the fix.
+  // nothing was measured, of one device or of all. Called once, before AtBarrier. The coordinator
+  // gives the plan its generation. Errors name what does not fit and the fix.
   virtual absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                          const std::vector<DeviceTimes>& times) = 0;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -106,12 +107,26 @@ std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
   if (is_other_plan) candidate_.reset();
   if (!is_enough) return std::nullopt;
   MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
+  if (options_.takes_next) return TakeNext(report, corrected);
   absl::StatusOr<TimedPlan> now = Time(*plans_, report.plan, corrected);
   if (!now.ok()) return std::nullopt;
   Question question = Ask(report, *std::move(now), std::move(corrected));
   std::optional<ChangePlan> change = Confirm(report, question);
   if (!change.has_value()) SearchIfNeeded(std::move(question));
   return change;
+}
+
+std::optional<ChangePlan> Replanner::TakeNext(const BarrierReport& report,
+                                              const MeasuredCluster& corrected) const {
+  absl::StatusOr<Plan> next = plans_->NextPlan(report.plan, corrected);
+  if (!next.ok() || IsSamePlan(*next, report.plan)) return std::nullopt;
+  const auto ratio = [](std::string* out, double value) {
+    absl::StrAppendFormat(out, "%.2f", value);
+  };
+  return ChangePlan{*std::move(next),
+                    absl::StrFormat("step %d: by the capacity ratios %s", report.step,
+                                    absl::StrJoin(corrections_.ratios(), ", ", ratio)),
+                    corrected.times};
 }
 
 Replanner::Question Replanner::Ask(const BarrierReport& report, TimedPlan now,

@@ -7,6 +7,8 @@
 //   (period now - period then) * micro-batches left > seconds of moving
 // and the period falls by a minimal share: a short load on a device moves nothing, and the reports
 // that want a change want the same one.
+//
+// A policy that is built as published (PolicyRow::next) has its plan as soon as it differs.
 
 #include <cstdint>
 #include <memory>
@@ -25,6 +27,7 @@ namespace runnel {
 struct ReplannerOptions {
   bool layers_move = true;                     // false: only codecs may change
   bool codecs_change = false;                  // codecs follow the rates of links
+  bool takes_next = false;                     // PolicyRow::next: nothing below is weighed
   std::vector<int64_t> layer_state_bytes;      // parameters, momentum, statistics, by layer
   LinkRate given_rate = LinkRate::Mbps(1000);  // of links that no stage has measured
   int64_t micro_batches_a_step = 1;
@@ -98,6 +101,8 @@ class Replanner {
                             const Plan& next);
   Question Ask(const BarrierReport& report, TimedPlan now, MeasuredCluster corrected) const;
   Gain GainOf(const Question& question, const TimedPlan& next) const;
+  std::optional<ChangePlan> TakeNext(const BarrierReport& report,
+                                     const MeasuredCluster& corrected) const;
   void TakeAnswer();
   // The candidate is wanted by this report too, or is none any more.
   std::optional<ChangePlan> Confirm(const BarrierReport& report, const Question& question);

@@ -19,6 +19,7 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   ReplannerOptions options;
   options.layers_move = inputs.replan.layers_move;
   options.codecs_change = inputs.replan.codecs_change;
+  options.takes_next = inputs.policy->next != nullptr;
   options.layer_state_bytes = inputs.replan.layer_state_bytes;
   if (inputs.links.given.rate.is_set()) options.given_rate = inputs.links.given.rate;
   options.micro_batches_a_step = inputs.micro_batches;
@@ -44,13 +45,14 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> RunPlanner::Create(PlanningInputs in
   std::unique_ptr<RunPlanner> planner(new RunPlanner(std::move(inputs)));
   const PlanningInputs& own = planner->inputs();
   if (own.needs_profile && own.predictor_profiles.has_value()) {
-    RUNNEL_ASSIGN_OR_RETURN(planner->predictor_,
-                            MakeRunPredictor(own.model, own.micro_batch_size, own.predictor,
-                                             *own.predictor_profiles));
+    RUNNEL_ASSIGN_OR_RETURN(
+        planner->predictor_,
+        MakeRunPredictor(own.model, own.micro_batch_size, own.predictor, *own.predictor_profiles));
   }
   if (own.replan.layers_move || own.replan.codecs_change) {
     CorrectionOptions corrections;
     if (planner->predictor_.has_value()) corrections.predictor = &*planner->predictor_;
+    corrections.by_first_device = own.policy->basis == PlanBasis::kFirstDevice;
     planner->replanner_.emplace(&planner->maker_, OptionsFrom(own), corrections, std::move(search));
   }
   return planner;
@@ -64,6 +66,7 @@ std::string RunPlanner::Warning() const {
 
 ProfileNeeds RunPlanner::profile_needs() const {
   ProfileNeeds needs{inputs().needs_profile, {}};
+  needs.first_only = inputs().policy->basis == PlanBasis::kFirstDevice;
   if (predictor_.has_value()) needs.ranges = predictor_->representatives();
   // The settings were checked: the families are known.
   if (needs.devices)
@@ -129,10 +132,11 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   RUNNEL_RETURN_IF_ERROR(SetFirstRates(devices));
   MeasuredCluster cluster = cluster_;
-  cluster.times = times;
+  // One device's times predict nothing of a pipeline.
+  if (inputs().policy->basis != PlanBasis::kFirstDevice) cluster.times = times;
   made_from_ = cluster;
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker_.MakePlan(numbers, cluster));
-  if (times.empty()) return plan;
+  if (cluster.times.empty()) return plan;
   RUNNEL_ASSIGN_OR_RETURN(const double period_s, maker_.PeriodSeconds(plan, cluster));
   const auto samples = static_cast<double>(inputs().micro_batch_size);
   predicted_samples_per_s_ = samples / period_s;
@@ -147,6 +151,10 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
 }
 
 std::string RunPlanner::Explanation() const {
+  if (inputs().policy->next != nullptr && inputs().replan.layers_move) {
+    return absl::StrCat("policy ", inputs().policy->name,
+                        " begins with an even cut; what its stages take tells where it cuts next");
+  }
   if (predicted_samples_per_s_ == 0) return "";
   std::string text = absl::StrFormat("policy %s predicts %.0f samples/s", inputs().policy->name,
                                      predicted_samples_per_s_);

@@ -46,9 +46,11 @@ absl::StatusOr<MeasuredCluster> ClusterOf(const PlanningInputs& inputs,
   MeasuredCluster cluster;
   for (const JournalDevice& device : decided.devices) {
     if (device.times.empty()) {
+      const bool is_none = inputs.policy->basis != PlanBasis::kFirstDevice;
       return absl::FailedPreconditionError(
-          absl::StrCat("--what-if: policy ", inputs.policy->name,
-                       " measures nothing to predict from; take dp, accept, ftpipehd or runnel"));
+          absl::StrCat("--what-if: policy ", inputs.policy->name, " measures ",
+                       is_none ? "nothing to predict from" : "the first device alone",
+                       "; take dp, accept, ftpipehd+ or runnel"));
     }
     cluster.times.push_back(device.times);
     cluster.processor_shares.push_back(device.processor_share);

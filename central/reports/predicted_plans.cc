@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "central/reports/profiled_hosts.h"
 #include "central/reports/simulate_table.h"
 #include "predictor/run/predictor_row.h"
 #include "proto/base/status_macros.h"
@@ -21,24 +21,6 @@ struct StandIn {
   std::vector<DeviceTimes> predicted;  // by row; empty: the row is left out
 };
 
-template <typename SecondsFn>
-DeviceTimes AllTimes(int layers, const SecondsFn& seconds_of) {
-  std::vector<double> seconds;
-  for (const LayerRange& range : AllRanges(layers)) seconds.push_back(seconds_of(range));
-  return DeviceTimes::ByRange(layers, std::move(seconds));
-}
-
-absl::StatusOr<DeviceTimes> Predict(const PredictorRow& row, const PredictorKnowledge& knowledge,
-                                    const KnownDevice& device) {
-  std::vector<Observation> measured;
-  for (const LayerRange& range : row.ranges(knowledge))
-    measured.push_back({range, device.Seconds(range)});
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<const RangePredictor> predictor,
-                          row.fit(knowledge, measured, {}));
-  return AllTimes(device.work().layers(),
-                  [&](const LayerRange& range) { return predictor->Seconds(range); });
-}
-
 absl::StatusOr<StandIn> MakeStandIn(const DeviceTask& task, absl::Span<const DeviceTask> known,
                                     absl::Span<const KnownDevice> known_devices,
                                     const FindNetworkFn& find_network) {
@@ -46,8 +28,7 @@ absl::StatusOr<StandIn> MakeStandIn(const DeviceTask& task, absl::Span<const Dev
   made.task = &task;
   RUNNEL_ASSIGN_OR_RETURN(const KnownDevice device,
                           KnownDevice::Create(*task.work, task.batch, task.BothPasses()));
-  made.measured = AllTimes(device.work().layers(),
-                           [&](const LayerRange& range) { return device.Seconds(range); });
+  made.measured = MeasuredTimesOf(device);
   PredictorKnowledge knowledge =
       KnowledgeFor(task, known, known_devices, [](const DeviceTask&) { return true; });
   for (const PredictorRow& row : BuiltinPredictors()) {
@@ -55,7 +36,7 @@ absl::StatusOr<StandIn> MakeStandIn(const DeviceTask& task, absl::Span<const Dev
     if (UsesNetwork(row, knowledge)) knowledge.network = find_network(row, task.model);
     made.predicted.emplace_back();
     if (!CheckKnowledge(row, knowledge).ok()) continue;
-    RUNNEL_ASSIGN_OR_RETURN(made.predicted.back(), Predict(row, knowledge, device));
+    RUNNEL_ASSIGN_OR_RETURN(made.predicted.back(), PredictedTimesOf(row, knowledge, device));
   }
   return made;
 }
@@ -64,9 +45,7 @@ absl::StatusOr<StandIn> MakeStandIn(const DeviceTask& task, absl::Span<const Dev
 absl::Status JudgeRotation(ScenarioModel& model, const std::vector<StandIn>& devices, int rotation,
                            std::vector<PredictedPlan>& plans) {
   const Scenario& scenario = model.scenario();
-  const ScenarioTraining& training = scenario.training;
-  const auto samples = static_cast<double>((training.batch_size + training.micro_batches - 1) /
-                                           training.micro_batches);
+  const auto samples = static_cast<double>(MicroBatchSize(scenario.training));
   std::vector<const StandIn*> hosts;
   std::vector<double> factors;
   for (size_t i = 0; i < scenario.hosts.size(); ++i) {

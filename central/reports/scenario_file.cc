@@ -1,5 +1,7 @@
 #include "central/reports/scenario_file.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,7 @@ absl::StatusOr<ScenarioHost> HostFromJson(const Json& json) {
       .Read("threads", host.threads)
       .Read("cpu_quota", host.cpu_quota)
       .Read("memory_limit_mb", host.memory_limit_mb);
+  if (json.is_object() && json.contains("backend")) object.Read("backend", host.backend);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return host;
 }
@@ -83,11 +86,13 @@ absl::StatusOr<ScenarioProfile> ProfileFromJson(const Json& json) {
   JsonObject object(json, "profile");
   object.Read("name", profile.name)
       .Read("about", profile.about)
-      .Read("batch_size", profile.batch_size)
-      .Read("layer_ms", profile.layer_ms)
       .Read("forward_share", profile.forward_share)
       .Read("input_gradient_share", profile.input_gradient_share)
       .Read("codec_gb_per_s", profile.codec_gb_per_s);
+  const bool is_measured = json.is_object() && json.contains("device_profile");
+  if (is_measured) object.Read("device_profile", profile.device_profile);
+  if (!is_measured || json.contains("layer_ms"))
+    object.Read("batch_size", profile.batch_size).Read("layer_ms", profile.layer_ms);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return profile;
 }
@@ -130,6 +135,18 @@ absl::Status ReadAll(JsonObject& object, absl::string_view key,
     out.push_back(std::move(value));
   }
   return absl::OkStatus();
+}
+
+// Device profiles that lie beside the scenario's file.
+void ResolveProfiles(const std::filesystem::path& folder, Scenario& scenario) {
+  for (ScenarioProfile& profile : scenario.profiles) {
+    if (profile.device_profile.empty()) continue;
+    std::error_code ignored;
+    const std::filesystem::path beside =
+        std::filesystem::absolute(folder / profile.device_profile, ignored);
+    if (!ignored && std::filesystem::exists(beside, ignored))
+      profile.device_profile = beside.string();
+  }
 }
 
 }  // namespace
@@ -184,7 +201,10 @@ absl::StatusOr<Scenario> FindScenario(const std::string& name_or_path) {
 absl::StatusOr<Scenario> ReadScenario(const std::string& path) {
   RUNNEL_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxFileBytes));
   absl::StatusOr<Scenario> scenario = ScenarioFromJson(text);
-  if (scenario.ok()) return scenario;
+  if (scenario.ok()) {
+    ResolveProfiles(std::filesystem::path(path).parent_path(), *scenario);
+    return scenario;
+  }
   return absl::Status(scenario.status().code(),
                       absl::StrCat(path, ": ", scenario.status().message()));
 }

@@ -38,27 +38,33 @@ absl::StatusOr<EncodedBytesFn> SizesOf(const CodecSchedule& codecs) {
   return MeanEncodedBytes(codecs, 1);
 }
 
-const ScenarioProfile& ProfileOf(const Scenario& scenario, const ScenarioHost& host) {
-  return *std::find_if(scenario.profiles.begin(), scenario.profiles.end(),
-                       [&](const ScenarioProfile& one) { return one.name == host.profile; });
+// Of times at speed 1.
+absl::StatusOr<MeasuredCost> AtSpeeds(const Scenario& scenario, std::vector<DeviceTimes> times) {
+  for (size_t i = 0; i < times.size(); ++i) times[i] = times[i].Scaled(1 / scenario.hosts[i].speed);
+  return MeasuredCost::Create(std::move(times));
 }
 
-// Micro-batch samples: the largest part of a step.
-int64_t MicroBatchSize(const ScenarioTraining& training) {
-  return (training.batch_size + training.micro_batches - 1) / training.micro_batches;
-}
+// Cuts of a policy that plans again and again: far more than it goes through before one repeats.
+constexpr size_t kMostCuts = 1000;
 
-absl::StatusOr<MeasuredCost> CostOf(const Scenario& scenario) {
-  std::vector<std::vector<double>> seconds;
-  for (const ScenarioHost& host : scenario.hosts) {
-    const ScenarioProfile& profile = ProfileOf(scenario, host);
-    const double scale = 1e-3 / host.speed *
-                         static_cast<double>(MicroBatchSize(scenario.training)) /
-                         static_cast<double>(profile.batch_size);
-    std::vector<double>& row = seconds.emplace_back();
-    for (double ms : profile.layer_ms) row.push_back(ms * scale);
+// The request's plan. Of a policy that measures by the plan that holds: the plans that take turns
+// in the end, mostly one.
+absl::StatusOr<std::vector<Plan>> PlansInTurn(PlanRequest request) {
+  std::vector<Plan> plans;
+  RUNNEL_ASSIGN_OR_RETURN(plans.emplace_back(), MakePlan(request));
+  while (request.policy->next != nullptr && plans.size() < kMostCuts) {
+    request.held.clear();
+    for (const StagePlan& stage : plans.back().stages) request.held.push_back(stage.last_layer);
+    RUNNEL_ASSIGN_OR_RETURN(Plan next, MakePlan(request));
+    const auto seen = std::find_if(plans.begin(), plans.end(),
+                                   [&](const Plan& plan) { return plan.stages == next.stages; });
+    if (seen != plans.end()) {
+      plans.erase(plans.begin(), seen);
+      break;
+    }
+    plans.push_back(std::move(next));
   }
-  return MeasuredCost::ByLayer(seconds);
+  return plans;
 }
 
 std::vector<double> Shares(const std::vector<int64_t>& busy_ns, int64_t total_ns) {
@@ -103,6 +109,8 @@ absl::Span<const SimulatedMethod> NamedMethods() {
       {"compression", "ftpipehd", forward, backward},
       {"predictor", "accept"},
       {"accept", "accept", forward, backward},
+      {"measured", "accept_measured"},
+      {"measured_compression", "accept_measured", forward, backward},
       {"runnel", "runnel", forward, backward, true},
       {"forced", "dp", HadamardCodec(2), HadamardCodec(4)},
   };
@@ -131,13 +139,24 @@ std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& names) {
   };
   std::vector<SimulatedMethod> methods;
   for (const std::string& name : names) {
-    if (name == "accept" && asked("ftpipehd")) {
-      for (const char* ablation : {"compression", "predictor"}) {
-        if (!asked(ablation)) methods.push_back(MethodFor(ablation));
+    const bool is_whole = name == "accept" || name == "measured_compression";
+    if (is_whole && asked("ftpipehd")) {
+      const std::string cut = name == "accept" ? "predictor" : "measured";
+      for (const std::string& ablation : {std::string("compression"), cut}) {
+        if (asked(ablation) || std::any_of(methods.begin(), methods.end(),
+                                           [&](const auto& one) { return one.name == ablation; }))
+          continue;
+        methods.push_back(MethodFor(ablation));
       }
     }
     methods.push_back(MethodFor(name));
   }
+  return methods;
+}
+
+std::vector<SimulatedMethod> PublishedMethods(const Scenario& scenario) {
+  std::vector<SimulatedMethod> methods;
+  for (const auto& [name, minutes] : scenario.published.minutes) methods.push_back(MethodFor(name));
   return methods;
 }
 
@@ -148,14 +167,21 @@ absl::StatusOr<ScenarioModel> ScenarioModel::Create(Scenario scenario,
   RUNNEL_ASSIGN_OR_RETURN(made.model_, MakeModel(scenario.training.model));
   RUNNEL_ASSIGN_OR_RETURN(made.schedule_, FindSchedule(scenario.training.schedule));
   for (const ScenarioProfile& profile : scenario.profiles) {
+    if (!profile.device_profile.empty()) continue;
     if (static_cast<int>(profile.layer_ms.size()) != made.model_.layer_count()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "scenario ", scenario.name, ": profile ", profile.name, " has ", profile.layer_ms.size(),
           " layers, model ", made.model_.name, " ", made.model_.layer_count()));
     }
   }
+  RUNNEL_ASSIGN_OR_RETURN(made.measured_, MeasuredHosts(scenario, made.model_, options.profiles));
+  made.predicted_ = PredictedHosts(scenario, made.model_, options.profiles);
   made.scenario_ = std::move(scenario);
   return made;
+}
+
+std::vector<std::string> ScenarioModel::DefaultPolicies() const {
+  return {"ftpipehd", predicted_.ok() ? "accept" : "measured_compression", "runnel"};
 }
 
 void ScenarioModel::SetSpeeds(const std::vector<double>& speeds) {
@@ -167,8 +193,15 @@ void ScenarioModel::SetTimes(std::vector<DeviceTimes> planned, std::vector<Devic
   real_ = std::move(real);
 }
 
-absl::StatusOr<MeasuredCost> ScenarioModel::CostFrom(const std::vector<DeviceTimes>& times) const {
-  return times.empty() ? CostOf(scenario_) : MeasuredCost::Create(times);
+absl::StatusOr<MeasuredCost> ScenarioModel::RealCost() const {
+  return real_.empty() ? AtSpeeds(scenario_, measured_) : MeasuredCost::Create(real_);
+}
+
+absl::StatusOr<MeasuredCost> ScenarioModel::PlannedCost(const PolicyRow& policy) const {
+  if (!planned_.empty()) return MeasuredCost::Create(planned_);
+  if (policy.basis != PlanBasis::kPredicted) return RealCost();
+  RUNNEL_RETURN_IF_ERROR(predicted_.status());
+  return AtSpeeds(scenario_, *predicted_);
 }
 
 absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method,
@@ -217,28 +250,42 @@ absl::StatusOr<PlanRequest> ScenarioModel::Request(const SimulatedMethod& method
 absl::StatusOr<double> ScenarioModel::BoundSecondsPerBatch(const SimulatedMethod& method,
                                                            double mbps) const {
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, Request(method, mbps));
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, CostOf(scenario_));
-  request.compute = &cost;
-  RUNNEL_ASSIGN_OR_RETURN(const Plan plan, MakePlan(request));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost planned, PlannedCost(*request.policy));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost real, RealCost());
+  request.compute = &planned;
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Plan> plans, PlansInTurn(request));
+  request.compute = &real;
   RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
-  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, plan));
-  return BoundNs(ToPipeline(pipeline, placement)) * 1e-9 *
+  double sum_ns = 0;
+  for (const Plan& plan : plans) {
+    RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, plan));
+    sum_ns += BoundNs(ToPipeline(pipeline, placement));
+  }
+  return sum_ns / static_cast<double>(plans.size()) * 1e-9 *
          static_cast<double>(scenario_.training.micro_batches);
 }
 
 absl::StatusOr<SimulatedCell> ScenarioModel::Run(const SimulatedMethod& method, double mbps) const {
   RUNNEL_ASSIGN_OR_RETURN(PlanRequest request, Request(method, mbps));
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost planned, CostFrom(planned_));
-  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost real, CostFrom(real_));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost planned, PlannedCost(*request.policy));
+  RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost real, RealCost());
   request.compute = &planned;
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Plan> plans, PlansInTurn(request));
+  request.compute = &real;
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
   SimulatedCell cell;
   cell.method = method.name;
   cell.mbps = mbps;
-  RUNNEL_ASSIGN_OR_RETURN(cell.plan, MakePlan(request));
-  request.compute = &real;
-  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel pipeline, MakePipelineModel(request));
-  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, cell.plan));
-  RUNNEL_RETURN_IF_ERROR(RunPipeline(scenario_.training, pipeline, placement, cell));
+  cell.plans_in_turn = static_cast<int>(plans.size());
+  double seconds = 0;
+  for (const Plan& plan : plans) {
+    cell.plan = plan;
+    RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, pipeline, plan));
+    RUNNEL_RETURN_IF_ERROR(RunPipeline(scenario_.training, pipeline, placement, cell));
+    seconds += cell.seconds_per_batch / static_cast<double>(plans.size());
+  }
+  cell.seconds_per_batch = seconds;
+  cell.samples_per_s = static_cast<double>(scenario_.training.batch_size) / seconds;
   return cell;
 }
 
@@ -265,7 +312,8 @@ absl::StatusOr<std::vector<ReproducedCell>> Reproduce(const ScenarioModel& model
 double MedianError(const std::vector<ReproducedCell>& cells) {
   std::vector<double> errors;
   for (const ReproducedCell& cell : cells) {
-    const bool counts = cell.method == "ftpipehd" || cell.method == "accept";
+    const bool counts = cell.method == "ftpipehd" || cell.method == "accept" ||
+                        cell.method == "measured_compression";
     if (counts && !cell.fitted) errors.push_back(std::abs(cell.error()));
   }
   if (errors.empty()) return std::numeric_limits<double>::quiet_NaN();

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "central/files/json_fields.h"
+#include "central/reports/profiled_hosts.h"
 #include "partition/plan_builder.h"
 #include "partition/scenario.h"
 #include "predictor/cost/measured_cost.h"
@@ -30,16 +31,20 @@ struct SimulatedMethod {
 
 // The methods that have a name of their own: those of AccEPT's comparison (its section 4.4) and
 // ours. FTPipeHD sends FP32, AccEPT 2-bit MBQ and 8-bit stochastic gradients (its first stage of
-// bits). The laboratory (deploy/lab/sweep.py) asks for this table.
+// bits). `predictor` is AccEPT without its codecs, `compression` FTPipeHD with them. `measured` and
+// `measured_compression` are `predictor` and `accept` where the predictor is always right: for
+// hosts of which nothing can be predicted. The laboratory (deploy/lab/sweep.py) asks for this
+// table.
 absl::Span<const SimulatedMethod> NamedMethods();
 // What `runnel-central train` is told for a method.
 std::vector<std::string> TrainFlags(const SimulatedMethod& method);
 
 struct SimulateOptions {
-  std::vector<std::string> policies;
-  std::vector<double> mbps;         // of every link, both ways; empty: the scenario's links
-  std::vector<std::string> codecs;  // "forward/backward" pairs for `runnel`, most exact first
+  std::vector<std::string> policies;  // methods and policies; empty: ScenarioModel::DefaultPolicies
+  std::vector<double> mbps;           // of every link, both ways; empty: the scenario's links
+  std::vector<std::string> codecs;    // "forward/backward" pairs for `runnel`, most exact first
   int64_t max_cap = 16;
+  ProfileSource profiles = {};
 };
 
 // `codecs` unless said otherwise: the most exact first, with the fewest bits forward that accuracy
@@ -48,14 +53,19 @@ std::vector<std::string> DefaultCodecPairs();
 
 // Methods by name; a policy's name that no method has means that policy with FP32 on all links. If
 // ftpipehd and accept are both asked for, AccEPT's ablations are added: "compression" (FTPipeHD's
-// estimate, AccEPT's codecs) and "predictor" (the opposite).
+// estimate, AccEPT's codecs) and "predictor" (the opposite); with measured_compression "measured".
 std::vector<SimulatedMethod> MethodsFor(const std::vector<std::string>& names);
+// Those that published times stand beside.
+std::vector<SimulatedMethod> PublishedMethods(const Scenario& scenario);
 
 // One method at one bandwidth.
 struct SimulatedCell {
   std::string method;
   double mbps = 0;  // 0: the scenario's links
   Plan plan;
+  // Policies that plan anew by what the plan that holds shows may never settle: so many plans take
+  // turns, of which `plan` is one, and times are means over all of them. Moves take no time here.
+  int plans_in_turn = 1;
   double seconds_per_batch = 0;  // an optimizer step
   double samples_per_s = 0;
   double efficiency = 0;           // slowest lane or way over the time taken
@@ -79,17 +89,21 @@ struct ReproducedCell {
 class ScenarioModel {
  public:
   // InvalidArgument names a model, schedule or codec that is not known, a profile of another number
-  // of layers, ...
+  // of layers, ...; others as MeasuredHosts.
   static absl::StatusOr<ScenarioModel> Create(Scenario scenario, const SimulateOptions& options);
 
   const Scenario& scenario() const { return scenario_; }
+  // ftpipehd, runnel, and between them accept where the hosts can be predicted, else
+  // measured_compression.
+  std::vector<std::string> DefaultPolicies() const;
   // With these speeds of the hosts.
   void SetSpeeds(const std::vector<double>& speeds);
   // Of a micro-batch, by host, instead of profiles and speeds: plans are made from `planned` and
   // simulated with `real`.
   void SetTimes(std::vector<DeviceTimes> planned, std::vector<DeviceTimes> real);
 
-  // mbps 0: the scenario's links.
+  // mbps 0: the scenario's links. Errors as MakePlan, and of PredictedHosts for a method that plans
+  // from predictions.
   absl::StatusOr<SimulatedCell> Run(const SimulatedMethod& method, double mbps) const;
   // By the closed form, quickly.
   absl::StatusOr<double> BoundSecondsPerBatch(const SimulatedMethod& method, double mbps) const;
@@ -97,13 +111,17 @@ class ScenarioModel {
  private:
   ScenarioModel() = default;
   absl::StatusOr<PlanRequest> Request(const SimulatedMethod& method, double mbps) const;
-  absl::StatusOr<MeasuredCost> CostFrom(const std::vector<DeviceTimes>& times) const;
+  absl::StatusOr<MeasuredCost> RealCost() const;
+  absl::StatusOr<MeasuredCost> PlannedCost(const PolicyRow& policy) const;
 
   Scenario scenario_;
   SimulateOptions options_;
   ModelSpec model_;
   const ScheduleRow* schedule_ = nullptr;
-  std::vector<DeviceTimes> planned_, real_;  // SetTimes; empty: as the scenario says
+  // By host, of a micro-batch at speed 1.
+  std::vector<DeviceTimes> measured_;
+  absl::StatusOr<std::vector<DeviceTimes>> predicted_;  // an error: why nothing can be predicted
+  std::vector<DeviceTimes> planned_, real_;             // SetTimes; empty: as the scenario says
 };
 
 // Speeds of the hosts that bring the closed form nearest (least sum of squared logarithms) to the
@@ -116,8 +134,8 @@ absl::StatusOr<std::vector<double>> FitSpeeds(ScenarioModel model,
 absl::StatusOr<std::vector<ReproducedCell>> Reproduce(const ScenarioModel& model,
                                                       const std::vector<SimulatedMethod>& methods);
 
-// Median |error| of `ftpipehd` and `accept` outside the fitted column: what decides whether further
-// figures may be shown. NaN without such cells.
+// Median |error| of `ftpipehd` and `accept` (or measured_compression) outside the fitted column:
+// what decides whether further figures may be shown. NaN without such cells.
 double MedianError(const std::vector<ReproducedCell>& cells);
 inline constexpr double kMostMedianError = 0.15;
 

@@ -63,6 +63,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.initial_state = std::move(job.state);
   options.first_step = job.first_step;
   options.needs_profile = needs.devices;
+  options.profiles_first_only = needs.first_only;
   options.plan_only = job.plan_only;
   options.collect_at_barriers = !setup.settings.checkpoint_dir.empty();
   options.evaluates_beside =

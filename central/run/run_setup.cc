@@ -204,11 +204,11 @@ absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {
 
 bool NeedsProfile(const RunSetup& setup) {
   if (setup.plain_loop) return false;
-  return setup.policy->needs_profile || (setup.workers > 1 && BitsFollowLinks(setup.settings));
+  return setup.policy->needs_profile() || (setup.workers > 1 && BitsFollowLinks(setup.settings));
 }
 
 bool MovesLayers(const RunSetup& setup) {
-  if (setup.plain_loop || setup.workers < 2 || !setup.policy->needs_profile) return false;
+  if (setup.plain_loop || setup.workers < 2 || !setup.policy->needs_profile()) return false;
   return setup.settings.replan == "auto" ? setup.policy->replans : setup.settings.replan == "on";
 }
 

@@ -6,6 +6,7 @@ when it ends, ends with it.
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ class Children:
 
     def __init__(self, folder):
         self.folder = folder
+        self.names = []
         self.children = []
 
     def start(self, name, command, group, environment):
@@ -37,8 +39,13 @@ class Children:
         with open(f"{self.folder}/{name}.log", "wb") as log:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                      start_new_session=True, preexec_fn=prepare, env=environment)
+        self.names.append(name)
         self.children.append(child)
         return child
+
+    def failed(self):
+        """Names of those that have ended with an error."""
+        return [name for name, child in zip(self.names, self.children) if child.poll()]
 
     def stop(self):
         for child in self.children:
@@ -53,10 +60,28 @@ class Children:
                 child.wait()
 
 
+def backend_flags(host):
+    """What the host's worker computes with, where the scenario says so."""
+    return ["--backend", host["backend"]] if host.get("backend") else []
+
+
+def local_worker(job):
+    """The program that central starts as its own host's worker: of a host with a backend, a script
+    that adds it."""
+    flags = backend_flags(job["hosts"][0])
+    if not flags:
+        return job["worker"]
+    path = job["folder"] + "/local-worker"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nexec {shlex.join([job["worker"]] + flags)} "$@"\n')
+    os.chmod(path, 0o755)
+    return path
+
+
 def _environment(job, host):
     environment = dict(os.environ)
     environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-                        "RUNNEL_WORKER": job["worker"]})
+                        "RUNNEL_WORKER": local_worker(job) if host == 0 else job["worker"]})
     # Hosts of every run measure anew, unless the user names a folder for what they find: one of its
     # own for each host, since hosts of one processor differ by their quotas only.
     kept = environment.get("RUNNEL_STATE_DIR", "")
@@ -77,7 +102,7 @@ def commands(job):
             job["worker"], "--insecure-network", "--central", central, "--name",
             f"{host:02}-{job['hosts'][host]['name']}", "--listen",
             f"{network.data_address(host)}:0", "--threads", str(job["hosts"][host]["threads"]),
-            "--connect-timeout-ms", "120000"]
+            "--connect-timeout-ms", "120000"] + backend_flags(job["hosts"][host])
 
 
 def _tail(path, lines=3):
@@ -100,17 +125,21 @@ def _change_links(before, after):
                 network.shape(i, j, mbps)
 
 
-def _await(central, job):
-    """Central's exit code; meanwhile links change as the job says."""
+def _await(central, job, children):
+    """Central's exit code; meanwhile links change as the job says. Central would wait on for a worker
+    that cannot begin."""
     deadline = time.monotonic() + job["timeout_s"]
     changes, mbps, planned_at = list(job["changes"]), job["mbps"], None
     while True:
         left = deadline - time.monotonic()
         try:
-            return central.wait(min(POLL_SECONDS, left) if changes else left)
+            polls = changes or planned_at is None
+            return central.wait(min(POLL_SECONDS, left) if polls else left)
         except subprocess.TimeoutExpired:
             if left <= 0:
                 raise
+        for name in children.failed() if planned_at is None else []:
+            raise LabError(f"{name} ended: {_tail(job['folder'] + '/' + name + '.log')}")
         if planned_at is None and _has_plan(job["folder"]):
             planned_at = time.monotonic()
         while changes and planned_at is not None and \
@@ -134,7 +163,7 @@ def run(job):
             if name == "central":
                 central = child
         try:
-            code = _await(central, job)
+            code = _await(central, job, children)
         except subprocess.TimeoutExpired as error:
             raise LabError(f"no end after {job['timeout_s']} s (--timeout-s); central last said: "
                            f"{_tail(job['folder'] + '/central.log')}") from error

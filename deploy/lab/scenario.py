@@ -32,6 +32,9 @@ def load(name):
         if len(scenario["hosts"]) < 2:
             raise ValueError("needs two hosts at least")
         delays = {float(way["delay_ms"]) for way in _ways(scenario)}
+        for host in scenario["hosts"]:
+            if not isinstance(host.get("backend", ""), str):
+                raise ValueError(f"host {host['name']}: backend must be a name, such as cpu:avx2")
         for change in scenario.get("changes", []):
             if float(change["seconds"]) < 0:
                 raise ValueError("changes: seconds must be at least 0")

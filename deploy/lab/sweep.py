@@ -26,7 +26,8 @@ def parse_arguments(words):
         "train.")
     run.add_common_flags(parser)
     parser.add_argument("--simulate", action="store_true", help="runnel-central simulate instead")
-    parser.add_argument("--policies", default="ftpipehd,compression,predictor,accept,runnel")
+    parser.add_argument("--policies", help="default: ftpipehd,compression,predictor,accept,runnel; with "
+                        "--simulate what runnel-central simulate takes by default")
     parser.add_argument("--mbps", default="0.25,0.5,1,2,4", help="default: %(default)s")
     parser.add_argument("--repeats", type=int, default=1, help="runs of a cell; medians count")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, where the links are "
@@ -38,7 +39,9 @@ def parse_arguments(words):
     at = words.index("--") if "--" in words else len(words)
     arguments = parser.parse_args(words[:at])
     arguments.train = words[at + 1:]
-    arguments.policies = arguments.policies.split(",")
+    if not (arguments.policies or arguments.simulate):
+        arguments.policies = "ftpipehd,compression,predictor,accept,runnel"
+    arguments.policies = (arguments.policies or "").split(",")
     arguments.mbps = [float(word) for word in arguments.mbps.split(",")]
     if min(arguments.repeats, arguments.jobs) < 1 or min(arguments.mbps) <= 0:
         raise LabError("--repeats, --jobs and --mbps must be above zero")
@@ -214,9 +217,9 @@ def simulate(case, arguments):
     central, _ = run.binaries(arguments.bin)
     with tempfile.TemporaryDirectory(prefix="runnel-lab-") as folder:
         path = folder + "/summary.json"
-        command = [central, "simulate", case["path"], "--policies",
-                   ",".join(arguments.policies),
+        command = [central, "simulate", case["path"],
                    "--mbps", ",".join(f"{rate:g}" for rate in arguments.mbps), "--summary", path]
+        command += ["--policies", ",".join(arguments.policies)] if any(arguments.policies) else []
         if subprocess.run(command + arguments.train, check=False).returncode != 0:
             raise LabError("the simulation failed (above)")
         with open(path, encoding="utf-8") as file:

@@ -6,18 +6,22 @@ namespace runnel {
 
 absl::Span<const PolicyRow> BuiltinPolicies() {
   static constexpr PolicyRow kRows[] = {
-      {"uniform", "the same number of layers for every device", false, false, false,
+      {"uniform", "the same number of layers for every device", PlanBasis::kNothing, false, false,
        policies::Uniform},
-      {"dp", "the fastest cut for measured layer and link times (AccEPT 3.5)", true, false, false,
-       policies::DynamicProgramming},
-      {"accept", "AccEPT 3.5 as published: the slowest of stages and 2 T_c", true, true, false,
-       policies::Accept},
-      {"ftpipehd", "FTPipeHD: the same on capacity ratios measured once per worker", true, true,
-       false, policies::Ftpipehd},
-      {"runnel", "devices, order, cut, codecs and caps together, within memory", true, true, true,
-       policies::Runnel},
-      {"brute_force", "as dp, by trying every cut; for small models", true, false, false,
-       policies::BruteForce},
+      {"dp", "the fastest cut for layer and link times (AccEPT 3.5)", PlanBasis::kAnyTimes, false,
+       false, policies::DynamicProgramming},
+      {"accept", "AccEPT 3.5 as published: the slowest of stages, as predicted, and 2 T_c",
+       PlanBasis::kPredicted, true, false, policies::Accept},
+      {"accept_measured", "the same from measured layers: a predictor that is always right",
+       PlanBasis::kMeasured, true, false, policies::Accept},
+      {"ftpipehd", "FTPipeHD as published: an even cut, then by the ratio of each worker's stage",
+       PlanBasis::kFirstDevice, true, false, policies::Uniform, policies::NextOfFtpipehd},
+      {"ftpipehd+", "FTPipeHD's ratios before the first step, cut again until the cut stays",
+       PlanBasis::kAnyTimes, true, false, policies::FtpipehdPlus},
+      {"runnel", "devices, order, cut, codecs and caps together, within memory",
+       PlanBasis::kAnyTimes, true, true, policies::Runnel},
+      {"brute_force", "as dp, by trying every cut; for small models", PlanBasis::kAnyTimes, false,
+       false, policies::BruteForce},
   };
   return kRows;
 }

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "partition/policies/policies.h"
 #include "proto/base/status_macros.h"
 
@@ -34,16 +36,31 @@ class RatioEstimate final : public CostModel {
 
 }  // namespace
 
-absl::StatusOr<Partition> Ftpipehd(const PartitionRequest& request) {
+absl::StatusOr<Partition> NextOfFtpipehd(const PartitionRequest& request,
+                                         const std::vector<int>& held) {
+  RUNNEL_RETURN_IF_ERROR(CheckHasCosts(request));
+  const bool is_cut =
+      static_cast<int>(held.size()) == request.devices &&
+      std::adjacent_find(held.begin(), held.end(), std::greater_equal<>()) == held.end() &&
+      held.front() >= 0 && held.back() == request.layers - 1;
+  if (!is_cut) {
+    return absl::InvalidArgumentError(absl::StrCat("ftpipehd: the plan that holds does not cut ",
+                                                   request.layers, " layers over ", request.devices,
+                                                   " devices"));
+  }
+  const RatioEstimate estimate(*request.compute, held);
+  PartitionRequest estimated = request;
+  estimated.compute = &estimate;
+  return MinimiseSlowest(estimated, LinkCharge::kTwiceDown);
+}
+
+absl::StatusOr<Partition> FtpipehdPlus(const PartitionRequest& request) {
   RUNNEL_RETURN_IF_ERROR(CheckHasCosts(request));
   RUNNEL_ASSIGN_OR_RETURN(Partition running, Uniform(request));
   std::vector<std::vector<int>> seen;
   for (int i = 0; i < kMaxCuts; ++i) {
     seen.push_back(running.placement.last_layer);
-    const RatioEstimate estimate(*request.compute, running.placement.last_layer);
-    PartitionRequest estimated = request;
-    estimated.compute = &estimate;
-    RUNNEL_ASSIGN_OR_RETURN(running, MinimiseSlowest(estimated, LinkCharge::kTwiceDown));
+    RUNNEL_ASSIGN_OR_RETURN(running, NextOfFtpipehd(request, seen.back()));
     if (std::find(seen.begin(), seen.end(), running.placement.last_layer) != seen.end()) break;
   }
   return running;

@@ -3,6 +3,7 @@
 // The partitioning policies, one function each; builtin_policies.cc is the table.
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,19 +32,24 @@ absl::StatusOr<Partition> Accept(const PartitionRequest& request);
 
 // FTPipeHD as AccEPT restates it (2.3): central measures its own layers, every worker the time of
 // the layers that it has. The ratio of that to central's time for the same layers is the worker's
-// capacity, and central's layer times multiplied by it are what Accept's recurrence runs on. It
-// begins with the uniform cut and cuts again until the cut stays, repeats an earlier one, or has
-// changed 16 times (re-partitioning at batch 10, then every 100). bottleneck_seconds is by its own
-// estimate.
-absl::StatusOr<Partition> Ftpipehd(const PartitionRequest& request);
+// capacity, and central's layer times multiplied by it are what Accept's recurrence runs on. Here
+// each worker's time for its layers of the cut `held` is what request.compute says, which for other
+// layers is looked at for the first device alone. bottleneck_seconds is by its own estimate.
+absl::StatusOr<Partition> NextOfFtpipehd(const PartitionRequest& request,
+                                         const std::vector<int>& held);
+
+// Where all devices were measured, what that comes to: begins with the uniform cut and cuts again
+// until the cut stays, repeats an earlier one, or has changed 16 times.
+absl::StatusOr<Partition> FtpipehdPlus(const PartitionRequest& request);
 
 // Order and subset of the devices (device 0 first), cut, codecs of each link and caps together: the
 // least ChargedPeriod (partition/pipeline_model.h) within the devices' memory. Up to 6 devices in
 // every order, with more by local search from several starts, which ends after a fixed amount of
 // work. Orders are compared by the closed form of partition/simulator.h; where that is only a
 // bound, and where the pipeline drains, small changes are tried by simulation at the end. Plans of
-// Accept, DynamicProgramming, Ftpipehd and Uniform are among the candidates (up to 64 devices), so
-// that none of them is charged less. FailedPrecondition if nothing that was found fits the memory.
+// Accept, DynamicProgramming, FtpipehdPlus and Uniform are among the candidates (up to 64 devices),
+// so that none of them is charged less. FailedPrecondition if nothing that was found fits the
+// memory.
 absl::StatusOr<Partition> Runnel(const PartitionRequest& request);
 
 // What a policy charges for a link.

@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<Candidate>> CandidatesOfOthers(const PartitionRequest
       request.devices > kMostDevicesOfOthers) {
     return candidates;
   }
-  for (const auto policy : {Accept, DynamicProgramming, Ftpipehd, Uniform}) {
+  for (const auto policy : {Accept, DynamicProgramming, FtpipehdPlus, Uniform}) {
     RUNNEL_ASSIGN_OR_RETURN(std::optional<Candidate> one, CandidateOf(policy, request, max_cap));
     if (one.has_value()) candidates.push_back(*std::move(one));
   }

@@ -82,7 +82,7 @@ void CompareWithOthers(const RandomNetwork& network, double charged, double peri
         std::max(gaps.worst_over_single, period / *SimulatedPeriod(model, alone));
   }
   if (network.request.devices > network.request.layers) return;
-  for (const char* policy : {"uniform", "dp", "accept", "ftpipehd"}) {
+  for (const char* policy : {"uniform", "dp", "accept", "ftpipehd+"}) {
     const absl::StatusOr<Partition> partition = (*FindPolicy(policy))->plan(network.request);
     if (!partition.ok()) continue;
     const Placement placement = InGivenOrder(network, *partition);

@@ -207,8 +207,8 @@ TEST(MeasuredCost, SumsARange) {
 TEST(Policy, UnknownNameListsThePolicies) {
   EXPECT_THAT(
       FindPolicy("best").status().message(),
-      HasSubstr(
-          "'best' is not known; there are uniform, dp, accept, ftpipehd, runnel, brute_force"));
+      HasSubstr("'best' is not known; there are uniform, dp, accept, accept_measured, ftpipehd, "
+                "ftpipehd+, runnel, brute_force"));
 }
 
 }  // namespace

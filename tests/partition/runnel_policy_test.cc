@@ -295,7 +295,7 @@ TEST(RunnelPolicy, IsChargedNoMoreThanOthers) {
     const double runnel = *SimulatedPeriod(c.model, ours->placement);
     EXPECT_EQ(runnel, ours->bottleneck_seconds);
     const double charged = ChargedPeriod(c.model, ours->placement, runnel);
-    for (const char* policy : {"accept", "dp", "ftpipehd", "uniform"}) {
+    for (const char* policy : {"accept", "dp", "ftpipehd+", "uniform"}) {
       const absl::StatusOr<Partition> theirs = PlanBy(policy, c.request);
       ASSERT_TRUE(theirs.ok()) << theirs.status();
       const Placement placement = c.Given(*theirs);
@@ -325,7 +325,7 @@ TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
     std::mt19937 random(seed);
     Case c(4 + seed % 5, 1 + seed % 4, random);
     const absl::StatusOr<Partition> accept = PlanBy("accept", c.request);
-    const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", c.request);
+    const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd+", c.request);
     ASSERT_TRUE(accept.ok() && ftpipehd.ok()) << accept.status() << ftpipehd.status();
     EXPECT_EQ(accept->bottleneck_seconds, AcceptObjective(c.request, accept->placement.last_layer));
     EXPECT_LE(AcceptObjective(c.request, accept->placement.last_layer),
@@ -344,7 +344,7 @@ TEST(AcceptPolicy, IsTheBestCutAndNeverWorseThanFtpipehd) {
 TEST(FtpipehdPolicy, IsExactWhereRatiosAre) {
   const auto cost = MeasuredCost::ByLayer({{1, 2, 3, 4}, {2, 4, 6, 8}});
   PartitionRequest request{4, 2, &*cost, [](int, int, Direction) { return 0.0; }};
-  EXPECT_EQ(PlanBy("ftpipehd", request)->placement.last_layer,
+  EXPECT_EQ(PlanBy("ftpipehd+", request)->placement.last_layer,
             PlanBy("accept", request)->placement.last_layer);
 }
 
@@ -355,12 +355,32 @@ TEST(FtpipehdPolicy, IsMisledByLayersOfAnotherShape) {
   const auto cost = MeasuredCost::ByLayer({{1, 1, 1, 1}, {1, 1, 8, 1}});
   PartitionRequest request{4, 2, &*cost, [](int, int, Direction) { return 0.0; }};
   const absl::StatusOr<Partition> accept = PlanBy("accept", request);
-  const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd", request);
+  const absl::StatusOr<Partition> ftpipehd = PlanBy("ftpipehd+", request);
   ASSERT_TRUE(accept.ok() && ftpipehd.ok()) << accept.status() << ftpipehd.status();
   EXPECT_THAT(accept->placement.last_layer, ElementsAre(2, 3));
   EXPECT_THAT(ftpipehd->placement.last_layer, ElementsAre(1, 3));
   EXPECT_EQ(AcceptObjective(request, accept->placement.last_layer), 3);
   EXPECT_EQ(AcceptObjective(request, ftpipehd->placement.last_layer), 9);
+}
+
+// As published: the even cut first, then what the cut that holds shows. On the same devices the two
+// cuts take turns for ever.
+TEST(FtpipehdPolicy, AsPublishedItCutsEvenlyFirstAndMayNeverSettle) {
+  const auto cost = MeasuredCost::ByLayer({{1, 1, 1, 1}, {1, 1, 8, 1}});
+  PartitionRequest request{4, 2, &*cost, [](int, int, Direction) { return 0.0; }};
+  const PolicyRow* row = *FindPolicy("ftpipehd");
+  EXPECT_THAT(row->plan({.layers = 4, .devices = 2})->placement.last_layer, ElementsAre(1, 3));
+  // Nine for two layers: 4.5 times central's time for whatever it gets.
+  const absl::StatusOr<Partition> second = row->next(request, {1, 3});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_THAT(second->placement.last_layer, ElementsAre(2, 3));
+  EXPECT_EQ(second->bottleneck_seconds, 4.5);
+  // There it takes as long as central.
+  EXPECT_THAT(row->next(request, {2, 3})->placement.last_layer, ElementsAre(1, 3));
+  EXPECT_THAT(row->next(request, {2, 3})->placement.caps, IsEmpty()) << "the schedule's: N - i";
+  for (const std::vector<int>& wrong : {std::vector<int>{3, 3}, {1, 2}, {3}, {-1, 3}}) {
+    EXPECT_EQ(row->next(request, wrong).status().code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 // A barrier every K micro-batches: the pipeline fills and drains, and waits in between.

@@ -191,6 +191,14 @@ TEST(BadInput, AWorkersNameHoldsNothingStrange) {
   }
 }
 
+TEST(BadInput, AWorkersBackendIsOneOfThoseThatItHas) {
+  for (const char* name : {"warp", "cpu:warp"}) {
+    Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--backend", name});
+    EXPECT_EQ(worker.Wait(30), 2) << name;
+    EXPECT_THAT(worker.err(), AllOf(HasSubstr("--backend: "), HasSubstr("warp"))) << name;
+  }
+}
+
 TEST(BadInput, AnInsecureNetworkIsAskedForAndSaid) {
   // Peers would be told an address that leads to themselves.
   Process everywhere(

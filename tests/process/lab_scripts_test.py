@@ -9,6 +9,7 @@ import csv
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -234,6 +235,45 @@ class SharedControl(unittest.TestCase):
             address = network.data_address(0) if shared else network.control_address(0)
             for _, _, command in one_run.commands(job):
                 self.assertIn(f"{address}:{one_run.CENTRAL_PORT}", command)
+
+
+class Backends(unittest.TestCase):
+    def test_a_host_may_compute_with_a_backend_of_its_own(self):
+        case = scenario.load("four-backends")
+        self.assertEqual([host["backend"] for host in case["hosts"]],
+                         ["cpu", "cpu:portable", "cpu:avx2", "torch"])
+        with tempfile.TemporaryDirectory() as folder:
+            job = {"shared_control": True, "central": "c", "worker": "/bin/echo", "folder": folder,
+                   "train": [], "hosts": case["hosts"]}
+            words = {name: command for name, _, command in one_run.commands(job)}
+            self.assertNotIn("--backend", words["central"])
+            self.assertEqual(words["worker-3"][-2:], ["--backend", "torch"])
+            program = one_run.local_worker(job)
+            said = subprocess.run([program, "--name", "a b"], capture_output=True, text=True,
+                                  check=True)
+            self.assertEqual(said.stdout, "--backend cpu --name a b\n")
+            plain = dict(job, hosts=[{"name": "a"}])
+            self.assertEqual(one_run.local_worker(plain), "/bin/echo")
+            path = os.path.join(folder, "bad.json")
+            case["hosts"][1]["backend"] = 7
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(case, file)
+            with self.assertRaisesRegex(LabError, "host portable: backend must be a name"):
+                scenario.load(path)
+
+    def test_a_worker_that_ends_is_an_error(self):
+        with tempfile.TemporaryDirectory() as folder:
+            children = one_run.Children(folder)
+            worker = children.start("worker-1", ["sh", "-c", "echo no such backend; exit 2"], None,
+                                    None)
+            worker.wait()
+            central = children.start("central", ["sleep", "60"], None, None)
+            try:
+                with self.assertRaisesRegex(LabError, "worker-1 ended: no such backend"):
+                    one_run._await(central, {"timeout_s": 60, "changes": [], "mbps": [],
+                                             "folder": folder}, children)
+            finally:
+                children.stop()
 
 
 class Resuming(unittest.TestCase):

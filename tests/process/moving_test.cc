@@ -121,6 +121,26 @@ TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
   EXPECT_EQ(moved, Weights({"replay", "--journal", journal}));
 }
 
+// FTPipeHD from end to end: the even cut, of which nothing but central's own times is known, and
+// whatever cut its ratios make of that at step 10 and later.
+TEST(Ftpipehd, BeginsWithTheEvenCut) {
+  ScratchDir dir;
+  const std::string journal = dir / "journal.jsonl";
+  const Words run = With(kRun, {"--schedule", "sync_1f1b", "--max-batches", "40"});
+  const std::string weights =
+      Weights(With(run, {"--local-workers", "2", "--policy", "ftpipehd", "--journal", journal}));
+  const std::string text = ReadFile(journal);
+  const size_t first = text.find(R"("record":"plan")");
+  ASSERT_NE(first, std::string::npos);
+  const std::string plan = text.substr(first, text.find('\n', first) - first);
+  EXPECT_TRUE(absl::StrContains(plan, R"("first_layer":0,"last_layer":2)")) << plan;
+  const size_t times = plan.find("_seconds\":[");
+  ASSERT_NE(times, std::string::npos) << plan;
+  EXPECT_EQ(plan.find("_seconds\":[", times + 1), std::string::npos) << "of the first device only";
+  EXPECT_EQ(weights, Weights(With(run, {"--local-workers", "2", "--quick"})));
+  EXPECT_EQ(weights, Weights({"replay", "--journal", journal}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedules, Moving, ::testing::Values("sync_1f1b", "zb_h1"));
 
 }  // namespace

@@ -240,10 +240,10 @@ const Words kTrain = {"train",
 TEST(CostPredicted, ARunPlansByIt) {
   const Profiles profiles;
   const std::string journal = profiles / "journal.jsonl";
-  const Words predicted = {"--local-workers", "2",       "--policy",
-                           "accept",          "--cost",  "predicted",
-                           "--predictor",     "mixture", "--predictor-profiles",
-                           profiles.known()};
+  // Policy accept plans from predictions without being told.
+  const Words predicted = {
+      "--local-workers", "2",           "--policy", "accept", "--predictor-profiles",
+      profiles.known(),  "--predictor", "mixture"};
   const nlohmann::json run = RunCentral(
       With(With(kTrain, predicted), {"--journal", journal, "--checkpoint-dir", profiles / "c"}));
   EXPECT_EQ(run["cost"], "predicted");
@@ -308,6 +308,12 @@ TEST(CostPredicted, NetworksAreTrainedAndPlan) {
 TEST(CostPredicted, WrongFlags) {
   ScratchDir dir;
   ExpectRefused({"train", "--cost", "guessed"}, "--cost");
+  ExpectRefused({"train", "--policy", "accept", "--cost", "measured"},
+                "take --policy accept_measured");
+  ExpectRefused({"train", "--policy", "accept_measured", "--cost", "predicted"},
+                "take --policy accept");
+  ExpectRefused({"train", "--policy", "ftpipehd", "--cost", "predicted"},
+                "take --policy ftpipehd+");
   ExpectRefused({"train", "--predictor-profiles", dir.path()}, "only --cost predicted");
   const Words predicted = {"plan", "--local-workers", "2", "--policy", "dp", "--cost", "predicted"};
   ExpectRefused(With(predicted, {"--predictor-profiles", dir / "none"}), "--predictor-profiles");

@@ -100,7 +100,7 @@ void Coordinator::Handle(int device, const ProbePiece& piece) {
 }
 
 void Coordinator::MeasureAll() {
-  std::vector<int> all(roster_.devices().size());
+  std::vector<int> all(options_.profiles_first_only ? 1 : roster_.devices().size());
   std::iota(all.begin(), all.end(), 0);
   measurement_.Begin(std::move(all), step_, roster_, effects_);
 }

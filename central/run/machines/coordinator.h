@@ -62,6 +62,7 @@ struct CoordinatorOptions {
   ModelState initial_state;          // all layers; empty: each stage draws its own from the seed
   int64_t first_step = 0;            // > 0: resumed
   bool needs_profile = false;        // devices are measured before the first plan
+  bool profiles_first_only = false;  // and of them the first one alone
   bool plan_only = false;            // end when the plan is made
   bool collect_at_barriers = false;  // check-points are wanted
   // Evaluations go by collected states, beside the training (StateUse::evaluation); else through

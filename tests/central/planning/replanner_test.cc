@@ -48,6 +48,9 @@ class TwoStagePlans final : public PlanSource {
                                 const MeasuredCluster& cluster) const override {
     return BestPlan(cluster.times);
   }
+  absl::StatusOr<Plan> NextPlan(const Plan&, const MeasuredCluster& cluster) const override {
+    return BestPlan(cluster.times);
+  }
   absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster&) const override {
     return plan;
   }
@@ -254,6 +257,45 @@ TEST(DeviceCorrections, AnIdleDeviceIsForgiven) {
   EXPECT_NEAR(corrections.ratios()[1], 1 + 4 * 0.9, 1e-9);
   for (int i = 0; i < 30; ++i) report();
   EXPECT_LT(corrections.ratios()[1], 1.2);
+}
+
+// FTPipeHD as published: the first device's profile times each stage's ratio to it, and the plan at
+// once, at the very end too.
+TEST(Replanner, APublishedPlanIsTakenAtOnce) {
+  TwoStagePlans plans(kLayers);
+  ReplannerOptions options;
+  options.layer_state_bytes.assign(kLayers, 1'000'000);
+  options.takes_next = true;
+  options.stop_step = 11;
+  CorrectionOptions corrections;
+  corrections.by_first_device = true;
+  Replanner replanner(&plans, options, corrections, MakeImmediateSearch());
+  Plan plan = plans.PlanWith(2);
+  plan.generation = Generation(1);
+  std::vector<StageStatus> stages = {{plan.stages[0], "", {}}, {plan.stages[1], "", {}}};
+  // The second device was never measured.
+  const std::vector<DeviceTimes> times = {DeviceTimes::ByLayer(std::vector<double>(kLayers, 0.01)),
+                                          DeviceTimes()};
+  const std::vector<DeviceFacts> devices(2);
+  for (size_t i = 0; i < 2; ++i) {
+    stages[i].telemetry.backwards = 10;
+    stages[i].telemetry.busy_ns = static_cast<int64_t>(10 * 3 * (i == 0 ? 13e6 : 20e6));
+  }
+  const std::optional<ChangePlan> change =
+      replanner.ProposeChange({10, plan, Sequence(0), stages, devices, times}, {});
+  ASSERT_TRUE(change.has_value());
+  EXPECT_EQ(change->plan.stages[0].last_layer, 3) << "4 layers of 10 ms, 2 of 20 ms";
+  EXPECT_THAT(change->why, HasSubstr("capacity ratios 1.00, 2.00"));
+  EXPECT_NEAR(change->times[1].Seconds({0, 1}), 0.04, 1e-12);
+  EXPECT_NEAR(change->times[0].Seconds({0, 1}), 0.02, 1e-12);
+  // A report that finds the plan as it would cut it.
+  plan = change->plan;
+  plan.generation = Generation(2);
+  stages = {{plan.stages[0], "", {}}, {plan.stages[1], "", {}}};
+  stages[0].telemetry.backwards = stages[1].telemetry.backwards = 20;
+  stages[0].telemetry.busy_ns = stages[1].telemetry.busy_ns = 10 * 40'000'000;
+  EXPECT_FALSE(
+      replanner.ProposeChange({20, plan, Sequence(10), stages, devices, times}, {}).has_value());
 }
 
 TEST(Replanner, ShortlyBeforeTheEndAMoveIsNotWorthIt) {

@@ -10,6 +10,8 @@
 #include "central/reports/simulate_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "predictor/profiles/profile_folder.h"
+#include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"
 
 namespace runnel {
@@ -22,27 +24,28 @@ std::string Released(absl::string_view name) {
 }
 
 SimulateOptions Options() {
-  return {.policies = {"ftpipehd", "accept", "runnel"},
+  return {.policies = {},
           .mbps = {},
-          .codecs = {"hadamard:8/hadamard:8", "hadamard:4/hadamard:4", "hadamard:2/hadamard:4"}};
+          .codecs = {"hadamard:8/hadamard:8", "hadamard:4/hadamard:4", "hadamard:2/hadamard:4"},
+          .profiles = {absl::StrCat(RUNNEL_SOURCE_DIR, "/predictor/profiles"), "mixture"}};
 }
 
 TEST(Scenario, ReleasedOnesAreRightAndCanBePlanned) {
-  for (const char* name : {"accept-1", "accept-2", "accept-3", "three-pis"}) {
+  for (const char* name : {"accept-1", "accept-3", "three-pis", "mixed-2", "four-backends"}) {
     SCOPED_TRACE(name);
     const absl::StatusOr<Scenario> scenario = ReadScenario(Released(name));
     ASSERT_TRUE(scenario.ok()) << scenario.status();
     const absl::StatusOr<ScenarioModel> model = ScenarioModel::Create(*scenario, Options());
     ASSERT_TRUE(model.ok()) << model.status();
     double accept = 0;
-    for (const SimulatedMethod& method : MethodsFor(Options().policies)) {
+    for (const SimulatedMethod& method : MethodsFor(model->DefaultPolicies())) {
       const absl::StatusOr<SimulatedCell> cell = model->Run(method, 1);
       ASSERT_TRUE(cell.ok()) << cell.status();
       EXPECT_GT(cell->seconds_per_batch, 0);
       EXPECT_LE(cell->efficiency, 1 + 1e-6);
       for (double share : cell->busy_share) EXPECT_LE(share, 1);
       for (double share : cell->link_share) EXPECT_LE(share, 1);
-      if (method.name == "accept") accept = cell->seconds_per_batch;
+      if (method.policy.rfind("accept", 0) == 0) accept = cell->seconds_per_batch;
       // Steady, accept's plan is one that runnel could have; between barriers it may pay more for
       // filling deeper pipelines.
       if (method.name == "runnel") {
@@ -83,9 +86,11 @@ void ExpectKeysIn(const Json& json, const std::string& description) {
 }
 
 TEST(Scenario, TheDescriptionNamesEveryKey) {
-  const absl::StatusOr<std::string> text = ReadWholeFile(Released("accept-1"), 1 << 20);
-  ASSERT_TRUE(text.ok());
-  ExpectKeysIn(*ParseJson(*text), kScenarioFormat);
+  for (const char* name : {"mixed-1", "accept-3", "four-backends", "radio-boards"}) {
+    const absl::StatusOr<std::string> text = ReadWholeFile(Released(name), 1 << 20);
+    ASSERT_TRUE(text.ok());
+    ExpectKeysIn(*ParseJson(*text), kScenarioFormat);
+  }
 }
 
 TEST(Methods, NamedOnesPoliciesAndAblations) {
@@ -100,6 +105,9 @@ TEST(Methods, NamedOnesPoliciesAndAblations) {
   EXPECT_EQ(names({"accept", "uniform"}), (Names{"accept", "uniform"}));
   EXPECT_EQ(names({"ftpipehd", "predictor", "accept"}),
             (Names{"ftpipehd", "predictor", "compression", "accept"}));
+  EXPECT_EQ(names({"ftpipehd", "accept", "measured_compression"}),
+            (Names{"ftpipehd", "compression", "predictor", "accept", "measured",
+                   "measured_compression"}));
   EXPECT_EQ(TrainFlags(MethodsFor({"compression"})[0]),
             (Names{"--policy", "ftpipehd", "--codec-forward", "mbq:2", "--codec-backward",
                    "stochastic:8"}));
@@ -123,6 +131,10 @@ TEST(Scenario, EveryMistakeIsNamed) {
       {"shares", {"\"forward_share\": 0.333", "\"forward_share\": 0.9"}},
       {"colour", {"\"name\": \"pi-0\"", "\"colour\": 1, \"name\": \"pi-0\""}},
       {"delay_ms", {"\"delay_ms\": 0", "\"delay\": 0"}},
+      {"backend", {"\"name\": \"pi-0\"", "\"name\": \"pi-0\", \"backend\": 3"}},
+      {"either layer_ms or device_profile", {"1.527, 7.686, 1.348, 1.835, 0.01429", ""}},
+      {"either layer_ms or device_profile",
+       {"\"about\": \"backend", "\"device_profile\": \"x\", \"about\": \"backend"}},
   };
   for (const auto& [text, change] : mistakes) {
     const std::string bad = absl::StrReplaceAll(*good, {change});
@@ -186,6 +198,74 @@ TEST(Scenario, HostsOfAMediumShareItsAir) {
   for (const auto& [media, why] : mistakes) {
     EXPECT_THAT(std::string(with(media).status().message()), HasSubstr(why));
   }
+}
+
+// Hosts that are measured devices.
+class MixedHosts : public ::testing::Test {
+ protected:
+  absl::StatusOr<SimulatedCell> Run(const std::string& method, double mbps) const {
+    const absl::StatusOr<ScenarioModel> model = ScenarioModel::Create(scenario_, options_);
+    RUNNEL_RETURN_IF_ERROR(model.status());
+    return model->Run(MethodsFor({method})[0], mbps);
+  }
+
+  Scenario scenario_ = *FindScenario("mixed-1");
+  SimulateOptions options_ = Options();
+};
+
+// Of different shapes, so that one ratio a host is wrong: what the policies know matters.
+TEST_F(MixedHosts, OneRatioADeviceIsNotEnough) {
+  const std::vector<double> speeds = {0.15, 0.06, 0.06};
+  for (size_t i = 0; i < speeds.size(); ++i) scenario_.hosts[i].speed = speeds[i];
+  const absl::StatusOr<SimulatedCell> ftpipehd = Run("ftpipehd", 4);
+  ASSERT_TRUE(ftpipehd.ok()) << ftpipehd.status();
+  EXPECT_EQ(ftpipehd->plans_in_turn, 2) << "never settles";
+  const double predicted = Run("predictor", 4)->seconds_per_batch;
+  const double measured = Run("measured", 4)->seconds_per_batch;
+  EXPECT_LT(measured, ftpipehd->seconds_per_batch * 0.9);
+  EXPECT_LT(predicted, ftpipehd->seconds_per_batch * 0.9);
+  // With one shape for all the ratio says everything, and nothing can be predicted.
+  for (ScenarioHost& host : scenario_.hosts) host.profile = "alike";
+  scenario_.profiles.push_back({"alike", "", "", 128, std::vector<double>(20, 5), 0.333, 0.333, 0});
+  EXPECT_EQ(Run("ftpipehd", 1000)->plan.stages, Run("measured", 1000)->plan.stages);
+  const absl::Status cannot = Run("accept", 1000).status();
+  EXPECT_EQ(cannot.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(cannot.message()), HasSubstr("has no device_profile"));
+}
+
+TEST_F(MixedHosts, AStageTakesWhatWasMeasured) {
+  for (ScenarioHost& host : scenario_.hosts) host.speed = 2;
+  scenario_.hosts.resize(1);
+  const DeviceProfile profile = *ParseProfile(
+      *ReadText(absl::StrCat(RUNNEL_SOURCE_DIR, "/predictor/profiles/unseen/u_t2_torch.profile"),
+                kMaxProfileBytes));
+  const auto whole = std::find_if(
+      profile.sub_models.begin(), profile.sub_models.end(), [](const SubModelTime& one) {
+        return one.model == "mobilenet_v2" && one.range == LayerRange{0, 19};
+      });
+  ASSERT_NE(whole, profile.sub_models.end());
+  const double mean_s = std::sqrt(whole->seconds_1 * whole->seconds_2);
+  EXPECT_NEAR(Run("uniform", 0)->seconds_per_batch, mean_s * 128 / whole->batch / 2, 1e-6);
+}
+
+TEST_F(MixedHosts, MistakesAreNamed) {
+  const auto why = [&](const std::string& method) {
+    return std::string(Run(method, 0).status().message());
+  };
+  std::string& file = scenario_.profiles[0].device_profile;
+  file = "base.profile";
+  EXPECT_THAT(why("accept"), HasSubstr("device profile base is one of"));
+  EXPECT_TRUE(Run("measured", 0).ok());
+  file = "niti.profile";
+  EXPECT_THAT(why("measured"), HasSubstr("device_profile niti.profile: has no times of model"));
+  file = "none.profile";
+  EXPECT_THAT(why("measured"), HasSubstr("none.profile"));
+  file = "README.md";
+  EXPECT_THAT(why("measured"), HasSubstr("device_profile README.md: "));
+  options_.profiles.folder = "";
+  EXPECT_THAT(why("measured"), HasSubstr("--predictor-profiles"));
+  options_.profiles.predictor = "oracle";
+  EXPECT_THAT(why("uniform"), HasSubstr("--predictor-profiles"));
 }
 
 // Hosts with the layer times of the released boards, planned by runnel.
@@ -315,7 +395,8 @@ TEST(Simulate, PublishedTimesComeOut) {
     absl::StatusOr<ScenarioModel> model =
         ScenarioModel::Create(*ReadScenario(Released(name)), Options());
     ASSERT_TRUE(model.ok()) << model.status();
-    const std::vector<SimulatedMethod> methods = MethodsFor({"ftpipehd", "accept"});
+    const std::vector<SimulatedMethod> methods = PublishedMethods(model->scenario());
+    ASSERT_EQ(methods.size(), 4u);
     const absl::StatusOr<std::vector<double>> speeds = FitSpeeds(*model, methods);
     ASSERT_TRUE(speeds.ok()) << speeds.status();
     model->SetSpeeds(*speeds);

@@ -34,7 +34,7 @@ class Cluster {
   // Devices to measure.
   using ByStep = std::map<int64_t, std::vector<int>>;
   explicit Cluster(const ByStep& to_measure = {}, bool by_range = true,
-                   const std::string& model = "lenet")
+                   const std::string& model = "lenet", bool first_only = false)
       : by_range_(by_range), model_(MakeModel(model).value()) {
     CoordinatorOptions options;
     options.stage.model = model_;
@@ -50,6 +50,7 @@ class Cluster {
                       .codecs = {CodecId::Identity()}};
     options.initial_state = InitialState(options.stage.model, 1).value();
     options.needs_profile = true;
+    options.profiles_first_only = first_only;
     planner_.first_plan = [this](const auto&) {
       Plan plan;
       plan.generation = Generation(1);
@@ -205,6 +206,17 @@ TEST(CoordinatorProfile, WhoCannotMeasureAtABarrierKeepsWhatWasKnown) {
   EXPECT_EQ(cluster.log_, " p0 p1 p0 p1 r40 p1 r80 end100");
   EXPECT_THAT(cluster.lines_, HasSubstr("step 40: worker w0 could not measure (no memory)"));
   EXPECT_THAT(cluster.seen_, ElementsAre(Ranges(1), Ranges(5)));
+}
+
+// What the others take, their stages will show.
+TEST(CoordinatorProfile, TheFirstDeviceAloneIsMeasured) {
+  Cluster cluster({}, /*by_range=*/false, "lenet", /*first_only=*/true);
+  cluster.Settle();
+  EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
+  EXPECT_EQ(cluster.log_, " p0 p0 r40 r80 end100") << "layers, then parts";
+  ASSERT_EQ(cluster.plan_.devices.size(), 2u);
+  EXPECT_FALSE(cluster.plan_.devices[0].times.empty());
+  EXPECT_TRUE(cluster.plan_.devices[1].times.empty());
 }
 
 // By layers all are asked at once, and parts only of those that answered.
