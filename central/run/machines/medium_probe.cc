@@ -34,20 +34,16 @@ void MediumProbe::Send(Round round, std::vector<Flow> flows, const Roster& roste
     for (ProbePiece& piece : MakeProbeTrain(bytes, answer_bytes))
       effects.push_back(SendControl{roster.device(device).connection, std::move(piece)});
   };
-  const auto bytes_of = [this](const Flow& flow) {
-    const double bytes = AloneRate(flow.device, flow.is_up).bytes_per_second() * kTrainSeconds;
-    return std::clamp(static_cast<int64_t>(bytes), kLeastBytes, kMostBytes);
-  };
   // A train up is asked for by a train down of a byte a piece. These go first, so that they wait
   // behind nothing.
   for (const Flow& flow : flows_) {
     if (!flow.is_up) continue;
     ++unreported_[static_cast<size_t>(flow.device)];
     received_[static_cast<size_t>(flow.device)] = ProbeReceiver();
-    send(flow.device, 0, bytes_of(flow));
+    send(flow.device, 0, BytesOf(flow));
   }
   for (const Flow& flow : flows_) {
-    if (!flow.is_up) send(flow.device, bytes_of(flow), 0);
+    if (!flow.is_up) send(flow.device, BytesOf(flow), 0);
   }
 }
 
@@ -59,27 +55,63 @@ void MediumProbe::AddReport(int device, const WayMeasured& measured, const Roste
     --unreported;
     return;
   }
-  SetShare(device, /*is_up=*/false, measured.bytes_per_second, roster, effects);
+  if (Flow* flow = FlowOf(device, /*is_up=*/false); flow != nullptr)
+    EndFlow(*flow, ShareOf(*flow, measured.bytes_per_second), roster, effects);
 }
 
 void MediumProbe::AddPiece(int device, const ProbePiece& piece, const Roster& roster,
                            RunEffects& effects) {
-  if (!under_way() || piece.is_ping()) return;
+  if (!under_way()) return;
+  if (piece.is_ping()) return AddPing(device, piece.arrived_ns, roster, effects);
   ProbeReceiver& receiver = received_[static_cast<size_t>(device)];
-  if (receiver.Add(piece))
-    SetShare(device, /*is_up=*/true, receiver.measured().bytes_per_second, roster, effects);
+  if (!receiver.Add(piece)) return;
+  Flow* flow = FlowOf(device, /*is_up=*/true);
+  if (flow == nullptr) return;
+  const double share = std::min(ShareOf(*flow, receiver.measured().bytes_per_second),
+                                ShareSinceAsked(*flow, piece.arrived_ns));
+  EndFlow(*flow, share, roster, effects);
+}
+
+void MediumProbe::AddPing(int device, int64_t arrived_ns, const Roster& roster,
+                          RunEffects& effects) {
+  if (round_ != Round::kPings) return;
+  std::erase_if(flows_, [device](const Flow& flow) { return flow.device == device; });
+  if (!flows_.empty()) return;
+  asked_ns_ = arrived_ns;
+  Send(Round::kBothWays, std::exchange(both_ways_, {}), roster, effects);
+}
+
+// Under way, or null.
+MediumProbe::Flow* MediumProbe::FlowOf(int device, bool is_up) {
+  for (Flow& flow : flows_) {
+    if (flow.device == device && flow.is_up == is_up && flow.share < 0) return &flow;
+  }
+  return nullptr;
+}
+
+int64_t MediumProbe::BytesOf(const Flow& flow) const {
+  const double bytes = AloneRate(flow.device, flow.is_up).bytes_per_second() * kTrainSeconds;
+  return std::clamp(static_cast<int64_t>(bytes), kLeastBytes, kMostBytes);
 }
 
 // A train that passed in no time has met nobody.
-void MediumProbe::SetShare(int device, bool is_up, double bytes_per_second, const Roster& roster,
-                           RunEffects& effects) {
-  for (Flow& flow : flows_) {
-    if (flow.device != device || flow.is_up != is_up || flow.share >= 0) continue;
-    const double alone = AloneRate(device, is_up).bytes_per_second();
-    flow.share = bytes_per_second > 0 ? std::min(1.0, bytes_per_second / alone) : 1;
-  }
+double MediumProbe::ShareOf(const Flow& flow, double bytes_per_second) const {
+  const double alone = AloneRate(flow.device, flow.is_up).bytes_per_second();
+  return bytes_per_second > 0 ? std::min(1.0, bytes_per_second / alone) : 1;
+}
+
+double MediumProbe::ShareSinceAsked(const Flow& flow, int64_t arrived_ns) const {
+  const PathFigures& path = paths_[static_cast<size_t>(flow.device)];
+  const double alone = static_cast<double>(BytesOf(flow)) / path.up.rate.bytes_per_second() +
+                       path.down.delay_seconds.value_or(0) + path.up.delay_seconds.value_or(0);
+  const double seconds = static_cast<double>(arrived_ns - asked_ns_) * 1e-9;
+  return seconds > alone ? alone / seconds : 1;
+}
+
+void MediumProbe::EndFlow(Flow& flow, double share, const Roster& roster, RunEffects& effects) {
+  flow.share = share;
   const bool is_over =
-      std::all_of(flows_.begin(), flows_.end(), [](const Flow& flow) { return flow.share >= 0; });
+      std::all_of(flows_.begin(), flows_.end(), [](const Flow& one) { return one.share >= 0; });
   if (is_over) EndRound(roster, effects);
 }
 
@@ -126,20 +158,26 @@ void MediumProbe::GroupNext(const Roster& roster, RunEffects& effects) {
 
 // Groups have nothing in common: all at once.
 void MediumProbe::BeginBothWays(const Roster& roster, RunEffects& effects) {
-  std::vector<Flow> flows;
+  round_ = Round::kPings;
   for (size_t group = 0; group < groups_.size(); ++group) {
-    flows.push_back({groups_[group].front(), false, group});
-    flows.push_back({groups_[group].back(), true, group});
+    const Flow up = {groups_[group].back(), true, group};
+    both_ways_.push_back({groups_[group].front(), false, group});
+    both_ways_.push_back(up);
+    flows_.push_back(up);
+    effects.push_back(SendControl{roster.device(up.device).connection, ProbePiece{.count = 1}});
   }
-  if (!flows.empty()) Send(Round::kBothWays, std::move(flows), roster, effects);
 }
 
 void MediumProbe::SetMedia(const std::vector<Flow>& flows) {
   int media = 0;
   for (size_t group = 0; group < groups_.size(); ++group) {
-    double sum = 0;
-    for (const Flow& flow : flows) sum += flow.group == group ? flow.share : 0;
-    const bool is_half_duplex = sum < kShared;
+    double sum = 0, up = 1;
+    for (const Flow& flow : flows) {
+      if (flow.group != group) continue;
+      sum += flow.share;
+      if (flow.is_up) up = flow.share;
+    }
+    const bool is_half_duplex = sum < kShared || up < kShared / 2;
     if (groups_[group].size() < 2 && !is_half_duplex) continue;
     for (const int device : groups_[group]) {
       PathFigures& path = paths_[static_cast<size_t>(device)];

@@ -9,7 +9,12 @@
 //   1. down to all workers at once
 //   2. where that says that some share something: each of them beside the first, until all are in
 //      groups
-//   3. both ways at once, down to one worker of each group and up from another
+//   3. a ping to the worker of each group that will send, and when all are answered both ways at
+//      once, down to one worker of each group and up from another
+//
+// In round 3 the queue in front of a radio may let the train down pass first as a whole. Then the
+// rate of neither says anything, but the train up arrives late: its share also counts from when it
+// was asked for.
 //
 // Pure: events in, effects out.
 
@@ -45,7 +50,7 @@ class MediumProbe {
   const std::vector<PathFigures>& paths() const { return paths_; }
 
  private:
-  enum class Round : uint8_t { kAllDown, kPair, kBothWays };
+  enum class Round : uint8_t { kAllDown, kPair, kPings, kBothWays };
   // A train.
   struct Flow {
     int device = 0;
@@ -57,8 +62,12 @@ class MediumProbe {
   using Group = std::vector<int>;
 
   void Send(Round round, std::vector<Flow> flows, const Roster& roster, RunEffects& effects);
-  void SetShare(int device, bool is_up, double bytes_per_second, const Roster& roster,
-                RunEffects& effects);
+  void AddPing(int device, int64_t arrived_ns, const Roster& roster, RunEffects& effects);
+  double ShareOf(const Flow& flow, double bytes_per_second) const;
+  double ShareSinceAsked(const Flow& flow, int64_t arrived_ns) const;
+  void EndFlow(Flow& flow, double share, const Roster& roster, RunEffects& effects);
+  Flow* FlowOf(int device, bool is_up);
+  int64_t BytesOf(const Flow& flow) const;
   void EndRound(const Roster& roster, RunEffects& effects);
   void GroupNext(const Roster& roster, RunEffects& effects);
   void BeginBothWays(const Roster& roster, RunEffects& effects);
@@ -67,7 +76,9 @@ class MediumProbe {
 
   std::vector<PathFigures> paths_;
   Round round_ = Round::kAllDown;
-  std::vector<Flow> flows_;  // of the round
+  std::vector<Flow> flows_;      // of the round; kPings: those up
+  std::vector<Flow> both_ways_;  // of the round after the pings
+  int64_t asked_ns_ = 0;         // kBothWays: when trains up were asked for
   std::vector<Group> groups_;
   std::vector<int> ungrouped_;   // share something; the last group's first one was not compared yet
   std::vector<int> rest_;        // compared with the last group's first one, and not of it

@@ -86,6 +86,8 @@ TEST_F(LinkProbeTest, WorkersOnOtherHostsArePingedAtOnceAndSentTrainsOneAfterThe
   EXPECT_TRUE(probe_.under_way()) << "both at once";
   probe_.AddReport(1, {1e6, 250 * kMs}, roster_, effects_);
   probe_.AddReport(2, {2e6, 250 * kMs}, roster_, effects_);
+  for (const int device : {1, 2})
+    probe_.AddPiece(device, Arriving(ProbePiece{.count = 1}), roster_, effects_);
   EXPECT_TRUE(probe_.under_way()) << "both ways at once";
   for (const int device : {1, 2}) {
     probe_.AddReport(device, {0, 0}, roster_, effects_);
