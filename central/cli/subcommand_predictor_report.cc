@@ -289,7 +289,7 @@ absl::StatusOr<std::vector<PredictedPlan>> ReportPlans(const std::vector<DeviceT
     return *std::move(network);
   };
   RUNNEL_ASSIGN_OR_RETURN(std::vector<PredictedPlan> plans,
-                          JudgePlans(scenarios, known, unseen, find_network));
+                          JudgePlans(scenarios, known, unseen, find_network, a.profiles));
   context.print("");
   context.print("a batch of a plan from predicted times over one from measured times");
   context.print("predictor      median   worst   plans");

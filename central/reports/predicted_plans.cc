@@ -88,7 +88,8 @@ std::vector<double> SortedRatios(absl::Span<const PredictedPlan> plans, const st
 absl::StatusOr<std::vector<PredictedPlan>> JudgePlans(absl::Span<const Scenario> scenarios,
                                                       absl::Span<const DeviceTask> known,
                                                       absl::Span<const DeviceTask> unseen,
-                                                      const FindNetworkFn& find_network) {
+                                                      const FindNetworkFn& find_network,
+                                                      const std::string& profiles) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<KnownDevice> known_devices, DevicesOf(known));
   std::vector<PredictedPlan> plans;
   for (const Scenario& scenario : scenarios) {
@@ -100,6 +101,7 @@ absl::StatusOr<std::vector<PredictedPlan>> JudgePlans(absl::Span<const Scenario>
     }
     SimulateOptions options;
     options.codecs = DefaultCodecPairs();
+    options.profiles.folder = profiles;
     RUNNEL_ASSIGN_OR_RETURN(ScenarioModel model, ScenarioModel::Create(scenario, options));
     for (size_t rotation = 0; rotation < devices.size(); ++rotation) {
       RUNNEL_RETURN_IF_ERROR(JudgeRotation(model, devices, static_cast<int>(rotation), plans));

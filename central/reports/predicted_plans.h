@@ -34,11 +34,13 @@ using FindNetworkFn = std::function<std::optional<PredictorNetwork>(const Predic
 // Policy `runnel` on each scenario, for every row and rotation. A host has the times of one of the
 // `unseen` devices, divided by the host's speed, so that hosts differ in more than a factor.
 // `known`: all that predictions may know. Scenarios of a model that no unseen device has are left
-// out. InvalidArgument: nothing is left; otherwise as ScenarioModel::Create and PredictorRow::fit.
+// out. profiles: the folder of the device profiles that scenarios name. InvalidArgument: nothing is
+// left; otherwise as ScenarioModel::Create and PredictorRow::fit.
 absl::StatusOr<std::vector<PredictedPlan>> JudgePlans(absl::Span<const Scenario> scenarios,
                                                       absl::Span<const DeviceTask> known,
                                                       absl::Span<const DeviceTask> unseen,
-                                                      const FindNetworkFn& find_network);
+                                                      const FindNetworkFn& find_network,
+                                                      const std::string& profiles = "");
 
 // Of the row's ratios. NaN without any.
 double MedianRatio(absl::Span<const PredictedPlan> plans, const std::string& row);

@@ -58,7 +58,7 @@ Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,
             static_cast<int64_t>(probe.done()), static_cast<int64_t>(probe.asked())};
   }
   if (const Measurement& measurement = coordinator.measurement(); measurement.under_way()) {
-    return {absl::StrCat("measuring ", Count(coordinator.devices().size(), "device")),
+    return {absl::StrCat("measuring ", Count(measurement.asked(), "device")),
             static_cast<int64_t>(static_cast<double>(kWhole) * measurement.Progress()), kWhole};
   }
   if (coordinator.move().fetching()) {

@@ -64,6 +64,8 @@ class Measurement {
 
   // Devices are still to answer.
   bool under_way() const { return !awaited_.empty(); }
+  // Devices that measure, or have.
+  size_t asked() const { return done_ + awaited_.size(); }
   // Since Begin, of all devices together, [0, 1].
   double Progress() const;
   // Those that answered from an earlier run, by number; the others measured.

@@ -63,6 +63,15 @@ TEST(PredictedPlans, EveryRowIsJudgedOnEveryRotation) {
   EXPECT_TRUE(std::isnan(MedianRatio(*plans, "mlp"))) << "it has no network here";
   EXPECT_LT(MedianRatio(*plans, "mixture"), 1.1);
   EXPECT_GT(MedianRatio(*plans, "mixture"), 0.9);
+  // Hosts with device profiles of their own.
+  std::vector<Scenario> measured = scenarios;
+  for (ScenarioProfile& profile : measured[0].profiles) {
+    profile.layer_ms.clear();
+    profile.device_profile = "base.profile";
+  }
+  const std::string folder = absl::StrCat(RUNNEL_SOURCE_DIR, "/predictor/profiles");
+  EXPECT_TRUE(JudgePlans(measured, known, unseen, no_network, folder).ok());
+  EXPECT_FALSE(JudgePlans(measured, known, unseen, no_network).ok()) << "no folder";
   EXPECT_EQ(JudgePlans({*FindScenario("accept-1")}, known, unseen, no_network).status().code(),
             absl::StatusCode::kInvalidArgument)
       << "no device of that model is unseen";

@@ -102,6 +102,7 @@ class Cluster {
   PlanDecided plan_;
   std::vector<SubModelsMeasured> measurements_;
   std::vector<DeviceTimes> seen_;
+  size_t asked_ = 0;  // devices, at the last request
   size_t answered_ranges_ = 3;
   double second_ = 1;           // of the first range
   bool stop_ = false;           // asked for while a device measures at a barrier
@@ -115,6 +116,7 @@ class Cluster {
     const auto reply = [&](WorkerMessage message) { coordinator_->Received(id, message); };
     if (const auto* request = std::get_if<ProfileRequest>(&send.message)) {
       log_ += " p" + std::to_string(id.value());
+      asked_ = coordinator_->measurement().asked();
       if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times());
       if (stop_ && coordinator_->step() > 0) coordinator_->StopAtBarrier();
       if (id.value() == fails_ && (fails_at_once_ || coordinator_->step() > 0))
@@ -214,6 +216,7 @@ TEST(CoordinatorProfile, TheFirstDeviceAloneIsMeasured) {
   cluster.Settle();
   EXPECT_TRUE(cluster.ended_.ok()) << cluster.ended_;
   EXPECT_EQ(cluster.log_, " p0 p0 r40 r80 end100") << "layers, then parts";
+  EXPECT_EQ(cluster.asked_, 1u);
   ASSERT_EQ(cluster.plan_.devices.size(), 2u);
   EXPECT_FALSE(cluster.plan_.devices[0].times.empty());
   EXPECT_TRUE(cluster.plan_.devices[1].times.empty());
