@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
 #include "worker/heap_limits.h"
 #include "worker/measure/profiler.h"
@@ -51,6 +52,7 @@ Daemon::Daemon(DaemonOptions options, Parts parts)
       loop_(parts.clock),
       measurement_({options_.state_folder, options_.device}, parts.transport, parts.clock,
                    parts.logger),
+      refusals_(parts.logger, parts.clock),
       observer_(std::make_unique<Observer>(this)) {}
 
 Daemon::~Daemon() {
@@ -132,7 +134,8 @@ absl::Status Daemon::Connect() {
         } else {
           host_->Attach(role, std::move(connection));
         }
-      });
+      },
+      [this](absl::string_view why) { refusals_.Refused(why); });
   // An address that cannot be had is said before anybody waits for central.
   const bool is_given = !options_.listen_address.empty();
   if (is_given)
@@ -232,7 +235,8 @@ void Daemon::On(PrepareStage stage) {
     return host.status();
   });
   if (!made.ok()) return Failed(generation, made, IsUnfit(made));
-  aside_ = Aside{*std::move(host), generation, stage.link_token, stage.shaping};
+  LinkExpectation expectation{stage.link_token, stage.upstream_peer, CentralSubject().ToString()};
+  aside_ = Aside{*std::move(host), generation, std::move(expectation), stage.shaping};
   Send(StagePrepared{generation});
 }
 
@@ -255,7 +259,7 @@ void Daemon::On(const CommitPlan& commit) {
   generation_ = commit.generation;
   if (!aside_.has_value() || aside_->generation != commit.generation) return;
   host_ = std::move(aside_->host);
-  acceptor_->Expect(aside_->link_token, aside_->shaping);
+  acceptor_->Expect(std::move(aside_->expectation), aside_->shaping);
   aside_.reset();
   host_->Start();
 }

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/log.h"
+#include "proto/base/refusal_log.h"
 #include "proto/transport/control/control_channel.h"
 #include "worker/measure/self_measurement.h"
 #include "worker/stage_host.h"
@@ -102,6 +103,7 @@ class Daemon {
   BufferPool pool_;
   FrameLimits limits_;
   SelfMeasurement measurement_;
+  RefusalLog refusals_;
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
@@ -113,7 +115,7 @@ class Daemon {
   struct Aside {
     std::unique_ptr<StageHost> host;
     Generation generation;
-    std::string link_token;
+    LinkExpectation expectation;
     LinkShaping shaping;
   };
   std::optional<Aside> aside_;

@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
@@ -13,22 +17,33 @@
 #include "compress/codec.h"
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
+#include "proto/base/refusal_log.h"
+#include "proto/base/status_macros.h"
+#include "proto/crypto/identity.h"
+#include "proto/process/file_limit.h"
 #include "proto/process/host_memory.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
 #include "proto/transport/control/wire_check.h"
 #include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/grpc_process.h"
+#include "proto/transport/grpc/grpc_renew.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
+#include "proto/transport/grpc/join_secret.h"
 #include "worker/daemon.h"
 #include "worker/heap_limits.h"
 #include "worker/measure/device_description.h"
+#include "worker/membership/certificate_keeper.h"
+#include "worker/membership/membership.h"
 
 namespace runnel {
 namespace {
 
-// Host and process; what a name may not hold becomes '-'.
-std::string DefaultName() {
+constexpr int64_t kRenewTimeoutMs = 30'000;
+
+// What a name may not hold becomes '-'.
+std::string HostName() {
   constexpr size_t kMaxHostBytes = 48;
   char host[256] = "worker";
   gethostname(host, sizeof(host) - 1);
@@ -37,8 +52,10 @@ std::string DefaultName() {
   for (char& c : name) {
     if (!absl::ascii_isalnum(c) && c != '.' && c != '_') c = '-';
   }
-  return absl::StrCat(name.substr(0, kMaxHostBytes), "-", getpid());
+  return name.substr(0, kMaxHostBytes);
 }
+
+std::string DefaultName() { return absl::StrCat(HostName(), "-", getpid()); }
 
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
@@ -54,20 +71,75 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
-int Run(const DaemonOptions& options, bool insecure_network) {
+int Run(const DaemonOptions& options, const std::shared_ptr<IdentityHolder>& identity,
+        bool insecure_network) {
   SignalWatch signals;
   const std::unique_ptr<Logger> logger = MakeSpdlogLogger("worker");
   MonotonicClock clock;
   if (insecure_network) logger->Log(Severity::kWarning, kInsecureNetworkWarning);
+  RefusalLog refusals(logger.get(), &clock);
+  LogGrpcTo(&refusals);
+  GrpcSecurity security;
+  security.identity = identity;
+  security.secrets_folder = DefaultSecretsFolder();
+  security.refusals = &refusals;
   const std::unique_ptr<Transport> transport =
-      MakeGrpcTransport({.allow_non_loopback = insecure_network});
+      MakeGrpcTransport({.allow_non_loopback = insecure_network, .security = security});
   const std::unique_ptr<ControlTransport> control =
-      MakeGrpcControl({.allow_non_loopback = insecure_network});
+      MakeGrpcControl({.allow_non_loopback = insecure_network, .security = security});
+  std::optional<CertificateKeeper> keeper;
+  if (identity != nullptr && !identity->folder().empty()) {
+    keeper.emplace(
+        identity.get(), SystemWallClock(), logger.get(), [&](const std::string& request) {
+          return RenewCertificate(options.central_address, security, request, kRenewTimeoutMs);
+        });
+  }
   Daemon daemon(options, {transport.get(), control.get(), &clock, logger.get()});
   signals.Begin([&daemon](int) { daemon.Stop(); });
   const absl::Status status = daemon.Run();
   signals.End();
   return ExitCode(status);
+}
+
+// What the command line says of who this worker is.
+struct MembershipFlags {
+  std::string join;  // TOKEN@HOST:PORT
+  bool insecure_network = false;
+};
+
+// Joins if asked to, else finds what an earlier join or central left. Sets name and central in
+// `options` where they follow from that. Null: nothing is encrypted.
+absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFlags& flags,
+                                                             DaemonOptions& options) {
+  if (const char* given = std::getenv(kWorkerIdentityVariable)) {
+    RUNNEL_ASSIGN_OR_RETURN(Identity identity, ParseIdentity(given));
+    return std::make_shared<IdentityHolder>(std::move(identity), "");
+  }
+  // Central has started it and gave it none.
+  if (std::getenv(kWorkerSecretVariable) != nullptr) return nullptr;
+  Membership membership;
+  if (!flags.join.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(membership, Join(flags.join, options.name, HostName(),
+                                             options.state_folder, options.connect_timeout_ms));
+  } else if (flags.insecure_network || options.state_folder.empty()) {
+    return nullptr;
+  } else {
+    absl::StatusOr<Membership> kept = ReadMembership(options.state_folder);
+    if (absl::IsNotFound(kept.status())) return nullptr;
+    RUNNEL_RETURN_IF_ERROR(kept.status());
+    membership = *std::move(kept);
+  }
+  auto holder = std::make_shared<IdentityHolder>(std::move(membership.identity),
+                                                 MembershipFolder(options.state_folder));
+  const std::string name = holder->info().subject.name;
+  if (!options.name.empty() && options.name != name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--name ", options.name, ": this device joined as ", name,
+                     "; leave the flag out, or --join again with another token"));
+  }
+  options.name = name;
+  if (options.central_address.empty()) options.central_address = membership.central;
+  return holder;
 }
 
 }  // namespace
@@ -80,8 +152,13 @@ int main(int argc, char** argv) {
       "Runnel's worker: dials a central node, offers this device, and trains the stage that it is "
       "given."};
   app.add_option("--central", options.central_address,
-                 "central's control address, e.g. 127.0.0.1:7000")
-      ->required();
+                 "central's control address, e.g. 127.0.0.1:7000 (default: where this device "
+                 "joined)");
+  runnel::MembershipFlags membership;
+  app.add_option("--join", membership.join,
+                 "TOKEN@HOST:PORT: join a cluster, once. `runnel-central token` prints the token, "
+                 "`runnel-central train` the address. The certificate is kept in --state-dir, and "
+                 "the device needs no flag from then on");
   app.add_option("--name", options.name,
                  "name of this worker, unique in the run (default: host and process)");
   app.add_option(
@@ -108,12 +185,19 @@ int main(int argc, char** argv) {
          "memory that this worker may take, in MB; central gives it no stage that takes more "
          "(default: what is free)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  bool insecure_network = false;
-  app.add_flag("--insecure-network", insecure_network, runnel::kInsecureNetworkHelp);
+  app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  runnel::RaiseFileLimit();
+  const auto identity = runnel::FindIdentity(membership, options);
+  if (!identity.ok()) return runnel::ExitCode(identity.status());
+  if (options.central_address.empty()) {
+    return runnel::ExitCode(absl::InvalidArgumentError(
+        "--central: give central's address, or join its cluster with --join TOKEN@HOST:PORT"));
   }
   if (options.name.empty()) options.name = runnel::DefaultName();
   if (const absl::Status status = runnel::CheckWorkerName("--name", options.name); !status.ok())
@@ -127,5 +211,5 @@ int main(int argc, char** argv) {
   options.backends = runnel::BackendNames();
   options.recipes = runnel::RecipeOffers();
   options.codecs = runnel::CodecFamilies();
-  return runnel::Run(options, insecure_network);
+  return runnel::Run(options, *identity, membership.insecure_network);
 }

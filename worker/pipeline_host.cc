@@ -28,8 +28,8 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
                            std::unique_ptr<LinkCodecs> codecs, StageEvents events)
     : environment_(environment),
       shaping_(stage.shaping),
-      token_(stage.link_token),
-      downstream_address_(stage.downstream_address),
+      greeting_(stage.link_greeting),
+      downstream_target_(stage.downstream),
       training_(stage.training),
       eval_samples_(stage.eval_samples),
       batching_(batching),
@@ -60,11 +60,11 @@ void PipelineHost::SetLimits() {
   environment_.limits->Set(AllowedPayloads(sizes));
 }
 
-std::unique_ptr<LinkShell> PipelineHost::MakeLink(const std::string& address, bool probes) {
+std::unique_ptr<LinkShell> PipelineHost::MakeLink(const LinkTarget& target, bool probes) {
   LinkShell::Options options;
   options.transport = environment_.transport;
-  options.address = address;
-  options.hello = {token_, "link"};
+  options.target = target;
+  options.role = "link";
   options.shaping = shaping_;
   options.probes = probes;
   auto link = std::make_unique<LinkShell>(
@@ -77,10 +77,10 @@ std::unique_ptr<LinkShell> PipelineHost::MakeLink(const std::string& address, bo
 
 void PipelineHost::Start() {
   SetLimits();
-  if (has_upstream()) upstream_ = MakeLink("", true);
-  if (needs_feed()) feed_ = MakeLink("", false);
+  if (has_upstream()) upstream_ = MakeLink({}, true);
+  if (needs_feed()) feed_ = MakeLink({}, false);
   if (has_downstream()) {
-    downstream_ = MakeLink(downstream_address_, true);
+    downstream_ = MakeLink(downstream_target_, true);
     downstream_->Start();
   }
   CheckReady();
@@ -92,7 +92,7 @@ void PipelineHost::Attach(const std::string& role, std::shared_ptr<LoopConnectio
     return connection->Refuse(
         absl::StrCat("has no link for a ", role == "feed" ? "feed" : "stage"));
   // The greeting tells the dialling end that it has reached this stage, not only a port.
-  connection->connection()->Send(MakeHello({token_, role})).IgnoreError();
+  connection->connection()->Send(MakeHello({greeting_, role})).IgnoreError();
   link->Attach(std::move(connection));
   CheckReady();
 }

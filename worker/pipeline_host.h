@@ -40,7 +40,7 @@ class PipelineHost final : public StageHost {
   bool needs_feed() const { return runtime_.first_stage() || runtime_.has_loss(); }
   LinkShell* LinkTo(Peer peer);
   Lane& codec_lane() { return codec_lane_ != nullptr ? *codec_lane_ : *compute_lane_; }
-  std::unique_ptr<LinkShell> MakeLink(const std::string& address, bool probes);
+  std::unique_ptr<LinkShell> MakeLink(const LinkTarget& target, bool probes);
   void SetLimits();
   void CheckReady();
   void Fail(const absl::Status& status);
@@ -66,8 +66,8 @@ class PipelineHost final : public StageHost {
 
   StageEnvironment environment_;
   LinkShaping shaping_;
-  std::string token_;
-  std::string downstream_address_;
+  std::string greeting_;
+  LinkTarget downstream_target_;
   TrainingSettings training_;
   int64_t eval_samples_ = 0;
   Batching batching_;

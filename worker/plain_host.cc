@@ -14,7 +14,7 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
                      const Batching& batching, std::unique_ptr<StageExecutor> executor,
                      StageEvents events)
     : environment_(environment),
-      token_(stage.link_token),
+      greeting_(stage.link_greeting),
       batching_(batching),
       generation_(stage.plan.generation),
       executor_(std::move(executor)),
@@ -46,7 +46,7 @@ void PlainHost::Attach(const std::string& role, std::shared_ptr<LoopConnection> 
     connection->Close();
     return;
   }
-  connection->connection()->Send(MakeHello({token_, role})).IgnoreError();
+  connection->connection()->Send(MakeHello({greeting_, role})).IgnoreError();
   feed_->Attach(std::move(connection));
   if (!std::exchange(ready_, true)) events_.on_ready();
 }

@@ -51,7 +51,7 @@ class PlainHost final : public StageHost {
   void Fail(const absl::Status& status);
 
   StageEnvironment environment_;
-  std::string token_;
+  std::string greeting_;
   Batching batching_;
   Generation generation_;
   std::unique_ptr<StageExecutor> executor_;

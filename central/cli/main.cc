@@ -20,11 +20,20 @@
 #include "central/display/admin_server.h"
 #include "central/display/metrics_registry.h"
 #include "central/run/commands.h"
+#include "proto/base/refusal_log.h"
+#include "proto/base/status_macros.h"
+#include "proto/crypto/authority.h"
+#include "proto/crypto/join_door.h"
+#include "proto/process/file_limit.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
 #include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/grpc_process.h"
+#include "proto/transport/grpc/grpc_renew.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
+#include "proto/transport/grpc/join_secret.h"
+#include "proto/transport/link/address.h"
 
 namespace runnel {
 namespace {
@@ -110,9 +119,86 @@ class DisplayMaker {
 };
 
 // Every command; the order is that of --help.
-constexpr AddSubcommandFn kSubcommands[] = {AddTrain, AddPlan,     AddResume,  AddReplay,
-                                            AddEval,  AddSimulate, AddProfile, AddPredictorReport,
-                                            AddCodecs};
+constexpr AddSubcommandFn kSubcommands[] = {AddTrain,  AddPlan,     AddResume,  AddReplay,
+                                            AddEval,   AddSimulate, AddProfile, AddPredictorReport,
+                                            AddCodecs, AddInit,     AddToken,   AddRevoke};
+
+// Who may take part: with a certificate authority everything is encrypted, without one everything
+// stays on this host.
+class Protection {
+ public:
+  explicit Protection(RefusalLog* refusals) : refusals_(refusals) {}
+
+  // insecure: as if there were no authority.
+  absl::Status Open(const std::string& home, bool insecure) {
+    if (insecure || home.empty() || access((home + "/authority.pem").c_str(), F_OK) != 0)
+      return absl::OkStatus();
+    RUNNEL_ASSIGN_OR_RETURN(authority_, Authority::Open(home, SystemWallClock()));
+    RUNNEL_ASSIGN_OR_RETURN(Identity identity, authority_->ServerIdentity());
+    identity_ = std::make_shared<IdentityHolder>(std::move(identity), authority_->server_folder());
+    return absl::OkStatus();
+  }
+
+  GrpcSecurity Security() const {
+    GrpcSecurity security;
+    security.refusals = refusals_;
+    security.secrets_folder = DefaultSecretsFolder();
+    if (authority_ == nullptr) return security;
+    security.identity = identity_;
+    security.check_peer = [this](const CertificateInfo& peer) { return authority_->Check(peer); };
+    return security;
+  }
+
+  GrpcOrders Orders() const {
+    if (authority_ == nullptr) return {};
+    return {[this](const CertificateInfo& worker, const std::string& request) {
+              return authority_->Renew(worker, request);
+            },
+            [this](const std::string& name) { return authority_->Revoke(name); }};
+  }
+
+  Enrolment MakeEnrolment() {
+    if (authority_ == nullptr) return {};
+    return {[this](const std::string& name) { return authority_->IssueLocal(name); },
+            [this](const std::string& control_address) { return OpenDoor(control_address); }};
+  }
+
+ private:
+  // One port above the control port, where that is not any free one.
+  absl::StatusOr<std::string> OpenDoor(const std::string& control_address) {
+    RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
+    JoinDoor::Options options{.authority = authority_.get(),
+                              .refusals = refusals_,
+                              .host = address.host,
+                              .port = address.port + 1,
+                              .control_port = address.port};
+    door_.reset();
+    absl::StatusOr<std::unique_ptr<JoinDoor>> door = JoinDoor::Open(options);
+    if (absl::IsAlreadyExists(door.status())) {
+      options.port = 0;
+      door = JoinDoor::Open(options);
+    }
+    RUNNEL_RETURN_IF_ERROR(door.status());
+    door_ = *std::move(door);
+    address.port = door_->port();
+    return address.ToString();
+  }
+
+  RefusalLog* const refusals_;
+  std::unique_ptr<Authority> authority_;
+  std::shared_ptr<IdentityHolder> identity_;
+  std::unique_ptr<JoinDoor> door_;
+};
+
+absl::Status RevokeAsOperator(const std::string& home, RefusalLog* refusals,
+                              const std::string& central, const std::string& name) {
+  constexpr int64_t kTimeoutMs = 10'000;
+  RUNNEL_ASSIGN_OR_RETURN(Identity identity, ReadIdentity(home + "/operator"));
+  GrpcSecurity security;
+  security.refusals = refusals;
+  security.identity = std::make_shared<IdentityHolder>(std::move(identity), "");
+  return RevokeAt(central, security, name, kTimeoutMs);
+}
 
 // Everything that can stand on the command line.
 class CommandLine {
@@ -123,11 +209,15 @@ class CommandLine {
     // Also behind the command's name.
     app_.fallthrough();
     app_.add_flag("--insecure-network", insecure_network_, kInsecureNetworkHelp);
+    app_.add_option("--home", home_,
+                    "folder of the certificate authority; streams are encrypted where it has one "
+                    "(default: $RUNNEL_HOME, else $XDG_CONFIG_HOME/runnel, else ~/.config/runnel)");
     for (AddSubcommandFn add : kSubcommands) commands_.push_back(add(app_));
   }
 
   CLI::App& app() { return app_; }
   bool insecure_network() const { return insecure_network_; }
+  const std::string& home() const { return home_; }
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
@@ -150,6 +240,7 @@ class CommandLine {
  private:
   CLI::App app_{"Runnel trains one deep network across the devices that you own."};
   bool insecure_network_ = false;
+  std::string home_ = DefaultAuthorityFolder();
   std::vector<Subcommand> commands_;
 };
 
@@ -182,10 +273,25 @@ int Main(int argc, char** argv) {
   DisplayMaker displays(&clock);
   const bool insecure = command_line.insecure_network();
   if (insecure) logger->Log(Severity::kWarning, kInsecureNetworkWarning);
-  const std::unique_ptr<Transport> transport = MakeGrpcTransport({.allow_non_loopback = insecure});
-  const std::unique_ptr<ControlTransport> control =
-      MakeGrpcControl({.allow_non_loopback = insecure});
+  RaiseFileLimit();
+  RefusalLog refusals(logger.get(), &clock);
+  LogGrpcTo(&refusals);
+  Protection protection(&refusals);
+  if (const absl::Status status = protection.Open(command_line.home(), insecure); !status.ok()) {
+    std::fprintf(stderr, "runnel-central: %s\n", std::string(status.message()).c_str());
+    return ExitCode(status);
+  }
+  const GrpcSecurity security = protection.Security();
+  const std::unique_ptr<Transport> transport =
+      MakeGrpcTransport({.allow_non_loopback = insecure, .security = security});
+  const std::unique_ptr<ControlTransport> control = MakeGrpcControl(
+      {.allow_non_loopback = insecure, .security = security, .orders = protection.Orders()});
   CommandContext context;
+  context.home = command_line.home();
+  context.enrolment = protection.MakeEnrolment();
+  context.revoke_at = [&](const std::string& central, const std::string& name) {
+    return RevokeAsOperator(command_line.home(), &refusals, central, name);
+  };
   context.transport = transport.get();
   context.control = control.get();
   context.clock = &clock;

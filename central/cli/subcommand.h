@@ -30,6 +30,9 @@ Subcommand AddSimulate(CLI::App& program);
 Subcommand AddProfile(CLI::App& program);
 Subcommand AddPredictorReport(CLI::App& program);
 Subcommand AddCodecs(CLI::App& program);
+Subcommand AddInit(CLI::App& program);
+Subcommand AddToken(CLI::App& program);
+Subcommand AddRevoke(CLI::App& program);
 
 // What several commands say about a flag.
 inline constexpr char kSummaryHelp[] = "JSON file with the result; -: standard output";

@@ -134,8 +134,9 @@ absl::Status Profile(ProfileArguments a, const CommandContext& context) {
     RUNNEL_ASSIGN_OR_RETURN(ProfiledModel model, ReadModel(text, a));
     a.job.models.push_back(std::move(model));
   }
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<ProfiledDevice> devices,
-                          ProfileWorkers(a.job, {context.control, context.clock, context.logger}));
+  RUNNEL_ASSIGN_OR_RETURN(
+      const std::vector<ProfiledDevice> devices,
+      ProfileWorkers(a.job, {context.control, context.clock, context.logger, context.enrolment}));
   for (const ProfiledDevice& device : devices) {
     const std::string path = devices.size() == 1 ? a.out : absl::StrCat(a.out, ".", device.name);
     RUNNEL_ASSIGN_OR_RETURN(const DeviceProfile profile, WithDevice(a, device, path));

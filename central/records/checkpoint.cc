@@ -15,6 +15,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/training_fields.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/crypto/sha256.h"
 #include "proto/process/atomic_file.h"
 #include "proto/transport/control/model_convert.h"
 

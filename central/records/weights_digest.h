@@ -26,10 +26,6 @@ namespace runnel {
 // pure function: any thread.
 std::string WeightsSha256(const ModelState& state);
 
-// SHA-256 of plain bytes: its 32 bytes, and as 64 digits.
-std::string Sha256(absl::string_view bytes);
-std::string Sha256Hex(absl::string_view bytes);
-
 // Whether a state tensor ("1.running_mean") is a buffer: a statistic and no parameter.
 bool IsBufferName(absl::string_view tensor_name);
 

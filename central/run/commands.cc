@@ -19,6 +19,7 @@ absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* j
                           context.make_display(job.setup->settings.metrics_port));
   TrainerParts parts{context.transport, context.control, context.clock,
                      context.logger,    display,         journal};
+  parts.enrolment = context.enrolment;
   Trainer trainer(std::move(job), parts);
   context.on_trainer(&trainer);
   absl::StatusOr<TrainingOutcome> outcome = trainer.Run();

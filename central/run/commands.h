@@ -26,6 +26,11 @@ struct CommandContext {
   std::function<void(Trainer*)> on_trainer;
   // Writes results for people, with a line end.
   std::function<void(const std::string& text)> print;
+  Enrolment enrolment;
+  // Folder of the certificate authority; empty: none.
+  std::string home;
+  // Has a central elsewhere revoke a worker's certificates.
+  std::function<absl::Status(const std::string& central, const std::string& name)> revoke_at;
 };
 
 // One job with the context's display, reachable by Ctrl-C. `journal` may be null; after an error

@@ -120,6 +120,7 @@ absl::StatusOr<EvaluationFigures> Evaluator::Run(Job job) {
   training.evaluate_only = true;
   TrainerParts parts{parts_.transport, parts_.control, parts_.clock,
                      parts_.logger,    &silent,        /*journal=*/nullptr};
+  parts.enrolment = parts_.enrolment;
   Trainer trainer(std::move(training), parts);
   {
     const std::lock_guard<std::mutex> lock(mutex_);

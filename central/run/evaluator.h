@@ -35,6 +35,7 @@ class Evaluator {
     ControlTransport* control = nullptr;
     const Clock* clock = nullptr;
     Logger* logger = nullptr;
+    Enrolment enrolment = {};
   };
   using DoneFn =
       std::function<void(int64_t step, const absl::StatusOr<EvaluationFigures>& figures)>;

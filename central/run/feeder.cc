@@ -33,11 +33,11 @@ Feeder::Feeder(EventLoop* loop, BufferPool* pool, FeederOptions options, const B
       test_source_(*options_.test, options_.run_seed),
       on_failed_(std::move(on_failed)) {}
 
-std::unique_ptr<LinkShell> Feeder::MakeLink(const std::string& address) {
+std::unique_ptr<LinkShell> Feeder::MakeLink(const LinkTarget& target) {
   LinkShell::Options options;
   options.transport = options_.transport;
-  options.address = address;
-  options.hello = {options_.token, "feed"};
+  options.target = target;
+  options.role = "feed";
   options.on_received = [this] { Pump(); };
   auto link = std::make_unique<LinkShell>(
       loop_, &limits_, std::move(options), [](Frame) {}, on_failed_);
@@ -46,13 +46,13 @@ std::unique_ptr<LinkShell> Feeder::MakeLink(const std::string& address) {
   return link;
 }
 
-void Feeder::Connect(Generation generation, const std::string& first_address,
-                     const std::string& last_address, Sequence first_sequence, int64_t window) {
+void Feeder::Connect(Generation generation, const LinkTarget& first, const LinkTarget& last,
+                     Sequence first_sequence, int64_t window) {
   generation_ = generation;
   window_ = window;
   training_ = {first_sequence.value(), first_sequence.value(), first_sequence.value()};
-  first_ = MakeLink(first_address);
-  last_ = first_address == last_address ? nullptr : MakeLink(last_address);
+  first_ = MakeLink(first);
+  last_ = first == last ? nullptr : MakeLink(last);
 }
 
 void Feeder::FeedUntil(Sequence limit) {

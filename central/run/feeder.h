@@ -17,7 +17,6 @@ namespace runnel {
 
 struct FeederOptions {
   Transport* transport = nullptr;
-  std::string token;
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;
   uint64_t run_seed = 1;
@@ -33,8 +32,8 @@ class Feeder {
          std::function<void(const absl::Status&)> on_failed);
 
   // Dials the two stages (one, if they are the same). Micro-batches begin at first_sequence.
-  void Connect(Generation generation, const std::string& first_address,
-               const std::string& last_address, Sequence first_sequence, int64_t window);
+  void Connect(Generation generation, const LinkTarget& first, const LinkTarget& last,
+               Sequence first_sequence, int64_t window);
   // Micro-batches below `limit` may be sent.
   void FeedUntil(Sequence limit);
   // Micro-batches of the test set, in order, as evaluation sequences from `first`.
@@ -47,7 +46,7 @@ class Feeder {
     int64_t limit = 0;
   };
 
-  std::unique_ptr<LinkShell> MakeLink(const std::string& address);
+  std::unique_ptr<LinkShell> MakeLink(const LinkTarget& target);
   LinkShell& last() { return last_ != nullptr ? *last_ : *first_; }
   void Pump();
   void PumpTraining();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {
@@ -19,10 +20,12 @@ constexpr int64_t kGraceMs = 3000;  // of all of them together
 
 // What lets a local worker speak with those that dial central at `control_address` from elsewhere:
 // its neighbours may be any of them. Central itself listens there, so it is allowed.
-absl::StatusOr<std::vector<std::string>> NetworkArguments(const std::string& control_address) {
+absl::StatusOr<std::vector<std::string>> NetworkArguments(const std::string& control_address,
+                                                          bool encrypts) {
   RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
   if (address.is_loopback()) return std::vector<std::string>();
-  std::vector<std::string> arguments = {"--insecure-network"};
+  std::vector<std::string> arguments;
+  if (!encrypts) arguments = {"--insecure-network"};
   address.port = 0;
   if (!address.is_wildcard()) arguments.insert(arguments.end(), {"--listen", address.ToString()});
   return arguments;
@@ -36,17 +39,25 @@ int64_t NowMs() {
 
 }  // namespace
 
+absl::StatusOr<std::string> HowToJoin(const Enrolment& enrolment,
+                                      const std::string& control_address) {
+  std::string how = absl::StrCat("runnel-worker --central ", control_address);
+  if (!enrolment.encrypts()) return how;
+  RUNNEL_ASSIGN_OR_RETURN(const std::string door, enrolment.open_door(control_address));
+  return absl::StrCat(how, " or, the first time, runnel-worker --join TOKEN@", door);
+}
+
 std::string RandomSecret() {
   std::random_device device;
   return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
 }
 
-absl::Status LocalWorkers::Start(int64_t count, int64_t threads,
-                                 const std::string& control_address) {
+absl::Status LocalWorkers::Start(int64_t count, int64_t threads, const std::string& control_address,
+                                 const Enrolment& enrolment) {
   if (count == 0) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> network,
-                          NetworkArguments(control_address));
+                          NetworkArguments(control_address, enrolment.encrypts()));
   for (int64_t i = 0; i < count; ++i) {
     WorkerCommand command;
     command.binary = binary;
@@ -58,6 +69,11 @@ absl::Status LocalWorkers::Start(int64_t count, int64_t threads,
     command.log_level = "warn";
     secrets_.push_back(RandomSecret());
     command.environment = {{kWorkerSecretVariable, secrets_.back()}};
+    if (enrolment.encrypts()) {
+      RUNNEL_ASSIGN_OR_RETURN(const Identity identity,
+                              enrolment.issue_identity(absl::StrFormat("local-%03d", i)));
+      command.environment.emplace_back(kWorkerIdentityVariable, identity.ToString());
+    }
     RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
     processes_.push_back(std::move(process));
   }

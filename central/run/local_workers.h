@@ -4,15 +4,33 @@
 // knows their arguments, recognises them when they join and ends them.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "central/run/worker_process.h"
+#include "proto/crypto/identity.h"
 #include "proto/transport/control/control.h"
 
 namespace runnel {
+
+// How workers come by certificates. Both null: streams are not encrypted.
+struct Enrolment {
+  // Of a worker that central starts.
+  std::function<absl::StatusOr<Identity>(const std::string& name)> issue_identity;
+  // Opens the door for devices that have a token and no certificate yet, beside central's control
+  // address; says where it is.
+  std::function<absl::StatusOr<std::string>(const std::string& control_address)> open_door;
+
+  bool encrypts() const { return issue_identity != nullptr; }
+};
+
+// For people: how workers that dial in are started. Opens the door.
+absl::StatusOr<std::string> HowToJoin(const Enrolment& enrolment,
+                                      const std::string& control_address);
 
 // One thread, which must live as long as the process: the workers die with the thread that started
 // them. Destroying it kills whoever still runs.
@@ -20,9 +38,10 @@ class LocalWorkers {
  public:
   // Starts `count` workers that dial central at `control_address`, each with so many compute
   // threads. Where that address is not a loopback one, their neighbours may be other devices: they
-  // then listen on the same host address with --insecure-network, which central was given too.
+  // then listen on the same host address, with --insecure-network unless streams are encrypted.
   // NotFound: there is no worker binary. Others as WorkerProcess::Start.
-  absl::Status Start(int64_t count, int64_t threads, const std::string& control_address);
+  absl::Status Start(int64_t count, int64_t threads, const std::string& control_address,
+                     const Enrolment& enrolment);
 
   // Whether it was started here: it shows the secret that it was given in its environment. A
   // process number would not do: in another container it may be the same by accident.

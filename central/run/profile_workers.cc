@@ -89,12 +89,12 @@ class Session final : public CentralControlObserver {
 absl::StatusOr<std::vector<ProfiledDevice>> Session::Run() {
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(job_.listen, this));
   if (job_.workers > 0) {
+    RUNNEL_ASSIGN_OR_RETURN(const std::string how, HowToJoin(parts_.enrolment, server_->address()));
     parts_.logger->Log(Severity::kInfo,
-                       absl::StrCat("waiting for ", job_.workers,
-                                    " workers: runnel-worker --central ", server_->address()));
+                       absl::StrCat("waiting for ", job_.workers, " workers: ", how));
   }
-  RUNNEL_RETURN_IF_ERROR(
-      local_workers_.Start(job_.local_workers, job_.worker_threads, server_->address()));
+  RUNNEL_RETURN_IF_ERROR(local_workers_.Start(job_.local_workers, job_.worker_threads,
+                                              server_->address(), parts_.enrolment));
   loop_.PostAfter(job_.worker_timeout_s * 1'000'000'000, [this] {
     if (!roster_.complete()) End(roster_.TimeoutError(job_.worker_timeout_s));
   });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "central/run/local_workers.h"
 #include "predictor/profiles/profile_file.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -49,6 +50,7 @@ struct ProfileParts {
   ControlTransport* control = nullptr;
   const Clock* clock = nullptr;
   Logger* logger = nullptr;
+  Enrolment enrolment = {};
 };
 
 // Starts and accepts workers as a run does, measures one device after the other (those on one host

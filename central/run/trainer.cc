@@ -28,6 +28,21 @@ namespace {
 constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
+// What a worker may hand over at a time: all layers, encoders that keep a value for each element of
+// a boundary, and some room for names.
+int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_bytes) {
+  constexpr int64_t kRoom = int64_t{1} << 20;
+  constexpr int64_t kEncoderBytes = 2 * sizeof(float);  // both directions
+  int64_t bytes = kRoom + std::accumulate(layer_bytes.begin(), layer_bytes.end(), int64_t{0});
+  const absl::StatusOr<std::vector<LayerInfo>> layers =
+      InferShapes(setup.model, setup.training.batch_size);
+  if (!layers.ok()) return bytes;
+  for (const LayerInfo& layer : *layers) {
+    if (!layer.op_outputs.empty()) bytes += layer.op_outputs.back().elements() * kEncoderBytes;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 // Connections and the writer of check-points report on threads of their own, and StopAtBarrier may
@@ -141,12 +156,12 @@ Trainer::Impl::~Impl() {
 absl::Status Trainer::Impl::StartWorkers() {
   const RunSettings& settings = setup().settings;
   if (settings.workers > 0) {
-    parts_.display->Line(absl::StrCat("waiting for ", settings.workers,
-                                      " workers: runnel-worker --central ", server_->address()));
+    RUNNEL_ASSIGN_OR_RETURN(const std::string how, HowToJoin(parts_.enrolment, server_->address()));
+    parts_.display->Line(absl::StrCat("waiting for ", settings.workers, " workers: ", how));
   }
   if (!parts_.start_workers) return absl::OkStatus();
   return local_workers_.Start(std::max<int64_t>(settings.local_workers, 1), settings.worker_threads,
-                              server_->address());
+                              server_->address(), parts_.enrolment);
 }
 
 absl::Status Trainer::Impl::MakeEvaluator() {
@@ -157,8 +172,9 @@ absl::Status Trainer::Impl::MakeEvaluator() {
   };
   RUNNEL_ASSIGN_OR_RETURN(
       evaluator_,
-      Evaluator::Create(setup(), *job_.data,
-                        {parts_.transport, parts_.control, parts_.clock, parts_.logger}, done));
+      Evaluator::Create(
+          setup(), *job_.data,
+          {parts_.transport, parts_.control, parts_.clock, parts_.logger, parts_.enrolment}, done));
   return absl::OkStatus();
 }
 
@@ -176,6 +192,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   }
   RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
+  server_->LimitStates(MaxStateBytes(setup(), layer_bytes_));
   RUNNEL_RETURN_IF_ERROR(StartWorkers());
   const int64_t timeout_s = setup().settings.worker_timeout_s;
   loop_.PostAfter(timeout_s * kNsPerSecond, [this, timeout_s] {
@@ -224,7 +241,6 @@ void Trainer::Impl::CarryOut(SendControl effect) {
 void Trainer::Impl::CarryOut(ConnectFeed effect) {
   FeederOptions options;
   options.transport = parts_.transport;
-  options.token = effect.link_token;
   options.train = job_.data->train.get();
   options.test = job_.data->test.get();
   options.run_seed = setup().training.seed;
@@ -234,8 +250,8 @@ void Trainer::Impl::CarryOut(ConnectFeed effect) {
       &loop_, &pool_, options, coordinator_->batching(), [this](const absl::Status& status) {
         Tell([&](Coordinator& coordinator) { coordinator.FeedFailed(status); });
       });
-  feeder_->Connect(effect.generation, effect.first_address, effect.last_address,
-                   effect.first_sequence, effect.window);
+  feeder_->Connect(effect.generation, effect.first, effect.last, effect.first_sequence,
+                   effect.window);
 }
 
 void Trainer::Impl::CarryOut(FeedUntil effect) {

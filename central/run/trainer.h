@@ -16,6 +16,7 @@
 #include "central/records/checkpoint.h"
 #include "central/records/journal.h"
 #include "central/records/summary.h"
+#include "central/run/local_workers.h"
 #include "central/run/run_setup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -60,6 +61,7 @@ struct TrainerParts {
   RunDisplay* display = nullptr;
   JournalWriter* journal = nullptr;  // null: none is kept
   bool start_workers = true;         // false: all workers dial in by themselves (tests)
+  Enrolment enrolment = {};
 };
 
 class Trainer {

@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/join_secret.h"
 #include "tests/process/process.h"
 
 namespace runnel {
@@ -284,7 +285,9 @@ TEST(BadInput, AWorkerOfAnotherProtocolVersionIsRefused) {
   };
   WaitingCentral central;
   Refusal observer;
-  const std::unique_ptr<ControlTransport> transport = MakeGrpcControl({});
+  GrpcControlOptions options;
+  options.security.secrets_folder = DefaultSecretsFolder();
+  const std::unique_ptr<ControlTransport> transport = MakeGrpcControl(options);
   absl::StatusOr<std::unique_ptr<WorkerControl>> control =
       transport->Connect(central.address(), 10'000, &observer);
   ASSERT_TRUE(control.ok()) << control.status();

@@ -37,11 +37,12 @@ ARROWS = (
      ("proto/transport/control/*", "proto/transport/link/*", "proto/base/*")),
     (("proto/transport/grpc/*",),
      ("proto/transport/grpc/*", "proto/transport/control/*", "proto/transport/link/*",
-      "proto/base/*")),
+      "proto/crypto/*", "proto/base/*")),
     (("proto/transport/in_process/*",),
      ("proto/transport/in_process/*", "proto/transport/control/*", "proto/transport/link/*",
       "proto/base/*")),
     (("proto/process/*",), ("proto/process/*", "proto/base/*")),
+    (("proto/crypto/*",), ("proto/crypto/*", "proto/process/*", "proto/base/*")),
     (("proto/*",), ("proto/*",)),
     # kernels: the contracts at the top <- recipes, which see no backend; builtin_backends.cc is the
     # table of backends.
@@ -103,9 +104,11 @@ PUBLIC_HEADERS = {
     "proto/transport": ("control/control.h", "control/control_channel.h",
                         "control/control_convert.h", "control/model_convert.h",
                         "control/probe_train.h", "link/address.h", "link/event_loop.h",
-                        "link/frame.h", "link/link_shell.h", "link/transport.h"),
+                        "link/frame.h", "link/link_shell.h", "link/link_target.h", "link/transport.h"),
     # What the mains share; others only write files with it.
     "proto/process": ("atomic_file.h", "host_memory.h"),
+    "proto/crypto": ("authority.h", "certificate.h", "identity.h", "join_client.h", "join_door.h",
+                     "join_token.h", "sha256.h"),
     "central": (),
     "worker": (),
 }
@@ -130,6 +133,8 @@ THIRD_PARTY = (
     (("grpc/*", "grpcpp/*", "grpc++/*", "*.grpc.pb.h"), GRPC_SHELLS + MAINS + TESTS,
      "gRPC stays in proto/transport/grpc*, shells named *grpc* and mains",
      "speak to proto/transport/link/transport.h instead"),
+    (("openssl/*",), ("proto/crypto/*",) + TESTS, "OpenSSL stays in proto/crypto",
+     "use sha256.h, certificate.h or identity.h of proto/crypto"),
     (("torch/*", "ATen/*", "c10/*"), ("kernels/torch/*.cc", "predictor/*_torch.cc") + TESTS,
      "LibTorch stays in kernels/torch/*.cc, predictor/*_torch.cc and tests",
      "hide it behind a header without LibTorch types"),

@@ -138,6 +138,9 @@ TEST_P(ControlChannel, LargeStatesArriveWholeAndInOrder) {
   WorkerRecorder seen;
   ConnectionId id;
   const std::unique_ptr<WorkerControl> worker = Join(&seen, &id);
+  // Nothing large is taken of a worker before that.
+  ASSERT_TRUE(central_->Send(id, Welcome{DeviceId(0)}).ok());
+  ASSERT_TRUE(seen.WaitForMessages(1));
   const Snapshot snapshot = LargeSnapshot();
   ASSERT_TRUE(worker->Send(snapshot).ok());
   ASSERT_TRUE(worker->Send(LayersFetched{Generation(4), {}}).ok());

@@ -1,5 +1,6 @@
 #include "proto/transport/control/control_convert.h"
 
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
@@ -61,9 +62,9 @@ auto Fields(const ProfileRequest& m) {
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n);
 }
 auto Fields(const PrepareStage& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, shaping, l, changes, draws, n] = m;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, target, shaping, l, changes, draws, n] = m;
   const auto& [megabits, delay] = shaping;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, megabits, delay, l, changes, draws, n);
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, target, megabits, delay, l, changes, draws, n);
 }
 auto Fields(const RunUntil& m) { return std::tie(m.limit, m.change); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence, m.weights_only); }
@@ -319,6 +320,9 @@ const BadPrepareField kBadPrepareFields[] = {
     {[](auto& m) { m.set_recipe(""); }, "prepare_stage.recipe"},
     {[](auto& m) { m.set_backend(""); }, "prepare_stage.backend"},
     {[](auto& m) { m.set_link_token("\x01"); }, "prepare_stage.link_token"},
+    {[](auto& m) { m.set_link_greeting("\x01"); }, "prepare_stage.link_greeting"},
+    {[](auto& m) { m.set_upstream_peer("\x01"); }, "prepare_stage.upstream_peer"},
+    {[](auto& m) { m.mutable_downstream()->set_peer("\x01"); }, "downstream.peer"},
     {[](auto& m) { m.set_link_delay_ms(kNan); }, "prepare_stage.link_delay_ms"},
     {[](auto& m) { m.set_link_megabits_per_second(-1); }, "link_megabits_per_second"},
     {[](auto& m) { m.set_eval_samples(-1); }, "prepare_stage.eval_samples"},
@@ -533,6 +537,23 @@ TEST(ControlConvert, MutatedBytesNeverHarm) {
   // The mutations reach the checks and pass them at times: neither path is left out.
   EXPECT_GT(outcomes[0], 100);
   EXPECT_GT(outcomes[1], 100);
+}
+
+// A worker, or whoever pretends to be one, cannot slip such weights into check-points.
+TEST(ControlConvert, ValuesOfAStateAreFinite) {
+  const auto read = [](float value, DType dtype) {
+    Snapshot snapshot{Generation(1), Sequence(1), {}};
+    std::string bytes(8, '\0');
+    std::memcpy(&bytes[4], &value, sizeof(value));
+    snapshot.state.layers = {{3, {{"0.weight", dtype, {2}, bytes}}, {}}};
+    return FromProto(ToProto(WorkerMessage(snapshot))).status();
+  };
+  EXPECT_TRUE(read(-3e38f, DType::kFloat32).ok());
+  for (const double value : {kNan, kInfinity, -kInfinity}) {
+    const absl::Status status = read(static_cast<float>(value), DType::kFloat32);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << value;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("snapshot.state: layer 3, 0.weight"));
+  }
 }
 
 }  // namespace

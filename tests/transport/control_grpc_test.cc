@@ -336,13 +336,16 @@ class RawClient final : public Buffers, public Awaited {
 TEST(ControlGrpc, MessagesThatMakeNoSenseAreInvalid) {
   Served served(GrpcControlOptions{});
   const std::string cases[] = {"", "\xFF\xFF\xFF", std::string("\x0A\x02\x12\x05", 4),
-                               std::string((1 << 20) + 100, '\0'),
+                               std::string((1 << 20) + 10, '\0'),
                                std::string("\x7A\x03\x0A\x01x", 5)};
   for (const std::string& bytes : cases) {
     RawClient client(served.address(), bytes);
     const grpc::Status status = client.WaitForEnd();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
   }
+  // More than any message has gRPC does not even take in.
+  RawClient client(served.address(), std::string((1 << 20) + 100, '\0'));
+  EXPECT_EQ(client.WaitForEnd().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(served.seen().joined(), 0u);
   served.ExpectAlive();
 }

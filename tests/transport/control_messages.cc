@@ -114,6 +114,9 @@ TensorData RandomControlMessages::Tensor() {
   for (int64_t rank = Below(5); rank > 0; --rank) tensor.shape = tensor.shape.Prepend(1 + Below(4));
   tensor.bytes = Bytes(tensor.shape.elements() * SizeOf(tensor.dtype));
   tensor.bytes[0] = 'x';  // zeros go without bytes
+  // Values are finite: a bit of each exponent is zero.
+  for (size_t i = 3; tensor.dtype == DType::kFloat32 && i < tensor.bytes.size(); i += 4)
+    tensor.bytes[i] = static_cast<char>(tensor.bytes[i] & ~0x40);
   return tensor;
 }
 
@@ -203,7 +206,9 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.recipe = Text();
   prepare.backend = Text();
   prepare.link_token = Text();
-  prepare.downstream_address = Text();
+  prepare.link_greeting = Text();
+  prepare.upstream_peer = Text();
+  prepare.downstream = {Text(), Text(), Text(), Text()};
   prepare.shaping = {Real(), Real()};
   prepare.first_sequence = Sequence(1 + Below(1000000));
   prepare.changes = {{1 + Below(9), {7, -8}}, {10 + Below(9), {1, 2}}};

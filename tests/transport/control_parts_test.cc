@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/transport/link/frame.h"
 
 namespace runnel {
 namespace {
@@ -40,10 +41,16 @@ Wire SnapshotOf(int64_t sequence, int layers, size_t bytes) {
   return message;
 }
 
-std::string Part(const std::string& data, bool last) {
+uint32_t CrcOf(const std::string& bytes) {
+  return Crc32(0, absl::MakeSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
+}
+
+// whole: of which it is the last part; empty: of itself.
+std::string Part(const std::string& data, bool last, const std::string& whole = "") {
   Wire message;
   message.mutable_part()->set_data(data);
   message.mutable_part()->set_last(last);
+  if (last) message.mutable_part()->set_crc(CrcOf(whole.empty() ? data : whole));
   return message.SerializeAsString();
 }
 
@@ -209,8 +216,9 @@ TEST(ControlParts, BadSequencesAreRefused) {
   Wire layer, dropped;
   layer.mutable_layer()->set_layer(1);
   dropped.mutable_parts_dropped();
-  EXPECT_EQ(error({whole, Part(whole.substr(0, 2), false), whole, Part(whole.substr(2), true)}),
-            "none");
+  EXPECT_EQ(
+      error({whole, Part(whole.substr(0, 2), false), whole, Part(whole.substr(2), true, whole)}),
+      "none");
   EXPECT_THAT(error({"\xFF\xFF\xFF"}), HasSubstr("cannot be parsed"));
   EXPECT_THAT(error({Part("", false)}), HasSubstr("part.data: is empty"));
   EXPECT_THAT(error({Part("\xFF\xFF", true)}), HasSubstr("its parts cannot be parsed"));
@@ -219,6 +227,37 @@ TEST(ControlParts, BadSequencesAreRefused) {
   EXPECT_THAT(error({layer.SerializeAsString()}), HasSubstr("outside of parts"));
   EXPECT_THAT(error({PartOf(layer), PartOf(Failed("r"))}), HasSubstr("belongs to no message"));
   EXPECT_THAT(error({PartOf(layer), PartOf(SnapshotOf(1, 1, 1))}), HasSubstr("belongs to no"));
+}
+
+TEST(ControlParts, DamagedPartsAreNotBelieved) {
+  const std::string whole = SnapshotOf(1, 0, 0).SerializeAsString();
+  Wire message;
+  message.mutable_part()->set_data(whole);
+  message.mutable_part()->set_last(true);
+  message.mutable_part()->set_crc(CrcOf(whole) ^ 1);
+  Incoming incoming;
+  const absl::Status status = incoming.Add(message.SerializeAsString()).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+}
+
+// Of a peer that was not welcomed yet.
+TEST(ControlParts, WhereNoStateIsAllowedNoPartIsKept) {
+  Incoming incoming;
+  incoming.SetLimit(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(incoming.Add(Part("x", false)).status()));
+  EXPECT_EQ(incoming.held_bytes(), 0);
+}
+
+TEST(ControlParts, EachKindHasALargestSize) {
+  Wire telemetry;
+  telemetry.mutable_telemetry();
+  EXPECT_TRUE(CheckWireSize(telemetry, 4096).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckWireSize(telemetry, 4097)));
+  EXPECT_TRUE(CheckWireSize(Failed("r"), 8192).ok());
+  EXPECT_FALSE(CheckWireSize(Failed("r"), 8193).ok());
+  Wire ready;
+  ready.mutable_stage_ready();
+  EXPECT_FALSE(CheckWireSize(ready, 1025).ok());
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "proto/transport/link/link_shell.h"
 
+#include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -15,6 +17,9 @@ using ::testing::HasSubstr;
 constexpr int64_t kSecond = 1'000'000'000;
 
 std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
+
+// What the stage that is meant answers.
+Frame Greeting() { return MakeHello({"greeting", "link"}); }
 
 // Connections that do what the test says.
 class FakeTransport final : public Transport {
@@ -36,7 +41,7 @@ class FakeTransport final : public Transport {
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string&, AcceptFn) override {
     return absl::UnimplementedError("nobody listens");
   }
-  absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string&, ConnectionObserver* observer,
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget&, ConnectionObserver* observer,
                                                    const LinkShaping&) override {
     on_dial(++dials, observer);
     return std::make_shared<FakeConnection>(&sent);
@@ -53,8 +58,8 @@ class LinkShellTest : public testing::Test {
   void Run(const RedialLimits& limits) {
     LinkShell::Options options;
     options.transport = &transport_;
-    options.address = "192.0.2.1:1";
-    options.hello = {"token", "link"};
+    options.target = {"192.0.2.1:1", "worker/pi-2", "token", "greeting"};
+    options.role = "link";
     options.redial = limits;
     shell_ = std::make_unique<LinkShell>(
         &loop_, &limits_, options, [](Frame) {},
@@ -78,7 +83,7 @@ class LinkShellTest : public testing::Test {
 // frame may take a minute on a slow link.
 TEST_F(LinkShellTest, ABrokenConnectionThatWorkedIsDialledAgain) {
   transport_.on_dial = [](int dial, ConnectionObserver* observer) {
-    if (dial <= 2) observer->OnFrame(MakeHello({"token", "link"}));
+    if (dial <= 2) observer->OnFrame(Greeting());
     observer->OnClosed(absl::UnavailableError("timed out"));
   };
   Run({.lost_ns = 1});
@@ -117,9 +122,10 @@ TEST_F(LinkShellTest, WhatDamagedBytesCostIsSentAgain) {
   frame.header.generation = Generation(1);
   transport_.on_dial = [&](int dial, ConnectionObserver* observer) {
     loop_.Post([&, dial, observer] {
+      observer->OnFrame(Greeting());
       shell_->session().StartGeneration(Generation(1));
       if (dial == 1) shell_->session().Send(frame);
-      if (dial == 2) return loop_.Stop();
+      if (dial == 2) return loop_.Post([this] { loop_.Stop(); });
       observer->OnClosed(absl::DataLossError("frame payload: CRC does not fit the bytes"));
     });
   };
@@ -128,6 +134,198 @@ TEST_F(LinkShellTest, WhatDamagedBytesCostIsSentAgain) {
   ASSERT_EQ(transport_.sent.size(), 4u) << "a hello and the frame, twice";
   EXPECT_EQ(transport_.sent[1].header, transport_.sent[3].header);
   EXPECT_EQ(shell_->session().counters().frames_resent, 1);
+}
+
+// Whoever has the port of the stage that is meant does not get a tensor.
+TEST_F(LinkShellTest, NothingIsSentBeforeTheRightGreeting) {
+  Frame frame;
+  frame.header.kind = FrameKind::kActivation;
+  frame.header.generation = Generation(1);
+  transport_.on_dial = [&](int dial, ConnectionObserver* observer) {
+    if (dial == 1) {
+      shell_->session().StartGeneration(Generation(1));
+      shell_->session().Send(frame);
+    }
+    if (dial == 1) return observer->OnFrame(MakeHello({"token", "link"}));  // what it was shown
+    if (dial == 2) return observer->OnFrame(MakePing(Sequence(5)));
+    if (dial == 3) return observer->OnClosed(absl::InvalidArgumentError("frame: magic"));
+    EXPECT_EQ(transport_.sent.size(), 3u) << "three hellos";
+    EXPECT_FALSE(shell_->connected());
+    observer->OnFrame(Greeting());
+    loop_.Post([this] { loop_.Stop(); });
+  };
+  Run({});
+  EXPECT_TRUE(failed_.ok()) << failed_;
+  EXPECT_EQ(transport_.dials, 4);
+  ASSERT_EQ(transport_.sent.size(), 5u);
+  EXPECT_EQ(transport_.sent[4].header.kind, FrameKind::kActivation);
+}
+
+// A listener whose connections the test makes.
+class FakeListening final : public Transport {
+ public:
+  // One connection, as its peer and as the listener see it.
+  struct Peer {
+    std::string name;
+    bool closed = false;
+    std::vector<Frame> heard;
+    ConnectionObserver* observer = nullptr;
+  };
+
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string&, AcceptFn accept) override {
+    accept_ = std::move(accept);
+    class Nowhere final : public Listener {
+      std::string address() const override { return "192.0.2.1:1"; }
+    };
+    return std::make_unique<Nowhere>();
+  }
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget&, ConnectionObserver*,
+                                                   const LinkShaping&) override {
+    return absl::UnimplementedError("nobody dials");
+  }
+  // Null observer: not accepted.
+  std::shared_ptr<Peer> Connect(const std::string& name) {
+    auto peer = std::make_shared<Peer>();
+    peer->name = name;
+    peer->observer = accept_(std::make_shared<End>(peer)).observer;
+    return peer;
+  }
+  static void Say(const std::shared_ptr<Peer>& peer, const Frame& frame) {
+    if (peer->observer->OnHeader(frame.header).ok()) peer->observer->OnFrame(frame);
+  }
+
+ private:
+  class End final : public Connection {
+   public:
+    explicit End(std::shared_ptr<Peer> peer) : peer_(std::move(peer)) {}
+    ~End() override { Close(); }
+    absl::Status Send(const Frame& frame) override {
+      peer_->heard.push_back(frame);
+      return absl::OkStatus();
+    }
+    void Close() override {
+      if (!std::exchange(peer_->closed, true) && peer_->observer != nullptr)
+        peer_->observer->OnClosed(absl::OkStatus());
+    }
+    int64_t queued_bytes() const override { return 0; }
+    std::string peer() const override { return peer_->name; }
+
+   private:
+    const std::shared_ptr<Peer> peer_;
+  };
+
+  AcceptFn accept_;
+};
+
+class HandClock final : public Clock {
+ public:
+  int64_t NowNanos() const override { return now_ns; }
+  std::atomic<int64_t> now_ns{0};
+};
+
+class LinkAcceptorTest : public testing::Test {
+ protected:
+  LinkAcceptorTest() {
+    EXPECT_TRUE(acceptor_.Listen(&transport_, "192.0.2.1:1").ok());
+    acceptor_.Expect({"token", "worker/pi-1", "server/central"}, {});
+  }
+  // Runs what has been posted so far, and what that posts.
+  void Settle() {
+    for (int i = 0; i < 3; ++i) loop_.Post([] {});
+    loop_.Post([this] { loop_.Post([this] { loop_.Stop(); }); });
+    loop_.Run();
+  }
+
+  HandClock clock_;
+  EventLoop loop_{&clock_};
+  FrameLimits limits_;
+  FakeListening transport_;
+  std::vector<std::string> joined_;
+  std::vector<std::string> refused_;
+  std::vector<std::shared_ptr<LoopConnection>> connections_;
+  LinkAcceptor acceptor_{&loop_, &limits_,
+                         [this](const std::string& role, std::shared_ptr<LoopConnection> one) {
+                           joined_.push_back(role);
+                           connections_.push_back(std::move(one));
+                         },
+                         [this](absl::string_view why) { refused_.emplace_back(why); }};
+};
+
+TEST_F(LinkAcceptorTest, TakesThePlansNeighboursAndNobodyElse) {
+  const auto upstream = transport_.Connect("worker/pi-1");
+  const auto central = transport_.Connect("server/central");
+  const auto unproven = transport_.Connect("");  // of a transport that proves nothing
+  const auto stranger = transport_.Connect("worker/pi-9");
+  const auto pretender = transport_.Connect("worker/pi-1");
+  transport_.Say(upstream, MakeHello({"token", "link"}));
+  transport_.Say(central, MakeHello({"token", "feed"}));
+  transport_.Say(unproven, MakeHello({"token", "link"}));
+  transport_.Say(stranger, MakeHello({"token", "link"}));
+  transport_.Say(pretender, MakeHello({"token", "feed"}));
+  Settle();
+  EXPECT_EQ(joined_, (std::vector<std::string>{"link", "feed", "link"}));
+  EXPECT_FALSE(upstream->closed || central->closed || unproven->closed);
+  EXPECT_TRUE(stranger->closed && pretender->closed);
+  EXPECT_EQ(refused_, (std::vector<std::string>{
+                          "data link: worker/pi-9 dialled as a link, which worker/pi-1 is",
+                          "data link: worker/pi-1 dialled as a feed, which server/central is"}));
+}
+
+TEST_F(LinkAcceptorTest, AnotherTokenIsAskedToComeAgain) {
+  const auto early = transport_.Connect("worker/pi-1");
+  transport_.Say(early, MakeHello({"other", "link"}));
+  Settle();
+  ASSERT_EQ(early->heard.size(), 1u);
+  EXPECT_EQ(early->heard[0].header.kind, FrameKind::kRefusal);
+  EXPECT_TRUE(early->closed);
+  EXPECT_TRUE(joined_.empty());
+}
+
+// Before anything is allocated.
+TEST_F(LinkAcceptorTest, AStrangersFirstFrameIsAShortHello) {
+  limits_.Set({{{FrameKind::kActivation, 4}, uint64_t{64} << 20}});
+  const auto peer = transport_.Connect("");
+  FrameHeader tensor;
+  tensor.kind = FrameKind::kActivation;
+  tensor.samples = 4;
+  tensor.payload_bytes = uint64_t{64} << 20;
+  EXPECT_TRUE(absl::IsInvalidArgument(peer->observer->OnHeader(tensor)));
+  FrameHeader hello;
+  hello.kind = FrameKind::kHello;
+  hello.payload_bytes = 1025;
+  EXPECT_TRUE(absl::IsInvalidArgument(peer->observer->OnHeader(hello)));
+  hello.payload_bytes = 1024;
+  EXPECT_TRUE(peer->observer->OnHeader(hello).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(peer->observer->OnHeader(hello))) << "a second one";
+  const auto neighbour = transport_.Connect("worker/pi-1");
+  transport_.Say(neighbour, MakeHello({"token", "link"}));
+  Settle();
+  EXPECT_TRUE(neighbour->observer->OnHeader(tensor).ok());
+}
+
+TEST_F(LinkAcceptorTest, SilentStrangersAreCutOff) {
+  const auto silent = transport_.Connect("");
+  const auto neighbour = transport_.Connect("worker/pi-1");
+  transport_.Say(neighbour, MakeHello({"token", "link"}));
+  loop_.Post([this] { clock_.now_ns = LinkAcceptor::kHelloPatienceNs; });
+  Settle();
+  EXPECT_TRUE(silent->closed);
+  EXPECT_FALSE(neighbour->closed);
+}
+
+TEST_F(LinkAcceptorTest, OfTooManyStrangersTheOldestGoes) {
+  std::vector<std::shared_ptr<FakeListening::Peer>> crowd;
+  for (size_t i = 0; i < 1000; ++i) {
+    crowd.push_back(transport_.Connect(""));
+    if (crowd.back()->observer == nullptr) crowd.pop_back();
+  }
+  EXPECT_EQ(crowd.size(), 4 * LinkAcceptor::kMostStrangers) << "while the loop is busy";
+  Settle();
+  const auto is_closed = [](const auto& peer) { return peer->closed; };
+  EXPECT_EQ(static_cast<size_t>(std::count_if(crowd.begin(), crowd.end(), is_closed)),
+            3 * LinkAcceptor::kMostStrangers);
+  EXPECT_TRUE(crowd.front()->closed);
+  EXPECT_FALSE(crowd.back()->closed);
 }
 
 // An OK status must never become a failure: it has no text.
@@ -196,6 +394,7 @@ TEST_F(LinkShellTest, ProbesAreMeasuredAndReported) {
   transport_.on_dial = [this](int, ConnectionObserver* observer) {
     Frame probe = MakeProbe(BandwidthProbe::kFirstBytes);
     ASSERT_TRUE(observer->OnHeader(probe.header).ok());
+    observer->OnFrame(Greeting());
     probe.arrival = {12'000, 3'000'000};
     observer->OnFrame(probe);
     loop_.Post([this] { loop_.Stop(); });
@@ -211,6 +410,7 @@ TEST_F(LinkShellTest, ProbesAreMeasuredAndReported) {
 
 TEST_F(LinkShellTest, APingIsAnsweredWithItsNumber) {
   transport_.on_dial = [this](int, ConnectionObserver* observer) {
+    observer->OnFrame(Greeting());
     observer->OnFrame(MakePing(Sequence(5)));
     loop_.Post([this] { loop_.Stop(); });
   };

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
+#include "proto/crypto/sha256.h"
 
 namespace runnel {
 namespace {
@@ -93,15 +95,21 @@ PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
   PrepareStage message = order_.common;
   message.plan = plan();
   message.stage = static_cast<int>(stage);
-  message.link_token = LinkToken();
-  if (stage + 1 < plan().stages.size()) {
-    message.downstream_address =
-        roster.device(DeviceNumber(plan().stages[stage + 1])).hello.data_address;
-  }
+  const LinkTarget own = TargetAt(stage, roster);
+  message.link_token = own.token;
+  message.link_greeting = own.greeting;
+  if (stage > 0) message.upstream_peer = TargetAt(stage - 1, roster).peer;
+  if (stage + 1 < plan().stages.size()) message.downstream = TargetAt(stage + 1, roster);
   return message;
 }
 
-std::string Move::LinkToken() const { return absl::StrCat(link_token_, ":", generation().value()); }
+LinkTarget Move::TargetAt(size_t stage, const Roster& roster) const {
+  const WorkerHello& hello = roster.device(DeviceNumber(plan().stages[stage])).hello;
+  const std::string place = absl::StrCat(generation().value(), ":", stage);
+  return {hello.data_address, Subject{Role::kWorker, hello.name}.ToString(),
+          DeriveSecret(link_token_, absl::StrCat("token:", place)),
+          DeriveSecret(link_token_, absl::StrCat("greeting:", place))};
+}
 
 std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& prepared,
                                             const Roster& roster, RunEffects& effects) {
@@ -124,12 +132,9 @@ std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& pre
     if (roster.lost()[i]) continue;
     effects.push_back(SendControl{roster.devices()[i].connection, CommitPlan{generation()}});
   }
-  const auto address = [&roster](const StagePlan& stage) {
-    return roster.device(DeviceNumber(stage)).hello.data_address;
-  };
-  effects.push_back(ConnectFeed{generation(), LinkToken(), address(plan().stages.front()),
-                                address(plan().stages.back()), order_.common.first_sequence,
-                                plan().stages.front().cap + kFeedWindow});
+  effects.push_back(
+      ConnectFeed{generation(), TargetAt(0, roster), TargetAt(plan().stages.size() - 1, roster),
+                  order_.common.first_sequence, plan().stages.front().cap + kFeedWindow});
   return active;
 }
 

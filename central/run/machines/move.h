@@ -45,8 +45,9 @@ std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next);
 
 class Move {
  public:
-  // first: the generation of the first plan. link_token: what whoever dials a data link shows;
-  // followed by the generation, so that nobody reaches a stage of another plan.
+  // first: the generation of the first plan. link_token: a secret, of which come what whoever dials
+  // a data link shows and what it is answered: other ones for each generation and stage, so that
+  // nobody reaches a stage of another plan, and who has got one cannot use it elsewhere.
   Move(Generation first, std::string link_token)
       : next_generation_(first), link_token_(std::move(link_token)) {}
 
@@ -80,7 +81,8 @@ class Move {
   PrepareStage MessageFor(size_t stage, const Roster& roster) const;
   void Prepare(const ActivePlan& from, const Roster& roster, RunEffects& effects);
   void AwaitAllStages();
-  std::string LinkToken() const;
+  // How a stage's data links are dialled.
+  LinkTarget TargetAt(size_t stage, const Roster& roster) const;
 
   Generation next_generation_;
   std::string link_token_;

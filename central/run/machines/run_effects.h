@@ -26,9 +26,8 @@ struct CloseControl {
 // Connect the feed to the stage with the input and the one with the loss.
 struct ConnectFeed {
   Generation generation;
-  std::string link_token;
-  std::string first_address;
-  std::string last_address;
+  LinkTarget first;
+  LinkTarget last;  // the same, if one stage has both
   Sequence first_sequence;
   int64_t window;  // micro-batches that may be on their way to a stage
 };

@@ -20,13 +20,14 @@
 #include "proto/base/training/plan.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
+#include "proto/transport/link/link_target.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 7;
+inline constexpr int32_t kProtocolVersion = 8;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // A profile's processor_share is at least this.
@@ -233,8 +234,12 @@ struct PrepareStage {
   int64_t eval_samples = 0;
   std::string recipe;
   std::string backend;
-  std::string link_token;                    // whoever dials a data link of this run shows it
-  std::string downstream_address;            // empty for the last stage
+  // Of its data links: what a dialling end shows, what this stage answers, who alone is the stage
+  // before (Connection::peer; empty: nobody), and the next stage (without an address: none).
+  std::string link_token;
+  std::string link_greeting;
+  std::string upstream_peer;
+  LinkTarget downstream;
   LinkShaping shaping;                       // of what this stage sends to its neighbours
   Sequence first_sequence;                   // training begins here
   std::vector<TrainingChange> changes = {};  // decided so far

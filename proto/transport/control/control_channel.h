@@ -89,6 +89,9 @@ class CentralControl {
   // Of the messages with a state that were sent on this stream since none was on its way, and of
   // the one that is coming in. All zero: there is no such stream, or messages pass at once.
   virtual TransferProgress Transfer(ConnectionId id) = 0;
+  // What a worker hands over at a time, a state with its message, is at most so many bytes from now
+  // on; before it is welcomed, nothing. A stream that brings more ends with InvalidArgument.
+  virtual void LimitStates(int64_t) {}
   // Closes in order after what is queued (a Refused arrives before the end of the stream); what
   // the worker still says is dropped, OnGone follows. A worker that does not take what is queued
   // within the close time-out is cut off. No effect on a stream that has ended.

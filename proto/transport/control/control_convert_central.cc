@@ -50,6 +50,15 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
   for (const std::string& codec : from.cost_codecs) request.add_cost_codecs(codec);
 }
 
+proto::LinkTarget ToProto(const LinkTarget& from) {
+  proto::LinkTarget target;
+  target.set_address(from.address);
+  target.set_peer(from.peer);
+  target.set_token(from.token);
+  target.set_greeting(from.greeting);
+  return target;
+}
+
 void Fill(PrepareStage& from, proto::FromCentral& to) {
   proto::PrepareStage& prepare = *to.mutable_prepare_stage();
   *prepare.mutable_plan() = ToProto(from.plan);
@@ -61,7 +70,9 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
   prepare.set_recipe(from.recipe);
   prepare.set_backend(from.backend);
   prepare.set_link_token(from.link_token);
-  prepare.set_downstream_address(from.downstream_address);
+  prepare.set_link_greeting(from.link_greeting);
+  prepare.set_upstream_peer(from.upstream_peer);
+  *prepare.mutable_downstream() = ToProto(from.downstream);
   prepare.set_link_megabits_per_second(from.shaping.megabits_per_second);
   prepare.set_link_delay_ms(from.shaping.delay_ms);
   prepare.set_first_sequence(from.first_sequence.value());
@@ -214,6 +225,14 @@ absl::Status ReadStage(const proto::PrepareStage& from, PrepareStage& prepare) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<LinkTarget> ReadTarget(const proto::LinkTarget& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckText("downstream.address", from.address()));
+  RUNNEL_RETURN_IF_ERROR(CheckText("downstream.peer", from.peer()));
+  RUNNEL_RETURN_IF_ERROR(CheckText("downstream.token", from.token()));
+  RUNNEL_RETURN_IF_ERROR(CheckText("downstream.greeting", from.greeting()));
+  return LinkTarget{from.address(), from.peer(), from.token(), from.greeting()};
+}
+
 absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
   PrepareStage prepare;
   RUNNEL_RETURN_IF_ERROR(ReadStage(from, prepare));
@@ -223,8 +242,11 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
   prepare.backend = from.backend();
   RUNNEL_RETURN_IF_ERROR(CheckText("prepare_stage.link_token", from.link_token()));
   prepare.link_token = from.link_token();
-  RUNNEL_RETURN_IF_ERROR(CheckText("prepare_stage.downstream_address", from.downstream_address()));
-  prepare.downstream_address = from.downstream_address();
+  RUNNEL_RETURN_IF_ERROR(CheckText("prepare_stage.link_greeting", from.link_greeting()));
+  prepare.link_greeting = from.link_greeting();
+  RUNNEL_RETURN_IF_ERROR(CheckText("prepare_stage.upstream_peer", from.upstream_peer()));
+  prepare.upstream_peer = from.upstream_peer();
+  RUNNEL_ASSIGN_OR_RETURN(prepare.downstream, ReadTarget(from.downstream()));
   RUNNEL_RETURN_IF_ERROR(CheckReal("prepare_stage.link_megabits_per_second",
                                    from.link_megabits_per_second(), 0, kMaxMegabitsPerSecond));
   prepare.shaping.megabits_per_second = from.link_megabits_per_second();
@@ -234,6 +256,7 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
   prepare.draws_state = from.draws_state();
   RUNNEL_ASSIGN_OR_RETURN(prepare.state,
                           FromProto(std::move(*from.mutable_state()), ZeroTensors::kLeftOut));
+  RUNNEL_RETURN_IF_ERROR(CheckFinite("prepare_stage.state", prepare.state));
   if (prepare.draws_state && !prepare.state.layers.empty()) {
     return absl::InvalidArgumentError("prepare_stage.draws_state: and the state has layers");
   }

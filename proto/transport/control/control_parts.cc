@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/link/frame.h"
 
 namespace runnel {
 namespace {
@@ -20,7 +21,40 @@ proto::ModelState* StateOf(proto::FromWorker& message) {
   return nullptr;
 }
 
+// Largest wire message of a kind.
+size_t MostBytes(const proto::FromWorker& message) {
+  switch (message.message_case()) {
+    case proto::FromWorker::kHello:
+    case proto::FromWorker::kTelemetry:
+      return size_t{4} << 10;
+    case proto::FromWorker::kStageFailed:
+    case proto::FromWorker::kProfileFailed:
+      return size_t{8} << 10;
+    case proto::FromWorker::kProfileReport:
+      return size_t{64} << 10;
+    case proto::FromWorker::kProbePiece:
+      return (size_t{64} << 10) + 64;
+    case proto::FromWorker::kPart:
+    case proto::FromWorker::kSnapshot:
+    case proto::FromWorker::kLayersFetched:
+      return kPartBytes + 64;
+    default:
+      return size_t{1} << 10;
+  }
+}
+
+uint32_t CrcOf(const std::string& bytes) {
+  return Crc32(0, absl::MakeSpan(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
+}
+
 }  // namespace
+
+absl::Status CheckWireSize(const proto::FromWorker& message, size_t wire_bytes) {
+  const size_t most = MostBytes(message);
+  if (wire_bytes <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("message: ", wire_bytes, " bytes are more than the ", most, " of its kind"));
+}
 
 template <typename Wire>
 absl::Status OutgoingMessages<Wire>::CheckRoom(size_t bytes) const {
@@ -96,7 +130,10 @@ std::optional<std::string> OutgoingMessages<Wire>::NextPart(int64_t now_ns) {
   Wire part;
   part.mutable_part()->set_data(first_.substr(sent_, bytes));
   sent_ += bytes;
-  part.mutable_part()->set_last(sent_ == first_.size());
+  if (sent_ == first_.size()) {
+    part.mutable_part()->set_last(true);
+    part.mutable_part()->set_crc(CrcOf(first_));
+  }
   window_.Sent(static_cast<int64_t>(bytes), now_ns);
   if (sent_ == first_.size()) {
     queued_bytes_ -= sent_;
@@ -174,7 +211,7 @@ template <typename Wire>
 absl::StatusOr<std::optional<Wire>> IncomingMessages<Wire>::AddPart(const proto::Part& part) {
   if (part.data().empty()) return absl::InvalidArgumentError("part.data: is empty");
   const size_t held = joined_.size() + ahead_bytes_;
-  if (part.data().size() > max_message_bytes_ - held) {
+  if (held + part.data().size() > max_message_bytes_) {
     return absl::InvalidArgumentError(absl::StrCat("part.data: ", part.data().size(),
                                                    " bytes after ", held, " are over ",
                                                    max_message_bytes_));
@@ -184,6 +221,7 @@ absl::StatusOr<std::optional<Wire>> IncomingMessages<Wire>::AddPart(const proto:
   if (!part.last()) return std::nullopt;
   Wire message;
   const std::string whole = std::exchange(joined_, {});
+  if (CrcOf(whole) != part.crc()) return absl::DataLossError("part: CRC does not fit the bytes");
   if (!message.ParseFromString(whole)) {
     return absl::InvalidArgumentError("message: its parts cannot be parsed");
   }

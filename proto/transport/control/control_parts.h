@@ -38,6 +38,10 @@ inline constexpr size_t kMaxControlMessageBytes = (size_t{1} << 31) - 1;
 // What may wait in one stream's queue.
 inline constexpr size_t kMaxQueuedControlBytes = size_t{1} << 32;
 
+// InvalidArgument: a worker's message of this kind is never so large. wire_bytes: of the wire
+// message that completed it.
+absl::Status CheckWireSize(const proto::FromWorker& message, size_t wire_bytes);
+
 // Bytes of Parts.
 struct PartNews {
   int64_t read = 0;     // of the peer's: it waits to hear of them
@@ -92,9 +96,12 @@ class IncomingMessages {
   explicit IncomingMessages(size_t max_message_bytes = kMaxControlMessageBytes)
       : max_message_bytes_(max_message_bytes) {}
 
+  // Of what comes in Parts, with its state, from now on.
+  void SetLimit(size_t max_message_bytes) { max_message_bytes_ = max_message_bytes; }
   // Takes one wire message, serialized; returns the message that it completes, if it does, with its
-  // state. InvalidArgument: it is no such message, an empty Part, Parts or layers over the limit,
-  // Parts within Parts, a layer that belongs to no message.
+  // state. InvalidArgument: it is no such message, an empty Part, Parts or layers over the
+  // limit, Parts within Parts, a layer that belongs to no message.
+  // DataLoss: the bytes of Parts are damaged.
   absl::StatusOr<std::optional<Wire>> Add(const std::string& bytes);
   // Since the last call, for OutgoingMessages::Settle.
   PartNews TakeNews();

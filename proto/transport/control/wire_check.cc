@@ -1,11 +1,9 @@
 #include "proto/transport/control/wire_check.h"
 
-#include <algorithm>
+#include <cstring>
 #include <limits>
+#include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
@@ -30,6 +28,18 @@ size_t CharacterBytes(absl::string_view text, size_t at) {
   if (byte(1) < low || byte(1) > high || !follows(2)) return 0;
   if (first < 0xF0) return 3;
   return follows(3) ? 4 : 0;
+}
+
+// Of little-endian FP32 values: none is infinite or no number.
+bool IsFinite(absl::string_view bytes) {
+  constexpr uint32_t kExponent = 0x7F800000;
+  bool finite = true;
+  for (size_t at = 0; at + sizeof(uint32_t) <= bytes.size(); at += sizeof(uint32_t)) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, bytes.data() + at, sizeof(bits));
+    finite &= (bits & kExponent) != kExponent;
+  }
+  return finite;
 }
 
 }  // namespace
@@ -70,18 +80,6 @@ absl::Status CheckName(absl::string_view field, const std::string& value) {
   return CheckText(field, value);
 }
 
-absl::Status CheckWorkerName(absl::string_view field, absl::string_view name) {
-  constexpr size_t kMaxNameBytes = 64;
-  const bool fits = !name.empty() && name.size() <= kMaxNameBytes && absl::ascii_isalnum(name[0]) &&
-                    std::all_of(name.begin(), name.end(), [](char c) {
-                      return absl::ascii_isalnum(c) || absl::StrContains("._-", c);
-                    });
-  if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " \"", absl::CEscape(name.substr(0, kMaxNameBytes)),
-                   "\": a name is a letter or digit and up to 63 more of them, '.', '_' and '-'"));
-}
-
 absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value) {
   RUNNEL_RETURN_IF_ERROR(CheckRange(field, value, 0, std::numeric_limits<int32_t>::max()));
   return Generation(value);
@@ -102,6 +100,20 @@ absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string&
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   }
   return line;
+}
+
+absl::Status CheckFinite(absl::string_view field, const ModelState& state) {
+  for (const LayerState& layer : state.layers) {
+    for (const std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {
+      for (const TensorData& tensor : *tensors) {
+        if (tensor.dtype != DType::kFloat32 || IsFinite(tensor.bytes)) continue;
+        return absl::InvalidArgumentError(absl::StrCat(field, ": layer ", layer.layer, ", ",
+                                                       tensor.name,
+                                                       ": has a value that is no finite number"));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string CleanUtf8(absl::string_view text, size_t max_bytes) {

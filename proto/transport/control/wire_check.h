@@ -10,6 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/ids.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/worker_name.h"
 
 namespace runnel {
 
@@ -29,15 +31,15 @@ absl::Status CheckReal(absl::string_view field, double value, double low, double
 absl::Status CheckText(absl::string_view field, const std::string& value);
 // As CheckText, and not empty.
 absl::Status CheckName(absl::string_view field, const std::string& value);
-// A worker's name: [A-Za-z0-9][A-Za-z0-9._-]{0,63}. It ends up in log lines, on terminals and in
-// file names.
-absl::Status CheckWorkerName(absl::string_view field, absl::string_view name);
 
 // Not negative; a sequence at most kMaxSequence.
 absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value);
 absl::StatusOr<Sequence> ToSequence(absl::string_view field, int64_t value);
 // At most kMaxReasonBytes, made one line: control characters become spaces.
 absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string& reason);
+
+// A floating-point tensor of a layer has no value that is infinite or no number.
+absl::Status CheckFinite(absl::string_view field, const ModelState& state);
 
 // The text with '?' for each byte that is not part of well-formed UTF-8: protobuf refuses to read
 // a string that is not. At most `max_bytes` of it, whole characters.

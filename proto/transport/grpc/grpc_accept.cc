@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/transport/grpc/grpc_security.h"
 
 namespace runnel {
 namespace {
@@ -57,7 +58,17 @@ class AcceptCall final : public StreamCalls {
     Drop();
   }
   void Accept() {
-    stream_ = std::make_shared<GrpcStream>(listener_->options_);
+    std::string peer;
+    if (listener_->security_.encrypts()) {
+      const absl::StatusOr<CertificateInfo> info =
+          PeerOf(*context_.auth_context(), listener_->security_);
+      if (!info.ok()) {
+        return Finish(grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                                   std::string(info.status().message())));
+      }
+      peer = info->subject.ToString();
+    }
+    stream_ = std::make_shared<GrpcStream>(listener_->options_, std::move(peer));
     stream_->SetCalls(this);
     Accepted accepted;
     if (listener_->live_->Add(stream_)) {
@@ -109,8 +120,8 @@ class AcceptCall final : public StreamCalls {
   CallTag<AcceptCall> finish_{this, &AcceptCall::OneOver};
 };
 
-GrpcListener::GrpcListener(StreamOptions options, AcceptFn accept)
-    : options_(std::move(options)), accept_(std::move(accept)) {}
+GrpcListener::GrpcListener(StreamOptions options, GrpcSecurity security, AcceptFn accept)
+    : options_(std::move(options)), security_(std::move(security)), accept_(std::move(accept)) {}
 
 GrpcListener::~GrpcListener() {
   if (server_ == nullptr) return;
@@ -124,9 +135,12 @@ GrpcListener::~GrpcListener() {
 absl::Status GrpcListener::Start(Address address, int64_t keepalive) {
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(address.ToString(), grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address.ToString(), ServerCredentials(security_), &port);
+  BoundStrangers(builder);
   builder.RegisterAsyncGenericService(&service_);
   builder.SetMaxReceiveMessageSize(kMaxGrpcMessageBytes);
+  // A connection carries one stream.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);
   // Two listeners on one port would share its connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "proto/transport/grpc/grpc_calls.h"
+#include "proto/transport/grpc/grpc_options.h"
 #include "proto/transport/grpc/grpc_queue.h"
 #include "proto/transport/grpc/grpc_stream.h"
 #include "proto/transport/link/address.h"
@@ -21,7 +22,7 @@ namespace runnel {
 // Accepts, and calls observers, on the thread of its queue; destroyed on another one.
 class GrpcListener final : public Listener {
  public:
-  GrpcListener(StreamOptions options, AcceptFn accept);
+  GrpcListener(StreamOptions options, GrpcSecurity security, AcceptFn accept);
   ~GrpcListener() override;
 
   // Once. AlreadyExists: the port is in use.
@@ -37,6 +38,7 @@ class GrpcListener final : public Listener {
   void Request();
 
   const StreamOptions options_;
+  const GrpcSecurity security_;
   const AcceptFn accept_;
   std::string address_;
   const std::shared_ptr<LiveCalls> live_ = std::make_shared<LiveCalls>();

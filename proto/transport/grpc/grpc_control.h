@@ -3,18 +3,38 @@
 // The control plane over gRPC (control.proto): one bidirectional stream per worker.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/transport/control/control_channel.h"
+#include "proto/transport/grpc/grpc_options.h"
 
 namespace runnel {
 
+// What a central with an identity does for those who have a certificate. Any thread; errors reach
+// the one who asked.
+struct GrpcOrders {
+  // Another certificate for a worker.
+  std::function<absl::StatusOr<std::string>(const CertificateInfo& worker,
+                                            const std::string& request_pem)>
+      renew;
+  // Takes a worker's certificates away.
+  std::function<absl::Status(const std::string& name)> revoke;
+};
+
 struct GrpcControlOptions {
-  // Nothing listens or dials beyond loopback as long as the streams are not encrypted:
+  // Beyond loopback although streams are not encrypted, if the network is trusted (a lab). Else:
   // PermissionDenied.
   bool allow_non_loopback = false;
-  // A stream that has not said hello by then is closed.
-  int64_t hello_deadline_ms = 10'000;
+  GrpcSecurity security = {};
+  GrpcOrders orders = {};
+  // A stream that has not said hello by then is closed; of more than max_strangers such streams
+  // the oldest is.
+  int64_t hello_deadline_ms = 5'000;
+  int max_strangers = 64;
   // How long closing in order may take before the peer is cut off. A connection whose buffers are
   // full since the peer reads nothing goes only after keepalive_timeout_ms more.
   int64_t close_timeout_ms = 2'000;

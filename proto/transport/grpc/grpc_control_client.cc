@@ -4,12 +4,15 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/control/control_convert.h"
 #include "proto/transport/control/control_parts.h"
 #include "proto/transport/grpc/grpc_control_ends.h"
+#include "proto/transport/grpc/grpc_security.h"
+#include "proto/transport/grpc/join_secret.h"
 #include "proto/transport/grpc/listen_address.h"
 #include "proto/transport/link/address.h"
 
@@ -25,13 +28,15 @@ class ClientStream final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc
                            public std::enable_shared_from_this<ClientStream> {
  public:
   ClientStream(std::string address, std::shared_ptr<grpc::Channel> channel,
-               const GrpcControlOptions& options, EventLoop* timers,
+               const GrpcControlOptions& options, EventLoop* timers, const std::string& join_secret,
                WorkerControlObserver* observer)
       : address_(std::move(address)),
         options_(options),
         timers_(timers),
         observer_(observer),
-        stub_(std::move(channel)) {}
+        stub_(std::move(channel)) {
+    if (!join_secret.empty()) context_.AddMetadata(kJoinSecretKey, join_secret);
+  }
 
   void Begin();
   absl::Status Send(WorkerMessage message);
@@ -177,6 +182,10 @@ absl::Status ClientStream::EndStatusLocked(const grpc::Status& status) const {
   if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) {
     return absl::InvalidArgumentError(status.error_message());
   }
+  if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("central at ", address_, " refused: ", absl::CEscape(status.error_message())));
+  }
   if (closing_ && status.error_code() == grpc::StatusCode::CANCELLED) {
     return absl::UnavailableError(absl::StrCat("central at ", address_, " did not end within ",
                                                options_.close_timeout_ms, " ms"));
@@ -236,20 +245,29 @@ absl::StatusOr<std::unique_ptr<WorkerControl>> ConnectGrpc(const std::string& ad
                                                            EventLoop* timers,
                                                            WorkerControlObserver* observer) {
   RUNNEL_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
-  RUNNEL_RETURN_IF_ERROR(CheckDialAddress(parsed, options.allow_non_loopback));
+  const bool encrypts = options.security.encrypts();
+  RUNNEL_RETURN_IF_ERROR(CheckDialAddress(parsed, options.allow_non_loopback || encrypts));
   const std::string target = parsed.ToString();
   if (parsed.port == 0) {
     return absl::InvalidArgumentError(absl::StrCat("address '", address, "': needs a port"));
   }
+  grpc::ChannelArguments arguments = ArgumentsFor(options);
+  const auto credentials = ChannelCredentials(options.security, CentralSubject(), arguments);
   std::shared_ptr<grpc::Channel> channel =
-      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), ArgumentsFor(options));
+      grpc::CreateCustomChannel(target, credentials, arguments);
   const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms);
   if (!channel->WaitForConnected(deadline)) {
-    return absl::UnavailableError(
-        absl::StrCat("no central answers at ", target, " within ", timeout_ms, " ms"));
+    return absl::UnavailableError(absl::StrCat(
+        "no central answers at ", target, " within ", timeout_ms, " ms",
+        encrypts ? ", none of this worker's cluster at least"
+                 : "; where `runnel-central init` was called, a worker must --join first"));
   }
+  // Read now: central has made the file when it listens.
+  std::string secret;
+  if (!encrypts && parsed.is_loopback() && !options.security.secrets_folder.empty())
+    secret = ReadJoinSecret(options.security.secrets_folder, parsed.port).value_or("");
   auto stream =
-      std::make_shared<ClientStream>(target, std::move(channel), options, timers, observer);
+      std::make_shared<ClientStream>(target, std::move(channel), options, timers, secret, observer);
   stream->Begin();
   return std::make_unique<GrpcWorkerControl>(parsed, std::move(stream));
 }

@@ -19,6 +19,9 @@ namespace runnel {
 grpc::ByteBuffer ToBuffer(const std::string& bytes);
 std::string ToBytes(const grpc::ByteBuffer& buffer);
 
+// Metadata of a call, with which a worker shows central's secret (join_secret.h).
+inline constexpr char kJoinSecretKey[] = "runnel-join-secret";
+
 // Of the same code; the message cut to what fits into a header.
 grpc::Status ToGrpc(const absl::Status& status);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/transport/grpc/grpc_security.h"
 
 namespace runnel {
 namespace {
@@ -117,7 +118,8 @@ class DialCall final : public StreamCalls {
   CallTag<DialCall> finish_{this, &DialCall::Finished};
 };
 
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, int64_t keepalive,
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const Subject& peer,
+                                          const GrpcSecurity& security, int64_t keepalive,
                                           int64_t connect_attempt) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxGrpcMessageBytes);
@@ -133,13 +135,16 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, int64_t ke
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const auto credentials = ChannelCredentials(security, peer, arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 }  // namespace
 
-GrpcDialler::GrpcDialler(StreamOptions options, int64_t keepalive_ms, int64_t connect_attempt_ms)
+GrpcDialler::GrpcDialler(StreamOptions options, GrpcSecurity security, int64_t keepalive_ms,
+                         int64_t connect_attempt_ms)
     : options_(std::move(options)),
+      security_(std::move(security)),
       keepalive_ms_(keepalive_ms),
       connect_attempt_ms_(connect_attempt_ms) {}
 
@@ -148,12 +153,13 @@ GrpcDialler::~GrpcDialler() {
   live_->Wait();
 }
 
-std::shared_ptr<Connection> GrpcDialler::Dial(const std::string& address, GrpcQueue* queue,
-                                              ConnectionObserver* observer,
+std::shared_ptr<Connection> GrpcDialler::Dial(const std::string& address, const Subject& peer,
+                                              GrpcQueue* queue, ConnectionObserver* observer,
                                               const LinkShaping& shaping) {
   auto stream = std::make_shared<GrpcStream>(options_);
   auto* call =
-      new DialCall(NewChannel(address, keepalive_ms_, connect_attempt_ms_), stream, live_, address);
+      new DialCall(NewChannel(address, peer, security_, keepalive_ms_, connect_attempt_ms_), stream,
+                   live_, address);
   call->Begin(queue, observer, shaping);
   return std::make_shared<GrpcConnection>(std::move(stream));
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "proto/transport/grpc/grpc_calls.h"
+#include "proto/transport/grpc/grpc_options.h"
 #include "proto/transport/grpc/grpc_queue.h"
 #include "proto/transport/grpc/grpc_stream.h"
 #include "proto/transport/link/transport.h"
@@ -17,15 +18,19 @@ namespace runnel {
 // and before the queues.
 class GrpcDialler {
  public:
-  GrpcDialler(StreamOptions options, int64_t keepalive_ms, int64_t connect_attempt_ms);
+  GrpcDialler(StreamOptions options, GrpcSecurity security, int64_t keepalive_ms,
+              int64_t connect_attempt_ms);
   ~GrpcDialler();
 
-  // As Transport::Dial; the observer is called on the queue's thread.
-  std::shared_ptr<Connection> Dial(const std::string& address, GrpcQueue* queue,
-                                   ConnectionObserver* observer, const LinkShaping& shaping);
+  // As Transport::Dial; the observer is called on the queue's thread. peer: counts only if streams
+  // are encrypted.
+  std::shared_ptr<Connection> Dial(const std::string& address, const Subject& peer,
+                                   GrpcQueue* queue, ConnectionObserver* observer,
+                                   const LinkShaping& shaping);
 
  private:
   const StreamOptions options_;
+  const GrpcSecurity security_;
   const int64_t keepalive_ms_;
   const int64_t connect_attempt_ms_;
   const std::shared_ptr<LiveCalls> live_ = std::make_shared<LiveCalls>();

@@ -1,12 +1,21 @@
 #include "proto/transport/grpc/grpc_process.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 
 namespace runnel {
 namespace {
+
+constexpr size_t kMaxLogBytes = 512;
 
 // A server that listens nowhere: it holds what it would need to serve with callbacks.
 struct Holder {
@@ -22,7 +31,23 @@ struct Holder {
   }
 };
 
+std::atomic<RefusalLog*> g_refusals{nullptr};
+
+// Numbers (ports, times, sources' lines) differ from peer to peer; the text does not.
+void LogLine(gpr_log_func_args* line) {
+  RefusalLog* const refusals = g_refusals;
+  if (refusals == nullptr || line->severity < GPR_LOG_SEVERITY_ERROR) return;
+  std::string text(line->message);
+  std::erase_if(text, [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); });
+  refusals->Refused(absl::StrCat("gRPC: ", absl::CEscape(text.substr(0, kMaxLogBytes))));
+}
+
 }  // namespace
+
+void LogGrpcTo(RefusalLog* refusals) {
+  g_refusals = refusals;
+  gpr_set_log_function(LogLine);
+}
 
 void KeepGrpcForTheProcess() {
   // Never destroyed; volatile, so that the pointer is really there for whoever looks for leaks.

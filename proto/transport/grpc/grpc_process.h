@@ -1,5 +1,7 @@
 #pragma once
 
+#include "proto/base/refusal_log.h"
+
 namespace runnel {
 
 // Keeps gRPC, and the threads of its callbacks, from the first call to the end of the process.
@@ -18,5 +20,10 @@ namespace runnel {
 // So the first call of a process must come before anything else of gRPC, and before other threads
 // read the environment.
 void KeepGrpcForTheProcess();
+
+// Errors that gRPC would print itself (of connections that failed a handshake, mostly) go here from
+// now on, the same one once a minute. `refusals` lives to the end of the process. Before the first
+// call of gRPC.
+void LogGrpcTo(RefusalLog* refusals);
 
 }  // namespace runnel

@@ -7,10 +7,11 @@
 
 namespace runnel {
 
-GrpcStream::GrpcStream(StreamOptions options)
-    : options_(std::move(options)), assembler_(options_.pool, [this](const FrameHeader& header) {
-        return gate_->Header(header);
-      }) {}
+GrpcStream::GrpcStream(StreamOptions options, std::string peer)
+    : options_(std::move(options)),
+      peer_(std::move(peer)),
+      assembler_(options_.pool,
+                 [this](const FrameHeader& header) { return gate_->Header(header); }) {}
 
 void GrpcStream::SetCalls(StreamCalls* calls) {
   std::lock_guard<std::mutex> lock(mutex_);

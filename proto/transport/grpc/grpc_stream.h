@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,7 +51,8 @@ struct StreamOptions {
 // Thread-safe; its call holds a reference until gRPC is done with it.
 class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
  public:
-  explicit GrpcStream(StreamOptions options);
+  // peer: Connection::peer.
+  explicit GrpcStream(StreamOptions options, std::string peer = {});
 
   // `calls` lives until Done().
   void SetCalls(StreamCalls* calls);
@@ -67,6 +69,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   absl::Status Send(const Frame& frame);
   void Close();
   int64_t queued_bytes() const;
+  const std::string& peer() const { return peer_; }
   // The owner lets go of the connection; after Close() what is queued still leaves.
   void Release();
   // Ends the stream at once; the observer hears `status` and is not called after the return.
@@ -104,6 +107,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   static grpc::ByteBuffer BufferOf(const Message& message);
 
   const StreamOptions options_;
+  const std::string peer_;
   mutable std::mutex mutex_;
   StreamCalls* calls_ = nullptr;        // guarded by mutex_; null before SetCalls and after Done
   std::shared_ptr<ObserverGate> gate_;  // set once, by Attach; guarded by mutex_
@@ -140,6 +144,7 @@ class GrpcConnection final : public Connection {
   absl::Status Send(const Frame& frame) override { return stream_->Send(frame); }
   void Close() override { stream_->Close(); }
   int64_t queued_bytes() const override { return stream_->queued_bytes(); }
+  std::string peer() const override { return stream_->peer(); }
 
  private:
   const std::shared_ptr<GrpcStream> stream_;

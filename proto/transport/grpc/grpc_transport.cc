@@ -24,8 +24,8 @@ class GrpcTransport final : public Transport {
         stream_options_{std::clamp(options.chunk_bytes, int64_t{4096}, kMaxChunkBytes),
                         options.pool != nullptr ? options.pool : &pool_,
                         std::make_shared<ThreadScheduler>()},
-        dialler_(std::make_unique<GrpcDialler>(stream_options_, options.keepalive_ms,
-                                               options.connect_attempt_ms)) {
+        dialler_(std::make_unique<GrpcDialler>(stream_options_, options.security,
+                                               options.keepalive_ms, options.connect_attempt_ms)) {
     KeepGrpcForTheProcess();
   }
   ~GrpcTransport() override {
@@ -35,24 +35,34 @@ class GrpcTransport final : public Transport {
 
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
                                                    AcceptFn accept) override {
-    RUNNEL_ASSIGN_OR_RETURN(const Address parsed,
-                            ToListenAddress(address, options_.allow_non_loopback));
-    auto listener = std::make_unique<GrpcListener>(stream_options_, std::move(accept));
+    RUNNEL_ASSIGN_OR_RETURN(const Address parsed, ToListenAddress(address, allow_non_loopback()));
+    auto listener =
+        std::make_unique<GrpcListener>(stream_options_, options_.security, std::move(accept));
     RUNNEL_RETURN_IF_ERROR(listener->Start(parsed, options_.keepalive_ms));
     std::lock_guard<std::mutex> lock(mutex_);
     if (queue_ == nullptr) queue_ = listener->queue();
     return listener;
   }
 
-  absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string& address,
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget& to,
                                                    ConnectionObserver* observer,
                                                    const LinkShaping& shaping) override {
-    RUNNEL_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
-    RUNNEL_RETURN_IF_ERROR(CheckDialAddress(parsed, options_.allow_non_loopback));
-    return dialler_->Dial(parsed.ToString(), DialQueue(), observer, shaping);
+    RUNNEL_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(to.address));
+    RUNNEL_RETURN_IF_ERROR(CheckDialAddress(parsed, allow_non_loopback()));
+    Subject peer;
+    if (options_.security.encrypts()) {
+      peer = options_.security.identity->info().subject;
+      if (!to.peer.empty()) {
+        RUNNEL_ASSIGN_OR_RETURN(peer, ParseSubject(to.peer));
+      }
+    }
+    return dialler_->Dial(parsed.ToString(), peer, DialQueue(), observer, shaping);
   }
 
  private:
+  bool allow_non_loopback() const {
+    return options_.allow_non_loopback || options_.security.encrypts();
+  }
   GrpcQueue* DialQueue() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (queue_ == nullptr) {

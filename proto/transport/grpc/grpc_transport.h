@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "proto/base/payload.h"
+#include "proto/transport/grpc/grpc_options.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {
@@ -16,8 +17,9 @@ namespace runnel {
 inline constexpr int64_t kDefaultChunkBytes = int64_t{512} << 10;
 
 struct GrpcTransportOptions {
-  // Streams are not encrypted: beyond loopback only if the network is trusted (a lab).
+  // Beyond loopback although streams are not encrypted, if the network is trusted (a lab).
   bool allow_non_loopback = false;
+  GrpcSecurity security = {};
   // Of what this side sends, in [4 KiB, kMaxChunkBytes].
   int64_t chunk_bytes = kDefaultChunkBytes;
   // Where received payloads are put; it outlives the transport. Null: a pool of the transport.
@@ -30,11 +32,11 @@ struct GrpcTransportOptions {
 };
 
 // Beyond the contract of Transport: Listen and Dial return PermissionDenied for an address that is
-// not on the loopback interface, unless the options allow it. Observers are called on one thread
-// for all connections of the transport (a second one for each further listener, or if it dials
-// before it listens): what one observer takes, all others wait. The listeners go before the
-// transport; destroying either breaks what still stands and waits for it, so not within a call of
-// an observer.
+// not on the loopback interface, unless streams are encrypted or the options allow it. Observers
+// are called on one thread for all connections of the transport (a second one for each further
+// listener, or if it dials before it listens): what one observer takes, all others wait. The
+// listeners go before the transport; destroying either breaks what still stands and waits for it,
+// so not within a call of an observer.
 std::unique_ptr<Transport> MakeGrpcTransport(const GrpcTransportOptions& options);
 
 }  // namespace runnel

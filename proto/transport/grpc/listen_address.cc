@@ -109,8 +109,8 @@ absl::Status CheckDialAddress(const Address& address, bool allow_non_loopback) {
   if (address.is_loopback() || allow_non_loopback) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       "does not dial ", address.ToString(),
-      ": only on the loopback interface (127.0.0.1) as long as streams are not encrypted; "
-      "--insecure-network allows it, for isolated networks"));
+      ": only on the loopback interface (127.0.0.1) as long as streams are not encrypted "
+      "(`runnel-worker --join`); --insecure-network allows it, for isolated networks"));
 }
 
 absl::StatusOr<Address> ToListenAddress(const std::string& text, bool allow_non_loopback) {
@@ -120,8 +120,8 @@ absl::StatusOr<Address> ToListenAddress(const std::string& text, bool allow_non_
   if (!address.is_loopback() && !allow_non_loopback) {
     return absl::PermissionDeniedError(absl::StrCat(
         "does not listen on ", address.ToString(),
-        ": only on the loopback interface (127.0.0.1) as long as streams are not encrypted; "
-        "--insecure-network allows it, for isolated networks"));
+        ": only on the loopback interface (127.0.0.1) as long as streams are not encrypted "
+        "(`runnel-central init`); --insecure-network allows it, for isolated networks"));
   }
   RUNNEL_RETURN_IF_ERROR(TryBind(address, socket_address));
   return address;

@@ -21,10 +21,10 @@ class LoopbackTransport final : public Transport {
                                                    AcceptFn accept) override {
     return network_->Listen(kNode, address, std::move(accept));
   }
-  absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string& address,
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget& to,
                                                    ConnectionObserver* observer,
                                                    const LinkShaping& shaping) override {
-    return network_->Dial(kNode, address, observer, shaping);
+    return network_->Dial(kNode, to.address, observer, shaping);
   }
 
  private:

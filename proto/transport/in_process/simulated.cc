@@ -53,10 +53,10 @@ class SimulatedTransport final : public Transport {
                                                    AcceptFn accept) override {
     return network_->Listen(name_, address, std::move(accept));
   }
-  absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string& address,
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget& to,
                                                    ConnectionObserver* observer,
                                                    const LinkShaping& shaping) override {
-    return network_->Dial(name_, address, observer, shaping);
+    return network_->Dial(name_, to.address, observer, shaping);
   }
 
  private:

@@ -23,6 +23,14 @@ std::string TextOf(const Payload& payload) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+// Takes the same time wherever they differ.
+bool EqualTokens(absl::string_view a, absl::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char differ = 0;
+  for (size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return differ == 0;
+}
+
 bool IsShort(FrameKind kind) {
   return kind == FrameKind::kHello || kind == FrameKind::kProbeReport ||
          kind == FrameKind::kRefusal;
@@ -61,6 +69,18 @@ void LoopConnection::Bind(FrameFn on_frame, ClosedFn on_closed) {
 void LoopConnection::Unbind() {
   on_frame_ = nullptr;
   on_closed_ = nullptr;
+}
+
+absl::Status LoopConnection::OnHeader(const FrameHeader& header) {
+  if (admitted_) return limits_->Check(header);
+  const bool is_hello = header.kind == FrameKind::kHello && header.payload_bytes <= kMaxHelloBytes;
+  if (is_hello && !std::exchange(has_hello_, true)) return absl::OkStatus();
+  return absl::InvalidArgumentError("data link: something else than one hello came first");
+}
+
+void LoopConnection::Abort() {
+  Unbind();
+  connection_.reset();
 }
 
 void LoopConnection::Close() {
@@ -119,6 +139,7 @@ absl::StatusOr<LinkHello> ParseHello(const Frame& frame) {
 }
 
 LinkAcceptor::~LinkAcceptor() {
+  *alive_ = false;
   listener_.reset();
   std::map<LoopConnection*, std::shared_ptr<LoopConnection>> connections;
   {
@@ -135,16 +156,35 @@ absl::Status LinkAcceptor::Listen(Transport* transport, const std::string& addre
   return absl::OkStatus();
 }
 
-void LinkAcceptor::Expect(std::string token, const LinkShaping& shaping) {
+void LinkAcceptor::Expect(LinkExpectation expectation, const LinkShaping& shaping) {
+  expectation_ = std::move(expectation);
   std::lock_guard<std::mutex> lock(mutex_);
-  token_ = std::move(token);
   shaping_ = shaping;
+}
+
+void LinkAcceptor::CutOff(const std::weak_ptr<LoopConnection>& stranger, absl::string_view why) {
+  const std::shared_ptr<LoopConnection> connection = stranger.lock();
+  if (connection == nullptr || connection->admitted() || connection->connection() == nullptr)
+    return;
+  if (on_refused_) on_refused_(absl::StrCat("data link: ", why));
+  connection->Abort();
+}
+
+void LinkAcceptor::CutOffOldestStranger() {
+  std::weak_ptr<LoopConnection> oldest;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (strangers_.size() <= kMostStrangers) return;
+    oldest = std::move(strangers_.front());
+    strangers_.pop_front();
+  }
+  CutOff(oldest, "too many connections that said no hello yet; the oldest is cut off");
 }
 
 // On a transport thread. The map's reference keeps the observer until its end has come through the
 // loop.
 Accepted LinkAcceptor::Accept(std::shared_ptr<Connection> connection) {
-  auto accepted = std::make_shared<LoopConnection>(loop_, limits_);
+  auto accepted = std::make_shared<LoopConnection>(loop_, limits_, /*admitted=*/false);
   LoopConnection* const observer = accepted.get();
   accepted->SetConnection(std::move(connection));
   const std::weak_ptr<LoopConnection> weak = accepted;
@@ -154,6 +194,21 @@ Accepted LinkAcceptor::Accept(std::shared_ptr<Connection> connection) {
     connections_.erase(observer);
   });
   std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(strangers_, [](const auto& stranger) {
+    const std::shared_ptr<LoopConnection> there = stranger.lock();
+    return there == nullptr || there->admitted();
+  });
+  // The loop has not come round to cutting them off.
+  if (strangers_.size() >= 4 * kMostStrangers) return {};
+  strangers_.push_back(weak);
+  loop_->PostAfter(kHelloPatienceNs, [this, weak, alive = alive_] {
+    if (*alive) CutOff(weak, "no hello came in time");
+  });
+  if (strangers_.size() > kMostStrangers) {
+    loop_->Post([this, alive = alive_] {
+      if (*alive) CutOffOldestStranger();
+    });
+  }
   connections_[observer] = std::move(accepted);
   return {observer, shaping_};
 }
@@ -162,15 +217,20 @@ void LinkAcceptor::Greeted(const std::weak_ptr<LoopConnection>& weak, const Fram
   std::shared_ptr<LoopConnection> connection = weak.lock();
   if (connection == nullptr) return;
   const absl::StatusOr<LinkHello> hello = ParseHello(frame);
-  if (!hello.ok()) return connection->Close();
-  std::string token;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    token = token_;
+  if (!hello.ok()) return CutOff(weak, hello.status().message());
+  if (expectation_.token.empty()) return connection->Refuse("has no stage yet");
+  if (!EqualTokens(hello->token, expectation_.token))
+    return connection->Refuse("has a stage of another plan");
+  const std::string peer =
+      connection->connection() == nullptr ? "" : connection->connection()->peer();
+  const std::string& expected =
+      hello->role == "feed" ? expectation_.feed_peer : expectation_.upstream_peer;
+  if (!peer.empty() && peer != expected) {
+    return CutOff(weak, absl::StrCat(peer, " dialled as a ", absl::CEscape(hello->role), ", which ",
+                                     expected.empty() ? "nobody" : expected, " is"));
   }
-  if (token.empty()) return connection->Refuse("has no stage yet");
-  if (hello->token != token) return connection->Refuse("has a stage of another plan");
   connection->Unbind();
+  connection->Admit();
   on_hello_(hello->role, std::move(connection));
 }
 
@@ -181,7 +241,7 @@ LinkShell::LinkShell(EventLoop* loop, const FrameLimits* limits, Options options
       options_(std::move(options)),
       failed_(std::move(failed)),
       session_(std::move(deliver)),
-      redial_(options_.redial, !options_.address.empty()),
+      redial_(options_.redial, !options_.target.address.empty()),
       alive_(std::make_shared<bool>(true)) {
   if (options_.probes) ProbeTick();
 }
@@ -200,18 +260,23 @@ void LinkShell::Start() {
 
 void LinkShell::Dial() {
   auto connection = std::make_shared<LoopConnection>(loop_, limits_);
-  auto dialled = options_.transport->Dial(options_.address, connection.get(), options_.shaping);
+  const LinkTarget& target = options_.target;
+  auto dialled =
+      options_.transport->Dial({target.address, target.peer}, connection.get(), options_.shaping);
   if (!dialled.ok()) {
     failed_(dialled.status());
     return;
   }
   connection->SetConnection(*std::move(dialled));
   // Queued until the connection stands; an unreachable peer shows as OnClosed.
-  connection->connection()->Send(MakeHello(options_.hello)).IgnoreError();
+  connection->connection()->Send(MakeHello({target.token, options_.role})).IgnoreError();
   Adopt(std::move(connection));
 }
 
-void LinkShell::Attach(std::shared_ptr<LoopConnection> connection) { Adopt(std::move(connection)); }
+void LinkShell::Attach(std::shared_ptr<LoopConnection> connection) {
+  Adopt(std::move(connection));
+  Connected();
+}
 
 void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
   session_.Disconnected();
@@ -219,17 +284,32 @@ void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
   connection_ = std::move(connection);
   connection_->Bind([this](Frame frame) { Received(std::move(frame)); },
                     [this](const absl::Status& status) { Closed(status); });
+}
+
+void LinkShell::Connected() {
   session_.Connected(connection_->connection());
   probe_.Connected(loop_->clock().NowNanos());
   round_trip_.Connected();
+}
+
+void LinkShell::AwaitGreeting(const Frame& frame) {
+  const absl::StatusOr<LinkHello> hello = ParseHello(frame);
+  if (hello.ok() && EqualTokens(hello->token, options_.target.greeting)) {
+    redial_.Heard();
+    return Connected();
+  }
+  // Somebody else has this port; the stage may come back to it, or be elsewhere in the next plan.
+  redial_.Refused("is not the stage that was meant");
+  connection_->Abort();
+  Closed(absl::OkStatus());
 }
 
 void LinkShell::Received(Frame frame) {
   // The peer chose these bytes: as they are they may not reach a terminal.
   if (frame.header.kind == FrameKind::kRefusal)
     return redial_.Refused(absl::CEscape(TextOf(frame.payload)));
+  if (!connected()) return AwaitGreeting(frame);
   redial_.Heard();
-  if (frame.header.kind == FrameKind::kHello) return;  // the accepting end's greeting
   incoming_.Add(frame.arrival);
   const bool probe =
       frame.header.kind == FrameKind::kProbe || frame.header.kind == FrameKind::kProbeReport;
@@ -281,13 +361,18 @@ void LinkShell::SendBeside(Frame frame) {
 }
 
 void LinkShell::Closed(const absl::Status& status) {
+  const bool greeted = connected();
   session_.Disconnected();
   connection_.reset();
+  // Bad bytes from somebody who never greeted are not the peer's.
+  const bool strange = !greeted && absl::IsInvalidArgument(status);
+  if (strange) redial_.Refused("is not the stage that was meant");
   const absl::Status verdict =
-      redial_.Ended(loop_->clock().NowNanos(), status, session_.counters().frames_received);
-  const bool dials = !options_.address.empty();
+      redial_.Ended(loop_->clock().NowNanos(), strange ? absl::OkStatus() : status,
+                    session_.counters().frames_received);
+  const bool dials = !options_.target.address.empty();
   if (!verdict.ok()) {
-    const std::string peer = dials ? absl::StrCat("to ", options_.address) : "from its peer";
+    const std::string peer = dials ? absl::StrCat("to ", options_.target.address) : "from its peer";
     return failed_(
         absl::Status(verdict.code(), absl::StrCat("data link ", peer, ": ", verdict.message())));
   }

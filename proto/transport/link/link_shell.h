@@ -4,7 +4,9 @@
 // keeps its frames. One end dials and dials again; the other is attached when the peer has said
 // hello.
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,9 +14,11 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "proto/transport/link/bandwidth.h"
 #include "proto/transport/link/event_loop.h"
 #include "proto/transport/link/link_session.h"
+#include "proto/transport/link/link_target.h"
 #include "proto/transport/link/redial_policy.h"
 #include "proto/transport/link/round_trip.h"
 #include "proto/transport/link/transport.h"
@@ -44,8 +48,10 @@ class LoopConnection final : public ConnectionObserver,
   using FrameFn = std::function<void(Frame frame)>;
   using ClosedFn = std::function<void(const absl::Status& status)>;
 
-  // `loop` and `limits` outlive it.
-  LoopConnection(EventLoop* loop, const FrameLimits* limits) : loop_(loop), limits_(limits) {}
+  // `loop` and `limits` outlive it. admitted: false for a peer that has not shown yet that it may
+  // be here. Of such a stranger one hello is taken and nothing else.
+  LoopConnection(EventLoop* loop, const FrameLimits* limits, bool admitted = true)
+      : loop_(loop), limits_(limits), admitted_(admitted) {}
   ~LoopConnection() override { connection_.reset(); }
 
   // On the loop's thread: where frames and the end of the connection go.
@@ -55,6 +61,11 @@ class LoopConnection final : public ConnectionObserver,
     connection_ = std::move(connection);
   }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
+  // On the loop's thread: what `limits` allow is taken from now on.
+  void Admit() { admitted_ = true; }
+  bool admitted() const { return admitted_; }
+  // On the loop's thread: cuts the peer off at once, without a word.
+  void Abort();
   // On the loop's thread: closes; the frames and the end that are still to come go nowhere.
   void Close();
   // As Close, and tells the peer why: "has no stage yet".
@@ -62,7 +73,7 @@ class LoopConnection final : public ConnectionObserver,
   // Called on the loop's thread once the connection has ended, whoever is bound.
   void OnGone(std::function<void()> gone) { gone_ = std::move(gone); }
 
-  absl::Status OnHeader(const FrameHeader& header) override { return limits_->Check(header); }
+  absl::Status OnHeader(const FrameHeader& header) override;
   void OnFrame(Frame frame) override;
   void OnClosed(const absl::Status& status) override;
 
@@ -73,11 +84,13 @@ class LoopConnection final : public ConnectionObserver,
   FrameFn on_frame_;
   ClosedFn on_closed_;
   std::function<void()> gone_;
+  std::atomic<bool> admitted_;
+  bool has_hello_ = false;  // of the thread that calls OnHeader
 };
 
-// The hello that a dialling end says first.
+// What a dialling end says first, and what an accepting end that takes it answers.
 struct LinkHello {
-  std::string token;  // of the run: a secret between its members
+  std::string token;  // dialling: LinkTarget::token; accepting: LinkTarget::greeting
   std::string role;   // "link": from the stage before; "feed": from central
 };
 Frame MakeHello(const LinkHello& hello);
@@ -85,15 +98,33 @@ Frame MakeHello(const LinkHello& hello);
 Frame MakeRefusal(absl::string_view reason);
 absl::StatusOr<LinkHello> ParseHello(const Frame& frame);
 
-// Accepts data connections and hands each on when it has shown the run's token.
+// Whom an accepting end takes.
+struct LinkExpectation {
+  std::string token;          // empty: nobody yet
+  std::string upstream_peer;  // who alone may come as "link", as Connection::peer says it
+  std::string feed_peer;      // who alone may come as "feed"
+};
+
+// Accepts data connections and hands each on when it has shown the stage's token and, where the
+// transport knows who dials, is who may come. A stranger has kHelloPatienceNs to say hello, in at
+// most 1 KiB; of more than kMostStrangers the oldest is cut off.
 class LinkAcceptor {
  public:
+  static constexpr int64_t kHelloPatienceNs = int64_t{5} * 1000 * 1000 * 1000;
+  static constexpr size_t kMostStrangers = 16;
   // role: LinkHello::role. On the loop's thread.
   using HelloFn =
       std::function<void(const std::string& role, std::shared_ptr<LoopConnection> connection)>;
 
-  LinkAcceptor(EventLoop* loop, const FrameLimits* limits, HelloFn on_hello)
-      : loop_(loop), limits_(limits), on_hello_(std::move(on_hello)) {}
+  // Why a connection was cut off, for a log; on the loop's thread.
+  using RefusedFn = std::function<void(absl::string_view why)>;
+
+  LinkAcceptor(EventLoop* loop, const FrameLimits* limits, HelloFn on_hello,
+               RefusedFn on_refused = nullptr)
+      : loop_(loop),
+        limits_(limits),
+        on_hello_(std::move(on_hello)),
+        on_refused_(std::move(on_refused)) {}
   // Ends the listener and all its connections. On the loop's thread, or when the loop no longer
   // runs.
   ~LinkAcceptor();
@@ -103,20 +134,26 @@ class LinkAcceptor {
   std::string address() const { return listener_->address(); }
   // On the loop's thread: what a peer must show, and how what we send to a neighbour is shaped from
   // now on.
-  void Expect(std::string token, const LinkShaping& shaping);
+  void Expect(LinkExpectation expectation, const LinkShaping& shaping);
 
  private:
   Accepted Accept(std::shared_ptr<Connection> connection);
   void Greeted(const std::weak_ptr<LoopConnection>& weak, const Frame& frame);
+  void CutOff(const std::weak_ptr<LoopConnection>& stranger, absl::string_view why);
+  void CutOffOldestStranger();
 
   EventLoop* loop_;
   const FrameLimits* limits_;
   HelloFn on_hello_;
+  RefusedFn on_refused_;
+  LinkExpectation expectation_;  // of the loop's thread
   std::mutex mutex_;
-  std::string token_;                                                       // guarded by mutex_
-  LinkShaping shaping_;                                                     // guarded by mutex_
+  LinkShaping shaping_;                                  // guarded by mutex_
+  std::deque<std::weak_ptr<LoopConnection>> strangers_;  // oldest first; guarded by mutex_
   std::map<LoopConnection*, std::shared_ptr<LoopConnection>> connections_;  // guarded by mutex_
   std::unique_ptr<Listener> listener_;
+  // False once the acceptor is gone: timers check it.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 // All methods on the loop's thread.
@@ -124,8 +161,8 @@ class LinkShell {
  public:
   struct Options {
     Transport* transport = nullptr;  // dialling end only
-    std::string address;             // where to dial; empty: the peer dials us
-    LinkHello hello;
+    LinkTarget target;               // without an address: the peer dials us
+    std::string role;                // LinkHello's
     LinkShaping shaping;
     RedialLimits redial;
     // Called after each frame or acknowledgement that came in: there may be room to send.
@@ -150,6 +187,7 @@ class LinkShell {
 
   LinkSession& session() { return session_; }
   const LinkSession& session() const { return session_; }
+  // Not before the hellos were exchanged.
   bool connected() const { return session_.connected(); }
   // What the peer's frames say that the link carries towards us; 0: not measured yet.
   double received_bytes_per_second() const { return incoming_.bytes_per_second(); }
@@ -159,7 +197,11 @@ class LinkShell {
  private:
   void Dial();
   void Adopt(std::shared_ptr<LoopConnection> connection);
+  // Hellos are exchanged: frames may go.
+  void Connected();
   void Received(Frame frame);
+  // Dialling end: what comes before the greeting.
+  void AwaitGreeting(const Frame& frame);
   void Closed(const absl::Status& status);
   absl::Status ReceivedProbe(const Frame& frame);
   void ProbeTick();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,6 +47,8 @@ class Connection {
   virtual void Close() = 0;
   // Payload and header bytes handed over for sending that have not left yet.
   virtual int64_t queued_bytes() const = 0;
+  // Accepting end: who dials, as "worker/pi-1", if the transport makes peers prove it; else empty.
+  virtual std::string peer() const { return ""; }
 };
 
 // Limits and shaping of what one end sends. The defaults do not shape.
@@ -54,6 +57,18 @@ struct LinkShaping {
   double delay_ms = 0;             // added to each frame's arrival, order kept
 
   bool enabled() const { return megabits_per_second > 0 || delay_ms > 0; }
+};
+
+// Whom to dial.
+struct DialTarget {
+  DialTarget(const char* to) : address(to) {}       // NOLINT: as plain as an address
+  DialTarget(std::string to, std::string who = "")  // NOLINT: the same
+      : address(std::move(to)), peer(std::move(who)) {}
+
+  std::string address;
+  // Who must be there, as Connection::peer says it; nobody else gets a byte. Empty: this process
+  // itself. Transports whose peers prove nothing do not look at it.
+  std::string peer;
 };
 
 // What a listener makes of a new connection: an observer, which must outlive it, and the place
@@ -80,9 +95,9 @@ class Transport {
   // port is in use; the message names it.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
                                                            AcceptFn accept) = 0;
-  // Starts a connection; `observer` must outlive it. An unreachable peer shows as
-  // OnClosed(Unavailable).
-  virtual absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string& address,
+  // Starts a connection; `observer` must outlive it. An unreachable peer, or another than the one
+  // that must be there, shows as OnClosed(Unavailable).
+  virtual absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget& to,
                                                            ConnectionObserver* observer,
                                                            const LinkShaping& shaping) = 0;
 };

@@ -8,6 +8,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/crypto/sha256.h"
 #include "proto/transport/control/model_convert.h"
 #include "tests/base/codecs.h"
 #include "tests/central/sample_model.h"

@@ -8,6 +8,7 @@
 #include "proto/base/model/initial_state.h"
 #include "proto/base/random.h"
 #include "proto/base/training/recipe_family.h"
+#include "proto/crypto/sha256.h"
 #include "tests/central/sample_model.h"
 
 namespace runnel {

@@ -40,7 +40,7 @@ class NoTransport final : public Transport {
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string&, AcceptFn) override {
     return absl::UnavailableError("no socket");
   }
-  absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string&, ConnectionObserver*,
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget&, ConnectionObserver*,
                                                    const LinkShaping&) override {
     return absl::UnavailableError("no socket");
   }

@@ -189,7 +189,7 @@ TEST(CoordinatorMove, OnlyLayersThatMoveTravel) {
   EXPECT_EQ(cluster.plans_[1].plan.stages[0].last_layer, 0);
   ASSERT_EQ(cluster.feeds_.size(), 2);
   EXPECT_EQ(cluster.feeds_[1].first_sequence, Sequence(40));
-  EXPECT_NE(cluster.feeds_[0].link_token, cluster.feeds_[1].link_token);
+  EXPECT_NE(cluster.feeds_[0].first.token, cluster.feeds_[1].first.token);
 }
 
 // Any plan to any other: other orders, fewer devices, a device that had nothing.

@@ -2,6 +2,8 @@
 
 #include "central/run/machines/move.h"
 
+#include <set>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
@@ -94,9 +96,19 @@ TEST_F(MoveTest, TheFirstPlanIsPreparedCommittedAndOnlyThenDialled) {
   ASSERT_EQ(prepare.size(), 2u);
   EXPECT_THAT(LayersOf(prepare[0].second.state), ElementsAre(0, 1, 2));
   EXPECT_THAT(LayersOf(prepare[1].second.state), ElementsAre(3, 4, 5));
-  EXPECT_EQ(prepare[0].second.downstream_address, "127.0.0.1:w1");
-  EXPECT_EQ(prepare[0].second.link_token, "secret:4");
-  EXPECT_EQ(prepare[1].second.downstream_address, "");
+  EXPECT_EQ(prepare[0].second.downstream.address, "127.0.0.1:w1");
+  // What a stage is told of the next is what that one expects, and who is told may be there.
+  EXPECT_EQ(prepare[0].second.downstream.token, prepare[1].second.link_token);
+  EXPECT_EQ(prepare[0].second.downstream.greeting, prepare[1].second.link_greeting);
+  EXPECT_EQ(prepare[0].second.downstream.peer, "worker/w1");
+  EXPECT_EQ(prepare[1].second.upstream_peer, "worker/w0");
+  EXPECT_EQ(prepare[0].second.upstream_peer, "");
+  // Whoever has heard one of them knows no other.
+  EXPECT_EQ((std::set<std::string>{prepare[0].second.link_token, prepare[0].second.link_greeting,
+                                   prepare[1].second.link_token, prepare[1].second.link_greeting})
+                .size(),
+            4u);
+  EXPECT_EQ(prepare[1].second.downstream, LinkTarget());
   EXPECT_THAT(EffectsOf<ConnectFeed>(effects_), IsEmpty());
 
   effects_.clear();
@@ -115,7 +127,8 @@ TEST_F(MoveTest, TheFirstPlanIsPreparedCommittedAndOnlyThenDialled) {
   // Journalled before anything is committed; everybody hears of it, the spare too.
   EXPECT_TRUE(std::holds_alternative<Persist>(effects_[0]));
   EXPECT_THAT(ReceiversOf<CommitPlan>(effects_), ElementsAre(0, 1, 2));
-  EXPECT_EQ(EffectsOf<ConnectFeed>(effects_)[0].link_token, "secret:4");
+  EXPECT_EQ(EffectsOf<ConnectFeed>(effects_)[0].first.token, prepare[0].second.link_token);
+  EXPECT_EQ(EffectsOf<ConnectFeed>(effects_)[0].last.greeting, prepare[1].second.link_greeting);
   EXPECT_FALSE(move_.revocable());
 
   EXPECT_FALSE(move_.AddReady(1, {Generation(4)}));

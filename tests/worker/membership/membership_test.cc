@@ -1,0 +1,97 @@
+#include "worker/membership/membership.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/base/clock.h"
+#include "proto/crypto/authority.h"
+#include "proto/crypto/join_door.h"
+#include "tests/crypto/scratch.h"
+#include "worker/membership/certificate_keeper.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+class MembershipTest : public testing::Test {
+ protected:
+  std::string Order(const std::string& name = "") {
+    return authority_->NewToken(name, kHour)->ToString() +
+           "@127.0.0.1:" + std::to_string(door_->port());
+  }
+  absl::StatusOr<Membership> JoinAs(const std::string& name, const std::string& token_name = "") {
+    return Join(Order(token_name), name, "host-1", state_, 20'000);
+  }
+
+  ScratchFolder scratch_;
+  const std::string state_ = scratch_ / "state";
+  MonotonicClock clock_;
+  NullLogger logger_;
+  RefusalLog refusals_{&logger_, &clock_};
+  std::unique_ptr<Authority> authority_ =
+      Authority::Create(scratch_ / "home", SystemWallClock()).value();
+  std::unique_ptr<JoinDoor> door_ = JoinDoor::Open({.authority = authority_.get(),
+                                                    .refusals = &refusals_,
+                                                    .host = "127.0.0.1",
+                                                    .control_port = 7000})
+                                        .value();
+};
+
+TEST_F(MembershipTest, IsKeptFromJoinOn) {
+  EXPECT_TRUE(absl::IsNotFound(ReadMembership(state_).status()));
+  const auto joined = JoinAs("pi-1");
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  const auto kept = ReadMembership(state_);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->central, "127.0.0.1:7000");
+  EXPECT_EQ(kept->identity.key_pem, joined->identity.key_pem);
+  EXPECT_EQ(ReadCertificate(kept->identity.certificate_pem)->subject.name, "pi-1");
+}
+
+TEST_F(MembershipTest, TheNameIsTheUsersOrTheTokensOrTheHosts) {
+  const auto name_of = [](const absl::StatusOr<Membership>& membership) {
+    return ReadCertificate(membership->identity.certificate_pem)->subject.name;
+  };
+  EXPECT_EQ(name_of(JoinAs("")), "host-1");
+  EXPECT_EQ(name_of(JoinAs("", "pi-2")), "pi-2");
+  EXPECT_EQ(name_of(JoinAs("pi-2", "pi-2")), "pi-2");
+  EXPECT_THAT(std::string(JoinAs("pi-4", "pi-3").status().message()),
+              HasSubstr("the token is for pi-3"));
+}
+
+TEST_F(MembershipTest, WithoutAStateFolderNoTokenIsUsedUp) {
+  const std::string order = Order();
+  EXPECT_TRUE(absl::IsFailedPrecondition(Join(order, "pi-1", "", "", 1000).status()));
+  EXPECT_TRUE(Join(order, "pi-1", "", state_, 20'000).ok());
+}
+
+TEST_F(MembershipTest, TheCertificateIsRenewedWhenItIsDue) {
+  const auto joined = JoinAs("pi-1");
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  IdentityHolder holder(joined->identity, MembershipFolder(state_));
+  const CertificateInfo first = holder.info();
+  int asked = 0;
+  const auto ask = [&](const std::string& request) {
+    ++asked;
+    return authority_->Renew(first, request);
+  };
+  ASSERT_TRUE(RenewIfDue(&holder, first.not_before_s, ask).ok());
+  EXPECT_EQ(asked, 0);
+  const int64_t late_s = first.not_after_s - kDay;
+  ASSERT_TRUE(RenewIfDue(&holder, late_s, ask).ok());
+  EXPECT_EQ(asked, 1);
+  EXPECT_NE(holder.info().serial, first.serial);
+  EXPECT_EQ(ReadMembership(state_)->identity.certificate_pem, holder.Get().certificate_pem);
+}
+
+TEST_F(MembershipTest, AnotherDevicesCertificateIsNotTaken) {
+  IdentityHolder holder(JoinAs("pi-1")->identity, "");
+  const CertificateInfo other = ReadCertificate(JoinAs("pi-2")->identity.certificate_pem).value();
+  const CertificateInfo first = holder.info();
+  const auto ask = [&](const std::string& request) { return authority_->Renew(other, request); };
+  EXPECT_TRUE(absl::IsPermissionDenied(RenewIfDue(&holder, first.not_after_s - kDay, ask)));
+  EXPECT_EQ(holder.info().serial, first.serial);
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,31 @@
+#pragma once
+
+// That this device belongs to a cluster: what it got for its token, kept in its state folder.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/crypto/identity.h"
+
+namespace runnel {
+
+struct Membership {
+  Identity identity;
+  std::string central;  // control address
+};
+
+// Where a state folder has it.
+std::string MembershipFolder(const std::string& state_folder);
+
+// Gets a certificate for the token in `order` (TOKEN@HOST:PORT) and keeps it. name: as the user
+// says, may be empty; otherwise_name: where neither the user nor the token has one. Blocks. Errors
+// as ParseJoinOrder, JoinCluster, WriteIdentity. FailedPrecondition: there is no state folder.
+absl::StatusOr<Membership> Join(const std::string& order, const std::string& name,
+                                const std::string& otherwise_name, const std::string& state_folder,
+                                int64_t timeout_ms);
+
+// NotFound: this device has not joined. Others: the files are damaged, or others may read them.
+absl::StatusOr<Membership> ReadMembership(const std::string& state_folder);
+
+}  // namespace runnel
