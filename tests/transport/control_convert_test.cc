@@ -539,20 +539,21 @@ TEST(ControlConvert, MutatedBytesNeverHarm) {
   EXPECT_GT(outcomes[1], 100);
 }
 
-// A worker, or whoever pretends to be one, cannot slip such weights into check-points.
-TEST(ControlConvert, ValuesOfAStateAreFinite) {
+// What one device hands over for another is no number that spoils the rest.
+TEST(ControlConvert, LayersThatMoveAreFinite) {
   const auto read = [](float value, DType dtype) {
-    Snapshot snapshot{Generation(1), Sequence(1), {}};
+    LayersFetched fetched{Generation(1), {}};
     std::string bytes(8, '\0');
     std::memcpy(&bytes[4], &value, sizeof(value));
-    snapshot.state.layers = {{3, {{"0.weight", dtype, {2}, bytes}}, {}}};
-    return FromProto(ToProto(WorkerMessage(snapshot))).status();
+    fetched.state.layers = {{3, {{"0.weight", dtype, {2}, bytes}}, {}}};
+    return FromProto(ToProto(WorkerMessage(fetched))).status();
   };
   EXPECT_TRUE(read(-3e38f, DType::kFloat32).ok());
   for (const double value : {kNan, kInfinity, -kInfinity}) {
     const absl::Status status = read(static_cast<float>(value), DType::kFloat32);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << value;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("snapshot.state: layer 3, 0.weight"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("layers_fetched.state: layer 3, 0.weight"));
   }
 }
 

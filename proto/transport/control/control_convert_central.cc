@@ -256,7 +256,6 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
   prepare.draws_state = from.draws_state();
   RUNNEL_ASSIGN_OR_RETURN(prepare.state,
                           FromProto(std::move(*from.mutable_state()), ZeroTensors::kLeftOut));
-  RUNNEL_RETURN_IF_ERROR(CheckFinite("prepare_stage.state", prepare.state));
   if (prepare.draws_state && !prepare.state.layers.empty()) {
     return absl::InvalidArgumentError("prepare_stage.draws_state: and the state has layers");
   }
