@@ -207,16 +207,25 @@ void Daemon::On(const ProfileRequest& request) {
     TrimHeaps();
     return times;
   };
-  absl::StatusOr<ProfileReport> report = measurement_.Answer(
-      request, profile, [this](const ProfileProgress& progress) { Send(progress); });
-  if (report.ok()) return Send(*std::move(report));
+  const Generation generation = request.generation;
+  absl::StatusOr<ProfileReport> report =
+      measurement_.Answer(request, profile, [&](ProfileProgress progress) {
+        progress.generation = generation;
+        Send(progress);
+      });
+  if (report.ok()) {
+    report->generation = generation;
+    return Send(*std::move(report));
+  }
   const std::string reason(report.status().message());
   parts_.logger->Log(Severity::kDebug, reason);
-  Send(ProfileFailed{reason, IsUnfit(report.status())});
+  Send(ProfileFailed{reason, IsUnfit(report.status()), generation});
 }
 
 void Daemon::On(PrepareStage stage) {
   aside_.reset();
+  // First, so that two stages are never in memory at once.
+  if (stage.starts_over) host_.reset();
   // What did not come stands here.
   if (host_ != nullptr) {
     absl::StatusOr<ModelState> state = host_->TakeSnapshot();
@@ -276,6 +285,7 @@ StageEvents Daemon::Events(Generation generation) {
     Send(BarrierReached{generation, sequence});
   };
   events.on_evaluation = [this](const EvaluationDone& done) { Send(done); };
+  events.on_first_backward = [this] { SendTelemetry(); };
   // The host is in the middle of something: it goes when the loop is back.
   events.on_failed = [this, generation](const absl::Status& status) { Failed(generation, status); };
   return events;
@@ -294,12 +304,14 @@ void Daemon::FailWithoutStage(absl::string_view request) {
 }
 
 void Daemon::On(const RunUntil& grant) {
+  if (IsAboutAnother(grant.generation)) return;
   if (host_ == nullptr) return FailWithoutStage("train");
   if (grant.change.has_value()) host_->ChangeTraining(*grant.change);
   if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
 }
 
 void Daemon::On(const SnapshotRequest& request) {
+  if (IsAboutAnother(request.generation)) return;
   if (host_ == nullptr) return FailWithoutStage("report its state");
   absl::StatusOr<ModelState> state = host_->TakeSnapshot();
   if (!state.ok()) return Failed(generation_, state.status());
@@ -308,6 +320,7 @@ void Daemon::On(const SnapshotRequest& request) {
 }
 
 void Daemon::On(const EvaluateRequest& request) {
+  if (IsAboutAnother(request.generation)) return;
   if (host_ == nullptr) return FailWithoutStage("evaluate");
   if (absl::Status status = host_->Evaluate(request.first, request.micro_batches); !status.ok()) {
     Failed(generation_, status);

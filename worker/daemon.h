@@ -72,6 +72,8 @@ class Daemon {
   void On(const Refused& refused);
   void On(const ProbePiece& piece);
   void On(const ProfileRequest& request);
+  // Whether a message about this plan comes too late, or is about one that does not hold here yet.
+  bool IsAboutAnother(Generation generation) const { return generation != generation_; }
   void On(PrepareStage stage);
   void On(const RunUntil& grant);
   void On(const SnapshotRequest& request);

@@ -200,8 +200,11 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
   const int64_t backwards = runtime_.backwards();
   const absl::Status status =
       runtime_.ComputeDone({std::move(output->tensor), output->loss_sum, output->correct});
-  if (runtime_.backwards() != backwards) telemetry_.last_backward_ns = time.end_ns;
+  const bool is_backward = runtime_.backwards() != backwards;
+  const bool is_first = is_backward && telemetry_.last_backward_ns == 0;
+  if (is_backward) telemetry_.last_backward_ns = time.end_ns;
   Pump(status);
+  if (is_first) events_.on_first_backward();
 }
 
 void PipelineHost::Carry(ForwardEffect effect) {
@@ -297,7 +300,8 @@ void PipelineHost::Carry(BarrierEffect effect) {
 }
 
 void PipelineHost::Carry(EvaluationDoneEffect effect) {
-  events_.on_evaluation({effect.first, effect.loss_sum, effect.correct, effect.samples});
+  events_.on_evaluation(
+      {generation_, effect.first, effect.loss_sum, effect.correct, effect.samples});
 }
 
 absl::StatusOr<ModelState> PipelineHost::TakeSnapshot() {
@@ -308,6 +312,7 @@ absl::StatusOr<ModelState> PipelineHost::TakeSnapshot() {
 
 Telemetry PipelineHost::telemetry() const {
   Telemetry telemetry = telemetry_;
+  telemetry.generation = generation_;
   telemetry.forwards = runtime_.forwards();
   telemetry.backwards = runtime_.backwards();
   telemetry.loss_sum = runtime_.loss().loss_sum;

@@ -64,7 +64,7 @@ absl::Status PlainHost::RunUntil(Sequence limit) {
 }
 
 absl::Status PlainHost::Evaluate(Sequence first, int64_t micro_batches) {
-  evaluation_ = {.first = first};
+  evaluation_ = {.generation = generation_, .first = first};
   evaluating_.next = first.value();
   evaluating_.limit = first.value() + micro_batches;
   Advance();
@@ -163,7 +163,8 @@ void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training
   telemetry_.loss_samples += batching_.Locate(Sequence(training_.next)).samples;
   idle_since_ns_ = time.end_ns;
   telemetry_.forwards = telemetry_.backwards = ++training_.next;
-  telemetry_.last_backward_ns = time.end_ns;
+  const bool is_first = std::exchange(telemetry_.last_backward_ns, time.end_ns) == 0;
+  if (is_first) events_.on_first_backward();
   if (training_.next == training_.limit) {
     idle_since_ns_ = 0;
     processor_time_.Pause();
@@ -182,6 +183,7 @@ void PlainHost::FinishedEvaluation(const LossResult& result) {
 
 Telemetry PlainHost::telemetry() const {
   Telemetry telemetry = telemetry_;
+  telemetry.generation = generation_;
   telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
   telemetry.memory_bytes = executor_->memory_bytes();

@@ -20,6 +20,7 @@ struct StageEvents {
   std::function<void()> on_ready;  // its links stand
   std::function<void(Sequence)> on_barrier;
   std::function<void(const EvaluationDone&)> on_evaluation;
+  std::function<void()> on_first_backward;             // the first one of the stage is done
   std::function<void(const absl::Status&)> on_failed;  // at most once; nothing follows
 };
 

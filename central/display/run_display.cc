@@ -116,6 +116,21 @@ void RunDisplay::PublishLink(size_t index, const LinkSummary& link) {
     metrics_->SetGauge(kBandwidth, backward, link.bandwidth_backward_bytes_per_s);
 }
 
+// How many there were, and how long each phase of the last one took.
+void RunDisplay::PublishRecoveries(const std::vector<RecoverySummary>& recoveries) {
+  CountUp("runnel_recoveries_total", {}, static_cast<double>(recoveries.size()));
+  if (recoveries.empty()) return;
+  const RecoverySummary& last = recoveries.back();
+  const std::pair<const char*, double> phases[] = {{"detect", last.detect_s},
+                                                   {"plan", last.plan_s},
+                                                   {"fetch", last.fetch_s},
+                                                   {"first_gradient", last.first_gradient_s},
+                                                   {"caught_up", last.caught_up_s}};
+  for (const auto& [phase, seconds] : phases) {
+    if (seconds >= 0) metrics_->SetGauge("runnel_recovery_seconds", {{"phase", phase}}, seconds);
+  }
+}
+
 void RunDisplay::Publish(const RunView& view) {
   const RunFigures figures = FiguresOf(view.plan, view.stages, view.plan_ns);
   if (metrics_ != nullptr) {
@@ -134,6 +149,7 @@ void RunDisplay::Publish(const RunView& view) {
               static_cast<double>(view.stages[i].telemetry.stale_frames_dropped));
     }
     for (size_t i = 0; i < figures.links.size(); ++i) PublishLink(i, figures.links[i]);
+    PublishRecoveries(view.recoveries);
     if (view.period.predicted_seconds > 0) {
       constexpr char kPeriod[] = "runnel_micro_batch_seconds";
       metrics_->SetGauge(kPeriod, {{"of", "measured"}}, view.period.measured_seconds);
@@ -153,6 +169,7 @@ void RunDisplay::Publish(const RunView& view) {
                 {"samples_per_s", view.samples_per_s},
                 {"stages", StagesJson(view, figures)},
                 {"links", LinksJson(figures)},
+                {"recoveries", view.recoveries.size()},
                 {"losses", losses_}};
   if (std::isfinite(view.progress.loss)) state["train_loss"] = view.progress.loss;
   if (accuracy_ >= 0) state["accuracy"] = accuracy_;

@@ -27,6 +27,7 @@ struct RunView {
   int64_t plan_ns = 0;  // of it, since the plan holds
   double samples_per_s = 0;
   PeriodComparison period = {};  // of the last report
+  std::vector<RecoverySummary> recoveries = {};
   std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
 };
 
@@ -55,6 +56,7 @@ class RunDisplay {
   void Write(const std::string& text);
   void Publish(const RunView& view);
   void PublishLink(size_t index, const LinkSummary& link);
+  void PublishRecoveries(const std::vector<RecoverySummary>& recoveries);
   void CountUp(const std::string& name, const MetricLabels& labels, double total);
 
   Progress progress_;

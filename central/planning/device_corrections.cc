@@ -14,7 +14,8 @@ constexpr int kMaxPatience = 64;
 }  // namespace
 
 bool DeviceCorrections::Observe(const BarrierReport& report) {
-  if (observed_step_ != report.step) {
+  // After a recovery a step comes again, under another plan.
+  if (observed_step_ != report.step || generation_ != report.plan.generation) {
     observed_step_ = report.step;
     is_enough_ = !report.times.empty() && CompareStages(report);
   }

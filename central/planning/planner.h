@@ -66,6 +66,11 @@ class Planner {
   // devices that could be measured, and then answers KeepPlan or ChangePlan.
   virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
 
+  // Workers were lost that the plan of `report` uses (DeviceFacts::is_lost): a plan over the
+  // others, stage 0 on a local one. Called at any time after FirstPlan. Errors say why no plan
+  // fits.
+  virtual absl::StatusOr<Plan> PlanForSurvivors(const BarrierReport& report) = 0;
+
   // All times of a device, from the seconds of the ranges that were measured of it
   // (ProfileNeeds::ranges, in that order). Called whenever a device was measured and
   // there are such ranges. InvalidArgument: another number of them, or one that is no time.

@@ -12,22 +12,34 @@ std::optional<ChangeTraining> PlateauBits::AtBarrier(const BarrierReport& report
   if (report.plan.generation != generation_) loss_.Restart();
   generation_ = report.plan.generation;
   const double loss = loss_.Mean(report.stages.back().telemetry);
+  std::optional<ChangeTraining> change = Look(loss, report.step);
+  history_[report.step] = progress_;
+  return change;
+}
+
+std::optional<ChangeTraining> PlateauBits::Look(double loss, int64_t step) {
+  Progress& now = progress_;
   if (!std::isfinite(loss)) return std::nullopt;
-  if (!best_loss_.has_value() || loss < *best_loss_ * (1 - options_.least_fall)) {
-    best_loss_ = loss;
-    without_fall_ = 0;
+  if (!now.best_loss.has_value() || loss < *now.best_loss * (1 - options_.least_fall)) {
+    now.best_loss = loss;
+    now.without_fall = 0;
     return std::nullopt;
   }
-  if (++without_fall_ < options_.barriers) return std::nullopt;
-  without_fall_ = 0;
-  const GradientBits lower{std::max(bits_.conv - 1, options_.lowest),
-                           std::max(bits_.linear - 1, options_.lowest)};
-  if (lower == bits_) return std::nullopt;
-  bits_ = lower;
+  if (++now.without_fall < options_.barriers) return std::nullopt;
+  now.without_fall = 0;
+  const GradientBits lower{std::max(now.bits.conv - 1, options_.lowest),
+                           std::max(now.bits.linear - 1, options_.lowest)};
+  if (lower == now.bits) return std::nullopt;
+  now.bits = lower;
   return ChangeTraining{
-      {report.step, lower},
+      {step, lower},
       absl::StrFormat("the training loss %.4f has not fallen below %.4f for %d barriers", loss,
-                      *best_loss_, options_.barriers)};
+                      *now.best_loss, options_.barriers)};
+}
+
+void PlateauBits::GoBackTo(int64_t step) {
+  history_.erase(history_.upper_bound(step), history_.end());
+  progress_ = history_.empty() ? Progress{.bits = options_.first} : history_.rbegin()->second;
 }
 
 }  // namespace runnel

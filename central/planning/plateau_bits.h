@@ -5,6 +5,7 @@
 // steps are too large for it.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -25,19 +26,27 @@ struct PlateauBitsOptions {
 class PlateauBits final : public TrainingRule {
  public:
   explicit PlateauBits(const PlateauBitsOptions& options)
-      : options_(options), bits_(options.first) {}
+      : options_(options), progress_{.bits = options.first} {}
 
   // Looks at the mean training loss since the barrier before. Lowers the bits, of convolutions and
   // linear layers alike, after so many barriers in a row without a fall.
   std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override;
+  void GoBackTo(int64_t step) override;
 
  private:
+  struct Progress {
+    GradientBits bits;
+    std::optional<double> best_loss = {};
+    int64_t without_fall = 0;  // barriers in a row
+  };
+
+  std::optional<ChangeTraining> Look(double loss, int64_t step);
+
   PlateauBitsOptions options_;
-  GradientBits bits_;
   Generation generation_;  // of the plan whose sums loss_ has seen
   LossSince loss_;
-  std::optional<double> best_loss_;
-  int64_t without_fall_ = 0;  // barriers in a row
+  Progress progress_;
+  std::map<int64_t, Progress> history_;  // after the barrier of this step
 };
 
 }  // namespace runnel

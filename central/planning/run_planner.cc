@@ -199,6 +199,29 @@ BarrierDecision RunPlanner::AtBarrier(const BarrierReport& report) {
   return *std::move(change);
 }
 
+absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& report) {
+  std::vector<int> numbers;
+  MeasuredCluster cluster = cluster_;
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    if (!report.devices[i].is_lost) numbers.push_back(static_cast<int>(i));
+    cluster.memory_bytes[i] = report.devices[i].memory_bytes;
+  }
+  const bool is_corrected = replanner_.has_value() && !replanner_->corrections().ratios().empty() &&
+                            !report.times.empty();
+  cluster.times = is_corrected ? replanner_->corrections().CorrectedTimes(report) : report.times;
+  // As for the first plan: one device's times predict nothing of a pipeline.
+  if (!is_corrected && inputs().policy->basis == PlanBasis::kFirstDevice) cluster.times.clear();
+  // Caps that the user gave are for the devices that were there.
+  PlanningInputs inputs = maker_.inputs();
+  if (inputs.caps.size() != numbers.size()) inputs.caps.clear();
+  const PlanMaker maker(std::move(inputs));
+  RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker.MakePlan(numbers, cluster));
+  made_from_ = std::move(cluster);
+  proposed_from_.reset();
+  measured_step_.reset();
+  return plan;
+}
+
 PlanBandwidth RunPlanner::AssumedBandwidth(const Plan& plan) const {
   PlanBandwidth bandwidth = maker_.AssumedBandwidth(plan, cluster_.rates);
   if (bandwidth.source == "measured" && cluster_.rates == given_rates_)

@@ -41,6 +41,7 @@ class RunPlanner final : public Planner {
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                  const std::vector<DeviceTimes>& times) override;
   BarrierDecision AtBarrier(const BarrierReport& report) override;
+  absl::StatusOr<Plan> PlanForSurvivors(const BarrierReport& report) override;
   absl::StatusOr<DeviceTimes> Characterise(int device, const std::vector<double>& seconds) override;
   PlanBandwidth AssumedBandwidth(const Plan& plan) const override;
   std::string Explanation() const override;

@@ -4,6 +4,7 @@
 // after its evaluation and before the planner; what is proposed is journalled and granted to all
 // stages with the training behind the barrier (proto/base/training/training_change.h).
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,8 @@ class TrainingRule {
   virtual ~TrainingRule() = default;
   // Called once a barrier, in ascending order of steps. None: everything stays.
   virtual std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) = 0;
+  // Training goes on from the barrier at `step`; what was seen after it is void.
+  virtual void GoBackTo(int64_t step) = 0;
 };
 
 }  // namespace runnel

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/process/atomic_file.h"
 #include "proto/base/status_macros.h"
+#include "proto/process/atomic_file.h"
 
 namespace runnel {
 namespace {
@@ -29,6 +29,7 @@ class OrderCheck {
     }
     first_ = false;
     if (const auto* resumed = std::get_if<RunResumed>(&record)) return Resume(*resumed);
+    if (const auto* recovered = std::get_if<Recovered>(&record)) return Recover(*recovered);
     if (const auto* plan = std::get_if<PlanDecided>(&record)) return Plan(*plan);
     if (const auto* changed = std::get_if<TrainingChanged>(&record)) return Change(changed->change);
     if (const auto* barrier = std::get_if<BarrierPassed>(&record)) return Step(barrier->step);
@@ -41,6 +42,16 @@ class OrderCheck {
     step_ = resumed.step;
     generation_ = Generation(-1);  // the workers are new too
     change_step_ = std::min(change_step_, resumed.step);
+    return absl::OkStatus();
+  }
+  // Generations go on: survivors know those that were.
+  absl::Status Recover(const Recovered& recovered) {
+    if (recovered.step < 0 || recovered.step > step_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("recovered at step ", recovered.step, ", the run was at ", step_));
+    }
+    step_ = recovered.step;
+    change_step_ = std::min(change_step_, recovered.step);
     return absl::OkStatus();
   }
   absl::Status Plan(const PlanDecided& decided) {

@@ -21,7 +21,9 @@
 
 namespace runnel {
 
-inline constexpr int64_t kJournalVersion = 1;
+// Of the records that are written. Since version 2 there is "recovered"; older ones are read too.
+inline constexpr int64_t kJournalVersion = 2;
+inline constexpr int64_t kOldestJournalVersion = 1;
 
 // "run_started": the first record of every journal, and only that.
 struct RunStarted {
@@ -148,6 +150,15 @@ struct WorkerLost {
   friend bool operator==(const WorkerLost&, const WorkerLost&) = default;
 };
 
+// "recovered": workers were lost, and training goes on from the barrier at `step`. Records of later
+// steps that stand before it are void. The plan that holds from there follows.
+struct Recovered {
+  int64_t step = 0;
+  std::vector<std::string> workers;  // that were lost, by name
+
+  friend bool operator==(const Recovered&, const Recovered&) = default;
+};
+
 // "stopped": the run ended before its end.
 struct RunStopped {
   int64_t step = 0;
@@ -164,9 +175,10 @@ struct RunFinished {
   friend bool operator==(const RunFinished&, const RunFinished&) = default;
 };
 
-using JournalRecord = std::variant<RunStarted, RunResumed, LinksKnown, PlanDecided, TrainingChanged,
-                                   SubModelsMeasured, BarrierPassed, CheckpointWritten,
-                                   EvaluationRecorded, WorkerLost, RunStopped, RunFinished>;
+using JournalRecord =
+    std::variant<RunStarted, RunResumed, LinksKnown, PlanDecided, TrainingChanged,
+                 SubModelsMeasured, BarrierPassed, CheckpointWritten, EvaluationRecorded,
+                 WorkerLost, Recovered, RunStopped, RunFinished>;
 
 // One line without its end. InvalidArgument of the reader names what is wrong.
 std::string JournalLine(const JournalRecord& record);
@@ -181,7 +193,7 @@ struct Journal {
 
 // Reads and checks a whole journal. NotFound, PermissionDenied; InvalidArgument "PATH:LINE: what"
 // for a line that is no record of ours, a first record that is not run_started, a second one, steps
-// or plans that go back without run_resumed.
+// or plans that go back without run_resumed or recovered.
 absl::StatusOr<Journal> ReadJournal(const std::string& path);
 
 // Appends records to a file. One thread at a time.

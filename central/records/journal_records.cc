@@ -152,6 +152,11 @@ struct Writer {
     json["name"] = r.name;
     json["reason"] = r.reason;
   }
+  void operator()(const Recovered& r) {
+    json["record"] = "recovered";
+    json["step"] = r.step;
+    json["workers"] = r.workers;
+  }
   void operator()(const RunStopped& r) {
     json["record"] = "stopped";
     json["step"] = r.step;
@@ -281,6 +286,14 @@ absl::StatusOr<JournalRecord> ReadWorkerLost(JsonObject& object) {
   return r;
 }
 
+absl::StatusOr<JournalRecord> ReadRecovered(JsonObject& object) {
+  Recovered r;
+  object.Read("step", r.step);
+  for (const Json& json : object.Array("workers"))
+    RUNNEL_RETURN_IF_ERROR(ReadValue(json, "workers", r.workers.emplace_back()));
+  return r;
+}
+
 absl::StatusOr<JournalRecord> ReadStopped(JsonObject& object) {
   RunStopped r;
   object.Read("step", r.step).Read("reason", r.reason);
@@ -308,6 +321,7 @@ constexpr struct {
     {"checkpoint", ReadCheckpointWritten},
     {"evaluation", ReadEvaluation},
     {"worker_lost", ReadWorkerLost},
+    {"recovered", ReadRecovered},
     {"stopped", ReadStopped},
     {"finished", ReadFinished},
 };
@@ -317,9 +331,9 @@ absl::Status CheckVersion(const Json& json) {
   const auto at = json.find("version");
   if (at == json.end()) return absl::InvalidArgumentError("'version' is missing");
   RUNNEL_RETURN_IF_ERROR(ReadValue(*at, "version", version));
-  if (version == kJournalVersion) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("version ", version, " is not known, this reads ", kJournalVersion));
+  if (version >= kOldestJournalVersion && version <= kJournalVersion) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("version ", version, " is not known, this reads ",
+                                                 kOldestJournalVersion, " to ", kJournalVersion));
 }
 
 }  // namespace

@@ -52,6 +52,16 @@ Json ToJson(const EvaluationSummary& evaluation) {
       {"step", evaluation.step}, {"accuracy", evaluation.accuracy}, {"loss", evaluation.loss}};
 }
 
+Json ToJson(const RecoverySummary& recovery) {
+  return Json{{"step", recovery.step},
+              {"workers", recovery.workers},
+              {"detect_s", recovery.detect_s},
+              {"plan_s", recovery.plan_s},
+              {"fetch_s", recovery.fetch_s},
+              {"first_gradient_s", recovery.first_gradient_s},
+              {"caught_up_s", recovery.caught_up_s}};
+}
+
 Json ToJson(const TimelinePoint& point) {
   return Json{{"batches", point.batches}, {"seconds", point.seconds}};
 }
@@ -93,6 +103,7 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"links", ListToJson(summary.links)},
       {"stages", ListToJson(summary.stages)},
       {"evaluations", ListToJson(summary.evaluations)},
+      {"recoveries", ListToJson(summary.recoveries)},
       {"timeline", ListToJson(summary.timeline)}};
   if (summary.period.predicted_seconds > 0) {
     json["period"] = Json{{"step", summary.period.step},

@@ -89,6 +89,23 @@ struct StageSummary {
   StageSeconds seconds = {};
 };
 
+// Workers were lost and training went on without them. Seconds are of a phase each, since the one
+// before; -1: the phase was not reached.
+struct RecoverySummary {
+  int64_t step = 0;                  // barrier from which training went on
+  std::vector<std::string> workers;  // that were lost
+  double detect_s = -1;              // since the lost worker was last heard of: at most that
+  double plan_s = -1;                // with starting a worker again, where that was needed
+  double fetch_s = -1;               // until the stages had their states
+  double first_gradient_s = -1;      // until a micro-batch had been through all stages and back
+  double caught_up_s = -1;           // until what was lost was trained again
+
+  // From when central knew of the loss to the first gradient; -1: not reached.
+  double FirstGradientSeconds() const {
+    return first_gradient_s < 0 ? -1 : plan_s + fetch_s + first_gradient_s;
+  }
+};
+
 struct EvaluationSummary {
   int64_t step = 0;
   double accuracy = 0;
@@ -127,6 +144,7 @@ struct RunSummary {
   std::vector<LinkSummary> links;
   std::vector<StageSummary> stages;
   std::vector<EvaluationSummary> evaluations;
+  std::vector<RecoverySummary> recoveries;
   std::vector<TimelinePoint> timeline;
 };
 
@@ -135,7 +153,7 @@ struct RunSummary {
 // policy, cost, [predictor], seed, recipe, [gradient_bits], codecs {forward, backward}, plan
 // {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done, skipped, processor_s}, [period
 // {step, measured_s, predicted_s, cause, stages[], links[]}], links[], stages[], evaluations[],
-// timeline[]; keys as the members above. A figure that is not finite is null.
+// recoveries[], timeline[]; keys as the members above. A figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

@@ -198,7 +198,8 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   job.changes = std::move(checkpoint.changes);
   // The same devices go on with the same plan: only then is the result that of a run that never
   // stopped.
-  std::unique_ptr<Planner> planner = std::make_unique<FixedPlanner>(checkpoint.plan);
+  std::unique_ptr<Planner> planner =
+      std::make_unique<FixedPlanner>(checkpoint.plan, FixedPlanner::OnLoss::kMerge);
   if (!same_stages) {
     RUNNEL_ASSIGN_OR_RETURN(planner, MakePolicyPlanner(job, context));
   }

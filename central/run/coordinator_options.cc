@@ -73,6 +73,8 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   // The model was checked when the run was set up.
   options.evaluation_pace.layer_bytes = WeightBytes(setup.model, setup.format).value();
   options.evaluate_only = job.evaluate_only;
+  options.recovers = !job.evaluate_only && !job.plan_only;
+  options.layer_bytes = StateBytes(setup.model, setup.format).value();
   options.changes = job.changes;
   options.planner = job.planner;
   options.training_rule = job.training_rule;

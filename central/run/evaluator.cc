@@ -82,10 +82,10 @@ Evaluator::~Evaluator() {
   thread_.join();
 }
 
-void Evaluator::Evaluate(int64_t step, ModelState state) {
+void Evaluator::Evaluate(int64_t step, Generation generation, ModelState state) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    jobs_.push_back({step, std::move(state)});
+    jobs_.push_back({step, generation, std::move(state)});
   }
   changed_.notify_one();
 }
@@ -98,12 +98,13 @@ void Evaluator::Work() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     const int64_t step = job.step;
+    const Generation generation = job.generation;
     lock.unlock();
     const absl::StatusOr<EvaluationFigures> figures = Run(std::move(job));
     lock.lock();
     if (ending_) return;
     lock.unlock();
-    on_done_(step, figures);
+    on_done_(step, generation, figures);
     lock.lock();
   }
 }

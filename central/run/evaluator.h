@@ -37,8 +37,8 @@ class Evaluator {
     Logger* logger = nullptr;
     Enrolment enrolment = {};
   };
-  using DoneFn =
-      std::function<void(int64_t step, const absl::StatusOr<EvaluationFigures>& figures)>;
+  using DoneFn = std::function<void(int64_t step, Generation generation,
+                                    const absl::StatusOr<EvaluationFigures>& figures)>;
 
   // `setup`: of the run whose states are evaluated. `data` is borrowed. on_done is called on a
   // thread of the evaluator, once a state, in the order in which they came. Errors as SetUpRun.
@@ -48,12 +48,14 @@ class Evaluator {
   // Cancels what is under way and what waits; on_done is not called any more.
   ~Evaluator();
 
-  // The state of all layers at `step`; its momentum does not count. Returns at once. Any thread.
-  void Evaluate(int64_t step, ModelState state);
+  // The state of all layers at `step` of the plan of this generation; its momentum does not count.
+  // Returns at once. Any thread.
+  void Evaluate(int64_t step, Generation generation, ModelState state);
 
  private:
   struct Job {
     int64_t step = 0;
+    Generation generation;
     ModelState state;
   };
 

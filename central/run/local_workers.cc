@@ -55,29 +55,39 @@ std::string RandomSecret() {
 absl::Status LocalWorkers::Start(int64_t count, int64_t threads, const std::string& control_address,
                                  const Enrolment& enrolment) {
   if (count == 0) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(const std::string binary, FindWorkerBinary());
+  RUNNEL_ASSIGN_OR_RETURN(binary_, FindWorkerBinary());
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> network,
                           NetworkArguments(control_address, enrolment.encrypts()));
-  for (int64_t i = 0; i < count; ++i) {
-    WorkerCommand command;
-    command.binary = binary;
-    command.arguments = {"--central", control_address,
-                         "--name",    absl::StrFormat("local-%03d", i),
-                         "--threads", absl::StrCat(threads)};
-    command.arguments.insert(command.arguments.end(), network.begin(), network.end());
-    command.threads = threads;
-    command.log_level = "warn";
-    secrets_.push_back(RandomSecret());
-    command.environment = {{kWorkerSecretVariable, secrets_.back()}};
-    if (enrolment.encrypts()) {
-      RUNNEL_ASSIGN_OR_RETURN(const Identity identity,
-                              enrolment.issue_identity(absl::StrFormat("local-%03d", i)));
-      command.environment.emplace_back(kWorkerIdentityVariable, identity.ToString());
-    }
-    RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
-    processes_.push_back(std::move(process));
-  }
+  enrolment_ = enrolment;
+  threads_ = threads;
+  arguments_ = {"--central", control_address, "--threads", absl::StrCat(threads)};
+  arguments_.insert(arguments_.end(), network.begin(), network.end());
+  for (int64_t i = 0; i < count; ++i)
+    RUNNEL_RETURN_IF_ERROR(StartOne(absl::StrFormat("local-%03d", i)));
   return absl::OkStatus();
+}
+
+absl::Status LocalWorkers::StartOne(const std::string& name) {
+  WorkerCommand command;
+  command.binary = binary_;
+  command.arguments = arguments_;
+  command.arguments.insert(command.arguments.end(), {"--name", name});
+  command.threads = threads_;
+  command.log_level = "warn";
+  secrets_.push_back(RandomSecret());
+  command.environment = {{kWorkerSecretVariable, secrets_.back()}};
+  if (enrolment_.encrypts()) {
+    RUNNEL_ASSIGN_OR_RETURN(const Identity identity, enrolment_.issue_identity(name));
+    command.environment.emplace_back(kWorkerIdentityVariable, identity.ToString());
+  }
+  RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
+  processes_.push_back(std::move(process));
+  return absl::OkStatus();
+}
+
+absl::Status LocalWorkers::StartAgain(const std::string& name) {
+  first_awaited_ = processes_.size();
+  return StartOne(name);
 }
 
 bool LocalWorkers::Contains(const WorkerHello& hello) const {
@@ -85,8 +95,8 @@ bool LocalWorkers::Contains(const WorkerHello& hello) const {
 }
 
 absl::Status LocalWorkers::CheckAlive() const {
-  for (const auto& process : processes_) {
-    const std::optional<ProcessExit> exit = process->Poll();
+  for (size_t i = first_awaited_; i < processes_.size(); ++i) {
+    const std::optional<ProcessExit> exit = processes_[i]->Poll();
     if (!exit.has_value()) continue;
     return absl::UnavailableError(
         absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined"));

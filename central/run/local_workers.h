@@ -43,10 +43,14 @@ class LocalWorkers {
   absl::Status Start(int64_t count, int64_t threads, const std::string& control_address,
                      const Enrolment& enrolment);
 
+  // Starts one again that was lost, under its name, as the others. Errors as Start.
+  absl::Status StartAgain(const std::string& name);
+
   // Whether it was started here: it shows the secret that it was given in its environment. A
   // process number would not do: in another container it may be the same by accident.
   bool Contains(const WorkerHello& hello) const;
-  // Unavailable: one has ended. For the time before all have joined; later its stream tells.
+  // Unavailable: one of those that were started last has ended. For the time before they have
+  // joined; later their streams tell.
   absl::Status CheckAlive() const;
 
   // Waits until all have ended by themselves, some seconds at most.
@@ -55,8 +59,15 @@ class LocalWorkers {
   void Terminate();
 
  private:
+  absl::Status StartOne(const std::string& name);
+
+  std::string binary_;
+  std::vector<std::string> arguments_;  // of all
+  int64_t threads_ = 1;
+  Enrolment enrolment_;
   std::vector<std::unique_ptr<WorkerProcess>> processes_;
   std::vector<std::string> secrets_;
+  size_t first_awaited_ = 0;  // in processes_: those before have joined
 };
 
 // 128 truly random bits as text, for what one process shows another. It decides nothing that

@@ -23,16 +23,21 @@ struct RecordedRun {
   std::string weights_sha256;  // empty: the run did not finish
 };
 
+// What was done after this step is void.
+void GoBackTo(int64_t step, RecordedRun& run) {
+  std::erase_if(run.plans, [step](const PlanDecided& plan) { return plan.from_step > step; });
+  DropChangesAfter(step, run.changes);
+  run.weights_sha256.clear();
+}
+
 absl::StatusOr<RecordedRun> Understand(const Journal& journal, const std::string& path) {
   RecordedRun run;
   run.started = std::get<RunStarted>(journal.records.front());
   for (const JournalRecord& record : journal.records) {
     if (const auto* resumed = std::get_if<RunResumed>(&record)) {
-      // What was done after the check-point is void.
-      std::erase_if(run.plans,
-                    [&](const PlanDecided& plan) { return plan.from_step > resumed->step; });
-      DropChangesAfter(resumed->step, run.changes);
-      run.weights_sha256.clear();
+      GoBackTo(resumed->step, run);
+    } else if (const auto* recovered = std::get_if<Recovered>(&record)) {
+      GoBackTo(recovered->step, run);
     } else if (const auto* plan = std::get_if<PlanDecided>(&record)) {
       std::erase_if(run.plans,
                     [&](const PlanDecided& old) { return old.from_step == plan->from_step; });

@@ -42,6 +42,10 @@ void RunRecord::AddEvaluation(const EvaluationRecorded& evaluation) {
   evaluations_.push_back({evaluation.step, evaluation.accuracy, evaluation.loss});
 }
 
+void RunRecord::GoBackTo(int64_t step) {
+  std::erase_if(evaluations_, [step](const EvaluationSummary& one) { return one.step > step; });
+}
+
 int64_t RunRecord::SamplesUntil(int64_t sequence) const {
   const MicroBatch last = batching_.Locate(Sequence(batching_.sequences_per_epoch() - 1));
   const MicroBatch next = batching_.Locate(Sequence(sequence));
@@ -77,6 +81,7 @@ RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages
   view.stages = stages;
   view.training_ns = clock_.training_ns();
   view.plan_ns = clock_.plan_ns();
+  view.recoveries = recoveries_.summaries();
   view.stage_seconds = SecondsOf(stages);
   ProgressState& progress = view.progress;
   progress.epochs = setup_->settings.epochs;
@@ -108,6 +113,7 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   const RunSettings& settings = setup_->settings;
   RunSummary summary;
   summary.evaluations = evaluations_;
+  summary.recoveries = recoveries_.summaries();
   summary.accuracy = evaluations_.empty() ? kNone : evaluations_.back().accuracy;
   summary.loss = evaluations_.empty() ? kNone : evaluations_.back().loss;
   summary.train_loss = epoch_loss_.last();

@@ -12,6 +12,7 @@
 #include "central/records/loss_since.h"
 #include "central/records/stage_status.h"
 #include "central/records/summary.h"
+#include "central/run/recovery_times.h"
 #include "central/run/run_setup.h"
 #include "central/run/training_clock.h"
 #include "proto/base/model/model_state.h"
@@ -26,6 +27,7 @@ class RunRecord {
             const Clock* clock);
 
   TrainingClock& clock() { return clock_; }
+  RecoveryTimes& recoveries() { return recoveries_; }
 
   // Stages with new telemetry.
   void AddTelemetry(const std::vector<StageStatus>& stages);
@@ -36,6 +38,8 @@ class RunRecord {
   void AddBarrier(int64_t step, const std::vector<StageStatus>& stages);
   // Of a barrier, at any time after it.
   void AddEvaluation(const EvaluationRecorded& evaluation);
+  // Training goes on from the barrier at `step`: what was evaluated after it is void.
+  void GoBackTo(int64_t step);
 
   // As it stands after the barrier at `step`.
   RunView View(const Plan& plan, const std::vector<StageStatus>& stages, int64_t step);
@@ -62,6 +66,7 @@ class RunRecord {
   std::vector<PlanDecided> plans_;
   PlanBandwidth bandwidth_;  // of the last plan
   std::vector<EvaluationSummary> evaluations_;
+  RecoveryTimes recoveries_;
 };
 
 }  // namespace runnel

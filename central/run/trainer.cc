@@ -1,6 +1,7 @@
 #include "central/run/trainer.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -43,6 +44,13 @@ int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_b
   return bytes;
 }
 
+// On those whose times count: when they came.
+void Stamp(int64_t now_ns, WorkerMessage& message) {
+  if (auto* piece = std::get_if<ProbePiece>(&message)) piece->arrived_ns = now_ns;
+  if (auto* reached = std::get_if<BarrierReached>(&message)) reached->arrived_ns = now_ns;
+  if (auto* snapshot = std::get_if<Snapshot>(&message)) snapshot->arrived_ns = now_ns;
+}
+
 }  // namespace
 
 // Connections and the writer of check-points report on threads of their own, and StopAtBarrier may
@@ -65,14 +73,14 @@ class Trainer::Impl final : public CentralControlObserver {
 
   void OnJoined(ConnectionId) override {}
   void OnMessage(ConnectionId id, WorkerMessage message) override {
-    if (auto* piece = std::get_if<ProbePiece>(&message))
-      piece->arrived_ns = parts_.clock->NowNanos();
+    Stamp(parts_.clock->NowNanos(), message);
     loop_.Post([this, id, message = std::move(message)] { Receive(id, message); });
   }
   void OnGone(ConnectionId id, const absl::Status& status) override {
     const absl::Status reason =
         status.ok() ? absl::UnavailableError("it closed its control stream") : status;
-    loop_.Post([this, id, reason] {
+    loop_.Post([this, id, reason, now_ns = parts_.clock->NowNanos()] {
+      record_->recoveries().Lose(now_ns - std::exchange(heard_ns_[id], now_ns));
       Tell([&](Coordinator& coordinator) { coordinator.Gone(id, reason); });
     });
   }
@@ -99,6 +107,12 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(SendControl effect);
   void CarryOut(CloseControl effect) { server_->Close(effect.connection); }
   void CarryOut(ConnectFeed effect);
+  void CarryOut(StopFeed) {
+    record_->clock().Stop();
+    feeder_.reset();
+  }
+  void CarryOut(StartLocalWorker effect);
+  void CarryOut(RecoveryReached effect);
   void CarryOut(FeedUntil effect);
   void CarryOut(FeedEvaluation effect) {
     feeder_->FeedEvaluation(effect.first, effect.micro_batches);
@@ -117,6 +131,7 @@ class Trainer::Impl final : public CentralControlObserver {
     record_->AddBarrier(barrier.step, coordinator_->stages());
   }
   void Follow(const EvaluationRecorded& evaluation);
+  void Follow(const Recovered& recovered) { record_->GoBackTo(recovered.step); }
   template <typename Other>
   void Follow(const Other&) {}
   RunView View() {
@@ -133,6 +148,7 @@ class Trainer::Impl final : public CentralControlObserver {
   std::optional<Coordinator> coordinator_;
   std::optional<RunRecord> record_;
   std::unique_ptr<CentralControl> server_;
+  std::map<ConnectionId, int64_t> heard_ns_;  // when each worker was last heard of
   std::unique_ptr<Feeder> feeder_;
   LocalWorkers local_workers_;
   std::vector<int64_t> layer_bytes_;  // of the state, by layer
@@ -165,9 +181,10 @@ absl::Status Trainer::Impl::StartWorkers() {
 }
 
 absl::Status Trainer::Impl::MakeEvaluator() {
-  const auto done = [this](int64_t step, const absl::StatusOr<EvaluationFigures>& figures) {
-    loop_.Post([this, step, figures] {
-      Tell([&](Coordinator& coordinator) { coordinator.Evaluated(step, figures); });
+  const auto done = [this](int64_t step, Generation generation,
+                           const absl::StatusOr<EvaluationFigures>& figures) {
+    loop_.Post([this, step, generation, figures] {
+      Tell([&](Coordinator& coordinator) { coordinator.Evaluated(step, generation, figures); });
     });
   };
   RUNNEL_ASSIGN_OR_RETURN(
@@ -211,6 +228,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
 }
 
 void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
+  heard_ns_[id] = parts_.clock->NowNanos();
   if (const auto* hello = std::get_if<WorkerHello>(&message)) {
     Tell([&](Coordinator& coordinator) {
       coordinator.Joined(id, *hello, local_workers_.Contains(*hello));
@@ -224,7 +242,8 @@ void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
 void Trainer::Impl::Tick() {
   // A local worker that ends before it joined would be waited for in vain.
   if (coordinator_->joining() && result_.ok()) {
-    if (const absl::Status status = local_workers_.CheckAlive(); !status.ok()) Abort(status);
+    if (const absl::Status status = local_workers_.CheckAlive(); !status.ok())
+      Tell([&](Coordinator& coordinator) { coordinator.EndedBeforeJoining(status); });
   }
   const Waiting waiting = WaitingOf(*coordinator_, *server_, layer_bytes_);
   parts_.display->Transfer(waiting.what, waiting.done, waiting.total);
@@ -252,6 +271,15 @@ void Trainer::Impl::CarryOut(ConnectFeed effect) {
       });
   feeder_->Connect(effect.generation, effect.first, effect.last, effect.first_sequence,
                    effect.window);
+}
+
+void Trainer::Impl::CarryOut(StartLocalWorker effect) {
+  if (absl::Status status = local_workers_.StartAgain(effect.name); !status.ok()) Abort(status);
+}
+
+void Trainer::Impl::CarryOut(RecoveryReached effect) {
+  const std::string line = record_->recoveries().Reach(effect, parts_.clock->NowNanos());
+  if (!line.empty()) parts_.display->Line(line);
 }
 
 void Trainer::Impl::CarryOut(FeedUntil effect) {
@@ -287,7 +315,8 @@ void Trainer::Impl::CarryOut(StateCollected effect) {
   const bool is_written = writer_.has_value() && (effect.use.checkpoint || effect.use.final);
   if (effect.use.evaluation) {
     const bool is_last_use = !effect.use.final && !is_written;
-    evaluator_->Evaluate(effect.step, is_last_use ? std::move(effect.state) : effect.state);
+    evaluator_->Evaluate(effect.step, effect.generation,
+                         is_last_use ? std::move(effect.state) : effect.state);
   }
   if (effect.use.final) outcome_.state = is_written ? effect.state : std::move(effect.state);
   if (!is_written) return;

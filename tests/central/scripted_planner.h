@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "central/planning/merged_plan.h"
 #include "central/planning/planner.h"
 
 namespace runnel {
@@ -13,6 +14,8 @@ class ScriptedPlanner final : public Planner {
   std::function<Plan(const std::vector<DeviceFacts>& devices)> first_plan;
   // Null: the plan is kept.
   std::function<BarrierDecision(const BarrierReport& report)> at_barrier;
+  // Null: the plan is merged (MergeLostStages).
+  std::function<absl::StatusOr<Plan>(const BarrierReport& report)> for_survivors;
   // Of the model. Every range takes as long as the first one that was measured, plus the device's
   // number.
   int layers = 0;
@@ -24,6 +27,11 @@ class ScriptedPlanner final : public Planner {
   }
   BarrierDecision AtBarrier(const BarrierReport& report) override {
     return at_barrier ? at_barrier(report) : KeepPlan{};
+  }
+  absl::StatusOr<Plan> PlanForSurvivors(const BarrierReport& report) override {
+    if (for_survivors) return for_survivors(report);
+    const bool is_first = report.plan.stages.empty();  // it did not come to hold
+    return MergeLostStages(is_first ? first_plan(report.devices) : report.plan, report.devices);
   }
   absl::StatusOr<DeviceTimes> Characterise(int device,
                                            const std::vector<double>& seconds) override {

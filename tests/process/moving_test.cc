@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -66,14 +67,6 @@ int Plans(const std::string& journal) {
   return plans;
 }
 
-pid_t WorkerNamed(const Process& central, const std::string& name) {
-  for (pid_t pid : central.Children()) {
-    const std::string words = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"));
-    if (absl::StrContains(words, name)) return pid;
-  }
-  return -1;
-}
-
 const Words kRun = {"train",
                     "--model",
                     "lenet",
@@ -110,9 +103,9 @@ TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
   const std::string plan = ReadFile(journal);
   const bool is_second = absl::StrContains(plan, R"("first_layer":0,"last_layer":0)") ||
                          absl::StrContains(plan, R"("first_layer":0,"last_layer":1)");
-  const pid_t slow = WorkerNamed(central, is_second ? "local-001" : "local-000");
-  ASSERT_GT(slow, 0);
-  const SlowDown slow_down(slow, kSlowPercent);
+  const std::optional<pid_t> slow = WorkerNamed(central, is_second ? "local-001" : "local-000");
+  ASSERT_TRUE(slow.has_value());
+  const SlowDown slow_down(*slow, kSlowPercent);
   ASSERT_EQ(central.Wait(), 0) << central.out() << central.err();
   EXPECT_GE(Plans(journal), 2) << central.out() << central.err();
 

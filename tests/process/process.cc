@@ -42,6 +42,20 @@ ScratchDir::~ScratchDir() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::optional<pid_t> WorkerNamed(const Process& central, const std::string& name) {
+  for (const pid_t pid : central.Children()) {
+    const std::string words = ReadFile("/proc/" + std::to_string(pid) + "/cmdline");
+    if (pid > 0 && words.find(name) != std::string::npos) return pid;
+  }
+  return std::nullopt;
+}
+
+bool KillWorker(const Process& central, const std::string& name) {
+  const std::optional<pid_t> pid = WorkerNamed(central, name);
+  EXPECT_TRUE(pid.has_value()) << "no worker " << name << " to kill";
+  return pid.has_value() && kill(*pid, SIGKILL) == 0;
+}
+
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,11 @@ class Process {
   bool ended_ = false;
   int exit_code_ = 0;
 };
+
+// The child of `central` whose command line has `name`; none if there is none.
+std::optional<pid_t> WorkerNamed(const Process& central, const std::string& name);
+// Kills it. False, and the test fails, if there is none.
+bool KillWorker(const Process& central, const std::string& name);
 
 std::string ReadFile(const std::string& path);
 // Polls until the file contains `text`; false after the deadline.

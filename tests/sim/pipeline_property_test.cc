@@ -1,5 +1,5 @@
-// Random plans, caps, times, rates and broken connections: never stuck, and always the bytes of the
-// calm run.
+// Random plans, caps, times, rates, broken connections and lost stages: never stuck, and always the
+// bytes of the calm run.
 
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +102,34 @@ TEST(PipelineProperty, TimingAndBrokenConnectionsChangeNothing) {
               static_cast<unsigned long long>(Seeds()), static_cast<long long>(breaks),
               static_cast<long long>(resent));
   EXPECT_GT(resent, 0) << "the faults did not bite";
+}
+
+// Back to a cut, another generation, and everything after it again: as if nothing had happened.
+TEST(PipelineProperty, LostStagesChangeNothing) {
+  int64_t losses = 0;
+  for (uint64_t seed = 1; seed <= Seeds(); ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Scenario calm(seed);
+    calm.options.max_action_ns = 0;
+    const auto expected = RunSimulated(calm.options);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+
+    Scenario lossy(seed);
+    lossy.options.seed = seed + 3000;
+    lossy.options.lose_every_ns = 200'000'000;
+    lossy.options.break_every_ns = seed % 2 == 0 ? 40'000'000 : 0;
+    lossy.options.shaping.delay_ms = 5;
+    std::vector<HashCompute> cut;
+    lossy.options.keep = [&] { cut = lossy.compute; };
+    lossy.options.go_back = [&] { lossy.compute = cut; };
+    const auto recovered = RunSimulated(lossy.options);
+    ASSERT_TRUE(recovered.ok()) << recovered.status();
+    EXPECT_EQ(lossy.Weights(), calm.Weights());
+    losses += recovered->losses;
+  }
+  std::printf("%llu seeds, %lld lost stages\n", static_cast<unsigned long long>(Seeds()),
+              static_cast<long long>(losses));
+  EXPECT_GT(losses, static_cast<int64_t>(Seeds())) << "the faults did not bite";
 }
 
 TEST(PipelineProperty, ActionsAreThoseOfTheSchedule) {

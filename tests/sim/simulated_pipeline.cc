@@ -21,6 +21,12 @@ class LinkEnd final : public ConnectionObserver {
       : session_(std::move(deliver)), on_lost_(std::move(on_lost)) {
     session_.StartGeneration(generation);
   }
+  // A connection tells of its end while it is destroyed: everything is still there.
+  ~LinkEnd() override {
+    on_lost_ = [] {};
+    connection_.reset();
+    session_.Disconnected();
+  }
 
   absl::Status OnHeader(const FrameHeader&) override { return absl::OkStatus(); }
   void OnFrame(Frame frame) override {
@@ -64,11 +70,10 @@ class Simulation {
 
   absl::StatusOr<SimulatedPipelineResult> Run() {
     result_.actions.resize(stages_.size());
-    for (size_t i = 0; i < stages_.size(); ++i)
-      RUNNEL_RETURN_IF_ERROR(MakeStage(static_cast<int>(i)));
-    for (size_t i = 0; i + 1 < stages_.size(); ++i) Dial(static_cast<int>(i));
-    GrantNext();
+    if (options_.lose_every_ns > 0) options_.keep();
+    RUNNEL_RETURN_IF_ERROR(Begin());
     if (options_.break_every_ns > 0) ScheduleBreak();
+    if (options_.lose_every_ns > 0) ScheduleLoss();
     while (!done_ && error_.ok() && network_.Step()) {
     }
     RUNNEL_RETURN_IF_ERROR(error_);
@@ -86,36 +91,76 @@ class Simulation {
   int64_t RandomNs(int64_t most) {
     return most > 0 ? random_.Below(draws_++, static_cast<uint32_t>(most)) : 0;
   }
-  std::string NameOf(int i) const { return absl::StrCat("stage", i); }
+  std::string NameOf(int i) const { return absl::StrCat("stage", i, "-", life_); }
+  Generation generation() const {
+    return Generation(options_.plan.generation.value() + static_cast<int32_t>(life_));
+  }
+  int64_t FirstSequence() const { return barrier_ == 0 ? 0 : options_.barriers[barrier_ - 1]; }
+
+  // What is still to come when a stage is lost never happens.
+  void At(int64_t at_ns, std::function<void()> what) {
+    network_.ScheduleAt(at_ns, [this, life = life_, what = std::move(what)] {
+      if (life == life_) what();
+    });
+  }
+
+  absl::Status Begin() {
+    for (size_t i = 0; i < stages_.size(); ++i)
+      RUNNEL_RETURN_IF_ERROR(MakeStage(static_cast<int>(i)));
+    for (size_t i = 0; i + 1 < stages_.size(); ++i) Dial(static_cast<int>(i));
+    GrantNext();
+    return absl::OkStatus();
+  }
+
+  // The survivors keep their connections until they break: what still comes on them is of an older
+  // generation, and nobody hears it.
+  void LoseStage() {
+    ++result_.losses;
+    network_.BreakConnections(
+        NameOf(static_cast<int>(random_.Below(draws_++, static_cast<uint32_t>(stages_.size())))));
+    ++life_;
+    lost_.push_back(std::exchange(stages_, std::vector<Stage>(stages_.size())));
+    barrier_ = kept_;
+    options_.go_back();
+    if (absl::Status status = Begin(); !status.ok()) error_ = status;
+  }
+
+  void ScheduleLoss() {
+    network_.ScheduleAt(network_.now_ns() + 1 + RandomNs(2 * options_.lose_every_ns), [this] {
+      if (done_ || result_.losses == SimulatedPipelineOptions::kMostLosses) return;
+      LoseStage();
+      ScheduleLoss();
+    });
+  }
 
   absl::Status MakeStage(int i) {
     Stage& stage = stages_[i];
     StageRuntimeOptions options{.plan = options_.plan,
                                 .stage = i,
                                 .batching = options_.batching,
-                                .first_sequence = Sequence(0)};
+                                .first_sequence = Sequence(FirstSequence())};
     stage.runtime = std::make_unique<StageRuntime>(std::move(options));
     stage.transport = network_.NewTransport(NameOf(i));
-    const auto deliver = [this, i](Frame frame) {
+    const auto deliver = [this, i, life = life_](Frame frame) {
+      if (life != life_) return;
       const FrameHeader header = frame.header;
       Pump(i, stages_[i].runtime->Arrived(header.kind, header.sequence, header.samples,
                                           std::move(frame.payload)));
     };
     if (i > 0) {
-      stage.upstream = std::make_unique<LinkEnd>(options_.plan.generation, deliver, [] {});
-      auto accept = [this, i](std::shared_ptr<Connection> connection) {
-        Stage& here = stages_[i];
+      stage.upstream = std::make_unique<LinkEnd>(generation(), deliver, [] {});
+      auto accept = [this, end = stage.upstream.get()](std::shared_ptr<Connection> connection) {
         // The transport wants its observer before the session talks.
-        network_.ScheduleAt(network_.now_ns(),
-                            [&here, connection] { here.upstream->Connected(connection); });
-        return Accepted{here.upstream.get(), options_.shaping};
+        network_.ScheduleAt(network_.now_ns(), [end, connection] { end->Connected(connection); });
+        return Accepted{end, options_.shaping};
       };
-      RUNNEL_ASSIGN_OR_RETURN(stage.listener,
-                              stage.transport->Listen(absl::StrCat("10.0.0.", i, ":7000"), accept));
+      RUNNEL_ASSIGN_OR_RETURN(
+          stage.listener,
+          stage.transport->Listen(absl::StrCat("10.0.", life_, ".", i, ":7000"), accept));
     }
     if (i + 1 < static_cast<int>(stages_.size())) {
-      stage.downstream = std::make_unique<LinkEnd>(options_.plan.generation, deliver, [this, i] {
-        network_.ScheduleAt(network_.now_ns() + kRedialNs, [this, i] { Dial(i); });
+      stage.downstream = std::make_unique<LinkEnd>(generation(), deliver, [this, i, life = life_] {
+        if (life == life_) At(network_.now_ns() + kRedialNs, [this, i] { Dial(i); });
       });
     }
     return absl::OkStatus();
@@ -144,14 +189,13 @@ class Simulation {
   }
 
   void GrantNext() {
-    const int64_t from = barrier_ == 0 ? 0 : options_.barriers[barrier_ - 1];
+    const int64_t from = FirstSequence();
     const Sequence limit(options_.barriers[barrier_++]);
     for (size_t i = 0; i < stages_.size(); ++i) {
       stages_[i].at_barrier = false;
       const int stage = static_cast<int>(i);
-      network_.ScheduleAt(
-          network_.now_ns() + RandomNs(options_.max_action_ns),
-          [this, stage, limit] { Pump(stage, stages_[stage].runtime->RunUntil(limit)); });
+      At(network_.now_ns() + RandomNs(options_.max_action_ns),
+         [this, stage, limit] { Pump(stage, stages_[stage].runtime->RunUntil(limit)); });
     }
     int64_t samples_ns = network_.now_ns();
     int64_t labels_ns = network_.now_ns();
@@ -163,7 +207,7 @@ class Simulation {
   }
 
   void Feed(int stage, FrameKind kind, int64_t sequence, int64_t at_ns) {
-    network_.ScheduleAt(at_ns, [this, stage, kind, sequence] {
+    At(at_ns, [this, stage, kind, sequence] {
       const MicroBatch place = options_.batching.Locate(Sequence(sequence));
       Payload payload =
           kind == FrameKind::kInput ? options_.samples(place) : options_.labels(place);
@@ -192,7 +236,7 @@ class Simulation {
   void Carry(int i, SendEffect effect) {
     Frame frame;
     frame.header.kind = effect.kind;
-    frame.header.generation = options_.plan.generation;
+    frame.header.generation = generation();
     frame.header.sequence = effect.sequence;
     frame.header.samples = static_cast<uint32_t>(effect.samples);
     frame.payload = std::move(effect.payload);
@@ -201,19 +245,17 @@ class Simulation {
 
   void Carry(int i, AcknowledgeEffect effect) {
     LinkEnd* end = EndOf(i, effect.peer);
-    if (end != nullptr)
-      end->session().Acknowledge(effect.kind, options_.plan.generation, effect.sequence);
+    if (end != nullptr) end->session().Acknowledge(effect.kind, generation(), effect.sequence);
   }
 
   // An action takes its time; what it computes does not depend on it.
   void Compute(int i, std::function<absl::StatusOr<StageCompute::Output>()> work) {
-    network_.ScheduleAt(
-        network_.now_ns() + RandomNs(options_.max_action_ns), [this, i, work = std::move(work)] {
-          absl::StatusOr<StageCompute::Output> output = work();
-          if (!output.ok()) return Pump(i, output.status());
-          Pump(i, stages_[i].runtime->ComputeDone(
-                      {std::move(output->tensor), output->loss_sum, output->correct}));
-        });
+    At(network_.now_ns() + RandomNs(options_.max_action_ns), [this, i, work = std::move(work)] {
+      absl::StatusOr<StageCompute::Output> output = work();
+      if (!output.ok()) return Pump(i, output.status());
+      Pump(i, stages_[i].runtime->ComputeDone(
+                  {std::move(output->tensor), output->loss_sum, output->correct}));
+    });
   }
 
   void Carry(int i, ForwardEffect effect) {
@@ -248,7 +290,7 @@ class Simulation {
   }
 
   void Carry(int i, EncodeEffect effect) {
-    network_.ScheduleAt(CodecLane(i), [this, i, effect = std::move(effect)] {
+    At(CodecLane(i), [this, i, effect = std::move(effect)] {
       const MicroBatch& place = effect.place;
       const Shape shape =
           options_.output_shape(effect.direction == Direction::kForward ? i : i - 1, place.samples);
@@ -263,7 +305,7 @@ class Simulation {
   }
 
   void Carry(int i, DecodeEffect effect) {
-    network_.ScheduleAt(CodecLane(i), [this, i, effect = std::move(effect)] {
+    At(CodecLane(i), [this, i, effect = std::move(effect)] {
       const Shape shape = options_.output_shape(effect.direction == Direction::kForward ? i - 1 : i,
                                                 effect.place.samples);
       Payload tensor = pool_.Allocate(static_cast<size_t>(options_.codecs[i]->TensorBytes(shape)));
@@ -282,9 +324,14 @@ class Simulation {
     }
     if (barrier_ == options_.barriers.size()) {
       done_ = true;
-    } else {
-      GrantNext();
+      return;
     }
+    // Not at every barrier: the state of one may be on its way when a stage is lost.
+    if (options_.lose_every_ns > 0 && RandomNs(2) == 0) {
+      options_.keep();
+      kept_ = barrier_;
+    }
+    GrantNext();
   }
 
   const SimulatedPipelineOptions& options_;
@@ -293,7 +340,10 @@ class Simulation {
   BufferPool pool_;
   SimulatedNetwork network_;
   std::vector<Stage> stages_;
-  size_t barrier_ = 0;
+  std::vector<std::vector<Stage>> lost_;  // of earlier lives: frames still come to them
+  int64_t life_ = 0;                      // recoveries so far
+  size_t barrier_ = 0;                    // granted, counted
+  size_t kept_ = 0;                       // of barrier_, when the last cut was kept
   bool done_ = false;
   absl::Status error_;
   SimulatedPipelineResult result_;

@@ -1,8 +1,8 @@
 #pragma once
 
 // The production state machines (StageRuntime, LinkSession) over a virtual network and clock: lanes
-// take seeded random times, connections break and come back, and the whole run is a function of its
-// seed.
+// take seeded random times, connections break and come back, stages are lost and the run goes back
+// to a barrier under another generation, and the whole run is a function of its seed.
 
 #include <cstdint>
 #include <functional>
@@ -35,11 +35,18 @@ struct SimulatedPipelineOptions {
   LinkShaping shaping;
   // Breaks the connections of a random stage this often on average; 0: never.
   int64_t break_every_ns = 0;
+  // Loses a stage this often on average, kMostLosses times at most; 0: never. The run goes back to
+  // the last cut that was kept, which is at some of the barriers.
+  static constexpr int64_t kMostLosses = 20;
+  int64_t lose_every_ns = 0;
+  std::function<void()> keep;     // all stages stand at a barrier: their states are a cut
+  std::function<void()> go_back;  // makes compute and codecs anew, from the last cut
 };
 
 struct SimulatedPipelineResult {
   int64_t virtual_ns = 0;
   int64_t breaks = 0;
+  int64_t losses = 0;
   int64_t frames_resent = 0;
   // What each stage did, in order: "F0/0 F1/0 I0 W0 ...", with the version of the weights.
   std::vector<std::string> actions;

@@ -1,5 +1,5 @@
-// Real kernels over the simulated transport come to the bytes of the single-process replay, broken
-// connections or not.
+// Real kernels over the simulated transport come to the bytes of the single-process replay, with
+// broken connections and lost stages or without.
 
 #include "central/data/batch_source.h"
 #include "central/data/dataset.h"
@@ -28,6 +28,59 @@ std::string Backward(const std::string& forward) {
   return forward == "identity" ? "identity" : "stochastic:8";
 }
 
+// Real executors and codecs, made from the last cut.
+class Stages {
+ public:
+  // All are borrowed.
+  Stages(const StalenessReplayOptions& replay, Backend* backend, BufferPool* pool,
+         SimulatedPipelineOptions* options)
+      : replay_(replay), backend_(backend), pool_(pool), options_(options), cut_(replay.state) {
+    Make();
+  }
+
+  void Make() {
+    executors_.clear();
+    codecs_.clear();
+    options_->compute.clear();
+    options_->codecs.clear();
+    for (int i = 0; i < static_cast<int>(replay_.plan.stages.size()); ++i) {
+      StageExecutorOptions stage;
+      stage.model = replay_.model;
+      stage.first_layer = replay_.plan.stages[i].first_layer;
+      stage.last_layer = replay_.plan.stages[i].last_layer;
+      stage.training = replay_.training;
+      stage.recipe = FindRecipe("fp32").value();
+      executors_.push_back(StageExecutor::Create(stage, backend_, pool_).value());
+      const ModelState state = Slice(cut_, stage.first_layer, stage.last_layer);
+      EXPECT_TRUE(executors_.back()->ImportState(state).ok());
+      codecs_.push_back(LinkCodecs::Create(replay_.plan, i, replay_.training.seed).value());
+      EXPECT_TRUE(codecs_.back()->RestoreStates(state.encoders).ok());
+      options_->compute.push_back(executors_.back().get());
+      options_->codecs.push_back(codecs_.back().get());
+    }
+  }
+
+  const ModelState& Keep() {
+    for (size_t i = 0; i < executors_.size(); ++i) {
+      ModelState part = executors_[i]->ExportState().value();
+      part.encoders = codecs_[i]->SaveStates();
+      Merge(part, cut_);
+    }
+    return cut_;
+  }
+
+  const StageExecutor& executor(int stage) const { return *executors_[static_cast<size_t>(stage)]; }
+
+ private:
+  const StalenessReplayOptions& replay_;
+  Backend* backend_;
+  BufferPool* pool_;
+  SimulatedPipelineOptions* options_;
+  ModelState cut_;
+  std::vector<std::unique_ptr<StageExecutor>> executors_;
+  std::vector<std::unique_ptr<LinkCodecs>> codecs_;
+};
+
 TEST_P(SimulatedTraining, EqualsTheReplay) {
   StalenessReplayOptions replay;
   replay.model = MakeModel("lenet").value();
@@ -49,32 +102,23 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
   const absl::StatusOr<ModelState> expected = ReplayStaleness(replay, backend.get());
   ASSERT_TRUE(expected.ok()) << expected.status();
 
-  for (int64_t break_every_ns : {int64_t{0}, int64_t{20'000'000}}) {
+  struct Faults {
+    int64_t break_every_ns = 0;
+    int64_t lose_every_ns = 0;
+  };
+  for (const Faults& faults : {Faults{}, Faults{20'000'000, 0}, Faults{0, 60'000'000}}) {
     BufferPool pool;
-    std::vector<std::unique_ptr<StageExecutor>> executors;
-    std::vector<std::unique_ptr<LinkCodecs>> codecs;
     SimulatedPipelineOptions options{.plan = replay.plan,
                                      .batching = MakeBatching(replay.training).value()};
     options.barriers = replay.barriers;
-    options.break_every_ns = break_every_ns;
+    options.break_every_ns = faults.break_every_ns;
+    options.lose_every_ns = faults.lose_every_ns;
     options.shaping.delay_ms = 2;
-    for (int i = 0; i < 3; ++i) {
-      StageExecutorOptions stage;
-      stage.model = replay.model;
-      stage.first_layer = replay.plan.stages[i].first_layer;
-      stage.last_layer = replay.plan.stages[i].last_layer;
-      stage.training = replay.training;
-      stage.recipe = FindRecipe("fp32").value();
-      executors.push_back(StageExecutor::Create(stage, backend.get(), &pool).value());
-      ASSERT_TRUE(executors.back()
-                      ->ImportState(Slice(replay.state, stage.first_layer, stage.last_layer))
-                      .ok());
-      codecs.push_back(LinkCodecs::Create(replay.plan, i, replay.training.seed).value());
-      options.compute.push_back(executors.back().get());
-      options.codecs.push_back(codecs.back().get());
-    }
+    Stages stages(replay, backend.get(), &pool, &options);
+    options.keep = [&] { stages.Keep(); };
+    options.go_back = [&] { stages.Make(); };
     options.output_shape = [&](int stage, int64_t samples) {
-      return executors[stage]->output_shape(samples);
+      return stages.executor(stage).output_shape(samples);
     };
     options.samples = [&](const MicroBatch& place) {
       Payload payload = pool.Allocate(static_cast<size_t>(place.samples) * 784 * sizeof(float));
@@ -90,10 +134,9 @@ TEST_P(SimulatedTraining, EqualsTheReplay) {
     };
     const auto result = RunSimulated(options);
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->breaks > 0, break_every_ns > 0);
-    ModelState state;
-    for (const auto& executor : executors) Merge(executor->ExportState().value(), state);
-    EXPECT_EQ(WeightsSha256(state), WeightsSha256(*expected));
+    EXPECT_EQ(result->breaks > 0, faults.break_every_ns > 0);
+    EXPECT_EQ(result->losses > 0, faults.lose_every_ns > 0);
+    EXPECT_EQ(WeightsSha256(stages.Keep()), WeightsSha256(*expected));
   }
 }
 

@@ -75,7 +75,7 @@ TEST_P(ControlChannel, JoinsAndTalksBothWaysInOrder) {
   EXPECT_EQ(std::get<WorkerHello>(central_seen_.messages(id)[0]).name, "w");
   for (int i = 0; i < kMessages; ++i) {
     ASSERT_TRUE(worker->Send(BarrierReached{Generation(1), Sequence(i)}).ok());
-    ASSERT_TRUE(central_->Send(id, RunUntil{Sequence(i)}).ok());
+    ASSERT_TRUE(central_->Send(id, RunUntil{Generation(1), Sequence(i)}).ok());
   }
   ASSERT_TRUE(central_seen_.WaitForMessages(id, kMessages + 1));
   ASSERT_TRUE(seen.WaitForMessages(kMessages));
@@ -320,7 +320,7 @@ TEST_P(ControlChannel, ManyThreadsSendAndEndsRace) {
         for (int i = 0; i < 50; ++i) (void)worker->Send(StageReady{Generation(i)});
       });
       threads.emplace_back([this, id] {
-        for (int i = 0; i < 50; ++i) (void)central_->Send(id, RunUntil{Sequence(i)});
+        for (int i = 0; i < 50; ++i) (void)central_->Send(id, RunUntil{Generation(1), Sequence(i)});
       });
     }
     threads.emplace_back([this, id, round] {

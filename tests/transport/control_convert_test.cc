@@ -28,28 +28,22 @@ auto Fields(const WorkerHello& m) {
   return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const ProfileReport& m) {
-  const auto& [a, b, c, d, e] = m;
-  return std::tie(a, b, c, d, e);
+  const auto& [a, b, c, d, e, f] = m;
+  return std::tie(a, b, c, d, e, f);
 }
-auto Fields(const ProfileProgress& m) { return std::tie(m.share); }
+auto Fields(const ProfileProgress& m) { return std::tie(m.share, m.generation); }
 auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
 auto Fields(const ProbePiece& m) { return std::tie(m.index, m.count, m.padding, m.answer_bytes); }
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
-auto Fields(const BarrierReached& m) {
-  const auto& [a, b] = m;
-  return std::tie(a, b);
-}
-auto Fields(const Snapshot& m) {
-  const auto& [a, b, c] = m;
-  return std::tie(a, b, c);
-}
+auto Fields(const BarrierReached& m) { return std::tie(m.generation, m.sequence); }
+auto Fields(const Snapshot& m) { return std::tie(m.generation, m.sequence, m.state); }
 auto Fields(const EvaluationDone& m) {
-  const auto& [a, b, c, d] = m;
-  return std::tie(a, b, c, d);
+  const auto& [a, b, c, d, e] = m;
+  return std::tie(a, b, c, d, e);
 }
 auto Fields(const Telemetry& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y, z] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y, z);
 }
 auto Fields(const StageFailed& m) {
   const auto& [a, b, c] = m;
@@ -58,24 +52,22 @@ auto Fields(const StageFailed& m) {
 auto Fields(const Welcome& m) { return std::tie(m.device); }
 auto Fields(const Refused& m) { return std::tie(m.reason); }
 auto Fields(const ProfileRequest& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o);
 }
 auto Fields(const PrepareStage& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, target, shaping, l, changes, draws, n] = m;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, target, shaping, l, changes, draws, over, n] = m;
   const auto& [megabits, delay] = shaping;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, target, megabits, delay, l, changes, draws, n);
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, target, megabits, delay, l, changes, draws, over,
+                  n);
 }
-auto Fields(const RunUntil& m) { return std::tie(m.limit, m.change); }
-auto Fields(const SnapshotRequest& m) { return std::tie(m.sequence, m.weights_only); }
-auto Fields(const EvaluateRequest& m) {
-  const auto& [a, b] = m;
-  return std::tie(a, b);
-}
+auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.change); }
+auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence, m.weights_only); }
+auto Fields(const EvaluateRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
 auto Fields(const Release&) { return std::tuple<>(); }
 auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }
 auto Fields(const StagePrepared& m) { return std::tie(m.generation); }
-auto Fields(const ProfileFailed& m) { return std::tie(m.reason, m.unfit); }
+auto Fields(const ProfileFailed& m) { return std::tie(m.reason, m.unfit, m.generation); }
 auto Fields(const FetchLayers& m) { return std::tie(m.generation, m.ranges); }
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
 auto Fields(const AbortPlan& m) { return std::tie(m.generation); }

@@ -173,19 +173,21 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
                     {Real(), Real(), Real()},
                     0.25,
                     Below(2) == 1,
-                    {0.25, 0.5, Real(), Real(), Real()}},
+                    {0.25, 0.5, Real(), Real(), Real()},
+                    generation},
       StageReady{generation},
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
-      EvaluationDone{sequence, Real(), 1 + Below(999), samples},
-      Telemetry{count(), count(), count(), count(), count(), count(), count(),        count(),
-                count(), count(), count(), count(), count(), count(), count(),        count(),
-                count(), Real(),  Real(),  count(), count(), Real(),  1 + Below(999), samples},
+      EvaluationDone{generation, sequence, Real(), 1 + Below(999), samples},
+      Telemetry{generation, count(), count(),        count(), count(), count(), count(),
+                count(),    count(), count(),        count(), count(), count(), count(),
+                count(),    count(), count(),        count(), Real(),  Real(),  count(),
+                count(),    Real(),  1 + Below(999), samples},
       StageFailed{generation, Text(), Below(2) == 1},
       LayersFetched{generation, State()},
       StagePrepared{generation},
-      ProfileFailed{Text(), Below(2) == 1},
-      ProfileProgress{0.5},
+      ProfileFailed{Text(), Below(2) == 1, generation},
+      ProfileProgress{0.5, generation},
       WayMeasured{Real(), 1 + Below(1000)},
       ProbePiece{1, 5, Text(), Below(1000)}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
@@ -214,6 +216,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.changes = {{1 + Below(9), {7, -8}}, {10 + Below(9), {1, 2}}};
   prepare.state = State();
   prepare.draws_state = prepare.state.layers.empty();
+  prepare.starts_over = Below(2) == 1;
   const CentralMessage messages[] = {
       Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
       Refused{Text()},
@@ -229,11 +232,12 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Real(),
                      Below(9),
                      Below(2) == 1,
-                     {Text(), Text()}},
+                     {Text(), Text()},
+                     generation},
       prepare,
-      RunUntil{Sequence(1 + Below(1000000)), TrainingChange{1 + Below(99), {3, -2}}},
-      SnapshotRequest{Sequence(1 + Below(1000000)), Below(2) == 1},
-      EvaluateRequest{Sequence(1 + Below(1000000)), 1 + Below(99)},
+      RunUntil{generation, Sequence(1 + Below(1000000)), TrainingChange{1 + Below(99), {3, -2}}},
+      SnapshotRequest{generation, Sequence(1 + Below(1000000)), Below(2) == 1},
+      EvaluateRequest{generation, Sequence(1 + Below(1000000)), 1 + Below(99)},
       Release{},
       FetchLayers{generation, {{0, 2}, {5, 5}}},
       CommitPlan{generation},

@@ -97,9 +97,13 @@ class DaemonTest : public ::testing::Test {
 
 // Central would wait for ever.
 TEST_F(DaemonTest, RequestsWithoutAStageAreAnswered) {
-  EXPECT_THAT(Ask<StageFailed>(RunUntil{Sequence(5)}).reason, HasSubstr("to train and has no"));
-  EXPECT_THAT(Ask<StageFailed>(SnapshotRequest{Sequence(5)}).reason, HasSubstr("report its state"));
-  EXPECT_THAT(Ask<StageFailed>(EvaluateRequest{Sequence(0), 1}).reason, HasSubstr("to evaluate"));
+  const Generation none;
+  EXPECT_THAT(Ask<StageFailed>(RunUntil{none, Sequence(5)}).reason,
+              HasSubstr("to train and has no"));
+  EXPECT_THAT(Ask<StageFailed>(SnapshotRequest{none, Sequence(5)}).reason,
+              HasSubstr("report its state"));
+  EXPECT_THAT(Ask<StageFailed>(EvaluateRequest{none, Sequence(0), 1}).reason,
+              HasSubstr("to evaluate"));
   EXPECT_THAT(Ask<StageFailed>(FetchLayers{Generation(2), {}}).reason, HasSubstr("hand over"));
 }
 
@@ -108,10 +112,49 @@ TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
   ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(3)}).ok());
   ProfileRequest request = FirstLayers();
   request.backend = "no_such_backend";
-  EXPECT_THAT(Ask<ProfileFailed>(request).reason, HasSubstr("no_such_backend"));
-  const Snapshot snapshot = Ask<Snapshot>(SnapshotRequest{Sequence(0)});
+  request.generation = Generation(3);
+  const ProfileFailed failed = Ask<ProfileFailed>(request);
+  EXPECT_THAT(failed.reason, HasSubstr("no_such_backend"));
+  EXPECT_EQ(failed.generation, Generation(3));
+  const Snapshot snapshot = Ask<Snapshot>(SnapshotRequest{Generation(3), Sequence(0)});
   EXPECT_EQ(snapshot.generation, Generation(3));
   EXPECT_TRUE(snapshot.state == InitialState(model_, 9).value()) << "drawn as central would";
+}
+
+// What was on its way when a plan came to its end is about no stage that stands.
+TEST_F(DaemonTest, MessagesAboutAnotherPlanAreDropped) {
+  EXPECT_EQ(Ask<StagePrepared>(WholeModel()).generation, Generation(3));
+  ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(3)}).ok());
+  for (const int32_t other : {2, 4}) {
+    ASSERT_TRUE(central_->Send(id_, SnapshotRequest{Generation(other), Sequence(7)}).ok());
+    ASSERT_TRUE(central_->Send(id_, RunUntil{Generation(other), Sequence(9)}).ok());
+    ASSERT_TRUE(central_->Send(id_, EvaluateRequest{Generation(other), Sequence(0), 1}).ok());
+  }
+  EXPECT_EQ(Ask<Snapshot>(SnapshotRequest{Generation(3), Sequence(0)}).sequence, Sequence(0));
+}
+
+// The layers that a worker has are of a later step than the one from which a recovery goes on.
+TEST_F(DaemonTest, ARecoveryTakesNothingFromTheStageThatStands) {
+  EXPECT_EQ(Ask<StagePrepared>(WholeModel()).generation, Generation(3));
+  ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(3)}).ok());
+  PrepareStage stage = WholeModel();
+  stage.plan.generation = Generation(4);
+  stage.draws_state = false;
+  stage.starts_over = true;
+  stage.state = InitialState(model_, 10).value();
+  const ModelState given = stage.state;
+  EXPECT_EQ(Ask<StagePrepared>(std::move(stage)).generation, Generation(4));
+  ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(4)}).ok());
+  const Snapshot snapshot = Ask<Snapshot>(SnapshotRequest{Generation(4), Sequence(0)});
+  EXPECT_TRUE(snapshot.state == given);
+  // One layer is missing: nothing else may stand in for it.
+  PrepareStage partial = WholeModel();
+  partial.plan.generation = Generation(5);
+  partial.draws_state = false;
+  partial.starts_over = true;
+  partial.state = given;
+  partial.state.layers.pop_back();
+  EXPECT_EQ(Ask<StageFailed>(std::move(partial)).generation, Generation(5));
 }
 
 TEST_F(DaemonTest, ATrainIsAnsweredWithWhatWasMeasuredAndATrain) {
@@ -134,8 +177,10 @@ TEST_F(DaemonTest, WhatItMeasuredForARunItNeedNotMeasureForTheNext) {
   request.accepts_kept = true;
   const ProfileReport measured = Ask<ProfileReport>(request);
   EXPECT_FALSE(measured.kept) << "what only a measurement answered is not kept";
+  request.generation = Generation(2);
   const ProfileReport kept = Ask<ProfileReport>(request);
-  EXPECT_TRUE(kept.kept);
+  EXPECT_TRUE(kept.kept) << "the plan that holds changes no measurement";
+  EXPECT_EQ(kept.generation, Generation(2));
   EXPECT_EQ(kept.layer_seconds, measured.layer_seconds);
   EXPECT_EQ(kept.processor_share, measured.processor_share);
   request.accepts_kept = false;

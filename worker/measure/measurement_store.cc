@@ -26,9 +26,10 @@ constexpr int64_t kMaxFileBytes = int64_t{4} << 20;
 // Of all devices, builds and requests together; beyond that the oldest files go.
 constexpr size_t kMostFiles = 256;
 
-// Whether an answer may be an old one is no part of the question.
+// Whether an answer may be an old one is no part of the question, nor is the plan that holds.
 proto::ProfileRequest QuestionOf(ProfileRequest request) {
   request.accepts_kept = false;
+  request.generation = Generation();
   return ToProto(CentralMessage(std::move(request))).profile_request();
 }
 
@@ -89,6 +90,7 @@ absl::Status MeasurementStore::Keep(const ProfileRequest& request,
   kept.set_device(device_);
   *kept.mutable_request() = QuestionOf(request);
   *kept.mutable_report() = ToProto(WorkerMessage(report)).profile_report();
+  kept.mutable_report()->clear_generation();
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return FileError("make", folder_, error.value());

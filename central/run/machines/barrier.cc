@@ -13,7 +13,7 @@ void Barrier::Grant(int64_t from, const std::optional<TrainingChange>& change,
   under_way_.clear();
   for (size_t i = 0; i < active.stages.size(); ++i) under_way_.insert(i);
   const Sequence limit = batching_.FirstSequence(step_);
-  SendToStages(active, RunUntil{limit, change}, effects);
+  SendToStages(active, RunUntil{active.plan.generation, limit, change}, effects);
   effects.push_back(FeedUntil{limit});
 }
 
@@ -21,6 +21,12 @@ bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const Acti
   if (state_ != State::kTraining || reached.generation != active.plan.generation) return false;
   if (reached.sequence != batching_.FirstSequence(step_)) return false;
   return under_way_.erase(stage) > 0 && under_way_.empty();
+}
+
+void Barrier::GoBackTo(int64_t step) {
+  if (begun()) state_ = State::kReached;
+  step_ = step;
+  under_way_.clear();
 }
 
 void Barrier::Arrive(int64_t at, RunEffects& effects) {
@@ -39,12 +45,15 @@ void Barrier::BeginEvaluation(const ActivePlan& active, RunEffects& effects) {
   const int64_t micro_batches = (options_.eval_samples + batch - 1) / batch;
   evaluation_first_ = next_evaluation_;
   next_evaluation_ = Sequence(evaluation_first_.value() + micro_batches);
-  SendToStages(active, EvaluateRequest{evaluation_first_, micro_batches}, effects);
+  SendToStages(active, EvaluateRequest{active.plan.generation, evaluation_first_, micro_batches},
+               effects);
   effects.push_back(FeedEvaluation{evaluation_first_, micro_batches});
 }
 
-absl::StatusOr<bool> Barrier::AddEvaluation(const EvaluationDone& done, RunEffects& effects) {
-  if (state_ != State::kEvaluating || done.first != evaluation_first_) return false;
+absl::StatusOr<bool> Barrier::AddEvaluation(const EvaluationDone& done, const ActivePlan& active,
+                                            RunEffects& effects) {
+  if (state_ != State::kEvaluating || done.generation != active.plan.generation) return false;
+  if (done.first != evaluation_first_) return false;
   if (done.samples != options_.eval_samples) {
     return absl::InternalError(
         absl::StrCat("evaluated ", done.samples, " of ", options_.eval_samples, " samples"));

@@ -34,6 +34,9 @@ class Barrier {
   // True: `stage` was the last to reach step(). Reports of other barriers or plans, and those that
   // come twice, count for nothing.
   bool AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active);
+  // Training goes on from the barrier at `step`, which was reached before. What stages still report
+  // of later ones counts for nothing.
+  void GoBackTo(int64_t step);
   // All stages stand at step `at`; the barrier is journalled.
   void Arrive(int64_t at, RunEffects& effects);
 
@@ -41,7 +44,8 @@ class Barrier {
   bool EvaluatesAt(int64_t step) const;
   void BeginEvaluation(const ActivePlan& active, RunEffects& effects);
   // True: that was the evaluation, and it is journalled. Internal: of the wrong number of samples.
-  absl::StatusOr<bool> AddEvaluation(const EvaluationDone& done, RunEffects& effects);
+  absl::StatusOr<bool> AddEvaluation(const EvaluationDone& done, const ActivePlan& active,
+                                     RunEffects& effects);
 
   bool IsBarrier(int64_t step) const { return options_.rule.IsBarrier(step); }
   bool IsLast(int64_t step) const { return step >= options_.stop_step; }

@@ -57,6 +57,8 @@ Coordinator::Coordinator(CoordinatorOptions options, Batching batching)
       barrier_(options_.barriers, batching),
       pace_(options_.evaluation_pace, options_.first_step),
       collection_(options_.stage.model, options_.format, batching),
+      recovery_({options_.recovers, options_.layer_bytes}, options_.first_step,
+                std::exchange(options_.initial_state, {})),
       step_(options_.first_step) {}
 
 RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
@@ -64,13 +66,24 @@ RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
 // ---- who is there
 
 void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool local) {
+  if (local && recovery_.waiting()) {
+    const absl::StatusOr<std::optional<int>> seat = roster_.Return(connection, hello, effects_);
+    if (!seat.ok()) return End(seat.status(), false);
+    if (seat->has_value() && recovery_.Return()) return PlanRecovery();
+  }
   const absl::StatusOr<bool> complete = roster_.Join(connection, hello, local, effects_);
   if (!complete.ok()) return End(complete.status(), false);
   if (*complete && !ended()) Begin();
 }
 
+void Coordinator::EndedBeforeJoining(const absl::Status& status) {
+  if (ended() || !joining()) return;
+  if (!recovery_.waiting()) return End(status, false);
+  if (absl::Status again = recovery_.EndBeforeJoining(effects_); !again.ok()) End(again, false);
+}
+
 void Coordinator::JoinTimedOut(int64_t waited_s) {
-  if (joining()) End(roster_.TimeoutError(waited_s), false);
+  if (!ended() && !roster_.complete()) End(roster_.TimeoutError(waited_s), false);
 }
 
 void Coordinator::Begin() {
@@ -102,15 +115,11 @@ void Coordinator::Handle(int device, const ProbePiece& piece) {
 void Coordinator::MeasureAll() {
   std::vector<int> all(options_.profiles_first_only ? 1 : roster_.devices().size());
   std::iota(all.begin(), all.end(), 0);
-  measurement_.Begin(std::move(all), step_, roster_, effects_);
+  measurement_.Begin(std::move(all), step_, Generation(), roster_, effects_);
 }
 
 bool Coordinator::IsNeeded(int device) const {
-  if (!has_plan()) {
-    const auto has = [device](const StagePlan& stage) { return stage.device.value() == device; };
-    const std::vector<StagePlan>& stages = move_.plan().stages;
-    return !move_.under_way() || std::any_of(stages.begin(), stages.end(), has);
-  }
+  if (!has_plan() || recovery_.replacing()) return !move_.under_way() || move_.Uses(device);
   const std::optional<size_t> stage = active_.StageOf(device);
   return stage.has_value() &&
          (ending_ == Ending::kNotYet || barrier_.evaluating() || collection_.Awaits(*stage));
@@ -123,14 +132,52 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   const std::string& name = roster_.name(*device);
   effects_.push_back(
       Persist{WorkerLost{step_, DeviceId(*device), name, std::string(status.message())}});
-  const bool was_moving = has_plan() && move_.revocable();
-  if (was_moving) move_.Abort(absl::StrCat("worker ", name, " was lost"), roster_, effects_);
-  if (IsNeeded(*device)) {
-    return End(absl::UnavailableError(absl::StrCat("worker ", name, " was lost after step ", step_,
-                                                   " (", status.message(), ")")),
+  // Before there is a plan nothing is lost but the start.
+  if (!has_plan() && !move_.under_way() && !recovery_.waiting()) {
+    return End(absl::UnavailableError(absl::StrCat("worker ", name,
+                                                   " was lost before the first "
+                                                   "plan (",
+                                                   status.message(), ")")),
                false);
   }
-  if (was_moving) Train();
+  if (IsNeeded(*device)) return Recover(*device, status);
+  if (!has_plan() || recovery_.replacing() || !move_.revocable()) return;
+  move_.Abort(absl::StrCat("worker ", name, " was lost"), roster_, effects_);
+  Train();
+}
+
+void Coordinator::Recover(int device, const absl::Status& why) {
+  const int64_t trained = active_.stages.empty() ? 0 : active_.stages.front().telemetry.backwards;
+  const LostStage lost{device, std::string(why.message()), step_,
+                       std::max(Sequence(trained), batching_.FirstSequence(step_))};
+  const absl::Status begun = recovery_.Lose(lost, roster_, effects_);
+  if (!begun.ok()) return End(begun, false);
+  GoBack();
+  if (!recovery_.waiting()) PlanRecovery();
+}
+
+void Coordinator::GoBack() {
+  if (move_.under_way()) move_.GiveUp(roster_, effects_);
+  measurement_.Cancel();
+  collection_.GiveUp();
+  step_ = recovery_.step();
+  barrier_.GoBackTo(step_);
+  pace_.GoBackTo(step_);
+  std::erase_if(evaluations_, [this](const auto& entry) { return entry.first > step_; });
+  DropChangesAfter(step_, options_.changes);
+  if (options_.training_rule != nullptr) options_.training_rule->GoBackTo(step_);
+  granted_next_.reset();
+  collects_next_ = false;
+  ending_ = Ending::kNotYet;
+}
+
+void Coordinator::PlanRecovery() {
+  absl::StatusOr<Plan> plan = options_.planner->PlanForSurvivors(Report());
+  if (!plan.ok()) return End(recovery_.NoPlan(plan.status()), false);
+  MoveOrder order =
+      recovery_.Order(Decided(*std::move(plan), measurement_.times()), StageMessage(), effects_);
+  const absl::Status begun = move_.Begin(std::move(order), ActivePlan(), roster_, effects_);
+  if (!begun.ok()) End(recovery_.NoPlan(begun), false);
 }
 
 void Coordinator::Received(ConnectionId connection, const WorkerMessage& message) {
@@ -150,6 +197,7 @@ void Coordinator::Handle(int device, const ProfileReport& report) {
 }
 
 void Coordinator::Handle(int device, const ProfileFailed& failed) {
+  if (!measurement_.IsAbout(failed.generation)) return;
   if (!has_plan()) return End(FailureOf(roster_.name(device), failed.reason, failed.unfit), false);
   // It has its stage, and what was known of it stays: no reason to end a run.
   if (!measurement_.SkipDevice(device, roster_, effects_)) return;
@@ -179,12 +227,13 @@ void Coordinator::GoOnMeasured() {
 std::vector<DeviceFacts> Coordinator::Facts() const {
   std::vector<DeviceFacts> facts;
   const std::vector<PathFigures>& paths = link_probe_.paths();
-  const auto locals = std::count_if(roster_.devices().begin(), roster_.devices().end(),
-                                    [](const Device& device) { return device.local; });
+  int64_t locals = 0;
+  for (size_t i = 0; i < roster_.devices().size(); ++i)
+    locals += roster_.devices()[i].local && !roster_.lost()[i] ? 1 : 0;
   for (size_t i = 0; i < roster_.devices().size(); ++i) {
     const Device& device = roster_.devices()[i];
     // Local workers are on one host and have its memory together.
-    const int64_t sharing = device.local ? locals : 1;
+    const int64_t sharing = device.local ? std::max<int64_t>(locals, 1) : 1;
     facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i], device.local,
                      paths.empty() ? PathFigures() : paths[i], device.costs,
                      device.hello.memory_bytes / sharing});
@@ -228,8 +277,8 @@ void Coordinator::MakeFirstPlan() {
     return End(absl::OkStatus(), false);
   }
   order.common = StageMessage();
-  order.common.draws_state = options_.initial_state.layers.empty();
-  order.state = std::exchange(options_.initial_state, {});
+  order.common.draws_state = recovery_.state().layers.empty();
+  order.state = recovery_.state();
   const absl::Status begun = move_.Begin(std::move(order), active_, roster_, effects_);
   if (!begun.ok()) End(begun, false);
 }
@@ -256,7 +305,9 @@ void Coordinator::Handle(int device, const LayersFetched& fetched) {
 
 void Coordinator::Handle(int device, const StagePrepared& prepared) {
   std::optional<ActivePlan> next = move_.AddPrepared(device, prepared, roster_, effects_);
-  if (next.has_value()) active_ = *std::move(next);
+  if (!next.has_value()) return;
+  active_ = *std::move(next);
+  if (recovery_.replacing()) recovery_.Prepared(effects_);
 }
 
 void Coordinator::Handle(int device, const StageReady& ready) {
@@ -268,7 +319,11 @@ void Coordinator::Handle(int device, const StageReady& ready) {
 
 void Coordinator::Handle(int device, const StageFailed& failed) {
   const std::string& name = roster_.name(device);
-  if (!has_plan()) return End(FailureOf(name, failed.reason, failed.unfit), false);
+  if (!has_plan() || recovery_.waiting() || recovery_.replacing()) {
+    // What a survivor says of the stage that it has is no news.
+    if (!move_.under_way() || failed.generation != move_.generation()) return;
+    return End(FailureOf(name, failed.reason, failed.unfit), false);
+  }
   if (move_.revocable() && failed.generation == move_.generation()) {
     move_.Abort(absl::StrCat("worker ", name, ": ", failed.reason), roster_, effects_);
     return Train();
@@ -287,12 +342,14 @@ void Coordinator::Train() {
 
 void Coordinator::Handle(int device, const BarrierReached& reached) {
   const std::optional<size_t> stage = active_.StageOf(device);
-  if (stage.has_value() && barrier_.AddReached(*stage, reached, active_))
-    ArriveAtBarrier(barrier_.step());
+  if (!stage.has_value() || !barrier_.AddReached(*stage, reached, active_)) return;
+  now_ns_ = reached.arrived_ns;
+  ArriveAtBarrier(barrier_.step());
 }
 
 void Coordinator::ArriveAtBarrier(int64_t step) {
   step_ = step;
+  recovery_.ReachBarrier();
   barrier_.Arrive(step_, effects_);
   if (barrier_.EvaluatesAt(step_) && !options_.evaluates_beside)
     return barrier_.BeginEvaluation(active_, effects_);
@@ -300,15 +357,18 @@ void Coordinator::ArriveAtBarrier(int64_t step) {
 }
 
 void Coordinator::Handle(int, const EvaluationDone& done) {
-  const absl::StatusOr<bool> recorded = barrier_.AddEvaluation(done, effects_);
+  const absl::StatusOr<bool> recorded = barrier_.AddEvaluation(done, active_, effects_);
   if (!recorded.ok()) return End(recorded.status(), false);
   if (!*recorded) return;
   if (ending_ == Ending::kCollected) return EndIfComplete();
   GoOnAtBarrier();
 }
 
-void Coordinator::Evaluated(int64_t step, const absl::StatusOr<EvaluationFigures>& figures) {
-  if (ended() || evaluations_.erase(step) == 0) return;
+void Coordinator::Evaluated(int64_t step, Generation generation,
+                            const absl::StatusOr<EvaluationFigures>& figures) {
+  const auto found = evaluations_.find(step);
+  if (ended() || found == evaluations_.end() || found->second != generation) return;
+  evaluations_.erase(found);
   if (figures.ok()) {
     effects_.push_back(Persist{EvaluationRecorded{step, figures->accuracy, figures->loss}});
   } else {
@@ -343,15 +403,19 @@ bool Coordinator::EvaluatesBesideHere() {
 
 void Coordinator::CollectAtBarrier() {
   if (stop_requested_) return CollectFinal();  // while the state of the barrier before was awaited
-  const StateUse use = {.checkpoint = options_.collect_at_barriers && barrier_.IsBarrier(step_),
-                        .evaluation = EvaluatesBesideHere()};
+  StateUse use = {.checkpoint = options_.collect_at_barriers && barrier_.IsBarrier(step_),
+                  .evaluation = EvaluatesBesideHere()};
+  // Beside the training, if nothing else is on its way: nobody waits for it.
+  use.recovery = barrier_.IsBarrier(step_) && !collection_.under_way() &&
+                 recovery_.WantsState(active_, Facts(), now_ns_);
   // Where links are too slow for a state at each barrier, stages must not pile up copies; where
   // evaluating takes longer than training, central must not.
-  const bool waits = use.any() && collection_.under_way();
+  const bool waits = (use.checkpoint || use.evaluation) && collection_.is_waited_for();
   collects_next_ = waits || (use.evaluation && evaluations_.size() >= kMostEvaluations);
   if (collects_next_) return;
-  if (use.evaluation) evaluations_.insert(step_);
+  if (use.evaluation) evaluations_[step_] = active_.plan.generation;
   if (use.any()) collection_.Request(step_, use, active_, effects_);
+  if (use.recovery || use.checkpoint) recovery_.BeginCollecting(now_ns_);
   if (!barrier_.IsBarrier(step_)) return Train();
   AskPlanner();
 }
@@ -388,7 +452,7 @@ void Coordinator::AskPlanner() {
         Severity::kInfo, absl::StrCat("step ", step_, ": worker ", roster_.name(device),
                                       " is not what it was, its sub-models are measured again")});
   }
-  measurement_.Begin(measure->devices, step_, roster_, effects_);
+  measurement_.Begin(measure->devices, step_, active_.plan.generation, roster_, effects_);
 }
 
 void Coordinator::Handle(int device, const Snapshot& snapshot) {
@@ -397,9 +461,15 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
   absl::StatusOr<std::optional<StateCollected>> whole = collection_.AddPart(*stage, snapshot);
   if (!whole.ok()) return End(whole.status(), false);
   if (!whole->has_value()) return;
-  const bool final = (*whole)->use.final;
-  effects_.push_back(**std::move(whole));
-  if (final) {
+  const StateUse use = (*whole)->use;
+  const bool is_used = use.checkpoint || use.evaluation || use.final;
+  // Not the last one: nothing is trained after it.
+  if ((use.recovery || use.checkpoint) && !use.final) {
+    recovery_.Keep((*whole)->step, is_used ? (*whole)->state : std::move((*whole)->state),
+                   snapshot.arrived_ns);
+  }
+  if (is_used) effects_.push_back(**std::move(whole));
+  if (use.final) {
     ending_ = Ending::kCollected;
     return EndIfComplete();
   }
@@ -408,9 +478,9 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
 
 void Coordinator::Handle(int device, const Telemetry& telemetry) {
   const std::optional<size_t> stage = active_.StageOf(device);
-  // Until all stages stand, it may be about a stage of the plan before.
-  if (stage.has_value() && (!move_.under_way() || move_.revocable()))
-    active_.stages[*stage].telemetry = telemetry;
+  if (!stage.has_value() || telemetry.generation != active_.plan.generation) return;
+  active_.stages[*stage].telemetry = telemetry;
+  if (*stage == 0) recovery_.AddTelemetry(telemetry, effects_);
 }
 
 // ---- the end
@@ -422,7 +492,7 @@ void Coordinator::CollectFinal() {
   const StateUse use = {.checkpoint = true,
                         .evaluation = options_.evaluates_beside && barrier_.EvaluatesAt(step_),
                         .final = true};
-  if (use.evaluation) evaluations_.insert(step_);
+  if (use.evaluation) evaluations_[step_] = active_.plan.generation;
   collection_.Request(step_, use, active_, effects_);
 }
 

@@ -11,6 +11,7 @@
 //   Barrier       trains up to the next barrier and evaluates there
 //   EvaluationPace    which evaluations beside the training are worth their price
 //   StateCollection   the whole model's state at a barrier; works beside the others
+//   Recovery      how training goes on when workers are lost
 //
 // At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes
 // out with the next grant), check-point, Planner (keep, measure first, or move).
@@ -18,18 +19,19 @@
 // A machine knows nothing of the others: it is shown the ActivePlan and the Roster, appends its
 // effects, and its answer says what came of the event.
 //
-// To add a machine (recovery, replication):
+// When a worker is lost whose stage is needed, each machine gives up what is under way, the step is
+// that of the state that Recovery has, and a Move brings a plan over the others into force.
+//
+// To add a machine (replication):
 //   1. a class in a file of its own here, with a test in tests/central/run/machines: one method an
 //      event, which appends to RunEffects; who answered is kept by stage or device;
 //   2. a member of Coordinator, and in run_effects.h the effects that no machine has yet;
 //   3. an overload of Handle for each message that is the new machine's;
-//   4. a line in GoOnAtBarrier if it works at barriers, and one in Gone if it minds losses.
-//      Recovery: where Gone ends the run because a stage is lost, begin a Move instead, from the
-//      stages that are left and with the last state that StateCollection had whole.
+//   4. a line in GoOnAtBarrier if it works at barriers, and one in Recover if it minds losses.
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,7 @@
 #include "central/run/machines/link_probe.h"
 #include "central/run/machines/measurement.h"
 #include "central/run/machines/move.h"
+#include "central/run/machines/recovery.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 #include "central/run/machines/state_collection.h"
@@ -69,7 +72,9 @@ struct CoordinatorOptions {
   // the pipeline, which stands meanwhile.
   bool evaluates_beside = false;
   EvaluationPaceOptions evaluation_pace;
-  bool evaluate_only = false;  // of a run without a step: its state is not collected again
+  bool evaluate_only = false;          // of a run without a step: its state is not collected again
+  bool recovers = true;                // false: a lost worker ends the run
+  std::vector<int64_t> layer_bytes{};  // of the state, by layer
   // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
   std::vector<TrainingChange> changes;
   TrainingRule* training_rule = nullptr;  // borrowed; null: nothing changes
@@ -85,14 +90,18 @@ class Coordinator {
   void Joined(ConnectionId connection, const WorkerHello& hello, bool local);
   void Received(ConnectionId connection, const WorkerMessage& message);
   void Gone(ConnectionId connection, const absl::Status& status);
-  // What came of the state that was collected for an evaluation at `step`.
-  void Evaluated(int64_t step, const absl::StatusOr<EvaluationFigures>& figures);
+  // What came of the state that was collected for an evaluation at `step` of the plan of this
+  // generation.
+  void Evaluated(int64_t step, Generation generation,
+                 const absl::StatusOr<EvaluationFigures>& figures);
   // A feed link failed for good.
   void FeedFailed(const absl::Status& status);
   // The user wants to end at the next barrier.
   void StopAtBarrier();
   // Something outside went wrong: a file that cannot be written, a process that ended.
   void Abort(const absl::Status& status);
+  // A worker that central started has ended before it joined.
+  void EndedBeforeJoining(const absl::Status& status);
   // Nobody else will join in time.
   void JoinTimedOut(int64_t waited_s);
 
@@ -103,7 +112,8 @@ class Coordinator {
   const std::vector<Device>& devices() const { return roster_.devices(); }
   const Batching& batching() const { return batching_; }
   bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
-  bool joining() const { return !ended() && !roster_.complete(); }
+  // Workers are waited for: those that the run begins with, or one that is started again.
+  bool joining() const { return !ended() && (!roster_.complete() || recovery_.waiting()); }
   const LinkProbe& link_probe() const { return link_probe_; }
   const Measurement& measurement() const { return measurement_; }
   // The last state is being collected; from this stage it is still to come.
@@ -129,7 +139,7 @@ class Coordinator {
   void Handle(int device, const ProfileReport& report);
   void Handle(int device, const ProfileFailed& failed);
   void Handle(int device, const ProfileProgress& progress) {
-    measurement_.AddProgress(device, progress.share);
+    if (measurement_.IsAbout(progress.generation)) measurement_.AddProgress(device, progress.share);
   }
   void Handle(int device, const WayMeasured& measured);
   void Handle(int device, const ProbePiece& piece);
@@ -168,8 +178,13 @@ class Coordinator {
   void End(absl::Status status, bool stopped_by_user);
   bool ended() const { return ending_ == Ending::kEnded; }
   bool has_plan() const { return !active_.plan.stages.empty(); }
-  // Whether the run cannot go on without this device.
+  // Whether the run cannot go on without this device, or not as it is planned.
   bool IsNeeded(int device) const;
+  // A device that is needed has left.
+  void Recover(int device, const absl::Status& why);
+  // Takes all machines back to the barrier from which training goes on.
+  void GoBack();
+  void PlanRecovery();
 
   CoordinatorOptions options_;
   Batching batching_;
@@ -181,12 +196,15 @@ class Coordinator {
   Barrier barrier_;
   EvaluationPace pace_;
   StateCollection collection_;
+  Recovery recovery_;
   ActivePlan active_;
   int64_t step_;                                // the last barrier that all stages have reached
   std::optional<TrainingChange> granted_next_;  // decided at step_, for stages that stand there
   bool collects_next_ = false;  // at a barrier, until the state of the one before is there
   bool stop_requested_ = false;
-  std::set<int64_t> evaluations_;  // steps whose states are evaluated beside the training
+  int64_t now_ns_ = 0;  // by central's clock, as the last message of a barrier says
+  // Steps whose states are evaluated beside the training, by plans of these generations.
+  std::map<int64_t, Generation> evaluations_;
   enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state
   Ending ending_ = Ending::kNotYet;
 };

@@ -9,6 +9,7 @@
 // Pure. All inputs are known before training begins, so that the same run on the same links
 // evaluates at the same steps.
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -37,6 +38,9 @@ class EvaluationPace {
   // logged.
   bool IsWorth(int64_t step, const Plan& plan, const std::vector<DeviceFacts>& devices,
                double samples_per_s, RunEffects& effects);
+
+  // Training goes on from this step: what was evaluated later will be again.
+  void GoBackTo(int64_t step) { last_ = std::min(last_, step); }
 
  private:
   // That the weights take to central's host. All paths end there, so we add up their times.

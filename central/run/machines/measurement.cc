@@ -9,12 +9,13 @@
 
 namespace runnel {
 
-void Measurement::Begin(std::vector<int> devices, int64_t step, const Roster& roster,
-                        RunEffects& effects) {
+void Measurement::Begin(std::vector<int> devices, int64_t step, Generation generation,
+                        const Roster& roster, RunEffects& effects) {
   is_first_ = times_.empty();
   times_.resize(roster.devices().size());
   shares_.assign(times_.size(), 0);
   step_ = step;
+  generation_ = generation;
   parts_ = false;
   answered_.clear();
   kept_.clear();
@@ -38,6 +39,7 @@ ProfileRequest Measurement::MakeRequest() const {
   ProfileRequest request = options_.request;
   request.ranges = RangesToMeasure();
   request.accepts_kept = is_first_;
+  request.generation = generation_;
   if (parts_) request.cost_codecs.clear();  // known since the layers
   if (parts_ && !in_turns())
     request.burst_ms = std::max(request.burst_ms, options_.part_ms * devices() /
@@ -63,7 +65,7 @@ bool Measurement::IsAsked(int device) const {
 
 absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& report,
                                             const Roster& roster, RunEffects& effects) {
-  if (!IsAsked(device)) return false;
+  if (!IsAsked(device) || !IsAbout(report.generation)) return false;
   RUNNEL_RETURN_IF_ERROR(CheckReport(report));
   RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
   if (!in_turns() && !parts_) answered_.push_back(device);

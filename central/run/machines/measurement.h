@@ -48,16 +48,22 @@ class Measurement {
   Measurement(MeasurementOptions options, Planner* planner)
       : options_(std::move(options)), planner_(planner) {}
 
-  // Measures these devices of the roster, at barrier `step`. Not while it is under way. The first
-  // time, before there is a plan, what a device measured in an earlier run will do.
-  void Begin(std::vector<int> devices, int64_t step, const Roster& roster, RunEffects& effects);
-  // False: the device was not asked. Internal: what it answered is not what it was asked for;
-  // others as Planner::Characterise.
+  // Measures these devices of the roster, at barrier `step` of the plan of this generation (0: none
+  // holds yet). Not while it is under way. The first time, before there is a plan, what a device
+  // measured in an earlier run will do.
+  void Begin(std::vector<int> devices, int64_t step, Generation generation, const Roster& roster,
+             RunEffects& effects);
+  // What is under way is not waited for; what was known of the devices stays.
+  void Cancel() { awaited_.clear(); }
+  // False: the device was not asked, or for another measurement. Internal: what it answered is not
+  // what it was asked for; others as Planner::Characterise.
   absl::StatusOr<bool> AddReport(int device, const ProfileReport& report, const Roster& roster,
                                  RunEffects& effects);
   // The device cannot: the others are measured without it, and what was known of it stays. False:
   // it was not asked.
   bool SkipDevice(int device, const Roster& roster, RunEffects& effects);
+  // Whether an answer is to what is measured now.
+  bool IsAbout(Generation generation) const { return generation == generation_; }
 
   // Of what the device was asked for so much is done, [0, 1].
   void AddProgress(int device, double share);
@@ -90,6 +96,7 @@ class Measurement {
   MeasurementOptions options_;
   Planner* planner_;
   int64_t step_ = 0;            // barrier at which is measured
+  Generation generation_;       // of the plan that holds there
   bool is_first_ = true;        // nothing was measured before
   bool parts_ = false;          // all devices have answered for their layers
   std::vector<int> awaited_;    // in turns only the first one is asked

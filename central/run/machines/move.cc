@@ -103,6 +103,13 @@ PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
   return message;
 }
 
+bool Move::Uses(int device) const {
+  const std::vector<StagePlan>& stages = plan().stages;
+  return under_way() && std::any_of(stages.begin(), stages.end(), [device](const StagePlan& stage) {
+           return DeviceNumber(stage) == device;
+         });
+}
+
 LinkTarget Move::TargetAt(size_t stage, const Roster& roster) const {
   const WorkerHello& hello = roster.device(DeviceNumber(plan().stages[stage])).hello;
   const std::string place = absl::StrCat(generation().value(), ":", stage);
@@ -127,6 +134,7 @@ std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& pre
   if (!order_.why.empty()) {
     effects.push_back(LogLine{Severity::kInfo, absl::StrCat("layers move at ", order_.why)});
   }
+  if (order_.recovered.has_value()) effects.push_back(Persist{*order_.recovered});
   effects.push_back(Persist{order_.decided});
   for (size_t i = 0; i < roster.devices().size(); ++i) {
     if (roster.lost()[i]) continue;
@@ -146,11 +154,17 @@ bool Move::AddReady(int device, const StageReady& ready) {
 }
 
 void Move::Abort(absl::string_view why, const Roster& roster, RunEffects& effects) {
-  state_ = State::kIdle;
-  order_.state = ModelState();
   effects.push_back(
       LogLine{Severity::kWarning, absl::StrCat("the layers stay where they are at step ",
                                                order_.decided.from_step, ": ", why)});
+  GiveUp(roster, effects);
+}
+
+void Move::GiveUp(const Roster& roster, RunEffects& effects) {
+  const bool was_revocable = revocable();
+  state_ = State::kIdle;
+  order_.state = ModelState();
+  if (!was_revocable) return;
   for (size_t i = 0; i < roster.devices().size(); ++i) {
     if (roster.lost()[i]) continue;
     effects.push_back(SendControl{roster.devices()[i].connection, AbortPlan{generation()}});

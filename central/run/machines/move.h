@@ -1,7 +1,6 @@
 #pragma once
 
-// How a plan comes to hold: the first plan and every later one by the same protocol, so that a
-// recovery can use it too.
+// How a plan comes to hold: the first plan, every later one and a recovery by the same protocol.
 //
 //   fetching    each stage of the plan that holds hands over the layers that others will have
 //   preparing   the stages of the next plan are made aside, beside those that stand at the barrier
@@ -9,7 +8,8 @@
 //               and dial each other and the feed
 //
 // Until the commit Abort takes everything back and the plan before goes on as if nothing had been.
-// The first plan has nothing to fetch and nothing to go back to. A generation is never used twice:
+// The first plan has nothing to fetch and nothing to go back to, and a recovery neither: central
+// gives both all layers. A generation is never used twice:
 // an aborted move keeps its number, so that a late answer to it fits no other move. Who answered is
 // kept by device (a plan has one stage a device), so that an answer that comes twice counts once.
 // Pure: events in, effects out.
@@ -32,12 +32,13 @@ namespace runnel {
 // A plan that is to hold.
 struct MoveOrder {
   PlanDecided decided;  // for the journal; its plan's generation is set by Move
-  std::string why;      // for people; empty: the first plan
+  std::string why;      // for people; empty: the first plan, or a recovery
   // What all stages are told alike: the model, the training, what computes, where training begins.
   PrepareStage common;
-  // The layers that no stage has: all of them for the first plan, unless stages draw them, else
-  // none.
+  // The layers that no stage has: all of them for the first plan and for a recovery, unless stages
+  // draw them, else none.
   ModelState state;
+  std::optional<Recovered> recovered = {};  // journalled ahead of the plan
 };
 
 // The layers of a stage that other devices will have.
@@ -62,8 +63,10 @@ class Move {
                                         const Roster& roster, RunEffects& effects);
   // True: `device` was the last; the stages of the plan that holds are connected.
   bool AddReady(int device, const StageReady& ready);
-  // Takes back what was begun. Only while `revocable`.
+  // Takes back what was begun; the plan before goes on. Only while `revocable`.
   void Abort(absl::string_view why, const Roster& roster, RunEffects& effects);
+  // A stage of it is lost, before or after the commit: another plan will follow.
+  void GiveUp(const Roster& roster, RunEffects& effects);
 
   bool under_way() const { return state_ != State::kIdle; }
   // Layers are on their way from the stages; from this device's they are still to come.
@@ -71,6 +74,8 @@ class Move {
   bool AwaitsLayers(int device) const { return awaited_.count(device) > 0; }
   // Not committed yet.
   bool revocable() const { return state_ == State::kFetching || state_ == State::kPreparing; }
+  // Whether the plan that is under way has a stage on this device.
+  bool Uses(int device) const;
   // Of the plan that is under way, or of the last one.
   Generation generation() const { return order_.decided.plan.generation; }
   const Plan& plan() const { return order_.decided.plan; }

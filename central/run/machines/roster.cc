@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/base/status_macros.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/transport/link/address.h"
 
@@ -133,6 +134,31 @@ std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
   devices_.erase(devices_.begin() + *number);
   lost_.erase(lost_.begin() + *number);
   return std::nullopt;
+}
+
+absl::StatusOr<std::optional<int>> Roster::Return(ConnectionId connection, const WorkerHello& hello,
+                                                  RunEffects& effects) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Device& device = devices_[i];
+    if (!lost_[i] || !device.local || device.hello.name != hello.name) continue;
+    RUNNEL_RETURN_IF_ERROR(CheckFits(hello));
+    device.connection = connection;
+    device.hello = hello;
+    lost_[i] = false;
+    effects.push_back(SendControl{connection, Welcome{DeviceId(static_cast<int32_t>(i))}});
+    return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Roster::MissingLocal() const {
+  std::optional<int> missing;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (!devices_[i].local) continue;
+    if (!lost_[i]) return std::nullopt;
+    if (!missing.has_value()) missing = static_cast<int>(i);
+  }
+  return missing;
 }
 
 void Roster::ReleaseAll(RunEffects& effects) const {

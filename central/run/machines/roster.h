@@ -4,8 +4,8 @@
 // and workers that dial in have seats of their own, so that no stranger can take the seat of the
 // local worker, which alone may see raw samples. Pure: events in, effects out.
 //
-// A drained or returning worker belongs here too: it gives up or takes again its device number,
-// and `lost` follows.
+// A local worker that central has started again takes its seat and its device number back. A
+// drained or returning worker of another host belongs here too; so far it is refused.
 
 #include <cstdint>
 #include <optional>
@@ -59,11 +59,19 @@ class Roster {
   // A stream ended. The number of the device that is lost now; none: nobody who takes part, or a
   // dialling worker before the run began, whose seat is free again.
   std::optional<int> Leave(ConnectionId connection, RunEffects& effects);
+  // A local worker said hello when all seats were taken: it takes the seat of the one of its name
+  // that was lost, and Welcome tells it its number. None: there is no such seat. InvalidArgument:
+  // it lacks what the run needs.
+  absl::StatusOr<std::optional<int>> Return(ConnectionId connection, const WorkerHello& hello,
+                                            RunEffects& effects);
   // The run is over: tells all who are still there.
   void ReleaseAll(RunEffects& effects) const;
 
   // Central starts workers of its own. False in tests only, where all dial in.
   bool has_local_seats() const { return options_.local_workers > 0; }
+  // The local worker with the lowest number, if all of them are lost: no plan has a stage 0
+  // without it.
+  std::optional<int> MissingLocal() const;
   // All seats were taken. Nobody else joins.
   bool complete() const { return complete_; }
   // DeadlineExceeded: too few have joined in so many seconds.

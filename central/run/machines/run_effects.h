@@ -31,6 +31,12 @@ struct ConnectFeed {
   Sequence first_sequence;
   int64_t window;  // micro-batches that may be on their way to a stage
 };
+// The stages that it leads to are no more: the feed waits for the next ConnectFeed.
+struct StopFeed {};
+// Start a worker on central's host, under the name of one that was lost.
+struct StartLocalWorker {
+  std::string name;
+};
 struct FeedUntil {
   Sequence limit;
 };
@@ -52,9 +58,11 @@ struct EvaluationFigures {
 struct StateUse {
   bool checkpoint = false;
   bool evaluation = false;
-  bool final = false;  // the run ends with it
+  bool final = false;     // the run ends with it
+  bool recovery = false;  // training goes on from it if a worker is lost
 
-  bool any() const { return checkpoint || evaluation || final; }
+  bool any() const { return checkpoint || evaluation || final || recovery; }
+  bool weights_only() const { return !checkpoint && !final && !recovery; }
   friend bool operator==(const StateUse&, const StateUse&) = default;
 };
 // The whole model's state at a barrier. Without momentum if it is for an evaluation only. For an
@@ -63,6 +71,20 @@ struct StateCollected {
   int64_t step;
   StateUse use;
   ModelState state;
+  Generation generation = {};  // of the plan that came to it
+};
+// How far a recovery is. The trainer notes the time.
+struct RecoveryReached {
+  enum class Phase : uint8_t {
+    kLost,           // central knows of the loss
+    kPlanned,        // the next plan is made
+    kPrepared,       // its stages have their states
+    kFirstGradient,  // a micro-batch has been through all of them and back
+    kCaughtUp,       // what was lost with the workers is trained again
+  };
+  Phase phase;
+  int64_t step;                      // barrier from which training goes on
+  std::vector<std::string> workers;  // that were lost since the recovery began
 };
 struct LogLine {
   Severity severity;
@@ -75,8 +97,9 @@ struct RunEnded {
   bool stopped_by_user;
 };
 
-using RunEffect = std::variant<SendControl, CloseControl, ConnectFeed, FeedUntil, FeedEvaluation,
-                               Persist, StateCollected, LogLine, RunEnded>;
+using RunEffect =
+    std::variant<SendControl, CloseControl, ConnectFeed, StopFeed, StartLocalWorker, FeedUntil,
+                 FeedEvaluation, Persist, StateCollected, RecoveryReached, LogLine, RunEnded>;
 using RunEffects = std::vector<RunEffect>;
 
 }  // namespace runnel

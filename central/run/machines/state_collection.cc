@@ -11,8 +11,8 @@ void StateCollection::Request(int64_t step, const StateUse& use, const ActivePla
   Collection& collection = collections_[sequence];
   collection = {step, use, active.plan.generation, {}, {}};
   for (size_t i = 0; i < active.stages.size(); ++i) collection.missing.insert(i);
-  const bool weights_only = !use.checkpoint && !use.final;
-  SendToStages(active, SnapshotRequest{sequence, weights_only}, effects);
+  SendToStages(active, SnapshotRequest{active.plan.generation, sequence, use.weights_only()},
+               effects);
 }
 
 absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t stage,
@@ -24,13 +24,21 @@ absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t st
   if (collection.missing.erase(stage) == 0) return std::nullopt;
   Merge(snapshot.state, collection.state);
   if (!collection.missing.empty()) return std::nullopt;
-  StateCollected whole{collection.step, collection.use, std::move(collection.state)};
+  StateCollected whole{collection.step, collection.use, std::move(collection.state),
+                       collection.generation};
   collections_.erase(found);
   const absl::Status status =
       CheckState(whole.state, model_, 0, model_.layer_count() - 1, format_, ZeroTensors::kLeftOut);
   if (!status.ok()) return absl::InternalError(status.message());
   FillZeros(whole.state);
   return whole;
+}
+
+bool StateCollection::is_waited_for() const {
+  return std::any_of(collections_.begin(), collections_.end(), [](const auto& entry) {
+    const StateUse& use = entry.second.use;
+    return use.checkpoint || use.evaluation || use.final;
+  });
 }
 
 bool StateCollection::Awaits(size_t stage) const {

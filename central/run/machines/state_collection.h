@@ -27,8 +27,12 @@ class StateCollection {
   // A stage's part; one that nobody asked for, or that comes twice, counts for nothing. The whole
   // state when it was the last part. Internal: the parts are not the model.
   absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
+  // A stage is lost: what is still to come of any collection never will.
+  void GiveUp() { collections_.clear(); }
   // Parts are still to come.
   bool under_way() const { return !collections_.empty(); }
+  // The same of a state that somebody uses as soon as it is there: more than a recovery may.
+  bool is_waited_for() const;
   // Whether a part of this stage is still to come.
   bool Awaits(size_t stage) const;
 

@@ -4,6 +4,9 @@
 // control stream (control.proto is its wire form, control_convert.h the way between). Messages of
 // one direction arrive in order, once; none is acknowledged: a broken control stream is a lost
 // worker.
+//
+// `generation` is that of the plan that a message is about. Who gets a message about another plan
+// than his own drops it: it was on its way when that plan came to its end.
 
 #include <cstdint>
 #include <optional>
@@ -27,7 +30,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 8;
+inline constexpr int32_t kProtocolVersion = 9;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // A profile's processor_share is at least this.
@@ -81,11 +84,13 @@ struct ProfileReport {
   // Not measured now: what this worker answered to the same request in an earlier run.
   bool kept = false;
   DeviceCosts costs = {};
+  Generation generation = {};  // the request's
 };
 
 // While a profile is measured, a few times a second: how much of it is done, [0, 1].
 struct ProfileProgress {
   double share = 0;
+  Generation generation = {};  // the request's
 };
 
 // What the worker saw of the last train.
@@ -97,7 +102,8 @@ struct WayMeasured {
 // Answer to a ProfileRequest that could not be met. A stage that the worker has goes on.
 struct ProfileFailed {
   std::string reason;
-  bool unfit = false;  // as StageFailed's
+  bool unfit = false;          // as StageFailed's
+  Generation generation = {};  // the request's
 };
 
 // The stage has taken over and its links are connected.
@@ -120,6 +126,7 @@ struct StagePrepared {
 struct BarrierReached {
   Generation generation;
   Sequence sequence;
+  int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
 };
 
 // Answer to SnapshotRequest.
@@ -127,18 +134,22 @@ struct Snapshot {
   Generation generation;
   Sequence sequence;
   ModelState state;
+  int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
 };
 
 // From the stage with the loss: the evaluation that began at `first` is done.
 struct EvaluationDone {
+  Generation generation;
   Sequence first;
   double loss_sum = 0;
   int64_t correct = 0;
   int64_t samples = 0;
 };
 
-// Sent a few times a second and before each BarrierReached. Sums since the stage was prepared.
+// Sent a few times a second, before each BarrierReached, and after a stage's first backward, so
+// that central knows at once that a plan works. Sums since the stage was prepared.
 struct Telemetry {
+  Generation generation;
   int64_t forwards = 0;
   int64_t backwards = 0;
   int64_t busy_ns = 0;  // compute lane at work on training
@@ -220,6 +231,7 @@ struct ProfileRequest {
   // Of which coding is measured, at most kMaxCostCodecs; empty: neither coding nor the transport
   // is.
   std::vector<std::string> cost_codecs = {};
+  Generation generation = {};  // of the plan that holds; 0: none does yet
 };
 
 // Make a stage of the next plan beside the one that stands at the barrier, if there is one; it
@@ -245,12 +257,16 @@ struct PrepareStage {
   std::vector<TrainingChange> changes = {};  // decided so far
   // The layers are as they are drawn from the seed (initial_state.h): `state` has none of them.
   bool draws_state = false;
+  // Of a recovery: the stage that the worker has lost its neighbours and is of no use any more, so
+  // it goes first, and `state` has all layers.
+  bool starts_over = false;
   ModelState state;
 };
 
 // Train on micro-batches below `limit`; a barrier. `change` was decided where the stage stands and
 // holds from there.
 struct RunUntil {
+  Generation generation;
   Sequence limit;
   std::optional<TrainingChange> change = {};
 };
@@ -258,6 +274,7 @@ struct RunUntil {
 // Report the state as it is now, at a barrier. weights_only: momentum comes without its bytes, and
 // encoder states stay out; that is enough to evaluate.
 struct SnapshotRequest {
+  Generation generation;
   Sequence sequence;
   bool weights_only = false;
 };
@@ -265,8 +282,9 @@ struct SnapshotRequest {
 // How a plan comes to hold, the first one and every later one, at a barrier and in two phases.
 // First each stage hands over the layers that others will have (the first plan has none of this);
 // then the new stages are prepared aside. When all are, CommitPlan puts them in the old ones' place
-// and they dial each other; else AbortPlan drops them and the old ones go on. `generation` is the
-// new plan's. At most kMaxProfileRanges ranges.
+// and they dial each other; else AbortPlan drops them and the old ones go on. A recovery does the
+// same, from a state that central has: nobody hands anything over, and nothing old goes on.
+// `generation` is the new plan's. At most kMaxProfileRanges ranges.
 struct FetchLayers {
   Generation generation;
   std::vector<LayerRange> ranges;
@@ -280,6 +298,7 @@ struct AbortPlan {
 
 // Evaluate `micro_batches` micro-batches from evaluation sequence `first`. Only at a barrier.
 struct EvaluateRequest {
+  Generation generation;
   Sequence first;
   int64_t micro_batches = 0;
 };

@@ -48,6 +48,7 @@ void Fill(ProfileRequest& from, proto::FromCentral& to) {
   request.set_neighbours(from.neighbours);
   request.set_accepts_kept(from.accepts_kept);
   for (const std::string& codec : from.cost_codecs) request.add_cost_codecs(codec);
+  request.set_generation(from.generation.value());
 }
 
 proto::LinkTarget ToProto(const LinkTarget& from) {
@@ -78,15 +79,18 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
   prepare.set_first_sequence(from.first_sequence.value());
   for (const TrainingChange& change : from.changes) *prepare.add_changes() = ToProto(change);
   prepare.set_draws_state(from.draws_state);
+  prepare.set_starts_over(from.starts_over);
   *prepare.mutable_state() = ToProto(std::move(from.state), ZeroTensors::kLeftOut);
 }
 
 void Fill(RunUntil& from, proto::FromCentral& to) {
+  to.mutable_run_until()->set_generation(from.generation.value());
   to.mutable_run_until()->set_limit(from.limit.value());
   if (from.change.has_value()) *to.mutable_run_until()->mutable_change() = ToProto(*from.change);
 }
 
 void Fill(SnapshotRequest& from, proto::FromCentral& to) {
+  to.mutable_snapshot_request()->set_generation(from.generation.value());
   to.mutable_snapshot_request()->set_sequence(from.sequence.value());
   to.mutable_snapshot_request()->set_weights_only(from.weights_only);
 }
@@ -109,6 +113,7 @@ void Fill(AbortPlan& from, proto::FromCentral& to) {
 }
 
 void Fill(EvaluateRequest& from, proto::FromCentral& to) {
+  to.mutable_evaluate_request()->set_generation(from.generation.value());
   to.mutable_evaluate_request()->set_first(from.first.value());
   to.mutable_evaluate_request()->set_micro_batches(from.micro_batches);
 }
@@ -199,6 +204,8 @@ absl::StatusOr<CentralMessage> Read(const proto::ProfileRequest& from) {
     RUNNEL_RETURN_IF_ERROR(CheckName("profile_request.cost_codecs", codec));
     request.cost_codecs.push_back(codec);
   }
+  RUNNEL_ASSIGN_OR_RETURN(request.generation,
+                          ToGeneration("profile_request.generation", from.generation()));
   return request;
 }
 
@@ -254,6 +261,7 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
       CheckReal("prepare_stage.link_delay_ms", from.link_delay_ms(), 0, kMaxDelayMs));
   prepare.shaping.delay_ms = from.link_delay_ms();
   prepare.draws_state = from.draws_state();
+  prepare.starts_over = from.starts_over();
   RUNNEL_ASSIGN_OR_RETURN(prepare.state,
                           FromProto(std::move(*from.mutable_state()), ZeroTensors::kLeftOut));
   if (prepare.draws_state && !prepare.state.layers.empty()) {
@@ -263,8 +271,10 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::RunUntil& from) {
-  RUNNEL_ASSIGN_OR_RETURN(const Sequence limit, ToSequence("run_until.limit", from.limit()));
-  RunUntil grant{limit};
+  RunUntil grant;
+  RUNNEL_ASSIGN_OR_RETURN(grant.generation,
+                          ToGeneration("run_until.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(grant.limit, ToSequence("run_until.limit", from.limit()));
   if (from.has_change()) {
     RUNNEL_ASSIGN_OR_RETURN(grant.change, FromProto("run_until.change", from.change()));
   }
@@ -272,9 +282,13 @@ absl::StatusOr<CentralMessage> Read(const proto::RunUntil& from) {
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::SnapshotRequest& from) {
-  RUNNEL_ASSIGN_OR_RETURN(const Sequence sequence,
+  SnapshotRequest request;
+  RUNNEL_ASSIGN_OR_RETURN(request.generation,
+                          ToGeneration("snapshot_request.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(request.sequence,
                           ToSequence("snapshot_request.sequence", from.sequence()));
-  return SnapshotRequest{sequence, from.weights_only()};
+  request.weights_only = from.weights_only();
+  return request;
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::FetchLayers& from) {
@@ -309,6 +323,8 @@ absl::StatusOr<CentralMessage> Read(const proto::AbortPlan& from) {
 
 absl::StatusOr<CentralMessage> Read(const proto::EvaluateRequest& from) {
   EvaluateRequest request;
+  RUNNEL_ASSIGN_OR_RETURN(request.generation,
+                          ToGeneration("evaluate_request.generation", from.generation()));
   RUNNEL_ASSIGN_OR_RETURN(request.first, ToSequence("evaluate_request.first", from.first()));
   RUNNEL_RETURN_IF_ERROR(
       CheckRange("evaluate_request.micro_batches", from.micro_batches(), 1, kMaxAmount));

@@ -48,6 +48,7 @@ void Fill(ProfileReport& from, proto::FromWorker& to) {
   to.mutable_profile_report()->mutable_spreads()->Assign(from.spreads.begin(), from.spreads.end());
   to.mutable_profile_report()->set_processor_share(from.processor_share);
   to.mutable_profile_report()->set_kept(from.kept);
+  to.mutable_profile_report()->set_generation(from.generation.value());
   proto::DeviceCosts& costs = *to.mutable_profile_report()->mutable_costs();
   costs.set_forward_share(from.costs.forward_share);
   costs.set_input_gradient_share(from.costs.input_gradient_share);
@@ -58,6 +59,7 @@ void Fill(ProfileReport& from, proto::FromWorker& to) {
 
 void Fill(ProfileProgress& from, proto::FromWorker& to) {
   to.mutable_profile_progress()->set_share(from.share);
+  to.mutable_profile_progress()->set_generation(from.generation.value());
 }
 
 void Fill(ProbePiece& from, proto::FromWorker& to) {
@@ -100,6 +102,7 @@ void Fill(StagePrepared& from, proto::FromWorker& to) {
 
 void Fill(EvaluationDone& from, proto::FromWorker& to) {
   proto::EvaluationDone& done = *to.mutable_evaluation_done();
+  done.set_generation(from.generation.value());
   done.set_first(from.first.value());
   done.set_loss_sum(from.loss_sum);
   done.set_correct(from.correct);
@@ -108,6 +111,7 @@ void Fill(EvaluationDone& from, proto::FromWorker& to) {
 
 void Fill(Telemetry& from, proto::FromWorker& to) {
   proto::Telemetry& telemetry = *to.mutable_telemetry();
+  telemetry.set_generation(from.generation.value());
   telemetry.set_forwards(from.forwards);
   telemetry.set_backwards(from.backwards);
   telemetry.set_busy_ns(from.busy_ns);
@@ -143,6 +147,7 @@ void Fill(StageFailed& from, proto::FromWorker& to) {
 void Fill(ProfileFailed& from, proto::FromWorker& to) {
   to.mutable_profile_failed()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
   to.mutable_profile_failed()->set_unfit(from.unfit);
+  to.mutable_profile_failed()->set_generation(from.generation.value());
 }
 
 // ---- messages -> vocabulary, one overload a message
@@ -242,16 +247,21 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
   RUNNEL_RETURN_IF_ERROR(
       CheckReal("profile_report.processor_share", from.processor_share(), kLeastProcessorShare, 1));
   RUNNEL_ASSIGN_OR_RETURN(const DeviceCosts costs, FromProto(from.costs()));
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("profile_report.generation", from.generation()));
   return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
                        {from.spreads().begin(), from.spreads().end()},
                        from.processor_share(),
                        from.kept(),
-                       costs};
+                       costs,
+                       generation};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileProgress& from) {
   RUNNEL_RETURN_IF_ERROR(CheckReal("profile_progress.share", from.share(), 0, 1));
-  return ProfileProgress{from.share()};
+  RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
+                          ToGeneration("profile_progress.generation", from.generation()));
+  return ProfileProgress{from.share(), generation};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::StageReady& from) {
@@ -299,6 +309,8 @@ absl::StatusOr<WorkerMessage> Read(const proto::StagePrepared& from) {
 // A loss may be NaN or infinite: that is news, not an error.
 absl::StatusOr<WorkerMessage> Read(const proto::EvaluationDone& from) {
   EvaluationDone done;
+  RUNNEL_ASSIGN_OR_RETURN(done.generation,
+                          ToGeneration("evaluation_done.generation", from.generation()));
   RUNNEL_ASSIGN_OR_RETURN(done.first, ToSequence("evaluation_done.first", from.first()));
   RUNNEL_RETURN_IF_ERROR(CheckRange("evaluation_done.samples", from.samples(), 0, kMaxAmount));
   RUNNEL_RETURN_IF_ERROR(CheckRange("evaluation_done.correct", from.correct(), 0, from.samples()));
@@ -310,6 +322,8 @@ absl::StatusOr<WorkerMessage> Read(const proto::EvaluationDone& from) {
 
 absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
   Telemetry telemetry;
+  RUNNEL_ASSIGN_OR_RETURN(telemetry.generation,
+                          ToGeneration("telemetry.generation", from.generation()));
   const struct {
     const char* field;
     int64_t value;
@@ -367,6 +381,8 @@ absl::StatusOr<WorkerMessage> Read(const proto::StageFailed& from) {
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileFailed& from) {
   ProfileFailed failed;
   RUNNEL_ASSIGN_OR_RETURN(failed.reason, ToReason("profile_failed.reason", from.reason()));
+  RUNNEL_ASSIGN_OR_RETURN(failed.generation,
+                          ToGeneration("profile_failed.generation", from.generation()));
   failed.unfit = from.unfit();
   return failed;
 }

@@ -21,6 +21,12 @@ class TrainedRun {
     step_ += 40;
     return rule_.AtBarrier({step_, plan_, Sequence(0), stages_, {}, times_});
   }
+  // Workers were lost: the barrier comes again, under another plan.
+  void GoBack(int barriers) {
+    step_ -= 40 * barriers;
+    rule_.GoBackTo(step_);
+    Move();
+  }
   // Another plan: its stages count from nothing.
   void Move() {
     plan_.generation = plan_.generation.next();
@@ -55,6 +61,19 @@ TEST(PlateauBits, KeepsTheLossOverAMove) {
   EXPECT_FALSE(run.Barrier(0.9).has_value());
   run.Move();
   EXPECT_TRUE(run.Barrier(0.9).has_value());
+}
+
+TEST(PlateauBits, WhatWasSeenAfterTheBarrierOfARecoveryIsForgotten) {
+  const PlateauBitsOptions options = {.first = {3, 3}, .barriers = 2};
+  TrainedRun run(options);
+  for (const double loss : {2.0, 1.0, 1.0}) EXPECT_FALSE(run.Barrier(loss).has_value());
+  EXPECT_EQ(run.Barrier(1.0)->change, (TrainingChange{160, {2, 2}}));
+  run.GoBack(2);
+  EXPECT_FALSE(run.Barrier(1.0).has_value());
+  EXPECT_EQ(run.Barrier(1.0)->change, (TrainingChange{160, {2, 2}})) << "once, not twice";
+  run.GoBack(4);
+  EXPECT_FALSE(run.Barrier(5.0).has_value()) << "the best loss was seen later";
+  EXPECT_FALSE(run.Barrier(4.0).has_value());
 }
 
 TEST(PlateauBits, StopsAtTheLeastBits) {

@@ -71,6 +71,7 @@ std::vector<JournalRecord> OneOfEach() {
           CheckpointWritten{100, "/c/checkpoint-000000000100.runnel"},
           EvaluationRecorded{100, 0.75, 1.25},
           WorkerLost{100, DeviceId(1), "phone", "connection reset"},
+          Recovered{100, {"phone", "pi"}},
           Decided(1, 100),
           RunStopped{150, "interrupted"},
           RunResumed{100, "/c/checkpoint-000000000100.runnel"},
@@ -101,9 +102,38 @@ TEST(Journal, OneLineARecordWithKindAndVersion) {
     const std::string line = JournalLine(record);
     EXPECT_EQ(line.find('\n'), std::string::npos);
     EXPECT_THAT(line, ::testing::StartsWith("{\"record\":\""));
-    EXPECT_THAT(line, HasSubstr("\"version\":1"));
+    EXPECT_THAT(line, HasSubstr("\"version\":2"));
   }
-  EXPECT_EQ(JournalLine(BarrierPassed{7}), R"({"record":"barrier","version":1,"step":7})");
+  EXPECT_EQ(JournalLine(BarrierPassed{7}), R"({"record":"barrier","version":2,"step":7})");
+}
+
+// Written before there were recoveries.
+TEST(Journal, OlderVersionsAreRead) {
+  EXPECT_EQ(
+      std::get<BarrierPassed>(*ParseJournalLine(R"({"record":"barrier","version":1,"step":7})"))
+          .step,
+      7);
+}
+
+// Steps go back at a recovery, plans do not: survivors know all generations that there were.
+TEST(Journal, ARecoveryGoesBackToABarrierThatWas) {
+  ScratchDir dir;
+  const std::string start = JournalLine(Start()) + "\n";
+  const auto read = [&](const std::vector<JournalRecord>& records) {
+    std::string content = start;
+    for (const JournalRecord& record : records) content += JournalLine(record) + "\n";
+    Spill(dir / "j", content);
+    return ReadJournal(dir / "j").status();
+  };
+  EXPECT_TRUE(read({Decided(1, 0), BarrierPassed{40}, Decided(2, 40),
+                    TrainingChanged{{80, {1, 1}}, ""}, BarrierPassed{80}, Recovered{40, {"a"}},
+                    Decided(3, 40), TrainingChanged{{80, {1, 1}}, ""}, Recovered{0, {"b"}},
+                    Decided(4, 0), BarrierPassed{40}})
+                  .ok());
+  EXPECT_THAT(std::string(read({Decided(1, 0), BarrierPassed{40}, Recovered{80, {}}}).message()),
+              HasSubstr(":4: recovered at step 80, the run was at 40"));
+  EXPECT_THAT(std::string(read({Decided(1, 0), Recovered{0, {}}, Decided(1, 0)}).message()),
+              HasSubstr(":4: generation 1 follows 1"));
 }
 
 TEST(Journal, GradientBitsAreThereForIntegersOnly) {
@@ -152,9 +182,9 @@ TEST(Journal, BadLinesAreNamed) {
       {start + "\n", ":2: JSON: "},
       {start + "[]\n", ":2: is no JSON object"},
       {start + "{}\n", ":2: 'version' is missing"},
-      {start + R"({"version":2,"record":"barrier","step":1})"
+      {start + R"({"version":3,"record":"barrier","step":1})"
                "\n",
-       ":2: version 2 is not known"},
+       ":2: version 3 is not known, this reads 1 to 2"},
       {start + R"({"version":1})"
                "\n",
        ":2: 'record' is missing"},

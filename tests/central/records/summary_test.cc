@@ -37,6 +37,7 @@ RunSummary Sample() {
   s.links = {{"mbq:4", "stochastic:8", 10, 20, 80, 81, 6, 1e6, 2e6}};
   s.stages = {{0.5, 0.25, 0.375, 0.5, 1000, 500}, {0.75, 0.125, 0.25, 0.5, 2000, 1500}};
   s.evaluations = {{100, 0.5, 1.5}, {300, 0.9875, 0.1}};
+  s.recoveries = {{40, {"local-001", "pi"}, 0.25, 0.01, 0.02, 0.125, 1.5}};
   s.timeline = {{1, 0}, {2, 0.5}};
   return s;
 }
@@ -54,7 +55,7 @@ TEST(Summary, HasExactlyTheseKeys) {
       ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "central_processor_share",
                   "wall_s", "weights_sha256", "steps", "epochs", "model", "dataset", "schedule",
                   "policy", "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
-                  "plan_searches", "links", "stages", "evaluations", "timeline"));
+                  "plan_searches", "links", "stages", "evaluations", "recoveries", "timeline"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
   EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));
@@ -69,6 +70,9 @@ TEST(Summary, HasExactlyTheseKeys) {
               ElementsAre("busy_share", "wait_share", "busy_processor_share", "processor_share",
                           "peak_rss_bytes", "memory_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
+  EXPECT_THAT(Keys(json["recoveries"][0]),
+              ElementsAre("step", "workers", "detect_s", "plan_s", "fetch_s", "first_gradient_s",
+                          "caught_up_s"));
 }
 
 TEST(Summary, WhatWasPredictedStandsBesideWhatWasMeasured) {
@@ -141,6 +145,8 @@ TEST(Summary, HasTheValues) {
   EXPECT_EQ(json["stages"][1]["peak_rss_bytes"], 2000);
   EXPECT_EQ(json["stages"][1]["memory_bytes"], 1500);
   EXPECT_EQ(json["evaluations"][1]["accuracy"], 0.9875);
+  EXPECT_EQ(json["recoveries"][0]["workers"][1], "pi");
+  EXPECT_EQ(json["recoveries"][0]["first_gradient_s"], 0.125);
 }
 
 TEST(Summary, EmptyAndDiverged) {

@@ -61,6 +61,19 @@ TEST_F(BarrierTest, IsReachedWhenEveryStageHasSaidSoOnce) {
   EXPECT_EQ(RecordsOf<BarrierPassed>(effects_)[0].step, 40);
 }
 
+// A stage of the plan that was given up may still report the barrier.
+TEST_F(BarrierTest, GoesBackToAnEarlierBarrier) {
+  barrier_.Grant(0, std::nullopt, active_, effects_);
+  EXPECT_FALSE(Reaches(0, 40));
+  barrier_.GoBackTo(0);
+  EXPECT_FALSE(barrier_.training());
+  EXPECT_EQ(barrier_.step(), 0);
+  EXPECT_FALSE(Reaches(1, 40)) << "nothing is granted any more";
+  active_.plan.generation = Generation(2);
+  barrier_.Grant(0, std::nullopt, active_, effects_);
+  EXPECT_EQ(MessagesOf<RunUntil>(effects_).back().second.generation, Generation(2));
+}
+
 TEST_F(BarrierTest, EvaluatesWhereTheRuleSaysAndAtTheEnd) {
   EXPECT_FALSE(barrier_.EvaluatesAt(40));
   EXPECT_TRUE(barrier_.EvaluatesAt(100));
@@ -79,10 +92,17 @@ TEST_F(BarrierTest, EvaluationsHaveSequencesOfTheirOwn) {
     EXPECT_THAT(ReceiversOf<EvaluateRequest>(effects_), ElementsAre(0, 1));
     EXPECT_EQ(EffectsOf<FeedEvaluation>(effects_)[0].first, Sequence(first));
     EXPECT_EQ(EffectsOf<FeedEvaluation>(effects_)[0].micro_batches, 3);
-    EXPECT_FALSE(*barrier_.AddEvaluation({Sequence(first + 1), 5, 20, 25}, effects_))
+    EXPECT_FALSE(
+        *barrier_.AddEvaluation({Generation(1), Sequence(first + 1), 5, 20, 25}, active_, effects_))
         << "another evaluation";
-    EXPECT_TRUE(*barrier_.AddEvaluation({Sequence(first), 5, 20, 25}, effects_));
-    EXPECT_FALSE(*barrier_.AddEvaluation({Sequence(first), 5, 20, 25}, effects_)) << "said twice";
+    EXPECT_FALSE(
+        *barrier_.AddEvaluation({Generation(2), Sequence(first), 5, 20, 25}, active_, effects_))
+        << "of another plan";
+    EXPECT_TRUE(
+        *barrier_.AddEvaluation({Generation(1), Sequence(first), 5, 20, 25}, active_, effects_));
+    EXPECT_FALSE(
+        *barrier_.AddEvaluation({Generation(1), Sequence(first), 5, 20, 25}, active_, effects_))
+        << "said twice";
     ASSERT_EQ(RecordsOf<EvaluationRecorded>(effects_).size(), 1u);
     const EvaluationRecorded record = RecordsOf<EvaluationRecorded>(effects_)[0];
     EXPECT_EQ(record.step, 100);
@@ -94,7 +114,9 @@ TEST_F(BarrierTest, EvaluationsHaveSequencesOfTheirOwn) {
 TEST_F(BarrierTest, AnEvaluationOfOtherSamplesIsAnError) {
   barrier_.BeginEvaluation(active_, effects_);
   EXPECT_THAT(
-      std::string(barrier_.AddEvaluation({Sequence(0), 5, 20, 24}, effects_).status().message()),
+      std::string(barrier_.AddEvaluation({Generation(1), Sequence(0), 5, 20, 24}, active_, effects_)
+                      .status()
+                      .message()),
       HasSubstr("evaluated 24 of 25"));
 }
 

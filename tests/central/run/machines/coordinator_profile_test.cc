@@ -48,6 +48,7 @@ class Cluster {
                       .dialling_workers = 1,
                       .recipe = "fp32",
                       .codecs = {CodecId::Identity()}};
+    options.recovers = false;  // nobody is lost, and the model is large
     options.initial_state = InitialState(options.stage.model, 1).value();
     options.needs_profile = true;
     options.profiles_first_only = first_only;
@@ -117,10 +118,10 @@ class Cluster {
     if (const auto* request = std::get_if<ProfileRequest>(&send.message)) {
       log_ += " p" + std::to_string(id.value());
       asked_ = coordinator_->measurement().asked();
-      if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times());
+      if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times(*request));
       if (stop_ && coordinator_->step() > 0) coordinator_->StopAtBarrier();
       if (id.value() == fails_ && (fails_at_once_ || coordinator_->step() > 0))
-        return reply(ProfileFailed{"no memory", false});
+        return reply(ProfileFailed{"no memory", false, request->generation});
       if (by_range_) {
         EXPECT_EQ(request->ranges, kRanges);
       } else if (std::exchange(layers_next_[id.value() % 2], !layers_next_[id.value() % 2])) {
@@ -131,11 +132,11 @@ class Cluster {
           EXPECT_EQ(request->in_flight[i], InFlightOf(request->ranges[i], layers(), 2));
         EXPECT_NEAR(request->burst_ms * static_cast<double>(request->ranges.size()), 150, 1e-9);
         answered_ranges_ = request->ranges.size();
-        return reply(Times());
+        return reply(Times(*request));
       }
       if (!by_range_) answered_ranges_ = static_cast<size_t>(layers());
       EXPECT_EQ(request->in_flight, std::vector<int64_t>(by_range_ ? 0 : answered_ranges_, 1));
-      reply(Times());
+      reply(Times(*request));
     } else if (std::holds_alternative<PrepareStage>(send.message)) {
       reply(StagePrepared{Generation(1)});
     } else if (std::holds_alternative<CommitPlan>(send.message)) {
@@ -150,8 +151,9 @@ class Cluster {
     }
   }
 
-  ProfileReport Times() {
+  ProfileReport Times(const ProfileRequest& request) {
     ProfileReport report;
+    report.generation = request.generation;
     report.layer_seconds.assign(answered_ranges_, second_);
     second_ += 1;
     return report;

@@ -21,6 +21,7 @@ class OneChange final : public TrainingRule {
     if (report.step != change_at) return std::nullopt;
     return ChangeTraining{{report.step, {1, 1}}, "because"};
   }
+  void GoBackTo(int64_t) override {}
 };
 
 enum class Evaluation { kThroughThePipeline, kBeside };
@@ -31,8 +32,9 @@ class Cluster {
   explicit Cluster(int workers, int64_t stop_step = 250, bool checkpoints = true,
                    bool profile = false, const NumberFormat& format = {},
                    const std::string& backend = "auto",
-                   Evaluation evaluation = Evaluation::kThroughThePipeline) {
+                   Evaluation evaluation = Evaluation::kThroughThePipeline, bool recovers = true) {
     CoordinatorOptions options;
+    options.recovers = recovers;
     options.evaluates_beside = evaluation == Evaluation::kBeside;
     options.stage.model = MakeModel("lenet").value();
     options.stage.training.dataset_samples = 1000;
@@ -87,7 +89,7 @@ class Cluster {
         if (auto* state = std::get_if<StateCollected>(&effect)) {
           if (state->use.checkpoint || state->use.final)
             log_ += " c" + std::to_string(state->step) + (state->use.final ? "!" : "");
-          if (state->use.evaluation) Evaluate(state->step);
+          if (state->use.evaluation) Evaluate(state->step, state->generation);
         }
         if (auto* line = std::get_if<LogLine>(&effect)) warnings_ += line->text;
         if (auto* ended = std::get_if<RunEnded>(&effect)) {
@@ -114,7 +116,8 @@ class Cluster {
   // The evaluations that were held come to their end.
   void FinishEvaluations() {
     holds_evaluations_ = false;
-    for (const int64_t step : std::exchange(held_evaluations_, {})) Evaluate(step);
+    for (const auto& [step, generation] : std::exchange(held_evaluations_, {}))
+      Evaluate(step, generation);
     Settle();
   }
 
@@ -140,9 +143,9 @@ class Cluster {
   std::string warnings_;
 
  private:
-  void Evaluate(int64_t step) {
-    if (holds_evaluations_) return held_evaluations_.push_back(step);
-    coordinator_->Evaluated(step, figures_);
+  void Evaluate(int64_t step, Generation generation) {
+    if (holds_evaluations_) return held_evaluations_.push_back({step, generation});
+    coordinator_->Evaluated(step, generation, figures_);
   }
 
   void Note(const JournalRecord& record) {
@@ -195,13 +198,14 @@ class Cluster {
     const auto* evaluate = std::get_if<EvaluateRequest>(&send.message);
     if (evaluate != nullptr && id.value() + 1 == static_cast<int64_t>(stages_.size())) {
       EXPECT_EQ(evaluate->micro_batches, 3);
-      coordinator_->Received(id, EvaluationDone{evaluate->first, 5.0, 20, 25});
+      coordinator_->Received(id,
+                             EvaluationDone{evaluate->generation, evaluate->first, 5.0, 20, 25});
     }
   }
 
   size_t model_ = 0;
   std::vector<SendControl> held_;
-  std::vector<int64_t> held_evaluations_;
+  std::vector<std::pair<int64_t, Generation>> held_evaluations_;
   ModelState state_;
   std::map<int64_t, PrepareStage> stages_;
   ScriptedPlanner planner_;
@@ -314,8 +318,9 @@ TEST(Coordinator, StopsAtTheNextBarrierWithACheckpoint) {
   EXPECT_TRUE(cluster.ended().ok());
 }
 
-TEST(Coordinator, ALostWorkerEndsTheRunAndIsNamed) {
-  Cluster cluster(2);
+// coordinator_recovery_test.cc has what follows where the run recovers.
+TEST(Coordinator, ALostWorkerEndsARunThatCannotRecover) {
+  Cluster cluster(2, 250, true, false, {}, "auto", Evaluation::kThroughThePipeline, false);
   cluster.fail_at_ = 80;
   cluster.JoinAll(2);
   EXPECT_THAT(cluster.log(), HasSubstr(" b40 c40 lost-w0 end40"));

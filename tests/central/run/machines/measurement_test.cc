@@ -39,7 +39,7 @@ class MeasurementTest : public ::testing::Test {
   void Begin(MeasurementOptions options, std::vector<int> devices) {
     planner_.layers = options.request.model.layer_count();
     measurement_.emplace(std::move(options), &planner_);
-    measurement_->Begin(std::move(devices), 40, roster_, effects_);
+    measurement_->Begin(std::move(devices), 40, Generation(), roster_, effects_);
   }
   // The requests since it was asked last.
   std::vector<std::pair<int64_t, ProfileRequest>> Requests() {
@@ -150,9 +150,24 @@ TEST_F(MeasurementTest, WhatWasMeasuredInAnEarlierRunWillDoOnlyTheFirstTime) {
   EXPECT_THAT(measurement_->kept(), ElementsAre(1));
   const size_t parts = Requests()[0].second.ranges.size();
   for (const int device : {0, 1}) EXPECT_TRUE(Answer(device, parts));
-  measurement_->Begin({1}, 50, roster_, effects_);
+  measurement_->Begin({1}, 50, Generation(), roster_, effects_);
   EXPECT_FALSE(Requests()[0].second.accepts_kept);
   EXPECT_THAT(measurement_->kept(), IsEmpty());
+}
+
+// It answers to what it was asked for when another plan held.
+TEST_F(MeasurementTest, AnAnswerOfAnotherPlanCountsForNothing) {
+  Begin(Options("vgg11"), {0, 1});
+  const size_t layers = Requests()[0].second.ranges.size();
+  measurement_->Cancel();
+  EXPECT_FALSE(measurement_->under_way());
+  EXPECT_FALSE(Answer(0, layers)) << "it is not waited for";
+  measurement_->Begin({0, 1}, 50, Generation(2), roster_, effects_);
+  EXPECT_EQ(Requests()[0].second.generation, Generation(2));
+  EXPECT_FALSE(Answer(0, layers));
+  ProfileReport report = Report(layers);
+  report.generation = Generation(2);
+  EXPECT_TRUE(measurement_->AddReport(0, report, roster_, effects_).value());
 }
 
 // What a worker measured beside others of its host says nothing of it alone.

@@ -117,6 +117,30 @@ TEST(Roster, WorkersFromElsewhereMustBeWhereOthersReachThem) {
   EXPECT_EQ(roster.devices().size(), 2u);
 }
 
+// Only who proves that central started it, and only what was lost.
+TEST_F(RosterTest, ALocalWorkerThatWasLostTakesItsSeatAgain) {
+  EXPECT_FALSE(Joins(1, "a"));
+  EXPECT_FALSE(Joins(2, "own", /*local=*/true));
+  EXPECT_TRUE(Joins(3, "b"));
+  EXPECT_EQ(roster_.Return(ConnectionId(4), SampleHello("own"), effects_).value(), std::nullopt)
+      << "it is there";
+  EXPECT_EQ(roster_.MissingLocal(), std::nullopt);
+  EXPECT_EQ(roster_.Leave(ConnectionId(2), effects_), 0);
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), 1);
+  EXPECT_EQ(roster_.MissingLocal(), 0);
+  EXPECT_EQ(roster_.Return(ConnectionId(4), SampleHello("a"), effects_).value(), std::nullopt)
+      << "it is no local worker's";
+  WorkerHello bare = SampleHello("own");
+  bare.recipes.clear();
+  EXPECT_FALSE(roster_.Return(ConnectionId(4), bare, effects_).ok());
+  effects_.clear();
+  EXPECT_EQ(roster_.Return(ConnectionId(4), SampleHello("own"), effects_).value(), 0);
+  EXPECT_EQ(MessagesOf<Welcome>(effects_)[0].second.device, DeviceId(0));
+  EXPECT_EQ(roster_.DeviceOf(ConnectionId(4)), 0);
+  EXPECT_THAT(roster_.lost(), ElementsAre(false, true, false));
+  EXPECT_EQ(roster_.MissingLocal(), std::nullopt);
+}
+
 TEST_F(RosterTest, WhoLeavesBeforeTheRunGivesItsSeatBack) {
   EXPECT_FALSE(Joins(1, "a"));
   EXPECT_FALSE(Joins(2, "b"));

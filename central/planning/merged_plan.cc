@@ -1,0 +1,61 @@
+#include "central/planning/merged_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace runnel {
+namespace {
+
+const DeviceFacts& FactsOf(const StagePlan& stage, const std::vector<DeviceFacts>& devices) {
+  return devices[static_cast<size_t>(stage.device.value())];
+}
+
+bool HasStage(const Plan& plan, int device) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(),
+                     [device](const StagePlan& stage) { return stage.device.value() == device; });
+}
+
+void GiveToIdleDevices(const std::vector<DeviceFacts>& devices, Plan& plan) {
+  for (StagePlan& stage : plan.stages) {
+    for (size_t i = 0; i < devices.size() && FactsOf(stage, devices).is_lost; ++i) {
+      const auto device = static_cast<int>(i);
+      if (!devices[i].is_lost && !HasStage(plan, device)) stage.device = DeviceId(device);
+    }
+  }
+}
+
+// The link that goes is the one between the two stages that become one.
+void MergeStage(size_t lost, Plan& plan) {
+  const auto at = static_cast<std::ptrdiff_t>(lost);
+  if (lost > 0) {
+    plan.stages[lost - 1].last_layer = plan.stages[lost].last_layer;
+    plan.links.erase(plan.links.begin() + at - 1);
+  } else {
+    plan.stages[1].first_layer = 0;
+    plan.links.erase(plan.links.begin());
+  }
+  plan.stages.erase(plan.stages.begin() + at);
+}
+
+void PutALocalDeviceFirst(const std::vector<DeviceFacts>& devices, Plan& plan) {
+  const auto local =
+      std::find_if(plan.stages.begin(), plan.stages.end(),
+                   [&](const StagePlan& stage) { return FactsOf(stage, devices).is_local; });
+  if (local != plan.stages.end()) std::swap(plan.stages.front().device, local->device);
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MergeLostStages(const Plan& plan, const std::vector<DeviceFacts>& devices) {
+  Plan merged = plan;
+  GiveToIdleDevices(devices, merged);
+  for (size_t i = merged.stages.size(); i-- > 0;) {
+    if (!FactsOf(merged.stages[i], devices).is_lost) continue;
+    if (merged.stages.size() == 1) return absl::UnavailableError("none is left");
+    MergeStage(i, merged);
+  }
+  PutALocalDeviceFirst(devices, merged);
+  return merged;
+}
+
+}  // namespace runnel

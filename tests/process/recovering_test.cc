@@ -1,0 +1,246 @@
+// Workers are killed while a run trains, with real processes: it goes on by itself and comes to the
+// weights of a run that nothing happened to, or to those that its journal replays to.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "tests/central/data/data_scratch.h"
+#include "tests/process/central_runs.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+int Records(const std::string& journal, const std::string& kind) {
+  int records = 0;
+  for (absl::string_view line : absl::StrSplit(ReadFile(journal), '\n'))
+    records += absl::StrContains(line, absl::StrCat(R"({"record":")", kind, R"(")")) ? 1 : 0;
+  return records;
+}
+
+// Polls until there are so many of them; false after a minute, or if the run ends before.
+bool WaitForRecords(const std::string& journal, const std::string& kind, int count) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (Records(journal, kind) < count) {
+    if (std::chrono::steady_clock::now() > deadline || Records(journal, "finished") > 0)
+      return false;
+    usleep(500);
+  }
+  return true;
+}
+
+// A run that is evaluated at its end only, through nothing that has workers of its own.
+// clang-format off
+const Words kRun = {"train", "--quick", "--model", "lenet", "--local-workers", "3",
+                    "--eval-every", "-1", "--batch-size", "32", "--barrier-every", "10",
+                    "--max-batches", "150"};
+// clang-format on
+const Words kDigits = {"--dataset", "synthetic_digits"};
+const Words kSync = {"--schedule", "sync_1f1b", "--micro-batches", "4"};
+
+// Runs while `kill` works, to a good end.
+template <typename KillFn>
+json RunAndKill(const Words& words, const std::string& journal, KillFn kill) {
+  ScratchDir dir;
+  Process central(With({"runnel-central"},
+                       With(words, {"--journal", journal, "--summary", dir / "summary.json"})));
+  kill(central);
+  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
+  const json summary = Summary(dir / "summary.json");
+  EXPECT_TRUE(summary.is_object()) << central.err();
+  return summary.is_object() ? summary
+                             : json{{"weights_sha256", ""}, {"recoveries", json::array()}};
+}
+
+void ExpectReplays(const std::string& journal) {
+  Process replay({"runnel-central", "replay", "--journal", journal});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+}
+
+// The kinds of runs whose weights do not depend on who trained what.
+struct Kind {
+  const char* name;
+  Words words;
+};
+
+class Recovering : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(Recovering, EachWorkerInTurnAndTwoAtOnce) {
+  const Words run = With(kRun, GetParam().words);
+  const std::string whole = Weights(run);
+  for (const Words& lost : std::vector<Words>{{"local-000"},
+                                              {"local-001"},
+                                              {"local-002"},
+                                              {"local-001", "local-002"},
+                                              {"local-000", "local-001", "local-002"}}) {
+    ScratchDir dir;
+    const std::string journal = dir / "j";
+    const json summary = RunAndKill(run, journal, [&](const Process& central) {
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", 3)) << central.err();
+      for (const std::string& name : lost) ASSERT_TRUE(KillWorker(central, name));
+    });
+    EXPECT_EQ(summary["weights_sha256"], whole) << lost.front() << " of " << lost.size();
+    ASSERT_GE(summary["recoveries"].size(), 1u);
+    EXPECT_GE(summary["recoveries"][0].value("step", -1), 10);
+    EXPECT_GE(summary["recoveries"][0].value("first_gradient_s", -1.0), 0);
+    EXPECT_EQ(Records(journal, "worker_lost"), static_cast<int>(lost.size()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Recovering,
+    ::testing::Values(Kind{"sync", With(kSync, kDigits)},
+                      Kind{"niti", With({"--recipe", "niti", "--schedule", "sync_1f1b"}, kDigits)}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// The same on the real digits.
+TEST(RecoveringMnist, AWorkerIsLost) {
+  const std::string data = RealDataDir(RUNNEL_SOURCE_DIR);
+  if (!std::filesystem::exists(data + "/mnist"))
+    GTEST_SKIP() << "no MNIST in " << data << " (RUNNEL_DATA_DIR names another)";
+  const Words run = With(With(kRun, kSync), {"--dataset", "mnist", "--data-dir", data});
+  const std::string whole = Weights(run);
+  ScratchDir dir;
+  const std::string journal = dir / "j";
+  const json summary = RunAndKill(run, journal, [&](const Process& central) {
+    ASSERT_TRUE(WaitForRecords(journal, "barrier", 3)) << central.err();
+    ASSERT_TRUE(KillWorker(central, "local-001"));
+  });
+  EXPECT_EQ(summary["weights_sha256"], whole);
+}
+
+// Stale weights and lossy codecs depend on the plan: the journal knows it.
+TEST(RecoveringAsync, EqualsTheReplayOfItsJournal) {
+  for (const char* lost : {"local-000", "local-002"}) {
+    ScratchDir dir;
+    const std::string journal = dir / "j";
+    const json summary = RunAndKill(
+        With(With(kRun, kDigits), {"--codec-forward", "mbq:2", "--codec-backward", "stochastic:8"}),
+        journal, [&](const Process& central) {
+          ASSERT_TRUE(WaitForRecords(journal, "barrier", 3)) << central.err();
+          ASSERT_TRUE(KillWorker(central, lost));
+        });
+    EXPECT_EQ(summary["recoveries"].size(), 1u);
+    ExpectReplays(journal);
+  }
+}
+
+// One after the other, whenever: the last one is started again and again.
+TEST(RecoveringOften, RandomKillsOverARun) {
+  const Words run = With(With(kRun, kSync), kDigits);
+  const std::string whole = Weights(run);
+  ScratchDir dir;
+  const std::string journal = dir / "j";
+  std::mt19937 random(7);
+  const json summary = RunAndKill(run, journal, [&](const Process& central) {
+    for (int lost = 0; lost < 6; ++lost) {
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", 1 + 2 * lost)) << central.err();
+      std::vector<pid_t> workers = central.Children();
+      // Who was killed before has no command line any more.
+      std::erase_if(workers, [](pid_t pid) {
+        return ReadFile(absl::StrCat("/proc/", pid, "/cmdline")).empty();
+      });
+      ASSERT_FALSE(workers.empty());
+      const pid_t lost_worker = workers[random() % workers.size()];
+      ASSERT_GT(lost_worker, 0);
+      kill(lost_worker, SIGKILL);
+      ASSERT_TRUE(WaitForRecords(journal, "worker_lost", lost + 1)) << central.err();
+    }
+  });
+  EXPECT_EQ(summary["weights_sha256"], whole);
+  EXPECT_GE(summary["recoveries"].size(), 3u);
+  ExpectReplays(journal);
+}
+
+// Killed as soon as central has said that another one is lost.
+TEST(RecoveringTwice, AWorkerIsLostInTheRecoveryOfAnother) {
+  const Words run = With(With(kRun, kSync), kDigits);
+  const std::string whole = Weights(run);
+  for (const char* record : {"worker_lost", "recovered"}) {
+    ScratchDir dir;
+    const std::string journal = dir / "j";
+    const json summary = RunAndKill(run, journal, [&](const Process& central) {
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", 3)) << central.err();
+      ASSERT_TRUE(KillWorker(central, "local-002"));
+      ASSERT_TRUE(WaitForRecords(journal, record, 1)) << central.err();
+      ASSERT_TRUE(KillWorker(central, "local-001"));
+    });
+    EXPECT_EQ(summary["weights_sha256"], whole) << record;
+    EXPECT_EQ(Records(journal, "worker_lost"), 2);
+  }
+}
+
+// After it, and before its check-point.
+TEST(RecoveringResume, ARunThatRecoveredResumesAndReplays) {
+  const Words run = With(With(kRun, kSync), kDigits);
+  const std::string whole = Weights(run);
+  ScratchDir dir;
+  const std::string journal = dir / "j";
+  {
+    Process central(
+        With({"runnel-central"}, With(run, {"--journal", journal, "--checkpoint-dir", dir / "c"})));
+    ASSERT_TRUE(WaitForRecords(journal, "checkpoint", 3)) << central.err();
+    ASSERT_TRUE(KillWorker(central, "local-001"));
+    ASSERT_TRUE(WaitForRecords(journal, "recovered", 1)) << central.err();
+    const int written = Records(journal, "checkpoint");
+    ASSERT_TRUE(WaitForRecords(journal, "checkpoint", written + 1)) << central.err();
+    central.Signal(SIGKILL);
+    central.Wait();
+  }
+  ScratchDir summaries;
+  Process resume({"runnel-central", "resume", "--checkpoint-dir", dir / "c", "--summary",
+                  summaries / "s.json"});
+  ASSERT_TRUE(resume.WaitForOutput("resuming")) << resume.err();
+  const int barriers = Records(journal, "barrier");
+  ASSERT_TRUE(WaitForRecords(journal, "barrier", barriers + 2)) << resume.err();
+  ASSERT_TRUE(KillWorker(resume, "local-002"));
+  EXPECT_EQ(resume.Wait(), 0) << resume.err();
+  EXPECT_EQ(Summary(summaries / "s.json")["weights_sha256"], whole);
+  ExpectReplays(journal);
+}
+
+// A worker that dialled in is gone for good; the run goes on without it. Its stranger in name is
+// refused and disturbs nothing.
+TEST(RecoveringDialled, TheRunGoesOnWithoutIt) {
+  const Words all = With(With(kRun, kSync), kDigits);
+  const std::string whole = Weights(all);
+  Words run = all;
+  const auto locals = std::find(run.begin(), run.end(), "--local-workers");
+  run.erase(locals, locals + 2);
+  ScratchDir dir;
+  const std::string journal = dir / "j";
+  Process central(With({"runnel-central"}, With(run, {"--workers", "2", "--journal", journal,
+                                                      "--summary", dir / "s"})));
+  const std::string marker = "runnel-worker --central ";
+  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
+  const std::string text = central.out();
+  const size_t at = text.find(marker) + marker.size();
+  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  Process one({"runnel-worker", "--central", address, "--name", "one"});
+  Process two({"runnel-worker", "--central", address, "--name", "two"});
+  ASSERT_TRUE(WaitForRecords(journal, "barrier", 3)) << central.err();
+  one.Signal(SIGKILL);
+  one.Wait();
+  Process again({"runnel-worker", "--central", address, "--name", "one"});
+  EXPECT_EQ(again.Wait(), 2) << again.err();
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_EQ(two.Wait(), 0) << two.err();
+  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
+  EXPECT_THAT(central.out() + central.err(), HasSubstr("worker one was lost"));
+  EXPECT_THAT(central.out(), HasSubstr("without one training goes on from step"));
+}
+
+}  // namespace
+}  // namespace runnel
