@@ -127,7 +127,7 @@ def _change_links(before, after):
 
 def _await(central, job, children):
     """Central's exit code; meanwhile links change as the job says. Central would wait on for a worker
-    that cannot begin."""
+    that cannot begin; one that ends later is lost, and the others go on."""
     deadline = time.monotonic() + job["timeout_s"]
     changes, mbps, planned_at = list(job["changes"]), job["mbps"], None
     while True:
@@ -138,10 +138,10 @@ def _await(central, job, children):
         except subprocess.TimeoutExpired:
             if left <= 0:
                 raise
-        for name in children.failed() if planned_at is None else []:
-            raise LabError(f"{name} ended: {_tail(job['folder'] + '/' + name + '.log')}")
         if planned_at is None and _has_plan(job["folder"]):
             planned_at = time.monotonic()
+        for name in children.failed() if planned_at is None else []:
+            raise LabError(f"{name} ended: {_tail(job['folder'] + '/' + name + '.log')}")
         while changes and planned_at is not None and \
                 time.monotonic() - planned_at >= changes[0][0]:
             after = changes.pop(0)[1]

@@ -98,18 +98,21 @@ assert all(0 < row["measured_bytes_per_s"] < 1.5 * row["configured_bytes_per_s"]
 END
 expect_nothing_left "after a run"
 
-# A run without an end, once its training has begun.
-start_endless() {
-  mkdir -p "$scratch/$1"
-  "$run" "$scratch/tiny.json" --bin "$bin" --batches 20000 --logs "$scratch/$1" -- --quick \
-    > "$scratch/out" 2> "$scratch/$1.err" &
+# A run of so many batches, once its training has begun.
+start() {
+  batches=$1
+  name=$2
+  shift 2
+  mkdir -p "$scratch/$name"
+  "$run" "$scratch/tiny.json" --bin "$bin" --batches "$batches" --logs "$scratch/$name" "$@" -- --quick \
+    > "$scratch/out" 2> "$scratch/$name.err" &
   lab_pid=$!
   # The plan is there: the stages are being prepared, or run already.
-  await grep -qs "^stage 0" "$scratch/$1/central.log" || fail "$1: training did not begin"
+  await grep -qs "^stage 0" "$scratch/$name/central.log" || fail "$name: training did not begin"
 }
 
 # ---- Ctrl-C
-start_endless interrupted
+start 20000 interrupted
 kill -INT "$lab_pid"
 code=0
 wait "$lab_pid" || code=$?
@@ -117,18 +120,22 @@ wait "$lab_pid" || code=$?
 expect_nothing_left "after Ctrl-C"
 [ -z "$(groups "$lab_pid")" ] || fail "after Ctrl-C: control groups are left"
 
-# ---- a daemon is killed: the run says so and everything ends
-start_endless daemon
+# ---- a daemon is killed: the others go on, and the summary says who was lost
+start 400 daemon --summary "$scratch/daemon.json"
 worker=$(pgrep -o -f "runnel-worker .*--name 01-$tag")
 kill -KILL "$worker"
-code=0
-wait "$lab_pid" || code=$?
-[ "$code" = 2 ] || fail "a lost worker ended it with $code instead of 2"
-grep -q "was lost" "$scratch/daemon.err" || fail "a lost worker is not named"
+wait "$lab_pid" || fail "a lost worker ended the run"
+grep -q "worker 01-$tag-1 was lost" "$scratch/daemon/central.log" || fail "a lost worker is not named"
+python3 - "$scratch/daemon.json" "01-$tag-1" <<'END' || fail "the summary does not say who was lost"
+import json, sys
+summary = json.load(open(sys.argv[1]))
+assert [recovery["workers"] for recovery in summary["recoveries"]] == [[sys.argv[2]]], summary["recoveries"]
+assert len(summary["plan"]["stages"]) == 1
+END
 expect_nothing_left "after a lost worker"
 
 # ---- the lab's own process is killed: only empty control groups stay, until the next run
-start_endless killed
+start 20000 killed
 kill -KILL "$lab_pid"
 wait "$lab_pid" 2>/dev/null || true
 expect_nothing_left "after SIGKILL"
