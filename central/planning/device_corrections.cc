@@ -90,11 +90,14 @@ std::vector<int> DeviceCorrections::ChangedDevices() const {
   return devices;
 }
 
-double DeviceCorrections::MeasurementSeconds(int device) const {
+double DeviceCorrections::MeasurementSeconds(int device, const BarrierReport& report) const {
   double seconds = options_.fixed_measure_seconds;
+  const auto runs = static_cast<double>(options_.measured_runs);
+  // Each layer by itself, then parts (layer_profile.h).
+  if (options_.predictor == nullptr)
+    return seconds + 2 * runs * ratios_[device] * ProfileOf(device, report).Sum();
   for (const LayerRange& range : options_.predictor->representatives()) {
-    seconds += static_cast<double>(options_.measured_runs) * ratios_[device] *
-               options_.predictor->Seconds(device, range);
+    seconds += runs * ratios_[device] * options_.predictor->Seconds(device, range);
   }
   return seconds;
 }
@@ -111,6 +114,14 @@ void DeviceCorrections::FinishMeasurement() {
     ratios_[device] = comparison.unexplained_ratio;
   }
   changed_.clear();
+}
+
+void DeviceCorrections::Remeasured(const std::vector<int>& devices) {
+  for (const int device : devices) {
+    ratios_[device] = 1;
+    comparisons_[device] = {};
+    changed_.erase(device);
+  }
 }
 
 std::vector<DeviceTimes> DeviceCorrections::CorrectedTimes(const BarrierReport& report) const {

@@ -52,9 +52,11 @@ class DeviceCorrections {
   // Devices that should be measured again. None without a predictor.
   std::vector<int> ChangedDevices() const;
   // How long measuring a device again takes; the pipeline stands meanwhile.
-  double MeasurementSeconds(int device) const;
+  double MeasurementSeconds(int device, const BarrierReport& report) const;
   // The changed devices have been measured again, or could not be: none counts as changed any more.
   void FinishMeasurement();
+  // These have no stage and have been measured by themselves: nothing is left to forget.
+  void Remeasured(const std::vector<int>& devices);
 
   // By device number: the times of the report, or of the predictor, times the ratio.
   std::vector<DeviceTimes> CorrectedTimes(const BarrierReport& report) const;

@@ -195,8 +195,26 @@ LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_del
   return rates;
 }
 
+void RecordPaths(const std::vector<DeviceFacts>& devices, const std::vector<int>& measured,
+                 double added_delay_seconds, LinkRates& rates) {
+  const LinkRates fresh = RatesOfPaths(devices, added_delay_seconds);
+  if (fresh.empty()) return;
+  if (rates.empty()) rates.assign(devices.size(), std::vector<WayFigures>(devices.size()));
+  const auto record = [&](size_t from, size_t to) {
+    rates[from][to] = Completed(fresh[from][to], rates[from][to]);
+  };
+  for (size_t local = 0; local < devices.size(); ++local) {
+    if (!devices[local].is_local) continue;
+    for (const int device : measured) {
+      record(local, static_cast<size_t>(device));
+      record(static_cast<size_t>(device), local);
+    }
+  }
+}
+
 void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& first,
-                    LinkRates& rates) {
+                    const std::vector<int>& refusals, LinkRates& rates) {
+  constexpr int kMostHalvings = 8;
   const LinkRates before = rates;
   const auto is_used = [&stages](int from, int to) {
     for (size_t i = 0; i + 1 < stages.size(); ++i) {
@@ -212,7 +230,9 @@ void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& fir
       if (!rate.is_set() || is_used(from, to)) continue;
       const bool has_first = !first.empty() && first[from][to].rate.is_set();
       const LinkRate target = has_first ? first[from][to].rate : FastestNear(before, from, to);
-      rate = rate * std::pow(target.mbps() / rate.mbps(), kForgottenShare);
+      const int tries = refusals.empty() ? 0 : std::max(refusals[from], refusals[to]);
+      const double share = std::ldexp(kForgottenShare, -std::min(tries, kMostHalvings));
+      rate = rate * std::pow(target.mbps() / rate.mbps(), share);
     }
   }
 }

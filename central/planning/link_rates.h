@@ -41,11 +41,17 @@ void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, Lin
 // paths' control streams do not have.
 LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_delay_seconds);
 
+// What was measured of the paths to these devices at a barrier. A way without a rate keeps the one
+// that it had.
+void RecordPaths(const std::vector<DeviceFacts>& devices, const std::vector<int>& measured,
+                 double added_delay_seconds, LinkRates& rates);
+
 // The rates of ways that no link of the plan has come back, a tenth at each call, to what was known
 // of them before training (`first`), or, if nothing was, to the best that is measured from or to
-// their ends: a link that was slow once is tried again.
+// their ends: a link that was slow once is tried again. refusals: by device, how often its path was
+// tried in vain; each halves the tenth, so that a link which stays slow costs less and less.
 void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& first,
-                    LinkRates& rates);
+                    const std::vector<int>& refusals, LinkRates& rates);
 
 LinkRates ScaleRates(LinkRates rates, double factor);
 

@@ -20,9 +20,11 @@ namespace runnel {
 // The plan that holds goes on.
 struct KeepPlan {};
 
-// Measure these devices again (numbers, each with a stage), then ask again at the same barrier.
+// Measure these devices (numbers) and the paths between central's host and those, then ask again at
+// the same barrier. What has no stage is measured before layers move there.
 struct MeasureDevices {
   std::vector<int> devices;
+  std::vector<int> paths = {};  // of devices on other hosts, by their numbers
 };
 
 // Another plan from this barrier on. The coordinator gives it its generation.
@@ -62,8 +64,8 @@ class Planner {
   virtual absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                          const std::vector<DeviceTimes>& times) = 0;
 
-  // After MeasureDevices it is called a second time for the same step, with the new times of the
-  // devices that could be measured, and then answers KeepPlan or ChangePlan.
+  // After MeasureDevices it is called again for the same step, with the new times of the devices
+  // and the new figures of the paths that could be measured. It answers so at most twice at a step.
   virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
 
   // Workers were lost that the plan of `report` uses (DeviceFacts::is_lost): a plan over the

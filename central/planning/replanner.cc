@@ -84,16 +84,52 @@ std::vector<int> Replanner::DevicesToMeasure(const BarrierReport& report,
   corrections_.Observe(report);
   const std::vector<int> changed = corrections_.ChangedDevices();
   if (changed.empty()) return {};
-  const absl::StatusOr<double> period =
-      plans_->PeriodSeconds(report.plan, WithTimes(cluster, corrections_.CorrectedTimes(report)));
-  if (!period.ok()) return {};
-  const double seconds_left = *period * static_cast<double>(MicroBatchesLeft(report));
+  const double most_seconds = options_.max_measure_share * SecondsLeft(report, cluster);
   std::vector<int> devices;
   for (const int device : changed) {
-    if (corrections_.MeasurementSeconds(device) < options_.max_measure_share * seconds_left)
-      devices.push_back(device);
+    if (corrections_.MeasurementSeconds(device, report) < most_seconds) devices.push_back(device);
   }
   return devices;
+}
+
+// 0: not known.
+double Replanner::SecondsLeft(const BarrierReport& report, const MeasuredCluster& cluster) const {
+  const absl::StatusOr<double> period =
+      plans_->PeriodSeconds(report.plan, WithTimes(cluster, corrections_.CorrectedTimes(report)));
+  return period.value_or(0) * static_cast<double>(MicroBatchesLeft(report));
+}
+
+std::vector<int> Replanner::IdleDevicesToMeasure(const BarrierReport& report,
+                                                 const MeasuredCluster& cluster,
+                                                 const Plan& next) const {
+  const double most_seconds = options_.max_measure_share * SecondsLeft(report, cluster);
+  std::vector<int> devices;
+  for (const StagePlan& stage : next.stages) {
+    const int device = stage.device.value();
+    const auto is_there = [device](const StagePlan& old) { return old.device.value() == device; };
+    const bool is_idle =
+        std::none_of(report.plan.stages.begin(), report.plan.stages.end(), is_there);
+    const double ratio = corrections_.ratios()[static_cast<size_t>(device)];
+    if (is_idle && std::abs(ratio - 1) > options_.idle_ratio_off &&
+        corrections_.MeasurementSeconds(device, report) < most_seconds) {
+      devices.push_back(device);
+    }
+  }
+  return devices;
+}
+
+std::optional<ChangePlan> Replanner::Reconsider(const BarrierReport& report,
+                                                const MeasuredCluster& cluster, const Plan& next,
+                                                const std::vector<int>& remeasured) {
+  corrections_.Remeasured(remeasured);
+  MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
+  absl::StatusOr<TimedPlan> now = Time(*plans_, report.plan, corrected);
+  absl::StatusOr<TimedPlan> then = Time(*plans_, next, corrected);
+  if (!now.ok() || !then.ok()) return std::nullopt;
+  const Question question = Ask(report, *std::move(now), std::move(corrected));
+  const Gain gain = GainOf(question, *then);
+  if (!gain.is_worth_it()) return std::nullopt;
+  return ChangeTo(*std::move(then), gain, report, question);
 }
 
 std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
@@ -160,13 +196,18 @@ std::optional<ChangePlan> Replanner::Confirm(const BarrierReport& report,
   }
   if (++candidate_->reports < options_.confirmations) return std::nullopt;
   candidate_.reset();
+  return ChangeTo(*std::move(next), gain, report, question);
+}
+
+ChangePlan Replanner::ChangeTo(TimedPlan next, const Gain& gain, const BarrierReport& report,
+                               const Question& question) const {
   std::string why = absl::StrFormat(
       "step %d: %.4g -> %.4g s a micro-batch saves %.3g s until the end, "
       "moving takes about %.2g s%s",
-      report.step, question.now.period_seconds, next->period_seconds, gain.saved_seconds,
+      report.step, question.now.period_seconds, next.period_seconds, gain.saved_seconds,
       gain.move_seconds, corrections_.RatioText(report));
   if (gain.loses_less) why += "; its codecs lose less";
-  return ChangePlan{std::move(next->plan), std::move(why), question.cluster.times};
+  return ChangePlan{std::move(next.plan), std::move(why), question.cluster.times};
 }
 
 // Not while a plan waits to be confirmed, and not for what could not pay any more.

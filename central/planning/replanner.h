@@ -36,6 +36,8 @@ struct ReplannerOptions {
   double min_gain = 0.1;           // share of the period that a new plan must save
   int confirmations = 2;           // reports in a row that must want a change
   double max_measure_share = 0.1;  // of the time left, that measuring a device again may take
+  // A device without a stage whose ratio is within this of 1 is taken for what its profile says.
+  double idle_ratio_off = 0.05;
   // Of the time left, that codecs may cost which lose less and save nothing.
   double max_codecs_share = 0.01;
   // Figures that differ by at most this much from those of the last search: it would find nothing
@@ -60,6 +62,16 @@ class Replanner {
   // None where nothing was profiled, nothing new is known, or the plan that holds is good enough.
   std::optional<ChangePlan> ProposeChange(const BarrierReport& report,
                                           const MeasuredCluster& cluster);
+
+  // Of the devices on which `next` has stages and the plan that holds has none: those that were not
+  // as profiled when they had one. They are measured before layers move there, unless that takes
+  // too much of the time left.
+  std::vector<int> IdleDevicesToMeasure(const BarrierReport& report, const MeasuredCluster& cluster,
+                                        const Plan& next) const;
+  // Whether the plan that ProposeChange gave at this barrier still pays now that `remeasured` and
+  // links to idle devices are measured again; with the figures of now.
+  std::optional<ChangePlan> Reconsider(const BarrierReport& report, const MeasuredCluster& cluster,
+                                       const Plan& next, const std::vector<int>& remeasured);
 
   const DeviceCorrections& corrections() const { return corrections_; }
   const PlanSearches& searches() const { return searches_; }
@@ -103,6 +115,9 @@ class Replanner {
   Gain GainOf(const Question& question, const TimedPlan& next) const;
   std::optional<ChangePlan> TakeNext(const BarrierReport& report,
                                      const MeasuredCluster& corrected) const;
+  double SecondsLeft(const BarrierReport& report, const MeasuredCluster& cluster) const;
+  ChangePlan ChangeTo(TimedPlan next, const Gain& gain, const BarrierReport& report,
+                      const Question& question) const;
   void TakeAnswer();
   // The candidate is wanted by this report too, or is none any more.
   std::optional<ChangePlan> Confirm(const BarrierReport& report, const Question& question);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -139,14 +140,14 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   if (cluster.times.empty()) return plan;
   RUNNEL_ASSIGN_OR_RETURN(const double period_s, maker_.PeriodSeconds(plan, cluster));
   const auto samples = static_cast<double>(inputs().micro_batch_size);
-  predicted_samples_per_s_ = samples / period_s;
+  forecast_.samples_per_s = samples / period_s;
   for (const int number : numbers) {
     const auto has = [number](const StagePlan& stage) { return stage.device.value() == number; };
     if (std::none_of(plan.stages.begin(), plan.stages.end(), has))
-      unused_.push_back(devices[static_cast<size_t>(number)].name);
+      forecast_.unused.push_back(devices[static_cast<size_t>(number)].name);
   }
   const absl::StatusOr<double> even_period_s = EvenPeriodSeconds(inputs(), numbers, cluster);
-  if (even_period_s.ok()) even_samples_per_s_ = samples / *even_period_s;
+  if (even_period_s.ok()) forecast_.even_samples_per_s = samples / *even_period_s;
   return plan;
 }
 
@@ -155,15 +156,16 @@ std::string RunPlanner::Explanation() const {
     return absl::StrCat("policy ", inputs().policy->name,
                         " begins with an even cut; what its stages take tells where it cuts next");
   }
-  if (predicted_samples_per_s_ == 0) return "";
+  if (forecast_.samples_per_s == 0) return "";
   std::string text = absl::StrFormat("policy %s predicts %.0f samples/s", inputs().policy->name,
-                                     predicted_samples_per_s_);
-  if (even_samples_per_s_ > 0) {
+                                     forecast_.samples_per_s);
+  if (forecast_.even_samples_per_s > 0) {
     absl::StrAppendFormat(&text, "; an even cut without compression (--quick) %.0f: %.2f times",
-                          even_samples_per_s_, predicted_samples_per_s_ / even_samples_per_s_);
+                          forecast_.even_samples_per_s,
+                          forecast_.samples_per_s / forecast_.even_samples_per_s);
   }
-  if (!unused_.empty()) {
-    absl::StrAppend(&text, "; without ", absl::StrJoin(unused_, ", "),
+  if (!forecast_.unused.empty()) {
+    absl::StrAppend(&text, "; without ", absl::StrJoin(forecast_.unused, ", "),
                     ": with a stage there it would be slower");
   }
   if (!media_text_.empty()) absl::StrAppend(&text, "; ", media_text_);
@@ -184,19 +186,73 @@ BarrierDecision RunPlanner::AtBarrier(const BarrierReport& report) {
   const bool is_new_step = std::exchange(measured_step_, report.step) != report.step;
   if (is_new_step) {
     RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);
-    ForgetIdleWays(report.stages, first_rates_, cluster_.rates);
+    ForgetIdleWays(report.stages, first_rates_, refusals_, cluster_.rates);
     Compare(report);
+    unproven_.reset();
   }
   if (!replanner_.has_value()) return KeepPlan{};
   if (is_new_step) {
     std::vector<int> devices = replanner_->DevicesToMeasure(report, cluster_);
     if (!devices.empty()) return MeasureDevices{std::move(devices)};
   }
+  if (unproven_.has_value()) return Prove(report, *std::exchange(unproven_, std::nullopt));
   std::optional<ChangePlan> change = replanner_->ProposeChange(report, cluster_);
   if (!change.has_value()) return KeepPlan{};
+  // A policy as published moves by its own figures.
+  MeasureDevices measure;
+  if (inputs().policy->next == nullptr) {
+    measure.devices = replanner_->IdleDevicesToMeasure(report, cluster_, change->plan);
+    measure.paths = IdlePaths(report, change->plan);
+  }
+  if (measure.devices.empty() && measure.paths.empty()) return Take(*std::move(change));
+  unproven_ = UnprovenChange{*std::move(change), measure};
+  return measure;
+}
+
+ChangePlan RunPlanner::Take(ChangePlan change) {
   proposed_from_ = cluster_;
-  proposed_from_->times = change->times;
-  return *std::move(change);
+  proposed_from_->times = change.times;
+  return change;
+}
+
+std::vector<int> RunPlanner::IdlePaths(const BarrierReport& report, const Plan& next) const {
+  const auto is_local = [&report](const StagePlan& stage) {
+    return report.devices[static_cast<size_t>(stage.device.value())].is_local;
+  };
+  // The devices on other hosts that exchange tensors with central's host.
+  const auto paths_of = [&is_local](const std::vector<StagePlan>& stages) {
+    std::set<int> paths;
+    for (size_t i = 0; i + 1 < stages.size(); ++i) {
+      if (is_local(stages[i]) == is_local(stages[i + 1])) continue;
+      paths.insert(stages[is_local(stages[i]) ? i + 1 : i].device.value());
+    }
+    return paths;
+  };
+  const std::set<int> used = paths_of(report.plan.stages);
+  std::vector<int> idle;
+  for (const int device : paths_of(next.stages)) {
+    if (!used.contains(device) && ProbesPath(report.devices, device)) idle.push_back(device);
+  }
+  return idle;
+}
+
+BarrierDecision RunPlanner::Prove(const BarrierReport& report, const UnprovenChange& unproven) {
+  const MeasureDevices& measured = unproven.measure;
+  RecordPaths(report.devices, measured.paths, inputs().links.given.delay_seconds, cluster_.rates);
+  const Plan& plan = unproven.change.plan;
+  const bool is_there =
+      std::none_of(plan.stages.begin(), plan.stages.end(), [&report](const StagePlan& stage) {
+        return report.devices[static_cast<size_t>(stage.device.value())].is_lost;
+      });
+  std::optional<ChangePlan> change =
+      is_there ? replanner_->Reconsider(report, cluster_, plan, measured.devices) : std::nullopt;
+  refusals_.resize(report.devices.size());
+  for (const int device : measured.paths) {
+    int& refusals = refusals_[static_cast<size_t>(device)];
+    refusals = change.has_value() ? 0 : refusals + 1;
+  }
+  if (!change.has_value()) return KeepPlan{};
+  return Take(*std::move(change));
 }
 
 absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& report) {

@@ -45,13 +45,29 @@ class RunPlanner final : public Planner {
   absl::StatusOr<DeviceTimes> Characterise(int device, const std::vector<double>& seconds) override;
   PlanBandwidth AssumedBandwidth(const Plan& plan) const override;
   std::string Explanation() const override;
-  double predicted_samples_per_s() const override { return predicted_samples_per_s_; }
+  double predicted_samples_per_s() const override { return forecast_.samples_per_s; }
 
  private:
   explicit RunPlanner(PlanningInputs inputs) : maker_(std::move(inputs)), watch_(&maker_) {}
+  // What the first plan promises, for people.
+  struct Forecast {
+    double samples_per_s = 0;              // 0: not known
+    double even_samples_per_s = 0;         // of the even cut and uncompressed tensors; 0: not known
+    std::vector<std::string> unused = {};  // devices that it leaves out
+  };
+  // A proposed plan that is taken if what it would use again proves as good as thought.
+  struct UnprovenChange {
+    ChangePlan change;
+    MeasureDevices measure;
+  };
+
   // Errors of --links.
   absl::Status SetFirstRates(const std::vector<DeviceFacts>& devices);
   void Compare(const BarrierReport& report);
+  // Devices whose path `next` would use and no link of the plan that holds does.
+  std::vector<int> IdlePaths(const BarrierReport& report, const Plan& next) const;
+  ChangePlan Take(ChangePlan change);
+  BarrierDecision Prove(const BarrierReport& report, const UnprovenChange& unproven);
 
   PlanMaker maker_;
   PeriodWatch watch_;
@@ -66,11 +82,11 @@ class RunPlanner final : public Planner {
   // What the plan that holds was made from, and the one that was proposed last.
   MeasuredCluster made_from_;
   std::optional<MeasuredCluster> proposed_from_;
-  Generation generation_;                 // of the plan that made_from_ is about
-  std::optional<int64_t> measured_step_;  // last barrier at which devices were looked at
-  double predicted_samples_per_s_ = 0;
-  std::vector<std::string> unused_;  // devices that the first plan leaves out
-  double even_samples_per_s_ = 0;    // of the even cut and uncompressed tensors; 0: not known
+  Generation generation_;                   // of the plan that made_from_ is about
+  std::optional<int64_t> measured_step_;    // last barrier at which devices were looked at
+  std::optional<UnprovenChange> unproven_;  // at measured_step_
+  std::vector<int> refusals_;  // by device: how often its path was measured for a move in vain
+  Forecast forecast_;
 };
 
 }  // namespace runnel

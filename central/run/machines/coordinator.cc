@@ -96,20 +96,25 @@ void Coordinator::Begin() {
     const auto device = static_cast<int>(i);
     if (!facts[i].is_local && options_.planner->ProbesPath(facts, device)) paths.push_back(device);
   }
-  link_probe_.Begin(std::move(paths), roster_, effects_);
+  link_probe_.Begin(std::move(paths), LinkProbe::Media::kFind, roster_, effects_);
   if (!link_probe_.under_way()) MeasureAll();
+}
+
+void Coordinator::GoOnProbed() {
+  if (!has_plan()) return MeasureAll();
+  MeasureNext();
 }
 
 void Coordinator::Handle(int device, const WayMeasured& measured) {
   if (!link_probe_.under_way()) return;
   link_probe_.AddReport(device, measured, roster_, effects_);
-  if (!link_probe_.under_way()) MeasureAll();
+  if (!link_probe_.under_way()) GoOnProbed();
 }
 
 void Coordinator::Handle(int device, const ProbePiece& piece) {
   if (!link_probe_.under_way()) return;
   link_probe_.AddPiece(device, piece, roster_, effects_);
-  if (!link_probe_.under_way()) MeasureAll();
+  if (!link_probe_.under_way()) GoOnProbed();
 }
 
 void Coordinator::MeasureAll() {
@@ -141,9 +146,20 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
                false);
   }
   if (IsNeeded(*device)) return Recover(*device, status);
-  if (!has_plan() || recovery_.replacing() || !move_.revocable()) return;
+  if (!has_plan() || recovery_.replacing()) return;
+  if (!move_.revocable()) return MeasureWithout(*device);
   move_.Abort(absl::StrCat("worker ", name, " was lost"), roster_, effects_);
   Train();
+}
+
+void Coordinator::MeasureWithout(int device) {
+  if (link_probe_.under_way()) {
+    link_probe_.Skip(device, roster_, effects_);
+    if (!link_probe_.under_way()) GoOnProbed();
+  } else if (measurement_.under_way()) {
+    if (measurement_.SkipDevice(device, roster_, effects_) && !measurement_.under_way())
+      GoOnMeasured();
+  }
 }
 
 void Coordinator::Recover(int device, const absl::Status& why) {
@@ -158,7 +174,9 @@ void Coordinator::Recover(int device, const absl::Status& why) {
 
 void Coordinator::GoBack() {
   if (move_.under_way()) move_.GiveUp(roster_, effects_);
+  link_probe_.Cancel();
   measurement_.Cancel();
+  measures_next_.reset();
   collection_.GiveUp();
   step_ = recovery_.step();
   barrier_.GoBackTo(step_);
@@ -445,14 +463,38 @@ void Coordinator::AskPlanner() {
   if (std::string remark = options_.planner->TakeRemark(); !remark.empty())
     effects_.push_back(LogLine{Severity::kInfo, std::move(remark)});
   if (auto* change = std::get_if<ChangePlan>(&decision)) return ChangeTo(std::move(*change));
-  const auto* measure = std::get_if<MeasureDevices>(&decision);
-  if (measure == nullptr || measure->devices.empty()) return Train();
-  for (const int device : measure->devices) {
-    effects_.push_back(LogLine{
-        Severity::kInfo, absl::StrCat("step ", step_, ": worker ", roster_.name(device),
-                                      " is not what it was, its sub-models are measured again")});
+  auto* measure = std::get_if<MeasureDevices>(&decision);
+  if (measure == nullptr || (measure->devices.empty() && measure->paths.empty())) return Train();
+  measures_next_ = std::move(*measure);
+  MeasureNext();
+}
+
+void Coordinator::MeasureNext() {
+  if (stop_requested_) {
+    measures_next_.reset();
+    return CollectFinal();
   }
-  measurement_.Begin(measure->devices, step_, active_.plan.generation, roster_, effects_);
+  const auto log = [this](int device, const char* what) {
+    effects_.push_back(LogLine{
+        Severity::kInfo, absl::StrCat("step ", step_, ": worker ", roster_.name(device), what)});
+  };
+  // A state on its way would be measured as a slow link.
+  if (!measures_next_->paths.empty() && collection_.under_way()) return;
+  if (!measures_next_->paths.empty()) {
+    const std::vector<int> paths = std::exchange(measures_next_->paths, {});
+    for (const int device : paths)
+      log(device, " may get layers again, the link to it is measured first");
+    link_probe_.Begin(paths, LinkProbe::Media::kAsKnown, roster_, effects_);
+    if (link_probe_.under_way()) return;
+  }
+  std::vector<int> devices = std::exchange(measures_next_, std::nullopt)->devices;
+  if (devices.empty()) return AskPlanner();
+  for (const int device : devices) {
+    log(device, active_.StageOf(device).has_value()
+                    ? " is not what it was, its sub-models are measured again"
+                    : " was slow and may get layers again, it is measured first");
+  }
+  measurement_.Begin(std::move(devices), step_, active_.plan.generation, roster_, effects_);
 }
 
 void Coordinator::Handle(int device, const Snapshot& snapshot) {
@@ -473,7 +515,8 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
     ending_ = Ending::kCollected;
     return EndIfComplete();
   }
-  if (collects_next_) CollectAtBarrier();
+  if (collects_next_) return CollectAtBarrier();
+  if (measures_next_.has_value() && !collection_.under_way()) MeasureNext();
 }
 
 void Coordinator::Handle(int device, const Telemetry& telemetry) {

@@ -5,7 +5,7 @@
 // (central/run/trainer.h) carries effects out.
 //
 //   Roster        who takes part
-//   LinkProbe     what the paths to workers on other hosts carry, before the first plan
+//   LinkProbe     what the paths to workers on other hosts carry
 //   Measurement   how long layers take on each device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
 //   Barrier       trains up to the next barrier and evaluates there
@@ -121,7 +121,7 @@ class Coordinator {
   bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
   // Training stands until the state of a barrier, or an evaluation beside it, is there.
   bool waits_for_states() const {
-    return (finishing() || collects_next_) && collection_.under_way();
+    return (finishing() || collects_next_ || measures_next_.has_value()) && collection_.under_way();
   }
   bool waits_for_evaluation() const {
     return (finishing() || collects_next_) && !collection_.under_way() && !evaluations_.empty();
@@ -169,6 +169,12 @@ class Coordinator {
   bool EvaluatesBesideHere();
   void AskTrainingRule();
   void AskPlanner();
+  // At a barrier, of what measures_next_ says: paths first, then devices.
+  void MeasureNext();
+  // The paths that were to be measured are.
+  void GoOnProbed();
+  // A device has left that no stage is on: what is measured of it is not waited for.
+  void MeasureWithout(int device);
   void ChangeTo(ChangePlan change);
   // At a barrier where nothing else is to be done.
   void Train();
@@ -201,6 +207,7 @@ class Coordinator {
   int64_t step_;                                // the last barrier that all stages have reached
   std::optional<TrainingChange> granted_next_;  // decided at step_, for stages that stand there
   bool collects_next_ = false;  // at a barrier, until the state of the one before is there
+  std::optional<MeasureDevices> measures_next_;  // at step_; what has not begun yet
   bool stop_requested_ = false;
   int64_t now_ns_ = 0;  // by central's clock, as the last message of a barrier says
   // Steps whose states are evaluated beside the training, by plans of these generations.

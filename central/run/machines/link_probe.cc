@@ -17,8 +17,12 @@ int64_t SecondBytes(int64_t first_ns) {
 
 }  // namespace
 
-void LinkProbe::Begin(std::vector<int> devices, const Roster& roster, RunEffects& effects) {
+void LinkProbe::Begin(std::vector<int> devices, Media media, const Roster& roster,
+                      RunEffects& effects) {
+  std::vector<PathFigures> known = paths();
   *this = LinkProbe();
+  finds_media_ = media == Media::kFind;
+  paths_ = std::move(known);
   paths_.resize(roster.devices().size());
   pings_.resize(roster.devices().size());
   pinged_ = std::move(devices);
@@ -26,6 +30,24 @@ void LinkProbe::Begin(std::vector<int> devices, const Roster& roster, RunEffects
   asked_ = pinged_.size();
   for (const int device : pinged_)
     effects.push_back(SendControl{roster.device(device).connection, ProbePiece{.count = 1}});
+}
+
+void LinkProbe::Skip(int device, const Roster& roster, RunEffects& effects) {
+  const auto found = std::find(awaited_.begin(), awaited_.end(), device);
+  if (found == awaited_.end()) return;
+  // Trains begin when nobody is pinged any more.
+  const bool begins = std::erase(pinged_, device) > 0
+                          ? pinged_.empty()
+                          : pinged_.empty() && found == awaited_.begin();
+  awaited_.erase(found);
+  if (begins) BeginNext(roster, effects);
+}
+
+void LinkProbe::Cancel() {
+  paths_ = paths();
+  media_ = MediumProbe();
+  pinged_.clear();
+  awaited_.clear();
 }
 
 void LinkProbe::SendTrain(const Exchange& exchange, const Roster& roster, RunEffects& effects) {
@@ -86,7 +108,10 @@ void LinkProbe::Exchanged(const Roster& roster, RunEffects& effects) {
 }
 
 void LinkProbe::BeginNext(const Roster& roster, RunEffects& effects) {
-  if (awaited_.empty()) return media_.Begin(paths_, roster, effects);
+  if (awaited_.empty()) {
+    if (finds_media_) media_.Begin(paths_, roster, effects);
+    return;
+  }
   if (now_ns_ - *began_ns_ < kMostNs)
     return SendTrain({kFirstBytes, kFirstBytes, false}, roster, effects);
   effects.push_back(LogLine{
@@ -94,7 +119,7 @@ void LinkProbe::BeginNext(const Roster& roster, RunEffects& effects) {
                                     " workers are measured; the others are taken for no faster")});
   for (const int device : awaited_) Finish(device, /*has_rates=*/false);
   awaited_.clear();
-  media_.Begin(paths_, roster, effects);
+  BeginNext(roster, effects);
 }
 
 // What a ping takes of the bandwidth is no delay.

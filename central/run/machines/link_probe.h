@@ -1,13 +1,14 @@
 #pragma once
 
-// Measures the paths between central's host and the workers on other hosts, before the first plan.
+// Measures the paths between central's host and the workers on other hosts: before the first plan
+// all of them, and at a barrier those that no stage uses and a new plan would.
 //
 //   pings   to all workers at once, a few bytes each: the smallest of several round trips is the
 //           path's delay, there and back
 //   trains  (probe_train.h) one worker after the other, so that no two share a link: one train each
 //           way, and a longer one on a way that passed it in no time
 //
-//   media   (medium_probe.h) trains on several ways at once
+//   media   (medium_probe.h) trains on several ways at once; before the first plan
 //
 // After kMostNs no further worker is begun with: plans guess what is not known of its path.
 //
@@ -38,8 +39,15 @@ class LinkProbe {
   static constexpr int64_t kWantedNs = 250'000'000;
   static constexpr int64_t kMostNs = 8'000'000'000;
 
-  // Probes the paths to these devices of the roster, none of them local.
-  void Begin(std::vector<int> devices, const Roster& roster, RunEffects& effects);
+  enum class Media : uint8_t { kFind, kAsKnown };
+
+  // Probes the paths to these devices of the roster, none of them local. What was measured of the
+  // others stays.
+  void Begin(std::vector<int> devices, Media media, const Roster& roster, RunEffects& effects);
+  // The device has left: its path keeps the figures that it had.
+  void Skip(int device, const Roster& roster, RunEffects& effects);
+  // What is under way is not waited for.
+  void Cancel();
   // What the device measured, and what it sends. What nobody asked it for is ignored.
   void AddReport(int device, const WayMeasured& measured, const Roster& roster,
                  RunEffects& effects);
@@ -73,6 +81,7 @@ class LinkProbe {
   void BeginNext(const Roster& roster, RunEffects& effects);
   void Finish(int device, bool has_rates);
 
+  bool finds_media_ = true;
   size_t asked_ = 0;
   std::vector<int> pinged_;   // answers of these are still to come
   std::vector<int> awaited_;  // trains to these are still to come; the first one's are under way

@@ -2,6 +2,8 @@
 
 #include "central/planning/link_rates.h"
 
+#include <cmath>
+
 #include "gtest/gtest.h"
 
 namespace runnel {
@@ -142,13 +144,45 @@ TEST(LinkRates, AnIdleWayComesBackToWhatWasKnownFirst) {
   rates[1][2].rate = LinkRate::Mbps(1);
   rates[0][2].rate = LinkRate::Mbps(2);
   std::vector<StageStatus> stages = Stages({0, 2});
-  for (int i = 0; i < 10; ++i) ForgetIdleWays(stages, first, rates);
+  for (int i = 0; i < 10; ++i) ForgetIdleWays(stages, first, {}, rates);
   EXPECT_NEAR(rates[0][1].rate.mbps(), 3, 0.1) << "two thirds of the way";
-  for (int i = 0; i < 40; ++i) ForgetIdleWays(stages, first, rates);
+  for (int i = 0; i < 40; ++i) ForgetIdleWays(stages, first, {}, rates);
   EXPECT_NEAR(rates[0][1].rate.mbps(), 8, 0.3);
   EXPECT_EQ(rates[0][2].rate.mbps(), 2) << "in use";
   EXPECT_GT(rates[1][2].rate.mbps(), 4) << "nothing was known first: the best near it";
   EXPECT_FALSE(rates[2][1].rate.is_set());
+}
+
+// Each time that a path was measured in vain, what is known of it is forgotten half as fast.
+TEST(LinkRates, ARefusedPathIsForgottenMoreSlowly) {
+  LinkRates first(3, std::vector<WayFigures>(3));
+  first[0][1].rate = first[0][2].rate = LinkRate::Mbps(8);
+  LinkRates rates = first;
+  rates[0][1].rate = rates[0][2].rate = LinkRate::Mbps(0.5);
+  std::vector<StageStatus> stages = Stages({0});
+  ForgetIdleWays(stages, first, {0, 3, 0}, rates);
+  EXPECT_NEAR(rates[0][1].rate.mbps(), 0.5 * std::pow(16, 0.1 / 8), 1e-9);
+  EXPECT_NEAR(rates[0][2].rate.mbps(), 0.5 * std::pow(16, 0.1), 1e-9);
+}
+
+TEST(LinkRates, PathsMeasuredAtABarrierReplaceWhatWasKnown) {
+  std::vector<DeviceFacts> devices(4);
+  devices[0].is_local = devices[1].is_local = true;
+  for (const int device : {2, 3}) {
+    devices[device].path.down = {LinkRate::Mbps(20), 0.01};
+    devices[device].path.up = {LinkRate::Mbps(10), 0.01};
+  }
+  LinkRates rates = RatesOfPaths(devices, 0);
+  rates[0][3].rate = LinkRate::Mbps(7);
+  devices[2].path.down = {LinkRate::Mbps(2), 0.03};
+  devices[2].path.up = {LinkRate(), 0.03};
+  RecordPaths(devices, {2}, 0.005, rates);
+  for (const int local : {0, 1}) {
+    EXPECT_EQ(rates[local][2].rate.mbps(), 2);
+    EXPECT_EQ(rates[2][local].rate.mbps(), 10) << "nothing was measured of it";
+    EXPECT_DOUBLE_EQ(*rates[2][local].delay_seconds, 0.035);
+  }
+  EXPECT_EQ(rates[0][3].rate.mbps(), 7) << "not measured again";
 }
 
 TEST(LinkRates, AWayThatNobodyTriedIsNoFastOne) {

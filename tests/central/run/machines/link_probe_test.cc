@@ -12,6 +12,7 @@ namespace runnel {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -24,7 +25,7 @@ class LinkProbeTest : public ::testing::Test {
   void Begin() {
     std::vector<int> devices(roster_.devices().size() - 1);
     std::iota(devices.begin(), devices.end(), 1);
-    probe_.Begin(std::move(devices), roster_, effects_);
+    probe_.Begin(std::move(devices), LinkProbe::Media::kFind, roster_, effects_);
   }
   // To whom the pieces went that were sent since the last time.
   std::vector<int64_t> Receivers() { return ReceiversOf<ProbePiece>(std::exchange(effects_, {})); }
@@ -159,6 +160,57 @@ TEST_F(LinkProbeTest, NobodyElsewhereIsNobodyToProbe) {
   Begin();
   EXPECT_FALSE(probe_.under_way());
   EXPECT_THAT(effects_, IsEmpty());
+}
+
+// At a barrier: of one path, without a look for media; the other keeps its figures.
+TEST_F(LinkProbeTest, OnePathIsMeasuredAgain) {
+  Begin();
+  AnswerPings(kMs);
+  Receivers();
+  Answer(1, {1e6, 500 * kMs}, 500 * kMs);
+  Answer(2, {2e6, 500 * kMs}, 500 * kMs);
+  probe_.Cancel();
+  EXPECT_FALSE(probe_.under_way());
+  effects_.clear();
+  probe_.Begin({2}, LinkProbe::Media::kAsKnown, roster_, effects_);
+  for (int i = 0; i < LinkProbe::kPings; ++i) {
+    EXPECT_THAT(Receivers(), ElementsAre(2));
+    now_ns_ += 20 * kMs;
+    probe_.AddPiece(2, Arriving(ProbePiece{.count = 1}), roster_, effects_);
+  }
+  EXPECT_THAT(Receivers(), Each(2));
+  Answer(2, {1e5, 500 * kMs}, 500 * kMs);
+  EXPECT_FALSE(probe_.under_way());
+  EXPECT_DOUBLE_EQ(probe_.paths()[1].down.rate.bytes_per_second(), 1e6);
+  EXPECT_DOUBLE_EQ(probe_.paths()[2].down.rate.bytes_per_second(), 1e5);
+}
+
+// Who leaves is not waited for, whether pings or trains are under way.
+TEST_F(LinkProbeTest, WhoLeavesIsSkipped) {
+  for (const int pings : {0, 2, LinkProbe::kPings}) {
+    probe_ = LinkProbe();
+    probe_.Begin({1, 2}, LinkProbe::Media::kAsKnown, roster_, effects_);
+    for (int i = 0; i < pings; ++i) {
+      now_ns_ += 20 * kMs;
+      for (const int device : {1, 2})
+        probe_.AddPiece(device, Arriving(ProbePiece{.count = 1}), roster_, effects_);
+    }
+    probe_.Skip(1, roster_, effects_);
+    probe_.Skip(1, roster_, effects_);
+    EXPECT_TRUE(probe_.under_way());
+    for (int i = pings; i < LinkProbe::kPings; ++i) {
+      now_ns_ += 20 * kMs;
+      probe_.AddPiece(2, Arriving(ProbePiece{.count = 1}), roster_, effects_);
+    }
+    Receivers();
+    Answer(2, {1e6, 500 * kMs}, 500 * kMs);
+    EXPECT_FALSE(probe_.under_way()) << pings;
+    EXPECT_FALSE(probe_.paths()[1].down.rate.is_set());
+    EXPECT_TRUE(probe_.paths()[2].down.rate.is_set());
+  }
+  probe_.Begin({1}, LinkProbe::Media::kAsKnown, roster_, effects_);
+  probe_.Skip(1, roster_, effects_);
+  EXPECT_FALSE(probe_.under_way()) << "nobody is left";
 }
 
 }  // namespace

@@ -1,0 +1,154 @@
+// Before layers move to a device that has no stage, the way there is measured again.
+
+#include "central/planning/run_planner.h"
+
+#include <cmath>
+#include <optional>
+
+#include "central/run/run_planning.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr double kMbps = 125'000;  // bytes a second
+constexpr int64_t kEvery = 20;     // micro-batches between reports
+
+PathFigures PathOf(double mbps) {
+  const WayFigures way = {LinkRate::Mbps(mbps), 0.001};
+  return {way, way};
+}
+
+// A slow computer and two faster ones at links of their own; a plan uses the fastest one.
+class ThreeHosts : public ::testing::Test {
+ protected:
+  ThreeHosts() : devices_(3) {
+    RunSettings settings;
+    settings.model = "lenet";
+    settings.dataset = "synthetic_digits";
+    settings.local_workers = 1;
+    settings.workers = 2;
+    settings.policy = "runnel";
+    setup_ = SetUpRun(settings).value();
+    EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
+    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
+    inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
+    planner_ = RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
+    std::vector<double> local(setup_.model.layer_count(), 0.5);
+    local.front() = 0.1;
+    local[1] = 0.001;
+    times_.push_back(DeviceTimes::ByLayer(local));
+    for (const double layer_seconds : {0.02, 0.04}) {
+      times_.push_back(
+          DeviceTimes::ByLayer(std::vector<double>(setup_.model.layer_count(), layer_seconds)));
+    }
+    devices_[0].is_local = true;
+    devices_[1].path = PathOf(40);
+    devices_[2].path = PathOf(16);
+    Use(planner_->FirstPlan(devices_, times_).value());
+  }
+
+  // How much slower than profiled device 1 is, and its link's rate, until the planner wants
+  // something.
+  BarrierDecision ReportUntilItDecides(double slowdown, double mbps, int most = 12) {
+    for (int i = 0; i < most; ++i) {
+      BarrierDecision decision = Report(slowdown, mbps);
+      if (!std::holds_alternative<KeepPlan>(decision)) return decision;
+    }
+    return KeepPlan{};
+  }
+  BarrierDecision Report(double slowdown, double mbps) {
+    step_ += kEvery;
+    for (StageStatus& stage : stages_) {
+      const LayerRange range{stage.plan.first_layer, stage.plan.last_layer};
+      const auto device = static_cast<size_t>(stage.plan.device.value());
+      const double seconds = times_[device].Seconds(range) * (device == 1 ? slowdown : 1);
+      stage.telemetry.backwards = step_;
+      stage.telemetry.busy_ns += static_cast<int64_t>(kEvery * seconds * 1e9);
+    }
+    if (stages_.size() > 1) {
+      stages_.front().telemetry.downstream_bytes_per_second = mbps * kMbps;
+      stages_.back().telemetry.upstream_bytes_per_second = mbps * kMbps;
+    }
+    return Ask();
+  }
+  // At the same barrier.
+  BarrierDecision Ask() {
+    return planner_->AtBarrier({step_, plan_, first_, stages_, devices_, times_});
+  }
+  void Use(const Plan& plan) {
+    const Generation next(plan_.generation.value() + 1);
+    plan_ = plan;
+    plan_.generation = next;
+    first_ = Sequence(step_);
+    stages_.clear();
+    for (const StagePlan& stage : plan_.stages) stages_.push_back({stage, "", {}});
+  }
+  bool Uses(const Plan& plan, int device) const {
+    return std::any_of(plan.stages.begin(), plan.stages.end(),
+                       [device](const StagePlan& stage) { return stage.device.value() == device; });
+  }
+
+  RunSetup setup_;
+  std::vector<DeviceTimes> times_;
+  std::unique_ptr<RunPlanner> planner_;
+  Plan plan_;
+  Sequence first_;
+  std::vector<StageStatus> stages_;
+  std::vector<DeviceFacts> devices_;
+  int64_t step_ = 0;
+};
+
+TEST_F(ThreeHosts, AnIdlePathIsMeasuredBeforeLayersMoveThere) {
+  ASSERT_TRUE(Uses(plan_, 1));
+  ASSERT_FALSE(Uses(plan_, 2));
+  BarrierDecision decision = ReportUntilItDecides(1, 0.5);
+  ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision));
+  EXPECT_THAT(std::get<MeasureDevices>(decision).paths, ElementsAre(2));
+  EXPECT_THAT(std::get<MeasureDevices>(decision).devices, IsEmpty());
+  devices_[2].path = PathOf(14);
+  decision = Ask();
+  ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
+  EXPECT_TRUE(Uses(std::get<ChangePlan>(decision).plan, 2));
+}
+
+TEST_F(ThreeHosts, APathThatFellTooTakesNoLayers) {
+  ASSERT_TRUE(std::holds_alternative<MeasureDevices>(ReportUntilItDecides(1, 0.5)));
+  devices_[2].path = PathOf(0.01);
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(Ask()));
+  // What is proposed now goes without it.
+  const BarrierDecision decision = ReportUntilItDecides(1, 0.5, 4);
+  EXPECT_FALSE(std::holds_alternative<MeasureDevices>(decision));
+  if (const auto* change = std::get_if<ChangePlan>(&decision); change != nullptr) {
+    EXPECT_FALSE(Uses(change->plan, 2));
+  }
+}
+
+TEST_F(ThreeHosts, WhoIsLostMeanwhileTakesNoLayers) {
+  ASSERT_TRUE(std::holds_alternative<MeasureDevices>(ReportUntilItDecides(1, 0.5)));
+  devices_[2].is_lost = true;
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(Ask()));
+}
+
+// A device that was slow and lost its layers is measured before it gets some again.
+TEST_F(ThreeHosts, ADeviceThatWasSlowIsMeasuredBeforeItComesBack) {
+  BarrierDecision decision = ReportUntilItDecides(100, 40);
+  ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision)) << "the way to the other one";
+  decision = Ask();
+  ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
+  ASSERT_FALSE(Uses(std::get<ChangePlan>(decision).plan, 1));
+  Use(std::get<ChangePlan>(decision).plan);
+  decision = ReportUntilItDecides(1, 16, 60);
+  ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision)) << "it is forgiven in the end";
+  EXPECT_THAT(std::get<MeasureDevices>(decision).devices, ElementsAre(1));
+  EXPECT_THAT(std::get<MeasureDevices>(decision).paths, ElementsAre(1));
+  times_[1] = times_[1].Scaled(100);
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(Ask())) << "as slow as it was";
+}
+
+}  // namespace
+}  // namespace runnel
