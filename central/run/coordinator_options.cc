@@ -1,5 +1,6 @@
 #include "central/run/coordinator_options.h"
 
+#include <thread>
 #include <utility>
 
 #include "central/run/evaluator.h"
@@ -70,6 +71,9 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
       has_local_workers && !job.plan_only && EvaluatesBeside(setup, options.stage.eval_samples);
   options.evaluation_pace.most_share = static_cast<double>(setup.settings.eval_cost_percent) / 100;
   options.evaluation_pace.samples_a_step = setup.training.batch_size;
+  options.evaluation_pace.test_samples = options.stage.eval_samples;
+  options.evaluation_pace.host_threads = std::thread::hardware_concurrency();
+  options.evaluation_pace.worker_threads = setup.settings.worker_threads;
   // The model was checked when the run was set up.
   options.evaluation_pace.layer_bytes = WeightBytes(setup.model, setup.format).value();
   options.evaluate_only = job.evaluate_only;

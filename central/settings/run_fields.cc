@@ -115,8 +115,9 @@ constexpr RunField kFields[] = {
      &S::eval_every,
      {-1, kMaxSettingCount}},
     {{"eval-cost-percent", SettingGroup::kTraining,
-      "of the training time, what bringing the weights of other hosts here may take; an evaluation "
-      "that costs more waits for a later epoch; 0: any cost",
+      "of the training time, what bringing the weights of other hosts here and computing on a "
+      "processor that trains may take; an evaluation that costs more waits for a later epoch; 0: "
+      "any cost",
       "10"},
      &S::eval_cost_percent,
      {0, 100}},

@@ -44,6 +44,7 @@ absl::StatusOr<Coordinator> Coordinator::Create(CoordinatorOptions options) {
   request.recipe = options.stage.recipe;
   request.backend = options.stage.backend;
   request.micro_batch_size = batching.MicroBatchSizes().front();
+  options.evaluation_pace.micro_batch_size = request.micro_batch_size;
   options.measurement.pipelined = options.stage.training.micro_batches == 1;
   return Coordinator(std::move(options), batching);
 }
@@ -415,8 +416,7 @@ void Coordinator::GoOnAtBarrier() {
 
 bool Coordinator::EvaluatesBesideHere() {
   return options_.evaluates_beside && barrier_.EvaluatesAt(step_) &&
-         pace_.IsWorth(step_, active_.plan, Facts(), options_.planner->predicted_samples_per_s(),
-                       effects_);
+         pace_.IsWorth(Report(), options_.planner->predicted_samples_per_s(), effects_);
 }
 
 void Coordinator::CollectAtBarrier() {

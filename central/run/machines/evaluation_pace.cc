@@ -1,42 +1,68 @@
 #include "central/run/machines/evaluation_pace.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "proto/transport/control/control.h"
 
 namespace runnel {
 
-double EvaluationPace::CollectSeconds(const Plan& plan,
-                                      const std::vector<DeviceFacts>& devices) const {
+double EvaluationPace::CollectSeconds(const BarrierReport& report) const {
   double seconds = 0;
-  for (const StagePlan& stage : plan.stages) {
+  for (const StagePlan& stage : report.plan.stages) {
     int64_t bytes = 0;
     for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer)
       bytes += options_.layer_bytes[static_cast<size_t>(layer)];
-    seconds += devices[static_cast<size_t>(stage.device.value())].path.up.rate.Seconds(
+    seconds += report.devices[static_cast<size_t>(stage.device.value())].path.up.rate.Seconds(
         static_cast<double>(bytes));
   }
   return seconds;
 }
 
-bool EvaluationPace::IsWorth(int64_t step, const Plan& plan,
-                             const std::vector<DeviceFacts>& devices, double samples_per_s,
+double EvaluationPace::ComputeSeconds(const BarrierReport& report) const {
+  // Without a measurement: a third of a step's computation.
+  constexpr double kForwardShare = 1.0 / 3;
+  int64_t threads = options_.worker_threads;  // of the evaluation
+  double seconds = 0;
+  bool is_shared = false;
+  for (const StagePlan& stage : report.plan.stages) {
+    const auto number = static_cast<size_t>(stage.device.value());
+    const DeviceFacts& device = report.devices[number];
+    if (!device.is_local || report.times.empty()) continue;
+    threads += options_.worker_threads;
+    is_shared = is_shared || device.processor_share < kWholeProcessor;
+    const double share =
+        device.costs.forward_share > 0 ? device.costs.forward_share : kForwardShare;
+    seconds = std::max(seconds, report.times[number].Sum() * share);
+  }
+  const bool have_room = options_.host_threads == 0 || threads <= options_.host_threads;
+  if (!is_shared && have_room) return 0;
+  return seconds * static_cast<double>(options_.test_samples) /
+         static_cast<double>(options_.micro_batch_size);
+}
+
+bool EvaluationPace::IsWorth(const BarrierReport& report, double samples_per_s,
                              RunEffects& effects) {
+  const int64_t step = report.step;
   if (step == last_) return true;  // asked before
   const double trained_seconds =
       samples_per_s > 0
           ? static_cast<double>((step - last_) * options_.samples_a_step) / samples_per_s
           : 0;
-  const double collect_seconds = trained_seconds > 0 ? CollectSeconds(plan, devices) : 0;
-  if (options_.most_share > 0 && collect_seconds > options_.most_share * trained_seconds) {
+  const double collect_seconds = trained_seconds > 0 ? CollectSeconds(report) : 0;
+  const double compute_seconds = trained_seconds > 0 ? ComputeSeconds(report) : 0;
+  const double cost_seconds = collect_seconds + compute_seconds;
+  if (options_.most_share > 0 && cost_seconds > options_.most_share * trained_seconds) {
     if (!std::exchange(said_, true)) {
-      effects.push_back(
-          LogLine{Severity::kInfo,
-                  absl::StrFormat(
-                      "step %d is not evaluated: the weights would take %.2g s to come here, "
-                      "more than %.3g %% of the %.2g s of training since the last evaluation; a "
-                      "later epoch will be (--eval-cost-percent)",
-                      step, collect_seconds, options_.most_share * 100, trained_seconds)});
+      effects.push_back(LogLine{
+          Severity::kInfo,
+          absl::StrFormat(
+              "step %d is not evaluated: the weights would take %.2g s to come here and "
+              "the test set %.2g s of a processor that trains, more than %.3g %% of the "
+              "%.2g s of training since the last evaluation; a later epoch will be "
+              "(--eval-cost-percent)",
+              step, collect_seconds, compute_seconds, options_.most_share * 100, trained_seconds)});
     }
     return false;
   }

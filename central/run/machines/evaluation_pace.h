@@ -2,9 +2,10 @@
 
 // Which evaluations are worth their price. An evaluation beside the training needs the weights of
 // all stages on central's host. On a slow link the weights take the place of activations and
-// gradients: the second half of LeNet is 1.6 MB, 3.4 s at 4 Mbps. An evaluation that would take
-// more than a share of the training time since the last one waits for a later epoch. The last
-// evaluation of a run never waits.
+// gradients: the second half of LeNet is 1.6 MB, 3.4 s at 4 Mbps. Then the test set passes through
+// the whole model there, which takes time from a stage that computes on the same processor. An
+// evaluation that would take more than a share of the training time since the last one waits for a
+// later epoch. The last evaluation of a run never waits.
 //
 // Pure. All inputs are known before training begins, so that the same run on the same links
 // evaluates at the same steps.
@@ -16,8 +17,6 @@
 
 #include "central/planning/barrier_report.h"
 #include "central/run/machines/run_effects.h"
-#include "proto/base/training/link_rate.h"
-#include "proto/base/training/plan.h"
 
 namespace runnel {
 
@@ -25,6 +24,10 @@ struct EvaluationPaceOptions {
   double most_share = 0;               // of the training time; 0: every evaluation is worth it
   std::vector<int64_t> layer_bytes{};  // weights and statistics, by layer
   int64_t samples_a_step = 1;
+  int64_t test_samples = 0;
+  int64_t micro_batch_size = 1;  // of the measured times
+  int64_t host_threads = 0;      // that central's host runs at once; 0: more than it is asked for
+  int64_t worker_threads = 1;
 };
 
 class EvaluationPace {
@@ -33,18 +36,18 @@ class EvaluationPace {
       : options_(std::move(options)), last_(first_step) {}
 
   // Whether to evaluate at `step`; if so, the step counts as evaluated. May be asked again.
-  // `devices` are those of `plan`; devices whose path was not measured cost nothing. samples_per_s:
-  // of the training; 0: not known, then each evaluation is worth it. The first one that waits is
-  // logged.
-  bool IsWorth(int64_t step, const Plan& plan, const std::vector<DeviceFacts>& devices,
-               double samples_per_s, RunEffects& effects);
+  // What was not measured costs nothing. samples_per_s: of the training; 0: not known, then each
+  // evaluation is worth it. The first one that waits is logged.
+  bool IsWorth(const BarrierReport& report, double samples_per_s, RunEffects& effects);
 
   // Training goes on from this step: what was evaluated later will be again.
   void GoBackTo(int64_t step) { last_ = std::min(last_, step); }
 
  private:
   // That the weights take to central's host. All paths end there, so we add up their times.
-  double CollectSeconds(const Plan& plan, const std::vector<DeviceFacts>& devices) const;
+  double CollectSeconds(const BarrierReport& report) const;
+  // That a stage on central's host loses to the evaluation; 0: each has a processor.
+  double ComputeSeconds(const BarrierReport& report) const;
 
   EvaluationPaceOptions options_;
   int64_t last_;  // step of the last evaluation

@@ -28,11 +28,14 @@ class EvaluationPaceTest : public ::testing::Test {
   }
 
   bool IsWorth(EvaluationPace& pace, int64_t step, double samples_per_s = kSamplesPerS) {
-    return pace.IsWorth(step, plan_, devices_, samples_per_s, effects_);
+    return pace.IsWorth({step, plan_, Sequence(), stages_, devices_, times_}, samples_per_s,
+                        effects_);
   }
 
   Plan plan_;
+  std::vector<StageStatus> stages_;
   std::vector<DeviceFacts> devices_;
+  std::vector<DeviceTimes> times_;
   RunEffects effects_;
 };
 
@@ -79,6 +82,28 @@ TEST_F(EvaluationPaceTest, AddsUpThePathsOfAllStages) {
   EvaluationPace pace = PaceOf(0.05);
   EXPECT_FALSE(IsWorth(pace, 9900));
   EXPECT_TRUE(IsWorth(pace, 10100));
+}
+
+// The test set takes 3 layers * 0.1 s * a third * 400 / 10 = 4 s of the first device.
+TEST_F(EvaluationPaceTest, CountsWhatAStageOnTheSameProcessorLoses) {
+  devices_[0].is_local = true;
+  devices_[1].path = {};
+  times_.assign(2, DeviceTimes::ByLayer({0.1, 0.1, 0.1}));
+  EvaluationPaceOptions options = {0.05, {1, 1, 1}, 10, 400, 10, 8, 1};
+  EvaluationPace plenty(options, 0);
+  EXPECT_TRUE(IsWorth(plenty, 100)) << "the evaluation has a processor of its own";
+  devices_[0].processor_share = 0.5;
+  EvaluationPace shared(options, 0);
+  EXPECT_FALSE(IsWorth(shared, 7900)) << "4 s of 79";
+  EXPECT_TRUE(IsWorth(shared, 8100));
+  devices_[0].processor_share = 1;
+  options.host_threads = 1;
+  EvaluationPace single(options, 0);
+  EXPECT_FALSE(IsWorth(single, 7900));
+  EXPECT_TRUE(IsWorth(single, 8100));
+  options.host_threads = 2;
+  EvaluationPace two(options, 0);
+  EXPECT_TRUE(IsWorth(two, 100));
 }
 
 }  // namespace
