@@ -28,8 +28,8 @@ tests_with() {
   ctest --preset "$preset" "$@" -N 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: *//p'
 }
 
-quick_tests=(base_test codec_fuzz_test compress_test control_convert_test control_parts_test frame_fuzz_test
-  link_shell_test niti_golden_test transport_test)
+quick_tests=(base_test codec_fuzz_test codec_fuzzer compress_test control_convert_test control_fuzzer control_parts_test
+  frame_fuzz_test frame_fuzzer link_shell_test niti_golden_test transport_test)
 
 preset=dev
 case "${1:-}" in

@@ -170,7 +170,9 @@ absl::StatusOr<Scenario> ScenarioFromJson(absl::string_view text) {
     for (const Json& change : object.Array("changes")) RUNNEL_RETURN_IF_ERROR(CheckChange(change));
   }
   if (json.is_object() && json.contains("published")) {
-    RUNNEL_ASSIGN_OR_RETURN(scenario.published, PublishedFromJson(*object.Find("published")));
+    if (const Json* published = object.Find("published")) {
+      RUNNEL_ASSIGN_OR_RETURN(scenario.published, PublishedFromJson(*published));
+    }
   }
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   if (duplex != "full" && duplex != "half") {

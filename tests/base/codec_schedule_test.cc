@@ -45,6 +45,8 @@ TEST(CodecSchedule, WhatIsWrongIsNamed) {
       {"topk:.1", "should be written 0.1"},
       {"topk:0.12345678", "should be written 0.123457"},
       {"mbq:two", "\"two\" is no number"},
+      {"mbq:2\n", "\"2\\n\""},
+      {"mbq\n", "\"mbq\\n\" should be"},
       {"mbq:nan", "no number"},
       {"mbq:2:3", "no number"},
       {"MBQ:2", "should be FAMILY"},

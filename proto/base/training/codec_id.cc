@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -29,19 +30,20 @@ absl::StatusOr<CodecId> CodecId::Parse(absl::string_view text) {
   const size_t colon = text.find(':');
   const absl::string_view family = text.substr(0, colon);
   if (!IsFamilyName(family)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("codec \"", text, "\" should be FAMILY or FAMILY:PARAMETER, e.g. mbq:4"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "codec \"", absl::CEscape(text), "\" should be FAMILY or FAMILY:PARAMETER, e.g. mbq:4"));
   }
   CodecId codec{std::string(family), std::nullopt};
   if (colon == absl::string_view::npos) return codec;
   const absl::string_view parameter = text.substr(colon + 1);
   double value = 0;
   if (!absl::SimpleAtod(parameter, &value) || !std::isfinite(value)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("codec ", family, ": parameter \"", parameter, "\" is no number"));
+    return absl::InvalidArgumentError(absl::StrCat("codec ", family, ": parameter \"",
+                                                   absl::CEscape(parameter), "\" is no number"));
   }
   if (absl::StrCat(value) != parameter) {
-    return absl::InvalidArgumentError(absl::StrCat("codec ", family, ": parameter \"", parameter,
+    return absl::InvalidArgumentError(absl::StrCat("codec ", family, ": parameter \"",
+                                                   absl::CEscape(parameter),
                                                    "\" should be written ", value));
   }
   codec.parameter = value;

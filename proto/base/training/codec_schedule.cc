@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -18,13 +19,14 @@ absl::StatusOr<CodecStep> ParseStep(absl::string_view part, bool first) {
   if (!part.empty() && !absl::ascii_isalpha(static_cast<unsigned char>(part[0]))) {
     const size_t colon = part.find(':');
     if (colon == absl::string_view::npos || !absl::SimpleAtoi(part.substr(0, colon), &step.epoch)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", part, "' is no codec; give CODEC, or EPOCH:CODEC,... e.g. 0:mbq:2,60:mbq:3"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", absl::CEscape(part),
+                       "' is no codec; give CODEC, or EPOCH:CODEC,... e.g. 0:mbq:2,60:mbq:3"));
     }
     part.remove_prefix(colon + 1);
   } else if (!first) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", part, "' needs its epoch in front, e.g. 60:", part));
+        absl::StrCat("'", absl::CEscape(part), "' needs its epoch in front, e.g. 60:mbq:3"));
   }
   if (part.empty()) return absl::InvalidArgumentError("a codec is missing");
   RUNNEL_ASSIGN_OR_RETURN(step.codec, CodecId::Parse(part));

@@ -144,6 +144,12 @@ TEST(Scenario, EveryMistakeIsNamed) {
     EXPECT_THAT(status.message(), HasSubstr(text));
   }
   EXPECT_EQ(ReadScenario("/nowhere/x.json").status().code(), absl::StatusCode::kNotFound);
+  // What follows a key that is missing is read all the same.
+  const absl::StatusOr<std::string> published = ReadWholeFile(Released("accept-1"), 1 << 20);
+  ASSERT_THAT(*published, HasSubstr("\"published\""));
+  const absl::Status no_about =
+      ScenarioFromJson(absl::StrReplaceAll(*published, {{"\"about\"", "\"abuot\""}})).status();
+  EXPECT_THAT(no_about.message(), HasSubstr("about"));
   EXPECT_FALSE(ScenarioFromJson("[]").ok());
   EXPECT_FALSE(ScenarioFromJson("{").ok());
 }
