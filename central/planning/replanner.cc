@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -64,6 +65,15 @@ double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_s
 }
 
 bool IsSamePlan(const Plan& a, const Plan& b) { return a.stages == b.stages && a.links == b.links; }
+
+// Of one way of a device's path to central's host; -1: none is known.
+int MediumOfPath(const LinkRates& rates, const std::vector<bool>& locals, int device, bool is_up) {
+  const auto local = std::find(locals.begin(), locals.end(), true);
+  if (rates.empty() || local == locals.end()) return -1;
+  const auto central = static_cast<size_t>(local - locals.begin());
+  const auto other = static_cast<size_t>(device);
+  return is_up ? rates[other][central].medium : rates[central][other].medium;
+}
 
 // Of the links of the plan that holds.
 LinkRate SlowestRate(const BarrierReport& report) {
@@ -167,8 +177,11 @@ std::optional<ChangePlan> Replanner::TakeNext(const BarrierReport& report,
 
 Replanner::Question Replanner::Ask(const BarrierReport& report, TimedPlan now,
                                    MeasuredCluster corrected) const {
-  return {std::move(now), std::move(corrected), DevicesThere(report),
-          static_cast<double>(MicroBatchesLeft(report)), SlowestRate(report)};
+  std::vector<bool> locals;
+  for (const DeviceFacts& device : report.devices) locals.push_back(device.is_local);
+  return {std::move(now),       std::move(corrected),
+          DevicesThere(report), static_cast<double>(MicroBatchesLeft(report)),
+          std::move(locals),    SlowestRate(report)};
 }
 
 // The search's own figures are the first report that wants the plan.
@@ -292,22 +305,46 @@ int64_t Replanner::MicroBatchesLeft(const BarrierReport& report) const {
   return (options_.stop_step - report.step) * options_.micro_batches_a_step;
 }
 
-// A layer that moves crosses two links, because central is between the devices. We assume the
-// slowest rate that was measured.
+// Of the path between central's host and a device on another one.
+LinkRate Replanner::PathRate(const ReplannerOptions& options, const Question& question, int device,
+                             bool is_up) {
+  const LinkRates& rates = question.cluster.rates;
+  const auto local = std::find(question.locals.begin(), question.locals.end(), true);
+  if (!rates.empty() && local != question.locals.end()) {
+    const auto central = static_cast<size_t>(local - question.locals.begin());
+    const auto other = static_cast<size_t>(device);
+    const LinkRate known = is_up ? rates[other][central].rate : rates[central][other].rate;
+    if (known.is_set()) return known;
+  }
+  return question.slowest.is_set() ? question.slowest : options.given_rate;
+}
+
+// Layers travel through central's host, all paths at once: what takes longest is the device that
+// hands over or gets the most for its path, or the medium that several share.
 double Replanner::MoveSeconds(const ReplannerOptions& options, const Question& question,
                               const Plan& next) {
-  int64_t bytes = 0;
+  std::map<int, double> seconds;  // by device; by -1 - medium
+  const auto cross = [&](int device, bool is_up, int64_t bytes) {
+    if (question.locals[static_cast<size_t>(device)]) return;
+    const int medium = MediumOfPath(question.cluster.rates, question.locals, device, is_up);
+    seconds[medium >= 0 ? -1 - medium : device] +=
+        PathRate(options, question, device, is_up).Seconds(static_cast<double>(bytes));
+  };
   const std::vector<StagePlan>& stages = question.now.plan.stages;
   for (const StagePlan& stage : next.stages) {
     for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
-      const bool stays = std::any_of(stages.begin(), stages.end(), [&](const StagePlan& old) {
-        return old.device == stage.device && old.first_layer <= layer && layer <= old.last_layer;
+      const auto old = std::find_if(stages.begin(), stages.end(), [layer](const StagePlan& one) {
+        return one.first_layer <= layer && layer <= one.last_layer;
       });
-      if (!stays) bytes += 2 * options.layer_state_bytes[layer];
+      if (old == stages.end() || old->device == stage.device) continue;
+      const int64_t bytes = options.layer_state_bytes[static_cast<size_t>(layer)];
+      cross(old->device.value(), /*is_up=*/true, bytes);
+      cross(stage.device.value(), /*is_up=*/false, bytes);
     }
   }
-  const LinkRate rate = question.slowest.is_set() ? question.slowest : options.given_rate;
-  return options.fixed_move_seconds + rate.Seconds(static_cast<double>(bytes));
+  double longest = 0;
+  for (const auto& [path, one] : seconds) longest = std::max(longest, one);
+  return options.fixed_move_seconds + longest;
 }
 
 }  // namespace runnel

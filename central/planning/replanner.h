@@ -83,7 +83,8 @@ class Replanner {
     MeasuredCluster cluster;  // with corrected times
     std::vector<int> devices;
     double micro_batches_left = 0;
-    LinkRate slowest;  // over which layers would move
+    std::vector<bool> locals;  // by device number: on central's host
+    LinkRate slowest;          // of the links of the plan that holds
   };
   // A plan that would be better, and how many reports in a row wanted it.
   struct Candidate {
@@ -109,6 +110,8 @@ class Replanner {
                                                   const Question& question);
   static bool LosesLess(const PlanSource& plans, const ReplannerOptions& options,
                         const TimedPlan& now, const TimedPlan& next);
+  static LinkRate PathRate(const ReplannerOptions& options, const Question& question, int device,
+                           bool is_up);
   static double MoveSeconds(const ReplannerOptions& options, const Question& question,
                             const Plan& next);
   Question Ask(const BarrierReport& report, TimedPlan now, MeasuredCluster corrected) const;

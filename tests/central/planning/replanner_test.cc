@@ -68,8 +68,9 @@ class TwoStagePlans final : public PlanSource {
 class Pipeline {
  public:
   explicit Pipeline(int64_t stop_step = 10'000,
-                    std::unique_ptr<PlanSearch> search = MakeImmediateSearch())
-      : replanner_(&plans_, Options(stop_step), {}, std::move(search)) {
+                    std::unique_ptr<PlanSearch> search = MakeImmediateSearch(),
+                    LinkRate rate = LinkRate::Mbps(1000))
+      : replanner_(&plans_, Options(stop_step, rate), {}, std::move(search)) {
     plan_.generation = Generation(1);
     Cut(2);
     for (int i = 0; i < 2; ++i) {
@@ -82,6 +83,8 @@ class Pipeline {
     devices_[1].processor_share = share;
     processor_ns_a_layer_ = 8e6;
   }
+
+  void SetLocal(size_t device) { devices_[device].is_local = true; }
 
   // The next report, with device 1 this much slower than profiled.
   std::optional<ChangePlan> Report(double slowdown) {
@@ -110,8 +113,9 @@ class Pipeline {
   const Replanner& replanner() const { return replanner_; }
 
  private:
-  static ReplannerOptions Options(int64_t stop_step) {
+  static ReplannerOptions Options(int64_t stop_step, LinkRate rate) {
     ReplannerOptions options;
+    options.given_rate = rate;
     options.layer_state_bytes.assign(kLayers, 1'000'000);
     options.stop_step = stop_step;
     return options;
@@ -161,6 +165,20 @@ TEST(Replanner, MovesLayersAwayFromADeviceAtHalfSpeed) {
   better = run.Report(1);
   ASSERT_TRUE(better.has_value());
   EXPECT_EQ(better->plan.stages[0].last_layer, 2);
+}
+
+// A layer of 1 MB takes 2 s at 4 Mbps, from a worker to central's host or back; 1 s is added.
+TEST(Replanner, LayersCrossOnlyPathsToOtherHosts) {
+  for (const auto& [locals, text] : {std::pair<std::vector<size_t>, const char*>{{0}, "about 3 s"},
+                                     {{0, 1}, "about 1 s"},
+                                     {{}, "about 3 s"}}) {
+    Pipeline run(10'000, MakeImmediateSearch(), LinkRate::Mbps(4));
+    for (const size_t device : locals) run.SetLocal(device);
+    std::optional<ChangePlan> better;
+    for (int i = 0; i < 4 && !better.has_value(); ++i) better = run.Report(2);
+    ASSERT_TRUE(better.has_value());
+    EXPECT_THAT(better->why, HasSubstr(text));
+  }
 }
 
 TEST(Replanner, ALoadThatComesAndGoesMovesNothing) {
