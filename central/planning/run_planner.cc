@@ -88,6 +88,12 @@ absl::Status RunPlanner::SetFirstRates(const std::vector<DeviceFacts>& devices) 
   first_rates_ = RatesOfPaths(devices, links.given.delay_seconds);
   SetGivenWays(links.ways, devices, links.frame_share, first_rates_);
   cluster_.rates = first_rates_;
+  // The last stage says that it is there, and central's answer comes back.
+  for (const DeviceFacts& device : devices) {
+    const double round_trip =
+        device.path.down.delay_seconds.value_or(0) + device.path.up.delay_seconds.value_or(0);
+    cluster_.barrier_pause_seconds = std::max(cluster_.barrier_pause_seconds, round_trip);
+  }
   media_ = MediaOf(devices);
   media_text_ = MediaText(media_, devices);
   return absl::OkStatus();

@@ -103,6 +103,24 @@ class ThreeHosts : public ::testing::Test {
   int64_t step_ = 0;
 };
 
+// With barriers after each step, what a plan promises has the way to central and back in it.
+TEST_F(ThreeHosts, BarriersCostARoundTrip) {
+  const auto promised = [this](double delay_seconds) {
+    for (const int device : {1, 2}) {
+      devices_[device].path.down.delay_seconds = delay_seconds;
+      devices_[device].path.up.delay_seconds = delay_seconds;
+    }
+    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
+    inputs.barrier_every = 1;
+    const auto planner = RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
+    EXPECT_TRUE(planner->FirstPlan(devices_, times_).ok());
+    return 1 / planner->predicted_samples_per_s();
+  };
+  const double near = promised(0), far = promised(0.1);
+  EXPECT_GT((far - near) * static_cast<double>(setup_.training.batch_size), 0.3)
+      << "0.2 s on the link, and 0.2 s on the way to central and back";
+}
+
 TEST_F(ThreeHosts, AnIdlePathIsMeasuredBeforeLayersMoveThere) {
   ASSERT_TRUE(Uses(plan_, 1));
   ASSERT_FALSE(Uses(plan_, 2));
