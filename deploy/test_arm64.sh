@@ -13,12 +13,14 @@ folders=(base compress conformance kernels)
 
 usage() {
   cat <<END
-usage: deploy/test_arm64.sh [CTEST ARGUMENTS...]
+usage: deploy/test_arm64.sh [--quick] [CTEST ARGUMENTS...]
 
 Cross-compiles into build/arm64 (packages for it: build/arm64-sysroot) and runs the tests of
 ${folders[*]} under QEMU as ${processors[*]}. Installs ${packages[*]}
 where they are missing. Prints "skipped: ..." and ends with 0 where compiler, emulator or packages
 cannot be had. Needs what deploy/packages.sh test installs.
+
+  --quick   leaves out the last processor, whose instructions the first one has too
 
 Emulated times say nothing about devices.
 END
@@ -33,6 +35,10 @@ case "${1:-}" in
   -h | --help)
     usage
     exit 0
+    ;;
+  --quick)
+    unset 'processors[-1]'
+    shift
     ;;
 esac
 cd "$repository"
