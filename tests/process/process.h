@@ -37,7 +37,7 @@ class Process {
   void Signal(int signal);
   // Waits for the end; fails the test and kills the process after the deadline. The exit code, or
   // minus the signal.
-  int Wait(int seconds = 120);
+  int Wait(int seconds = 300);
   // Polls until standard output or error contains `text`; false if the process ended before or the
   // deadline passed.
   bool WaitForOutput(const std::string& text, int seconds = 60);
