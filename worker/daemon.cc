@@ -74,6 +74,8 @@ WorkerHello Daemon::Hello() const {
   hello.codecs = options_.codecs;
   hello.secret = options_.secret;
   hello.memory_bytes = options_.memory_bytes;
+  hello.device_id = options_.device_id;
+  hello.incarnation = options_.incarnation;
   return hello;
 }
 
@@ -154,6 +156,17 @@ absl::Status Daemon::Run() {
   return result_;
 }
 
+void Daemon::Leave() {
+  loop_.Post([this] {
+    if (ended_) return;
+    if (!welcomed_) return End(absl::OkStatus());
+    parts_.logger->Log(Severity::kInfo,
+                       "leaving as soon as central has moved the stage, at a barrier; told to end "
+                       "once more, this worker ends at once");
+    Send(Leaving{});
+  });
+}
+
 void Daemon::Stop() {
   loop_.Post([this] { End(absl::OkStatus()); });
 }
@@ -183,11 +196,20 @@ void Daemon::Handle(CentralMessage message) {
 }
 
 void Daemon::On(const Welcome& welcome) {
+  if (parts_.lives != nullptr && !parts_.lives->Admit(welcome.run, welcome.life)) {
+    return End(absl::UnavailableError(
+        absl::StrCat("the central at ", options_.central_address, " (life ", welcome.life,
+                     ") is not the latest of its run: another one has gone on with it since")));
+  }
+  welcomed_ = true;
   parts_.logger->Log(Severity::kInfo, absl::StrCat("joined ", options_.central_address,
                                                    " as device ", welcome.device.value()));
 }
 
-void Daemon::On(const Refused& refused) { End(absl::FailedPreconditionError(refused.reason)); }
+void Daemon::On(const Refused& refused) {
+  End(refused.is_final ? absl::FailedPreconditionError(refused.reason)
+                       : absl::ResourceExhaustedError(refused.reason));
+}
 
 void Daemon::On(const ProbePiece& piece) {
   for (WorkerMessage& message : measurement_.Answer(piece)) Send(std::move(message));

@@ -17,6 +17,7 @@
 #include "proto/base/refusal_log.h"
 #include "proto/transport/control/control_channel.h"
 #include "worker/measure/self_measurement.h"
+#include "worker/membership/central_lives.h"
 #include "worker/stage_host.h"
 
 namespace runnel {
@@ -31,8 +32,10 @@ struct DaemonOptions {
   std::string backend = "auto";
   std::vector<std::string> recipes;
   std::vector<CodecFamily> codecs;
-  std::string secret;        // WorkerHello's
-  int64_t memory_bytes = 0;  // WorkerHello's
+  std::string secret;          // WorkerHello's
+  int64_t memory_bytes = 0;    // WorkerHello's
+  std::string device_id = {};  // WorkerHello's
+  int64_t incarnation = 0;     // WorkerHello's
   int threads = 1;
   int64_t connect_timeout_ms = 30'000;
   // Folder for what this worker measures of itself; empty: nothing is kept. device: as
@@ -49,16 +52,23 @@ class Daemon {
     ControlTransport* control = nullptr;
     const Clock* clock = nullptr;
     Logger* logger = nullptr;
+    CentralLives* lives = nullptr;  // null: every central is taken for the latest
   };
 
   Daemon(DaemonOptions options, Parts parts);
   ~Daemon();
 
-  // Runs until central releases the worker (OK), refuses it (FailedPrecondition, its reason), or is
-  // gone (Unavailable). Other errors: the listener or central could not be had.
+  // Runs until central releases the worker (OK), refuses it for good (FailedPrecondition, its
+  // reason) or for now (ResourceExhausted), is gone or is an earlier life of the run's central
+  // (Unavailable). Other errors: the listener or central could not be had.
   absl::Status Run();
+  // Asks central to do without this worker; its release ends Run. At once if the worker does not
+  // take part. Any thread.
+  void Leave();
   // Ends Run. Any thread.
   void Stop();
+  // Central has said that the worker takes part. After Run.
+  bool welcomed() const { return welcomed_; }
 
  private:
   class Observer;
@@ -122,6 +132,7 @@ class Daemon {
   };
   std::optional<Aside> aside_;
   absl::Status result_;
+  bool welcomed_ = false;
   bool ended_ = false;
 };
 

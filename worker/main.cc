@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +22,6 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/identity.h"
 #include "proto/process/file_limit.h"
-#include "proto/process/host_memory.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
 #include "proto/transport/control/wire_check.h"
@@ -31,11 +31,12 @@
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
 #include "proto/transport/grpc/join_secret.h"
-#include "worker/daemon.h"
 #include "worker/heap_limits.h"
 #include "worker/measure/device_description.h"
 #include "worker/membership/certificate_keeper.h"
+#include "worker/membership/device_identity.h"
 #include "worker/membership/membership.h"
+#include "worker/service.h"
 
 namespace runnel {
 namespace {
@@ -55,7 +56,12 @@ std::string HostName() {
   return name.substr(0, kMaxHostBytes);
 }
 
-std::string DefaultName() { return absl::StrCat(HostName(), "-", getpid()); }
+// Later ones are higher.
+int64_t Incarnation() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
@@ -71,7 +77,7 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
-int Run(const DaemonOptions& options, const std::shared_ptr<IdentityHolder>& identity,
+int Run(const ServiceOptions& options, const std::shared_ptr<IdentityHolder>& identity,
         bool insecure_network) {
   SignalWatch signals;
   const std::unique_ptr<Logger> logger = MakeSpdlogLogger("worker");
@@ -89,14 +95,15 @@ int Run(const DaemonOptions& options, const std::shared_ptr<IdentityHolder>& ide
       MakeGrpcControl({.allow_non_loopback = insecure_network, .security = security});
   std::optional<CertificateKeeper> keeper;
   if (identity != nullptr && !identity->folder().empty()) {
-    keeper.emplace(
-        identity.get(), SystemWallClock(), logger.get(), [&](const std::string& request) {
-          return RenewCertificate(options.central_address, security, request, kRenewTimeoutMs);
-        });
+    keeper.emplace(identity.get(), SystemWallClock(), logger.get(),
+                   [&](const std::string& request) {
+                     return RenewCertificate(options.daemon.central_address, security, request,
+                                             kRenewTimeoutMs);
+                   });
   }
-  Daemon daemon(options, {transport.get(), control.get(), &clock, logger.get()});
-  signals.Begin([&daemon](int) { daemon.Stop(); });
-  const absl::Status status = daemon.Run();
+  WorkerService service(options, {transport.get(), control.get(), &clock, logger.get()});
+  signals.Begin([&service](int) { service.Stop(); });
+  const absl::Status status = service.Run();
   signals.End();
   return ExitCode(status);
 }
@@ -142,15 +149,43 @@ absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFla
   return holder;
 }
 
+// Who this worker is and what it offers. The result is held while it lives.
+absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& service) {
+  DaemonOptions& options = service.daemon;
+  if (!options.name.empty()) RUNNEL_RETURN_IF_ERROR(CheckWorkerName("--name", options.name));
+  const char* secret = std::getenv(kWorkerSecretVariable);
+  if (secret != nullptr) {
+    // Central started it, for this run.
+    options.secret = secret;
+    service.once = true;
+  }
+  DeviceIdentity self =
+      FindDeviceIdentity(secret == nullptr ? options.state_folder : "", options.name, HostName());
+  options.name = self.name;
+  options.device_id = self.id;
+  options.incarnation = Incarnation();
+  std::string device = absl::StrCat("worker ", options.name, "\nthreads ", options.threads);
+  if (options.backend != "auto") absl::StrAppend(&device, "\nbackend ", options.backend);
+  options.device = DescribeDevice(device);
+  options.memory_bytes = memory_mb * 1'000'000;
+  options.backends = BackendNames();
+  options.recipes = RecipeOffers();
+  options.codecs = CodecFamilies();
+  return self;
+}
+
 }  // namespace
 }  // namespace runnel
 
 int main(int argc, char** argv) {
   runnel::LimitHeaps();
-  runnel::DaemonOptions options;
+  runnel::ServiceOptions service;
+  runnel::DaemonOptions& options = service.daemon;
   CLI::App app{
       "Runnel's worker: dials a central node, offers this device, and trains the stage that it is "
-      "given."};
+      "given. When the run is over, or central is gone, it dials again, for ever. SIGTERM or "
+      "Ctrl-C: its stage moves to other devices at the next barrier, then it ends; twice: it ends "
+      "at once."};
   app.add_option("--central", options.central_address,
                  "central's control address, e.g. 127.0.0.1:7000 (default: where this device "
                  "joined)");
@@ -159,8 +194,10 @@ int main(int argc, char** argv) {
                  "TOKEN@HOST:PORT: join a cluster, once. `runnel-central token` prints the token, "
                  "`runnel-central train` the address. The certificate is kept in --state-dir, and "
                  "the device needs no flag from then on");
-  app.add_option("--name", options.name,
-                 "name of this worker, unique in the run (default: host and process)");
+  app.add_option(
+      "--name", options.name,
+      "name of this worker, unique in the run (default: the host's, and an id that is kept "
+      "in --state-dir)");
   app.add_option(
       "--listen", options.listen_address,
       "address for data links, by which the other devices reach this one; port 0: any free "
@@ -172,13 +209,17 @@ int main(int argc, char** argv) {
                  absl::StrCat("what computes here where central leaves it open (--backend auto): ",
                               absl::StrJoin(runnel::BackendNames(), ", ")))
       ->capture_default_str();
-  app.add_option("--connect-timeout-ms", options.connect_timeout_ms, "how long to wait for central")
-      ->capture_default_str();
+  app.add_flag("--once", service.once, "end when the run is over, or central is gone");
+  auto* patience =
+      app.add_option("--connect-timeout-ms", options.connect_timeout_ms,
+                     "with --once: how long to wait for central; alone it means --once")
+          ->capture_default_str();
   options.state_folder = runnel::DefaultStateFolder();
-  app.add_option("--state-dir", options.state_folder,
-                 "folder that keeps what this worker measures of itself, so that the next run need "
-                 "not wait for it; '': measure every time (default: $RUNNEL_STATE_DIR, else "
-                 "$XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
+  app.add_option(
+      "--state-dir", options.state_folder,
+      "folder that keeps who this worker is, and what it measures of itself, so that the "
+      "next run need not wait for it; '': nothing is kept (default: $RUNNEL_STATE_DIR, else "
+      "$XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
   int64_t memory_mb = 0;
   app.add_option(
          "--memory-mb", memory_mb,
@@ -199,17 +240,8 @@ int main(int argc, char** argv) {
     return runnel::ExitCode(absl::InvalidArgumentError(
         "--central: give central's address, or join its cluster with --join TOKEN@HOST:PORT"));
   }
-  if (options.name.empty()) options.name = runnel::DefaultName();
-  if (const absl::Status status = runnel::CheckWorkerName("--name", options.name); !status.ok())
-    return runnel::ExitCode(status);
-  std::string device = absl::StrCat("worker ", options.name, "\nthreads ", options.threads);
-  if (options.backend != "auto") absl::StrAppend(&device, "\nbackend ", options.backend);
-  options.device = runnel::DescribeDevice(device);
-  const char* secret = std::getenv(runnel::kWorkerSecretVariable);
-  if (secret != nullptr) options.secret = secret;
-  options.memory_bytes = memory_mb > 0 ? memory_mb * 1'000'000 : runnel::AvailableMemoryBytes();
-  options.backends = runnel::BackendNames();
-  options.recipes = runnel::RecipeOffers();
-  options.codecs = runnel::CodecFamilies();
-  return runnel::Run(options, *identity, membership.insecure_network);
+  if (patience->count() > 0) service.once = true;
+  const absl::StatusOr<runnel::DeviceIdentity> self = runnel::Describe(memory_mb, service);
+  if (!self.ok()) return runnel::ExitCode(self.status());
+  return runnel::Run(service, *identity, membership.insecure_network);
 }

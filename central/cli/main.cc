@@ -28,6 +28,7 @@
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
 #include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/grpc_members.h"
 #include "proto/transport/grpc/grpc_process.h"
 #include "proto/transport/grpc/grpc_renew.h"
 #include "proto/transport/grpc/grpc_transport.h"
@@ -60,8 +61,9 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
-// Turns Ctrl-C into a stop at the next barrier, and a second one into an immediate end.
-class StopSwitch {
+// The run that signals and an operator's orders are about. Ctrl-C is a stop at the next barrier, a
+// second one an immediate end.
+class CurrentRun {
  public:
   void SetTrainer(Trainer* trainer) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -78,7 +80,28 @@ class StopSwitch {
     trainer_->StopAtBarrier();
   }
 
+  MemberCalls Calls() {
+    return {
+        [this] {
+          return With<absl::StatusOr<MemberList>>(
+              [](Trainer& trainer) { return trainer.Members(); });
+        },
+        [this](const std::string& name) {
+          return With<absl::Status>([&](Trainer& trainer) { return trainer.Drain(name); });
+        },
+        [this](bool paused) {
+          return With<absl::Status>([paused](Trainer& trainer) { return trainer.Pause(paused); });
+        }};
+  }
+
  private:
+  template <typename Result, typename UseFn>
+  Result With(UseFn use) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (trainer_ == nullptr) return absl::UnavailableError("no run is under way");
+    return use(*trainer_);
+  }
+
   std::mutex mutex_;
   Trainer* trainer_ = nullptr;  // guarded by mutex_
 };
@@ -119,9 +142,10 @@ class DisplayMaker {
 };
 
 // Every command; the order is that of --help.
-constexpr AddSubcommandFn kSubcommands[] = {AddTrain,  AddPlan,     AddResume,  AddReplay,
-                                            AddEval,   AddSimulate, AddProfile, AddPredictorReport,
-                                            AddCodecs, AddInit,     AddToken,   AddRevoke};
+constexpr AddSubcommandFn kSubcommands[] = {AddTrain,   AddPlan,     AddResume,  AddReplay,
+                                            AddEval,    AddSimulate, AddProfile, AddPredictorReport,
+                                            AddCodecs,  AddInit,     AddToken,   AddRevoke,
+                                            AddDevices, AddDrain,    AddPause,   AddContinue};
 
 // Who may take part: with a certificate authority everything is encrypted, without one everything
 // stays on this host.
@@ -200,6 +224,24 @@ absl::Status RevokeAsOperator(const std::string& home, RefusalLog* refusals,
   return RevokeAt(central, security, name, kTimeoutMs);
 }
 
+// By the operator's certificate where there is one, else by the secret of this user's centrals.
+absl::StatusOr<MemberCalls> MembersAsOperator(const std::string& home, bool insecure,
+                                              RefusalLog* refusals, const std::string& central) {
+  constexpr int64_t kTimeoutMs = 10'000;
+  GrpcSecurity security;
+  security.refusals = refusals;
+  security.secrets_folder = DefaultSecretsFolder();
+  if (!insecure && !home.empty()) {
+    absl::StatusOr<Identity> identity = ReadIdentity(home + "/operator");
+    if (identity.ok()) {
+      security.identity = std::make_shared<IdentityHolder>(*std::move(identity), "");
+    } else if (!absl::IsNotFound(identity.status())) {
+      return identity.status();
+    }
+  }
+  return MembersAt(central, security, kTimeoutMs);
+}
+
 // Everything that can stand on the command line.
 class CommandLine {
  public:
@@ -265,7 +307,7 @@ int Main(int argc, char** argv) {
   // process.
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
-  StopSwitch stop;
+  CurrentRun stop;
   SignalWatch signals;
   signals.Begin([&stop](int caught) { stop.OnSignal(caught); });
   const std::unique_ptr<Logger> logger = MakeSpdlogLogger("central");
@@ -284,13 +326,18 @@ int Main(int argc, char** argv) {
   const GrpcSecurity security = protection.Security();
   const std::unique_ptr<Transport> transport =
       MakeGrpcTransport({.allow_non_loopback = insecure, .security = security});
+  GrpcOrders orders = protection.Orders();
+  orders.members = stop.Calls();
   const std::unique_ptr<ControlTransport> control = MakeGrpcControl(
-      {.allow_non_loopback = insecure, .security = security, .orders = protection.Orders()});
+      {.allow_non_loopback = insecure, .security = security, .orders = std::move(orders)});
   CommandContext context;
   context.home = command_line.home();
   context.enrolment = protection.MakeEnrolment();
   context.revoke_at = [&](const std::string& central, const std::string& name) {
     return RevokeAsOperator(command_line.home(), &refusals, central, name);
+  };
+  context.members_at = [&](const std::string& central) {
+    return MembersAsOperator(command_line.home(), insecure, &refusals, central);
   };
   context.transport = transport.get();
   context.control = control.get();

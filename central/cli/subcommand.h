@@ -33,6 +33,10 @@ Subcommand AddCodecs(CLI::App& program);
 Subcommand AddInit(CLI::App& program);
 Subcommand AddToken(CLI::App& program);
 Subcommand AddRevoke(CLI::App& program);
+Subcommand AddDevices(CLI::App& program);
+Subcommand AddDrain(CLI::App& program);
+Subcommand AddPause(CLI::App& program);
+Subcommand AddContinue(CLI::App& program);
 
 // What several commands say about a flag.
 inline constexpr char kSummaryHelp[] = "JSON file with the result; -: standard output";

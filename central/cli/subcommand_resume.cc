@@ -3,6 +3,17 @@
 #include "central/cli/subcommand.h"
 
 namespace runnel {
+namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  central was killed, its workers wait: they join again by themselves
+    runnel-central resume --checkpoint-dir runs/mnist
+  the same run in another place
+    runnel-central resume --checkpoint-dir /mnt/runs/mnist --data-dir /mnt/mnist \
+        --journal /mnt/runs/mnist.journal --listen 192.168.1.20:7000)";
+
+}  // namespace
 
 Subcommand AddResume(CLI::App& program) {
   CLI::App* app = program.add_subcommand("resume", "Go on from the last check-point of a folder");
@@ -15,7 +26,18 @@ Subcommand AddResume(CLI::App& program) {
   app->add_option("--max-batches", flags->max_batches,
                   "stop after this many steps from the run's start")
       ->check(kCountRange);
+  app->add_option("--data-dir", flags->data_dir,
+                  "folder with the data set's original files (default: as before)");
+  app->add_option("--journal", flags->journal,
+                  "the run's journal, where it is now; '': go on without it (default: as before)");
+  app->add_option("--listen", flags->listen,
+                  "address for workers that dial in (default: the address and port that the run "
+                  "had, where its workers dial again)");
+  app->add_option("--metrics-port", flags->metrics_port,
+                  "HTTP port on this host; 0: any free one, -1: none (default: as before)")
+      ->check(CLI::Range(int64_t{-1}, int64_t{65535}));
   app->add_option("--summary", flags->summary, kSummaryHelp);
+  app->footer(kExamples);
   return {app, [flags](const CommandContext& context) { return ResumeCommand(*flags, context); }};
 }
 

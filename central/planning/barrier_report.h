@@ -37,11 +37,11 @@ struct PathFigures {
 };
 
 // A worker that takes part, as far as plans depend on it. Its number in plans (DeviceId) is its
-// position in the vector.
+// position in the vector, which grows when others join.
 struct DeviceFacts {
   std::string name;
   double processor_share = 1;  // of a processor, what its computing thread got at the last profile
-  bool is_lost = false;        // no plan may use it
+  bool is_lost = false;        // no plan may use it: it is not there, or leaves
   bool is_local = false;       // on central's host
   PathFigures path = {};       // of a worker that is not local
   DeviceCosts costs = {};
@@ -55,7 +55,8 @@ struct BarrierReport {
   Sequence first_sequence;                 // of the plan
   const std::vector<StageStatus>& stages;  // by stage
   std::vector<DeviceFacts> devices;        // by device number
-  // By device number, as last measured or predicted; empty: no device was measured.
+  // By device number, as last measured or predicted; empty: no device was measured. Of those that
+  // joined since, there may be none.
   const std::vector<DeviceTimes>& times;
 };
 

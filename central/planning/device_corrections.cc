@@ -128,7 +128,7 @@ std::vector<DeviceTimes> DeviceCorrections::CorrectedTimes(const BarrierReport& 
   std::vector<DeviceTimes> times = report.times;
   for (size_t device = 0; device < times.size(); ++device) {
     times[device] = ProfileOf(device, report);
-    if (options_.predictor != nullptr)
+    if (options_.predictor != nullptr && options_.predictor->Knows(static_cast<int>(device)))
       times[device] = options_.predictor->Times(static_cast<int>(device));
     times[device] = times[device].Scaled(ratios_[device]);
   }

@@ -58,4 +58,19 @@ absl::StatusOr<Plan> MergeLostStages(const Plan& plan, const std::vector<DeviceF
   return merged;
 }
 
+absl::StatusOr<Plan> RenumberByName(const Plan& plan, const std::vector<std::string>& names,
+                                    const std::vector<DeviceFacts>& devices) {
+  // Behind those that are there: one that is lost, for the stages that find none.
+  std::vector<DeviceFacts> all = devices;
+  all.push_back({.name = "", .is_lost = true});
+  Plan renumbered = plan;
+  for (StagePlan& stage : renumbered.stages) {
+    const std::string& name = names[static_cast<size_t>(stage.device.value())];
+    const auto found = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DeviceFacts& device) { return device.name == name; });
+    stage.device = DeviceId(static_cast<int32_t>(found - devices.begin()));
+  }
+  return MergeLostStages(renumbered, all);
+}
+
 }  // namespace runnel

@@ -68,8 +68,8 @@ class Planner {
   // and the new figures of the paths that could be measured. It answers so at most twice at a step.
   virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
 
-  // Workers were lost that the plan of `report` uses (DeviceFacts::is_lost): a plan over the
-  // others, stage 0 on a local one. Called at any time after FirstPlan. Errors say why no plan
+  // Workers were lost, or leave, that the plan of `report` uses (DeviceFacts::is_lost): a plan over
+  // the others, stage 0 on a local one. Called at any time after FirstPlan. Errors say why no plan
   // fits.
   virtual absl::StatusOr<Plan> PlanForSurvivors(const BarrierReport& report) = 0;
 

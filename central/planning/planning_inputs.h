@@ -49,6 +49,8 @@ struct ReplanInputs {
   bool codecs_change = false;
   int64_t stop_step = 0;                        // at which the run ends
   std::vector<int64_t> layer_state_bytes = {};  // parameters, momentum, statistics, by layer
+  // A policy that does not look for better plans makes another one when workers come or go.
+  bool follows_members = false;
 };
 
 // policy and schedule are rows of their tables.

@@ -28,6 +28,13 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   return options;
 }
 
+// Of ways to and from devices that are new nothing is known.
+void GrowRates(size_t devices, LinkRates& rates) {
+  if (rates.empty()) return;
+  rates.resize(devices);
+  for (std::vector<WayFigures>& row : rates) row.resize(devices);
+}
+
 // Of what --quick would train with.
 absl::StatusOr<double> EvenPeriodSeconds(PlanningInputs inputs, const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) {
@@ -131,6 +138,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
                                            const std::vector<DeviceTimes>& times) {
   std::vector<int> numbers(devices.size());
   std::iota(numbers.begin(), numbers.end(), 0);
+  usable_.assign(devices.size(), true);
   for (const DeviceFacts& device : devices) {
     cluster_.processor_shares.push_back(device.processor_share);
     cluster_.costs.push_back(device.costs);
@@ -188,15 +196,81 @@ void RunPlanner::Compare(const BarrierReport& report) {
   watch_.Report(report, made_from_, cluster_.rates);
 }
 
-BarrierDecision RunPlanner::AtBarrier(const BarrierReport& report) {
+BarrierReport RunPlanner::UsableOf(BarrierReport report) const {
+  if (report.times.empty()) return report;
+  const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    const bool is_known = i < report.times.size() && (by_first_device || !report.times[i].empty());
+    report.devices[i].is_lost |= !is_known;
+  }
+  return report;
+}
+
+void RunPlanner::FollowMembers(const BarrierReport& usable) {
+  const std::vector<DeviceFacts>& devices = usable.devices;
+  const size_t before = usable_.size();
+  if (before < devices.size()) {
+    usable_.resize(devices.size(), false);
+    cluster_.processor_shares.resize(devices.size(), 1);
+    cluster_.costs.resize(devices.size());
+    cluster_.memory_bytes.resize(devices.size());
+    if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums.resize(devices.size());
+    refusals_.resize(devices.size());
+    for (LinkRates* rates : {&cluster_.rates, &first_rates_, &given_rates_})
+      GrowRates(devices.size(), *rates);
+  }
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (usable_[i] == !devices[i].is_lost) continue;
+    usable_[i] = !devices[i].is_lost;
+    members_changed_ = true;
+    if (!usable_[i]) continue;
+    cluster_.processor_shares[i] = devices[i].processor_share;
+    cluster_.costs[i] = devices[i].costs;
+    cluster_.memory_bytes[i] = devices[i].memory_bytes;
+    if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums[i] = usable.times[i].Sum();
+  }
+}
+
+std::vector<int> RunPlanner::NewDevices(const BarrierReport& report, const BarrierReport& usable) {
+  std::vector<int> devices;
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    const auto device = static_cast<int>(i);
+    if (report.devices[i].is_lost) asked_.erase(device);
+    const bool is_new = !report.devices[i].is_lost && usable.devices[i].is_lost;
+    if (is_new && asked_.insert(device).second) devices.push_back(device);
+  }
+  return devices;
+}
+
+BarrierDecision RunPlanner::PlanForMembers(const BarrierReport& usable) {
+  members_changed_ = false;
+  absl::StatusOr<Plan> plan = PlanForSurvivors(usable);
+  if (!plan.ok()) return KeepPlan{};  // more devices than layers, for example
+  return ChangePlan{*std::move(plan),
+                    absl::StrCat("step ", usable.step, ": other workers take part")};
+}
+
+BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {
+  const BarrierReport report = UsableOf(given);
+  FollowMembers(report);
   const bool is_new_step = std::exchange(measured_step_, report.step) != report.step;
   if (is_new_step) {
     RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);
     ForgetIdleWays(report.stages, first_rates_, refusals_, cluster_.rates);
     Compare(report);
     unproven_.reset();
+    std::vector<int> devices = NewDevices(given, report);
+    if (!devices.empty()) return MeasureDevices{std::move(devices)};
   }
+  const bool looks_for_better =
+      replanner_.has_value() && inputs().replan.layers_move && inputs().policy->next == nullptr;
+  if (members_changed_ && !looks_for_better && inputs().replan.follows_members)
+    return PlanForMembers(report);
   if (!replanner_.has_value()) return KeepPlan{};
+  return LookForBetter(report, is_new_step);
+}
+
+BarrierDecision RunPlanner::LookForBetter(const BarrierReport& report, bool is_new_step) {
   if (is_new_step) {
     std::vector<int> devices = replanner_->DevicesToMeasure(report, cluster_);
     if (!devices.empty()) return MeasureDevices{std::move(devices)};
@@ -261,7 +335,10 @@ BarrierDecision RunPlanner::Prove(const BarrierReport& report, const UnprovenCha
   return Take(*std::move(change));
 }
 
-absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& report) {
+absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& given) {
+  const BarrierReport report = UsableOf(given);
+  FollowMembers(report);
+  members_changed_ = false;
   std::vector<int> numbers;
   MeasuredCluster cluster = cluster_;
   for (size_t i = 0; i < report.devices.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,14 @@ class RunPlanner final : public Planner {
   void Compare(const BarrierReport& report);
   // Devices whose path `next` would use and no link of the plan that holds does.
   std::vector<int> IdlePaths(const BarrierReport& report, const Plan& next) const;
+  // `report` with those that nothing is known of as lost.
+  BarrierReport UsableOf(BarrierReport report) const;
+  // Makes room for devices that are new, and looks at those that plans may use since now.
+  void FollowMembers(const BarrierReport& usable);
+  // Of those that are there and cannot be used, devices that were not asked yet.
+  std::vector<int> NewDevices(const BarrierReport& report, const BarrierReport& usable);
+  BarrierDecision PlanForMembers(const BarrierReport& usable);
+  BarrierDecision LookForBetter(const BarrierReport& report, bool is_new_step);
   ChangePlan Take(ChangePlan change);
   BarrierDecision Prove(const BarrierReport& report, const UnprovenChange& unproven);
 
@@ -87,6 +96,10 @@ class RunPlanner final : public Planner {
   std::optional<UnprovenChange> unproven_;  // at measured_step_
   std::vector<int> refusals_;  // by device: how often its path was measured for a move in vain
   Forecast forecast_;
+  // By device, whether plans may use it; those of which a measurement was asked.
+  std::vector<bool> usable_;
+  std::set<int> asked_;
+  bool members_changed_ = false;  // since the last plan
 };
 
 }  // namespace runnel

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"
+#include "proto/process/file_lock.h"
 
 namespace runnel {
 namespace {
@@ -96,6 +97,13 @@ bool NeedsFlush(const JournalRecord& record) {
          !std::holds_alternative<WorkerLost>(record);
 }
 
+// Two centrals would write into each other's lines.
+absl::Status LockJournal(int fd, const std::string& path) {
+  absl::Status status = LockOpenFile(fd, path);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("journal ", status.message()));
+}
+
 absl::StatusOr<int64_t> SizeOf(int fd, const std::string& path) {
   struct stat info = {};
   if (fstat(fd, &info) != 0) return FileError("read the size of", path, errno);
@@ -132,6 +140,7 @@ absl::StatusOr<JournalWriter> JournalWriter::Create(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd < 0) return FileError("open", path, errno);
   JournalWriter writer(path, fd);
+  RUNNEL_RETURN_IF_ERROR(LockJournal(fd, path));
   RUNNEL_ASSIGN_OR_RETURN(const int64_t size, SizeOf(fd, path));
   if (size > 0) {
     return absl::AlreadyExistsError(
@@ -141,11 +150,12 @@ absl::StatusOr<JournalWriter> JournalWriter::Create(const std::string& path) {
 }
 
 absl::StatusOr<JournalWriter> JournalWriter::Continue(const std::string& path) {
-  RUNNEL_ASSIGN_OR_RETURN(const Journal journal, ReadJournal(path));
-  RUNNEL_ASSIGN_OR_RETURN(const std::string content, ReadWholeFile(path, kMaxJournalBytes));
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd < 0) return FileError("open", path, errno);
   JournalWriter writer(path, fd);
+  RUNNEL_RETURN_IF_ERROR(LockJournal(fd, path));
+  RUNNEL_RETURN_IF_ERROR(ReadJournal(path).status());
+  RUNNEL_ASSIGN_OR_RETURN(const std::string content, ReadWholeFile(path, kMaxJournalBytes));
   const size_t whole = content.rfind('\n') + 1;
   if (whole < content.size() && ftruncate(fd, static_cast<off_t>(whole)) != 0) {
     return FileError("cut the torn line off", path, errno);

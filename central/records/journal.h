@@ -196,12 +196,14 @@ struct Journal {
 // or plans that go back without run_resumed or recovered.
 absl::StatusOr<Journal> ReadJournal(const std::string& path);
 
-// Appends records to a file. One thread at a time.
+// Appends records to a file, which is locked meanwhile. One thread at a time.
 class JournalWriter {
  public:
-  // Starts a journal. AlreadyExists if the file is there and not empty: one journal holds one run.
+  // Starts a journal. AlreadyExists if the file is there and not empty, because one journal holds
+  // one run; or if another process writes it.
   static absl::StatusOr<JournalWriter> Create(const std::string& path);
-  // Goes on with a run's journal; a torn last line is cut off. Errors as ReadJournal.
+  // Goes on with a run's journal; a torn last line is cut off. Errors as ReadJournal;
+  // AlreadyExists: another process writes it.
   static absl::StatusOr<JournalWriter> Continue(const std::string& path);
 
   JournalWriter(JournalWriter&& other) noexcept;

@@ -146,11 +146,13 @@ absl::Status CheckModel(const Checkpoint& checkpoint, const RunSetup& setup,
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
+  RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Begin(setup.settings.checkpoint_dir));
   RUNNEL_RETURN_IF_ERROR(CheckFolderIsFree(setup.settings.checkpoint_dir));
   if (!setup.note.empty()) context.logger->Log(Severity::kWarning, setup.note);
   TrainingJob job;
   job.setup = &setup;
   job.data = &run.data;
+  job.claim = &claim;
   job.stop_step = setup.stop_step;
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));
@@ -167,16 +169,34 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   return Finish(std::move(job), journal.has_value() ? &*journal : nullptr, context);
 }
 
+namespace {
+
+// Those of the run, but for what the user says.
+RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& arguments) {
+  const auto set = [](const auto& given, auto& value) {
+    if (given.has_value()) value = *given;
+  };
+  settings.checkpoint_dir = arguments.checkpoint_dir;
+  settings.summary = arguments.summary.value_or("");
+  set(arguments.local_workers, settings.local_workers);
+  set(arguments.workers, settings.workers);
+  set(arguments.max_batches, settings.max_batches);
+  set(arguments.data_dir, settings.data_dir);
+  set(arguments.journal, settings.journal);
+  set(arguments.listen, settings.listen);
+  set(arguments.metrics_port, settings.metrics_port);
+  return settings;
+}
+
+}  // namespace
+
 absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context) {
+  RUNNEL_RETURN_IF_ERROR(LatestCheckpoint(arguments.checkpoint_dir).status());
+  RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Continue(arguments.checkpoint_dir));
   RUNNEL_ASSIGN_OR_RETURN(ReadableCheckpoint newest,
                           NewestCheckpoint(arguments.checkpoint_dir, context));
   Checkpoint& checkpoint = newest.checkpoint;
-  RunSettings settings = checkpoint.settings;
-  settings.checkpoint_dir = arguments.checkpoint_dir;
-  if (arguments.local_workers.has_value()) settings.local_workers = *arguments.local_workers;
-  if (arguments.workers.has_value()) settings.workers = *arguments.workers;
-  if (arguments.max_batches.has_value()) settings.max_batches = *arguments.max_batches;
-  settings.summary = arguments.summary.value_or("");
+  RunSettings settings = SettingsToResume(checkpoint.settings, arguments);
   const bool same_stages = settings.local_workers == checkpoint.settings.local_workers &&
                            settings.workers == checkpoint.settings.workers;
   if (!same_stages) settings.caps.clear();
@@ -191,6 +211,7 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   TrainingJob job;
   job.setup = &setup;
   job.data = &run.data;
+  job.claim = &claim;
   job.first_step = checkpoint.step;
   job.stop_step = std::max(setup.stop_step, checkpoint.step);
   job.state = std::move(checkpoint.state);
@@ -198,8 +219,8 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   job.changes = std::move(checkpoint.changes);
   // The same devices go on with the same plan: only then is the result that of a run that never
   // stopped.
-  std::unique_ptr<Planner> planner =
-      std::make_unique<FixedPlanner>(checkpoint.plan, FixedPlanner::OnLoss::kMerge);
+  std::unique_ptr<Planner> planner = std::make_unique<FixedPlanner>(
+      checkpoint.plan, FixedPlanner::OnLoss::kMerge, checkpoint.device_names);
   if (!same_stages) {
     RUNNEL_ASSIGN_OR_RETURN(planner, MakePolicyPlanner(job, context));
   }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "central/run/trainer.h"
 #include "central/settings/run_settings.h"
+#include "proto/transport/control/members.h"
 
 namespace runnel {
 
@@ -31,6 +32,8 @@ struct CommandContext {
   std::string home;
   // Has a central elsewhere revoke a worker's certificates.
   std::function<absl::Status(const std::string& central, const std::string& name)> revoke_at;
+  // How the central at an address is given orders.
+  std::function<absl::StatusOr<MemberCalls>(const std::string& central)> members_at;
 };
 
 // One job with the context's display, reachable by Ctrl-C. `journal` may be null; after an error
@@ -47,6 +50,11 @@ struct ResumeArguments {
   std::optional<int64_t> workers;
   std::optional<int64_t> max_batches;
   std::optional<std::string> summary;
+  // Where these are now; none: where they were.
+  std::optional<std::string> data_dir;
+  std::optional<std::string> journal;  // empty: none is kept any more
+  std::optional<std::string> listen;
+  std::optional<int64_t> metrics_port;
 };
 absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context);
 

@@ -51,6 +51,8 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   ProfileNeeds needs = job.planner->profile_needs();
   CoordinatorOptions options;
   options.roster = SeatsOf(setup, has_local_workers);
+  options.roster.run = job.claim != nullptr ? job.claim->run() : RandomSecret();
+  options.roster.life = job.claim != nullptr ? job.claim->life() : 1;
   options.stage = CommonOf(job);
   options.barriers = {setup.barriers, job.stop_step, options.stage.eval_samples,
                       setup.training.eval_batch_size};

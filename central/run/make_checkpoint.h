@@ -2,18 +2,18 @@
 
 // What a run keeps at a barrier.
 
-#include <vector>
+#include <string>
 
 #include "central/records/checkpoint.h"
-#include "central/run/machines/roster.h"
+#include "central/run/machines/coordinator.h"
 #include "central/run/machines/run_effects.h"
 #include "central/run/run_setup.h"
 
 namespace runnel {
 
-// `changes`: all that were decided, of which those up to that barrier are kept.
-Checkpoint MakeCheckpoint(const RunSetup& setup, std::vector<TrainingChange> changes,
-                          const Plan& plan, const std::vector<Device>& devices,
-                          StateCollected collected);
+// control_address: where central listens. A run that goes on from there listens on the same port,
+// for workers that dial it again and again, and waits for as many as take part now.
+Checkpoint MakeCheckpoint(const RunSetup& setup, const std::string& control_address,
+                          const Coordinator& run, StateCollected collected);
 
 }  // namespace runnel

@@ -124,6 +124,8 @@ void Session::CarryOut(const RunEffects& effects) {
 
 void Session::Receive(ConnectionId id, const WorkerMessage& message) {
   if (const auto* hello = std::get_if<WorkerHello>(&message)) return Join(id, *hello);
+  // There is no stage to move first.
+  if (std::holds_alternative<Leaving>(message)) return server_->Close(id);
   if (!roster_.complete() || roster_.DeviceOf(id) != static_cast<int>(device_)) return;
   if (const auto* report = std::get_if<ProfileReport>(&message)) return AddReport(*report);
   if (const auto* failed = std::get_if<ProfileFailed>(&message)) {

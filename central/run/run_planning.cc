@@ -76,6 +76,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.codecs = CodecsOfRun(setup);
   inputs.replan = {MovesLayers(setup), ChangesCodecs(setup), stop_step, {}};
   RUNNEL_ASSIGN_OR_RETURN(inputs.replan.layer_state_bytes, StateBytes(setup.model, setup.format));
+  inputs.replan.follows_members = setup.settings.replan != "off" && !setup.plain_loop;
   inputs.needs_profile = NeedsProfile(setup);
   inputs.predictor = setup.settings.predictor;
   if (setup.settings.cost == "predicted")

@@ -1,7 +1,10 @@
 #include "central/run/trainer.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -10,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "central/planning/plan_maker.h"
 #include "central/planning/planner.h"
+#include "central/run/checkpoint_failures.h"
 #include "central/run/checkpoint_writer.h"
 #include "central/run/coordinator_options.h"
 #include "central/run/evaluator.h"
@@ -28,6 +32,8 @@ namespace {
 
 constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
+// Of an operator.
+constexpr std::chrono::seconds kAnswerPatience(3);
 
 // What a worker may hand over at a time: all layers, encoders that keep a value for each element of
 // a boundary, and some room for names.
@@ -69,6 +75,28 @@ class Trainer::Impl final : public CentralControlObserver {
 
   void Cancel() {
     loop_.Post([this] { Abort(absl::CancelledError("the run was cancelled")); });
+  }
+
+  // Asks the coordinator on the thread of Run.
+  template <typename Answer, typename AskFn>
+  Answer Ask(AskFn ask) {
+    struct Shared {
+      std::mutex mutex;
+      std::condition_variable answered;
+      std::optional<Answer> answer;
+    };
+    const auto shared = std::make_shared<Shared>();
+    loop_.Post([this, shared, ask] {
+      Tell([&](Coordinator& coordinator) {
+        const std::lock_guard<std::mutex> lock(shared->mutex);
+        shared->answer = ask(coordinator);
+      });
+      shared->answered.notify_all();
+    });
+    std::unique_lock<std::mutex> lock(shared->mutex);
+    shared->answered.wait_for(lock, kAnswerPatience, [&] { return shared->answer.has_value(); });
+    if (shared->answer.has_value()) return *std::move(shared->answer);
+    return absl::UnavailableError("the run does not answer: it begins, ends, or its host is busy");
   }
 
   void OnJoined(ConnectionId) override {}
@@ -156,6 +184,7 @@ class Trainer::Impl final : public CentralControlObserver {
   absl::Status result_;
   bool ended_ = false;     // the coordinator says so
   int64_t unwritten_ = 0;  // check-points that the writer has and has not told the end of
+  CheckpointFailures failures_;
   // Last: their threads post to the loop.
   std::optional<CheckpointWriter> writer_;
   std::unique_ptr<Evaluator> evaluator_;  // null: evaluations go through the pipeline
@@ -204,7 +233,10 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   const std::string& folder = setup().settings.checkpoint_dir;
   if (!folder.empty()) {
     writer_.emplace(
-        [folder](const Checkpoint& checkpoint) { return WriteCheckpoint(checkpoint, folder); },
+        [folder, claim = job_.claim](const Checkpoint& checkpoint) -> absl::StatusOr<std::string> {
+          if (claim != nullptr) RUNNEL_RETURN_IF_ERROR(claim->CheckHeld());
+          return WriteCheckpoint(checkpoint, folder);
+        },
         [this](CheckpointEnd end) { loop_.Post([this, end] { Written(end); }); });
   }
   RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
@@ -321,19 +353,18 @@ void Trainer::Impl::CarryOut(StateCollected effect) {
   if (effect.use.final) outcome_.state = is_written ? effect.state : std::move(effect.state);
   if (!is_written) return;
   ++unwritten_;
-  writer_->Add(MakeCheckpoint(setup(), coordinator_->changes(), coordinator_->plan(),
-                              coordinator_->devices(), std::move(effect)));
+  if (effect.use.final) failures_.ExpectLast(effect.step);
+  writer_->Add(MakeCheckpoint(setup(), server_->address(), *coordinator_, std::move(effect)));
 }
 
 void Trainer::Impl::Written(const CheckpointEnd& end) {
   --unwritten_;
-  if (!end.status.ok()) {
-    Abort(end.status);
-  } else if (end.path.empty()) {
-    CarryOut(LogLine{Severity::kWarning,
-                     absl::StrCat("check-point of step ", end.step,
-                                  " left out: the one before was still being written")});
-  } else if (parts_.journal != nullptr) {
+  std::string warning;
+  const absl::Status ends_run = failures_.Add(end, warning);
+  if (!warning.empty()) CarryOut(LogLine{Severity::kWarning, std::move(warning)});
+  if (!ends_run.ok()) {
+    Abort(ends_run);
+  } else if (!end.path.empty() && parts_.journal != nullptr) {
     const absl::Status status = parts_.journal->Append(CheckpointWritten{end.step, end.path});
     if (!status.ok()) Abort(status);
   }
@@ -370,5 +401,22 @@ absl::StatusOr<TrainingOutcome> Trainer::Run() { return impl_->Run(); }
 int64_t Trainer::step() const { return impl_->step(); }
 void Trainer::StopAtBarrier() { impl_->StopAtBarrier(); }
 void Trainer::Cancel() { impl_->Cancel(); }
+
+absl::StatusOr<MemberList> Trainer::Members() {
+  return impl_->Ask<absl::StatusOr<MemberList>>(
+      [](Coordinator& coordinator) { return coordinator.Members(); });
+}
+
+absl::Status Trainer::Drain(const std::string& name) {
+  return impl_->Ask<absl::Status>(
+      [name](Coordinator& coordinator) { return coordinator.Drain(name); });
+}
+
+absl::Status Trainer::Pause(bool paused) {
+  return impl_->Ask<absl::Status>([paused](Coordinator& coordinator) {
+    coordinator.Pause(paused);
+    return absl::OkStatus();
+  });
+}
 
 }  // namespace runnel

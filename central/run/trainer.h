@@ -15,12 +15,14 @@
 #include "central/planning/training_rule.h"
 #include "central/records/checkpoint.h"
 #include "central/records/journal.h"
+#include "central/records/run_claim.h"
 #include "central/records/summary.h"
 #include "central/run/local_workers.h"
 #include "central/run/run_setup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
+#include "proto/transport/control/members.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {
@@ -32,6 +34,7 @@ struct TrainingJob {
   const DatasetSplits* data = nullptr;  // null if plan_only
   Planner* planner = nullptr;
   TrainingRule* training_rule = nullptr;  // null: nothing changes
+  const RunClaim* claim = nullptr;        // null: nobody else can have the run
   int64_t first_step = 0;
   int64_t stop_step = 0;
   ModelState state;                       // all layers; empty: drawn from the seed
@@ -79,6 +82,12 @@ class Trainer {
   void StopAtBarrier();
   // Ends at once; Run returns Cancelled. Any thread.
   void Cancel();
+
+  // What an operator asks for; MemberCalls says what each means. Any thread but that of Run, which
+  // answers within some seconds. Unavailable: it does not.
+  absl::StatusOr<MemberList> Members();
+  absl::Status Drain(const std::string& name);
+  absl::Status Pause(bool paused);
 
  private:
   class Impl;

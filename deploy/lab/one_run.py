@@ -99,7 +99,7 @@ def commands(job):
                          "--summary", job["folder"] + "/summary.json"] + job["train"]
     for host in range(1, len(job["hosts"])):
         yield f"worker-{host}", host, [
-            job["worker"], "--insecure-network", "--central", central, "--name",
+            job["worker"], "--once", "--insecure-network", "--central", central, "--name",
             f"{host:02}-{job['hosts'][host]['name']}", "--listen",
             f"{network.data_address(host)}:0", "--threads", str(job["hosts"][host]["threads"]),
             "--connect-timeout-ms", "120000"] + backend_flags(job["hosts"][host])

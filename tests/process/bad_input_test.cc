@@ -215,9 +215,19 @@ TEST(BadInput, AnInsecureNetworkIsAskedForAndSaid) {
   EXPECT_THAT(central.err(), HasSubstr("of 2 workers joined"));
 }
 
+// What a killed or full write leaves in a folder of check-points.
+std::vector<std::string> HalfWritten(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "lock" && name != "central.json") names.push_back(name);
+  }
+  return names;
+}
+
 TEST(BadInput, DiskFullWhileCheckpointing) {
-  // In the middle, and with the run's last state, when nothing else is left to do.
-  for (const char* batches : {"40", "10"}) {
+  // At each barrier until it is too often, and with the run's last state, when no barrier follows.
+  for (const char* batches : {"80", "20"}) {
     ScratchDir dir;
     const Words command = {"runnel-central",  "train", "--max-batches",    batches,
                            "--barrier-every", "10",    "--checkpoint-dir", dir / "c"};
@@ -228,8 +238,11 @@ TEST(BadInput, DiskFullWhileCheckpointing) {
       signal(SIGXFSZ, SIG_DFL);
     });
     EXPECT_EQ(central.Wait(), 2) << central.err();
+    EXPECT_THAT(central.out() + central.err(), HasSubstr("the next barrier tries again (1 of 5)"));
     EXPECT_THAT(central.err(), HasSubstr("checkpoint"));
-    EXPECT_TRUE(std::filesystem::is_empty(dir / "c")) << "something half-written is left";
+    const bool is_long = std::string(batches) == "80";
+    EXPECT_THAT(central.err(), HasSubstr(is_long ? "at 5 barriers in a row" : "File too large"));
+    EXPECT_THAT(HalfWritten(dir / "c"), ::testing::IsEmpty());
   }
 }
 

@@ -2,10 +2,16 @@
 
 // Runs of the real central to a good end, and what they say of themselves.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/process/process.h"
@@ -41,6 +47,25 @@ inline std::string Weights(const Words& words) { return RunCentral(words)["weigh
 inline Words With(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+// Of this kind, in a journal.
+inline int Records(const std::string& journal, const std::string& kind) {
+  int records = 0;
+  for (absl::string_view line : absl::StrSplit(ReadFile(journal), '\n'))
+    records += absl::StrContains(line, absl::StrCat(R"({"record":")", kind, R"(")")) ? 1 : 0;
+  return records;
+}
+
+// Polls until there are so many of them; false after a minute, or if the run ends before.
+inline bool WaitForRecords(const std::string& journal, const std::string& kind, int count) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (Records(journal, kind) < count) {
+    if (std::chrono::steady_clock::now() > deadline || Records(journal, "finished") > 0)
+      return false;
+    usleep(500);
+  }
+  return true;
 }
 
 }  // namespace runnel

@@ -53,11 +53,11 @@ mixed() {
     sleep 0.1
   done
   for ((i = 0; i < arm; ++i)); do
-    qemu-aarch64 -cpu "$processor" "$arm_worker" --central "$address" --name "arm-$i" > "$scratch/arm-$i.log" 2>&1 &
+    qemu-aarch64 -cpu "$processor" "$arm_worker" --once --central "$address" --name "arm-$i" > "$scratch/arm-$i.log" 2>&1 &
     pids+=($!)
   done
   for ((i = 0; i < x86; ++i)); do
-    "$bin/runnel-worker" --central "$address" --name "x86-$i" > "$scratch/x86-$i.log" 2>&1 &
+    "$bin/runnel-worker" --once --central "$address" --name "x86-$i" > "$scratch/x86-$i.log" 2>&1 &
     pids+=($!)
   done
   wait "$central" || { echo "mixed_arm64.sh: the run failed:" >&2; tail -5 "$log" >&2; exit 1; }

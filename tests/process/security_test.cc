@@ -24,6 +24,7 @@
 #include "proto/crypto/authority.h"
 #include "proto/crypto/join_client.h"
 #include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/grpc_members.h"
 #include "proto/transport/grpc/grpc_renew.h"
 #include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/link/address.h"
@@ -134,18 +135,18 @@ TEST(SecureCluster, ADeviceJoinsOnceAndComesBackWithoutAFlag) {
   {
     WaitingRun run(home);
     control = run.control();
-    Process worker(
-        {"runnel-worker", "--join", token + "@" + run.door(), "--state-dir", device.path()});
+    Process worker({"runnel-worker", "--once", "--join", token + "@" + run.door(), "--state-dir",
+                    device.path()});
     EXPECT_EQ(run.Weights(), expected) << "encryption changes no byte";
     EXPECT_EQ(worker.Wait(), 0) << worker.err();
     EXPECT_THAT(run.central().out(), HasSubstr("pi-1"));
   }
   WaitingRun run(home, control);
-  Process again(
-      {"runnel-worker", "--join", token + "@" + run.door(), "--state-dir", device / "other"});
+  Process again({"runnel-worker", "--once", "--join", token + "@" + run.door(), "--state-dir",
+                 device / "other"});
   EXPECT_EQ(again.Wait(), 2);
   EXPECT_THAT(again.err(), HasSubstr("the token was used already"));
-  Process worker({"runnel-worker", "--state-dir", device.path()});
+  Process worker({"runnel-worker", "--once", "--state-dir", device.path()});
   EXPECT_EQ(run.Weights(), expected);
   EXPECT_EQ(worker.Wait(), 0) << worker.err();
 }
@@ -161,6 +162,10 @@ TEST(SecureCluster, ARevokedDeviceIsOut) {
     EXPECT_THAT(worker.err(), HasSubstr("the token is for pi-1"));
   }
   const GrpcSecurity security = home.Worker("pi-1");
+  EXPECT_THAT(home.Run({"devices", "--central", run.control()}), HasSubstr("step 0"));
+  const absl::Status as_worker =
+      MembersAt(run.control(), security, kTimeoutMs).value().pause(true);
+  EXPECT_TRUE(absl::IsPermissionDenied(as_worker)) << as_worker;
   EXPECT_EQ(home.Run({"revoke", "pi-1", "--central", run.control()}),
             absl::StrCat("revoked pi-1 at ", run.control(), "\n"));
   EXPECT_TRUE(absl::IsPermissionDenied(
@@ -337,8 +342,8 @@ TEST(SecureCluster, HostilePeersAreRefusedAndTheRunIsUnharmed) {
   ASSERT_EQ(central_ports.size(), 2u) << "control and join door";
   ThrowBytesAt(central_ports);
   std::optional<Crowd> crowd(std::in_place, central_ports);
-  Process worker(
-      {"runnel-worker", "--join", token + "@" + run.door(), "--state-dir", device.path()});
+  Process worker({"runnel-worker", "--once", "--join", token + "@" + run.door(), "--state-dir",
+                  device.path()});
   ASSERT_TRUE(run.central().WaitForOutput("layers")) << run.central().out() << run.central().err();
   // While it trains.
   std::vector<pid_t> processes = run.central().Children();
@@ -375,8 +380,8 @@ TEST(SecureCluster, ThereIsNoWayInWithoutTheRightCertificate) {
   RecordProperty("central_growth_kb", static_cast<int>(growth_kb));
   std::printf("central grew by %.1f MB under %d connections\n",
               static_cast<double>(growth_kb) / 1e3, kCrowd);
-  Process worker(
-      {"runnel-worker", "--join", token + "@" + run.door(), "--state-dir", device.path()});
+  Process worker({"runnel-worker", "--once", "--join", token + "@" + run.door(), "--state-dir",
+                  device.path()});
   ASSERT_TRUE(run.central().WaitForOutput("layers")) << run.central().out() << run.central().err();
   ExpectTokensFail(home, run, used);
   EXPECT_EQ(run.Weights(), PlainWeights());
@@ -397,7 +402,7 @@ TEST(LoopbackCluster, AWorkerWithoutTheUsersSecretIsRefused) {
                    [&] { setenv("RUNNEL_RUNTIME_DIR", theirs.path().c_str(), 1); });
   EXPECT_EQ(stranger.Wait(), 2);
   EXPECT_THAT(stranger.err(), HasSubstr("showed no join secret"));
-  Process worker({"runnel-worker", "--central", control, "--name", "w"});
+  Process worker({"runnel-worker", "--once", "--central", control, "--name", "w"});
   EXPECT_EQ(central.Wait(), 0) << central.err();
   EXPECT_EQ(worker.Wait(), 0) << worker.err();
 }

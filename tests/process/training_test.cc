@@ -370,8 +370,8 @@ TEST(Training, DialledWorkersTakePart) {
   const std::string text = central.out();
   const size_t at = text.find(marker) + marker.size();
   const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
-  Process one({"runnel-worker", "--central", address, "--name", "one"});
-  Process two({"runnel-worker", "--central", address, "--name", "two"});
+  Process one({"runnel-worker", "--once", "--central", address, "--name", "one"});
+  Process two({"runnel-worker", "--once", "--central", address, "--name", "two"});
   EXPECT_EQ(central.Wait(), 0) << central.err();
   EXPECT_EQ(one.Wait(), 0) << one.err();
   EXPECT_EQ(two.Wait(), 0) << two.err();

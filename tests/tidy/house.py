@@ -102,11 +102,11 @@ PUBLIC_HEADERS = {
                   "profiles/profile_file.h", "profiles/profile_folder.h", "profiles/sub_models.h",
                   "run/predictor_row.h", "run/run_predictor.h"),
     "proto/transport": ("control/control.h", "control/control_channel.h",
-                        "control/control_convert.h", "control/model_convert.h",
+                        "control/control_convert.h", "control/members.h", "control/model_convert.h",
                         "control/probe_train.h", "link/address.h", "link/event_loop.h",
                         "link/frame.h", "link/link_shell.h", "link/link_target.h", "link/transport.h"),
     # What the mains share; others only write files with it.
-    "proto/process": ("atomic_file.h", "host_memory.h"),
+    "proto/process": ("atomic_file.h", "file_lock.h", "host_memory.h"),
     "proto/crypto": ("authority.h", "certificate.h", "identity.h", "join_client.h", "join_door.h",
                      "join_token.h", "sha256.h"),
     "central": (),

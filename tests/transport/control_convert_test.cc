@@ -24,9 +24,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h, i] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k);
 }
+auto Fields(const Leaving&) { return std::tuple<>(); }
 auto Fields(const ProfileReport& m) {
   const auto& [a, b, c, d, e, f] = m;
   return std::tie(a, b, c, d, e, f);
@@ -49,8 +50,8 @@ auto Fields(const StageFailed& m) {
   const auto& [a, b, c] = m;
   return std::tie(a, b, c);
 }
-auto Fields(const Welcome& m) { return std::tie(m.device); }
-auto Fields(const Refused& m) { return std::tie(m.reason); }
+auto Fields(const Welcome& m) { return std::tie(m.device, m.run, m.life); }
+auto Fields(const Refused& m) { return std::tie(m.reason, m.is_final); }
 auto Fields(const ProfileRequest& m) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m;
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o);

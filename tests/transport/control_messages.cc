@@ -168,7 +168,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
-                  Names(), Families(), Text(), 1 + Below(1000000)},
+                  Names(), Families(), Text(), 1 + Below(1000000), Text(), count()},
       ProfileReport{{Real(), Real(), Real()},
                     {Real(), Real(), Real()},
                     0.25,
@@ -189,7 +189,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       ProfileFailed{Text(), Below(2) == 1, generation},
       ProfileProgress{0.5, generation},
       WayMeasured{Real(), 1 + Below(1000)},
-      ProbePiece{1, 5, Text(), Below(1000)}};
+      ProbePiece{1, 5, Text(), Below(1000)},
+      Leaving{}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -218,8 +219,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.draws_state = prepare.state.layers.empty();
   prepare.starts_over = Below(2) == 1;
   const CentralMessage messages[] = {
-      Welcome{DeviceId(static_cast<int32_t>(1 + Below(100)))},
-      Refused{Text()},
+      Welcome{DeviceId(static_cast<int32_t>(1 + Below(100))), Text(), 1 + Below(9)},
+      Refused{Text(), Below(2) == 1},
       ProfileRequest{model,
                      Text(),
                      Text(),

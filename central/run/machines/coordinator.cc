@@ -72,6 +72,8 @@ void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool
     if (!seat.ok()) return End(seat.status(), false);
     if (seat->has_value() && recovery_.Return()) return PlanRecovery();
   }
+  if (!local && roster_.complete() && has_plan() && !ended() && !options_.plan_only)
+    return Enter(connection, hello);
   const absl::StatusOr<bool> complete = roster_.Join(connection, hello, local, effects_);
   if (!complete.ok()) return End(complete.status(), false);
   if (*complete && !ended()) Begin();
@@ -136,6 +138,10 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   const std::optional<int> device = roster_.Leave(connection, effects_);
   if (!device.has_value()) return;
   const std::string& name = roster_.name(*device);
+  if (roster_.device(*device).released && !IsNeeded(*device)) {
+    effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("worker ", name, " has left")});
+    return;
+  }
   effects_.push_back(
       Persist{WorkerLost{step_, DeviceId(*device), name, std::string(status.message())}});
   // Before there is a plan nothing is lost but the start.
@@ -187,6 +193,7 @@ void Coordinator::GoBack() {
   if (options_.training_rule != nullptr) options_.training_rule->GoBackTo(step_);
   granted_next_.reset();
   collects_next_ = false;
+  stands_ = false;
   ending_ = Ending::kNotYet;
 }
 
@@ -253,8 +260,8 @@ std::vector<DeviceFacts> Coordinator::Facts() const {
     const Device& device = roster_.devices()[i];
     // Local workers are on one host and have its memory together.
     const int64_t sharing = device.local ? std::max<int64_t>(locals, 1) : 1;
-    facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i], device.local,
-                     paths.empty() ? PathFigures() : paths[i], device.costs,
+    facts.push_back({device.hello.name, device.processor_share, roster_.lost()[i] || device.leaving,
+                     device.local, i < paths.size() ? paths[i] : PathFigures(), device.costs,
                      device.hello.memory_bytes / sharing});
   }
   return facts;
@@ -265,7 +272,7 @@ PlanDecided Coordinator::Decided(Plan plan, const std::vector<DeviceTimes>& time
   for (size_t i = 0; i < roster_.devices().size(); ++i) {
     const Device& device = roster_.devices()[i];
     JournalDevice row{device.hello.name, device.hello.numerics_class};
-    if (!times.empty()) {
+    if (i < times.size()) {
       row.times = times[i];
       row.processor_share = device.processor_share;
       row.costs = device.costs;
@@ -326,6 +333,7 @@ void Coordinator::Handle(int device, const StagePrepared& prepared) {
   std::optional<ActivePlan> next = move_.AddPrepared(device, prepared, roster_, effects_);
   if (!next.has_value()) return;
   active_ = *std::move(next);
+  ReleaseLeft();
   if (recovery_.replacing()) recovery_.Prepared(effects_);
 }
 
@@ -356,6 +364,11 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
 
 void Coordinator::Train() {
   if (stop_requested_) return CollectFinal();  // asked for since the stages stood
+  if (paused_) {
+    effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("paused at step ", step_)});
+    stands_ = true;
+    return;
+  }
   barrier_.Grant(step_, std::exchange(granted_next_, std::nullopt), active_, effects_);
 }
 
@@ -459,6 +472,7 @@ void Coordinator::AskTrainingRule() {
 }
 
 void Coordinator::AskPlanner() {
+  if (MoveFromLeaving()) return;
   BarrierDecision decision = options_.planner->AtBarrier(Report());
   if (std::string remark = options_.planner->TakeRemark(); !remark.empty())
     effects_.push_back(LogLine{Severity::kInfo, std::move(remark)});
@@ -490,7 +504,10 @@ void Coordinator::MeasureNext() {
   std::vector<int> devices = std::exchange(measures_next_, std::nullopt)->devices;
   if (devices.empty()) return AskPlanner();
   for (const int device : devices) {
-    log(device, active_.StageOf(device).has_value()
+    const auto at = static_cast<size_t>(device);
+    const bool is_new = at >= measurement_.times().size() || measurement_.times()[at].empty();
+    log(device, is_new ? " is new, it is measured"
+                : active_.StageOf(device).has_value()
                     ? " is not what it was, its sub-models are measured again"
                     : " was slow and may get layers again, it is measured first");
   }
@@ -547,7 +564,8 @@ void Coordinator::EndIfComplete() {
 void Coordinator::StopAtBarrier() {
   stop_requested_ = true;
   // Before training there is nothing to bring to a barrier.
-  if (!barrier_.begun()) End(absl::CancelledError("stopped before training began"), true);
+  if (!barrier_.begun()) return End(absl::CancelledError("stopped before training began"), true);
+  if (std::exchange(stands_, false)) CollectFinal();
 }
 
 void Coordinator::Abort(const absl::Status& status) { End(status, false); }

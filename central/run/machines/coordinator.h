@@ -50,6 +50,7 @@
 #include "central/run/machines/run_effects.h"
 #include "central/run/machines/state_collection.h"
 #include "proto/base/training/batching.h"
+#include "proto/transport/control/members.h"
 
 namespace runnel {
 
@@ -87,6 +88,8 @@ class Coordinator {
   static absl::StatusOr<Coordinator> Create(CoordinatorOptions options);
 
   // Events.
+  // A worker may also come while the run trains: one that was lost, or that nobody knows. The
+  // planner is shown it at the next barrier.
   void Joined(ConnectionId connection, const WorkerHello& hello, bool local);
   void Received(ConnectionId connection, const WorkerMessage& message);
   void Gone(ConnectionId connection, const absl::Status& status);
@@ -105,11 +108,20 @@ class Coordinator {
   // Nobody else will join in time.
   void JoinTimedOut(int64_t waited_s);
 
+  // ---- an operator's orders (coordinator_members.cc)
+  MemberList Members() const;
+  // NotFound: there is no worker of this name. FailedPrecondition: it cannot leave, why.
+  absl::Status Drain(const std::string& name);
+  // true: training stands from the next barrier on. false: it goes on.
+  void Pause(bool paused);
+
   RunEffects TakeEffects();
 
   const Plan& plan() const { return active_.plan; }
   const std::vector<StageStatus>& stages() const { return active_.stages; }
   const std::vector<Device>& devices() const { return roster_.devices(); }
+  // That are there to stay, of those that central did not start.
+  int64_t dialling_workers() const { return roster_.dialling_workers(); }
   const Batching& batching() const { return batching_; }
   bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
   // Workers are waited for: those that the run begins with, or one that is started again.
@@ -151,6 +163,7 @@ class Coordinator {
   void Handle(int device, const EvaluationDone& done);
   void Handle(int device, const Snapshot& snapshot);
   void Handle(int device, const Telemetry& telemetry);
+  void Handle(int device, const Leaving&);
   void Handle(int, const WorkerHello&) {}
 
   void Begin();
@@ -186,6 +199,20 @@ class Coordinator {
   bool has_plan() const { return !active_.plan.stages.empty(); }
   // Whether the run cannot go on without this device, or not as it is planned.
   bool IsNeeded(int device) const;
+  // ---- who comes and goes while the run trains (coordinator_members.cc)
+  void Enter(ConnectionId connection, const WorkerHello& hello);
+  // It goes at once if it has no stage, else when a plan without it holds.
+  // FailedPrecondition: it cannot, why.
+  absl::Status BeginLeaving(int device);
+  std::string StateOf(int device) const;
+  bool HasStage(int device) const;
+  // Names of those that leave and still have a stage.
+  std::vector<std::string> LeavingStages() const;
+  // At a barrier: layers move away from those that leave. False: nobody leaves, or nobody can.
+  bool MoveFromLeaving();
+  // Those that leave and have no stage any more.
+  void ReleaseLeft();
+
   // A device that is needed has left.
   void Recover(int device, const absl::Status& why);
   // Takes all machines back to the barrier from which training goes on.
@@ -209,7 +236,9 @@ class Coordinator {
   bool collects_next_ = false;  // at a barrier, until the state of the one before is there
   std::optional<MeasureDevices> measures_next_;  // at step_; what has not begun yet
   bool stop_requested_ = false;
-  int64_t now_ns_ = 0;  // by central's clock, as the last message of a barrier says
+  bool paused_ = false;  // by an operator
+  bool stands_ = false;  // at a barrier, for that alone
+  int64_t now_ns_ = 0;   // by central's clock, as the last message of a barrier says
   // Steps whose states are evaluated beside the training, by plans of these generations.
   std::map<int64_t, Generation> evaluations_;
   enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state

@@ -12,7 +12,11 @@ namespace runnel {
 void Measurement::Begin(std::vector<int> devices, int64_t step, Generation generation,
                         const Roster& roster, RunEffects& effects) {
   is_first_ = times_.empty();
+  new_.clear();
   times_.resize(roster.devices().size());
+  for (const int device : devices) {
+    if (times_[static_cast<size_t>(device)].empty()) new_.insert(device);
+  }
   shares_.assign(times_.size(), 0);
   step_ = step;
   generation_ = generation;
@@ -28,17 +32,18 @@ void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
   const auto is_local = [&roster](int device) { return roster.device(device).local; };
   const auto locals = std::count_if(awaited_.begin(), awaited_.end(), is_local);
   for (const int device : awaited_) {
-    ProfileRequest request = MakeRequest();
+    ProfileRequest request = MakeRequest(device);
     if (!in_turns() && is_local(device)) request.neighbours = locals - 1;
     effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
     if (in_turns()) return;
   }
 }
 
-ProfileRequest Measurement::MakeRequest() const {
+ProfileRequest Measurement::MakeRequest(int device) const {
   ProfileRequest request = options_.request;
   request.ranges = RangesToMeasure();
-  request.accepts_kept = is_first_;
+  // Of a device that came later too: nothing contradicts it yet.
+  request.accepts_kept = is_first_ || new_.contains(device);
   request.generation = generation_;
   if (parts_) request.cost_codecs.clear();  // known since the layers
   if (parts_ && !in_turns())

@@ -15,6 +15,7 @@
 // Pure: events in, effects out.
 
 #include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -49,7 +50,7 @@ class Measurement {
       : options_(std::move(options)), planner_(planner) {}
 
   // Measures these devices of the roster, at barrier `step` of the plan of this generation (0: none
-  // holds yet). Not while it is under way. The first time, before there is a plan, what a device
+  // holds yet). Not while it is under way. The first time that a device is measured, what it
   // measured in an earlier run will do.
   void Begin(std::vector<int> devices, int64_t step, Generation generation, const Roster& roster,
              RunEffects& effects);
@@ -86,7 +87,7 @@ class Measurement {
   int devices() const { return static_cast<int>(times_.size()); }
   std::vector<LayerRange> Parts() const { return PartsOf(layers(), devices()); }
   std::vector<LayerRange> RangesToMeasure() const;
-  ProfileRequest MakeRequest() const;
+  ProfileRequest MakeRequest(int device) const;
   void SendRequests(const Roster& roster, RunEffects& effects);
   absl::Status CheckReport(const ProfileReport& report) const;
   absl::Status UpdateTimes(int device, const std::vector<double>& seconds, const Roster& roster,
@@ -98,6 +99,7 @@ class Measurement {
   int64_t step_ = 0;            // barrier at which is measured
   Generation generation_;       // of the plan that holds there
   bool is_first_ = true;        // nothing was measured before
+  std::set<int> new_;           // devices of which nothing was
   bool parts_ = false;          // all devices have answered for their layers
   std::vector<int> awaited_;    // in turns only the first one is asked
   std::vector<int> answered_;   // for their layers

@@ -16,12 +16,19 @@ bool Contains(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// As many as a plan may name.
+constexpr size_t kMaxDevices = 1024;
 // Different refusals that are logged.
 constexpr size_t kMaxLoggedRefusals = 100;
 
-void SendAway(ConnectionId connection, std::string reason, RunEffects& effects) {
-  effects.push_back(SendControl{connection, Refused{std::move(reason)}});
+void SendAway(ConnectionId connection, Refused refused, RunEffects& effects) {
+  effects.push_back(SendControl{connection, std::move(refused)});
   effects.push_back(CloseControl{connection});
+}
+
+// Two devices of one name: neither of them will have another one by itself.
+bool AreTwoDevices(const WorkerHello& a, const WorkerHello& b) {
+  return !a.device_id.empty() && !b.device_id.empty() && a.device_id != b.device_id;
 }
 
 // Whether other hosts reach it. What is no address leads nowhere either.
@@ -33,10 +40,11 @@ bool IsReachable(const std::string& data_address) {
 }  // namespace
 
 // A service that is started again and again is refused again and again: one line is enough.
-void Roster::Refuse(ConnectionId connection, std::string reason, RunEffects& effects) {
+void Roster::Refuse(ConnectionId connection, Refused refused, RunEffects& effects) {
+  const std::string& reason = refused.reason;
   if (logged_refusals_.size() < kMaxLoggedRefusals && logged_refusals_.insert(reason).second)
     effects.push_back(LogLine{Severity::kWarning, absl::StrCat("refused a worker: ", reason)});
-  SendAway(connection, std::move(reason), effects);
+  SendAway(connection, std::move(refused), effects);
 }
 
 absl::Status Roster::CheckFits(const WorkerHello& hello) const {
@@ -61,45 +69,53 @@ absl::Status Roster::CheckFits(const WorkerHello& hello) const {
   return absl::OkStatus();
 }
 
-// Apart from what it can do. Empty: none.
-std::string Roster::ReasonToRefuse(const WorkerHello& hello, bool local) const {
+// Whoever it is: what no seat changes, apart from what it can do.
+std::optional<Refused> Roster::ReasonToKeepOut(const WorkerHello& hello) const {
   if (hello.protocol_version != kProtocolVersion) {
-    return absl::StrCat("worker ", hello.name, " speaks protocol version ", hello.protocol_version,
-                        ", this central speaks ", kProtocolVersion,
-                        ": install the same release on both");
+    return Refused{absl::StrCat("worker ", hello.name, " speaks protocol version ",
+                                hello.protocol_version, ", this central speaks ", kProtocolVersion,
+                                ": install the same release on both")};
   }
+  if (options_.loopback_only || IsReachable(hello.data_address)) return std::nullopt;
+  return Refused{absl::StrCat("worker ", hello.name, " listens for data at ", hello.data_address,
+                              ", where no other host reaches it: dial central by its network "
+                              "address, or give the worker --listen ADDRESS:0")};
+}
+
+// Before the run begins. None: it is welcome.
+std::optional<Refused> Roster::ReasonToRefuse(const WorkerHello& hello, bool local) const {
+  std::optional<Refused> refused = ReasonToKeepOut(hello);
+  // Whoever central started is on its host.
+  if (refused.has_value() && !(local && hello.protocol_version == kProtocolVersion)) return refused;
   for (const Device& device : devices_) {
     if (device.hello.name != hello.name || complete_) continue;
-    return absl::StrCat("there is a worker named ", hello.name,
-                        " already: give this one another --name");
-  }
-  if (!local && !options_.loopback_only && !IsReachable(hello.data_address)) {
-    return absl::StrCat("worker ", hello.name, " listens for data at ", hello.data_address,
-                        ", where no other host reaches it: dial central by its network address, or "
-                        "give the worker --listen ADDRESS:0");
+    return Refused{absl::StrCat("there is a worker named ", hello.name,
+                                " already: give this one another --name"),
+                   AreTwoDevices(device.hello, hello)};
   }
   const int seats = local ? options_.local_workers : options_.dialling_workers;
   const auto taken = std::count_if(devices_.begin(), devices_.end(),
                                    [local](const Device& d) { return d.local == local; });
-  if (!complete_ && taken < seats) return "";
-  return absl::StrCat("worker ", hello.name, " came when the run had its ", seats,
-                      local ? " local" : "", " workers");
+  if (!complete_ && taken < seats) return std::nullopt;
+  return Refused{absl::StrCat("worker ", hello.name, " came when the run had its ", seats,
+                              local ? " local" : "", " workers"),
+                 /*is_final=*/false};
 }
 
 absl::StatusOr<bool> Roster::Join(ConnectionId connection, const WorkerHello& hello, bool local,
                                   RunEffects& effects) {
-  if (std::string reason = ReasonToRefuse(hello, local); !reason.empty()) {
-    Refuse(connection, std::move(reason), effects);
+  if (std::optional<Refused> refused = ReasonToRefuse(hello, local); refused.has_value()) {
+    Refuse(connection, *std::move(refused), effects);
     return false;
   }
   if (absl::Status status = CheckFits(hello); !status.ok()) {
     // A worker from elsewhere may be replaced by a better one. Our own will not change: the run
     // ends with the reason, so that no warning is needed.
     if (local) {
-      SendAway(connection, std::string(status.message()), effects);
+      SendAway(connection, Refused{std::string(status.message())}, effects);
       return status;
     }
-    Refuse(connection, std::string(status.message()), effects);
+    Refuse(connection, Refused{std::string(status.message())}, effects);
     return false;
   }
   devices_.push_back({connection, hello, local});
@@ -116,9 +132,63 @@ void Roster::Complete(RunEffects& effects) {
     return a.hello.name < b.hello.name;
   });
   for (size_t i = 0; i < devices_.size(); ++i) {
-    effects.push_back(
-        SendControl{devices_[i].connection, Welcome{DeviceId(static_cast<int32_t>(i))}});
+    effects.push_back(SendControl{devices_[i].connection, WelcomeTo(static_cast<int32_t>(i))});
   }
+}
+
+std::optional<ConnectionId> Roster::StreamOf(const WorkerHello& hello) const {
+  if (hello.device_id.empty()) return std::nullopt;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const WorkerHello& known = devices_[i].hello;
+    if (!lost_[i] && known.name == hello.name && known.device_id == hello.device_id)
+      return devices_[i].connection;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Roster::Enter(ConnectionId connection, const WorkerHello& hello,
+                                 RunEffects& effects) {
+  std::optional<Refused> refused = ReasonToKeepOut(hello);
+  size_t seat = 0;
+  while (seat < devices_.size() && devices_[seat].hello.name != hello.name) ++seat;
+  const bool is_known = seat < devices_.size();
+  if (!refused.has_value() && is_known && (!lost_[seat] || devices_[seat].local)) {
+    refused = Refused{absl::StrCat("there is a worker named ", hello.name,
+                                   " already: give this one another --name"),
+                      AreTwoDevices(devices_[seat].hello, hello)};
+  }
+  const bool was_drained =
+      is_known && devices_[seat].released && devices_[seat].hello.incarnation == hello.incarnation;
+  if (!refused.has_value() && was_drained) {
+    refused = Refused{absl::StrCat("worker ", hello.name,
+                                   " was drained: it is taken again if it is started again"),
+                      /*is_final=*/false};
+  }
+  if (!refused.has_value() && devices_.size() >= kMaxDevices)
+    refused = Refused{absl::StrCat("the run has ", devices_.size(), " workers"), false};
+  if (const absl::Status fits = CheckFits(hello); !refused.has_value() && !fits.ok())
+    refused = Refused{std::string(fits.message())};
+  if (refused.has_value()) {
+    Refuse(connection, *std::move(refused), effects);
+    return std::nullopt;
+  }
+  if (!is_known) {
+    devices_.emplace_back();
+    lost_.push_back(true);
+  }
+  Device& device = devices_[seat];
+  device.connection = connection;
+  device.hello = hello;
+  device.leaving = device.released = false;
+  lost_[seat] = false;
+  effects.push_back(SendControl{connection, WelcomeTo(static_cast<int32_t>(seat))});
+  return static_cast<int>(seat);
+}
+
+void Roster::Release(int number, RunEffects& effects) {
+  Device& device = devices_[static_cast<size_t>(number)];
+  device.released = true;
+  effects.push_back(SendControl{device.connection, runnel::Release{}});
 }
 
 std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
@@ -145,7 +215,7 @@ absl::StatusOr<std::optional<int>> Roster::Return(ConnectionId connection, const
     device.connection = connection;
     device.hello = hello;
     lost_[i] = false;
-    effects.push_back(SendControl{connection, Welcome{DeviceId(static_cast<int32_t>(i))}});
+    effects.push_back(SendControl{connection, WelcomeTo(static_cast<int32_t>(i))});
     return static_cast<int>(i);
   }
   return std::nullopt;
@@ -161,9 +231,24 @@ std::optional<int> Roster::MissingLocal() const {
   return missing;
 }
 
+int64_t Roster::dialling_workers() const {
+  int64_t count = 0;
+  for (size_t i = 0; i < devices_.size(); ++i)
+    count += !devices_[i].local && !devices_[i].leaving && !lost_[i] ? 1 : 0;
+  return count;
+}
+
+bool Roster::IsLastLocal(int number) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const bool stays = devices_[i].local && !devices_[i].leaving && !lost_[i];
+    if (stays && static_cast<int>(i) != number) return false;
+  }
+  return device(number).local;
+}
+
 void Roster::ReleaseAll(RunEffects& effects) const {
   for (size_t i = 0; i < devices_.size(); ++i) {
-    if (!lost_[i]) effects.push_back(SendControl{devices_[i].connection, Release{}});
+    if (!lost_[i]) effects.push_back(SendControl{devices_[i].connection, runnel::Release{}});
   }
 }
 

@@ -4,8 +4,9 @@
 // and workers that dial in have seats of their own, so that no stranger can take the seat of the
 // local worker, which alone may see raw samples. Pure: events in, effects out.
 //
-// A local worker that central has started again takes its seat and its device number back. A
-// drained or returning worker of another host belongs here too; so far it is refused.
+// While a run trains, a worker that was lost takes its seat and its device number back, and one
+// that nobody knows gets a number of its own, the next one. A worker that leaves keeps its number
+// until its stage has moved; one that was drained comes back only when it is started again.
 
 #include <cstdint>
 #include <optional>
@@ -28,6 +29,8 @@ struct Device {
   bool local = false;
   double processor_share = 1;  // of a processor, what its computing thread got at the last profile
   DeviceCosts costs = {};      // as it said last
+  bool leaving = false;        // no plan may use it
+  bool released = false;       // it has left in order, and has not come back
 };
 
 struct RosterOptions {
@@ -40,6 +43,9 @@ struct RosterOptions {
   std::string recipe;
   std::string backend = "auto";
   std::vector<CodecId> codecs;
+  // Welcome's.
+  std::string run = {};
+  int64_t life = 0;
 
   int workers() const { return local_workers + dialling_workers; }
 };
@@ -56,6 +62,18 @@ class Roster {
   // will come.
   absl::StatusOr<bool> Join(ConnectionId connection, const WorkerHello& hello, bool local,
                             RunEffects& effects);
+  // The stream of the worker that says this hello, if central still takes an earlier one of it for
+  // whole: it was started again, or its connection has broken, and nobody has noticed.
+  std::optional<ConnectionId> StreamOf(const WorkerHello& hello) const;
+  // A dialling worker said hello while the run trains. Its number: the one that it had, or the
+  // next; Welcome tells it. None: it is refused, as Join refuses.
+  std::optional<int> Enter(ConnectionId connection, const WorkerHello& hello, RunEffects& effects);
+  // No plan may use the device any more; or again.
+  void SetLeaving(int number, bool leaving) {
+    devices_[static_cast<size_t>(number)].leaving = leaving;
+  }
+  // It has no stage (any more): tells it to go.
+  void Release(int number, RunEffects& effects);
   // A stream ended. The number of the device that is lost now; none: nobody who takes part, or a
   // dialling worker before the run began, whose seat is free again.
   std::optional<int> Leave(ConnectionId connection, RunEffects& effects);
@@ -72,7 +90,9 @@ class Roster {
   // The local worker with the lowest number, if all of them are lost: no plan has a stage 0
   // without it.
   std::optional<int> MissingLocal() const;
-  // All seats were taken. Nobody else joins.
+  // Local, and no other local worker is there to stay.
+  bool IsLastLocal(int number) const;
+  // All seats were taken: the run begins.
   bool complete() const { return complete_; }
   // DeadlineExceeded: too few have joined in so many seconds.
   absl::Status TimeoutError(int64_t waited_s) const;
@@ -84,15 +104,20 @@ class Roster {
   // What the device found beside its layers' times. Costs of 0 were not asked for and change
   // nothing.
   void SetMeasured(int number, double processor_share, const DeviceCosts& costs);
+  int64_t dialling_workers() const;
   // By device number: whether it has left.
   const std::vector<bool>& lost() const { return lost_; }
   std::optional<int> DeviceOf(ConnectionId connection) const;
 
  private:
   absl::Status CheckFits(const WorkerHello& hello) const;
-  std::string ReasonToRefuse(const WorkerHello& hello, bool local) const;
-  void Refuse(ConnectionId connection, std::string reason, RunEffects& effects);
+  std::optional<Refused> ReasonToRefuse(const WorkerHello& hello, bool local) const;
+  std::optional<Refused> ReasonToKeepOut(const WorkerHello& hello) const;
+  void Refuse(ConnectionId connection, Refused refused, RunEffects& effects);
   void Complete(RunEffects& effects);
+  Welcome WelcomeTo(int32_t number) const {
+    return {DeviceId(number), options_.run, options_.life};
+  }
 
   RosterOptions options_;
   std::vector<Device> devices_;

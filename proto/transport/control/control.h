@@ -30,7 +30,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 9;
+inline constexpr int32_t kProtocolVersion = 10;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // A profile's processor_share is at least this.
@@ -72,6 +72,11 @@ struct WorkerHello {
   std::string secret = {};
   // That the worker and its stage may take; 0: not known. Workers of one host share it.
   int64_t memory_bytes = 0;
+  // The same whenever this worker is started on its device, and no other worker's; empty: not
+  // known.
+  std::string device_id = {};
+  // Of this process: a worker that is started again has a higher one. 0: not known.
+  int64_t incarnation = 0;
 };
 
 // Answer to ProfileRequest, by range as asked: seconds of forward, backward and update.
@@ -199,20 +204,31 @@ struct StageFailed {
   bool unfit = false;
 };
 
+// The worker was told to end (SIGTERM). It trains on until a plan without it holds; then central
+// releases it.
+struct Leaving {};
+
 using WorkerMessage =
     std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
                  Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
-                 ProfileProgress, WayMeasured, ProbePiece>;
+                 ProfileProgress, WayMeasured, ProbePiece, Leaving>;
 
 // ---- central -> worker
 
+// The worker takes part. A central that goes on with a run after another one has a higher life than
+// that one: a worker that has seen both takes nothing from the lower one any more.
 struct Welcome {
   DeviceId device;
+  std::string run = {};  // the same in all lives of a run
+  int64_t life = 0;
 };
 
-// Central does not want this worker; it ends with this line and exit code 2.
+// Central does not want this worker.
 struct Refused {
   std::string reason;
+  // It never will, as both are now: the worker ends with this line and exit code 2. Else the worker
+  // may try again: a seat becomes free, or the next run takes it.
+  bool is_final = true;
 };
 
 struct ProfileRequest {
@@ -303,7 +319,8 @@ struct EvaluateRequest {
   int64_t micro_batches = 0;
 };
 
-// The run is over; the worker ends (or waits for the next run if it was not started by central).
+// The run is over, or goes on without the worker, which has asked to leave: the worker ends, or
+// waits for the next run if nobody told it to end.
 struct Release {};
 
 using CentralMessage =

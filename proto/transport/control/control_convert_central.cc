@@ -23,10 +23,13 @@ constexpr double kMaxClockStepNs = 1000;
 
 void Fill(Welcome& from, proto::FromCentral& to) {
   to.mutable_welcome()->set_device(from.device.value());
+  to.mutable_welcome()->set_run(from.run);
+  to.mutable_welcome()->set_life(from.life);
 }
 
 void Fill(Refused& from, proto::FromCentral& to) {
   to.mutable_refused()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
+  to.mutable_refused()->set_is_final(from.is_final);
 }
 
 void Fill(ProfileRequest& from, proto::FromCentral& to) {
@@ -142,12 +145,15 @@ absl::StatusOr<CentralMessage> Read(proto::ProbePiece& from) {
 
 absl::StatusOr<CentralMessage> Read(const proto::Welcome& from) {
   RUNNEL_RETURN_IF_ERROR(CheckRange("welcome.device", from.device(), 0, kMaxInt32));
-  return Welcome{DeviceId(from.device())};
+  RUNNEL_RETURN_IF_ERROR(CheckText("welcome.run", from.run()));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("welcome.life", from.life(), 0, kMaxAmount));
+  return Welcome{DeviceId(from.device()), from.run(), from.life()};
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::Refused& from) {
   Refused refused;
   RUNNEL_ASSIGN_OR_RETURN(refused.reason, ToReason("refused.reason", from.reason()));
+  refused.is_final = from.is_final();
   return refused;
 }
 

@@ -40,6 +40,8 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   for (const CodecFamily& family : from.codecs) *hello.add_codecs() = ToProto(family);
   hello.set_secret(from.secret);
   hello.set_memory_bytes(from.memory_bytes);
+  hello.set_device_id(from.device_id);
+  hello.set_incarnation(from.incarnation);
 }
 
 void Fill(ProfileReport& from, proto::FromWorker& to) {
@@ -68,6 +70,8 @@ void Fill(ProbePiece& from, proto::FromWorker& to) {
   to.mutable_probe_piece()->set_padding(std::move(from.padding));
   to.mutable_probe_piece()->set_answer_bytes(from.answer_bytes);
 }
+
+void Fill(Leaving&, proto::FromWorker& to) { to.mutable_leaving(); }
 
 void Fill(WayMeasured& from, proto::FromWorker& to) {
   to.mutable_way_measured()->set_bytes_per_second(from.bytes_per_second);
@@ -184,6 +188,8 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_RETURN_IF_ERROR(CheckCount("hello.codecs", from.codecs_size(), 0, kMaxListed));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.secret", from.secret()));
     RUNNEL_RETURN_IF_ERROR(CheckRange("hello.memory_bytes", from.memory_bytes(), 0, kMaxInt64));
+    RUNNEL_RETURN_IF_ERROR(CheckText("hello.device_id", from.device_id()));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("hello.incarnation", from.incarnation(), 0, kMaxInt64));
   }
   WorkerHello hello;
   hello.protocol_version = from.protocol_version();
@@ -198,6 +204,8 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_ASSIGN_OR_RETURN(hello.codecs.emplace_back(), Read(family));
   }
   hello.memory_bytes = from.memory_bytes();
+  hello.device_id = from.device_id();
+  hello.incarnation = from.incarnation();
   return hello;
 }
 
@@ -425,6 +433,8 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(message.way_measured());
     case proto::FromWorker::kProbePiece:
       return Read(*message.mutable_probe_piece());
+    case proto::FromWorker::kLeaving:
+      return Leaving{};
     case proto::FromWorker::kPart:
     case proto::FromWorker::kPartsArrived:
     case proto::FromWorker::kPartsDropped:

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/transport/control/control_channel.h"
+#include "proto/transport/control/members.h"
 #include "proto/transport/grpc/grpc_options.h"
 
 namespace runnel {
@@ -23,6 +24,8 @@ struct GrpcOrders {
       renew;
   // Takes a worker's certificates away.
   std::function<absl::Status(const std::string& name)> revoke;
+  // Also of a central without an identity, on loopback.
+  MemberCalls members = {};
 };
 
 struct GrpcControlOptions {

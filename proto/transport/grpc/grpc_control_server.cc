@@ -6,6 +6,7 @@
 #include "proto/base/worker_name.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/transport/grpc/grpc_control_streams.h"
+#include "proto/transport/grpc/grpc_members_service.h"
 #include "proto/transport/grpc/grpc_renew.h"
 #include "proto/transport/grpc/grpc_security.h"
 #include "proto/transport/grpc/join_secret.h"
@@ -75,7 +76,8 @@ class GrpcCentralControl final : public CentralControl {
                      CentralControlObserver* observer)
       : streams_(std::make_shared<Streams>(options, timers, observer)),
         service_(streams_.get()),
-        admin_(streams_.get()) {}
+        admin_(streams_.get()),
+        members_(MakeMembersService(streams_.get())) {}
   ~GrpcCentralControl() override;
 
   absl::Status Listen(const std::string& address);
@@ -94,6 +96,7 @@ class GrpcCentralControl final : public CentralControl {
   const std::shared_ptr<Streams> streams_;
   JoinService service_;
   AdminService admin_;
+  const std::unique_ptr<grpc::Service> members_;
   Address address_;
   int secret_port_ = 0;  // of the file with the join secret; 0: there is none
   std::unique_ptr<grpc::Server> server_;
@@ -142,6 +145,7 @@ absl::Status GrpcCentralControl::StartServer(Address address) {
   builder.AddListeningPort(address.ToString(), ServerCredentials(options.security), &port);
   builder.RegisterService(&service_);
   builder.RegisterService(&admin_);
+  builder.RegisterService(members_.get());
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return absl::AlreadyExistsError(

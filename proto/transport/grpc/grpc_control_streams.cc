@@ -290,10 +290,10 @@ absl::Status Streams::CheckSecret(const grpc::CallbackServerContext& context) {
       EqualSecrets(*secret_, {shown->second.data(), shown->second.size()})) {
     return absl::OkStatus();
   }
-  return absl::PermissionDeniedError(
-      absl::StrCat("a worker showed no join secret: where streams are not encrypted, central and "
-                   "its workers are started by the same user of the host, who alone reads ",
-                   options_.security.secrets_folder));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "a worker or an operator showed no join secret: where streams are not encrypted, central and "
+      "its workers are started by the same user of the host, who alone reads ",
+      options_.security.secrets_folder));
 }
 
 absl::StatusOr<CertificateInfo> Streams::CheckRole(const grpc::CallbackServerContext& context,
@@ -307,6 +307,20 @@ absl::StatusOr<CertificateInfo> Streams::CheckRole(const grpc::CallbackServerCon
   }
   if (!peer.ok()) LogRefusal(peer.status().message());
   return peer;
+}
+
+absl::Status Streams::CheckOperator(const grpc::CallbackServerContext& context) {
+  if (options_.security.encrypts()) return CheckRole(context, Role::kOperator).status();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!secret_.has_value()) {
+      return absl::PermissionDeniedError(
+          "a central on an open network takes no orders: `runnel-central init` makes certificates");
+    }
+  }
+  const absl::Status status = CheckSecret(context);
+  if (!status.ok()) LogRefusal(status.message());
+  return status;
 }
 
 void Streams::CheckPeers() {

@@ -36,6 +36,9 @@ class Streams : public std::enable_shared_from_this<Streams> {
   size_t max_state_bytes() const { return max_state_bytes_; }
   // PermissionDenied: whoever has this role does not make this call. Only with an identity.
   absl::StatusOr<CertificateInfo> CheckRole(const grpc::CallbackServerContext& context, Role role);
+  // PermissionDenied: whoever calls may not give orders. With an identity an operator's certificate
+  // counts, else the join secret; without either nobody may.
+  absl::Status CheckOperator(const grpc::CallbackServerContext& context);
   // Ends the streams whose certificates count no more, now and every second.
   void CheckPeers();
   void LogRefusal(absl::string_view why);

@@ -60,5 +60,25 @@ TEST(MergedPlan, EveryLossLeavesAPlan) {
   }
 }
 
+// A run that goes on: the same devices under other numbers, another one, or fewer.
+TEST(MergedPlan, DevicesAreFoundByTheirNames) {
+  const Plan plan = PlanOf({0, 2, 1}, {1, 3, 5});
+  const std::vector<std::string> names = {"own", "laptop", "pi"};
+  std::vector<DeviceFacts> devices = Devices({});
+  devices[0].name = "own";
+  devices[1].name = "pi";
+  devices[2].name = "laptop";
+  const Plan same = RenumberByName(plan, names, devices).value();
+  EXPECT_EQ(same.stages,
+            (std::vector<StagePlan>{
+                {DeviceId(0), 0, 1, 3}, {DeviceId(1), 2, 3, 2}, {DeviceId(2), 4, 5, 1}}));
+  devices[1].name = "another";
+  EXPECT_EQ(RenumberByName(plan, names, devices).value(), same) << "nobody else is there for it";
+  devices.resize(2);
+  devices[1].name = "laptop";
+  EXPECT_EQ(RenumberByName(plan, names, devices)->stages,
+            (std::vector<StagePlan>{{DeviceId(0), 0, 3, 3}, {DeviceId(1), 4, 5, 1}}));
+}
+
 }  // namespace
 }  // namespace runnel

@@ -3,6 +3,7 @@
 #include "central/planning/run_planner.h"
 
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
 #include "central/run/run_planning.h"
@@ -166,6 +167,95 @@ TEST_F(ThreeHosts, ADeviceThatWasSlowIsMeasuredBeforeItComesBack) {
   EXPECT_THAT(std::get<MeasureDevices>(decision).paths, ElementsAre(1));
   times_[1] = times_[1].Scaled(100);
   EXPECT_TRUE(std::holds_alternative<KeepPlan>(Ask())) << "as slow as it was";
+}
+
+// ---- who comes and goes
+
+// As fast as the two that are there.
+TEST_F(ThreeHosts, OneThatJoinsIsMeasuredAndMakesTheNextPlanFaster) {
+  const DeviceTimes alike =
+      DeviceTimes::ByLayer(std::vector<double>(setup_.model.layer_count(), 0.02));
+  times_ = {alike, alike};
+  devices_.resize(2);
+  devices_[1].path = PathOf(400);
+  PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
+  inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
+  planner_ = RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
+  Use(planner_->FirstPlan(devices_, times_).value());
+  ASSERT_EQ(plan_.stages.size(), 2u);
+  ASSERT_TRUE(std::holds_alternative<KeepPlan>(ReportUntilItDecides(1, 400, 3)));
+  devices_.push_back({.name = "late", .path = PathOf(400)});
+  BarrierDecision decision = Report(1, 400);
+  ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision)) << "nothing is known of it";
+  EXPECT_THAT(std::get<MeasureDevices>(decision).devices, ElementsAre(2));
+  times_.push_back(alike);
+  decision = Ask();
+  if (std::holds_alternative<KeepPlan>(decision)) decision = ReportUntilItDecides(1, 400);
+  if (std::holds_alternative<MeasureDevices>(decision)) decision = Ask();  // the way to it
+  ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
+  EXPECT_TRUE(Uses(std::get<ChangePlan>(decision).plan, 2));
+  double before = 0, after = 0;
+  const std::string& why = std::get<ChangePlan>(decision).why;
+  ASSERT_EQ(std::sscanf(why.c_str(), "step %*d: %lf -> %lf s", &before, &after), 2) << why;
+  EXPECT_LT(after, before * 0.75) << "a third of the layers instead of half";
+  std::printf("%s\n", why.c_str());
+}
+
+// It could not measure, or did not answer: it is asked once.
+TEST_F(ThreeHosts, OneOfWhomNothingIsKnownIsNotUsed) {
+  devices_.push_back({.name = "late", .path = PathOf(400)});
+  ASSERT_TRUE(std::holds_alternative<MeasureDevices>(Report(1, 40)));
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(Ask()));
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(ReportUntilItDecides(1, 40, 6)));
+  const absl::StatusOr<Plan> plan =
+      planner_->PlanForSurvivors({step_, plan_, first_, stages_, devices_, times_});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(Uses(*plan, 3));
+}
+
+TEST_F(ThreeHosts, OneThatComesBackIsUsedAgain) {
+  devices_[1].is_lost = true;
+  Use(planner_->PlanForSurvivors({step_, plan_, first_, stages_, devices_, times_}).value());
+  ASSERT_FALSE(Uses(plan_, 1));
+  ReportUntilItDecides(1, 16, 2);
+  devices_[1].is_lost = false;
+  BarrierDecision decision = ReportUntilItDecides(1, 16);
+  if (std::holds_alternative<MeasureDevices>(decision)) decision = Ask();
+  ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));
+  EXPECT_TRUE(Uses(std::get<ChangePlan>(decision).plan, 1));
+}
+
+// A policy that weighs nothing cuts for those that are there.
+TEST(RunPlanner, AnEvenCutFollowsWhoIsThere) {
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.dataset = "synthetic_digits";
+  settings.local_workers = 1;
+  settings.workers = 1;
+  for (const char* replan : {"auto", "off"}) {
+    settings.replan = replan;
+    RunSetup setup = SetUpRun(settings).value();
+    ASSERT_TRUE(SetTrainingSamples(1000, setup).ok());
+    const auto planner = MakeRunPlanner(setup, 1000).value();
+    std::vector<DeviceFacts> devices(2);
+    devices[0].is_local = true;
+    const Plan plan = planner->FirstPlan(devices, {}).value();
+    const std::vector<StageStatus> none;
+    const std::vector<DeviceTimes> times;
+    const auto ask = [&](int64_t step) {
+      return planner->AtBarrier({step, plan, Sequence(), none, devices, times});
+    };
+    EXPECT_TRUE(std::holds_alternative<KeepPlan>(ask(10)));
+    devices.emplace_back();
+    const BarrierDecision decision = ask(20);
+    const auto* change = std::get_if<ChangePlan>(&decision);
+    ASSERT_EQ(change != nullptr, settings.replan == "auto");
+    if (change == nullptr) continue;
+    EXPECT_EQ(change->plan.stages.size(), 3u);
+    EXPECT_TRUE(std::holds_alternative<KeepPlan>(ask(30))) << "it was proposed";
+    devices.resize(30);
+    EXPECT_TRUE(std::holds_alternative<KeepPlan>(ask(40))) << "more than there are layers";
+  }
 }
 
 }  // namespace

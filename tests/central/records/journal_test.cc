@@ -271,6 +271,18 @@ TEST(JournalWriter, OneRunAFile) {
   EXPECT_EQ(JournalWriter::Create(dir / "no/j").status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST(JournalWriter, OneProcessAtATime) {
+  ScratchDir dir;
+  auto writer = JournalWriter::Create(dir / "j");
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE(writer->Append(Start()).ok());
+  const absl::Status second = JournalWriter::Continue(dir / "j").status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.message()), HasSubstr("is in use by"));
+  EXPECT_THAT(std::string(JournalWriter::Create(dir / "j").status().message()),
+              HasSubstr("is in use by"));
+}
+
 TEST(JournalWriter, AFullDiskLeavesWholeRecords) {
   ScratchDir dir;
   WriteAllOf(dir / "j", {Start(), Decided(0, 0)});

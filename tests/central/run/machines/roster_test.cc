@@ -34,6 +34,11 @@ class RosterTest : public ::testing::Test {
     return refused.empty() ? "" : refused[0].second.reason;
   }
 
+  bool RefusedForGood() const {
+    const auto refused = MessagesOf<Refused>(effects_);
+    return !refused.empty() && refused[0].second.is_final;
+  }
+
   Roster roster_;
   RunEffects effects_;
 };
@@ -70,6 +75,7 @@ TEST_F(RosterTest, RefusesWhoDoesNotFit) {
   EXPECT_FALSE(Joins(2, "a"));
   EXPECT_FALSE(Joins(3, "a"));
   EXPECT_THAT(Refusal(), HasSubstr("named a already"));
+  EXPECT_FALSE(RefusedForGood()) << "it may be the same device, whose stream has broken";
 
   WorkerHello bare = SampleHello("bare");
   bare.codecs.clear();
@@ -82,6 +88,26 @@ TEST_F(RosterTest, RefusesWhoDoesNotFit) {
   EXPECT_TRUE(Joins(7, "b"));
   EXPECT_FALSE(Joins(8, "late"));
   EXPECT_THAT(Refusal(), HasSubstr("came when the run had its 2 workers"));
+  EXPECT_FALSE(RefusedForGood()) << "it waits for the next run";
+}
+
+TEST_F(RosterTest, TwoDevicesOfOneNameAreToldSo) {
+  WorkerHello first = SampleHello("pi");
+  first.device_id = "1";
+  WorkerHello second = first;
+  second.device_id = "2";
+  EXPECT_FALSE(Join(1, first).value());
+  EXPECT_FALSE(Join(2, second).value());
+  EXPECT_THAT(Refusal(), HasSubstr("named pi already"));
+  EXPECT_TRUE(RefusedForGood());
+}
+
+TEST_F(RosterTest, TheWelcomeSaysWhichLifeOfWhichRun) {
+  Roster roster({.local_workers = 1, .recipe = "fp32", .run = "r", .life = 3});
+  EXPECT_TRUE(roster.Join(ConnectionId(1), SampleHello("own"), true, effects_).value());
+  const Welcome welcome = MessagesOf<Welcome>(effects_)[0].second;
+  EXPECT_EQ(welcome.run, "r");
+  EXPECT_EQ(welcome.life, 3);
 }
 
 // A service that is started anew each second says the same each second.
@@ -185,6 +211,59 @@ TEST(Roster, ABackendMayBeAskedForWithAParameter) {
         roster.Join(ConnectionId(1), SampleHello("w"), true, effects);
     EXPECT_EQ(joined.ok(), std::string(backend) == "ref:slow") << joined.status();
   }
+}
+
+// While the run trains.
+TEST_F(RosterTest, WhoComesLaterGetsTheSeatItHadOrTheNext) {
+  Joins(1, "a");
+  Joins(2, "own", /*local=*/true);
+  ASSERT_TRUE(Joins(3, "b"));
+  const auto enter = [this](int connection, const WorkerHello& hello) {
+    effects_.clear();
+    return roster_.Enter(ConnectionId(connection), hello, effects_);
+  };
+  EXPECT_EQ(enter(4, SampleHello("a")), std::nullopt) << "it is there";
+  EXPECT_THAT(Refusal(), HasSubstr("named a already"));
+  EXPECT_EQ(enter(5, SampleHello("own")), std::nullopt) << "a local worker's name";
+  EXPECT_EQ(enter(6, SampleHello("c")), 3);
+  EXPECT_EQ(MessagesOf<Welcome>(effects_)[0].second.device, DeviceId(3));
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), 1);
+  EXPECT_EQ(enter(7, SampleHello("a")), 1);
+  EXPECT_EQ(roster_.DeviceOf(ConnectionId(7)), 1);
+  EXPECT_THAT(roster_.lost(), ElementsAre(false, false, false, false));
+  WorkerHello bare = SampleHello("d");
+  bare.codecs.clear();
+  EXPECT_EQ(enter(8, bare), std::nullopt);
+  EXPECT_TRUE(RefusedForGood());
+}
+
+TEST_F(RosterTest, WhoWasDrainedComesBackOnlyIfItIsStartedAgain) {
+  WorkerHello hello = SampleHello("a");
+  hello.incarnation = 5;
+  Join(1, hello).value();
+  Joins(2, "own", /*local=*/true);
+  ASSERT_TRUE(Joins(3, "b"));
+  roster_.SetLeaving(1, true);
+  roster_.Release(1, effects_);
+  EXPECT_EQ(ReceiversOf<Release>(effects_), std::vector<int64_t>{1});
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), 1);
+  effects_.clear();
+  EXPECT_EQ(roster_.Enter(ConnectionId(4), hello, effects_), std::nullopt);
+  EXPECT_THAT(Refusal(), HasSubstr("was drained"));
+  EXPECT_FALSE(RefusedForGood());
+  hello.incarnation = 6;
+  EXPECT_EQ(roster_.Enter(ConnectionId(5), hello, effects_), 1);
+  EXPECT_FALSE(roster_.device(1).leaving);
+}
+
+TEST_F(RosterTest, TheStreamOfADeviceThatDialsAgain) {
+  WorkerHello hello = SampleHello("a");
+  hello.device_id = "x";
+  Join(1, hello).value();
+  EXPECT_EQ(roster_.StreamOf(hello), ConnectionId(1));
+  hello.device_id = "y";
+  EXPECT_EQ(roster_.StreamOf(hello), std::nullopt) << "another device";
+  EXPECT_EQ(roster_.StreamOf(SampleHello("a")), std::nullopt) << "nobody knows";
 }
 
 }  // namespace

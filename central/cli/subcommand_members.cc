@@ -1,0 +1,106 @@
+// devices, drain, pause and continue: orders to a central that trains.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "central/cli/subcommand.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  who takes part in the run of the central at port 7000 of this host
+    runnel-central devices --central 127.0.0.1:7000
+  take a device out; its layers move to others at the next barrier, and no step is trained twice
+    runnel-central drain pi-2 --central 127.0.0.1:7000
+  from another host, with a copy of HOME/operator
+    runnel-central pause --central 192.168.1.10:7000 --home ~/runnel-operator)";
+
+// A command with the flag that says whose run it is about.
+struct OrderFlags {
+  std::string central;
+  std::string name;
+};
+
+CLI::App* AddOrder(CLI::App& program, const char* name, const char* help,
+                   const std::shared_ptr<OrderFlags>& flags) {
+  CLI::App* app = program.add_subcommand(name, help);
+  app->add_option("--central", flags->central, "control address of the central that trains")
+      ->required();
+  app->footer(kExamples);
+  return app;
+}
+
+void Print(const MemberList& list, const CommandContext& context) {
+  size_t name = 4, state = 5;
+  for (const Member& member : list.members) {
+    name = std::max(name, member.name.size());
+    state = std::max(state, member.state.size());
+  }
+  const auto line = [&](const std::string& a, const std::string& b, const std::string& c) {
+    context.print(absl::StrFormat("%-*s  %-*s  %s", static_cast<int>(name), a,
+                                  static_cast<int>(state), b, c));
+  };
+  line("name", "state", "where");
+  for (const Member& member : list.members) {
+    std::string where = member.local ? "central's host" : member.address;
+    if (member.memory_bytes > 0)
+      absl::StrAppendFormat(&where, ", %d MB", member.memory_bytes / 1'000'000);
+    line(member.name, member.state, where);
+  }
+  context.print(absl::StrCat("step ", list.step, list.paused ? ", paused" : ""));
+}
+
+absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags.central));
+  RUNNEL_RETURN_IF_ERROR(calls.pause(paused));
+  context.print(paused ? "training stands from the next barrier on" : "training goes on");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Subcommand AddDevices(CLI::App& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  CLI::App* app = AddOrder(program, "devices", "List who takes part in a run", flags);
+  return {app, [flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
+            RUNNEL_ASSIGN_OR_RETURN(const MemberList list, calls.list());
+            Print(list, context);
+            return absl::OkStatus();
+          }};
+}
+
+Subcommand AddDrain(CLI::App& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  CLI::App* app =
+      AddOrder(program, "drain", "Take a device out of a run; its layers move first", flags);
+  app->add_option("name", flags->name, "name of the device")->required();
+  return {app, [flags](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
+            RUNNEL_RETURN_IF_ERROR(calls.drain(flags->name));
+            context.print(absl::StrCat(flags->name,
+                                       " leaves when its layers have moved, at the "
+                                       "next barrier"));
+            return absl::OkStatus();
+          }};
+}
+
+Subcommand AddPause(CLI::App& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  CLI::App* app = AddOrder(program, "pause", "Let training stand from the next barrier on", flags);
+  return {app, [flags](const CommandContext& context) { return Pause(true, *flags, context); }};
+}
+
+Subcommand AddContinue(CLI::App& program) {
+  const auto flags = std::make_shared<OrderFlags>();
+  CLI::App* app = AddOrder(program, "continue", "Let a paused run go on", flags);
+  return {app, [flags](const CommandContext& context) { return Pause(false, *flags, context); }};
+}
+
+}  // namespace runnel

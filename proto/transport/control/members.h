@@ -1,0 +1,41 @@
+#pragma once
+
+// Who takes part in a run, as an operator sees it and changes it (members.proto).
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace runnel {
+
+struct Member {
+  std::string name;
+  std::string state;    // for people: "trains layers 0 to 2", "waits", "leaves", "gone"
+  std::string address;  // of its data links
+  std::string numerics_class;
+  int64_t memory_bytes = 0;  // 0: not known
+  bool local = false;        // on central's host
+};
+
+struct MemberList {
+  std::vector<Member> members;  // by device number
+  int64_t step = 0;             // the last barrier
+  bool paused = false;          // or will be, at the next barrier
+};
+
+// The calls: what central carries out, and what an operator's program calls. Each is answered
+// before it returns. Any thread. Unavailable: there is no run, or no central.
+struct MemberCalls {
+  std::function<absl::StatusOr<MemberList>()> list;
+  // The worker's stage moves to others at the next barrier, then it leaves. NotFound: there is no
+  // such worker; FailedPrecondition: it cannot leave, why.
+  std::function<absl::Status(const std::string& name)> drain;
+  // true: training stands from the next barrier on; false: it goes on.
+  std::function<absl::Status(bool paused)> pause;
+};
+
+}  // namespace runnel

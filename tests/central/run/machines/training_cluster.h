@@ -1,0 +1,294 @@
+#pragma once
+
+// A run of three workers on a machine without time: every message is answered at once, and tests
+// hook what else happens onto messages.
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "central/run/machines/coordinator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/model/initial_state.h"
+#include "tests/central/run/machines/machine_effects.h"
+#include "tests/central/scripted_planner.h"
+
+namespace runnel {
+
+// A layer's state is how many micro-batches it has been trained with. Some layers have none.
+inline int64_t Trained(const LayerState& layer) {
+  int64_t count = 0;
+  std::memcpy(&count, layer.tensors.front().bytes.data(), sizeof(count));
+  return count;
+}
+
+inline void Train(int64_t count, ModelState& state) {
+  for (LayerState& layer : state.layers) {
+    if (layer.tensors.empty()) continue;
+    const int64_t sum = Trained(layer) + count;
+    std::memcpy(layer.tensors.front().bytes.data(), &sum, sizeof(sum));
+  }
+}
+
+inline ModelState Untrained(const ModelSpec& model) {
+  ModelState state = InitialState(model, 1).value();
+  for (LayerState& layer : state.layers) {
+    if (!layer.tensors.empty()) layer.tensors.front().bytes.replace(0, 8, 8, '\0');
+  }
+  return state;
+}
+
+// Once, at the first message that fits.
+using Trigger = std::function<bool(const SendControl&)>;
+
+template <typename Message>
+Trigger At(int64_t connection) {
+  return [connection](const SendControl& send) {
+    return send.connection == ConnectionId(connection) &&
+           std::holds_alternative<Message>(send.message);
+  };
+}
+// The grant from 40 to 80.
+inline bool SecondGrant(const SendControl& send) {
+  const auto* run = std::get_if<RunUntil>(&send.message);
+  return run != nullptr && run->limit == Sequence(80);
+}
+
+// A coordinator and its workers, whose layers count what they were trained with.
+class TrainingCluster {
+ public:
+  // LeNet has layers 0..5. Barriers at 40, 80 and 120, the end.
+  explicit TrainingCluster(const Plan& first, int locals = 1, int64_t eval_samples = 0) {
+    CoordinatorOptions options;
+    options.stage.model = model_;
+    options.stage.training.dataset_samples = 1200;
+    options.stage.training.batch_size = 10;
+    options.stage.training.eval_batch_size = 10;
+    options.barriers.rule = {.every = 40,
+                             .eval_every_epochs = eval_samples > 0 ? 1 : 0,
+                             .steps_per_epoch = 80,
+                             .epochs = 3};
+    options.barriers.stop_step = 120;
+    options.barriers.eval_samples = eval_samples;
+    options.barriers.eval_batch_size = 10;
+    const int workers = 3;
+    options.roster = {.local_workers = locals,
+                      .dialling_workers = workers - locals,
+                      .recipe = "fp32",
+                      .codecs = {CodecId::Identity()}};
+    options.initial_state = Untrained(model_);
+    options.training_rule = &rule_;
+    planner_.first_plan = [first](const auto&) { return first; };
+    options.planner = &planner_;
+    coordinator_ = Coordinator::Create(std::move(options)).value();
+    for (int i = 0; i < workers; ++i)
+      coordinator_->Joined(ConnectionId(i), SampleHello("w" + std::to_string(i)), i < locals);
+  }
+
+  // `what` happens before the message that fits is answered, once.
+  void When(Trigger trigger, std::function<void()> what) {
+    hooks_.emplace_back(std::move(trigger), std::move(what));
+  }
+  void Kill(int64_t connection) {
+    workers_[connection].gone = true;
+    coordinator_->Gone(ConnectionId(connection), absl::UnavailableError("killed"));
+  }
+  // Lost, and central does not know yet.
+  void Silence(int64_t connection) { workers_[connection].gone = true; }
+
+  // Carries effects out until there are none.
+  void Settle() {
+    for (auto effects = coordinator_->TakeEffects(); !effects.empty();
+         effects = coordinator_->TakeEffects()) {
+      for (RunEffect& effect : effects) std::visit([this](auto& one) { CarryOut(one); }, effect);
+    }
+  }
+
+  Coordinator* operator->() { return &*coordinator_; }
+  ScriptedPlanner& planner() { return planner_; }
+  const std::string& log() const { return log_; }
+  const std::string& lines() const { return lines_; }
+  const absl::Status& ended() const { return ended_; }
+  const std::vector<RecoveryReached::Phase>& phases() const { return phases_; }
+  const std::vector<int32_t>& generations() const { return generations_; }
+  const std::vector<PrepareStage>& prepared() const { return prepared_; }
+  // Connections of workers that were told to go, in order.
+  const std::vector<int64_t>& released() const { return released_; }
+  std::vector<int64_t> rule_back_;  // steps to which the training rule was taken back
+  bool returns_ = true;             // a local worker that is started again joins
+  int64_t change_at_ = -1;
+
+  // The last state: each layer was trained once with everything.
+  void ExpectAllTrainedOnce() {
+    EXPECT_TRUE(ended_.ok()) << ended_ << log_;
+    ASSERT_EQ(final_.layers.size(), 6u) << log_;
+    for (const LayerState& layer : final_.layers) {
+      if (layer.tensors.empty()) continue;
+      EXPECT_EQ(Trained(layer), 120) << layer.layer;
+    }
+    EXPECT_THAT(log_, ::testing::EndsWith(" b120 end120"));
+    // A generation is never used twice.
+    EXPECT_EQ(std::set<int32_t>(generations_.begin(), generations_.end()).size(),
+              generations_.size());
+  }
+
+ private:
+  struct Worker {
+    std::optional<PrepareStage> stage, aside;
+    int64_t trained = 0;
+    bool gone = false;
+  };
+  class Rule final : public TrainingRule {
+   public:
+    explicit Rule(TrainingCluster* cluster) : cluster_(cluster) {}
+    std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override {
+      if (report.step != cluster_->change_at_) return std::nullopt;
+      return ChangeTraining{{report.step, {1, 1}}, "because"};
+    }
+    void GoBackTo(int64_t step) override { cluster_->rule_back_.push_back(step); }
+
+   private:
+    TrainingCluster* cluster_;
+  };
+
+  template <typename Effect>
+  void CarryOut(Effect&) {}
+  void CarryOut(SendControl& send) {
+    for (auto& [trigger, what] : hooks_) {
+      if (trigger != nullptr && trigger(send)) {
+        trigger = nullptr;
+        std::exchange(what, nullptr)();
+        break;
+      }
+    }
+    Answer(send);
+  }
+  void CarryOut(Persist& persist) {
+    if (const auto* plan = std::get_if<PlanDecided>(&persist.record)) {
+      log_ += " plan" + std::to_string(plan->plan.generation.value());
+      generations_.push_back(plan->plan.generation.value());
+    }
+    if (const auto* barrier = std::get_if<BarrierPassed>(&persist.record))
+      log_ += " b" + std::to_string(barrier->step);
+    if (const auto* e = std::get_if<EvaluationRecorded>(&persist.record))
+      log_ += " e" + std::to_string(e->step);
+    if (const auto* lost = std::get_if<WorkerLost>(&persist.record)) log_ += " lost-" + lost->name;
+    if (const auto* recovered = std::get_if<Recovered>(&persist.record))
+      log_ += " back" + std::to_string(recovered->step);
+  }
+  void CarryOut(StateCollected& state) {
+    if (state.use.final) final_ = state.state;
+  }
+  void CarryOut(StartLocalWorker& start) {
+    log_ += " start-" + start.name;
+    if (returns_)
+      coordinator_->Joined(ConnectionId(next_connection_++), SampleHello(start.name), true);
+  }
+  void CarryOut(StopFeed&) { feed_stands_ = false; }
+  void CarryOut(ConnectFeed& feed) {
+    feed_stands_ = true;
+    fed_until_ = feed.first_sequence;
+  }
+  void CarryOut(FeedUntil& feed) {
+    EXPECT_TRUE(feed_stands_) << "samples for stages that are no more";
+    EXPECT_GT(feed.limit, fed_until_);
+    fed_until_ = feed.limit;
+  }
+  void CarryOut(RecoveryReached& reached) { phases_.push_back(reached.phase); }
+  void CarryOut(LogLine& line) { lines_ += line.text + "\n"; }
+  void CarryOut(RunEnded& ended) {
+    log_ += " end" + std::to_string(ended.step);
+    ended_ = ended.status;
+  }
+
+  ModelState StateOf(const Worker& worker) const {
+    const StagePlan& range = worker.stage->plan.stages[static_cast<size_t>(worker.stage->stage)];
+    ModelState state = Slice(worker.stage->state, range.first_layer, range.last_layer);
+    Train(worker.trained, state);
+    return state;
+  }
+
+  void Answer(const SendControl& send) {
+    const int64_t id = send.connection.value();
+    Worker& worker = workers_[id];
+    if (worker.gone) return;
+    const auto reply = [&](WorkerMessage message) {
+      coordinator_->Received(send.connection, message);
+    };
+    if (std::holds_alternative<Release>(send.message)) released_.push_back(id);
+    if (const auto* refused = std::get_if<Refused>(&send.message))
+      lines_ += "refused " + std::to_string(id) + ": " + refused->reason + "\n";
+    if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
+      prepared_.push_back(*prepare);
+      worker.aside = *prepare;
+      if (prepare->starts_over) {
+        worker.stage.reset();
+      } else if (worker.stage.has_value()) {
+        worker.aside->state = StateOf(worker);
+        Merge(prepare->state, worker.aside->state);
+      }
+      reply(StagePrepared{prepare->plan.generation});
+    } else if (const auto* fetch = std::get_if<FetchLayers>(&send.message)) {
+      LayersFetched answer{fetch->generation, {}};
+      for (const LayerRange& range : fetch->ranges)
+        Merge(Slice(StateOf(worker), range.first_layer, range.last_layer), answer.state);
+      reply(std::move(answer));
+    } else if (const auto* commit = std::get_if<CommitPlan>(&send.message)) {
+      worker.stage = std::exchange(worker.aside, std::nullopt);
+      worker.trained = 0;
+      if (worker.stage.has_value()) reply(StageReady{commit->generation});
+    } else if (std::holds_alternative<AbortPlan>(send.message)) {
+      worker.aside.reset();
+    } else if (worker.stage.has_value()) {
+      AnswerForStage(worker, send, reply);
+    }
+  }
+
+  template <typename Reply>
+  void AnswerForStage(Worker& worker, const SendControl& send, const Reply& reply) {
+    const Generation generation = worker.stage->plan.generation;
+    if (const auto* run = std::get_if<RunUntil>(&send.message)) {
+      if (run->generation != generation) return;
+      worker.trained = run->limit.value() - worker.stage->first_sequence.value();
+      Telemetry telemetry{.generation = generation, .backwards = run->limit.value()};
+      telemetry.loss_samples = telemetry.backwards;
+      reply(telemetry);
+      reply(BarrierReached{generation, run->limit});
+    } else if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
+      if (snapshot->generation != generation) return;
+      reply(Snapshot{generation, snapshot->sequence, StateOf(worker)});
+    } else if (const auto* evaluate = std::get_if<EvaluateRequest>(&send.message)) {
+      const bool has_loss =
+          worker.stage->stage + 1 == static_cast<int>(worker.stage->plan.stages.size());
+      if (evaluate->generation == generation && has_loss)
+        reply(EvaluationDone{generation, evaluate->first, 5.0, 20, 25});
+    }
+  }
+
+  ModelSpec model_ = MakeModel("lenet").value();
+  Rule rule_{this};
+  ScriptedPlanner planner_;
+  std::optional<Coordinator> coordinator_;
+  std::vector<std::pair<Trigger, std::function<void()>>> hooks_;
+  std::map<int64_t, Worker> workers_;  // by connection
+  int64_t next_connection_ = 100;
+  bool feed_stands_ = false;
+  Sequence fed_until_;
+  std::string log_;
+  std::string lines_;
+  std::vector<RecoveryReached::Phase> phases_;
+  std::vector<int32_t> generations_;
+  std::vector<PrepareStage> prepared_;
+  std::vector<int64_t> released_;
+  ModelState final_;
+  absl::Status ended_ = absl::UnknownError("still running");
+};
+
+}  // namespace runnel

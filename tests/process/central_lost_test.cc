@@ -1,0 +1,115 @@
+// Central itself is stopped or killed, with real processes.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "tests/process/central_runs.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// clang-format off
+const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits",
+                    "--eval-every", "-1", "--batch-size", "32", "--barrier-every", "10",
+                    "--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "150"};
+// clang-format on
+
+// A central that is stopped has its run all the same: whoever wants to go on with it is told, and
+// when it continues nothing has changed.
+TEST(CentralLost, AStoppedOneKeepsItsRun) {
+  const Words run = With(kRun, {"--local-workers", "2"});
+  const std::string whole = Weights(run);
+  ScratchDir dir;
+  Process central(With({"runnel-central"}, With(run, {"--journal", dir / "j", "--checkpoint-dir",
+                                                      dir / "c", "--summary", dir / "s"})));
+  ASSERT_TRUE(WaitForRecords(dir / "j", "checkpoint", 2)) << central.err();
+  central.Signal(SIGSTOP);
+  Process resume({"runnel-central", "resume", "--checkpoint-dir", dir / "c"});
+  EXPECT_EQ(resume.Wait(30), 2) << resume.out();
+  EXPECT_THAT(resume.err(), HasSubstr(dir / "c/lock"));
+  EXPECT_THAT(resume.err(), HasSubstr("is in use by"));
+  Process same_journal(With({"runnel-central"}, With(run, {"--journal", dir / "j"})));
+  EXPECT_EQ(same_journal.Wait(30), 2) << same_journal.out();
+  EXPECT_THAT(same_journal.err(), HasSubstr("is in use by"));
+  central.Signal(SIGCONT);
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
+}
+
+// Where the central that waits for workers listens.
+std::string AddressOf(const Process& central) {
+  const std::string marker = "runnel-worker --central ";
+  const std::string text = central.out();
+  const size_t at = text.find(marker);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + marker.size();
+  return text.substr(begin, text.find_first_of(" \n", begin) - begin);
+}
+
+// Its workers were not started by it: they wait, and join the next one by themselves.
+TEST(CentralLost, WorkersThatWaitedJoinTheNextOne) {
+  const std::string whole = Weights(With(kRun, {"--local-workers", "3"}));
+  ScratchDir dir;
+  std::optional<Process> central(
+      std::in_place, With({"runnel-central"}, With(kRun, {"--workers", "2", "--journal", dir / "j",
+                                                          "--checkpoint-dir", dir / "c"})));
+  ASSERT_TRUE(central->WaitForOutput("runnel-worker --central ")) << central->err();
+  const std::string address = AddressOf(*central);
+  const Words worker = {"runnel-worker", "--central", address, "--name"};
+  Process one(With(worker, {"one"}));
+  Process two(With(worker, {"two"}));
+  for (const int checkpoints : {2, 5}) {
+    ASSERT_TRUE(WaitForRecords(dir / "j", "checkpoint", checkpoints)) << central->err();
+    central->Signal(SIGKILL);
+    EXPECT_EQ(central->Wait(30), -SIGKILL);
+    central.emplace(
+        Words{"runnel-central", "resume", "--checkpoint-dir", dir / "c", "--summary", dir / "s"});
+    ASSERT_TRUE(central->WaitForOutput("resuming")) << central->err();
+  }
+  EXPECT_EQ(central->Wait(), 0) << central->err();
+  EXPECT_EQ(AddressOf(*central), address);
+  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
+  // They wait for the next run; told to end while they wait, they do.
+  for (Process* waiting : {&one, &two}) {
+    EXPECT_TRUE(waiting->WaitForOutput("waiting for the next one")) << waiting->err();
+    waiting->Signal(SIGTERM);
+    EXPECT_EQ(waiting->Wait(30), 0) << waiting->err();
+  }
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+}
+
+// Another disk, another journal, another port.
+TEST(CentralLost, ResumesInAnotherPlace) {
+  const Words run = With(kRun, {"--local-workers", "2"});
+  const std::string whole = Weights(run);
+  ScratchDir dir;
+  {
+    Process central(With({"runnel-central"},
+                         With(run, {"--journal", dir / "j", "--checkpoint-dir", dir / "c"})));
+    ASSERT_TRUE(WaitForRecords(dir / "j", "checkpoint", 2)) << central.err();
+    central.Signal(SIGKILL);
+    central.Wait();
+  }
+  ASSERT_EQ(rename((dir / "j").c_str(), (dir / "elsewhere").c_str()), 0);
+  Process lost({"runnel-central", "resume", "--checkpoint-dir", dir / "c"});
+  EXPECT_EQ(lost.Wait(30), 2) << lost.out();
+  EXPECT_THAT(lost.err(), HasSubstr(dir / "j"));
+  Process resume({"runnel-central", "resume", "--checkpoint-dir", dir / "c", "--journal",
+                  dir / "elsewhere", "--listen", "127.0.0.1:0", "--data-dir", dir.path(),
+                  "--metrics-port", "0", "--summary", dir / "s"});
+  EXPECT_EQ(resume.Wait(), 0) << resume.err();
+  EXPECT_THAT(resume.out(), HasSubstr("/metrics"));
+  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
+  Process replay({"runnel-central", "replay", "--journal", dir / "elsewhere"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+}
+
+}  // namespace
+}  // namespace runnel
