@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -40,6 +41,26 @@ TEST(CentralLost, AStoppedOneKeepsItsRun) {
   central.Signal(SIGCONT);
   EXPECT_EQ(central.Wait(), 0) << central.err();
   EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
+}
+
+// On a disk that has no locks (here the lock's file is taken away) another central has gone on with
+// the run meanwhile. The old one finds its number, which is lower, before it writes anything.
+TEST(CentralLost, AnOldOneThatContinuesWritesNothing) {
+  const Words run = With(kRun, {"--local-workers", "2"});
+  ScratchDir dir;
+  Process old(
+      With({"runnel-central"}, With(run, {"--journal", dir / "j", "--checkpoint-dir", dir / "c"})));
+  ASSERT_TRUE(WaitForRecords(dir / "j", "checkpoint", 2)) << old.err();
+  old.Signal(SIGSTOP);
+  std::filesystem::remove(dir / "c/lock");
+  const std::string last = "checkpoint-000000000150.runnel";
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--journal", ""}), Weights(run));
+  const std::string written = ReadFile(dir / "c/" + last);
+  ASSERT_FALSE(written.empty());
+  old.Signal(SIGCONT);
+  EXPECT_EQ(old.Wait(), 1) << old.out();
+  EXPECT_THAT(old.err(), HasSubstr("another central has gone on with this run"));
+  EXPECT_EQ(ReadFile(dir / "c/" + last), written);
 }
 
 // Where the central that waits for workers listens.
