@@ -274,8 +274,11 @@ class WaitingCentral {
 
 TEST(BadInput, AWorkerWithATakenNameIsRefused) {
   WaitingCentral central;
-  Process first({"runnel-worker", "--central", central.address(), "--name", "pi"});
-  Process second({"runnel-worker", "--central", central.address(), "--name", "pi"});
+  ScratchDir dir;  // by what lies there, two workers are told from one that comes back
+  const Words pi = {"runnel-worker", "--central", central.address(), "--name", "pi",
+                    "--state-dir",   dir.path()};
+  Process first(pi);
+  Process second(pi);
   // Whichever came second is told; the other one waits on.
   EXPECT_TRUE(central.process().WaitForOutput("named pi already")) << central.process().err();
   const auto told = [](const Process& worker) {
