@@ -5,20 +5,21 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
-#include "worker/heap_limits.h"
-#include "worker/measure/profiler.h"
 
 namespace runnel {
 namespace {
 
-constexpr int64_t kTelemetryIntervalNs = int64_t{250} * 1000 * 1000;
-
 bool IsUnfit(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+}
+
+// Ends something, takes something back, or is measured by its time.
+bool Overtakes(const CentralMessage& message) {
+  return std::holds_alternative<AbortPlan>(message) || std::holds_alternative<Release>(message) ||
+         std::holds_alternative<Refused>(message) || std::holds_alternative<ProbePiece>(message);
 }
 
 }  // namespace
@@ -50,14 +51,18 @@ Daemon::Daemon(DaemonOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(parts),
       loop_(parts.clock),
-      measurement_({options_.state_folder, options_.device}, parts.transport, parts.clock,
-                   parts.logger),
       refusals_(parts.logger, parts.clock),
-      observer_(std::make_unique<Observer>(this)) {}
+      observer_(std::make_unique<Observer>(this)),
+      workshop_(std::make_unique<Workshop>(
+          Workshop::Options{options_.backend, options_.threads, options_.state_folder,
+                            options_.device},
+          Workshop::Parts{&loop_, &pool_, parts.transport, &limits_, parts.clock, parts.logger})) {}
 
 Daemon::~Daemon() {
-  // Streams first: nothing new comes; then the stage, whose completions go to a loop that no longer
-  // runs.
+  // The end is said at once. The workshop may still be at a state that goes there. Then the stage,
+  // whose completions go to a loop that no longer runs.
+  if (control_ != nullptr) control_->Close();
+  workshop_.reset();
   control_.reset();
   aside_.reset();
   host_.reset();
@@ -68,7 +73,7 @@ WorkerHello Daemon::Hello() const {
   WorkerHello hello;
   hello.name = options_.name;
   hello.data_address = acceptor_->address();
-  hello.numerics_class = backend_ == nullptr ? "" : backend_->numerics_class();
+  hello.numerics_class = workshop_->numerics_class();
   hello.backends = options_.backends;
   hello.recipes = options_.recipes;
   hello.codecs = options_.codecs;
@@ -77,32 +82,6 @@ WorkerHello Daemon::Hello() const {
   hello.device_id = options_.device_id;
   hello.incarnation = options_.incarnation;
   return hello;
-}
-
-absl::StatusOr<Backend*> Daemon::BackendFor(const std::string& name) {
-  std::unique_ptr<Backend>& backend = backends_[name];
-  if (backend == nullptr) {
-    absl::StatusOr<std::unique_ptr<Backend>> made = MakeBackend(name, options_.threads);
-    if (!made.ok()) return made.status();
-    backend = *std::move(made);
-  }
-  return backend_ = backend.get();
-}
-
-std::vector<std::string> Daemon::NamesOf(const std::string& name) const {
-  if (name != "auto") return {name};
-  return options_.backend == "auto" ? AutoBackendNames() : std::vector{options_.backend};
-}
-
-absl::Status Daemon::WithBackend(const std::string& name,
-                                 const std::function<absl::Status(Backend*)>& use) {
-  absl::Status result;
-  for (const std::string& one : NamesOf(name)) {
-    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
-    result = use(backend);
-    if (!absl::IsUnimplemented(result)) return result;
-  }
-  return result;
 }
 
 // Peers are told this address: it must lead here from wherever they are.
@@ -126,7 +105,7 @@ absl::Status Daemon::ListenTowardsCentral() {
 
 absl::Status Daemon::Connect() {
   RUNNEL_RETURN_IF_ERROR(CheckListenAddress());
-  if (const absl::Status made = BackendFor(NamesOf("auto").front()).status(); !made.ok())
+  if (const absl::Status made = workshop_->MakeUsualBackend(); !made.ok())
     return absl::Status(made.code(), absl::StrCat("--backend: ", made.message()));
   acceptor_ = std::make_unique<LinkAcceptor>(
       &loop_, &limits_,
@@ -151,7 +130,7 @@ absl::Status Daemon::Connect() {
 
 absl::Status Daemon::Run() {
   RUNNEL_RETURN_IF_ERROR(Connect());
-  loop_.PostAfter(kTelemetryIntervalNs, [this] { TelemetryTick(); });
+  loop_.PostAfter(kHeartbeatNs, [this] { Tick(); });
   loop_.Run();
   return result_;
 }
@@ -185,14 +164,51 @@ void Daemon::SendTelemetry() {
   if (host_ != nullptr) Send(host_->telemetry());
 }
 
-void Daemon::TelemetryTick() {
+void Daemon::SendHeartbeat() {
+  Heartbeat heartbeat{workshop_->phase(), workshop_->progress()};
+  if (heartbeat.phase == WorkerPhase::kIdle && host_ != nullptr) {
+    const Telemetry telemetry = host_->telemetry();
+    if (host_->computing()) heartbeat.phase = WorkerPhase::kTraining;
+    heartbeat.progress = telemetry.forwards + telemetry.backwards;
+  }
+  Send(heartbeat);
+}
+
+void Daemon::Tick() {
   SendTelemetry();
-  loop_.PostAfter(kTelemetryIntervalNs, [this] { TelemetryTick(); });
+  SendHeartbeat();
+  loop_.PostAfter(kHeartbeatNs, [this] { Tick(); });
 }
 
 void Daemon::Handle(CentralMessage message) {
   if (ended_) return;
+  const bool is_busy = workshop_->phase() != WorkerPhase::kIdle || !waiting_.empty();
+  if (is_busy && !Overtakes(message)) {
+    waiting_.push_back(std::move(message));
+  } else {
+    CarryOut(message);
+  }
+}
+
+void Daemon::CarryOut(CentralMessage& message) {
   std::visit([this](auto& one) { On(std::move(one)); }, message);
+}
+
+void Daemon::CarryOutWaiting() {
+  while (!ended_ && !waiting_.empty() && workshop_->phase() == WorkerPhase::kIdle) {
+    CentralMessage message = std::move(waiting_.front());
+    waiting_.pop_front();
+    CarryOut(message);
+  }
+}
+
+void Daemon::DropStage() {
+  if (host_ != nullptr) workshop_->Retire(std::move(host_));
+}
+
+void Daemon::DropAside() {
+  if (aside_.has_value()) workshop_->Retire(std::move(aside_->host));
+  aside_.reset();
 }
 
 void Daemon::On(const Welcome& welcome) {
@@ -212,81 +228,77 @@ void Daemon::On(const Refused& refused) {
 }
 
 void Daemon::On(const ProbePiece& piece) {
-  for (WorkerMessage& message : measurement_.Answer(piece)) Send(std::move(message));
+  for (WorkerMessage& message : workshop_->Answer(piece)) Send(std::move(message));
 }
 
-void Daemon::On(const ProfileRequest& request) {
-  const auto profile = [&](const ProfileOptions& options,
-                           const auto& on_progress) -> absl::StatusOr<std::vector<RangeTime>> {
-    RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
-    std::vector<RangeTime> times;
-    RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
-      absl::StatusOr<std::vector<RangeTime>> measured =
-          ProfileRanges(request.model, *recipe, *backend, options, *parts_.clock, on_progress);
-      if (measured.ok()) times = *std::move(measured);
-      return measured.status();
-    }));
-    TrimHeaps();
-    return times;
-  };
+void Daemon::On(ProfileRequest request) {
   const Generation generation = request.generation;
-  absl::StatusOr<ProfileReport> report =
-      measurement_.Answer(request, profile, [&](ProfileProgress progress) {
-        progress.generation = generation;
-        Send(progress);
+  workshop_->Measure(
+      std::move(request), [this](const ProfileProgress& progress) { Send(progress); },
+      [this, generation](absl::StatusOr<ProfileReport> report) {
+        if (report.ok()) {
+          report->generation = generation;
+          Send(*std::move(report));
+        } else {
+          const std::string reason(report.status().message());
+          parts_.logger->Log(Severity::kDebug, reason);
+          Send(ProfileFailed{reason, IsUnfit(report.status()), generation});
+        }
+        CarryOutWaiting();
       });
-  if (report.ok()) {
-    report->generation = generation;
-    return Send(*std::move(report));
-  }
-  const std::string reason(report.status().message());
-  parts_.logger->Log(Severity::kDebug, reason);
-  Send(ProfileFailed{reason, IsUnfit(report.status()), generation});
 }
 
 void Daemon::On(PrepareStage stage) {
-  aside_.reset();
+  DropAside();
+  if (stage.plan.generation <= aborted_) return;
   // First, so that two stages are never in memory at once.
-  if (stage.starts_over) host_.reset();
-  // What did not come stands here.
-  if (host_ != nullptr) {
-    absl::StatusOr<ModelState> state = host_->TakeSnapshot();
-    if (!state.ok()) return Failed(stage.plan.generation, state.status());
-    state->encoders.clear();
-    Merge(stage.state, *state);
-    stage.state = Slice(*state, stage.plan.stages[stage.stage].first_layer,
-                        stage.plan.stages[stage.stage].last_layer);
-  }
+  if (stage.starts_over) DropStage();
   const Generation generation = stage.plan.generation;
-  absl::StatusOr<std::unique_ptr<StageHost>> host;
-  const absl::Status made = WithBackend(stage.backend, [&](Backend* backend) {
-    const StageEnvironment environment{&loop_,           &pool_,   backend,
-                                       parts_.transport, &limits_, measurement_.shares_processor()};
-    host = MakeStageHost(stage, environment, Events(generation));
-    return host.status();
-  });
-  if (!made.ok()) return Failed(generation, made, IsUnfit(made));
-  LinkExpectation expectation{stage.link_token, stage.upstream_peer, CentralSubject().ToString()};
-  aside_ = Aside{*std::move(host), generation, std::move(expectation), stage.shaping};
-  Send(StagePrepared{generation});
+  const LinkExpectation expectation{stage.link_token, stage.upstream_peer,
+                                    CentralSubject().ToString()};
+  const LinkShaping shaping = stage.shaping;
+  workshop_->Make(std::move(stage), host_.get(), Events(generation),
+                  [=, this](absl::StatusOr<std::unique_ptr<StageHost>> host) {
+                    if (!host.ok()) {
+                      Failed(generation, host.status(), IsUnfit(host.status()));
+                    } else if (generation <= aborted_) {
+                      workshop_->Retire(*std::move(host));
+                    } else {
+                      aside_ = Aside{*std::move(host), generation, expectation, shaping};
+                      Send(StagePrepared{generation});
+                    }
+                    CarryOutWaiting();
+                  });
+}
+
+void Daemon::SendState(std::function<WorkerMessage(ModelState)> message) {
+  const auto hand_over = [this, message = std::move(message)](ModelState state) {
+    return control_->Send(message(std::move(state)));
+  };
+  workshop_->TakeState(host_.get(), hand_over,
+                       [this](const absl::Status& taken, const absl::Status& handed) {
+                         if (!taken.ok()) Failed(generation_, taken);
+                         if (!handed.ok()) End(handed);
+                         CarryOutWaiting();
+                       });
 }
 
 void Daemon::On(const FetchLayers& request) {
   if (host_ == nullptr) return FailWithoutStage("hand over layers");
-  absl::StatusOr<ModelState> state = host_->TakeSnapshot();
-  if (!state.ok()) return Failed(generation_, state.status());
-  LayersFetched fetched{request.generation, *std::move(state)};
-  std::erase_if(fetched.state.layers, [&](const LayerState& layer) {
-    return std::none_of(request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
-      return range.first_layer <= layer.layer && layer.layer <= range.last_layer;
+  SendState([request](ModelState state) {
+    std::erase_if(state.layers, [&](const LayerState& layer) {
+      return std::none_of(
+          request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
+            return range.first_layer <= layer.layer && layer.layer <= range.last_layer;
+          });
     });
+    return LayersFetched{request.generation, std::move(state)};
   });
-  Send(std::move(fetched));
 }
 
 void Daemon::On(const CommitPlan& commit) {
   // Whoever has no stage in the new plan waits for another.
-  host_.reset();
+  DropStage();
   generation_ = commit.generation;
   if (!aside_.has_value() || aside_->generation != commit.generation) return;
   host_ = std::move(aside_->host);
@@ -296,7 +308,8 @@ void Daemon::On(const CommitPlan& commit) {
 }
 
 void Daemon::On(const AbortPlan& abort) {
-  if (aside_.has_value() && aside_->generation == abort.generation) aside_.reset();
+  aborted_ = std::max(aborted_, abort.generation);
+  if (aside_.has_value() && aside_->generation == abort.generation) DropAside();
 }
 
 StageEvents Daemon::Events(Generation generation) {
@@ -317,7 +330,7 @@ void Daemon::Failed(Generation generation, const absl::Status& status, bool unfi
   parts_.logger->Log(Severity::kDebug, std::string(status.message()));
   Send(StageFailed{generation, std::string(status.message()), unfit});
   loop_.Post([this, generation] {
-    if (generation_ == generation) host_.reset();
+    if (generation_ == generation) DropStage();
   });
 }
 
@@ -335,10 +348,10 @@ void Daemon::On(const RunUntil& grant) {
 void Daemon::On(const SnapshotRequest& request) {
   if (IsAboutAnother(request.generation)) return;
   if (host_ == nullptr) return FailWithoutStage("report its state");
-  absl::StatusOr<ModelState> state = host_->TakeSnapshot();
-  if (!state.ok()) return Failed(generation_, state.status());
-  if (request.weights_only) KeepWeightsOnly(*state);
-  Send(Snapshot{generation_, request.sequence, *std::move(state)});
+  SendState([request](ModelState state) {
+    if (request.weights_only) KeepWeightsOnly(state);
+    return Snapshot{request.generation, request.sequence, std::move(state)};
+  });
 }
 
 void Daemon::On(const EvaluateRequest& request) {

@@ -4,8 +4,8 @@
 // released.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,9 +16,9 @@
 #include "proto/base/log.h"
 #include "proto/base/refusal_log.h"
 #include "proto/transport/control/control_channel.h"
-#include "worker/measure/self_measurement.h"
 #include "worker/membership/central_lives.h"
 #include "worker/stage_host.h"
+#include "worker/workshop.h"
 
 namespace runnel {
 
@@ -77,11 +77,15 @@ class Daemon {
   absl::Status ListenTowardsCentral();
   absl::Status Connect();
   WorkerHello Hello() const;
+  // Messages are carried out one after the other: while the workshop is at one, those behind it
+  // wait, and only what ends or takes back something overtakes them.
   void Handle(CentralMessage message);
+  void CarryOut(CentralMessage& message);
+  void CarryOutWaiting();
   void On(const Welcome& welcome);
   void On(const Refused& refused);
   void On(const ProbePiece& piece);
-  void On(const ProfileRequest& request);
+  void On(ProfileRequest request);
   // Whether a message about this plan comes too late, or is about one that does not hold here yet.
   bool IsAboutAnother(Generation generation) const { return generation != generation_; }
   void On(PrepareStage stage);
@@ -93,16 +97,14 @@ class Daemon {
   void On(const AbortPlan& abort);
   void On(const Release&);
   StageEvents Events(Generation generation);
-  absl::StatusOr<Backend*> BackendFor(const std::string& name);
-  // What "auto" stands for here; any other name for itself.
-  std::vector<std::string> NamesOf(const std::string& name) const;
-  // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
-  // until one has all that is needed.
-  absl::Status WithBackend(const std::string& name,
-                           const std::function<absl::Status(Backend*)>& use);
+  // Sends what `message` makes of the stage's state.
+  void SendState(std::function<WorkerMessage(ModelState)> message);
+  void DropStage();
+  void DropAside();
   void Send(WorkerMessage message);
   void SendTelemetry();
-  void TelemetryTick();
+  void SendHeartbeat();
+  void Tick();
   // unfit: what was asked for does not fit this worker, whatever is tried.
   void Failed(Generation generation, const absl::Status& status, bool unfit = false);
   // Central asked for what only a stage can do, and there is none.
@@ -114,13 +116,12 @@ class Daemon {
   EventLoop loop_;
   BufferPool pool_;
   FrameLimits limits_;
-  SelfMeasurement measurement_;
   RefusalLog refusals_;
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
-  std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
-  Backend* backend_ = nullptr;                                // the last one asked for
+  std::unique_ptr<Workshop> workshop_;
+  std::deque<CentralMessage> waiting_;  // for the workshop
   std::unique_ptr<StageHost> host_;
   Generation generation_;
   // A stage of the next plan, until its CommitPlan.
@@ -131,6 +132,7 @@ class Daemon {
     LinkShaping shaping;
   };
   std::optional<Aside> aside_;
+  Generation aborted_;  // plans up to this one that were not committed are taken back
   absl::Status result_;
   bool welcomed_ = false;
   bool ended_ = false;

@@ -42,7 +42,16 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       compute_lane_(std::make_unique<Lane>()),
       codec_lane_(environment.shares_processor ? nullptr : std::make_unique<Lane>()) {}
 
-PipelineHost::~PipelineHost() { *alive_ = false; }
+PipelineHost::~PipelineHost() {
+  if (alive_ != nullptr) *alive_ = false;
+}
+
+void PipelineHost::Detach() {
+  *std::exchange(alive_, nullptr) = false;
+  upstream_.reset();
+  downstream_.reset();
+  feed_.reset();
+}
 
 void PipelineHost::SetLimits() {
   StageFrameSizes sizes;
@@ -172,6 +181,7 @@ void PipelineHost::Compute(bool training,
                            std::function<absl::StatusOr<StageCompute::Output>()> work) {
   const int64_t now = environment_.loop->clock().NowNanos();
   if (training && idle_since_ns_ != 0) telemetry_.wait_ns += now - std::exchange(idle_since_ns_, 0);
+  computing_ = true;
   compute_lane_->Post([this, training, work = std::move(work), alive = alive_] {
     const Clock& clock = environment_.loop->clock();
     TaskTime time;
@@ -188,6 +198,7 @@ void PipelineHost::Compute(bool training,
 
 void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training,
                                    const TaskTime& time) {
+  computing_ = false;
   if (!output.ok()) {
     Fail(output.status());
     return;

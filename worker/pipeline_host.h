@@ -33,6 +33,8 @@ class PipelineHost final : public StageHost {
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override;
   Telemetry telemetry() const override;
+  bool computing() const override { return computing_; }
+  void Detach() override;
 
  private:
   bool has_upstream() const { return !runtime_.first_stage(); }
@@ -81,6 +83,7 @@ class PipelineHost final : public StageHost {
   ProcessorTime processor_time_;  // counts between a grant and its barrier
   bool ready_ = false;
   bool failed_ = false;
+  bool computing_ = false;
   std::shared_ptr<bool> alive_;  // false once the host is gone: completions on their way check it
 
   std::unique_ptr<LinkShell> upstream_;

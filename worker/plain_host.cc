@@ -31,7 +31,14 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
   environment_.limits->Set(AllowedPayloads(sizes));
 }
 
-PlainHost::~PlainHost() { *alive_ = false; }
+PlainHost::~PlainHost() {
+  if (alive_ != nullptr) *alive_ = false;
+}
+
+void PlainHost::Detach() {
+  *std::exchange(alive_, nullptr) = false;
+  feed_.reset();
+}
 
 void PlainHost::Start() {
   feed_ = std::make_unique<LinkShell>(

@@ -30,6 +30,8 @@ class PlainHost final : public StageHost {
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override { return executor_->ExportState(); }
   Telemetry telemetry() const override;
+  bool computing() const override { return running_; }
+  void Detach() override;
 
  private:
   // Samples and labels of one kind of micro-batch, waiting for each other.

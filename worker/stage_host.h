@@ -24,7 +24,8 @@ struct StageEvents {
   std::function<void(const absl::Status&)> on_failed;  // at most once; nothing follows
 };
 
-// All methods on the loop's thread.
+// All methods on the loop's thread; TakeSnapshot on any, as long as the loop leaves the stage
+// alone.
 class StageHost {
  public:
   virtual ~StageHost() = default;
@@ -39,6 +40,11 @@ class StageHost {
   // Only at a barrier. Unavailable: the device that holds the state is lost.
   virtual absl::StatusOr<ModelState> TakeSnapshot() = 0;
   virtual Telemetry telemetry() const = 0;
+  // An action of the stage is under way.
+  virtual bool computing() const = 0;
+  // Lets go of the links: nothing is reported from now on, and the stage may be destroyed on
+  // another thread.
+  virtual void Detach() = 0;
 };
 
 // What a host is made from; all outlive it.

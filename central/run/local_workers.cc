@@ -82,10 +82,15 @@ absl::Status LocalWorkers::StartOne(const std::string& name) {
   }
   RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
   processes_.push_back(std::move(process));
+  names_.push_back(name);
   return absl::OkStatus();
 }
 
 absl::Status LocalWorkers::StartAgain(const std::string& name) {
+  // One that was stopped would come back under this name.
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i] == name) processes_[i]->Terminate(/*grace_ms=*/0);
+  }
   first_awaited_ = processes_.size();
   return StartOne(name);
 }

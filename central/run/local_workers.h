@@ -66,6 +66,7 @@ class LocalWorkers {
   int64_t threads_ = 1;
   Enrolment enrolment_;
   std::vector<std::unique_ptr<WorkerProcess>> processes_;
+  std::vector<std::string> names_;  // of processes_
   std::vector<std::string> secrets_;
   size_t first_awaited_ = 0;  // in processes_: those before have joined
 };

@@ -25,7 +25,9 @@
 #include "central/run/waiting.h"
 #include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
+#include "proto/transport/link/address.h"
 #include "proto/transport/link/event_loop.h"
+#include "proto/transport/link/port_probe.h"
 
 namespace runnel {
 namespace {
@@ -34,6 +36,9 @@ constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 // Of an operator.
 constexpr std::chrono::seconds kAnswerPatience(3);
+// In which a host that is there says whether somebody listens. Several fit into the time after
+// which a worker is cut off: a way that is there again is noticed.
+constexpr int64_t kPortTimeoutMs = 300;
 
 // What a worker may hand over at a time: all layers, encoders that keep a value for each element of
 // a boundary, and some room for names.
@@ -53,6 +58,7 @@ int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_b
 // On those whose times count: when they came.
 void Stamp(int64_t now_ns, WorkerMessage& message) {
   if (auto* piece = std::get_if<ProbePiece>(&message)) piece->arrived_ns = now_ns;
+  if (auto* heartbeat = std::get_if<Heartbeat>(&message)) heartbeat->arrived_ns = now_ns;
   if (auto* reached = std::get_if<BarrierReached>(&message)) reached->arrived_ns = now_ns;
   if (auto* snapshot = std::get_if<Snapshot>(&message)) snapshot->arrived_ns = now_ns;
 }
@@ -104,6 +110,19 @@ class Trainer::Impl final : public CentralControlObserver {
     Stamp(parts_.clock->NowNanos(), message);
     loop_.Post([this, id, message = std::move(message)] { Receive(id, message); });
   }
+  bool OnBroken(ConnectionId id, const absl::Status& status) override {
+    loop_.Post([this, id, status] {
+      Tell([&](Coordinator& coordinator) {
+        coordinator.Broken(id, status, parts_.clock->NowNanos());
+      });
+    });
+    return true;
+  }
+  void OnResumed(ConnectionId id) override {
+    loop_.Post([this, id] {
+      Tell([&](Coordinator& coordinator) { coordinator.Resumed(id, parts_.clock->NowNanos()); });
+    });
+  }
   void OnGone(ConnectionId id, const absl::Status& status) override {
     const absl::Status reason =
         status.ok() ? absl::UnavailableError("it closed its control stream") : status;
@@ -119,6 +138,7 @@ class Trainer::Impl final : public CentralControlObserver {
   absl::Status MakeEvaluator();
   void Receive(ConnectionId id, const WorkerMessage& message);
   void Tick();
+  void TimerFired();
   void Written(const CheckpointEnd& end);
   void StopIfEnded();
   void Abort(const absl::Status& status);
@@ -133,7 +153,11 @@ class Trainer::Impl final : public CentralControlObserver {
     }
   }
   void CarryOut(SendControl effect);
-  void CarryOut(CloseControl effect) { server_->Close(effect.connection); }
+  void CarryOut(CloseControl effect);
+  void CarryOut(ProbePort effect);
+  void CarryOut(SetTimer effect) {
+    loop_.PostAfter(effect.at_ns - parts_.clock->NowNanos(), [this] { TimerFired(); });
+  }
   void CarryOut(ConnectFeed effect);
   void CarryOut(StopFeed) {
     record_->clock().Stop();
@@ -186,6 +210,7 @@ class Trainer::Impl final : public CentralControlObserver {
   int64_t unwritten_ = 0;  // check-points that the writer has and has not told the end of
   CheckpointFailures failures_;
   // Last: their threads post to the loop.
+  PortProbe ports_;
   std::optional<CheckpointWriter> writer_;
   std::unique_ptr<Evaluator> evaluator_;  // null: evaluations go through the pipeline
 };
@@ -248,6 +273,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
     Tell([timeout_s](Coordinator& coordinator) { coordinator.JoinTimedOut(timeout_s); });
   });
   Tick();
+  TimerFired();
   loop_.Run();
   RUNNEL_RETURN_IF_ERROR(result_);
   outcome_.summary = record_->Summarise(coordinator_->stages(), outcome_.step, outcome_.state);
@@ -281,6 +307,38 @@ void Trainer::Impl::Tick() {
   parts_.display->Transfer(waiting.what, waiting.done, waiting.total);
   if (coordinator_->running()) parts_.display->Update(View());
   loop_.PostAfter(kTickNs, [this] { Tick(); });
+}
+
+void Trainer::Impl::TimerFired() {
+  int64_t moved_bytes = 0;
+  for (const Device& device : coordinator_->devices()) {
+    const TransferProgress states = server_->Transfer(device.connection);
+    moved_bytes += states.arrived_bytes + states.received_bytes;
+  }
+  Tell([&](Coordinator& coordinator) {
+    coordinator.TimerFired(parts_.clock->NowNanos(), moved_bytes);
+  });
+}
+
+void Trainer::Impl::CarryOut(CloseControl effect) {
+  // It may be one that is lost: how long it was silent is the time that it took to find out.
+  if (const auto heard = heard_ns_.find(effect.connection); heard != heard_ns_.end())
+    record_->recoveries().Lose(parts_.clock->NowNanos() - heard->second);
+  server_->Close(effect.connection);
+}
+
+void Trainer::Impl::CarryOut(ProbePort effect) {
+  const auto tell = [this, id = effect.connection](PortAnswer answer) {
+    loop_.Post([this, id, answer] {
+      Tell([&](Coordinator& coordinator) {
+        coordinator.PortProbed(id, answer, parts_.clock->NowNanos());
+      });
+    });
+  };
+  if (parts_.ask_port != nullptr) return parts_.ask_port(effect.data_address, tell);
+  const absl::StatusOr<Address> address = ParseAddress(effect.data_address);
+  if (!address.ok()) return tell(PortAnswer::kNone);
+  ports_.Ask(address->host, address->port, kPortTimeoutMs, tell);
 }
 
 void Trainer::Impl::CarryOut(SendControl effect) {

@@ -21,6 +21,7 @@
 #include "central/run/run_setup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/port_answer.h"
 #include "proto/transport/control/control_channel.h"
 #include "proto/transport/control/members.h"
 #include "proto/transport/link/transport.h"
@@ -65,6 +66,8 @@ struct TrainerParts {
   JournalWriter* journal = nullptr;  // null: none is kept
   bool start_workers = true;         // false: all workers dial in by themselves (tests)
   Enrolment enrolment = {};
+  // Asks whether somebody listens at a data address; null: by TCP. Tests whose addresses are none.
+  std::function<void(const std::string&, std::function<void(PortAnswer)>)> ask_port = nullptr;
 };
 
 class Trainer {

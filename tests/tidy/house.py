@@ -104,7 +104,7 @@ PUBLIC_HEADERS = {
     "proto/transport": ("control/control.h", "control/control_channel.h",
                         "control/control_convert.h", "control/members.h", "control/model_convert.h",
                         "control/probe_train.h", "link/address.h", "link/event_loop.h",
-                        "link/frame.h", "link/link_shell.h", "link/link_target.h", "link/transport.h"),
+                        "link/frame.h", "link/link_shell.h", "link/link_target.h", "link/port_probe.h", "link/transport.h"),
     # What the mains share; others only write files with it.
     "proto/process": ("atomic_file.h", "file_lock.h", "host_memory.h"),
     "proto/crypto": ("authority.h", "certificate.h", "identity.h", "join_client.h", "join_door.h",

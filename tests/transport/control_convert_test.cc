@@ -35,6 +35,7 @@ auto Fields(const ProfileReport& m) {
 auto Fields(const ProfileProgress& m) { return std::tie(m.share, m.generation); }
 auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
 auto Fields(const ProbePiece& m) { return std::tie(m.index, m.count, m.padding, m.answer_bytes); }
+auto Fields(const Heartbeat& m) { return std::tie(m.phase, m.progress); }
 auto Fields(const StageReady& m) { return std::tie(m.generation); }
 auto Fields(const BarrierReached& m) { return std::tie(m.generation, m.sequence); }
 auto Fields(const Snapshot& m) { return std::tie(m.generation, m.sequence, m.state); }
@@ -266,6 +267,9 @@ const BadWorkerField kBadWorkerFields[] = {
      "stage_failed.reason"},
     {10, [](auto& m) { m.mutable_profile_failed()->set_reason(std::string(5000, 'x')); },
      "profile_failed.reason"},
+    {15, [](auto& m) { m.mutable_heartbeat()->set_phase(5); }, "heartbeat.phase"},
+    {15, [](auto& m) { m.mutable_heartbeat()->set_progress(-1); }, "heartbeat.progress"},
+    {0, [](auto& m) { m.mutable_hello()->set_incarnation(-1); }, "hello.incarnation"},
     {7, [](auto& m) { m.Clear(); }, "message"},
     {7, [](auto& m) { m.mutable_part()->set_last(true); }, "message"},
 };

@@ -190,7 +190,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       ProfileProgress{0.5, generation},
       WayMeasured{Real(), 1 + Below(1000)},
       ProbePiece{1, 5, Text(), Below(1000)},
-      Leaving{}};
+      Leaving{},
+      Heartbeat{WorkerPhase::kPreparing, 1 + Below(1000000)}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }

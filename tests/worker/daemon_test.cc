@@ -2,6 +2,7 @@
 
 #include "worker/daemon.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -41,7 +42,25 @@ class DaemonTest : public ::testing::Test {
     daemon_.reset();
   }
 
-  // The first answer of this kind to what is sent; telemetry comes whenever it wants.
+  static bool ComesByItself(const WorkerMessage& message) {
+    return std::holds_alternative<Telemetry>(message) ||
+           std::holds_alternative<Heartbeat>(message) ||
+           std::holds_alternative<ProfileProgress>(message);
+  }
+
+  // Where the first message of this kind is among all that have come, from `from` on.
+  template <typename Message>
+  size_t Find(size_t from = 0) {
+    size_t at = from;
+    while (seen_.WaitForMessages(id_, at + 1)) {
+      if (std::holds_alternative<Message>(seen_.messages(id_)[at])) return at;
+      ++at;
+    }
+    ADD_FAILURE() << "did not come";
+    return at;
+  }
+
+  // The first answer of this kind to what is sent.
   template <typename Answer>
   Answer Ask(CentralMessage message) {
     const size_t before = seen_.messages(id_).size();
@@ -49,7 +68,7 @@ class DaemonTest : public ::testing::Test {
     for (size_t at = before; seen_.WaitForMessages(id_, at + 1); ++at) {
       const std::vector<WorkerMessage> messages = seen_.messages(id_);
       if (const auto* answer = std::get_if<Answer>(&messages[at])) return *answer;
-      EXPECT_TRUE(std::holds_alternative<Telemetry>(messages[at])) << messages[at].index();
+      EXPECT_TRUE(ComesByItself(messages[at])) << messages[at].index();
     }
     ADD_FAILURE() << "no answer";
     return Answer();
@@ -185,6 +204,58 @@ TEST_F(DaemonTest, WhatItMeasuredForARunItNeedNotMeasureForTheNext) {
   EXPECT_EQ(kept.processor_share, measured.processor_share);
   request.accepts_kept = false;
   EXPECT_FALSE(Ask<ProfileReport>(request).kept);
+}
+
+// Of a measurement that goes on until many heartbeats have come.
+ProfileRequest LongMeasurement(ProfileRequest request) {
+  request.ranges.clear();
+  request.burst_ms = 100;
+  request.repetitions = 2;
+  return request;
+}
+
+TEST_F(DaemonTest, TheLoopTurnsWhileTheWorkshopIsBusy) {
+  ASSERT_TRUE(central_->Send(id_, LongMeasurement(FirstLayers())).ok());
+  ASSERT_TRUE(central_->Send(id_, ProbePiece{.count = 1}).ok());
+  const size_t report = Find<ProfileReport>();
+  EXPECT_LT(Find<ProbePiece>(), report);
+  const size_t first = Find<Heartbeat>();
+  ASSERT_LT(first, report);
+  std::vector<int64_t> progress;
+  for (const WorkerMessage& message : seen_.messages(id_)) {
+    const auto* heartbeat = std::get_if<Heartbeat>(&message);
+    if (heartbeat != nullptr && heartbeat->phase == WorkerPhase::kMeasuring)
+      progress.push_back(heartbeat->progress);
+  }
+  EXPECT_GE(progress.size(), 2u);
+  EXPECT_TRUE(std::is_sorted(progress.begin(), progress.end()));
+  EXPECT_GT(progress.back(), 0);
+}
+
+TEST_F(DaemonTest, WhatComesMeanwhileIsCarriedOutInOrder) {
+  ASSERT_TRUE(central_->Send(id_, LongMeasurement(FirstLayers())).ok());
+  ASSERT_TRUE(central_->Send(id_, RunUntil{Generation(), Sequence(5)}).ok());
+  PrepareStage stage = WholeModel();
+  ASSERT_TRUE(central_->Send(id_, stage).ok());
+  ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(3)}).ok());
+  ASSERT_TRUE(central_->Send(id_, SnapshotRequest{Generation(3), Sequence(0)}).ok());
+  const size_t report = Find<ProfileReport>();
+  const size_t refused = Find<StageFailed>();
+  const size_t prepared = Find<StagePrepared>();
+  EXPECT_LT(report, refused);
+  EXPECT_LT(refused, prepared);
+  EXPECT_LT(prepared, Find<Snapshot>());
+}
+
+TEST_F(DaemonTest, APlanIsTakenBackBeforeItsStageIsMade) {
+  ASSERT_TRUE(central_->Send(id_, LongMeasurement(FirstLayers())).ok());
+  ASSERT_TRUE(central_->Send(id_, WholeModel()).ok());
+  ASSERT_TRUE(central_->Send(id_, AbortPlan{Generation(3)}).ok());
+  PrepareStage next = WholeModel();
+  next.plan.generation = Generation(4);
+  ASSERT_TRUE(central_->Send(id_, next).ok());
+  const size_t prepared = Find<StagePrepared>();
+  EXPECT_EQ(std::get<StagePrepared>(seen_.messages(id_)[prepared]).generation, Generation(4));
 }
 
 // Without --listen it is where central reaches it.

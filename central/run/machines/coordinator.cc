@@ -67,6 +67,8 @@ RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
 // ---- who is there
 
 void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool local) {
+  if (const auto restarted = detector_.Restarted(roster_, hello); restarted.has_value())
+    Lose(*restarted);
   if (local && recovery_.waiting()) {
     const absl::StatusOr<std::optional<int>> seat = roster_.Return(connection, hello, effects_);
     if (!seat.ok()) return End(seat.status(), false);
@@ -209,6 +211,10 @@ void Coordinator::PlanRecovery() {
 void Coordinator::Received(ConnectionId connection, const WorkerMessage& message) {
   const std::optional<int> device = roster_.DeviceOf(connection);
   if (!device.has_value() || ended()) return;
+  // Whoever was taken for lost and is not has no part in the run any more.
+  if (roster_.lost()[static_cast<size_t>(*device)]) return;
+  if (!std::holds_alternative<Heartbeat>(message) && !std::holds_alternative<Telemetry>(message))
+    standstill_.Move();
   std::visit([this, device](const auto& one) { Handle(*device, one); }, message);
 }
 

@@ -11,6 +11,7 @@
 //   Barrier       trains up to the next barrier and evaluates there
 //   EvaluationPace    which evaluations beside the training are worth their price
 //   StateCollection   the whole model's state at a barrier; works beside the others
+//   Detector      which workers are lost, and why
 //   Recovery      how training goes on when workers are lost
 //
 // At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes
@@ -41,6 +42,7 @@
 #include "central/planning/training_rule.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
+#include "central/run/machines/detector.h"
 #include "central/run/machines/evaluation_pace.h"
 #include "central/run/machines/link_probe.h"
 #include "central/run/machines/measurement.h"
@@ -48,6 +50,7 @@
 #include "central/run/machines/recovery.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
+#include "central/run/machines/standstill.h"
 #include "central/run/machines/state_collection.h"
 #include "proto/base/training/batching.h"
 #include "proto/transport/control/members.h"
@@ -93,6 +96,13 @@ class Coordinator {
   void Joined(ConnectionId connection, const WorkerHello& hello, bool local);
   void Received(ConnectionId connection, const WorkerMessage& message);
   void Gone(ConnectionId connection, const absl::Status& status);
+  // What the last SetTimer asked for, and once in the beginning. moved_bytes: of all states that
+  // are on their way.
+  void TimerFired(int64_t now_ns, int64_t moved_bytes);
+  // A worker's control connection broke, and the stream has another one.
+  void Broken(ConnectionId connection, const absl::Status& why, int64_t now_ns);
+  void Resumed(ConnectionId connection, int64_t now_ns);
+  void PortProbed(ConnectionId connection, PortAnswer answer, int64_t now_ns);
   // What came of the state that was collected for an evaluation at `step` of the plan of this
   // generation.
   void Evaluated(int64_t step, Generation generation,
@@ -165,6 +175,9 @@ class Coordinator {
   void Handle(int device, const Telemetry& telemetry);
   void Handle(int device, const Leaving&);
   void Handle(int, const WorkerHello&) {}
+  void Handle(int device, const Heartbeat& heartbeat) {
+    detector_.AddHeartbeat(roster_.device(device).connection, heartbeat);
+  }
 
   void Begin();
   void MeasureAll();
@@ -197,6 +210,11 @@ class Coordinator {
   void End(absl::Status status, bool stopped_by_user);
   bool ended() const { return ending_ == Ending::kEnded; }
   bool has_plan() const { return !active_.plan.stages.empty(); }
+  void Lose(const Detector::Finding& finding);
+  // Ends a run in which nothing has moved for too long.
+  void CheckStandstill(int64_t now_ns, int64_t moved_bytes);
+  // What is waited for, for people.
+  std::string PhaseText() const;
   // Whether the run cannot go on without this device, or not as it is planned.
   bool IsNeeded(int device) const;
   // ---- who comes and goes while the run trains (coordinator_members.cc)
@@ -223,6 +241,8 @@ class Coordinator {
   Batching batching_;
   RunEffects effects_;
   Roster roster_;
+  Detector detector_;
+  Standstill standstill_;
   LinkProbe link_probe_;
   Measurement measurement_;
   Move move_;

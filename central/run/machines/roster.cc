@@ -195,6 +195,7 @@ std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
   const std::optional<int> number = DeviceOf(connection);
   if (!number.has_value()) return std::nullopt;
   const auto at = static_cast<size_t>(*number);
+  if (lost_[at]) return std::nullopt;
   if (complete_ || devices_[at].local) {
     lost_[at] = true;
     return number;

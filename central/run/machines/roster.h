@@ -74,8 +74,9 @@ class Roster {
   }
   // It has no stage (any more): tells it to go.
   void Release(int number, RunEffects& effects);
-  // A stream ended. The number of the device that is lost now; none: nobody who takes part, or a
-  // dialling worker before the run began, whose seat is free again.
+  // A stream ended, or its worker is lost. The number of the device that is lost now; none: nobody
+  // who takes part, somebody who was lost before, or a dialling worker before the run began, whose
+  // seat is free again.
   std::optional<int> Leave(ConnectionId connection, RunEffects& effects);
   // A local worker said hello when all seats were taken: it takes the seat of the one of its name
   // that was lost, and Welcome tells it its number. None: there is no such seat. InvalidArgument:

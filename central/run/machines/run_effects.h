@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "central/records/journal.h"
 #include "proto/base/log.h"
+#include "proto/base/port_answer.h"
 #include "proto/transport/control/control_channel.h"
 
 namespace runnel {
@@ -22,6 +23,16 @@ struct SendControl {
 };
 struct CloseControl {
   ConnectionId connection;
+};
+// Ask whether somebody listens at a worker's data port; the coordinator is told (PortProbed).
+struct ProbePort {
+  ConnectionId connection;  // of the worker's control stream
+  std::string data_address;
+};
+// Tell the coordinator when it is this time by central's clock (TimerFired). It asks for one timer
+// at a time.
+struct SetTimer {
+  int64_t at_ns;
 };
 // Connect the feed to the stage with the input and the one with the loss.
 struct ConnectFeed {
@@ -97,9 +108,9 @@ struct RunEnded {
   bool stopped_by_user;
 };
 
-using RunEffect =
-    std::variant<SendControl, CloseControl, ConnectFeed, StopFeed, StartLocalWorker, FeedUntil,
-                 FeedEvaluation, Persist, StateCollected, RecoveryReached, LogLine, RunEnded>;
+using RunEffect = std::variant<SendControl, CloseControl, ProbePort, SetTimer, ConnectFeed,
+                               StopFeed, StartLocalWorker, FeedUntil, FeedEvaluation, Persist,
+                               StateCollected, RecoveryReached, LogLine, RunEnded>;
 using RunEffects = std::vector<RunEffect>;
 
 }  // namespace runnel

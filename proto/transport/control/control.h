@@ -2,8 +2,8 @@
 
 // The control plane's vocabulary: what central and its workers tell each other over a worker's one
 // control stream (control.proto is its wire form, control_convert.h the way between). Messages of
-// one direction arrive in order, once; none is acknowledged: a broken control stream is a lost
-// worker.
+// one direction arrive in order, once, also over several connections; only of heartbeats some may
+// be missing.
 //
 // `generation` is that of the plan that a message is about. Who gets a message about another plan
 // than his own drops it: it was on its way when that plan came to its end.
@@ -30,9 +30,11 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 10;
+inline constexpr int32_t kProtocolVersion = 11;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
+// Between two heartbeats of a worker.
+inline constexpr int64_t kHeartbeatNs = 250'000'000;
 // A profile's processor_share is at least this.
 inline constexpr double kLeastProcessorShare = 1e-3;
 // A computing thread that gets less of a processor was held back, and so is what runs beside it.
@@ -77,6 +79,22 @@ struct WorkerHello {
   std::string device_id = {};
   // Of this process: a worker that is started again has a higher one. 0: not known.
   int64_t incarnation = 0;
+};
+
+// What a worker is at.
+enum class WorkerPhase : uint8_t {
+  kIdle,         // nothing of its own: it stands at a barrier, waits for a neighbour, has no stage
+  kMeasuring,    // progress: millionths of the profile
+  kPreparing,    // compiles a stage and loads its state
+  kHandingOver,  // copies its state and makes messages of it
+  kTraining,     // an action of its stage computes; progress: actions done
+};
+
+// That the worker lives, sent every kHeartbeatNs from a loop that never computes.
+struct Heartbeat {
+  WorkerPhase phase = WorkerPhase::kIdle;
+  int64_t progress = 0;    // in this phase; does not fall while the phase lasts
+  int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
 };
 
 // Answer to ProfileRequest, by range as asked: seconds of forward, backward and update.
@@ -211,7 +229,7 @@ struct Leaving {};
 using WorkerMessage =
     std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
                  Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
-                 ProfileProgress, WayMeasured, ProbePiece, Leaving>;
+                 ProfileProgress, WayMeasured, ProbePiece, Leaving, Heartbeat>;
 
 // ---- central -> worker
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // The contract of the control plane's streams: one per worker, dialled by the worker, carrying
-// whole messages, each once, until it ends. Messages with a state (PrepareStage, Snapshot,
+// whole messages, each once, until it ends. A stream may outlive its connection: the worker dials
+// again by itself. Messages with a state (PrepareStage, Snapshot,
 // LayersFetched) keep their order among each other, and so do all others; these may overtake those.
 // An AbortPlan takes back a PrepareStage that is still on its way. Implementations: grpc
 // (grpc_control.h) and loopback (loopback_control.h; in process, for tests and the simulator only).
@@ -71,6 +72,11 @@ class CentralControlObserver {
   // deadline, are closed with InvalidArgument and never seen here.
   virtual void OnJoined(ConnectionId id) = 0;
   virtual void OnMessage(ConnectionId id, WorkerMessage message) = 0;
+  // The stream's connection broke, and its worker can have another one. True: the stream waits for
+  // that, whatever time it takes, until it is closed. False: it ends, OnGone follows.
+  virtual bool OnBroken(ConnectionId, const absl::Status&) { return false; }
+  // There is another one; nothing is lost, and nothing comes twice.
+  virtual void OnResumed(ConnectionId) {}
   // Exactly once per joined stream, last. Statuses as WorkerControlObserver::OnClosed.
   virtual void OnGone(ConnectionId id, const absl::Status& status) = 0;
 };

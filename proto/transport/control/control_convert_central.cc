@@ -375,6 +375,7 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
     case proto::FromCentral::kPart:
     case proto::FromCentral::kPartsArrived:
     case proto::FromCentral::kPartsDropped:
+    case proto::FromCentral::kReceived:
     case proto::FromCentral::kLayer:
     case proto::FromCentral::MESSAGE_NOT_SET:
       break;

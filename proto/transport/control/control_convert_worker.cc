@@ -44,6 +44,11 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   hello.set_incarnation(from.incarnation);
 }
 
+void Fill(Heartbeat& from, proto::FromWorker& to) {
+  to.mutable_heartbeat()->set_phase(static_cast<uint32_t>(from.phase));
+  to.mutable_heartbeat()->set_progress(from.progress);
+}
+
 void Fill(ProfileReport& from, proto::FromWorker& to) {
   to.mutable_profile_report()->mutable_layer_seconds()->Assign(from.layer_seconds.begin(),
                                                                from.layer_seconds.end());
@@ -207,6 +212,13 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   hello.device_id = from.device_id();
   hello.incarnation = from.incarnation();
   return hello;
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::Heartbeat& from) {
+  constexpr auto kLastPhase = static_cast<int64_t>(WorkerPhase::kTraining);
+  RUNNEL_RETURN_IF_ERROR(CheckRange("heartbeat.phase", from.phase(), 0, kLastPhase));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("heartbeat.progress", from.progress(), 0, kMaxInt64));
+  return Heartbeat{static_cast<WorkerPhase>(from.phase()), from.progress()};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::WayMeasured& from) {
@@ -435,9 +447,13 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(*message.mutable_probe_piece());
     case proto::FromWorker::kLeaving:
       return Leaving{};
+    case proto::FromWorker::kHeartbeat:
+      return Read(message.heartbeat());
     case proto::FromWorker::kPart:
     case proto::FromWorker::kPartsArrived:
     case proto::FromWorker::kPartsDropped:
+    case proto::FromWorker::kReceived:
+    case proto::FromWorker::kGoodbye:
     case proto::FromWorker::kLayer:
     case proto::FromWorker::MESSAGE_NOT_SET:
       break;

@@ -21,6 +21,12 @@ proto::ModelState* StateOf(proto::FromWorker& message) {
   return nullptr;
 }
 
+// Only workers send these.
+bool IsGoodbye(const proto::FromWorker& message) { return message.has_goodbye(); }
+bool IsGoodbye(const proto::FromCentral&) { return false; }
+bool IsHeartbeat(const proto::FromWorker& message) { return message.has_heartbeat(); }
+bool IsHeartbeat(const proto::FromCentral&) { return false; }
+
 // Largest wire message of a kind.
 size_t MostBytes(const proto::FromWorker& message) {
   switch (message.message_case()) {
@@ -170,6 +176,7 @@ void OutgoingMessages<Wire>::DropBulk() {
 
 template <typename Wire>
 void OutgoingMessages<Wire>::Clear() {
+  heartbeat_.clear();
   quick_.clear();
   bulk_.clear();
   first_ = std::string();
@@ -192,6 +199,16 @@ absl::StatusOr<std::optional<Wire>> IncomingMessages<Wire>::Add(const std::strin
   if (!wire.ParseFromString(bytes)) {
     return absl::InvalidArgumentError("message: cannot be parsed");
   }
+  if (wire.has_received()) {
+    news_.received = wire.received().messages();
+    return std::nullopt;
+  }
+  if (IsGoodbye(wire)) {
+    news_.goodbye = true;
+    return std::nullopt;
+  }
+  if (IsHeartbeat(wire)) return wire;
+  ++news_.counted;
   if (wire.has_part()) return AddPart(wire.part());
   if (wire.has_layer()) return absl::InvalidArgumentError("layer: comes outside of parts");
   if (wire.has_parts_arrived()) {
@@ -231,7 +248,8 @@ absl::StatusOr<std::optional<Wire>> IncomingMessages<Wire>::AddPart(const proto:
 
 template <typename Wire>
 absl::StatusOr<std::optional<Wire>> IncomingMessages<Wire>::Complete(Wire message) {
-  if (message.has_part() || message.has_parts_arrived() || message.has_parts_dropped()) {
+  if (message.has_part() || message.has_parts_arrived() || message.has_parts_dropped() ||
+      message.has_received() || IsGoodbye(message) || IsHeartbeat(message)) {
     return absl::InvalidArgumentError("part: is made of parts");
   }
   if (message.has_layer()) {

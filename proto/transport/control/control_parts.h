@@ -18,6 +18,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,10 +43,13 @@ inline constexpr size_t kMaxQueuedControlBytes = size_t{1} << 32;
 // message that completed it.
 absl::Status CheckWireSize(const proto::FromWorker& message, size_t wire_bytes);
 
-// Bytes of Parts.
+// What came beside messages for those above. Bytes are those of Parts.
 struct PartNews {
-  int64_t read = 0;     // of the peer's: it waits to hear of them
-  int64_t arrived = 0;  // of ours, as the peer says
+  int64_t read = 0;                      // of the peer's: it waits to hear of them
+  int64_t arrived = 0;                   // of ours, as the peer says
+  int64_t counted = 0;                   // messages that count in a session (control_session.h)
+  std::optional<int64_t> received = {};  // messages of ours, as the peer says
+  bool goodbye = false;
 };
 
 // Messages on their way out. Not thread-safe.
@@ -58,6 +62,10 @@ class OutgoingMessages {
   // ResourceExhausted: the message is over kMaxControlMessageBytes or the queue would be over its
   // limit. Internal: the message cannot be serialized. Nothing is queued then.
   absl::Status Push(Wire message);
+  // Sends a heartbeat beside the others, in place of one that has not left. It does not count.
+  void PushHeartbeat(const Wire& message) { heartbeat_ = message.SerializeAsString(); }
+  // A heartbeat that waits, serialized; empty: none does.
+  std::string TakeHeartbeat() { return std::exchange(heartbeat_, {}); }
   // The next wire message, serialized; nothing if there is none, or if Parts must arrive first.
   std::optional<std::string> Next(int64_t now_ns);
   // What the other direction brought. InvalidArgument: more has arrived than was sent.
@@ -80,6 +88,7 @@ class OutgoingMessages {
   std::optional<std::string> NextPart(int64_t now_ns);
 
   size_t max_queued_bytes_;
+  std::string heartbeat_;          // serialized
   std::deque<std::string> quick_;  // serialized
   std::deque<Wire> bulk_;          // layers, and the messages that they belong to behind them
   size_t queued_bytes_ = 0;        // of both, serialized; Parts of the first bulk message included

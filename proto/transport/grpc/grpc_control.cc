@@ -33,13 +33,14 @@ class GrpcControl final : public ControlTransport {
   absl::StatusOr<std::unique_ptr<WorkerControl>> Connect(const std::string& address,
                                                          int64_t timeout_ms,
                                                          WorkerControlObserver* observer) override {
-    return ConnectGrpc(address, timeout_ms, options_, &timers_, observer);
+    return ConnectGrpc(address, timeout_ms, options_, &timers_, &ports_, observer);
   }
 
  private:
   const GrpcControlOptions options_;
   MonotonicClock clock_;
   EventLoop timers_{&clock_};
+  PortProbe ports_;
   std::thread thread_;  // last: it runs while all of the above lives
 };
 

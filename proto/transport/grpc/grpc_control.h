@@ -42,9 +42,14 @@ struct GrpcControlOptions {
   // full since the peer reads nothing goes only after keepalive_timeout_ms more.
   int64_t close_timeout_ms = 2'000;
   // A killed process shows at once; a host that vanished or a stopped process shows after a ping
-  // (sent when nothing came for keepalive_ms) stayed unanswered for keepalive_timeout_ms.
-  int64_t keepalive_ms = 5'000;
-  int64_t keepalive_timeout_ms = 10'000;
+  // (sent when nothing came for keepalive_ms) stayed unanswered for keepalive_timeout_ms. That ends
+  // the connection, not the stream.
+  int64_t keepalive_ms = 2'000;
+  int64_t keepalive_timeout_ms = 3'000;
+  // A worker whose connection broke dials again: for so long, or until nobody has listened at
+  // central's port for refused_ms. 0: a stream ends with its connection.
+  int64_t resume_ms = 900'000;
+  int64_t refused_ms = 2'000;
   // More streams than this at once are refused.
   int max_streams = 1'024;
 };

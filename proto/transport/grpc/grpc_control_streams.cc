@@ -1,14 +1,14 @@
 #include "proto/transport/grpc/grpc_control_streams.h"
 
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/sha256.h"
-#include "proto/transport/control/control_convert.h"
 #include "proto/transport/grpc/grpc_security.h"
+#include "proto/transport/grpc/grpc_server_stream.h"
 
 namespace runnel {
 namespace {
@@ -16,250 +16,17 @@ namespace {
 using Reactor = Streams::Reactor;
 
 constexpr int64_t kNanosPerMilli = 1'000'000;
-// Of a worker's first message.
-constexpr size_t kMaxHelloBytes = 4 << 10;
+constexpr size_t kMaxSessionBytes = 64;
 
 absl::Status NoSuchStream(ConnectionId id) {
   return absl::NotFoundError(absl::StrCat("control stream ", id.value(), ": is not there"));
 }
 
-}  // namespace
-
-// One call. gRPC calls back one at a time for reads, for writes and at the end; nothing is started
-// on the call with mutex_ held, since gRPC may call back at once.
-class ServerStream final : public Reactor, public std::enable_shared_from_this<ServerStream> {
- public:
-  // peer: who dials, if a certificate says so.
-  ServerStream(ConnectionId id, grpc::CallbackServerContext* context,
-               std::optional<CertificateInfo> peer, std::shared_ptr<Streams> streams)
-      : id_(id), peer_(std::move(peer)), streams_(std::move(streams)), context_(context) {}
-
-  const std::optional<CertificateInfo>& peer() const { return peer_; }
-  bool joined() const { return joined_; }
-  void Begin();
-  absl::Status Send(CentralMessage message);
-  TransferProgress Transfer();
-  void Close();
-  // Ends the call with this status as soon as no write is on its way.
-  void Fail(absl::Status status);
-
- private:
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnDone() override;
-
-  absl::Status Receive();
-  // The first message.
-  absl::Status Join(const WorkerMessage& hello);
-  int64_t NowNanos() const { return streams_->timers().clock().NowNanos(); }
-  // Ends the call when all that is queued has been written.
-  void EndInOrder();
-  // Starts what can be started next.
-  void Step();
-  void CutOffAfterTimeout();
-
-  const ConnectionId id_;
-  const std::optional<CertificateInfo> peer_;
-  const std::shared_ptr<Streams> streams_;        // a timer may hold a stream that has ended
-  IncomingMessages<proto::FromWorker> incoming_;  // of the reading callback
-  grpc::ByteBuffer read_;
-  grpc::ByteBuffer write_;
-  std::atomic<bool> joined_{false};
-  std::atomic<bool> welcomed_{false};
-  std::atomic<int64_t> held_bytes_{0};  // incoming_'s
-
-  std::mutex mutex_;                      // guards what follows
-  grpc::CallbackServerContext* context_;  // nullptr once the call is done
-  OutgoingMessages<proto::FromCentral> outgoing_;
-  absl::Status end_;      // not OK: why we end it
-  bool closing_ = false;  // end it when outgoing_ is empty
-  bool deaf_ = false;     // we closed it: drop what comes in
-  bool writing_ = false;
-  bool finished_ = false;  // Finish has been called
-};
-
-void ServerStream::Begin() {
-  streams_->timers().PostAfter(
-      streams_->options().hello_deadline_ms * kNanosPerMilli, [weak = weak_from_this()] {
-        const std::shared_ptr<ServerStream> self = weak.lock();
-        if (self == nullptr || self->joined_) return;
-        self->Fail(absl::InvalidArgumentError(absl::StrCat(
-            "hello: did not come within ", self->streams_->options().hello_deadline_ms, " ms")));
-      });
-  StartRead(&read_);
+std::string MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return "";
+  return std::string(found->second.data(), found->second.size());
 }
-
-absl::Status ServerStream::Send(CentralMessage message) {
-  const bool takes_back = std::holds_alternative<AbortPlan>(message);
-  if (std::holds_alternative<Welcome>(message)) welcomed_ = true;
-  proto::FromCentral wire = ToProto(std::move(message));
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (context_ == nullptr) return NoSuchStream(id_);
-    if (closing_ || finished_ || !end_.ok()) {
-      return absl::UnavailableError("control stream: is closed");
-    }
-    // A stage that is still on its way is of no more use.
-    if (takes_back) outgoing_.DropBulk();
-    RUNNEL_RETURN_IF_ERROR(outgoing_.Push(std::move(wire)));
-  }
-  Step();
-  return absl::OkStatus();
-}
-
-TransferProgress ServerStream::Transfer() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  TransferProgress progress = outgoing_.progress();
-  progress.received_bytes = held_bytes_;
-  return progress;
-}
-
-void ServerStream::Close() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    deaf_ = true;
-  }
-  EndInOrder();
-}
-
-void ServerStream::EndInOrder() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_ || finished_) return;
-    closing_ = true;
-  }
-  CutOffAfterTimeout();
-  Step();
-}
-
-void ServerStream::Fail(absl::Status status) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (finished_ || !end_.ok()) return;
-    end_ = std::move(status);
-    outgoing_.Clear();
-  }
-  if (!joined_) streams_->LogRefusal(end_.message());
-  CutOffAfterTimeout();
-  Step();
-}
-
-void ServerStream::CutOffAfterTimeout() {
-  streams_->timers().PostAfter(streams_->options().close_timeout_ms * kNanosPerMilli,
-                               [weak = weak_from_this()] {
-                                 const std::shared_ptr<ServerStream> self = weak.lock();
-                                 if (self == nullptr) return;
-                                 std::lock_guard<std::mutex> lock(self->mutex_);
-                                 if (self->context_ != nullptr) self->context_->TryCancel();
-                               });
-}
-
-void ServerStream::Step() {
-  std::optional<std::string> next;
-  absl::Status end;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (writing_ || finished_) return;
-    if (end_.ok()) next = outgoing_.Next(NowNanos());
-    if (next.has_value()) {
-      writing_ = true;
-    } else if ((closing_ && outgoing_.empty()) || !end_.ok()) {
-      finished_ = true;
-      end = end_;
-    } else {
-      return;
-    }
-  }
-  if (next.has_value()) {
-    write_ = ToBuffer(*next);
-    StartWrite(&write_);
-  } else {
-    Finish(ToGrpc(end));
-  }
-}
-
-void ServerStream::OnWriteDone(bool ok) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    writing_ = false;
-    if (!ok) outgoing_.Clear();  // the call is broken, its reading ends as well
-  }
-  Step();
-}
-
-void ServerStream::OnReadDone(bool ok) {
-  if (!ok) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      outgoing_.SendWithoutWaiting();
-    }
-    EndInOrder();
-    return Step();
-  }
-  absl::Status status = Receive();
-  if (status.ok()) {
-    StartRead(&read_);
-  } else {
-    Fail(std::move(status));
-  }
-}
-
-absl::Status ServerStream::Join(const WorkerMessage& message) {
-  const auto& hello = std::get<WorkerHello>(message);
-  if (peer_.has_value() && hello.name != peer_->subject.name) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "hello: says to be ", hello.name, ", the certificate is that of ", peer_->subject.name));
-  }
-  joined_ = true;
-  streams_->observer().OnJoined(id_);
-  return absl::OkStatus();
-}
-
-absl::Status ServerStream::Receive() {
-  if (!joined_ && read_.Length() > kMaxHelloBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hello: ", read_.Length(), " bytes are over ", kMaxHelloBytes));
-  }
-  incoming_.SetLimit(welcomed_ ? streams_->max_state_bytes() : 0);
-  RUNNEL_ASSIGN_OR_RETURN(std::optional<proto::FromWorker> wire, incoming_.Add(ToBytes(read_)));
-  held_bytes_ = incoming_.held_bytes();
-  bool is_deaf = false;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!end_.ok()) return end_;
-    RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(incoming_.TakeNews(), NowNanos()));
-    is_deaf = deaf_;
-  }
-  Step();
-  if (is_deaf) return absl::OkStatus();
-  if (!joined_ && !(wire.has_value() && wire->has_hello())) {
-    return absl::InvalidArgumentError("hello: is not the first message");
-  }
-  if (!wire.has_value()) return absl::OkStatus();
-  RUNNEL_RETURN_IF_ERROR(CheckWireSize(*wire, read_.Length()));
-  RUNNEL_ASSIGN_OR_RETURN(WorkerMessage message, FromProto(*std::move(wire)));
-  if (!joined_) RUNNEL_RETURN_IF_ERROR(Join(message));
-  streams_->observer().OnMessage(id_, std::move(message));
-  return absl::OkStatus();
-}
-
-void ServerStream::OnDone() {
-  const std::shared_ptr<ServerStream> self = shared_from_this();
-  absl::Status status;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    finished_ = true;
-    status = end_;
-    if (status.ok() && context_->IsCancelled()) {
-      status = absl::UnavailableError("control stream: the connection broke");
-    }
-    context_ = nullptr;
-  }
-  if (joined_) streams_->observer().OnGone(id_, status);
-  streams_->Remove(id_);
-}
-
-namespace {
 
 // Ends a call that is not wanted.
 class Refusal final : public Reactor {
@@ -355,32 +122,71 @@ std::shared_ptr<ServerStream> Streams::OneStrangerTooMany() {
   return strangers > options_.max_strangers ? oldest : nullptr;
 }
 
+absl::StatusOr<std::optional<CertificateInfo>> Streams::CheckPeer(
+    const grpc::CallbackServerContext& context) {
+  if (options_.security.encrypts()) return CheckRole(context, Role::kWorker);
+  const absl::Status status = CheckSecret(context);
+  if (!status.ok()) LogRefusal(status.message());
+  if (!status.ok()) return status;
+  return std::nullopt;
+}
+
+absl::StatusOr<std::shared_ptr<ServerStream>> Streams::AddStream(
+    std::string session, std::optional<CertificateInfo> peer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closing_) return absl::UnavailableError("central ends");
+  if (streams_.size() >= static_cast<size_t>(options_.max_streams)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("central has ", streams_.size(), " control streams already"));
+  }
+  last_id_ = last_id_.next();
+  return streams_
+      .emplace(last_id_, std::make_shared<ServerStream>(last_id_, std::move(session),
+                                                        std::move(peer), shared_from_this()))
+      .first->second;
+}
+
+std::shared_ptr<ServerStream> Streams::FindSession(const std::string& session) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, stream] : streams_) {
+    if (!session.empty() && EqualSecrets(stream->session_key(), session)) return stream;
+  }
+  return nullptr;
+}
+
 Reactor* Streams::Add(grpc::CallbackServerContext* context) {
-  std::shared_ptr<ServerStream> stream;
-  std::optional<CertificateInfo> peer;
-  if (options_.security.encrypts()) {
-    absl::StatusOr<CertificateInfo> worker = CheckRole(*context, Role::kWorker);
-    if (!worker.ok()) return new Refusal(worker.status());
-    peer = *std::move(worker);
-  } else if (absl::Status status = CheckSecret(*context); !status.ok()) {
-    LogRefusal(status.message());
-    return new Refusal(status);
+  absl::StatusOr<std::optional<CertificateInfo>> peer = CheckPeer(*context);
+  if (!peer.ok()) return new Refusal(peer.status());
+  const std::string session = MetadataOf(*context, kSessionKey);
+  const std::string received_text = MetadataOf(*context, kReceivedKey);
+  const bool is_new = received_text.empty();
+  int64_t received = 0;
+  if (!is_new && !absl::SimpleAtoi(received_text, &received))
+    return new Refusal(absl::InvalidArgumentError("runnel-received: is no number"));
+  std::shared_ptr<ServerStream> stream = FindSession(session);
+  if (!is_new && (stream == nullptr || !stream->joined()))
+    return new Refusal(absl::NotFoundError("central does not know this stream (any more)"));
+  if (is_new) {
+    if (stream != nullptr || session.size() > kMaxSessionBytes)
+      return new Refusal(absl::InvalidArgumentError("runnel-session: is no new one"));
+    auto added = AddStream(session, *std::move(peer));
+    if (!added.ok()) return new Refusal(added.status());
+    stream = *std::move(added);
+  } else if (peer->has_value() != stream->peer().has_value() ||
+             (peer->has_value() && (*peer)->subject.name != stream->peer()->subject.name)) {
+    return new Refusal(absl::PermissionDeniedError("this stream is another worker's"));
   }
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_) return new Refusal(absl::UnavailableError("central ends"));
-    if (streams_.size() >= static_cast<size_t>(options_.max_streams)) {
-      return new Refusal(absl::ResourceExhaustedError(
-          absl::StrCat("central has ", streams_.size(), " control streams already")));
-    }
-    last_id_ = last_id_.next();
-    stream = std::make_shared<ServerStream>(last_id_, context, std::move(peer), shared_from_this());
-    streams_.emplace(last_id_, stream);
+  auto call = std::make_shared<ServerCall>(context, stream);
+  const absl::StatusOr<int64_t> has = stream->Attach(call, received);
+  if (!has.ok()) return new Refusal(has.status());
+  if (is_new) {
+    if (const std::shared_ptr<ServerStream> stranger = OneStrangerTooMany())
+      stranger->Fail(absl::ResourceExhaustedError("too many streams that said no hello yet"));
+    stream->AwaitHello();
   }
-  if (const std::shared_ptr<ServerStream> stranger = OneStrangerTooMany())
-    stranger->Fail(absl::ResourceExhaustedError("too many streams that said no hello yet"));
-  stream->Begin();
-  return stream.get();
+  ServerCall* const reactor = call.get();
+  reactor->Begin(std::move(call), *has);
+  return reactor;
 }
 
 void Streams::Remove(ConnectionId id) {

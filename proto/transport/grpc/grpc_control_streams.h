@@ -45,7 +45,8 @@ class Streams : public std::enable_shared_from_this<Streams> {
   EventLoop& timers() { return *timers_; }
   CentralControlObserver& observer() { return *observer_; }
 
-  // The reactor of a new call, which may be one that only refuses it.
+  // The reactor of a new call, which may be one that only refuses it. The call is a new stream's,
+  // or the next one of a stream whose connection broke.
   Reactor* Add(grpc::CallbackServerContext* context);
   void Remove(ConnectionId id);
   std::shared_ptr<ServerStream> Find(ConnectionId id);
@@ -59,6 +60,12 @@ class Streams : public std::enable_shared_from_this<Streams> {
 
  private:
   absl::Status CheckSecret(const grpc::CallbackServerContext& context);
+  // Who calls, if certificates are asked for. PermissionDenied: he may not.
+  absl::StatusOr<std::optional<CertificateInfo>> CheckPeer(
+      const grpc::CallbackServerContext& context);
+  absl::StatusOr<std::shared_ptr<ServerStream>> AddStream(std::string session,
+                                                          std::optional<CertificateInfo> peer);
+  std::shared_ptr<ServerStream> FindSession(const std::string& session);
   // Of more than max_strangers streams that have not said hello, the oldest; null: there are not
   // so many.
   std::shared_ptr<ServerStream> OneStrangerTooMany();

@@ -1,0 +1,59 @@
+// The coordinator's part that finds out who is lost, and whether anything moves.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "central/run/machines/coordinator.h"
+
+namespace runnel {
+
+void Coordinator::TimerFired(int64_t now_ns, int64_t moved_bytes) {
+  if (ended()) return;
+  for (const Detector::Finding& finding : detector_.Tick(roster_, now_ns, effects_)) Lose(finding);
+  CheckStandstill(now_ns, moved_bytes);
+}
+
+std::string Coordinator::PhaseText() const {
+  if (recovery_.waiting()) return "a worker of this host is started again";
+  if (link_probe_.under_way()) return "paths to workers are measured";
+  if (measurement_.under_way()) return "devices are measured";
+  if (move_.fetching()) return "stages hand over layers";
+  if (move_.revocable()) return "stages are prepared";
+  if (move_.under_way()) return "stages connect to each other";
+  if (barrier_.evaluating()) return "the pipeline evaluates";
+  if (collection_.under_way()) return "states are collected";
+  return "the stages train";
+}
+
+void Coordinator::CheckStandstill(int64_t now_ns, int64_t moved_bytes) {
+  // These have deadlines of their own, or somebody who sees to them.
+  if (!roster_.complete() || !evaluations_.empty() || paused_) standstill_.Move();
+  if (!standstill_.IsTooLong(now_ns, moved_bytes + detector_.progress())) return;
+  End(absl::DeadlineExceededError(absl::StrCat(
+          "nothing has moved for ", Standstill::kLimitNs / 1'000'000'000, " s while ", PhaseText(),
+          ", though all workers say that they live: see their logs, and the links between them")),
+      false);
+}
+
+void Coordinator::Broken(ConnectionId connection, const absl::Status& why, int64_t now_ns) {
+  if (ended()) return;
+  detector_.Break(connection, why, roster_, now_ns, effects_);
+  // Nobody waits for whoever does not take part.
+  if (!roster_.DeviceOf(connection).has_value()) effects_.push_back(CloseControl{connection});
+}
+
+void Coordinator::Resumed(ConnectionId connection, int64_t now_ns) {
+  detector_.Resume(connection, now_ns, effects_);
+}
+
+void Coordinator::PortProbed(ConnectionId connection, PortAnswer answer, int64_t now_ns) {
+  if (ended()) return;
+  if (const auto finding = detector_.AddAnswer(connection, answer, now_ns)) Lose(*finding);
+}
+
+void Coordinator::Lose(const Detector::Finding& finding) {
+  effects_.push_back(CloseControl{finding.connection});
+  Gone(finding.connection, absl::UnavailableError(finding.why));
+}
+
+}  // namespace runnel

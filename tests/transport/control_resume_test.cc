@@ -1,0 +1,255 @@
+// A control stream outlives its connection: nothing is lost, nothing comes twice.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/link/port_probe.h"
+#include "tests/transport/control_recorders.h"
+#include "tests/transport/tcp_proxy.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::HasSubstr;
+using Mode = TcpProxy::Mode;
+
+constexpr int64_t kTimeoutMs = 20'000;
+
+// Keeps broken streams.
+class Keeping final : public CentralControlObserver, public Awaited {
+ public:
+  void OnJoined(ConnectionId id) override { recorder.OnJoined(id); }
+  void OnMessage(ConnectionId id, WorkerMessage message) override {
+    if (std::holds_alternative<Heartbeat>(message)) {
+      ++heartbeats;
+    } else {
+      recorder.OnMessage(id, std::move(message));
+    }
+  }
+  bool OnBroken(ConnectionId, const absl::Status&) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++broken_;
+    changed_.notify_all();
+    return keeps;
+  }
+  void OnResumed(ConnectionId) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++resumed_;
+    changed_.notify_all();
+  }
+  void OnGone(ConnectionId id, const absl::Status& status) override { recorder.OnGone(id, status); }
+
+  bool WaitForBroken(int count) {
+    return WaitFor([&] { return broken_ >= count; });
+  }
+  bool WaitForResumed(int count) {
+    return WaitFor([&] { return resumed_ >= count; });
+  }
+
+  CentralRecorder recorder;
+  std::atomic<int> heartbeats = 0;
+  std::atomic<bool> keeps = true;
+
+ private:
+  int broken_ = 0;
+  int resumed_ = 0;
+};
+
+class ControlResume : public ::testing::Test {
+ protected:
+  static GrpcControlOptions Options() {
+    GrpcControlOptions options;
+    options.keepalive_ms = 200;
+    options.keepalive_timeout_ms = 300;
+    options.close_timeout_ms = 500;
+    return options;
+  }
+  void Join() {
+    worker_ = transport_->Connect(proxy_.address(), kTimeoutMs, &worker_seen_).value();
+    ASSERT_TRUE(worker_->Send(HelloOf("w")).ok());
+    const std::optional<ConnectionId> id = seen_.recorder.WaitForJoined(1);
+    ASSERT_TRUE(id.has_value());
+    id_ = *id;
+    ASSERT_TRUE(central_->Send(id_, Welcome{DeviceId(0)}).ok());
+    ASSERT_TRUE(worker_seen_.WaitForMessages(1));
+  }
+  void ExpectSequences(int64_t count) {
+    ASSERT_TRUE(seen_.recorder.WaitForMessages(id_, static_cast<size_t>(count) + 1));
+    ASSERT_TRUE(worker_seen_.WaitForMessages(static_cast<size_t>(count) + 1));
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i) + 1;
+      EXPECT_EQ(std::get<BarrierReached>(seen_.recorder.messages(id_)[at]).sequence, Sequence(i));
+      EXPECT_EQ(std::get<RunUntil>(worker_seen_.messages()[at]).limit, Sequence(i));
+    }
+  }
+  void SendSequences(int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      ASSERT_TRUE(worker_->Send(BarrierReached{Generation(1), Sequence(i)}).ok());
+      ASSERT_TRUE(central_->Send(id_, RunUntil{Generation(1), Sequence(i)}).ok());
+    }
+  }
+
+  Keeping seen_;
+  WorkerRecorder worker_seen_;
+  const std::unique_ptr<ControlTransport> transport_ = MakeGrpcControl(Options());
+  std::unique_ptr<CentralControl> central_ = transport_->Listen("127.0.0.1:0", &seen_).value();
+  TcpProxy proxy_{central_->address()};
+  std::unique_ptr<WorkerControl> worker_;
+  ConnectionId id_;
+};
+
+TEST_F(ControlResume, WhatIsSentWhileTheConnectionIsBrokenArrivesOnce) {
+  Join();
+  int64_t sent = 0;
+  for (int round = 1; round <= 3; ++round) {
+    SendSequences(sent, sent + 40);
+    proxy_.Set(Mode::kReset);
+    SendSequences(sent + 40, sent + 80);
+    ASSERT_TRUE(seen_.WaitForBroken(round));
+    SendSequences(sent + 80, sent + 100);
+    sent += 100;
+    proxy_.Set(Mode::kPass);
+    ASSERT_TRUE(seen_.WaitForResumed(round));
+  }
+  ExpectSequences(sent);
+  EXPECT_FALSE(worker_seen_.closed());
+  worker_.reset();
+  EXPECT_TRUE(seen_.recorder.WaitForGone(id_).ok()) << "the end in order is that of the stream";
+  EXPECT_FALSE(seen_.recorder.broken_rule());
+}
+
+// A state is under way, in both lanes of both directions.
+TEST_F(ControlResume, AStateThatIsUnderWayArrivesWhole) {
+  Join();
+  Snapshot snapshot{Generation(3), Sequence(100), {}};
+  TensorData tensor{"0.weight", DType::kFloat32, {1'250, 1'000}, std::string(5'000'000, '\0')};
+  for (size_t i = 0; i < tensor.bytes.size(); i += 97) tensor.bytes[i] = static_cast<char>(i % 251);
+  for (int layer = 0; layer < 4; ++layer) snapshot.state.layers.push_back({layer, {tensor}, {}});
+  ASSERT_TRUE(worker_->Send(snapshot).ok());
+  for (int round = 1; round <= 3; ++round) {
+    const int64_t before = central_->Transfer(id_).received_bytes;
+    ASSERT_TRUE(worker_->Send(StageReady{Generation(round)}).ok());
+    ASSERT_TRUE(seen_.recorder.WaitForMessages(id_, static_cast<size_t>(round) + 1));
+    proxy_.Set(Mode::kReset);
+    ASSERT_TRUE(seen_.WaitForBroken(round));
+    EXPECT_GE(central_->Transfer(id_).received_bytes, before);
+    proxy_.Set(Mode::kPass);
+    ASSERT_TRUE(seen_.WaitForResumed(round));
+  }
+  ASSERT_TRUE(seen_.recorder.WaitForMessages(id_, 5));
+  bool came = false;
+  for (const WorkerMessage& message : seen_.recorder.messages(id_)) {
+    const auto* whole = std::get_if<Snapshot>(&message);
+    if (whole == nullptr) continue;
+    came = true;
+    EXPECT_TRUE(whole->state == snapshot.state);
+  }
+  EXPECT_TRUE(came);
+}
+
+// Nobody says that the connection is dead: pings find it out.
+TEST_F(ControlResume, ASilentConnectionIsReplaced) {
+  Join();
+  SendSequences(0, 20);
+  ExpectSequences(20);
+  proxy_.Set(Mode::kSwallow);
+  SendSequences(20, 40);
+  ASSERT_TRUE(seen_.WaitForBroken(1));
+  proxy_.Set(Mode::kPass);
+  ASSERT_TRUE(seen_.WaitForResumed(1));
+  SendSequences(40, 60);
+  ExpectSequences(60);
+}
+
+TEST_F(ControlResume, AStreamThatIsClosedMeanwhileIsNotTakenUpAgain) {
+  Join();
+  proxy_.Set(Mode::kReset);
+  ASSERT_TRUE(seen_.WaitForBroken(1));
+  central_->Close(id_);
+  EXPECT_EQ(seen_.recorder.WaitForGone(id_).code(), absl::StatusCode::kUnavailable);
+  proxy_.Set(Mode::kPass);
+  const absl::Status end = worker_seen_.WaitForClosed();
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(end.message()), HasSubstr("does not know this stream"));
+}
+
+TEST_F(ControlResume, WhereNobodyKeepsItAStreamEndsWithItsConnection) {
+  seen_.keeps = false;
+  Join();
+  proxy_.Set(Mode::kReset);
+  EXPECT_EQ(seen_.recorder.WaitForGone(id_).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ControlResume, AWorkerThatClosesWhileItIsBrokenEnds) {
+  Join();
+  proxy_.Set(Mode::kReset);
+  ASSERT_TRUE(seen_.WaitForBroken(1));
+  worker_.reset();
+  EXPECT_TRUE(worker_seen_.closed());
+}
+
+TEST_F(ControlResume, HeartbeatsAreNotKept) {
+  Join();
+  for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(worker_->Send(Heartbeat{}).ok());
+  SendSequences(0, 1);
+  ExpectSequences(1);
+  EXPECT_GE(seen_.heartbeats, 1);
+  EXPECT_LE(seen_.heartbeats, 1'000);
+}
+
+// ---- who answers at a port
+
+PortAnswer AnswerOf(const std::string& host, int port) {
+  PortProbe probe;
+  struct Heard final : Awaited {
+    void Set(PortAnswer answer) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      answer_ = answer;
+      changed_.notify_all();
+    }
+    std::optional<PortAnswer> answer_;
+  } heard;
+  probe.Ask(host, port, 300, [&heard](PortAnswer answer) { heard.Set(answer); });
+  EXPECT_TRUE(heard.WaitFor([&] { return heard.answer_.has_value(); }));
+  return heard.answer_.value_or(PortAnswer::kNone);
+}
+
+TEST(PortProbe, TellsWhoIsThere) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in own = {};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+  socklen_t bytes = sizeof(own);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes);
+  const int port = ntohs(own.sin_port);
+  EXPECT_EQ(AnswerOf("127.0.0.1", port), PortAnswer::kRefused) << "bound and deaf";
+  ASSERT_EQ(listen(listener, 1), 0);
+  EXPECT_EQ(AnswerOf("127.0.0.1", port), PortAnswer::kAnswered) << "nobody accepts";
+  close(listener);
+  EXPECT_EQ(AnswerOf("127.0.0.1", port), PortAnswer::kRefused);
+  EXPECT_EQ(AnswerOf("no such host", 9), PortAnswer::kNone);
+}
+
+// A kernel whose queue of connections is full says nothing, as a network that swallows everything.
+TEST(PortProbe, SilenceIsNoAnswer) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in own = {};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+  socklen_t bytes = sizeof(own);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes);
+  ASSERT_EQ(listen(listener, 0), 0);
+  std::vector<int> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    (void)connect(callers.back(), reinterpret_cast<sockaddr*>(&own), sizeof(own));
+  }
+  EXPECT_EQ(AnswerOf("127.0.0.1", ntohs(own.sin_port)), PortAnswer::kNone);
+  for (const int caller : callers) close(caller);
+  close(listener);
+}
+
+}  // namespace
+}  // namespace runnel
