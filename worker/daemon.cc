@@ -53,10 +53,11 @@ Daemon::Daemon(DaemonOptions options, Parts parts)
       loop_(parts.clock),
       refusals_(parts.logger, parts.clock),
       observer_(std::make_unique<Observer>(this)),
-      workshop_(std::make_unique<Workshop>(
-          Workshop::Options{options_.backend, options_.threads, options_.state_folder,
-                            options_.device},
-          Workshop::Parts{&loop_, &pool_, parts.transport, &limits_, parts.clock, parts.logger})) {}
+      workshop_(
+          std::make_unique<Workshop>(Workshop::Options{options_.backend, options_.threads,
+                                                       options_.state_folder, options_.device},
+                                     Workshop::Parts{&loop_, &pool_, parts.transport, &limits_,
+                                                     parts.clock, parts.logger, &replicas_})) {}
 
 Daemon::~Daemon() {
   // The end is said at once. The workshop may still be at a state that goes there. Then the stage,
@@ -257,6 +258,14 @@ void Daemon::On(PrepareStage stage) {
   const LinkExpectation expectation{stage.link_token, stage.upstream_peer,
                                     CentralSubject().ToString()};
   const LinkShaping shaping = stage.shaping;
+  if (stage.replica.has_value()) {
+    const StagePlan& range = stage.plan.stages[stage.stage];
+    absl::StatusOr<ModelState> state =
+        replicas_.LayersOf(*stage.replica, {range.first_layer, range.last_layer});
+    if (!state.ok()) return Failed(generation, state.status());
+    Merge(stage.state, *state);
+    stage.state = *std::move(state);
+  }
   workshop_->Make(std::move(stage), host_.get(), Events(generation),
                   [=, this](absl::StatusOr<std::unique_ptr<StageHost>> host) {
                     if (!host.ok()) {
@@ -283,7 +292,22 @@ void Daemon::SendState(std::function<WorkerMessage(ModelState)> message) {
                        });
 }
 
+void Daemon::On(const Replicate& request) {
+  if (IsAboutAnother(request.id.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("replicate its state");
+  if (absl::Status status = host_->Replicate(request.id); !status.ok()) Failed(generation_, status);
+}
+
 void Daemon::On(const FetchLayers& request) {
+  if (request.replica.has_value()) {
+    LayersFetched fetched{request.generation, {}};
+    for (const LayerRange& range : request.ranges) {
+      const absl::StatusOr<ModelState> part = replicas_.LayersOf(*request.replica, range);
+      if (!part.ok()) return Failed(request.generation, part.status());
+      Merge(*part, fetched.state);
+    }
+    return Send(std::move(fetched));
+  }
   if (host_ == nullptr) return FailWithoutStage("hand over layers");
   SendState([request](ModelState state) {
     std::erase_if(state.layers, [&](const LayerState& layer) {
@@ -299,6 +323,7 @@ void Daemon::On(const FetchLayers& request) {
 void Daemon::On(const CommitPlan& commit) {
   // Whoever has no stage in the new plan waits for another.
   DropStage();
+  replicas_.DropUncommitted();
   generation_ = commit.generation;
   if (!aside_.has_value() || aside_->generation != commit.generation) return;
   host_ = std::move(aside_->host);
@@ -321,6 +346,7 @@ StageEvents Daemon::Events(Generation generation) {
   };
   events.on_evaluation = [this](const EvaluationDone& done) { Send(done); };
   events.on_first_backward = [this] { SendTelemetry(); };
+  events.on_replicated = [this](const Replicated& replicated) { Send(replicated); };
   // The host is in the middle of something: it goes when the loop is back.
   events.on_failed = [this, generation](const absl::Status& status) { Failed(generation, status); };
   return events;

@@ -92,6 +92,8 @@ class Daemon {
   void On(const RunUntil& grant);
   void On(const SnapshotRequest& request);
   void On(const EvaluateRequest& request);
+  void On(const Replicate& request);
+  void On(const CommitReplicas& commit) { replicas_.Commit(commit.id); }
   void On(const FetchLayers& request);
   void On(const CommitPlan& commit);
   void On(const AbortPlan& abort);
@@ -120,6 +122,7 @@ class Daemon {
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
+  ReplicaStore replicas_;  // outlives the stages
   std::unique_ptr<Workshop> workshop_;
   std::deque<CentralMessage> waiting_;  // for the workshop
   std::unique_ptr<StageHost> host_;

@@ -4,6 +4,8 @@ namespace runnel {
 
 std::map<std::pair<FrameKind, uint32_t>, uint64_t> AllowedPayloads(const StageFrameSizes& sizes) {
   std::map<std::pair<FrameKind, uint32_t>, uint64_t> allowed;
+  if (sizes.replica_piece > 0)
+    allowed[{FrameKind::kReplica, 0}] = static_cast<uint64_t>(sizes.replica_piece);
   for (const StageFrameSizes::BySamples& size : sizes.by_samples) {
     const auto allow = [&allowed, &size](FrameKind kind, int64_t bytes) {
       allowed[{kind, static_cast<uint32_t>(size.samples)}] = static_cast<uint64_t>(bytes);

@@ -21,6 +21,7 @@ struct StageFrameSizes {
   };
   bool first_stage = false;
   bool has_loss = false;
+  int64_t replica_piece = 0;  // of a neighbour's state; 0: none comes
   std::vector<BySamples> by_samples;
 };
 

@@ -39,6 +39,10 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       codecs_(std::move(codecs)),
       events_(std::move(events)),
       alive_(std::make_shared<bool>(true)),
+      replication_(std::make_unique<StageReplication>(StageReplicationOptions{
+          stage.plan, stage.stage, stage.model, stage.training.batch_size,
+          executor_->recipe().numbers, environment.loop, environment.pool, environment.replicas,
+          [this](const Replicated& replicated) { events_.on_replicated(replicated); }})),
       compute_lane_(std::make_unique<Lane>()),
       codec_lane_(environment.shares_processor ? nullptr : std::make_unique<Lane>()) {}
 
@@ -48,6 +52,7 @@ PipelineHost::~PipelineHost() {
 
 void PipelineHost::Detach() {
   *std::exchange(alive_, nullptr) = false;
+  replication_.reset();
   upstream_.reset();
   downstream_.reset();
   feed_.reset();
@@ -57,6 +62,9 @@ void PipelineHost::SetLimits() {
   StageFrameSizes sizes;
   sizes.first_stage = runtime_.first_stage();
   sizes.has_loss = runtime_.has_loss();
+  const bool receives = replication_->ReceivesFrom(ReplicaSource::kUpstream) ||
+                        replication_->ReceivesFrom(ReplicaSource::kDownstream);
+  sizes.replica_piece = receives ? kReplicaHeadBytes + kReplicaPieceBytes : 0;
   for (int64_t samples : ShapeSizes(batching_, training_.eval_batch_size, eval_samples_)) {
     const Shape input = executor_->input_shape(samples);
     sizes.by_samples.push_back(
@@ -69,27 +77,31 @@ void PipelineHost::SetLimits() {
   environment_.limits->Set(AllowedPayloads(sizes));
 }
 
-std::unique_ptr<LinkShell> PipelineHost::MakeLink(const LinkTarget& target, bool probes) {
+std::unique_ptr<LinkShell> PipelineHost::MakeLink(Peer peer, const LinkTarget& target) {
+  const bool replicates = (peer == Peer::kDownstream && replication_->sends_down()) ||
+                          (peer == Peer::kUpstream && replication_->sends_up());
   LinkShell::Options options;
   options.transport = environment_.transport;
   options.target = target;
   options.role = "link";
   options.shaping = shaping_;
-  options.probes = probes;
+  options.probes = peer != Peer::kFeed;
+  if (replicates) options.on_received = [this] { replication_->Pump(); };
   auto link = std::make_unique<LinkShell>(
       environment_.loop, environment_.limits, std::move(options),
-      [this](Frame frame) { Deliver(std::move(frame)); },
+      [this, peer](Frame frame) { Deliver(peer, std::move(frame)); },
       [this](const absl::Status& status) { Fail(status); });
   link->session().StartGeneration(generation_);
+  if (replicates) replication_->SetLink(link.get());
   return link;
 }
 
 void PipelineHost::Start() {
   SetLimits();
-  if (has_upstream()) upstream_ = MakeLink({}, true);
-  if (needs_feed()) feed_ = MakeLink({}, false);
+  if (has_upstream()) upstream_ = MakeLink(Peer::kUpstream, {});
+  if (needs_feed()) feed_ = MakeLink(Peer::kFeed, {});
   if (has_downstream()) {
-    downstream_ = MakeLink(downstream_target_, true);
+    downstream_ = MakeLink(Peer::kDownstream, downstream_target_);
     downstream_->Start();
   }
   CheckReady();
@@ -137,8 +149,15 @@ absl::Status PipelineHost::Evaluate(Sequence first, int64_t micro_batches) {
   return absl::OkStatus();
 }
 
-void PipelineHost::Deliver(Frame frame) {
+void PipelineHost::Deliver(Peer from, Frame frame) {
   const FrameHeader& header = frame.header;
+  if (header.kind == FrameKind::kReplica) {
+    const ReplicaSource source = from == Peer::kUpstream     ? ReplicaSource::kUpstream
+                                 : from == Peer::kDownstream ? ReplicaSource::kDownstream
+                                                             : ReplicaSource::kOwn;
+    if (absl::Status kept = replication_->Arrived(source, frame); !kept.ok()) return Fail(kept);
+    return LinkTo(from)->session().Acknowledge(header.kind, generation_, header.sequence);
+  }
   Pump(runtime_.Arrived(header.kind, header.sequence, header.samples, std::move(frame.payload)));
 }
 
@@ -319,6 +338,13 @@ absl::StatusOr<ModelState> PipelineHost::TakeSnapshot() {
   RUNNEL_ASSIGN_OR_RETURN(ModelState state, executor_->ExportState());
   state.encoders = codecs_->SaveStates();
   return state;
+}
+
+absl::Status PipelineHost::Replicate(const ReplicaId& id) {
+  const int64_t begin_ns = environment_.loop->clock().NowNanos();
+  RUNNEL_ASSIGN_OR_RETURN(ModelState state, TakeSnapshot());
+  return replication_->Begin(id, std::move(state),
+                             environment_.loop->clock().NowNanos() - begin_ns);
 }
 
 Telemetry PipelineHost::telemetry() const {

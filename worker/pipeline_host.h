@@ -12,6 +12,7 @@
 #include "proto/base/processor_time.h"
 #include "worker/lane.h"
 #include "worker/link_codecs.h"
+#include "worker/replication/stage_replication.h"
 #include "worker/stage_executor.h"
 #include "worker/stage_host.h"
 #include "worker/stage_runtime.h"
@@ -32,6 +33,7 @@ class PipelineHost final : public StageHost {
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override;
+  absl::Status Replicate(const ReplicaId& id) override;
   Telemetry telemetry() const override;
   bool computing() const override { return computing_; }
   void Detach() override;
@@ -42,12 +44,12 @@ class PipelineHost final : public StageHost {
   bool needs_feed() const { return runtime_.first_stage() || runtime_.has_loss(); }
   LinkShell* LinkTo(Peer peer);
   Lane& codec_lane() { return codec_lane_ != nullptr ? *codec_lane_ : *compute_lane_; }
-  std::unique_ptr<LinkShell> MakeLink(const LinkTarget& target, bool probes);
+  std::unique_ptr<LinkShell> MakeLink(Peer peer, const LinkTarget& target);
   void SetLimits();
   void CheckReady();
   void Fail(const absl::Status& status);
 
-  void Deliver(Frame frame);
+  void Deliver(Peer from, Frame frame);
   // Carries out what the runtime wants, or reports that it failed.
   void Pump(const absl::Status& status);
   void Carry(SendEffect effect);
@@ -89,6 +91,7 @@ class PipelineHost final : public StageHost {
   std::unique_ptr<LinkShell> upstream_;
   std::unique_ptr<LinkShell> downstream_;
   std::unique_ptr<LinkShell> feed_;
+  std::unique_ptr<StageReplication> replication_;
   // Last: joined before what their tasks use goes.
   std::unique_ptr<Lane> compute_lane_;
   std::unique_ptr<Lane> codec_lane_;  // null: the compute lane codes too

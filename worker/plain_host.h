@@ -29,6 +29,9 @@ class PlainHost final : public StageHost {
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override { return executor_->ExportState(); }
+  absl::Status Replicate(const ReplicaId&) override {
+    return absl::FailedPreconditionError("the plain loop has no neighbours to replicate its state");
+  }
   Telemetry telemetry() const override;
   bool computing() const override { return running_; }
   void Detach() override;

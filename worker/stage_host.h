@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "proto/transport/control/control.h"
 #include "proto/transport/link/link_shell.h"
+#include "worker/replication/replica_store.h"
 
 namespace runnel {
 
@@ -20,7 +21,8 @@ struct StageEvents {
   std::function<void()> on_ready;  // its links stand
   std::function<void(Sequence)> on_barrier;
   std::function<void(const EvaluationDone&)> on_evaluation;
-  std::function<void()> on_first_backward;             // the first one of the stage is done
+  std::function<void()> on_first_backward;  // the first one of the stage is done
+  std::function<void(const Replicated&)> on_replicated;
   std::function<void(const absl::Status&)> on_failed;  // at most once; nothing follows
 };
 
@@ -39,6 +41,10 @@ class StageHost {
   virtual absl::Status Evaluate(Sequence first, int64_t micro_batches) = 0;
   // Only at a barrier. Unavailable: the device that holds the state is lost.
   virtual absl::StatusOr<ModelState> TakeSnapshot() = 0;
+  // Only at a barrier: copies the state into the store of replicas, and sends it to a neighbour
+  // meanwhile. Errors as TakeSnapshot. FailedPrecondition: the copy before is still on its way, or
+  // the host has no neighbours.
+  virtual absl::Status Replicate(const ReplicaId& id) = 0;
   virtual Telemetry telemetry() const = 0;
   // An action of the stage is under way.
   virtual bool computing() const = 0;
@@ -54,6 +60,7 @@ struct StageEnvironment {
   Backend* backend = nullptr;
   Transport* transport = nullptr;
   FrameLimits* limits = nullptr;
+  ReplicaStore* replicas = nullptr;
   // A stage has less than a processor of its own: a thread more gets none of it.
   bool shares_processor = false;
 };

@@ -121,9 +121,13 @@ absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage
   }
   absl::StatusOr<std::unique_ptr<StageHost>> host;
   RUNNEL_RETURN_IF_ERROR(WithBackend(stage.backend, [&](Backend* backend) {
-    const StageEnvironment environment{parts_.loop,   parts_.pool,
-                                       backend,       parts_.transport,
-                                       parts_.limits, measurement_.shares_processor()};
+    const StageEnvironment environment{parts_.loop,
+                                       parts_.pool,
+                                       backend,
+                                       parts_.transport,
+                                       parts_.limits,
+                                       parts_.replicas,
+                                       measurement_.shares_processor()};
     host = MakeStageHost(stage, environment, events);
     return host.status();
   }));

@@ -38,6 +38,7 @@ class Workshop {
     FrameLimits* limits = nullptr;
     const Clock* clock = nullptr;
     Logger* logger = nullptr;
+    ReplicaStore* replicas = nullptr;
   };
 
   Workshop(Options options, const Parts& parts);

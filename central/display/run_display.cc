@@ -131,6 +131,15 @@ void RunDisplay::PublishRecoveries(const std::vector<RecoverySummary>& recoverie
   }
 }
 
+void RunDisplay::PublishReplication(const ReplicationSummary& replication) {
+  CountUp("runnel_replicas_total", {}, static_cast<double>(replication.count));
+  CountUp("runnel_replicas_skipped_total", {}, static_cast<double>(replication.skipped));
+  CountUp("runnel_replica_bytes_total", {}, static_cast<double>(replication.bytes));
+  CountUp("runnel_replica_stall_seconds_total", {}, replication.stall_s);
+  CountUp("runnel_replica_seconds_total", {}, replication.took_s);
+  metrics_->SetGauge("runnel_replica_step", {}, static_cast<double>(replication.step));
+}
+
 void RunDisplay::Publish(const RunView& view) {
   const RunFigures figures = FiguresOf(view.plan, view.stages, view.plan_ns);
   if (metrics_ != nullptr) {
@@ -150,6 +159,7 @@ void RunDisplay::Publish(const RunView& view) {
     }
     for (size_t i = 0; i < figures.links.size(); ++i) PublishLink(i, figures.links[i]);
     PublishRecoveries(view.recoveries);
+    PublishReplication(view.replication);
     if (view.period.predicted_seconds > 0) {
       constexpr char kPeriod[] = "runnel_micro_batch_seconds";
       metrics_->SetGauge(kPeriod, {{"of", "measured"}}, view.period.measured_seconds);

@@ -28,6 +28,7 @@ struct RunView {
   double samples_per_s = 0;
   PeriodComparison period = {};  // of the last report
   std::vector<RecoverySummary> recoveries = {};
+  ReplicationSummary replication = {};
   std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
 };
 
@@ -57,6 +58,7 @@ class RunDisplay {
   void Publish(const RunView& view);
   void PublishLink(size_t index, const LinkSummary& link);
   void PublishRecoveries(const std::vector<RecoverySummary>& recoveries);
+  void PublishReplication(const ReplicationSummary& replication);
   void CountUp(const std::string& name, const MetricLabels& labels, double total);
 
   Progress progress_;

@@ -55,11 +55,18 @@ Json ToJson(const EvaluationSummary& evaluation) {
 Json ToJson(const RecoverySummary& recovery) {
   return Json{{"step", recovery.step},
               {"workers", recovery.workers},
+              {"source", recovery.source},
               {"detect_s", recovery.detect_s},
               {"plan_s", recovery.plan_s},
               {"fetch_s", recovery.fetch_s},
               {"first_gradient_s", recovery.first_gradient_s},
               {"caught_up_s", recovery.caught_up_s}};
+}
+
+Json ToJson(const ReplicationSummary& replication) {
+  return Json{{"count", replication.count},   {"skipped", replication.skipped},
+              {"step", replication.step},     {"stall_s", replication.stall_s},
+              {"took_s", replication.took_s}, {"bytes", replication.bytes}};
 }
 
 Json ToJson(const TimelinePoint& point) {
@@ -104,6 +111,7 @@ std::string SummaryToJson(const RunSummary& summary) {
       {"stages", ListToJson(summary.stages)},
       {"evaluations", ListToJson(summary.evaluations)},
       {"recoveries", ListToJson(summary.recoveries)},
+      {"replication", ToJson(summary.replication)},
       {"timeline", ListToJson(summary.timeline)}};
   if (summary.period.predicted_seconds > 0) {
     json["period"] = Json{{"step", summary.period.step},

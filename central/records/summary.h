@@ -94,6 +94,7 @@ struct StageSummary {
 struct RecoverySummary {
   int64_t step = 0;                  // barrier from which training went on
   std::vector<std::string> workers;  // that were lost
+  std::string source = "central";    // of the state: central, or the workers' replicas
   double detect_s = -1;              // since the lost worker was last heard of: at most that
   double plan_s = -1;                // with starting a worker again, where that was needed
   double fetch_s = -1;               // until the stages had their states
@@ -104,6 +105,17 @@ struct RecoverySummary {
   double FirstGradientSeconds() const {
     return first_gradient_s < 0 ? -1 : plan_s + fetch_s + first_gradient_s;
   }
+};
+
+// The stages' states of barriers, as neighbours keep them.
+struct ReplicationSummary {
+  int64_t count = 0;    // barriers that were replicated
+  int64_t skipped = 0;  // since the one before was still on its way
+  int64_t step = 0;     // of the last one
+  // Sums over the barriers.
+  double stall_s = 0;  // that training stood while stages copied
+  double took_s = 0;   // until all neighbours had the states, while training went on
+  int64_t bytes = 0;   // that crossed links
 };
 
 struct EvaluationSummary {
@@ -145,6 +157,7 @@ struct RunSummary {
   std::vector<StageSummary> stages;
   std::vector<EvaluationSummary> evaluations;
   std::vector<RecoverySummary> recoveries;
+  ReplicationSummary replication;
   std::vector<TimelinePoint> timeline;
 };
 
@@ -153,7 +166,8 @@ struct RunSummary {
 // policy, cost, [predictor], seed, recipe, [gradient_bits], codecs {forward, backward}, plan
 // {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done, skipped, processor_s}, [period
 // {step, measured_s, predicted_s, cause, stages[], links[]}], links[], stages[], evaluations[],
-// recoveries[], timeline[]; keys as the members above. A figure that is not finite is null.
+// recoveries[], replication {}, timeline[]; keys as the members above. A figure that is not finite
+// is null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

@@ -80,6 +80,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.evaluation_pace.layer_bytes = WeightBytes(setup.model, setup.format).value();
   options.evaluate_only = job.evaluate_only;
   options.recovers = !job.evaluate_only && !job.plan_only;
+  options.replicate_every = setup.settings.replicate_every;
   options.layer_bytes = StateBytes(setup.model, setup.format).value();
   options.changes = job.changes;
   options.planner = job.planner;

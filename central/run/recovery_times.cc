@@ -21,6 +21,7 @@ std::string RecoveryTimes::Reach(const RecoveryReached& reached, int64_t now_ns)
   RecoverySummary& summary = summaries_.back();
   summary.step = reached.step;
   summary.workers = reached.workers;
+  summary.source = reached.from_replicas ? "workers" : "central";
   switch (reached.phase) {
     case Phase::kLost:
       return "";

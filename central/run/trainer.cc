@@ -190,6 +190,7 @@ class Trainer::Impl final : public CentralControlObserver {
     RunView view =
         record_->View(coordinator_->plan(), coordinator_->stages(), coordinator_->step());
     view.period = job_.planner->period();
+    view.replication = coordinator_->replication();
     return view;
   }
 
@@ -279,6 +280,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   outcome_.summary = record_->Summarise(coordinator_->stages(), outcome_.step, outcome_.state);
   outcome_.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
   outcome_.summary.period = job_.planner->period();
+  outcome_.summary.replication = coordinator_->replication();
   outcome_.summary.searches = job_.planner->searches();
   outcome_.plans = record_->plans();
   outcome_.plan = outcome_.summary.plan;

@@ -22,7 +22,8 @@ Waiting Collecting(const Coordinator& coordinator, CentralControl& server,
   for (size_t i = 0; i < coordinator.stages().size(); ++i) {
     const StagePlan& stage = coordinator.plan().stages[i];
     const std::vector<LayerRange> ranges =
-        of_a_move ? LayersLeaving(stage, coordinator.move().plan())
+        of_a_move ? LayersLeaving({{stage.first_layer, stage.last_layer}, {stage.device.value()}},
+                                  coordinator.move().plan())
                   : std::vector<LayerRange>{{stage.first_layer, stage.last_layer}};
     int64_t bytes = 0;
     for (const LayerRange& range : ranges) {

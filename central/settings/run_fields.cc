@@ -157,6 +157,13 @@ constexpr RunField kFields[] = {
       "optimizer steps between barriers, where check-points are made and plans change", "50"},
      &S::barrier_every,
      kCount},
+    {{"replicate-every", SettingGroup::kAdvanced,
+      "barriers from one to the next at which each stage keeps a copy of its state with a "
+      "neighbour, so that a lost worker costs no more than what came after; 0: as often as takes "
+      "at most 1.6 % of the time, -1: never",
+      "2"},
+     &S::replicate_every,
+     {-1, kMaxSettingCount}},
     {{"link-mbps", SettingGroup::kAdvanced, "holds each link back to this, each way; 0: no limit",
       "4"},
      &S::link_mbps,

@@ -40,6 +40,7 @@ struct RunSettings {
   // Of integer recipes (ParseGradientBitsSetting); empty: their default.
   std::string gradient_bits;
   int64_t barrier_every = 100;
+  int64_t replicate_every = 0;    // ReplicationOptions::every
   int64_t eval_every = 1;         // epochs; 0: only at the end; -1: never
   int64_t eval_cost_percent = 5;  // of the training time; 0: any cost
   // What the user said of it; the rest is -1 (TrainingWithoutFlags) until WithDefaults. What

@@ -84,6 +84,50 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"niti", With({"--recipe", "niti", "--schedule", "sync_1f1b"}, kDigits)}),
     [](const auto& info) { return std::string(info.param.name); });
 
+const Words kReplicates = {"--replicate-every", "1"};
+const Words kKeepsNone = {"--replicate-every", "-1"};
+
+// Over links so slow that a copy of the states is on its way nearly all the time.
+TEST(RecoveringReplication, AWorkerIsLostWhileCopiesAreOnTheirWay) {
+  Words run = With(With(kRun, kSync), With(kDigits, {"--link-mbps", "100"}));
+  *(std::find(run.begin(), run.end(), "--max-batches") + 1) = "60";
+  const std::string whole = Weights(With(run, kKeepsNone));
+  for (const char* lost : {"local-000", "local-001", "local-002"}) {
+    ScratchDir dir;
+    const std::string journal = dir / "j";
+    const json summary = RunAndKill(With(run, kReplicates), journal, [&](const Process& central) {
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", 3)) << central.err();
+      ASSERT_TRUE(KillWorker(central, lost));
+    });
+    EXPECT_EQ(summary["weights_sha256"], whole) << lost;
+    ExpectReplays(journal);
+  }
+}
+
+// The workers' copies are enough: what is lost is what was trained since the last of them.
+TEST(RecoveringReplication, TrainingGoesOnFromTheWorkersCopies) {
+  const Words run = With(With(kRun, kSync), kDigits);
+  const json undisturbed = RunCentral(With(run, kReplicates));
+  EXPECT_GT(undisturbed["replication"].value("count", 0), 0);
+  EXPECT_GT(undisturbed["replication"].value("bytes", 0), 0);
+  EXPECT_GT(undisturbed["replication"].value("stall_s", 0.0), 0);
+  EXPECT_EQ(Weights(With(run, kKeepsNone)), undisturbed["weights_sha256"]);
+  // Whether central's state is later depends on how long states take here: of a few it is not.
+  bool from_workers = false;
+  for (int i = 0; i < 10 && !from_workers; ++i) {
+    ScratchDir dir;
+    const std::string journal = dir / "j";
+    const json summary = RunAndKill(With(run, kReplicates), journal, [&](const Process& central) {
+      ASSERT_TRUE(WaitForRecords(journal, "barrier", 4 + i)) << central.err();
+      ASSERT_TRUE(KillWorker(central, "local-001"));
+    });
+    EXPECT_EQ(summary["weights_sha256"], undisturbed["weights_sha256"]);
+    ASSERT_GE(summary["recoveries"].size(), 1u);
+    from_workers = summary["recoveries"][0].value("source", "") == "workers";
+  }
+  EXPECT_TRUE(from_workers);
+}
+
 // The same on the real digits.
 TEST(RecoveringMnist, AWorkerIsLost) {
   const std::string data = RealDataDir(RUNNEL_SOURCE_DIR);

@@ -58,10 +58,11 @@ auto Fields(const ProfileRequest& m) {
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o);
 }
 auto Fields(const PrepareStage& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, target, shaping, l, changes, draws, over, n] = m;
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, target, shaping, l, changes, draws, over, replica,
+               n] = m;
   const auto& [megabits, delay] = shaping;
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, target, megabits, delay, l, changes, draws, over,
-                  n);
+                  replica, n);
 }
 auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.change); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence, m.weights_only); }
@@ -70,7 +71,13 @@ auto Fields(const Release&) { return std::tuple<>(); }
 auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }
 auto Fields(const StagePrepared& m) { return std::tie(m.generation); }
 auto Fields(const ProfileFailed& m) { return std::tie(m.reason, m.unfit, m.generation); }
-auto Fields(const FetchLayers& m) { return std::tie(m.generation, m.ranges); }
+auto Fields(const FetchLayers& m) { return std::tie(m.generation, m.ranges, m.replica); }
+auto Fields(const Replicate& m) { return std::tie(m.id); }
+auto Fields(const CommitReplicas& m) { return std::tie(m.id); }
+auto Fields(const Replicated& m) {
+  const auto& [a, b, c, d] = m;
+  return std::tie(a, b, c, d);
+}
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
 auto Fields(const AbortPlan& m) { return std::tie(m.generation); }
 

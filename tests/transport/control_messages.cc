@@ -191,7 +191,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       WayMeasured{Real(), 1 + Below(1000)},
       ProbePiece{1, 5, Text(), Below(1000)},
       Leaving{},
-      Heartbeat{WorkerPhase::kPreparing, 1 + Below(1000000)}};
+      Heartbeat{WorkerPhase::kPreparing, 1 + Below(1000000)},
+      Replicated{{generation, sequence}, 1 + Below(999), 1 + Below(999), samples}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -219,6 +220,7 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.state = State();
   prepare.draws_state = prepare.state.layers.empty();
   prepare.starts_over = Below(2) == 1;
+  if (Below(2) == 1) prepare.replica = ReplicaId{generation, Sequence(1 + Below(1000000))};
   const CentralMessage messages[] = {
       Welcome{DeviceId(static_cast<int32_t>(1 + Below(100))), Text(), 1 + Below(9)},
       Refused{Text(), Below(2) == 1},
@@ -241,10 +243,12 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
       SnapshotRequest{generation, Sequence(1 + Below(1000000)), Below(2) == 1},
       EvaluateRequest{generation, Sequence(1 + Below(1000000)), 1 + Below(99)},
       Release{},
-      FetchLayers{generation, {{0, 2}, {5, 5}}},
+      FetchLayers{generation, {{0, 2}, {5, 5}}, ReplicaId{generation, Sequence(7 + Below(9))}},
       CommitPlan{generation},
       AbortPlan{generation},
-      ProbePiece{0, 2, Text(), Below(1000)}};
+      ProbePiece{0, 2, Text(), Below(1000)},
+      Replicate{{generation, Sequence(1 + Below(1000000))}},
+      CommitReplicas{{generation, Sequence(1 + Below(1000000))}}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

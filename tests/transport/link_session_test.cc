@@ -157,8 +157,9 @@ TEST_F(LinkSessionTest, AcksGoAlongWithData) {
 
 TEST_F(LinkSessionTest, KindsThatNothingAnswersAreAcknowledgedAtOnce) {
   const auto connection = Connect();
-  for (const FrameKind kind : {kLabels, FrameKind::kInput, FrameKind::kEvalInput,
-                               FrameKind::kEvalLabels, FrameKind::kEvalActivation}) {
+  for (const FrameKind kind :
+       {kLabels, FrameKind::kInput, FrameKind::kEvalInput, FrameKind::kEvalLabels,
+        FrameKind::kEvalActivation, FrameKind::kReplica}) {
     EXPECT_TRUE(Receive(kind, 7).ok());
     Acknowledge(kind, 7);
     EXPECT_EQ(Of(connection->sent).back(), std::pair(kind, int64_t{-7}));

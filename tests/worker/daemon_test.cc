@@ -124,6 +124,7 @@ TEST_F(DaemonTest, RequestsWithoutAStageAreAnswered) {
   EXPECT_THAT(Ask<StageFailed>(EvaluateRequest{none, Sequence(0), 1}).reason,
               HasSubstr("to evaluate"));
   EXPECT_THAT(Ask<StageFailed>(FetchLayers{Generation(2), {}}).reason, HasSubstr("hand over"));
+  EXPECT_THAT(Ask<StageFailed>(Replicate{{none, Sequence(5)}}).reason, HasSubstr("replicate"));
 }
 
 TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
@@ -174,6 +175,40 @@ TEST_F(DaemonTest, ARecoveryTakesNothingFromTheStageThatStands) {
   partial.state = given;
   partial.state.layers.pop_back();
   EXPECT_EQ(Ask<StageFailed>(std::move(partial)).generation, Generation(5));
+}
+
+// The worker's copy of a barrier outlives the stage that made it.
+TEST_F(DaemonTest, ARecoveryTakesWhatTheWorkerHasOfABarrier) {
+  EXPECT_EQ(Ask<StagePrepared>(WholeModel()).generation, Generation(3));
+  ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(3)}).ok());
+  const ReplicaId barrier = {Generation(3), Sequence(0)};
+  ASSERT_TRUE(central_->Send(id_, Replicate{{Generation(2), Sequence(0)}}).ok()) << "dropped";
+  EXPECT_EQ(Ask<Replicated>(Replicate{barrier}).id, barrier);
+  ASSERT_TRUE(central_->Send(id_, CommitReplicas{barrier}).ok());
+  // Not committed: nobody will ask for it.
+  Ask<Replicated>(Replicate{{Generation(3), Sequence(8)}});
+
+  PrepareStage stage = WholeModel();
+  stage.plan.generation = Generation(4);
+  stage.draws_state = false;
+  stage.starts_over = true;
+  stage.replica = barrier;
+  // What comes from elsewhere takes the place of what is here.
+  stage.state = Slice(InitialState(model_, 10).value(), 2, 2);
+  ModelState expected = InitialState(model_, 9).value();
+  Merge(stage.state, expected);
+  EXPECT_EQ(Ask<StagePrepared>(std::move(stage)).generation, Generation(4));
+  const LayersFetched fetched =
+      Ask<LayersFetched>(FetchLayers{Generation(5), {{0, 0}, {3, 4}}, barrier});
+  ASSERT_EQ(fetched.state.layers.size(), 3u);
+  EXPECT_EQ(fetched.generation, Generation(5));
+  EXPECT_TRUE(fetched.state.layers[1] == InitialState(model_, 9).value().layers[3]);
+  ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(4)}).ok());
+  const Snapshot snapshot = Ask<Snapshot>(SnapshotRequest{Generation(4), Sequence(0)});
+  EXPECT_TRUE(snapshot.state == expected);
+  EXPECT_TRUE(Ask<LayersFetched>(
+                  FetchLayers{Generation(5), {{0, 0}}, ReplicaId{Generation(3), Sequence(8)}})
+                  .state.layers.empty());
 }
 
 TEST_F(DaemonTest, ATrainIsAnsweredWithWhatWasMeasuredAndATrain) {

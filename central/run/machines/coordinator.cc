@@ -21,20 +21,6 @@ absl::Status FailureOf(const std::string& worker, const std::string& reason, boo
   return unfit ? absl::InvalidArgumentError(what) : absl::AbortedError(what);
 }
 
-// Floating-point programs give the same bytes within one class only.
-void WarnOfSeveralClasses(const std::vector<Device>& devices, RunEffects& effects) {
-  std::vector<std::string> classes;
-  for (const Device& device : devices) {
-    const std::string& one = device.hello.numerics_class;
-    if (std::find(classes.begin(), classes.end(), one) == classes.end()) classes.push_back(one);
-  }
-  if (classes.size() < 2) return;
-  effects.push_back(LogLine{
-      Severity::kWarning,
-      absl::StrCat("workers are of several numerics classes (", absl::StrJoin(classes, "; "),
-                   "): the run is not reproducible bit for bit if layers move")});
-}
-
 }  // namespace
 
 absl::StatusOr<Coordinator> Coordinator::Create(CoordinatorOptions options) {
@@ -58,8 +44,10 @@ Coordinator::Coordinator(CoordinatorOptions options, Batching batching)
       barrier_(options_.barriers, batching),
       pace_(options_.evaluation_pace, options_.first_step),
       collection_(options_.stage.model, options_.format, batching),
-      recovery_({options_.recovers, options_.layer_bytes}, options_.first_step,
-                std::exchange(options_.initial_state, {})),
+      replication_({options_.recovers ? options_.replicate_every : -1, options_.barriers.rule.every,
+                    options_.layer_bytes}),
+      recovery_({options_.recovers, options_.layer_bytes, options_.replicate_every >= 0},
+                options_.first_step, std::exchange(options_.initial_state, {})),
       step_(options_.first_step) {}
 
 RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
@@ -93,7 +81,7 @@ void Coordinator::JoinTimedOut(int64_t waited_s) {
 
 void Coordinator::Begin() {
   // Integer recipes give the same bytes on all classes.
-  if (!options_.format.is_exact()) WarnOfSeveralClasses(roster_.devices(), effects_);
+  if (!options_.format.is_exact()) roster_.WarnOfSeveralClasses(effects_);
   if (!options_.needs_profile) return MakeFirstPlan();
   std::vector<int> paths;
   const std::vector<DeviceFacts> facts = Facts();
@@ -139,6 +127,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   if (ended()) return;
   const std::optional<int> device = roster_.Leave(connection, effects_);
   if (!device.has_value()) return;
+  replication_.Lose(*device);
   const std::string& name = roster_.name(*device);
   if (roster_.device(*device).released && !IsNeeded(*device)) {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("worker ", name, " has left")});
@@ -169,43 +158,6 @@ void Coordinator::MeasureWithout(int device) {
     if (measurement_.SkipDevice(device, roster_, effects_) && !measurement_.under_way())
       GoOnMeasured();
   }
-}
-
-void Coordinator::Recover(int device, const absl::Status& why) {
-  const int64_t trained = active_.stages.empty() ? 0 : active_.stages.front().telemetry.backwards;
-  const LostStage lost{device, std::string(why.message()), step_,
-                       std::max(Sequence(trained), batching_.FirstSequence(step_))};
-  const absl::Status begun = recovery_.Lose(lost, roster_, effects_);
-  if (!begun.ok()) return End(begun, false);
-  GoBack();
-  if (!recovery_.waiting()) PlanRecovery();
-}
-
-void Coordinator::GoBack() {
-  if (move_.under_way()) move_.GiveUp(roster_, effects_);
-  link_probe_.Cancel();
-  measurement_.Cancel();
-  measures_next_.reset();
-  collection_.GiveUp();
-  step_ = recovery_.step();
-  barrier_.GoBackTo(step_);
-  pace_.GoBackTo(step_);
-  std::erase_if(evaluations_, [this](const auto& entry) { return entry.first > step_; });
-  DropChangesAfter(step_, options_.changes);
-  if (options_.training_rule != nullptr) options_.training_rule->GoBackTo(step_);
-  granted_next_.reset();
-  collects_next_ = false;
-  stands_ = false;
-  ending_ = Ending::kNotYet;
-}
-
-void Coordinator::PlanRecovery() {
-  absl::StatusOr<Plan> plan = options_.planner->PlanForSurvivors(Report());
-  if (!plan.ok()) return End(recovery_.NoPlan(plan.status()), false);
-  MoveOrder order =
-      recovery_.Order(Decided(*std::move(plan), measurement_.times()), StageMessage(), effects_);
-  const absl::Status begun = move_.Begin(std::move(order), ActivePlan(), roster_, effects_);
-  if (!begun.ok()) End(recovery_.NoPlan(begun), false);
 }
 
 void Coordinator::Received(ConnectionId connection, const WorkerMessage& message) {
@@ -332,7 +284,7 @@ void Coordinator::ChangeTo(ChangePlan change) {
 }
 
 void Coordinator::Handle(int device, const LayersFetched& fetched) {
-  move_.AddLayers(device, fetched, active_, roster_, effects_);
+  move_.AddLayers(device, fetched, roster_, effects_);
 }
 
 void Coordinator::Handle(int device, const StagePrepared& prepared) {
@@ -340,6 +292,7 @@ void Coordinator::Handle(int device, const StagePrepared& prepared) {
   if (!next.has_value()) return;
   active_ = *std::move(next);
   ReleaseLeft();
+  replication_.GiveUp();
   if (recovery_.replacing()) recovery_.Prepared(effects_);
 }
 
@@ -347,6 +300,7 @@ void Coordinator::Handle(int device, const StageReady& ready) {
   if (!move_.AddReady(device, ready)) return;
   // A resumed run that has nothing left to train is evaluated and collected all the same.
   if (barrier_.IsLast(step_)) return ArriveAtBarrier(step_);
+  CollectAgain();
   Train();
 }
 
@@ -374,6 +328,11 @@ void Coordinator::Train() {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("paused at step ", step_)});
     stands_ = true;
     return;
+  }
+  if (barrier_.IsBarrier(step_) &&
+      replication_.Wants(step_, recovery_.central_step(), active_, now_ns_) &&
+      replication_.HasRoom(active_, Facts(), effects_)) {
+    replication_.Begin(step_, batching_.FirstSequence(step_), active_, now_ns_, effects_);
   }
   barrier_.Grant(step_, std::exchange(granted_next_, std::nullopt), active_, effects_);
 }
@@ -499,7 +458,7 @@ void Coordinator::MeasureNext() {
         Severity::kInfo, absl::StrCat("step ", step_, ": worker ", roster_.name(device), what)});
   };
   // A state on its way would be measured as a slow link.
-  if (!measures_next_->paths.empty() && collection_.under_way()) return;
+  if (!measures_next_->paths.empty() && states_under_way()) return;
   if (!measures_next_->paths.empty()) {
     const std::vector<int> paths = std::exchange(measures_next_->paths, {});
     for (const int device : paths)
@@ -539,7 +498,7 @@ void Coordinator::Handle(int device, const Snapshot& snapshot) {
     return EndIfComplete();
   }
   if (collects_next_) return CollectAtBarrier();
-  if (measures_next_.has_value() && !collection_.under_way()) MeasureNext();
+  if (measures_next_.has_value() && !states_under_way()) MeasureNext();
 }
 
 void Coordinator::Handle(int device, const Telemetry& telemetry) {

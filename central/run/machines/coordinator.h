@@ -12,6 +12,7 @@
 //   EvaluationPace    which evaluations beside the training are worth their price
 //   StateCollection   the whole model's state at a barrier; works beside the others
 //   Detector      which workers are lost, and why
+//   Replication   has stages keep their states of a barrier among themselves, while they train
 //   Recovery      how training goes on when workers are lost
 //
 // At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes
@@ -21,9 +22,10 @@
 // effects, and its answer says what came of the event.
 //
 // When a worker is lost whose stage is needed, each machine gives up what is under way, the step is
-// that of the state that Recovery has, and a Move brings a plan over the others into force.
+// that of the state that Recovery goes back to, and a Move brings a plan over the others into
+// force.
 //
-// To add a machine (replication):
+// To add a machine:
 //   1. a class in a file of its own here, with a test in tests/central/run/machines: one method an
 //      event, which appends to RunEffects; who answered is kept by stage or device;
 //   2. a member of Coordinator, and in run_effects.h the effects that no machine has yet;
@@ -48,6 +50,7 @@
 #include "central/run/machines/measurement.h"
 #include "central/run/machines/move.h"
 #include "central/run/machines/recovery.h"
+#include "central/run/machines/replication.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 #include "central/run/machines/standstill.h"
@@ -79,6 +82,7 @@ struct CoordinatorOptions {
   bool evaluate_only = false;          // of a run without a step: its state is not collected again
   bool recovers = true;                // false: a lost worker ends the run
   std::vector<int64_t> layer_bytes{};  // of the state, by layer
+  int64_t replicate_every = -1;        // ReplicationOptions::every
   // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
   std::vector<TrainingChange> changes;
   TrainingRule* training_rule = nullptr;  // borrowed; null: nothing changes
@@ -149,6 +153,7 @@ class Coordinator {
     return (finishing() || collects_next_) && !collection_.under_way() && !evaluations_.empty();
   }
   const Move& move() const { return move_; }
+  const ReplicationSummary& replication() const { return replication_.summary(); }
   // The last barrier that all stages have reached.
   int64_t step() const { return step_; }
   // Decided so far.
@@ -178,6 +183,7 @@ class Coordinator {
   void Handle(int device, const Heartbeat& heartbeat) {
     detector_.AddHeartbeat(roster_.device(device).connection, heartbeat);
   }
+  void Handle(int device, const Replicated& replicated);
 
   void Begin();
   void MeasureAll();
@@ -204,6 +210,11 @@ class Coordinator {
   void ChangeTo(ChangePlan change);
   // At a barrier where nothing else is to be done.
   void Train();
+  // What the workers that are left have of a barrier, if the run can go on from there.
+  std::optional<ReplicatedBarrier> Replicas() const;
+  bool states_under_way() const { return collection_.under_way() || replication_.under_way(); }
+  // Of the barrier at which the stages stand again: what a loss kept from being collected.
+  void CollectAgain();
   void CollectFinal();
   // Once the last state is there and evaluated.
   void EndIfComplete();
@@ -249,6 +260,7 @@ class Coordinator {
   Barrier barrier_;
   EvaluationPace pace_;
   StateCollection collection_;
+  Replication replication_;
   Recovery recovery_;
   ActivePlan active_;
   int64_t step_;                                // the last barrier that all stages have reached
@@ -261,6 +273,7 @@ class Coordinator {
   int64_t now_ns_ = 0;   // by central's clock, as the last message of a barrier says
   // Steps whose states are evaluated beside the training, by plans of these generations.
   std::map<int64_t, Generation> evaluations_;
+  StateUse collects_again_;  // of step_, when its stages stand there again
   enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state
   Ending ending_ = Ending::kNotYet;
 };

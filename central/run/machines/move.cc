@@ -1,6 +1,7 @@
 #include "central/run/machines/move.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,10 @@ constexpr int64_t kFeedWindow = 8;
 
 int DeviceNumber(const StagePlan& stage) { return stage.device.value(); }
 
+bool Has(const LayersHeld& held, int device) {
+  return std::find(held.devices.begin(), held.devices.end(), device) != held.devices.end();
+}
+
 // Raw samples go to stage 0: they must not leave central's host.
 absl::Status CheckFirstStage(const Plan& plan, const Roster& roster) {
   const Device& first = roster.device(DeviceNumber(plan.stages.front()));
@@ -28,12 +33,12 @@ absl::Status CheckFirstStage(const Plan& plan, const Roster& roster) {
 
 }  // namespace
 
-std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next) {
+std::vector<LayerRange> LayersLeaving(const LayersHeld& held, const Plan& next) {
   std::vector<LayerRange> ranges;
   for (const StagePlan& stage : next.stages) {
-    const int first = std::max(stage.first_layer, old.first_layer);
-    const int last = std::min(stage.last_layer, old.last_layer);
-    if (first <= last && stage.device != old.device) ranges.push_back({first, last});
+    const int first = std::max(stage.first_layer, held.layers.first_layer);
+    const int last = std::min(stage.last_layer, held.layers.last_layer);
+    if (first <= last && !Has(held, DeviceNumber(stage))) ranges.push_back({first, last});
   }
   return ranges;
 }
@@ -45,24 +50,40 @@ absl::Status Move::Begin(MoveOrder order, const ActivePlan& from, const Roster& 
   order_ = std::move(order);
   order_.decided.plan.generation = next_generation_;
   next_generation_ = next_generation_.next();
-  state_ = State::kFetching;
-  awaited_.clear();
-  for (size_t i = 0; i < from.plan.stages.size(); ++i) {
-    const StagePlan& old = from.plan.stages[i];
-    awaited_.insert(DeviceNumber(old));
-    effects.push_back(
-        SendControl{from.connections[i], FetchLayers{generation(), LayersLeaving(old, plan())}});
-  }
-  if (awaited_.empty()) Prepare(from, roster, effects);
+  for (const StagePlan& stage : from.plan.stages)
+    order_.held.push_back({{stage.first_layer, stage.last_layer}, {DeviceNumber(stage)}});
+  Fetch(roster, effects);
   return absl::OkStatus();
 }
 
-void Move::AddLayers(int device, const LayersFetched& fetched, const ActivePlan& from,
-                     const Roster& roster, RunEffects& effects) {
+void Move::Fetch(const Roster& roster, RunEffects& effects) {
+  state_ = State::kFetching;
+  awaited_.clear();
+  std::map<int, std::vector<LayerRange>> asked;
+  for (const LayersHeld& held : order_.held) {
+    if (held.devices.empty()) continue;
+    const int holder = held.devices.front();
+    const std::vector<LayerRange> leaving = LayersLeaving(held, plan());
+    // A stage that hands over no layer still says how its encoders stand.
+    if (leaving.empty() && order_.replica.has_value()) continue;
+    std::vector<LayerRange>& ranges = asked[holder];
+    ranges.insert(ranges.end(), leaving.begin(), leaving.end());
+  }
+  for (auto& [device, ranges] : asked) {
+    std::sort(ranges.begin(), ranges.end());
+    awaited_.insert(device);
+    effects.push_back(SendControl{roster.device(device).connection,
+                                  FetchLayers{generation(), std::move(ranges), order_.replica}});
+  }
+  if (awaited_.empty()) Prepare(roster, effects);
+}
+
+void Move::AddLayers(int device, const LayersFetched& fetched, const Roster& roster,
+                     RunEffects& effects) {
   if (state_ != State::kFetching || fetched.generation != generation()) return;
   if (awaited_.erase(device) == 0) return;
   Merge(fetched.state, order_.state);
-  if (awaited_.empty()) Prepare(from, roster, effects);
+  if (awaited_.empty()) Prepare(roster, effects);
 }
 
 void Move::AwaitAllStages() {
@@ -70,7 +91,7 @@ void Move::AwaitAllStages() {
   for (const StagePlan& stage : plan().stages) awaited_.insert(DeviceNumber(stage));
 }
 
-void Move::Prepare(const ActivePlan& from, const Roster& roster, RunEffects& effects) {
+void Move::Prepare(const Roster& roster, RunEffects& effects) {
   state_ = State::kPreparing;
   AwaitAllStages();
   for (size_t i = 0; i < plan().stages.size(); ++i) {
@@ -78,10 +99,10 @@ void Move::Prepare(const ActivePlan& from, const Roster& roster, RunEffects& eff
     PrepareStage message = MessageFor(i, roster);
     message.state = Slice(order_.state, stage.first_layer, stage.last_layer);
     // A device keeps the layers that it has.
-    if (const std::optional<size_t> old = from.StageOf(DeviceNumber(stage)); old.has_value()) {
-      const StagePlan& own = from.plan.stages[*old];
-      std::erase_if(message.state.layers, [&own](const LayerState& layer) {
-        return own.first_layer <= layer.layer && layer.layer <= own.last_layer;
+    for (const LayersHeld& held : order_.held) {
+      if (!Has(held, DeviceNumber(stage))) continue;
+      std::erase_if(message.state.layers, [&held](const LayerState& layer) {
+        return held.layers.first_layer <= layer.layer && layer.layer <= held.layers.last_layer;
       });
     }
     effects.push_back(
@@ -95,6 +116,7 @@ PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
   PrepareStage message = order_.common;
   message.plan = plan();
   message.stage = static_cast<int>(stage);
+  message.replica = order_.replica;
   const LinkTarget own = TargetAt(stage, roster);
   message.link_token = own.token;
   message.link_greeting = own.greeting;
@@ -104,6 +126,7 @@ PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
 }
 
 bool Move::Uses(int device) const {
+  if (fetching() && AwaitsLayers(device)) return true;
   const std::vector<StagePlan>& stages = plan().stages;
   return under_way() && std::any_of(stages.begin(), stages.end(), [device](const StagePlan& stage) {
            return DeviceNumber(stage) == device;

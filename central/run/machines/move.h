@@ -2,15 +2,16 @@
 
 // How a plan comes to hold: the first plan, every later one and a recovery by the same protocol.
 //
-//   fetching    each stage of the plan that holds hands over the layers that others will have
+//   fetching    each stage of the plan that holds hands over the layers that others will have; in a
+//               recovery, who has replicas of them does
 //   preparing   the stages of the next plan are made aside, beside those that stand at the barrier
 //   connecting  all are prepared: the plan is journalled and committed, the new stages take over
 //               and dial each other and the feed
 //
 // Until the commit Abort takes everything back and the plan before goes on as if nothing had been.
-// The first plan has nothing to fetch and nothing to go back to, and a recovery neither: central
-// gives both all layers. A generation is never used twice:
-// an aborted move keeps its number, so that a late answer to it fits no other move. Who answered is
+// The first plan has nothing to go back to, and a recovery neither: central gives what no device
+// has. A generation is never used twice: an aborted move keeps its number, so that a late answer to
+// it fits no other move. Who answered is
 // kept by device (a plan has one stage a device), so that an answer that comes twice counts once.
 // Pure: events in, effects out.
 
@@ -29,20 +30,30 @@
 
 namespace runnel {
 
+// Layers at the barrier, and who has them: the device that is asked first comes first; nobody:
+// central.
+struct LayersHeld {
+  LayerRange layers;
+  std::vector<int> devices;
+};
+
 // A plan that is to hold.
 struct MoveOrder {
   PlanDecided decided;  // for the journal; its plan's generation is set by Move
   std::string why;      // for people; empty: the first plan, or a recovery
   // What all stages are told alike: the model, the training, what computes, where training begins.
   PrepareStage common;
-  // The layers that no stage has: all of them for the first plan and for a recovery, unless stages
-  // draw them, else none.
+  // The layers that central has to give: all of them for the first plan and for a recovery without
+  // replicas, unless stages draw them.
   ModelState state;
   std::optional<Recovered> recovered = {};  // journalled ahead of the plan
+  // Of a recovery: the devices' replicas of this barrier, and who has which.
+  std::optional<ReplicaId> replica = {};
+  std::vector<LayersHeld> held = {};
 };
 
-// The layers of a stage that other devices will have.
-std::vector<LayerRange> LayersLeaving(const StagePlan& old, const Plan& next);
+// Those of these layers that devices will have that have them not.
+std::vector<LayerRange> LayersLeaving(const LayersHeld& held, const Plan& next);
 
 class Move {
  public:
@@ -56,8 +67,8 @@ class Move {
   // would not be local.
   absl::Status Begin(MoveOrder order, const ActivePlan& from, const Roster& roster,
                      RunEffects& effects);
-  void AddLayers(int device, const LayersFetched& fetched, const ActivePlan& from,
-                 const Roster& roster, RunEffects& effects);
+  void AddLayers(int device, const LayersFetched& fetched, const Roster& roster,
+                 RunEffects& effects);
   // The plan that holds from now on, when `device` was the last to be prepared.
   std::optional<ActivePlan> AddPrepared(int device, const StagePrepared& prepared,
                                         const Roster& roster, RunEffects& effects);
@@ -74,7 +85,7 @@ class Move {
   bool AwaitsLayers(int device) const { return awaited_.count(device) > 0; }
   // Not committed yet.
   bool revocable() const { return state_ == State::kFetching || state_ == State::kPreparing; }
-  // Whether the plan that is under way has a stage on this device.
+  // Whether the plan that is under way has a stage on this device, or waits for layers from it.
   bool Uses(int device) const;
   // Of the plan that is under way, or of the last one.
   Generation generation() const { return order_.decided.plan.generation; }
@@ -84,7 +95,8 @@ class Move {
   enum class State : uint8_t { kIdle, kFetching, kPreparing, kConnecting };
 
   PrepareStage MessageFor(size_t stage, const Roster& roster) const;
-  void Prepare(const ActivePlan& from, const Roster& roster, RunEffects& effects);
+  void Fetch(const Roster& roster, RunEffects& effects);
+  void Prepare(const Roster& roster, RunEffects& effects);
   void AwaitAllStages();
   // How a stage's data links are dialled.
   LinkTarget TargetAt(size_t stage, const Roster& roster) const;

@@ -36,7 +36,8 @@ bool Recovery::WantsState(const ActivePlan& active, const std::vector<DeviceFact
   if (!options_.is_possible) return false;
   if (!kept_ns_.has_value()) kept_ns_ = now_ns;
   const auto expected_ns = static_cast<int64_t>(CollectSeconds(active, devices) * 1e9);
-  return now_ns - *kept_ns_ >= kTimeShare * std::max(took_ns_, expected_ns);
+  const int64_t share = options_.has_replicas ? kTimeShareBeside : kTimeShare;
+  return now_ns - *kept_ns_ >= share * std::max(took_ns_, expected_ns);
 }
 
 void Recovery::Keep(int64_t step, ModelState state, int64_t now_ns) {
@@ -48,10 +49,11 @@ void Recovery::Keep(int64_t step, ModelState state, int64_t now_ns) {
 }
 
 void Recovery::Reach(RecoveryReached::Phase phase, RunEffects& effects) const {
-  effects.push_back(RecoveryReached{phase, step_, lost_});
+  effects.push_back(RecoveryReached{phase, step(), lost_, replicas_.has_value()});
 }
 
-absl::Status Recovery::Lose(const LostStage& lost, const Roster& roster, RunEffects& effects) {
+absl::Status Recovery::Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
+                            const Roster& roster, RunEffects& effects) {
   const std::string& name = roster.name(lost.device);
   last_loss_ =
       absl::StrCat("worker ", name, " was lost after step ", lost.step, " (", lost.why, ")");
@@ -60,6 +62,12 @@ absl::Status Recovery::Lose(const LostStage& lost, const Roster& roster, RunEffe
   const bool is_first = lost_.empty();
   lost_.push_back(name);
   reached_ = std::max(reached_, lost.reached);
+  replicas_.reset();
+  // Of the same barrier as central's state they save the way from there.
+  if (replicas.has_value() &&
+      (replicas->step == step_ || (replicas->step > step_ && replicas->is_whole()))) {
+    replicas_ = replicas;
+  }
   effects.push_back(StopFeed{});
   effects.push_back(
       LogLine{Severity::kWarning, absl::StrCat("worker ", name, " was lost: ", lost.why)});
@@ -99,7 +107,7 @@ MoveOrder Recovery::Order(PlanDecided decided, PrepareStage common, RunEffects& 
     absl::StrAppend(out, decided.devices[static_cast<size_t>(stage.device.value())].name);
   };
   effects.push_back(
-      LogLine{Severity::kInfo, absl::StrCat("training goes on from step ", step_, " on ",
+      LogLine{Severity::kInfo, absl::StrCat("training goes on from step ", step(), " on ",
                                             absl::StrJoin(decided.plan.stages, ", ", name))});
   Reach(RecoveryReached::Phase::kPlanned, effects);
   first_ = common.first_sequence;
@@ -107,9 +115,13 @@ MoveOrder Recovery::Order(PlanDecided decided, PrepareStage common, RunEffects& 
   order.decided = std::move(decided);
   order.common = std::move(common);
   order.common.starts_over = true;
-  order.common.draws_state = state_.layers.empty();
-  order.state = state_;
-  order.recovered = Recovered{step_, lost_};
+  if (!replicas_.has_value() || replicas_->step == step_) order.state = state_;
+  if (replicas_.has_value()) {
+    order.replica = replicas_->id;
+    order.held = replicas_->layers;
+  }
+  order.common.draws_state = order.state.layers.empty() && !replicas_.has_value();
+  order.recovered = Recovered{step(), lost_};
   return order;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 // How a run goes on when workers are lost whose stages it needs. Training goes back to the last
-// barrier whose whole state central has; the workers that are left get a plan of their own, by the
-// same protocol as any other plan (move.h); what came after that barrier is trained again, from
-// inputs that are drawn again by their sequence.
+// barrier whose whole state central has, or the workers that are left have (replication.h),
+// whichever is later; these workers get a plan of their own, by the same protocol as any other plan
+// (move.h); what came after that barrier is trained again, from inputs that are drawn again by
+// their sequence. Each layer's state comes from whoever is nearest: the worker that will have it,
+// another worker, central.
 //
 //   waiting    no worker is left on central's host, where stage 0 must be: one is started again
 //   replacing  a plan over the workers that are left comes to hold
@@ -25,6 +27,7 @@
 #include "central/planning/barrier_report.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/move.h"
+#include "central/run/machines/replication.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 
@@ -33,6 +36,7 @@ namespace runnel {
 struct RecoveryOptions {
   bool is_possible = true;                // false: a lost worker ends the run
   std::vector<int64_t> layer_bytes = {};  // of the state, by layer; empty: states cost nothing
+  bool has_replicas = false;              // stages replicate barriers as well
 };
 
 // A stage that the run needs, and its worker is gone.
@@ -47,8 +51,10 @@ class Recovery {
  public:
   // Workers that central starts again without a barrier in between: then starting is no remedy.
   static constexpr int kMostInVain = 10;
-  // Collecting states only for this takes at most one part in so many of the time.
+  // Collecting states only for this takes at most one part in so many of the time; with replication
+  // one in the second number, so that both together take less than 3 %.
   static constexpr int64_t kTimeShare = 32;
+  static constexpr int64_t kTimeShareBeside = 128;
 
   // initial: of all layers at first_step; empty: stages draw it from the seed.
   Recovery(RecoveryOptions options, int64_t first_step, ModelState initial)
@@ -66,14 +72,18 @@ class Recovery {
   // It is whole.
   void Keep(int64_t step, ModelState state, int64_t now_ns);
   // The barrier of that state.
-  int64_t step() const { return step_; }
+  int64_t central_step() const { return step_; }
+  // The barrier to go back to: since Lose that state's, or that of the replicas.
+  int64_t step() const { return replicas_.has_value() ? replicas_->step : step_; }
   // Without layers: as it is drawn from the seed.
   const ModelState& state() const { return state_; }
 
   // ---- the course of a recovery
 
+  // replicas: what the workers that are left have of the last barrier that they replicated.
   // Unavailable: the run cannot recover.
-  absl::Status Lose(const LostStage& lost, const Roster& roster, RunEffects& effects);
+  absl::Status Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
+                    const Roster& roster, RunEffects& effects);
   // A local worker has taken its seat again. True: it was waited for.
   bool Return();
   // The one that is waited for has ended: it is started once more. Unavailable: too often.
@@ -109,9 +119,10 @@ class Recovery {
   RecoveryOptions options_;
   int64_t step_;
   ModelState state_;
-  std::optional<int64_t> kept_ns_;  // when it was whole, or the first barrier reached
-  int64_t began_ns_ = 0;            // the collection that is under way
-  int64_t took_ns_ = 0;             // the last one
+  std::optional<ReplicatedBarrier> replicas_;  // to go back to; none: state_
+  std::optional<int64_t> kept_ns_;             // when it was whole, or the first barrier reached
+  int64_t began_ns_ = 0;                       // the collection that is under way
+  int64_t took_ns_ = 0;                        // the last one
   State state_of_it_ = State::kIdle;
   std::vector<std::string> lost_;  // names, since the recovery began
   std::string last_loss_;          // for people

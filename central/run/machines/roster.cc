@@ -279,4 +279,17 @@ void Roster::SetMeasured(int number, double processor_share, const DeviceCosts& 
   update(device.costs.link_byte_seconds, costs.link_byte_seconds);
 }
 
+void Roster::WarnOfSeveralClasses(RunEffects& effects) const {
+  std::vector<std::string> classes;
+  for (const Device& device : devices_) {
+    const std::string& one = device.hello.numerics_class;
+    if (!Contains(classes, one)) classes.push_back(one);
+  }
+  if (classes.size() < 2) return;
+  effects.push_back(LogLine{
+      Severity::kWarning,
+      absl::StrCat("workers are of several numerics classes (", absl::StrJoin(classes, "; "),
+                   "): the run is not reproducible bit for bit if layers move")});
+}
+
 }  // namespace runnel

@@ -83,6 +83,9 @@ class Roster {
   // it lacks what the run needs.
   absl::StatusOr<std::optional<int>> Return(ConnectionId connection, const WorkerHello& hello,
                                             RunEffects& effects);
+  // Says so if they are of several numerics classes: floating-point programs give the same bytes
+  // within one class only.
+  void WarnOfSeveralClasses(RunEffects& effects) const;
   // The run is over: tells all who are still there.
   void ReleaseAll(RunEffects& effects) const;
 

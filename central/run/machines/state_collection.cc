@@ -34,6 +34,19 @@ absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t st
   return whole;
 }
 
+StateUse StateCollection::UseAt(int64_t step) const {
+  for (const auto& [sequence, collection] : collections_) {
+    if (collection.step == step) return collection.use;
+  }
+  return {};
+}
+
+bool StateCollection::EvaluatesBefore(int64_t step) const {
+  return std::any_of(collections_.begin(), collections_.end(), [step](const auto& entry) {
+    return entry.second.step < step && entry.second.use.evaluation;
+  });
+}
+
 bool StateCollection::is_waited_for() const {
   return std::any_of(collections_.begin(), collections_.end(), [](const auto& entry) {
     const StateUse& use = entry.second.use;

@@ -29,6 +29,10 @@ class StateCollection {
   absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
   // A stage is lost: what is still to come of any collection never will.
   void GiveUp() { collections_.clear(); }
+  // What the state of this step is collected for that is not whole yet.
+  StateUse UseAt(int64_t step) const;
+  // A state of an earlier step than this one is collected for an evaluation.
+  bool EvaluatesBefore(int64_t step) const;
   // Parts are still to come.
   bool under_way() const { return !collections_.empty(); }
   // The same of a state that somebody uses as soon as it is there: more than a recovery may.

@@ -1,6 +1,7 @@
 #include "proto/base/model/model_state.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -38,6 +39,18 @@ absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, 
   const auto exponent = static_cast<int32_t>(bits);
   if (exponent >= -kMaxExponent && exponent <= kMaxExponent) return absl::OkStatus();
   return error(absl::StrCat("is ", exponent, ", not in ", -kMaxExponent, "..", kMaxExponent));
+}
+
+// Of little-endian FP32 values: none is infinite or no number.
+bool IsFinite(absl::string_view bytes) {
+  constexpr uint32_t kExponent = 0x7F800000;
+  bool finite = true;
+  for (size_t at = 0; at + sizeof(uint32_t) <= bytes.size(); at += sizeof(uint32_t)) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, bytes.data() + at, sizeof(bits));
+    finite &= (bits & kExponent) != kExponent;
+  }
+  return finite;
 }
 
 bool HasMomentum(const StateTensorSpec& spec) {
@@ -82,6 +95,38 @@ absl::Status CheckState(const ModelState& state, const ModelSpec& model, int fir
     RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], StateOf(infos[layer], format), zeros));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckFinite(absl::string_view field, const ModelState& state) {
+  for (const LayerState& layer : state.layers) {
+    for (const std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {
+      for (const TensorData& tensor : *tensors) {
+        if (tensor.dtype != DType::kFloat32 || IsFinite(tensor.bytes)) continue;
+        return absl::InvalidArgumentError(absl::StrCat(field, ": layer ", layer.layer, ", ",
+                                                       tensor.name,
+                                                       ": has a value that is no finite number"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelState> ZeroState(const ModelSpec& model, int first_layer, int last_layer,
+                                     const NumberFormat& format) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  if (first_layer < 0 || last_layer < first_layer || last_layer >= model.layer_count()) {
+    return absl::InvalidArgumentError(absl::StrCat("state: model ", model.name, " has no layers ",
+                                                   first_layer, "..", last_layer));
+  }
+  ModelState state;
+  for (int layer = first_layer; layer <= last_layer; ++layer) {
+    LayerState& one = state.layers.emplace_back(LayerState{layer, {}, {}});
+    for (const StateTensorSpec& spec : StateOf(infos[static_cast<size_t>(layer)], format)) {
+      one.tensors.push_back({spec.name, spec.dtype, spec.shape, {}});
+      if (HasMomentum(spec)) one.momentum.push_back({spec.name, spec.dtype, spec.shape, {}});
+    }
+  }
+  return state;
 }
 
 void KeepWeightsOnly(ModelState& state) {

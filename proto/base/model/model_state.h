@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/dtype.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
@@ -63,9 +64,18 @@ absl::Status CheckState(const ModelState& state, const ModelSpec& model, int fir
                         int last_layer, const NumberFormat& format = {},
                         ZeroTensors zeros = ZeroTensors::kWhole);
 
+// InvalidArgument if a floating-point tensor of a layer has a value that is infinite or no number.
+// `field` is where the state stands.
+absl::Status CheckFinite(absl::string_view field, const ModelState& state);
+
 // Gives tensors without bytes the zeros that they stand for. Only after CheckState: their shapes
 // say how many.
 void FillZeros(ModelState& state);
+
+// Layers first..last with every tensor zero, and so without bytes. InvalidArgument: the model's
+// shapes do not fit, or it has no such layers.
+absl::StatusOr<ModelState> ZeroState(const ModelSpec& model, int first_layer, int last_layer,
+                                     const NumberFormat& format = {});
 
 // Takes away what only training needs: the bytes of the momentum, and the encoders.
 void KeepWeightsOnly(ModelState& state);
@@ -78,7 +88,8 @@ absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
 absl::StatusOr<std::vector<int64_t>> WeightBytes(const ModelSpec& model,
                                                  const NumberFormat& format = {});
 
-// The part of `state` that a stage of these layers needs, with the encoders at its two boundaries.
+// The part of `state` that a stage of these layers needs, with the encoders of what it sends to its
+// two neighbours.
 ModelState Slice(const ModelState& state, int first_layer, int last_layer);
 
 // Puts `part` into `whole`: its layers and encoders replace those of the same key.

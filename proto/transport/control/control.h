@@ -30,7 +30,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 11;
+inline constexpr int32_t kProtocolVersion = 12;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -44,6 +44,14 @@ inline constexpr int64_t kMaxProbePieces = 64;
 inline constexpr int64_t kMaxProbePieceBytes = 64 << 10;
 // Environment variable by which central gives a worker that it starts its secret.
 inline constexpr char kWorkerSecretVariable[] = "RUNNEL_WORKER_SECRET";
+
+// The stages' states of a barrier, as the stages of a plan copied them. Later barriers compare
+// greater.
+struct ReplicaId {
+  Generation generation;  // of the plan
+  Sequence sequence;      // of the barrier
+  friend auto operator<=>(const ReplicaId&, const ReplicaId&) = default;
+};
 
 // ---- both ways
 
@@ -160,6 +168,14 @@ struct Snapshot {
   int64_t arrived_ns = 0;  // by the receiver's clock; not on the wire
 };
 
+// Answer to Replicate: the stage has its copy, and its neighbour has all of it.
+struct Replicated {
+  ReplicaId id;
+  int64_t stall_ns = 0;  // that the stage stood while it copied
+  int64_t took_ns = 0;   // from then until the neighbour had all of it
+  int64_t bytes = 0;     // that went to the neighbour
+};
+
 // From the stage with the loss: the evaluation that began at `first` is done.
 struct EvaluationDone {
   Generation generation;
@@ -229,7 +245,7 @@ struct Leaving {};
 using WorkerMessage =
     std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
                  Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
-                 ProfileProgress, WayMeasured, ProbePiece, Leaving, Heartbeat>;
+                 ProfileProgress, WayMeasured, ProbePiece, Leaving, Heartbeat, Replicated>;
 
 // ---- central -> worker
 
@@ -292,8 +308,9 @@ struct PrepareStage {
   // The layers are as they are drawn from the seed (initial_state.h): `state` has none of them.
   bool draws_state = false;
   // Of a recovery: the stage that the worker has lost its neighbours and is of no use any more, so
-  // it goes first, and `state` has all layers.
+  // it goes first. `state` has all layers, except those that the worker has of `replica`.
   bool starts_over = false;
+  std::optional<ReplicaId> replica = {};
   ModelState state;
 };
 
@@ -313,15 +330,27 @@ struct SnapshotRequest {
   bool weights_only = false;
 };
 
+// At a barrier, ahead of the grant: copy the state as it is now and keep it; send it to the next
+// stage, the last stage to the one before it, while training goes on. One at a time.
+struct Replicate {
+  ReplicaId id;
+};
+// All stages have answered: copies of barriers before it are of no more use.
+struct CommitReplicas {
+  ReplicaId id;
+};
+
 // How a plan comes to hold, the first one and every later one, at a barrier and in two phases.
 // First each stage hands over the layers that others will have (the first plan has none of this);
 // then the new stages are prepared aside. When all are, CommitPlan puts them in the old ones' place
 // and they dial each other; else AbortPlan drops them and the old ones go on. A recovery does the
-// same, from a state that central has: nobody hands anything over, and nothing old goes on.
+// same, from a state that central has or from the workers' copies of a barrier (`replica`: of these
+// the layers are asked for, with the encoders that belong to them), and nothing old goes on.
 // `generation` is the new plan's. At most kMaxProfileRanges ranges.
 struct FetchLayers {
   Generation generation;
   std::vector<LayerRange> ranges;
+  std::optional<ReplicaId> replica = {};
 };
 struct CommitPlan {
   Generation generation;
@@ -341,8 +370,8 @@ struct EvaluateRequest {
 // waits for the next run if nobody told it to end.
 struct Release {};
 
-using CentralMessage =
-    std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
-                 EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan, ProbePiece>;
+using CentralMessage = std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil,
+                                    SnapshotRequest, EvaluateRequest, Release, FetchLayers,
+                                    CommitPlan, AbortPlan, ProbePiece, Replicate, CommitReplicas>;
 
 }  // namespace runnel

@@ -6,6 +6,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/transport/control/control_convert.h"
 #include "proto/transport/control/model_convert.h"
+#include "proto/transport/control/replica_convert.h"
 #include "proto/transport/control/wire_check.h"
 
 namespace runnel {
@@ -83,6 +84,7 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
   for (const TrainingChange& change : from.changes) *prepare.add_changes() = ToProto(change);
   prepare.set_draws_state(from.draws_state);
   prepare.set_starts_over(from.starts_over);
+  if (from.replica.has_value()) *prepare.mutable_replica() = ToProto(*from.replica);
   *prepare.mutable_state() = ToProto(std::move(from.state), ZeroTensors::kLeftOut);
 }
 
@@ -105,6 +107,16 @@ void Fill(FetchLayers& from, proto::FromCentral& to) {
     wire.set_first_layer(range.first_layer);
     wire.set_last_layer(range.last_layer);
   }
+  if (from.replica.has_value())
+    *to.mutable_fetch_layers()->mutable_replica() = ToProto(*from.replica);
+}
+
+void Fill(Replicate& from, proto::FromCentral& to) {
+  *to.mutable_replicate()->mutable_id() = ToProto(from.id);
+}
+
+void Fill(CommitReplicas& from, proto::FromCentral& to) {
+  *to.mutable_commit_replicas()->mutable_id() = ToProto(from.id);
 }
 
 void Fill(CommitPlan& from, proto::FromCentral& to) {
@@ -268,6 +280,9 @@ absl::StatusOr<CentralMessage> Read(proto::PrepareStage& from) {
   prepare.shaping.delay_ms = from.link_delay_ms();
   prepare.draws_state = from.draws_state();
   prepare.starts_over = from.starts_over();
+  if (from.has_replica()) {
+    RUNNEL_ASSIGN_OR_RETURN(prepare.replica, FromProto("prepare_stage.replica", from.replica()));
+  }
   RUNNEL_ASSIGN_OR_RETURN(prepare.state,
                           FromProto(std::move(*from.mutable_state()), ZeroTensors::kLeftOut));
   if (prepare.draws_state && !prepare.state.layers.empty()) {
@@ -312,7 +327,20 @@ absl::StatusOr<CentralMessage> Read(const proto::FetchLayers& from) {
     fetch.ranges.push_back({range.first_layer(), range.last_layer()});
     next = range.last_layer() + 1;
   }
+  if (from.has_replica()) {
+    RUNNEL_ASSIGN_OR_RETURN(fetch.replica, FromProto("fetch_layers.replica", from.replica()));
+  }
   return fetch;
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::Replicate& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const ReplicaId id, FromProto("replicate.id", from.id()));
+  return Replicate{id};
+}
+
+absl::StatusOr<CentralMessage> Read(const proto::CommitReplicas& from) {
+  RUNNEL_ASSIGN_OR_RETURN(const ReplicaId id, FromProto("commit_replicas.id", from.id()));
+  return CommitReplicas{id};
 }
 
 absl::StatusOr<CentralMessage> Read(const proto::CommitPlan& from) {
@@ -372,6 +400,10 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
       return Read(message.abort_plan());
     case proto::FromCentral::kProbePiece:
       return Read(*message.mutable_probe_piece());
+    case proto::FromCentral::kReplicate:
+      return Read(message.replicate());
+    case proto::FromCentral::kCommitReplicas:
+      return Read(message.commit_replicas());
     case proto::FromCentral::kPart:
     case proto::FromCentral::kPartsArrived:
     case proto::FromCentral::kPartsDropped:

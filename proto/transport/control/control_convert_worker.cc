@@ -6,6 +6,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/transport/control/control_convert.h"
 #include "proto/transport/control/model_convert.h"
+#include "proto/transport/control/replica_convert.h"
 #include "proto/transport/control/wire_check.h"
 
 namespace runnel {
@@ -14,7 +15,8 @@ namespace {
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxListed = 256;
 constexpr double kMaxSeconds = 1e9;
-constexpr double kMaxCost = 60;  // seconds, of a frame or a byte
+constexpr int64_t kMaxNs = int64_t{1} << 56;  // two years: multiples of it still fit
+constexpr double kMaxCost = 60;               // seconds, of a frame or a byte
 constexpr double kMaxBytesPerSecond = 1e15;
 
 // ---- vocabulary -> messages, one overload a message
@@ -107,6 +109,13 @@ void Fill(LayersFetched& from, proto::FromWorker& to) {
 
 void Fill(StagePrepared& from, proto::FromWorker& to) {
   to.mutable_stage_prepared()->set_generation(from.generation.value());
+}
+
+void Fill(Replicated& from, proto::FromWorker& to) {
+  *to.mutable_replicated()->mutable_id() = ToProto(from.id);
+  to.mutable_replicated()->set_stall_ns(from.stall_ns);
+  to.mutable_replicated()->set_took_ns(from.took_ns);
+  to.mutable_replicated()->set_bytes(from.bytes);
 }
 
 void Fill(EvaluationDone& from, proto::FromWorker& to) {
@@ -309,6 +318,18 @@ absl::StatusOr<WorkerMessage> Read(proto::Snapshot& from) {
   return snapshot;
 }
 
+absl::StatusOr<WorkerMessage> Read(const proto::Replicated& from) {
+  Replicated replicated;
+  RUNNEL_ASSIGN_OR_RETURN(replicated.id, runnel::FromProto("replicated.id", from.id()));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("replicated.stall_ns", from.stall_ns(), 0, kMaxNs));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("replicated.took_ns", from.took_ns(), 0, kMaxNs));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("replicated.bytes", from.bytes(), 0, kMaxAmount));
+  replicated.stall_ns = from.stall_ns();
+  replicated.took_ns = from.took_ns();
+  replicated.bytes = from.bytes();
+  return replicated;
+}
+
 absl::StatusOr<WorkerMessage> Read(proto::LayersFetched& from) {
   LayersFetched fetched;
   RUNNEL_ASSIGN_OR_RETURN(fetched.generation,
@@ -449,6 +470,8 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Leaving{};
     case proto::FromWorker::kHeartbeat:
       return Read(message.heartbeat());
+    case proto::FromWorker::kReplicated:
+      return Read(message.replicated());
     case proto::FromWorker::kPart:
     case proto::FromWorker::kPartsArrived:
     case proto::FromWorker::kPartsDropped:

@@ -1,6 +1,5 @@
 #include "proto/transport/control/wire_check.h"
 
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -28,18 +27,6 @@ size_t CharacterBytes(absl::string_view text, size_t at) {
   if (byte(1) < low || byte(1) > high || !follows(2)) return 0;
   if (first < 0xF0) return 3;
   return follows(3) ? 4 : 0;
-}
-
-// Of little-endian FP32 values: none is infinite or no number.
-bool IsFinite(absl::string_view bytes) {
-  constexpr uint32_t kExponent = 0x7F800000;
-  bool finite = true;
-  for (size_t at = 0; at + sizeof(uint32_t) <= bytes.size(); at += sizeof(uint32_t)) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, bytes.data() + at, sizeof(bits));
-    finite &= (bits & kExponent) != kExponent;
-  }
-  return finite;
 }
 
 }  // namespace
@@ -100,20 +87,6 @@ absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string&
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   }
   return line;
-}
-
-absl::Status CheckFinite(absl::string_view field, const ModelState& state) {
-  for (const LayerState& layer : state.layers) {
-    for (const std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {
-      for (const TensorData& tensor : *tensors) {
-        if (tensor.dtype != DType::kFloat32 || IsFinite(tensor.bytes)) continue;
-        return absl::InvalidArgumentError(absl::StrCat(field, ": layer ", layer.layer, ", ",
-                                                       tensor.name,
-                                                       ": has a value that is no finite number"));
-      }
-    }
-  }
-  return absl::OkStatus();
 }
 
 std::string CleanUtf8(absl::string_view text, size_t max_bytes) {

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/ids.h"
-#include "proto/base/model/model_state.h"
 #include "proto/base/worker_name.h"
 
 namespace runnel {
@@ -37,9 +36,6 @@ absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value);
 absl::StatusOr<Sequence> ToSequence(absl::string_view field, int64_t value);
 // At most kMaxReasonBytes, made one line: control characters become spaces.
 absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string& reason);
-
-// A floating-point tensor of a layer has no value that is infinite or no number.
-absl::Status CheckFinite(absl::string_view field, const ModelState& state);
 
 // The text with '?' for each byte that is not part of well-formed UTF-8: protobuf refuses to read
 // a string that is not. At most `max_bytes` of it, whole characters.

@@ -30,8 +30,9 @@ enum class FrameKind : uint8_t {
   kProbe = 10,        // bytes that mean nothing: measures the link (bandwidth.h)
   kProbeReport = 11,  // what the receiver of a probe measured
   kRefusal = 12,      // last frame on a connection that its accepting end does not want; why
+  kReplica = 13,      // a piece of a stage's state for its neighbour to keep; sequence: its number
 };
-inline constexpr int kMaxFrameKind = 12;
+inline constexpr int kMaxFrameKind = 13;
 
 // The kind of a boundary tensor in training.
 inline constexpr FrameKind KindOf(Direction direction) {

@@ -10,7 +10,8 @@ namespace runnel {
 namespace {
 
 bool IsData(FrameKind kind) {
-  return kind >= FrameKind::kActivation && kind <= FrameKind::kEvalLabels;
+  return (kind >= FrameKind::kActivation && kind <= FrameKind::kEvalLabels) ||
+         kind == FrameKind::kReplica;
 }
 
 // Whether data goes back to the sender of this kind, once for each of it.

@@ -346,9 +346,9 @@ void LinkShell::ProbeTick() {
   if (std::exchange(large_frames_seen_, large) != large) probe_.Sent(now);
   if (connected()) {
     // First: behind a probe it would wait.
-    const int64_t queued_bytes = connection_->connection()->queued_bytes();
-    if (const auto ping = round_trip_.Due(now, queued_bytes)) SendBeside(MakePing(*ping));
-    if (const auto bytes = probe_.Due(now, queued_bytes)) SendBeside(MakeProbe(*bytes));
+    const int64_t queued = queued_bytes();
+    if (const auto ping = round_trip_.Due(now, queued)) SendBeside(MakePing(*ping));
+    if (const auto bytes = probe_.Due(now, queued)) SendBeside(MakeProbe(*bytes));
   }
   loop_->PostAfter(kProbeTickNs, [this, alive = alive_] {
     if (*alive) ProbeTick();
@@ -358,6 +358,10 @@ void LinkShell::ProbeTick() {
 // Past the session: lost with its connection, and nobody minds.
 void LinkShell::SendBeside(Frame frame) {
   if (connected()) connection_->connection()->Send(frame).IgnoreError();
+}
+
+int64_t LinkShell::queued_bytes() const {
+  return connected() ? connection_->connection()->queued_bytes() : 0;
 }
 
 void LinkShell::Closed(const absl::Status& status) {

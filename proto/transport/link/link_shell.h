@@ -189,6 +189,8 @@ class LinkShell {
   const LinkSession& session() const { return session_; }
   // Not before the hellos were exchanged.
   bool connected() const { return session_.connected(); }
+  // Handed over for sending and not left yet.
+  int64_t queued_bytes() const;
   // What the peer's frames say that the link carries towards us; 0: not measured yet.
   double received_bytes_per_second() const { return incoming_.bytes_per_second(); }
   // Of the link, there and back; 0: not measured yet.

@@ -37,7 +37,8 @@ RunSummary Sample() {
   s.links = {{"mbq:4", "stochastic:8", 10, 20, 80, 81, 6, 1e6, 2e6}};
   s.stages = {{0.5, 0.25, 0.375, 0.5, 1000, 500}, {0.75, 0.125, 0.25, 0.5, 2000, 1500}};
   s.evaluations = {{100, 0.5, 1.5}, {300, 0.9875, 0.1}};
-  s.recoveries = {{40, {"local-001", "pi"}, 0.25, 0.01, 0.02, 0.125, 1.5}};
+  s.recoveries = {{40, {"local-001", "pi"}, "workers", 0.25, 0.01, 0.02, 0.125, 1.5}};
+  s.replication = {7, 1, 280, 0.5, 3.5, 1000};
   s.timeline = {{1, 0}, {2, 0.5}};
   return s;
 }
@@ -50,12 +51,12 @@ std::vector<std::string> Keys(const nlohmann::ordered_json& json) {
 
 TEST(Summary, HasExactlyTheseKeys) {
   const auto json = nlohmann::ordered_json::parse(SummaryToJson(Sample()));
-  EXPECT_THAT(
-      Keys(json),
-      ElementsAre("accuracy", "loss", "train_loss", "samples_per_s", "central_processor_share",
-                  "wall_s", "weights_sha256", "steps", "epochs", "model", "dataset", "schedule",
-                  "policy", "cost", "seed", "recipe", "codecs", "plan", "plan_bandwidth",
-                  "plan_searches", "links", "stages", "evaluations", "recoveries", "timeline"));
+  EXPECT_THAT(Keys(json),
+              ElementsAre("accuracy", "loss", "train_loss", "samples_per_s",
+                          "central_processor_share", "wall_s", "weights_sha256", "steps", "epochs",
+                          "model", "dataset", "schedule", "policy", "cost", "seed", "recipe",
+                          "codecs", "plan", "plan_bandwidth", "plan_searches", "links", "stages",
+                          "evaluations", "recoveries", "replication", "timeline"));
   EXPECT_THAT(Keys(json["codecs"]), ElementsAre("forward", "backward"));
   EXPECT_THAT(Keys(json["plan"]), ElementsAre("stages"));
   EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));
@@ -71,8 +72,10 @@ TEST(Summary, HasExactlyTheseKeys) {
                           "peak_rss_bytes", "memory_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
   EXPECT_THAT(Keys(json["recoveries"][0]),
-              ElementsAre("step", "workers", "detect_s", "plan_s", "fetch_s", "first_gradient_s",
-                          "caught_up_s"));
+              ElementsAre("step", "workers", "source", "detect_s", "plan_s", "fetch_s",
+                          "first_gradient_s", "caught_up_s"));
+  EXPECT_THAT(Keys(json["replication"]),
+              ElementsAre("count", "skipped", "step", "stall_s", "took_s", "bytes"));
 }
 
 TEST(Summary, WhatWasPredictedStandsBesideWhatWasMeasured) {

@@ -16,6 +16,7 @@ TEST(RecoveryTimes, EachPhaseCountsFromTheOneBefore) {
   // Another one is lost: planned again.
   EXPECT_EQ(times.Reach({Phase::kPlanned, 40, {"w1", "w2"}}, 13 * kSecond), "");
   EXPECT_EQ(times.Reach({Phase::kPrepared, 40, {"w1", "w2"}}, 17 * kSecond), "");
+  EXPECT_EQ(times.summaries()[0].source, "central");
   EXPECT_EQ(times.summaries()[0].first_gradient_s, -1);
   EXPECT_EQ(times.Reach({Phase::kFirstGradient, 40, {"w1", "w2"}}, 25 * kSecond),
             "without w1, w2 training goes on from step 40 after 15.00 s");
@@ -30,7 +31,8 @@ TEST(RecoveryTimes, EachPhaseCountsFromTheOneBefore) {
   EXPECT_DOUBLE_EQ(one.first_gradient_s, 8);
   EXPECT_DOUBLE_EQ(one.caught_up_s, 16);
   times.Lose(0);
-  times.Reach({Phase::kLost, 80, {"w3"}}, 50 * kSecond);
+  times.Reach({Phase::kLost, 80, {"w3"}, true}, 50 * kSecond);
+  EXPECT_EQ(times.summaries()[1].source, "workers");
   EXPECT_EQ(times.summaries().size(), 2u);
   EXPECT_EQ(times.summaries()[1].step, 80);
 }

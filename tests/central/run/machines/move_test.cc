@@ -56,15 +56,15 @@ class MoveTest : public ::testing::Test {
     return *active;
   }
 
-  // Answers for a stage of `active` with what it was asked for.
-  void Fetch(int device, const ActivePlan& active) {
+  // Answers for a device with what it was asked for.
+  void Fetch(int device) {
     for (const auto& [connection, fetch] : MessagesOf<FetchLayers>(effects_)) {
       if (connection != device) continue;
       LayersFetched fetched{fetch.generation, {}};
       for (const LayerRange& range : fetch.ranges)
         Merge(Slice(state_, range.first_layer, range.last_layer), fetched.state);
       RunEffects more;
-      move_.AddLayers(device, fetched, active, roster_, more);
+      move_.AddLayers(device, fetched, roster_, more);
       effects_.insert(effects_.end(), more.begin(), more.end());
       return;
     }
@@ -147,18 +147,41 @@ TEST_F(MoveTest, OnlyLayersThatMoveTravel) {
   EXPECT_THAT(fetch[1].second.ranges, IsEmpty());
   EXPECT_TRUE(move_.fetching());
   EXPECT_TRUE(move_.AwaitsLayers(0));
-  Fetch(0, active);
+  Fetch(0);
   EXPECT_FALSE(move_.AwaitsLayers(0));
-  Fetch(0, active);  // said twice
-  Fetch(1, active);
+  Fetch(0);  // said twice
+  Fetch(1);
   EXPECT_THAT(MessagesOf<PrepareStage>(effects_), IsEmpty());
-  Fetch(2, active);
+  Fetch(2);
   EXPECT_FALSE(move_.fetching());
   const auto prepare = MessagesOf<PrepareStage>(effects_);
   ASSERT_EQ(prepare.size(), 3u);
   EXPECT_THAT(LayersOf(prepare[0].second.state), IsEmpty());
   EXPECT_THAT(LayersOf(prepare[1].second.state), ElementsAre(1));
   EXPECT_EQ(prepare[1].second.first_sequence, Sequence(40));
+}
+
+// Of a recovery: each layer comes from whoever is nearest.
+TEST_F(MoveTest, ReplicasComeFromTheDeviceItselfFromAnotherOrFromCentral) {
+  MoveOrder order = Order(PlanOf({0, 1}, {1, 5}), 40);
+  order.recovered = Recovered{40, {"w1"}};
+  order.state = Slice(state_, 5, 5);  // nobody has it
+  order.replica = ReplicaId{Generation(1), Sequence(40)};
+  order.held = {{{0, 2}, {0, 1}}, {{3, 3}, {1}}, {{4, 4}, {2, 0}}, {{5, 5}, {}}};
+  ASSERT_TRUE(move_.Begin(std::move(order), {}, roster_, effects_).ok());
+  const auto fetch = MessagesOf<FetchLayers>(effects_);
+  ASSERT_EQ(fetch.size(), 1u) << "w1 has all but layers 4 and 5";
+  EXPECT_EQ(fetch[0].first, 2);
+  EXPECT_THAT(fetch[0].second.ranges, ElementsAre(LayerRange{4, 4}));
+  EXPECT_EQ(fetch[0].second.replica, (ReplicaId{Generation(1), Sequence(40)}));
+  EXPECT_TRUE(move_.Uses(2)) << "it has no stage in the plan, but what the plan needs";
+  Fetch(2);
+  EXPECT_FALSE(move_.Uses(2));
+  const auto prepare = MessagesOf<PrepareStage>(effects_);
+  ASSERT_EQ(prepare.size(), 2u);
+  EXPECT_THAT(LayersOf(prepare[0].second.state), IsEmpty());
+  EXPECT_THAT(LayersOf(prepare[1].second.state), ElementsAre(4, 5));
+  EXPECT_EQ(prepare[1].second.replica, (ReplicaId{Generation(1), Sequence(40)}));
 }
 
 // A late answer to the move that was taken back must fit no other.
@@ -168,8 +191,8 @@ TEST_F(MoveTest, AnAbortedMoveKeepsItsGeneration) {
   effects_.clear();
   ASSERT_TRUE(move_.Begin(Order(next, 40, "why"), active, roster_, effects_).ok());
   EXPECT_EQ(move_.generation(), Generation(5));
-  Fetch(0, active);
-  Fetch(1, active);
+  Fetch(0);
+  Fetch(1);
   effects_.clear();
   move_.Abort("no memory", roster_, effects_);
   EXPECT_FALSE(move_.under_way());
@@ -180,8 +203,8 @@ TEST_F(MoveTest, AnAbortedMoveKeepsItsGeneration) {
   effects_.clear();
   ASSERT_TRUE(move_.Begin(Order(next, 80, "why"), active, roster_, effects_).ok());
   EXPECT_EQ(move_.generation(), Generation(6));
-  Fetch(0, active);
-  Fetch(1, active);
+  Fetch(0);
+  Fetch(1);
   for (const int device : {0, 1, 2}) {
     EXPECT_FALSE(move_.AddPrepared(device, {Generation(5)}, roster_, effects_).has_value());
   }

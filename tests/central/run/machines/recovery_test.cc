@@ -22,7 +22,13 @@ class RecoveryTest : public ::testing::Test {
   }
   absl::Status Lose(int device, int64_t reached = 0) {
     roster_.Leave(ConnectionId(device), effects_);
-    return recovery_.Lose({device, "reset", 7, Sequence(reached)}, roster_, effects_);
+    return recovery_.Lose({device, "reset", 7, Sequence(reached)}, replicas_, roster_, effects_);
+  }
+  // Of the barrier at `step`: layers 0 to 3 at w0 and w1, the others at nobody's or at w1's.
+  static ReplicatedBarrier ReplicasOf(int64_t step, bool whole) {
+    return {{Generation(1), Sequence(step)},
+            step,
+            {{{0, 3}, {0, 1}}, {{4, 5}, whole ? std::vector<int>{1} : std::vector<int>{}}}};
   }
   MoveOrder Order() {
     PlanDecided decided{recovery_.step(), PlanOf({0, 1}, {2, 5}), {{"w0", ""}, {"w1", ""}}};
@@ -39,6 +45,7 @@ class RecoveryTest : public ::testing::Test {
   Roster roster_ = FullRoster(3);
   ActivePlan active_ = ActiveFor(PlanOf({0, 1, 2}, {1, 3, 5}));
   RunEffects effects_;
+  std::optional<ReplicatedBarrier> replicas_;
   Recovery recovery_{{}, 7, ModelState()};
 };
 
@@ -54,6 +61,40 @@ TEST_F(RecoveryTest, GoesOnFromWhatIsDrawnUntilAStateIsKept) {
   EXPECT_EQ(order.state.layers.size(), 6u);
   EXPECT_EQ(order.recovered, (Recovered{40, {"w2"}}));
   EXPECT_EQ(Order().state.layers.size(), 6u) << "a further loss needs the state again";
+}
+
+TEST_F(RecoveryTest, GoesOnFromWhatTheWorkersHave) {
+  recovery_.Keep(40, StateOf(6), 0);
+  replicas_ = ReplicasOf(60, true);
+  ASSERT_TRUE(Lose(2).ok());
+  EXPECT_EQ(recovery_.step(), 60);
+  EXPECT_EQ(recovery_.central_step(), 40);
+  const MoveOrder order = Order();
+  EXPECT_EQ(order.replica, replicas_->id);
+  EXPECT_EQ(order.held.size(), 2u);
+  EXPECT_TRUE(order.state.layers.empty()) << "of another barrier";
+  EXPECT_FALSE(order.common.draws_state);
+  EXPECT_EQ(order.recovered->step, 60);
+}
+
+// Layers of two barriers make no model.
+TEST_F(RecoveryTest, WhereWorkersHaveNotAllOfItCentralsStateServes) {
+  recovery_.Keep(40, StateOf(6), 0);
+  replicas_ = ReplicasOf(60, false);
+  ASSERT_TRUE(Lose(2).ok());
+  EXPECT_EQ(recovery_.step(), 40);
+  MoveOrder order = Order();
+  EXPECT_FALSE(order.replica.has_value());
+  EXPECT_EQ(order.state.layers.size(), 6u);
+  // Of the same barrier central fills the gap.
+  replicas_ = ReplicasOf(40, false);
+  ASSERT_TRUE(Lose(1).ok());
+  order = Order();
+  EXPECT_EQ(order.replica, replicas_->id);
+  EXPECT_EQ(order.state.layers.size(), 6u);
+  replicas_ = ReplicasOf(20, true);
+  ASSERT_TRUE(Lose(0).ok());
+  EXPECT_EQ(recovery_.step(), 40) << "older than central's";
 }
 
 TEST_F(RecoveryTest, SaysHowFarItIs) {
@@ -112,7 +153,8 @@ TEST(Recovery, ALossEndsARunThatCannotRecover) {
   roster.Leave(ConnectionId(1), effects);
   recovery.Keep(40, ModelState(), 0);
   EXPECT_EQ(recovery.step(), 0) << "nobody needs it";
-  const absl::Status status = recovery.Lose({1, "reset", 40, Sequence(0)}, roster, effects);
+  const absl::Status status =
+      recovery.Lose({1, "reset", 40, Sequence(0)}, std::nullopt, roster, effects);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker w1 was lost after step 40 (reset)"));
   EXPECT_THAT(effects, IsEmpty());
@@ -127,6 +169,17 @@ TEST_F(RecoveryTest, CollectsStatesForItsShareOfTheTime) {
   recovery_.Keep(40, StateOf(6), 1100);
   EXPECT_FALSE(recovery_.WantsState(active_, devices, 1100 + 32 * 100 - 1));
   EXPECT_TRUE(recovery_.WantsState(active_, devices, 1100 + 32 * 100));
+}
+
+// Replication takes its share as well.
+TEST_F(RecoveryTest, CollectsLessOftenBesideReplication) {
+  const std::vector<DeviceFacts> devices(3, DeviceFacts{.is_local = true});
+  Recovery recovery({.has_replicas = true}, 0, ModelState());
+  EXPECT_TRUE(recovery.WantsState(active_, devices, 1000));
+  recovery.BeginCollecting(1000);
+  recovery.Keep(40, StateOf(6), 1100);
+  EXPECT_FALSE(recovery.WantsState(active_, devices, 1100 + 128 * 100 - 1));
+  EXPECT_TRUE(recovery.WantsState(active_, devices, 1100 + 128 * 100));
 }
 
 TEST(Recovery, ASlowPathIsKnownBeforeTheFirstState) {

@@ -61,12 +61,21 @@ inline bool SecondGrant(const SendControl& send) {
   return run != nullptr && run->limit == Sequence(80);
 }
 
+// The one from 80 to 120.
+inline bool ThirdGrant(const SendControl& send) {
+  const auto* run = std::get_if<RunUntil>(&send.message);
+  return run != nullptr && run->limit == Sequence(120);
+}
+
 // A coordinator and its workers, whose layers count what they were trained with.
 class TrainingCluster {
  public:
   // LeNet has layers 0..5. Barriers at 40, 80 and 120, the end.
-  explicit TrainingCluster(const Plan& first, int locals = 1, int64_t eval_samples = 0) {
+  explicit TrainingCluster(const Plan& first, int locals = 1, int64_t eval_samples = 0,
+                           int64_t replicate_every = -1, bool checkpoints = false) {
     CoordinatorOptions options;
+    options.replicate_every = replicate_every;
+    options.collect_at_barriers = checkpoints;
     options.stage.model = model_;
     options.stage.training.dataset_samples = 1200;
     options.stage.training.batch_size = 10;
@@ -98,6 +107,7 @@ class TrainingCluster {
   }
   void Kill(int64_t connection) {
     workers_[connection].gone = true;
+    workers_[connection].replicas.clear();
     coordinator_->Gone(ConnectionId(connection), absl::UnavailableError("killed"));
   }
   // Lost, and central does not know yet.
@@ -121,8 +131,9 @@ class TrainingCluster {
   const std::vector<PrepareStage>& prepared() const { return prepared_; }
   // Connections of workers that were told to go, in order.
   const std::vector<int64_t>& released() const { return released_; }
-  std::vector<int64_t> rule_back_;  // steps to which the training rule was taken back
-  bool returns_ = true;             // a local worker that is started again joins
+  bool central_hears_states_ = true;  // false: nothing comes of snapshots but of the last
+  std::vector<int64_t> rule_back_;    // steps to which the training rule was taken back
+  bool returns_ = true;               // a local worker that is started again joins
   int64_t change_at_ = -1;
 
   // The last state: each layer was trained once with everything.
@@ -142,6 +153,7 @@ class TrainingCluster {
  private:
   struct Worker {
     std::optional<PrepareStage> stage, aside;
+    std::map<ReplicaId, ModelState> replicas;
     int64_t trained = 0;
     bool gone = false;
   };
@@ -185,11 +197,13 @@ class TrainingCluster {
   }
   void CarryOut(StateCollected& state) {
     if (state.use.final) final_ = state.state;
+    if (state.use.checkpoint && !state.use.final) log_ += " c" + std::to_string(state.step);
   }
   void CarryOut(StartLocalWorker& start) {
     log_ += " start-" + start.name;
-    if (returns_)
-      coordinator_->Joined(ConnectionId(next_connection_++), SampleHello(start.name), true);
+    if (!returns_) return;
+    connection_of_[start.name.back() - '0'] = next_connection_;
+    coordinator_->Joined(ConnectionId(next_connection_++), SampleHello(start.name), true);
   }
   void CarryOut(StopFeed&) { feed_stands_ = false; }
   void CarryOut(ConnectFeed& feed) {
@@ -234,12 +248,26 @@ class TrainingCluster {
         worker.aside->state = StateOf(worker);
         Merge(prepare->state, worker.aside->state);
       }
+      if (prepare->replica.has_value()) {
+        const StagePlan& range = prepare->plan.stages[static_cast<size_t>(prepare->stage)];
+        ModelState state =
+            Slice(worker.replicas[*prepare->replica], range.first_layer, range.last_layer);
+        Merge(prepare->state, state);
+        EXPECT_EQ(static_cast<int>(state.layers.size()), range.last_layer - range.first_layer + 1);
+        worker.aside->state = state;
+      }
       reply(StagePrepared{prepare->plan.generation});
     } else if (const auto* fetch = std::get_if<FetchLayers>(&send.message)) {
       LayersFetched answer{fetch->generation, {}};
-      for (const LayerRange& range : fetch->ranges)
-        Merge(Slice(StateOf(worker), range.first_layer, range.last_layer), answer.state);
+      for (const LayerRange& range : fetch->ranges) {
+        Merge(Slice(fetch->replica.has_value() ? worker.replicas[*fetch->replica] : StateOf(worker),
+                    range.first_layer, range.last_layer),
+              answer.state);
+      }
       reply(std::move(answer));
+    } else if (const auto* replicas = std::get_if<CommitReplicas>(&send.message)) {
+      std::erase_if(worker.replicas,
+                    [replicas](const auto& one) { return one.first < replicas->id; });
     } else if (const auto* commit = std::get_if<CommitPlan>(&send.message)) {
       worker.stage = std::exchange(worker.aside, std::nullopt);
       worker.trained = 0;
@@ -261,8 +289,18 @@ class TrainingCluster {
       telemetry.loss_samples = telemetry.backwards;
       reply(telemetry);
       reply(BarrierReached{generation, run->limit});
+    } else if (const auto* replicate = std::get_if<Replicate>(&send.message)) {
+      if (replicate->id.generation != generation) return;
+      const std::vector<StagePlan>& stages = worker.stage->plan.stages;
+      const auto own = static_cast<size_t>(worker.stage->stage);
+      const size_t neighbour = own + 1 < stages.size() ? own + 1 : own - 1;
+      Worker& other = workers_[connection_of_[stages[neighbour].device.value()]];
+      Merge(StateOf(worker), worker.replicas[replicate->id]);
+      if (!other.gone) Merge(StateOf(worker), other.replicas[replicate->id]);
+      reply(Replicated{replicate->id, 1000, 2000, 64});
     } else if (const auto* snapshot = std::get_if<SnapshotRequest>(&send.message)) {
       if (snapshot->generation != generation) return;
+      if (!central_hears_states_ && snapshot->sequence != Sequence(120)) return;
       reply(Snapshot{generation, snapshot->sequence, StateOf(worker)});
     } else if (const auto* evaluate = std::get_if<EvaluateRequest>(&send.message)) {
       const bool has_loss =
@@ -279,6 +317,7 @@ class TrainingCluster {
   std::vector<std::pair<Trigger, std::function<void()>>> hooks_;
   std::map<int64_t, Worker> workers_;  // by connection
   int64_t next_connection_ = 100;
+  std::map<int, int64_t> connection_of_ = {{0, 0}, {1, 1}, {2, 2}};  // by device
   bool feed_stands_ = false;
   Sequence fed_until_;
   std::string log_;

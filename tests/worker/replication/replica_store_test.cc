@@ -1,0 +1,94 @@
+#include "worker/replication/replica_store.h"
+
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+constexpr auto kOwn = ReplicaSource::kOwn;
+constexpr auto kUpstream = ReplicaSource::kUpstream;
+
+ReplicaId At(int64_t sequence, int32_t generation = 1) {
+  return {Generation(generation), Sequence(sequence)};
+}
+
+// Layers first..last; `mark` tells whose and when.
+std::shared_ptr<const ModelState> State(int first, int last, const std::string& mark) {
+  ModelState state;
+  for (int layer = first; layer <= last; ++layer)
+    state.layers.push_back({layer, {{"w", DType::kInt8, Shape(), mark}}, {}});
+  state.encoders = {{last, Direction::kForward, "mbq:2", mark},
+                    {first - 1, Direction::kBackward, "mbq:2", mark}};
+  return std::make_shared<const ModelState>(state);
+}
+
+std::string Marks(const ModelState& state) {
+  std::string marks;
+  for (const LayerState& layer : state.layers)
+    marks += std::to_string(layer.layer) + layer.tensors[0].bytes + " ";
+  for (const EncoderState& encoder : state.encoders)
+    marks += (encoder.direction == Direction::kForward ? "f" : "b") +
+             std::to_string(encoder.boundary) + encoder.state + " ";
+  return marks;
+}
+
+std::string MarksOf(const ReplicaStore& store, const ReplicaId& id, int first, int last) {
+  return Marks(store.LayersOf(id, {first, last}).value());
+}
+
+TEST(ReplicaStore, GivesLayersAndTheEncodersOfWhatTheySend) {
+  ReplicaStore store;
+  store.Add(At(40), kOwn, State(2, 3, "o"));
+  store.Add(At(40), kUpstream, State(0, 1, "u"));
+  EXPECT_EQ(MarksOf(store, At(40), 0, 5), "0u 1u 2o 3o f3o b1o f1u b-1u ");
+  // Not the last layer: what goes down from there is another's.
+  EXPECT_EQ(MarksOf(store, At(40), 1, 2), "1u 2o b1o f1u ");
+  EXPECT_EQ(MarksOf(store, At(80), 0, 5), "");
+}
+
+// Of the own stage it is news, of a neighbour's nothing to train on with.
+TEST(ReplicaStore, NeighboursValuesMustBeFinite) {
+  ModelState bad;
+  bad.layers = {{0, {{"w", DType::kFloat32, Shape(), std::string("\0\0\x80\x7f", 4)}}, {}}};
+  const auto infinite = std::make_shared<const ModelState>(bad);
+  ReplicaStore store;
+  store.Add(At(40), kOwn, infinite);
+  EXPECT_EQ(store.LayersOf(At(40), {0, 0}).value().layers.size(), 1u);
+  store.Add(At(80), kUpstream, infinite);
+  EXPECT_EQ(store.LayersOf(At(80), {0, 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(store.LayersOf(At(80), {1, 1}).ok()) << "not asked for";
+}
+
+// A barrier is of use only when everybody has it: until then the one before is needed.
+TEST(ReplicaStore, KeepsTheCommittedBarrierAndOneAfterIt) {
+  ReplicaStore store;
+  store.Add(At(40), kOwn, State(2, 3, "a"));
+  store.Add(At(40), kUpstream, State(0, 1, "a"));
+  store.Commit(At(40));
+  store.Add(At(80), kOwn, State(2, 3, "b"));
+  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
+  // Never committed; the next one takes its place.
+  store.Add(At(120), kOwn, State(2, 3, "c"));
+  EXPECT_EQ(MarksOf(store, At(80), 2, 2), "");
+  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
+  store.Commit(At(120));
+  EXPECT_EQ(MarksOf(store, At(40), 0, 5), "");
+  EXPECT_EQ(MarksOf(store, At(120), 2, 2), "2c b1c ");
+}
+
+TEST(ReplicaStore, APlanEndsWhatWasNotCommitted) {
+  ReplicaStore store;
+  store.Add(At(40), kOwn, State(2, 3, "a"));
+  store.Commit(At(40));
+  store.Add(At(80), kOwn, State(2, 3, "b"));
+  store.DropUncommitted();
+  EXPECT_EQ(MarksOf(store, At(80), 2, 2), "");
+  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "2a b1a ");
+  // The same barrier by the next plan is another replica, and a later one.
+  store.Add(At(40, 2), kOwn, State(0, 3, "c"));
+  store.Commit(At(40, 2));
+  EXPECT_EQ(MarksOf(store, At(40), 2, 2), "");
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,44 @@
+#pragma once
+
+// What a worker has of barriers: copies of its own stage's state and of its neighbours'. It
+// outlives the stage. Of each source it keeps the last committed barrier's and a later one's that
+// is not committed yet. One thread.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/training/layer_range.h"
+#include "proto/transport/control/control.h"
+
+namespace runnel {
+
+// Whose state it is. In a plan a worker has one stage and at most one neighbour on each side.
+enum class ReplicaSource : uint8_t { kOwn, kUpstream, kDownstream };
+
+class ReplicaStore {
+ public:
+  void Add(const ReplicaId& id, ReplicaSource source, std::shared_ptr<const ModelState> state);
+  // Older ones are dropped.
+  void Commit(const ReplicaId& id);
+  // Stages that were copying are no more: what was not committed never will be.
+  void DropUncommitted();
+
+  // Copies of what is here of layers first..last of this barrier, with the encoders of what these
+  // layers send. InvalidArgument: what a neighbour sent has a value that is no finite number.
+  absl::StatusOr<ModelState> LayersOf(const ReplicaId& id, const LayerRange& layers) const;
+
+ private:
+  struct Key {
+    ReplicaId id;
+    ReplicaSource source;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  std::map<Key, std::shared_ptr<const ModelState>> replicas_;
+  std::optional<ReplicaId> committed_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,160 @@
+#include "worker/replication/replica_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// The encoders: how many bytes follow, then boundary, direction, codec and state of each. Numbers
+// are little-endian, of 4 bytes; a text is its length and its bytes.
+constexpr size_t kNumberBytes = 4;
+
+void PutNumber(size_t number, std::string& to) {
+  for (size_t i = 0; i < kNumberBytes; ++i)
+    to.push_back(static_cast<char>(number >> (8 * i) & 0xff));
+}
+
+void PutText(const std::string& text, std::string& to) {
+  PutNumber(text.size(), to);
+  to += text;
+}
+
+size_t NumberAt(const char* at) {
+  size_t number = 0;
+  for (size_t i = kNumberBytes; i-- > 0;) number = number << 8 | static_cast<unsigned char>(at[i]);
+  return number;
+}
+
+std::string EncodersToBytes(const std::vector<EncoderState>& encoders) {
+  std::string entries;
+  for (const EncoderState& encoder : encoders) {
+    PutNumber(static_cast<size_t>(encoder.boundary), entries);
+    PutNumber(encoder.direction == Direction::kForward ? 0 : 1, entries);
+    PutText(encoder.codec, entries);
+    PutText(encoder.state, entries);
+  }
+  std::string bytes;
+  PutNumber(entries.size(), bytes);
+  return bytes + entries;
+}
+
+absl::Status BadEncoders(absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("replica: encoders: ", why));
+}
+
+// False: they end within it.
+bool TakeNumber(absl::string_view& from, size_t& number) {
+  if (from.size() < kNumberBytes) return false;
+  number = NumberAt(from.data());
+  from.remove_prefix(kNumberBytes);
+  return true;
+}
+
+bool TakeText(absl::string_view& from, std::string& text) {
+  size_t size = 0;
+  if (!TakeNumber(from, size) || from.size() < size) return false;
+  text = std::string(from.substr(0, size));
+  from.remove_prefix(size);
+  return true;
+}
+
+absl::StatusOr<std::vector<EncoderState>> EncodersFromBytes(absl::string_view from) {
+  std::vector<EncoderState> encoders;
+  while (!from.empty()) {
+    EncoderState encoder;
+    size_t boundary = 0, direction = 0;
+    if (!TakeNumber(from, boundary) || !TakeNumber(from, direction) ||
+        !TakeText(from, encoder.codec) || !TakeText(from, encoder.state)) {
+      return BadEncoders("the bytes end within one");
+    }
+    if (boundary >= static_cast<size_t>(kMaxLayers) || direction > 1)
+      return BadEncoders(absl::StrCat("boundary ", boundary, ", direction ", direction));
+    encoder.boundary = static_cast<int>(boundary);
+    encoder.direction = direction == 0 ? Direction::kForward : Direction::kBackward;
+    encoders.push_back(std::move(encoder));
+  }
+  return encoders;
+}
+
+// In the order of the stream.
+template <typename State, typename Use>
+void ForEachTensor(State& state, Use use) {
+  for (auto& layer : state.layers) {
+    for (auto& tensor : layer.tensors) use(tensor);
+    for (auto& tensor : layer.momentum) use(tensor);
+  }
+}
+
+}  // namespace
+
+ReplicaWriter::ReplicaWriter(std::shared_ptr<const ModelState> state)
+    : state_(std::move(state)), encoders_(EncodersToBytes(state_->encoders)) {
+  ForEachTensor(*state_, [this](const TensorData& tensor) { pieces_.push_back(&tensor.bytes); });
+  pieces_.push_back(&encoders_);
+  for (const std::string* piece : pieces_) left_ += static_cast<int64_t>(piece->size());
+}
+
+void ReplicaWriter::Read(absl::Span<std::byte> to) {
+  left_ -= static_cast<int64_t>(to.size());
+  while (!to.empty()) {
+    const std::string& piece = *pieces_[piece_];
+    const size_t bytes = std::min(piece.size() - offset_, to.size());
+    std::memcpy(to.data(), piece.data() + offset_, bytes);
+    to.remove_prefix(bytes);
+    offset_ += bytes;
+    if (offset_ < piece.size()) continue;
+    ++piece_;
+    offset_ = 0;
+  }
+}
+
+absl::StatusOr<ReplicaReader> ReplicaReader::Create(const ModelSpec& model, int first_layer,
+                                                    int last_layer, const NumberFormat& format,
+                                                    int64_t max_encoder_bytes) {
+  RUNNEL_ASSIGN_OR_RETURN(ModelState zeros, ZeroState(model, first_layer, last_layer, format));
+  return ReplicaReader(std::move(zeros), max_encoder_bytes);
+}
+
+ReplicaReader::ReplicaReader(ModelState zeros, int64_t max_encoder_bytes)
+    : state_(std::move(zeros)), max_encoder_bytes_(max_encoder_bytes) {
+  ForEachTensor(state_, [this](const TensorData& tensor) {
+    sizes_.push_back(static_cast<size_t>(tensor.shape.elements()) * SizeOf(tensor.dtype));
+  });
+}
+
+absl::Status ReplicaReader::Add(absl::Span<const std::byte> bytes) {
+  size_t tensor = 0;
+  ForEachTensor(state_, [&](TensorData& one) {
+    if (tensor++ != tensor_ || bytes.empty()) return;
+    const size_t size = sizes_[tensor_];
+    if (one.bytes.empty()) one.bytes.reserve(size);
+    const size_t taken = std::min(size - one.bytes.size(), bytes.size());
+    one.bytes.append(reinterpret_cast<const char*>(bytes.data()), taken);
+    bytes.remove_prefix(taken);
+    if (one.bytes.size() == size) ++tensor_;
+  });
+  return bytes.empty() ? absl::OkStatus() : AddEncoders(bytes);
+}
+
+absl::Status ReplicaReader::AddEncoders(absl::Span<const std::byte> bytes) {
+  if (whole_) return absl::InvalidArgumentError("replica: bytes behind its end");
+  if (encoders_.size() + bytes.size() > static_cast<size_t>(max_encoder_bytes_) + kNumberBytes)
+    return BadEncoders(absl::StrCat("more than ", max_encoder_bytes_, " bytes"));
+  encoders_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (encoders_.size() < kNumberBytes) return absl::OkStatus();
+  const size_t size = NumberAt(encoders_.data());
+  if (encoders_.size() - kNumberBytes > size) return BadEncoders("bytes behind their end");
+  if (encoders_.size() - kNumberBytes < size) return absl::OkStatus();
+  whole_ = true;
+  RUNNEL_ASSIGN_OR_RETURN(state_.encoders,
+                          EncodersFromBytes(absl::string_view(encoders_).substr(kNumberBytes)));
+  encoders_ = std::string();
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

@@ -1,0 +1,70 @@
+#pragma once
+
+// A stage's state as the bytes that its neighbour is sent: the tensors and momenta of its layers in
+// the order of ModelState, then the states of its encoders. Names, types and shapes are not sent:
+// both ends know the model. Neither end holds more than the state itself and a piece.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/number_format.h"
+
+namespace runnel {
+
+// Not thread-safe.
+class ReplicaWriter {
+ public:
+  // All tensors have their bytes.
+  explicit ReplicaWriter(std::shared_ptr<const ModelState> state);
+
+  int64_t left() const { return left_; }
+  // Fills `to`, at most left() bytes, with the next ones.
+  void Read(absl::Span<std::byte> to);
+
+ private:
+  std::shared_ptr<const ModelState> state_;
+  std::string encoders_;
+  std::vector<const std::string*> pieces_;
+  size_t piece_ = 0;
+  size_t offset_ = 0;  // within it
+  int64_t left_ = 0;
+};
+
+// Not thread-safe. After an error it is of no more use.
+class ReplicaReader {
+ public:
+  // Of layers first..last of the model. Memory is taken as bytes come. max_encoder_bytes: of the
+  // encoders together. InvalidArgument: the model's shapes do not fit.
+  static absl::StatusOr<ReplicaReader> Create(const ModelSpec& model, int first_layer,
+                                              int last_layer, const NumberFormat& format,
+                                              int64_t max_encoder_bytes);
+
+  // InvalidArgument: more than the state has, or encoders that cannot be.
+  absl::Status Add(absl::Span<const std::byte> bytes);
+  // All of it has come.
+  bool whole() const { return whole_; }
+  // Only when whole.
+  ModelState Take() { return std::move(state_); }
+
+ private:
+  explicit ReplicaReader(ModelState zeros, int64_t max_encoder_bytes);
+  absl::Status AddEncoders(absl::Span<const std::byte> bytes);
+
+  ModelState state_;
+  // By tensor of state_: how many bytes it will have.
+  std::vector<size_t> sizes_;
+  size_t tensor_ = 0;
+  int64_t max_encoder_bytes_;
+  std::string encoders_;
+  bool whole_ = false;
+};
+
+}  // namespace runnel
