@@ -15,8 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/encoded_bytes.h"
 #include "proto/base/ids.h"
+#include "proto/base/tensor/encoded_bytes.h"
 #include "proto/base/training/bit_switches.h"
 #include "proto/base/training/codec_schedule.h"
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
-#include "compress/codec_kernels.h"
 #include "compress/identity.h"
 #include "compress/int8.h"
+#include "compress/kernels/codec_kernels.h"
 #include "compress/mbq/learned.h"
 #include "compress/mbq/mbq.h"
 #include "compress/mbq/mbq_c.h"

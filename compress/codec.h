@@ -19,7 +19,7 @@
 #include "absl/types/span.h"
 #include "proto/base/ids.h"
 #include "proto/base/random.h"
-#include "proto/base/tensor_view.h"
+#include "proto/base/tensor/tensor_view.h"
 #include "proto/base/training/codec_id.h"
 
 namespace runnel {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "proto/base/ids.h"
-#include "proto/base/tensor_view.h"
+#include "proto/base/tensor/tensor_view.h"
 
 namespace runnel {
 

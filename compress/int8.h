@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "compress/codec.h"
-#include "compress/codec_kernels.h"
+#include "compress/kernels/codec_kernels.h"
 
 namespace runnel {
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
-#include "proto/base/encoded_bytes.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/tensor/encoded_bytes.h"
 
 namespace runnel {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "compress/bit_schedule.h"
 #include "proto/base/ids.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/shape.h"
 #include "proto/base/training/codec_schedule.h"
 #include "proto/base/training/link_rate.h"
 

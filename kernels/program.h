@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "proto/base/dtype.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/number_format.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/dtype.h"
+#include "proto/base/tensor/number_format.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel {
 
@@ -174,7 +174,7 @@ struct Buffer {
   DType dtype = DType::kFloat32;
   Shape shape;
   int64_t offset_bytes = 0;  // multiple of 64
-  bool scaled = false;       // has a ScaleTail behind its elements (proto/base/number_format.h)
+  bool scaled = false;  // has a ScaleTail behind its elements (proto/base/tensor/number_format.h)
 
   int64_t bytes() const {
     return scaled ? ScaledBytes(dtype, shape)

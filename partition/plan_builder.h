@@ -12,10 +12,10 @@
 #include "partition/pipeline_model.h"
 #include "partition/policy.h"
 #include "partition/schedule.h"
-#include "proto/base/encoded_bytes.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/number_format.h"
+#include "proto/base/tensor/encoded_bytes.h"
+#include "proto/base/tensor/number_format.h"
 #include "proto/base/training/plan.h"
 
 namespace runnel {

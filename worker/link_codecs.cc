@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/base/quantize.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/tensor/quantize.h"
 
 namespace runnel {
 

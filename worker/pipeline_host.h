@@ -13,9 +13,9 @@
 #include "worker/lane.h"
 #include "worker/link_codecs.h"
 #include "worker/replication/stage_replication.h"
-#include "worker/stage_executor.h"
+#include "worker/stage/stage_executor.h"
+#include "worker/stage/stage_runtime.h"
 #include "worker/stage_host.h"
-#include "worker/stage_runtime.h"
 
 namespace runnel {
 

@@ -10,8 +10,8 @@
 
 #include "proto/base/processor_time.h"
 #include "worker/lane.h"
-#include "worker/plain_loop.h"
-#include "worker/stage_executor.h"
+#include "worker/stage/plain_loop.h"
+#include "worker/stage/stage_executor.h"
 #include "worker/stage_host.h"
 
 namespace runnel {

@@ -27,13 +27,13 @@
 #include "proto/process/file_limit.h"
 #include "proto/process/signal_watch.h"
 #include "proto/process/spdlog_logger.h"
-#include "proto/transport/grpc/grpc_control.h"
-#include "proto/transport/grpc/grpc_members.h"
+#include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_members.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/grpc/grpc_process.h"
-#include "proto/transport/grpc/grpc_renew.h"
-#include "proto/transport/grpc/grpc_transport.h"
 #include "proto/transport/grpc/insecure_network.h"
-#include "proto/transport/grpc/join_secret.h"
+#include "proto/transport/grpc/security/grpc_renew.h"
+#include "proto/transport/grpc/security/join_secret.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {

@@ -16,7 +16,7 @@
 #include "central/planning/predicted_cost.h"
 #include "central/reports/predicted_plans.h"
 #include "central/reports/scenario_file.h"
-#include "central/run/worker_process.h"
+#include "central/run/workers/worker_process.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/judge/cross_validate.h"
 #include "predictor/profiles/profile_folder.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "central/cli/subcommand.h"
-#include "central/run/profile_workers.h"
+#include "central/run/workers/profile_workers.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
 #include "proto/base/status_macros.h"

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel {
 

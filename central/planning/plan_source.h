@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/planning/measured_cluster.h"
+#include "central/planning/measured/measured_cluster.h"
 #include "proto/base/training/plan.h"
 
 namespace runnel {

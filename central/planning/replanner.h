@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/planning/device_corrections.h"
 #include "central/planning/live/plan_search.h"
+#include "central/planning/measured/device_corrections.h"
 #include "central/planning/plan_source.h"
 #include "central/planning/planner.h"
 #include "proto/base/training/link_rate.h"

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "central/planning/codec_timing.h"
 #include "central/planning/live/given_links.h"
+#include "central/planning/measured/codec_timing.h"
 #include "central/planning/predicted_cost.h"
 #include "proto/base/status_macros.h"
 

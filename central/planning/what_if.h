@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "central/planning/link_rates.h"
+#include "central/planning/measured/link_rates.h"
 #include "central/planning/planning_inputs.h"
 #include "central/records/journal.h"
 

@@ -9,9 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "central/files/json_fields.h"
 #include "compress/codec.h"
-#include "proto/base/encoded_bytes.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/tensor/encoded_bytes.h"
 
 namespace runnel {
 namespace {

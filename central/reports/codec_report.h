@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/base/clock.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel {
 

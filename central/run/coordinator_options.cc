@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "central/run/evaluator.h"
-#include "central/run/local_workers.h"
+#include "central/run/workers/local_workers.h"
 #include "central/settings/codec_settings.h"
 #include "proto/base/model/model_state.h"
 #include "proto/transport/link/address.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec_checks.h"
-#include "compress/codec_kernels.h"
+#include "compress/kernels/codec_kernels.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

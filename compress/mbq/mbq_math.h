@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compress/codec_kernels.h"
+#include "compress/kernels/codec_kernels.h"
 
 namespace runnel {
 

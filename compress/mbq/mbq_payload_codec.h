@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
-#include "compress/codec_kernels.h"
+#include "compress/kernels/codec_kernels.h"
 #include "compress/mbq/mbq.h"
 
 namespace runnel {

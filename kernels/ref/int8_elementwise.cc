@@ -7,8 +7,8 @@
 
 #include "kernels/integer_math.h"
 #include "kernels/ref/ref_kernels.h"
-#include "proto/base/quantize.h"
 #include "proto/base/random.h"
+#include "proto/base/tensor/quantize.h"
 
 namespace runnel::ref {
 namespace {

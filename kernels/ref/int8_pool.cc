@@ -7,7 +7,7 @@
 #include "kernels/integer_math.h"
 #include "kernels/ref/ref_kernels.h"
 #include "kernels/ref/window.h"
-#include "proto/base/quantize.h"
+#include "proto/base/tensor/quantize.h"
 
 namespace runnel::ref {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "proto/base/model/model_spec.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel::ref {
 

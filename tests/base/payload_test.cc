@@ -1,4 +1,4 @@
-#include "proto/base/payload.h"
+#include "proto/base/tensor/payload.h"
 
 #include <cstring>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "proto/base/quantize.h"
+#include "proto/base/tensor/quantize.h"
 
 #include <cmath>
 #include <cstdio>

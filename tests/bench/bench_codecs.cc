@@ -18,7 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "compress/codec.h"
-#include "compress/codec_kernels.h"
+#include "compress/kernels/codec_kernels.h"
 #include "proto/base/clock.h"
 #include "proto/base/random.h"
 

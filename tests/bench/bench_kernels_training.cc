@@ -7,11 +7,11 @@
 #include "kernels/backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/model/initial_state.h"
-#include "proto/base/payload.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/tensor/payload.h"
 #include "tests/kernels/random_model.h"
-#include "worker/plain_loop.h"
-#include "worker/stage_executor.h"
+#include "worker/stage/plain_loop.h"
+#include "worker/stage/stage_executor.h"
 
 namespace runnel::bench {
 namespace {

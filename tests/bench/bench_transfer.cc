@@ -28,7 +28,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/clock.h"
-#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/link/address.h"
 #include "proto/transport/link/bandwidth.h"
 

@@ -1,6 +1,6 @@
 // Every instruction set that this machine has gives the scalar rows' bytes and doubles.
 
-#include "compress/codec_kernels.h"
+#include "compress/kernels/codec_kernels.h"
 
 #include <cstring>
 
@@ -8,7 +8,7 @@
 #include "compress/bit_pack.h"
 #include "compress/mbq/mbq_math.h"
 #include "gtest/gtest.h"
-#include "proto/base/quantize.h"
+#include "proto/base/tensor/quantize.h"
 #include "tests/compress/guarded_buffer.h"
 #include "tests/compress/test_tensors.h"
 

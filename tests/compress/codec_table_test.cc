@@ -7,7 +7,7 @@
 #include "compress/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/encoded_bytes.h"
+#include "proto/base/tensor/encoded_bytes.h"
 
 namespace runnel {
 namespace {

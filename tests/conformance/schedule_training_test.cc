@@ -13,8 +13,8 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/sim/simulated_pipeline.h"
-#include "worker/plain_loop.h"
-#include "worker/stage_executor.h"
+#include "worker/stage/plain_loop.h"
+#include "worker/stage/stage_executor.h"
 
 namespace runnel {
 namespace {

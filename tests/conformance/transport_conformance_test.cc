@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
 #include "tests/conformance/transport_harness.h"
 
 namespace runnel {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
-#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/in_process/loopback.h"
 #include "proto/transport/in_process/simulated.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "proto/base/payload.h"
+#include "proto/base/tensor/payload.h"
 #include "proto/transport/link/frame_assembler.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -17,8 +17,8 @@
 #include "central/settings/run_fields.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc/grpc_control.h"
-#include "proto/transport/grpc/join_secret.h"
+#include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/grpc/security/join_secret.h"
 #include "tests/process/process.h"
 
 namespace runnel {

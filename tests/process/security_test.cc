@@ -23,10 +23,10 @@
 #include "proto/base/random.h"
 #include "proto/crypto/authority.h"
 #include "proto/crypto/join_client.h"
-#include "proto/transport/grpc/grpc_control.h"
-#include "proto/transport/grpc/grpc_members.h"
-#include "proto/transport/grpc/grpc_renew.h"
-#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_members.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
+#include "proto/transport/grpc/security/grpc_renew.h"
 #include "proto/transport/link/address.h"
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
@@ -163,8 +163,7 @@ TEST(SecureCluster, ARevokedDeviceIsOut) {
   }
   const GrpcSecurity security = home.Worker("pi-1");
   EXPECT_THAT(home.Run({"devices", "--central", run.control()}), HasSubstr("step 0"));
-  const absl::Status as_worker =
-      MembersAt(run.control(), security, kTimeoutMs).value().pause(true);
+  const absl::Status as_worker = MembersAt(run.control(), security, kTimeoutMs).value().pause(true);
   EXPECT_TRUE(absl::IsPermissionDenied(as_worker)) << as_worker;
   EXPECT_EQ(home.Run({"revoke", "pi-1", "--central", run.control()}),
             absl::StrCat("revoked pi-1 at ", run.control(), "\n"));

@@ -9,7 +9,7 @@
 #include <deque>
 
 #include "absl/status/status.h"
-#include "worker/stage_compute.h"
+#include "worker/stage/stage_compute.h"
 
 namespace runnel {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/transport/link/link_session.h"
-#include "worker/stage_runtime.h"
+#include "worker/stage/stage_runtime.h"
 
 namespace runnel {
 namespace {

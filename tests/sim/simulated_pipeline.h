@@ -15,7 +15,7 @@
 #include "proto/base/training/plan.h"
 #include "proto/transport/in_process/simulated.h"
 #include "worker/link_codecs.h"
-#include "worker/stage_compute.h"
+#include "worker/stage/stage_compute.h"
 
 namespace runnel {
 

@@ -12,7 +12,7 @@
 #include "tests/base/codecs.h"
 #include "tests/sim/simulated_pipeline.h"
 #include "tests/worker/staleness_replay.h"
-#include "worker/stage_executor.h"
+#include "worker/stage/stage_executor.h"
 
 namespace runnel {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_control.h"
 #include "proto/transport/in_process/loopback_control.h"
 #include "tests/transport/control_recorders.h"
 

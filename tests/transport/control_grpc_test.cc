@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/transport/control/control_convert.h"
-#include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_control.h"
 #include "tests/transport/child_process.h"
 #include "tests/transport/control_recorders.h"
 

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_control.h"
 #include "proto/transport/link/port_probe.h"
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/tcp_proxy.h"

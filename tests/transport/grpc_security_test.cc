@@ -1,7 +1,7 @@
 // Who may speak to whom over gRPC: certificates, roles, names, revocation, and the join secret of a
 // host where nothing is encrypted.
 
-#include "proto/transport/grpc/grpc_security.h"
+#include "proto/transport/grpc/security/grpc_security.h"
 
 #include <unistd.h>
 
@@ -14,10 +14,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/crypto/authority.h"
-#include "proto/transport/grpc/grpc_control.h"
-#include "proto/transport/grpc/grpc_renew.h"
-#include "proto/transport/grpc/grpc_transport.h"
-#include "proto/transport/grpc/join_secret.h"
+#include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
+#include "proto/transport/grpc/security/grpc_renew.h"
+#include "proto/transport/grpc/security/join_secret.h"
 #include "proto/transport/link/address.h"
 #include "tests/crypto/scratch.h"
 #include "tests/transport/control_recorders.h"

@@ -1,6 +1,6 @@
 // What is particular to the transport over gRPC: other processes, hostile streams, addresses.
 
-#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>

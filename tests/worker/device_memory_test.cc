@@ -9,7 +9,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "tests/kernels/device_backend.h"
-#include "worker/stage_executor.h"
+#include "worker/stage/stage_executor.h"
 
 namespace runnel {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/quantize.h"
 #include "proto/base/random.h"
+#include "proto/base/tensor/quantize.h"
 #include "proto/base/training/recipe_family.h"
 #include "tests/base/codecs.h"
 

@@ -1,4 +1,4 @@
-#include "worker/stage_runtime.h"
+#include "worker/stage/stage_runtime.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "worker/stash.h"
+#include "worker/stage/stash.h"
 
 #include "gtest/gtest.h"
 #include "kernels/host/host_memory.h"

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "proto/base/model/model_state.h"
-#include "proto/base/number_format.h"
-#include "proto/base/payload.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/number_format.h"
+#include "proto/base/tensor/payload.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel {
 

@@ -12,7 +12,7 @@
 #include "proto/base/processor_time.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/tensor_view.h"
+#include "proto/base/tensor/tensor_view.h"
 
 namespace runnel {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/payload.h"
+#include "proto/base/tensor/payload.h"
 #include "proto/transport/control/control.h"
 #include "proto/transport/link/frame.h"
 #include "worker/replication/replica_stream.h"

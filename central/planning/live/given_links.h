@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "central/files/json_fields.h"
 #include "central/planning/barrier_report.h"
-#include "central/planning/link_rates.h"
+#include "central/planning/measured/link_rates.h"
 #include "partition/scenario.h"
 
 namespace runnel {

@@ -11,7 +11,7 @@
 
 #include "central/planning/barrier_report.h"
 #include "central/planning/live/stage_pace.h"
-#include "central/planning/measured_cluster.h"
+#include "central/planning/measured/measured_cluster.h"
 #include "central/planning/plan_maker.h"
 #include "central/records/summary.h"
 

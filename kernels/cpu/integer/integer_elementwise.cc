@@ -7,8 +7,8 @@
 
 #include "kernels/cpu/integer/integer_kernels.h"
 #include "kernels/integer_math.h"
-#include "proto/base/quantize.h"
 #include "proto/base/random.h"
+#include "proto/base/tensor/quantize.h"
 
 namespace runnel::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/integer/integer_kernels.h"
-#include "proto/base/quantize.h"
+#include "proto/base/tensor/quantize.h"
 
 namespace runnel::cpu {
 namespace {

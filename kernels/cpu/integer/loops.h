@@ -37,8 +37,8 @@ struct IntegerLoops {
                              int64_t n, int64_t* total);
   // out = saturate(w - saturate(PSR(g, shift))), shift in 0..62: the update of 64-bit gradients.
   void (*update_i64)(const int8_t* w, const int64_t* g, int shift, int64_t n, int8_t* out);
-  // The two passes of Quantize (proto/base/quantize.h). Bits of the largest |x|, where NaN counts
-  // as 0 and an infinite value as the largest float.
+  // The two passes of Quantize (proto/base/tensor/quantize.h). Bits of the largest |x|, where NaN
+  // counts as 0 and an infinite value as the largest float.
   uint32_t (*largest_magnitude)(const float* x, int64_t n);
   // Half away from zero: round(127 * x / largest), and round(x * factor) within -127..127 for a
   // factor that is a power of two.

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <functional>
 
-#include "proto/base/quantize.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/tensor/quantize.h"
 
 namespace runnel {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/dtype.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/dtype.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel {
 

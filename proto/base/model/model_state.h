@@ -10,11 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/dtype.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/number_format.h"
-#include "proto/base/shape.h"
+#include "proto/base/tensor/dtype.h"
+#include "proto/base/tensor/number_format.h"
+#include "proto/base/tensor/shape.h"
 
 namespace runnel {
 

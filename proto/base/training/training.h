@@ -61,9 +61,10 @@ struct TrainingSettings {
   std::vector<int64_t>
       milestones;  // epochs at whose start the rate is multiplied by milestone_factor
   double milestone_factor = 0.1;
-  // Against staleness, FP32 and asynchronous schedules only (worker/staleness.h). Share of the way
-  // that the momentum goes until a micro-batch's own step: where its forward takes its weights. 0:
-  // none. Of stages with the papers' N - i micro-batches in flight, and of those with more.
+  // Against staleness, FP32 and asynchronous schedules only (worker/stage/staleness.h). Share of
+  // the way that the momentum goes until a micro-batch's own step: where its forward takes its
+  // weights. 0: none. Of stages with the papers' N - i micro-batches in flight, and of those with
+  // more.
   double look_ahead = 0;
   double raised_look_ahead = 0;
   // Optimizer steps between two means of a stage's newest weight versions; 0: never.

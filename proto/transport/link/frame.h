@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "proto/base/encoded_bytes.h"
 #include "proto/base/ids.h"
-#include "proto/base/payload.h"
+#include "proto/base/tensor/encoded_bytes.h"
+#include "proto/base/tensor/payload.h"
 
 namespace runnel {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "central/planning/codec_timing.h"
+#include "central/planning/measured/codec_timing.h"
 #include "central/settings/codec_settings.h"
 #include "compress/codec.h"
 #include "compress/link_bits.h"

@@ -1,6 +1,6 @@
 // What layers take within a stage.
 
-#include "central/planning/layer_profile.h"
+#include "central/planning/measured/layer_profile.h"
 
 #include <numeric>
 #include <random>

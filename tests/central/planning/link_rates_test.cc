@@ -1,6 +1,6 @@
 // What plans take links for, from what stages have measured.
 
-#include "central/planning/link_rates.h"
+#include "central/planning/measured/link_rates.h"
 
 #include <cmath>
 

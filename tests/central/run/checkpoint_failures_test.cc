@@ -1,4 +1,4 @@
-#include "central/run/checkpoint_failures.h"
+#include "central/run/checkpoints/checkpoint_failures.h"
 
 #include "gmock/gmock.h"
 

@@ -1,4 +1,4 @@
-#include "central/run/checkpoint_writer.h"
+#include "central/run/checkpoints/checkpoint_writer.h"
 
 #include <future>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "central/run/worker_process.h"
+#include "central/run/workers/worker_process.h"
 
 #include <fcntl.h>
 #include <poll.h>

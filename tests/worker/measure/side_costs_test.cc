@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "proto/transport/grpc/grpc_transport.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
 
 namespace runnel {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "central/planning/layer_profile.h"
+#include "central/planning/measured/layer_profile.h"
 #include "central/run/machines/coordinator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

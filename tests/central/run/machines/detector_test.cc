@@ -1,9 +1,9 @@
 // Verdicts on workers that are slow, stopped, dead, cut off, restarted or stuck, on a clock of the
 // test's own.
 
-#include "central/run/machines/detector.h"
+#include "central/run/machines/losses/detector.h"
 
-#include "central/run/machines/standstill.h"
+#include "central/run/machines/losses/standstill.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/central/run/machines/machine_effects.h"

@@ -1,6 +1,6 @@
 // Which paths are probed, in which order, and what is known of them then.
 
-#include "central/run/machines/link_probe.h"
+#include "central/run/machines/measuring/link_probe.h"
 
 #include <numeric>
 

@@ -1,10 +1,10 @@
 // What devices are asked for and what counts as an answer.
 
-#include "central/run/machines/measurement.h"
+#include "central/run/machines/measuring/measurement.h"
 
 #include <limits>
 
-#include "central/planning/layer_profile.h"
+#include "central/planning/measured/layer_profile.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"

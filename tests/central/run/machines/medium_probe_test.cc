@@ -1,6 +1,6 @@
 // Which paths share a medium, from trains on several ways at once.
 
-#include "central/run/machines/medium_probe.h"
+#include "central/run/machines/measuring/medium_probe.h"
 
 #include <algorithm>
 #include <utility>

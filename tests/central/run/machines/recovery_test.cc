@@ -1,4 +1,4 @@
-#include "central/run/machines/recovery.h"
+#include "central/run/machines/losses/recovery.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

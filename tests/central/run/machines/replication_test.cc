@@ -1,4 +1,4 @@
-#include "central/run/machines/replication.h"
+#include "central/run/machines/losses/replication.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

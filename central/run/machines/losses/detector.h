@@ -1,0 +1,108 @@
+#pragma once
+
+// Finds out which workers are lost, and why, from when their heartbeats come. How long a worker may
+// be silent follows from its own rhythm (rhythm.h) and is at least kLeastSilenceNs. Whoever is
+// silent for longer is asked again and again at its data port, by a TCP connect:
+//
+//   refused     the host is there, the process is not     dead: lost at once
+//   answered    the process is there and does not run     slow; stopped after kStoppedNs more: lost
+//   no answer   the host is gone, or the way to it        cut off: lost after kCutOffFactor times
+//                                                         the silence
+//
+// Two more ends, without silence:
+//
+//   restarted   another process comes under the name of one that is silent: that one is lost at
+//   once stuck       it says that it works at something, and its progress stands still for
+//   kStuckNs: lost
+//
+// A control connection that broke is a silence that begins to count at once. When this process
+// itself did not run (it was stopped, its host slept), nobody is silent for that time.
+//
+// Pure: events in, effects out. Times are by central's clock. Workers are known by their control
+// streams.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "central/run/machines/losses/rhythm.h"
+#include "central/run/machines/roster.h"
+#include "central/run/machines/run_effects.h"
+
+namespace runnel {
+
+class Detector {
+ public:
+  // Four heartbeats.
+  static constexpr int64_t kLeastSilenceNs = 1'000'000'000;
+  // Nobody is silent for longer unnoticed, however irregular it was.
+  static constexpr int64_t kMostSilenceNs = 60'000'000'000;
+  static constexpr double kCutOffFactor = 2.5;
+  static constexpr int64_t kStoppedNs = 5'000'000'000;
+  // A large action of a small device, a stage that is compiled: minutes are no reason.
+  static constexpr int64_t kStuckNs = 300'000'000'000;
+  // Between two looks at all workers, and two questions to one.
+  static constexpr int64_t kTickNs = 100'000'000;
+  // So much later than asked for, a tick says that this process did not run.
+  static constexpr int64_t kOwnStallNs = 500'000'000;
+  // From here on people are told.
+  static constexpr int64_t kLongStallNs = 2'000'000'000;
+
+  enum class Verdict : uint8_t { kDead, kStopped, kCutOff, kRestarted, kStuck };
+  struct Finding {
+    ConnectionId connection;
+    Verdict verdict;
+    std::string why;  // for people
+  };
+
+  void AddHeartbeat(ConnectionId connection, const Heartbeat& heartbeat);
+  // What came of a ProbePort, and whether the worker is lost with that.
+  std::optional<Finding> AddAnswer(ConnectionId connection, PortAnswer answer, int64_t now_ns);
+  // The control connection broke, or there is another one for the same stream.
+  void Break(ConnectionId connection, const absl::Status& why, const Roster& roster, int64_t now_ns,
+             RunEffects& effects);
+  void Resume(ConnectionId connection, int64_t now_ns, RunEffects& effects);
+  // The timer that the last call asked for, and once in the beginning. Who is lost; the owner tells
+  // the roster, and nothing more comes of these.
+  std::vector<Finding> Tick(const Roster& roster, int64_t now_ns, RunEffects& effects);
+  // A worker says hello: whether it is another process of one that takes part, and that one is lost
+  // with it. A worker that is well is not lost because another one took its name.
+  std::optional<Finding> Restarted(const Roster& roster, const WorkerHello& hello) const;
+  // Of all workers together: another number than before says that one of them got on.
+  int64_t progress() const;
+
+ private:
+  struct Watched {
+    std::string name;
+    std::string data_address;
+    int64_t heard_ns = 0;
+    Rhythm heartbeats;
+    Rhythm progresses;
+    WorkerPhase phase = WorkerPhase::kIdle;
+    int64_t progress = 0;
+    int64_t progressed_ns = 0;
+    std::string broken;     // why its control connection broke; empty: it stands
+    bool is_asked = false;  // since it is silent
+    bool question_is_out = false;
+    std::optional<PortAnswer> answer;  // the last one of this silence
+  };
+
+  static int64_t SilenceLimit(const Watched& watched);
+  static bool IsSilent(const Watched& watched, int64_t now_ns);
+  void Follow(const Roster& roster, int64_t now_ns);
+  // This process did not run for so long.
+  void Forgive(int64_t stall_ns, int64_t now_ns, RunEffects& effects);
+  void Ask(ConnectionId connection, Watched& watched, int64_t now_ns, RunEffects& effects);
+  static void Hear(Watched& watched, int64_t now_ns, RunEffects& effects);
+  static std::optional<Finding> Judge(ConnectionId connection, const Watched& watched,
+                                      int64_t now_ns);
+
+  std::map<ConnectionId, Watched> watched_;
+  int64_t due_ns_ = 0;  // the next tick; 0: there was none
+  int64_t now_ns_ = 0;  // the last tick
+};
+
+}  // namespace runnel

@@ -1,0 +1,149 @@
+#include "central/run/machines/losses/recovery.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace runnel {
+
+// All paths end at central's host, so we add up their times. Where the path was not measured, the
+// links of the device's stage tell what its network carries.
+double Recovery::CollectSeconds(const ActivePlan& active,
+                                const std::vector<DeviceFacts>& devices) const {
+  double seconds = 0;
+  for (const StageStatus& stage : active.stages) {
+    const DeviceFacts& device = devices[static_cast<size_t>(stage.plan.device.value())];
+    if (device.is_local || options_.layer_bytes.empty()) continue;
+    const double bytes = static_cast<double>(
+        std::accumulate(options_.layer_bytes.begin() + stage.plan.first_layer,
+                        options_.layer_bytes.begin() + stage.plan.last_layer + 1, int64_t{0}));
+    LinkRate rate = device.path.up.rate;
+    if (!rate.is_set()) {
+      rate = SlowerOf(LinkRate::BytesPerSecond(stage.telemetry.upstream_bytes_per_second),
+                      LinkRate::BytesPerSecond(stage.telemetry.downstream_bytes_per_second));
+    }
+    seconds += rate.Seconds(bytes);
+  }
+  return seconds;
+}
+
+bool Recovery::WantsState(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
+                          int64_t now_ns) {
+  if (!options_.is_possible) return false;
+  if (!kept_ns_.has_value()) kept_ns_ = now_ns;
+  const auto expected_ns = static_cast<int64_t>(CollectSeconds(active, devices) * 1e9);
+  const int64_t share = options_.has_replicas ? kTimeShareBeside : kTimeShare;
+  return now_ns - *kept_ns_ >= share * std::max(took_ns_, expected_ns);
+}
+
+void Recovery::Keep(int64_t step, ModelState state, int64_t now_ns) {
+  if (!options_.is_possible) return;
+  kept_ns_ = now_ns;
+  took_ns_ = std::max<int64_t>(now_ns - began_ns_, 0);
+  step_ = step;
+  state_ = std::move(state);
+}
+
+void Recovery::Reach(RecoveryReached::Phase phase, RunEffects& effects) const {
+  effects.push_back(RecoveryReached{phase, step(), lost_, replicas_.has_value()});
+}
+
+absl::Status Recovery::Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
+                            const Roster& roster, RunEffects& effects) {
+  const std::string& name = roster.name(lost.device);
+  last_loss_ =
+      absl::StrCat("worker ", name, " was lost after step ", lost.step, " (", lost.why, ")");
+  if (!options_.is_possible) return absl::UnavailableError(last_loss_);
+  if (state_of_it_ == State::kIdle || state_of_it_ == State::kReplaying) lost_.clear();
+  const bool is_first = lost_.empty();
+  lost_.push_back(name);
+  reached_ = std::max(reached_, lost.reached);
+  replicas_.reset();
+  // Of the same barrier as central's state they save the way from there.
+  if (replicas.has_value() &&
+      (replicas->step == step_ || (replicas->step > step_ && replicas->is_whole()))) {
+    replicas_ = replicas;
+  }
+  effects.push_back(StopFeed{});
+  effects.push_back(
+      LogLine{Severity::kWarning, absl::StrCat("worker ", name, " was lost: ", lost.why)});
+  if (is_first) Reach(RecoveryReached::Phase::kLost, effects);
+  if (waiting()) return absl::OkStatus();
+  const std::optional<int> missing =
+      roster.has_local_seats() ? roster.MissingLocal() : std::nullopt;
+  state_of_it_ = missing.has_value() ? State::kWaiting : State::kReplacing;
+  if (!missing.has_value()) return absl::OkStatus();
+  awaited_ = roster.name(*missing);
+  return StartAgain(effects);
+}
+
+absl::Status Recovery::EndBeforeJoining(RunEffects& effects) {
+  return waiting() ? StartAgain(effects) : absl::OkStatus();
+}
+
+absl::Status Recovery::StartAgain(RunEffects& effects) {
+  if (++started_in_vain_ > kMostInVain) {
+    return absl::UnavailableError(
+        absl::StrCat(last_loss_, "; workers on this host were started ", kMostInVain,
+                     " times since the last barrier, and each was lost: see their logs"));
+  }
+  effects.push_back(LogLine{Severity::kInfo, absl::StrCat("starting worker ", awaited_, " again")});
+  effects.push_back(StartLocalWorker{awaited_});
+  return absl::OkStatus();
+}
+
+bool Recovery::Return() {
+  if (!waiting()) return false;
+  state_of_it_ = State::kReplacing;
+  return true;
+}
+
+MoveOrder Recovery::Order(PlanDecided decided, PrepareStage common, RunEffects& effects) {
+  const auto name = [&decided](std::string* out, const StagePlan& stage) {
+    absl::StrAppend(out, decided.devices[static_cast<size_t>(stage.device.value())].name);
+  };
+  effects.push_back(
+      LogLine{Severity::kInfo, absl::StrCat("training goes on from step ", step(), " on ",
+                                            absl::StrJoin(decided.plan.stages, ", ", name))});
+  Reach(RecoveryReached::Phase::kPlanned, effects);
+  first_ = common.first_sequence;
+  MoveOrder order;
+  order.decided = std::move(decided);
+  order.common = std::move(common);
+  order.common.starts_over = true;
+  if (!replicas_.has_value() || replicas_->step == step_) order.state = state_;
+  if (replicas_.has_value()) {
+    order.replica = replicas_->id;
+    order.held = replicas_->layers;
+  }
+  order.common.draws_state = order.state.layers.empty() && !replicas_.has_value();
+  order.recovered = Recovered{step(), lost_};
+  return order;
+}
+
+void Recovery::Prepared(RunEffects& effects) {
+  state_of_it_ = State::kBeginning;
+  Reach(RecoveryReached::Phase::kPrepared, effects);
+}
+
+void Recovery::AddTelemetry(const Telemetry& telemetry, RunEffects& effects) {
+  if (state_of_it_ == State::kBeginning && telemetry.backwards > first_.value()) {
+    state_of_it_ = State::kReplaying;
+    Reach(RecoveryReached::Phase::kFirstGradient, effects);
+  }
+  if (state_of_it_ != State::kReplaying || telemetry.backwards < reached_.value()) return;
+  state_of_it_ = State::kIdle;
+  reached_ = Sequence();
+  Reach(RecoveryReached::Phase::kCaughtUp, effects);
+}
+
+absl::Status Recovery::NoPlan(const absl::Status& why) const {
+  return absl::UnavailableError(
+      absl::StrCat(last_loss_, ", and no plan fits the workers that are left: ", why.message()));
+}
+
+}  // namespace runnel

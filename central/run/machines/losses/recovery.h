@@ -1,0 +1,135 @@
+#pragma once
+
+// How a run goes on when workers are lost whose stages it needs. Training goes back to the last
+// barrier whose whole state central has, or the workers that are left have (replication.h),
+// whichever is later; these workers get a plan of their own, by the same protocol as any other plan
+// (move.h); what came after that barrier is trained again, from inputs that are drawn again by
+// their sequence. Each layer's state comes from whoever is nearest: the worker that will have it,
+// another worker, central.
+//
+//   waiting    no worker is left on central's host, where stage 0 must be: one is started again
+//   replacing  a plan over the workers that are left comes to hold
+//   replaying  it trains again what was lost
+//
+// A loss while that is under way begins anew, with another generation; it is the same recovery
+// until the new plan has trained a micro-batch. Between recoveries this keeps the state to go back
+// to: one copy of the whole model's.
+//
+// Pure: events in, effects out. Times are by central's clock.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "central/planning/barrier_report.h"
+#include "central/run/machines/active_plan.h"
+#include "central/run/machines/losses/replication.h"
+#include "central/run/machines/move.h"
+#include "central/run/machines/roster.h"
+#include "central/run/machines/run_effects.h"
+
+namespace runnel {
+
+struct RecoveryOptions {
+  bool is_possible = true;                // false: a lost worker ends the run
+  std::vector<int64_t> layer_bytes = {};  // of the state, by layer; empty: states cost nothing
+  bool has_replicas = false;              // stages replicate barriers as well
+};
+
+// A stage that the run needs, and its worker is gone.
+struct LostStage {
+  int device = 0;    // has left the roster
+  std::string why;   // for people
+  int64_t step = 0;  // the last barrier that all stages had reached
+  Sequence reached;  // micro-batches below were trained
+};
+
+class Recovery {
+ public:
+  // Workers that central starts again without a barrier in between: then starting is no remedy.
+  static constexpr int kMostInVain = 10;
+  // Collecting states only for this takes at most one part in so many of the time; with replication
+  // one in the second number, so that both together take less than 3 %.
+  static constexpr int64_t kTimeShare = 32;
+  static constexpr int64_t kTimeShareBeside = 128;
+
+  // initial: of all layers at first_step; empty: stages draw it from the seed.
+  Recovery(RecoveryOptions options, int64_t first_step, ModelState initial)
+      : options_(std::move(options)), step_(first_step), state_(std::move(initial)) {}
+
+  // ---- the state to go back to
+
+  // Whether a state should be collected for this, at a barrier of the plan `active`. It takes the
+  // place of activations and gradients on slow links: as long as the last one took, or as what is
+  // known of the paths to `devices` says, at most one part in kTimeShare of the time. A state that
+  // is collected for a check-point serves as well.
+  bool WantsState(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
+                  int64_t now_ns);
+  void BeginCollecting(int64_t now_ns) { began_ns_ = now_ns; }
+  // It is whole.
+  void Keep(int64_t step, ModelState state, int64_t now_ns);
+  // The barrier of that state.
+  int64_t central_step() const { return step_; }
+  // The barrier to go back to: since Lose that state's, or that of the replicas.
+  int64_t step() const { return replicas_.has_value() ? replicas_->step : step_; }
+  // Without layers: as it is drawn from the seed.
+  const ModelState& state() const { return state_; }
+
+  // ---- the course of a recovery
+
+  // replicas: what the workers that are left have of the last barrier that they replicated.
+  // Unavailable: the run cannot recover.
+  absl::Status Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
+                    const Roster& roster, RunEffects& effects);
+  // A local worker has taken its seat again. True: it was waited for.
+  bool Return();
+  // The one that is waited for has ended: it is started once more. Unavailable: too often.
+  absl::Status EndBeforeJoining(RunEffects& effects);
+  // From what the plan `decided` over the workers that are left is brought into force. `common`:
+  // MoveOrder's.
+  MoveOrder Order(PlanDecided decided, PrepareStage common, RunEffects& effects);
+  // All its stages are prepared.
+  void Prepared(RunEffects& effects);
+  // What the first stage of the plan that holds says.
+  void AddTelemetry(const Telemetry& telemetry, RunEffects& effects);
+  void ReachBarrier() { started_in_vain_ = 0; }
+
+  bool waiting() const { return state_of_it_ == State::kWaiting; }
+  bool replacing() const { return state_of_it_ == State::kReplacing; }
+  // Unavailable: who was lost, and why no plan fits those that are left.
+  absl::Status NoPlan(const absl::Status& why) const;
+
+ private:
+  enum class State : uint8_t {
+    kIdle,
+    kWaiting,
+    kReplacing,
+    kBeginning,  // the new plan holds and has not trained yet
+    kReplaying
+  };
+
+  absl::Status StartAgain(RunEffects& effects);
+  void Reach(RecoveryReached::Phase phase, RunEffects& effects) const;
+
+  double CollectSeconds(const ActivePlan& active, const std::vector<DeviceFacts>& devices) const;
+
+  RecoveryOptions options_;
+  int64_t step_;
+  ModelState state_;
+  std::optional<ReplicatedBarrier> replicas_;  // to go back to; none: state_
+  std::optional<int64_t> kept_ns_;             // when it was whole, or the first barrier reached
+  int64_t began_ns_ = 0;                       // the collection that is under way
+  int64_t took_ns_ = 0;                        // the last one
+  State state_of_it_ = State::kIdle;
+  std::vector<std::string> lost_;  // names, since the recovery began
+  std::string last_loss_;          // for people
+  std::string awaited_;            // name of the local worker that is waited for
+  Sequence first_;                 // that is trained again
+  Sequence reached_;               // before the loss
+  int started_in_vain_ = 0;
+};
+
+}  // namespace runnel

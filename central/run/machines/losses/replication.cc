@@ -1,0 +1,114 @@
+#include "central/run/machines/losses/replication.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+
+bool ReplicatedBarrier::is_whole() const {
+  return std::none_of(layers.begin(), layers.end(),
+                      [](const LayersHeld& held) { return held.devices.empty(); });
+}
+
+bool Replication::Wants(int64_t step, int64_t central_step, const ActivePlan& active,
+                        int64_t now_ns) {
+  if (options_.every < 0 || active.plan.stages.size() < 2 || step == central_step) return false;
+  const bool has_it = committed_.has_value() && committed_->step == step;
+  if (has_it && !is_thinned_) return false;
+  // Whoever has it now has no second one.
+  const bool is_due =
+      is_thinned_ ||
+      (options_.every > 0 ? step - begun_step_ >= options_.every * options_.barrier_steps
+                          : summary_.count == 0 || now_ns - begun_ns_ >= kTimeShare * took_ns_);
+  if (is_due && under_way_.has_value()) ++summary_.skipped;
+  return is_due && !under_way_.has_value();
+}
+
+int64_t Replication::BytesOf(const StagePlan& stage) const {
+  if (options_.layer_bytes.empty()) return 0;
+  return std::accumulate(options_.layer_bytes.begin() + stage.first_layer,
+                         options_.layer_bytes.begin() + stage.last_layer + 1, int64_t{0});
+}
+
+bool Replication::HasRoom(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
+                          RunEffects& effects) {
+  // Of a barrier that is committed and of the one that is about to be.
+  constexpr int64_t kBarriers = 2;
+  const std::vector<StagePlan>& stages = active.plan.stages;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const DeviceFacts& device = devices[static_cast<size_t>(stages[i].device.value())];
+    int64_t copies = BytesOf(stages[i]);
+    if (i > 0) copies += BytesOf(stages[i - 1]);
+    if (i + 2 == stages.size()) copies += BytesOf(stages[i + 1]);
+    const int64_t needed = active.stages[i].telemetry.memory_bytes + kBarriers * copies;
+    if (device.memory_bytes == 0 || needed <= device.memory_bytes) continue;
+    if (std::exchange(told_, active.plan.generation) == active.plan.generation) return false;
+    effects.push_back(LogLine{
+        Severity::kWarning,
+        absl::StrCat("worker ", device.name, " has ", device.memory_bytes >> 20,
+                     " MiB, its stage and copies of the neighbours' states need ", needed >> 20,
+                     ": this plan trains without copies, and after a loss training goes on from "
+                     "the last state that central has")});
+    return false;
+  }
+  return true;
+}
+
+void Replication::Begin(int64_t step, Sequence sequence, const ActivePlan& active, int64_t now_ns,
+                        RunEffects& effects) {
+  const std::vector<StagePlan>& stages = active.plan.stages;
+  UnderWay& under_way = under_way_.emplace();
+  under_way.barrier.id = {active.plan.generation, sequence};
+  under_way.barrier.step = step;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const size_t neighbour = i + 1 < stages.size() ? i + 1 : i - 1;
+    under_way.missing.insert(i);
+    under_way.barrier.layers.push_back(
+        {{stages[i].first_layer, stages[i].last_layer},
+         {stages[i].device.value(), stages[neighbour].device.value()}});
+  }
+  begun_step_ = step;
+  begun_ns_ = now_ns;
+  SendToStages(active, Replicate{under_way.barrier.id}, effects);
+}
+
+void Replication::AddReplicated(size_t stage, const Replicated& replicated, const Roster& roster,
+                                RunEffects& effects) {
+  if (!under_way_.has_value() || replicated.id != under_way_->barrier.id) return;
+  if (under_way_->missing.erase(stage) == 0) return;
+  under_way_->stall_ns = std::max(under_way_->stall_ns, replicated.stall_ns);
+  under_way_->took_ns = std::max(under_way_->took_ns, replicated.took_ns);
+  under_way_->bytes += replicated.bytes;
+  if (!under_way_->missing.empty()) return;
+  took_ns_ = under_way_->took_ns;
+  ++summary_.count;
+  summary_.step = under_way_->barrier.step;
+  summary_.stall_s += static_cast<double>(under_way_->stall_ns) * 1e-9;
+  summary_.took_s += static_cast<double>(took_ns_) * 1e-9;
+  summary_.bytes += under_way_->bytes;
+  committed_ = std::move(under_way_->barrier);
+  under_way_.reset();
+  is_thinned_ = false;
+  for (size_t i = 0; i < roster.devices().size(); ++i) {
+    if (roster.lost()[i]) continue;
+    effects.push_back(SendControl{roster.devices()[i].connection, CommitReplicas{committed_->id}});
+  }
+}
+
+void Replication::Lose(int device) {
+  if (!committed_.has_value()) return;
+  for (LayersHeld& held : committed_->layers) is_thinned_ |= std::erase(held.devices, device) > 0;
+}
+
+void Replication::GoBackTo(int64_t step) {
+  under_way_.reset();
+  begun_step_ = std::min(begun_step_, step);
+  if (!committed_.has_value() || committed_->step <= step) return;
+  committed_.reset();
+  is_thinned_ = false;
+}
+
+}  // namespace runnel

@@ -1,0 +1,112 @@
+#pragma once
+
+// Measures devices: before the first plan, and again at a barrier those that are not what they
+// were. Two ways:
+//
+//   sub-models  one device after the other, some ranges of layers each: the predictor characterises
+//               a device as it is by itself
+//   layers      all devices at once, each layer by itself, then parts of the model
+//   (layer_profile.h):
+//               that is how they train, and those that share a processor, a cache or memory are
+//               planned with what that leaves to each. Parts are measured when all devices have
+//               their layers, for about the same time on each, so that no device has the machine to
+//               itself before the others are done.
+//
+// Pure: events in, effects out.
+
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/planning/measured/layer_profile.h"
+#include "central/planning/planner.h"
+#include "central/run/machines/roster.h"
+#include "central/run/machines/run_effects.h"
+#include "proto/base/training/device_times.h"
+#include "proto/base/training/layer_range.h"
+
+namespace runnel {
+
+struct MeasurementOptions {
+  // Of all requests: the model, what computes, micro_batch_size, repetitions and burst_ms, which
+  // should be longer than the turns in which a processor quota is given out.
+  ProfileRequest request;
+  std::vector<LayerRange> sub_models;  // empty: by layers
+  // How long the parts of a device are measured, all of them together, times the number of devices.
+  // But a part no shorter than burst_ms.
+  double part_ms = 75;
+  // Stages keep several micro-batches in flight, and so are parts measured. A stage that
+  // accumulates gradients drains each step: fewer may be in flight.
+  bool pipelined = true;
+};
+
+class Measurement {
+ public:
+  // planner: makes a device's times from those of its sub-models; borrowed.
+  Measurement(MeasurementOptions options, Planner* planner)
+      : options_(std::move(options)), planner_(planner) {}
+
+  // Measures these devices of the roster, at barrier `step` of the plan of this generation (0: none
+  // holds yet). Not while it is under way. The first time that a device is measured, what it
+  // measured in an earlier run will do.
+  void Begin(std::vector<int> devices, int64_t step, Generation generation, const Roster& roster,
+             RunEffects& effects);
+  // What is under way is not waited for; what was known of the devices stays.
+  void Cancel() { awaited_.clear(); }
+  // False: the device was not asked, or for another measurement. Internal: what it answered is not
+  // what it was asked for; others as Planner::Characterise.
+  absl::StatusOr<bool> AddReport(int device, const ProfileReport& report, const Roster& roster,
+                                 RunEffects& effects);
+  // The device cannot: the others are measured without it, and what was known of it stays. False:
+  // it was not asked.
+  bool SkipDevice(int device, const Roster& roster, RunEffects& effects);
+  // Whether an answer is to what is measured now.
+  bool IsAbout(Generation generation) const { return generation == generation_; }
+
+  // Of what the device was asked for so much is done, [0, 1].
+  void AddProgress(int device, double share);
+
+  // Devices are still to answer.
+  bool under_way() const { return !awaited_.empty(); }
+  // Devices that measure, or have.
+  size_t asked() const { return done_ + awaited_.size(); }
+  // Since Begin, of all devices together, [0, 1].
+  double Progress() const;
+  // Those that answered from an earlier run, by number; the others measured.
+  const std::vector<int>& kept() const { return kept_; }
+  // By device number, as last measured or predicted; empty: no device was measured.
+  const std::vector<DeviceTimes>& times() const { return times_; }
+
+ private:
+  bool in_turns() const { return !options_.sub_models.empty(); }
+  bool IsAsked(int device) const;
+  int layers() const { return options_.request.model.layer_count(); }
+  int devices() const { return static_cast<int>(times_.size()); }
+  std::vector<LayerRange> Parts() const { return PartsOf(layers(), devices()); }
+  std::vector<LayerRange> RangesToMeasure() const;
+  ProfileRequest MakeRequest(int device) const;
+  void SendRequests(const Roster& roster, RunEffects& effects);
+  absl::Status CheckReport(const ProfileReport& report) const;
+  absl::Status UpdateTimes(int device, const std::vector<double>& seconds, const Roster& roster,
+                           RunEffects& effects);
+  void GoOnWithout(int device, const Roster& roster, RunEffects& effects);
+
+  MeasurementOptions options_;
+  Planner* planner_;
+  int64_t step_ = 0;            // barrier at which is measured
+  Generation generation_;       // of the plan that holds there
+  bool is_first_ = true;        // nothing was measured before
+  std::set<int> new_;           // devices of which nothing was
+  bool parts_ = false;          // all devices have answered for their layers
+  std::vector<int> awaited_;    // in turns only the first one is asked
+  std::vector<int> answered_;   // for their layers
+  size_t done_ = 0;             // devices that have answered for what is measured now
+  std::vector<double> shares_;  // by device: done of what it measures now
+  std::vector<int> kept_;
+  std::vector<DeviceTimes> times_;
+};
+
+}  // namespace runnel

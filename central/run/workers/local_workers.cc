@@ -1,0 +1,123 @@
+#include "central/run/workers/local_workers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
+#include "proto/transport/link/address.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kGraceMs = 3000;  // of all of them together
+
+// What lets a local worker speak with those that dial central at `control_address` from elsewhere:
+// its neighbours may be any of them. Central itself listens there, so it is allowed.
+absl::StatusOr<std::vector<std::string>> NetworkArguments(const std::string& control_address,
+                                                          bool encrypts) {
+  RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
+  if (address.is_loopback()) return std::vector<std::string>();
+  std::vector<std::string> arguments;
+  if (!encrypts) arguments = {"--insecure-network"};
+  address.port = 0;
+  if (!address.is_wildcard()) arguments.insert(arguments.end(), {"--listen", address.ToString()});
+  return arguments;
+}
+
+int64_t NowMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> HowToJoin(const Enrolment& enrolment,
+                                      const std::string& control_address) {
+  std::string how = absl::StrCat("runnel-worker --central ", control_address);
+  if (!enrolment.encrypts()) return how;
+  RUNNEL_ASSIGN_OR_RETURN(const std::string door, enrolment.open_door(control_address));
+  return absl::StrCat(how, " or, the first time, runnel-worker --join TOKEN@", door);
+}
+
+std::string RandomSecret() {
+  std::random_device device;
+  return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(), device());
+}
+
+absl::Status LocalWorkers::Start(int64_t count, int64_t threads, const std::string& control_address,
+                                 const Enrolment& enrolment) {
+  if (count == 0) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(binary_, FindWorkerBinary());
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> network,
+                          NetworkArguments(control_address, enrolment.encrypts()));
+  enrolment_ = enrolment;
+  threads_ = threads;
+  arguments_ = {"--central", control_address, "--threads", absl::StrCat(threads)};
+  arguments_.insert(arguments_.end(), network.begin(), network.end());
+  for (int64_t i = 0; i < count; ++i)
+    RUNNEL_RETURN_IF_ERROR(StartOne(absl::StrFormat("local-%03d", i)));
+  return absl::OkStatus();
+}
+
+absl::Status LocalWorkers::StartOne(const std::string& name) {
+  WorkerCommand command;
+  command.binary = binary_;
+  command.arguments = arguments_;
+  command.arguments.insert(command.arguments.end(), {"--name", name});
+  command.threads = threads_;
+  command.log_level = "warn";
+  secrets_.push_back(RandomSecret());
+  command.environment = {{kWorkerSecretVariable, secrets_.back()}};
+  if (enrolment_.encrypts()) {
+    RUNNEL_ASSIGN_OR_RETURN(const Identity identity, enrolment_.issue_identity(name));
+    command.environment.emplace_back(kWorkerIdentityVariable, identity.ToString());
+  }
+  RUNNEL_ASSIGN_OR_RETURN(auto process, WorkerProcess::Start(command));
+  processes_.push_back(std::move(process));
+  names_.push_back(name);
+  return absl::OkStatus();
+}
+
+absl::Status LocalWorkers::StartAgain(const std::string& name) {
+  // One that was stopped would come back under this name.
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i] == name) processes_[i]->Terminate(/*grace_ms=*/0);
+  }
+  first_awaited_ = processes_.size();
+  return StartOne(name);
+}
+
+bool LocalWorkers::Contains(const WorkerHello& hello) const {
+  return std::find(secrets_.begin(), secrets_.end(), hello.secret) != secrets_.end();
+}
+
+absl::Status LocalWorkers::CheckAlive() const {
+  for (size_t i = first_awaited_; i < processes_.size(); ++i) {
+    const std::optional<ProcessExit> exit = processes_[i]->Poll();
+    if (!exit.has_value()) continue;
+    return absl::UnavailableError(
+        absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined"));
+  }
+  return absl::OkStatus();
+}
+
+void LocalWorkers::AwaitEnds() {
+  const int64_t until_ms = NowMs() + kGraceMs;
+  for (const auto& process : processes_) process->Wait(std::max<int64_t>(until_ms - NowMs(), 0));
+}
+
+void LocalWorkers::Terminate() {
+  const int64_t until_ms = NowMs() + kGraceMs;
+  for (const auto& process : processes_)
+    process->Terminate(std::max<int64_t>(until_ms - NowMs(), 0));
+}
+
+}  // namespace runnel

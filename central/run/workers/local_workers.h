@@ -1,0 +1,78 @@
+#pragma once
+
+// The workers that central starts on its own host, for a run or for `profile`: one place that
+// knows their arguments, recognises them when they join and ends them.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/run/workers/worker_process.h"
+#include "proto/crypto/identity.h"
+#include "proto/transport/control/control.h"
+
+namespace runnel {
+
+// How workers come by certificates. Both null: streams are not encrypted.
+struct Enrolment {
+  // Of a worker that central starts.
+  std::function<absl::StatusOr<Identity>(const std::string& name)> issue_identity;
+  // Opens the door for devices that have a token and no certificate yet, beside central's control
+  // address; says where it is.
+  std::function<absl::StatusOr<std::string>(const std::string& control_address)> open_door;
+
+  bool encrypts() const { return issue_identity != nullptr; }
+};
+
+// For people: how workers that dial in are started. Opens the door.
+absl::StatusOr<std::string> HowToJoin(const Enrolment& enrolment,
+                                      const std::string& control_address);
+
+// One thread, which must live as long as the process: the workers die with the thread that started
+// them. Destroying it kills whoever still runs.
+class LocalWorkers {
+ public:
+  // Starts `count` workers that dial central at `control_address`, each with so many compute
+  // threads. Where that address is not a loopback one, their neighbours may be other devices: they
+  // then listen on the same host address, with --insecure-network unless streams are encrypted.
+  // NotFound: there is no worker binary. Others as WorkerProcess::Start.
+  absl::Status Start(int64_t count, int64_t threads, const std::string& control_address,
+                     const Enrolment& enrolment);
+
+  // Starts one again that was lost, under its name, as the others. Errors as Start.
+  absl::Status StartAgain(const std::string& name);
+
+  // Whether it was started here: it shows the secret that it was given in its environment. A
+  // process number would not do: in another container it may be the same by accident.
+  bool Contains(const WorkerHello& hello) const;
+  // Unavailable: one of those that were started last has ended. For the time before they have
+  // joined; later their streams tell.
+  absl::Status CheckAlive() const;
+
+  // Waits until all have ended by themselves, some seconds at most.
+  void AwaitEnds();
+  // Ends those that still run.
+  void Terminate();
+
+ private:
+  absl::Status StartOne(const std::string& name);
+
+  std::string binary_;
+  std::vector<std::string> arguments_;  // of all
+  int64_t threads_ = 1;
+  Enrolment enrolment_;
+  std::vector<std::unique_ptr<WorkerProcess>> processes_;
+  std::vector<std::string> names_;  // of processes_
+  std::vector<std::string> secrets_;
+  size_t first_awaited_ = 0;  // in processes_: those before have joined
+};
+
+// 128 truly random bits as text, for what one process shows another. It decides nothing that
+// training depends on.
+std::string RandomSecret();
+
+}  // namespace runnel

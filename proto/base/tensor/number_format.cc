@@ -1,0 +1,49 @@
+#include "proto/base/tensor/number_format.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+namespace {
+
+int64_t TailOffset(DType dtype, const Shape& shape) {
+  const int64_t bytes = shape.elements() * static_cast<int64_t>(SizeOf(dtype));
+  return (bytes + 63) / 64 * 64;
+}
+
+}  // namespace
+
+int64_t ScaledBytes(DType dtype, const Shape& shape) {
+  return TailOffset(dtype, shape) + static_cast<int64_t>(sizeof(ScaleTail));
+}
+
+ScaleTail& TailOf(std::byte* data, DType dtype, const Shape& shape) {
+  return *reinterpret_cast<ScaleTail*>(data + TailOffset(dtype, shape));
+}
+
+const ScaleTail& TailOf(const std::byte* data, DType dtype, const Shape& shape) {
+  return *reinterpret_cast<const ScaleTail*>(data + TailOffset(dtype, shape));
+}
+
+bool IsScaled(DType dtype) {
+  return dtype == DType::kInt8 || dtype == DType::kInt32 || dtype == DType::kInt64;
+}
+
+int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape) {
+  if (format.integer_boundaries()) return ScaledBytes(format.activation, shape);
+  return shape.elements() * static_cast<int64_t>(SizeOf(format.activation));
+}
+
+std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format) {
+  if (format.parameter == DType::kFloat32) return info.state;
+  std::vector<StateTensorSpec> state;
+  for (const StateTensorSpec& spec : info.state) {
+    state.push_back(spec);
+    if (spec.role != TensorRole::kWeight) continue;
+    state.back().dtype = format.parameter;
+    state.push_back({absl::StrCat(spec.op, ".exponent"), spec.op, TensorRole::kExponent, Shape({1}),
+                     DType::kInt32});
+  }
+  return state;
+}
+
+}  // namespace runnel

@@ -1,0 +1,70 @@
+#pragma once
+
+// What the numbers of a recipe look like where they leave its kernels: on a boundary, in a
+// check-point, on the wire. Pure functions; any thread.
+//
+// A scaled tensor has one exponent for all of its elements: real value = mantissa * 2^exponent
+// (NITI, arXiv 2009.13108). In memory its elements are followed, from the next multiple of
+// 64 bytes on, by a ScaleTail; the exponent so travels with the tensor through copies, stashes and
+// payloads.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "proto/base/model/model_spec.h"
+#include "proto/base/tensor/dtype.h"
+#include "proto/base/tensor/shape.h"
+
+namespace runnel {
+
+// 64 bytes behind the elements of a scaled tensor.
+struct ScaleTail {
+  int32_t exponent = 0;
+  int32_t reserved = 0;
+  int64_t max_abs = 0;  // the largest |element| of a 32- or 64-bit tensor; 0 for int8
+  int64_t padding[6] = {};
+};
+static_assert(sizeof(ScaleTail) == 64);
+// Exponents that come from outside lie in -kMaxExponent..kMaxExponent: far beyond what training
+// comes to (a gradient of zeros loses some 8 a layer), so that sums of them never overflow.
+inline constexpr int32_t kMaxExponent = 1 << 14;
+
+// Bytes of a scaled tensor with its tail.
+int64_t ScaledBytes(DType dtype, const Shape& shape);
+// The tail of the scaled tensor that starts at `data`.
+ScaleTail& TailOf(std::byte* data, DType dtype, const Shape& shape);
+const ScaleTail& TailOf(const std::byte* data, DType dtype, const Shape& shape);
+
+// True for the types whose tensors are scaled.
+bool IsScaled(DType dtype);
+
+// Products of two mantissas that an int32 holds: 133,144 * 127^2 < 2^31.
+inline constexpr int64_t kMaxInt32Products = 133144;
+
+// How a recipe holds each kind of value.
+struct NumberFormat {
+  DType activation = DType::kFloat32;  // between operators, and on a boundary on its way down
+  DType parameter = DType::kFloat32;   // a weight from step to step, in check-points, on the wire
+  DType weight = DType::kFloat32;      // a weight as the products read it
+  DType error = DType::kFloat32;       // an activation's gradient, also on a boundary
+  DType weight_gradient = DType::kFloat32;  // kInt32: kInt64 where a sum could overflow
+
+  // A boundary tensor is mantissas and an exponent, not FP32.
+  bool integer_boundaries() const { return IsScaled(activation); }
+  // Weights step by whole mantissas (GradientBits): no learning rate, no momentum.
+  bool integer_parameters() const { return IsScaled(parameter); }
+  // All arithmetic is exact: the same bytes on every numerics class.
+  bool is_exact() const { return IsScaled(activation) && IsScaled(weight) && IsScaled(error); }
+  friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
+};
+
+// Bytes in memory of a boundary tensor. Raw samples, which enter the first layer, are FP32 whatever
+// the recipe.
+int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape);
+
+// The state tensors of a layer in this format: LayerInfo::state, where an int8 weight is followed,
+// after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]).
+std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format);
+
+}  // namespace runnel

@@ -1,0 +1,106 @@
+#include "proto/transport/grpc/control/grpc_members.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/members.grpc.pb.h"
+#include "proto/transport/grpc/control/grpc_control_ends.h"
+#include "proto/transport/grpc/grpc_process.h"
+#include "proto/transport/grpc/security/grpc_security.h"
+#include "proto/transport/grpc/security/join_secret.h"
+#include "proto/transport/link/address.h"
+
+namespace runnel {
+namespace {
+
+// What all calls of one operator share.
+class Calls {
+ public:
+  Calls(std::string central, const std::shared_ptr<grpc::Channel>& channel, std::string secret,
+        int64_t timeout_ms)
+      : central_(std::move(central)),
+        stub_(proto::Members::NewStub(channel)),
+        secret_(std::move(secret)),
+        timeout_ms_(timeout_ms) {}
+
+  template <typename Request, typename Reply>
+  absl::Status Call(grpc::Status (proto::Members::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Reply*),
+                    const Request& request, Reply& reply) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms_));
+    if (!secret_.empty()) context.AddMetadata(kJoinSecretKey, secret_);
+    const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
+    if (status.ok()) return absl::OkStatus();
+    // The peer chose the text: as it is it may not reach a terminal.
+    return absl::Status(
+        static_cast<absl::StatusCode>(status.error_code()),
+        absl::StrCat("central at ", central_, ": ", absl::CEscape(status.error_message())));
+  }
+
+  absl::StatusOr<MemberList> List() {
+    proto::ListMembersReply reply;
+    RUNNEL_RETURN_IF_ERROR(Call(&proto::Members::Stub::List, proto::ListMembersRequest(), reply));
+    MemberList list{{}, reply.step(), reply.paused()};
+    for (const proto::Member& member : reply.members()) {
+      list.members.push_back({absl::CEscape(member.name()), absl::CEscape(member.state()),
+                              absl::CEscape(member.address()),
+                              absl::CEscape(member.numerics_class()), member.memory_bytes(),
+                              member.local()});
+    }
+    return list;
+  }
+  absl::Status Drain(const std::string& name) {
+    proto::DrainRequest request;
+    request.set_name(name);
+    proto::DrainReply reply;
+    return Call(&proto::Members::Stub::Drain, request, reply);
+  }
+  absl::Status Pause(bool paused) {
+    proto::PauseRequest request;
+    request.set_paused(paused);
+    proto::PauseReply reply;
+    return Call(&proto::Members::Stub::Pause, request, reply);
+  }
+
+ private:
+  const std::string central_;
+  const std::unique_ptr<proto::Members::Stub> stub_;
+  const std::string secret_;
+  const int64_t timeout_ms_;
+};
+
+}  // namespace
+
+absl::StatusOr<MemberCalls> MembersAt(const std::string& central, const GrpcSecurity& security,
+                                      int64_t timeout_ms) {
+  RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(central));
+  if (!security.encrypts() && !address.is_loopback()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--central ", central,
+                     ": orders from another host need the operator's certificate (folder "
+                     "`operator` of --home), which `runnel-central init` makes"));
+  }
+  KeepGrpcForTheProcess();
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  const auto credentials = ChannelCredentials(security, CentralSubject(), arguments);
+  std::string secret;
+  if (!security.encrypts())
+    secret = ReadJoinSecret(security.secrets_folder, address.port).value_or("");
+  auto calls = std::make_shared<Calls>(
+      central, grpc::CreateCustomChannel(address.ToString(), credentials, arguments),
+      std::move(secret), timeout_ms);
+  return MemberCalls{[calls] { return calls->List(); },
+                     [calls](const std::string& name) { return calls->Drain(name); },
+                     [calls](bool paused) { return calls->Pause(paused); }};
+}
+
+}  // namespace runnel

@@ -1,0 +1,79 @@
+#include "proto/transport/grpc/control/grpc_members_service.h"
+
+#include <string>
+
+#include "proto/base/worker_name.h"
+#include "proto/members.grpc.pb.h"
+
+namespace runnel {
+namespace {
+
+absl::Status NoRun() { return absl::UnavailableError("this central takes no such orders"); }
+
+class MembersService final
+    : public proto::Members::WithCallbackMethod_List<proto::Members::WithCallbackMethod_Drain<
+          proto::Members::WithCallbackMethod_Pause<proto::Members::Service>>> {
+ public:
+  explicit MembersService(Streams* streams) : streams_(streams) {}
+
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
+                                 const proto::ListMembersRequest*,
+                                 proto::ListMembersReply* reply) override {
+    return Answer(context, [&] {
+      if (calls().list == nullptr) return NoRun();
+      absl::StatusOr<MemberList> list = calls().list();
+      if (list.ok()) Fill(*list, *reply);
+      return list.status();
+    });
+  }
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const proto::DrainRequest* request, proto::DrainReply*) override {
+    return Answer(context, [&] {
+      if (absl::Status status = CheckWorkerName("name", request->name()); !status.ok())
+        return status;
+      return calls().drain == nullptr ? NoRun() : calls().drain(request->name());
+    });
+  }
+  grpc::ServerUnaryReactor* Pause(grpc::CallbackServerContext* context,
+                                  const proto::PauseRequest* request, proto::PauseReply*) override {
+    return Answer(context, [&] {
+      return calls().pause == nullptr ? NoRun() : calls().pause(request->paused());
+    });
+  }
+
+ private:
+  const MemberCalls& calls() const { return streams_->options().orders.members; }
+
+  template <typename AnswerFn>
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, AnswerFn answer) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    absl::Status status = streams_->CheckOperator(*context);
+    if (status.ok()) status = answer();
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+
+  static void Fill(const MemberList& list, proto::ListMembersReply& reply) {
+    reply.set_step(list.step);
+    reply.set_paused(list.paused);
+    for (const Member& member : list.members) {
+      proto::Member& row = *reply.add_members();
+      row.set_name(member.name);
+      row.set_state(member.state);
+      row.set_address(member.address);
+      row.set_numerics_class(member.numerics_class);
+      row.set_memory_bytes(member.memory_bytes);
+      row.set_local(member.local);
+    }
+  }
+
+  Streams* streams_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeMembersService(Streams* streams) {
+  return std::make_unique<MembersService>(streams);
+}
+
+}  // namespace runnel

@@ -1,0 +1,39 @@
+#pragma once
+
+// Arithmetic of one stage as the pipeline sees it. StageExecutor runs compiled programs; the
+// simulator puts a cheap hash chain in its place.
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/base/tensor/payload.h"
+#include "proto/base/training/batching.h"
+
+namespace runnel {
+
+// One lane calls it, one call at a time. A micro-batch's calls come in the order Forward,
+// InputGradient, WeightGradient, each kind in ascending order of micro-batches; those of others may
+// come in between.
+class StageCompute {
+ public:
+  struct Output {
+    Payload tensor;       // none where the loss is, or where there is no previous stage to send a
+                          // gradient to
+    double loss_sum = 0;  // where the loss is
+    int64_t correct = 0;
+  };
+
+  virtual ~StageCompute() = default;
+  // Uses the newest weights and stashes what the backward needs.
+  virtual absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input,
+                                         Payload labels) = 0;
+  // Uses the weight version that the forward used.
+  virtual absl::StatusOr<Output> InputGradient(const MicroBatch& place,
+                                               Payload output_gradient) = 0;
+  // Then drops the stash of this micro-batch; with `step` the optimizer step on the newest weights.
+  virtual absl::Status WeightGradient(const MicroBatch& place, bool step) = 0;
+  // Evaluation mode with the newest weights; changes no state.
+  virtual absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) = 0;
+};
+
+}  // namespace runnel

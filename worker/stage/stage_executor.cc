@@ -1,0 +1,407 @@
+#include "worker/stage/stage_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/model/initial_state.h"
+#include "proto/base/status_macros.h"
+#include "worker/stage/staleness.h"
+
+namespace runnel {
+absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecutorOptions options,
+                                                                     Backend* backend,
+                                                                     BufferPool* pool) {
+  std::unique_ptr<StageExecutor> executor(new StageExecutor(std::move(options)));
+  executor->pool_ = pool;
+  RUNNEL_RETURN_IF_ERROR(executor->Compile(backend));
+  RUNNEL_RETURN_IF_ERROR(executor->AllocateState(backend));
+  return executor;
+}
+
+absl::Status StageExecutor::Compile(Backend* backend) {
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options_.training));
+  const std::vector<int64_t> sizes =
+      ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
+  const bool accumulates = options_.training.micro_batches > 1;
+  steps_in_backward_ = options_.one_in_flight && !accumulates &&
+                       options_.recipe->steps_by_tensor() && backend->recomputes();
+  const CompileOptions compile = {.accumulates_gradients = accumulates,
+                                  .max_batch = *std::max_element(sizes.begin(), sizes.end()),
+                                  .recomputes = backend->recomputes(),
+                                  .one_in_flight = options_.one_in_flight,
+                                  .defers_weight_gradients = options_.defers_weight_gradients,
+                                  .steps_in_backward = steps_in_backward_};
+  RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
+                                             options_.last_layer, *options_.recipe, compile));
+  for (int64_t samples : sizes) {
+    Compiled& compiled = compiled_[samples];
+    RUNNEL_ASSIGN_OR_RETURN(compiled.program,
+                            CompileStage(options_.model, options_.first_layer, options_.last_layer,
+                                         samples, *options_.recipe, compile));
+    RUNNEL_ASSIGN_OR_RETURN(compiled.executable, backend->Prepare(compiled.program));
+    has_loss_ = compiled.program.has_loss;
+    const auto sample = [](const Shape& shape) { return Shape::Create(shape.dims().subspan(1)); };
+    RUNNEL_ASSIGN_OR_RETURN(input_sample_, sample(compiled.program.input));
+    RUNNEL_ASSIGN_OR_RETURN(output_sample_, sample(compiled.program.output));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageExecutor::AllocateState(Backend* backend) {
+  int64_t stash_bytes = 0;
+  for (const auto& [samples, compiled] : compiled_) {
+    stash_bytes = std::max(stash_bytes, compiled.program.stash_bytes);
+    scratch_bytes_ = std::max(scratch_bytes_, compiled.program.scratch_bytes);
+  }
+  allocate_ = [backend, total = memory_bytes_](int64_t bytes) {
+    *total += bytes;
+    return backend->Allocate(bytes);
+  };
+  RUNNEL_ASSIGN_OR_RETURN(stash_, Stash::Create(allocate_, layout_.parameter_bytes, stash_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(momentum_, allocate_(layout_.momentum_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate_(layout_.gradient_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(statistics_, allocate_(layout_.statistic_bytes));
+  return FreeScratch().status();
+}
+
+absl::StatusOr<Memory*> StageExecutor::FreeScratch() {
+  if (free_scratch_.empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> scratch, allocate_(scratch_bytes_));
+    free_scratch_.push_back(std::move(scratch));
+  }
+  return free_scratch_.back().get();
+}
+
+absl::StatusOr<StageExecutor::Compiled*> StageExecutor::ForSamples(int64_t samples) {
+  const auto compiled = compiled_.find(samples);
+  if (compiled == compiled_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no program for micro-batches of ", samples, " samples"));
+  }
+  return &compiled->second;
+}
+
+absl::Status StageExecutor::CheckSize(const Payload& payload, int64_t bytes,
+                                      const char* what) const {
+  if (static_cast<int64_t>(payload.size()) == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " has ", payload.size(), " bytes, needs ", bytes));
+}
+
+StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
+  StepContext context;
+  context.run_seed = options_.training.seed;
+  context.sequence = place.sequence;
+  context.step_samples = place.step_samples;
+  context.accumulate = !place.first_in_step;
+  context.learning_rate =
+      StepRate(options_.training, place.epoch, place.step, options_.cap, options_.usual_cap);
+  context.momentum = options_.training.momentum;
+  context.weight_decay = options_.training.weight_decay;
+  context.gradient_bits =
+      GradientBitsAt(options_.training, options_.changes, place.epoch, place.step);
+  return context;
+}
+
+Bindings StageExecutor::StateBindings(const Memory& weights, const Memory& scratch) const {
+  Bindings bindings;
+  bindings[Storage::kParameters] = weights.address();
+  bindings[Storage::kGradients] = gradients_->address();
+  bindings[Storage::kMomentum] = momentum_->address();
+  bindings[Storage::kStatistics] = statistics_->address();
+  bindings[Storage::kScratch] = scratch.address();
+  if (steps_in_backward_) bindings[Storage::kNewParameters] = weights.address();
+  return bindings;
+}
+
+namespace {
+
+bool HasMomentum(const StateTensor& tensor) {
+  return IsTrainable(tensor.spec.role) && tensor.spec.dtype == DType::kFloat32;
+}
+
+std::byte* Base(Payload& payload) { return payload.mutable_bytes().data(); }
+
+StageCompute::Output LossOutput(const double (&metrics)[2]) {
+  return {Payload(), metrics[0], static_cast<int64_t>(metrics[1])};
+}
+
+}  // namespace
+
+// Each micro-batch in flight will have stepped before this one does.
+absl::StatusOr<Stash::Entry*> StageExecutor::BeginForward(const MicroBatch& place) {
+  const double distance = LookAheadShare(options_.training, options_.cap, options_.usual_cap) *
+                          static_cast<double>(stash_->in_flight()) * ContextOf(place).learning_rate;
+  if (distance == 0) return stash_->Push(place);
+  RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * entry, stash_->PushWithOwnWeights(place));
+  RUNNEL_RETURN_IF_ERROR(LookAheadInto(stash_->weights(*entry), distance));
+  return entry;
+}
+
+absl::Status StageExecutor::LookAheadInto(Memory& weights, double distance) const {
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping newest, Mapping::Of(stash_->newest(), MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping momentum, Mapping::Of(*momentum_, MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping ahead, Mapping::Of(weights, MapAccess::kReadWrite));
+  for (const StateTensor& tensor : layout_.tensors) {
+    if (tensor.storage != Storage::kParameters) continue;
+    const std::byte* from = newest.data() + tensor.offset_bytes;
+    std::byte* to = ahead.data() + tensor.offset_bytes;
+    const int64_t elements = tensor.spec.shape.elements();
+    if (HasMomentum(tensor)) {
+      LookAhead(reinterpret_cast<const float*>(from),
+                reinterpret_cast<const float*>(momentum.data() + tensor.offset_bytes),
+                static_cast<float>(distance), elements, reinterpret_cast<float*>(to));
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(elements) * SizeOf(tensor.spec.dtype));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What is not there yet after a barrier is not waited for: the mean is left out.
+absl::Status StageExecutor::AggregateVersions(const MicroBatch& place) {
+  const int64_t every = options_.training.aggregate_every;
+  if (every == 0 || (place.step + 1) % every != 0 || options_.usual_cap < 2)
+    return absl::OkStatus();
+  std::vector<Mapping> versions;  // the newest, which the mean replaces, comes first
+  for (Memory* version : stash_->NewestVersions(options_.usual_cap)) {
+    const MapAccess access = versions.empty() ? MapAccess::kReadWrite : MapAccess::kRead;
+    RUNNEL_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(*version, access));
+    versions.push_back(std::move(mapping));
+  }
+  if (versions.empty()) return absl::OkStatus();
+  std::vector<const float*> tensors(versions.size());
+  for (const StateTensor& tensor : layout_.tensors) {
+    if (!HasMomentum(tensor)) continue;
+    for (size_t i = 0; i < versions.size(); ++i)
+      tensors[i] = reinterpret_cast<const float*>(versions[i].data() + tensor.offset_bytes);
+    AverageVersions(tensors, tensor.spec.shape.elements(),
+                    reinterpret_cast<float*>(versions[0].data() + tensor.offset_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageCompute::Output> StageExecutor::Forward(const MicroBatch& place, Payload input,
+                                                            Payload labels) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
+  const Program& program = compiled->program;
+  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
+  if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, place.samples * 4, "labels"));
+
+  if (options_.one_in_flight && stash_->in_flight() > 0) {
+    return absl::InternalError(absl::StrCat("forward of micro-batch ", place.sequence.value(),
+                                            " while another one is in flight"));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * begun, BeginForward(place));
+  Stash::Entry& entry = *begun;
+  entry.input = std::move(input);
+  Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
+  alignas(64) double metrics[2] = {0, 0};
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
+  Bindings bindings = StateBindings(stash_->weights(entry), *scratch);
+  bindings[Storage::kInput] = Base(entry.input);
+  bindings[Storage::kOutput] = Base(output);
+  bindings[Storage::kLabels] = Base(labels);
+  bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
+  bindings[Storage::kStash] = entry.activations->address();
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForward, ContextOf(place), bindings));
+  if (program.backward_reads_output) entry.output = output;
+  if (has_loss_) return LossOutput(metrics);
+  return Output{std::move(output)};
+}
+
+absl::StatusOr<StageCompute::Output> StageExecutor::InputGradient(const MicroBatch& place,
+                                                                  Payload output_gradient) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
+  const Program& program = compiled->program;
+  if (!has_loss_)
+    RUNNEL_RETURN_IF_ERROR(CheckSize(output_gradient, program.output_bytes, "gradient"));
+  Stash::Entry* found = stash_->Find(place.sequence);
+  if (found == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("backward of micro-batch ", place.sequence.value(), " without its forward"));
+  }
+  Stash::Entry& entry = *found;
+  entry.output_gradient = std::move(output_gradient);
+  RUNNEL_RETURN_IF_ERROR(FreeScratch().status());
+  entry.scratch = std::move(free_scratch_.back());
+  free_scratch_.pop_back();
+  Output result;
+  if (program.needs_input_gradient) {
+    result.tensor = pool_->Allocate(static_cast<size_t>(program.input_bytes));
+  }
+  Bindings bindings = StateBindings(stash_->weights(entry), *entry.scratch);
+  bindings[Storage::kInput] = Base(entry.input);
+  bindings[Storage::kOutput] = Base(entry.output);
+  bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
+  bindings[Storage::kInputGradient] = Base(result.tensor);
+  bindings[Storage::kStash] = entry.activations->address();
+  RUNNEL_RETURN_IF_ERROR(
+      compiled->executable->Run(Part::kInputGradient, ContextOf(place), bindings));
+  return result;
+}
+
+absl::Status StageExecutor::WeightGradient(const MicroBatch& place, bool step) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(place.samples));
+  if (stash_->in_flight() == 0 || stash_->Oldest().place.sequence != place.sequence ||
+      stash_->Oldest().scratch == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("weight-gradient of micro-batch ", place.sequence.value(), " out of order"));
+  }
+  Stash::Entry& entry = stash_->Oldest();
+  const StepContext context = ContextOf(place);
+  Bindings bindings = StateBindings(stash_->weights(entry), *entry.scratch);
+  bindings[Storage::kInput] = Base(entry.input);
+  bindings[Storage::kOutput] = Base(entry.output);
+  bindings[Storage::kOutputGradient] = Base(entry.output_gradient);
+  bindings[Storage::kStash] = entry.activations->address();
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kWeightGradient, context, bindings));
+  free_scratch_.push_back(std::move(entry.scratch));
+  stash_->Pop();
+  if (!step || steps_in_backward_) return absl::OkStatus();
+
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
+  Bindings update = StateBindings(stash_->newest(), *scratch);
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* next, stash_->NextVersion());
+  update[Storage::kNewParameters] = next->address();
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kUpdate, context, update));
+  stash_->Publish();
+  return AggregateVersions(place);
+}
+
+absl::StatusOr<StageCompute::Output> StageExecutor::Evaluate(int64_t samples, Payload input,
+                                                             Payload labels) {
+  RUNNEL_ASSIGN_OR_RETURN(Compiled * compiled, ForSamples(samples));
+  const Program& program = compiled->program;
+  RUNNEL_RETURN_IF_ERROR(CheckSize(input, program.input_bytes, "stage input"));
+  if (has_loss_) RUNNEL_RETURN_IF_ERROR(CheckSize(labels, samples * 4, "labels"));
+  Payload output = pool_->Allocate(static_cast<size_t>(program.output_bytes));
+  alignas(64) double metrics[2] = {0, 0};
+  StepContext context;
+  context.run_seed = options_.training.seed;
+  context.step_samples = samples;
+  RUNNEL_ASSIGN_OR_RETURN(const Memory* scratch, FreeScratch());
+  Bindings bindings = StateBindings(stash_->newest(), *scratch);
+  bindings[Storage::kInput] = Base(input);
+  bindings[Storage::kOutput] = Base(output);
+  bindings[Storage::kLabels] = Base(labels);
+  bindings[Storage::kMetrics] = reinterpret_cast<std::byte*>(metrics);
+  RUNNEL_RETURN_IF_ERROR(compiled->executable->Run(Part::kForwardEval, context, bindings));
+  if (has_loss_) return LossOutput(metrics);
+  return Output{std::move(output)};
+}
+
+namespace {
+
+// Copies a weight between (out, in, positions) and (out, positions, in), elements of one byte.
+void TurnWeight(const Shape& shape, bool to_channels_last, const std::byte* from, std::byte* to) {
+  const int64_t in = shape[1], positions = shape.elements() / shape[0] / in;
+  for (int64_t o = 0; o < shape[0]; ++o, from += in * positions, to += in * positions) {
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t p = 0; p < positions; ++p) {
+        if (to_channels_last) {
+          to[p * in + i] = from[i * positions + p];
+        } else {
+          to[i * positions + p] = from[p * in + i];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TensorData StageExecutor::Extract(const StateTensor& tensor, const std::byte* base) const {
+  const size_t bytes =
+      static_cast<size_t>(tensor.spec.shape.elements()) * SizeOf(tensor.spec.dtype);
+  const char* data = reinterpret_cast<const char*>(base + tensor.offset_bytes);
+  TensorData result = {tensor.spec.name, tensor.spec.dtype, tensor.spec.shape,
+                       std::string(data, bytes)};
+  if (tensor.channels_last) {
+    TurnWeight(tensor.spec.shape, false, base + tensor.offset_bytes,
+               reinterpret_cast<std::byte*>(result.bytes.data()));
+  }
+  return result;
+}
+
+void StageExecutor::Put(const TensorData& from, const StateTensor& to, std::byte* base) const {
+  const std::byte* bytes = reinterpret_cast<const std::byte*>(from.bytes.data());
+  if (from.bytes.empty()) {
+    const auto size = static_cast<size_t>(to.spec.shape.elements()) * SizeOf(to.spec.dtype);
+    std::memset(base + to.offset_bytes, 0, size);
+    return;
+  }
+  if (to.channels_last) return TurnWeight(from.shape, true, bytes, base + to.offset_bytes);
+  std::memcpy(base + to.offset_bytes, bytes, from.bytes.size());
+}
+
+absl::StatusOr<ModelState> StageExecutor::ExportState() const {
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings from, MapState(MapAccess::kRead));
+  ModelState state;
+  for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
+    LayerState& part = state.layers.emplace_back();
+    part.layer = layer;
+    for (const StateTensor& tensor : layout_.tensors) {
+      if (tensor.layer != layer) continue;
+      const bool versioned = tensor.storage == Storage::kParameters;
+      part.tensors.push_back(
+          Extract(tensor, versioned ? from.weights.data() : from.statistics.data()));
+      if (HasMomentum(tensor)) part.momentum.push_back(Extract(tensor, from.momentum.data()));
+    }
+  }
+  return state;
+}
+
+void StageExecutor::PutLayer(const LayerState& layer, const StateMappings& to) const {
+  size_t next = 0;  // of the layer's tensors, which are in the same order
+  size_t momentum = 0;
+  for (const StateTensor& tensor : layout_.tensors) {
+    if (tensor.layer != layer.layer) continue;
+    const bool versioned = tensor.storage == Storage::kParameters;
+    Put(layer.tensors[next++], tensor, versioned ? to.weights.data() : to.statistics.data());
+    if (HasMomentum(tensor)) Put(layer.momentum[momentum++], tensor, to.momentum.data());
+  }
+}
+
+absl::StatusOr<StageExecutor::StateMappings> StageExecutor::MapState(MapAccess access) const {
+  RUNNEL_ASSIGN_OR_RETURN(Mapping weights, Mapping::Of(stash_->newest(), access));
+  RUNNEL_ASSIGN_OR_RETURN(Mapping statistics, Mapping::Of(*statistics_, access));
+  RUNNEL_ASSIGN_OR_RETURN(Mapping momentum, Mapping::Of(*momentum_, access));
+  return StateMappings{std::move(weights), std::move(statistics), std::move(momentum)};
+}
+
+absl::Status StageExecutor::ImportState(const ModelState& state) {
+  RUNNEL_RETURN_IF_ERROR(CheckState(state, options_.model, options_.first_layer,
+                                    options_.last_layer, options_.recipe->numbers,
+                                    ZeroTensors::kLeftOut));
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings to, MapState(MapAccess::kReadWrite));
+  for (const LayerState& layer : state.layers) PutLayer(layer, to);
+  return absl::OkStatus();
+}
+
+absl::Status StageExecutor::ChangeState(absl::FunctionRef<void(int, TensorData&)> change) {
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings state, MapState(MapAccess::kReadWrite));
+  for (const StateTensor& tensor : layout_.tensors) {
+    const bool versioned = tensor.storage == Storage::kParameters;
+    std::byte* base = versioned ? state.weights.data() : state.statistics.data();
+    TensorData copy = Extract(tensor, base);
+    change(tensor.layer, copy);
+    Put(copy, tensor, base);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageExecutor::DrawState() {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(options_.model, 1));
+  RUNNEL_ASSIGN_OR_RETURN(const StateMappings to, MapState(MapAccess::kReadWrite));
+  for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
+    PutLayer(InitialLayer(options_.model, infos[static_cast<size_t>(layer)], layer,
+                          options_.training.seed, options_.recipe->numbers),
+             to);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

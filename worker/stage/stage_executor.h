@@ -1,0 +1,130 @@
+#pragma once
+
+// The real arithmetic of one stage: programs compiled for each micro-batch size, run by a backend
+// over the stage's own memory.
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/compiler.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/training/training.h"
+#include "proto/base/training/training_change.h"
+#include "worker/stage/stage_compute.h"
+#include "worker/stage/stash.h"
+
+namespace runnel {
+
+struct StageExecutorOptions {
+  ModelSpec model;
+  int first_layer = 0;
+  int last_layer = 0;
+  TrainingSettings training;
+  std::vector<TrainingChange> changes;  // decided so far
+  int64_t eval_samples = 0;
+  const Recipe* recipe = nullptr;
+  // Forward, InputGradient and WeightGradient of a micro-batch come one after the other: the plain
+  // loop, or a stage whose cap is 1 and that defers nothing. Saves the memory of what is kept for
+  // several.
+  bool one_in_flight = false;
+  // Other micro-batches' calls may come between InputGradient and WeightGradient.
+  bool defers_weight_gradients = false;
+  // Micro-batches in flight at most, and N - i: what the papers have, and how many weight versions
+  // TrainingSettings::aggregate_every takes the mean of.
+  int64_t cap = 1;
+  int64_t usual_cap = 1;
+};
+
+// Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is
+// empty.
+class StageExecutor final : public StageCompute {
+ public:
+  // `backend` and `pool` outlive the executor. InvalidArgument / Unimplemented: the model, recipe
+  // or backend do not fit.
+  static absl::StatusOr<std::unique_ptr<StageExecutor>> Create(StageExecutorOptions options,
+                                                               Backend* backend, BufferPool* pool);
+
+  absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input, Payload labels) override;
+  absl::StatusOr<Output> InputGradient(const MicroBatch& place, Payload output_gradient) override;
+  absl::Status WeightGradient(const MicroBatch& place, bool step) override;
+  absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
+
+  // State of these layers at a barrier. Import checks everything (CheckState, zeros may be left
+  // out) before it changes anything. Draw makes the initial state, a layer at a time, from the
+  // training's seed. All: errors as Memory::Map.
+  absl::Status ImportState(const ModelState& state);
+  absl::Status DrawState();
+  // Gives each parameter and statistic to `change`, one copy at a time, and takes it back.
+  absl::Status ChangeState(absl::FunctionRef<void(int layer, TensorData&)> change);
+  absl::StatusOr<ModelState> ExportState() const;
+  // From the next micro-batch on; only while the lane is empty.
+  void ChangeTraining(const TrainingChange& change) { AddTrainingChange(change, options_.changes); }
+
+  const Recipe& recipe() const { return *options_.recipe; }
+  // What was allocated of the backend's memory: weight versions, momentum, gradients, statistics,
+  // stashes, scratch. Any thread.
+  int64_t memory_bytes() const { return *memory_bytes_; }
+  // Boundary tensors of `samples` samples.
+  Shape input_shape(int64_t samples) const { return input_sample_.Prepend(samples); }
+  Shape output_shape(int64_t samples) const { return output_sample_.Prepend(samples); }
+  const Stash& stash() const { return *stash_; }
+
+ private:
+  struct Compiled {
+    Program program;
+    std::unique_ptr<Executable> executable;
+  };
+
+  struct StateMappings {
+    Mapping weights;  // the newest
+    Mapping statistics;
+    Mapping momentum;
+  };
+
+  explicit StageExecutor(StageExecutorOptions options) : options_(std::move(options)) {}
+  absl::Status Compile(Backend* backend);
+  absl::Status AllocateState(Backend* backend);
+  absl::StatusOr<Compiled*> ForSamples(int64_t samples);
+  absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
+  // Where the forward looks ahead, weights of its own; else the newest.
+  absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
+  absl::Status LookAheadInto(Memory& weights, double distance) const;
+  absl::Status AggregateVersions(const MicroBatch& place);
+  StepContext ContextOf(const MicroBatch& place) const;
+  // Scratch that no micro-batch holds: the same piece until it is taken. Errors as
+  // Backend::Allocate.
+  absl::StatusOr<Memory*> FreeScratch();
+  Bindings StateBindings(const Memory& weights, const Memory& scratch) const;
+  TensorData Extract(const StateTensor& tensor, const std::byte* base) const;
+  void Put(const TensorData& from, const StateTensor& to, std::byte* base) const;
+  void PutLayer(const LayerState& layer, const StateMappings& to) const;
+  absl::StatusOr<StateMappings> MapState(MapAccess access) const;
+
+  StageExecutorOptions options_;
+  BufferPool* pool_ = nullptr;
+  StateLayout layout_;
+  Shape input_sample_;
+  Shape output_sample_;
+  bool has_loss_ = false;
+  bool steps_in_backward_ = false;        // CompileOptions
+  std::map<int64_t, Compiled> compiled_;  // by samples
+  std::unique_ptr<Stash> stash_;
+  // The backend's memory.
+  Stash::AllocateFn allocate_;
+  std::unique_ptr<Memory> momentum_;
+  std::unique_ptr<Memory> gradients_;
+  std::unique_ptr<Memory> statistics_;
+  int64_t scratch_bytes_ = 0;
+  std::shared_ptr<std::atomic<int64_t>> memory_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
+  // One, and one more for each weight-gradient that is deferred.
+  std::vector<std::unique_ptr<Memory>> free_scratch_;
+};
+
+}  // namespace runnel

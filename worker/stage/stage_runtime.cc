@@ -1,0 +1,371 @@
+#include "worker/stage/stage_runtime.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compress/codec.h"
+#include "proto/base/status_macros.h"
+#include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/next_action.h"
+
+namespace runnel {
+namespace {
+
+// Whether an encoder of these must see the gradients of what it sends.
+bool AnyNeedsGradients(const CodecSchedule& codecs) {
+  return std::any_of(codecs.steps().begin(), codecs.steps().end(), [](const CodecStep& step) {
+    const CodecRow* row = FindCodecFamily(step.codec.family);
+    return row != nullptr && (row->learns || row->masks);
+  });
+}
+
+// Who is sent tensors that cross this way, and who sends them.
+Peer ReceiverOf(Direction direction) {
+  return direction == Direction::kForward ? Peer::kDownstream : Peer::kUpstream;
+}
+Peer SenderOf(Direction direction) {
+  return direction == Direction::kForward ? Peer::kUpstream : Peer::kDownstream;
+}
+
+}  // namespace
+
+StageRuntime::StageRuntime(StageRuntimeOptions options)
+    : options_(std::move(options)),
+      limit_(options_.first_sequence.value()),
+      done_{limit_, limit_, limit_},
+      version_(options_.batching.Locate(options_.first_sequence).step) {}
+
+bool StageRuntime::Decodes(Direction direction) const {
+  if (direction == Direction::kForward) {
+    return !first_stage() && !options_.plan.links[options_.stage - 1].codec_forward.is_identity();
+  }
+  if (has_loss()) return false;
+  const LinkPlan& link = options_.plan.links[options_.stage];
+  return !link.codec_backward.is_identity() || AnyNeedsGradients(link.codec_forward);
+}
+bool StageRuntime::Encodes(Direction direction) const {
+  if (direction == Direction::kForward) {
+    return !has_loss() && !options_.plan.links[options_.stage].codec_forward.is_identity();
+  }
+  return !first_stage() && !options_.plan.links[options_.stage - 1].codec_backward.is_identity();
+}
+
+absl::Status StageRuntime::Fail(std::string what) {
+  failed_ = true;
+  effects_.clear();
+  return absl::InvalidArgumentError(absl::StrCat("stage ", options_.stage, ": ", what));
+}
+
+std::vector<Effect> StageRuntime::TakeEffects() { return std::exchange(effects_, {}); }
+
+absl::Status StageRuntime::RunUntil(Sequence limit) {
+  if (failed_) return absl::OkStatus();
+  if (limit.value() < limit_)
+    return Fail(absl::StrCat("grant ", limit.value(), " is behind ", limit_));
+  if (evaluation_.has_value()) return Fail("grant during an evaluation");
+  limit_ = limit.value();
+  barrier_reported_ = false;
+  Advance();
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::Evaluate(Sequence first, int64_t micro_batches) {
+  if (failed_) return absl::OkStatus();
+  if (!barrier_reported_ || micro_batches < 1)
+    return Fail("evaluation away from a barrier, or of nothing");
+  evaluation_ =
+      Evaluation{.first = first, .next = first.value(), .end = first.value() + micro_batches};
+  AdvanceEvaluation();
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::CheckArrival(FrameKind kind, Sequence sequence, int64_t samples) const {
+  const bool fits = kind == FrameKind::kGradient                                   ? !has_loss()
+                    : kind == FrameKind::kActivation                               ? !first_stage()
+                    : kind == FrameKind::kInput || kind == FrameKind::kEvalInput   ? first_stage()
+                    : kind == FrameKind::kLabels || kind == FrameKind::kEvalLabels ? has_loss()
+                    : kind == FrameKind::kEvalActivation                           ? !first_stage()
+                                                                                   : false;
+  if (!fits)
+    return absl::InvalidArgumentError(
+        absl::StrCat("frame kind ", static_cast<int>(kind), " does not belong here"));
+  if (kind == FrameKind::kEvalInput || kind == FrameKind::kEvalLabels ||
+      kind == FrameKind::kEvalActivation) {
+    return absl::OkStatus();
+  }
+  if (samples != options_.batching.Locate(sequence).samples) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("micro-batch ", sequence.value(), " came with ", samples, " samples"));
+  }
+  const bool gradient = kind == FrameKind::kGradient;
+  const int64_t next = gradient ? done_.input_gradients : done_.forwards;
+  if (sequence.value() < next || (gradient && sequence.value() >= done_.forwards)) {
+    return absl::InvalidArgumentError(absl::StrCat("micro-batch ", sequence.value(), " of kind ",
+                                                   static_cast<int>(kind),
+                                                   " is out of order, next is ", next));
+  }
+  // The stage before has at most its cap in flight, and has done no input-gradient that this one
+  // has not.
+  if (kind == FrameKind::kActivation &&
+      sequence.value() >= done_.input_gradients + options_.plan.stages[options_.stage - 1].cap) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("micro-batch ", sequence.value(), " is beyond the cap"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::Arrived(FrameKind kind, Sequence sequence, int64_t samples,
+                                   Payload payload) {
+  if (failed_) return absl::OkStatus();
+  if (absl::Status status = CheckArrival(kind, sequence, samples); !status.ok()) {
+    return Fail(std::string(status.message()));
+  }
+  const MicroBatch place = options_.batching.Locate(sequence);
+  switch (kind) {
+    case FrameKind::kInput:
+      inputs_[sequence.value()] = std::move(payload);
+      break;
+    case FrameKind::kLabels:
+      labels_[sequence.value()] = std::move(payload);
+      break;
+    case FrameKind::kActivation:
+    case FrameKind::kGradient: {
+      const Direction direction =
+          kind == FrameKind::kActivation ? Direction::kForward : Direction::kBackward;
+      if (Decodes(direction)) {
+        ++codec_outstanding_;
+        effects_.push_back(DecodeEffect{direction, place, std::move(payload)});
+        return absl::OkStatus();
+      }
+      Accept(direction, place, std::move(payload));
+      break;
+    }
+    default:
+      return EvaluationArrived(kind, sequence, samples, std::move(payload));
+  }
+  Advance();
+  return absl::OkStatus();
+}
+
+// A boundary tensor is here in the form that compute takes; its encoded bytes are no longer needed.
+void StageRuntime::Accept(Direction direction, MicroBatch place, Payload payload) {
+  (direction == Direction::kForward ? inputs_ : gradients_)[place.sequence.value()] =
+      std::move(payload);
+  effects_.push_back(AcknowledgeEffect{SenderOf(direction), KindOf(direction), place.sequence});
+}
+
+absl::Status StageRuntime::Decoded(Direction direction, Sequence sequence, Payload tensor) {
+  if (failed_) return absl::OkStatus();
+  --codec_outstanding_;
+  Accept(direction, options_.batching.Locate(sequence), std::move(tensor));
+  Advance();
+  return absl::OkStatus();
+}
+
+absl::Status StageRuntime::Encoded(Direction direction, Sequence sequence, int64_t samples,
+                                   Payload payload) {
+  if (failed_) return absl::OkStatus();
+  --codec_outstanding_;
+  effects_.push_back(
+      SendEffect{ReceiverOf(direction), KindOf(direction), sequence, samples, std::move(payload)});
+  Advance();
+  return absl::OkStatus();
+}
+
+// A boundary tensor leaves: through the codec lane, or as it is.
+void StageRuntime::Emit(Direction direction, const MicroBatch& place, Payload tensor) {
+  if (Encodes(direction)) {
+    ++codec_outstanding_;
+    effects_.push_back(EncodeEffect{direction, place, std::move(tensor)});
+    return;
+  }
+  effects_.push_back(SendEffect{ReceiverOf(direction), KindOf(direction), place.sequence,
+                                place.samples, std::move(tensor)});
+}
+
+absl::Status StageRuntime::ComputeDone(ComputeResult result) {
+  if (failed_) return absl::OkStatus();
+  const Running finished = std::exchange(running_, Running::kNothing);
+  // An evaluation may find an infinite loss: that is news, not the end.
+  if (finished == Running::kForward && !std::isfinite(result.loss_sum)) {
+    return Fail(absl::StrCat("the loss is not finite at step ",
+                             options_.batching.Locate(Sequence(done_.forwards)).step,
+                             ": training diverged; try a smaller --lr"));
+  }
+  switch (finished) {
+    case Running::kForward:
+      FinishForward(std::move(result));
+      break;
+    case Running::kInputGradient:
+      FinishInputGradient(std::move(result));
+      break;
+    case Running::kWeightGradient:
+      FinishWeightGradient();
+      break;
+    case Running::kEvaluate:
+      FinishEvaluation(std::move(result));
+      return absl::OkStatus();
+    case Running::kNothing:
+      return Fail("a completion without an action");
+  }
+  Advance();
+  return absl::OkStatus();
+}
+
+void StageRuntime::FinishForward(ComputeResult result) {
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.forwards++));
+  if (has_loss()) {
+    loss_.loss_sum += result.loss_sum;
+    loss_.correct += result.correct;
+    loss_.samples += place.samples;
+  } else {
+    Emit(Direction::kForward, place, std::move(result.tensor));
+  }
+}
+
+void StageRuntime::FinishInputGradient(ComputeResult result) {
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.input_gradients++));
+  if (!first_stage()) Emit(Direction::kBackward, place, std::move(result.tensor));
+}
+
+void StageRuntime::FinishWeightGradient() {
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.weight_gradients++));
+  if (place.last_in_step) ++version_;
+}
+
+// Where the pipeline drains next: the granted barrier; for a synchronous schedule the end of the
+// mini-batch.
+int64_t StageRuntime::Boundary() const {
+  if (!options_.plan.drains_each_step) return limit_;
+  const int64_t step = options_.batching.Locate(Sequence(done_.weight_gradients)).step;
+  return std::min(limit_, options_.batching.FirstSequence(step + 1).value());
+}
+
+void StageRuntime::Advance() {
+  if (running_ != Running::kNothing || barrier_reported_) return;
+  switch (NextAction(options_.plan.stages[options_.stage].order(), Boundary(), done_)) {
+    case Action::kForward:
+      StartForward();
+      return;
+    case Action::kInputGradient:
+      StartInputGradient();
+      return;
+    case Action::kWeightGradient:
+      StartWeightGradient();
+      return;
+    case Action::kDrained:
+      if (codec_outstanding_ > 0) return;
+      barrier_reported_ = true;
+      effects_.push_back(BarrierEffect{Sequence(limit_)});
+      return;
+  }
+}
+
+void StageRuntime::StartForward() {
+  const auto input = inputs_.find(done_.forwards);
+  if (input == inputs_.end()) return;
+  const auto labels = labels_.find(done_.forwards);
+  if (has_loss() && labels == labels_.end()) return;
+
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.forwards));
+  ForwardEffect effect{place, version_, std::move(input->second), {}};
+  inputs_.erase(input);
+  if (first_stage())
+    effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kInput, place.sequence});
+  if (has_loss()) {
+    effect.labels = std::move(labels->second);
+    labels_.erase(labels);
+    effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kLabels, place.sequence});
+  }
+  running_ = Running::kForward;
+  effects_.push_back(std::move(effect));
+}
+
+void StageRuntime::StartInputGradient() {
+  InputGradientEffect effect{options_.batching.Locate(Sequence(done_.input_gradients)), {}};
+  if (!has_loss()) {
+    const auto gradient = gradients_.find(done_.input_gradients);
+    if (gradient == gradients_.end()) return;
+    effect.output_gradient = std::move(gradient->second);
+    gradients_.erase(gradient);
+  }
+  running_ = Running::kInputGradient;
+  effects_.push_back(std::move(effect));
+}
+
+void StageRuntime::StartWeightGradient() {
+  const MicroBatch place = options_.batching.Locate(Sequence(done_.weight_gradients));
+  running_ = Running::kWeightGradient;
+  effects_.push_back(WeightGradientEffect{place, place.last_in_step});
+}
+
+absl::Status StageRuntime::EvaluationArrived(FrameKind kind, Sequence sequence, int64_t samples,
+                                             Payload payload) {
+  // The feed may be ahead of the request that starts the evaluation, never behind.
+  const int64_t next = evaluation_.has_value() ? evaluation_->next : 0;
+  if (sequence.value() < next)
+    return Fail(absl::StrCat("evaluation micro-batch ", sequence.value(), " is out of order"));
+  if (samples < 1 || samples > options_.eval_batch_size) {
+    return Fail(absl::StrCat("evaluation micro-batch of ", samples, " samples"));
+  }
+  (kind == FrameKind::kEvalLabels ? eval_labels_ : eval_inputs_)[sequence.value()] =
+      std::move(payload);
+  AdvanceEvaluation();
+  return absl::OkStatus();
+}
+
+void StageRuntime::AdvanceEvaluation() {
+  if (!evaluation_.has_value() || running_ != Running::kNothing ||
+      evaluation_->next == evaluation_->end)
+    return;
+  const int64_t next = evaluation_->next;
+  const auto input = eval_inputs_.find(next);
+  if (input == eval_inputs_.end()) return;
+  const auto labels = eval_labels_.find(next);
+  if (has_loss() && labels == eval_labels_.end()) return;
+
+  const int64_t before = (next - evaluation_->first.value()) * options_.eval_batch_size;
+  EvaluateEffect effect{Sequence(next),
+                        std::min(options_.eval_batch_size, options_.eval_samples - before),
+                        std::move(input->second),
+                        {}};
+  eval_inputs_.erase(input);
+  effects_.push_back(AcknowledgeEffect{
+      first_stage() ? Peer::kFeed : Peer::kUpstream,
+      first_stage() ? FrameKind::kEvalInput : FrameKind::kEvalActivation, Sequence(next)});
+  if (has_loss()) {
+    effect.labels = std::move(labels->second);
+    eval_labels_.erase(labels);
+    effects_.push_back(AcknowledgeEffect{Peer::kFeed, FrameKind::kEvalLabels, Sequence(next)});
+  }
+  running_ = Running::kEvaluate;
+  effects_.push_back(std::move(effect));
+}
+
+void StageRuntime::FinishEvaluation(ComputeResult result) {
+  Evaluation& evaluation = *evaluation_;
+  const Sequence sequence(evaluation.next++);
+  const int64_t before = (sequence.value() - evaluation.first.value()) * options_.eval_batch_size;
+  const int64_t samples = std::min(options_.eval_batch_size, options_.eval_samples - before);
+  if (has_loss()) {
+    evaluation.loss_sum += result.loss_sum;
+    evaluation.correct += result.correct;
+    evaluation.samples += samples;
+  } else {
+    effects_.push_back(SendEffect{Peer::kDownstream, FrameKind::kEvalActivation, sequence, samples,
+                                  std::move(result.tensor)});
+  }
+  if (evaluation.next == evaluation.end) {
+    if (has_loss()) {
+      effects_.push_back(EvaluationDoneEffect{evaluation.first, evaluation.loss_sum,
+                                              evaluation.correct, evaluation.samples});
+    }
+    evaluation_.reset();
+    return;
+  }
+  AdvanceEvaluation();
+}
+
+}  // namespace runnel

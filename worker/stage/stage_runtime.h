@@ -1,0 +1,203 @@
+#pragma once
+
+// One stage's part in the pipeline as a state machine (AccEPT 2.1): events
+// in, effects out. No thread, no clock, no arithmetic: the shell (pipeline_host.h) carries effects
+// out on a compute lane and a codec lane and returns completions as events; the simulator runs the
+// same object over a virtual network. The order of compute effects is a function of the plan and
+// the grants, never of arrivals.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/base/ids.h"
+#include "proto/base/tensor/payload.h"
+#include "proto/base/training/batching.h"
+#include "proto/base/training/next_action.h"
+#include "proto/base/training/plan.h"
+#include "proto/transport/link/frame.h"
+
+namespace runnel {
+
+enum class Peer : uint8_t {
+  kUpstream,
+  kDownstream,
+  kFeed
+};  // kFeed: central, for samples and labels
+
+// ---- effects
+
+// Send a data frame. Emitted in ascending sequence within a kind.
+struct SendEffect {
+  Peer peer;
+  FrameKind kind;
+  Sequence sequence;
+  int64_t samples;
+  Payload payload;
+};
+// Tell the peer that everything of this kind up to `sequence` has been consumed.
+struct AcknowledgeEffect {
+  Peer peer;
+  FrameKind kind;
+  Sequence sequence;
+};
+// Compute effects: at most one is outstanding; each is answered by ComputeDone.
+struct ForwardEffect {
+  MicroBatch place;
+  int64_t version;  // optimizer steps that the weights to use have seen: the newest
+  Payload input;
+  Payload labels;  // where the loss is
+};
+struct InputGradientEffect {
+  MicroBatch place;
+  Payload output_gradient;  // empty where the loss is
+};
+// The weight-gradient of the oldest micro-batch that waits for one; then, if `step`, the optimizer
+// step.
+struct WeightGradientEffect {
+  MicroBatch place;
+  bool step;
+};
+struct EvaluateEffect {
+  Sequence sequence;
+  int64_t samples;
+  Payload input;
+  Payload labels;
+};
+// Codec effects: carried out first in, first out.
+struct EncodeEffect {
+  Direction direction;
+  MicroBatch place;
+  Payload tensor;
+};
+struct DecodeEffect {
+  Direction direction;
+  MicroBatch place;
+  Payload payload;
+};
+// All micro-batches below `sequence` are done and the lanes are empty.
+struct BarrierEffect {
+  Sequence sequence;
+};
+struct EvaluationDoneEffect {
+  Sequence first;
+  double loss_sum;
+  int64_t correct;
+  int64_t samples;
+};
+
+using Effect = std::variant<SendEffect, AcknowledgeEffect, ForwardEffect, InputGradientEffect,
+                            WeightGradientEffect, EvaluateEffect, EncodeEffect, DecodeEffect,
+                            BarrierEffect, EvaluationDoneEffect>;
+
+// What a compute effect gave back.
+struct ComputeResult {
+  Payload tensor;  // forward, evaluate: the output (none where the loss is); input-gradient: the
+                   // gradient, if any
+  double loss_sum = 0;  // where the loss is
+  int64_t correct = 0;
+};
+
+// Sums since the start, where the loss is.
+struct LossCounters {
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t samples = 0;
+};
+
+struct StageRuntimeOptions {
+  Plan plan;
+  int stage = 0;
+  Batching batching;
+  Sequence first_sequence;
+  int64_t eval_batch_size = 0;
+  int64_t eval_samples = 0;
+};
+
+class StageRuntime {
+ public:
+  explicit StageRuntime(StageRuntimeOptions options);
+
+  // Events. Not OK: the event cannot be (a peer's or our own fault); the stage has failed and emits
+  // nothing more. RunUntil: micro-batches below `limit` may run; a barrier. Grows.
+  absl::Status RunUntil(Sequence limit);
+  absl::Status Evaluate(Sequence first, int64_t micro_batches);
+  // A data frame, in order within its kind (LinkSession's delivery).
+  absl::Status Arrived(FrameKind kind, Sequence sequence, int64_t samples, Payload payload);
+  absl::Status Decoded(Direction direction, Sequence sequence, Payload tensor);
+  absl::Status Encoded(Direction direction, Sequence sequence, int64_t samples, Payload payload);
+  absl::Status ComputeDone(ComputeResult result);
+
+  // What to do now, in order. Empties the list.
+  std::vector<Effect> TakeEffects();
+
+  bool first_stage() const { return options_.stage == 0; }
+  bool has_loss() const {
+    return options_.stage + 1 == static_cast<int>(options_.plan.stages.size());
+  }
+  int64_t forwards() const { return done_.forwards; }
+  // Micro-batches whose both gradients are done.
+  int64_t backwards() const { return done_.weight_gradients; }
+  // Optimizer steps that the newest weights have seen.
+  int64_t version() const { return version_; }
+  bool at_barrier() const { return barrier_reported_; }
+  const LossCounters& loss() const { return loss_; }
+
+ private:
+  struct Evaluation {
+    Sequence first;
+    int64_t next = 0;  // evaluation sequences
+    int64_t end = 0;
+    double loss_sum = 0;
+    int64_t correct = 0;
+    int64_t samples = 0;
+  };
+
+  // Whether a boundary tensor that arrives, or that leaves, goes through the codec lane.
+  bool Decodes(Direction direction) const;
+  bool Encodes(Direction direction) const;
+  int64_t Boundary() const;
+  absl::Status Fail(std::string what);
+  absl::Status CheckArrival(FrameKind kind, Sequence sequence, int64_t samples) const;
+  absl::Status EvaluationArrived(FrameKind kind, Sequence sequence, int64_t samples,
+                                 Payload payload);
+  void Accept(Direction direction, MicroBatch place, Payload payload);
+  void Advance();
+  void StartForward();
+  void StartInputGradient();
+  void StartWeightGradient();
+  void AdvanceEvaluation();
+  void FinishForward(ComputeResult result);
+  void FinishInputGradient(ComputeResult result);
+  void FinishWeightGradient();
+  void FinishEvaluation(ComputeResult result);
+  void Emit(Direction direction, const MicroBatch& place, Payload tensor);
+
+  StageRuntimeOptions options_;
+  std::vector<Effect> effects_;
+  bool failed_ = false;
+
+  int64_t limit_ = 0;
+  StageProgress done_;
+  int64_t version_ = 0;
+  bool barrier_reported_ = true;
+  int64_t codec_outstanding_ = 0;
+  enum class Running : uint8_t { kNothing, kForward, kInputGradient, kWeightGradient, kEvaluate };
+  Running running_ = Running::kNothing;
+
+  std::map<int64_t, Payload> inputs_;  // by sequence: arrived and decoded, forward not begun
+  std::map<int64_t, Payload> labels_;
+  std::map<int64_t, Payload> gradients_;
+  LossCounters loss_;
+
+  std::optional<Evaluation> evaluation_;
+  std::map<int64_t, Payload> eval_inputs_;
+  std::map<int64_t, Payload> eval_labels_;
+};
+
+}  // namespace runnel
