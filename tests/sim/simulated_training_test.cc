@@ -11,7 +11,7 @@
 #include "proto/base/model/initial_state.h"
 #include "tests/base/codecs.h"
 #include "tests/sim/simulated_pipeline.h"
-#include "tests/worker/staleness_replay.h"
+#include "tests/worker/stage/staleness_replay.h"
 #include "worker/stage/stage_executor.h"
 
 namespace runnel {

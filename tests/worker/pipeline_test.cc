@@ -15,7 +15,7 @@
 #include "proto/transport/in_process/loopback_control.h"
 #include "tests/base/codecs.h"
 #include "tests/worker/cluster.h"
-#include "tests/worker/staleness_replay.h"
+#include "tests/worker/stage/staleness_replay.h"
 
 namespace runnel {
 namespace {

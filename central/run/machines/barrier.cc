@@ -1,37 +1,42 @@
 #include "central/run/machines/barrier.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace runnel {
 
-void Barrier::Grant(int64_t from, const std::optional<TrainingChange>& change,
-                    const ActivePlan& active, RunEffects& effects) {
+void Barrier::Grant(const ActivePlan& active, RunEffects& effects) {
   state_ = State::kTraining;
-  step_ = std::min(options_.rule.Next(from), options_.stop_step);
+  step_ = std::min(options_.rule.Next(reached_), options_.stop_step);
   under_way_.clear();
   for (size_t i = 0; i < active.stages.size(); ++i) under_way_.insert(i);
   const Sequence limit = batching_.FirstSequence(step_);
-  SendToStages(active, RunUntil{active.plan.generation, limit, change}, effects);
+  SendToStages(active,
+               RunUntil{active.plan.generation, limit, std::exchange(change_, std::nullopt)},
+               effects);
   effects.push_back(FeedUntil{limit});
 }
 
 bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active) {
   if (state_ != State::kTraining || reached.generation != active.plan.generation) return false;
   if (reached.sequence != batching_.FirstSequence(step_)) return false;
-  return under_way_.erase(stage) > 0 && under_way_.empty();
+  if (under_way_.erase(stage) == 0 || !under_way_.empty()) return false;
+  reached_ns_ = reached.arrived_ns;
+  return true;
 }
 
 void Barrier::GoBackTo(int64_t step) {
   if (begun()) state_ = State::kReached;
-  step_ = step;
+  step_ = reached_ = step;
+  change_.reset();
   under_way_.clear();
 }
 
 void Barrier::Arrive(int64_t at, RunEffects& effects) {
   state_ = State::kReached;
-  step_ = at;
+  step_ = reached_ = at;
   effects.push_back(Persist{BarrierPassed{at}});
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // From one barrier to the next: grants training up to it, waits for all stages to reach it, and
-// evaluates there. Pure: events in, effects out.
+// evaluates there. Holds where the run is. Pure: events in, effects out.
 
 #include <cstdint>
 #include <optional>
@@ -24,15 +24,16 @@ struct BarrierOptions {
 
 class Barrier {
  public:
-  Barrier(const BarrierOptions& options, const Batching& batching)
-      : options_(options), batching_(batching) {}
+  // first_step: where the run begins; > 0: it is resumed.
+  Barrier(const BarrierOptions& options, const Batching& batching, int64_t first_step)
+      : options_(options), batching_(batching), step_(first_step), reached_(first_step) {}
 
-  // All stages stand at step `from`: lets them train up to the barrier after it, with what was
-  // decided there.
-  void Grant(int64_t from, const std::optional<TrainingChange>& change, const ActivePlan& active,
-             RunEffects& effects);
-  // True: `stage` was the last to reach step(). Reports of other barriers or plans, and those that
-  // come twice, count for nothing.
+  // Decided at reached(), for the stages that stand there: goes out with the next grant.
+  void Propose(const TrainingChange& change) { change_ = change; }
+  // All stages stand at reached(): lets them train up to the barrier after it.
+  void Grant(const ActivePlan& active, RunEffects& effects);
+  // True: `stage` was the last to reach step(); Arrive is due. Reports of other barriers or plans,
+  // and those that come twice, count for nothing.
   bool AddReached(size_t stage, const BarrierReached& reached, const ActivePlan& active);
   // Training goes on from the barrier at `step`, which was reached before. What stages still report
   // of later ones counts for nothing.
@@ -55,6 +56,11 @@ class Barrier {
   bool begun() const { return state_ != State::kNotBegun; }
   // The barrier that was granted or reached last, in optimizer steps from the run's start.
   int64_t step() const { return step_; }
+  // The last barrier that all stages have reached; when its last report came, by central's clock.
+  int64_t reached() const { return reached_; }
+  int64_t reached_ns() const { return reached_ns_; }
+  Sequence reached_sequence() const { return batching_.FirstSequence(reached_); }
+  const Batching& batching() const { return batching_; }
 
  private:
   enum class State : uint8_t { kNotBegun, kTraining, kReached, kEvaluating };
@@ -62,7 +68,10 @@ class Barrier {
   BarrierOptions options_;
   Batching batching_;
   State state_ = State::kNotBegun;
-  int64_t step_ = 0;
+  int64_t step_;
+  int64_t reached_;
+  int64_t reached_ns_ = 0;
+  std::optional<TrainingChange> change_;
   std::set<size_t> under_way_;  // stages that have not reached it
   // Evaluation micro-batches have sequences of their own, counted over the run.
   Sequence evaluation_first_;

@@ -1,16 +1,16 @@
 #pragma once
 
-// The run as a state machine: routes each event to the machine that it is about, and holds the plan
-// and the step. Events in, effects out; no thread, no clock, no file. The trainer
+// The run as a state machine: routes each event to the machine that it is about, and holds the
+// plan. Events in, effects out; no thread, no clock, no file. The trainer
 // (central/run/trainer.h) carries effects out.
 //
 //   Roster        who takes part
-//   LinkProbe     what the paths to workers on other hosts carry
-//   Measurement   how long layers take on each device: before the first plan, and again at barriers
+//   Measuring     what paths to workers on other hosts carry, and how long layers take on each
+//                 device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
-//   Barrier       trains up to the next barrier and evaluates there
-//   EvaluationPace    which evaluations beside the training are worth their price
-//   StateCollection   the whole model's state at a barrier; works beside the others
+//   Barrier       trains up to the next barrier and evaluates there; holds where the run is
+//   EvaluationsBeside   evaluations of collected states, and which of them are worth their price
+//   StateCollection     the whole model's state at a barrier; works beside the others
 //   Detector      which workers are lost, and why
 //   Replication   has stages keep their states of a barrier among themselves, while they train
 //   Recovery      how training goes on when workers are lost
@@ -33,7 +33,6 @@
 //   4. a line in GoOnAtBarrier if it works at barriers, and one in Recover if it minds losses.
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,15 +43,15 @@
 #include "central/planning/training_rule.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
-#include "central/run/machines/evaluation_pace.h"
+#include "central/run/machines/evaluations_beside.h"
 #include "central/run/machines/losses/detector.h"
 #include "central/run/machines/losses/recovery.h"
 #include "central/run/machines/losses/replication.h"
 #include "central/run/machines/losses/standstill.h"
-#include "central/run/machines/measuring/link_probe.h"
-#include "central/run/machines/measuring/measurement.h"
+#include "central/run/machines/measuring/measuring.h"
 #include "central/run/machines/move.h"
 #include "central/run/machines/roster.h"
+#include "central/run/machines/roster_facts.h"
 #include "central/run/machines/run_effects.h"
 #include "central/run/machines/state_collection.h"
 #include "proto/base/training/batching.h"
@@ -123,7 +122,7 @@ class Coordinator {
   void JoinTimedOut(int64_t waited_s);
 
   // ---- an operator's orders (coordinator_members.cc)
-  MemberList Members() const;
+  MemberList Members() const { return MembersOf(roster_, active_, step(), orders_.pause); }
   // NotFound: there is no worker of this name. FailedPrecondition: it cannot leave, why.
   absl::Status Drain(const std::string& name);
   // true: training stands from the next barrier on. false: it goes on.
@@ -136,38 +135,44 @@ class Coordinator {
   const std::vector<Device>& devices() const { return roster_.devices(); }
   // That are there to stay, of those that central did not start.
   int64_t dialling_workers() const { return roster_.dialling_workers(); }
-  const Batching& batching() const { return batching_; }
+  const Batching& batching() const { return barrier_.batching(); }
   bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
   // Workers are waited for: those that the run begins with, or one that is started again.
   bool joining() const { return !ended() && (!roster_.complete() || recovery_.waiting()); }
-  const LinkProbe& link_probe() const { return link_probe_; }
-  const Measurement& measurement() const { return measurement_; }
+  const Measuring& measuring() const { return measuring_; }
   // The last state is being collected; from this stage it is still to come.
   bool finishing() const { return ending_ == Ending::kCollecting; }
   bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
   // Training stands until the state of a barrier, or an evaluation beside it, is there.
   bool waits_for_states() const {
-    return (finishing() || collects_next_ || measures_next_.has_value()) && collection_.under_way();
+    return (stands_for_states() || measuring_.waits()) && collection_.under_way();
   }
   bool waits_for_evaluation() const {
-    return (finishing() || collects_next_) && !collection_.under_way() && !evaluations_.empty();
+    return stands_for_states() && !collection_.under_way() && evaluations_.under_way();
   }
   const Move& move() const { return move_; }
   const ReplicationSummary& replication() const { return replication_.summary(); }
   // The last barrier that all stages have reached.
-  int64_t step() const { return step_; }
+  int64_t step() const { return barrier_.reached(); }
   // Decided so far.
   const std::vector<TrainingChange>& changes() const { return options_.changes; }
 
  private:
-  Coordinator(CoordinatorOptions options, Batching batching);
+  // What the user or an operator wants at the next barrier.
+  struct Orders {
+    bool stop = false;
+    bool pause = false;
+  };
+  // What the stages stand at a barrier for, beside what a machine has under way.
+  enum class StandsFor : uint8_t { kNothing, kStates, kOperator };
+  enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state
 
-  // One overload a message; `device` takes part.
+  Coordinator(CoordinatorOptions options, const Batching& batching);
+
+  // ---- one overload a message; `device` takes part
   void Handle(int device, const ProfileReport& report);
   void Handle(int device, const ProfileFailed& failed);
-  void Handle(int device, const ProfileProgress& progress) {
-    if (measurement_.IsAbout(progress.generation)) measurement_.AddProgress(device, progress.share);
-  }
+  void Handle(int device, const ProfileProgress& progress) { measuring_.Add(device, progress); }
   void Handle(int device, const WayMeasured& measured);
   void Handle(int device, const ProbePiece& piece);
   void Handle(int device, const LayersFetched& fetched);
@@ -185,14 +190,24 @@ class Coordinator {
   }
   void Handle(int device, const Replicated& replicated);
 
-  void Begin();
-  void MeasureAll();
-  void MakeFirstPlan();
-  std::vector<DeviceFacts> Facts() const;
+  // ---- what machines are shown
+  std::vector<DeviceFacts> Facts() const { return FactsOf(roster_, measuring_.links().paths()); }
+  const std::vector<DeviceTimes>& Times() const { return measuring_.devices().times(); }
   BarrierReport Report() const;
   PrepareStage StageMessage() const;
-  PlanDecided Decided(Plan plan, const std::vector<DeviceTimes>& times) const;
-  void GoOnMeasured();
+  bool has_plan() const { return !active_.plan.stages.empty(); }
+  bool ended() const { return ending_ == Ending::kEnded; }
+  bool states_under_way() const { return collection_.under_way() || replication_.under_way(); }
+  bool stands_for_states() const { return finishing() || stands_for_ == StandsFor::kStates; }
+
+  // ---- how a plan comes to hold (coordinator_plans.cc)
+  void Begin();
+  // What is ordered of Measuring; then the first plan, or the planner at a barrier.
+  void Measure();
+  void MakeFirstPlan();
+  void ChangeTo(ChangePlan change);
+
+  // ---- from barrier to barrier
   void ArriveAtBarrier(int64_t step);
   void GoOnAtBarrier();
   // At a barrier that is not the last: asks for its state if somebody needs it, and goes on.
@@ -201,26 +216,14 @@ class Coordinator {
   bool EvaluatesBesideHere();
   void AskTrainingRule();
   void AskPlanner();
-  // At a barrier, of what measures_next_ says: paths first, then devices.
-  void MeasureNext();
-  // The paths that were to be measured are.
-  void GoOnProbed();
-  // A device has left that no stage is on: what is measured of it is not waited for.
-  void MeasureWithout(int device);
-  void ChangeTo(ChangePlan change);
   // At a barrier where nothing else is to be done.
   void Train();
-  // What the workers that are left have of a barrier, if the run can go on from there.
-  std::optional<ReplicatedBarrier> Replicas() const;
-  bool states_under_way() const { return collection_.under_way() || replication_.under_way(); }
-  // Of the barrier at which the stages stand again: what a loss kept from being collected.
-  void CollectAgain();
   void CollectFinal();
   // Once the last state is there and evaluated.
   void EndIfComplete();
   void End(absl::Status status, bool stopped_by_user);
-  bool ended() const { return ending_ == Ending::kEnded; }
-  bool has_plan() const { return !active_.plan.stages.empty(); }
+
+  // ---- who is lost (coordinator_losses.cc)
   void Lose(const Detector::Finding& finding);
   // Ends a run in which nothing has moved for too long.
   void CheckStandstill(int64_t now_ns, int64_t moved_bytes);
@@ -228,53 +231,41 @@ class Coordinator {
   std::string PhaseText() const;
   // Whether the run cannot go on without this device, or not as it is planned.
   bool IsNeeded(int device) const;
+
   // ---- who comes and goes while the run trains (coordinator_members.cc)
   void Enter(ConnectionId connection, const WorkerHello& hello);
   // It goes at once if it has no stage, else when a plan without it holds.
   // FailedPrecondition: it cannot, why.
   absl::Status BeginLeaving(int device);
-  std::string StateOf(int device) const;
-  bool HasStage(int device) const;
-  // Names of those that leave and still have a stage.
-  std::vector<std::string> LeavingStages() const;
   // At a barrier: layers move away from those that leave. False: nobody leaves, or nobody can.
   bool MoveFromLeaving();
-  // Those that leave and have no stage any more.
-  void ReleaseLeft();
 
+  // ---- how training goes on without them (coordinator_recovery.cc)
   // A device that is needed has left.
   void Recover(int device, const absl::Status& why);
   // Takes all machines back to the barrier from which training goes on.
   void GoBack();
   void PlanRecovery();
+  // What the workers that are left have of a barrier, if the run can go on from there.
+  std::optional<ReplicatedBarrier> Replicas() const;
+  // Of the barrier at which the stages stand again: what a loss kept from being collected.
+  void CollectAgain();
 
   CoordinatorOptions options_;
-  Batching batching_;
   RunEffects effects_;
   Roster roster_;
   Detector detector_;
   Standstill standstill_;
-  LinkProbe link_probe_;
-  Measurement measurement_;
+  Measuring measuring_;
   Move move_;
   Barrier barrier_;
-  EvaluationPace pace_;
+  EvaluationsBeside evaluations_;
   StateCollection collection_;
   Replication replication_;
   Recovery recovery_;
   ActivePlan active_;
-  int64_t step_;                                // the last barrier that all stages have reached
-  std::optional<TrainingChange> granted_next_;  // decided at step_, for stages that stand there
-  bool collects_next_ = false;  // at a barrier, until the state of the one before is there
-  std::optional<MeasureDevices> measures_next_;  // at step_; what has not begun yet
-  bool stop_requested_ = false;
-  bool paused_ = false;  // by an operator
-  bool stands_ = false;  // at a barrier, for that alone
-  int64_t now_ns_ = 0;   // by central's clock, as the last message of a barrier says
-  // Steps whose states are evaluated beside the training, by plans of these generations.
-  std::map<int64_t, Generation> evaluations_;
-  StateUse collects_again_;  // of step_, when its stages stand there again
-  enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state
+  Orders orders_;
+  StandsFor stands_for_ = StandsFor::kNothing;
   Ending ending_ = Ending::kNotYet;
 };
 

@@ -15,8 +15,8 @@ void Coordinator::TimerFired(int64_t now_ns, int64_t moved_bytes) {
 
 std::string Coordinator::PhaseText() const {
   if (recovery_.waiting()) return "a worker of this host is started again";
-  if (link_probe_.under_way()) return "paths to workers are measured";
-  if (measurement_.under_way()) return "devices are measured";
+  if (measuring_.links().under_way()) return "paths to workers are measured";
+  if (measuring_.devices().under_way()) return "devices are measured";
   if (move_.fetching()) return "stages hand over layers";
   if (move_.revocable()) return "stages are prepared";
   if (move_.under_way()) return "stages connect to each other";
@@ -27,7 +27,7 @@ std::string Coordinator::PhaseText() const {
 
 void Coordinator::CheckStandstill(int64_t now_ns, int64_t moved_bytes) {
   // These have deadlines of their own, or somebody who sees to them.
-  if (!roster_.complete() || !evaluations_.empty() || paused_) standstill_.Move();
+  if (!roster_.complete() || evaluations_.under_way() || orders_.pause) standstill_.Move();
   if (!standstill_.IsTooLong(now_ns, moved_bytes + detector_.progress())) return;
   End(absl::DeadlineExceededError(absl::StrCat(
           "nothing has moved for ", Standstill::kLimitNs / 1'000'000'000, " s while ", PhaseText(),
@@ -49,6 +49,43 @@ void Coordinator::Resumed(ConnectionId connection, int64_t now_ns) {
 void Coordinator::PortProbed(ConnectionId connection, PortAnswer answer, int64_t now_ns) {
   if (ended()) return;
   if (const auto finding = detector_.AddAnswer(connection, answer, now_ns)) Lose(*finding);
+}
+
+bool Coordinator::IsNeeded(int device) const {
+  if (!has_plan() || recovery_.replacing()) return !move_.under_way() || move_.Uses(device);
+  const std::optional<size_t> stage = active_.StageOf(device);
+  return stage.has_value() &&
+         (ending_ == Ending::kNotYet || barrier_.evaluating() || collection_.Awaits(*stage));
+}
+
+void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
+  if (ended()) return;
+  const std::optional<int> device = roster_.Leave(connection, effects_);
+  if (!device.has_value()) return;
+  replication_.Lose(*device);
+  const std::string& name = roster_.name(*device);
+  if (roster_.device(*device).released && !IsNeeded(*device)) {
+    effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("worker ", name, " has left")});
+    return;
+  }
+  effects_.push_back(
+      Persist{WorkerLost{step(), DeviceId(*device), name, std::string(status.message())}});
+  // Before there is a plan nothing is lost but the start.
+  if (!has_plan() && !move_.under_way() && !recovery_.waiting()) {
+    return End(absl::UnavailableError(absl::StrCat("worker ", name,
+                                                   " was lost before the first "
+                                                   "plan (",
+                                                   status.message(), ")")),
+               false);
+  }
+  if (IsNeeded(*device)) return Recover(*device, status);
+  if (!has_plan() || recovery_.replacing()) return;
+  if (!move_.revocable()) {
+    if (measuring_.Skip(*device, roster_, effects_)) Measure();
+    return;
+  }
+  move_.Abort(absl::StrCat("worker ", name, " was lost"), roster_, effects_);
+  Train();
 }
 
 void Coordinator::Lose(const Detector::Finding& finding) {

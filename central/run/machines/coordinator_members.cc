@@ -26,26 +26,14 @@ void Coordinator::Enter(ConnectionId connection, const WorkerHello& hello) {
                            ": the next barriers show whether a stage there pays")});
 }
 
-bool Coordinator::HasStage(int device) const {
-  return active_.StageOf(device).has_value() || move_.Uses(device);
-}
-
 absl::Status Coordinator::BeginLeaving(int device) {
-  if (roster_.device(device).leaving) return absl::OkStatus();
-  if (roster_.has_local_seats() && roster_.IsLastLocal(device)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker ", roster_.name(device),
-                     " cannot leave: it is the last one on central's host, where stage 0 must be"));
-  }
-  roster_.SetLeaving(device, true);
-  if (!HasStage(device)) {
-    roster_.Release(device, effects_);
-    return absl::OkStatus();
-  }
-  effects_.push_back(LogLine{
-      Severity::kInfo, absl::StrCat("worker ", roster_.name(device),
-                                    " leaves: its layers move to others at the next barrier")});
-  if (std::exchange(stands_, false)) stands_ = !MoveFromLeaving();
+  const bool has_stage = active_.StageOf(device).has_value() || move_.Uses(device);
+  const bool is_new = !roster_.device(device).leaving;
+  if (absl::Status begun = roster_.BeginLeaving(device, has_stage, effects_); !begun.ok())
+    return begun;
+  if (!is_new || !has_stage || stands_for_ != StandsFor::kOperator) return absl::OkStatus();
+  stands_for_ = StandsFor::kNothing;
+  if (!MoveFromLeaving()) stands_for_ = StandsFor::kOperator;
   return absl::OkStatus();
 }
 
@@ -67,47 +55,19 @@ absl::Status Coordinator::Drain(const std::string& name) {
 }
 
 void Coordinator::Pause(bool paused) {
-  paused_ = paused;
-  if (!paused && std::exchange(stands_, false)) Train();
-}
-
-std::string Coordinator::StateOf(int device) const {
-  const Device& one = roster_.device(device);
-  if (roster_.lost()[static_cast<size_t>(device)]) return one.released ? "left" : "gone";
-  if (one.leaving) return "leaves";
-  const std::optional<size_t> stage = active_.StageOf(device);
-  if (!stage.has_value()) return "waits";
-  const StagePlan& plan = active_.plan.stages[*stage];
-  return absl::StrCat("trains layers ", plan.first_layer, " to ", plan.last_layer);
-}
-
-MemberList Coordinator::Members() const {
-  MemberList list{{}, step_, paused_};
-  for (size_t i = 0; i < roster_.devices().size(); ++i) {
-    const Device& device = roster_.devices()[i];
-    list.members.push_back({device.hello.name, StateOf(static_cast<int>(i)),
-                            device.hello.data_address, device.hello.numerics_class,
-                            device.hello.memory_bytes, device.local});
-  }
-  return list;
-}
-
-std::vector<std::string> Coordinator::LeavingStages() const {
-  std::vector<std::string> names;
-  for (const StagePlan& stage : active_.plan.stages) {
-    const Device& device = roster_.device(stage.device.value());
-    if (device.leaving) names.push_back(device.hello.name);
-  }
-  return names;
+  orders_.pause = paused;
+  if (paused || stands_for_ != StandsFor::kOperator) return;
+  stands_for_ = StandsFor::kNothing;
+  Train();
 }
 
 bool Coordinator::MoveFromLeaving() {
-  const std::vector<std::string> names = LeavingStages();
+  const std::vector<std::string> names = roster_.LeavingStages(active_.plan);
   if (names.empty()) return false;
   absl::StatusOr<Plan> plan = options_.planner->PlanForSurvivors(Report());
   if (plan.ok()) {
     ChangeTo({*std::move(plan),
-              absl::StrCat("step ", step_, ": ", absl::StrJoin(names, ", "), " leaves")});
+              absl::StrCat("step ", step(), ": ", absl::StrJoin(names, ", "), " leaves")});
     return true;
   }
   effects_.push_back(LogLine{
@@ -116,15 +76,6 @@ bool Coordinator::MoveFromLeaving() {
   for (const StagePlan& stage : active_.plan.stages)
     roster_.SetLeaving(stage.device.value(), false);
   return false;
-}
-
-void Coordinator::ReleaseLeft() {
-  for (size_t i = 0; i < roster_.devices().size(); ++i) {
-    const Device& device = roster_.devices()[i];
-    if (device.leaving && !device.released && !roster_.lost()[i] &&
-        !active_.StageOf(static_cast<int>(i)).has_value())
-      roster_.Release(static_cast<int>(i), effects_);
-  }
 }
 
 }  // namespace runnel

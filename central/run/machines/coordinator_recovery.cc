@@ -11,8 +11,8 @@ namespace runnel {
 
 void Coordinator::Recover(int device, const absl::Status& why) {
   const int64_t trained = active_.stages.empty() ? 0 : active_.stages.front().telemetry.backwards;
-  const LostStage lost{device, std::string(why.message()), step_,
-                       std::max(Sequence(trained), batching_.FirstSequence(step_))};
+  const LostStage lost{device, std::string(why.message()), step(),
+                       std::max(Sequence(trained), barrier_.reached_sequence())};
   const absl::Status begun = recovery_.Lose(lost, Replicas(), roster_, effects_);
   if (!begun.ok()) return End(begun, false);
   GoBack();
@@ -29,48 +29,39 @@ std::optional<ReplicatedBarrier> Coordinator::Replicas() const {
 
 void Coordinator::GoBack() {
   if (move_.under_way()) move_.GiveUp(roster_, effects_);
-  link_probe_.Cancel();
-  measurement_.Cancel();
-  measures_next_.reset();
-  const int64_t from = std::exchange(step_, recovery_.step());
-  const StateUse missing = collection_.UseAt(step_);
-  // After a further loss from the same barrier nobody has asked for it again yet.
-  if (missing.any() || from != step_) collects_again_ = missing;
-  collection_.GiveUp();
-  replication_.GoBackTo(step_);
-  barrier_.GoBackTo(step_);
-  pace_.GoBackTo(step_);
-  std::erase_if(evaluations_, [this](const auto& entry) { return entry.first > step_; });
-  DropChangesAfter(step_, options_.changes);
-  if (options_.training_rule != nullptr) options_.training_rule->GoBackTo(step_);
-  granted_next_.reset();
-  collects_next_ = false;
-  stands_ = false;
+  measuring_.Cancel();
+  const int64_t to = recovery_.step();
+  collection_.GoBack(step(), to);
+  replication_.GoBackTo(to);
+  barrier_.GoBackTo(to);
+  evaluations_.GoBackTo(to);
+  DropChangesAfter(to, options_.changes);
+  if (options_.training_rule != nullptr) options_.training_rule->GoBackTo(to);
+  stands_for_ = StandsFor::kNothing;
   ending_ = Ending::kNotYet;
 }
 
 void Coordinator::PlanRecovery() {
   absl::StatusOr<Plan> plan = options_.planner->PlanForSurvivors(Report());
   if (!plan.ok()) return End(recovery_.NoPlan(plan.status()), false);
-  MoveOrder order =
-      recovery_.Order(Decided(*std::move(plan), measurement_.times()), StageMessage(), effects_);
+  MoveOrder order = recovery_.Order(DecidedOn(roster_, step(), *std::move(plan), Times()),
+                                    StageMessage(), effects_);
   const absl::Status begun = move_.Begin(std::move(order), ActivePlan(), roster_, effects_);
   if (!begun.ok()) End(recovery_.NoPlan(begun), false);
 }
 
 void Coordinator::CollectAgain() {
-  StateUse use = std::exchange(collects_again_, {});
-  use.final = false;
+  const StateUse use = collection_.TakeMissing();
   if (!use.any()) return;
-  if (use.evaluation) evaluations_[step_] = active_.plan.generation;
-  collection_.Request(step_, use, active_, effects_);
-  if (use.recovery || use.checkpoint) recovery_.BeginCollecting(now_ns_);
+  if (use.evaluation) evaluations_.Begin(step(), active_.plan.generation);
+  collection_.Request(step(), use, active_, effects_);
+  if (use.recovery || use.checkpoint) recovery_.BeginCollecting(barrier_.reached_ns());
 }
 
 void Coordinator::Handle(int device, const Replicated& replicated) {
   const std::optional<size_t> stage = active_.StageOf(device);
   if (stage.has_value()) replication_.AddReplicated(*stage, replicated, roster_, effects_);
-  if (measures_next_.has_value() && !states_under_way()) MeasureNext();
+  if (measuring_.waits()) Measure();
 }
 
 }  // namespace runnel

@@ -191,6 +191,50 @@ void Roster::Release(int number, RunEffects& effects) {
   effects.push_back(SendControl{device.connection, runnel::Release{}});
 }
 
+absl::Status Roster::BeginLeaving(int number, bool has_stage, RunEffects& effects) {
+  if (device(number).leaving) return absl::OkStatus();
+  if (has_local_seats() && IsLastLocal(number)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", name(number),
+                     " cannot leave: it is the last one on central's host, where stage 0 must be"));
+  }
+  SetLeaving(number, true);
+  if (!has_stage) {
+    Release(number, effects);
+    return absl::OkStatus();
+  }
+  effects.push_back(
+      LogLine{Severity::kInfo, absl::StrCat("worker ", name(number),
+                                            " leaves: its layers move to others at the next "
+                                            "barrier")});
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Roster::LeavingStages(const Plan& plan) const {
+  std::vector<std::string> names;
+  for (const StagePlan& stage : plan.stages) {
+    const Device& one = device(stage.device.value());
+    if (one.leaving) names.push_back(one.hello.name);
+  }
+  return names;
+}
+
+void Roster::ReleaseLeft(const Plan& plan, RunEffects& effects) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const auto number = static_cast<int>(i);
+    const bool has_stage =
+        std::any_of(plan.stages.begin(), plan.stages.end(),
+                    [number](const StagePlan& stage) { return stage.device.value() == number; });
+    if (devices_[i].leaving && !devices_[i].released && !lost_[i] && !has_stage)
+      Release(number, effects);
+  }
+}
+
+absl::Status Roster::FailureOf(int number, absl::string_view reason, bool unfit) const {
+  std::string what = absl::StrCat("worker ", name(number), ": ", reason);
+  return unfit ? absl::InvalidArgumentError(what) : absl::AbortedError(what);
+}
+
 std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
   const std::optional<int> number = DeviceOf(connection);
   if (!number.has_value()) return std::nullopt;

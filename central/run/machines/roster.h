@@ -17,8 +17,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "central/run/machines/run_effects.h"
 #include "proto/base/training/codec_id.h"
+#include "proto/base/training/plan.h"
 
 namespace runnel {
 
@@ -72,8 +74,15 @@ class Roster {
   void SetLeaving(int number, bool leaving) {
     devices_[static_cast<size_t>(number)].leaving = leaving;
   }
+  // No plan may use the device from now on; without a stage it goes at once.
+  // FailedPrecondition: it cannot, why.
+  absl::Status BeginLeaving(int number, bool has_stage, RunEffects& effects);
+  // Names of those that leave and have a stage of this plan.
+  std::vector<std::string> LeavingStages(const Plan& plan) const;
   // It has no stage (any more): tells it to go.
   void Release(int number, RunEffects& effects);
+  // The same to those that leave and have no stage of the plan that holds now.
+  void ReleaseLeft(const Plan& plan, RunEffects& effects);
   // A stream ended, or its worker is lost. The number of the device that is lost now; none: nobody
   // who takes part, somebody who was lost before, or a dialling worker before the run began, whose
   // seat is free again.
@@ -109,6 +118,9 @@ class Roster {
   // nothing.
   void SetMeasured(int number, double processor_share, const DeviceCosts& costs);
   int64_t dialling_workers() const;
+  // InvalidArgument: what does not fit the device, which is the user's to change (`unfit`).
+  // Aborted: what else failed there.
+  absl::Status FailureOf(int number, absl::string_view reason, bool unfit) const;
   // By device number: whether it has left.
   const std::vector<bool>& lost() const { return lost_; }
   std::optional<int> DeviceOf(ConnectionId connection) const;

@@ -34,6 +34,16 @@ absl::StatusOr<std::optional<StateCollected>> StateCollection::AddPart(size_t st
   return whole;
 }
 
+void StateCollection::GoBack(int64_t from, int64_t step) {
+  StateUse use = UseAt(step);
+  // The run does not end there any more, or ends there anew.
+  use.final = false;
+  // After a further loss from the same barrier nobody has asked for it again yet.
+  if (use.any() || from != step) missing_ = use;
+  collections_.clear();
+}
+
+// What the state of this step is collected for that is not whole yet.
 StateUse StateCollection::UseAt(int64_t step) const {
   for (const auto& [sequence, collection] : collections_) {
     if (collection.step == step) return collection.use;

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "central/run/machines/active_plan.h"
@@ -27,10 +28,12 @@ class StateCollection {
   // A stage's part; one that nobody asked for, or that comes twice, counts for nothing. The whole
   // state when it was the last part. Internal: the parts are not the model.
   absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
-  // A stage is lost: what is still to come of any collection never will.
-  void GiveUp() { collections_.clear(); }
-  // What the state of this step is collected for that is not whole yet.
-  StateUse UseAt(int64_t step) const;
+  // Training goes back from barrier `from` to `step`: what is still to come of any collection never
+  // will.
+  void GoBack(int64_t from, int64_t step);
+  // What the state of the barrier that training went back to is still wanted for. Asked when its
+  // stages stand there again.
+  StateUse TakeMissing() { return std::exchange(missing_, {}); }
   // A state of an earlier step than this one is collected for an evaluation.
   bool EvaluatesBefore(int64_t step) const;
   // Parts are still to come.
@@ -49,10 +52,13 @@ class StateCollection {
     ModelState state;
   };
 
+  StateUse UseAt(int64_t step) const;
+
   ModelSpec model_;
   NumberFormat format_;
   Batching batching_;
   std::map<Sequence, Collection> collections_;  // by the sequence of their barrier
+  StateUse missing_;
 };
 
 }  // namespace runnel

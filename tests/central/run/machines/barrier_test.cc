@@ -19,7 +19,7 @@ class BarrierTest : public ::testing::Test {
                   .stop_step = 250,
                   .eval_samples = 25,
                   .eval_batch_size = 10},
-                 Batching::Create(1000, 10, 1, 1).value()),
+                 Batching::Create(1000, 10, 1, 1).value(), 0),
         active_(ActiveFor(PlanOf({0, 1}, {2, 5}))) {}
 
   bool Reaches(size_t stage, int64_t step, int generation = 1) {
@@ -33,22 +33,25 @@ class BarrierTest : public ::testing::Test {
 
 TEST_F(BarrierTest, GrantsUpToTheNextBarrierTheEndIncluded) {
   EXPECT_FALSE(barrier_.begun());
-  barrier_.Grant(0, std::nullopt, active_, effects_);
+  barrier_.Grant(active_, effects_);
   EXPECT_TRUE(barrier_.training());
   EXPECT_EQ(barrier_.step(), 40);
   EXPECT_THAT(ReceiversOf<RunUntil>(effects_), ElementsAre(0, 1));
   EXPECT_EQ(MessagesOf<RunUntil>(effects_)[0].second.limit, Sequence(40));
   EXPECT_EQ(EffectsOf<FeedUntil>(effects_)[0].limit, Sequence(40));
-  barrier_.Grant(80, TrainingChange{80, {1, 0}}, active_, effects_);
+  barrier_.Arrive(80, effects_);
+  barrier_.Propose(TrainingChange{80, {1, 0}});
+  barrier_.Grant(active_, effects_);
   EXPECT_EQ(MessagesOf<RunUntil>(effects_)[2].second.change, (TrainingChange{80, {1, 0}}));
   EXPECT_EQ(barrier_.step(), 100) << "an evaluation is a barrier";
-  barrier_.Grant(240, std::nullopt, active_, effects_);
+  barrier_.Arrive(240, effects_);
+  barrier_.Grant(active_, effects_);
   EXPECT_EQ(barrier_.step(), 250);
   EXPECT_TRUE(barrier_.IsLast(250));
 }
 
 TEST_F(BarrierTest, IsReachedWhenEveryStageHasSaidSoOnce) {
-  barrier_.Grant(0, std::nullopt, active_, effects_);
+  barrier_.Grant(active_, effects_);
   EXPECT_FALSE(Reaches(1, 40));
   EXPECT_FALSE(Reaches(1, 40)) << "said twice";
   EXPECT_FALSE(Reaches(0, 80)) << "another barrier";
@@ -63,14 +66,14 @@ TEST_F(BarrierTest, IsReachedWhenEveryStageHasSaidSoOnce) {
 
 // A stage of the plan that was given up may still report the barrier.
 TEST_F(BarrierTest, GoesBackToAnEarlierBarrier) {
-  barrier_.Grant(0, std::nullopt, active_, effects_);
+  barrier_.Grant(active_, effects_);
   EXPECT_FALSE(Reaches(0, 40));
   barrier_.GoBackTo(0);
   EXPECT_FALSE(barrier_.training());
   EXPECT_EQ(barrier_.step(), 0);
   EXPECT_FALSE(Reaches(1, 40)) << "nothing is granted any more";
   active_.plan.generation = Generation(2);
-  barrier_.Grant(0, std::nullopt, active_, effects_);
+  barrier_.Grant(active_, effects_);
   EXPECT_EQ(MessagesOf<RunUntil>(effects_).back().second.generation, Generation(2));
 }
 
@@ -79,7 +82,7 @@ TEST_F(BarrierTest, EvaluatesWhereTheRuleSaysAndAtTheEnd) {
   EXPECT_TRUE(barrier_.EvaluatesAt(100));
   EXPECT_TRUE(barrier_.EvaluatesAt(250));
   const Barrier without({.rule = {.every = 40}, .stop_step = 250},
-                        Batching::Create(1000, 10, 1, 1).value());
+                        Batching::Create(1000, 10, 1, 1).value(), 0);
   EXPECT_FALSE(without.EvaluatesAt(250));
 }
 

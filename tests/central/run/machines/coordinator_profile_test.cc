@@ -117,7 +117,7 @@ class Cluster {
     const auto reply = [&](WorkerMessage message) { coordinator_->Received(id, message); };
     if (const auto* request = std::get_if<ProfileRequest>(&send.message)) {
       log_ += " p" + std::to_string(id.value());
-      asked_ = coordinator_->measurement().asked();
+      asked_ = coordinator_->measuring().devices().asked();
       if (strays_) coordinator_->Received(ConnectionId(1 - id.value()), Times(*request));
       if (stop_ && coordinator_->step() > 0) coordinator_->StopAtBarrier();
       if (id.value() == fails_ && (fails_at_once_ || coordinator_->step() > 0))

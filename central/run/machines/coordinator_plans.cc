@@ -1,0 +1,139 @@
+// The coordinator's part that brings plans into force: what is measured before, and what comes of
+// a Move.
+
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "central/run/machines/coordinator.h"
+
+namespace runnel {
+
+void Coordinator::Begin() {
+  // Integer recipes give the same bytes on all classes.
+  if (!options_.format.is_exact()) roster_.WarnOfSeveralClasses(effects_);
+  if (!options_.needs_profile) return MakeFirstPlan();
+  MeasureDevices all;
+  const std::vector<DeviceFacts> facts = Facts();
+  for (size_t i = 0; i < facts.size(); ++i) {
+    const auto device = static_cast<int>(i);
+    if (!facts[i].is_local && options_.planner->ProbesPath(facts, device))
+      all.paths.push_back(device);
+  }
+  all.devices.resize(options_.profiles_first_only ? 1 : roster_.devices().size());
+  std::iota(all.devices.begin(), all.devices.end(), 0);
+  measuring_.Order(std::move(all), step());
+  Measure();
+}
+
+void Coordinator::Measure() {
+  if (has_plan() && orders_.stop) {  // asked for while a device measured
+    measuring_.Cancel();
+    return CollectFinal();
+  }
+  if (!measuring_.GoOn(active_, states_under_way(), roster_, effects_)) return;
+  if (!has_plan()) return MakeFirstPlan();
+  AskPlanner();
+}
+
+void Coordinator::Handle(int device, const WayMeasured& measured) {
+  if (measuring_.Add(device, measured, roster_, effects_)) Measure();
+}
+
+void Coordinator::Handle(int device, const ProbePiece& piece) {
+  if (measuring_.Add(device, piece, roster_, effects_)) Measure();
+}
+
+void Coordinator::Handle(int device, const ProfileReport& report) {
+  const absl::StatusOr<bool> done = measuring_.Add(device, report, roster_, effects_);
+  if (!done.ok()) return End(done.status(), false);
+  if (*done) Measure();
+}
+
+void Coordinator::Handle(int device, const ProfileFailed& failed) {
+  const absl::StatusOr<bool> done = measuring_.Add(device, failed, roster_, effects_);
+  if (!done.ok()) return End(done.status(), false);
+  if (*done) Measure();
+}
+
+PrepareStage Coordinator::StageMessage() const {
+  PrepareStage message = options_.stage;
+  message.first_sequence = barrier_.reached_sequence();
+  message.changes = options_.changes;
+  return message;
+}
+
+void Coordinator::MakeFirstPlan() {
+  absl::StatusOr<Plan> plan = options_.planner->FirstPlan(Facts(), Times());
+  if (!plan.ok()) return End(plan.status(), false);
+  if (std::optional<LinksKnown> links = options_.planner->KnownLinks(); links.has_value())
+    effects_.push_back(Persist{*std::move(links)});
+  MoveOrder order;
+  order.decided = DecidedOn(roster_, step(), *std::move(plan), Times());
+  if (options_.plan_only) {
+    order.decided.plan.generation = options_.first_generation;
+    active_.plan = order.decided.plan;
+    effects_.push_back(Persist{std::move(order.decided)});
+    return End(absl::OkStatus(), false);
+  }
+  order.common = StageMessage();
+  order.common.draws_state = recovery_.state().layers.empty();
+  order.state = recovery_.state();
+  const absl::Status begun = move_.Begin(std::move(order), active_, roster_, effects_);
+  if (!begun.ok()) End(begun, false);
+}
+
+void Coordinator::ChangeTo(ChangePlan change) {
+  const bool same =
+      change.plan.stages == active_.plan.stages && change.plan.links == active_.plan.links;
+  if (same) return Train();
+  MoveOrder order;
+  order.decided = DecidedOn(roster_, step(), std::move(change.plan),
+                            change.times.empty() ? Times() : change.times);
+  order.why = std::move(change.why);
+  order.common = StageMessage();
+  const absl::Status begun = move_.Begin(std::move(order), active_, roster_, effects_);
+  if (begun.ok()) return;
+  effects_.push_back(
+      LogLine{Severity::kWarning, absl::StrCat("the new plan is no plan: ", begun.message())});
+  Train();
+}
+
+void Coordinator::Handle(int device, const LayersFetched& fetched) {
+  move_.AddLayers(device, fetched, roster_, effects_);
+}
+
+void Coordinator::Handle(int device, const StagePrepared& prepared) {
+  std::optional<ActivePlan> next = move_.AddPrepared(device, prepared, roster_, effects_);
+  if (!next.has_value()) return;
+  active_ = *std::move(next);
+  roster_.ReleaseLeft(active_.plan, effects_);
+  replication_.GiveUp();
+  if (recovery_.replacing()) recovery_.Prepared(effects_);
+}
+
+void Coordinator::Handle(int device, const StageReady& ready) {
+  if (!move_.AddReady(device, ready)) return;
+  // A resumed run that has nothing left to train is evaluated and collected all the same.
+  if (barrier_.IsLast(step())) return ArriveAtBarrier(step());
+  CollectAgain();
+  Train();
+}
+
+void Coordinator::Handle(int device, const StageFailed& failed) {
+  if (!has_plan() || recovery_.waiting() || recovery_.replacing()) {
+    // What a survivor says of the stage that it has is no news.
+    if (!move_.under_way() || failed.generation != move_.generation()) return;
+    return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+  }
+  if (move_.revocable() && failed.generation == move_.generation()) {
+    move_.Abort(absl::StrCat("worker ", roster_.name(device), ": ", failed.reason), roster_,
+                effects_);
+    return Train();
+  }
+  if (failed.generation != active_.plan.generation) return;
+  if (move_.revocable()) move_.Abort(failed.reason, roster_, effects_);
+  End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+}
+
+}  // namespace runnel

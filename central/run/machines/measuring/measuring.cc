@@ -1,0 +1,115 @@
+#include "central/run/machines/measuring/measuring.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+
+bool Measuring::GoOn(const ActivePlan& active, bool states_under_way, const Roster& roster,
+                     RunEffects& effects) {
+  if (links_.under_way() || devices_.under_way()) return false;
+  is_first_ = active.plan.stages.empty();
+  if (next_.has_value() && !next_->paths.empty()) {
+    if (states_under_way) return false;
+    const std::vector<int> paths = std::exchange(next_->paths, {});
+    for (const int device : paths) {
+      if (is_first_) break;
+      effects.push_back(
+          LogLine{Severity::kInfo,
+                  absl::StrCat("step ", step_, ": worker ", roster.name(device),
+                               " may get layers again, the link to it is measured first")});
+    }
+    links_.Begin(paths, is_first_ ? LinkProbe::Media::kFind : LinkProbe::Media::kAsKnown, roster,
+                 effects);
+    if (links_.under_way()) return false;
+  }
+  if (!next_.has_value()) return true;
+  std::vector<int> devices = std::exchange(next_, std::nullopt)->devices;
+  if (devices.empty()) return true;
+  for (const int device : devices) LogWhy(device, active, roster, effects);
+  devices_.Begin(std::move(devices), step_, active.plan.generation, roster, effects);
+  return false;
+}
+
+void Measuring::LogWhy(int device, const ActivePlan& active, const Roster& roster,
+                       RunEffects& effects) const {
+  if (is_first_) return;
+  const auto at = static_cast<size_t>(device);
+  const bool is_new = at >= devices_.times().size() || devices_.times()[at].empty();
+  const char* why = is_new ? " is new, it is measured"
+                    : active.StageOf(device).has_value()
+                        ? " is not what it was, its sub-models are measured again"
+                        : " was slow and may get layers again, it is measured first";
+  effects.push_back(LogLine{Severity::kInfo,
+                            absl::StrCat("step ", step_, ": worker ", roster.name(device), why)});
+}
+
+void Measuring::LogKept(const Roster& roster, RunEffects& effects) const {
+  if (devices_.kept().empty()) return;
+  const auto name = [&roster](std::string* out, int device) {
+    absl::StrAppend(out, roster.name(device));
+  };
+  effects.push_back(LogLine{
+      Severity::kInfo,
+      absl::StrCat("measured in an earlier run: ", absl::StrJoin(devices_.kept(), ", ", name))});
+}
+
+void Measuring::Cancel() {
+  next_.reset();
+  links_.Cancel();
+  devices_.Cancel();
+}
+
+bool Measuring::Add(int device, const WayMeasured& measured, const Roster& roster,
+                    RunEffects& effects) {
+  if (!links_.under_way()) return false;
+  links_.AddReport(device, measured, roster, effects);
+  return !links_.under_way();
+}
+
+bool Measuring::Add(int device, const ProbePiece& piece, const Roster& roster,
+                    RunEffects& effects) {
+  if (!links_.under_way()) return false;
+  links_.AddPiece(device, piece, roster, effects);
+  return !links_.under_way();
+}
+
+absl::StatusOr<bool> Measuring::Add(int device, const ProfileReport& report, Roster& roster,
+                                    RunEffects& effects) {
+  RUNNEL_ASSIGN_OR_RETURN(const bool counts, devices_.AddReport(device, report, roster, effects));
+  if (!counts) return false;
+  roster.SetMeasured(device, report.processor_share, report.costs);
+  if (devices_.under_way()) return false;
+  LogKept(roster, effects);
+  return true;
+}
+
+absl::StatusOr<bool> Measuring::Add(int device, const ProfileFailed& failed, const Roster& roster,
+                                    RunEffects& effects) {
+  if (!devices_.IsAbout(failed.generation)) return false;
+  const std::string& name = roster.name(device);
+  if (is_first_) return roster.FailureOf(device, failed.reason, failed.unfit);
+  if (!devices_.SkipDevice(device, roster, effects)) return false;
+  effects.push_back(LogLine{Severity::kWarning,
+                            absl::StrCat("step ", step_, ": worker ", name, " could not measure (",
+                                         failed.reason, "); plans go by what was known of it")});
+  if (devices_.under_way()) return false;
+  LogKept(roster, effects);
+  return true;
+}
+
+bool Measuring::Skip(int device, const Roster& roster, RunEffects& effects) {
+  if (links_.under_way()) {
+    links_.Skip(device, roster, effects);
+    return !links_.under_way();
+  }
+  if (!devices_.under_way() || !devices_.SkipDevice(device, roster, effects)) return false;
+  if (devices_.under_way()) return false;
+  LogKept(roster, effects);
+  return true;
+}
+
+}  // namespace runnel

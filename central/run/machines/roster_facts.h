@@ -1,0 +1,27 @@
+#pragma once
+
+// What planner, journal and operators are told of the devices that take part.
+
+#include <cstdint>
+#include <vector>
+
+#include "central/planning/barrier_report.h"
+#include "central/records/journal.h"
+#include "central/run/machines/active_plan.h"
+#include "central/run/machines/roster.h"
+#include "proto/base/training/device_times.h"
+#include "proto/transport/control/members.h"
+
+namespace runnel {
+
+// By device number. paths: LinkProbe::paths().
+std::vector<DeviceFacts> FactsOf(const Roster& roster, const std::vector<PathFigures>& paths);
+
+// The plan for the journal. times: by device number, of those that were measured.
+PlanDecided DecidedOn(const Roster& roster, int64_t step, Plan plan,
+                      const std::vector<DeviceTimes>& times);
+
+// step: the last barrier. paused: training stands there, or will at the next one.
+MemberList MembersOf(const Roster& roster, const ActivePlan& active, int64_t step, bool paused);
+
+}  // namespace runnel

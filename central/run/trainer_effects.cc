@@ -1,0 +1,128 @@
+// How the trainer carries out what the coordinator wants.
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "central/planning/plan_maker.h"
+#include "central/planning/planner.h"
+#include "central/run/checkpoints/make_checkpoint.h"
+#include "central/run/trainer_impl.h"
+#include "proto/transport/link/address.h"
+
+namespace runnel {
+namespace {
+
+// In which a host that is there says whether somebody listens. Several fit into the time after
+// which a worker is cut off: a way that is there again is noticed.
+constexpr int64_t kPortTimeoutMs = 300;
+
+}  // namespace
+
+void Trainer::Impl::CarryOut(CloseControl effect) {
+  // It may be one that is lost: how long it was silent is the time that it took to find out.
+  if (const auto heard = heard_ns_.find(effect.connection); heard != heard_ns_.end())
+    record_->recoveries().Lose(parts_.clock->NowNanos() - heard->second);
+  server_->Close(effect.connection);
+}
+
+void Trainer::Impl::CarryOut(ProbePort effect) {
+  const auto tell = [this, id = effect.connection](PortAnswer answer) {
+    loop_.Post([this, id, answer] {
+      Tell([&](Coordinator& coordinator) {
+        coordinator.PortProbed(id, answer, parts_.clock->NowNanos());
+      });
+    });
+  };
+  if (parts_.ask_port != nullptr) return parts_.ask_port(effect.data_address, tell);
+  const absl::StatusOr<Address> address = ParseAddress(effect.data_address);
+  if (!address.ok()) return tell(PortAnswer::kNone);
+  ports_.Ask(address->host, address->port, kPortTimeoutMs, tell);
+}
+
+void Trainer::Impl::CarryOut(SendControl effect) {
+  const absl::Status status = server_->Send(effect.connection, std::move(effect.message));
+  // The stream has ended: OnGone says so in its turn.
+  if (!status.ok()) parts_.logger->Log(Severity::kDebug, std::string(status.message()));
+}
+
+void Trainer::Impl::CarryOut(ConnectFeed effect) {
+  FeederOptions options;
+  options.transport = parts_.transport;
+  options.train = job_.data->train.get();
+  options.test = job_.data->test.get();
+  options.run_seed = setup().training.seed;
+  options.augmentation = setup().augmentation;
+  options.eval_batch_size = setup().training.eval_batch_size;
+  feeder_ = std::make_unique<Feeder>(
+      &loop_, &pool_, options, coordinator_->batching(), [this](const absl::Status& status) {
+        Tell([&](Coordinator& coordinator) { coordinator.FeedFailed(status); });
+      });
+  feeder_->Connect(effect.generation, effect.first, effect.last, effect.first_sequence,
+                   effect.window);
+}
+
+void Trainer::Impl::CarryOut(StartLocalWorker effect) {
+  if (absl::Status status = local_workers_.StartAgain(effect.name); !status.ok()) Abort(status);
+}
+
+void Trainer::Impl::CarryOut(RecoveryReached effect) {
+  const std::string line = record_->recoveries().Reach(effect, parts_.clock->NowNanos());
+  if (!line.empty()) parts_.display->Line(line);
+}
+
+void Trainer::Impl::CarryOut(FeedUntil effect) {
+  record_->clock().Start();
+  feeder_->FeedUntil(effect.limit);
+}
+
+void Trainer::Impl::CarryOut(Persist effect) {
+  std::visit([this](const auto& record) { Follow(record); }, effect.record);
+  if (parts_.journal == nullptr) return;
+  if (absl::Status status = parts_.journal->Append(effect.record); !status.ok()) Abort(status);
+}
+
+void Trainer::Impl::Follow(const PlanDecided& decided) {
+  const bool is_first = record_->plans().empty();
+  const PlanBandwidth bandwidth = job_.planner->AssumedBandwidth(decided.plan);
+  record_->AddPlan(decided, bandwidth);
+  if (setup().plain_loop) return;
+  std::vector<std::string> names;
+  for (const JournalDevice& device : decided.devices) names.push_back(device.name);
+  parts_.display->Line(ToString(decided.plan, setup().model, names));
+  if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
+  const std::string why = is_first ? job_.planner->Explanation() : "";
+  if (!why.empty()) parts_.display->Line(why);
+}
+
+void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
+  record_->AddEvaluation(evaluation);
+  parts_.display->Evaluation(View(), evaluation.step, evaluation.accuracy, evaluation.loss);
+}
+
+void Trainer::Impl::CarryOut(StateCollected effect) {
+  const bool is_written = checkpoints_.is_on() && (effect.use.checkpoint || effect.use.final);
+  if (effect.use.evaluation) {
+    const bool is_last_use = !effect.use.final && !is_written;
+    evaluator_->Evaluate(effect.step, effect.generation,
+                         is_last_use ? std::move(effect.state) : effect.state);
+  }
+  if (effect.use.final) outcome_.state = is_written ? effect.state : std::move(effect.state);
+  if (!is_written) return;
+  const bool is_last = effect.use.final;
+  checkpoints_.Add(MakeCheckpoint(setup(), server_->address(), *coordinator_, std::move(effect)),
+                   is_last);
+}
+
+void Trainer::Impl::CarryOut(RunEnded effect) {
+  record_->clock().Stop();
+  if (!job_.plan_only) parts_.display->Finish(View());
+  outcome_.step = effect.step;
+  outcome_.stopped_by_user = effect.stopped_by_user;
+  if (result_.ok()) result_ = effect.status;
+  ended_ = true;
+  StopIfEnded();
+}
+
+}  // namespace runnel

@@ -1,0 +1,180 @@
+#pragma once
+
+// What Trainer is made of; included by trainer*.cc only.
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "central/run/checkpoints/run_checkpoints.h"
+#include "central/run/evaluator.h"
+#include "central/run/feeder.h"
+#include "central/run/machines/coordinator.h"
+#include "central/run/run_record.h"
+#include "central/run/trainer.h"
+#include "central/run/workers/local_workers.h"
+#include "proto/base/tensor/payload.h"
+#include "proto/transport/link/event_loop.h"
+#include "proto/transport/link/port_probe.h"
+
+namespace runnel {
+
+// Connections and the writer of check-points report on threads of their own, and StopAtBarrier may
+// be called on any: all post to loop_. All else is on the thread of Run.
+class Trainer::Impl final : public CentralControlObserver {
+ public:
+  Impl(TrainingJob job, TrainerParts parts)
+      : job_(std::move(job)), parts_(parts), loop_(parts.clock) {}
+  ~Impl() override;
+
+  absl::StatusOr<TrainingOutcome> Run();
+  int64_t step() const { return coordinator_.has_value() ? coordinator_->step() : job_.first_step; }
+  void StopAtBarrier() {
+    loop_.Post([this] { Tell([](Coordinator& coordinator) { coordinator.StopAtBarrier(); }); });
+  }
+
+  void Cancel() {
+    loop_.Post([this] { Abort(absl::CancelledError("the run was cancelled")); });
+  }
+
+  // Asks the coordinator on the thread of Run.
+  template <typename Answer, typename AskFn>
+  Answer Ask(AskFn ask) {
+    struct Shared {
+      std::mutex mutex;
+      std::condition_variable answered;
+      std::optional<Answer> answer;
+    };
+    const auto shared = std::make_shared<Shared>();
+    loop_.Post([this, shared, ask] {
+      Tell([&](Coordinator& coordinator) {
+        const std::lock_guard<std::mutex> lock(shared->mutex);
+        shared->answer = ask(coordinator);
+      });
+      shared->answered.notify_all();
+    });
+    std::unique_lock<std::mutex> lock(shared->mutex);
+    shared->answered.wait_for(lock, kAnswerPatience, [&] { return shared->answer.has_value(); });
+    if (shared->answer.has_value()) return *std::move(shared->answer);
+    return absl::UnavailableError("the run does not answer: it begins, ends, or its host is busy");
+  }
+
+  void OnJoined(ConnectionId) override {}
+  void OnMessage(ConnectionId id, WorkerMessage message) override;
+  bool OnBroken(ConnectionId id, const absl::Status& status) override {
+    loop_.Post([this, id, status] {
+      Tell([&](Coordinator& coordinator) {
+        coordinator.Broken(id, status, parts_.clock->NowNanos());
+      });
+    });
+    return true;
+  }
+  void OnResumed(ConnectionId id) override {
+    loop_.Post([this, id] {
+      Tell([&](Coordinator& coordinator) { coordinator.Resumed(id, parts_.clock->NowNanos()); });
+    });
+  }
+  void OnGone(ConnectionId id, const absl::Status& status) override {
+    const absl::Status reason =
+        status.ok() ? absl::UnavailableError("it closed its control stream") : status;
+    loop_.Post([this, id, reason, now_ns = parts_.clock->NowNanos()] {
+      record_->recoveries().Lose(now_ns - std::exchange(heard_ns_[id], now_ns));
+      Tell([&](Coordinator& coordinator) { coordinator.Gone(id, reason); });
+    });
+  }
+
+ private:
+  // Of an operator.
+  static constexpr std::chrono::seconds kAnswerPatience{3};
+
+  const RunSetup& setup() const { return *job_.setup; }
+  absl::Status StartWorkers();
+  absl::Status MakeEvaluator();
+  void Receive(ConnectionId id, const WorkerMessage& message);
+  void Tick();
+  void TimerFired();
+  void Written(const CheckpointEnd& end);
+  void StopIfEnded();
+  void Abort(const absl::Status& status);
+
+  // Gives the coordinator an event and carries out what it wants.
+  template <typename Event>
+  void Tell(Event event) {
+    if (!coordinator_.has_value()) return;
+    event(*coordinator_);
+    for (RunEffect& effect : coordinator_->TakeEffects()) {
+      std::visit([this](auto& one) { CarryOut(std::move(one)); }, effect);
+    }
+  }
+  void CarryOut(SendControl effect);
+  void CarryOut(CloseControl effect);
+  void CarryOut(ProbePort effect);
+  void CarryOut(SetTimer effect) {
+    loop_.PostAfter(effect.at_ns - parts_.clock->NowNanos(), [this] { TimerFired(); });
+  }
+  void CarryOut(ConnectFeed effect);
+  void CarryOut(StopFeed) {
+    record_->clock().Stop();
+    feeder_.reset();
+  }
+  void CarryOut(StartLocalWorker effect);
+  void CarryOut(RecoveryReached effect);
+  void CarryOut(FeedUntil effect);
+  void CarryOut(FeedEvaluation effect) {
+    feeder_->FeedEvaluation(effect.first, effect.micro_batches);
+  }
+  void CarryOut(Persist effect);
+  void CarryOut(StateCollected effect);
+  void CarryOut(LogLine effect) {
+    parts_.display->MakeWay();
+    parts_.logger->Log(effect.severity, effect.text);
+  }
+  void CarryOut(RunEnded effect);
+  // What a journal record means for the display and the summary.
+  void Follow(const PlanDecided& decided);
+  void Follow(const BarrierPassed& barrier) {
+    record_->clock().Stop();
+    record_->AddBarrier(barrier.step, coordinator_->stages());
+  }
+  void Follow(const EvaluationRecorded& evaluation);
+  void Follow(const Recovered& recovered) { record_->GoBackTo(recovered.step); }
+  template <typename Other>
+  void Follow(const Other&) {}
+  RunView View() {
+    RunView view =
+        record_->View(coordinator_->plan(), coordinator_->stages(), coordinator_->step());
+    view.period = job_.planner->period();
+    view.replication = coordinator_->replication();
+    return view;
+  }
+
+  TrainingJob job_;
+  TrainerParts parts_;
+  EventLoop loop_;
+  BufferPool pool_;
+  std::optional<Coordinator> coordinator_;
+  std::optional<RunRecord> record_;
+  std::unique_ptr<CentralControl> server_;
+  std::map<ConnectionId, int64_t> heard_ns_;  // when each worker was last heard of
+  std::unique_ptr<Feeder> feeder_;
+  LocalWorkers local_workers_;
+  std::vector<int64_t> layer_bytes_;  // of the state, by layer
+  TrainingOutcome outcome_;
+  absl::Status result_;
+  bool ended_ = false;  // the coordinator says so
+  // Last: their threads post to the loop.
+  PortProbe ports_;
+  RunCheckpoints checkpoints_;
+  std::unique_ptr<Evaluator> evaluator_;  // null: evaluations go through the pipeline
+};
+
+}  // namespace runnel

@@ -1,0 +1,317 @@
+#include "proto/transport/grpc/control/grpc_client_stream.h"
+
+#include <random>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "proto/base/status_macros.h"
+#include "proto/transport/control/control_convert.h"
+
+namespace runnel {
+namespace {
+
+constexpr int64_t kNanosPerMilli = 1'000'000;
+// Before a broken stream is dialled again.
+constexpr int64_t kRedialNs = 100 * kNanosPerMilli;
+constexpr int64_t kPortTimeoutMs = 1'000;
+
+std::string RandomToken() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
+}
+
+std::string AckBytes(int64_t messages) {
+  proto::FromWorker message;
+  message.mutable_received()->set_messages(messages);
+  return message.SerializeAsString();
+}
+
+std::string GoodbyeBytes() {
+  proto::FromWorker message;
+  message.mutable_goodbye();
+  return message.SerializeAsString();
+}
+
+}  // namespace
+
+ClientStream::ClientStream(Address address, std::shared_ptr<grpc::Channel> channel,
+                           const GrpcControlOptions& options, EventLoop* timers, PortProbe* ports,
+                           const std::string& join_secret, WorkerControlObserver* observer)
+    : address_(std::move(address)),
+      options_(options),
+      timers_(timers),
+      ports_(ports),
+      observer_(observer),
+      channel_(channel),
+      stub_(std::move(channel)) {
+  if (!join_secret.empty()) metadata_[kJoinSecretKey] = join_secret;
+  metadata_[kSessionKey] = RandomToken();
+}
+
+void ClientStream::Dial() {
+  auto call = std::make_shared<ClientCall>(shared_from_this());
+  bool is_first = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ended_ || call_ != nullptr) return;
+    is_first = !answered_;
+    call->ready = is_first;
+    if (!is_first) metadata_[kReceivedKey] = absl::StrCat(session_.received());
+    call_ = call;
+  }
+  call->Begin(stub_, metadata_, !is_first);
+  Step();
+  if (is_first) return;
+  // It waits until central can be had, and not for ever.
+  timers_->PostAfter(options_.resume_ms * kNanosPerMilli, [weak = std::weak_ptr(call)] {
+    const std::shared_ptr<ClientCall> waiting = weak.lock();
+    if (waiting != nullptr && !waiting->is_connected()) waiting->Cancel();
+  });
+}
+
+absl::Status ClientStream::Send(WorkerMessage message) {
+  const bool is_heartbeat = std::holds_alternative<Heartbeat>(message);
+  proto::FromWorker wire = ToProto(std::move(message));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closing_ || ended_ || !end_.ok())
+      return absl::UnavailableError("control stream: is closed");
+    if (is_heartbeat) {
+      outgoing_.PushHeartbeat(wire);
+    } else {
+      RUNNEL_RETURN_IF_ERROR(outgoing_.Push(std::move(wire)));
+    }
+  }
+  Step();
+  return absl::OkStatus();
+}
+
+void ClientStream::Close() {
+  bool is_broken = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closing_ || ended_) return;
+    closing_ = true;
+    is_broken = call_ == nullptr;
+  }
+  if (is_broken) return End(absl::UnavailableError("control stream: the connection is broken"));
+  timers_->PostAfter(options_.close_timeout_ms * kNanosPerMilli, [weak = weak_from_this()] {
+    const std::shared_ptr<ClientStream> self = weak.lock();
+    if (self == nullptr) return;
+    std::shared_ptr<ClientCall> call;
+    {
+      std::lock_guard<std::mutex> lock(self->mutex_);
+      call = self->call_;
+    }
+    if (call != nullptr) call->Cancel();
+  });
+  Step();
+}
+
+void ClientStream::WaitUntilDone() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  done_changed_.wait(lock, [this] { return done_; });
+}
+
+std::optional<std::string> ClientStream::NextLocked() {
+  if (const std::optional<int64_t> received = session_.DueAck()) return AckBytes(*received);
+  if (began_) {
+    if (std::string heartbeat = outgoing_.TakeHeartbeat(); !heartbeat.empty()) return heartbeat;
+  }
+  if (std::optional<std::string> again = session_.NextAgain(); again.has_value()) return again;
+  std::optional<std::string> next = outgoing_.Next(NowNanos());
+  if (!next.has_value()) return std::nullopt;
+  began_ = true;
+  session_.Keep(*next);
+  return next;
+}
+
+void ClientStream::Step() {
+  std::shared_ptr<ClientCall> call;
+  std::optional<std::string> next;
+  bool release = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    call = call_;
+    if (call == nullptr || call->busy || call->released) return;
+    if (call->ended) {
+      release = call->released = true;
+    } else if (!call->ready || call->writes_done) {
+      return;
+    } else if ((next = NextLocked()).has_value()) {
+      call->busy = true;
+    } else if (closing_ && outgoing_.empty()) {
+      next = GoodbyeBytes();
+      call->busy = call->writes_done = true;
+    } else {
+      return;
+    }
+  }
+  if (release) {
+    call->Release();
+  } else {
+    call->Write(*next);
+  }
+}
+
+void ClientStream::WriteEnded(ClientCall& call) {
+  bool ends = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // The goodbye has left: our side ends with it.
+    ends = call.writes_done && !call.ended && !std::exchange(call.closed, true);
+    call.busy = ends;
+  }
+  if (ends) return call.EndWriting();
+  Step();
+}
+
+void ClientStream::Connected(ClientCall& call, bool ok) {
+  absl::Status status;
+  if (ok) {
+    const std::optional<int64_t> received = call.ReceivedByPeer();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!call.ready && received.has_value()) status = session_.Connect(*received);
+    if (!call.ready && !received.has_value())
+      status = absl::InvalidArgumentError("central does not say what it has received");
+    answered_ = call.ready = true;
+    broken_ns_ = refused_ns_ = 0;
+    if (!status.ok()) end_ = status;
+  } else {
+    std::lock_guard<std::mutex> lock(mutex_);
+    call.ended = true;
+  }
+  if (!status.ok()) call.Cancel();
+  Step();
+}
+
+absl::Status ClientStream::Receive(const grpc::ByteBuffer& bytes) {
+  RUNNEL_ASSIGN_OR_RETURN(std::optional<proto::FromCentral> wire, incoming_.Add(ToBytes(bytes)));
+  {
+    const PartNews news = incoming_.TakeNews();
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (int64_t i = 0; i < news.counted; ++i) session_.Take();
+    if (news.received.has_value()) RUNNEL_RETURN_IF_ERROR(session_.Acknowledge(*news.received));
+    RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(news, NowNanos()));
+  }
+  Step();
+  if (!wire.has_value()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(CentralMessage message, FromProto(*std::move(wire)));
+  observer_->OnMessage(std::move(message));
+  return absl::OkStatus();
+}
+
+void ClientStream::ReadEnded(ClientCall& call, absl::Status status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    call.ended = true;
+    if (end_.ok()) end_ = std::move(status);
+  }
+  Step();
+}
+
+absl::Status ClientStream::EndStatusLocked(const grpc::Status& status) const {
+  const std::string address = address_.ToString();
+  if (!end_.ok()) return end_;
+  if (status.ok()) return absl::OkStatus();
+  if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT) {
+    return absl::InvalidArgumentError(status.error_message());
+  }
+  if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("central at ", address, " refused: ", absl::CEscape(status.error_message())));
+  }
+  if (closing_ && status.error_code() == grpc::StatusCode::CANCELLED) {
+    return absl::UnavailableError(absl::StrCat("central at ", address, " did not end within ",
+                                               options_.close_timeout_ms, " ms"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("central at ", address, " is gone: ", status.error_message()));
+}
+
+bool ClientStream::IsBreakLocked(const grpc::Status& status) const {
+  if (!answered_ || closing_ || !end_.ok() || options_.resume_ms <= 0) return false;
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::INTERNAL:
+    case grpc::StatusCode::UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void ClientStream::Ended(ClientCall& call, const grpc::Status& status) {
+  absl::Status end;
+  bool is_break = false;
+  std::shared_ptr<ClientCall> ended;  // destroyed without the lock, when this returns
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    end = EndStatusLocked(status);
+    is_break = IsBreakLocked(status);
+    if (is_break && broken_ns_ == 0) broken_ns_ = NowNanos();
+    if (call_.get() == &call) ended = std::move(call_);
+    call_ = nullptr;
+  }
+  if (!is_break) return End(end);
+  AskPort();
+}
+
+void ClientStream::DialLater() {
+  timers_->PostAfter(kRedialNs, [weak = weak_from_this()] {
+    if (const std::shared_ptr<ClientStream> self = weak.lock()) self->AskPort();
+  });
+}
+
+// Asked before it is dialled: gRPC does not tell a central that is gone from a way that is cut.
+void ClientStream::AskPort() {
+  bool too_long = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ended_) return;
+    too_long = NowNanos() - broken_ns_ > options_.resume_ms * kNanosPerMilli;
+  }
+  if (too_long) {
+    return End(absl::UnavailableError(absl::StrCat("central at ", address_.ToString(),
+                                                   " is gone: nothing came for ",
+                                                   options_.resume_ms / 1'000, " s")));
+  }
+  ports_->Ask(address_.host, address_.port, kPortTimeoutMs,
+              [weak = weak_from_this()](PortAnswer answer) {
+                if (const auto self = weak.lock()) self->PortAnswered(answer);
+              });
+}
+
+void ClientStream::PortAnswered(PortAnswer answer) {
+  bool is_gone = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const int64_t now_ns = NowNanos();
+    if (answer != PortAnswer::kRefused) refused_ns_ = 0;
+    if (answer == PortAnswer::kRefused && refused_ns_ == 0) refused_ns_ = now_ns;
+    is_gone = refused_ns_ != 0 && now_ns - refused_ns_ > options_.refused_ms * kNanosPerMilli;
+  }
+  if (is_gone) {
+    return End(absl::UnavailableError(
+        absl::StrCat("central at ", address_.ToString(), " is gone: nobody listens there")));
+  }
+  if (answer != PortAnswer::kAnswered) return DialLater();
+  grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+  Dial();
+}
+
+void ClientStream::End(const absl::Status& status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (std::exchange(ended_, true)) return;
+    outgoing_.Clear();
+  }
+  observer_->OnClosed(status);
+  std::lock_guard<std::mutex> lock(mutex_);
+  done_ = true;
+  done_changed_.notify_all();  // with the lock: the one who waits may destroy this
+}
+
+}  // namespace runnel
