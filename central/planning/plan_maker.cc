@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "central/planning/memory_check.h"
 #include "compress/bit_schedule.h"
 #include "partition/plan_builder.h"
 #include "predictor/cost/measured_cost.h"
@@ -37,9 +38,6 @@ std::vector<int> DevicesOf(const Plan& plan) {
   return devices;
 }
 
-// A worker without a stage, and what its stage takes while it starts: beside the stage's plan.
-constexpr int64_t kWorkerBytes = 64'000'000;
-
 // Transport costs of a device by itself, in seconds of its wall clock at full speed. Unless it
 // measured them, we assume that they scale as its training does beside device 0's.
 struct TransportScale {
@@ -67,8 +65,10 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     const auto device = static_cast<size_t>(id.value());
     const DeviceCosts costs = cluster.costs.empty() ? DeviceCosts() : cluster.costs[device];
     DeviceCost& cost = request.device_costs.emplace_back();
-    if (!cluster.memory_bytes.empty() && cluster.memory_bytes[device] > 0)
-      cost.memory_limit_bytes = std::max<int64_t>(1, cluster.memory_bytes[device] - kWorkerBytes);
+    if (!cluster.memory.empty() && cluster.memory[device].may_take_bytes > 0) {
+      cost.memory_limit_bytes =
+          std::max<int64_t>(1, cluster.memory[device].may_take_bytes - kWorkerBytes);
+    }
     if (costs.forward_share > 0) {
       cost.forward_share = costs.forward_share;
       cost.input_gradient_share = costs.input_gradient_share;
@@ -155,6 +155,17 @@ absl::StatusOr<Plan> PlanMaker::NextPlan(const Plan& held, const MeasuredCluster
 
 absl::StatusOr<Plan> PlanMaker::MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                             const MeasuredCluster& cluster) const {
+  absl::StatusOr<Plan> plan = AnyPlanFor(request, devices, cluster);
+  if (cluster.memory.empty()) return plan;
+  if (absl::IsResourceExhausted(plan.status())) return NoRoomError(request, cluster.memory);
+  RUNNEL_RETURN_IF_ERROR(plan.status());
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(*plan, inputs_.codecs.bits.epochs, request));
+  RUNNEL_RETURN_IF_ERROR(CheckMemory(request, *plan, cluster.memory));
+  return plan;
+}
+
+absl::StatusOr<Plan> PlanMaker::AnyPlanFor(PlanRequest request, const std::vector<int>& devices,
+                                           const MeasuredCluster& cluster) const {
   if (cluster.times.empty()) return runnel::MakePlan(request);
   RUNNEL_ASSIGN_OR_RETURN(const MeasuredCost cost, MakeCost(devices, cluster.times));
   request.compute = &cost;

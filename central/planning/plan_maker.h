@@ -44,6 +44,9 @@ class PlanMaker final : public PlanSource {
                                                     const LinkRates& rates) const;
   absl::StatusOr<PlanRequest> RequestFor(const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) const;
+  // Whatever memory it takes, unless the policy knows better.
+  absl::StatusOr<Plan> AnyPlanFor(PlanRequest request, const std::vector<int>& devices,
+                                  const MeasuredCluster& cluster) const;
   absl::StatusOr<Plan> MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                    const MeasuredCluster& cluster) const;
 

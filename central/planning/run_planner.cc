@@ -142,7 +142,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   for (const DeviceFacts& device : devices) {
     cluster_.processor_shares.push_back(device.processor_share);
     cluster_.costs.push_back(device.costs);
-    cluster_.memory_bytes.push_back(device.memory_bytes);
+    cluster_.memory.push_back({device.name, device.memory_bytes});
   }
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   RUNNEL_RETURN_IF_ERROR(SetFirstRates(devices));
@@ -213,7 +213,7 @@ void RunPlanner::FollowMembers(const BarrierReport& usable) {
     usable_.resize(devices.size(), false);
     cluster_.processor_shares.resize(devices.size(), 1);
     cluster_.costs.resize(devices.size());
-    cluster_.memory_bytes.resize(devices.size());
+    cluster_.memory.resize(devices.size());
     if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums.resize(devices.size());
     refusals_.resize(devices.size());
     for (LinkRates* rates : {&cluster_.rates, &first_rates_, &given_rates_})
@@ -226,7 +226,7 @@ void RunPlanner::FollowMembers(const BarrierReport& usable) {
     if (!usable_[i]) continue;
     cluster_.processor_shares[i] = devices[i].processor_share;
     cluster_.costs[i] = devices[i].costs;
-    cluster_.memory_bytes[i] = devices[i].memory_bytes;
+    cluster_.memory[i] = {devices[i].name, devices[i].memory_bytes};
     if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums[i] = usable.times[i].Sum();
   }
 }
@@ -343,7 +343,7 @@ absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& given) {
   MeasuredCluster cluster = cluster_;
   for (size_t i = 0; i < report.devices.size(); ++i) {
     if (!report.devices[i].is_lost) numbers.push_back(static_cast<int>(i));
-    cluster.memory_bytes[i] = report.devices[i].memory_bytes;
+    cluster.memory[i] = {report.devices[i].name, report.devices[i].memory_bytes};
   }
   const bool is_corrected = replanner_.has_value() && !replanner_->corrections().ratios().empty() &&
                             !report.times.empty();

@@ -89,9 +89,15 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   RUNNEL_ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(std::move(options)));
   record_.emplace(job_.setup, coordinator_->batching(), job_.first_step, job_.stop_step,
                   parts_.clock);
+  if (parts_.journal != nullptr) {
+    journal_.emplace(parts_.journal, [this](const absl::Status& status) {
+      loop_.Post([this, status] { Abort(status); });
+    });
+  }
   const std::string& folder = setup().settings.checkpoint_dir;
   if (!folder.empty()) {
-    checkpoints_.Begin(folder, job_.claim, [this](const CheckpointEnd& end) {
+    JournalThread* journal = journal_.has_value() ? &*journal_ : nullptr;
+    checkpoints_.Begin(folder, job_.claim, journal, [this](const CheckpointEnd& end) {
       loop_.Post([this, end] { Written(end); });
     });
   }
@@ -106,6 +112,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   Tick();
   TimerFired();
   loop_.Run();
+  if (journal_.has_value()) result_.Update(journal_->Flush());
   RUNNEL_RETURN_IF_ERROR(result_);
   outcome_.summary = record_->Summarise(coordinator_->stages(), outcome_.step, outcome_.state);
   outcome_.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
@@ -158,9 +165,8 @@ void Trainer::Impl::Written(const CheckpointEnd& end) {
   if (!warning.empty()) CarryOut(LogLine{Severity::kWarning, std::move(warning)});
   if (!ends_run.ok()) {
     Abort(ends_run);
-  } else if (!end.path.empty() && parts_.journal != nullptr) {
-    const absl::Status status = parts_.journal->Append(CheckpointWritten{end.step, end.path});
-    if (!status.ok()) Abort(status);
+  } else if (!end.path.empty() && journal_.has_value()) {
+    journal_->Append(CheckpointWritten{end.step, end.path});
   }
   StopIfEnded();
 }

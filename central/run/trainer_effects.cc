@@ -79,8 +79,13 @@ void Trainer::Impl::CarryOut(FeedUntil effect) {
 
 void Trainer::Impl::CarryOut(Persist effect) {
   std::visit([this](const auto& record) { Follow(record); }, effect.record);
-  if (parts_.journal == nullptr) return;
-  if (absl::Status status = parts_.journal->Append(effect.record); !status.ok()) Abort(status);
+  if (!journal_.has_value()) return;
+  // What training depends on is on the disk before anybody goes by it.
+  const bool is_decision = std::holds_alternative<PlanDecided>(effect.record) ||
+                           std::holds_alternative<TrainingChanged>(effect.record) ||
+                           std::holds_alternative<Recovered>(effect.record);
+  journal_->Append(std::move(effect.record));
+  if (is_decision) journal_->Flush().IgnoreError();  // told by the thread
 }
 
 void Trainer::Impl::Follow(const PlanDecided& decided) {

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "central/records/journal_thread.h"
 #include "central/run/checkpoints/run_checkpoints.h"
 #include "central/run/evaluator.h"
 #include "central/run/feeder.h"
@@ -173,6 +174,7 @@ class Trainer::Impl final : public CentralControlObserver {
   bool ended_ = false;  // the coordinator says so
   // Last: their threads post to the loop.
   PortProbe ports_;
+  std::optional<JournalThread> journal_;
   RunCheckpoints checkpoints_;
   std::unique_ptr<Evaluator> evaluator_;  // null: evaluations go through the pipeline
 };

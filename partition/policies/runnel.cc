@@ -101,10 +101,9 @@ absl::StatusOr<Candidate> Choose(const PipelineModel& model, std::vector<Candida
   std::vector<Candidate> improved = Improved(model, std::move(candidates), max_cap);
   for (const Candidate& other : others) improved.push_back(other);
   if (improved.empty()) {
-    return absl::FailedPreconditionError(
+    return absl::ResourceExhaustedError(
         "runnel: no plan fits the devices' memory; take a smaller batch, more devices, or raise "
-        "the "
-        "limits");
+        "the limits");
   }
   for (Candidate& candidate : improved) {
     RUNNEL_ASSIGN_OR_RETURN(const double period, SimulatedPeriod(model, candidate.placement));

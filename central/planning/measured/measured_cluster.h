@@ -2,6 +2,8 @@
 
 // What was measured of the devices of a run and of the links between them.
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "central/planning/measured/link_rates.h"
@@ -10,14 +12,18 @@
 
 namespace runnel {
 
+struct DeviceMemory {
+  std::string name;
+  int64_t may_take_bytes = 0;  // its worker, the program included; 0: not known, no limit
+};
+
 // All vectors are by device number.
 struct MeasuredCluster {
   std::vector<DeviceTimes> times = {};  // empty: nothing was measured
   LinkRates rates = {};                 // empty: no link was measured
   // Of a processor, what the computing thread of each device gets; empty: all of one.
   std::vector<double> processor_shares = {};
-  // That the worker of each device may take, its program included; 0: not known. Empty: of none.
-  std::vector<int64_t> memory_bytes = {};
+  std::vector<DeviceMemory> memory = {};  // empty: of none
   // What each device said of coding and the transport; empty: nothing.
   std::vector<DeviceCosts> costs = {};
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of

@@ -5,12 +5,14 @@
 
 namespace runnel {
 
-void RunCheckpoints::Begin(std::string folder, const RunClaim* claim,
+void RunCheckpoints::Begin(std::string folder, const RunClaim* claim, JournalThread* journal,
                            CheckpointWriter::OnEnd on_end) {
   writer_ = std::make_unique<CheckpointWriter>(
-      [folder = std::move(folder),
-       claim](const Checkpoint& checkpoint) -> absl::StatusOr<std::string> {
+      [folder = std::move(folder), claim,
+       journal](const Checkpoint& checkpoint) -> absl::StatusOr<std::string> {
         if (claim != nullptr) RUNNEL_RETURN_IF_ERROR(claim->CheckHeld());
+        // A check-point that the journal knows nothing of could not be gone on from.
+        if (journal != nullptr) RUNNEL_RETURN_IF_ERROR(journal->Flush());
         return WriteCheckpoint(checkpoint, folder);
       },
       std::move(on_end));

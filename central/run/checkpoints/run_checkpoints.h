@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "central/records/checkpoint.h"
+#include "central/records/journal_thread.h"
 #include "central/records/run_claim.h"
 #include "central/run/checkpoints/checkpoint_failures.h"
 #include "central/run/checkpoints/checkpoint_writer.h"
@@ -18,9 +19,11 @@ namespace runnel {
 
 class RunCheckpoints {
  public:
-  // Check-points go to `folder`. claim: borrowed; null: nobody else can have the run. on_end:
-  // CheckpointWriter's; its owner calls Ended on its own thread.
-  void Begin(std::string folder, const RunClaim* claim, CheckpointWriter::OnEnd on_end);
+  // Check-points go to `folder`, each behind what the journal was given before. claim, journal:
+  // borrowed; null: nobody else can have the run, it keeps no journal. on_end: CheckpointWriter's;
+  // its owner calls Ended on its own thread.
+  void Begin(std::string folder, const RunClaim* claim, JournalThread* journal,
+             CheckpointWriter::OnEnd on_end);
   // After Begin.
   void Add(Checkpoint checkpoint, bool is_last);
   // CheckpointFailures::Add.

@@ -55,8 +55,9 @@ struct FeedEvaluation {
   Sequence first;
   int64_t micro_batches;
 };
-// For the journal, and for people: plans, barriers, evaluations, losses of workers. Written before
-// the effects behind it are carried out.
+// For the journal, and for people: plans, barriers, evaluations, losses of workers. Decisions
+// (plans, changes of training, recoveries) are on the disk before the effects behind them are
+// carried out; the others are before the next decision and the next check-point.
 struct Persist {
   JournalRecord record;
 };

@@ -6,10 +6,14 @@
 #include <vector>
 
 #include "central/run/run_planning.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace runnel {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 using Rows = std::vector<DeviceTimes>;
 
@@ -158,7 +162,7 @@ TEST(PlanMaker, AStageFitsTheMemoryOfItsDevice) {
   MeasuredCluster cluster;
   cluster.times = Layers(inputs, kLayerSeconds, kLayerSeconds);
   const auto plan = [&](int64_t first_bytes, int64_t second_bytes) {
-    cluster.memory_bytes = {first_bytes, second_bytes};
+    cluster.memory = {{"pi-1", first_bytes}, {"pi-2", second_bytes}};
     return PlanMaker(inputs).MakePlan({0, 1}, cluster);
   };
   constexpr int kLinear = 4;
@@ -169,7 +173,27 @@ TEST(PlanMaker, AStageFitsTheMemoryOfItsDevice) {
   EXPECT_EQ(plan(0, 0).value().stages, even.stages) << "nothing is known";
   const Plan lopsided = plan(kRoom, kNoRoom).value();
   EXPECT_GE(lopsided.stages[0].last_layer, kLinear);
-  EXPECT_FALSE(plan(kNoRoom, kNoRoom).ok());
+  const absl::Status none = plan(kNoRoom, kNoRoom).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(none)) << none;
+  EXPECT_THAT(std::string(none.message()),
+              AllOf(HasSubstr("the whole model takes"), HasSubstr("pi-1 65 MB, pi-2 65 MB")));
+}
+
+TEST(PlanMaker, APolicyThatKnowsNothingOfMemoryIsChecked) {
+  PlanningInputs inputs = TwoWorkers();
+  inputs.policy = FindPolicy("uniform").value();
+  MeasuredCluster cluster;
+  const auto plan = [&](int64_t second_bytes) {
+    cluster.memory = {{"pi-1", 0}, {"pi-2", second_bytes}};
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster);
+  };
+  EXPECT_TRUE(plan(0).ok()) << "nothing is known";
+  EXPECT_TRUE(plan(1'000'000'000).ok());
+  const absl::Status refused = plan(65'000'000).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("worker pi-2: layers 3 to 5 take "), HasSubstr("it may take 65 MB"),
+                    HasSubstr("--memory-mb")));
 }
 
 }  // namespace

@@ -1,0 +1,67 @@
+#include "central/planning/memory_check.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "partition/pipeline_model.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr char kFix[] =
+    "take a smaller --batch-size, more workers, --policy runnel (which cuts by memory), or start "
+    "the worker with a larger --memory-mb";
+
+std::string Megabytes(int64_t bytes) {
+  constexpr int64_t kMegabyte = 1'000'000;
+  return absl::StrCat((bytes + kMegabyte - 1) / kMegabyte, " MB");
+}
+
+int64_t LimitOf(const DeviceMemory& device) { return device.may_take_bytes - kWorkerBytes; }
+
+}  // namespace
+
+absl::Status CheckMemory(const PlanRequest& request, const Plan& plan,
+                         const std::vector<DeviceMemory>& devices) {
+  if (devices.empty()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
+  RUNNEL_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(request, model, plan));
+  const size_t stages = plan.stages.size();
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < stages; ++i) {
+    const StagePlan& stage = plan.stages[i];
+    const DeviceMemory& device = devices[static_cast<size_t>(stage.device.value())];
+    if (device.may_take_bytes == 0) continue;
+    const StageEnds ends = {stage.first_layer, stage.last_layer,
+                            i > 0 ? placement.codecs[i - 1] : -1,
+                            i + 1 < stages ? placement.codecs[i] : -1};
+    const int64_t takes =
+        StageMemoryBytes(model, HoldOf(model, ends), {stage.cap, stage.deferred_weight_gradients},
+                         static_cast<int64_t>(stages - i));
+    if (takes <= LimitOf(device)) continue;
+    reasons.push_back(absl::StrCat("worker ", device.name, ": layers ", stage.first_layer, " to ",
+                                   stage.last_layer, " take ", Megabytes(takes + kWorkerBytes),
+                                   ", it may take ", Megabytes(device.may_take_bytes)));
+  }
+  if (reasons.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(reasons, "; "), ": ", kFix));
+}
+
+absl::Status NoRoomError(const PlanRequest& request, const std::vector<DeviceMemory>& devices) {
+  RUNNEL_ASSIGN_OR_RETURN(const PipelineModel model, MakePipelineModel(request));
+  const int last = request.model->layer_count() - 1;
+  const int64_t whole = StageMemoryBytes(model, HoldOf(model, {0, last}), {1, 0}, 1);
+  std::vector<std::string> limits;
+  for (const DeviceId id : request.devices) {
+    const DeviceMemory& device = devices[static_cast<size_t>(id.value())];
+    if (device.may_take_bytes > 0)
+      limits.push_back(absl::StrCat(device.name, " ", Megabytes(device.may_take_bytes)));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no plan fits the workers' memory: the whole model takes ", Megabytes(whole + kWorkerBytes),
+      " on one, they may take ", absl::StrJoin(limits, ", "), ": ", kFix));
+}
+
+}  // namespace runnel

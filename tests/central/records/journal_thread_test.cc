@@ -1,0 +1,65 @@
+#include "central/records/journal_thread.h"
+
+#include <atomic>
+
+#include "gtest/gtest.h"
+#include "tests/central/scratch.h"
+
+namespace runnel {
+namespace {
+
+using testing::ScratchDir;
+
+RunStarted Start() {
+  RunStarted record;
+  record.model = "lenet";
+  record.model_sha256 = std::string(64, 'a');
+  record.training.dataset_samples = 1000;
+  return record;
+}
+
+TEST(JournalThread, WritesInOrderAndFlushWaits) {
+  ScratchDir dir;
+  auto writer = JournalWriter::Create(dir / "j");
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  constexpr int64_t kBarriers = 50;
+  JournalThread thread(&*writer, [](const absl::Status& status) { ADD_FAILURE() << status; });
+  thread.Append(Start());
+  for (int64_t step = 1; step <= kBarriers; ++step) thread.Append(EvaluationRecorded{step, 0.5, 1});
+  ASSERT_TRUE(thread.Flush().ok());
+  const auto journal = ReadJournal(dir / "j");
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_EQ(journal->records.size(), 1u + kBarriers);
+  for (int64_t step = 1; step <= kBarriers; ++step)
+    EXPECT_EQ(std::get<EvaluationRecorded>(journal->records[step]).step, step);
+}
+
+TEST(JournalThread, TheEndWritesWhatWaits) {
+  ScratchDir dir;
+  auto writer = JournalWriter::Create(dir / "j");
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  {
+    JournalThread thread(&*writer, [](const absl::Status&) {});
+    thread.Append(Start());
+    thread.Append(BarrierPassed{40});
+  }
+  EXPECT_EQ(ReadJournal(dir / "j")->records.size(), 2u);
+}
+
+TEST(JournalThread, TheFirstErrorIsToldOnceAndStays) {
+  auto full = JournalWriter::Create("/dev/full");
+  ASSERT_TRUE(full.ok()) << full.status();
+  std::atomic<int> errors{0};
+  JournalThread thread(&*full, [&](const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    ++errors;
+  });
+  thread.Append(Start());
+  EXPECT_FALSE(thread.Flush().ok());
+  thread.Append(BarrierPassed{40});
+  EXPECT_FALSE(thread.Flush().ok());
+  EXPECT_EQ(errors, 1);
+}
+
+}  // namespace
+}  // namespace runnel
