@@ -14,7 +14,10 @@ RunStarted Start() {
   RunStarted record;
   record.model = "lenet";
   record.model_sha256 = std::string(64, 'a');
+  record.settings.training.batch_size = 32;
   record.training.dataset_samples = 1000;
+  record.training.eval_batch_size = 64;
+  record.training.learning_rate = 0.1;
   return record;
 }
 
