@@ -28,6 +28,12 @@ ModelSpec MobileNetV2S1();
 // Of both.
 TrainingDefaults MobileNetV2Defaults();
 
+// MobileNetV1 (the INT8 paper's): a 3x3 convolution, 13 pairs of a depthwise 3x3 and a 1x1
+// convolution with ReLU, each pair a layer, mean, linear. For 3x32x32 with stride 1 at the front:
+// 15 layers, 3,217,226 parameters, 46.4 M MACs; for 3x224x224 4,231,976 and 568.7 M.
+ModelSpec MobileNetV1();
+ModelSpec MobileNetV1ImageNet();
+
 // VGG for 3x32x32, 10 classes: 3x3 convolutions with ReLU and one linear layer. Each convolution is
 // a layer, with the pooling behind it. Without batch norm nothing has a bias either (NITI): 9, 14
 // and 17 layers, 9,222,848, 14,715,584 and 20,024,000 parameters, 152.8 M, 313.2 M and 398.1 M
@@ -57,14 +63,23 @@ ModelSpec Vgg19BnImageNet();
 // is a layer. 10 and 18 layers, 11,173,962 and 21,282,122 parameters, 555.4 M and 1,159.4 M MACs.
 ModelSpec ResNet18();
 ModelSpec ResNet34();
+// ResNet of bottlenecks, the stride in the 3x3 convolution: 18 layers, 23,520,842 parameters,
+// 1,297.8 M MACs.
+ModelSpec ResNet50();
+// ResNet of 6n + 2 layers with 16, 32 and 64 channels (FracTrain), a 1x1 convolution on the
+// shortcut where the shape changes: 20 and 38 layers, 564,122 and 1,147,418 parameters, 83.3 M and
+// 168.2 M MACs.
+ModelSpec ResNet38();
+ModelSpec ResNet74();
 // Without batch norm and bias: 11,164,352 and 21,265,088 parameters.
 ModelSpec ResNet18NoBn();
 ModelSpec ResNet34NoBn();
 
 // ResNet for 3x224x224, 1000 classes: first convolution 7x7 of stride 2, then 3x3 max pooling of
-// stride 2. 11,689,512 and 21,797,672 parameters, 1.81 G and 3.66 G MACs.
+// stride 2. 11,689,512, 21,797,672 and 25,557,032 parameters, 1.81 G, 3.66 G and 4.09 G MACs.
 ModelSpec ResNet18ImageNet();
 ModelSpec ResNet34ImageNet();
+ModelSpec ResNet50ImageNet();
 ModelSpec ResNet18NoBnImageNet();
 ModelSpec ResNet34NoBnImageNet();
 

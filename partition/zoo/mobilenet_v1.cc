@@ -1,0 +1,53 @@
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "partition/zoo/layer_builder.h"
+#include "partition/zoo/models.h"
+#include "partition/zoo/ops.h"
+
+namespace runnel::zoo {
+namespace {
+
+// A depthwise 3x3 and a 1x1 convolution.
+struct Pair {
+  int64_t channels;  // that it puts out
+  int64_t stride;
+};
+constexpr Pair kPairs[] = {{64, 1},  {128, 2}, {128, 1}, {256, 2}, {256, 1},  {512, 2}, {512, 1},
+                           {512, 1}, {512, 1}, {512, 1}, {512, 1}, {1024, 2}, {1024, 1}};
+constexpr int64_t kFirstChannels = 32;
+
+LayerSpec Separable(int index, int64_t in, const Pair& pair, ConvStyle style) {
+  LayerBuilder layer(absl::StrCat("block", index), style);
+  const int32_t depthwise = layer.Relu(layer.Conv(0, in, 3, pair.stride, in));
+  layer.Relu(layer.Conv(depthwise, pair.channels, 1, 1));
+  return layer.Take();
+}
+
+ModelSpec Make(const char* name, bool imagenet) {
+  constexpr ConvStyle style = kWithNorm;
+  ModelSpec model;
+  model.name = name;
+  model.input = imagenet ? Shape{3, 224, 224} : Shape{3, 32, 32};
+  model.classes = imagenet ? 1000 : 10;
+  LayerBuilder first("conv_first", style);
+  first.Relu(first.Conv(0, kFirstChannels, 3, imagenet ? 2 : 1));
+  model.layers.push_back(first.Take());
+  int64_t channels = kFirstChannels;
+  int index = 1;
+  for (const Pair& pair : kPairs) {
+    model.layers.push_back(Separable(index++, channels, pair, style));
+    channels = pair.channels;
+  }
+  LayerBuilder fc("fc", style);
+  fc.Append(HeadLinear(fc.Append(Plain(OpKind::kGlobalAvgPool, 0)), model.classes, style));
+  model.layers.push_back(fc.Take());
+  return model;
+}
+
+}  // namespace
+
+ModelSpec MobileNetV1() { return Make("mobilenet_v1", false); }
+ModelSpec MobileNetV1ImageNet() { return Make("mobilenet_v1_imagenet", true); }
+
+}  // namespace runnel::zoo
