@@ -25,6 +25,8 @@ struct KeepPlan {};
 struct MeasureDevices {
   std::vector<int> devices;
   std::vector<int> paths = {};  // of devices on other hosts, by their numbers
+  // Training need not stand meanwhile: these are devices without a stage, and no paths.
+  bool beside = false;
 };
 
 // Another plan from this barrier on. The coordinator gives it its generation.
@@ -65,7 +67,8 @@ class Planner {
                                          const std::vector<DeviceTimes>& times) = 0;
 
   // After MeasureDevices it is called again for the same step, with the new times of the devices
-  // and the new figures of the paths that could be measured. It answers so at most twice at a step.
+  // and the new figures of the paths that could be measured; of what is measured beside the training
+  // they are there at a later step. It answers so at most twice at a step.
   virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
 
   // Workers were lost, or leave, that the plan of `report` uses (DeviceFacts::is_lost): a plan over

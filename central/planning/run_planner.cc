@@ -260,7 +260,7 @@ BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {
     Compare(report);
     unproven_.reset();
     std::vector<int> devices = NewDevices(given, report);
-    if (!devices.empty()) return MeasureDevices{std::move(devices)};
+    if (!devices.empty()) return MeasureDevices{std::move(devices), {}, /*beside=*/true};
   }
   const bool looks_for_better =
       replanner_.has_value() && inputs().replan.layers_move && inputs().policy->next == nullptr;

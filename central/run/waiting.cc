@@ -54,11 +54,12 @@ Waiting Sending(const Coordinator& coordinator, CentralControl& server) {
 
 Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,
                   const std::vector<int64_t>& layer_bytes) {
-  if (const LinkProbe& probe = coordinator.measuring().links(); probe.under_way()) {
+  const bool measures = coordinator.waits_to_measure();
+  if (const LinkProbe& probe = coordinator.measuring().links(); measures && probe.under_way()) {
     return {absl::StrCat("measuring links to ", Count(probe.asked(), "worker")),
             static_cast<int64_t>(probe.done()), static_cast<int64_t>(probe.asked())};
   }
-  if (const Measurement& measurement = coordinator.measuring().devices(); measurement.under_way()) {
+  if (const Measurement& measurement = coordinator.measuring().devices(); measures) {
     return {absl::StrCat("measuring ", Count(measurement.asked(), "device")),
             static_cast<int64_t>(static_cast<double>(kWhole) * measurement.Progress()), kWhole};
   }

@@ -188,8 +188,14 @@ void Coordinator::AskPlanner() {
   if (auto* change = std::get_if<ChangePlan>(&decision)) return ChangeTo(std::move(*change));
   auto* measure = std::get_if<MeasureDevices>(&decision);
   if (measure == nullptr || (measure->devices.empty() && measure->paths.empty())) return Train();
-  measuring_.Order(std::move(*measure), step());
+  const bool beside = measure->beside;
+  measuring_.Order(*measure, step());
+  if (!beside) {
+    stands_for_ = StandsFor::kMeasuring;
+    return Measure();
+  }
   Measure();
+  AskPlanner();
 }
 
 void Coordinator::Handle(int device, const Snapshot& snapshot) {

@@ -140,6 +140,11 @@ class Coordinator {
   // Workers are waited for: those that the run begins with, or one that is started again.
   bool joining() const { return !ended() && (!roster_.complete() || recovery_.waiting()); }
   const Measuring& measuring() const { return measuring_; }
+  // Something is measured for which training stands, or the start waits.
+  bool waits_to_measure() const {
+    return stands_to_measure() &&
+           (measuring_.links().under_way() || measuring_.devices().under_way());
+  }
   // The last state is being collected; from this stage it is still to come.
   bool finishing() const { return ending_ == Ending::kCollecting; }
   bool AwaitsState(size_t stage) const { return collection_.Awaits(stage); }
@@ -164,7 +169,7 @@ class Coordinator {
     bool pause = false;
   };
   // What the stages stand at a barrier for, beside what a machine has under way.
-  enum class StandsFor : uint8_t { kNothing, kStates, kOperator };
+  enum class StandsFor : uint8_t { kNothing, kStates, kMeasuring, kOperator };
   enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state
 
   Coordinator(CoordinatorOptions options, const Batching& batching);
@@ -198,6 +203,7 @@ class Coordinator {
   bool has_plan() const { return !active_.plan.stages.empty(); }
   bool ended() const { return ending_ == Ending::kEnded; }
   bool states_under_way() const { return collection_.under_way() || replication_.under_way(); }
+  bool stands_to_measure() const { return !has_plan() || stands_for_ == StandsFor::kMeasuring; }
   bool stands_for_states() const { return finishing() || stands_for_ == StandsFor::kStates; }
 
   // ---- how a plan comes to hold (coordinator_plans.cc)

@@ -63,9 +63,11 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   const std::optional<int> device = roster_.Leave(connection, effects_);
   if (!device.has_value()) return;
   replication_.Lose(*device);
+  const bool is_measured = has_plan() && measuring_.Skip(*device, roster_, effects_);
   const std::string& name = roster_.name(*device);
   if (roster_.device(*device).released && !IsNeeded(*device)) {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("worker ", name, " has left")});
+    if (is_measured) Measure();
     return;
   }
   effects_.push_back(
@@ -81,7 +83,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   if (IsNeeded(*device)) return Recover(*device, status);
   if (!has_plan() || recovery_.replacing()) return;
   if (!move_.revocable()) {
-    if (measuring_.Skip(*device, roster_, effects_)) Measure();
+    if (is_measured) Measure();
     return;
   }
   move_.Abort(absl::StrCat("worker ", name, " was lost"), roster_, effects_);

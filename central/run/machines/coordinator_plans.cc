@@ -22,17 +22,19 @@ void Coordinator::Begin() {
   }
   all.devices.resize(options_.profiles_first_only ? 1 : roster_.devices().size());
   std::iota(all.devices.begin(), all.devices.end(), 0);
-  measuring_.Order(std::move(all), step());
+  measuring_.Order(all, step());
   Measure();
 }
 
 void Coordinator::Measure() {
-  if (has_plan() && orders_.stop) {  // asked for while a device measured
+  const bool stands = stands_to_measure();
+  if (has_plan() && stands && orders_.stop) {  // asked for while a device measured
     measuring_.Cancel();
     return CollectFinal();
   }
-  if (!measuring_.GoOn(active_, states_under_way(), roster_, effects_)) return;
+  if (!measuring_.GoOn(active_, states_under_way(), roster_, effects_) || !stands) return;
   if (!has_plan()) return MakeFirstPlan();
+  stands_for_ = StandsFor::kNothing;
   AskPlanner();
 }
 

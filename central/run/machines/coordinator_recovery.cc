@@ -29,7 +29,7 @@ std::optional<ReplicatedBarrier> Coordinator::Replicas() const {
 
 void Coordinator::GoBack() {
   if (move_.under_way()) move_.GiveUp(roster_, effects_);
-  measuring_.Cancel();
+  if (stands_to_measure()) measuring_.Cancel();
   const int64_t to = recovery_.step();
   collection_.GoBack(step(), to);
   replication_.GoBackTo(to);

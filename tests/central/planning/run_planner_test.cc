@@ -188,8 +188,10 @@ TEST_F(ThreeHosts, OneThatJoinsIsMeasuredAndMakesTheNextPlanFaster) {
   BarrierDecision decision = Report(1, 400);
   ASSERT_TRUE(std::holds_alternative<MeasureDevices>(decision)) << "nothing is known of it";
   EXPECT_THAT(std::get<MeasureDevices>(decision).devices, ElementsAre(2));
+  EXPECT_TRUE(std::get<MeasureDevices>(decision).beside);
+  EXPECT_TRUE(std::holds_alternative<KeepPlan>(Ask())) << "its times are not there yet";
   times_.push_back(alike);
-  decision = Ask();
+  decision = ReportUntilItDecides(1, 400);
   if (std::holds_alternative<KeepPlan>(decision)) decision = ReportUntilItDecides(1, 400);
   if (std::holds_alternative<MeasureDevices>(decision)) decision = Ask();  // the way to it
   ASSERT_TRUE(std::holds_alternative<ChangePlan>(decision));

@@ -1,12 +1,23 @@
 #include "central/run/machines/measuring/measuring.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
+
+void Measuring::Order(const MeasureDevices& what, int64_t step) {
+  step_ = step;
+  if (!next_.has_value()) next_.emplace();
+  const auto append = [](const std::vector<int>& from, std::vector<int>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(what.devices, next_->devices);
+  append(what.paths, next_->paths);
+}
 
 bool Measuring::GoOn(const ActivePlan& active, bool states_under_way, const Roster& roster,
                      RunEffects& effects) {

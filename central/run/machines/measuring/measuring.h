@@ -10,7 +10,6 @@
 // plan when GoOn says that all is measured.
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,11 +27,9 @@ class Measuring {
   // planner: borrowed.
   Measuring(MeasurementOptions options, Planner* planner) : devices_(std::move(options), planner) {}
 
-  // At barrier `step`, or (0: also) before the first plan. GoOn begins with it.
-  void Order(MeasureDevices what, int64_t step) {
-    next_ = std::move(what);
-    step_ = step;
-  }
+  // At barrier `step`, or (0: also) before the first plan, beside what is ordered already. GoOn
+  // begins with it.
+  void Order(const MeasureDevices& what, int64_t step);
   // Begins with what is next, if nothing is under way. active: without stages before the first
   // plan. states_under_way: a path waits until they are through, since a state on its way would be
   // measured as a slow link. True: all is measured.

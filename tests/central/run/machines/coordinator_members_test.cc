@@ -58,6 +58,34 @@ TEST(CoordinatorMembers, ANewWorkerBecomesAStage) {
   EXPECT_THAT(cluster.phases(), IsEmpty()) << "nothing was lost";
 }
 
+// Its answer never comes: nobody waits for it.
+TEST(CoordinatorMembers, ANewWorkerIsMeasuredBesideTheTraining) {
+  for (const bool is_lost : {false, true}) {
+    TrainingCluster cluster(kThree);
+    bool is_asked = false;
+    cluster.planner().at_barrier = [&](const BarrierReport& report) -> BarrierDecision {
+      if (report.devices.size() < 4 || std::exchange(is_asked, true)) return KeepPlan{};
+      return MeasureDevices{{3}, {}, /*beside=*/true};
+    };
+    bool is_measured = false;
+    cluster.When(SecondGrant,
+                 [&] { cluster->Joined(ConnectionId(9), SampleHello("late"), false); });
+    cluster.When(
+        [](const SendControl& send) {
+          return std::holds_alternative<ProfileRequest>(send.message);
+        },
+        [&] {
+          is_measured = true;
+          if (is_lost) cluster->Gone(ConnectionId(9), absl::UnavailableError("killed"));
+        });
+    cluster.Settle();
+    EXPECT_TRUE(is_measured);
+    cluster.ExpectAllTrainedOnce();
+    EXPECT_THAT(cluster.lines(), HasSubstr("worker late is new, it is measured"));
+    EXPECT_EQ(cluster->stages().size(), 3u);
+  }
+}
+
 // Before the plan there is nobody to show it to.
 TEST(CoordinatorMembers, OneThatComesTooEarlyTriesAgain) {
   CoordinatorOptions options;
