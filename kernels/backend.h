@@ -114,8 +114,8 @@ struct BackendRow {
   absl::string_view name;
   absl::string_view summary;  // for --help and the device list
   absl::StatusOr<std::unique_ptr<Backend>> (*make)(int threads);
-  // Of a backend in a shared object (host/loaded_backend.h), which `make` loads: whether the object
-  // is there. Null: the backend is linked.
+  // Of a backend that needs more than this binary, which `make` starts or loads (a shared object,
+  // host/loaded_backend.h; a program, hexagon/): whether that is there. Null: nothing more.
   bool (*is_installed)(absl::string_view name) = nullptr;
 
   bool is_loaded() const { return is_installed != nullptr; }

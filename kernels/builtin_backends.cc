@@ -3,6 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/hexagon/hexagon_backend.h"
 #include "kernels/ref/ref_backend.h"
 #ifdef RUNNEL_LOADS_BACKENDS
 #include "kernels/host/loaded_backend.h"
@@ -17,6 +18,8 @@ absl::Span<const BackendRow> BuiltinBackends() {
        "better one",
        MakeCpuBackend},
       {"ref", "plain loops: slow, the specification of the others", MakeRefBackend},
+      {"hexagon", "a Hexagon DSP under qemu-hexagon, integer recipes", MakeHexagonBackend,
+       IsHexagonInstalled},
 #ifdef RUNNEL_LOADS_BACKENDS
       {"torch", "LibTorch on the CPU, FP32",
        [](int threads) { return LoadBackend("torch", threads); }, IsBackendInstalled},

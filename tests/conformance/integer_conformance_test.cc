@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -14,7 +15,11 @@
 namespace runnel {
 namespace {
 
-constexpr uint64_t kSeeds = 60;
+// RUNNEL_INTEGER_SEEDS: more than a build machine has time for.
+uint64_t Seeds() {
+  const char* seeds = std::getenv("RUNNEL_INTEGER_SEEDS");
+  return seeds == nullptr ? 60 : std::strtoull(seeds, nullptr, 10);
+}
 
 std::vector<OpCode> IntegerCodes() {
   std::vector<OpCode> codes;
@@ -57,8 +62,9 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
   auto backend = MakeIntegerBackend(GetParam());
   auto oracle = MakeBackend("ref", 1);
   ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
+  const uint64_t seeds = Seeds();
   for (OpCode code : IntegerCodes()) {
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
       std::optional<IntegerCase> ours = MakeIntegerCase(code, seed);
       ASSERT_TRUE(ours.has_value()) << "no case for " << std::string(Name(code));
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << ours->ToString());

@@ -1,5 +1,7 @@
 // The table of backends.
 
+#include <cstdlib>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
@@ -30,15 +32,28 @@ TEST(Backends, RefusesWhatIsNotThere) {
   EXPECT_EQ(MakeBackend("ref", 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// "auto" never loads a shared object.
+// "auto" never loads a shared object, nor starts a program.
 TEST(Backends, AutoIsWhatIsLinked) {
-  EXPECT_THAT(AutoBackendNames(), testing::Not(testing::Contains("torch")));
   for (const BackendRow& row : BuiltinBackends()) {
-    EXPECT_EQ(row.is_loaded(), row.name == "torch");
+    EXPECT_EQ(row.is_loaded(), row.name == "torch" || row.name == "hexagon");
     if (row.is_loaded()) {
+      EXPECT_THAT(AutoBackendNames(), testing::Not(testing::Contains(row.name)));
+    }
+    if (row.name == "torch") {
       EXPECT_TRUE(row.is_installed(row.name)) << "the build makes it";
     }
   }
+}
+
+TEST(Backends, WithoutAnEmulatorThereIsNoDsp) {
+  const char* path = std::getenv("PATH");
+  const std::string before = path == nullptr ? "" : path;
+  setenv("PATH", "/nowhere", 1);
+  EXPECT_THAT(BackendNames(), testing::Not(testing::Contains("hexagon")));
+  const absl::Status status = MakeBackend("hexagon", 1).status();
+  setenv("PATH", before.c_str(), 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith("backend hexagon: no DSP here: "));
 }
 
 #ifdef RUNNEL_LOADS_BACKENDS

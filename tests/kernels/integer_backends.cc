@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/hexagon/hexagon_backend.h"
 
 namespace runnel {
 
@@ -14,6 +15,7 @@ std::vector<std::string> IntegerBackendNames() {
   for (const std::string& set : CpuInstructionSets()) {
     for (const char* threads : {"/1", "/2"}) names.push_back(absl::StrCat("cpu:", set, threads));
   }
+  if (IsHexagonInstalled("hexagon")) names.push_back("hexagon/1");
   return names;
 }
 

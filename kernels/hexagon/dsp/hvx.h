@@ -1,0 +1,117 @@
+#pragma once
+
+// Vectors of 128 bytes: loads, stores and the few shapes of data that the kernels share. Only the
+// DSP's compiler reads this header.
+//
+// Partial stores write back, unchanged, what lies behind the elements (kSlackBytes of op_list.h):
+// nobody else writes there while an operation runs.
+
+#include <hexagon_types.h>
+#include <hvx_hexagon_protos.h>
+#include <stdint.h>
+
+namespace runnel::hexagon {
+
+using Vector = HVX_Vector;
+using VectorPair = HVX_VectorPair;
+using Predicate = HVX_VectorPred;
+// Any address. Plain vectors must be aligned: the hardware drops the low seven bits of an address.
+typedef long UnalignedVector __attribute__((__vector_size__(128), __aligned__(1)));
+
+inline constexpr int kVectorBytes = 128;
+inline constexpr int kVectorWords = 32;
+#define RUNNEL_INLINE inline __attribute__((always_inline))
+
+template <typename T>
+RUNNEL_INLINE T Min(T a, T b) {
+  return a < b ? a : b;
+}
+template <typename T>
+RUNNEL_INLINE T Max(T a, T b) {
+  return a > b ? a : b;
+}
+
+RUNNEL_INLINE Vector Splat(int32_t value) { return Q6_V_vsplat_R(value); }
+RUNNEL_INLINE Vector SplatBytes(int32_t value) { return Q6_V_vsplat_R((value & 255) * 0x01010101); }
+RUNNEL_INLINE Vector Load(const void* at) { return *reinterpret_cast<const UnalignedVector*>(at); }
+RUNNEL_INLINE void Store(void* at, Vector value) {
+  *reinterpret_cast<UnalignedVector*>(at) = value;
+}
+// The first `bytes` of the vector, 0..128.
+RUNNEL_INLINE void StoreBytes(void* at, Vector value, int bytes) {
+  if (bytes >= kVectorBytes) return Store(at, value);
+  if (bytes <= 0) return;
+  Store(at, Q6_V_vmux_QVV(Q6_Q_vsetq_R(bytes), value, Load(at)));
+}
+// `value` in its first `bytes`, zero behind.
+RUNNEL_INLINE Vector KeepBytes(Vector value, int bytes) {
+  if (bytes >= kVectorBytes) return value;
+  if (bytes <= 0) return Q6_V_vzero();
+  return Q6_V_vmux_QVV(Q6_Q_vsetq_R(bytes), value, Q6_V_vzero());
+}
+
+// 128 elements as 32-bit words, in order.
+struct Words {
+  Vector v[4];
+};
+RUNNEL_INLINE Words LoadWords(const int32_t* at) {
+  Words words;
+  for (int i = 0; i < 4; ++i) words.v[i] = Load(at + i * kVectorWords);
+  return words;
+}
+RUNNEL_INLINE void StoreWords(int32_t* at, const Words& words, int count) {
+  for (int i = 0; i < 4; ++i) {
+    StoreBytes(at + i * kVectorWords, words.v[i], (count - i * kVectorWords) * 4);
+  }
+}
+RUNNEL_INLINE Words WordsOfHalves(VectorPair halves) {
+  const VectorPair low = Q6_Ww_vunpack_Vh(Q6_V_lo_W(halves));
+  const VectorPair high = Q6_Ww_vunpack_Vh(Q6_V_hi_W(halves));
+  return {{Q6_V_lo_W(low), Q6_V_hi_W(low), Q6_V_lo_W(high), Q6_V_hi_W(high)}};
+}
+RUNNEL_INLINE Words WordsOfBytes(Vector bytes) { return WordsOfHalves(Q6_Wh_vunpack_Vb(bytes)); }
+// Each word, saturated to -127..127.
+RUNNEL_INLINE Vector MantissasOf(const Words& words) {
+  const Vector low = Q6_Vh_vpack_VwVw_sat(words.v[1], words.v[0]);
+  const Vector high = Q6_Vh_vpack_VwVw_sat(words.v[3], words.v[2]);
+  return Q6_Vb_vmax_VbVb(Q6_Vb_vpack_VhVh_sat(high, low), SplatBytes(-127));
+}
+
+// The largest |word| of what was seen.
+class MaxWords {
+ public:
+  RUNNEL_INLINE void See(Vector words) { max_ = Q6_Vw_vmax_VwVw(max_, Q6_Vw_vabs_Vw(words)); }
+  RUNNEL_INLINE void See(const Words& words, int count) {
+    for (int i = 0; i < 4; ++i) See(KeepBytes(words.v[i], (count - i * kVectorWords) * 4));
+  }
+  int32_t Result() const {
+    alignas(kVectorBytes) int32_t lanes[kVectorWords];
+    *reinterpret_cast<Vector*>(lanes) = max_;
+    int32_t largest = 0;
+    for (int32_t lane : lanes) largest = Max(largest, lane);
+    return largest;
+  }
+
+ private:
+  Vector max_ = Q6_V_vzero();
+};
+
+// The largest |byte| of what was seen; no byte is -128.
+class MaxBytes {
+ public:
+  RUNNEL_INLINE void See(Vector bytes, int count) {
+    max_ = Q6_Vb_vmax_VbVb(max_, Q6_Vb_vabs_Vb(KeepBytes(bytes, count)));
+  }
+  int32_t Result() const {
+    alignas(kVectorBytes) int8_t lanes[kVectorBytes];
+    *reinterpret_cast<Vector*>(lanes) = max_;
+    int32_t largest = 0;
+    for (int32_t lane : lanes) largest = Max(largest, lane);
+    return largest;
+  }
+
+ private:
+  Vector max_ = Q6_V_vzero();
+};
+
+}  // namespace runnel::hexagon

@@ -1,0 +1,16 @@
+#pragma once
+
+// Weights as the products want them, packed once a version.
+
+#include "kernels/hexagon/dsp/machine.h"
+
+namespace runnel::hexagon {
+
+enum class PackedKind : uint32_t { kConvForward = 1, kConvInputGradient, kLinear, kLinearGradient };
+
+// The memory of the tensor's packed form; `fresh` if it has to be filled. Of an unknown version it
+// is the operation's own. Null: there is no memory.
+uint8_t* PackedWeights(Machine& machine, const DspTensor& weights, PackedKind kind, uint32_t bytes,
+                       bool& fresh);
+
+}  // namespace runnel::hexagon

@@ -1,0 +1,129 @@
+#include "kernels/hexagon/dsp/product.h"
+
+namespace runnel::hexagon {
+namespace {
+
+template <int kRows, int kVectors>
+RUNNEL_INLINE void LoadSums(const TileTarget& target, int m, Vector (&sums)[kVectors]) {
+  alignas(kVectorBytes) int32_t row[kTileLanes + kVectorWords] = {};
+  const int32_t* c = target.c + m * target.row_elements;
+  for (int i = 0; i < target.run_count; ++i) {
+    const LaneRun& run = target.runs[i];
+    for (int at = 0; at < run.count; at += kVectorWords) {
+      StoreBytes(row + run.lane + at, Load(c + run.at + at), (run.count - at) * 4);
+    }
+  }
+  for (int n = 0; n < kVectors; ++n) sums[n] = reinterpret_cast<const Vector*>(row)[n];
+}
+
+template <int kVectors>
+RUNNEL_INLINE void StoreSums(const TileTarget& target, int m, const Vector (&sums)[kVectors]) {
+  int32_t* c = target.c + m * target.row_elements;
+  if (target.largest != nullptr) {
+    for (int n = 0; n < kVectors; ++n) {
+      target.largest->See(KeepBytes(sums[n], (target.lanes - n * kVectorWords) * 4));
+    }
+  }
+  if (target.run_count == 1) {
+    for (int n = 0; n < kVectors; ++n) {
+      StoreBytes(c + target.runs[0].at + n * kVectorWords, sums[n],
+                 (target.lanes - n * kVectorWords) * 4);
+    }
+    return;
+  }
+  alignas(kVectorBytes) int32_t row[kTileLanes + kVectorWords];
+  for (int n = 0; n < kVectors; ++n) reinterpret_cast<Vector*>(row)[n] = sums[n];
+  for (int i = 0; i < target.run_count; ++i) {
+    const LaneRun& run = target.runs[i];
+    for (int at = 0; at < run.count; at += kVectorWords) {
+      StoreBytes(c + run.at + at, Load(row + run.lane + at), (run.count - at) * 4);
+    }
+  }
+}
+
+// One panel. The loop is as wide as the 32 registers allow, 6 x 4: 24 products need 12 packets,
+// whose other slots hold the 4 vector loads and 3 loads of scalars.
+template <int kRows, int kVectors>
+__attribute__((noinline)) void PanelTile(const int32_t* a, const int32_t* start, int steps,
+                                         const Vector* b, const TileTarget& target, int first_row) {
+  Vector sums[kRows][kVectors];
+  for (int m = 0; m < kRows; ++m) {
+    if (target.adds) {
+      LoadSums<kRows, kVectors>(target, first_row + m, sums[m]);
+    } else {
+      for (int n = 0; n < kVectors; ++n) sums[m][n] = Q6_V_vzero();
+    }
+    if (start == nullptr) continue;
+    for (int n = 0; n < kVectors; ++n) {
+      sums[m][n] = Q6_Vw_vadd_VwVw(sums[m][n], Splat(start[m]));
+    }
+  }
+#pragma clang loop unroll(disable)
+  for (int step = 0; step < steps; ++step) {
+    Vector lanes[kVectors];
+    for (int n = 0; n < kVectors; ++n) lanes[n] = b[n];
+    b += kVectors;
+    int32_t words[kRows];
+    if constexpr (kRows % 2 == 0) {
+      for (int m = 0; m < kRows; m += 2) {
+        const uint64_t two = *reinterpret_cast<const uint64_t*>(a + m);
+        words[m] = static_cast<int32_t>(two);
+        words[m + 1] = static_cast<int32_t>(two >> 32);
+      }
+    } else {
+      for (int m = 0; m < kRows; ++m) words[m] = a[m];
+    }
+    a += kRows;
+    for (int n = 0; n < kVectors; ++n) {
+      for (int m = 0; m < kRows; ++m) {
+        sums[m][n] = Q6_Vw_vrmpyacc_VwVubRb(sums[m][n], lanes[n], words[m]);
+      }
+    }
+  }
+  for (int m = 0; m < kRows; ++m) StoreSums(target, first_row + m, sums[m]);
+}
+
+template <int kVectors>
+void AllPanels(const PackedRows& a, int first, int count, bool starts, const Vector* b,
+               const TileTarget& target) {
+  for (int row = 0, panel = 0; row < a.rows; row += panel) {
+    panel = PanelRows(a.rows - row);
+    const int32_t* words = a.words + row * a.steps + first * panel;
+    const int32_t* start = starts ? a.start + row : nullptr;
+    switch (panel) {
+      case 6:
+        PanelTile<6, kVectors>(words, start, count, b, target, row);
+        break;
+      case 4:
+        PanelTile<4, kVectors>(words, start, count, b, target, row);
+        break;
+      case 2:
+        PanelTile<2, kVectors>(words, start, count, b, target, row);
+        break;
+      default:
+        PanelTile<1, kVectors>(words, start, count, b, target, row);
+    }
+  }
+}
+
+}  // namespace
+
+bool TakeRows(Arena& arena, int rows, int depth, PackedRows& rows_of) {
+  rows_of.words = arena.Take<int32_t>(uint64_t{static_cast<uint32_t>(rows)} * ((depth + 3) / 4));
+  rows_of.start = arena.Take<int32_t>(rows);
+  return rows_of.words != nullptr && rows_of.start != nullptr;
+}
+
+void MultiplyTile(const PackedRows& a, int first, int count, bool starts, const Vector* b,
+                  const TileTarget& target) {
+  switch (TileVectors(target.lanes)) {
+    case 4:
+      return AllPanels<4>(a, first, count, starts, b, target);
+    case 2:
+      return AllPanels<2>(a, first, count, starts, b, target);
+    default:
+      return AllPanels<1>(a, first, count, starts, b, target);
+  }
+}
+
+}  // namespace runnel::hexagon

@@ -1,0 +1,136 @@
+// The loss's gradient, sums of gradients and the step of the weights.
+
+#include "kernels/hexagon/dsp/machine.h"
+#include "kernels/hexagon/dsp/rounding.h"
+
+namespace runnel::hexagon {
+namespace {
+
+constexpr int kLossShift = 4;
+
+// value / 2^shift towards zero; 0 for a shift over 62.
+int64_t DivideByPower(int64_t value, int64_t shift) {
+  if (shift > 62) return 0;
+  const int64_t bias = value < 0 ? (int64_t{1} << shift) - 1 : 0;
+  return (value + bias) >> shift;
+}
+
+// numerator / denominator, both positive, for quotients up to 2048.
+int32_t SmallQuotient(int64_t numerator, int64_t denominator) {
+  int32_t quotient = 0;
+  for (int bit = 11; bit >= 0; --bit) {
+    // By shifting what is divided: the divisor may have 61 bits.
+    if ((numerator >> bit) < denominator) continue;
+    numerator -= denominator << bit;
+    quotient |= 1 << bit;
+  }
+  return quotient;
+}
+
+// g_j of kernels/integer_loss.h for one sample.
+void LossWeights(const int8_t* logits, int classes, int32_t exponent, int64_t* g) {
+  const int e = Max(-24, Min(24, exponent));
+  if (e <= -7) {
+    for (int j = 0; j < classes; ++j) {
+      const int64_t v = logits[j];
+      g[j] = (int64_t{1} << (1 - 2 * e)) + v * (int64_t{1} << (1 - e)) + v * v;
+    }
+    return;
+  }
+  int64_t largest = 0;
+  for (int j = 0; j < classes; ++j) {
+    const int64_t s = DivideByPower(int64_t{logits[j]} * 47274, 15);
+    g[j] = e >= 0 ? s * (int64_t{1} << e) : DivideByPower(s, -e);
+    if (j == 0 || g[j] > largest) largest = g[j];
+  }
+  for (int j = 0; j < classes; ++j) {
+    g[j] = (int64_t{1} << Max<int64_t>(0, g[j] - (largest - 10))) - 1;
+  }
+}
+
+int64_t GradientAt(const Machine& machine, const DspTensor& gradient, uint32_t i) {
+  return gradient.bytes == sizeof(int64_t) ? machine.data<int64_t>(gradient)[i]
+                                           : machine.data<int32_t>(gradient)[i];
+}
+
+}  // namespace
+
+// The host has checked the labels.
+DspStatus LossGradient(Machine& machine, const DspOp& op) {
+  const int samples = op.x.n, classes = op.x.c;
+  const int8_t* logits = machine.data<int8_t>(op.in[0]);
+  const int32_t* labels = machine.data<int32_t>(op.in[1]);
+  int8_t* dy = machine.data<int8_t>(op.out[0]);
+  const int32_t exponent = machine.tail(op.in[0]).exponent;
+  auto* g = machine.scratch.Take<int64_t>(classes);
+  auto* p = machine.scratch.Take<int32_t>(classes);
+  if (g == nullptr || p == nullptr) return DspStatus::kNoMemory;
+  Draws draws(op);
+  for (int n = 0; n < samples; ++n) {
+    LossWeights(logits + n * classes, classes, exponent, g);
+    int64_t sum = 0;
+    for (int j = 0; j < classes; ++j) sum += g[j];
+    int32_t floored = 0;
+    for (int j = 0; j < classes; ++j) {
+      p[j] = SmallQuotient(2048 * g[j], sum);
+      floored += p[j];
+    }
+    if (labels[n] >= 0 && labels[n] < classes) p[labels[n]] -= floored;
+    for (int j = 0; j < classes; ++j) {
+      const uint32_t element = n * classes + j;
+      dy[element] = Saturate(RoundOne(op, draws, p[j], kLossShift, element));
+    }
+  }
+  machine.SetTail(op.out[0], 0);
+  return DspStatus::kOk;
+}
+
+DspStatus AddScaledGradient(Machine& machine, const DspOp& op) {
+  const Tail from = machine.tail(op.in[0]), before = machine.tail(op.out[0]);
+  const bool first = (op.flags & kFlagAccumulate) == 0;
+  const int32_t exponent = first ? from.exponent : Max(from.exponent, before.exponent);
+  int64_t* total = machine.data<int64_t>(op.out[0]);
+  int64_t largest = 0;
+  for (uint32_t i = 0; i < op.out[0].elements; ++i) {
+    const int64_t old = first ? 0 : DivideByPower(total[i], exponent - before.exponent);
+    total[i] = old + DivideByPower(GradientAt(machine, op.in[0], i), exponent - from.exponent);
+    largest = Max(largest, total[i] < 0 ? -total[i] : total[i]);
+  }
+  machine.SetTail(op.out[0], exponent, largest);
+  return DspStatus::kOk;
+}
+
+DspStatus Update(Machine& machine, const DspOp& op) {
+  const int b = BitsOf(machine.tail(op.in[1]).max_abs);
+  const int shift = Max(0, b - op.gradient_bits);
+  const Tail weight_tail = machine.tail(op.in[0]);
+  const int8_t* weights = machine.data<int8_t>(op.in[0]);
+  int8_t* updated = machine.data<int8_t>(op.out[0]);
+  Draws draws(op);
+  const uint32_t count = op.out[0].elements;
+  const bool wide = op.in[1].bytes == sizeof(int64_t);
+  alignas(kVectorBytes) int32_t lanes[kVectorBytes];
+  for (uint32_t first = 0; first < count; first += kVectorBytes) {
+    const int n = static_cast<int>(Min<uint32_t>(kVectorBytes, count - first));
+    Words steps;
+    if (b == 0) {
+      for (Vector& v : steps.v) v = Q6_V_vzero();
+    } else if (wide) {
+      for (int i = 0; i < n; ++i) {
+        const int64_t g = GradientAt(machine, op.in[1], first + i);
+        lanes[i] = Saturate(RoundOne(op, draws, g, shift, first + i));
+      }
+      for (int i = 0; i < 4; ++i) steps.v[i] = reinterpret_cast<const Vector*>(lanes)[i];
+    } else {
+      const Words sums = LoadWords(machine.data<int32_t>(op.in[1]) + first);
+      steps = WordsOfBytes(MantissasOf(RoundWords(op, draws, sums, shift, first)));
+    }
+    Words words = WordsOfBytes(Load(weights + first));
+    for (int i = 0; i < 4; ++i) words.v[i] = Q6_Vw_vsub_VwVw(words.v[i], steps.v[i]);
+    StoreBytes(updated + first, MantissasOf(words), n);
+  }
+  machine.tail(op.out[0]) = weight_tail;
+  return DspStatus::kOk;
+}
+
+}  // namespace runnel::hexagon

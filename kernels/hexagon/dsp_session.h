@@ -1,0 +1,32 @@
+#pragma once
+
+// The DSP as a process behind a contract: it maps memory, takes lists of operations and says when
+// they are done. One thread.
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/hexagon/op_list.h"
+#include "kernels/hexagon/shared_memory.h"
+
+namespace runnel::hexagon {
+
+class DspSession {
+ public:
+  virtual ~DspSession() = default;
+  // What it is, for numerics classes and messages: "v67-emulated".
+  virtual const char* name() const = 0;
+  // Memory that operations name by offsets.
+  virtual const std::shared_ptr<SharedMemory>& memory() const = 0;
+  // Hands over operations, 1 to kMaxOps, to be run in order. One list at a time. Unavailable, and
+  // from then on for each call: the DSP is lost, and why.
+  virtual absl::Status Submit(absl::Span<const DspOp> ops) = 0;
+  // Waits until the list is done. Unavailable as Submit; ResourceExhausted: an operation found no
+  // memory, and the session goes on.
+  virtual absl::Status Wait() = 0;
+  // Of the list that was done last, by operation; zeros where the processor does not count.
+  virtual absl::Span<const DspCounts> counts() const = 0;
+};
+
+}  // namespace runnel::hexagon

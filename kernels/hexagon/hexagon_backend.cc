@@ -1,0 +1,164 @@
+#include "kernels/hexagon/hexagon_backend.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/hexagon/emulated_session.h"
+#include "kernels/hexagon/encode.h"
+#include "kernels/hexagon/staging.h"
+#include "kernels/host/call.h"
+#include "kernels/integer_loss.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace hexagon {
+namespace {
+
+std::string NameOf(const Instruction& instruction) {
+  return absl::StrCat(Name(instruction.code), " (layer ", instruction.layer, ", op ",
+                      instruction.op, ")");
+}
+
+bool LeavesTheDsp(Storage storage) {
+  return storage == Storage::kOutput || storage == Storage::kInputGradient ||
+         storage == Storage::kNewParameters;
+}
+
+class HexagonExecutable final : public Executable {
+ public:
+  HexagonExecutable(const Program& program, std::shared_ptr<DspSession> session)
+      : program_(program), session_(std::move(session)), staging_(program, session_->memory()) {}
+
+  absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
+    for (const Instruction& instruction : program_.part(part)) {
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+        RUNNEL_RETURN_IF_ERROR(host::CheckBound(program_, instruction, *operands, bindings));
+      }
+    }
+    RUNNEL_RETURN_IF_ERROR(staging_.Enter(part, bindings));
+    std::vector<const Instruction*> batch;
+    for (const Instruction& instruction : program_.part(part)) {
+      if (DspCodeOf(instruction.code)) batch.push_back(&instruction);
+      if (!HasHostPart(instruction.code) && batch.size() < kMaxOps) continue;
+      RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context));
+      batch.clear();
+      if (HasHostPart(instruction.code)) RUNNEL_RETURN_IF_ERROR(Measure(instruction, bindings));
+    }
+    RUNNEL_RETURN_IF_ERROR(RunBatch(batch, context));
+    for (const Instruction& instruction : program_.part(part)) {
+      RUNNEL_RETURN_IF_ERROR(CheckTails(instruction));
+    }
+    staging_.Leave(part, bindings);
+    // The packed weights of these bytes are no longer those.
+    for (const Instruction& instruction : program_.part(part)) {
+      for (BufferIndex index : instruction.outputs) {
+        if (program_.buffers[index].storage != Storage::kNewParameters) continue;
+        session_->memory()->RenewVersion(bindings[Storage::kNewParameters]);
+        return absl::OkStatus();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // A list of operations is one submission.
+  absl::Status RunBatch(const std::vector<const Instruction*>& batch, const StepContext& context) {
+    if (batch.empty()) return absl::OkStatus();
+    std::vector<DspOp> ops;
+    for (const Instruction* instruction : batch) {
+      ops.push_back(Encode(
+          program_, *instruction, context,
+          [&](BufferIndex index) { return staging_.OffsetOf(index); },
+          [&](BufferIndex index) { return staging_.VersionOf(index); }));
+    }
+    RUNNEL_RETURN_IF_ERROR(session_->Submit(ops));
+    return session_->Wait();
+  }
+
+  // What the DSP wrote into tails leads the host's arithmetic. Values that stay on the DSP are not
+  // looked at: their memory may have been used again.
+  absl::Status CheckTails(const Instruction& instruction) const {
+    for (BufferIndex index : instruction.outputs) {
+      const Buffer& buffer = program_.buffers[index];
+      if (!buffer.scaled || !LeavesTheDsp(buffer.storage)) continue;
+      const ScaleTail& tail = TailOf(staging_.Address(index), buffer.dtype, buffer.shape);
+      if (tail.exponent >= -kMaxExponent && tail.exponent <= kMaxExponent && tail.max_abs >= 0) {
+        continue;
+      }
+      return absl::UnavailableError(
+          absl::StrCat("backend hexagon: the DSP program answered nonsense: ", NameOf(instruction),
+                       " has exponent ", tail.exponent, " and maximum ", tail.max_abs));
+    }
+    return absl::OkStatus();
+  }
+
+  // The real losses of the logits: they take a logarithm, which only the host has as ref does.
+  absl::Status Measure(const Instruction& instruction, const Bindings& bindings) const {
+    const BufferIndex logits = instruction.inputs[0];
+    const Buffer& buffer = program_.buffers[logits];
+    const std::byte* at = staging_.Address(logits);
+    const Buffer& metrics = program_.buffers[instruction.outputs.back()];
+    return IntegerCrossEntropy(
+        {reinterpret_cast<const int8_t*>(at), buffer.shape[0], buffer.shape[1],
+         TailOf(at, buffer.dtype, buffer.shape).exponent},
+        reinterpret_cast<const int32_t*>(staging_.Address(instruction.inputs[1])), nullptr,
+        reinterpret_cast<double*>(bindings[metrics.storage] + metrics.offset_bytes));
+  }
+
+  const Program& program_;
+  const std::shared_ptr<DspSession> session_;
+  Staging staging_;
+};
+
+class HexagonBackend final : public Backend {
+ public:
+  explicit HexagonBackend(std::unique_ptr<DspSession> session) : session_(std::move(session)) {}
+
+  absl::string_view name() const override { return "hexagon"; }
+  std::string numerics_class() const override { return absl::StrCat("hexagon/", session_->name()); }
+
+  absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
+    return session_->memory()->Allocate(bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    for (const auto& part : program.parts) {
+      for (const Instruction& instruction : part) {
+        if (DspCodeOf(instruction.code) || HasHostPart(instruction.code)) continue;
+        return absl::UnimplementedError(
+            absl::StrCat("backend hexagon has no ", NameOf(instruction)));
+      }
+    }
+    return std::make_unique<HexagonExecutable>(program, session_);
+  }
+
+ private:
+  const std::shared_ptr<DspSession> session_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session) {
+  return std::make_unique<HexagonBackend>(std::move(session));
+}
+
+}  // namespace hexagon
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(int threads) {
+  if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
+  const auto refuse = [](const absl::Status& why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backend hexagon: no DSP here: ", why.message(), "; take --backend cpu"));
+  };
+  auto command = hexagon::FindEmulator();
+  if (!command.ok()) return refuse(command.status());
+  auto session = hexagon::OpenEmulatedSession({.command = *std::move(command)});
+  if (!session.ok()) return refuse(session.status());
+  return hexagon::MakeBackendOn(*std::move(session));
+}
+
+bool IsHexagonInstalled(absl::string_view) { return hexagon::FindEmulator().ok(); }
+
+}  // namespace runnel

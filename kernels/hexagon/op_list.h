@@ -1,0 +1,137 @@
+#pragma once
+
+// What the host and the DSP program say to each other. Both compilers read this header, so it
+// needs nothing but fixed-width integers; both sides are little-endian.
+//
+// The host writes a list of operations to the start of the shared memory and sends a DspRequest;
+// the program runs them in order and answers with a DspReply. Offsets are in bytes from the start
+// of the shared memory.
+
+#include <stdint.h>
+
+namespace runnel::hexagon {
+
+inline constexpr uint32_t kDspMagic = 0x52443158;
+// Raised with every change of this header.
+inline constexpr uint32_t kDspProtocol = 1;
+
+// A kernel may read or write back, unchanged, so many bytes behind a tensor: vectors are whole.
+inline constexpr uint32_t kSlackBytes = 1024;
+// Exponents as proto/base/tensor/number_format.h has them.
+inline constexpr uint32_t kTailBytes = 64;
+
+enum class DspCode : uint32_t {
+  kCopy = 1,
+  kQuantize,
+  kRescale,
+  kRelu,
+  kReluGradient,
+  kDropout,
+  kAdd,
+  kConvForward,
+  kConvInputGradient,
+  kConvWeightGradient,
+  kLinearForward,
+  kLinearInputGradient,
+  kLinearWeightGradient,
+  kMaxPoolForward,
+  kMaxPoolInputGradient,
+  kAvgPoolForward,
+  kAvgPoolInputGradient,
+  kGlobalAvgPoolForward,
+  kGlobalAvgPoolInputGradient,
+  kAddScaledGradient,
+  kUpdate,
+  kLossGradient,
+};
+
+// Values of runnel::Rounding.
+inline constexpr uint32_t kRoundPseudoStochastic = 0;
+inline constexpr uint32_t kRoundHalfAway = 1;
+inline constexpr uint32_t kRoundStochastic = 2;
+
+// DspOp::flags.
+inline constexpr uint32_t kFlagPromoteOneToTwo = 1;
+inline constexpr uint32_t kFlagRelu = 2;
+inline constexpr uint32_t kFlagPowerOfTwo = 4;
+inline constexpr uint32_t kFlagAccumulate = 8;
+
+struct DspTensor {
+  uint32_t data = 0;  // offset; 0: the operand is absent
+  uint32_t tail = 0;  // offset of the ScaleTail; 0: not scaled
+  uint32_t elements = 0;
+  uint32_t bytes = 0;  // of an element
+  // Of weights: the same number as long as their bytes are the same; 0: unknown.
+  uint64_t version = 0;
+};
+
+struct DspImages {
+  int32_t n = 1, c = 1, h = 1, w = 1;
+};
+
+struct DspWindow {
+  int32_t kh = 1, kw = 1, sh = 1, sw = 1, ph = 0, pw = 0;
+};
+
+// What the emulator counted for an operation: exact and repeatable, but no time.
+struct DspCounts {
+  uint32_t packets = 0;
+  uint32_t instructions = 0;
+  uint32_t vector_instructions = 0;
+  uint32_t reserved = 0;
+};
+
+struct DspOp {
+  DspCode code = DspCode::kCopy;
+  uint32_t rounding = kRoundPseudoStochastic;
+  uint32_t flags = 0;
+  int32_t gradient_bits = 0;  // kUpdate
+  DspTensor in[2];
+  DspTensor out[2];
+  DspImages x;  // the operator's input
+  DspImages y;  // its output
+  DspWindow window;
+  int32_t groups = 1;
+  // Dropout keeps an element whose draw's top 24 bits reach this.
+  uint32_t threshold = 0;
+  int32_t added_exponent = 0;  // dropout
+  uint32_t reserved = 0;
+  uint32_t key[2] = {};  // of the stream of random draws (proto/base/random.h)
+  uint32_t sequence[2] = {};
+  DspCounts counts;  // written by the program
+};
+static_assert(sizeof(DspOp) == 216, "both compilers lay it out alike");
+
+// Behind each other at the start of the shared memory: the desk, then what the host allocates.
+inline constexpr uint32_t kMaxOps = 1024;
+struct DspDesk {
+  uint32_t ops_done;  // counted up by the program: a sign of life
+  uint32_t reserved[31];
+  DspOp ops[kMaxOps];
+};
+inline constexpr uint32_t kDeskBytes = 256 << 10;
+static_assert(sizeof(DspDesk) <= kDeskBytes, "the desk has room for the operations");
+
+enum class DspVerb : uint32_t { kOpen = 1, kRun = 2 };
+
+struct DspRequest {
+  uint32_t magic = kDspMagic;
+  uint32_t sequence = 0;
+  DspVerb verb = DspVerb::kRun;
+  uint32_t op_count = 0;  // kRun
+  uint32_t protocol = kDspProtocol;
+  uint32_t shared_bytes = 0;   // kOpen
+  uint32_t vtcm_bytes = 0;     // kOpen
+  uint32_t private_bytes = 0;  // kOpen: what the program may take for itself
+};
+
+enum class DspStatus : uint32_t { kOk = 0, kBadRequest = 1, kNoMemory = 2, kUnknownCode = 3 };
+
+struct DspReply {
+  uint32_t magic = kDspMagic;
+  uint32_t sequence = 0;
+  DspStatus status = DspStatus::kOk;
+  uint32_t failed_op = 0;
+};
+
+}  // namespace runnel::hexagon
