@@ -125,10 +125,11 @@ TEST_F(HexagonSessionTest, WithoutMemoryForAnOperationTheSessionGoesOn) {
   DspOp op;
   op.code = DspCode::kConvForward;
   op.x = {8, 16, 64, 64};
-  op.y = {8, 1, 64, 64};
+  op.y = {8, 1, 32, 32};
+  op.window.sh = op.window.sw = 2;  // so that the images are laid out anew
   op.in[0] = {.data = at, .tail = at + 1024, .elements = 1 << 19, .bytes = 1};
   op.in[1] = {.data = at, .tail = at + 1024, .elements = 16, .bytes = 1};
-  op.out[0] = {.data = at + (1 << 20), .tail = at + (2 << 20), .elements = 1 << 15, .bytes = 4};
+  op.out[0] = {.data = at + (1 << 20), .tail = at + (2 << 20), .elements = 1 << 13, .bytes = 4};
   ASSERT_TRUE(session->Submit({&op, 1}).ok());
   EXPECT_EQ(session->Wait().code(), absl::StatusCode::kResourceExhausted);
   std::unique_ptr<Memory> small;

@@ -29,14 +29,22 @@ int RunsOf(uint32_t first, int lanes, uint32_t positions, uint32_t sample_elemen
   return used;
 }
 
-struct Pixels {
+// What a tile's lanes read: images and, by k = (tap, channel) of a group, where in them.
+struct Source {
   LaidOutImages images;
+  bool in_place = false;
+  EdgeMasks edges;
+  const LaneRead* reads = nullptr;  // of the first group, for whole steps
+  uint32_t group_bytes = 0;         // from group to group
+};
+
+struct Pixels {
+  Source source;
   DspImages grid;  // the result; c: of all groups
   int groups = 1;
-  uint32_t group_bytes = 0;           // from group to group in the images
-  const uint32_t* offsets = nullptr;  // of k in the first group
-  PackedRows weights;                 // of the first group; those of the others behind it
+  PackedRows weights;  // of the first group; those of the others behind it
   int32_t* result = nullptr;
+  Vector* waiting = nullptr;
 };
 
 int64_t ProductOverPixels(Machine& machine, const Pixels& p) {
@@ -46,31 +54,41 @@ int64_t ProductOverPixels(Machine& machine, const Pixels& p) {
   auto* b = reinterpret_cast<Vector*>(machine.vtcm);
   Segment segments[kTileLanes];
   LaneRun runs[kTileLanes];
+  Vector masks[kMaxMasks];
   MaxWords largest;
   for (uint32_t first = 0; first < total; first += kTileLanes) {
     const int lanes = static_cast<int>(Min<uint32_t>(kTileLanes, total - first));
-    const int segment_count = SegmentsOf(p.images, p.grid, first, lanes, segments);
+    const int segment_count = SegmentsOf(p.source.images, p.grid, first, lanes, segments);
+    if (p.source.in_place) FillMasks(p.source.edges, p.grid, first, masks);
     TileTarget target;
     target.row_elements = positions;
     target.runs = runs;
     target.run_count = RunsOf(first, lanes, positions, p.grid.c * positions, runs);
     target.lanes = lanes;
+    target.waiting = p.waiting;
     for (int g = 0; g < p.groups; ++g) {
       PackedRows weights = p.weights;
       weights.words += g * weights.rows * weights.steps;
       weights.start += g * weights.rows;
       target.c = p.result + g * weights.rows * positions;
-      LaneReader reader(p.images.data + g * p.group_bytes, segments, segment_count);
+      LaneReader reader(p.source.images.data + g * p.source.group_bytes, segments, segment_count,
+                        masks);
       for (int step = 0; step < weights.steps; step += tile_steps) {
         const int count = Min(tile_steps, weights.steps - step);
-        PackLaneRows(reader, p.offsets + 4 * step, count, lanes, b);
-        target.adds = step > 0;
-        target.largest = step + count == weights.steps ? &largest : nullptr;
+        PackLaneRows(reader, p.source.reads + 4 * step, count, lanes, b);
+        target.takes = step > 0;
+        target.waits = step + count < weights.steps;
+        target.largest = target.waits ? nullptr : &largest;
         MultiplyTile(weights, step, count, step == 0, b, target);
       }
     }
   }
   return largest.Result();
+}
+
+bool TakeWaiting(Machine& machine, Pixels& p) {
+  p.waiting = machine.scratch.Take<Vector>(4 * p.weights.rows);
+  return p.waiting != nullptr;
 }
 
 // Rows of `depth` for each group, with memory in the weights' packed form.
@@ -88,17 +106,6 @@ bool TakeWeights(Machine& machine, const DspTensor& tensor, PackedKind kind, int
   return true;
 }
 
-template <typename Value>
-void PackGroups(int groups, int depth, const PackedRows& packed, const Value& value) {
-  for (int g = 0; g < groups; ++g) {
-    PackedRows to = packed;
-    to.words += g * packed.rows * packed.steps;
-    to.start += g * packed.rows;
-    PackRows(
-        packed.rows, depth, [&](int m, int k) { return value(g, m, k); }, to);
-  }
-}
-
 ImageLayout ForwardLayout(const DspOp& op) {
   const DspWindow& w = op.window;
   ImageLayout layout;
@@ -110,59 +117,11 @@ ImageLayout ForwardLayout(const DspOp& op) {
   return layout;
 }
 
-// Where each weight of a group's window, (tap, channel) in order, reads; with room for whole steps.
-uint32_t* WindowOffsets(Machine& machine, const DspOp& op, const LaidOutImages& images) {
-  const int channels = op.x.c / op.groups;
-  const int depth = op.window.kh * op.window.kw * channels;
-  auto* offsets = machine.scratch.Take<uint32_t>(depth + 4);
-  if (offsets == nullptr) return nullptr;
-  int k = 0;
-  for (int i = 0; i < op.window.kh; ++i) {
-    for (int j = 0; j < op.window.kw; ++j) {
-      for (int c = 0; c < channels; ++c) offsets[k++] = images.OffsetOf(c, i, j);
-    }
-  }
-  while (k % 4 != 0) offsets[k++] = 0;
-  return offsets;
-}
-
-}  // namespace
-
-DspStatus ConvForward(Machine& machine, const DspOp& op) {
-  const int group_in = op.x.c / op.groups, group_out = op.y.c / op.groups;
-  const int depth = op.window.kh * op.window.kw * group_in;
-  Pixels p;
-  p.grid = op.y;
-  p.groups = op.groups;
-  p.result = machine.data<int32_t>(op.out[0]);
-  if (!LayOut(machine, machine.data<uint8_t>(op.in[0]), op.x, ForwardLayout(op), p.images)) {
-    return DspStatus::kNoMemory;
-  }
-  p.images.output_row_step = op.window.sh;
-  p.group_bytes = group_in * p.images.channel_bytes;
-  p.offsets = WindowOffsets(machine, op, p.images);
-  bool fresh = false;
-  if (p.offsets == nullptr || !TakeWeights(machine, op.in[1], PackedKind::kConvForward, op.groups,
-                                           group_out, depth, p.weights, fresh)) {
-    return DspStatus::kNoMemory;
-  }
-  if (fresh) {
-    const int8_t* weights = machine.data<int8_t>(op.in[1]);
-    PackGroups(op.groups, depth, p.weights,
-               [&](int g, int m, int k) { return weights[(g * group_out + m) * depth + k]; });
-  }
-  const int32_t exponent = machine.tail(op.in[0]).exponent + machine.tail(op.in[1]).exponent;
-  machine.SetTail(op.out[0], exponent, ProductOverPixels(machine, p));
-  return DspStatus::kOk;
-}
-
 // dx[c][i] = sum over taps and output channels of dy[(i + padding - tap) / stride] * w: a
 // convolution of dy with stride - 1 zeros between its pixels, whose plane begins kernel - 1 before
 // its first pixel.
-DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
+ImageLayout GradientLayout(const DspOp& op) {
   const DspWindow& w = op.window;
-  const int group_in = op.x.c / op.groups, group_out = op.y.c / op.groups;
-  const int taps = w.kh * w.kw, depth = taps * group_out;
   ImageLayout layout;
   layout.top = w.kh - 1;
   layout.left = w.kw - 1;
@@ -170,29 +129,108 @@ DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
   layout.column_step = w.sw;
   layout.rows = op.x.h + w.ph + w.kh - 1;
   layout.columns = op.x.w + w.pw + w.kw - 1;
+  return layout;
+}
+
+enum class Pass : uint8_t { kForward, kInputGradient };
+
+bool FitsInPlace(const DspOp& op) {
+  const DspWindow& w = op.window;
+  return w.sh == 1 && w.sw == 1 && op.x.h == op.y.h && op.x.w == op.y.w &&
+         Max(op.x.h, op.x.w) <= kMaxMaskedSide && w.kh * w.kw <= kMaxMasks;
+}
+
+// Where tap (i, j) reads channel c.
+LaneRead ReadOf(const Source& source, const DspOp& op, Pass pass, int i, int j, int c) {
+  const DspWindow& w = op.window;
+  const LaidOutImages& images = source.images;
+  if (!source.in_place) {
+    return {pass == Pass::kForward ? images.OffsetOf(c, i, j)
+                                   : images.OffsetOf(c, w.ph + w.kh - 1 - i, w.pw + w.kw - 1 - j),
+            -1};
+  }
+  const int row = source.edges.top + i * source.edges.step;
+  const int column = source.edges.left + j * source.edges.step;
+  const int32_t offset = c * static_cast<int32_t>(images.channel_bytes) +
+                         row * static_cast<int32_t>(images.row_bytes) + column;
+  return {offset, row == 0 && column == 0 ? -1 : i * w.kw + j};
+}
+
+// Of x, or of dy for the input-gradient. False: there is no memory.
+bool MakeSource(Machine& machine, const DspOp& op, Pass pass, const DspTensor& images,
+                Source& source) {
+  const DspWindow& w = op.window;
+  const bool forward = pass == Pass::kForward;
+  const DspImages& size = forward ? op.x : op.y;
+  const uint8_t* data = machine.data<uint8_t>(images);
+  source.in_place = FitsInPlace(op);
+  if (source.in_place) {
+    source.images = InPlace(data, size);
+    source.edges =
+        forward ? EdgeMasks{w.kh, w.kw, -w.ph, -w.pw, 1} : EdgeMasks{w.kh, w.kw, w.ph, w.pw, -1};
+  } else if (!LayOut(machine, data, size, forward ? ForwardLayout(op) : GradientLayout(op),
+                     source.images)) {
+    return false;
+  } else if (forward) {
+    source.images.output_row_step = w.sh;
+  }
+  const int channels = size.c / op.groups;
+  source.group_bytes = channels * source.images.channel_bytes;
+  auto* reads = machine.scratch.Take<LaneRead>(w.kh * w.kw * channels + 4);
+  source.reads = reads;
+  if (reads == nullptr) return false;
+  LaneRead* at = reads;
+  for (int i = 0; i < w.kh; ++i) {
+    for (int j = 0; j < w.kw; ++j) {
+      for (int c = 0; c < channels; ++c) *at++ = ReadOf(source, op, pass, i, j, c);
+    }
+  }
+  for (int i = 0; i < 3; ++i) *at++ = {0, -1};
+  return true;
+}
+
+}  // namespace
+
+DspStatus ConvForward(Machine& machine, const DspOp& op) {
+  const int group_out = op.y.c / op.groups;
+  const int depth = op.window.kh * op.window.kw * (op.x.c / op.groups);
+  Pixels p;
+  p.grid = op.y;
+  p.groups = op.groups;
+  p.result = machine.data<int32_t>(op.out[0]);
+  auto* spare = machine.scratch.Take(depth);
+  bool fresh = false;
+  if (spare == nullptr || !MakeSource(machine, op, Pass::kForward, op.in[0], p.source) ||
+      !TakeWeights(machine, op.in[1], PackedKind::kConvForward, op.groups, group_out, depth,
+                   p.weights, fresh) ||
+      !TakeWaiting(machine, p)) {
+    return DspStatus::kNoMemory;
+  }
+  for (int g = 0; fresh && g < op.groups; ++g) {
+    PackedRows to = p.weights;
+    to.words += g * group_out * to.steps;
+    to.start += g * group_out;
+    PackByteRows(machine.data<int8_t>(op.in[1]) + g * group_out * depth, depth, depth, spare, to);
+  }
+  const int32_t exponent = machine.tail(op.in[0]).exponent + machine.tail(op.in[1]).exponent;
+  machine.SetTail(op.out[0], exponent, ProductOverPixels(machine, p));
+  return DspStatus::kOk;
+}
+
+DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
+  const int group_in = op.x.c / op.groups, group_out = op.y.c / op.groups;
+  const int taps = op.window.kh * op.window.kw, depth = taps * group_out;
   Pixels p;
   p.grid = op.x;
   p.groups = op.groups;
   p.result = machine.data<int32_t>(op.out[0]);
-  auto* offsets = machine.scratch.Take<uint32_t>(depth + 4);
   bool fresh = false;
-  if (offsets == nullptr ||
-      !LayOut(machine, machine.data<uint8_t>(op.in[0]), op.y, layout, p.images) ||
+  if (!MakeSource(machine, op, Pass::kInputGradient, op.in[0], p.source) ||
       !TakeWeights(machine, op.in[1], PackedKind::kConvInputGradient, op.groups, group_in, depth,
-                   p.weights, fresh)) {
+                   p.weights, fresh) ||
+      !TakeWaiting(machine, p)) {
     return DspStatus::kNoMemory;
   }
-  p.offsets = offsets;
-  p.group_bytes = group_out * p.images.channel_bytes;
-  int k = 0;
-  for (int i = 0; i < w.kh; ++i) {
-    for (int j = 0; j < w.kw; ++j) {
-      for (int c = 0; c < group_out; ++c) {
-        offsets[k++] = p.images.OffsetOf(c, w.ph + w.kh - 1 - i, w.pw + w.kw - 1 - j);
-      }
-    }
-  }
-  while (k % 4 != 0) offsets[k++] = 0;
   if (fresh) {
     const int8_t* weights = machine.data<int8_t>(op.in[1]);
     for (int g = 0; g < op.groups; ++g) {
@@ -243,15 +281,10 @@ class WeightGradient {
   }
 
   bool Begin() {
-    if (!LayOut(machine_, machine_.data<uint8_t>(op_.in[1]), op_.x, ForwardLayout(op_), images_)) {
-      return false;
-    }
-    images_.output_row_step = op_.window.sh;
-    offsets_ = WindowOffsets(machine_, op_, images_);
     rows_ = machine_.scratch.Take<int8_t>(static_cast<uint32_t>(group_out_) * block_);
-    spare_ = machine_.scratch.Take<Vector>(2 * kVectorWords);
-    return offsets_ != nullptr && rows_ != nullptr && spare_ != nullptr &&
-           TakeRows(machine_.scratch, group_out_, block_, packed_) &&
+    spare_ = machine_.scratch.Take<Vector>(Max(2 * kVectorWords, block_ / kVectorBytes));
+    return MakeSource(machine_, op_, Pass::kForward, op_.in[1], source_) && rows_ != nullptr &&
+           spare_ != nullptr && TakeRows(machine_.scratch, group_out_, block_, packed_) &&
            sums_.Begin(machine_, op_.out[0]);
   }
 
@@ -286,8 +319,8 @@ class WeightGradient {
       }
       done += count;
     }
-    PackRows(
-        group_out_, block.count, [&](int m, int k) { return rows_[m * block_ + k]; }, packed_);
+    packed_.steps = (block.count + 3) / 4;
+    PackByteRows(rows_, block_, block.count, reinterpret_cast<uint8_t*>(spare_), packed_);
   }
 
   void MultiplyLanes(int g, int lane, const PixelBlock& block) {
@@ -295,12 +328,15 @@ class WeightGradient {
     const int vectors = TileVectors(lanes);
     auto* b = reinterpret_cast<Vector*>(machine_.vtcm);
     Segment segments[kTileLanes];
+    Vector masks[kMaxMasks];
     for (int done = 0; done < block.count; done += kVectorBytes) {
       const int count = Min(kVectorBytes, block.count - done);
-      const int segment_count = SegmentsOf(images_, op_.y, block.first + done, count, segments);
-      LaneReader reader(images_.data + g * group_in_ * images_.channel_bytes, segments,
-                        segment_count);
-      PackDepthRows([&](int i) { return reader.Read(offsets_[lane + i]); }, lanes, spare_,
+      const int segment_count =
+          SegmentsOf(source_.images, op_.y, block.first + done, count, segments);
+      if (source_.in_place) FillMasks(source_.edges, op_.y, block.first + done, masks);
+      LaneReader reader(source_.images.data + g * source_.group_bytes, segments, segment_count,
+                        masks);
+      PackDepthRows([&](int i) { return reader.Read(source_.reads[lane + i]); }, lanes, spare_,
                     b + done / 4 * vectors);
     }
     const LaneRun run = {static_cast<uint32_t>(lane), 0, lanes};
@@ -319,8 +355,7 @@ class WeightGradient {
   const DspOp& op_;
   int group_in_, group_out_, lanes_, block_;
   uint32_t positions_;
-  LaidOutImages images_;
-  const uint32_t* offsets_ = nullptr;
+  Source source_;
   int8_t* rows_ = nullptr;
   Vector* spare_ = nullptr;
   PackedRows packed_;

@@ -98,7 +98,8 @@ DspStatus Open(Machine& machine, const DspRequest& request) {
   }
   machine.shared_bytes = request.shared_bytes;
   machine.vtcm_bytes = request.vtcm_bytes;
-  machine.scratch.Set(own, half);
+  // Kernels also read a little before what they were given.
+  machine.scratch.Set(own + kSlackBytes, half - kSlackBytes);
   machine.packed.Set(own + half, half);
   return DspStatus::kOk;
 }

@@ -6,9 +6,14 @@ namespace {
 void PlaceRow(const uint8_t* from, int width, const ImageLayout& layout, int phase_columns,
               uint8_t* row) {
   if (layout.column_step == 1 && layout.phases == 1) {
+    // Whole vectors: what they overwrite behind the row is either still the fill or comes later.
+    const Vector fill = SplatBytes(layout.fill);
     const int count = Min(width, layout.columns - layout.left);
     for (int j = 0; j < count; j += kVectorBytes) {
-      StoreBytes(row + layout.left + j, Load(from + j), count - j);
+      const Vector value = Load(from + j);
+      Store(row + layout.left + j, count - j >= kVectorBytes
+                                       ? value
+                                       : Q6_V_vmux_QVV(Q6_Q_vsetq_R(count - j), value, fill));
     }
     return;
   }
@@ -43,6 +48,45 @@ bool LayOut(Machine& machine, const uint8_t* images, const DspImages& size,
   }
   result.data = data;
   return true;
+}
+
+LaidOutImages InPlace(const uint8_t* images, const DspImages& size) {
+  LaidOutImages result;
+  result.data = images;
+  result.row_bytes = size.w;
+  result.phase_columns = size.w;
+  result.channel_bytes = size.h * size.w;
+  result.sample_bytes = result.channel_bytes * size.c;
+  return result;
+}
+
+void FillMasks(const EdgeMasks& edges, const DspImages& grid, uint32_t first, Vector* masks) {
+  alignas(kVectorBytes) int8_t rows[kVectorBytes];
+  alignas(kVectorBytes) int8_t columns[kVectorBytes];
+  const uint32_t at = first % (grid.h * grid.w);
+  int row = static_cast<int>(at) / grid.w, column = static_cast<int>(at) % grid.w;
+  for (int lane = 0; lane < kVectorBytes; ++lane) {
+    rows[lane] = static_cast<int8_t>(row);
+    columns[lane] = static_cast<int8_t>(column);
+    if (++column < grid.w) continue;
+    column = 0;
+    if (++row == grid.h) row = 0;
+  }
+  const Vector before = SplatBytes(-1), height = SplatBytes(grid.h), width = SplatBytes(grid.w);
+  const Vector all = SplatBytes(-1);
+  for (int i = 0; i < edges.rows; ++i) {
+    const Vector r = Q6_Vb_vadd_VbVb(*reinterpret_cast<const Vector*>(rows),
+                                     SplatBytes(edges.top + i * edges.step));
+    const Predicate row_inside =
+        Q6_Q_and_QQ(Q6_Q_vcmp_gt_VbVb(r, before), Q6_Q_vcmp_gt_VbVb(height, r));
+    for (int j = 0; j < edges.columns; ++j) {
+      const Vector c = Q6_Vb_vadd_VbVb(*reinterpret_cast<const Vector*>(columns),
+                                       SplatBytes(edges.left + j * edges.step));
+      const Predicate column_inside =
+          Q6_Q_and_QQ(Q6_Q_vcmp_gt_VbVb(c, before), Q6_Q_vcmp_gt_VbVb(width, c));
+      *masks++ = Q6_V_vmux_QVV(Q6_Q_and_QQ(row_inside, column_inside), all, Q6_V_vzero());
+    }
+  }
 }
 
 int SegmentsOf(const LaidOutImages& images, const DspImages& grid, uint32_t first, int count,

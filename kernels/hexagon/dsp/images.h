@@ -1,8 +1,10 @@
 #pragma once
 
-// Images as the products read them: copied once, with their padding and, between the columns that a
-// stride skips or a gradient leaves out, so that what 128 neighbouring outputs read through one tap
-// of a window lies in a few contiguous pieces.
+// Images as the products read them: what 128 neighbouring outputs read through one tap of a window
+// has to lie in a few contiguous pieces. Where outputs are as many as pixels and next to each
+// other, the images do as they are, and masks take out what a tap reads beyond an edge. Else they
+// are copied once, with their padding and with the columns that a stride skips or a gradient leaves
+// out.
 
 #include "kernels/hexagon/dsp/hvx.h"
 #include "kernels/hexagon/dsp/machine.h"
@@ -27,11 +29,33 @@ struct LaidOutImages {
   int output_row_step = 1;  // rows from one output row's first tap to the next one's
 
   // From an output's place to what it reads at so many rows and columns further on.
-  uint32_t OffsetOf(int channel, int row, int column) const {
+  int32_t OffsetOf(int channel, int row, int column) const {
     return channel * channel_bytes + row * row_bytes + (column % phases) * phase_columns +
            column / phases;
   }
 };
+
+// What a lane reads: so many bytes from its place, and, unless it is -1, which of its tile's masks
+// keeps it.
+struct LaneRead {
+  int32_t offset = 0;
+  int32_t mask = -1;
+};
+
+// The images as they are.
+LaidOutImages InPlace(const uint8_t* images, const DspImages& size);
+
+// Masks of a tile of outputs first..first + 127 of images that lie in place: mask i * columns + j
+// keeps the lanes whose row + top + i * step and column + left + j * step are pixels.
+struct EdgeMasks {
+  int rows = 1, columns = 1;
+  int top = 0, left = 0;
+  int step = 1;
+};
+// Images are at most so high and wide: rows and columns are signed bytes.
+inline constexpr int kMaxMaskedSide = 100;
+inline constexpr int kMaxMasks = 49;
+void FillMasks(const EdgeMasks& edges, const DspImages& grid, uint32_t first, Vector* masks);
 
 // Copies them; false: there is no memory.
 bool LayOut(Machine& machine, const uint8_t* images, const DspImages& size,
@@ -52,22 +76,36 @@ int SegmentsOf(const LaidOutImages& images, const DspImages& grid, uint32_t firs
 // Reads one byte a lane into a vector; lanes behind the segments' hold anything.
 class LaneReader {
  public:
-  LaneReader(const uint8_t* base, const Segment* segments, int count)
-      : base_(base), segments_(segments), count_(count) {}
+  LaneReader(const uint8_t* base, const Segment* segments, int count, const Vector* masks = nullptr)
+      : base_(base), segments_(segments), count_(count), masks_(masks) {}
 
-  RUNNEL_INLINE Vector Read(uint32_t offset) {
+  RUNNEL_INLINE Vector Read(const LaneRead& read) {
+    const Vector value = Read(read.offset);
+    return read.mask < 0 ? value : Q6_V_vand_VV(value, masks_[read.mask]);
+  }
+  RUNNEL_INLINE Vector Read(int32_t offset) {
     const uint8_t* base = base_ + offset;
-    if (count_ == 1) return Load(base + segments_[0].source);
-    for (int i = 0; i < count_; ++i) {
-      Store(row_ + segments_[i].lane, Load(base + segments_[i].source));
+    // Copies: a store to the row could be one to this object, for all that the compiler knows.
+    const Segment* segment = segments_;
+    const int count = count_;
+    uint8_t* row = row_;
+    const Vector first = Load(base + segment->source);
+    if (count == 1) return first;
+    if (count == 2) {
+      const int lane = segment[1].lane;
+      return Q6_V_vmux_QVV(Q6_Q_vsetq_R(lane), first, Load(base + segment[1].source - lane));
     }
-    return *reinterpret_cast<const Vector*>(row_);
+    for (const Segment* end = segment + count; segment < end; ++segment) {
+      Store(row + segment->lane, Load(base + segment->source));
+    }
+    return *reinterpret_cast<const Vector*>(row);
   }
 
  private:
   const uint8_t* base_;
   const Segment* segments_;
   int count_;
+  const Vector* masks_;
   // A piece's vector may reach past the last lane.
   alignas(kVectorBytes) uint8_t row_[2 * kVectorBytes];
 };

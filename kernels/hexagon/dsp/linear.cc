@@ -97,19 +97,20 @@ void FinishTail(Machine& machine, const DspOp& op, int64_t largest) {
                   largest);
 }
 
-// Rows of `depth` bytes, samples or errors.
-bool PackSamples(Machine& machine, const int8_t* values, int rows, int depth, PackedRows& packed) {
-  if (!TakeRows(machine.scratch, rows, depth, packed)) return false;
-  PackRows(
-      rows, depth, [&](int m, int k) { return values[m * depth + k]; }, packed);
+// Rows of `depth` bytes, samples or errors, for so many steps.
+bool PackSamples(Machine& machine, const int8_t* values, int rows, int depth, int steps,
+                 PackedRows& packed) {
+  uint8_t* spare = machine.scratch.Take(4 * steps);
+  if (spare == nullptr || !TakeRows(machine.scratch, rows, 4 * steps, packed)) return false;
+  PackByteRows(values, depth, depth, spare, packed);
   return true;
 }
 
-uint32_t* RowOffsets(Machine& machine, int rows, int row_bytes) {
-  auto* offsets = machine.scratch.Take<uint32_t>(rows + 4);
-  if (offsets == nullptr) return nullptr;
-  for (int k = 0; k < rows + 4; ++k) offsets[k] = k < rows ? k * row_bytes : 0;
-  return offsets;
+LaneRead* RowReads(Machine& machine, int rows, int row_bytes) {
+  auto* reads = machine.scratch.Take<LaneRead>(rows + 4);
+  if (reads == nullptr) return nullptr;
+  for (int k = 0; k < rows + 4; ++k) reads[k] = {k < rows ? k * row_bytes : 0, -1};
+  return reads;
 }
 
 }  // namespace
@@ -136,11 +137,9 @@ DspStatus LinearForward(Machine& machine, const DspOp& op) {
   }
   b.tiles = tiles;
   PackedRows a;
-  if (!TakeRows(machine.scratch, samples, 4 * b.steps, a)) return DspStatus::kNoMemory;
-  const int8_t* x = machine.data<int8_t>(op.in[0]);
-  PackRows(
-      samples, 4 * b.steps,
-      [&](int m, int k) { return k < inputs ? x[m * inputs + k] : int8_t{0}; }, a);
+  if (!PackSamples(machine, machine.data<int8_t>(op.in[0]), samples, inputs, b.steps, a)) {
+    return DspStatus::kNoMemory;
+  }
   FinishTail(machine, op, StreamProduct(machine, a, b, machine.data<int32_t>(op.out[0])));
   return DspStatus::kOk;
 }
@@ -148,9 +147,9 @@ DspStatus LinearForward(Machine& machine, const DspOp& op) {
 DspStatus LinearInputGradient(Machine& machine, const DspOp& op) {
   const int samples = op.x.n, inputs = op.x.c, outputs = op.y.c;
   PackedRows a;
-  uint32_t* offsets = RowOffsets(machine, outputs, inputs);
-  if (offsets == nullptr ||
-      !PackSamples(machine, machine.data<int8_t>(op.in[0]), samples, outputs, a)) {
+  LaneRead* reads = RowReads(machine, outputs, inputs);
+  if (reads == nullptr || !PackSamples(machine, machine.data<int8_t>(op.in[0]), samples, outputs,
+                                       (outputs + 3) / 4, a)) {
     return DspStatus::kNoMemory;
   }
   StreamedLanes b;
@@ -163,7 +162,7 @@ DspStatus LinearInputGradient(Machine& machine, const DspOp& op) {
   uint8_t* to = tiles;
   for (int lane = 0; fresh && lane < inputs; lane += kTileLanes) {
     LaneReader reader(weights + lane, &kAllLanes, 1);
-    PackLaneRows(reader, offsets, a.steps, Min(kTileLanes, inputs - lane),
+    PackLaneRows(reader, reads, a.steps, Min(kTileLanes, inputs - lane),
                  reinterpret_cast<Vector*>(to));
     to += b.TileBytes(lane);
   }
@@ -181,18 +180,17 @@ DspStatus LinearWeightGradient(Machine& machine, const DspOp& op) {
   StreamedLanes b;
   b.lanes = inputs;
   b.steps = (samples + 3) / 4;
-  uint32_t* offsets = RowOffsets(machine, samples, inputs);
+  LaneRead* reads = RowReads(machine, samples, inputs);
   uint8_t* tiles = machine.scratch.Take(b.bytes());
-  if (offsets == nullptr || tiles == nullptr || !sums.Begin(machine, op.out[0]) ||
+  if (reads == nullptr || tiles == nullptr || !sums.Begin(machine, op.out[0]) ||
       !TakeRows(machine.scratch, outputs, samples, a)) {
     return DspStatus::kNoMemory;
   }
-  PackRows(
-      outputs, samples, [&](int m, int k) { return dy[k * outputs + m]; }, a);
+  PackByteColumns(dy, samples, a);
   uint8_t* to = tiles;
   for (int lane = 0; lane < inputs; lane += kTileLanes) {
     LaneReader reader(x + lane, &kAllLanes, 1);
-    PackLaneRows(reader, offsets, b.steps, Min(kTileLanes, inputs - lane),
+    PackLaneRows(reader, reads, b.steps, Min(kTileLanes, inputs - lane),
                  reinterpret_cast<Vector*>(to));
     to += b.TileBytes(lane);
   }

@@ -3,56 +3,77 @@
 namespace runnel::hexagon {
 namespace {
 
-template <int kRows, int kVectors>
-RUNNEL_INLINE void LoadSums(const TileTarget& target, int m, Vector (&sums)[kVectors]) {
-  alignas(kVectorBytes) int32_t row[kTileLanes + kVectorWords] = {};
-  const int32_t* c = target.c + m * target.row_elements;
+// Where a tile's vectors go, if each is whole and goes to one place.
+struct VectorPlaces {
+  bool whole = false;
+  uint32_t at[4] = {};
+};
+
+VectorPlaces PlacesOf(const TileTarget& target) {
+  VectorPlaces places;
   for (int i = 0; i < target.run_count; ++i) {
     const LaneRun& run = target.runs[i];
+    if (run.count % kVectorWords != 0) return places;
     for (int at = 0; at < run.count; at += kVectorWords) {
-      StoreBytes(row + run.lane + at, Load(c + run.at + at), (run.count - at) * 4);
+      places.at[(run.lane + at) / kVectorWords] = run.at + at;
     }
   }
-  for (int n = 0; n < kVectors; ++n) sums[n] = reinterpret_cast<const Vector*>(row)[n];
+  places.whole = target.lanes == TileVectors(target.lanes) * kVectorWords;
+  return places;
 }
 
 template <int kVectors>
-RUNNEL_INLINE void StoreSums(const TileTarget& target, int m, const Vector (&sums)[kVectors]) {
-  int32_t* c = target.c + m * target.row_elements;
-  if (target.largest != nullptr) {
-    for (int n = 0; n < kVectors; ++n) {
-      target.largest->See(KeepBytes(sums[n], (target.lanes - n * kVectorWords) * 4));
-    }
+RUNNEL_INLINE void LoadSums(const TileTarget& target, int m, Vector (&sums)[kVectors]) {
+  if (target.takes) {
+    for (int n = 0; n < kVectors; ++n) sums[n] = target.waiting[4 * m + n];
+  } else if (target.adds) {
+    const int32_t* c = target.c + m * target.row_elements;
+    for (int n = 0; n < kVectors; ++n) sums[n] = Load(c + target.runs[0].at + n * kVectorWords);
+  } else {
+    for (int n = 0; n < kVectors; ++n) sums[n] = Q6_V_vzero();
   }
-  if (target.run_count == 1) {
+}
+
+// Gives the largest |sum| of each lane so far.
+template <int kVectors>
+RUNNEL_INLINE Vector StoreSums(const TileTarget& target, const VectorPlaces& places, int m,
+                               const Vector (&sums)[kVectors], Vector largest) {
+  if (target.waits) {
+    for (int n = 0; n < kVectors; ++n) target.waiting[4 * m + n] = sums[n];
+    return largest;
+  }
+  int32_t* c = target.c + m * target.row_elements;
+  if (places.whole) {
     for (int n = 0; n < kVectors; ++n) {
-      StoreBytes(c + target.runs[0].at + n * kVectorWords, sums[n],
-                 (target.lanes - n * kVectorWords) * 4);
+      Store(c + places.at[n], sums[n]);
+      largest = Q6_Vw_vmax_VwVw(largest, Q6_Vw_vabs_Vw(sums[n]));
     }
-    return;
+    return largest;
   }
   alignas(kVectorBytes) int32_t row[kTileLanes + kVectorWords];
-  for (int n = 0; n < kVectors; ++n) reinterpret_cast<Vector*>(row)[n] = sums[n];
+  for (int n = 0; n < kVectors; ++n) {
+    const Vector kept = KeepBytes(sums[n], (target.lanes - n * kVectorWords) * 4);
+    largest = Q6_Vw_vmax_VwVw(largest, Q6_Vw_vabs_Vw(kept));
+    reinterpret_cast<Vector*>(row)[n] = sums[n];
+  }
   for (int i = 0; i < target.run_count; ++i) {
     const LaneRun& run = target.runs[i];
     for (int at = 0; at < run.count; at += kVectorWords) {
       StoreBytes(c + run.at + at, Load(row + run.lane + at), (run.count - at) * 4);
     }
   }
+  return largest;
 }
 
 // One panel. The loop is as wide as the 32 registers allow, 6 x 4: 24 products need 12 packets,
 // whose other slots hold the 4 vector loads and 3 loads of scalars.
 template <int kRows, int kVectors>
 __attribute__((noinline)) void PanelTile(const int32_t* a, const int32_t* start, int steps,
-                                         const Vector* b, const TileTarget& target, int first_row) {
+                                         const Vector* b, const TileTarget& target,
+                                         const VectorPlaces& places, int first_row) {
   Vector sums[kRows][kVectors];
   for (int m = 0; m < kRows; ++m) {
-    if (target.adds) {
-      LoadSums<kRows, kVectors>(target, first_row + m, sums[m]);
-    } else {
-      for (int n = 0; n < kVectors; ++n) sums[m][n] = Q6_V_vzero();
-    }
+    LoadSums<kVectors>(target, first_row + m, sums[m]);
     if (start == nullptr) continue;
     for (int n = 0; n < kVectors; ++n) {
       sums[m][n] = Q6_Vw_vadd_VwVw(sums[m][n], Splat(start[m]));
@@ -80,28 +101,33 @@ __attribute__((noinline)) void PanelTile(const int32_t* a, const int32_t* start,
       }
     }
   }
-  for (int m = 0; m < kRows; ++m) StoreSums(target, first_row + m, sums[m]);
+  Vector largest = Q6_V_vzero();
+  for (int m = 0; m < kRows; ++m) {
+    largest = StoreSums<kVectors>(target, places, first_row + m, sums[m], largest);
+  }
+  if (target.largest != nullptr) target.largest->See(largest);
 }
 
 template <int kVectors>
 void AllPanels(const PackedRows& a, int first, int count, bool starts, const Vector* b,
                const TileTarget& target) {
+  const VectorPlaces places = PlacesOf(target);
   for (int row = 0, panel = 0; row < a.rows; row += panel) {
     panel = PanelRows(a.rows - row);
     const int32_t* words = a.words + row * a.steps + first * panel;
     const int32_t* start = starts ? a.start + row : nullptr;
     switch (panel) {
       case 6:
-        PanelTile<6, kVectors>(words, start, count, b, target, row);
+        PanelTile<6, kVectors>(words, start, count, b, target, places, row);
         break;
       case 4:
-        PanelTile<4, kVectors>(words, start, count, b, target, row);
+        PanelTile<4, kVectors>(words, start, count, b, target, places, row);
         break;
       case 2:
-        PanelTile<2, kVectors>(words, start, count, b, target, row);
+        PanelTile<2, kVectors>(words, start, count, b, target, places, row);
         break;
       default:
-        PanelTile<1, kVectors>(words, start, count, b, target, row);
+        PanelTile<1, kVectors>(words, start, count, b, target, places, row);
     }
   }
 }
@@ -109,6 +135,8 @@ void AllPanels(const PackedRows& a, int first, int count, bool starts, const Vec
 }  // namespace
 
 bool TakeRows(Arena& arena, int rows, int depth, PackedRows& rows_of) {
+  rows_of.rows = rows;
+  rows_of.steps = (depth + 3) / 4;
   rows_of.words = arena.Take<int32_t>(uint64_t{static_cast<uint32_t>(rows)} * ((depth + 3) / 4));
   rows_of.start = arena.Take<int32_t>(rows);
   return rows_of.words != nullptr && rows_of.start != nullptr;

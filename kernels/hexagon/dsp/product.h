@@ -52,7 +52,7 @@ void PackRows(int rows, int depth, const Value& value, PackedRows& to) {
     }
   }
 }
-// Takes the memory for it; false: there is no more.
+// Takes the memory for it and sets its size; false: there is no more.
 bool TakeRows(Arena& arena, int rows, int depth, PackedRows& rows_of);
 
 // Lanes of a tile that lie side by side in C.
@@ -69,8 +69,12 @@ struct TileTarget {
   const LaneRun* runs = nullptr;
   int run_count = 0;
   int lanes = 0;
-  bool adds = false;            // to what is there
+  bool adds = false;            // to what is there; of one run alone
   MaxWords* largest = nullptr;  // of the finished sums; null: they are not finished
+  // Of products over more steps than fit VTCM: where sums wait for the next ones, 4 vectors a row.
+  Vector* waiting = nullptr;
+  bool takes = false;  // sums that wait
+  bool waits = false;  // sums are not finished and do not go to C
 };
 
 // Steps first..first + count of A against a tile of B that has these steps alone. The first of
