@@ -1,12 +1,15 @@
 #include "tests/kernels/integer_backends.h"
 
 #include <cctype>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/hexagon_backend.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
 
@@ -25,7 +28,12 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& n
   if (parts.size() != 2 || !absl::SimpleAtoi(parts[1], &threads)) {
     return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not name/threads"));
   }
-  return MakeBackend(parts[0], threads);
+  if (name != kSmallDsp) return MakeBackend(parts[0], threads);
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<std::string> command, hexagon::FindEmulator());
+  RUNNEL_ASSIGN_OR_RETURN(
+      std::unique_ptr<hexagon::DspSession> session,
+      hexagon::OpenEmulatedSession({.command = std::move(command), .vtcm_bytes = 32 << 10}));
+  return hexagon::MakeBackendOn(std::move(session));
 }
 
 std::string TestNameOf(const std::string& backend) {

@@ -12,8 +12,11 @@
 
 namespace runnel {
 
-// "ref", "cpu:portable/1", "cpu:portable/2", "cpu:avx2/1", ...: name, then threads.
+// "ref", "cpu:portable/1", "cpu:portable/2", "cpu:avx2/1", ..., "hexagon/1" where its emulator is:
+// name, then threads.
 std::vector<std::string> IntegerBackendNames();
+// A DSP with so little memory beside its vectors that every large product is cut into pieces.
+inline constexpr char kSmallDsp[] = "hexagon_small/1";
 absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& name);
 // With only letters, digits and underscores.
 std::string TestNameOf(const std::string& backend);
