@@ -25,6 +25,8 @@ class DspSession {
   // Waits until the list is done. Unavailable as Submit; ResourceExhausted: an operation found no
   // memory, and the session goes on.
   virtual absl::Status Wait() = 0;
+  // Each call fails from now on.
+  virtual bool lost() const = 0;
   // Of the list that was done last, by operation; zeros where the processor does not count.
   virtual absl::Span<const DspCounts> counts() const = 0;
 };

@@ -52,6 +52,7 @@ class EmulatedSession final : public DspSession {
 
   const char* name() const override { return "v67-emulated"; }
   const std::shared_ptr<SharedMemory>& memory() const override { return memory_; }
+  bool lost() const override { return !lost_.ok(); }
   absl::Span<const DspCounts> counts() const override { return counts_; }
 
   absl::Status Submit(absl::Span<const DspOp> ops) override {

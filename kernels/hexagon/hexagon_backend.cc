@@ -112,18 +112,23 @@ class HexagonExecutable final : public Executable {
   Staging staging_;
 };
 
+// Stages that are made after the DSP was lost get a session of their own; those from before have
+// lost their state.
 class HexagonBackend final : public Backend {
  public:
-  explicit HexagonBackend(std::unique_ptr<DspSession> session) : session_(std::move(session)) {}
+  HexagonBackend(std::unique_ptr<DspSession> session, OpenFn open)
+      : session_(std::move(session)), open_(open) {}
 
   absl::string_view name() const override { return "hexagon"; }
   std::string numerics_class() const override { return absl::StrCat("hexagon/", session_->name()); }
 
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
+    RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
     return session_->memory()->Allocate(bytes);
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
     for (const auto& part : program.parts) {
       for (const Instruction& instruction : part) {
         if (DspCodeOf(instruction.code) || HasHostPart(instruction.code)) continue;
@@ -135,28 +140,45 @@ class HexagonBackend final : public Backend {
   }
 
  private:
-  const std::shared_ptr<DspSession> session_;
+  absl::Status OpenAgainIfLost() {
+    if (!session_->lost() || open_ == nullptr) return absl::OkStatus();
+    RUNNEL_ASSIGN_OR_RETURN(session_, open_());
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<DspSession> session_;
+  const OpenFn open_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session) {
-  return std::make_unique<HexagonBackend>(std::move(session));
+std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session, OpenFn open) {
+  return std::make_unique<HexagonBackend>(std::move(session), open);
 }
 
 }  // namespace hexagon
 
+namespace {
+
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp() {
+  absl::StatusOr<std::unique_ptr<hexagon::DspSession>> session;
+  auto command = hexagon::FindEmulator();
+  if (command.ok()) {
+    session = hexagon::OpenEmulatedSession({.command = *std::move(command)});
+  } else {
+    session = command.status();
+  }
+  if (session.ok()) return session;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "backend hexagon: no DSP here: ", session.status().message(), "; take --backend cpu"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(int threads) {
   if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
-  const auto refuse = [](const absl::Status& why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("backend hexagon: no DSP here: ", why.message(), "; take --backend cpu"));
-  };
-  auto command = hexagon::FindEmulator();
-  if (!command.ok()) return refuse(command.status());
-  auto session = hexagon::OpenEmulatedSession({.command = *std::move(command)});
-  if (!session.ok()) return refuse(session.status());
-  return hexagon::MakeBackendOn(*std::move(session));
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<hexagon::DspSession> session, OpenDsp());
+  return hexagon::MakeBackendOn(std::move(session), OpenDsp);
 }
 
 bool IsHexagonInstalled(absl::string_view) { return hexagon::FindEmulator().ok(); }

@@ -19,9 +19,11 @@ bool IsHexagonInstalled(absl::string_view name);
 
 namespace hexagon {
 
+using OpenFn = absl::StatusOr<std::unique_ptr<DspSession>> (*)();
 // On a session of the caller's. Executable::Run: Unavailable once the DSP is lost; what it computed
-// is checked for sense before the host believes it.
-std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session);
+// is checked for sense before the host believes it. Programs and memory that are made after that
+// get a session from `open`, if there is one; its error.
+std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session, OpenFn open = nullptr);
 
 }  // namespace hexagon
 }  // namespace runnel

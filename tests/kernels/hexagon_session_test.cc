@@ -162,6 +162,31 @@ TEST_F(HexagonSessionTest, SharedMemoryIsGivenOutZeroedAndRunsOut) {
   second.reset();
 }
 
+// A worker outlives its runs: the next one does not find the program of the last one dead.
+TEST_F(HexagonSessionTest, ABackendWhoseProgramWasLostStartsAnother) {
+  auto backend = MakeHexagonBackend(1);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  Program program;
+  program.batch = 1;
+  program.buffers = {{Storage::kInput, DType::kInt8, {1, 64}, 0, true},
+                     {Storage::kOutput, DType::kInt8, {1, 64}, 0, true}};
+  program.parts[0].push_back({OpCode::kInt8ReluForward, {0}, {1}});
+  AlignedBytes input(128), output(128);
+  std::memset(input.data(), 5, 64);
+  Bindings bindings;
+  bindings[Storage::kInput] = input.data();
+  bindings[Storage::kOutput] = output.data();
+  auto before = *(*backend)->Prepare(program);
+  ASSERT_EQ(Children().size(), 1u);
+  kill(Children()[0], SIGKILL);
+  EXPECT_EQ(before->Run(Part::kForward, {}, bindings).code(), absl::StatusCode::kUnavailable);
+  auto after = (*backend)->Prepare(program);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_TRUE((*after)->Run(Part::kForward, {}, bindings).ok());
+  EXPECT_EQ(static_cast<int>(output.data()[63]), 5);
+  EXPECT_EQ(before->Run(Part::kForward, {}, bindings).code(), absl::StatusCode::kUnavailable);
+}
+
 // Programs that are no DSP: they answer the opening as the script says.
 struct Impostor {
   const char* name;
