@@ -48,7 +48,8 @@ def train(options, flags, turn=None):
     """A run's summary; in turn N, the N-th worker and those behind it are killed."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder)
-        command = [f"{options.bin}/runnel-central", "train", "--model", "lenet", "--quick", "--local-workers", "3",
+        model = [] if "--model" in flags else ["--model", "lenet"]
+        command = [f"{options.bin}/runnel-central", "train", *model, "--quick", "--local-workers", "3",
                    "--eval-every", "-1", *flags, "--journal", out / "j", "--summary", out / "s.json"]
         with open(out / "log", "wb") as log:
             central = subprocess.Popen(command, stdout=log, stderr=log)
