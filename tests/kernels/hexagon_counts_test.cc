@@ -23,13 +23,13 @@ struct Layer {
 
 // clang-format off
 constexpr Layer kLayers[] = {
-    {"conv_64_128_16x16_forward", "conv 64-128 16x16 forward", DspCode::kConvForward, {2, 64, 16, 16}, {2, 128, 16, 16}, 3, 206777},
-    {"conv_256_256_8x8_forward", "conv 256-256 8x8 forward", DspCode::kConvForward, {4, 256, 8, 8}, {4, 256, 8, 8}, 3, 737944},
-    {"conv_512_512_4x4_forward", "conv 512-512 4x4 forward", DspCode::kConvForward, {8, 512, 4, 4}, {8, 512, 4, 4}, 3, 1581143},
-    {"conv_256_256_8x8_input_gradient", "conv 256-256 8x8 input-gradient", DspCode::kConvInputGradient, {4, 256, 8, 8}, {4, 256, 8, 8}, 3, 737937},
-    {"conv_256_256_8x8_weight_gradient", "conv 256-256 8x8 weight-gradient", DspCode::kConvWeightGradient, {4, 256, 8, 8}, {4, 256, 8, 8}, 3, 1057207},
+    {"conv_64_128_16x16_forward", "conv 64-128 16x16 forward", DspCode::kConvForward, {2, 64, 16, 16}, {2, 128, 16, 16}, 3, 191483},
+    {"conv_256_256_8x8_forward", "conv 256-256 8x8 forward", DspCode::kConvForward, {4, 256, 8, 8}, {4, 256, 8, 8}, 3, 685384},
+    {"conv_512_512_4x4_forward", "conv 512-512 4x4 forward", DspCode::kConvForward, {8, 512, 4, 4}, {8, 512, 4, 4}, 3, 1427196},
+    {"conv_256_256_8x8_input_gradient", "conv 256-256 8x8 input-gradient", DspCode::kConvInputGradient, {4, 256, 8, 8}, {4, 256, 8, 8}, 3, 685377},
+    {"conv_256_256_8x8_weight_gradient", "conv 256-256 8x8 weight-gradient", DspCode::kConvWeightGradient, {4, 256, 8, 8}, {4, 256, 8, 8}, 3, 1007231},
     {"linear_512_512_forward", "linear 512-512 forward", DspCode::kLinearForward, {64, 512, 1, 1}, {64, 512, 1, 1}, 1, 101246},
-    {"linear_512_512_weight_gradient", "linear 512-512 weight-gradient", DspCode::kLinearWeightGradient, {64, 512, 1, 1}, {64, 512, 1, 1}, 1, 181927},
+    {"linear_512_512_weight_gradient", "linear 512-512 weight-gradient", DspCode::kLinearWeightGradient, {64, 512, 1, 1}, {64, 512, 1, 1}, 1, 180954},
 };
 // clang-format on
 

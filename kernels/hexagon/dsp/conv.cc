@@ -72,7 +72,7 @@ int64_t ProductOverPixels(Machine& machine, const Pixels& p) {
       weights.start += g * weights.rows;
       target.c = p.result + g * weights.rows * positions;
       LaneReader reader(p.source.images.data + g * p.source.group_bytes, segments, segment_count,
-                        masks);
+                        p.source.in_place ? masks : nullptr);
       for (int step = 0; step < weights.steps; step += tile_steps) {
         const int count = Min(tile_steps, weights.steps - step);
         PackLaneRows(reader, p.source.reads + 4 * step, count, lanes, b);
@@ -137,7 +137,7 @@ enum class Pass : uint8_t { kForward, kInputGradient };
 bool FitsInPlace(const DspOp& op) {
   const DspWindow& w = op.window;
   return w.sh == 1 && w.sw == 1 && op.x.h == op.y.h && op.x.w == op.y.w &&
-         Max(op.x.h, op.x.w) <= kMaxMaskedSide && w.kh * w.kw <= kMaxMasks;
+         Max(op.x.h, op.x.w) <= kMaxMaskedSide && w.kh * w.kw < kMaxMasks;
 }
 
 // Where tap (i, j) reads channel c.
@@ -147,13 +147,13 @@ LaneRead ReadOf(const Source& source, const DspOp& op, Pass pass, int i, int j, 
   if (!source.in_place) {
     return {pass == Pass::kForward ? images.OffsetOf(c, i, j)
                                    : images.OffsetOf(c, w.ph + w.kh - 1 - i, w.pw + w.kw - 1 - j),
-            -1};
+            0};
   }
   const int row = source.edges.top + i * source.edges.step;
   const int column = source.edges.left + j * source.edges.step;
   const int32_t offset = c * static_cast<int32_t>(images.channel_bytes) +
                          row * static_cast<int32_t>(images.row_bytes) + column;
-  return {offset, row == 0 && column == 0 ? -1 : i * w.kw + j};
+  return {offset, row == 0 && column == 0 ? 0 : 1 + i * w.kw + j};
 }
 
 // Of x, or of dy for the input-gradient. False: there is no memory.
@@ -185,7 +185,7 @@ bool MakeSource(Machine& machine, const DspOp& op, Pass pass, const DspTensor& i
       for (int c = 0; c < channels; ++c) *at++ = ReadOf(source, op, pass, i, j, c);
     }
   }
-  for (int i = 0; i < 3; ++i) *at++ = {0, -1};
+  for (int i = 0; i < 3; ++i) *at++ = {0, 0};
   return true;
 }
 
@@ -335,9 +335,16 @@ class WeightGradient {
           SegmentsOf(source_.images, op_.y, block.first + done, count, segments);
       if (source_.in_place) FillMasks(source_.edges, op_.y, block.first + done, masks);
       LaneReader reader(source_.images.data + g * source_.group_bytes, segments, segment_count,
-                        masks);
-      PackDepthRows([&](int i) { return reader.Read(source_.reads[lane + i]); }, lanes, spare_,
-                    b + done / 4 * vectors);
+                        source_.in_place ? masks : nullptr);
+      const LaneRead* reads = source_.reads + lane;
+      Vector* to = b + done / 4 * vectors;
+      if (segment_count == 1) {
+        PackDepthRows([&](int i) { return reader.Read<1>(reads[i]); }, lanes, spare_, to);
+      } else if (segment_count == 2) {
+        PackDepthRows([&](int i) { return reader.Read<2>(reads[i]); }, lanes, spare_, to);
+      } else {
+        PackDepthRows([&](int i) { return reader.Read(reads[i]); }, lanes, spare_, to);
+      }
     }
     const LaneRun run = {static_cast<uint32_t>(lane), 0, lanes};
     TileTarget target;

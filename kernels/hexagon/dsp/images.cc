@@ -74,6 +74,7 @@ void FillMasks(const EdgeMasks& edges, const DspImages& grid, uint32_t first, Ve
   }
   const Vector before = SplatBytes(-1), height = SplatBytes(grid.h), width = SplatBytes(grid.w);
   const Vector all = SplatBytes(-1);
+  *masks++ = all;
   for (int i = 0; i < edges.rows; ++i) {
     const Vector r = Q6_Vb_vadd_VbVb(*reinterpret_cast<const Vector*>(rows),
                                      SplatBytes(edges.top + i * edges.step));

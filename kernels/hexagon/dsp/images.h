@@ -35,18 +35,19 @@ struct LaidOutImages {
   }
 };
 
-// What a lane reads: so many bytes from its place, and, unless it is -1, which of its tile's masks
-// keeps it.
+// What a lane reads: so many bytes from its place, kept by that one of its tile's masks; mask 0
+// keeps all.
 struct LaneRead {
   int32_t offset = 0;
-  int32_t mask = -1;
+  int32_t mask = 0;
 };
 
 // The images as they are.
 LaidOutImages InPlace(const uint8_t* images, const DspImages& size);
 
-// Masks of a tile of outputs first..first + 127 of images that lie in place: mask i * columns + j
-// keeps the lanes whose row + top + i * step and column + left + j * step are pixels.
+// Masks of a tile of outputs first..first + 127 of images that lie in place: mask
+// 1 + i * columns + j keeps the lanes whose row + top + i * step and column + left + j * step are
+// pixels.
 struct EdgeMasks {
   int rows = 1, columns = 1;
   int top = 0, left = 0;
@@ -54,7 +55,7 @@ struct EdgeMasks {
 };
 // Images are at most so high and wide: rows and columns are signed bytes.
 inline constexpr int kMaxMaskedSide = 100;
-inline constexpr int kMaxMasks = 49;
+inline constexpr int kMaxMasks = 50;
 void FillMasks(const EdgeMasks& edges, const DspImages& grid, uint32_t first, Vector* masks);
 
 // Copies them; false: there is no memory.
@@ -77,24 +78,35 @@ int SegmentsOf(const LaidOutImages& images, const DspImages& grid, uint32_t firs
 class LaneReader {
  public:
   LaneReader(const uint8_t* base, const Segment* segments, int count, const Vector* masks = nullptr)
-      : base_(base), segments_(segments), count_(count), masks_(masks) {}
+      : base_(base),
+        segments_(segments),
+        count_(count),
+        masks_(masks == nullptr ? &all_ : masks),
+        all_(SplatBytes(-1)) {}
 
+  int segments() const { return count_; }
+  // kSegments: as many as there are; 0: any number.
+  template <int kSegments = 0>
   RUNNEL_INLINE Vector Read(const LaneRead& read) {
-    const Vector value = Read(read.offset);
-    return read.mask < 0 ? value : Q6_V_vand_VV(value, masks_[read.mask]);
+    return Q6_V_vand_VV(Read<kSegments>(read.offset), masks_[read.mask]);
   }
+  template <int kSegments = 0>
   RUNNEL_INLINE Vector Read(int32_t offset) {
     const uint8_t* base = base_ + offset;
     // Copies: a store to the row could be one to this object, for all that the compiler knows.
     const Segment* segment = segments_;
     const int count = count_;
-    uint8_t* row = row_;
     const Vector first = Load(base + segment->source);
-    if (count == 1) return first;
-    if (count == 2) {
-      const int lane = segment[1].lane;
-      return Q6_V_vmux_QVV(Q6_Q_vsetq_R(lane), first, Load(base + segment[1].source - lane));
+    if (kSegments == 1 || (kSegments == 0 && count == 1)) return first;
+    if (kSegments > 1) {
+      Vector value = first;
+      for (int i = 1; i < kSegments; ++i) {
+        const int lane = segment[i].lane;
+        value = Q6_V_vmux_QVV(Q6_Q_vsetq_R(lane), value, Load(base + segment[i].source - lane));
+      }
+      return value;
     }
+    uint8_t* row = row_;
     for (const Segment* end = segment + count; segment < end; ++segment) {
       Store(row + segment->lane, Load(base + segment->source));
     }
@@ -106,6 +118,7 @@ class LaneReader {
   const Segment* segments_;
   int count_;
   const Vector* masks_;
+  Vector all_;
   // A piece's vector may reach past the last lane.
   alignas(kVectorBytes) uint8_t row_[2 * kVectorBytes];
 };

@@ -109,7 +109,7 @@ bool PackSamples(Machine& machine, const int8_t* values, int rows, int depth, in
 LaneRead* RowReads(Machine& machine, int rows, int row_bytes) {
   auto* reads = machine.scratch.Take<LaneRead>(rows + 4);
   if (reads == nullptr) return nullptr;
-  for (int k = 0; k < rows + 4; ++k) reads[k] = {k < rows ? k * row_bytes : 0, -1};
+  for (int k = 0; k < rows + 4; ++k) reads[k] = {k < rows ? k * row_bytes : 0, 0};
   return reads;
 }
 

@@ -20,16 +20,32 @@ RUNNEL_INLINE Words Interleave(Vector r0, Vector r1, Vector r2, Vector r3) {
   return {{Q6_V_lo_W(low), Q6_V_hi_W(low), Q6_V_lo_W(high), Q6_V_hi_W(high)}};
 }
 
-template <int kVectors>
-void PackSteps(LaneReader& reader, const LaneRead* reads, int steps, Vector* b) {
+template <int kVectors, int kSegments>
+void PackSteps(LaneReader reader, const LaneRead* reads, int steps, Vector* b) {
   const Vector sign = SplatBytes(128);
   for (int step = 0; step < steps; ++step, reads += 4, b += kVectors) {
-    const Vector r0 = Q6_V_vxor_VV(reader.Read(reads[0]), sign);
-    const Vector r1 = Q6_V_vxor_VV(reader.Read(reads[1]), sign);
-    const Vector r2 = Q6_V_vxor_VV(reader.Read(reads[2]), sign);
-    const Vector r3 = Q6_V_vxor_VV(reader.Read(reads[3]), sign);
+    const Vector r0 = Q6_V_vxor_VV(reader.Read<kSegments>(reads[0]), sign);
+    const Vector r1 = Q6_V_vxor_VV(reader.Read<kSegments>(reads[1]), sign);
+    const Vector r2 = Q6_V_vxor_VV(reader.Read<kSegments>(reads[2]), sign);
+    const Vector r3 = Q6_V_vxor_VV(reader.Read<kSegments>(reads[3]), sign);
     const Words words = Interleave(r0, r1, r2, r3);
     for (int n = 0; n < kVectors; ++n) b[n] = words.v[n];
+  }
+}
+
+template <int kVectors>
+void PackSegments(LaneReader& reader, const LaneRead* reads, int steps, Vector* b) {
+  switch (reader.segments()) {
+    case 1:
+      return PackSteps<kVectors, 1>(reader, reads, steps, b);
+    case 2:
+      return PackSteps<kVectors, 2>(reader, reads, steps, b);
+    case 4:
+      return PackSteps<kVectors, 4>(reader, reads, steps, b);
+    case 8:
+      return PackSteps<kVectors, 8>(reader, reads, steps, b);
+    default:
+      return PackSteps<kVectors, 0>(reader, reads, steps, b);
   }
 }
 
@@ -38,11 +54,11 @@ void PackSteps(LaneReader& reader, const LaneRead* reads, int steps, Vector* b) 
 void PackLaneRows(LaneReader& reader, const LaneRead* reads, int steps, int lanes, Vector* b) {
   switch (TileVectors(lanes)) {
     case 4:
-      return PackSteps<4>(reader, reads, steps, b);
+      return PackSegments<4>(reader, reads, steps, b);
     case 2:
-      return PackSteps<2>(reader, reads, steps, b);
+      return PackSegments<2>(reader, reads, steps, b);
     default:
-      return PackSteps<1>(reader, reads, steps, b);
+      return PackSegments<1>(reader, reads, steps, b);
   }
 }
 
