@@ -4,7 +4,11 @@
 
 namespace runnel {
 
-Lane::~Lane() {
+std::unique_ptr<Lane> MakeLane(const MakeLaneFn& make, LaneKind kind) {
+  return make == nullptr ? std::make_unique<ThreadLane>() : make(kind);
+}
+
+ThreadLane::~ThreadLane() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stopped_ = true;
@@ -13,13 +17,13 @@ Lane::~Lane() {
   thread_.join();
 }
 
-void Lane::Post(Task task) {
+void ThreadLane::Post(Task task) {
   std::lock_guard<std::mutex> lock(mutex_);
   tasks_.push_back(std::move(task));
   wake_.notify_one();
 }
 
-void Lane::Run() {
+void ThreadLane::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stopped_ || !tasks_.empty(); });

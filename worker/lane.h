@@ -1,10 +1,13 @@
 #pragma once
 
-// A thread that carries out effects first in, first out.
+// What carries out work that takes time, first in, first out: beside an event loop, whose tasks
+// take none. ThreadLane is a thread; the lanes of a simulation take virtual time.
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -14,14 +17,26 @@ class Lane {
  public:
   using Task = std::function<void()>;
 
-  Lane() : thread_([this] { Run(); }) {}
   // Waits for the task that runs; drops the rest.
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
-
+  virtual ~Lane() = default;
   // Any thread.
-  void Post(Task task);
+  virtual void Post(Task task) = 0;
+};
+
+// What a lane is for.
+enum class LaneKind : uint8_t { kCompute, kCodec, kWorkshop };
+// Null is none: a thread for each lane.
+using MakeLaneFn = std::function<std::unique_ptr<Lane>(LaneKind kind)>;
+std::unique_ptr<Lane> MakeLane(const MakeLaneFn& make, LaneKind kind);
+
+class ThreadLane final : public Lane {
+ public:
+  ThreadLane() : thread_([this] { Run(); }) {}
+  ~ThreadLane() override;
+  ThreadLane(const ThreadLane&) = delete;
+  ThreadLane& operator=(const ThreadLane&) = delete;
+
+  void Post(Task task) override;
 
  private:
   void Run();

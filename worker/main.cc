@@ -117,7 +117,7 @@ struct MembershipFlags {
 // Joins if asked to, else finds what an earlier join or central left. Sets name and central in
 // `options` where they follow from that. Null: nothing is encrypted.
 absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFlags& flags,
-                                                             DaemonOptions& options) {
+                                                             WorkerOptions& options) {
   if (const char* given = std::getenv(kWorkerIdentityVariable)) {
     RUNNEL_ASSIGN_OR_RETURN(Identity identity, ParseIdentity(given));
     return std::make_shared<IdentityHolder>(std::move(identity), "");
@@ -151,7 +151,7 @@ absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFla
 
 // Who this worker is and what it offers. The result is held while it lives.
 absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& service) {
-  DaemonOptions& options = service.daemon;
+  WorkerOptions& options = service.daemon;
   if (!options.name.empty()) RUNNEL_RETURN_IF_ERROR(CheckWorkerName("--name", options.name));
   const char* secret = std::getenv(kWorkerSecretVariable);
   if (secret != nullptr) {
@@ -180,7 +180,7 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
 int main(int argc, char** argv) {
   runnel::LimitHeaps();
   runnel::ServiceOptions service;
-  runnel::DaemonOptions& options = service.daemon;
+  runnel::WorkerOptions& options = service.daemon;
   CLI::App app{
       "Runnel's worker: dials a central node, offers this device, and trains the stage that it is "
       "given. When the run is over, or central is gone, it dials again, for ever. SIGTERM or "

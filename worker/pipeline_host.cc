@@ -24,7 +24,7 @@ StageRuntimeOptions RuntimeOptions(const PrepareStage& stage, const Batching& ba
 }  // namespace
 
 PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& environment,
-                           const Batching& batching, std::unique_ptr<StageExecutor> executor,
+                           const Batching& batching, std::unique_ptr<StageEngine> engine,
                            std::unique_ptr<LinkCodecs> codecs, StageEvents events)
     : environment_(environment),
       shaping_(stage.shaping),
@@ -35,16 +35,18 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       batching_(batching),
       generation_(stage.plan.generation),
       runtime_(RuntimeOptions(stage, batching)),
-      executor_(std::move(executor)),
+      engine_(std::move(engine)),
       codecs_(std::move(codecs)),
       events_(std::move(events)),
       alive_(std::make_shared<bool>(true)),
       replication_(std::make_unique<StageReplication>(StageReplicationOptions{
-          stage.plan, stage.stage, stage.model, stage.training.batch_size,
-          executor_->recipe().numbers, environment.loop, environment.pool, environment.replicas,
+          stage.plan, stage.stage, stage.model, stage.training.batch_size, engine_->numbers(),
+          environment.loop, environment.pool, environment.replicas,
           [this](const Replicated& replicated) { events_.on_replicated(replicated); }})),
-      compute_lane_(std::make_unique<Lane>()),
-      codec_lane_(environment.shares_processor ? nullptr : std::make_unique<Lane>()) {}
+      compute_lane_(MakeLane(environment.make_lane, LaneKind::kCompute)),
+      codec_lane_(environment.shares_processor
+                      ? nullptr
+                      : MakeLane(environment.make_lane, LaneKind::kCodec)) {}
 
 PipelineHost::~PipelineHost() {
   if (alive_ != nullptr) *alive_ = false;
@@ -66,13 +68,13 @@ void PipelineHost::SetLimits() {
                         replication_->ReceivesFrom(ReplicaSource::kDownstream);
   sizes.replica_piece = receives ? kReplicaHeadBytes + kReplicaPieceBytes : 0;
   for (int64_t samples : ShapeSizes(batching_, training_.eval_batch_size, eval_samples_)) {
-    const Shape input = executor_->input_shape(samples);
+    const Shape input = engine_->input_shape(samples);
     sizes.by_samples.push_back(
         {.samples = samples,
          .input = sizes.first_stage ? input.elements() * 4 : codecs_->EvaluationBytes(input),
          .activation = codecs_->MaxReceivedBytes(Direction::kForward, input),
          .gradient =
-             codecs_->MaxReceivedBytes(Direction::kBackward, executor_->output_shape(samples))});
+             codecs_->MaxReceivedBytes(Direction::kBackward, engine_->output_shape(samples))});
   }
   environment_.limits->Set(AllowedPayloads(sizes));
 }
@@ -183,11 +185,11 @@ void PipelineHost::Carry(SendEffect effect) {
   if (effect.kind == FrameKind::kGradient) {
     ++telemetry_.frames_up;
     telemetry_.bytes_up += bytes;
-    telemetry_.raw_bytes_up += executor_->input_shape(effect.samples).elements() * 4;
+    telemetry_.raw_bytes_up += engine_->input_shape(effect.samples).elements() * 4;
   } else if (effect.kind == FrameKind::kActivation) {
     ++telemetry_.frames_down;
     telemetry_.bytes_down += bytes;
-    telemetry_.raw_bytes_down += executor_->output_shape(effect.samples).elements() * 4;
+    telemetry_.raw_bytes_down += engine_->output_shape(effect.samples).elements() * 4;
   }
   LinkTo(effect.peer)->session().Send(std::move(frame));
 }
@@ -239,44 +241,43 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
 
 void PipelineHost::Carry(ForwardEffect effect) {
   Compute(true, [this, effect = std::move(effect)] {
-    return executor_->Forward(effect.place, effect.input, effect.labels);
+    return engine_->Forward(effect.place, effect.input, effect.labels);
   });
 }
 
 void PipelineHost::Carry(InputGradientEffect effect) {
   Compute(true, [this, effect = std::move(effect)] {
-    return executor_->InputGradient(effect.place, effect.output_gradient);
+    return engine_->InputGradient(effect.place, effect.output_gradient);
   });
 }
 
 void PipelineHost::Carry(WeightGradientEffect effect) {
   Compute(true, [this, effect = std::move(effect)]() -> absl::StatusOr<StageCompute::Output> {
-    RUNNEL_RETURN_IF_ERROR(executor_->WeightGradient(effect.place, effect.step));
+    RUNNEL_RETURN_IF_ERROR(engine_->WeightGradient(effect.place, effect.step));
     return StageCompute::Output();
   });
 }
 
 void PipelineHost::Carry(EvaluateEffect effect) {
-  Compute(false,
-          [this, effect = std::move(effect), upstream = has_upstream(),
-           downstream = has_downstream()]() -> absl::StatusOr<StageCompute::Output> {
-            Payload input = effect.input;
-            if (upstream) {
-              RUNNEL_ASSIGN_OR_RETURN(
-                  input, codecs_->UnpackEvaluation(executor_->input_shape(effect.samples),
-                                                   std::move(input), *environment_.pool));
-            }
-            RUNNEL_ASSIGN_OR_RETURN(
-                StageCompute::Output output,
-                executor_->Evaluate(effect.samples, std::move(input), effect.labels));
-            if (downstream) {
-              RUNNEL_ASSIGN_OR_RETURN(
-                  output.tensor,
-                  codecs_->PackEvaluation(executor_->output_shape(effect.samples),
-                                          std::move(output.tensor), *environment_.pool));
-            }
-            return output;
-          });
+  Compute(
+      false,
+      [this, effect = std::move(effect), upstream = has_upstream(),
+       downstream = has_downstream()]() -> absl::StatusOr<StageCompute::Output> {
+        Payload input = effect.input;
+        if (upstream) {
+          RUNNEL_ASSIGN_OR_RETURN(input,
+                                  codecs_->UnpackEvaluation(engine_->input_shape(effect.samples),
+                                                            std::move(input), *environment_.pool));
+        }
+        RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
+                                engine_->Evaluate(effect.samples, std::move(input), effect.labels));
+        if (downstream) {
+          RUNNEL_ASSIGN_OR_RETURN(
+              output.tensor, codecs_->PackEvaluation(engine_->output_shape(effect.samples),
+                                                     std::move(output.tensor), *environment_.pool));
+        }
+        return output;
+      });
 }
 
 void PipelineHost::Carry(EncodeEffect effect) {
@@ -284,8 +285,8 @@ void PipelineHost::Carry(EncodeEffect effect) {
     const int64_t begin_ns = environment_.loop->clock().NowNanos();
     const MicroBatch& place = effect.place;
     const Shape shape = effect.direction == Direction::kForward
-                            ? executor_->output_shape(place.samples)
-                            : executor_->input_shape(place.samples);
+                            ? engine_->output_shape(place.samples)
+                            : engine_->input_shape(place.samples);
     Payload payload = environment_.pool->Allocate(
         static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
     const absl::Status status = codecs_->Encode(effect.direction, place, shape,
@@ -307,8 +308,8 @@ void PipelineHost::Carry(DecodeEffect effect) {
     const int64_t begin_ns = environment_.loop->clock().NowNanos();
     const MicroBatch& place = effect.place;
     const Shape shape = effect.direction == Direction::kForward
-                            ? executor_->input_shape(place.samples)
-                            : executor_->output_shape(place.samples);
+                            ? engine_->input_shape(place.samples)
+                            : engine_->output_shape(place.samples);
     Payload tensor = environment_.pool->Allocate(static_cast<size_t>(codecs_->TensorBytes(shape)));
     const absl::Status status = codecs_->Decode(effect.direction, place, effect.payload.bytes(),
                                                 shape, tensor.mutable_bytes());
@@ -335,7 +336,7 @@ void PipelineHost::Carry(EvaluationDoneEffect effect) {
 }
 
 absl::StatusOr<ModelState> PipelineHost::TakeSnapshot() {
-  RUNNEL_ASSIGN_OR_RETURN(ModelState state, executor_->ExportState());
+  RUNNEL_ASSIGN_OR_RETURN(ModelState state, engine_->ExportState());
   state.encoders = codecs_->SaveStates();
   return state;
 }
@@ -369,7 +370,7 @@ Telemetry PipelineHost::telemetry() const {
   }
   telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
-  telemetry.memory_bytes = executor_->memory_bytes();
+  telemetry.memory_bytes = engine_->memory_bytes();
   return telemetry;
 }
 

@@ -13,7 +13,7 @@
 #include "worker/lane.h"
 #include "worker/link_codecs.h"
 #include "worker/replication/stage_replication.h"
-#include "worker/stage/stage_executor.h"
+#include "worker/stage/stage_engine.h"
 #include "worker/stage/stage_runtime.h"
 #include "worker/stage_host.h"
 
@@ -21,15 +21,15 @@ namespace runnel {
 
 class PipelineHost final : public StageHost {
  public:
-  // The executor holds the stage's state already.
+  // The engine holds the stage's state already.
   PipelineHost(const PrepareStage& stage, const StageEnvironment& environment,
-               const Batching& batching, std::unique_ptr<StageExecutor> executor,
+               const Batching& batching, std::unique_ptr<StageEngine> engine,
                std::unique_ptr<LinkCodecs> codecs, StageEvents events);
   ~PipelineHost() override;
 
   void Start() override;
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
-  void ChangeTraining(const TrainingChange& change) override { executor_->ChangeTraining(change); }
+  void ChangeTraining(const TrainingChange& change) override { engine_->ChangeTraining(change); }
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
   absl::StatusOr<ModelState> TakeSnapshot() override;
@@ -77,7 +77,7 @@ class PipelineHost final : public StageHost {
   Batching batching_;
   Generation generation_;
   StageRuntime runtime_;
-  std::unique_ptr<StageExecutor> executor_;
+  std::unique_ptr<StageEngine> engine_;
   std::unique_ptr<LinkCodecs> codecs_;
   StageEvents events_;
   Telemetry telemetry_;

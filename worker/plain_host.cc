@@ -11,22 +11,22 @@
 namespace runnel {
 
 PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environment,
-                     const Batching& batching, std::unique_ptr<StageExecutor> executor,
+                     const Batching& batching, std::unique_ptr<StageEngine> engine,
                      StageEvents events)
     : environment_(environment),
       greeting_(stage.link_greeting),
       batching_(batching),
       generation_(stage.plan.generation),
-      executor_(std::move(executor)),
+      engine_(std::move(engine)),
       events_(std::move(events)),
       alive_(std::make_shared<bool>(true)),
-      lane_(std::make_unique<Lane>()) {
+      lane_(MakeLane(environment.make_lane, LaneKind::kCompute)) {
   training_.next = training_.limit = stage.first_sequence.value();
   StageFrameSizes sizes;
   sizes.first_stage = sizes.has_loss = true;
   for (int64_t samples :
        ShapeSizes(batching_, stage.training.eval_batch_size, stage.eval_samples)) {
-    sizes.by_samples.push_back({samples, executor_->input_shape(samples).elements() * 4, 0, 0});
+    sizes.by_samples.push_back({samples, engine_->input_shape(samples).elements() * 4, 0, 0});
   }
   environment_.limits->Set(AllowedPayloads(sizes));
 }
@@ -130,9 +130,9 @@ void PlainHost::Start(Queue& queue) {
     const int64_t processor_begin_ns = ThreadProcessorNs();
     absl::StatusOr<LossResult> result;
     if (training) {
-      result = TrainMicroBatch(*executor_, batching_.Locate(sequence), std::move(input),
+      result = TrainMicroBatch(*engine_, batching_.Locate(sequence), std::move(input),
                                std::move(labels));
-    } else if (auto output = executor_->Evaluate(samples, std::move(input), std::move(labels));
+    } else if (auto output = engine_->Evaluate(samples, std::move(input), std::move(labels));
                output.ok()) {
       result = LossResult{output->loss_sum, output->correct};
     } else {
@@ -193,7 +193,7 @@ Telemetry PlainHost::telemetry() const {
   telemetry.generation = generation_;
   telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
-  telemetry.memory_bytes = executor_->memory_bytes();
+  telemetry.memory_bytes = engine_->memory_bytes();
   return telemetry;
 }
 

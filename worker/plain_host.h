@@ -11,24 +11,24 @@
 #include "proto/base/processor_time.h"
 #include "worker/lane.h"
 #include "worker/stage/plain_loop.h"
-#include "worker/stage/stage_executor.h"
+#include "worker/stage/stage_engine.h"
 #include "worker/stage_host.h"
 
 namespace runnel {
 
 class PlainHost final : public StageHost {
  public:
-  // The executor has all layers and holds their state already.
+  // The engine has all layers and holds their state already.
   PlainHost(const PrepareStage& stage, const StageEnvironment& environment,
-            const Batching& batching, std::unique_ptr<StageExecutor> executor, StageEvents events);
+            const Batching& batching, std::unique_ptr<StageEngine> engine, StageEvents events);
   ~PlainHost() override;
 
   void Start() override;
   void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) override;
-  void ChangeTraining(const TrainingChange& change) override { executor_->ChangeTraining(change); }
+  void ChangeTraining(const TrainingChange& change) override { engine_->ChangeTraining(change); }
   absl::Status RunUntil(Sequence limit) override;
   absl::Status Evaluate(Sequence first, int64_t micro_batches) override;
-  absl::StatusOr<ModelState> TakeSnapshot() override { return executor_->ExportState(); }
+  absl::StatusOr<ModelState> TakeSnapshot() override { return engine_->ExportState(); }
   absl::Status Replicate(const ReplicaId&) override {
     return absl::FailedPreconditionError("the plain loop has no neighbours to replicate its state");
   }
@@ -59,7 +59,7 @@ class PlainHost final : public StageHost {
   std::string greeting_;
   Batching batching_;
   Generation generation_;
-  std::unique_ptr<StageExecutor> executor_;
+  std::unique_ptr<StageEngine> engine_;
   StageEvents events_;
   Telemetry telemetry_;
   Queue training_{FrameKind::kInput, FrameKind::kLabels, 0, 0, {}, {}, {}};

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "worker/core/rejoin_policy.h"
 #include "worker/daemon.h"
 #include "worker/membership/central_lives.h"
 
@@ -17,8 +18,8 @@ namespace runnel {
 
 struct ServiceOptions {
   // memory_bytes 0: what is free when a run begins.
-  DaemonOptions daemon;
-  // For one run, and as long as DaemonOptions says until central answers.
+  WorkerOptions daemon;
+  // For one run, and as long as WorkerOptions says until central answers.
   bool once = false;
 };
 
@@ -39,14 +40,12 @@ class WorkerService {
   // One run, or one try.
   absl::Status Serve(bool& welcomed);
   // False: told to end meanwhile.
-  bool Pause();
-  void SayOnce(const std::string& line);
+  bool Pause(int64_t pause_ms);
 
   const ServiceOptions options_;
   Daemon::Parts parts_;
   CentralLives lives_;
-  std::string last_line_;
-  int tries_in_vain_ = 0;
+  RejoinPolicy rejoin_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Daemon* daemon_ = nullptr;  // that serves now; guarded by mutex_

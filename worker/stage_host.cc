@@ -12,6 +12,7 @@ namespace runnel {
 
 absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& stage,
                                                          const StageEnvironment& environment,
+                                                         const MakeEngineFn& make_engine,
                                                          StageEvents events) {
   RUNNEL_RETURN_IF_ERROR(CheckPlan(stage.plan, stage.model));
   if (stage.stage < 0 || stage.stage >= static_cast<int>(stage.plan.stages.size())) {
@@ -31,22 +32,20 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   options.one_in_flight = order == StageOrder();
   options.defers_weight_gradients = order.deferred_weight_gradients > 0;
   RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe(stage.recipe));
-  RUNNEL_ASSIGN_OR_RETURN(
-      std::unique_ptr<StageExecutor> executor,
-      StageExecutor::Create(std::move(options), environment.backend, environment.pool));
-  RUNNEL_RETURN_IF_ERROR(stage.draws_state ? executor->DrawState()
-                                           : executor->ImportState(stage.state));
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<StageEngine> engine, make_engine(options));
+  RUNNEL_RETURN_IF_ERROR(stage.draws_state ? engine->DrawState()
+                                           : engine->ImportState(stage.state));
   if (stage.plain_loop) {
     if (stage.plan.stages.size() != 1)
       return absl::InvalidArgumentError("the plain loop has one stage");
-    return std::make_unique<PlainHost>(stage, environment, batching, std::move(executor),
+    return std::make_unique<PlainHost>(stage, environment, batching, std::move(engine),
                                        std::move(events));
   }
   RUNNEL_ASSIGN_OR_RETURN(
       std::unique_ptr<LinkCodecs> codecs,
-      LinkCodecs::Create(stage.plan, stage.stage, stage.training.seed, executor->recipe().numbers));
+      LinkCodecs::Create(stage.plan, stage.stage, stage.training.seed, engine->numbers()));
   RUNNEL_RETURN_IF_ERROR(codecs->RestoreStates(stage.state.encoders));
-  return std::make_unique<PipelineHost>(stage, environment, batching, std::move(executor),
+  return std::make_unique<PipelineHost>(stage, environment, batching, std::move(engine),
                                         std::move(codecs), std::move(events));
 }
 

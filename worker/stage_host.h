@@ -9,10 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
 #include "proto/transport/control/control.h"
 #include "proto/transport/link/link_shell.h"
+#include "worker/lane.h"
 #include "worker/replication/replica_store.h"
+#include "worker/stage/stage_engine.h"
+#include "worker/stage/stage_executor.h"
 
 namespace runnel {
 
@@ -57,18 +59,21 @@ class StageHost {
 struct StageEnvironment {
   EventLoop* loop = nullptr;
   BufferPool* pool = nullptr;
-  Backend* backend = nullptr;
   Transport* transport = nullptr;
   FrameLimits* limits = nullptr;
   ReplicaStore* replicas = nullptr;
   // A stage has less than a processor of its own: a thread more gets none of it.
   bool shares_processor = false;
+  MakeLaneFn make_lane = nullptr;
 };
+using MakeEngineFn = std::function<absl::StatusOr<std::unique_ptr<StageEngine>>(
+    const StageExecutorOptions& options)>;
 
 // Compiles the stage, loads its state and makes its host. InvalidArgument / Unimplemented: `stage`
 // does not fit this worker or is broken.
 absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& stage,
                                                          const StageEnvironment& environment,
+                                                         const MakeEngineFn& make_engine,
                                                          StageEvents events);
 
 }  // namespace runnel

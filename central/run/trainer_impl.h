@@ -160,7 +160,7 @@ class Trainer::Impl final : public CentralControlObserver {
 
   TrainingJob job_;
   TrainerParts parts_;
-  EventLoop loop_;
+  ThreadLoop loop_;
   BufferPool pool_;
   std::optional<Coordinator> coordinator_;
   std::optional<RunRecord> record_;

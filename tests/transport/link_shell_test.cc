@@ -72,7 +72,7 @@ class LinkShellTest : public testing::Test {
   }
 
   MonotonicClock clock_;
-  EventLoop loop_{&clock_};
+  ThreadLoop loop_{&clock_};
   FrameLimits limits_;
   FakeTransport transport_;
   std::unique_ptr<LinkShell> shell_;
@@ -237,7 +237,7 @@ class LinkAcceptorTest : public testing::Test {
   }
 
   HandClock clock_;
-  EventLoop loop_{&clock_};
+  ThreadLoop loop_{&clock_};
   FrameLimits limits_;
   FakeListening transport_;
   std::vector<std::string> joined_;

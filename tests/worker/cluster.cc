@@ -58,7 +58,7 @@ absl::StatusOr<TrainingOutcome> RunCluster(const ClusterOptions& options) {
   TellingControl control(options.control, [&](const std::string& address) {
     for (int i = 0; i < options.run->setup.workers; ++i) {
       workers.emplace_back([&, i, address] {
-        DaemonOptions daemon_options;
+        WorkerOptions daemon_options;
         daemon_options.central_address = address;
         daemon_options.name = absl::StrCat("w", i);
         daemon_options.listen_address = options.data_address;

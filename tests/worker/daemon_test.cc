@@ -24,7 +24,7 @@ using testing::ScratchDir;
 class DaemonTest : public ::testing::Test {
  protected:
   DaemonTest() : central_(control_.Listen("127.0.0.1:0", &seen_).value()) {
-    DaemonOptions options;
+    WorkerOptions options;
     options.central_address = central_->address();
     options.name = "w";
     options.state_folder = folder_ / "state";

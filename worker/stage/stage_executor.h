@@ -17,7 +17,7 @@
 #include "proto/base/model/model_state.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
-#include "worker/stage/stage_compute.h"
+#include "worker/stage/stage_engine.h"
 #include "worker/stage/stash.h"
 
 namespace runnel {
@@ -44,7 +44,7 @@ struct StageExecutorOptions {
 
 // Not thread-safe: the compute lane owns it; ImportState and ExportState only while the lane is
 // empty.
-class StageExecutor final : public StageCompute {
+class StageExecutor final : public StageEngine {
  public:
   // `backend` and `pool` outlive the executor. InvalidArgument / Unimplemented: the model, recipe
   // or backend do not fit.
@@ -56,24 +56,23 @@ class StageExecutor final : public StageCompute {
   absl::Status WeightGradient(const MicroBatch& place, bool step) override;
   absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
 
-  // State of these layers at a barrier. Import checks everything (CheckState, zeros may be left
-  // out) before it changes anything. Draw makes the initial state, a layer at a time, from the
-  // training's seed. All: errors as Memory::Map.
-  absl::Status ImportState(const ModelState& state);
-  absl::Status DrawState();
+  // All that have to do with the state: errors as Memory::Map.
+  absl::Status ImportState(const ModelState& state) override;
+  absl::Status DrawState() override;
   // Gives each parameter and statistic to `change`, one copy at a time, and takes it back.
   absl::Status ChangeState(absl::FunctionRef<void(int layer, TensorData&)> change);
-  absl::StatusOr<ModelState> ExportState() const;
-  // From the next micro-batch on; only while the lane is empty.
-  void ChangeTraining(const TrainingChange& change) { AddTrainingChange(change, options_.changes); }
+  absl::StatusOr<ModelState> ExportState() const override;
+  void ChangeTraining(const TrainingChange& change) override {
+    AddTrainingChange(change, options_.changes);
+  }
 
   const Recipe& recipe() const { return *options_.recipe; }
+  const NumberFormat& numbers() const override { return options_.recipe->numbers; }
   // What was allocated of the backend's memory: weight versions, momentum, gradients, statistics,
-  // stashes, scratch. Any thread.
-  int64_t memory_bytes() const { return *memory_bytes_; }
-  // Boundary tensors of `samples` samples.
-  Shape input_shape(int64_t samples) const { return input_sample_.Prepend(samples); }
-  Shape output_shape(int64_t samples) const { return output_sample_.Prepend(samples); }
+  // stashes, scratch.
+  int64_t memory_bytes() const override { return *memory_bytes_; }
+  Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
+  Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
   const Stash& stash() const { return *stash_; }
 
  private:

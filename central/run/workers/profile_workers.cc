@@ -75,7 +75,7 @@ class Session final : public CentralControlObserver {
 
   const ProfileJob& job_;
   ProfileParts parts_;
-  EventLoop loop_;
+  ThreadLoop loop_;
   std::unique_ptr<CentralControl> server_;
   LocalWorkers local_workers_;
   Roster roster_;

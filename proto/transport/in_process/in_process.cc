@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<Connection>> InProcessNetwork::Dial(const std::st
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = acceptors_.find(target);
     link = std::make_shared<InProcessLink>(
-        scheduler_, faults_, next_link_++,
+        scheduler_, faults_, paths_, next_link_++,
         std::array{node, found == acceptors_.end() ? std::string() : found->second->node()});
     std::erase_if(links_, [](const auto& weak) { return weak.expired(); });
     links_.push_back(link);
@@ -121,6 +121,7 @@ void InProcessNetwork::Establish(const std::string& address,
     }
     for (const auto& [node, down] : unreachable_) reachable &= !(down && link->touches(node));
   }
+  reachable &= link->passes();
   if (acceptor == nullptr || !reachable || !acceptor->Offer(link)) {
     link->BreakAtOnce(absl::UnavailableError(absl::StrCat("dial: no answer from ", address)));
   }
@@ -143,6 +144,18 @@ void InProcessNetwork::BreakNode(const std::string& node, const absl::Status& st
   for (const auto& link : LiveLinks()) {
     if (link->touches(node)) link->BreakAtOnce(status);
   }
+}
+
+void InProcessNetwork::LoseNode(const std::string& node, const absl::Status& status) {
+  for (const auto& link : LiveLinks()) {
+    if (link->touches(node)) link->Break(link->EndOf(node), status);
+  }
+}
+
+void InProcessNetwork::SetCut(const std::string& node, bool cut) {
+  if (cut) return paths_->Close(node);
+  paths_->Open(node);
+  for (const auto& link : LiveLinks()) link->Flush();
 }
 
 void InProcessNetwork::SetReachable(const std::string& node, bool reachable) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,13 +31,38 @@ struct InProcessFaults {
   // A connection breaks after a time drawn from this range; max 0: never.
   int64_t min_life_ns = 0;
   int64_t max_life_ns = 0;
+  // One frame in so many arrives with a wrong byte; 0: none.
+  uint32_t damage_one_in = 0;
+};
+
+// Between which nodes something passes now. What arrives where nothing passes is held back, in
+// order, until Open; the network's owner tells its links then. Thread-safe.
+class InProcessPaths {
+ public:
+  void Close(const std::string& node) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++closed_[node];
+  }
+  void Open(const std::string& node) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (--closed_[node] <= 0) closed_.erase(node);
+  }
+  bool passes(const std::string& a, const std::string& b) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return closed_.empty() || (!closed_.contains(a) && !closed_.contains(b));
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, int> closed_;  // how often; guarded by mutex_
 };
 
 // A connection with both its ends: 0 dialled, 1 accepted. Thread-safe.
 class InProcessLink final : public std::enable_shared_from_this<InProcessLink> {
  public:
   // `index` numbers the connections of a network: with the seed it fixes the draws.
-  InProcessLink(std::shared_ptr<Scheduler> scheduler, const InProcessFaults& faults, uint64_t index,
+  InProcessLink(std::shared_ptr<Scheduler> scheduler, const InProcessFaults& faults,
+                std::shared_ptr<const InProcessPaths> paths, uint64_t index,
                 std::array<std::string, 2> nodes);
 
   // Gives an end its observer; what was sent from it before leaves now. False: the end has been let
@@ -57,7 +83,12 @@ class InProcessLink final : public std::enable_shared_from_this<InProcessLink> {
   void Break(int first, const absl::Status& status);
   // As Break, both ends now.
   void BreakAtOnce(const absl::Status& status);
+  // Delivers what was held back, if the way is open.
+  void Flush();
+  // The end of this node; the dialling one if both are its.
+  int EndOf(const std::string& node) const { return nodes_[0] == node ? 0 : 1; }
 
+  bool passes() const { return paths_->passes(nodes_[0], nodes_[1]); }
   bool touches(const std::string& node) const { return nodes_[0] == node || nodes_[1] == node; }
 
  private:
@@ -74,6 +105,7 @@ class InProcessLink final : public std::enable_shared_from_this<InProcessLink> {
     uint64_t draws = 0;
     int64_t last_arrival_ns = 0;  // of what this end sent
     int64_t queued_bytes = 0;
+    std::vector<std::function<void()>> held;  // on its way to this end
   };
 
   // These expect mutex_ to be held.
@@ -82,6 +114,8 @@ class InProcessLink final : public std::enable_shared_from_this<InProcessLink> {
   bool Kill();
   void ScheduleClosed(int end, int64_t time_ns, absl::Status status);
   // These do not.
+  // Something has come to this end: it happens now, or when the way is open.
+  void Pass(int to, std::function<void()> what);
   void Arrive(int to, Frame frame);
   void EndOfStream(int to);
   void Fail(int to, const absl::Status& status);
@@ -89,6 +123,7 @@ class InProcessLink final : public std::enable_shared_from_this<InProcessLink> {
 
   const std::shared_ptr<Scheduler> scheduler_;
   const InProcessFaults faults_;
+  const std::shared_ptr<const InProcessPaths> paths_;
   const uint64_t index_;
   const std::array<std::string, 2> nodes_;
   mutable std::mutex mutex_;
@@ -155,8 +190,17 @@ class InProcessNetwork final : public std::enable_shared_from_this<InProcessNetw
   // it before this returns.
   void BreakAll(const absl::Status& status);
   void BreakNode(const std::string& node, const absl::Status& status);
+  // This node is gone: it hears nothing, its peers hear of it when the news has travelled.
+  void LoseNode(const std::string& node, const absl::Status& status);
   // While a node is unreachable, dialling from it and to it fails.
   void SetReachable(const std::string& node, bool reachable);
+  // Nothing passes to this node and from it; or again.
+  void SetCut(const std::string& node, bool cut);
+  const InProcessPaths& paths() const { return *paths_; }
+  bool listens(const std::string& address) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return acceptors_.contains(address);
+  }
 
  private:
   void Establish(const std::string& address, const std::shared_ptr<InProcessLink>& link);
@@ -164,6 +208,7 @@ class InProcessNetwork final : public std::enable_shared_from_this<InProcessNetw
 
   const std::shared_ptr<Scheduler> scheduler_;
   const InProcessFaults faults_;
+  const std::shared_ptr<InProcessPaths> paths_ = std::make_shared<InProcessPaths>();
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<InProcessAcceptor>> acceptors_;  // guarded by mutex_
   std::map<std::string, bool> unreachable_;                              // guarded by mutex_

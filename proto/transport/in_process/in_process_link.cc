@@ -11,6 +11,16 @@ namespace {
 constexpr uint64_t kStreams = 3;
 constexpr uint64_t kLifeStream = 2;
 
+// With a byte that is not what was sent.
+void Damage(Frame& frame) {
+  if (frame.payload.empty()) {
+    frame.header.payload_crc ^= 1;
+    return;
+  }
+  frame.payload = Payload::CopyOf(frame.payload.bytes());
+  frame.payload.mutable_bytes().back() ^= std::byte{1};
+}
+
 CounterRandom StreamOf(const InProcessFaults& faults, uint64_t index, uint64_t stream) {
   return CounterRandom(faults.seed, RandomPurpose::kNetworkSimulation, index * kStreams + stream,
                        0);
@@ -29,9 +39,11 @@ int64_t Draw(const CounterRandom& random, uint64_t element, int64_t min, int64_t
 }  // namespace
 
 InProcessLink::InProcessLink(std::shared_ptr<Scheduler> scheduler, const InProcessFaults& faults,
-                             uint64_t index, std::array<std::string, 2> nodes)
+                             std::shared_ptr<const InProcessPaths> paths, uint64_t index,
+                             std::array<std::string, 2> nodes)
     : scheduler_(std::move(scheduler)),
       faults_(faults),
+      paths_(std::move(paths)),
       index_(index),
       nodes_(std::move(nodes)),
       ends_{End(StreamOf(faults, index, 0)), End(StreamOf(faults, index, 1))} {}
@@ -104,10 +116,38 @@ void InProcessLink::Queue(int end, const Frame& frame) {
   }
   Frame arriving = frame;
   arriving.arrival = {bytes, times.leave_ns - times.begin_ns};
-  scheduler_->ScheduleAt(ArrivalOf(self, times.arrive_ns),
-                         [self = shared_from_this(), end, arriving = std::move(arriving)] {
-                           self->Arrive(1 - end, arriving);
-                         });
+  const int64_t arrival_ns = ArrivalOf(self, times.arrive_ns);
+  if (faults_.damage_one_in > 0 && self.random.Below(self.draws++, faults_.damage_one_in) == 0)
+    Damage(arriving);
+  scheduler_->ScheduleAt(
+      arrival_ns, [self = shared_from_this(), end, arriving = std::move(arriving)]() mutable {
+        self->Pass(1 - end, [link = self.get(), end, arriving = std::move(arriving)] {
+          link->Arrive(1 - end, arriving);
+        });
+      });
+}
+
+void InProcessLink::Pass(int to, std::function<void()> what) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!passes() || !ends_[to].held.empty()) {
+      ends_[to].held.push_back(std::move(what));
+      return;
+    }
+  }
+  what();
+}
+
+void InProcessLink::Flush() {
+  for (End& end : ends_) {
+    std::vector<std::function<void()>> held;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!passes()) return;
+      held.swap(end.held);
+    }
+    for (const auto& what : held) what();
+  }
 }
 
 void InProcessLink::Arrive(int to, Frame frame) {
@@ -144,8 +184,9 @@ void InProcessLink::Close(int end) {
   self.state = State::kClosing;
   if (self.gate == nullptr) return;  // Attach goes on
   const Pacer::Times times = self.pacer.Schedule(scheduler_->NowNanos(), 0);
-  scheduler_->ScheduleAt(ArrivalOf(self, times.arrive_ns),
-                         [self = shared_from_this(), end] { self->EndOfStream(1 - end); });
+  scheduler_->ScheduleAt(ArrivalOf(self, times.arrive_ns), [self = shared_from_this(), end] {
+    self->Pass(1 - end, [link = self.get(), end] { link->EndOfStream(1 - end); });
+  });
 }
 
 void InProcessLink::EndOfStream(int to) {
@@ -224,8 +265,9 @@ bool InProcessLink::Kill() {
 }
 
 void InProcessLink::ScheduleClosed(int end, int64_t time_ns, absl::Status status) {
-  scheduler_->ScheduleAt(time_ns,
-                         [self = shared_from_this(), end, status] { self->Tell(end, status); });
+  scheduler_->ScheduleAt(time_ns, [self = shared_from_this(), end, status] {
+    self->Pass(end, [link = self.get(), end, status] { link->Tell(end, status); });
+  });
 }
 
 void InProcessLink::Tell(int end, const absl::Status& status) {

@@ -69,7 +69,7 @@ class LoopbackControl::Core {
   void End(const StreamPtr& stream, const absl::Status& status);
 
   MonotonicClock clock_;
-  EventLoop loop_{&clock_};
+  ThreadLoop loop_{&clock_};
   mutable std::mutex mutex_;
   std::condition_variable listener_added_;
   std::map<std::string, Listening> listeners_;  // guarded by mutex_

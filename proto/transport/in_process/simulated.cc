@@ -92,6 +92,20 @@ void SimulatedNetwork::BreakConnections(const std::string& name) {
   network_->BreakNode(name, absl::UnavailableError("simulated: the connection was broken"));
 }
 
+void SimulatedNetwork::LoseNode(const std::string& name) {
+  network_->LoseNode(name, absl::UnavailableError("simulated: the node is gone"));
+}
+
+void SimulatedNetwork::SetCut(const std::string& name, bool cut) { network_->SetCut(name, cut); }
+
+bool SimulatedNetwork::passes(const std::string& a, const std::string& b) const {
+  return network_->paths().passes(a, b);
+}
+
+bool SimulatedNetwork::listens(const std::string& address) const {
+  return network_->listens(address);
+}
+
 void SimulatedNetwork::SetReachable(const std::string& name, bool reachable) {
   network_->SetReachable(name, reachable);
 }

@@ -43,6 +43,14 @@ class SimulatedNetwork {
   void BreakConnections(const std::string& name);
   // While a node is unreachable, dialling from it and to it fails. Standing connections stay.
   void SetReachable(const std::string& name, bool reachable);
+  // A node's process ends: it hears nothing any more, its peers hear Unavailable a delay later.
+  void LoseNode(const std::string& name);
+  // While a node is cut off, what is on its way to it and from it waits; it arrives in order when
+  // the way is open again, on connections that have not broken since. Calls may nest.
+  void SetCut(const std::string& name, bool cut);
+  bool passes(const std::string& a, const std::string& b) const;
+  // Somebody accepts connections at this address.
+  bool listens(const std::string& address) const;
 
  private:
   class VirtualTime;

@@ -4,27 +4,27 @@
 
 namespace runnel {
 
-void EventLoop::Post(Task task) {
+void ThreadLoop::Post(Task task) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_) return;
   tasks_.push_back(std::move(task));
   wake_.notify_one();
 }
 
-void EventLoop::PostAfter(int64_t delay_ns, Task task) {
+void ThreadLoop::PostAfter(int64_t delay_ns, Task task) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_) return;
   timers_.emplace(clock_->NowNanos() + delay_ns, std::move(task));
   wake_.notify_one();
 }
 
-void EventLoop::Stop() {
+void ThreadLoop::Stop() {
   std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
   wake_.notify_one();
 }
 
-void EventLoop::Run() {
+void ThreadLoop::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopped_) {
     const int64_t now = clock_->NowNanos();

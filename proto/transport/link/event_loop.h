@@ -1,7 +1,8 @@
 #pragma once
 
-// The thread that owns a shell's state machines: everything that happens elsewhere (transport
-// callbacks, lanes, timers) is posted here and runs one at a time, in order.
+// What owns a shell's state machines: everything that happens elsewhere (transport callbacks,
+// lanes, timers) is posted here and runs one at a time, in order. ThreadLoop is a thread in real
+// time; VirtualLoop (virtual_loop.h) is a node of a simulation.
 
 #include <condition_variable>
 #include <cstdint>
@@ -19,20 +20,28 @@ class EventLoop {
  public:
   using Task = std::function<void()>;
 
-  // `clock` outlives the loop.
-  explicit EventLoop(const Clock* clock) : clock_(clock) {}
-
-  // Runs `task` on the loop's thread, after what was posted before. Any thread. Dropped after
-  // Stop().
-  void Post(Task task);
+  virtual ~EventLoop() = default;
+  // Runs `task` on the loop's thread, after what was posted before. Any thread. Dropped once the
+  // loop has ended.
+  virtual void Post(Task task) = 0;
   // Runs `task` after `delay_ns`. Any thread.
-  void PostAfter(int64_t delay_ns, Task task);
+  virtual void PostAfter(int64_t delay_ns, Task task) = 0;
+  // The loop's time.
+  virtual const Clock& clock() const = 0;
+};
+
+class ThreadLoop final : public EventLoop {
+ public:
+  // `clock` outlives the loop.
+  explicit ThreadLoop(const Clock* clock) : clock_(clock) {}
+
+  void Post(Task task) override;
+  void PostAfter(int64_t delay_ns, Task task) override;
+  const Clock& clock() const override { return *clock_; }
   // Runs tasks on the calling thread until Stop().
   void Run();
   // Lets Run return after the task that runs now; what is queued is dropped. Any thread.
   void Stop();
-
-  const Clock& clock() const { return *clock_; }
 
  private:
   const Clock* clock_;

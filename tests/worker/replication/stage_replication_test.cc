@@ -63,7 +63,7 @@ class StageReplicationTest : public ::testing::Test {
   }
 
   MonotonicClock clock_;
-  EventLoop loop_{&clock_};
+  ThreadLoop loop_{&clock_};
   BufferPool pool_;
   ModelSpec model_ = MakeModel("lenet").value();
   Plan plan_ = ThreeStages();

@@ -39,7 +39,7 @@ class GrpcControl final : public ControlTransport {
  private:
   const GrpcControlOptions options_;
   MonotonicClock clock_;
-  EventLoop timers_{&clock_};
+  ThreadLoop timers_{&clock_};
   PortProbe ports_;
   std::thread thread_;  // last: it runs while all of the above lives
 };

@@ -1,20 +1,19 @@
 #pragma once
 
 // What of a worker's work takes long and is no training: measuring, compiling a stage, copying a
-// state and making messages of it, letting a stage go. It happens on a thread of its own, one piece
-// after the other, so that the daemon's loop always turns.
+// state and making messages of it, letting a stage go. It happens on a lane of its own, one piece
+// after the other, so that the worker's loop always turns.
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
 #include "proto/transport/control/control.h"
+#include "worker/core/device_arithmetic.h"
 #include "worker/lane.h"
 #include "worker/measure/self_measurement.h"
 #include "worker/stage_host.h"
@@ -24,9 +23,6 @@ namespace runnel {
 class Workshop {
  public:
   struct Options {
-    // What central's "auto" stands for; "auto": the best backend that has all that is needed.
-    std::string backend = "auto";
-    int threads = 1;
     std::string state_folder = {};  // MeasurementStore's, and so is device
     std::string device = {};
   };
@@ -36,19 +32,15 @@ class Workshop {
     BufferPool* pool = nullptr;
     Transport* transport = nullptr;
     FrameLimits* limits = nullptr;
-    const Clock* clock = nullptr;
     Logger* logger = nullptr;
     ReplicaStore* replicas = nullptr;
+    DeviceArithmetic* arithmetic = nullptr;
+    MakeLaneFn make_lane = nullptr;
   };
 
   Workshop(Options options, const Parts& parts);
   // Waits for the piece that is under way. What waits behind it is dropped, and so are answers.
   ~Workshop();
-
-  // Makes the backend that "auto" stands for. On the loop's thread, before anything is under way.
-  absl::Status MakeUsualBackend();
-  // Of the backend that was asked for last.
-  std::string numerics_class() const;
 
   // On the loop's thread, and so are the answers. Until an answer the stage is left alone.
 
@@ -59,7 +51,7 @@ class Workshop {
   // has all. Errors as MakeStageHost and TakeSnapshot.
   void Make(PrepareStage stage, StageHost* own, StageEvents events,
             std::function<void(absl::StatusOr<std::unique_ptr<StageHost>>)> done);
-  // Gives the stage's state to `hand_over`, on the workshop's thread, and its result to `done`.
+  // Gives the stage's state to `hand_over`, on the workshop's lane, and its result to `done`.
   // taken: the stage could not give it.
   void TakeState(StageHost* host, std::function<absl::Status(ModelState)> hand_over,
                  std::function<void(const absl::Status& taken, const absl::Status& handed)> done);
@@ -72,15 +64,6 @@ class Workshop {
   int64_t progress() const { return progress_; }
 
  private:
-  absl::StatusOr<Backend*> BackendFor(const std::string& name);
-  std::vector<std::string> NamesOf(const std::string& name) const;
-  // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
-  // until one has all that is needed.
-  absl::Status WithBackend(const std::string& name,
-                           const std::function<absl::Status(Backend*)>& use);
-  absl::StatusOr<std::vector<RangeTime>> Profile(const ProfileRequest& request,
-                                                 const ProfileOptions& options,
-                                                 const std::function<void(double)>& on_progress);
   absl::StatusOr<std::unique_ptr<StageHost>> MakeHost(PrepareStage stage, StageHost* own,
                                                       StageEvents events);
   // Runs `work` on the lane and `done` with its result on the loop.
@@ -92,11 +75,8 @@ class Workshop {
   WorkerPhase phase_ = WorkerPhase::kIdle;
   int64_t progress_ = 0;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers on their way check it
-  // Of the lane, while something is under way.
-  std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
-  Backend* backend_ = nullptr;                                // the last one asked for
-  SelfMeasurement measurement_;
-  Lane lane_;  // last: joined before what its tasks use goes
+  SelfMeasurement measurement_;  // of the lane, while something is under way
+  std::unique_ptr<Lane> lane_;   // last: joined before what its tasks use goes
 };
 
 }  // namespace runnel

@@ -1,11 +1,9 @@
-#include "worker/workshop.h"
+#include "worker/core/workshop.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
-#include "worker/heap_limits.h"
 #include "worker/measure/profiler.h"
 
 namespace runnel {
@@ -18,49 +16,18 @@ constexpr double kMillion = 1e6;
 Workshop::Workshop(Options options, const Parts& parts)
     : options_(std::move(options)),
       parts_(parts),
-      measurement_({options_.state_folder, options_.device}, parts.transport, parts.clock,
-                   parts.logger) {}
+      measurement_({options_.state_folder, options_.device}, parts.transport, &parts.loop->clock(),
+                   parts.logger),
+      lane_(MakeLane(parts.make_lane, LaneKind::kWorkshop)) {}
 
 Workshop::~Workshop() { *alive_ = false; }
-
-absl::Status Workshop::MakeUsualBackend() { return BackendFor(NamesOf("auto").front()).status(); }
-
-std::string Workshop::numerics_class() const {
-  return backend_ == nullptr ? "" : backend_->numerics_class();
-}
-
-absl::StatusOr<Backend*> Workshop::BackendFor(const std::string& name) {
-  std::unique_ptr<Backend>& backend = backends_[name];
-  if (backend == nullptr) {
-    absl::StatusOr<std::unique_ptr<Backend>> made = MakeBackend(name, options_.threads);
-    if (!made.ok()) return made.status();
-    backend = *std::move(made);
-  }
-  return backend_ = backend.get();
-}
-
-std::vector<std::string> Workshop::NamesOf(const std::string& name) const {
-  if (name != "auto") return {name};
-  return options_.backend == "auto" ? AutoBackendNames() : std::vector{options_.backend};
-}
-
-absl::Status Workshop::WithBackend(const std::string& name,
-                                   const std::function<absl::Status(Backend*)>& use) {
-  absl::Status result;
-  for (const std::string& one : NamesOf(name)) {
-    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
-    result = use(backend);
-    if (!absl::IsUnimplemented(result)) return result;
-  }
-  return result;
-}
 
 template <typename Result>
 void Workshop::Begin(WorkerPhase phase, std::function<Result()> work,
                      std::function<void(Result)> done) {
   phase_ = phase;
   progress_ = 0;
-  lane_.Post([this, work = std::move(work), done = std::move(done), alive = alive_] {
+  lane_->Post([this, work = std::move(work), done = std::move(done), alive = alive_] {
     // A task of the loop can be copied, a result need not.
     auto result = std::make_shared<Result>(work());
     parts_.loop->Post([this, done, alive, result] {
@@ -69,21 +36,6 @@ void Workshop::Begin(WorkerPhase phase, std::function<Result()> work,
       done(std::move(*result));
     });
   });
-}
-
-absl::StatusOr<std::vector<RangeTime>> Workshop::Profile(
-    const ProfileRequest& request, const ProfileOptions& options,
-    const std::function<void(double)>& on_progress) {
-  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
-  std::vector<RangeTime> times;
-  RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
-    absl::StatusOr<std::vector<RangeTime>> measured =
-        ProfileRanges(request.model, *recipe, *backend, options, *parts_.clock, on_progress);
-    if (measured.ok()) times = *std::move(measured);
-    return measured.status();
-  }));
-  TrimHeaps();
-  return times;
 }
 
 void Workshop::Measure(ProfileRequest request, std::function<void(ProfileProgress)> on_progress,
@@ -102,7 +54,7 @@ void Workshop::Measure(ProfileRequest request, std::function<void(ProfileProgres
       [this, request = std::move(request), tell] {
         const auto profile = [&](const ProfileOptions& options,
                                  const std::function<void(double)>& on_share) {
-          return Profile(request, options, on_share);
+          return parts_.arithmetic->Profile(request, options, on_share);
         };
         return measurement_.Answer(request, profile, tell);
       },
@@ -119,19 +71,14 @@ absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage
     stage.state = Slice(state, stage.plan.stages[stage.stage].first_layer,
                         stage.plan.stages[stage.stage].last_layer);
   }
-  absl::StatusOr<std::unique_ptr<StageHost>> host;
-  RUNNEL_RETURN_IF_ERROR(WithBackend(stage.backend, [&](Backend* backend) {
-    const StageEnvironment environment{parts_.loop,
-                                       parts_.pool,
-                                       backend,
-                                       parts_.transport,
-                                       parts_.limits,
-                                       parts_.replicas,
-                                       measurement_.shares_processor()};
-    host = MakeStageHost(stage, environment, events);
-    return host.status();
-  }));
-  return host;
+  const auto make_engine = [this, &stage](const StageExecutorOptions& options) {
+    return parts_.arithmetic->MakeEngine(stage.backend, options, parts_.pool);
+  };
+  const StageEnvironment environment{parts_.loop,      parts_.pool,
+                                     parts_.transport, parts_.limits,
+                                     parts_.replicas,  measurement_.shares_processor(),
+                                     parts_.make_lane};
+  return MakeStageHost(stage, environment, make_engine, std::move(events));
 }
 
 void Workshop::Make(PrepareStage stage, StageHost* own, StageEvents events,
@@ -165,7 +112,7 @@ void Workshop::TakeState(
 
 void Workshop::Retire(std::unique_ptr<StageHost> host) {
   host->Detach();
-  lane_.Post([retired = std::shared_ptr<StageHost>(std::move(host))] {});
+  lane_->Post([retired = std::shared_ptr<StageHost>(std::move(host))] {});
 }
 
 }  // namespace runnel

@@ -1,0 +1,40 @@
+#include "worker/core/rejoin_policy.h"
+
+#include "gtest/gtest.h"
+
+namespace runnel {
+namespace {
+
+TEST(RejoinPolicy, PausesGrowUntilCentralTakesTheWorker) {
+  RejoinPolicy policy(/*once=*/false);
+  const absl::Status nobody = absl::UnavailableError("no central answers");
+  const RejoinPolicy::Next first = policy.After(nobody, false);
+  EXPECT_FALSE(first.ends);
+  EXPECT_EQ(first.line, "no central answers; dialling again");
+  const RejoinPolicy::Next second = policy.After(nobody, false);
+  EXPECT_EQ(second.pause_ms, 2 * first.pause_ms);
+  EXPECT_EQ(second.line, "") << "said once";
+  for (int i = 0; i < 50; ++i) EXPECT_LE(policy.After(nobody, false).pause_ms, 2000);
+  EXPECT_EQ(policy.After(absl::UnavailableError("central is gone"), true).pause_ms, first.pause_ms);
+}
+
+TEST(RejoinPolicy, WhatAnotherDialWouldMeetAgainIsTheEnd) {
+  RejoinPolicy policy(/*once=*/false);
+  const absl::Status refused = absl::FailedPreconditionError("another release");
+  EXPECT_EQ(policy.After(refused, false).status, refused);
+  EXPECT_TRUE(policy.After(refused, false).ends);
+  // Central took it: the next run may take it again.
+  EXPECT_FALSE(policy.After(refused, true).ends);
+  EXPECT_FALSE(policy.After(absl::OkStatus(), true).ends);
+}
+
+TEST(RejoinPolicy, OnceIsOnce) {
+  RejoinPolicy policy(/*once=*/true);
+  EXPECT_TRUE(policy.After(absl::OkStatus(), true).ends);
+  const RejoinPolicy::Next full = policy.After(absl::ResourceExhaustedError("no seat"), false);
+  EXPECT_TRUE(full.ends);
+  EXPECT_EQ(full.status.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,40 @@
+#pragma once
+
+// What of a worker's work is arithmetic on its device: measuring layers, and making stages.
+// BackendArithmetic has the real backends; the simulator of the whole cluster has another one.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/base/tensor/payload.h"
+#include "proto/transport/control/control.h"
+#include "worker/measure/profiler.h"
+#include "worker/stage/stage_engine.h"
+#include "worker/stage/stage_executor.h"
+
+namespace runnel {
+
+// One thread at a time: Prepare before anything else is under way, then the workshop's lane.
+class DeviceArithmetic {
+ public:
+  virtual ~DeviceArithmetic() = default;
+  // Makes ready what "auto" stands for. Errors: it cannot be had here.
+  virtual absl::Status Prepare() = 0;
+  // Of what was asked for last.
+  virtual std::string numerics_class() const = 0;
+  // As ProfileRanges, on the backend that the request names.
+  virtual absl::StatusOr<std::vector<RangeTime>> Profile(
+      const ProfileRequest& request, const ProfileOptions& options,
+      const std::function<void(double share)>& on_progress) = 0;
+  // Of a stage without a state yet; on the backend of this name, for "auto" on the best one that
+  // has all that is needed. `pool` outlives the engine, and so does this. InvalidArgument /
+  // Unimplemented: the stage does not fit.
+  virtual absl::StatusOr<std::unique_ptr<StageEngine>> MakeEngine(
+      const std::string& backend, const StageExecutorOptions& options, BufferPool* pool) = 0;
+};
+
+}  // namespace runnel

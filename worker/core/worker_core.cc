@@ -1,0 +1,390 @@
+#include "worker/core/worker_core.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
+#include "proto/transport/link/address.h"
+
+namespace runnel {
+namespace {
+
+bool IsUnfit(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+}
+
+// Ends something, takes something back, or is measured by its time.
+bool Overtakes(const CentralMessage& message) {
+  return std::holds_alternative<AbortPlan>(message) || std::holds_alternative<Release>(message) ||
+         std::holds_alternative<Refused>(message) || std::holds_alternative<ProbePiece>(message);
+}
+
+}  // namespace
+
+// Brings what central says onto the loop.
+class WorkerCore::Observer final : public WorkerControlObserver {
+ public:
+  explicit Observer(WorkerCore* worker) : worker_(worker) {}
+
+  void OnMessage(CentralMessage message) override {
+    if (auto* piece = std::get_if<ProbePiece>(&message))
+      piece->arrived_ns = worker_->loop_.clock().NowNanos();
+    worker_->loop_.Post([worker = worker_, message = std::move(message)]() mutable {
+      worker->Handle(std::move(message));
+    });
+  }
+  void OnClosed(const absl::Status& status) override {
+    worker_->loop_.Post([worker = worker_, status] {
+      worker->End(status.ok() ? absl::UnavailableError("central closed the control stream")
+                              : status);
+    });
+  }
+
+ private:
+  WorkerCore* worker_;
+};
+
+WorkerCore::WorkerCore(WorkerOptions options, Parts parts)
+    : options_(std::move(options)),
+      parts_(parts),
+      loop_(*parts.loop),
+      refusals_(parts.logger, &loop_.clock()),
+      observer_(std::make_unique<Observer>(this)),
+      workshop_(std::make_unique<Workshop>(
+          Workshop::Options{options_.state_folder, options_.device},
+          Workshop::Parts{&loop_, &pool_, parts.transport, &limits_, parts.logger, &replicas_,
+                          parts.arithmetic, parts.make_lane})) {}
+
+WorkerCore::~WorkerCore() {
+  // The end is said at once. The workshop may still be at a state that goes there. Then the stage,
+  // whose completions go to a loop that no longer runs.
+  if (control_ != nullptr) control_->Close();
+  workshop_.reset();
+  control_.reset();
+  aside_.reset();
+  host_.reset();
+  acceptor_.reset();
+}
+
+WorkerHello WorkerCore::Hello() const {
+  WorkerHello hello;
+  hello.name = options_.name;
+  hello.data_address = acceptor_->address();
+  hello.numerics_class = parts_.arithmetic->numerics_class();
+  hello.backends = options_.backends;
+  hello.recipes = options_.recipes;
+  hello.codecs = options_.codecs;
+  hello.secret = options_.secret;
+  hello.memory_bytes = options_.memory_bytes;
+  hello.device_id = options_.device_id;
+  hello.incarnation = options_.incarnation;
+  return hello;
+}
+
+// Peers are told this address: it must lead here from wherever they are.
+absl::Status WorkerCore::CheckListenAddress() const {
+  if (options_.listen_address.empty()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.listen_address));
+  if (!address.is_wildcard()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--listen ", options_.listen_address,
+                   ": other devices dial it, so it must be the address by which they reach this "
+                   "one"));
+}
+
+absl::Status WorkerCore::ListenTowardsCentral() {
+  const absl::StatusOr<std::string> host = control_->LocalHost();
+  if (host.ok()) return acceptor_->Listen(parts_.transport, Address{*host, 0}.ToString());
+  return absl::Status(host.status().code(),
+                      absl::StrCat(host.status().message(),
+                                   ": give --listen, the address by which others reach this host"));
+}
+
+absl::Status WorkerCore::Connect() {
+  RUNNEL_RETURN_IF_ERROR(CheckListenAddress());
+  if (const absl::Status made = parts_.arithmetic->Prepare(); !made.ok())
+    return absl::Status(made.code(), absl::StrCat("--backend: ", made.message()));
+  acceptor_ = std::make_unique<LinkAcceptor>(
+      &loop_, &limits_,
+      [this](const std::string& role, std::shared_ptr<LoopConnection> connection) {
+        if (host_ == nullptr) {
+          connection->Refuse("has no stage yet");
+        } else {
+          host_->Attach(role, std::move(connection));
+        }
+      },
+      [this](absl::string_view why) { refusals_.Refused(why); });
+  // An address that cannot be had is said before anybody waits for central.
+  const bool is_given = !options_.listen_address.empty();
+  if (is_given)
+    RUNNEL_RETURN_IF_ERROR(acceptor_->Listen(parts_.transport, options_.listen_address));
+  RUNNEL_ASSIGN_OR_RETURN(
+      control_, parts_.control->Connect(options_.central_address, options_.connect_timeout_ms,
+                                        observer_.get()));
+  if (!is_given) RUNNEL_RETURN_IF_ERROR(ListenTowardsCentral());
+  return control_->Send(Hello());
+}
+
+absl::Status WorkerCore::Start(EndFn on_end) {
+  on_end_ = std::move(on_end);
+  RUNNEL_RETURN_IF_ERROR(Connect());
+  loop_.PostAfter(kHeartbeatNs, [this] { Tick(); });
+  return absl::OkStatus();
+}
+
+void WorkerCore::Leave() {
+  loop_.Post([this] {
+    if (ended_) return;
+    if (!welcomed_) return End(absl::OkStatus());
+    parts_.logger->Log(Severity::kInfo,
+                       "leaving as soon as central has moved the stage, at a barrier; told to end "
+                       "once more, this worker ends at once");
+    Send(Leaving{});
+  });
+}
+
+void WorkerCore::Stop() {
+  loop_.Post([this] { End(absl::OkStatus()); });
+}
+
+void WorkerCore::End(const absl::Status& status) {
+  if (!std::exchange(ended_, true)) on_end_(status);
+}
+
+void WorkerCore::Send(WorkerMessage message) {
+  if (absl::Status status = control_->Send(std::move(message)); !status.ok()) End(status);
+}
+
+void WorkerCore::SendTelemetry() {
+  if (host_ != nullptr) Send(host_->telemetry());
+}
+
+void WorkerCore::SendHeartbeat() {
+  Heartbeat heartbeat{workshop_->phase(), workshop_->progress()};
+  if (heartbeat.phase == WorkerPhase::kIdle && host_ != nullptr) {
+    const Telemetry telemetry = host_->telemetry();
+    if (host_->computing()) heartbeat.phase = WorkerPhase::kTraining;
+    heartbeat.progress = telemetry.forwards + telemetry.backwards;
+  }
+  Send(heartbeat);
+}
+
+void WorkerCore::Tick() {
+  SendTelemetry();
+  SendHeartbeat();
+  loop_.PostAfter(kHeartbeatNs, [this] { Tick(); });
+}
+
+void WorkerCore::Handle(CentralMessage message) {
+  if (ended_) return;
+  const bool is_busy = workshop_->phase() != WorkerPhase::kIdle || !waiting_.empty();
+  if (is_busy && !Overtakes(message)) {
+    waiting_.push_back(std::move(message));
+  } else {
+    CarryOut(message);
+  }
+}
+
+void WorkerCore::CarryOut(CentralMessage& message) {
+  std::visit([this](auto& one) { On(std::move(one)); }, message);
+}
+
+void WorkerCore::CarryOutWaiting() {
+  while (!ended_ && !waiting_.empty() && workshop_->phase() == WorkerPhase::kIdle) {
+    CentralMessage message = std::move(waiting_.front());
+    waiting_.pop_front();
+    CarryOut(message);
+  }
+}
+
+void WorkerCore::DropStage() {
+  if (host_ != nullptr) workshop_->Retire(std::move(host_));
+}
+
+void WorkerCore::DropAside() {
+  if (aside_.has_value()) workshop_->Retire(std::move(aside_->host));
+  aside_.reset();
+}
+
+void WorkerCore::On(const Welcome& welcome) {
+  if (parts_.lives != nullptr && !parts_.lives->Admit(welcome.run, welcome.life)) {
+    return End(absl::UnavailableError(
+        absl::StrCat("the central at ", options_.central_address, " (life ", welcome.life,
+                     ") is not the latest of its run: another one has gone on with it since")));
+  }
+  welcomed_ = true;
+  parts_.logger->Log(Severity::kInfo, absl::StrCat("joined ", options_.central_address,
+                                                   " as device ", welcome.device.value()));
+}
+
+void WorkerCore::On(const Refused& refused) {
+  End(refused.is_final ? absl::FailedPreconditionError(refused.reason)
+                       : absl::ResourceExhaustedError(refused.reason));
+}
+
+void WorkerCore::On(const ProbePiece& piece) {
+  for (WorkerMessage& message : workshop_->Answer(piece)) Send(std::move(message));
+}
+
+void WorkerCore::On(ProfileRequest request) {
+  const Generation generation = request.generation;
+  workshop_->Measure(
+      std::move(request), [this](const ProfileProgress& progress) { Send(progress); },
+      [this, generation](absl::StatusOr<ProfileReport> report) {
+        if (report.ok()) {
+          report->generation = generation;
+          Send(*std::move(report));
+        } else {
+          const std::string reason(report.status().message());
+          parts_.logger->Log(Severity::kDebug, reason);
+          Send(ProfileFailed{reason, IsUnfit(report.status()), generation});
+        }
+        CarryOutWaiting();
+      });
+}
+
+void WorkerCore::On(PrepareStage stage) {
+  DropAside();
+  if (stage.plan.generation <= aborted_) return;
+  // First, so that two stages are never in memory at once.
+  if (stage.starts_over) DropStage();
+  const Generation generation = stage.plan.generation;
+  const LinkExpectation expectation{stage.link_token, stage.upstream_peer,
+                                    CentralSubject().ToString()};
+  const LinkShaping shaping = stage.shaping;
+  if (stage.replica.has_value()) {
+    const StagePlan& range = stage.plan.stages[stage.stage];
+    absl::StatusOr<ModelState> state =
+        replicas_.LayersOf(*stage.replica, {range.first_layer, range.last_layer});
+    if (!state.ok()) return Failed(generation, state.status());
+    Merge(stage.state, *state);
+    stage.state = *std::move(state);
+  }
+  workshop_->Make(std::move(stage), host_.get(), Events(generation),
+                  [=, this](absl::StatusOr<std::unique_ptr<StageHost>> host) {
+                    if (!host.ok()) {
+                      Failed(generation, host.status(), IsUnfit(host.status()));
+                    } else if (generation <= aborted_) {
+                      workshop_->Retire(*std::move(host));
+                    } else {
+                      aside_ = Aside{*std::move(host), generation, expectation, shaping};
+                      Send(StagePrepared{generation});
+                    }
+                    CarryOutWaiting();
+                  });
+}
+
+void WorkerCore::SendState(std::function<WorkerMessage(ModelState)> message) {
+  const auto hand_over = [this, message = std::move(message)](ModelState state) {
+    return control_->Send(message(std::move(state)));
+  };
+  workshop_->TakeState(host_.get(), hand_over,
+                       [this](const absl::Status& taken, const absl::Status& handed) {
+                         if (!taken.ok()) Failed(generation_, taken);
+                         if (!handed.ok()) End(handed);
+                         CarryOutWaiting();
+                       });
+}
+
+void WorkerCore::On(const Replicate& request) {
+  if (IsAboutAnother(request.id.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("replicate its state");
+  if (absl::Status status = host_->Replicate(request.id); !status.ok()) Failed(generation_, status);
+}
+
+void WorkerCore::On(const FetchLayers& request) {
+  if (request.replica.has_value()) {
+    LayersFetched fetched{request.generation, {}};
+    for (const LayerRange& range : request.ranges) {
+      const absl::StatusOr<ModelState> part = replicas_.LayersOf(*request.replica, range);
+      if (!part.ok()) return Failed(request.generation, part.status());
+      Merge(*part, fetched.state);
+    }
+    return Send(std::move(fetched));
+  }
+  if (host_ == nullptr) return FailWithoutStage("hand over layers");
+  SendState([request](ModelState state) {
+    std::erase_if(state.layers, [&](const LayerState& layer) {
+      return std::none_of(
+          request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
+            return range.first_layer <= layer.layer && layer.layer <= range.last_layer;
+          });
+    });
+    return LayersFetched{request.generation, std::move(state)};
+  });
+}
+
+void WorkerCore::On(const CommitPlan& commit) {
+  // Whoever has no stage in the new plan waits for another.
+  DropStage();
+  replicas_.DropUncommitted();
+  generation_ = commit.generation;
+  if (!aside_.has_value() || aside_->generation != commit.generation) return;
+  host_ = std::move(aside_->host);
+  acceptor_->Expect(std::move(aside_->expectation), aside_->shaping);
+  aside_.reset();
+  host_->Start();
+}
+
+void WorkerCore::On(const AbortPlan& abort) {
+  aborted_ = std::max(aborted_, abort.generation);
+  if (aside_.has_value() && aside_->generation == abort.generation) DropAside();
+}
+
+StageEvents WorkerCore::Events(Generation generation) {
+  StageEvents events;
+  events.on_ready = [this, generation] { Send(StageReady{generation}); };
+  events.on_barrier = [this, generation](Sequence sequence) {
+    SendTelemetry();
+    Send(BarrierReached{generation, sequence});
+  };
+  events.on_evaluation = [this](const EvaluationDone& done) { Send(done); };
+  events.on_first_backward = [this] { SendTelemetry(); };
+  events.on_replicated = [this](const Replicated& replicated) { Send(replicated); };
+  // The host is in the middle of something: it goes when the loop is back.
+  events.on_failed = [this, generation](const absl::Status& status) { Failed(generation, status); };
+  return events;
+}
+
+void WorkerCore::Failed(Generation generation, const absl::Status& status, bool unfit) {
+  parts_.logger->Log(Severity::kDebug, std::string(status.message()));
+  Send(StageFailed{generation, std::string(status.message()), unfit});
+  loop_.Post([this, generation] {
+    if (generation_ == generation) DropStage();
+  });
+}
+
+void WorkerCore::FailWithoutStage(absl::string_view request) {
+  Send(StageFailed{generation_, absl::StrCat("was asked to ", request, " and has no stage")});
+}
+
+void WorkerCore::On(const RunUntil& grant) {
+  if (IsAboutAnother(grant.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("train");
+  if (grant.change.has_value()) host_->ChangeTraining(*grant.change);
+  if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
+}
+
+void WorkerCore::On(const SnapshotRequest& request) {
+  if (IsAboutAnother(request.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("report its state");
+  SendState([request](ModelState state) {
+    if (request.weights_only) KeepWeightsOnly(state);
+    return Snapshot{request.generation, request.sequence, std::move(state)};
+  });
+}
+
+void WorkerCore::On(const EvaluateRequest& request) {
+  if (IsAboutAnother(request.generation)) return;
+  if (host_ == nullptr) return FailWithoutStage("evaluate");
+  if (absl::Status status = host_->Evaluate(request.first, request.micro_batches); !status.ok()) {
+    Failed(generation_, status);
+  }
+}
+
+void WorkerCore::On(const Release&) { End(absl::OkStatus()); }
+
+}  // namespace runnel

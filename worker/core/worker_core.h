@@ -1,0 +1,155 @@
+#pragma once
+
+// The worker's control half: dials central, offers what it has, runs the stage that it is given,
+// until it is released. It has no thread and no clock of its own and never waits: what happens
+// comes on an event loop, what takes long goes to lanes. Daemon (daemon.h) runs it on a thread; the
+// simulator of the whole cluster runs the same object in virtual time.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "proto/base/log.h"
+#include "proto/base/refusal_log.h"
+#include "proto/transport/control/control_channel.h"
+#include "worker/core/workshop.h"
+#include "worker/membership/central_lives.h"
+#include "worker/stage_host.h"
+
+namespace runnel {
+
+struct WorkerOptions {
+  std::string central_address;
+  std::string name;
+  // Of data links. Empty: any free port at the address by which this host reaches central.
+  std::string listen_address = {};
+  std::vector<std::string> backends;
+  // What central's "auto" stands for here; "auto": the best one that has all that is needed.
+  std::string backend = "auto";
+  std::vector<std::string> recipes;
+  std::vector<CodecFamily> codecs;
+  std::string secret;          // WorkerHello's
+  int64_t memory_bytes = 0;    // WorkerHello's
+  std::string device_id = {};  // WorkerHello's
+  int64_t incarnation = 0;     // WorkerHello's
+  int threads = 1;
+  int64_t connect_timeout_ms = 30'000;
+  // Folder for what this worker measures of itself; empty: nothing is kept. device: as
+  // DescribeDevice says.
+  std::string state_folder = {};
+  std::string device = {};
+};
+
+class WorkerCore {
+ public:
+  // All are borrowed and outlive the worker.
+  struct Parts {
+    EventLoop* loop = nullptr;
+    Transport* transport = nullptr;
+    ControlTransport* control = nullptr;
+    Logger* logger = nullptr;
+    CentralLives* lives = nullptr;  // null: every central is taken for the latest
+    DeviceArithmetic* arithmetic = nullptr;
+    MakeLaneFn make_lane = nullptr;
+  };
+  using EndFn = std::function<void(const absl::Status&)>;
+
+  WorkerCore(WorkerOptions options, Parts parts);
+  // When the loop runs none of its tasks any more.
+  ~WorkerCore();
+  WorkerCore(const WorkerCore&) = delete;
+  WorkerCore& operator=(const WorkerCore&) = delete;
+
+  // Dials central, as long as the control transport does. on_end comes on the loop, once: central
+  // has released the worker (OK), refused it for good (FailedPrecondition, its reason) or for now
+  // (ResourceExhausted), is gone or is an earlier life of the run's central (Unavailable). Errors,
+  // after which on_end does not come: the listener or central could not be had.
+  absl::Status Start(EndFn on_end);
+  // Asks central to do without this worker; its release is the end. At once if the worker does not
+  // take part. Any thread.
+  void Leave();
+  // Ends. Any thread.
+  void Stop();
+  // Central has said that the worker takes part. On the loop, or when it no longer runs.
+  bool welcomed() const { return welcomed_; }
+  // The stage that it has; null: none.
+  const StageHost* stage() const { return host_.get(); }
+
+ private:
+  class Observer;
+
+  absl::Status CheckListenAddress() const;
+  absl::Status ListenTowardsCentral();
+  absl::Status Connect();
+  WorkerHello Hello() const;
+  // Messages are carried out one after the other: while the workshop is at one, those behind it
+  // wait, and only what ends or takes back something overtakes them.
+  void Handle(CentralMessage message);
+  void CarryOut(CentralMessage& message);
+  void CarryOutWaiting();
+  void On(const Welcome& welcome);
+  void On(const Refused& refused);
+  void On(const ProbePiece& piece);
+  void On(ProfileRequest request);
+  // Whether a message about this plan comes too late, or is about one that does not hold here yet.
+  bool IsAboutAnother(Generation generation) const { return generation != generation_; }
+  void On(PrepareStage stage);
+  void On(const RunUntil& grant);
+  void On(const SnapshotRequest& request);
+  void On(const EvaluateRequest& request);
+  void On(const Replicate& request);
+  void On(const CommitReplicas& commit) { replicas_.Commit(commit.id); }
+  void On(const FetchLayers& request);
+  void On(const CommitPlan& commit);
+  void On(const AbortPlan& abort);
+  void On(const Release&);
+  StageEvents Events(Generation generation);
+  // Sends what `message` makes of the stage's state.
+  void SendState(std::function<WorkerMessage(ModelState)> message);
+  void DropStage();
+  void DropAside();
+  void Send(WorkerMessage message);
+  void SendTelemetry();
+  void SendHeartbeat();
+  void Tick();
+  // unfit: what was asked for does not fit this worker, whatever is tried.
+  void Failed(Generation generation, const absl::Status& status, bool unfit = false);
+  // Central asked for what only a stage can do, and there is none.
+  void FailWithoutStage(absl::string_view request);
+  void End(const absl::Status& status);
+
+  WorkerOptions options_;
+  Parts parts_;
+  EventLoop& loop_;
+  EndFn on_end_;
+  BufferPool pool_;
+  FrameLimits limits_;
+  RefusalLog refusals_;
+  std::unique_ptr<LinkAcceptor> acceptor_;
+  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<WorkerControl> control_;
+  ReplicaStore replicas_;  // outlives the stages
+  std::unique_ptr<Workshop> workshop_;
+  std::deque<CentralMessage> waiting_;  // for the workshop
+  std::unique_ptr<StageHost> host_;
+  Generation generation_;
+  // A stage of the next plan, until its CommitPlan.
+  struct Aside {
+    std::unique_ptr<StageHost> host;
+    Generation generation;
+    LinkExpectation expectation;
+    LinkShaping shaping;
+  };
+  std::optional<Aside> aside_;
+  Generation aborted_;  // plans up to this one that were not committed are taken back
+  bool welcomed_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace runnel

@@ -1,0 +1,41 @@
+#pragma once
+
+// A stage's arithmetic together with the state that it works on, as the worker's control half sees
+// it. StageExecutor runs compiled programs on a backend; the simulator of the whole cluster puts a
+// hash chain in its place.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/base/model/model_state.h"
+#include "proto/base/tensor/number_format.h"
+#include "proto/base/tensor/shape.h"
+#include "proto/base/training/training_change.h"
+#include "worker/stage/stage_compute.h"
+
+namespace runnel {
+
+// Not thread-safe: the compute lane owns it; the methods here only while that lane is empty, but
+// for memory_bytes and the shapes.
+class StageEngine : public StageCompute {
+ public:
+  // State of these layers at a barrier. Import checks everything (CheckState, zeros may be left
+  // out) before it changes anything. Draw makes the initial state, a layer at a time, from the
+  // training's seed. All: errors of the device's memory.
+  virtual absl::Status ImportState(const ModelState& state) = 0;
+  virtual absl::Status DrawState() = 0;
+  virtual absl::StatusOr<ModelState> ExportState() const = 0;
+  // From the next micro-batch on.
+  virtual void ChangeTraining(const TrainingChange& change) = 0;
+
+  // Of the recipe.
+  virtual const NumberFormat& numbers() const = 0;
+  // What the stage takes of the device's memory. Any thread.
+  virtual int64_t memory_bytes() const = 0;
+  // Boundary tensors of `samples` samples.
+  virtual Shape input_shape(int64_t samples) const = 0;
+  virtual Shape output_shape(int64_t samples) const = 0;
+};
+
+}  // namespace runnel
