@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <vector>
 
@@ -106,6 +108,13 @@ absl::Status RunClaim::CheckHeld() const {
   return absl::AbortedError(absl::StrCat("another central has gone on with this run in ", folder_,
                                          " (life ", last->life, ", this one is ", life_,
                                          "): this one ends"));
+}
+
+Generation FirstGeneration(int64_t life, Generation of_checkpoint) {
+  const int64_t lives =
+      std::min<int64_t>(life, std::numeric_limits<int32_t>::max() / 2 / kGenerationsOfALife);
+  const Generation of_life(static_cast<int32_t>(lives * kGenerationsOfALife));
+  return std::max(of_life, of_checkpoint.next());
 }
 
 }  // namespace runnel

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/base/ids.h"
 #include "proto/process/file_lock.h"
 
 namespace runnel {
@@ -43,5 +44,11 @@ class RunClaim {
   std::string run_;
   int64_t life_;
 };
+
+// Where the generations of a central begin that goes on, in this life, from a check-point whose
+// plan had that generation: above all that earlier lives have used. They may have made plans after
+// the check-point, of which nothing is left; none has made so many.
+inline constexpr int32_t kGenerationsOfALife = 1 << 16;
+Generation FirstGeneration(int64_t life, Generation of_checkpoint);
 
 }  // namespace runnel

@@ -215,7 +215,7 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   job.first_step = checkpoint.step;
   job.stop_step = std::max(setup.stop_step, checkpoint.step);
   job.state = std::move(checkpoint.state);
-  job.generation = checkpoint.plan.generation.next();
+  job.generation = FirstGeneration(claim.life(), checkpoint.plan.generation);
   job.changes = std::move(checkpoint.changes);
   // The same devices go on with the same plan: only then is the result that of a run that never
   // stopped.

@@ -51,6 +51,18 @@ TEST(RunClaim, WhoLostTheRunWritesNoMore) {
   EXPECT_THAT(std::string(old->CheckHeld().message()), HasSubstr("life 2, this one is 1"));
 }
 
+// A central made plan 2 after its check-point, which had plan 1, and was killed; so was the next
+// one.
+TEST(RunClaim, NoLifeUsesAGenerationOfAnEarlierOne) {
+  const Generation second = FirstGeneration(2, Generation(1));
+  EXPECT_GT(second, Generation(2));
+  const Generation third = FirstGeneration(3, Generation(1));
+  EXPECT_GT(third, Generation(second.value() + 1000)) << "from the same check-point";
+  EXPECT_GT(FirstGeneration(4, third), third);
+  // A folder whose central.json is lost begins its lives anew.
+  EXPECT_EQ(FirstGeneration(2, Generation(1'000'000)), Generation(1'000'001));
+}
+
 TEST(RunClaim, SweepsWhatAKilledOneLeft) {
   ScratchDir dir;
   { ASSERT_TRUE(RunClaim::Begin(dir / "c").ok()); }
