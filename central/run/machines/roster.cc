@@ -259,6 +259,7 @@ absl::StatusOr<std::optional<int>> Roster::Return(ConnectionId connection, const
     RUNNEL_RETURN_IF_ERROR(CheckFits(hello));
     device.connection = connection;
     device.hello = hello;
+    device.leaving = device.released = false;
     lost_[i] = false;
     effects.push_back(SendControl{connection, WelcomeTo(static_cast<int32_t>(i))});
     return static_cast<int>(i);
@@ -267,13 +268,15 @@ absl::StatusOr<std::optional<int>> Roster::Return(ConnectionId connection, const
 }
 
 std::optional<int> Roster::MissingLocal() const {
-  std::optional<int> missing;
+  std::optional<int> missing, drained;
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (!devices_[i].local) continue;
-    if (!lost_[i]) return std::nullopt;
-    if (!missing.has_value()) missing = static_cast<int>(i);
+    if (!lost_[i] && !devices_[i].leaving) return std::nullopt;
+    if (!lost_[i]) continue;
+    std::optional<int>& seat = devices_[i].released ? drained : missing;
+    if (!seat.has_value()) seat = static_cast<int>(i);
   }
-  return missing;
+  return missing.has_value() ? missing : drained;
 }
 
 int64_t Roster::dialling_workers() const {

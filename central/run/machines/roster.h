@@ -100,8 +100,8 @@ class Roster {
 
   // Central starts workers of its own. False in tests only, where all dial in.
   bool has_local_seats() const { return options_.local_workers > 0; }
-  // The local worker with the lowest number, if all of them are lost: no plan has a stage 0
-  // without it.
+  // The lost local worker with the lowest number, one that was drained last of all, if no other one
+  // is there to stay: no plan has a stage 0 without it.
   std::optional<int> MissingLocal() const;
   // Local, and no other local worker is there to stay.
   bool IsLastLocal(int number) const;

@@ -266,5 +266,40 @@ TEST_F(RosterTest, TheStreamOfADeviceThatDialsAgain) {
   EXPECT_EQ(roster_.StreamOf(SampleHello("a")), std::nullopt) << "nobody knows";
 }
 
+// It was told to leave, and killed before it could.
+TEST_F(RosterTest, WhoIsStartedAgainDoesNotLeave) {
+  Joins(10, "own", /*local=*/true);
+  Joins(11, "a");
+  Joins(12, "b");
+  roster_.SetLeaving(0, true);
+  EXPECT_EQ(roster_.Leave(ConnectionId(10), effects_), 0);
+  EXPECT_EQ(roster_.Return(ConnectionId(13), SampleHello("own"), effects_).value(), 0);
+  EXPECT_FALSE(roster_.device(0).leaving);
+  EXPECT_EQ(roster_.MissingLocal(), std::nullopt);
+}
+
+class TwoLocalsTest : public RosterTest {
+ protected:
+  TwoLocalsTest() : RosterTest(2, 0) {
+    Joins(10, "l0", /*local=*/true);
+    Joins(11, "l1", /*local=*/true);
+  }
+};
+
+TEST_F(TwoLocalsTest, OneThatLeavesIsNotThereToStay) {
+  roster_.SetLeaving(0, true);
+  EXPECT_EQ(roster_.MissingLocal(), std::nullopt);
+  EXPECT_EQ(roster_.Leave(ConnectionId(11), effects_), 1);
+  EXPECT_EQ(roster_.MissingLocal(), 1);
+}
+
+TEST_F(TwoLocalsTest, OneThatWasDrainedIsStartedAgainLast) {
+  roster_.SetLeaving(0, true);
+  roster_.Release(0, effects_);
+  EXPECT_EQ(roster_.Leave(ConnectionId(10), effects_), 0);
+  EXPECT_EQ(roster_.Leave(ConnectionId(11), effects_), 1);
+  EXPECT_EQ(roster_.MissingLocal(), 1);
+}
+
 }  // namespace
 }  // namespace runnel
