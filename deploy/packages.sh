@@ -11,9 +11,9 @@ build_packages=(
   libspdlog-dev prometheus-cpp-dev libcli11-dev nlohmann-json3-dev libcpp-httplib-dev
   zlib1g-dev libssl-dev libdeflate-dev
 )
-# iproute2, procps and util-linux: the lab's hosts. clang-19, lld-19 and qemu-user: the Hexagon DSP's program (63 MB to download).
+# iproute2, procps and util-linux: the lab's hosts. OpenCL's headers, loader and PoCL, a driver for the CPU. clang-19, lld-19 and qemu-user: the Hexagon DSP's program (63 MB to download).
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 xz-utils iproute2 procps util-linux
-  clang-19 lld-19 qemu-user)
+  opencl-headers ocl-icd-opencl-dev pocl-opencl-icd clang-19 lld-19 qemu-user)
 
 usage() {
   cat <<END

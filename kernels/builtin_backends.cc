@@ -1,15 +1,41 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/hexagon/hexagon_backend.h"
+#include "kernels/opencl/drivers.h"
 #include "kernels/ref/ref_backend.h"
 #ifdef RUNNEL_LOADS_BACKENDS
 #include "kernels/host/loaded_backend.h"
 #endif
 
 namespace runnel {
+namespace {
+
+#ifdef RUNNEL_LOADS_OPENCL
+absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(int threads) {
+  auto backend = LoadBackend("opencl", threads);
+  constexpr absl::string_view kRefused = "backend opencl: no OpenCL here: ";
+  if (backend.ok() || absl::StartsWith(backend.status().message(), kRefused)) return backend;
+  // The shared object needs OpenCL's loader, which may not be there.
+  return absl::InvalidArgumentError(
+      absl::StrCat(kRefused, absl::StripPrefix(backend.status().message(), "backend opencl: ")));
+}
+bool IsOpenClInstalled(absl::string_view name) {
+  return IsBackendInstalled(name) && opencl::HasDriver();
+}
+#else
+absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(int) {
+  return absl::InvalidArgumentError(
+      "backend opencl: no OpenCL here: the build had no OpenCL headers and loader; take --backend "
+      "cpu");
+}
+bool IsOpenClInstalled(absl::string_view) { return false; }
+#endif
+
+}  // namespace
 
 absl::Span<const BackendRow> BuiltinBackends() {
   static constexpr BackendRow rows[] = {
@@ -20,7 +46,8 @@ absl::Span<const BackendRow> BuiltinBackends() {
       {"ref", "plain loops: slow, the specification of the others", MakeRefBackend},
       {"hexagon", "a Hexagon DSP under qemu-hexagon, integer recipes", MakeHexagonBackend,
        IsHexagonInstalled},
-#ifdef RUNNEL_LOADS_BACKENDS
+      {"opencl", "a GPU or another OpenCL device, integer recipes", MakeOpenCl, IsOpenClInstalled},
+#ifdef RUNNEL_LOADS_TORCH
       {"torch", "LibTorch on the CPU, FP32",
        [](int threads) { return LoadBackend("torch", threads); }, IsBackendInstalled},
 #endif

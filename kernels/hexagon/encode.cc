@@ -1,22 +1,13 @@
 #include "kernels/hexagon/encode.h"
 
-#include <cmath>
-
-#include "kernels/host/call.h"
-#include "proto/base/random.h"
+#include "kernels/host/geometry.h"
 
 namespace runnel::hexagon {
 namespace {
 
-// Which operands say how large the operator's input and output are: 0, 1: that input of the
-// instruction; kOut: its first output; kNone: sizes do not matter.
-enum class Size : uint8_t { kNone, kIn0, kIn1, kOut };
-
 struct Row {
   OpCode code;
   DspCode dsp;
-  Size x = Size::kNone;
-  Size y = Size::kNone;
 };
 
 constexpr Row kRows[] = {
@@ -28,22 +19,21 @@ constexpr Row kRows[] = {
     {OpCode::kInt8DropoutForward, DspCode::kDropout},
     {OpCode::kInt8DropoutInputGradient, DspCode::kDropout},
     {OpCode::kInt8Add, DspCode::kAdd},
-    {OpCode::kInt8ConvForward, DspCode::kConvForward, Size::kIn0, Size::kOut},
-    {OpCode::kInt8ConvInputGradient, DspCode::kConvInputGradient, Size::kOut, Size::kIn0},
-    {OpCode::kInt8ConvWeightGradient, DspCode::kConvWeightGradient, Size::kIn1, Size::kIn0},
-    {OpCode::kInt8LinearForward, DspCode::kLinearForward, Size::kIn0, Size::kOut},
-    {OpCode::kInt8LinearInputGradient, DspCode::kLinearInputGradient, Size::kOut, Size::kIn0},
-    {OpCode::kInt8LinearWeightGradient, DspCode::kLinearWeightGradient, Size::kIn1, Size::kIn0},
-    {OpCode::kInt8MaxPoolForward, DspCode::kMaxPoolForward, Size::kIn0, Size::kOut},
-    {OpCode::kInt8MaxPoolInputGradient, DspCode::kMaxPoolInputGradient, Size::kOut, Size::kIn0},
-    {OpCode::kInt8AvgPoolForward, DspCode::kAvgPoolForward, Size::kIn0, Size::kOut},
-    {OpCode::kInt8AvgPoolInputGradient, DspCode::kAvgPoolInputGradient, Size::kOut, Size::kIn0},
-    {OpCode::kInt8GlobalAvgPoolForward, DspCode::kGlobalAvgPoolForward, Size::kIn0, Size::kOut},
-    {OpCode::kInt8GlobalAvgPoolInputGradient, DspCode::kGlobalAvgPoolInputGradient, Size::kOut,
-     Size::kIn0},
+    {OpCode::kInt8ConvForward, DspCode::kConvForward},
+    {OpCode::kInt8ConvInputGradient, DspCode::kConvInputGradient},
+    {OpCode::kInt8ConvWeightGradient, DspCode::kConvWeightGradient},
+    {OpCode::kInt8LinearForward, DspCode::kLinearForward},
+    {OpCode::kInt8LinearInputGradient, DspCode::kLinearInputGradient},
+    {OpCode::kInt8LinearWeightGradient, DspCode::kLinearWeightGradient},
+    {OpCode::kInt8MaxPoolForward, DspCode::kMaxPoolForward},
+    {OpCode::kInt8MaxPoolInputGradient, DspCode::kMaxPoolInputGradient},
+    {OpCode::kInt8AvgPoolForward, DspCode::kAvgPoolForward},
+    {OpCode::kInt8AvgPoolInputGradient, DspCode::kAvgPoolInputGradient},
+    {OpCode::kInt8GlobalAvgPoolForward, DspCode::kGlobalAvgPoolForward},
+    {OpCode::kInt8GlobalAvgPoolInputGradient, DspCode::kGlobalAvgPoolInputGradient},
     {OpCode::kAddScaledGradient, DspCode::kAddScaledGradient},
     {OpCode::kNitiUpdate, DspCode::kUpdate},
-    {OpCode::kIntegerSoftmaxCrossEntropy, DspCode::kLossGradient, Size::kIn0, Size::kIn0},
+    {OpCode::kIntegerSoftmaxCrossEntropy, DspCode::kLossGradient},
 };
 
 const Row* FindRow(OpCode code) {
@@ -53,54 +43,27 @@ const Row* FindRow(OpCode code) {
   return nullptr;
 }
 
-const Buffer& BufferOf(const Program& program, const Instruction& instruction, Size size) {
-  switch (size) {
-    case Size::kIn0:
-      return program.buffers[instruction.inputs[0]];
-    case Size::kIn1:
-      return program.buffers[instruction.inputs[1]];
-    default:
-      return program.buffers[instruction.outputs[0]];
-  }
-}
-
-DspImages ImagesOf(const Shape& shape) {
-  const host::Image image = host::ImageOf(shape);
+DspImages ImagesOf(const host::Image& image) {
   return {static_cast<int32_t>(image.n), static_cast<int32_t>(image.c),
           static_cast<int32_t>(image.h), static_cast<int32_t>(image.w)};
 }
 
-DspWindow WindowOf(const OpSpec& op, const Shape& x) {
-  const host::Window w = host::WindowOf(op, x);
-  return {static_cast<int32_t>(w.kh), static_cast<int32_t>(w.kw), static_cast<int32_t>(w.sh),
-          static_cast<int32_t>(w.sw), static_cast<int32_t>(w.ph), static_cast<int32_t>(w.pw)};
-}
-
-void EncodeSizes(const Program& program, const Instruction& instruction, const Row& row,
-                 DspOp* op) {
-  if (row.x == Size::kNone) return;
-  const Shape& x = BufferOf(program, instruction, row.x).shape;
-  op->x = ImagesOf(x);
-  op->y = ImagesOf(BufferOf(program, instruction, row.y).shape);
-  if (x.rank() > 2) op->window = WindowOf(instruction.attributes, x);
-  if (instruction.attributes.kind == OpKind::kConv) {
-    op->groups = static_cast<int32_t>(instruction.attributes.groups);
-  }
+void EncodeSizes(const host::Geometry& geometry, DspOp* op) {
+  op->x = ImagesOf(geometry.x);
+  op->y = ImagesOf(geometry.y);
+  const host::Window& w = geometry.window;
+  op->window = {static_cast<int32_t>(w.kh), static_cast<int32_t>(w.kw), static_cast<int32_t>(w.sh),
+                static_cast<int32_t>(w.sw), static_cast<int32_t>(w.ph), static_cast<int32_t>(w.pw)};
+  op->groups = static_cast<int32_t>(geometry.groups);
 }
 
 void EncodeDraws(const Instruction& instruction, const StepContext& context, DspOp* op) {
-  const bool drops = op->code == DspCode::kDropout;
-  const CounterRandom random(
-      context.run_seed, drops ? RandomPurpose::kDropout : RandomPurpose::kRounding,
-      static_cast<uint64_t>(instruction.layer) * kMaxOpsPerLayer + instruction.op,
-      static_cast<uint64_t>(context.sequence.value()));
+  const host::DrawStream stream = host::DrawStreamOf(instruction, context);
   for (int i = 0; i < 2; ++i) {
-    op->key[i] = random.key()[i];
-    op->sequence[i] = random.sequence_words()[i];
+    op->key[i] = stream.key[i];
+    op->sequence[i] = stream.sequence[i];
   }
-  if (!drops) return;
-  // A draw is kept if its top 24 bits over 2^24 are at least the rate.
-  op->threshold = static_cast<uint32_t>(std::ceil(instruction.attributes.rate * 0x1p24));
+  op->threshold = stream.threshold;
   const bool forward = instruction.code == OpCode::kInt8DropoutForward;
   op->added_exponent = forward && instruction.attributes.rate > 0 ? 1 : 0;
 }
@@ -161,7 +124,7 @@ DspOp Encode(const Program& program, const Instruction& instruction, const StepC
     const bool metrics = program.buffers[instruction.outputs[i]].storage == Storage::kMetrics;
     if (!metrics) op.out[i] = encode(instruction.outputs[i]);
   }
-  EncodeSizes(program, instruction, row, &op);
+  EncodeSizes(host::GeometryOf(program, instruction), &op);
   EncodeDraws(instruction, context, &op);
   return op;
 }

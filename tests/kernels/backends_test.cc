@@ -1,7 +1,9 @@
 // The table of backends.
 
+#include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
@@ -35,7 +37,8 @@ TEST(Backends, RefusesWhatIsNotThere) {
 // "auto" never loads a shared object, nor starts a program.
 TEST(Backends, AutoIsWhatIsLinked) {
   for (const BackendRow& row : BuiltinBackends()) {
-    EXPECT_EQ(row.is_loaded(), row.name == "torch" || row.name == "hexagon");
+    EXPECT_EQ(row.is_loaded(),
+              row.name == "torch" || row.name == "hexagon" || row.name == "opencl");
     if (row.is_loaded()) {
       EXPECT_THAT(AutoBackendNames(), testing::Not(testing::Contains(row.name)));
     }
@@ -54,6 +57,20 @@ TEST(Backends, WithoutAnEmulatorThereIsNoDsp) {
   setenv("PATH", before.c_str(), 1);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("backend hexagon: no DSP here: "));
+}
+
+// In a process of its own: OpenCL's loader looks for drivers once.
+TEST(BackendsDeathTest, WithoutADriverThereIsNoOpenCl) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto ask = [] {
+    setenv("OCL_ICD_VENDORS", "/nowhere", 1);
+    const std::string listed = absl::StrJoin(BackendNames(), ",");
+    const absl::Status status = MakeBackend("opencl", 1).status();
+    std::fprintf(stderr, "%s %s", listed.c_str(), std::string(status.message()).c_str());
+    std::exit(absl::IsInvalidArgument(status) ? 3 : 0);
+  };
+  EXPECT_EXIT(ask(), testing::ExitedWithCode(3),
+              "cpu,ref.* backend opencl: no OpenCL here: .*; take --backend cpu");
 }
 
 #ifdef RUNNEL_LOADS_BACKENDS

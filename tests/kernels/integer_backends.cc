@@ -1,8 +1,11 @@
 #include "tests/kernels/integer_backends.h"
 
 #include <cctype>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -18,9 +21,34 @@ std::vector<std::string> IntegerBackendNames() {
   for (const std::string& set : CpuInstructionSets()) {
     for (const char* threads : {"/1", "/2"}) names.push_back(absl::StrCat("cpu:", set, threads));
   }
-  if (IsHexagonInstalled("hexagon")) names.push_back("hexagon/1");
+  for (const std::string& name : BackendNames()) {
+    if (name == "hexagon" || name == "opencl") names.push_back(absl::StrCat(name, "/1"));
+  }
   return names;
 }
+
+std::vector<std::string> ForcedBackendNames() {
+  std::vector<std::string> names;
+  for (const std::string& name : IntegerBackendNames()) {
+    if (name == "hexagon/1") names.emplace_back(kSmallDsp);
+    if (name != "opencl/1") continue;
+    for (const char* forced : {"mad24", "copied"})
+      names.push_back(absl::StrCat(kForcedOpenCl, forced, "/1"));
+  }
+  return names;
+}
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeForcedOpenCl(const std::string& forced) {
+  const char* variable = forced == "copied" ? "RUNNEL_OPENCL_MEMORY" : "RUNNEL_OPENCL_DOT";
+  setenv(variable, forced.c_str(), 1);
+  auto backend = MakeBackend("opencl", 1);
+  unsetenv(variable);
+  return backend;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '/');
@@ -28,6 +56,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& n
   if (parts.size() != 2 || !absl::SimpleAtoi(parts[1], &threads)) {
     return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not name/threads"));
   }
+  if (absl::StartsWith(name, kForcedOpenCl))
+    return MakeForcedOpenCl(parts[0].substr(std::strlen(kForcedOpenCl)));
   if (name != kSmallDsp) return MakeBackend(parts[0], threads);
   RUNNEL_ASSIGN_OR_RETURN(std::vector<std::string> command, hexagon::FindEmulator());
   RUNNEL_ASSIGN_OR_RETURN(

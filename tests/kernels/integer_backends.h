@@ -12,11 +12,15 @@
 
 namespace runnel {
 
-// "ref", "cpu:portable/1", "cpu:portable/2", "cpu:avx2/1", ..., "hexagon/1" where its emulator is:
-// name, then threads.
+// "ref", "cpu:portable/1", "cpu:portable/2", "cpu:avx2/1", ..., "hexagon/1" where its emulator is,
+// "opencl/1" where a driver is: name, then threads.
 std::vector<std::string> IntegerBackendNames();
 // A DSP with so little memory beside its vectors that every large product is cut into pieces.
 inline constexpr char kSmallDsp[] = "hexagon_small/1";
+// An OpenCL device with another dot product, or with memory of its own, than it would be given.
+inline constexpr char kForcedOpenCl[] = "opencl:";
+// What is there of these.
+std::vector<std::string> ForcedBackendNames();
 absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& name);
 // With only letters, digits and underscores.
 std::string TestNameOf(const std::string& backend);

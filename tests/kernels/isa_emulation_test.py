@@ -22,7 +22,7 @@ PROCESSORS = (
 # QEMU 7.2, the first with AVX2, computes the AVX2 row of MBQ wrongly; real processors pass the same test.
 LEFT_OUT = {("Haswell", "compress_test")}
 # Emulated code is some twenty times slower: the largest shapes stay out.
-FILTER = "*:-*hexagon*:*WidePassesInt32*:*WideWeightGradient*:*RandomShapes*:*Large*:*AtScale*"
+FILTER = "*:-*hexagon*:*opencl*:*WidePassesInt32*:*WideWeightGradient*:*RandomShapes*:*Large*:*AtScale*"
 ROW = re.compile(r"(?<![a-z0-9])(portable|avx2|avx_vnni|avx512_vnni|avx512)(?![a-z0-9_])")
 
 

@@ -49,6 +49,27 @@ inline Words With(Words words, const Words& more) {
   return words;
 }
 
+// Trains on central's CPU and a worker with another backend, a stage on each: gives the weights
+// that one process computes with plain loops.
+inline void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backend) {
+  const std::string plain = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
+  EXPECT_EQ(plain.size(), 64u);
+  ScratchDir dir;
+  Process central(With({"runnel-central"}, With(run, {"--workers", "1", "--summary", dir / "s"})));
+  const std::string marker = "runnel-worker --central ";
+  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
+  const std::string text = central.out();
+  const size_t at = text.find(marker) + marker.size();
+  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  Process worker({"runnel-worker", "--once", "--central", address, "--name", "other", "--backend",
+                  backend, "--state-dir", dir / "state"});
+  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
+  EXPECT_EQ(worker.Wait(), 0) << worker.err();
+  const nlohmann::json summary = Summary(dir / "s");
+  EXPECT_EQ(summary["weights_sha256"], plain);
+  EXPECT_EQ(summary["plan"]["stages"].size(), 2u);
+}
+
 // Of this kind, in a journal.
 inline int Records(const std::string& journal, const std::string& kind) {
   int records = 0;

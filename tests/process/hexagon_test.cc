@@ -40,21 +40,7 @@ TEST_F(HexagonTraining, GivesTheWeightsOfTheCpu) {
 }
 
 TEST_F(HexagonTraining, OneStageOnTheCpuAndOneOnTheDspGiveThePlainLoopsWeights) {
-  const std::string plain = Weights(With(kShort, {"--backend", "cpu", "--local-workers", "0"}));
-  ScratchDir dir;
-  Process central(
-      With({"runnel-central"}, With(kShort, {"--workers", "1", "--summary", dir / "s"})));
-  const std::string marker = "runnel-worker --central ";
-  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
-  const std::string text = central.out();
-  const size_t at = text.find(marker) + marker.size();
-  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
-  Process dsp({"runnel-worker", "--once", "--central", address, "--name", "dsp", "--backend",
-               "hexagon", "--state-dir", dir / "state"});
-  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
-  EXPECT_EQ(dsp.Wait(), 0) << dsp.err();
-  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], plain);
-  EXPECT_EQ(Summary(dir / "s")["plan"]["stages"].size(), 2u);
+  ExpectWeightsOfPlainLoops(kShort, "hexagon");
 }
 
 // The emulator's process among the children of any of a worker's threads.

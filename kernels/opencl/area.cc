@@ -1,0 +1,116 @@
+#include "kernels/opencl/area.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::opencl {
+
+// Its own address is the one that Bindings hold: the host cannot address what is in the buffer.
+class alignas(64) Area final : public Memory {
+ public:
+  Area(std::shared_ptr<Areas> areas, Handle<cl_mem> buffer, int64_t bytes)
+      : areas_(std::move(areas)), buffer_(std::move(buffer)), bytes_(bytes) {
+    areas_->Add(address(), buffer_.get(), bytes_);
+  }
+  ~Area() override { areas_->Remove(address(), bytes_); }
+
+  int64_t bytes() const override { return bytes_; }
+  std::byte* address() const override {
+    return reinterpret_cast<std::byte*>(const_cast<Area*>(this));
+  }
+
+  absl::StatusOr<std::byte*> Map(MapAccess access) override {
+    Session& session = *areas_->session_;
+    RUNNEL_RETURN_IF_ERROR(session.lost());
+    const cl_map_flags flags =
+        access == MapAccess::kRead ? CL_MAP_READ : CL_MAP_READ | CL_MAP_WRITE;
+    cl_int code = CL_SUCCESS;
+    mapped_ = clEnqueueMapBuffer(session.queue(), buffer_.get(), CL_TRUE, flags, 0,
+                                 std::max<size_t>(1, static_cast<size_t>(bytes_)), 0, nullptr,
+                                 nullptr, &code);
+    RUNNEL_RETURN_IF_ERROR(session.Check(code, "clEnqueueMapBuffer"));
+    return static_cast<std::byte*>(mapped_);
+  }
+
+  // The session keeps the error for the next Run.
+  void Unmap() override {
+    Session& session = *areas_->session_;
+    session
+        .Check(
+            clEnqueueUnmapMemObject(session.queue(), buffer_.get(), mapped_, 0, nullptr, nullptr),
+            "clEnqueueUnmapMemObject")
+        .IgnoreError();
+  }
+
+ private:
+  const std::shared_ptr<Areas> areas_;
+  const Handle<cl_mem> buffer_;
+  const int64_t bytes_;
+  void* mapped_ = nullptr;
+};
+
+absl::StatusOr<Handle<cl_mem>> CreateBuffer(Session& session, int64_t bytes) {
+  RUNNEL_RETURN_IF_ERROR(session.lost());
+  const auto exhausted = [&](const auto&... why) {
+    return absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ", bytes,
+                                                     " bytes on device ", session.device().name,
+                                                     ": ", why...));
+  };
+  if (bytes > session.device().max_allocation) {
+    return exhausted("a buffer has at most ", session.device().max_allocation);
+  }
+  cl_mem_flags flags = CL_MEM_READ_WRITE;
+  if (session.shares_memory()) flags |= CL_MEM_ALLOC_HOST_PTR;
+  cl_int code = CL_SUCCESS;
+  Handle<cl_mem> buffer(clCreateBuffer(
+      session.context(), flags, static_cast<size_t>(std::max<int64_t>(bytes, 64)), nullptr, &code));
+  if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE)
+    return exhausted(NameOfError(code));
+  RUNNEL_RETURN_IF_ERROR(session.Check(code, "clCreateBuffer"));
+  return buffer;
+}
+
+absl::StatusOr<std::unique_ptr<Memory>> Areas::Allocate(int64_t bytes) {
+  const int64_t all = session_->device().memory_bytes;
+  const int64_t taken = (std::lock_guard(mutex_), bytes_);
+  if (taken + bytes > all) {
+    return absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ", bytes,
+                                                     " bytes on device ", session_->device().name,
+                                                     ": ", taken, " of ", all, " are taken"));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(Handle<cl_mem> buffer, CreateBuffer(*session_, bytes));
+  const cl_uchar zero = 0;
+  const cl_int code =
+      clEnqueueFillBuffer(session_->queue(), buffer.get(), &zero, sizeof zero, 0,
+                          static_cast<size_t>(std::max<int64_t>(bytes, 64)), 0, nullptr, nullptr);
+  // Many drivers look for the memory only now.
+  if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || clFinish(session_->queue()) != CL_SUCCESS) {
+    return absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ", bytes,
+                                                     " bytes on device ", session_->device().name));
+  }
+  RUNNEL_RETURN_IF_ERROR(session_->Check(code, "clEnqueueFillBuffer"));
+  return std::make_unique<Area>(shared_from_this(), std::move(buffer), bytes);
+}
+
+void Areas::Add(const std::byte* address, cl_mem buffer, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  buffers_[address] = buffer;
+  bytes_ += bytes;
+}
+
+void Areas::Remove(const std::byte* address, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  buffers_.erase(address);
+  bytes_ -= bytes;
+}
+
+cl_mem Areas::Find(const std::byte* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = buffers_.find(address);
+  return found == buffers_.end() ? nullptr : found->second;
+}
+
+}  // namespace runnel::opencl

@@ -1,0 +1,163 @@
+#include "kernels/opencl/opencl_backend.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/host/call.h"
+#include "kernels/integer_loss.h"
+#include "kernels/opencl/area.h"
+#include "kernels/opencl/instructions.h"
+#include "kernels/opencl/session.h"
+#include "kernels/opencl/staging.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace opencl {
+namespace {
+
+// The metrics: the real losses of the logits take a logarithm, which only the host has as ref does.
+bool HasHostPart(OpCode code) {
+  return code == OpCode::kIntegerSoftmaxCrossEntropy ||
+         code == OpCode::kIntegerSoftmaxCrossEntropyEval;
+}
+
+class OpenClExecutable final : public Executable {
+ public:
+  OpenClExecutable(const Program& program, std::shared_ptr<Session> session,
+                   std::shared_ptr<Areas> areas)
+      : program_(program), session_(session), staging_(program, session, std::move(areas)) {}
+
+  absl::Status Prepare() {
+    RUNNEL_ASSIGN_OR_RETURN(instructions_, Instructions::Create(program_, staging_, session_));
+    return absl::OkStatus();
+  }
+
+  absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
+    RUNNEL_RETURN_IF_ERROR(session_->lost());
+    for (const Instruction& instruction : program_.part(part)) {
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+        RUNNEL_RETURN_IF_ERROR(host::CheckBound(program_, instruction, *operands, bindings));
+      }
+    }
+    const absl::Status status = RunPart(part, context, bindings);
+    if (!status.ok()) staging_.Abandon();
+    return status;
+  }
+
+ private:
+  absl::Status RunPart(Part part, const StepContext& context, const Bindings& bindings) {
+    RUNNEL_RETURN_IF_ERROR(staging_.Enter(part, bindings));
+    for (const Instruction& instruction : program_.part(part)) {
+      if (HasKernels(instruction.code))
+        RUNNEL_RETURN_IF_ERROR(instructions_->Enqueue(instruction, context));
+      if (HasHostPart(instruction.code)) RUNNEL_RETURN_IF_ERROR(Measure(instruction, bindings));
+    }
+    return staging_.Leave(part, bindings);
+  }
+
+  // Waits for the logits.
+  absl::Status Measure(const Instruction& instruction, const Bindings& bindings) {
+    const Buffer& logits = program_.buffers[instruction.inputs[0]];
+    const TensorRef at = staging_.At(instruction.inputs[0]);
+    std::vector<int8_t> mantissas(static_cast<size_t>(logits.shape.elements()));
+    ScaleTail tail;
+    RUNNEL_RETURN_IF_ERROR(Read(at.area, at.data, mantissas.data(), mantissas.size()));
+    RUNNEL_RETURN_IF_ERROR(Read(at.area, at.tail, &tail, sizeof tail));
+    const Buffer& labels = program_.buffers[instruction.inputs[1]];
+    const Buffer& metrics = program_.buffers[instruction.outputs.back()];
+    return IntegerCrossEntropy(
+        {mantissas.data(), logits.shape[0], logits.shape[1], tail.exponent},
+        reinterpret_cast<const int32_t*>(bindings[labels.storage] + labels.offset_bytes), nullptr,
+        reinterpret_cast<double*>(bindings[metrics.storage] + metrics.offset_bytes));
+  }
+
+  absl::Status Read(cl_mem area, size_t offset, void* to, size_t bytes) {
+    return session_->Check(clEnqueueReadBuffer(session_->queue(), area, CL_TRUE, offset, bytes, to,
+                                               0, nullptr, nullptr),
+                           "clEnqueueReadBuffer");
+  }
+
+  const Program& program_;
+  const std::shared_ptr<Session> session_;
+  Staging staging_;
+  std::unique_ptr<Instructions> instructions_;
+};
+
+// Kernels count elements in 32 bits.
+absl::Status CheckSizes(const Program& program) {
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.shape.elements() <= std::numeric_limits<int32_t>::max()) continue;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("backend opencl: a tensor of ", buffer.shape.ToString(),
+                     " has more than 2^31 elements; take smaller micro-batches"));
+  }
+  return absl::OkStatus();
+}
+
+class OpenClBackend final : public Backend {
+ public:
+  OpenClBackend(std::shared_ptr<Session> session, Options options)
+      : session_(session), areas_(std::make_shared<Areas>(session)), options_(std::move(options)) {}
+
+  absl::string_view name() const override { return "opencl"; }
+  std::string numerics_class() const override {
+    const DeviceInfo& device = session_->device();
+    return absl::StrCat("opencl/", device.name, "/", device.driver, "/", session_->dot().name);
+  }
+
+  absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
+    RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
+    return areas_->Allocate(bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    for (const auto& part : program.parts) {
+      for (const Instruction& instruction : part) {
+        if (HasKernels(instruction.code) || HasHostPart(instruction.code)) continue;
+        return absl::UnimplementedError(
+            absl::StrCat("backend opencl has no ", Name(instruction.code), " (layer ",
+                         instruction.layer, ", op ", instruction.op, ")"));
+      }
+    }
+    RUNNEL_RETURN_IF_ERROR(CheckSizes(program));
+    RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
+    auto executable = std::make_unique<OpenClExecutable>(program, session_, areas_);
+    RUNNEL_RETURN_IF_ERROR(executable->Prepare());
+    return executable;
+  }
+
+ private:
+  // Stages that are made after the device was lost get it anew; older ones stay lost.
+  absl::Status OpenAgainIfLost() {
+    if (session_->lost().ok()) return absl::OkStatus();
+    RUNNEL_ASSIGN_OR_RETURN(session_, Session::Open(options_));
+    areas_ = std::make_shared<Areas>(session_);
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<Areas> areas_;
+  const Options options_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackendWith(const Options& options) {
+  RUNNEL_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, Session::Open(options));
+  return std::make_unique<OpenClBackend>(std::move(session), options);
+}
+
+}  // namespace opencl
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(int threads) {
+  if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
+  auto backend = opencl::MakeBackendWith(opencl::OptionsFromEnvironment());
+  if (backend.ok()) return backend;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "backend opencl: no OpenCL here: ", backend.status().message(), "; take --backend cpu"));
+}
+
+}  // namespace runnel

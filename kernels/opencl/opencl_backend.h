@@ -1,0 +1,29 @@
+#pragma once
+
+// Backend "opencl": the integer recipes on an OpenCL device. Bytes as on every other backend. The
+// state stays on the device.
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/opencl/device.h"
+
+namespace runnel {
+
+// On the device that the environment names (opencl::OptionsFromEnvironment), or the best.
+// InvalidArgument: "no OpenCL here", and why. `threads` is not looked at.
+absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(int threads);
+
+namespace opencl {
+
+// As Session::Open. Of the result:
+// Allocate: ResourceExhausted: the device has no room. Prepare: FailedPrecondition: it does not
+// compile the kernels; ResourceExhausted: a tensor is too large for it.
+// Executable::Run: Unavailable once the device is lost (what is made later gets it anew),
+// InvalidArgument for a label that is no class, FailedPrecondition if an area that the part touches
+// is not bound.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackendWith(const Options& options);
+
+}  // namespace opencl
+}  // namespace runnel

@@ -1,0 +1,48 @@
+#pragma once
+
+// How a product is cut into tiles and slices.
+
+#include <cstdint>
+
+#include "kernels/host/geometry.h"
+#include "kernels/opencl/handles.h"
+#include "kernels/opencl/session.h"
+#include "kernels/program.h"
+
+namespace runnel::opencl {
+
+// As kernels/opencl/cl/prelude.cl and product.cl lay them out.
+struct KernelGeometry {
+  cl_int n, c, h, w;
+  cl_int oc, oh, ow;
+  cl_int kh, kw, sh, sw, ph, pw;
+  cl_int groups;
+};
+struct KernelPlan {
+  cl_int rows, columns, depth;
+  cl_int slices, slice_depth;
+  cl_uint elements;
+};
+
+KernelGeometry GeometryFor(const Program& program, const Instruction& instruction);
+
+struct ProductPlan {
+  ProgramId program = ProgramId::kProductLarge;
+  const char* kernel = nullptr;
+  KernelGeometry geometry = {};
+  KernelPlan plan = {};
+  int64_t tile = 0;  // rows and columns of a tile
+  // The sums of slices are added up afterwards; else the product is written as it is.
+  bool is_sliced = false;
+
+  int64_t slice_bytes() const {
+    return is_sliced ? int64_t{plan.slices} * plan.elements * int64_t{sizeof(cl_int)} : 0;
+  }
+};
+
+bool IsProduct(OpCode code);
+// compute_units: so many tiles at least keep the device busy.
+ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
+                        int64_t compute_units);
+
+}  // namespace runnel::opencl

@@ -1,0 +1,66 @@
+#pragma once
+
+// A context and its in-order queue on one device, with the kernels that were built for it.
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/opencl/device.h"
+#include "kernels/opencl/handles.h"
+
+namespace runnel::opencl {
+
+// One build of kernels: a file of kernels/opencl/cl with its options.
+enum class ProgramId : uint8_t { kElements, kProductSmall, kProductLarge };
+
+// One thread at a time.
+class Session {
+ public:
+  // Chooses the device and opens it. As ListDevices, ChooseDevice, CheckDevice and ChooseDot;
+  // Unavailable: the driver refuses.
+  static absl::StatusOr<std::shared_ptr<Session>> Open(const Options& options);
+
+  const DeviceInfo& device() const { return device_; }
+  const DotRow& dot() const { return dot_; }
+  // State lies in memory that the host sees without a copy.
+  bool shares_memory() const { return shares_memory_; }
+  cl_context context() const { return context_.get(); }
+  cl_command_queue queue() const { return queue_.get(); }
+
+  // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line.
+  absl::Status Build(ProgramId program);
+  // Of a program that was built.
+  absl::StatusOr<cl_kernel> KernelOf(ProgramId program, const char* name);
+
+  // OK for CL_SUCCESS. Else Unavailable: the device is lost to us, from then on.
+  absl::Status Check(cl_int code, absl::string_view what);
+  const absl::Status& lost() const { return lost_; }
+  // Waits until all that was enqueued is done.
+  absl::Status Finish() { return Check(clFinish(queue()), "clFinish"); }
+
+ private:
+  Session(DeviceInfo device, const DotRow& dot, bool shares_memory)
+      : device_(std::move(device)), dot_(dot), shares_memory_(shares_memory) {}
+
+  const DeviceInfo device_;
+  const DotRow& dot_;
+  const bool shares_memory_;
+  Handle<cl_context> context_;
+  Handle<cl_command_queue> queue_;
+  std::map<ProgramId, Handle<cl_program>> programs_;
+  std::map<std::pair<ProgramId, std::string>, Handle<cl_kernel>> kernels_;
+  absl::Status lost_;
+};
+
+// Compiles kernels for the session's device. FailedPrecondition as Session::Build.
+absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::string& source,
+                                           const std::string& options);
+
+}  // namespace runnel::opencl

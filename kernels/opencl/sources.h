@@ -1,0 +1,14 @@
+#pragma once
+
+// The texts of kernels/opencl/cl, which the build writes into a source file. Each program begins
+// with the prelude.
+
+namespace runnel::opencl {
+
+extern const char* const kPreludeSource;
+extern const char* const kElementsSource;
+extern const char* const kPoolsSource;
+extern const char* const kStepSource;
+extern const char* const kProductSource;
+
+}  // namespace runnel::opencl

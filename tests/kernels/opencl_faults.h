@@ -1,0 +1,11 @@
+#pragma once
+
+// A device that is lost: OpenCL's own entry points, in front of the loader's.
+
+namespace runnel {
+
+// So many kernels are enqueued from now on, then each is CL_OUT_OF_RESOURCES; -1: none is. Before
+// the first call: RUNNEL_TEST_OPENCL_KERNELS of the environment.
+void LoseDeviceAfter(int kernels);
+
+}  // namespace runnel
