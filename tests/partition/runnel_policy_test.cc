@@ -169,7 +169,7 @@ TEST(RunnelPolicy, EqualsTryingEverything) {
     const double least = LeastCharge(c.model);
     const absl::StatusOr<Partition> found = PlanBy("runnel", c.request);
     if (!std::isfinite(least)) {
-      EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_EQ(found.status().code(), absl::StatusCode::kResourceExhausted);
       EXPECT_THAT(found.status().message(), HasSubstr("memory"));
       ++refused;
       continue;
