@@ -20,7 +20,7 @@ ${folders[*]} under QEMU as ${processors[*]}. Installs ${packages[*]}
 where they are missing. Prints "skipped: ..." and ends with 0 where compiler, emulator or packages
 cannot be had. Needs what deploy/packages.sh test installs.
 
-  --quick   leaves out the last processor, whose instructions the first one has too
+  --quick   on the first processor only, which has the instructions of the others too
 
 Emulated times say nothing about devices.
 END
@@ -37,7 +37,7 @@ case "${1:-}" in
     exit 0
     ;;
   --quick)
-    unset 'processors[-1]'
+    processors=("${processors[0]}")
     shift
     ;;
 esac
