@@ -174,6 +174,17 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   return self;
 }
 
+void AddAddressFlags(CLI::App& app, WorkerOptions& options) {
+  app.add_option(
+      "--listen", options.listen_address,
+      "address for data links, by which the other devices reach this one; port 0: any free "
+      "one (default: the address that this host has towards central)");
+  app.add_option("--advertise", options.advertised_address,
+                 "HOST:PORT by which the other devices reach this one's data links, where that is "
+                 "not where it listens: a port that a router or a container passes on. Devices "
+                 "that cannot dial it reach it by way of central");
+}
+
 }  // namespace
 }  // namespace runnel
 
@@ -198,10 +209,7 @@ int main(int argc, char** argv) {
       "--name", options.name,
       "name of this worker, unique in the run (default: the host's, and an id that is kept "
       "in --state-dir)");
-  app.add_option(
-      "--listen", options.listen_address,
-      "address for data links, by which the other devices reach this one; port 0: any free "
-      "one (default: the address that this host has towards central)");
+  runnel::AddAddressFlags(app, options);
   app.add_option("--threads", options.threads, "compute threads")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));

@@ -12,6 +12,10 @@
 namespace runnel {
 namespace {
 
+// Whether a neighbour lives, central finds out long before, and tells with another plan. A link
+// that goes by way of central must outlast a central that is stopped for a while.
+constexpr int64_t kNeighbourPatienceNs = int64_t{120} * 1000 * 1000 * 1000;
+
 StageRuntimeOptions RuntimeOptions(const PrepareStage& stage, const Batching& batching) {
   return {.plan = stage.plan,
           .stage = stage.stage,
@@ -88,6 +92,7 @@ std::unique_ptr<LinkShell> PipelineHost::MakeLink(Peer peer, const LinkTarget& t
   options.role = "link";
   options.shaping = shaping_;
   options.probes = peer != Peer::kFeed;
+  options.redial.lost_ns = kNeighbourPatienceNs;
   if (replicates) options.on_received = [this] { replication_->Pump(); };
   auto link = std::make_unique<LinkShell>(
       environment_.loop, environment_.limits, std::move(options),

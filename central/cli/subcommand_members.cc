@@ -49,6 +49,7 @@ void Print(const MemberList& list, const CommandContext& context) {
   line("name", "state", "where");
   for (const Member& member : list.members) {
     std::string where = member.local ? "central's host" : member.address;
+    if (member.relayed) absl::StrAppend(&where, ", by way of central");
     if (member.memory_bytes > 0)
       absl::StrAppendFormat(&where, ", %d MB", member.memory_bytes / 1'000'000);
     line(member.name, member.state, where);

@@ -41,7 +41,8 @@ json LinksJson(const RunFigures& figures) {
                      {"bytes_forward", link.bytes_forward},
                      {"bytes_backward", link.bytes_backward},
                      {"bandwidth_forward_bytes_per_s", link.bandwidth_forward_bytes_per_s},
-                     {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s}});
+                     {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s},
+                     {"relayed", link.relayed}});
   }
   return links;
 }
@@ -108,6 +109,8 @@ void RunDisplay::PublishLink(size_t index, const LinkSummary& link) {
   const MetricLabels backward = {{"link", absl::StrCat(index)}, {"direction", "backward"}};
   CountUp("runnel_link_bytes_total", forward, static_cast<double>(link.bytes_forward));
   CountUp("runnel_link_bytes_total", backward, static_cast<double>(link.bytes_backward));
+  metrics_->SetGauge("runnel_link_relayed", {{"link", absl::StrCat(index)}}, link.relayed ? 1 : 0);
+  metrics_->SetGauge("runnel_link_relayed", {{"link", absl::StrCat(index)}}, link.relayed ? 1 : 0);
   // Not zero where nothing is known yet.
   constexpr char kBandwidth[] = "runnel_link_bandwidth_bytes_per_second";
   if (link.bandwidth_forward_bytes_per_s > 0)

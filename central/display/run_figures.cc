@@ -18,6 +18,7 @@ RunFigures FiguresOf(const Plan& plan, const std::vector<StageStatus>& stages,
     link.frames = above.frames_down + below.frames_up;
     link.bandwidth_forward_bytes_per_s = below.upstream_bytes_per_second;
     link.bandwidth_backward_bytes_per_s = above.downstream_bytes_per_second;
+    link.relayed = stages[i + 1].relayed;
     figures.links.push_back(link);
   }
   const double training = training_ns > 0 ? static_cast<double>(training_ns) : 1.0;

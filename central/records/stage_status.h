@@ -13,6 +13,8 @@ struct StageStatus {
   StagePlan plan;
   std::string worker;   // name
   Telemetry telemetry;  // sums since the plan holds
+  // The stage before cannot dial it: the link between them goes by way of central.
+  bool relayed = false;
 };
 
 }  // namespace runnel

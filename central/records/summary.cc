@@ -18,7 +18,8 @@ Json ToJson(const LinkSummary& link) {
               {"raw_bytes_backward", link.raw_bytes_backward},
               {"frames", link.frames},
               {"bandwidth_forward_bytes_per_s", link.bandwidth_forward_bytes_per_s},
-              {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s}};
+              {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s},
+              {"relayed", link.relayed}};
 }
 
 Json ToJson(const PlanBandwidth::Link& link) {

@@ -24,6 +24,7 @@ struct LinkSummary {
   // What the link carries, measured by the receiver of each direction; 0: not measured.
   double bandwidth_forward_bytes_per_s = 0;
   double bandwidth_backward_bytes_per_s = 0;
+  bool relayed = false;  // by central: stage i cannot dial stage i + 1
 };
 
 // What a plan took the links for.

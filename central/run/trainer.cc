@@ -12,12 +12,22 @@
 #include "central/run/trainer_impl.h"
 #include "central/run/waiting.h"
 #include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
+#include "proto/transport/link/address.h"
 
 namespace runnel {
 namespace {
 
 constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+// How this process dials its own control port.
+std::string OwnPort(const std::string& listens) {
+  absl::StatusOr<Address> address = ParseAddress(listens);
+  if (!address.ok() || !address->is_wildcard()) return listens;
+  address->host = address->host == "::" ? "::1" : "127.0.0.1";
+  return address->ToString();
+}
 
 // What a worker may hand over at a time: all layers, encoders that keep a value for each element of
 // a boundary, and some room for names.
@@ -103,6 +113,8 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   }
   RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
   RUNNEL_ASSIGN_OR_RETURN(server_, parts_.control->Listen(setup().settings.listen, this));
+  routes_.emplace(RelayOptions{parts_.transport, parts_.clock, OwnPort(server_->address()),
+                               CentralSubject().ToString()});
   server_->LimitStates(MaxStateBytes(setup(), layer_bytes_));
   RUNNEL_RETURN_IF_ERROR(StartWorkers());
   const int64_t timeout_s = setup().settings.worker_timeout_s;
@@ -114,7 +126,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   loop_.Run();
   if (journal_.has_value()) result_.Update(journal_->Flush());
   RUNNEL_RETURN_IF_ERROR(result_);
-  outcome_.summary = record_->Summarise(coordinator_->stages(), outcome_.step, outcome_.state);
+  outcome_.summary = record_->Summarise(Stages(), outcome_.step, outcome_.state);
   outcome_.summary.predicted_samples_per_s = job_.planner->predicted_samples_per_s();
   outcome_.summary.period = job_.planner->period();
   outcome_.summary.replication = coordinator_->replication();
@@ -141,6 +153,11 @@ void Trainer::Impl::Tick() {
   if (coordinator_->joining() && result_.ok()) {
     if (const absl::Status status = local_workers_.CheckAlive(); !status.ok())
       Tell([&](Coordinator& coordinator) { coordinator.EndedBeforeJoining(status); });
+  }
+  // At the end links go one after the other.
+  if (!ended_) {
+    for (std::string& line : relays_.Follow(server_->RelayedLinks()))
+      CarryOut(LogLine{Severity::kWarning, std::move(line)});
   }
   const Waiting waiting = WaitingOf(*coordinator_, *server_, layer_bytes_);
   parts_.display->Transfer(waiting.what, waiting.done, waiting.total);
@@ -184,6 +201,14 @@ void Trainer::Impl::StopIfEnded() {
   if (ended_ && checkpoints_.all_ended()) loop_.Stop();
 }
 
+absl::StatusOr<MemberList> Trainer::Impl::Members() {
+  return Ask<absl::StatusOr<MemberList>>([this](Coordinator& coordinator) {
+    MemberList list = coordinator.Members();
+    relays_.Mark(list);
+    return list;
+  });
+}
+
 Trainer::Trainer(TrainingJob job, TrainerParts parts)
     : impl_(std::make_unique<Impl>(std::move(job), parts)) {}
 Trainer::~Trainer() = default;
@@ -192,10 +217,7 @@ int64_t Trainer::step() const { return impl_->step(); }
 void Trainer::StopAtBarrier() { impl_->StopAtBarrier(); }
 void Trainer::Cancel() { impl_->Cancel(); }
 
-absl::StatusOr<MemberList> Trainer::Members() {
-  return impl_->Ask<absl::StatusOr<MemberList>>(
-      [](Coordinator& coordinator) { return coordinator.Members(); });
-}
+absl::StatusOr<MemberList> Trainer::Members() { return impl_->Members(); }
 
 absl::Status Trainer::Drain(const std::string& name) {
   return impl_->Ask<absl::Status>(

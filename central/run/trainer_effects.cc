@@ -49,7 +49,7 @@ void Trainer::Impl::CarryOut(SendControl effect) {
 
 void Trainer::Impl::CarryOut(ConnectFeed effect) {
   FeederOptions options;
-  options.transport = parts_.transport;
+  options.transport = &*routes_;
   options.train = job_.data->train.get();
   options.test = job_.data->test.get();
   options.run_seed = setup().training.seed;

@@ -20,12 +20,14 @@
 #include "central/run/evaluator.h"
 #include "central/run/feeder.h"
 #include "central/run/machines/coordinator.h"
+#include "central/run/relay_watch.h"
 #include "central/run/run_record.h"
 #include "central/run/trainer.h"
 #include "central/run/workers/local_workers.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/transport/link/event_loop.h"
 #include "proto/transport/link/port_probe.h"
+#include "proto/transport/relay/relay_transport.h"
 
 namespace runnel {
 
@@ -69,6 +71,7 @@ class Trainer::Impl final : public CentralControlObserver {
     return absl::UnavailableError("the run does not answer: it begins, ends, or its host is busy");
   }
 
+  absl::StatusOr<MemberList> Members();
   void OnJoined(ConnectionId) override {}
   void OnMessage(ConnectionId id, WorkerMessage message) override;
   bool OnBroken(ConnectionId id, const absl::Status& status) override {
@@ -122,6 +125,7 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(SetTimer effect) {
     loop_.PostAfter(effect.at_ns - parts_.clock->NowNanos(), [this] { TimerFired(); });
   }
+  void CarryOut(AllowRelay effect) { server_->AllowRelay(std::move(effect.plan)); }
   void CarryOut(ConnectFeed effect);
   void CarryOut(StopFeed) {
     record_->clock().Stop();
@@ -144,15 +148,15 @@ class Trainer::Impl final : public CentralControlObserver {
   void Follow(const PlanDecided& decided);
   void Follow(const BarrierPassed& barrier) {
     record_->clock().Stop();
-    record_->AddBarrier(barrier.step, coordinator_->stages());
+    record_->AddBarrier(barrier.step, Stages());
   }
   void Follow(const EvaluationRecorded& evaluation);
   void Follow(const Recovered& recovered) { record_->GoBackTo(recovered.step); }
   template <typename Other>
   void Follow(const Other&) {}
+  std::vector<StageStatus> Stages() const { return relays_.Mark(coordinator_->stages()); }
   RunView View() {
-    RunView view =
-        record_->View(coordinator_->plan(), coordinator_->stages(), coordinator_->step());
+    RunView view = record_->View(coordinator_->plan(), Stages(), coordinator_->step());
     view.period = job_.planner->period();
     view.replication = coordinator_->replication();
     return view;
@@ -165,6 +169,8 @@ class Trainer::Impl final : public CentralControlObserver {
   std::optional<Coordinator> coordinator_;
   std::optional<RunRecord> record_;
   std::unique_ptr<CentralControl> server_;
+  std::optional<RelayTransport> routes_;  // of the feed
+  RelayWatch relays_;
   std::map<ConnectionId, int64_t> heard_ns_;  // when each worker was last heard of
   std::unique_ptr<Feeder> feeder_;
   LocalWorkers local_workers_;

@@ -7,6 +7,7 @@
 #include "proto/transport/grpc/data/grpc_transport.h"
 #include "proto/transport/in_process/loopback.h"
 #include "proto/transport/in_process/simulated.h"
+#include "tests/conformance/relay_lab.h"
 
 namespace runnel {
 namespace {
@@ -79,6 +80,7 @@ std::vector<TransportRow> AllTransports() {
       {"simulated", [] { return MakeSimulatedLab(InProcessFaults{}); }},
       {"simulated_jitter", [jitter] { return MakeSimulatedLab(jitter); }},
       {"grpc", [] { return std::make_unique<GrpcLab>(); }},
+      {"relay", MakeRelayLab},
   };
 }
 

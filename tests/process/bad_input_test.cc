@@ -206,6 +206,11 @@ TEST(BadInput, AnInsecureNetworkIsAskedForAndSaid) {
       {"runnel-worker", "--central", "127.0.0.1:1", "--listen", "0.0.0.0:0", "--insecure-network"});
   EXPECT_EQ(everywhere.Wait(30), 2);
   EXPECT_THAT(everywhere.err(), HasSubstr("--listen 0.0.0.0:0"));
+  for (const char* advertised : {"phone", "192.0.2.1:0", "0.0.0.0:7002"}) {
+    Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--advertise", advertised});
+    EXPECT_EQ(worker.Wait(), 2);
+    EXPECT_THAT(worker.err(), HasSubstr(std::string("--advertise ") + advertised));
+  }
   ExpectRefused({"train", "--workers", "1", "--local-workers", "2", "--listen", "0.0.0.0:0"},
                 "--listen 0.0.0.0:0: other hosts dial the local workers too");
   Process central({"runnel-central", "train", "--workers", "1", "--listen", "0.0.0.0:0",

@@ -79,6 +79,7 @@ auto Fields(const Replicated& m) {
   return std::tie(a, b, c, d);
 }
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
+auto Fields(const RelayWanted& m) { return std::tie(m.ticket, m.from); }
 auto Fields(const AbortPlan& m) { return std::tie(m.generation); }
 
 template <typename Message>

@@ -248,7 +248,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
       AbortPlan{generation},
       ProbePiece{0, 2, Text(), Below(1000)},
       Replicate{{generation, Sequence(1 + Below(1000000))}},
-      CommitReplicas{{generation, Sequence(1 + Below(1000000))}}};
+      CommitReplicas{{generation, Sequence(1 + Below(1000000))}},
+      RelayWanted{Text(), Text()}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

@@ -16,10 +16,11 @@ bool IsUnfit(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
 }
 
-// Ends something, takes something back, or is measured by its time.
+// Ends something, takes something back, is measured by its time, or has somebody wait.
 bool Overtakes(const CentralMessage& message) {
   return std::holds_alternative<AbortPlan>(message) || std::holds_alternative<Release>(message) ||
-         std::holds_alternative<Refused>(message) || std::holds_alternative<ProbePiece>(message);
+         std::holds_alternative<Refused>(message) || std::holds_alternative<ProbePiece>(message) ||
+         std::holds_alternative<RelayWanted>(message);
 }
 
 }  // namespace
@@ -51,11 +52,15 @@ WorkerCore::WorkerCore(WorkerOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(parts),
       loop_(*parts.loop),
+      routes_({parts.transport,
+               &loop_.clock(),
+               {options_.central_address, CentralSubject().ToString()},
+               Subject{Role::kWorker, options_.name}.ToString()}),
       refusals_(parts.logger, &loop_.clock()),
       observer_(std::make_unique<Observer>(this)),
       workshop_(std::make_unique<Workshop>(
           Workshop::Options{options_.state_folder, options_.device},
-          Workshop::Parts{&loop_, &pool_, parts.transport, &limits_, parts.logger, &replicas_,
+          Workshop::Parts{&loop_, &pool_, &routes_, &limits_, parts.logger, &replicas_,
                           parts.arithmetic, parts.make_lane})) {}
 
 WorkerCore::~WorkerCore() {
@@ -72,7 +77,8 @@ WorkerCore::~WorkerCore() {
 WorkerHello WorkerCore::Hello() const {
   WorkerHello hello;
   hello.name = options_.name;
-  hello.data_address = acceptor_->address();
+  hello.data_address =
+      options_.advertised_address.empty() ? acceptor_->address() : options_.advertised_address;
   hello.numerics_class = parts_.arithmetic->numerics_class();
   hello.backends = options_.backends;
   hello.recipes = options_.recipes;
@@ -85,26 +91,34 @@ WorkerHello WorkerCore::Hello() const {
 }
 
 // Peers are told this address: it must lead here from wherever they are.
-absl::Status WorkerCore::CheckListenAddress() const {
+absl::Status WorkerCore::CheckAddresses() const {
+  if (!options_.advertised_address.empty()) {
+    const absl::StatusOr<Address> advertised = ParseAddress(options_.advertised_address);
+    if (advertised.ok() && !advertised->is_wildcard() && advertised->port != 0)
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--advertise ", options_.advertised_address,
+                     ": give the host and the port by which other devices reach this one"));
+  }
   if (options_.listen_address.empty()) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const Address address, ParseAddress(options_.listen_address));
   if (!address.is_wildcard()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--listen ", options_.listen_address,
                    ": other devices dial it, so it must be the address by which they reach this "
-                   "one"));
+                   "one (or give that one with --advertise)"));
 }
 
 absl::Status WorkerCore::ListenTowardsCentral() {
   const absl::StatusOr<std::string> host = control_->LocalHost();
-  if (host.ok()) return acceptor_->Listen(parts_.transport, Address{*host, 0}.ToString());
+  if (host.ok()) return acceptor_->Listen(&routes_, Address{*host, 0}.ToString());
   return absl::Status(host.status().code(),
                       absl::StrCat(host.status().message(),
                                    ": give --listen, the address by which others reach this host"));
 }
 
 absl::Status WorkerCore::Connect() {
-  RUNNEL_RETURN_IF_ERROR(CheckListenAddress());
+  RUNNEL_RETURN_IF_ERROR(CheckAddresses());
   if (const absl::Status made = parts_.arithmetic->Prepare(); !made.ok())
     return absl::Status(made.code(), absl::StrCat("--backend: ", made.message()));
   acceptor_ = std::make_unique<LinkAcceptor>(
@@ -119,8 +133,7 @@ absl::Status WorkerCore::Connect() {
       [this](absl::string_view why) { refusals_.Refused(why); });
   // An address that cannot be had is said before anybody waits for central.
   const bool is_given = !options_.listen_address.empty();
-  if (is_given)
-    RUNNEL_RETURN_IF_ERROR(acceptor_->Listen(parts_.transport, options_.listen_address));
+  if (is_given) RUNNEL_RETURN_IF_ERROR(acceptor_->Listen(&routes_, options_.listen_address));
   RUNNEL_ASSIGN_OR_RETURN(
       control_, parts_.control->Connect(options_.central_address, options_.connect_timeout_ms,
                                         observer_.get()));

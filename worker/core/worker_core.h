@@ -18,6 +18,7 @@
 #include "proto/base/log.h"
 #include "proto/base/refusal_log.h"
 #include "proto/transport/control/control_channel.h"
+#include "proto/transport/relay/relay_transport.h"
 #include "worker/core/workshop.h"
 #include "worker/membership/central_lives.h"
 #include "worker/stage_host.h"
@@ -29,6 +30,8 @@ struct WorkerOptions {
   std::string name;
   // Of data links. Empty: any free port at the address by which this host reaches central.
   std::string listen_address = {};
+  // Where others dial the data links, if that is not where this worker listens. Empty: it is.
+  std::string advertised_address = {};
   std::vector<std::string> backends;
   // What central's "auto" stands for here; "auto": the best one that has all that is needed.
   std::string backend = "auto";
@@ -84,7 +87,7 @@ class WorkerCore {
  private:
   class Observer;
 
-  absl::Status CheckListenAddress() const;
+  absl::Status CheckAddresses() const;
   absl::Status ListenTowardsCentral();
   absl::Status Connect();
   WorkerHello Hello() const;
@@ -108,6 +111,7 @@ class WorkerCore {
   void On(const FetchLayers& request);
   void On(const CommitPlan& commit);
   void On(const AbortPlan& abort);
+  void On(const RelayWanted& wanted) { routes_.Answer(wanted.ticket, wanted.from); }
   void On(const Release&);
   StageEvents Events(Generation generation);
   // Sends what `message` makes of the stage's state.
@@ -130,6 +134,7 @@ class WorkerCore {
   EndFn on_end_;
   BufferPool pool_;
   FrameLimits limits_;
+  RelayTransport routes_;  // of all data links
   RefusalLog refusals_;
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;

@@ -141,6 +141,21 @@ LinkTarget Move::TargetAt(size_t stage, const Roster& roster) const {
           DeriveSecret(link_token_, absl::StrCat("greeting:", place))};
 }
 
+RelayPlan Move::Relays(const Roster& roster) const {
+  RelayPlan relays{generation(), {}};
+  const size_t stages = plan().stages.size();
+  for (size_t i = 0; i < stages; ++i) {
+    const LinkTarget target = TargetAt(i, roster);
+    RelayPlace place{
+        target.token, roster.device(DeviceNumber(plan().stages[i])).connection, target.peer, {}};
+    if (i > 0) place.diallers.push_back(TargetAt(i - 1, roster).peer);
+    // The feed.
+    if (i == 0 || i + 1 == stages) place.diallers.push_back(CentralSubject().ToString());
+    relays.places.push_back(std::move(place));
+  }
+  return relays;
+}
+
 std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& prepared,
                                             const Roster& roster, RunEffects& effects) {
   if (state_ != State::kPreparing || prepared.generation != generation()) return std::nullopt;
@@ -159,6 +174,8 @@ std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& pre
   }
   if (order_.recovered.has_value()) effects.push_back(Persist{*order_.recovered});
   effects.push_back(Persist{order_.decided});
+  // Before anybody dials.
+  effects.push_back(AllowRelay{Relays(roster)});
   for (size_t i = 0; i < roster.devices().size(); ++i) {
     if (roster.lost()[i]) continue;
     effects.push_back(SendControl{roster.devices()[i].connection, CommitPlan{generation()}});

@@ -98,6 +98,8 @@ class Move {
   void Fetch(const Roster& roster, RunEffects& effects);
   void Prepare(const Roster& roster, RunEffects& effects);
   void AwaitAllStages();
+  // Who of the plan may reach whom by way of central.
+  RelayPlan Relays(const Roster& roster) const;
   // How a stage's data links are dialled.
   LinkTarget TargetAt(size_t stage, const Roster& roster) const;
 

@@ -42,6 +42,10 @@ struct ConnectFeed {
   Sequence first_sequence;
   int64_t window;  // micro-batches that may be on their way to a stage
 };
+// From now on, links of this plan whose ends cannot dial each other go by way of central.
+struct AllowRelay {
+  RelayPlan plan;
+};
 // The stages that it leads to are no more: the feed waits for the next ConnectFeed.
 struct StopFeed {};
 // Start a worker on central's host, under the name of one that was lost.
@@ -110,9 +114,9 @@ struct RunEnded {
   bool stopped_by_user;
 };
 
-using RunEffect = std::variant<SendControl, CloseControl, ProbePort, SetTimer, ConnectFeed,
-                               StopFeed, StartLocalWorker, FeedUntil, FeedEvaluation, Persist,
-                               StateCollected, RecoveryReached, LogLine, RunEnded>;
+using RunEffect = std::variant<SendControl, CloseControl, ProbePort, SetTimer, AllowRelay,
+                               ConnectFeed, StopFeed, StartLocalWorker, FeedUntil, FeedEvaluation,
+                               Persist, StateCollected, RecoveryReached, LogLine, RunEnded>;
 using RunEffects = std::vector<RunEffect>;
 
 }  // namespace runnel

@@ -30,7 +30,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 12;
+inline constexpr int32_t kProtocolVersion = 13;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 // Between two heartbeats of a worker.
@@ -359,6 +359,13 @@ struct AbortPlan {
   Generation generation;
 };
 
+// Somebody cannot dial this worker's data port and waits at central's: the worker dials central,
+// shows the ticket, and has a data connection with him. The ticket counts once, for some seconds.
+struct RelayWanted {
+  std::string ticket;
+  std::string from;  // who waits (Connection::peer), as his certificate says; empty: there is none
+};
+
 // Evaluate `micro_batches` micro-batches from evaluation sequence `first`. Only at a barrier.
 struct EvaluateRequest {
   Generation generation;
@@ -370,8 +377,9 @@ struct EvaluateRequest {
 // waits for the next run if nobody told it to end.
 struct Release {};
 
-using CentralMessage = std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil,
-                                    SnapshotRequest, EvaluateRequest, Release, FetchLayers,
-                                    CommitPlan, AbortPlan, ProbePiece, Replicate, CommitReplicas>;
+using CentralMessage =
+    std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
+                 EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan, ProbePiece,
+                 Replicate, CommitReplicas, RelayWanted>;
 
 }  // namespace runnel

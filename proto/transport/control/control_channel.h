@@ -15,16 +15,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/base/ids.h"
+#include "proto/transport/control/connection_id.h"
 #include "proto/transport/control/control.h"
+#include "proto/transport/control/relay.h"
 
 namespace runnel {
-
-// A worker's stream as central knows it: counted up from 1, never reused within one CentralControl.
-using ConnectionId = StrongInt<struct ConnectionIdTag, int64_t>;
 
 // How far states have come that are on their way to a worker or from it.
 struct TransferProgress {
@@ -98,6 +97,10 @@ class CentralControl {
   // What a worker hands over at a time, a state with its message, is at most so many bytes from now
   // on; before it is welcomed, nothing. A stream that brings more ends with InvalidArgument.
   virtual void LimitStates(int64_t) {}
+  // From now on data connections that come here are relayed for the links of this plan, and for no
+  // others: those of the plan before end. Transports whose peers all reach each other do nothing.
+  virtual void AllowRelay(RelayPlan) {}
+  virtual std::vector<RelayedLink> RelayedLinks() { return {}; }
   // Closes in order after what is queued (a Refused arrives before the end of the stream); what
   // the worker still says is dropped, OnGone follows. A worker that does not take what is queued
   // within the close time-out is cut off. No effect on a stream that has ended.

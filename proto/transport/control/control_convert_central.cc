@@ -123,6 +123,11 @@ void Fill(CommitPlan& from, proto::FromCentral& to) {
   to.mutable_commit_plan()->set_generation(from.generation.value());
 }
 
+void Fill(RelayWanted& from, proto::FromCentral& to) {
+  to.mutable_relay_wanted()->set_ticket(std::move(from.ticket));
+  to.mutable_relay_wanted()->set_from(std::move(from.from));
+}
+
 void Fill(AbortPlan& from, proto::FromCentral& to) {
   to.mutable_abort_plan()->set_generation(from.generation.value());
 }
@@ -343,6 +348,12 @@ absl::StatusOr<CentralMessage> Read(const proto::CommitReplicas& from) {
   return CommitReplicas{id};
 }
 
+absl::StatusOr<CentralMessage> Read(const proto::RelayWanted& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckName("relay_wanted.ticket", from.ticket()));
+  RUNNEL_RETURN_IF_ERROR(CheckText("relay_wanted.from", from.from()));
+  return RelayWanted{from.ticket(), from.from()};
+}
+
 absl::StatusOr<CentralMessage> Read(const proto::CommitPlan& from) {
   RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
                           ToGeneration("commit_plan.generation", from.generation()));
@@ -404,6 +415,8 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
       return Read(message.replicate());
     case proto::FromCentral::kCommitReplicas:
       return Read(message.commit_replicas());
+    case proto::FromCentral::kRelayWanted:
+      return Read(message.relay_wanted());
     case proto::FromCentral::kPart:
     case proto::FromCentral::kPartsArrived:
     case proto::FromCentral::kPartsDropped:

@@ -19,6 +19,7 @@ struct Member {
   std::string numerics_class;
   int64_t memory_bytes = 0;  // 0: not known
   bool local = false;        // on central's host
+  bool relayed = false;      // somebody cannot dial it, and reaches it by way of central
 };
 
 struct MemberList {

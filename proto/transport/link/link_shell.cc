@@ -261,8 +261,8 @@ void LinkShell::Start() {
 void LinkShell::Dial() {
   auto connection = std::make_shared<LoopConnection>(loop_, limits_);
   const LinkTarget& target = options_.target;
-  auto dialled =
-      options_.transport->Dial({target.address, target.peer}, connection.get(), options_.shaping);
+  auto dialled = options_.transport->Dial({target.address, target.peer, target.token},
+                                          connection.get(), options_.shaping);
   if (!dialled.ok()) {
     failed_(dialled.status());
     return;

@@ -2,7 +2,7 @@
 
 // The contract of a transport: connections that carry frames, in order, both ways, until they
 // break. Implementations: loopback (in process; tests and simulator only), simulated (virtual time,
-// seeded faults), grpc. Each passes tests/conformance/transport_conformance_test.cc. What survives
+// seeded faults), grpc, and relay, which wraps another one. Each passes tests/conformance/transport_conformance_test.cc. What survives
 // a broken connection is LinkSession's business (link_session.h).
 
 #include <cstdint>
@@ -62,13 +62,16 @@ struct LinkShaping {
 // Whom to dial.
 struct DialTarget {
   DialTarget(const char* to) : address(to) {}       // NOLINT: as plain as an address
-  DialTarget(std::string to, std::string who = "")  // NOLINT: the same
-      : address(std::move(to)), peer(std::move(who)) {}
+  DialTarget(std::string to, std::string who = "", std::string shown = "")  // NOLINT: the same
+      : address(std::move(to)), peer(std::move(who)), token(std::move(shown)) {}
 
   std::string address;
   // Who must be there, as Connection::peer says it; nobody else gets a byte. Empty: this process
   // itself. Transports whose peers prove nothing do not look at it.
   std::string peer;
+  // Of the link: shows central's relay that this end may be there, where the address cannot be
+  // dialled (relay_transport.h). Empty: it is not relayed.
+  std::string token;
 };
 
 // What a listener makes of a new connection: an observer, which must outlive it, and the place

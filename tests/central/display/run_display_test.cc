@@ -50,6 +50,11 @@ TEST(RunDisplay, BandwidthOfEachDirection) {
   const nlohmann::json state = nlohmann::json::parse(display.StateJson());
   EXPECT_EQ(state["links"][0]["bandwidth_forward_bytes_per_s"], 5e6);
   EXPECT_EQ(state["links"][0]["bandwidth_backward_bytes_per_s"], 2e6);
+  EXPECT_EQ(state["links"][0]["relayed"], false);
+  EXPECT_EQ(metrics.values["runnel_link_relayed link=0"], 0);
+  view.stages[1].relayed = true;
+  display.Update(view);
+  EXPECT_EQ(metrics.values["runnel_link_relayed link=0"], 1);
 }
 
 }  // namespace

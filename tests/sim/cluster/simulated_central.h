@@ -89,6 +89,8 @@ class SimulatedCentral final : public CentralControlObserver {
   void CarryOut(CloseControl effect) { server_->Close(effect.connection); }
   void CarryOut(ProbePort effect);
   void CarryOut(SetTimer effect);
+  // Everybody reaches everybody.
+  void CarryOut(const AllowRelay&) {}
   void CarryOut(ConnectFeed effect);
   void CarryOut(StopFeed) { feeder_.reset(); }
   void CarryOut(StartLocalWorker effect);

@@ -66,8 +66,12 @@ std::optional<Detector::Finding> Detector::AddAnswer(ConnectionId connection, Po
   const auto found = watched_.find(connection);
   if (found == watched_.end()) return std::nullopt;
   Watched& watched = found->second;
+  if (!std::exchange(watched.question_is_out, false)) return std::nullopt;
+  if (!std::exchange(watched.is_known, true) && !watched.is_asked)
+    watched.refuses_anyway = answer == PortAnswer::kRefused;
   // Nothing of a silence that has ended counts for the next one.
-  if (!std::exchange(watched.question_is_out, false) || !watched.is_asked) return std::nullopt;
+  if (!watched.is_asked) return std::nullopt;
+  if (answer == PortAnswer::kRefused && watched.refuses_anyway) answer = PortAnswer::kNone;
   watched.answer = answer;
   std::optional<Finding> finding = Judge(connection, watched, now_ns);
   if (finding.has_value()) watched_.erase(found);
@@ -76,7 +80,7 @@ std::optional<Detector::Finding> Detector::AddAnswer(ConnectionId connection, Po
 
 void Detector::Break(ConnectionId connection, const absl::Status& why, const Roster& roster,
                      int64_t now_ns, RunEffects& effects) {
-  Follow(roster, now_ns);
+  Follow(roster, now_ns, effects);
   const auto found = watched_.find(connection);
   if (found == watched_.end()) return;
   found->second.broken =
@@ -99,7 +103,7 @@ void Detector::Resume(ConnectionId connection, int64_t now_ns, RunEffects& effec
   watched.heartbeats.Restart(now_ns);
 }
 
-void Detector::Follow(const Roster& roster, int64_t now_ns) {
+void Detector::Follow(const Roster& roster, int64_t now_ns, RunEffects& effects) {
   std::erase_if(watched_, [&roster](const auto& entry) {
     const std::optional<int> device = roster.DeviceOf(entry.first);
     return !device.has_value() || roster.lost()[static_cast<size_t>(*device)];
@@ -111,6 +115,8 @@ void Detector::Follow(const Roster& roster, int64_t now_ns) {
     watched.name = device.hello.name;
     watched.data_address = device.hello.data_address;
     watched.heard_ns = watched.progressed_ns = now_ns;
+    watched.question_is_out = true;
+    effects.push_back(ProbePort{device.connection, watched.data_address});
   }
 }
 
@@ -175,7 +181,7 @@ std::optional<Detector::Finding> Detector::Judge(ConnectionId connection, const 
 
 std::vector<Detector::Finding> Detector::Tick(const Roster& roster, int64_t now_ns,
                                               RunEffects& effects) {
-  Follow(roster, now_ns);
+  Follow(roster, now_ns, effects);
   if (due_ns_ != 0 && now_ns - due_ns_ > kOwnStallNs) Forgive(now_ns - due_ns_, now_ns, effects);
   std::vector<Finding> findings;
   for (auto& [connection, watched] : watched_) {

@@ -5,6 +5,8 @@
 // silent for longer is asked again and again at its data port, by a TCP connect:
 //
 //   refused     the host is there, the process is not     dead: lost at once
+//               one whose port was closed when it joined (a phone behind a router, who is reached
+//               by way of central) counts as no answer
 //   answered    the process is there and does not run     slow; stopped after kStoppedNs more: lost
 //   no answer   the host is gone, or the way to it        cut off: lost after kCutOffFactor times
 //                                                         the silence
@@ -87,12 +89,14 @@ class Detector {
     std::string broken;     // why its control connection broke; empty: it stands
     bool is_asked = false;  // since it is silent
     bool question_is_out = false;
+    bool is_known = false;             // the question that was asked while it was well is answered
+    bool refuses_anyway = false;       // its port was closed then
     std::optional<PortAnswer> answer;  // the last one of this silence
   };
 
   static int64_t SilenceLimit(const Watched& watched);
   static bool IsSilent(const Watched& watched, int64_t now_ns);
-  void Follow(const Roster& roster, int64_t now_ns);
+  void Follow(const Roster& roster, int64_t now_ns, RunEffects& effects);
   // This process did not run for so long.
   void Forgive(int64_t stall_ns, int64_t now_ns, RunEffects& effects);
   void Ask(ConnectionId connection, Watched& watched, int64_t now_ns, RunEffects& effects);

@@ -1,5 +1,6 @@
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -7,6 +8,7 @@
 #include "proto/control.grpc.pb.h"
 #include "proto/transport/grpc/control/grpc_control_streams.h"
 #include "proto/transport/grpc/control/grpc_members_service.h"
+#include "proto/transport/grpc/control/grpc_relay.h"
 #include "proto/transport/grpc/listen_address.h"
 #include "proto/transport/grpc/security/grpc_renew.h"
 #include "proto/transport/grpc/security/grpc_security.h"
@@ -77,7 +79,9 @@ class GrpcCentralControl final : public CentralControl {
       : streams_(std::make_shared<Streams>(options, timers, observer)),
         service_(streams_.get()),
         admin_(streams_.get()),
-        members_(MakeMembersService(streams_.get())) {}
+        members_(MakeMembersService(streams_.get())),
+        desk_(std::make_shared<RelayDesk>(streams_)),
+        relay_(desk_) {}
   ~GrpcCentralControl() override;
 
   absl::Status Listen(const std::string& address);
@@ -87,6 +91,8 @@ class GrpcCentralControl final : public CentralControl {
   }
   TransferProgress Transfer(ConnectionId id) override { return streams_->Transfer(id); }
   void LimitStates(int64_t bytes) override { streams_->LimitStates(bytes); }
+  void AllowRelay(RelayPlan plan) override { desk_->Allow(std::move(plan)); }
+  std::vector<RelayedLink> RelayedLinks() override { return desk_->Links(); }
   void Close(ConnectionId id) override { streams_->Close(id); }
 
  private:
@@ -97,6 +103,8 @@ class GrpcCentralControl final : public CentralControl {
   JoinService service_;
   AdminService admin_;
   const std::unique_ptr<grpc::Service> members_;
+  const std::shared_ptr<RelayDesk> desk_;
+  RelayService relay_;
   Address address_;
   int secret_port_ = 0;  // of the file with the join secret; 0: there is none
   std::unique_ptr<grpc::Server> server_;
@@ -146,6 +154,7 @@ absl::Status GrpcCentralControl::StartServer(Address address) {
   builder.RegisterService(&service_);
   builder.RegisterService(&admin_);
   builder.RegisterService(members_.get());
+  builder.RegisterCallbackGenericService(&relay_);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return absl::AlreadyExistsError(
@@ -161,10 +170,12 @@ GrpcCentralControl::~GrpcCentralControl() {
     RemoveJoinSecret(streams_->options().security.secrets_folder, secret_port_);
   if (server_ == nullptr) return;
   streams_->CloseAll();
+  desk_->EndAll();
   // Cancels at the time-out what is still there.
   server_->Shutdown(std::chrono::system_clock::now() +
                     std::chrono::milliseconds(streams_->options().close_timeout_ms));
   streams_->WaitUntilEmpty();
+  desk_->WaitUntilEmpty();
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class Calls {
       list.members.push_back({absl::CEscape(member.name()), absl::CEscape(member.state()),
                               absl::CEscape(member.address()),
                               absl::CEscape(member.numerics_class()), member.memory_bytes(),
-                              member.local()});
+                              member.local(), member.relayed()});
     }
     return list;
   }

@@ -64,6 +64,7 @@ class MembersService final
       row.set_numerics_class(member.numerics_class);
       row.set_memory_bytes(member.memory_bytes);
       row.set_local(member.local);
+      row.set_relayed(member.relayed);
     }
   }
 

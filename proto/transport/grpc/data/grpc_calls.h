@@ -11,10 +11,10 @@
 
 #include "absl/status/status.h"
 #include "proto/transport/grpc/data/grpc_stream.h"
+#include "proto/transport/grpc/grpc_frames.h"
 
 namespace runnel {
 
-inline constexpr char kGrpcMethod[] = "/runnel.Data/Frames";
 // gRPC's own limit of a message is behind the assembler's, which knows what to say.
 inline constexpr int kMaxGrpcMessageBytes = 2 * static_cast<int>(kMaxChunkBytes);
 // HTTP/2 frames of this size instead of 16 KiB: fewer headers a message.

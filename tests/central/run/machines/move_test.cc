@@ -130,6 +130,17 @@ TEST_F(MoveTest, TheFirstPlanIsPreparedCommittedAndOnlyThenDialled) {
   EXPECT_EQ(EffectsOf<ConnectFeed>(effects_)[0].first.token, prepare[0].second.link_token);
   EXPECT_EQ(EffectsOf<ConnectFeed>(effects_)[0].last.greeting, prepare[1].second.link_greeting);
   EXPECT_FALSE(move_.revocable());
+  // Who may be relayed to whom is known before anybody dials.
+  ASSERT_TRUE(std::holds_alternative<AllowRelay>(effects_[1]));
+  const RelayPlan& relays = std::get<AllowRelay>(effects_[1]).plan;
+  EXPECT_EQ(relays.generation, Generation(4));
+  ASSERT_EQ(relays.places.size(), 2u);
+  EXPECT_EQ(relays.places[0].token, prepare[0].second.link_token);
+  EXPECT_THAT(relays.places[0].diallers, ElementsAre("server/central"));
+  EXPECT_EQ(relays.places[1].token, prepare[1].second.link_token);
+  EXPECT_EQ(relays.places[1].worker, ConnectionId(1));
+  EXPECT_EQ(relays.places[1].peer, "worker/w1");
+  EXPECT_THAT(relays.places[1].diallers, ElementsAre("worker/w0", "server/central"));
 
   EXPECT_FALSE(move_.AddReady(1, {Generation(4)}));
   EXPECT_FALSE(move_.AddReady(1, {Generation(4)})) << "said twice";

@@ -186,6 +186,25 @@ TEST_F(DetectorTest, ADeadProcessIsLostAtOnceWhenItsConnectionBreaks) {
   EXPECT_THAT(found_[0].why, HasSubstr("reset"));
 }
 
+// A phone behind a router: its port was closed when all was well, so that says nothing now.
+TEST_F(DetectorTest, AWorkerThatNobodyCanDialIsNotDeadForThat) {
+  one().port = PortAnswer::kRefused;
+  Pass(10 * kSecond);
+  EXPECT_TRUE(found_.empty());
+  EXPECT_EQ(log_, "") << "nobody is silent";
+  one().speaks = false;
+  Break();
+  Pass(kSecond);
+  EXPECT_TRUE(found_.empty()) << "a radio that changes its access point";
+  one().speaks = true;
+  Resume();
+  Pass(10 * kSecond);
+  EXPECT_TRUE(found_.empty());
+  one().speaks = false;
+  EXPECT_LE(TimeUntilLost().value(), 3 * kSecond);
+  EXPECT_EQ(found_[0].verdict, Verdict::kCutOff);
+}
+
 // The kernel closes one socket after the other.
 TEST_F(DetectorTest, APortThatClosesLaterIsAskedAgain) {
   Pass(10 * kSecond);

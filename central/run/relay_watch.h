@@ -1,0 +1,32 @@
+#pragma once
+
+// Which links go by way of central, for people and for the record. One thread.
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "central/records/stage_status.h"
+#include "proto/transport/control/control_channel.h"
+#include "proto/transport/control/members.h"
+
+namespace runnel {
+
+class RelayWatch {
+ public:
+  // What is relayed now. Lines that say so of those that were not before, in this run.
+  std::vector<std::string> Follow(const std::vector<RelayedLink>& links);
+  // StageStatus::relayed, as of the last Follow.
+  std::vector<StageStatus> Mark(std::vector<StageStatus> stages) const;
+  // Member::relayed: by somebody, be it central itself.
+  void Mark(MemberList& list) const;
+
+ private:
+  using Link = std::pair<std::string, std::string>;  // from, to (Connection::peer)
+
+  std::set<Link> links_;
+  std::set<Link> said_;
+};
+
+}  // namespace runnel
