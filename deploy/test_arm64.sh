@@ -8,6 +8,9 @@ set -euo pipefail
 # first runs every test; the others those of INT8 products, the one thing that differs between them.
 processors=(max cortex-a72 cortex-a76)
 chosen='backend|integer|int8|niti'
+# Transports and schedules are not about kernels; isa_symbols_test is a script over the objects of x86-64; backends_test and
+# hexagon_test start programs, which the emulator cannot.
+left_out='transport|isa_symbols|schedule|backends_test|hexagon'
 packages=(g++-aarch64-linux-gnu qemu-user)
 folders=(base compress conformance kernels)
 
@@ -20,7 +23,8 @@ ${folders[*]} under QEMU as ${processors[*]}. Installs ${packages[*]}
 where they are missing. Prints "skipped: ..." and ends with 0 where compiler, emulator or packages
 cannot be had. Needs what deploy/packages.sh test installs.
 
-  --quick   on the first processor only, which has the instructions of the others too
+  --quick   on the first processor only, which has the instructions of the others too, and without the two slowest tests of
+            FP32 kernels
 
 Emulated times say nothing about devices.
 END
@@ -38,6 +42,7 @@ case "${1:-}" in
     ;;
   --quick)
     processors=("${processors[0]}")
+    left_out+='|cpu_fp32_fusion|dorefa'
     shift
     ;;
 esac
@@ -66,12 +71,11 @@ cmake --preset dev -B build/arm64 --toolchain deploy/cross/aarch64.cmake -DRUNNE
   >build/arm64-configure.log 2>&1 ||
   { cat build/arm64-configure.log >&2; die "configuring failed (above)"; }
 
-# A test binary's target has its test's name. Transports and schedules are not about kernels; isa_symbols_test is a script over
-# the objects of x86-64; backends_test and hexagon_test start programs, which the emulator cannot.
+# A test binary's target has its test's name.
 tests=()
 for folder in "${folders[@]}"; do
   mapfile -t -O "${#tests[@]}" tests < <(
-    ctest --test-dir "build/arm64/tests/$folder" -N -E 'transport|isa_symbols|schedule|backends_test|hexagon' |
+    ctest --test-dir "build/arm64/tests/$folder" -N -E "$left_out" |
       sed -n 's/^ *Test *#[0-9]*: *//p')
 done
 [ "${#tests[@]}" -gt 0 ] || die "there are no tests"
