@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/process/central_runs.h"
+#include "tests/transport/closed_port.h"
 
 namespace runnel {
 namespace {
@@ -26,26 +27,6 @@ const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthe
                     "--eval-every", "-1", "--batch-size", "32", "--barrier-every", "20",
                     "--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "200"};
 // clang-format on
-
-// A port that refuses: taken, and nobody listens.
-class ClosedPort {
- public:
-  ClosedPort() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in own = {};
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(socket_, reinterpret_cast<sockaddr*>(&own), sizeof(own));
-    socklen_t bytes = sizeof(own);
-    getsockname(socket_, reinterpret_cast<sockaddr*>(&own), &bytes);
-    address_ = absl::StrCat("127.0.0.1:", ntohs(own.sin_port));
-  }
-  ~ClosedPort() { close(socket_); }
-  const std::string& address() const { return address_; }
-
- private:
-  const int socket_;
-  std::string address_;
-};
 
 std::string WordAfter(const std::string& text, const std::string& before) {
   const size_t at = text.find(before);
