@@ -150,7 +150,10 @@ std::optional<ChangePlan> Replanner::ProposeChange(const BarrierReport& report,
   corrections_.FinishMeasurement();
   if (is_other_plan) asked_.reset();  // an answer that is still to come is about the plan before
   TakeAnswer();
-  if (is_other_plan) candidate_.reset();
+  if (is_other_plan) {
+    candidate_.reset();
+    unsettled_reports_ = 0;
+  }
   if (!is_enough) return std::nullopt;
   MeasuredCluster corrected = WithTimes(cluster, corrections_.CorrectedTimes(report));
   if (options_.takes_next) return TakeNext(report, corrected);
@@ -198,16 +201,23 @@ void Replanner::TakeAnswer() {
 std::optional<ChangePlan> Replanner::Confirm(const BarrierReport& report,
                                              const Question& question) {
   if (!candidate_.has_value()) return std::nullopt;
-  const bool is_about_this = candidate_->devices == question.devices &&
-                             Apart(candidate_->cluster, question.cluster,
-                                   question.now.period_seconds) <= options_.usable_share;
   absl::StatusOr<TimedPlan> next = Time(*plans_, candidate_->plan.plan, question.cluster);
   const Gain gain = next.ok() ? GainOf(question, *next) : Gain();
-  if (!is_about_this || !gain.is_worth_it()) {
+  if (candidate_->devices != question.devices || !gain.is_worth_it()) {
     candidate_.reset();
+    unsettled_reports_ = 0;
     return std::nullopt;
   }
-  if (++candidate_->reports < options_.confirmations) return std::nullopt;
+  const double apart = Apart(candidate_->cluster, question.cluster, question.now.period_seconds);
+  if (apart > options_.usable_share) {
+    if (++unsettled_reports_ < options_.confirmations) {
+      candidate_.reset();
+      return std::nullopt;
+    }
+  } else if (++candidate_->reports < options_.confirmations) {
+    return std::nullopt;
+  }
+  unsettled_reports_ = 0;
   candidate_.reset();
   return ChangeTo(*std::move(next), gain, report, question);
 }

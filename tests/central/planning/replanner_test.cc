@@ -228,6 +228,27 @@ TEST(Replanner, AnAnswerAboutOtherFiguresIsNotUsed) {
   EXPECT_EQ(better->plan.stages[0].last_layer, 4);
 }
 
+// Each report finds the slow device at another speed, so that each answer is about other figures.
+// The second answer in a row that pays is used.
+TEST(Replanner, ADeviceWhoseSpeedNeverSettlesLosesLayers) {
+  Pipeline run;
+  EXPECT_FALSE(run.Report(2).has_value());
+  EXPECT_FALSE(run.Report(4).has_value()) << "the first answer came too late";
+  const std::optional<ChangePlan> better = run.Report(8);
+  ASSERT_TRUE(better.has_value());
+  EXPECT_EQ(better->plan.stages[0].last_layer, 4);
+}
+
+// One answer that came too late and pays, then one that does not pay: counting begins anew.
+TEST(Replanner, AnAnswerThatDoesNotPayEndsTheRowOfThoseThatCameTooLate) {
+  Pipeline run;
+  EXPECT_FALSE(run.Report(2).has_value());
+  EXPECT_FALSE(run.Report(4).has_value());
+  EXPECT_FALSE(run.Report(1).has_value());
+  EXPECT_FALSE(run.Report(2).has_value());
+  EXPECT_FALSE(run.Report(4).has_value());
+}
+
 TEST(Replanner, WhereNothingMovedNothingIsSearched) {
   Pipeline run;
   for (int i = 0; i < 10; ++i) run.Report(1);
