@@ -133,8 +133,11 @@ TEST_P(Moving, LayersLeaveASlowWorkerAndTheWeightsAreTheSame) {
     ASSERT_TRUE(slowed.ok()) << slowed.status();
     EXPECT_EQ(slowed->weights, undisturbed);
     has_moved = slowed->plans >= 2;
-    if (has_moved) EXPECT_EQ(slowed->weights, Weights({"replay", "--journal", journal}));
-    if (!has_moved) std::cout << "no move in attempt " << i + 1 << "\n" << slowed->output << "\n";
+    if (has_moved) {
+      EXPECT_EQ(slowed->weights, Weights({"replay", "--journal", journal}));
+    } else {
+      std::cout << "no move in attempt " << i + 1 << "\n" << slowed->output << "\n";
+    }
   }
   EXPECT_TRUE(has_moved);
 }
