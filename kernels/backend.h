@@ -92,6 +92,9 @@ class Executable {
   virtual ~Executable() = default;
   // Internal if a kernel failed. Programs from CompileStage never fail for their shapes.
   virtual absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) = 0;
+  // That it took beside the areas that runs are bound to, for copies of values on several
+  // processors.
+  virtual int64_t memory_bytes() const { return 0; }
 };
 
 class Backend {
@@ -124,7 +127,8 @@ struct BackendRow {
 // The table, builtin_backends.cc: those that this build has, best first, then ref, then those that
 // are loaded on request.
 absl::Span<const BackendRow> BuiltinBackends();
-// "auto" takes the first row. InvalidArgument lists what there is, or names the shared object that
+// "auto" takes the first row; names with a comma are several (co_scheduler/mixed_backend.h).
+// InvalidArgument lists what there is, or names the shared object that
 // is not there. threads >= 1.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads);
 // What can be asked for here. Loads nothing.

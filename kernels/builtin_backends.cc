@@ -1,12 +1,16 @@
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "kernels/backend.h"
+#include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/hexagon/hexagon_backend.h"
 #include "kernels/opencl/drivers.h"
 #include "kernels/ref/ref_backend.h"
+#include "proto/base/status_macros.h"
 #ifdef RUNNEL_LOADS_BACKENDS
 #include "kernels/host/loaded_backend.h"
 #endif
@@ -59,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int
   if (threads < 1) {
     return absl::InvalidArgumentError(absl::StrCat("threads ", threads, " is below 1"));
   }
+  if (absl::StrContains(name, ',')) return MakeCoScheduler(name, threads);
   constexpr absl::string_view kCapped = "cpu:";
   if (absl::StartsWith(name, kCapped)) {
     return MakeCappedCpuBackend(name.substr(kCapped.size()), threads);
@@ -68,6 +73,32 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "backend '", name, "' is not known; there is auto, ", absl::StrJoin(BackendNames(), ", ")));
+}
+
+absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view names, int threads,
+                                                             MixedOptions options) {
+  if (const size_t at = names.find('@'); at != absl::string_view::npos)
+    options.rule = std::string(names.substr(at + 1));
+  std::vector<std::unique_ptr<Backend>> processors;
+  for (const std::string& name : ProcessorsOf(names)) {
+    const bool is_known = std::any_of(processors.begin(), processors.end(),
+                                      [&](const auto& one) { return one->name() == name; });
+    if (is_known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("processors '", names, "': ", name, " stands there twice"));
+    }
+    if (processors.empty() && (name == "hexagon" || name == "opencl")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("processors '", names, "': ", name,
+                       " has memory of its own; the first one is the host's, cpu"));
+    }
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> processor, MakeBackend(name, threads));
+    processors.push_back(std::move(processor));
+  }
+  auto made = MakeCoScheduler(std::move(processors), std::move(options));
+  if (made.ok()) return made;
+  return absl::Status(made.status().code(),
+                      absl::StrCat("processors '", names, "': ", made.status().message()));
 }
 
 std::vector<std::string> BackendNames() {

@@ -36,6 +36,7 @@
 #include "worker/membership/certificate_keeper.h"
 #include "worker/membership/device_identity.h"
 #include "worker/membership/membership.h"
+#include "worker/program_main.h"
 #include "worker/service.h"
 
 namespace runnel {
@@ -71,6 +72,7 @@ int ExitCode(const absl::Status& status) {
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnimplemented:
       return 2;
     default:
       return 1;
@@ -213,9 +215,12 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "compute threads")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
-  app.add_option("--backend", options.backend,
-                 absl::StrCat("what computes here where central leaves it open (--backend auto): ",
-                              absl::StrJoin(runnel::BackendNames(), ", ")))
+  app.add_option(
+         "--backend,--processors", options.backend,
+         absl::StrCat("what computes here where central leaves it open (--backend auto): ",
+                      absl::StrJoin(runnel::BackendNames(), ", "),
+                      "; or several, the host's first, such as cpu,opencl: each instruction runs "
+                      "where that takes the least time"))
       ->capture_default_str();
   app.add_flag("--once", service.once, "end when the run is over, or central is gone");
   auto* patience =
@@ -234,6 +239,7 @@ int main(int argc, char** argv) {
          "memory that this worker may take, in MB; central gives it no stage that takes more "
          "(default: what is free)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  const auto program = runnel::AddProgramCommand(app);
   app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
   try {
     app.parse(argc, argv);
@@ -241,6 +247,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   signal(SIGPIPE, SIG_IGN);
+  if (program->command->parsed()) return runnel::ExitCode(runnel::RunProgramCommand(*program));
   runnel::RaiseFileLimit();
   const auto identity = runnel::FindIdentity(membership, options);
   if (!identity.ok()) return runnel::ExitCode(identity.status());

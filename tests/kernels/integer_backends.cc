@@ -9,10 +9,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/hexagon_backend.h"
 #include "proto/base/status_macros.h"
+#include "tests/kernels/device_backend.h"
 
 namespace runnel {
 
@@ -38,7 +40,31 @@ std::vector<std::string> ForcedBackendNames() {
   return names;
 }
 
+std::vector<std::string> MixedBackendNames() {
+  std::vector<std::string> names = {"cpu,ref@alternate/1", "ref,cpu@alternate/1", "cpu,ref@*=ref/1",
+                                    "cpu,ref@int8_conv_forward=ref+rescale=ref+niti_update=ref/1",
+                                    kMixedDevice};
+  std::string all = "cpu,ref";
+  for (const std::string& name : BackendNames()) {
+    if (name != "hexagon" && name != "opencl") continue;
+    names.push_back(absl::StrCat("cpu,", name, "@alternate/1"));
+    absl::StrAppend(&all, ",", name);
+  }
+  names.push_back(absl::StrCat(all, "@alternate/1"));
+  return names;
+}
+
 namespace {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeMixedDevice() {
+  std::vector<std::unique_ptr<Backend>> processors;
+  for (const char* name : {"cpu", "ref"}) {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> one, MakeBackend(name, 1));
+    processors.push_back(std::move(one));
+  }
+  processors[1] = MakeDeviceBackend(std::move(processors[1]));
+  return MakeCoScheduler(std::move(processors), {.rule = "alternate"});
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeForcedOpenCl(const std::string& forced) {
   const char* variable = forced == "copied" ? "RUNNEL_OPENCL_MEMORY" : "RUNNEL_OPENCL_DOT";
@@ -58,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& n
   }
   if (absl::StartsWith(name, kForcedOpenCl))
     return MakeForcedOpenCl(parts[0].substr(std::strlen(kForcedOpenCl)));
+  if (name == kMixedDevice) return MakeMixedDevice();
   if (name != kSmallDsp) return MakeBackend(parts[0], threads);
   RUNNEL_ASSIGN_OR_RETURN(std::vector<std::string> command, hexagon::FindEmulator());
   RUNNEL_ASSIGN_OR_RETURN(

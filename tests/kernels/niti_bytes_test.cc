@@ -141,6 +141,20 @@ ModelSpec SmallResNet() {
        {OpOf(OpKind::kGlobalAvgPool, {0}), dropout, LinearOp(7, {2})}});
 }
 
+// VGG-11 with an eighth of its channels.
+ModelSpec NarrowVgg() {
+  std::vector<std::vector<OpSpec>> layers;
+  for (int64_t out : {8, 0, 16, 0, 32, 32, 0, 64, 64, 0, 64, 64, 0}) {
+    if (out > 0) {
+      layers.push_back({Conv(0, out, 3, 1, 1), Relu(1)});
+    } else {
+      layers.push_back({Pool(0, 2, 2, 0)});
+    }
+  }
+  layers.push_back({OpOf(OpKind::kFlatten, {0}), LinearOp(10, {1})});
+  return ModelOf({3, 32, 32}, 10, layers);
+}
+
 class BytesTest : public testing::TestWithParam<std::string> {
  protected:
   void ExpectLikeRef(const Training& training) {
@@ -183,6 +197,11 @@ TEST_P(BytesTest, AddsUpMicroBatches) {
       {.model = SmallResNet(), .recipe = *FindRecipe("niti"), .cuts = {2}, .micro_batches = 3});
 }
 
+TEST_P(BytesTest, NarrowVgg) {
+  ExpectLikeRef(
+      {.model = NarrowVgg(), .recipe = *FindRecipe("niti"), .batch = 2, .micro_batches = 2});
+}
+
 TEST_P(BytesTest, CutsChangeNothing) {
   const auto weights = [&](std::vector<int> cuts) {
     const auto digests =
@@ -201,6 +220,9 @@ TEST_P(BytesTest, CutsChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BytesTest, testing::ValuesIn(IntegerBackendNames()),
+                         [](const auto& info) { return TestNameOf(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(SeveralProcessors, BytesTest, testing::ValuesIn(MixedBackendNames()),
                          [](const auto& info) { return TestNameOf(info.param); });
 
 }  // namespace

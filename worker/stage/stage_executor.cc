@@ -41,6 +41,7 @@ absl::Status StageExecutor::Compile(Backend* backend) {
                             CompileStage(options_.model, options_.first_layer, options_.last_layer,
                                          samples, *options_.recipe, compile));
     RUNNEL_ASSIGN_OR_RETURN(compiled.executable, backend->Prepare(compiled.program));
+    *memory_bytes_ += compiled.executable->memory_bytes();
     has_loss_ = compiled.program.has_loss;
     const auto sample = [](const Shape& shape) { return Shape::Create(shape.dims().subspan(1)); };
     RUNNEL_ASSIGN_OR_RETURN(input_sample_, sample(compiled.program.input));

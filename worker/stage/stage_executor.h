@@ -69,7 +69,7 @@ class StageExecutor final : public StageEngine {
   const Recipe& recipe() const { return *options_.recipe; }
   const NumberFormat& numbers() const override { return options_.recipe->numbers; }
   // What was allocated of the backend's memory: weight versions, momentum, gradients, statistics,
-  // stashes, scratch.
+  // stashes, scratch; and copies that a backend of several processors makes.
   int64_t memory_bytes() const override { return *memory_bytes_; }
   Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
   Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/transport/link/address.h"
@@ -31,6 +32,14 @@ bool AreTwoDevices(const WorkerHello& a, const WorkerHello& b) {
   return !a.device_id.empty() && !b.device_id.empty() && a.device_id != b.device_id;
 }
 
+// "cpu:avx2,opencl@alternate": cpu, opencl. A backend of several processors needs each of them.
+std::vector<std::string> BackendFamilies(const std::string& backend) {
+  std::vector<std::string> families;
+  for (absl::string_view one : absl::StrSplit(backend.substr(0, backend.find('@')), ','))
+    families.emplace_back(one.substr(0, one.find(':')));
+  return families;
+}
+
 // Whether other hosts reach it. What is no address leads nowhere either.
 bool IsReachable(const std::string& data_address) {
   const absl::StatusOr<Address> address = ParseAddress(data_address);
@@ -53,9 +62,8 @@ absl::Status Roster::CheckFits(const WorkerHello& hello) const {
                                                    hello.name, " has ",
                                                    absl::StrJoin(hello.recipes, ", ")));
   }
-  const std::string family = options_.backend.substr(0, options_.backend.find(':'));
-  if (options_.backend != "auto" && !Contains(hello.backends, options_.backend) &&
-      !Contains(hello.backends, family)) {
+  for (const std::string& backend : BackendFamilies(options_.backend)) {
+    if (backend == "auto" || Contains(hello.backends, backend)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--backend ", options_.backend, ": worker ", hello.name, " has ",
                      absl::StrJoin(hello.backends, ", "), " (or auto)"));

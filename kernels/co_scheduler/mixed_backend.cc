@@ -1,0 +1,154 @@
+#include "kernels/co_scheduler/mixed_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "kernels/co_scheduler/home_memory.h"
+#include "kernels/co_scheduler/instruction_costs.h"
+#include "kernels/co_scheduler/mixed_executable.h"
+#include "kernels/co_scheduler/processors.h"
+#include "kernels/co_scheduler/segments.h"
+#include "kernels/co_scheduler/value_flow.h"
+#include "proto/base/clock.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+class MixedBackend final : public CoScheduler {
+ public:
+  MixedBackend(std::vector<std::unique_ptr<Backend>> processors, AssignmentRule rule,
+               MixedOptions options)
+      : processors_(std::move(processors)), rule_(std::move(rule)), options_(std::move(options)) {
+    for (int p = 0; p < static_cast<int>(processors_.size()); ++p)
+      costs_.push_back(std::make_unique<InstructionCosts>(processors_, p, &clock_));
+  }
+
+  absl::string_view name() const override { return "mixed"; }
+
+  std::string numerics_class() const override {
+    if (processors_.size() == 1) return processors_[0]->numerics_class();
+    std::vector<std::string> classes;
+    for (const auto& processor : processors_) classes.push_back(processor->numerics_class());
+    return absl::StrCat("mixed/", absl::StrJoin(classes, "+"), "/",
+                        rule_.is_set() ? options_.rule : absl::StrCat("counted", kCountedRule));
+  }
+
+  // Copies of what is made again would cost more than the making.
+  bool recomputes() const override {
+    return processors_.size() == 1 && processors_[0]->recomputes();
+  }
+
+  absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
+    return AllocateHome(*processors_[0], versions_, bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_ASSIGN_OR_RETURN(const ProgramSchedule schedule, Schedule(program));
+    const Assignment assignment = schedule.assignment();
+    const bool is_hosts =
+        std::all_of(assignment.begin(), assignment.end(), [](const std::vector<int>& part) {
+          return std::all_of(part.begin(), part.end(), [](int p) { return p == 0; });
+        });
+    if (is_hosts) return processors_[0]->Prepare(program);
+    RUNNEL_ASSIGN_OR_RETURN(const ProgramFlow flow, FollowValues(program));
+    return PrepareSegments(CutIntoSegments(program, flow, assignment), processors_, versions_);
+  }
+
+  absl::StatusOr<ProgramSchedule> Schedule(const Program& program) override {
+    RUNNEL_ASSIGN_OR_RETURN(const ProgramFlow flow, FollowValues(program));
+    // Costs decide nothing where a rule does.
+    const bool may_time = IsExact(program) && !rule_.is_set() && !options_.counts;
+    for (const auto& costs : costs_) costs->BeginProgram();
+    RUNNEL_ASSIGN_OR_RETURN(const auto switches, Switches(may_time));
+    ProgramSchedule schedule;
+    for (const auto& processor : processors_) {
+      schedule.processors.emplace_back(processor->name());
+      const bool timed = may_time && RatesOf(processor->name()).is_timed;
+      schedule.sources.push_back(
+          absl::StrCat(processor->name(), timed ? " (measured)" : " (counted)"));
+    }
+    for (int i = 0; i < kPartCount; ++i) {
+      const auto part = static_cast<Part>(i);
+      RUNNEL_ASSIGN_OR_RETURN(auto seconds, SecondsOf(program, part, may_time));
+      const InstructionChain chain = MakeChain(program, flow, part, std::move(seconds), switches);
+      RUNNEL_ASSIGN_OR_RETURN(const ChainSchedule best, ScheduleChain(chain));
+      FillCosts(chain, rule_.is_set() ? rule_.Choose(program.part(part), chain) : best.processors,
+                part, schedule);
+    }
+    return schedule;
+  }
+
+ private:
+  // [instruction][processor]
+  absl::StatusOr<std::vector<std::vector<double>>> SecondsOf(const Program& program, Part part,
+                                                             bool may_time) {
+    std::vector<std::vector<double>> seconds;
+    for (const Instruction& instruction : program.part(part)) {
+      std::vector<double>& row = seconds.emplace_back();
+      for (const auto& costs : costs_) {
+        RUNNEL_ASSIGN_OR_RETURN(const double one,
+                                costs->SecondsOf(program, part, instruction, may_time));
+        row.push_back(one);
+      }
+      if (std::any_of(row.begin(), row.end(), [](double one) { return one < kUnsupported; }))
+        continue;
+      return absl::UnimplementedError(
+          absl::StrCat("none of ", absl::StrJoin(Names(), ", "), " has ", Name(instruction.code),
+                       " (layer ", instruction.layer, ", op ", instruction.op, ")"));
+    }
+    return seconds;
+  }
+
+  // From one processor to another a value goes by way of the host.
+  absl::StatusOr<std::vector<std::vector<SwitchCost>>> Switches(bool may_time) {
+    std::vector<SwitchCost> from_host;
+    for (const auto& costs : costs_) {
+      RUNNEL_ASSIGN_OR_RETURN(SwitchCost cost, costs->SwitchFromHost(may_time));
+      if (options_.switch_seconds >= 0 && !from_host.empty())
+        cost.seconds = options_.switch_seconds;
+      from_host.push_back(cost);
+    }
+    std::vector<std::vector<SwitchCost>> switches;
+    for (const SwitchCost& from : from_host) {
+      std::vector<SwitchCost>& row = switches.emplace_back();
+      for (const SwitchCost& to : from_host) {
+        row.push_back({from.seconds + to.seconds, from.seconds_per_byte + to.seconds_per_byte});
+      }
+    }
+    return switches;
+  }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& processor : processors_) names.emplace_back(processor->name());
+    return names;
+  }
+
+  const MonotonicClock clock_;
+  const std::vector<std::unique_ptr<Backend>> processors_;
+  const AssignmentRule rule_;
+  const MixedOptions options_;
+  const std::shared_ptr<HomeVersions> versions_ = std::make_shared<HomeVersions>();
+  std::vector<std::unique_ptr<InstructionCosts>> costs_;  // by processor
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(
+    std::vector<std::unique_ptr<Backend>> processors, MixedOptions options) {
+  if (processors.empty()) return absl::InvalidArgumentError("there is no processor");
+  std::vector<std::string> names;
+  for (const auto& processor : processors) names.emplace_back(processor->name());
+  RUNNEL_ASSIGN_OR_RETURN(AssignmentRule rule, AssignmentRule::Parse(options.rule, names));
+  return std::make_unique<MixedBackend>(std::move(processors), std::move(rule), std::move(options));
+}
+
+std::vector<std::string> ProcessorsOf(absl::string_view names) {
+  return absl::StrSplit(names.substr(0, names.find('@')), ',');
+}
+
+}  // namespace runnel

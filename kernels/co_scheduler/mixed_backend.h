@@ -1,0 +1,50 @@
+#pragma once
+
+// A backend that is several: each instruction of a program runs on the processor that the
+// co-scheduler gives it (Mandheling, MobiCom 2022, section 3.3), and values are copied where the
+// processor changes. Integer recipes give the same bytes whatever runs where.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/co_scheduler/program_schedule.h"
+
+namespace runnel {
+
+struct MixedOptions {
+  // AssignmentRule's text; empty: what takes the least time.
+  std::string rule;
+  // Of each switch from or to the host, in place of what was measured; below 0: as measured.
+  double switch_seconds = -1;
+  // Nothing is measured: a schedule by nominal rates, the same wherever it is made.
+  bool counts = false;
+};
+
+// What runs programs of several processors, and tells how.
+class CoScheduler : public Backend {
+ public:
+  // What Prepare would do with the program, whose listing ToString(program) is. Errors as Prepare.
+  virtual absl::StatusOr<ProgramSchedule> Schedule(const Program& program) = 0;
+};
+
+// processors: the first is the host, which has the stage's state. Costs of programs whose
+// arithmetic is exact are measured on the processors that can be timed (processors.h); those of
+// others are counted, so that the assignment, and with it the bytes, are a function of the program.
+// Prepare: Unimplemented names the first instruction that no processor has. InvalidArgument: no
+// processor, or a rule that is none.
+absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(
+    std::vector<std::unique_ptr<Backend>> processors, MixedOptions options);
+
+// "cpu,hexagon", or with a rule "cpu,hexagon@alternate": those of MakeBackend. The first must
+// compute in the host's memory: cpu, cpu:SET, ref or torch. One name alone is a co-scheduler of
+// one. builtin_backends.cc. InvalidArgument.
+absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view names, int threads,
+                                                             MixedOptions options = {});
+// The processors of such a name; itself for one.
+std::vector<std::string> ProcessorsOf(absl::string_view names);
+
+}  // namespace runnel

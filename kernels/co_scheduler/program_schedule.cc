@@ -1,0 +1,171 @@
+#include "kernels/co_scheduler/program_schedule.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace runnel {
+namespace {
+
+// Whether an operand comes from, or goes to, somewhere beyond this part.
+bool IsOutside(const FlowValue& value, Part part) {
+  if (value.part != part || value.writer < 0) return true;
+  const bool is_boundary =
+      value.place.storage == Storage::kOutput || value.place.storage == Storage::kInputGradient;
+  if (is_boundary && value.survives_part) return true;
+  return std::any_of(value.readers.begin(), value.readers.end(),
+                     [part](const FlowValue::Reader& reader) { return reader.part != part; });
+}
+
+// Bytes of an instruction that cross to the host wherever its neighbours run.
+int64_t OutsideBytes(const Program& program, const ProgramFlow& flow, Part part, int i) {
+  const Instruction& instruction = program.part(part)[static_cast<size_t>(i)];
+  const ProgramFlow::Operands& values = flow.of(part, i);
+  int64_t bytes = 0;
+  const auto add = [&](BufferIndex index, int value) {
+    const Buffer& buffer = program.buffers[static_cast<size_t>(index)];
+    const bool is_weight = buffer.storage == Storage::kParameters;
+    const bool is_forward = part == Part::kForward || part == Part::kForwardEval;
+    const bool crosses = value != kNoValue
+                             ? IsOutside(flow.values[static_cast<size_t>(value)], part)
+                             : IsState(buffer.storage) && (!is_weight || is_forward);
+    if (crosses) bytes += CopyOf(buffer).bytes();
+  };
+  for (size_t k = 0; k < instruction.inputs.size(); ++k)
+    add(instruction.inputs[k], values.inputs[k]);
+  for (size_t k = 0; k < instruction.outputs.size(); ++k)
+    add(instruction.outputs[k], values.outputs[k]);
+  return bytes;
+}
+
+// By switch: the bytes of values that this part wrote before it and reads behind it.
+std::vector<int64_t> LiveBytes(const ProgramFlow& flow, Part part, int instructions) {
+  std::vector<int64_t> bytes(static_cast<size_t>(instructions) + 1);
+  for (const FlowValue& value : flow.values) {
+    if (value.part != part || value.writer < 0) continue;
+    int last = value.writer;
+    for (const FlowValue::Reader& reader : value.readers) {
+      if (reader.part == part) last = std::max(last, reader.instruction);
+    }
+    for (int i = value.writer + 1; i <= last; ++i)
+      bytes[static_cast<size_t>(i)] += CopyOf(value.place).bytes();
+  }
+  return bytes;
+}
+
+absl::StatusOr<int> FindProcessor(absl::string_view name,
+                                  const std::vector<std::string>& processors) {
+  const auto found = std::find(processors.begin(), processors.end(), name);
+  if (found != processors.end()) return static_cast<int>(found - processors.begin());
+  return absl::InvalidArgumentError(
+      absl::StrCat("processor '", name, "' is none of ", absl::StrJoin(processors, ", ")));
+}
+
+bool IsCode(absl::string_view name) {
+  for (int code = 0; Name(static_cast<OpCode>(code)) != "?"; ++code) {
+    if (Name(static_cast<OpCode>(code)) == name) return true;
+  }
+  return name == "*";
+}
+
+}  // namespace
+
+Assignment ProgramSchedule::assignment() const {
+  Assignment assignment;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (const ScheduledInstruction& one : parts[part]) assignment[part].push_back(one.processor);
+  }
+  return assignment;
+}
+
+double ProgramSchedule::PartSeconds(Part part) const {
+  double seconds = back_seconds[static_cast<size_t>(part)];
+  for (const ScheduledInstruction& one : parts[static_cast<size_t>(part)])
+    seconds += one.seconds + one.switch_seconds;
+  return seconds;
+}
+
+InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, Part part,
+                           std::vector<std::vector<double>> seconds,
+                           std::vector<std::vector<SwitchCost>> switches) {
+  InstructionChain chain;
+  chain.seconds = std::move(seconds);
+  chain.switches = std::move(switches);
+  for (int i = 0; i < chain.instructions(); ++i) {
+    const auto bytes = static_cast<double>(OutsideBytes(program, flow, part, i));
+    for (size_t p = 1; p < chain.switches.size(); ++p)
+      chain.seconds[static_cast<size_t>(i)][p] += bytes * chain.switches[0][p].seconds_per_byte;
+  }
+  chain.moved_bytes = LiveBytes(flow, part, chain.instructions());
+  chain.start = chain.end = 0;
+  return chain;
+}
+
+absl::StatusOr<AssignmentRule> AssignmentRule::Parse(absl::string_view text,
+                                                     const std::vector<std::string>& processors) {
+  AssignmentRule rule;
+  if (text.empty()) return rule;
+  if (text == "alternate") {
+    rule.alternates_ = true;
+    return rule;
+  }
+  for (absl::string_view row : absl::StrSplit(text, '+')) {
+    const std::vector<std::string> words = absl::StrSplit(row, '=');
+    if (words.size() != 2 || !IsCode(words[0])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", row,
+                       "' is not alternate or INSTRUCTION=PROCESSOR, such as "
+                       "int8_conv_forward=",
+                       processors.back(), " or *=", processors.back()));
+    }
+    absl::StatusOr<int> processor = FindProcessor(words[1], processors);
+    if (!processor.ok()) return processor.status();
+    rule.rows_.push_back({words[0], *processor});
+  }
+  return rule;
+}
+
+int AssignmentRule::Wanted(const Instruction& instruction, int number, int processors) const {
+  if (alternates_) return number % processors;
+  for (const Row& row : rows_) {
+    if (row.code == "*" || row.code == Name(instruction.code)) return row.processor;
+  }
+  return 0;
+}
+
+std::vector<int> AssignmentRule::Choose(const std::vector<Instruction>& part,
+                                        const InstructionChain& chain) const {
+  std::vector<int> chosen;
+  const int processors = static_cast<int>(chain.switches.size());
+  for (int i = 0; i < chain.instructions(); ++i) {
+    const std::vector<double>& seconds = chain.seconds[static_cast<size_t>(i)];
+    int processor = Wanted(part[static_cast<size_t>(i)], i, processors);
+    if (seconds[static_cast<size_t>(processor)] == kUnsupported) processor = 0;
+    while (processor + 1 < processors && seconds[static_cast<size_t>(processor)] == kUnsupported)
+      ++processor;
+    chosen.push_back(processor);
+  }
+  return chosen;
+}
+
+void FillCosts(const InstructionChain& chain, const std::vector<int>& processors, Part part,
+               ProgramSchedule& schedule) {
+  int at = *chain.start;
+  for (int i = 0; i < chain.instructions(); ++i) {
+    ScheduledInstruction one;
+    one.processor = processors[static_cast<size_t>(i)];
+    one.seconds = chain.seconds[static_cast<size_t>(i)][static_cast<size_t>(one.processor)];
+    one.switch_seconds = chain.SwitchSeconds(at, one.processor, i);
+    if (one.processor != at) one.switch_bytes = chain.moved_bytes[static_cast<size_t>(i)];
+    at = one.processor;
+    schedule.parts[static_cast<size_t>(part)].push_back(one);
+  }
+  schedule.back_seconds[static_cast<size_t>(part)] =
+      chain.SwitchSeconds(at, *chain.end, chain.instructions());
+}
+
+}  // namespace runnel

@@ -1,0 +1,77 @@
+#pragma once
+
+// Which processor runs which instruction of a program: the chains of its parts, and rules that say
+// it whatever it costs.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/co_scheduler/chain_schedule.h"
+#include "kernels/co_scheduler/segments.h"
+#include "kernels/program.h"
+
+namespace runnel {
+
+struct ScheduledInstruction {
+  int processor = 0;
+  double seconds = 0;         // with what it takes from and leaves to other parts
+  double switch_seconds = 0;  // before it; 0: none
+  int64_t switch_bytes = 0;   // that move then
+};
+
+struct ProgramSchedule {
+  std::vector<std::string> processors;  // names, the host first
+  std::vector<std::string> sources;     // each with where its costs come from: "cpu (measured)"
+  std::array<std::vector<ScheduledInstruction>, kPartCount> parts;  // by instruction
+  std::array<double, kPartCount> back_seconds = {};  // to the host, after the last instruction
+
+  Assignment assignment() const;
+  // Of one part, switches included.
+  double PartSeconds(Part part) const;
+};
+
+// The chain of a part: it starts and ends on processor 0. `seconds`: of an instruction there alone,
+// by number of processor; kUnsupported. switches: as InstructionChain's. An instruction costs more
+// beside them where it is not on the host: the bytes that it reads from other parts and from state,
+// and those that it leaves to them, weights once in the forward.
+InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, Part part,
+                           std::vector<std::vector<double>> seconds,
+                           std::vector<std::vector<SwitchCost>> switches);
+
+// A rule in place of the dynamic program, for tests and for those who know better.
+class AssignmentRule {
+ public:
+  // "alternate": one instruction after the other goes to the next processor that has it.
+  // "CODE=NAME+CODE=NAME...": instructions of that code (Name(OpCode); '*': all) go to that
+  // processor where it has them; the first row that fits counts; all others stay on the host.
+  // Empty: no rule. InvalidArgument names what is not known.
+  static absl::StatusOr<AssignmentRule> Parse(absl::string_view text,
+                                              const std::vector<std::string>& processors);
+
+  bool is_set() const { return alternates_ || !rows_.empty(); }
+  // By instruction of a chain. The host takes what the processor lacks; the first that has it where
+  // the host lacks it too.
+  std::vector<int> Choose(const std::vector<Instruction>& part,
+                          const InstructionChain& chain) const;
+
+ private:
+  struct Row {
+    std::string code;
+    int processor = 0;
+  };
+  int Wanted(const Instruction& instruction, int number, int processors) const;
+
+  bool alternates_ = false;
+  std::vector<Row> rows_;
+};
+
+// What these processors cost, instruction by instruction, with the switches between them.
+void FillCosts(const InstructionChain& chain, const std::vector<int>& processors, Part part,
+               ProgramSchedule& schedule);
+
+}  // namespace runnel

@@ -1,0 +1,42 @@
+#pragma once
+
+// Which processor of a device runs which instruction of a stage, for people. Pure data; any thread.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace runnel {
+
+struct ProgramLine {
+  std::string part;         // "forward", ...
+  int layer = 0;            // of the model
+  int op = 0;               // of the layer
+  std::string instruction;  // empty: what follows the part's last one, a switch back to the host
+  std::string processor;
+  double seconds = 0;         // of the instruction; copies to and from other parts included
+  bool switches = false;  // the line before is on another processor, or the part begins on one
+  double switch_seconds = 0;
+  int64_t switch_bytes = 0;
+
+  friend bool operator==(const ProgramLine&, const ProgramLine&) = default;
+};
+
+struct ProgramListing {
+  int first_layer = 0;
+  int last_layer = 0;
+  int64_t samples = 0;                  // of a micro-batch
+  std::vector<std::string> processors;  // each with where its costs come from: "cpu (measured)"
+  std::vector<ProgramLine> lines;       // part by part, in the order in which they run
+
+  friend bool operator==(const ProgramListing&, const ProgramListing&) = default;
+};
+
+// Of the lines of one part, or of all (empty).
+double SecondsOf(const ProgramListing& listing, const std::string& part);
+
+// A table: one line an instruction, then one a part with its sum, its switches and how many
+// instructions each processor has.
+std::string ToText(const ProgramListing& listing);
+
+}  // namespace runnel

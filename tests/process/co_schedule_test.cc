@@ -1,0 +1,81 @@
+// Real workers whose stages run on several processors: the bytes of the CPU's, whatever runs where,
+// and the listing of who runs what.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+#include "tests/process/central_runs.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// clang-format off
+const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--recipe", "niti",
+                    "--batch-size", "8", "--eval-every", "-1", "--eval-batch-size", "50", "--schedule", "sync_1f1b",
+                    "--micro-batches", "2", "--max-batches", "4"};
+// clang-format on
+
+std::string CpuWeights() {
+  return Weights(With(kRun, {"--backend", "cpu", "--local-workers", "0"}));
+}
+
+bool Has(const char* backend) { return testing::Matches(Contains(backend))(BackendNames()); }
+
+TEST(CoSchedule, EveryAssignmentGivesTheWeightsOfTheCpu) {
+  const std::string cpu = CpuWeights();
+  EXPECT_EQ(cpu.size(), 64u);
+  std::vector<std::string> names = {"cpu,ref", "cpu,ref@alternate"};
+  if (Has("hexagon")) names.push_back("cpu,hexagon@alternate");
+  if (Has("opencl")) {
+    names.push_back("cpu,opencl@alternate");
+    names.push_back("cpu,opencl");
+  }
+  for (const std::string& name : names) {
+    EXPECT_EQ(Weights(With(kRun, {"--backend", name, "--local-workers", "1"})), cpu) << name;
+    EXPECT_EQ(Weights(With(kRun, {"--backend", name, "--local-workers", "2"})), cpu) << name;
+  }
+}
+
+TEST(CoSchedule, AWorkerMayHaveSeveralProcessorsOfItsOwn) {
+  ExpectWeightsOfPlainLoops(kRun, "cpu,ref@alternate");
+}
+
+TEST(CoSchedule, CentralAsksForProcessorsThatAWorkerHas) {
+  Process central(With({"runnel-central"}, With(kRun, {"--backend", "cpu,warp@alternate"})));
+  EXPECT_EQ(central.Wait(60), 2);
+  EXPECT_THAT(central.err(), HasSubstr("--backend cpu,warp@alternate: worker local-000 has cpu"));
+}
+
+std::string Listing(const Words& words, int exit_code = 0) {
+  Process worker(With({"runnel-worker", "program"}, words));
+  EXPECT_EQ(worker.Wait(60), exit_code) << worker.err();
+  return worker.out() + worker.err();
+}
+
+TEST(CoSchedule, AListingSaysWhatRunsWhere) {
+  const std::string near =
+      Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "0"});
+  EXPECT_THAT(near, HasSubstr("layers 0 to 5, micro-batches of 64 samples on ref (counted), cpu"));
+  EXPECT_THAT(near, testing::ContainsRegex("forward +2.0 +int8_conv_forward +cpu "));
+  EXPECT_THAT(near, testing::ContainsRegex("forward: [0-9.]+ ms, 2 switches, 1[0-9] on cpu"));
+  const std::string far =
+      Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "10000"});
+  EXPECT_THAT(far, testing::ContainsRegex("forward: [0-9.]+ ms, 0 switches, 1[0-9] on ref"));
+  EXPECT_THAT(Listing({"lenet", "--recipe", "fp32"}), HasSubstr("cpu (counted)"));
+  EXPECT_THAT(Listing({"lenet"}), HasSubstr("cpu (measured)"));
+}
+
+TEST(CoSchedule, AListingSaysWhatItCannotList) {
+  EXPECT_THAT(Listing({"warp"}, 2), HasSubstr("warp"));
+  EXPECT_THAT(Listing({"lenet", "--recipe", "warp"}, 2), HasSubstr("warp"));
+  EXPECT_THAT(Listing({"mobilenet_v2"}, 2), HasSubstr("mobilenet_v2"));
+  EXPECT_THAT(Listing({"lenet", "--processors", "cpu,warp"}, 2),
+              AllOf(HasSubstr("--processors: "), HasSubstr("'warp' is not known")));
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,28 @@
+#pragma once
+
+// What a stage's program would run on which processor of this device.
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/co_scheduler/mixed_backend.h"
+#include "kernels/recipe.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/training/layer_range.h"
+#include "proto/base/training/program_listing.h"
+
+namespace runnel {
+
+struct ListedStage {
+  ModelSpec model;
+  LayerRange layers;
+  int64_t samples = 0;       // of a micro-batch
+  bool accumulates = false;  // a step has several micro-batches
+};
+
+// Compiles the stage and schedules it, which takes some seconds where costs are measured. Parts of
+// training only: the evaluation's forward is left out. Errors as CompileStage and Backend::Prepare.
+absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recipe& recipe,
+                                           CoScheduler& processors);
+
+}  // namespace runnel

@@ -1,0 +1,69 @@
+#include "worker/program_main.h"
+
+#include <cstdio>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/backend.h"
+#include "kernels/co_scheduler/mixed_backend.h"
+#include "kernels/recipe.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/status_macros.h"
+#include "worker/measure/list_program.h"
+
+namespace runnel {
+
+std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
+  auto flags = std::make_shared<ProgramFlags>();
+  CLI::App* command = app.add_subcommand(
+      "program", "List what a model's training step runs on which processor of this device");
+  flags->command = command;
+  command
+      ->add_option("MODEL", flags->model,
+                   absl::StrCat("one of ", absl::StrJoin(ModelNames(), ", ")))
+      ->required();
+  command->add_option("--recipe", flags->recipe, "training arithmetic")->capture_default_str();
+  command
+      ->add_option(
+          "--processors,--backend", flags->processors,
+          absl::StrCat("processors, the host's first, of ", absl::StrJoin(BackendNames(), ", "),
+                       "; @RULE behind them says what runs where: @alternate, or "
+                       "@INSTRUCTION=PROCESSOR+..., '*' for all"))
+      ->capture_default_str();
+  command->add_option("--batch-size", flags->batch, "samples of a micro-batch")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command->add_option("--threads", flags->threads, "compute threads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  command
+      ->add_option("--switch-ms", flags->switch_ms,
+                   "time of each switch from or to the host (default: as measured or counted)")
+      ->check(CLI::Range(0.0, 1e6));
+  command->add_flag("--counted", flags->counted,
+                    "measure nothing: costs by nominal rates, the same on every machine");
+  return flags;
+}
+
+absl::Status RunProgramCommand(const ProgramFlags& flags) {
+  RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, MakeModel(flags.model));
+  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
+  MixedOptions options;
+  if (flags.switch_ms >= 0) options.switch_seconds = flags.switch_ms * 1e-3;
+  options.counts = flags.counted;
+  absl::StatusOr<std::unique_ptr<CoScheduler>> processors =
+      MakeCoScheduler(flags.processors, flags.threads, std::move(options));
+  if (!processors.ok()) {
+    return absl::Status(processors.status().code(),
+                        absl::StrCat("--processors: ", processors.status().message()));
+  }
+  const int last = model.layer_count() - 1;
+  RUNNEL_ASSIGN_OR_RETURN(
+      const ProgramListing listing,
+      ListProgram({std::move(model), {0, last}, flags.batch}, *recipe, **processors));
+  std::printf("%s", ToText(listing).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

@@ -1,0 +1,34 @@
+#pragma once
+
+// The subcommand `runnel-worker program`: which processor would run which instruction of a model.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace runnel {
+
+struct ProgramFlags {
+  CLI::App* command = nullptr;
+  std::string model;
+  std::string recipe = "niti";
+  std::string processors = "cpu";
+  int64_t batch = 64;
+  int threads = 1;
+  double switch_ms = -1;
+  bool counted = false;
+};
+
+// The result lives as long as the app.
+std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app);
+// Prints the listing. InvalidArgument, Unimplemented: the model, recipe or a processor does not
+// fit.
+absl::Status RunProgramCommand(const ProgramFlags& flags);
+
+}  // namespace runnel
