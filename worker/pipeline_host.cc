@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
 #include "worker/frame_limits.h"
 #include "worker/peak_memory.h"
 
@@ -34,6 +35,7 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       shaping_(stage.shaping),
       greeting_(stage.link_greeting),
       downstream_target_(stage.downstream),
+      upstream_peer_(stage.upstream_peer),
       training_(stage.training),
       eval_samples_(stage.eval_samples),
       batching_(batching),
@@ -89,6 +91,7 @@ std::unique_ptr<LinkShell> PipelineHost::MakeLink(Peer peer, const LinkTarget& t
   LinkShell::Options options;
   options.transport = environment_.transport;
   options.target = target;
+  options.peer = peer == Peer::kFeed ? CentralSubject().ToString() : upstream_peer_;
   options.role = "link";
   options.shaping = shaping_;
   options.probes = peer != Peer::kFeed;

@@ -72,6 +72,7 @@ class PipelineHost final : public StageHost {
   LinkShaping shaping_;
   std::string greeting_;
   LinkTarget downstream_target_;
+  std::string upstream_peer_;
   TrainingSettings training_;
   int64_t eval_samples_ = 0;
   Batching batching_;

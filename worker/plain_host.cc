@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/crypto/certificate.h"
 #include "worker/frame_limits.h"
 #include "worker/peak_memory.h"
 
@@ -41,8 +42,10 @@ void PlainHost::Detach() {
 }
 
 void PlainHost::Start() {
+  LinkShell::Options options;
+  options.peer = CentralSubject().ToString();
   feed_ = std::make_unique<LinkShell>(
-      environment_.loop, environment_.limits, LinkShell::Options{},
+      environment_.loop, environment_.limits, std::move(options),
       [this](Frame frame) { Deliver(std::move(frame)); },
       [this](const absl::Status& status) { Fail(status); });
   feed_->session().StartGeneration(generation_);

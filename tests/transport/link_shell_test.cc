@@ -112,7 +112,7 @@ TEST_F(LinkShellTest, ARefusalThatLastsSaysWhy) {
   };
   Run({.refused_ns = 1});
   EXPECT_EQ(failed_.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(TextOf(failed_), HasSubstr("data link to 192.0.2.1:1: the peer has refused"));
+  EXPECT_THAT(TextOf(failed_), HasSubstr("data link to pi-2 (192.0.2.1:1): the peer has refused"));
   EXPECT_THAT(TextOf(failed_), HasSubstr("has a stage of \\033 another plan"));
 }
 
@@ -159,6 +159,29 @@ TEST_F(LinkShellTest, NothingIsSentBeforeTheRightGreeting) {
   EXPECT_EQ(transport_.dials, 4);
   ASSERT_EQ(transport_.sent.size(), 5u);
   EXPECT_EQ(transport_.sent[4].header.kind, FrameKind::kActivation);
+}
+
+// A message about a lost link says whose it was, at both ends.
+TEST_F(LinkShellTest, AnAcceptingEndNamesItsPeer) {
+  LinkShell::Options options;
+  options.peer = "worker/pi-1";
+  LinkShell shell(
+      &loop_, &limits_, options, [](Frame) {},
+      [this](const absl::Status& status) {
+        failed_ = status;
+        loop_.Stop();
+      });
+  const auto connection = std::make_shared<LoopConnection>(&loop_, &limits_);
+  connection->SetConnection(std::make_shared<FakeTransport::FakeConnection>(&transport_.sent));
+  Frame never_sent;
+  never_sent.header.kind = FrameKind::kAck;
+  never_sent.header.acked_kind = FrameKind::kActivation;
+  loop_.Post([&] {
+    shell.Attach(connection);
+    connection->OnFrame(never_sent);
+  });
+  loop_.Run();
+  EXPECT_THAT(TextOf(failed_), HasSubstr("data link from pi-1: link: frame of kind"));
 }
 
 // A listener whose connections the test makes.

@@ -363,7 +363,8 @@ StageEvents WorkerCore::Events(Generation generation) {
 }
 
 void WorkerCore::Failed(Generation generation, const absl::Status& status, bool unfit) {
-  parts_.logger->Log(Severity::kDebug, std::string(status.message()));
+  parts_.logger->Log(Severity::kWarning, absl::StrCat("the stage of plan ", generation.value(),
+                                                      " has failed: ", status.message()));
   Send(StageFailed{generation, std::string(status.message()), unfit});
   loop_.Post([this, generation] {
     if (generation_ == generation) DropStage();

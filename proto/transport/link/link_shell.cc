@@ -31,6 +31,9 @@ bool EqualTokens(absl::string_view a, absl::string_view b) {
   return differ == 0;
 }
 
+// "worker/pi-1" is pi-1 for people.
+std::string NameOf(const std::string& peer) { return peer.substr(peer.find('/') + 1); }
+
 bool IsShort(FrameKind kind) {
   return kind == FrameKind::kHello || kind == FrameKind::kProbeReport ||
          kind == FrameKind::kRefusal;
@@ -263,10 +266,7 @@ void LinkShell::Dial() {
   const LinkTarget& target = options_.target;
   auto dialled = options_.transport->Dial({target.address, target.peer, target.token},
                                           connection.get(), options_.shaping);
-  if (!dialled.ok()) {
-    failed_(dialled.status());
-    return;
-  }
+  if (!dialled.ok()) return Fail(dialled.status());
   connection->SetConnection(*std::move(dialled));
   // Queued until the connection stands; an unreachable peer shows as OnClosed.
   connection->connection()->Send(MakeHello({target.token, options_.role})).IgnoreError();
@@ -314,10 +314,7 @@ void LinkShell::Received(Frame frame) {
   const bool probe =
       frame.header.kind == FrameKind::kProbe || frame.header.kind == FrameKind::kProbeReport;
   const absl::Status status = probe ? ReceivedProbe(frame) : session_.Received(std::move(frame));
-  if (!status.ok()) {
-    failed_(status);
-    return;
-  }
+  if (!status.ok()) return Fail(status);
   if (options_.on_received) options_.on_received();
 }
 
@@ -364,6 +361,17 @@ int64_t LinkShell::queued_bytes() const {
   return connected() ? connection_->connection()->queued_bytes() : 0;
 }
 
+void LinkShell::Fail(const absl::Status& status) {
+  const LinkTarget& target = options_.target;
+  const bool dials = !target.address.empty();
+  const std::string& peer = dials ? target.peer : options_.peer;
+  std::string link = dials ? absl::StrCat("to ", target.address) : "from its peer";
+  if (!peer.empty())
+    link = dials ? absl::StrCat("to ", NameOf(peer), " (", target.address, ")")
+                 : absl::StrCat("from ", NameOf(peer));
+  failed_(absl::Status(status.code(), absl::StrCat("data link ", link, ": ", status.message())));
+}
+
 void LinkShell::Closed(const absl::Status& status) {
   const bool greeted = connected();
   session_.Disconnected();
@@ -374,13 +382,8 @@ void LinkShell::Closed(const absl::Status& status) {
   const absl::Status verdict =
       redial_.Ended(loop_->clock().NowNanos(), strange ? absl::OkStatus() : status,
                     session_.counters().frames_received);
-  const bool dials = !options_.target.address.empty();
-  if (!verdict.ok()) {
-    const std::string peer = dials ? absl::StrCat("to ", options_.target.address) : "from its peer";
-    return failed_(
-        absl::Status(verdict.code(), absl::StrCat("data link ", peer, ": ", verdict.message())));
-  }
-  if (!dials) return;  // the peer dials again, or its control stream ends
+  if (!verdict.ok()) return Fail(verdict);
+  if (options_.target.address.empty()) return;  // the peer dials again, or its control stream ends
   loop_->PostAfter(redial_.NextDelayNs(), [this, alive = alive_] {
     if (*alive) Dial();
   });

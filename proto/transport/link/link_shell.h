@@ -162,6 +162,7 @@ class LinkShell {
   struct Options {
     Transport* transport = nullptr;  // dialling end only
     LinkTarget target;               // without an address: the peer dials us
+    std::string peer = {};           // then: who that is (Connection::peer), for people
     std::string role;                // LinkHello's
     LinkShaping shaping;
     RedialLimits redial;
@@ -205,6 +206,8 @@ class LinkShell {
   // Dialling end: what comes before the greeting.
   void AwaitGreeting(const Frame& frame);
   void Closed(const absl::Status& status);
+  // The link is given up; says which one it is.
+  void Fail(const absl::Status& status);
   absl::Status ReceivedProbe(const Frame& frame);
   void ProbeTick();
   void SendBeside(Frame frame);
