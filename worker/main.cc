@@ -93,8 +93,8 @@ int Run(const ServiceOptions& options, const std::shared_ptr<IdentityHolder>& id
   security.refusals = &refusals;
   const std::unique_ptr<Transport> transport =
       MakeGrpcTransport({.allow_non_loopback = insecure_network, .security = security});
-  const std::unique_ptr<ControlTransport> control =
-      MakeGrpcControl({.allow_non_loopback = insecure_network, .security = security});
+  const std::unique_ptr<ControlTransport> control = MakeGrpcControl(
+      {.allow_non_loopback = insecure_network, .security = security, .logger = logger.get()});
   std::optional<CertificateKeeper> keeper;
   if (identity != nullptr && !identity->folder().empty()) {
     keeper.emplace(identity.get(), SystemWallClock(), logger.get(),

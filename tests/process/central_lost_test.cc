@@ -106,6 +106,25 @@ TEST(CentralLost, WorkersThatWaitedJoinTheNextOne) {
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
 }
 
+TEST(CentralLost, WorkersSayThatItDoesNotAnswer) {
+  const std::string whole = Weights(With(kRun, {"--local-workers", "2"}));
+  ScratchDir dir;
+  Process central(With({"runnel-central"}, With(kRun, {"--workers", "1", "--journal", dir / "j",
+                                                       "--summary", dir / "s"})));
+  ASSERT_TRUE(central.WaitForOutput("runnel-worker --central ")) << central.err();
+  const std::string address = AddressOf(central);
+  Process worker({"runnel-worker", "--once", "--central", address, "--name", "one"});
+  ASSERT_TRUE(WaitForRecords(dir / "j", "barrier", 2)) << central.err();
+  central.Signal(SIGSTOP);
+  EXPECT_TRUE(worker.WaitForOutput("central at " + address + " does not answer: nothing came for"))
+      << worker.err();
+  central.Signal(SIGCONT);
+  EXPECT_TRUE(worker.WaitForOutput("central at " + address + " answers again, ")) << worker.err();
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
+  EXPECT_EQ(worker.Wait(30), 0) << worker.err();
+}
+
 // Another disk, another journal, another port.
 TEST(CentralLost, ResumesInAnotherPlace) {
   const Words run = With(kRun, {"--local-workers", "2"});

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/link/event_loop.h"
 #include "proto/transport/link/port_probe.h"
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/tcp_proxy.h"
@@ -21,7 +22,9 @@ class Keeping final : public CentralControlObserver, public Awaited {
   void OnJoined(ConnectionId id) override { recorder.OnJoined(id); }
   void OnMessage(ConnectionId id, WorkerMessage message) override {
     if (std::holds_alternative<Heartbeat>(message)) {
+      std::lock_guard<std::mutex> lock(mutex_);
       ++heartbeats;
+      changed_.notify_all();
     } else {
       recorder.OnMessage(id, std::move(message));
     }
@@ -39,6 +42,9 @@ class Keeping final : public CentralControlObserver, public Awaited {
   }
   void OnGone(ConnectionId id, const absl::Status& status) override { recorder.OnGone(id, status); }
 
+  bool WaitForHeartbeats(int count) {
+    return WaitFor([&] { return heartbeats >= count; });
+  }
   bool WaitForBroken(int count) {
     return WaitFor([&] { return broken_ >= count; });
   }
@@ -55,13 +61,35 @@ class Keeping final : public CentralControlObserver, public Awaited {
   int resumed_ = 0;
 };
 
+// What a worker tells people.
+class Lines final : public Logger, public Awaited {
+ public:
+  void Log(Severity, absl::string_view line) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    text_ += std::string(line) + "\n";
+    changed_.notify_all();
+  }
+  bool WaitForText(const std::string& text) {
+    return WaitFor([&] { return text_.find(text) != std::string::npos; });
+  }
+  std::string text() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::string text_;
+};
+
 class ControlResume : public ::testing::Test {
  protected:
-  static GrpcControlOptions Options() {
+  explicit ControlResume(int64_t keepalive_ms = 200) : keepalive_ms_(keepalive_ms) {}
+  GrpcControlOptions Options() {
     GrpcControlOptions options;
-    options.keepalive_ms = 200;
+    options.keepalive_ms = keepalive_ms_;
     options.keepalive_timeout_ms = 300;
     options.close_timeout_ms = 500;
+    options.logger = &lines_;
     return options;
   }
   void Join() {
@@ -89,6 +117,8 @@ class ControlResume : public ::testing::Test {
     }
   }
 
+  const int64_t keepalive_ms_;
+  Lines lines_;
   Keeping seen_;
   WorkerRecorder worker_seen_;
   const std::unique_ptr<ControlTransport> transport_ = MakeGrpcControl(Options());
@@ -195,6 +225,48 @@ TEST_F(ControlResume, HeartbeatsAreNotKept) {
   ExpectSequences(1);
   EXPECT_GE(seen_.heartbeats, 1);
   EXPECT_LE(seen_.heartbeats, 1'000);
+}
+
+// No pings: what is found is found by the rhythm of heartbeats and their answers.
+class ControlSilence : public ControlResume {
+ protected:
+  ControlSilence() : ControlResume(/*keepalive_ms=*/3'600'000) {}
+  ~ControlSilence() override {
+    beats_.Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  void SendHeartbeats() {
+    Beat();
+    thread_ = std::thread([this] { beats_.Run(); });
+  }
+
+ private:
+  void Beat() {
+    worker_->Send(Heartbeat{}).IgnoreError();
+    beats_.PostAfter(20'000'000, [this] { Beat(); });
+  }
+
+  MonotonicClock clock_;
+  ThreadLoop beats_{&clock_};
+  std::thread thread_;
+};
+
+TEST_F(ControlSilence, IsSaidAndEndsTheConnection) {
+  Join();
+  SendHeartbeats();
+  // Until it knows the rhythm a worker says nothing.
+  ASSERT_TRUE(seen_.WaitForHeartbeats(20));
+  EXPECT_EQ(lines_.text(), "");
+  proxy_.Set(Mode::kSwallow);
+  ASSERT_TRUE(lines_.WaitForText("central at " + proxy_.address() + " does not answer: nothing"));
+  // The worker gives the connection up and makes another one.
+  const int taken = proxy_.taken();
+  while (proxy_.taken() == taken) usleep(500);
+  proxy_.Set(Mode::kPass);
+  ASSERT_TRUE(seen_.WaitForResumed(1));
+  ASSERT_TRUE(lines_.WaitForText("central at " + proxy_.address() + " answers again, "));
+  SendSequences(0, 20);
+  ExpectSequences(20);
 }
 
 // ---- who answers at a port

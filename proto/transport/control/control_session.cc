@@ -29,8 +29,8 @@ absl::Status ControlSession::Acknowledge(int64_t count) {
   return absl::OkStatus();
 }
 
-std::optional<int64_t> ControlSession::DueAck() {
-  if (received_ - told_ < kAckEvery) return std::nullopt;
+std::optional<int64_t> ControlSession::DueAck(bool is_asked) {
+  if (!is_asked && received_ - told_ < kAckEvery) return std::nullopt;
   told_ = received_;
   return received_;
 }

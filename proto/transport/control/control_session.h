@@ -38,8 +38,9 @@ class ControlSession {
 
   // One message of the peer's has come.
   void Take() { ++received_; }
-  // What to tell the peer, if it is time to: how many of its messages have come.
-  std::optional<int64_t> DueAck();
+  // What to tell the peer, if it is time to: how many of its messages have come. is_asked: it is,
+  // whatever has come (the answer to a heartbeat).
+  std::optional<int64_t> DueAck(bool is_asked = false);
   // So many have come over all connections.
   int64_t received() const { return received_; }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -12,6 +13,12 @@ namespace {
 
 constexpr uint64_t kMaxHelloBytes = 1024;
 constexpr int64_t kProbeTickNs = 500'000'000;
+// What sockets at both ends and buffers between them may hold, and the first message of a frame:
+// until all of it has come nothing is heard. Linux grows a socket's buffer to 4 MiB.
+constexpr double kBufferedBytes = 5 << 20;
+// That they take as long as the rate is not known: then gRPC's pings find a dead connection as
+// soon.
+constexpr int64_t kUnknownBufferNs = 10'000'000'000;
 
 Payload PayloadOf(absl::string_view text) {
   return Payload::CopyOf(
@@ -21,14 +28,6 @@ Payload PayloadOf(absl::string_view text) {
 std::string TextOf(const Payload& payload) {
   const absl::Span<const std::byte> bytes = payload.bytes();
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
-// Takes the same time wherever they differ.
-bool EqualTokens(absl::string_view a, absl::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char differ = 0;
-  for (size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return differ == 0;
 }
 
 // "worker/pi-1" is pi-1 for people.
@@ -75,6 +74,7 @@ void LoopConnection::Unbind() {
 }
 
 absl::Status LoopConnection::OnHeader(const FrameHeader& header) {
+  mid_frame_ = true;
   if (admitted_) return limits_->Check(header);
   const bool is_hello = header.kind == FrameKind::kHello && header.payload_bytes <= kMaxHelloBytes;
   if (is_hello && !std::exchange(has_hello_, true)) return absl::OkStatus();
@@ -98,6 +98,7 @@ void LoopConnection::Refuse(absl::string_view reason) {
 }
 
 void LoopConnection::OnFrame(Frame frame) {
+  mid_frame_ = false;
   loop_->Post([weak = weak_from_this(), frame = std::move(frame)]() mutable {
     const std::shared_ptr<LoopConnection> self = weak.lock();
     if (self != nullptr && self->on_frame_) self->on_frame_(std::move(frame));
@@ -132,6 +133,13 @@ Frame MakeRefusal(absl::string_view reason) {
   return frame;
 }
 
+bool EqualTokens(absl::string_view a, absl::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char differ = 0;
+  for (size_t i = 0; i < a.size(); ++i) differ |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return differ == 0;
+}
+
 absl::StatusOr<LinkHello> ParseHello(const Frame& frame) {
   const std::string text = TextOf(frame.payload);
   const size_t line = text.find('\n');
@@ -139,102 +147,6 @@ absl::StatusOr<LinkHello> ParseHello(const Frame& frame) {
     return absl::InvalidArgumentError("data link: the peer did not say hello");
   }
   return LinkHello{text.substr(line + 1), text.substr(0, line)};
-}
-
-LinkAcceptor::~LinkAcceptor() {
-  *alive_ = false;
-  listener_.reset();
-  std::map<LoopConnection*, std::shared_ptr<LoopConnection>> connections;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    connections.swap(connections_);
-  }
-}
-
-absl::Status LinkAcceptor::Listen(Transport* transport, const std::string& address) {
-  RUNNEL_ASSIGN_OR_RETURN(
-      listener_, transport->Listen(address, [this](std::shared_ptr<Connection> connection) {
-        return Accept(std::move(connection));
-      }));
-  return absl::OkStatus();
-}
-
-void LinkAcceptor::Expect(LinkExpectation expectation, const LinkShaping& shaping) {
-  expectation_ = std::move(expectation);
-  std::lock_guard<std::mutex> lock(mutex_);
-  shaping_ = shaping;
-}
-
-void LinkAcceptor::CutOff(const std::weak_ptr<LoopConnection>& stranger, absl::string_view why) {
-  const std::shared_ptr<LoopConnection> connection = stranger.lock();
-  if (connection == nullptr || connection->admitted() || connection->connection() == nullptr)
-    return;
-  if (on_refused_) on_refused_(absl::StrCat("data link: ", why));
-  connection->Abort();
-}
-
-void LinkAcceptor::CutOffOldestStranger() {
-  std::weak_ptr<LoopConnection> oldest;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (strangers_.size() <= kMostStrangers) return;
-    oldest = std::move(strangers_.front());
-    strangers_.pop_front();
-  }
-  CutOff(oldest, "too many connections that said no hello yet; the oldest is cut off");
-}
-
-// On a transport thread. The map's reference keeps the observer until its end has come through the
-// loop.
-Accepted LinkAcceptor::Accept(std::shared_ptr<Connection> connection) {
-  auto accepted = std::make_shared<LoopConnection>(loop_, limits_, /*admitted=*/false);
-  LoopConnection* const observer = accepted.get();
-  accepted->SetConnection(std::move(connection));
-  const std::weak_ptr<LoopConnection> weak = accepted;
-  accepted->Bind([this, weak](Frame frame) { Greeted(weak, frame); }, nullptr);
-  accepted->OnGone([this, observer] {
-    std::lock_guard<std::mutex> lock(mutex_);
-    connections_.erase(observer);
-  });
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(strangers_, [](const auto& stranger) {
-    const std::shared_ptr<LoopConnection> there = stranger.lock();
-    return there == nullptr || there->admitted();
-  });
-  // The loop has not come round to cutting them off.
-  if (strangers_.size() >= 4 * kMostStrangers) return {};
-  strangers_.push_back(weak);
-  loop_->PostAfter(kHelloPatienceNs, [this, weak, alive = alive_] {
-    if (*alive) CutOff(weak, "no hello came in time");
-  });
-  if (strangers_.size() > kMostStrangers) {
-    loop_->Post([this, alive = alive_] {
-      if (*alive) CutOffOldestStranger();
-    });
-  }
-  connections_[observer] = std::move(accepted);
-  return {observer, shaping_};
-}
-
-void LinkAcceptor::Greeted(const std::weak_ptr<LoopConnection>& weak, const Frame& frame) {
-  std::shared_ptr<LoopConnection> connection = weak.lock();
-  if (connection == nullptr) return;
-  const absl::StatusOr<LinkHello> hello = ParseHello(frame);
-  if (!hello.ok()) return CutOff(weak, hello.status().message());
-  if (expectation_.token.empty()) return connection->Refuse("has no stage yet");
-  if (!EqualTokens(hello->token, expectation_.token))
-    return connection->Refuse("has a stage of another plan");
-  const std::string peer =
-      connection->connection() == nullptr ? "" : connection->connection()->peer();
-  const std::string& expected =
-      hello->role == "feed" ? expectation_.feed_peer : expectation_.upstream_peer;
-  if (!peer.empty() && peer != expected) {
-    return CutOff(weak, absl::StrCat(peer, " dialled as a ", absl::CEscape(hello->role), ", which ",
-                                     expected.empty() ? "nobody" : expected, " is"));
-  }
-  connection->Unbind();
-  connection->Admit();
-  on_hello_(hello->role, std::move(connection));
 }
 
 LinkShell::LinkShell(EventLoop* loop, const FrameLimits* limits, Options options,
@@ -288,7 +200,9 @@ void LinkShell::Adopt(std::shared_ptr<LoopConnection> connection) {
 
 void LinkShell::Connected() {
   session_.Connected(connection_->connection());
-  probe_.Connected(loop_->clock().NowNanos());
+  const int64_t now = loop_->clock().NowNanos();
+  probe_.Connected(now);
+  silence_.Connect(now);
   round_trip_.Connected();
 }
 
@@ -310,6 +224,7 @@ void LinkShell::Received(Frame frame) {
     return redial_.Refused(absl::CEscape(TextOf(frame.payload)));
   if (!connected()) return AwaitGreeting(frame);
   redial_.Heard();
+  silence_.Hear(loop_->clock().NowNanos());
   incoming_.Add(frame.arrival);
   const bool probe =
       frame.header.kind == FrameKind::kProbe || frame.header.kind == FrameKind::kProbeReport;
@@ -346,10 +261,28 @@ void LinkShell::ProbeTick() {
     const int64_t queued = queued_bytes();
     if (const auto ping = round_trip_.Due(now, queued)) SendBeside(MakePing(*ping));
     if (const auto bytes = probe_.Due(now, queued)) SendBeside(MakeProbe(*bytes));
+    LookForSilence(now);
   }
   loop_->PostAfter(kProbeTickNs, [this, alive = alive_] {
     if (*alive) ProbeTick();
   });
+}
+
+void LinkShell::LookForSilence(int64_t now_ns) {
+  // A large frame on a slow link: nothing else comes until it is here.
+  if (connection_->mid_frame()) {
+    silence_.Hear(now_ns);
+    return;
+  }
+  const double rate = received_bytes_per_second();
+  const int64_t buffered_ns =
+      rate > 0 ? static_cast<int64_t>(kBufferedBytes / rate * 1e9) : kUnknownBufferNs;
+  const SilenceWatch::Finding finding = silence_.Look(now_ns, buffered_ns);
+  if (!finding.is_dead) return;
+  connection_->Abort();
+  Closed(absl::UnavailableError(absl::StrFormat("nothing came for %.1f s, usually for %.2f s",
+                                                static_cast<double>(finding.silence_ns) * 1e-9,
+                                                static_cast<double>(finding.usual_ns) * 1e-9)));
 }
 
 // Past the session: lost with its connection, and nobody minds.
@@ -374,6 +307,7 @@ void LinkShell::Fail(const absl::Status& status) {
 
 void LinkShell::Closed(const absl::Status& status) {
   const bool greeted = connected();
+  silence_.Break();
   session_.Disconnected();
   connection_.reset();
   // Bad bytes from somebody who never greeted are not the peer's.

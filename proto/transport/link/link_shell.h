@@ -21,6 +21,7 @@
 #include "proto/transport/link/link_target.h"
 #include "proto/transport/link/redial_policy.h"
 #include "proto/transport/link/round_trip.h"
+#include "proto/transport/link/silence_watch.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {
@@ -64,6 +65,8 @@ class LoopConnection final : public ConnectionObserver,
   // On the loop's thread: what `limits` allow is taken from now on.
   void Admit() { admitted_ = true; }
   bool admitted() const { return admitted_; }
+  // A frame's header has come and the rest of it has not: bytes are on their way.
+  bool mid_frame() const { return mid_frame_; }
   // On the loop's thread: cuts the peer off at once, without a word.
   void Abort();
   // On the loop's thread: closes; the frames and the end that are still to come go nowhere.
@@ -85,6 +88,7 @@ class LoopConnection final : public ConnectionObserver,
   ClosedFn on_closed_;
   std::function<void()> gone_;
   std::atomic<bool> admitted_;
+  std::atomic<bool> mid_frame_{false};
   bool has_hello_ = false;  // of the thread that calls OnHeader
 };
 
@@ -97,6 +101,8 @@ Frame MakeHello(const LinkHello& hello);
 // What an accepting end says to a connection that it does not want.
 Frame MakeRefusal(absl::string_view reason);
 absl::StatusOr<LinkHello> ParseHello(const Frame& frame);
+// Takes the same time wherever they differ.
+bool EqualTokens(absl::string_view a, absl::string_view b);
 
 // Whom an accepting end takes.
 struct LinkExpectation {
@@ -169,7 +175,8 @@ class LinkShell {
     // Called after each frame or acknowledgement that came in: there may be room to send.
     std::function<void()> on_received;
     // Measure what we send with probes while nothing else tells (bandwidth.h), and the round trip
-    // (round_trip.h).
+    // (round_trip.h). The answers tell whether the connection is of any use: by the rhythm in which
+    // things come (silence_watch.h), and by what may be in buffers on the way.
     bool probes = false;
   };
   using FailedFn = std::function<void(const absl::Status& status)>;
@@ -210,6 +217,8 @@ class LinkShell {
   void Fail(const absl::Status& status);
   absl::Status ReceivedProbe(const Frame& frame);
   void ProbeTick();
+  // Gives up a connection on which nothing comes any more; another one is made.
+  void LookForSilence(int64_t now_ns);
   void SendBeside(Frame frame);
 
   EventLoop* loop_;
@@ -221,6 +230,7 @@ class LinkShell {
   BandwidthMeter incoming_;
   BandwidthProbe probe_;
   RoundTripMeter round_trip_;
+  SilenceWatch silence_;
   int64_t large_frames_seen_ = 0;  // of the session's counters
   RedialPolicy redial_;
   std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it

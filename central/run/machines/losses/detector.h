@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "central/run/machines/losses/rhythm.h"
+#include "proto/base/rhythm.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
 

@@ -16,6 +16,8 @@ constexpr int64_t kNanosPerMilli = 1'000'000;
 constexpr int64_t kRedialNs = 100 * kNanosPerMilli;
 constexpr int64_t kPortTimeoutMs = 1'000;
 
+double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
 std::string RandomToken() {
   std::random_device random;
   return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
@@ -83,8 +85,37 @@ absl::Status ClientStream::Send(WorkerMessage message) {
       RUNNEL_RETURN_IF_ERROR(outgoing_.Push(std::move(wire)));
     }
   }
+  if (is_heartbeat) LookForSilence();
   Step();
   return absl::OkStatus();
+}
+
+void ClientStream::LookForSilence() {
+  SilenceWatch::Finding finding;
+  std::shared_ptr<ClientCall> dead;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    finding = silence_.Look(NowNanos());
+    if (finding.is_dead) dead = call_;
+  }
+  if (finding.is_new && options_.logger != nullptr) {
+    options_.logger->Log(
+        Severity::kWarning,
+        absl::StrFormat("central at %s does not answer: nothing came for %.2f s, usually for %.2f "
+                        "s; this worker keeps what it has and tries again, for up to %d s",
+                        address_.ToString(), Seconds(finding.silence_ns), Seconds(finding.usual_ns),
+                        options_.resume_ms / 1'000));
+  }
+  // Another connection may get through: this one may lead to an address that the host has no more.
+  if (dead != nullptr) dead->Cancel();
+}
+
+void ClientStream::TellHeard(std::optional<int64_t> silence_ns) {
+  if (!silence_ns.has_value() || options_.logger == nullptr) return;
+  options_.logger->Log(
+      Severity::kInfo,
+      absl::StrFormat("central at %s answers again, %.2f s after it was last heard",
+                      address_.ToString(), Seconds(*silence_ns)));
 }
 
 void ClientStream::Close() {
@@ -169,6 +200,7 @@ void ClientStream::WriteEnded(ClientCall& call) {
 
 void ClientStream::Connected(ClientCall& call, bool ok) {
   absl::Status status;
+  std::optional<int64_t> silence_ns;
   if (ok) {
     const std::optional<int64_t> received = call.ReceivedByPeer();
     std::lock_guard<std::mutex> lock(mutex_);
@@ -177,24 +209,29 @@ void ClientStream::Connected(ClientCall& call, bool ok) {
       status = absl::InvalidArgumentError("central does not say what it has received");
     answered_ = call.ready = true;
     broken_ns_ = refused_ns_ = 0;
+    silence_ns = silence_.Connect(NowNanos());
     if (!status.ok()) end_ = status;
   } else {
     std::lock_guard<std::mutex> lock(mutex_);
     call.ended = true;
   }
+  TellHeard(silence_ns);
   if (!status.ok()) call.Cancel();
   Step();
 }
 
 absl::Status ClientStream::Receive(const grpc::ByteBuffer& bytes) {
   RUNNEL_ASSIGN_OR_RETURN(std::optional<proto::FromCentral> wire, incoming_.Add(ToBytes(bytes)));
+  std::optional<int64_t> silence_ns;
   {
     const PartNews news = incoming_.TakeNews();
     std::lock_guard<std::mutex> lock(mutex_);
+    silence_ns = silence_.Hear(NowNanos());
     for (int64_t i = 0; i < news.counted; ++i) session_.Take();
     if (news.received.has_value()) RUNNEL_RETURN_IF_ERROR(session_.Acknowledge(*news.received));
     RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(news, NowNanos()));
   }
+  TellHeard(silence_ns);
   Step();
   if (!wire.has_value()) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(CentralMessage message, FromProto(*std::move(wire)));
@@ -254,6 +291,7 @@ void ClientStream::Ended(ClientCall& call, const grpc::Status& status) {
     if (is_break && broken_ns_ == 0) broken_ns_ = NowNanos();
     if (call_.get() == &call) ended = std::move(call_);
     call_ = nullptr;
+    silence_.Break();
   }
   if (!is_break) return End(end);
   AskPort();

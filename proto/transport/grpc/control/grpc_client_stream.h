@@ -20,6 +20,7 @@
 #include "proto/transport/control/control_session.h"
 #include "proto/transport/grpc/control/grpc_control_ends.h"
 #include "proto/transport/link/address.h"
+#include "proto/transport/link/silence_watch.h"
 
 namespace runnel {
 
@@ -93,6 +94,10 @@ class ClientStream final : public std::enable_shared_from_this<ClientStream> {
   absl::Status EndStatusLocked(const grpc::Status& status) const;
   // Whether the connection is to blame, and another one may be tried.
   bool IsBreakLocked(const grpc::Status& status) const;
+  // Whether central is heard as usual; with each heartbeat.
+  void LookForSilence();
+  // Central is heard. silence_ns: none: as usual.
+  void TellHeard(std::optional<int64_t> silence_ns);
   void DialLater();
   void AskPort();
   void PortAnswered(PortAnswer answer);
@@ -114,6 +119,7 @@ class ClientStream final : public std::enable_shared_from_this<ClientStream> {
   std::condition_variable done_changed_;
   OutgoingMessages<proto::FromWorker> outgoing_;
   ControlSession session_;
+  SilenceWatch silence_;              // of central
   std::shared_ptr<ClientCall> call_;  // until it is done; null: the connection broke
   absl::Status end_;                  // not OK: central sent bad bytes
   bool began_ = false;                // the first message has left

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/base/log.h"
 #include "proto/transport/control/control_channel.h"
 #include "proto/transport/control/members.h"
 #include "proto/transport/grpc/grpc_options.h"
@@ -41,11 +42,16 @@ struct GrpcControlOptions {
   // How long closing in order may take before the peer is cut off. A connection whose buffers are
   // full since the peer reads nothing goes only after keepalive_timeout_ms more.
   int64_t close_timeout_ms = 2'000;
-  // A killed process shows at once; a host that vanished or a stopped process shows after a ping
-  // (sent when nothing came for keepalive_ms) stayed unanswered for keepalive_timeout_ms. That ends
-  // the connection, not the stream.
-  int64_t keepalive_ms = 2'000;
-  int64_t keepalive_timeout_ms = 3'000;
+  // A killed process shows at once. Of a host that vanished or a process that is stopped heartbeats
+  // and their answers tell, by the rhythm in which they came: central's detector (detector.h), and
+  // at a worker SilenceWatch, which ends the connection, not the stream. What neither sees, such as
+  // connections of strangers, ends when a ping (sent when nothing came for keepalive_ms) stayed
+  // unanswered for keepalive_timeout_ms. gRPC takes these two as constants only, so they are long
+  // enough for links whose buffers hold seconds.
+  int64_t keepalive_ms = 5'000;
+  int64_t keepalive_timeout_ms = 10'000;
+  // Of a worker: told when central does not answer, and when it does again. Borrowed; null: nobody.
+  Logger* logger = nullptr;
   // A worker whose connection broke dials again: for so long, or until nobody has listened at
   // central's port for refused_ms. 0: a stream ends with its connection.
   int64_t resume_ms = 900'000;

@@ -118,7 +118,8 @@ void ServerStream::CutOffAfterTimeout() {
 }
 
 std::optional<std::string> ServerStream::NextLocked() {
-  if (const std::optional<int64_t> received = session_.DueAck()) {
+  // A heartbeat is answered with what has come, so that the worker hears that central is there.
+  if (const auto received = session_.DueAck(std::exchange(owes_answer_, false))) {
     proto::FromCentral ack;
     ack.mutable_received()->set_messages(*received);
     return ack.SerializeAsString();
@@ -242,6 +243,7 @@ absl::Status ServerStream::Receive(ServerCall& call, const grpc::ByteBuffer& byt
     if (news.received.has_value()) RUNNEL_RETURN_IF_ERROR(session_.Acknowledge(*news.received));
     RUNNEL_RETURN_IF_ERROR(outgoing_.Settle(news, NowNanos()));
     goodbye_ = goodbye_ || news.goodbye;
+    owes_answer_ = owes_answer_ || (wire.has_value() && wire->has_heartbeat());
     is_deaf = deaf_;
   }
   Step();

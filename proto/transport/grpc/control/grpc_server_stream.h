@@ -94,6 +94,7 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
   bool deaf_ = false;     // we closed it: drop what comes in
   bool goodbye_ = false;  // the worker ends it in order
   bool gone_ = false;
+  bool owes_answer_ = false;  // to a heartbeat
 };
 
 // One call. gRPC calls back one at a time for reads, for writes and at the end.

@@ -1,4 +1,4 @@
-#include "central/run/machines/losses/rhythm.h"
+#include "proto/base/rhythm.h"
 
 #include <algorithm>
 #include <cstdlib>
