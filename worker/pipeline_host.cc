@@ -8,6 +8,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "worker/frame_limits.h"
+#include "worker/out_of_memory.h"
 #include "worker/peak_memory.h"
 
 namespace runnel {
@@ -216,7 +217,7 @@ void PipelineHost::Compute(bool training,
     TaskTime time;
     time.begin_ns = clock.NowNanos();
     const int64_t processor_begin_ns = ThreadProcessorNs();
-    absl::StatusOr<StageCompute::Output> output = work();
+    absl::StatusOr<StageCompute::Output> output = WithinMemory("it computed", work);
     time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
     time.end_ns = clock.NowNanos();
     environment_.loop->Post([this, alive, output = std::move(output), training, time]() mutable {
@@ -295,10 +296,13 @@ void PipelineHost::Carry(EncodeEffect effect) {
     const Shape shape = effect.direction == Direction::kForward
                             ? engine_->output_shape(place.samples)
                             : engine_->input_shape(place.samples);
-    Payload payload = environment_.pool->Allocate(
-        static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
-    const absl::Status status = codecs_->Encode(effect.direction, place, shape,
-                                                effect.tensor.bytes(), payload.mutable_bytes());
+    Payload payload;
+    const absl::Status status = WithinMemory("it encoded a tensor", [&] {
+      payload = environment_.pool->Allocate(
+          static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
+      return codecs_->Encode(effect.direction, place, shape, effect.tensor.bytes(),
+                             payload.mutable_bytes());
+    });
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, direction = effect.direction, place,
                              payload = std::move(payload), took_ns]() mutable {
@@ -318,9 +322,12 @@ void PipelineHost::Carry(DecodeEffect effect) {
     const Shape shape = effect.direction == Direction::kForward
                             ? engine_->input_shape(place.samples)
                             : engine_->output_shape(place.samples);
-    Payload tensor = environment_.pool->Allocate(static_cast<size_t>(codecs_->TensorBytes(shape)));
-    const absl::Status status = codecs_->Decode(effect.direction, place, effect.payload.bytes(),
-                                                shape, tensor.mutable_bytes());
+    Payload tensor;
+    const absl::Status status = WithinMemory("it decoded a tensor", [&] {
+      tensor = environment_.pool->Allocate(static_cast<size_t>(codecs_->TensorBytes(shape)));
+      return codecs_->Decode(effect.direction, place, effect.payload.bytes(), shape,
+                             tensor.mutable_bytes());
+    });
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, direction = effect.direction,
                              sequence = place.sequence, tensor = std::move(tensor),

@@ -7,6 +7,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "worker/frame_limits.h"
+#include "worker/out_of_memory.h"
 #include "worker/peak_memory.h"
 
 namespace runnel {
@@ -131,19 +132,19 @@ void PlainHost::Start(Queue& queue) {
     TaskTime time;
     time.begin_ns = clock.NowNanos();
     const int64_t processor_begin_ns = ThreadProcessorNs();
-    absl::StatusOr<LossResult> result;
-    if (training) {
-      result = TrainMicroBatch(*engine_, batching_.Locate(sequence), std::move(input),
-                               std::move(labels));
-    } else if (auto output = engine_->Evaluate(samples, std::move(input), std::move(labels));
-               output.ok()) {
-      result = LossResult{output->loss_sum, output->correct};
-    } else {
-      result = output.status();
-    }
+    const absl::StatusOr<LossResult> result =
+        WithinMemory("it computed", [&]() -> absl::StatusOr<LossResult> {
+          if (training) {
+            return TrainMicroBatch(*engine_, batching_.Locate(sequence), std::move(input),
+                                   std::move(labels));
+          }
+          RUNNEL_ASSIGN_OR_RETURN(const StageCompute::Output output,
+                                  engine_->Evaluate(samples, std::move(input), std::move(labels)));
+          return LossResult{output.loss_sum, output.correct};
+        });
     time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
     time.end_ns = clock.NowNanos();
-    environment_.loop->Post([this, alive, result = std::move(result), training, time] {
+    environment_.loop->Post([this, alive, result, training, time] {
       if (*alive) Finished(result, training, time);
     });
   });

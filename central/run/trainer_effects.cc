@@ -1,5 +1,6 @@
 // How the trainer carries out what the coordinator wants.
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -43,6 +44,15 @@ void Trainer::Impl::CarryOut(ProbePort effect) {
 
 void Trainer::Impl::CarryOut(SendControl effect) {
   const absl::Status status = server_->Send(effect.connection, std::move(effect.message));
+  if (absl::IsResourceExhausted(status)) {
+    const std::vector<Device>& devices = coordinator_->devices();
+    const auto to = std::find_if(devices.begin(), devices.end(), [&effect](const Device& device) {
+      return device.connection == effect.connection;
+    });
+    return Abort(absl::ResourceExhaustedError(absl::StrCat(
+        "worker ", to == devices.end() ? "" : to->hello.name, " cannot be sent its stage: ",
+        status.message(), ": give it fewer layers (more workers, or --policy runnel)")));
+  }
   // The stream has ended: OnGone says so in its turn.
   if (!status.ok()) parts_.logger->Log(Severity::kDebug, std::string(status.message()));
 }

@@ -8,12 +8,22 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
+#include "worker/out_of_memory.h"
 
 namespace runnel {
 namespace {
 
 bool IsUnfit(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+}
+
+// For central and people. What a stage takes, or a message, is too much for this worker: says what
+// would help.
+std::string ReasonOf(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return std::string(status.message());
+  return absl::StrCat(status.message(),
+                      ": give it fewer layers (more workers, or --policy runnel and a --memory-mb "
+                      "that this worker really has), or take a smaller --batch-size");
 }
 
 // Ends something, takes something back, is measured by its time, or has somebody wait.
@@ -168,7 +178,9 @@ void WorkerCore::End(const absl::Status& status) {
 }
 
 void WorkerCore::Send(WorkerMessage message) {
-  if (absl::Status status = control_->Send(std::move(message)); !status.ok()) End(status);
+  const absl::Status status = control_->Send(std::move(message));
+  if (absl::IsResourceExhausted(status)) return Failed(generation_, status);
+  if (!status.ok()) End(status);
 }
 
 void WorkerCore::SendTelemetry() {
@@ -202,7 +214,11 @@ void WorkerCore::Handle(CentralMessage message) {
 }
 
 void WorkerCore::CarryOut(CentralMessage& message) {
-  std::visit([this](auto& one) { On(std::move(one)); }, message);
+  const absl::Status carried = WithinMemory("it did what central asked for", [&] {
+    std::visit([this](auto& one) { On(std::move(one)); }, message);
+    return absl::OkStatus();
+  });
+  if (!carried.ok()) Failed(generation_, carried);
 }
 
 void WorkerCore::CarryOutWaiting() {
@@ -251,7 +267,7 @@ void WorkerCore::On(ProfileRequest request) {
           report->generation = generation;
           Send(*std::move(report));
         } else {
-          const std::string reason(report.status().message());
+          const std::string reason = ReasonOf(report.status());
           parts_.logger->Log(Severity::kDebug, reason);
           Send(ProfileFailed{reason, IsUnfit(report.status()), generation});
         }
@@ -290,14 +306,19 @@ void WorkerCore::On(PrepareStage stage) {
                   });
 }
 
-void WorkerCore::SendState(std::function<WorkerMessage(ModelState)> message) {
+void WorkerCore::SendState(Generation generation,
+                           std::function<WorkerMessage(ModelState)> message) {
   const auto hand_over = [this, message = std::move(message)](ModelState state) {
     return control_->Send(message(std::move(state)));
   };
   workshop_->TakeState(host_.get(), hand_over,
-                       [this](const absl::Status& taken, const absl::Status& handed) {
+                       [this, generation](const absl::Status& taken, const absl::Status& handed) {
                          if (!taken.ok()) Failed(generation_, taken);
-                         if (!handed.ok()) End(handed);
+                         if (absl::IsResourceExhausted(handed)) {
+                           Failed(generation, handed);
+                         } else if (!handed.ok()) {
+                           End(handed);
+                         }
                          CarryOutWaiting();
                        });
 }
@@ -319,7 +340,7 @@ void WorkerCore::On(const FetchLayers& request) {
     return Send(std::move(fetched));
   }
   if (host_ == nullptr) return FailWithoutStage("hand over layers");
-  SendState([request](ModelState state) {
+  SendState(request.generation, [request](ModelState state) {
     std::erase_if(state.layers, [&](const LayerState& layer) {
       return std::none_of(
           request.ranges.begin(), request.ranges.end(), [&](const LayerRange& range) {
@@ -363,9 +384,12 @@ StageEvents WorkerCore::Events(Generation generation) {
 }
 
 void WorkerCore::Failed(Generation generation, const absl::Status& status, bool unfit) {
+  const std::string reason = ReasonOf(status);
   parts_.logger->Log(Severity::kWarning, absl::StrCat("the stage of plan ", generation.value(),
-                                                      " has failed: ", status.message()));
-  Send(StageFailed{generation, std::string(status.message()), unfit});
+                                                      " has failed: ", reason));
+  // Not by Send: where this message does not fit either, there is nothing more to say.
+  if (absl::Status sent = control_->Send(StageFailed{generation, reason, unfit}); !sent.ok())
+    return End(sent);
   loop_.Post([this, generation] {
     if (generation_ == generation) DropStage();
   });
@@ -385,7 +409,7 @@ void WorkerCore::On(const RunUntil& grant) {
 void WorkerCore::On(const SnapshotRequest& request) {
   if (IsAboutAnother(request.generation)) return;
   if (host_ == nullptr) return FailWithoutStage("report its state");
-  SendState([request](ModelState state) {
+  SendState(request.generation, [request](ModelState state) {
     if (request.weights_only) KeepWeightsOnly(state);
     return Snapshot{request.generation, request.sequence, std::move(state)};
   });

@@ -114,8 +114,9 @@ class WorkerCore {
   void On(const RelayWanted& wanted) { routes_.Answer(wanted.ticket, wanted.from); }
   void On(const Release&);
   StageEvents Events(Generation generation);
-  // Sends what `message` makes of the stage's state.
-  void SendState(std::function<WorkerMessage(ModelState)> message);
+  // Sends what `message` makes of the stage's state. generation: that a failure is about, if it is
+  // too large for one message.
+  void SendState(Generation generation, std::function<WorkerMessage(ModelState)> message);
   void DropStage();
   void DropAside();
   void Send(WorkerMessage message);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "worker/measure/profiler.h"
+#include "worker/out_of_memory.h"
 
 namespace runnel {
 namespace {
@@ -56,7 +57,8 @@ void Workshop::Measure(ProfileRequest request, std::function<void(ProfileProgres
                                  const std::function<void(double)>& on_share) {
           return parts_.arithmetic->Profile(request, options, on_share);
         };
-        return measurement_.Answer(request, profile, tell);
+        return WithinMemory("it measured layers",
+                            [&] { return measurement_.Answer(request, profile, tell); });
       },
       std::move(done));
 }
@@ -88,7 +90,8 @@ void Workshop::Make(PrepareStage stage, StageHost* own, StageEvents events,
   Begin<absl::StatusOr<std::unique_ptr<StageHost>>>(
       WorkerPhase::kPreparing,
       [this, given, own, events = std::move(events)] {
-        return MakeHost(std::move(*given), own, events);
+        return WithinMemory("it prepared its stage",
+                            [&] { return MakeHost(std::move(*given), own, events); });
       },
       std::move(done));
 }
@@ -103,9 +106,12 @@ void Workshop::TakeState(
   Begin<Results>(
       WorkerPhase::kHandingOver,
       [host, hand_over = std::move(hand_over)]() -> Results {
-        absl::StatusOr<ModelState> state = host->TakeSnapshot();
+        constexpr char kDoing[] = "it copied its stage's state";
+        absl::StatusOr<ModelState> state =
+            WithinMemory(kDoing, [host] { return host->TakeSnapshot(); });
         if (!state.ok()) return {state.status(), absl::OkStatus()};
-        return {absl::OkStatus(), hand_over(*std::move(state))};
+        return {absl::OkStatus(),
+                WithinMemory(kDoing, [&] { return hand_over(*std::move(state)); })};
       },
       [done = std::move(done)](const Results& results) { done(results.taken, results.handed); });
 }

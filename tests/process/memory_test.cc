@@ -1,0 +1,95 @@
+// Devices with too little memory, with real processes: refused before anything is sent to them
+// where their memory is known, named with the reason where it is not.
+
+#include <sys/resource.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/process/central_runs.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Of a micro-batch the middle of the model takes about 100 MB.
+const Words kRun = {"--quick",
+                    "--model",
+                    "lenet",
+                    "--dataset",
+                    "synthetic_digits",
+                    "--batch-size",
+                    "4096",
+                    "--max-batches",
+                    "4",
+                    "--eval-every",
+                    "-1"};
+
+std::string AddressOf(Process& central) {
+  const std::string marker = "runnel-worker --central ";
+  if (!central.WaitForOutput(marker)) return "";
+  const std::string text = central.out();
+  const size_t at = text.find(marker) + marker.size();
+  return text.substr(at, text.find_first_of(" \n", at) - at);
+}
+
+TEST(Memory, AWorkerThatIsTooSmallIsRefusedWithTheNumbers) {
+  for (const char* command : {"plan", "train"}) {
+    Process central(With(With({"runnel-central", command}, kRun), {"--workers", "1"}));
+    const std::string address = AddressOf(central);
+    ScratchDir dir;
+    Process worker({"runnel-worker", "--once", "--central", address, "--name", "small",
+                    "--memory-mb", "70", "--state-dir", dir / "state"});
+    EXPECT_EQ(central.Wait(), 2) << command << central.out();
+    EXPECT_THAT(central.err(),
+                AllOf(HasSubstr("worker small: layers "), HasSubstr(" MB, it may take 70 MB: "),
+                      HasSubstr("--memory-mb")))
+        << command;
+    worker.Wait();
+    EXPECT_THAT(worker.err(), ::testing::Not(HasSubstr("has failed"))) << "nothing was sent to it";
+  }
+}
+
+// Until it takes part: it has all its threads then.
+void AwaitMember(const std::string& address, const std::string& name) {
+  std::string members;
+  for (int i = 0; i < 100 && members.find(name) == std::string::npos; ++i) {
+    Process devices({"runnel-central", "devices", "--central", address});
+    devices.Wait(30);
+    members = devices.out();
+  }
+  EXPECT_THAT(members, HasSubstr(name));
+}
+
+// All that a process has, and some MB more.
+void LimitMemory(const Process& process, rlim_t more_bytes) {
+  const std::string status = ReadFile(absl::StrCat("/proc/", process.pid(), "/status"));
+  const size_t at = status.find("VmSize:");
+  ASSERT_NE(at, std::string::npos);
+  const rlim_t bytes = std::stoull(status.substr(at + 7)) * 1024 + more_bytes;
+  const rlimit limit = {bytes, bytes};
+  ASSERT_EQ(prlimit(process.pid(), RLIMIT_AS, &limit, nullptr), 0);
+}
+
+TEST(Memory, AWorkerThatRunsOutOfItSaysSo) {
+  Process central(With(With({"runnel-central", "train"}, kRun), {"--workers", "2"}));
+  const std::string address = AddressOf(central);
+  ScratchDir dir;
+  const Words worker = {"runnel-worker", "--central", address, "--memory-mb", "1000000"};
+  Process starved(With(worker, {"--name", "starved", "--state-dir", dir / "a"}));
+  AwaitMember(address, "starved");
+  LimitMemory(starved, 16 << 20);
+  Process other(With(worker, {"--name", "other", "--state-dir", dir / "b"}));
+  EXPECT_EQ(central.Wait(), 1) << central.out();
+  EXPECT_THAT(central.err(), AllOf(HasSubstr("worker starved: "), HasSubstr("memory"),
+                                   HasSubstr(": give it fewer layers (more workers")));
+  EXPECT_TRUE(starved.WaitForOutput("has failed: ")) << starved.err();
+  // It waits for the next run.
+  EXPECT_TRUE(starved.WaitForOutput("dialling again")) << starved.err();
+}
+
+}  // namespace
+}  // namespace runnel
