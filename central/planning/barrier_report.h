@@ -46,6 +46,9 @@ struct DeviceFacts {
   PathFigures path = {};       // of a worker that is not local
   DeviceCosts costs = {};
   int64_t memory_bytes = 0;  // that its worker may take; 0: not known
+  // Its data port answered when it joined. Between two devices whose ports did not, links go by way
+  // of central.
+  bool is_dialable = true;
 };
 
 // The pipeline at a barrier. Borrowed members live as long as the report.

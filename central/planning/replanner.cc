@@ -56,6 +56,7 @@ double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_s
     for (size_t j = 0; j < a.rates.size(); ++j) {
       const WayFigures& one = a.rates[i][j];
       const WayFigures& other = b.rates[i][j];
+      if (one.medium != other.medium) return kForever;
       const double delay = one.delay_seconds.value_or(0) - other.delay_seconds.value_or(0);
       apart = std::max(
           {apart, Apart(one.rate.mbps(), other.rate.mbps()), std::abs(delay) / period_seconds});

@@ -94,6 +94,7 @@ absl::Status RunPlanner::SetFirstRates(const std::vector<DeviceFacts>& devices) 
   SetGivenWays(links.ways, devices, links.frame_share, given_rates_);
   first_rates_ = RatesOfPaths(devices, links.given.delay_seconds);
   SetGivenWays(links.ways, devices, links.frame_share, first_rates_);
+  SetRelayedWays({}, devices, first_rates_);
   cluster_.rates = first_rates_;
   // The last stage says that it is there, and central's answer comes back.
   for (const DeviceFacts& device : devices) {
@@ -255,6 +256,7 @@ BarrierDecision RunPlanner::AtBarrier(const BarrierReport& given) {
   FollowMembers(report);
   const bool is_new_step = std::exchange(measured_step_, report.step) != report.step;
   if (is_new_step) {
+    SetRelayedWays(report.stages, report.devices, cluster_.rates);
     RecordLinkRates(report.stages, report.devices.size(), cluster_.rates);
     ForgetIdleWays(report.stages, first_rates_, refusals_, cluster_.rates);
     Compare(report);

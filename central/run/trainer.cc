@@ -158,6 +158,7 @@ void Trainer::Impl::Tick() {
   if (!ended_) {
     for (std::string& line : relays_.Follow(server_->RelayedLinks()))
       CarryOut(LogLine{Severity::kWarning, std::move(line)});
+    coordinator_->SetRelayed(Stages());
   }
   const Waiting waiting = WaitingOf(*coordinator_, *server_, layer_bytes_);
   parts_.display->Transfer(waiting.what, waiting.done, waiting.total);

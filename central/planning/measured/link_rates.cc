@@ -78,6 +78,31 @@ int MediumOf(const PathFigures& path, bool is_up) {
   return path.medium < 0 ? -1 : 2 * path.medium + (is_up && !path.half_duplex ? 1 : 0);
 }
 
+// Of relayed links where central's paths were not probed; no other medium has this number.
+constexpr int kCentralMedium = 1 << 20;
+
+// Of a way that goes by way of central: what leaves central for `to` counts, since the bottleneck
+// of a home is what goes out of it.
+int MediumOfRelayed(const DeviceFacts& from, const DeviceFacts& to) {
+  if (to.path.medium >= 0) return MediumOf(to.path, /*is_up=*/false);
+  if (from.path.medium >= 0) return MediumOf(from.path, /*is_up=*/true);
+  const bool are_probed = from.path.up.rate.is_set() && to.path.down.rate.is_set();
+  return are_probed ? -1 : kCentralMedium;
+}
+
+bool AreOnOneRadio(const DeviceFacts& a, const DeviceFacts& b) {
+  return a.path.half_duplex && a.path.medium >= 0 && a.path.medium == b.path.medium;
+}
+
+// The link between the stages on these devices is relayed now; none: the plan has no such link.
+std::optional<bool> IsRelayed(const std::vector<StageStatus>& stages, int a, int b) {
+  for (size_t i = 1; i < stages.size(); ++i) {
+    const int above = stages[i - 1].plan.device.value(), below = stages[i].plan.device.value();
+    if ((above == a && below == b) || (above == b && below == a)) return stages[i].relayed;
+  }
+  return std::nullopt;
+}
+
 // How many ways of these stages' links are on the medium.
 int WaysOn(const std::vector<StageStatus>& stages, const LinkRates& rates, int medium) {
   int ways = 0;
@@ -158,6 +183,23 @@ void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, Lin
     SetRate(stages, down, above, below, rates);
     SetRate(stages, up, below, above, rates);
     if (round_trip_ns > 0) SetDelay(round_trip_ns, rates[above][below], rates[below][above]);
+  }
+}
+
+void SetRelayedWays(const std::vector<StageStatus>& stages, const std::vector<DeviceFacts>& devices,
+                    LinkRates& rates) {
+  for (size_t a = 0; a < devices.size(); ++a) {
+    for (size_t b = a + 1; b < devices.size(); ++b) {
+      // To devices on central's host the path itself says all.
+      if (devices[a].is_local || devices[b].is_local || AreOnOneRadio(devices[a], devices[b]))
+        continue;
+      std::optional<bool> is_relayed = IsRelayed(stages, static_cast<int>(a), static_cast<int>(b));
+      if (!devices[a].is_dialable && !devices[b].is_dialable) is_relayed = true;
+      if (!is_relayed.has_value() || (!*is_relayed && rates.empty())) continue;
+      if (rates.empty()) rates.assign(devices.size(), std::vector<WayFigures>(devices.size()));
+      rates[a][b].medium = *is_relayed ? MediumOfRelayed(devices[a], devices[b]) : -1;
+      rates[b][a].medium = *is_relayed ? MediumOfRelayed(devices[b], devices[a]) : -1;
+    }
   }
 }
 

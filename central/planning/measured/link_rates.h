@@ -36,6 +36,14 @@ std::string MediaText(const std::vector<SharedMedium>& media,
 // as long as they explain the difference. devices: how many the run has.
 void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates);
 
+// Links that go by way of central take its way in and its way out, in both directions: whatever
+// leaves by the same one of central's paths shares it. Sets WayFigures::medium of the ways between
+// devices on two other hosts: those that are relayed now (`stages`), and those between two devices
+// that nobody can dial. Where both ends' paths were probed and share nothing, central's network is
+// not what holds them up; where nothing was probed, all relayed links share it.
+void SetRelayedWays(const std::vector<StageStatus>& stages, const std::vector<DeviceFacts>& devices,
+                    LinkRates& rates);
+
 // Of the ways between the devices on central's host, and between them and the others. Empty: no
 // path was measured. added_delay_seconds: what --link-delay-ms adds to each data link, which the
 // paths' control streams do not have.

@@ -157,6 +157,8 @@ class Coordinator {
   }
   const Move& move() const { return move_; }
   const ReplicationSummary& replication() const { return replication_.summary(); }
+  // Which links of the plan go by way of central now. marked: stages() with StageStatus::relayed.
+  void SetRelayed(const std::vector<StageStatus>& marked);
   // The last barrier that all stages have reached.
   int64_t step() const { return barrier_.reached(); }
   // Decided so far.
@@ -196,7 +198,7 @@ class Coordinator {
   void Handle(int device, const Replicated& replicated);
 
   // ---- what machines are shown
-  std::vector<DeviceFacts> Facts() const { return FactsOf(roster_, measuring_.links().paths()); }
+  std::vector<DeviceFacts> Facts() const;
   const std::vector<DeviceTimes>& Times() const { return measuring_.devices().times(); }
   BarrierReport Report() const;
   PrepareStage StageMessage() const;

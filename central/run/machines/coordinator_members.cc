@@ -1,13 +1,27 @@
 // Who comes and goes while the run trains.
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/run/machines/coordinator.h"
 
 namespace runnel {
+
+std::vector<DeviceFacts> Coordinator::Facts() const {
+  std::vector<DeviceFacts> facts = FactsOf(roster_, measuring_.links().paths());
+  for (size_t i = 0; i < facts.size(); ++i)
+    facts[i].is_dialable = detector_.IsDialable(roster_.devices()[i].connection);
+  return facts;
+}
+
+void Coordinator::SetRelayed(const std::vector<StageStatus>& marked) {
+  for (size_t i = 0; i < std::min(marked.size(), active_.stages.size()); ++i)
+    active_.stages[i].relayed = marked[i].relayed;
+}
 
 void Coordinator::Enter(ConnectionId connection, const WorkerHello& hello) {
   // Central takes the stream that it knows for whole, but nobody is there any more.

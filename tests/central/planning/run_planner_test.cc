@@ -169,6 +169,87 @@ TEST_F(ThreeHosts, ADeviceThatWasSlowIsMeasuredBeforeItComesBack) {
   EXPECT_TRUE(std::holds_alternative<KeepPlan>(Ask())) << "as slow as it was";
 }
 
+// ---- links by way of central
+
+// Two phones behind routers and a computer whose way to the internet both share.
+class TwoPhones : public ::testing::Test {
+ protected:
+  TwoPhones() : devices_(3) {
+    RunSettings settings;
+    settings.model = "lenet";
+    settings.dataset = "synthetic_digits";
+    settings.local_workers = 1;
+    settings.workers = 2;
+    settings.policy = "runnel";
+    setup_ = SetUpRun(settings).value();
+    EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
+    const auto layers = static_cast<size_t>(setup_.model.layer_count());
+    times_ = {DeviceTimes::ByLayer(std::vector<double>(layers, 0.2)),
+              DeviceTimes::ByLayer(std::vector<double>(layers, 0.2)),
+              DeviceTimes::ByLayer(std::vector<double>(layers, 0.2))};
+    devices_[0].is_local = true;
+    for (const int phone : {1, 2}) {
+      devices_[phone].path = PathOf(kUplinkMbps);
+      devices_[phone].path.medium = 0;
+    }
+    planner_ = MakePlanner();
+  }
+  std::unique_ptr<RunPlanner> MakePlanner() const {
+    PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
+    inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
+    return RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
+  }
+
+  static constexpr double kUplinkMbps = 12;
+  RunSetup setup_;
+  std::vector<DeviceTimes> times_;
+  std::vector<DeviceFacts> devices_;
+  std::unique_ptr<RunPlanner> planner_;
+};
+
+// Straight from phone to phone, frames would not take the computer's way out.
+TEST_F(TwoPhones, LinksByWayOfCentralShareItsWayOut) {
+  const Plan straight = planner_->FirstPlan(devices_, times_).value();
+  EXPECT_EQ(straight.stages.size(), 3u);
+  const double promised = planner_->predicted_samples_per_s();
+  for (const int phone : {1, 2}) devices_[phone].is_dialable = false;
+  planner_ = MakePlanner();
+  const Plan relayed = planner_->FirstPlan(devices_, times_).value();
+  EXPECT_EQ(relayed.stages.size(), 2u) << "the second phone gets no stage";
+  EXPECT_LT(planner_->predicted_samples_per_s(), promised * 0.9);
+}
+
+// One of them can be dialled, so that it depends on the order of stages: what is seen counts.
+TEST_F(TwoPhones, ALinkThatProvesToBeRelayedCountsAtTheNextBarrier) {
+  const Plan plan = planner_->FirstPlan(devices_, times_).value();
+  ASSERT_EQ(plan.stages.size(), 3u);
+  std::vector<StageStatus> stages;
+  for (const StagePlan& stage : plan.stages) stages.push_back({stage, "", {}});
+  int64_t step = 0;
+  const auto decide = [&]() -> std::optional<ChangePlan> {
+    for (const int64_t end = step + 12 * kEvery; step < end;) {
+      step += kEvery;
+      for (StageStatus& stage : stages) {
+        const LayerRange range{stage.plan.first_layer, stage.plan.last_layer};
+        const auto device = static_cast<size_t>(stage.plan.device.value());
+        stage.telemetry.backwards = step;
+        stage.telemetry.busy_ns +=
+            static_cast<int64_t>(1e9 * static_cast<double>(kEvery) * times_[device].Seconds(range));
+      }
+      const BarrierDecision decision =
+          planner_->AtBarrier({step, plan, Sequence(), stages, devices_, times_});
+      if (const auto* change = std::get_if<ChangePlan>(&decision)) return *change;
+      EXPECT_TRUE(std::holds_alternative<KeepPlan>(decision));
+    }
+    return std::nullopt;
+  };
+  EXPECT_FALSE(decide().has_value());
+  stages[2].relayed = true;
+  const std::optional<ChangePlan> change = decide();
+  ASSERT_TRUE(change.has_value());
+  EXPECT_EQ(change->plan.stages.size(), 2u) << change->why;
+}
+
 // ---- who comes and goes
 
 // As fast as the two that are there.

@@ -67,11 +67,12 @@ std::optional<Detector::Finding> Detector::AddAnswer(ConnectionId connection, Po
   if (found == watched_.end()) return std::nullopt;
   Watched& watched = found->second;
   if (!std::exchange(watched.question_is_out, false)) return std::nullopt;
-  if (!std::exchange(watched.is_known, true) && !watched.is_asked)
-    watched.refuses_anyway = answer == PortAnswer::kRefused;
+  // One that was silent before it was known is taken for one whose port is open.
+  if (!watched.usual.has_value()) watched.usual = watched.is_asked ? PortAnswer::kAnswered : answer;
   // Nothing of a silence that has ended counts for the next one.
   if (!watched.is_asked) return std::nullopt;
-  if (answer == PortAnswer::kRefused && watched.refuses_anyway) answer = PortAnswer::kNone;
+  if (answer == PortAnswer::kRefused && watched.usual == PortAnswer::kRefused)
+    answer = PortAnswer::kNone;
   watched.answer = answer;
   std::optional<Finding> finding = Judge(connection, watched, now_ns);
   if (finding.has_value()) watched_.erase(found);
@@ -219,6 +220,12 @@ std::optional<Detector::Finding> Detector::Restarted(const Roster& roster,
                    absl::StrCat("restarted: another process says to be ", hello.name)};
   }
   return std::nullopt;
+}
+
+bool Detector::IsDialable(ConnectionId connection) const {
+  const auto found = watched_.find(connection);
+  return found == watched_.end() ||
+         found->second.usual.value_or(PortAnswer::kAnswered) == PortAnswer::kAnswered;
 }
 
 int64_t Detector::progress() const {

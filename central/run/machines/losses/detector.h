@@ -30,9 +30,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/base/rhythm.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
+#include "proto/base/rhythm.h"
 
 namespace runnel {
 
@@ -73,6 +73,8 @@ class Detector {
   // A worker says hello: whether it is another process of one that takes part, and that one is lost
   // with it. A worker that is well is not lost because another one took its name.
   std::optional<Finding> Restarted(const Roster& roster, const WorkerHello& hello) const;
+  // Whether the worker's port answered when it joined, or is not asked yet.
+  bool IsDialable(ConnectionId connection) const;
   // Of all workers together: another number than before says that one of them got on.
   int64_t progress() const;
 
@@ -89,8 +91,7 @@ class Detector {
     std::string broken;     // why its control connection broke; empty: it stands
     bool is_asked = false;  // since it is silent
     bool question_is_out = false;
-    bool is_known = false;             // the question that was asked while it was well is answered
-    bool refuses_anyway = false;       // its port was closed then
+    std::optional<PortAnswer> usual;   // of its port, while it was well
     std::optional<PortAnswer> answer;  // the last one of this silence
   };
 

@@ -200,5 +200,70 @@ TEST(LinkRates, AWayThatNobodyTriedIsNoFastOne) {
   EXPECT_DOUBLE_EQ(SpeedsOf(rates, {0, 1, 2, 3}, kNothingGiven)[2][3].rate.mbps(), 8);
 }
 
+// ---- links by way of central
+
+DeviceFacts Remote(int medium, double mbps) {
+  DeviceFacts device;
+  device.path = {{LinkRate::Mbps(mbps), 0.01}, {LinkRate::Mbps(mbps), 0.01}, medium, false};
+  return device;
+}
+
+TEST(LinkRates, ARelayedLinkTakesThePathsOfCentral) {
+  std::vector<DeviceFacts> devices = {
+      {.is_local = true}, Remote(0, 10), Remote(0, 10), Remote(-1, 10)};
+  std::vector<StageStatus> stages = Stages({0, 1, 2});
+  LinkRates rates = RatesOfPaths(devices, 0);
+  const LinkRates straight = rates;
+  SetRelayedWays(stages, devices, rates);
+  EXPECT_EQ(rates, straight) << "nothing is relayed";
+  stages[1].relayed = stages[2].relayed = true;
+  SetRelayedWays(stages, devices, rates);
+  EXPECT_EQ(rates[1][2].medium, rates[0][2].medium) << "what leaves central";
+  EXPECT_EQ(rates[2][1].medium, rates[0][1].medium);
+  EXPECT_EQ(rates[0][1], straight[0][1]) << "a path of central's is what it was measured to be";
+  EXPECT_EQ(SpeedsOf(rates, {0, 1, 2}, kNothingGiven)[1][2].medium, rates[0][2].medium);
+  // It goes straight now.
+  stages[2].relayed = false;
+  SetRelayedWays(stages, devices, rates);
+  EXPECT_EQ(rates[1][2].medium, -1);
+  // Nobody can dial either.
+  devices[2].is_dialable = devices[3].is_dialable = false;
+  SetRelayedWays({}, devices, rates);
+  EXPECT_EQ(rates[3][2].medium, rates[0][2].medium);
+  EXPECT_EQ(rates[2][3].medium, rates[2][0].medium) << "only what comes in to central is shared";
+  EXPECT_EQ(rates[1][3].medium, -1) << "one can be dialled: it shows";
+}
+
+TEST(LinkRates, WithoutProbesAllRelayedLinksShareCentral) {
+  std::vector<DeviceFacts> devices = {{.is_local = true}, {}, {}, {}};
+  LinkRates rates;
+  SetRelayedWays({}, devices, rates);
+  EXPECT_TRUE(rates.empty());
+  for (int i = 1; i < 4; ++i) devices[static_cast<size_t>(i)].is_dialable = false;
+  SetRelayedWays({}, devices, rates);
+  EXPECT_GE(rates[1][2].medium, 0);
+  EXPECT_EQ(rates[1][2].medium, rates[3][2].medium);
+  EXPECT_EQ(rates[0][1].medium, -1);
+  // Each at the end of a slow line of its own, central at a fast one.
+  devices[1] = Remote(-1, 10);
+  devices[2] = Remote(-1, 10);
+  devices[1].is_dialable = devices[2].is_dialable = false;
+  SetRelayedWays({}, devices, rates);
+  EXPECT_EQ(rates[1][2].medium, -1);
+}
+
+// Phones at one access point reach each other over its air in any case.
+TEST(LinkRates, ARadioStaysOne) {
+  std::vector<DeviceFacts> devices = {{.is_local = true}, Remote(0, 10), Remote(0, 10)};
+  for (int i = 1; i < 3; ++i) {
+    devices[static_cast<size_t>(i)].path.half_duplex = true;
+    devices[static_cast<size_t>(i)].is_dialable = false;
+  }
+  LinkRates rates = RatesOfPaths(devices, 0);
+  const LinkRates before = rates;
+  SetRelayedWays({}, devices, rates);
+  EXPECT_EQ(rates, before);
+}
+
 }  // namespace
 }  // namespace runnel

@@ -192,6 +192,9 @@ TEST_F(DetectorTest, AWorkerThatNobodyCanDialIsNotDeadForThat) {
   Pass(10 * kSecond);
   EXPECT_TRUE(found_.empty());
   EXPECT_EQ(log_, "") << "nobody is silent";
+  EXPECT_FALSE(detector_.IsDialable(ConnectionId(1)));
+  EXPECT_TRUE(detector_.IsDialable(ConnectionId(2)));
+  EXPECT_TRUE(detector_.IsDialable(ConnectionId(9))) << "nothing is known of it";
   one().speaks = false;
   Break();
   Pass(kSecond);
