@@ -109,12 +109,14 @@ class Simulation {
 
 void Simulation::AddWorkers() {
   int number = 0;
-  const auto add = [&](const std::string& name) {
-    workers_.push_back(std::make_unique<SimulatedWorker>(&world_, name, number++, kCentralAddress));
+  const auto add = [&](const std::string& name, bool is_behind = false) {
+    workers_.push_back(
+        std::make_unique<SimulatedWorker>(&world_, name, number++, kCentralAddress, is_behind));
     return workers_.back().get();
   };
   for (int i = 0; i < scenario_.locals; ++i) add(absl::StrCat("local-", i));
-  for (int i = 0; i < scenario_.workers; ++i) add(absl::StrCat("pi-", i))->Start();
+  for (int i = 0; i < scenario_.workers; ++i)
+    add(absl::StrCat("pi-", i), i < scenario_.behind)->Start();
   for (int i = 0; i < scenario_.spares; ++i) {
     SimulatedWorker* const spare = add(absl::StrCat("spare-", i));
     ++pending_;
@@ -259,6 +261,8 @@ void Simulation::HappenTo(SimulatedWorker& worker, const FaultSpec& fault, int64
     case FaultKind::kBreak:
       return Break(worker.name());
     case FaultKind::kDrain:
+      // Told twice it would end at once, and take its stage with it.
+      if (scenario_.loses_nothing && worker.leaves()) return;
       worker.Leave();
       if (absl::StartsWith(worker.name(), "local")) return;
       // Started again by whoever keeps it running, when it has gone.

@@ -40,6 +40,8 @@ void HistoryRules::CheckRecord(const Recovered& recovered) {
     world_.Violate(absl::StrCat("a recovery goes on from step ", recovered.step,
                                 ", the last barrier is ", step_));
   }
+  if (world_.scenario.loses_nothing)
+    world_.Violate("a recovery, where workers only come and leave in order");
   Resume(recovered.step);
   ++world_.recoveries;
 }

@@ -32,6 +32,9 @@ enum class PlantedBug : uint8_t {
   kLayersOfEarlierMove,         // a layer moves as it was when it moved before
   kCheckpointOfWrongStep,       // a check-point says that it is of the barrier after its own
   kAccumulatorKept,             // a step leaves its gradients for the next one
+  kRelayOfEarlierPlan,          // central relays for its first plan and for no later one
+  kRelayLosesFrame,  // a frame that goes by way of central is lost, and nobody hears of it
+  kLeavesAtOnce,     // a worker that is told to leave does not wait for its stage to move
 };
 
 struct PlantedBugRow {
@@ -60,6 +63,9 @@ inline constexpr std::array kPlantedBugs = {
     PlantedBugRow{PlantedBug::kLayersOfEarlierMove, "layers_of_earlier_move", "moves"},
     PlantedBugRow{PlantedBug::kCheckpointOfWrongStep, "checkpoint_of_wrong_step", "central"},
     PlantedBugRow{PlantedBug::kAccumulatorKept, "accumulator_kept", "crashes"},
+    PlantedBugRow{PlantedBug::kRelayOfEarlierPlan, "relay_of_earlier_plan", "relays"},
+    PlantedBugRow{PlantedBug::kRelayLosesFrame, "relay_loses_frame", "relays"},
+    PlantedBugRow{PlantedBug::kLeavesAtOnce, "leaves_at_once", "drains"},
 };
 
 inline std::optional<PlantedBug> FindPlantedBug(absl::string_view name) {

@@ -125,6 +125,7 @@ const std::map<std::string, ReadFn>& Lines() {
       {"workers", Whole(&Scenario::workers, 0, 16)},
       {"locals", Whole(&Scenario::locals, 1, 4)},
       {"spares", Whole(&Scenario::spares, 0, 16)},
+      {"behind", Whole(&Scenario::behind, 0, 16)},
       {"layers", Whole(&Scenario::layers, 1, 64)},
       {"schedule", Choice(&Scenario::sync, "sync", "async")},
       {"micro_batches", Whole(&Scenario::micro_batches, 1, 16)},
@@ -135,6 +136,7 @@ const std::map<std::string, ReadFn>& Lines() {
       {"replicate", Whole(&Scenario::replicate, -1, 100)},
       {"checkpoints", Choice(&Scenario::checkpoints, "yes", "no")},
       {"evaluates", Choice(&Scenario::evaluates, "yes", "no")},
+      {"loses_nothing", Choice(&Scenario::loses_nothing, "yes", "no")},
       {"extra_cap", Whole(&Scenario::extra_cap, 0, 8)},
       {"latency_ms", Span(&Scenario::latency_ms, 10000)},
       {"state_ms", Real(&Scenario::state_ms, 0, 100000)},
@@ -156,6 +158,7 @@ absl::Status CheckWhole(const Scenario& scenario) {
     return Bad("micro_batches: a micro-batch needs a sample of the batch");
   if (!scenario.sync && scenario.micro_batches != 1)
     return Bad("schedule async: micro_batches is 1");
+  if (scenario.behind > scenario.workers) return Bad("behind: so many of workers, at most");
   for (const FaultSpec& fault : scenario.faults) {
     if (fault.target == "worker" && scenario.workers == 0)
       return Bad("a fault happens to a worker, and workers is 0");

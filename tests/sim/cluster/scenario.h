@@ -41,6 +41,7 @@ struct Scenario {
   int workers = 3;  // that dial in
   int locals = 1;   // that central starts
   int spares = 0;   // that dial in later, while the run trains
+  int behind = 0;   // of `workers`, those whom nobody can dial
   int layers = 6;
   bool sync = true;
   int64_t micro_batches = 2;
@@ -51,7 +52,8 @@ struct Scenario {
   int64_t replicate = 1;  // ReplicationOptions::every
   bool checkpoints = false;
   bool evaluates = false;
-  int64_t extra_cap = 0;  // beyond N - i
+  bool loses_nothing = false;  // a recovery is a broken rule
+  int64_t extra_cap = 0;       // beyond N - i
   SpanOf latency_ms = {0.2, 2};
   double state_ms = 20;  // a message with a state takes up to so much longer
   SpanOf compute_ms = {0.5, 4};

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "central/records/run_claim.h"
+#include "proto/crypto/certificate.h"
 
 namespace runnel {
 namespace {
@@ -27,11 +28,16 @@ SimulatedCentral::SimulatedCentral(const Parts& parts, const TrainingSettings& t
       world_(*parts.world),
       life_(++parts.disk->life),
       loop_(&world_.network),
-      planner_(&world_) {
+      planner_(&world_),
+      routes_({parts.transport, &loop_.clock(), kCentralAddress, CentralSubject().ToString()}) {
   world_.Record(absl::StrCat("central starts, life ", life_));
   world_.nodes[kCentralNode] = NodeState::kUp;
   coordinator_ = Coordinator::Create(MakeOptions(training)).value();
   server_ = parts_.control->Listen(kCentralAddress, this).value();
+  relay_ = std::make_unique<SimulatedRelay>(&world_, parts_.transport, kCentralAddress,
+                                            [this](ConnectionId worker, RelayWanted wanted) {
+                                              return server_->Send(worker, std::move(wanted));
+                                            });
   loop_.PostAfter(kJoinPatienceNs, [this] {
     Tell([](Coordinator& coordinator) {
       coordinator.JoinTimedOut(kJoinPatienceNs / 1'000'000'000);
@@ -50,6 +56,7 @@ SimulatedCentral::SimulatedCentral(const Parts& parts, const TrainingSettings& t
 SimulatedCentral::~SimulatedCentral() {
   loop_.End();
   feeder_.reset();
+  relay_.reset();
   server_.reset();
 }
 
@@ -195,7 +202,7 @@ void SimulatedCentral::CarryOut(ProbePort effect) {
 void SimulatedCentral::CarryOut(ConnectFeed effect) {
   ++plans_;
   FeederOptions options;
-  options.transport = parts_.transport;
+  options.transport = &routes_;
   options.train = parts_.data->train.get();
   options.test = parts_.data->test.get();
   options.run_seed = coordinator_->plan().stages.empty() ? 0 : world_.seed;

@@ -17,8 +17,10 @@
 #include "central/run/feeder.h"
 #include "central/run/machines/coordinator.h"
 #include "proto/transport/in_process/virtual_loop.h"
+#include "proto/transport/relay/relay_transport.h"
 #include "tests/sim/cluster/history_rules.h"
 #include "tests/sim/cluster/simulated_planner.h"
+#include "tests/sim/cluster/simulated_relay.h"
 #include "tests/sim/cluster/world.h"
 
 namespace runnel {
@@ -89,8 +91,7 @@ class SimulatedCentral final : public CentralControlObserver {
   void CarryOut(CloseControl effect) { server_->Close(effect.connection); }
   void CarryOut(ProbePort effect);
   void CarryOut(SetTimer effect);
-  // Everybody reaches everybody.
-  void CarryOut(const AllowRelay&) {}
+  void CarryOut(AllowRelay effect) { relay_->Allow(std::move(effect.plan)); }
   void CarryOut(ConnectFeed effect);
   void CarryOut(StopFeed) { feeder_.reset(); }
   void CarryOut(StartLocalWorker effect);
@@ -112,6 +113,8 @@ class SimulatedCentral final : public CentralControlObserver {
   SimulatedPlanner planner_;
   std::optional<Coordinator> coordinator_;
   std::unique_ptr<CentralControl> server_;
+  std::unique_ptr<SimulatedRelay> relay_;
+  RelayTransport routes_;  // of the feed
   std::unique_ptr<Feeder> feeder_;
   CheckpointFailures failures_;
   std::vector<std::string> awaited_;  // local workers that were started last

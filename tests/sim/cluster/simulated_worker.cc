@@ -53,6 +53,40 @@ class VirtualLane final : public Lane {
   const std::shared_ptr<Core> core_;
 };
 
+// Of a device behind a router: it dials, and nobody reaches where it listens.
+class BehindRouter final : public Transport {
+ public:
+  explicit BehindRouter(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, AcceptFn) override {
+    class Nowhere final : public Listener {
+     public:
+      explicit Nowhere(std::string address) : address_(std::move(address)) {}
+      std::string address() const override { return address_; }
+
+     private:
+      const std::string address_;
+    };
+    return std::make_unique<Nowhere>(
+        absl::StrCat(address.substr(0, address.rfind(':')), ":", ++port_));
+  }
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget& to,
+                                                   ConnectionObserver* observer,
+                                                   const LinkShaping& shaping) override {
+    return inner_->Dial(to, observer, shaping);
+  }
+
+ private:
+  const std::unique_ptr<Transport> inner_;
+  int port_ = 1024;
+};
+
+std::unique_ptr<Transport> TransportOf(World* world, const std::string& name, bool is_behind) {
+  std::unique_ptr<Transport> transport = world->network.NewTransport(name);
+  if (!is_behind) return transport;
+  return std::make_unique<BehindRouter>(std::move(transport));
+}
+
 }  // namespace
 
 class SimulatedWorker::Arithmetic final : public DeviceArithmetic {
@@ -107,12 +141,12 @@ struct SimulatedWorker::Process {
 };
 
 SimulatedWorker::SimulatedWorker(World* world, std::string name, int number,
-                                 std::string central_address)
+                                 std::string central_address, bool is_behind)
     : world_(*world),
       name_(std::move(name)),
       central_address_(std::move(central_address)),
       draws_(kFirstWorkerDraws + static_cast<uint64_t>(number)),
-      transport_(world->network.NewTransport(name_)),
+      transport_(TransportOf(world, name_, is_behind)),
       control_(world->control.NewTransport(name_, absl::StrCat("10.0.0.", number + 10))),
       logger_(world, name_) {
   world_.nodes[name_] = NodeState::kDown;
@@ -206,11 +240,14 @@ void SimulatedWorker::SetFrozen(bool frozen) {
   world_.control.Flush();
 }
 
+bool SimulatedWorker::leaves() const { return runs() && process_->stops > 0; }
+
 void SimulatedWorker::Leave() {
   if (!runs()) return;
   world_.Record(absl::StrCat(name_, " is told to leave"));
   ++process_->stops;
-  if (process_->core == nullptr) return Exit(absl::OkStatus());
+  if (process_->core == nullptr || world_.Has(PlantedBug::kLeavesAtOnce))
+    return Exit(absl::OkStatus());
   if (process_->stops == 1) {
     process_->core->Leave();
   } else {

@@ -17,7 +17,9 @@ namespace runnel {
 class SimulatedWorker {
  public:
   // The device with this name and number; no process runs on it yet. world outlives it.
-  SimulatedWorker(World* world, std::string name, int number, std::string central_address);
+  // is_behind: nobody can dial it.
+  SimulatedWorker(World* world, std::string name, int number, std::string central_address,
+                  bool is_behind = false);
   ~SimulatedWorker();
 
   void Start();
@@ -29,6 +31,8 @@ class SimulatedWorker {
 
   bool runs() const { return process_ != nullptr; }
   bool frozen() const { return frozen_; }
+  // It was told to.
+  bool leaves() const;
   const std::string& name() const { return name_; }
 
  private:

@@ -52,7 +52,7 @@ class World {
   std::string violation;                   // empty: none
   uint64_t digest = 0;                     // of the record
   std::string log;                         // the record, if it is kept
-  int64_t losses = 0, recoveries = 0, moves = 0, commits = 0;
+  int64_t losses = 0, recoveries = 0, moves = 0, commits = 0, relayed = 0;
 
  private:
   const bool keeps_log_;
