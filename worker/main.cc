@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
+#include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/refusal_log.h"
 #include "proto/base/status_macros.h"
@@ -171,6 +172,7 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   options.device = DescribeDevice(device);
   options.memory_bytes = memory_mb * 1'000'000;
   options.backends = BackendNames();
+  options.processors = static_cast<int64_t>(ProcessorsOf(options.backend).size());
   options.recipes = RecipeOffers();
   options.codecs = CodecFamilies();
   return self;

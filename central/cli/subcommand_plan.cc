@@ -13,6 +13,8 @@ constexpr char kExamples[] = R"(
 Examples:
   how `runnel` would cut MobileNetV2 for three devices, and without the second one
     runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if leave:local-001
+  what the stages would run on which processor
+    runnel-central plan --model vgg11 --recipe niti --local-workers 2 --backend cpu,opencl --program
   the same with links of 4 Mbps
     runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if mbps:4)";
 
@@ -22,6 +24,7 @@ Subcommand AddPlan(CLI::App& program) {
   struct Flags {
     RunFlags run;
     std::vector<std::string> what_if;
+    bool program = false;
   };
   CLI::App* app =
       program.add_subcommand("plan", "Show how a run would cut the model, without training");
@@ -31,9 +34,13 @@ Subcommand AddPlan(CLI::App& program) {
   app->add_option("--what-if", flags->what_if,
                   "also the plan if a device left or links changed, without doing it: leave:NAME, "
                   "mbps:X, link:NAME,NAME:X");
+  app->add_flag(
+      "--program", flags->program,
+      "also what each stage would run on which processor of its device, as the workers say: "
+      "instruction, processor, cost, switch");
   return {app, [app, flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(*app, flags->run));
-            return PlanCommand(settings, flags->what_if, context);
+            return PlanCommand(settings, flags->what_if, flags->program, context);
           }};
 }
 

@@ -259,7 +259,7 @@ void PrintStageSeconds(const TrainingOutcome& outcome, const RunSettings& settin
 }  // namespace
 
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
-                         const CommandContext& context) {
+                         bool lists_programs, const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
   if (setup.plain_loop)
     return absl::InvalidArgumentError("--local-workers 0: the plain loop has no plan");
@@ -269,6 +269,7 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   job.setup = &setup;
   job.stop_step = setup.stop_step;
   job.plan_only = true;
+  job.lists_programs = lists_programs;
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));
   job.planner = planner.get();
@@ -287,6 +288,12 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
   const int64_t drain = setup.schedule->drains_each_step ? setup.training.micro_batches : 0;
   constexpr int64_t kShownMicroBatches = 8;
   context.print(PrintSchedule(stages, kShownMicroBatches, drain, setup.training.micro_batches));
+  for (size_t i = 0; i < outcome.programs.size(); ++i) {
+    const DeviceId device = outcome.plan.stages[i].device;
+    const std::string& name =
+        outcome.plans.back().devices[static_cast<size_t>(device.value())].name;
+    context.print(absl::StrCat(name, ": ", ToText(outcome.programs[i])));
+  }
   for (const std::string& text : what_if) {
     RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,
                             ParseAssumption(text, outcome.plans.back().devices));

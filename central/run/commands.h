@@ -63,9 +63,9 @@ absl::Status ReplayCommand(const std::string& journal, const std::string& summar
                            const CommandContext& context);
 
 // Shows the plan that a run would use, its schedule, and what would change under each assumption
-// (subcommand_what_if.h).
+// (subcommand_what_if.h). lists_programs: also what its stages would run on which processor.
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
-                         const CommandContext& context);
+                         bool lists_programs, const CommandContext& context);
 
 struct EvalArguments {
   std::string checkpoint_dir;

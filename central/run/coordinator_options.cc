@@ -68,6 +68,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.needs_profile = needs.devices;
   options.profiles_first_only = needs.first_only;
   options.plan_only = job.plan_only;
+  options.lists_programs = job.lists_programs;
   options.collect_at_barriers = !setup.settings.checkpoint_dir.empty();
   options.evaluates_beside =
       has_local_workers && !job.plan_only && EvaluatesBeside(setup, options.stage.eval_samples);

@@ -132,6 +132,7 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   outcome_.summary.replication = coordinator_->replication();
   outcome_.summary.searches = job_.planner->searches();
   outcome_.plans = record_->plans();
+  outcome_.programs = coordinator_->programs();
   outcome_.plan = outcome_.summary.plan;
   return std::move(outcome_);
 }

@@ -41,6 +41,7 @@ struct TrainingJob {
   ModelState state;                       // all layers; empty: drawn from the seed
   Generation generation = Generation(1);  // of the first plan
   bool plan_only = false;                 // end when the plan is made
+  bool lists_programs = false;            // and its stages have said what they would run
   bool evaluate_only = false;             // of no steps: for the figures, not for the state
   // Decided before: up to first_step, or all that a replay knows.
   std::vector<TrainingChange> changes;
@@ -50,8 +51,9 @@ struct TrainingJob {
 struct TrainingOutcome {
   RunSummary summary;
   Plan plan;
-  std::vector<PlanDecided> plans;  // as journalled
-  ModelState state;                // at the end; empty if only planned
+  std::vector<PlanDecided> plans;        // as journalled
+  std::vector<ProgramListing> programs;  // by stage, where the job lists them
+  ModelState state;                      // at the end; empty if only planned
   int64_t step = 0;
   bool stopped_by_user = false;
 };

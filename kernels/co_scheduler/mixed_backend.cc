@@ -18,6 +18,9 @@
 namespace runnel {
 namespace {
 
+// Names on the wire are not longer than 256.
+constexpr size_t kMostClassBytes = 200;
+
 class MixedBackend final : public CoScheduler {
  public:
   MixedBackend(std::vector<std::unique_ptr<Backend>> processors, AssignmentRule rule,
@@ -33,8 +36,17 @@ class MixedBackend final : public CoScheduler {
     if (processors_.size() == 1) return processors_[0]->numerics_class();
     std::vector<std::string> classes;
     for (const auto& processor : processors_) classes.push_back(processor->numerics_class());
-    return absl::StrCat("mixed/", absl::StrJoin(classes, "+"), "/",
-                        rule_.is_set() ? options_.rule : absl::StrCat("counted", kCountedRule));
+    std::string name =
+        absl::StrCat("mixed/", absl::StrJoin(classes, "+"), "/",
+                     rule_.is_set() ? options_.rule : absl::StrCat("counted", kCountedRule));
+    if (name.size() > kMostClassBytes) {
+      // FNV-1a: the same everywhere.
+      uint64_t digest = 0xcbf29ce484222325u;
+      for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+      name.resize(kMostClassBytes - 17);
+      absl::StrAppend(&name, "/", absl::Hex(digest, absl::kZeroPad16));
+    }
+    return name;
   }
 
   // Copies of what is made again would cost more than the making.

@@ -160,6 +160,29 @@ TEST(MixedBackend, AProcessorSeesWeightsThatTheHostChanged) {
   EXPECT_EQ(ones, output_with(1));
 }
 
+TEST(MixedBackend, EvaluatesAsOneBackendDoes) {
+  const auto evaluate = [](const char* names, Scaled& output) {
+    const auto backend = *MakeBackend(names, 1);
+    auto net = *IntegerPipeline::Make(SmallModel(), {}, 4, backend.get(), **FindRecipe("niti"));
+    for (size_t i = 0; i < net.weight_count(); ++i) {
+      const auto count = static_cast<int64_t>(net.Weight(i).mantissas.size());
+      net.SetWeight(i, {GoldenMantissas(10 + i, count), -9});
+    }
+    IntegerStage& stage = net.stages[0];
+    const std::vector<float> x = RandomValues(5, 0, 4 * 128);
+    std::memcpy(stage.bindings[Storage::kInput], x.data(), x.size() * sizeof(float));
+    const std::vector<int32_t> labels = RandomLabels(5, 0, 4, 5);
+    std::memcpy(stage.bindings[Storage::kLabels], labels.data(), labels.size() * sizeof(int32_t));
+    EXPECT_EQ(stage.executable->Run(Part::kForwardEval, {}, stage.bindings), absl::OkStatus());
+    output = net.Output(0);
+    return net.loss();
+  };
+  Scaled mixed, ref;
+  EXPECT_EQ(evaluate("cpu,ref@alternate", mixed), evaluate("ref", ref));
+  EXPECT_EQ(mixed, ref);
+  EXPECT_NE(mixed, Scaled{std::vector<int8_t>(20)});
+}
+
 TEST(MixedBackend, OneProcessorAloneRunsAsEver) {
   const auto one = *MakeCoScheduler("cpu", 1);
   EXPECT_EQ(one->numerics_class(), (*MakeBackend("cpu", 1))->numerics_class());

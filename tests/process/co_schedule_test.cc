@@ -69,6 +69,22 @@ TEST(CoSchedule, AListingSaysWhatRunsWhere) {
   EXPECT_THAT(Listing({"lenet"}), HasSubstr("cpu (measured)"));
 }
 
+TEST(CoSchedule, APlanListsTheProgramsOfItsStages) {
+  const auto plan = [](const std::string& backend, int exit_code) {
+    Process central({"runnel-central", "plan", "--quick", "--model", "lenet", "--recipe", "niti",
+                     "--local-workers", "2", "--backend", backend, "--program"});
+    EXPECT_EQ(central.Wait(60), exit_code) << central.err();
+    return central.out() + central.err();
+  };
+  const std::string listed = plan("cpu,ref@*=ref", 0);
+  EXPECT_THAT(listed, HasSubstr("local-000: layers 0 to 2, micro-batches of 64 samples on cpu"));
+  EXPECT_THAT(listed, HasSubstr("local-001: layers 3 to 5"));
+  EXPECT_THAT(listed, testing::ContainsRegex("forward +2.0 +int8_conv_forward +ref "));
+  EXPECT_THAT(listed, testing::ContainsRegex("update +5.0 +niti_update +ref "));
+  EXPECT_THAT(plan("cpu,ref@warp=ref", 2),
+              AllOf(HasSubstr("worker local-00"), HasSubstr("'warp=ref' is not")));
+}
+
 TEST(CoSchedule, AListingSaysWhatItCannotList) {
   EXPECT_THAT(Listing({"warp"}, 2), HasSubstr("warp"));
   EXPECT_THAT(Listing({"lenet", "--recipe", "warp"}, 2), HasSubstr("warp"));

@@ -24,8 +24,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
 }
 auto Fields(const Leaving&) { return std::tuple<>(); }
 auto Fields(const ProfileReport& m) {
@@ -77,6 +77,11 @@ auto Fields(const CommitReplicas& m) { return std::tie(m.id); }
 auto Fields(const Replicated& m) {
   const auto& [a, b, c, d] = m;
   return std::tie(a, b, c, d);
+}
+auto Fields(const ProgramReport& m) { return std::tie(m.generation, m.listing, m.failure); }
+auto Fields(const ProgramRequest& m) {
+  const auto& [a, b, c, d, e, f, g] = m;
+  return std::tie(a, b, c, d, e, f, g);
 }
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
 auto Fields(const RelayWanted& m) { return std::tie(m.ticket, m.from); }

@@ -168,7 +168,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
-                  Names(), Families(), Text(), 1 + Below(1000000), Text(), count()},
+                  Names(), Families(), Text(), 1 + Below(1000000), Text(), count(), 1 + Below(9)},
       ProfileReport{{Real(), Real(), Real()},
                     {Real(), Real(), Real()},
                     0.25,
@@ -192,7 +192,15 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       ProbePiece{1, 5, Text(), Below(1000)},
       Leaving{},
       Heartbeat{WorkerPhase::kPreparing, 1 + Below(1000000)},
-      Replicated{{generation, sequence}, 1 + Below(999), 1 + Below(999), samples}};
+      Replicated{{generation, sequence}, 1 + Below(999), 1 + Below(999), samples},
+      ProgramReport{generation,
+                    {1,
+                     2,
+                     samples,
+                     Names(),
+                     {{Text(), 1, 2, Text(), Text(), Real(), Below(2) == 1, Real(), count()},
+                      {Text(), 0, 0, "", Text(), Real(), true, Real(), count()}}},
+                    Text()}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }
@@ -249,7 +257,14 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
       ProbePiece{0, 2, Text(), Below(1000)},
       Replicate{{generation, Sequence(1 + Below(1000000))}},
       CommitReplicas{{generation, Sequence(1 + Below(1000000))}},
-      RelayWanted{Text(), Text()}};
+      RelayWanted{Text(), Text()},
+      ProgramRequest{generation,
+                     model,
+                     Text(),
+                     Text(),
+                     {0, model.layer_count() - 1},
+                     1 + Below(99),
+                     Below(2) == 1}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

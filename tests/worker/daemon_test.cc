@@ -141,6 +141,20 @@ TEST_F(DaemonTest, AFailedMeasurementLeavesTheStageAsItIs) {
   EXPECT_TRUE(snapshot.state == InitialState(model_, 9).value()) << "drawn as central would";
 }
 
+TEST_F(DaemonTest, TellsWhatItWouldRunWhere) {
+  ProgramRequest request{Generation(3), model_, "niti", "cpu,ref@*=ref", {2, 5}, 4, false};
+  const ProgramReport report = Ask<ProgramReport>(request);
+  EXPECT_EQ(report.generation, Generation(3));
+  EXPECT_EQ(report.failure, "");
+  EXPECT_EQ(report.listing.first_layer, 2);
+  ASSERT_FALSE(report.listing.lines.empty());
+  EXPECT_EQ(report.listing.lines[0].instruction, "int8_conv_forward");
+  EXPECT_EQ(report.listing.lines[0].processor, "ref");
+  EXPECT_TRUE(report.listing.lines[0].switches);
+  request.backend = "cpu,warp";
+  EXPECT_THAT(Ask<ProgramReport>(request).failure, HasSubstr("'warp' is not known"));
+}
+
 // What was on its way when a plan came to its end is about no stage that stands.
 TEST_F(DaemonTest, MessagesAboutAnotherPlanAreDropped) {
   EXPECT_EQ(Ask<StagePrepared>(WholeModel()).generation, Generation(3));

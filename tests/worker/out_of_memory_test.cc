@@ -38,6 +38,9 @@ class HungryArithmetic final : public DeviceArithmetic {
                                                  const std::function<void(double)>&) override {
     throw std::bad_alloc();
   }
+  absl::StatusOr<ProgramListing> List(const ProgramRequest& request) override {
+    return real_.List(request);
+  }
   absl::StatusOr<std::unique_ptr<StageEngine>> MakeEngine(const std::string& backend,
                                                           const StageExecutorOptions& options,
                                                           BufferPool* pool) override {

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
 #include "worker/heap_limits.h"
+#include "worker/measure/list_program.h"
 
 namespace runnel {
 
@@ -47,6 +49,20 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
   }));
   TrimHeaps();
   return times;
+}
+
+absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& request) {
+  RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
+  const ListedStage stage = {request.model, request.layers, request.micro_batch_size,
+                             request.accumulates};
+  absl::StatusOr<ProgramListing> listing;
+  for (const std::string& one : NamesOf(request.backend)) {
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CoScheduler> processors,
+                            MakeCoScheduler(one, threads_));
+    listing = ListProgram(stage, *recipe, *processors);
+    if (!absl::IsUnimplemented(listing.status())) break;
+  }
+  return listing;
 }
 
 absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeEngine(

@@ -27,6 +27,7 @@ class BackendArithmetic final : public DeviceArithmetic {
   absl::StatusOr<std::vector<RangeTime>> Profile(
       const ProfileRequest& request, const ProfileOptions& options,
       const std::function<void(double share)>& on_progress) override;
+  absl::StatusOr<ProgramListing> List(const ProgramRequest& request) override;
   absl::StatusOr<std::unique_ptr<StageEngine>> MakeEngine(const std::string& backend,
                                                           const StageExecutorOptions& options,
                                                           BufferPool* pool) override;

@@ -30,6 +30,8 @@ class DeviceArithmetic {
   virtual absl::StatusOr<std::vector<RangeTime>> Profile(
       const ProfileRequest& request, const ProfileOptions& options,
       const std::function<void(double share)>& on_progress) = 0;
+  // As ListProgram, on the backend that the request names.
+  virtual absl::StatusOr<ProgramListing> List(const ProgramRequest& request) = 0;
   // Of a stage without a state yet; on the backend of this name, for "auto" on the best one that
   // has all that is needed. `pool` outlives the engine, and so does this. InvalidArgument /
   // Unimplemented: the stage does not fit.

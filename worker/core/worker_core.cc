@@ -97,6 +97,7 @@ WorkerHello WorkerCore::Hello() const {
   hello.memory_bytes = options_.memory_bytes;
   hello.device_id = options_.device_id;
   hello.incarnation = options_.incarnation;
+  hello.processors = options_.processors;
   return hello;
 }
 
@@ -273,6 +274,16 @@ void WorkerCore::On(ProfileRequest request) {
         }
         CarryOutWaiting();
       });
+}
+
+void WorkerCore::On(ProgramRequest request) {
+  const Generation generation = request.generation;
+  workshop_->List(std::move(request), [this, generation](absl::StatusOr<ProgramListing> listing) {
+    ProgramReport report{generation, {}, std::string(listing.status().message())};
+    if (listing.ok()) report.listing = *std::move(listing);
+    Send(std::move(report));
+    CarryOutWaiting();
+  });
 }
 
 void WorkerCore::On(PrepareStage stage) {

@@ -41,6 +41,7 @@ struct WorkerOptions {
   int64_t memory_bytes = 0;    // WorkerHello's
   std::string device_id = {};  // WorkerHello's
   int64_t incarnation = 0;     // WorkerHello's
+  int64_t processors = 1;      // WorkerHello's
   int threads = 1;
   int64_t connect_timeout_ms = 30'000;
   // Folder for what this worker measures of itself; empty: nothing is kept. device: as
@@ -102,6 +103,7 @@ class WorkerCore {
   void On(ProfileRequest request);
   // Whether a message about this plan comes too late, or is about one that does not hold here yet.
   bool IsAboutAnother(Generation generation) const { return generation != generation_; }
+  void On(ProgramRequest request);
   void On(PrepareStage stage);
   void On(const RunUntil& grant);
   void On(const SnapshotRequest& request);

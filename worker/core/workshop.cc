@@ -63,6 +63,17 @@ void Workshop::Measure(ProfileRequest request, std::function<void(ProfileProgres
       std::move(done));
 }
 
+void Workshop::List(ProgramRequest request,
+                    std::function<void(absl::StatusOr<ProgramListing>)> done) {
+  Begin<absl::StatusOr<ProgramListing>>(
+      WorkerPhase::kMeasuring,
+      [this, request = std::move(request)] {
+        return WithinMemory("it listed a program",
+                            [&] { return parts_.arithmetic->List(request); });
+      },
+      std::move(done));
+}
+
 absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage, StageHost* own,
                                                               StageEvents events) {
   // What did not come stands here.

@@ -47,6 +47,8 @@ class Workshop {
   // on_progress is called a few times a second. Errors as ProfileRanges.
   void Measure(ProfileRequest request, std::function<void(ProfileProgress)> on_progress,
                std::function<void(absl::StatusOr<ProfileReport>)> done);
+  // Errors as DeviceArithmetic::List.
+  void List(ProgramRequest request, std::function<void(absl::StatusOr<ProgramListing>)> done);
   // own: the stage that stands here, which has the layers that `stage` came without; null: `stage`
   // has all. Errors as MakeStageHost and TakeSnapshot.
   void Make(PrepareStage stage, StageHost* own, StageEvents events,

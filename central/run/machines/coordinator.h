@@ -14,6 +14,7 @@
 //   Detector      which workers are lost, and why
 //   Replication   has stages keep their states of a barrier among themselves, while they train
 //   Recovery      how training goes on when workers are lost
+//   ProgramLists  what the stages of a plan that is only shown would run
 //
 // At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes
 // out with the next grant), check-point, Planner (keep, measure first, or move).
@@ -50,6 +51,7 @@
 #include "central/run/machines/losses/standstill.h"
 #include "central/run/machines/measuring/measuring.h"
 #include "central/run/machines/move.h"
+#include "central/run/machines/program_lists.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/roster_facts.h"
 #include "central/run/machines/run_effects.h"
@@ -73,6 +75,7 @@ struct CoordinatorOptions {
   bool needs_profile = false;        // devices are measured before the first plan
   bool profiles_first_only = false;  // and of them the first one alone
   bool plan_only = false;            // end when the plan is made
+  bool lists_programs = false;       // and its stages have said what they would run
   bool collect_at_barriers = false;  // check-points are wanted
   // Evaluations go by collected states, beside the training (StateUse::evaluation); else through
   // the pipeline, which stands meanwhile.
@@ -155,6 +158,8 @@ class Coordinator {
   bool waits_for_evaluation() const {
     return stands_for_states() && !collection_.under_way() && evaluations_.under_way();
   }
+  // By stage, of a run that lists programs.
+  const std::vector<ProgramListing>& programs() const { return program_lists_.listings(); }
   const Move& move() const { return move_; }
   const ReplicationSummary& replication() const { return replication_.summary(); }
   // Which links of the plan go by way of central now. marked: stages() with StageStatus::relayed.
@@ -196,6 +201,7 @@ class Coordinator {
     detector_.AddHeartbeat(roster_.device(device).connection, heartbeat);
   }
   void Handle(int device, const Replicated& replicated);
+  void Handle(int device, const ProgramReport& report);
 
   // ---- what machines are shown
   std::vector<DeviceFacts> Facts() const;
@@ -271,6 +277,7 @@ class Coordinator {
   StateCollection collection_;
   Replication replication_;
   Recovery recovery_;
+  ProgramLists program_lists_;
   ActivePlan active_;
   Orders orders_;
   StandsFor stands_for_ = StandsFor::kNothing;

@@ -58,6 +58,12 @@ void Coordinator::Handle(int device, const ProfileFailed& failed) {
   if (*done) Measure();
 }
 
+void Coordinator::Handle(int device, const ProgramReport& report) {
+  const absl::StatusOr<bool> complete = program_lists_.Add(device, report, roster_);
+  if (!complete.ok()) return End(complete.status(), false);
+  if (*complete) End(absl::OkStatus(), false);
+}
+
 PrepareStage Coordinator::StageMessage() const {
   PrepareStage message = options_.stage;
   message.first_sequence = barrier_.reached_sequence();
@@ -76,7 +82,9 @@ void Coordinator::MakeFirstPlan() {
     order.decided.plan.generation = options_.first_generation;
     active_.plan = order.decided.plan;
     effects_.push_back(Persist{std::move(order.decided)});
-    return End(absl::OkStatus(), false);
+    if (!options_.lists_programs) return End(absl::OkStatus(), false);
+    return program_lists_.Begin(active_.plan, options_.measurement.request,
+                                options_.stage.training.micro_batches > 1, roster_, effects_);
   }
   order.common = StageMessage();
   order.common.draws_state = recovery_.state().layers.empty();

@@ -243,6 +243,11 @@ absl::Status Roster::FailureOf(int number, absl::string_view reason, bool unfit)
   return unfit ? absl::InvalidArgumentError(what) : absl::AbortedError(what);
 }
 
+int64_t Roster::ProcessorsOf(int number) const {
+  if (options_.backend == "auto") return device(number).hello.processors;
+  return static_cast<int64_t>(BackendFamilies(options_.backend).size());
+}
+
 std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
   const std::optional<int> number = DeviceOf(connection);
   if (!number.has_value()) return std::nullopt;

@@ -121,6 +121,8 @@ class Roster {
   // InvalidArgument: what does not fit the device, which is the user's to change (`unfit`).
   // Aborted: what else failed there.
   absl::Status FailureOf(int number, absl::string_view reason, bool unfit) const;
+  // Processors that a stage on this device computes on: the run's, else the worker's own.
+  int64_t ProcessorsOf(int number) const;
   // By device number: whether it has left.
   const std::vector<bool>& lost() const { return lost_; }
   std::optional<int> DeviceOf(ConnectionId connection) const;

@@ -32,9 +32,13 @@ std::vector<DeviceFacts> FactsOf(const Roster& roster, const std::vector<PathFig
     const Device& device = devices[i];
     // Local workers are on one host and have its memory together.
     const int64_t sharing = device.local ? std::max<int64_t>(locals, 1) : 1;
+    // Each processor beside the host's has copies of the state and values of a stage, and each
+    // segment its operands: at most about as much again for each of them.
+    const int64_t processors = roster.ProcessorsOf(static_cast<int>(i));
+    const int64_t copies = processors > 1 ? processors : 0;
     facts.push_back({device.hello.name, device.processor_share, roster.lost()[i] || device.leaving,
                      device.local, i < paths.size() ? paths[i] : PathFigures(), device.costs,
-                     device.hello.memory_bytes / sharing});
+                     device.hello.memory_bytes / sharing / (1 + copies)});
   }
   return facts;
 }

@@ -21,6 +21,7 @@
 #include "proto/base/training/device_costs.h"
 #include "proto/base/training/layer_range.h"
 #include "proto/base/training/plan.h"
+#include "proto/base/training/program_listing.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 #include "proto/transport/link/link_target.h"
@@ -30,9 +31,11 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 13;
+inline constexpr int32_t kProtocolVersion = 14;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
+inline constexpr int64_t kMaxProgramLines = 4096;
+inline constexpr int64_t kMaxProcessors = 16;
 // Between two heartbeats of a worker.
 inline constexpr int64_t kHeartbeatNs = 250'000'000;
 // A profile's processor_share is at least this.
@@ -87,6 +90,8 @@ struct WorkerHello {
   std::string device_id = {};
   // Of this process: a worker that is started again has a higher one. 0: not known.
   int64_t incarnation = 0;
+  // On which its stages compute where central leaves it open; of more than one, values are copied.
+  int64_t processors = 1;
 };
 
 // What a worker is at.
@@ -242,10 +247,17 @@ struct StageFailed {
 // releases it.
 struct Leaving {};
 
-using WorkerMessage =
-    std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
-                 Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
-                 ProfileProgress, WayMeasured, ProbePiece, Leaving, Heartbeat, Replicated>;
+// Answer to ProgramRequest.
+struct ProgramReport {
+  Generation generation;  // the request's
+  ProgramListing listing;
+  std::string failure = {};  // why there is no listing; empty: there is one
+};
+
+using WorkerMessage = std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot,
+                                   EvaluationDone, Telemetry, StageFailed, LayersFetched,
+                                   StagePrepared, ProfileFailed, ProfileProgress, WayMeasured,
+                                   ProbePiece, Leaving, Heartbeat, Replicated, ProgramReport>;
 
 // ---- central -> worker
 
@@ -373,6 +385,18 @@ struct EvaluateRequest {
   int64_t micro_batches = 0;
 };
 
+// What would run on which processor of the device, if these layers were a stage of the plan of this
+// generation. Takes some seconds where costs are measured.
+struct ProgramRequest {
+  Generation generation;
+  ModelSpec model;
+  std::string recipe;
+  std::string backend;
+  LayerRange layers;
+  int64_t micro_batch_size = 0;
+  bool accumulates = false;  // a step has several micro-batches
+};
+
 // The run is over, or goes on without the worker, which has asked to leave: the worker ends, or
 // waits for the next run if nobody told it to end.
 struct Release {};
@@ -380,6 +404,6 @@ struct Release {};
 using CentralMessage =
     std::variant<Welcome, Refused, ProfileRequest, PrepareStage, RunUntil, SnapshotRequest,
                  EvaluateRequest, Release, FetchLayers, CommitPlan, AbortPlan, ProbePiece,
-                 Replicate, CommitReplicas, RelayWanted>;
+                 Replicate, CommitReplicas, RelayWanted, ProgramRequest>;
 
 }  // namespace runnel

@@ -145,6 +145,18 @@ void Fill(ProbePiece& from, proto::FromCentral& to) {
   to.mutable_probe_piece()->set_answer_bytes(from.answer_bytes);
 }
 
+void Fill(ProgramRequest& from, proto::FromCentral& to) {
+  proto::ProgramRequest& request = *to.mutable_program_request();
+  request.set_generation(from.generation.value());
+  *request.mutable_model() = ToProto(from.model);
+  request.set_recipe(from.recipe);
+  request.set_backend(from.backend);
+  request.mutable_layers()->set_first_layer(from.layers.first_layer);
+  request.mutable_layers()->set_last_layer(from.layers.last_layer);
+  request.set_micro_batch_size(from.micro_batch_size);
+  request.set_accumulates(from.accumulates);
+}
+
 void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
 
 // ---- messages -> vocabulary, one overload a message
@@ -366,6 +378,28 @@ absl::StatusOr<CentralMessage> Read(const proto::AbortPlan& from) {
   return AbortPlan{generation};
 }
 
+absl::StatusOr<CentralMessage> Read(const proto::ProgramRequest& from) {
+  ProgramRequest request;
+  RUNNEL_ASSIGN_OR_RETURN(request.generation,
+                          ToGeneration("program_request.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(request.model, FromProto(from.model()));
+  RUNNEL_RETURN_IF_ERROR(CheckName("program_request.recipe", from.recipe()));
+  request.recipe = from.recipe();
+  RUNNEL_RETURN_IF_ERROR(CheckName("program_request.backend", from.backend()));
+  request.backend = from.backend();
+  const proto::LayerRange& layers = from.layers();
+  RUNNEL_RETURN_IF_ERROR(CheckRange("program_request.layers.last_layer", layers.last_layer(), 0,
+                                    request.model.layer_count() - 1));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("program_request.layers.first_layer", layers.first_layer(), 0,
+                                    layers.last_layer()));
+  request.layers = {layers.first_layer(), layers.last_layer()};
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("program_request.micro_batch_size", from.micro_batch_size(), 1, kMaxAmount));
+  request.micro_batch_size = from.micro_batch_size();
+  request.accumulates = from.accumulates();
+  return request;
+}
+
 absl::StatusOr<CentralMessage> Read(const proto::EvaluateRequest& from) {
   EvaluateRequest request;
   RUNNEL_ASSIGN_OR_RETURN(request.generation,
@@ -417,6 +451,8 @@ absl::StatusOr<CentralMessage> FromProto(proto::FromCentral message) {
       return Read(message.commit_replicas());
     case proto::FromCentral::kRelayWanted:
       return Read(message.relay_wanted());
+    case proto::FromCentral::kProgramRequest:
+      return Read(message.program_request());
     case proto::FromCentral::kPart:
     case proto::FromCentral::kPartsArrived:
     case proto::FromCentral::kPartsDropped:

@@ -44,6 +44,7 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   hello.set_memory_bytes(from.memory_bytes);
   hello.set_device_id(from.device_id);
   hello.set_incarnation(from.incarnation);
+  hello.set_processors(from.processors);
 }
 
 void Fill(Heartbeat& from, proto::FromWorker& to) {
@@ -168,6 +169,29 @@ void Fill(ProfileFailed& from, proto::FromWorker& to) {
   to.mutable_profile_failed()->set_generation(from.generation.value());
 }
 
+void Fill(ProgramReport& from, proto::FromWorker& to) {
+  proto::ProgramReport& report = *to.mutable_program_report();
+  report.set_generation(from.generation.value());
+  report.set_failure(CleanUtf8(from.failure, kMaxReasonBytes));
+  report.mutable_layers()->set_first_layer(from.listing.first_layer);
+  report.mutable_layers()->set_last_layer(from.listing.last_layer);
+  report.set_samples(from.listing.samples);
+  report.mutable_processors()->Assign(from.listing.processors.begin(),
+                                      from.listing.processors.end());
+  for (const ProgramLine& line : from.listing.lines) {
+    proto::ProgramLine& wire = *report.add_lines();
+    wire.set_part(line.part);
+    wire.set_layer(line.layer);
+    wire.set_op(line.op);
+    wire.set_instruction(line.instruction);
+    wire.set_processor(line.processor);
+    wire.set_seconds(line.seconds);
+    wire.set_switches(line.switches);
+    wire.set_switch_seconds(line.switch_seconds);
+    wire.set_switch_bytes(line.switch_bytes);
+  }
+}
+
 // ---- messages -> vocabulary, one overload a message
 
 template <typename Repeated>
@@ -204,6 +228,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_RETURN_IF_ERROR(CheckRange("hello.memory_bytes", from.memory_bytes(), 0, kMaxInt64));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.device_id", from.device_id()));
     RUNNEL_RETURN_IF_ERROR(CheckRange("hello.incarnation", from.incarnation(), 0, kMaxInt64));
+    RUNNEL_RETURN_IF_ERROR(CheckRange("hello.processors", from.processors(), 1, kMaxProcessors));
   }
   WorkerHello hello;
   hello.protocol_version = from.protocol_version();
@@ -220,6 +245,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   hello.memory_bytes = from.memory_bytes();
   hello.device_id = from.device_id();
   hello.incarnation = from.incarnation();
+  hello.processors = from.processors();
   return hello;
 }
 
@@ -428,6 +454,48 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileFailed& from) {
   return failed;
 }
 
+absl::StatusOr<ProgramLine> Read(const proto::ProgramLine& from) {
+  RUNNEL_RETURN_IF_ERROR(CheckText("program_report.lines.part", from.part()));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("program_report.lines.layer", from.layer(), 0, kMaxLayers - 1));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("program_report.lines.op", from.op(), 0, kMaxAmount));
+  RUNNEL_RETURN_IF_ERROR(CheckText("program_report.lines.instruction", from.instruction()));
+  RUNNEL_RETURN_IF_ERROR(CheckText("program_report.lines.processor", from.processor()));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("program_report.lines.seconds", from.seconds(), 0, kMaxSeconds));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckReal("program_report.lines.switch_seconds", from.switch_seconds(), 0, kMaxSeconds));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("program_report.lines.switch_bytes", from.switch_bytes(), 0, kMaxInt64));
+  return ProgramLine{from.part(),        from.layer(),          from.op(),
+                     from.instruction(), from.processor(),      from.seconds(),
+                     from.switches(),    from.switch_seconds(), from.switch_bytes()};
+}
+
+absl::StatusOr<WorkerMessage> Read(const proto::ProgramReport& from) {
+  ProgramReport report;
+  RUNNEL_ASSIGN_OR_RETURN(report.generation,
+                          ToGeneration("program_report.generation", from.generation()));
+  RUNNEL_ASSIGN_OR_RETURN(report.failure, ToReason("program_report.failure", from.failure()));
+  const proto::LayerRange& layers = from.layers();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("program_report.layers.last_layer", layers.last_layer(), 0, kMaxLayers - 1));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("program_report.layers.first_layer", layers.first_layer(), 0,
+                                    layers.last_layer()));
+  report.listing.first_layer = layers.first_layer();
+  report.listing.last_layer = layers.last_layer();
+  RUNNEL_RETURN_IF_ERROR(CheckRange("program_report.samples", from.samples(), 0, kMaxAmount));
+  report.listing.samples = from.samples();
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("program_report.processors", from.processors_size(), 0, kMaxProcessors));
+  RUNNEL_RETURN_IF_ERROR(CheckNames("program_report.processors", from.processors()));
+  report.listing.processors.assign(from.processors().begin(), from.processors().end());
+  RUNNEL_RETURN_IF_ERROR(
+      CheckCount("program_report.lines", from.lines_size(), 0, kMaxProgramLines));
+  for (const proto::ProgramLine& line : from.lines()) {
+    RUNNEL_ASSIGN_OR_RETURN(report.listing.lines.emplace_back(), Read(line));
+  }
+  return report;
+}
+
 }  // namespace
 
 proto::FromWorker ToProto(WorkerMessage message) {
@@ -472,6 +540,8 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(message.heartbeat());
     case proto::FromWorker::kReplicated:
       return Read(message.replicated());
+    case proto::FromWorker::kProgramReport:
+      return Read(message.program_report());
     case proto::FromWorker::kPart:
     case proto::FromWorker::kPartsArrived:
     case proto::FromWorker::kPartsDropped:

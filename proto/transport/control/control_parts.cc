@@ -38,6 +38,8 @@ size_t MostBytes(const proto::FromWorker& message) {
       return size_t{8} << 10;
     case proto::FromWorker::kProfileReport:
       return size_t{64} << 10;
+    case proto::FromWorker::kProgramReport:
+      return size_t{1} << 20;
     case proto::FromWorker::kProbePiece:
       return (size_t{64} << 10) + 64;
     case proto::FromWorker::kPart:

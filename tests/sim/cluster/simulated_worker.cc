@@ -107,6 +107,9 @@ class SimulatedWorker::Arithmetic final : public DeviceArithmetic {
     for (RangeTime& time : times) time.seconds = 1e-3 * (1 + world_.Uniform(draws_));
     return times;
   }
+  absl::StatusOr<ProgramListing> List(const ProgramRequest&) override {
+    return absl::UnimplementedError("a hash chain has no program");
+  }
   absl::StatusOr<std::unique_ptr<StageEngine>> MakeEngine(const std::string&,
                                                           const StageExecutorOptions& options,
                                                           BufferPool*) override {
