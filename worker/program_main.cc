@@ -1,10 +1,13 @@
 #include "worker/program_main.h"
 
 #include <cstdio>
+#include <map>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "kernels/backend.h"
 #include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/recipe.h"
@@ -13,6 +16,25 @@
 #include "worker/measure/list_program.h"
 
 namespace runnel {
+
+namespace {
+
+absl::StatusOr<std::map<std::string, double>> ParseSwitches(
+    const std::vector<std::string>& switch_ms) {
+  std::map<std::string, double> seconds;
+  for (const std::string& text : switch_ms) {
+    const std::vector<std::string> words = absl::StrSplit(text, '=');
+    double ms = 0;
+    if (words.size() != 2 || !absl::SimpleAtod(words[1], &ms) || !(ms >= 0 && ms <= 1e6)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--switch-ms ", text, ": give PROCESSOR=MS, from 0 to a million, as in hexagon=25"));
+    }
+    seconds[words[0]] = ms * 1e-3;
+  }
+  return seconds;
+}
+
+}  // namespace
 
 std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
   auto flags = std::make_shared<ProgramFlags>();
@@ -39,8 +61,9 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
       ->check(CLI::Range(1, 256));
   command
       ->add_option("--switch-ms", flags->switch_ms,
-                   "time of each switch from or to the host (default: as measured or counted)")
-      ->check(CLI::Range(0.0, 1e6));
+                   "PROCESSOR=MS,...: time of each switch from the host to that processor or back "
+                   "(default: as measured or counted)")
+      ->delimiter(',');
   command->add_flag("--counted", flags->counted,
                     "measure nothing: costs by nominal rates, the same on every machine");
   return flags;
@@ -50,7 +73,7 @@ absl::Status RunProgramCommand(const ProgramFlags& flags) {
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, MakeModel(flags.model));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
   MixedOptions options;
-  if (flags.switch_ms >= 0) options.switch_seconds = flags.switch_ms * 1e-3;
+  RUNNEL_ASSIGN_OR_RETURN(options.switch_seconds, ParseSwitches(flags.switch_ms));
   options.counts = flags.counted;
   absl::StatusOr<std::unique_ptr<CoScheduler>> processors =
       MakeCoScheduler(flags.processors, flags.threads, std::move(options));

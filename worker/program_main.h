@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -21,7 +22,7 @@ struct ProgramFlags {
   std::string processors = "cpu";
   int64_t batch = 64;
   int threads = 1;
-  double switch_ms = -1;
+  std::vector<std::string> switch_ms;  // "hexagon=25"
   bool counted = false;
 };
 

@@ -120,8 +120,9 @@ class MixedBackend final : public CoScheduler {
     std::vector<SwitchCost> from_host;
     for (const auto& costs : costs_) {
       RUNNEL_ASSIGN_OR_RETURN(SwitchCost cost, costs->SwitchFromHost(may_time));
-      if (options_.switch_seconds >= 0 && !from_host.empty())
-        cost.seconds = options_.switch_seconds;
+      const auto& name = processors_[from_host.size()]->name();
+      const auto given = options_.switch_seconds.find(std::string(name));
+      if (given != options_.switch_seconds.end()) cost.seconds = given->second;
       from_host.push_back(cost);
     }
     std::vector<std::vector<SwitchCost>> switches;
@@ -155,6 +156,11 @@ absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(
   if (processors.empty()) return absl::InvalidArgumentError("there is no processor");
   std::vector<std::string> names;
   for (const auto& processor : processors) names.emplace_back(processor->name());
+  for (const auto& [name, seconds] : options.switch_seconds) {
+    if (std::find(names.begin() + 1, names.end(), name) != names.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a switch to '", name, "', which is no processor beside the host's ", names[0]));
+  }
   RUNNEL_ASSIGN_OR_RETURN(AssignmentRule rule, AssignmentRule::Parse(options.rule, names));
   return std::make_unique<MixedBackend>(std::move(processors), std::move(rule), std::move(options));
 }

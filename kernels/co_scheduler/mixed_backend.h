@@ -4,6 +4,7 @@
 // co-scheduler gives it (Mandheling, MobiCom 2022, section 3.3), and values are copied where the
 // processor changes. Integer recipes give the same bytes whatever runs where.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,8 +19,8 @@ namespace runnel {
 struct MixedOptions {
   // AssignmentRule's text; empty: what takes the least time.
   std::string rule;
-  // Of each switch from or to the host, in place of what was measured; below 0: as measured.
-  double switch_seconds = -1;
+  // By processor: of each switch from or to the host, in place of what was measured or counted.
+  std::map<std::string, double> switch_seconds = {};
   // Nothing is measured: a schedule by nominal rates, the same wherever it is made.
   bool counts = false;
 };
@@ -35,7 +36,7 @@ class CoScheduler : public Backend {
 // arithmetic is exact are measured on the processors that can be timed (processors.h); those of
 // others are counted, so that the assignment, and with it the bytes, are a function of the program.
 // Prepare: Unimplemented names the first instruction that no processor has. InvalidArgument: no
-// processor, or a rule that is none.
+// processor, or a rule or switch of a processor that is not there.
 absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(
     std::vector<std::unique_ptr<Backend>> processors, MixedOptions options);
 

@@ -11,7 +11,7 @@ namespace runnel {
 
 // Raised when a rate or rule below changes: counted costs decide where floating-point instructions
 // run, and so their bytes.
-inline constexpr int kCountedRule = 1;
+inline constexpr int kCountedRule = 2;
 
 // Nominal rates of a processor.
 struct ProcessorRates {

@@ -97,12 +97,16 @@ TEST(MixedBackend, NothingGoesToAProcessorThatIsTooFarAway) {
   const Program program = *CompileStage(SmallModel(), 0, 1, 4, **FindRecipe("niti"));
   const auto assignment = [&](double switch_seconds) {
     MixedOptions options;
-    options.switch_seconds = switch_seconds;
+    options.switch_seconds["cpu"] = switch_seconds;
     options.counts = true;
     return (*(*MakeCoScheduler("ref,cpu", 1, options))->Schedule(program)).assignment();
   };
   EXPECT_THAT(assignment(0)[static_cast<size_t>(Part::kForward)], testing::Contains(1));
   for (const std::vector<int>& part : assignment(10)) EXPECT_THAT(part, Each(0));
+  MixedOptions options;
+  options.switch_seconds["ref"] = 1;
+  EXPECT_THAT(MakeCoScheduler("ref,cpu", 1, options).status().message(),
+              HasSubstr("a switch to 'ref', which is no processor beside"));
 }
 
 // Within a class: the same bytes again, and close to ref. Checks: nothing touches what it must not.

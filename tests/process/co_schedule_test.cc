@@ -58,12 +58,12 @@ std::string Listing(const Words& words, int exit_code = 0) {
 
 TEST(CoSchedule, AListingSaysWhatRunsWhere) {
   const std::string near =
-      Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "0"});
+      Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "cpu=0"});
   EXPECT_THAT(near, HasSubstr("layers 0 to 5, micro-batches of 64 samples on ref (counted), cpu"));
   EXPECT_THAT(near, testing::ContainsRegex("forward +2.0 +int8_conv_forward +cpu "));
   EXPECT_THAT(near, testing::ContainsRegex("forward: [0-9.]+ ms, 2 switches, 1[0-9] on cpu"));
   const std::string far =
-      Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "10000"});
+      Listing({"lenet", "--processors", "ref,cpu", "--counted", "--switch-ms", "cpu=10000"});
   EXPECT_THAT(far, testing::ContainsRegex("forward: [0-9.]+ ms, 0 switches, 1[0-9] on ref"));
   EXPECT_THAT(Listing({"lenet", "--recipe", "fp32"}), HasSubstr("cpu (counted)"));
   EXPECT_THAT(Listing({"lenet"}), HasSubstr("cpu (measured)"));
@@ -88,6 +88,8 @@ TEST(CoSchedule, APlanListsTheProgramsOfItsStages) {
 TEST(CoSchedule, AListingSaysWhatItCannotList) {
   EXPECT_THAT(Listing({"warp"}, 2), HasSubstr("warp"));
   EXPECT_THAT(Listing({"lenet", "--recipe", "warp"}, 2), HasSubstr("warp"));
+  EXPECT_THAT(Listing({"lenet", "--processors", "cpu,ref", "--switch-ms", "ref=soon"}, 2),
+              HasSubstr("--switch-ms ref=soon: give PROCESSOR=MS"));
   EXPECT_THAT(Listing({"mobilenet_v2"}, 2), HasSubstr("mobilenet_v2"));
   EXPECT_THAT(Listing({"lenet", "--processors", "cpu,warp"}, 2),
               AllOf(HasSubstr("--processors: "), HasSubstr("'warp' is not known")));
