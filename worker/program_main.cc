@@ -50,7 +50,7 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
       ->add_option(
           "--processors,--backend", flags->processors,
           absl::StrCat("processors, the host's first, of ", absl::StrJoin(BackendNames(), ", "),
-                       "; @RULE behind them says what runs where: @alternate, or "
+                       "; @RULE behind them says what runs where: @alternate, @random:SEED, or "
                        "@INSTRUCTION=PROCESSOR+..., '*' for all"))
       ->capture_default_str();
   command->add_option("--batch-size", flags->batch, "samples of a micro-batch")

@@ -4,9 +4,12 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "proto/base/random.h"
 
 namespace runnel {
 namespace {
@@ -113,12 +116,18 @@ absl::StatusOr<AssignmentRule> AssignmentRule::Parse(absl::string_view text,
     rule.alternates_ = true;
     return rule;
   }
+  constexpr absl::string_view kRandom = "random:";
+  if (uint64_t seed = 0;
+      absl::StartsWith(text, kRandom) && absl::SimpleAtoi(text.substr(kRandom.size()), &seed)) {
+    rule.random_seed_ = seed;
+    return rule;
+  }
   for (absl::string_view row : absl::StrSplit(text, '+')) {
     const std::vector<std::string> words = absl::StrSplit(row, '=');
     if (words.size() != 2 || !IsCode(words[0])) {
       return absl::InvalidArgumentError(
           absl::StrCat("'", row,
-                       "' is not alternate or INSTRUCTION=PROCESSOR, such as "
+                       "' is not alternate, random:SEED or INSTRUCTION=PROCESSOR, such as "
                        "int8_conv_forward=",
                        processors.back(), " or *=", processors.back()));
     }
@@ -129,8 +138,16 @@ absl::StatusOr<AssignmentRule> AssignmentRule::Parse(absl::string_view text,
   return rule;
 }
 
-int AssignmentRule::Wanted(const Instruction& instruction, int number, int processors) const {
-  if (alternates_) return number % processors;
+int AssignmentRule::Wanted(const Instruction& instruction, Position of, int processors) const {
+  if (alternates_) return of.number % processors;
+  if (random_seed_.has_value()) {
+    // One in three changes: segments of all lengths.
+    const CounterRandom random(*random_seed_, RandomPurpose::kTest,
+                               static_cast<uint64_t>(instruction.code),
+                               static_cast<uint64_t>(of.number));
+    if (random.Below(0, 3) > 0) return of.before;
+    return static_cast<int>(random.Below(1, static_cast<uint32_t>(processors)));
+  }
   for (const Row& row : rows_) {
     if (row.code == "*" || row.code == Name(instruction.code)) return row.processor;
   }
@@ -143,7 +160,8 @@ std::vector<int> AssignmentRule::Choose(const std::vector<Instruction>& part,
   const int processors = static_cast<int>(chain.switches.size());
   for (int i = 0; i < chain.instructions(); ++i) {
     const std::vector<double>& seconds = chain.seconds[static_cast<size_t>(i)];
-    int processor = Wanted(part[static_cast<size_t>(i)], i, processors);
+    const int before = chosen.empty() ? 0 : chosen.back();
+    int processor = Wanted(part[static_cast<size_t>(i)], {i, before}, processors);
     if (seconds[static_cast<size_t>(processor)] == kUnsupported) processor = 0;
     while (processor + 1 < processors && seconds[static_cast<size_t>(processor)] == kUnsupported)
       ++processor;

@@ -5,7 +5,7 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,13 +47,14 @@ InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, Part
 class AssignmentRule {
  public:
   // "alternate": one instruction after the other goes to the next processor that has it.
+  // "random:SEED": runs of instructions go to drawn processors.
   // "CODE=NAME+CODE=NAME...": instructions of that code (Name(OpCode); '*': all) go to that
   // processor where it has them; the first row that fits counts; all others stay on the host.
   // Empty: no rule. InvalidArgument names what is not known.
   static absl::StatusOr<AssignmentRule> Parse(absl::string_view text,
                                               const std::vector<std::string>& processors);
 
-  bool is_set() const { return alternates_ || !rows_.empty(); }
+  bool is_set() const { return alternates_ || random_seed_.has_value() || !rows_.empty(); }
   // By instruction of a chain. The host takes what the processor lacks; the first that has it where
   // the host lacks it too.
   std::vector<int> Choose(const std::vector<Instruction>& part,
@@ -64,9 +65,15 @@ class AssignmentRule {
     std::string code;
     int processor = 0;
   };
-  int Wanted(const Instruction& instruction, int number, int processors) const;
+  // of what: the instruction's number in its part, and on which processor the one before it is.
+  struct Position {
+    int number = 0;
+    int before = 0;
+  };
+  int Wanted(const Instruction& instruction, Position of, int processors) const;
 
   bool alternates_ = false;
+  std::optional<uint64_t> random_seed_;
   std::vector<Row> rows_;
 };
 

@@ -40,17 +40,32 @@ std::vector<std::string> ForcedBackendNames() {
   return names;
 }
 
+namespace {
+
+// "cpu,ref,hexagon,opencl": what is there.
+std::string AllProcessors() {
+  std::string all = "cpu,ref";
+  for (const std::string& name : BackendNames()) {
+    if (name == "hexagon" || name == "opencl") absl::StrAppend(&all, ",", name);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string RandomlyMixed(int seed) {
+  return absl::StrCat(seed % 2 == 0 ? "cpu,ref" : AllProcessors(), "@random:", seed, "/1");
+}
+
 std::vector<std::string> MixedBackendNames() {
   std::vector<std::string> names = {"cpu,ref@alternate/1", "ref,cpu@alternate/1", "cpu,ref@*=ref/1",
                                     "cpu,ref@int8_conv_forward=ref+rescale=ref+niti_update=ref/1",
                                     kMixedDevice};
-  std::string all = "cpu,ref";
   for (const std::string& name : BackendNames()) {
-    if (name != "hexagon" && name != "opencl") continue;
-    names.push_back(absl::StrCat("cpu,", name, "@alternate/1"));
-    absl::StrAppend(&all, ",", name);
+    if (name == "hexagon" || name == "opencl")
+      names.push_back(absl::StrCat("cpu,", name, "@alternate/1"));
   }
-  names.push_back(absl::StrCat(all, "@alternate/1"));
+  names.push_back(absl::StrCat(AllProcessors(), "@alternate/1"));
   return names;
 }
 

@@ -21,9 +21,11 @@ inline constexpr char kSmallDsp[] = "hexagon_small/1";
 inline constexpr char kForcedOpenCl[] = "opencl:";
 // What is there of these.
 std::vector<std::string> ForcedBackendNames();
-// Several processors for one program, instructions by a rule: "cpu,ref@alternate/1", ... One of them
-// has a second processor whose memory faults when the host touches it (device_backend.h).
+// Several processors for one program, instructions by a rule: "cpu,ref@alternate/1", ... One of
+// them has a second processor whose memory faults when the host touches it (device_backend.h).
 std::vector<std::string> MixedBackendNames();
+// All processors that there are, or with an even seed cpu and ref, with instructions at random.
+std::string RandomlyMixed(int seed);
 inline constexpr char kMixedDevice[] = "cpu,device/1";
 absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& name);
 // With only letters, digits and underscores.

@@ -60,7 +60,8 @@ TEST(MixedBackend, WhatDoesNotFitIsSaid) {
   EXPECT_THAT(error("cpu,cpu"), HasSubstr("cpu stands there twice"));
   EXPECT_THAT(error("cpu,warp"), HasSubstr("backend 'warp' is not known"));
   EXPECT_THAT(error("hexagon,cpu"), HasSubstr("hexagon has memory of its own"));
-  EXPECT_THAT(error("cpu,ref@now"), HasSubstr("'now' is not alternate or INSTRUCTION=PROCESSOR"));
+  EXPECT_THAT(error("cpu,ref@now"),
+              HasSubstr("'now' is not alternate, random:SEED or INSTRUCTION=PROCESSOR"));
   EXPECT_THAT(error("cpu,ref@warp=ref"), HasSubstr("'warp=ref' is not"));
   EXPECT_THAT(error("cpu,ref@rescale=warp"), HasSubstr("processor 'warp' is none of cpu, ref"));
 }

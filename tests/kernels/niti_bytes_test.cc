@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <string>
@@ -221,6 +222,24 @@ TEST_P(BytesTest, CutsChangeNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, BytesTest, testing::ValuesIn(IntegerBackendNames()),
                          [](const auto& info) { return TestNameOf(info.param); });
+
+// Segments of all lengths, on all processors that there are.
+TEST(SeveralProcessorsAtRandom, GiveTheBytesOfOne) {
+  const char* text = std::getenv("RUNNEL_MIXED_SEEDS");
+  const int seeds = text != nullptr ? std::atoi(text) : 12;
+  for (const ModelSpec& model : {SmallResNet(), NarrowVgg()}) {
+    const Training training = {
+        .model = model, .recipe = *FindRecipe("niti"), .cuts = {2}, .batch = 2, .micro_batches = 2};
+    const auto ref = Train(training, "ref/1");
+    ASSERT_TRUE(ref.ok()) << ref.status();
+    for (int seed = 0; seed < seeds; ++seed) {
+      const std::string name = RandomlyMixed(seed);
+      const auto mixed = Train(training, name);
+      ASSERT_TRUE(mixed.ok()) << name << mixed.status();
+      EXPECT_EQ(*mixed, *ref) << name;
+    }
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(SeveralProcessors, BytesTest, testing::ValuesIn(MixedBackendNames()),
                          [](const auto& info) { return TestNameOf(info.param); });
