@@ -105,6 +105,8 @@ class Backend {
   virtual std::string numerics_class() const = 0;
   // Whether programs compiled with CompileOptions::recomputes run faster here.
   virtual bool recomputes() const { return false; }
+  // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
+  virtual bool rescales_in_products() const { return false; }
   // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.
   // ResourceExhausted: the device has no more.
   virtual absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes);

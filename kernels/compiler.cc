@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/commute_pools.h"
 #include "kernels/fold_relu.h"
+#include "kernels/fuse_rescale.h"
 #include "kernels/memory_plan.h"
 #include "kernels/recompute.h"
 #include "kernels/stage_builder.h"
@@ -41,6 +42,9 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   if (options.defers_weight_gradients && options.one_in_flight) {
     return absl::InvalidArgumentError("defers_weight_gradients cannot be with one_in_flight");
   }
+  if (options.rescale.keeps() && !options.rescales_in_products) {
+    return absl::InvalidArgumentError("kept scales need rescales_in_products");
+  }
   if (batch > options.max_batch) {
     return absl::InvalidArgumentError(absl::StrCat(
         "micro-batches of ", batch, " samples, the state was laid out for ", options.max_batch));
@@ -50,6 +54,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   RUNNEL_ASSIGN_OR_RETURN(StageDraft draft,
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
+  FuseRescale(options, draft);
   if (options.recomputes && !IsScaled(recipe.numbers.activation))
     Recompute(options.defers_weight_gradients, draft);
   if (options.steps_in_backward && recipe.steps_by_tensor()) StepInBackward(draft);

@@ -35,6 +35,11 @@ struct CompileOptions {
   // kUpdate is empty; the backward changes kNewParameters, which must be the very memory of
   // kParameters, and kMomentum. The same bytes.
   bool steps_in_backward = false;
+  // Integer recipes. Where scales are kept, products have a KeptScale in kStatistics and rescale
+  // their own sums in training; so they do under kSpeculate, with the bytes of kDynamic, if
+  // rescales_in_products.
+  RescaleRule rescale;
+  bool rescales_in_products = false;  // Backend
 };
 
 // Where the state of layers first_layer..last_layer lies; the same for programs with the same

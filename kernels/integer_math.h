@@ -17,6 +17,12 @@ inline int BitsOf(int64_t max_abs) {
   return max_abs <= 1 ? 0 : 64 - std::countl_zero(static_cast<uint64_t>(max_abs - 1));
 }
 
+// By how many bits sums with this maximum are rescaled: kRescale.
+inline int RescaleShift(int64_t max_abs, bool promote_one_to_two) {
+  const int shift = BitsOf(max_abs) > 7 ? BitsOf(max_abs) - 7 : 0;
+  return shift == 1 && promote_one_to_two ? 2 : shift;
+}
+
 inline int8_t SaturateMantissa(int64_t value) {
   return static_cast<int8_t>(std::clamp<int64_t>(value, -kMantissaMax, kMantissaMax));
 }

@@ -13,6 +13,7 @@
 #include "proto/base/tensor/dtype.h"
 #include "proto/base/tensor/number_format.h"
 #include "proto/base/tensor/shape.h"
+#include "proto/base/training/rescale.h"
 
 namespace runnel {
 
@@ -129,6 +130,15 @@ enum class OpCode : uint8_t {
                                     // (integer_loss.h; the loss that is reported is the real one of
                                     // m * 2^e). Errors as kSoftmaxCrossEntropy
   kIntegerSoftmaxCrossEntropyEval,  // logits i8, labels -> metrics
+  // A product with the kRescale behind it, whose sums are nowhere in memory: as kInt8ConvForward
+  // and
+  // the like, then as kRescale; not stochastic. With kept_scale (int32[32], a KeptScale, in place)
+  // s is kept as Instruction::rescale says: BeginProduct with the bits of the operator's kind, and
+  // where MeasuresScale is false, s is the scale's, sums beyond +-127 * 2^s saturate
+  kInt8ConvForwardRescaled,          // x, weight, [mask i8] -> y i8, [kept_scale]
+  kInt8LinearForwardRescaled,        // x, weight, [mask] -> y, [kept_scale]
+  kInt8ConvInputGradientRescaled,    // dy, weight, [mask] -> dx, [kept_scale]
+  kInt8LinearInputGradientRescaled,  // dy, weight, [mask] -> dx, [kept_scale]
 };
 
 // True for the elementwise codes whose first output may be the very memory of one of their inputs
@@ -225,6 +235,7 @@ struct Instruction {
   // was made of them may so be made as late as here.
   std::vector<BufferIndex> keeps;
   GridRule grid;
+  RescaleRule rescale;  // of products with a kept scale
   // A weight-gradient whose outputs are values of this micro-batch: it overwrites, whatever
   // StepContext::accumulate says.
   bool overwrites = false;

@@ -139,7 +139,8 @@ class StageBuilder {
     size_t node = 0;
     for (const StateTensor& tensor : program_.state.tensors) {
       while (nodes_[node].layer != tensor.layer || nodes_[node].op != tensor.spec.op) ++node;
-      if (tensor.spec.role == TensorRole::kExponent) continue;  // in its weight's tail
+      if (tensor.spec.role == TensorRole::kExponent) continue;    // in its weight's tail
+      if (tensor.spec.role == TensorRole::kKeptScales) continue;  // FuseRescale
       const bool scaled = IsScaled(tensor.spec.dtype);
       const auto add = [&](Storage storage, DType dtype, int64_t offset) {
         return AddBuffer({storage, dtype, tensor.spec.shape, offset, scaled}, /*placed=*/true);
@@ -464,15 +465,18 @@ DType GradientTypeOf(const Shape& op_output, int64_t batch) {
 StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
                         const Recipe& recipe, const CompileOptions& options) {
   StateLayout layout;
+  NumberFormat numbers = recipe.numbers;
+  numbers.keeps_scales = numbers.integer_parameters() && options.rescale.keeps();
   for (int layer = first_layer; layer <= last_layer; ++layer) {
-    for (const StateTensorSpec& spec : StateOf(infos[layer], recipe.numbers)) {
+    for (const StateTensorSpec& spec : StateOf(infos[layer], numbers)) {
       if (spec.role == TensorRole::kExponent) {
         layout.tensors.push_back(ExponentOf(layout.tensors.back(), spec));
       } else if (IsTrainable(spec.role)) {
         AddTrainable(infos[layer], layer, spec, options, layout);
       } else {
         layout.tensors.push_back({layer, spec, Storage::kStatistics, layout.statistic_bytes});
-        layout.statistic_bytes += AlignUp(StorageBytes(spec.dtype, spec.shape));
+        layout.statistic_bytes +=
+            AlignUp(spec.shape.elements() * static_cast<int64_t>(SizeOf(spec.dtype)));
       }
     }
   }

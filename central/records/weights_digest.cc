@@ -11,6 +11,8 @@ namespace {
 void AddTensors(const ModelState& state, bool buffers, Sha256Hasher& sha) {
   for (const LayerState& layer : state.layers) {
     for (const TensorData& tensor : layer.tensors) {
+      // How training scales sums is no part of what it made.
+      if (absl::EndsWith(tensor.name, ".kept_scales")) continue;
       if (IsBufferName(tensor.name) != buffers) continue;
       sha.Add(absl::StrCat(layer.layer, ".", tensor.name, " ", Name(tensor.dtype), " ",
                            tensor.shape.ToString(), "\n"));

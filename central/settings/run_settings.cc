@@ -10,6 +10,7 @@
 #include "central/settings/setting_json.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/recipe_family.h"
+#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {
@@ -26,6 +27,18 @@ absl::Status CheckGradientBitsFlag(const RunSettings& settings) {
   return absl::InvalidArgumentError(absl::StrCat("--gradient-bits ", settings.gradient_bits,
                                                  ": recipe ", settings.recipe,
                                                  " steps by --lr; only integer recipes have them"));
+}
+
+absl::Status CheckRescaleFlag(const RunSettings& settings) {
+  const std::string& text = settings.training.rescale;
+  if (text == TrainingSettings().rescale) return absl::OkStatus();
+  const absl::Status status = ParseRescale(text).status();
+  if (!status.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--rescale ", text, ": ", status.message()));
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--rescale ", text, ": recipe ", settings.recipe,
+                                                 " has no scales; only integer recipes have them"));
 }
 
 absl::Status CheckStalenessFlags(const RunSettings& settings) {
@@ -89,8 +102,9 @@ void SetDefault(T& value, const T& fallback) {
 
 absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings) {
   const absl::StatusOr<RecipeName> name = ParseRecipeName(settings.recipe);
-  if (name.ok()) return name->family->format;
-  return absl::InvalidArgumentError(absl::StrCat("--recipe: ", name.status().message()));
+  if (!name.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--recipe: ", name.status().message()));
+  return FormatOf(*name->family, settings.training);
 }
 
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format) {
@@ -130,6 +144,7 @@ RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
 absl::Status CheckSettings(const RunSettings& settings) {
   for (const RunField& field : RunFields()) RUNNEL_RETURN_IF_ERROR(CheckField(field, settings));
   RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckRescaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckCostFlags(settings));
   return CheckTogether(settings);

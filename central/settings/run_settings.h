@@ -62,7 +62,7 @@ struct RunSettings {
   friend bool operator==(const RunSettings&, const RunSettings&) = default;
 };
 
-// The format of the recipe's numbers; InvalidArgument for a recipe that is not known. Which
+// The format of the run's numbers; InvalidArgument for a recipe that is not known. Which
 // profiles a family has, the workers tell.
 absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings);
 

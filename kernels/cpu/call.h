@@ -58,6 +58,8 @@ struct Call {
   // is wanted beyond the step.
   bool sums_done = false;
   bool keep_output = true;
+  // Of products that rescale their own sums: the shift of the call before, the executable's.
+  int32_t* last_shift = nullptr;
 
   const fp32::Kernels& kernels() const { return *machine.fp32; }
   template <typename T = float>

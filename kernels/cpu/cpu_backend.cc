@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_backend.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -137,7 +138,8 @@ class CpuExecutable : public Executable {
                   .channels_last = part.planned.channels_last,
                   .machine = machine_,
                   .sums_done = part.sums_done,
-                  .keep_output = part.keep_output};
+                  .keep_output = part.keep_output,
+                  .last_shift = &last_shifts_[part.planned.instruction]};
     }
     RUNNEL_RETURN_IF_ERROR(step.run(calls));
     for (size_t i = 0; i < step.parts.size(); ++i) {
@@ -185,6 +187,7 @@ class CpuExecutable : public Executable {
   const std::shared_ptr<ThreadPool> pool_;
   Workspace workspace_;
   Machine machine_;
+  std::map<const Instruction*, int32_t> last_shifts_;  // what products speculate with
 };
 
 class CpuBackend : public Backend {
@@ -198,6 +201,7 @@ class CpuBackend : public Backend {
   }
 
   bool recomputes() const override { return fused_; }
+  bool rescales_in_products() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));

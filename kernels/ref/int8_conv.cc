@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "kernels/integer_math.h"
 #include "kernels/ref/ref_kernels.h"
 #include "kernels/ref/window.h"
 
@@ -76,27 +77,76 @@ int32_t ExponentSum(const Call& call) {
   return call.in_tail(0).exponent + call.in_tail(1).exponent;
 }
 
-}  // namespace
-
-absl::Status Int8ProductForward(const Call& call) {
+std::vector<int64_t> ForwardSums(const Call& call) {
   const Geometry g = GeometryOf(call.attributes(), call.in_shape(0), call.out_shape(0));
   const int8_t *x = call.in<int8_t>(0), *weights = call.in<int8_t>(1);
   std::vector<int64_t> sums = Sums(call);
   ForEachProduct(g, [&](int64_t in, int64_t out, int64_t weight) {
     sums[out] += int32_t{x[in]} * weights[weight];
   });
-  Finish<int32_t>(call, sums, ExponentSum(call));
-  return absl::OkStatus();
+  return sums;
 }
 
-absl::Status Int8ProductInputGradient(const Call& call) {
+std::vector<int64_t> InputGradientSums(const Call& call) {
   const Geometry g = GeometryOf(call.attributes(), call.out_shape(0), call.in_shape(0));
   const int8_t *dy = call.in<int8_t>(0), *weights = call.in<int8_t>(1);
   std::vector<int64_t> sums = Sums(call);
   ForEachProduct(g, [&](int64_t in, int64_t out, int64_t weight) {
     sums[in] += int32_t{dy[out]} * weights[weight];
   });
-  Finish<int32_t>(call, sums, ExponentSum(call));
+  return sums;
+}
+
+// The shift of these sums, kept or by their maximum; writes the kept scale's next state.
+int KeepShift(const Call& call, const std::vector<int64_t>& sums) {
+  int64_t max_abs = 0;
+  for (int64_t sum : sums) max_abs = std::max<int64_t>(max_abs, std::abs(sum));
+  const int measured = RescaleShift(max_abs, call.rule().promote_one_to_two);
+  if (!call.has_output(1)) return measured;
+  KeptScale& scale = *call.out<KeptScale>(1);
+  BeginProduct(call.rescale(), GradientBitsFor(call), scale);
+  if (MeasuresScale(call.rescale(), scale)) {
+    RecordMeasured(call.rescale(), measured, scale);
+    return measured;
+  }
+  const int shift = scale.shift;
+  KeptSums seen = {.max_abs = max_abs, .elements = static_cast<int64_t>(sums.size())};
+  for (int64_t sum : sums) seen.saturated += std::abs(sum) > int64_t{128} << shift ? 1 : 0;
+  RecordKept(call.rescale(), seen, scale);
+  return shift;
+}
+
+void RescaleSums(const Call& call, const std::vector<int64_t>& sums) {
+  const int shift = KeepShift(call, sums);
+  const int8_t* mask = call.has_input(2) ? call.in<int8_t>(2) : nullptr;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const auto element = static_cast<int64_t>(i);
+    const int8_t value = SaturateMantissa(RoundBy(call, sums[i], shift, element));
+    const bool zero = (call.rule().relu && value < 0) || (mask != nullptr && mask[i] <= 0);
+    call.out<int8_t>(0)[i] = zero ? int8_t{0} : value;
+  }
+  call.out_tail(0) = {.exponent = ExponentSum(call) + shift};
+}
+
+}  // namespace
+
+absl::Status Int8ProductForward(const Call& call) {
+  Finish<int32_t>(call, ForwardSums(call), ExponentSum(call));
+  return absl::OkStatus();
+}
+
+absl::Status Int8ProductInputGradient(const Call& call) {
+  Finish<int32_t>(call, InputGradientSums(call), ExponentSum(call));
+  return absl::OkStatus();
+}
+
+absl::Status Int8ProductForwardRescaled(const Call& call) {
+  RescaleSums(call, ForwardSums(call));
+  return absl::OkStatus();
+}
+
+absl::Status Int8ProductInputGradientRescaled(const Call& call) {
+  RescaleSums(call, InputGradientSums(call));
   return absl::OkStatus();
 }
 

@@ -57,8 +57,7 @@ absl::Status Rescale(const Call& call) {
   const int32_t* accumulators = call.in<int32_t>(0);
   const int8_t* mask = call.has_input(1) ? call.in<int8_t>(1) : nullptr;
   int8_t* y = call.out<int8_t>(0);
-  int shift = std::max(0, BitsOf(from.max_abs) - 7);
-  if (shift == 1 && call.rule().promote_one_to_two) shift = 2;
+  const int shift = RescaleShift(from.max_abs, call.rule().promote_one_to_two);
   for (int64_t i = 0; i < call.out_shape(0).elements(); ++i) {
     const int8_t value = SaturateMantissa(RoundBy(call, accumulators[i], shift, i));
     const bool zero = (call.rule().relu && value < 0) || (mask != nullptr && mask[i] <= 0);

@@ -14,8 +14,7 @@ namespace {
 
 template <typename T>
 void Update(const Call& call, const T* gradient) {
-  const GradientBits& bits = call.context.gradient_bits;
-  const int mu = call.attributes().kind == OpKind::kLinear ? bits.linear : bits.conv;
+  const int mu = GradientBitsFor(call);
   const ScaleTail weight_tail = call.in_tail(0);
   const int b = BitsOf(call.in_tail(1).max_abs);
   const int shift = std::max(0, b - mu);
@@ -44,6 +43,11 @@ void AddGradient(const Call& call, const T* added) {
 }
 
 }  // namespace
+
+int GradientBitsFor(const Call& call) {
+  const GradientBits& bits = call.context.gradient_bits;
+  return call.attributes().kind == OpKind::kLinear ? bits.linear : bits.conv;
+}
 
 namespace {
 

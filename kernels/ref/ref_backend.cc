@@ -44,6 +44,10 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kQuantize, ref::Quantize},
     {OpCode::kInt8ConvForward, ref::Int8ProductForward},
     {OpCode::kInt8LinearForward, ref::Int8ProductForward},
+    {OpCode::kInt8ConvForwardRescaled, ref::Int8ProductForwardRescaled},
+    {OpCode::kInt8LinearForwardRescaled, ref::Int8ProductForwardRescaled},
+    {OpCode::kInt8ConvInputGradientRescaled, ref::Int8ProductInputGradientRescaled},
+    {OpCode::kInt8LinearInputGradientRescaled, ref::Int8ProductInputGradientRescaled},
     {OpCode::kRescale, ref::Rescale},
     {OpCode::kInt8ReluForward, ref::Int8ReluForward},
     {OpCode::kInt8DropoutForward, ref::Int8DropoutForward},
@@ -70,6 +74,7 @@ class RefBackend : public Backend {
  public:
   absl::string_view name() const override { return "ref"; }
   std::string numerics_class() const override { return "ref"; }
+  bool rescales_in_products() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     return host::Interpret(program, name(), kKernels);

@@ -19,6 +19,9 @@ inline void StoreGradient(const Call& call, float value, float* place) {
 // is the logical index, which keys the draw of stochastic rounding.
 int64_t RoundBy(const Call& call, int64_t value, int shift, int64_t element);
 
+// mu of the step for the instruction's kind of operator.
+int GradientBitsFor(const Call& call);
+
 absl::Status ConvForward(const Call& call);
 absl::Status ConvInputGradient(const Call& call);
 absl::Status ConvWeightGradient(const Call& call);
@@ -57,6 +60,8 @@ absl::Status Rescale(const Call& call);
 absl::Status Int8ProductForward(const Call& call);  // conv and linear
 absl::Status Int8ProductInputGradient(const Call& call);
 absl::Status Int8ProductWeightGradient(const Call& call);
+absl::Status Int8ProductForwardRescaled(const Call& call);
+absl::Status Int8ProductInputGradientRescaled(const Call& call);
 absl::Status Int8ReluForward(const Call& call);
 absl::Status Int8ReluInputGradient(const Call& call);
 absl::Status Int8DropoutForward(const Call& call);

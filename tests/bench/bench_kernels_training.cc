@@ -51,7 +51,8 @@ class WorkerTrainer : public Trainer {
     RUNNEL_ASSIGN_OR_RETURN(
         trainer->executor_,
         StageExecutor::Create(std::move(options), trainer->backend_.get(), &trainer->pool_));
-    RUNNEL_ASSIGN_OR_RETURN(const ModelState state, InitialState(model, 1, recipe.numbers));
+    RUNNEL_ASSIGN_OR_RETURN(const ModelState state,
+                            InitialState(model, 1, trainer->executor_->numbers()));
     RUNNEL_RETURN_IF_ERROR(trainer->executor_->ImportState(state));
     return trainer;
   }

@@ -89,11 +89,13 @@ class Maker {
     return tensor;
   }
 
+  bool IsOneOf(OpCode a, OpCode b) const { return case_.code == a || case_.code == b; }
   Shape DrawWindow(const Shape& x, OpKind kind);
   void QuantizeCase();
   void Conv();
   void Linear();
   void RescaleCase();
+  void RescaleInProduct();
   void Elementwise();
   void MaxPool();
   void AvgPool();
@@ -169,11 +171,11 @@ void Maker::Conv() {
   std::vector<int64_t> weight_dims = {op.out_channels, x[1] / op.groups};
   for (int axis = 0; axis < x.rank() - 2; ++axis) weight_dims.push_back(op.kernel[axis]);
   const Shape weight = *Shape::Create(weight_dims);
-  if (case_.code == OpCode::kInt8ConvForward) {
+  if (IsOneOf(OpCode::kInt8ConvForward, OpCode::kInt8ConvForwardRescaled)) {
     In(Mantissas(Storage::kInput, x));
     In(Mantissas(Storage::kParameters, weight));
     Out(Result(Storage::kOutput, y, DType::kInt32));
-  } else if (case_.code == OpCode::kInt8ConvInputGradient) {
+  } else if (IsOneOf(OpCode::kInt8ConvInputGradient, OpCode::kInt8ConvInputGradientRescaled)) {
     In(Mantissas(Storage::kOutputGradient, y));
     In(Mantissas(Storage::kParameters, weight));
     Out(Result(Storage::kInputGradient, x, DType::kInt32));
@@ -189,11 +191,11 @@ void Maker::Linear() {
   const int64_t n = Pick(1, 40), in = Pick(1, 300), out = Pick(1, 140);
   case_.attributes.kind = OpKind::kLinear;
   case_.attributes.out_channels = out;
-  if (case_.code == OpCode::kInt8LinearForward) {
+  if (IsOneOf(OpCode::kInt8LinearForward, OpCode::kInt8LinearForwardRescaled)) {
     In(Mantissas(Storage::kInput, {n, in}));
     In(Mantissas(Storage::kParameters, {out, in}));
     Out(Result(Storage::kOutput, {n, out}, DType::kInt32));
-  } else if (case_.code == OpCode::kInt8LinearInputGradient) {
+  } else if (IsOneOf(OpCode::kInt8LinearInputGradient, OpCode::kInt8LinearInputGradientRescaled)) {
     In(Mantissas(Storage::kOutputGradient, {n, out}));
     In(Mantissas(Storage::kParameters, {out, in}));
     Out(Result(Storage::kInputGradient, {n, in}, DType::kInt32));
@@ -213,6 +215,37 @@ void Maker::RescaleCase() {
     case_.rule.relu = Pick(0, 1) == 0;
   }
   Out(Result(Storage::kOutput, shape, DType::kInt8));
+}
+
+// Makes a product rescale its own sums: with any shift kept, with the shift measured, or without a
+// kept scale.
+void Maker::RescaleInProduct() {
+  const Shape shape = case_.outputs[0].shape;
+  case_.outputs[0] = Result(case_.outputs[0].storage, shape, DType::kInt8);
+  if (case_.rule.rounding == Rounding::kStochastic) case_.rule.rounding = Rounding::kHalfAway;
+  if (Pick(0, 1) == 0) {
+    In(Mantissas(Storage::kStash, shape));
+  } else {
+    case_.rule.relu = Pick(0, 1) == 0;
+  }
+  if (Pick(0, 2) == 0) return;
+  case_.rescale = {Pick(0, 1) == 0 ? RescaleMode::kAdaptive : RescaleMode::kStatic,
+                   static_cast<int32_t>(Pick(0, 3)), static_cast<int32_t>(Pick(1, 20))};
+  KeptScale scale;
+  scale.step = static_cast<int32_t>(Pick(0, 6));
+  scale.warm_until = static_cast<int32_t>(Pick(0, 6));
+  scale.bits_mark = static_cast<int32_t>(Pick(0, 1) * 102);
+  scale.shift = static_cast<int32_t>(Pick(0, 16));
+  scale.period = static_cast<int32_t>(Pick(0, 9));
+  scale.wait = static_cast<int32_t>(Pick(0, 2));
+  scale.measured = static_cast<int32_t>(Pick(0, 40));
+  for (KeptScale::Seen& seen : scale.ring) {
+    seen = {static_cast<int32_t>(Pick(0, 6)), static_cast<int32_t>(Pick(5, 7))};
+  }
+  Tensor kept = Zeros({kKeptScaleWords}, DType::kInt32);
+  kept.storage = Storage::kStatistics;
+  std::memcpy(kept.bytes.data(), &scale, sizeof(scale));
+  Out(std::move(kept));
 }
 
 void Maker::Elementwise() {
@@ -329,6 +362,16 @@ std::optional<IntegerCase> Maker::Make() {
     case OpCode::kInt8LinearInputGradient:
     case OpCode::kInt8LinearWeightGradient:
       Linear();
+      break;
+    case OpCode::kInt8ConvForwardRescaled:
+    case OpCode::kInt8ConvInputGradientRescaled:
+      Conv();
+      RescaleInProduct();
+      break;
+    case OpCode::kInt8LinearForwardRescaled:
+    case OpCode::kInt8LinearInputGradientRescaled:
+      Linear();
+      RescaleInProduct();
       break;
     case OpCode::kRescale:
       RescaleCase();

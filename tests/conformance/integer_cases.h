@@ -16,6 +16,7 @@ struct IntegerCase {
   OpCode code = OpCode::kQuantize;
   OpSpec attributes;
   IntegerRule rule;
+  RescaleRule rescale;
   StepContext context;
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // with first contents

@@ -128,6 +128,7 @@ class DeviceBackend final : public Backend {
   absl::string_view name() const override { return "device"; }
   std::string numerics_class() const override { return host_->numerics_class(); }
   bool recomputes() const override { return host_->recomputes(); }
+  bool rescales_in_products() const override { return host_->rescales_in_products(); }
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     return std::make_unique<DeviceMemory>(areas_, bytes);
   }

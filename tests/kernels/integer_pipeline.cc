@@ -37,6 +37,7 @@ absl::StatusOr<IntegerStage> MakeStage(const ModelSpec& model, int first, int la
   sizes[static_cast<int>(Storage::kMetrics)] = 16;
   sizes[static_cast<int>(Storage::kParameters)] = p.state.parameter_bytes;
   sizes[static_cast<int>(Storage::kGradients)] = p.state.gradient_bytes;
+  sizes[static_cast<int>(Storage::kStatistics)] = p.state.statistic_bytes;
   sizes[static_cast<int>(Storage::kStash)] = p.stash_bytes;
   sizes[static_cast<int>(Storage::kScratch)] = p.scratch_bytes;
   for (int i = 0; i < kStorageCount; ++i) {
@@ -66,10 +67,14 @@ std::vector<int8_t> GoldenMantissas(uint64_t seed, int64_t count) {
 
 absl::StatusOr<IntegerPipeline> IntegerPipeline::Make(const ModelSpec& model, std::vector<int> cuts,
                                                       int64_t batch, Backend* backend,
-                                                      const Recipe& recipe, bool accumulates) {
+                                                      const Recipe& recipe, bool accumulates,
+                                                      const RescaleRule& rescale) {
   IntegerPipeline pipeline;
   cuts.push_back(model.layer_count());
-  const CompileOptions options = {.accumulates_gradients = accumulates, .max_batch = batch};
+  const CompileOptions options = {.accumulates_gradients = accumulates,
+                                  .max_batch = batch,
+                                  .rescale = rescale,
+                                  .rescales_in_products = backend->rescales_in_products()};
   int first = 0;
   for (int next : cuts) {
     RUNNEL_ASSIGN_OR_RETURN(IntegerStage stage,

@@ -45,7 +45,8 @@ class IntegerPipeline {
   // Stages start at the layers `cuts` (0 is implied). All weights are zero at first.
   static absl::StatusOr<IntegerPipeline> Make(const ModelSpec& model, std::vector<int> cuts,
                                               int64_t batch, Backend* backend, const Recipe& recipe,
-                                              bool accumulates = false);
+                                              bool accumulates = false,
+                                              const RescaleRule& rescale = {});
 
   // Weight `index`, counted over the model's weights in order.
   void SetWeight(size_t index, const Scaled& weight);

@@ -67,11 +67,13 @@ inline Tensor Normal(const Shape& shape, uint64_t seed, uint64_t stream) {
 inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> inputs,
                           std::vector<Tensor*> outputs, const StepContext& context = {},
                           int layer = 0, int op = 0, Backend* on = nullptr,
-                          const IntegerRule& rule = {}, const GridRule& grid = {}) {
+                          const IntegerRule& rule = {}, const GridRule& grid = {},
+                          const RescaleRule& rescale = {}) {
   Program program;
   program.batch = inputs[0]->shape[0];
   Instruction instruction = {code, {}, {}, layer, op, spec, rule};
   instruction.grid = grid;
+  instruction.rescale = rescale;
   int64_t ends[kStorageCount] = {};
   const auto add = [&](Tensor* tensor, std::vector<BufferIndex>* operands) {
     int64_t& end = ends[static_cast<int>(tensor->storage)];

@@ -117,6 +117,11 @@ TEST(BadInput, IntegerRecipes) {
   ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "plateau:2:0"},
                 "'0' is no number of barriers");
   ExpectRefused({"train", "--gradient-bits", "2"}, "--gradient-bits 2: recipe fp32");
+  ExpectRefused({"train", "--recipe", "niti", "--rescale", "sometimes"},
+                "--rescale sometimes: must be dynamic, speculate");
+  ExpectRefused({"train", "--recipe", "niti", "--rescale", "adaptive:9,0"}, "PERIOD in 1..65536");
+  ExpectRefused({"train", "--rescale", "adaptive"},
+                "--rescale adaptive: recipe fp32 has no scales");
 }
 
 TEST(BadInput, DataFiles) {

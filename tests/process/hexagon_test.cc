@@ -57,6 +57,16 @@ std::optional<pid_t> DspOf(pid_t worker) {
   return std::nullopt;
 }
 
+TEST_F(HexagonTraining, ScalesAreNotKeptButSpeculationIsDynamic) {
+  const Words sync =
+      With(kRun, {"--backend", "hexagon", "--local-workers", "1", "--max-batches", "2"});
+  EXPECT_EQ(Weights(With(sync, {"--rescale", "speculate"})), Weights(sync));
+  Process central(With({"runnel-central"}, With(sync, {"--rescale", "adaptive"})));
+  EXPECT_NE(central.Wait(60), 0);
+  EXPECT_THAT(central.err(),
+              HasSubstr("--rescale adaptive: backend hexagon keeps no scales; take"));
+}
+
 TEST_F(HexagonTraining, AKilledDspProgramIsOneClearLine) {
   ScratchDir dir;
   Process central(With({"runnel-central"},

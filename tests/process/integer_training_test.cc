@@ -159,6 +159,56 @@ TEST(IntegerTraining, ARunThatLostAWorkerGoesOnAndReplays) {
   EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
 }
 
+// Speculation and a period of one are dynamic rescaling; what keeps scales is a training of its
+// own, and the same one on any number of stages and any backend.
+TEST(IntegerTraining, KeptScalesAreAFunctionOfTheTrainingAlone) {
+  Words sync = With(kNiti, {"--schedule", "sync_1f1b", "--max-batches", "24"});
+  sync.erase(std::find(sync.begin(), sync.end(), "--backend"));
+  sync.erase(std::find(sync.begin(), sync.end(), "cpu"));
+  const auto weights = [&](const char* rescale, const char* workers, const char* backend) {
+    return Weights(
+        With(sync, {"--rescale", rescale, "--local-workers", workers, "--backend", backend}));
+  };
+  const std::string dynamic = weights("dynamic", "0", "cpu");
+  EXPECT_EQ(weights("speculate", "0", "cpu"), dynamic);
+  EXPECT_EQ(weights("speculate", "2", "cpu:portable"), dynamic);
+  EXPECT_EQ(weights("adaptive:0,1", "0", "cpu"), dynamic);
+  const std::string kept = weights("adaptive:4", "0", "cpu");
+  EXPECT_NE(kept, dynamic);
+  EXPECT_NE(weights("static:4", "0", "cpu"), kept);
+  EXPECT_EQ(weights("adaptive:4", "3", "auto"), kept);
+  EXPECT_EQ(weights("adaptive:4", "2", "cpu:portable"), kept);
+  EXPECT_EQ(weights("adaptive:4", "1", "ref"), kept);
+}
+
+TEST(IntegerTraining, KeptScalesAreInTheCheckpointOfAKilledRun) {
+  ScratchDir dir;
+  const Words run = With(kThree, {"--max-batches", "120", "--rescale", "adaptive:6"});
+  const std::string whole = Weights(run);
+  Process central(
+      With({"runnel-central"}, With(run, {"--checkpoint-dir", dir / "c", "--journal", dir / "j"})));
+  ASSERT_TRUE(WaitForText(dir / "j", "\"checkpoint\"")) << central.err();
+  central.Signal(SIGKILL);
+  central.Wait();
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c"}), whole);
+}
+
+TEST(IntegerTraining, KeptScalesOutliveALostWorkerAndReplay) {
+  ScratchDir dir;
+  const Words run = With(kThree, {"--max-batches", "120", "--rescale", "adaptive:6", "--journal",
+                                  dir / "j", "--replicate-every", "1"});
+  Process central(With({"runnel-central"}, run));
+  ASSERT_TRUE(WaitForText(dir / "j", "\"barrier\"")) << central.err();
+  const std::vector<pid_t> workers = central.Children();
+  ASSERT_EQ(workers.size(), 3u);
+  kill(workers[1], SIGKILL);
+  EXPECT_EQ(central.Wait(60), 0) << central.err();
+  EXPECT_THAT(ReadFile(dir / "j"), HasSubstr("\"rescale\":\"adaptive:6\""));
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+}
+
 TEST(IntegerTraining, LayersAreMeasuredForAPlan) {
   const json summary = RunCentral(With(kAsync, {"--policy", "dp", "--link-mbps", "100"}));
   EXPECT_EQ(summary["plan"]["stages"].size(), 3u);

@@ -402,6 +402,8 @@ const BadPrepareField kBadPrepareFields[] = {
     {[](auto& m) { Training(m, "min_samples").set_integer(1 << 29); }, "training: "},
     {[](auto& m) { Training(m, "gradient_bits").set_text("99"); },
      "training.gradient_bits: 99 bits"},
+    {[](auto& m) { Training(m, "rescale").set_text("adaptive:5,0"); },
+     "training.rescale: must be dynamic, speculate"},
     {[](auto& m) { Training(m, "gradient_bits").set_text("3:2"); },
      "training.gradient_bits: epoch 3"},
     {[](auto& m) { Training(m, "gradient_bits").set_text(std::string(70000, '1')); },

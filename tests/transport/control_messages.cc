@@ -151,6 +151,7 @@ TrainingSettings RandomControlMessages::Settings() {
   settings.raised_look_ahead = static_cast<double>(Below(100)) / 100;
   settings.aggregate_every = Below(1000000);
   if (Below(2) == 1) settings.augment = "crop,flip";
+  if (Below(2) == 1) settings.rescale = absl::StrCat("adaptive:", Below(1000), ",7");
   settings.stale_rate_steps = Below(1000000);
   settings.milestones = Milestones();
   settings.milestone_factor = Real();

@@ -24,6 +24,7 @@ struct Schedule {
   int64_t micro_batches = 1;
   double look_ahead = 0;
   int64_t aggregate_every = 0;
+  const char* rescale = "dynamic";
 };
 void PrintTo(const Schedule& schedule, std::ostream* out) { *out << schedule.name; }
 
@@ -38,6 +39,7 @@ StageExecutorOptions OptionsOf(const Schedule& schedule) {
   options.training.momentum = 0.9;
   options.training.look_ahead = schedule.look_ahead;
   options.training.aggregate_every = schedule.aggregate_every;
+  options.training.rescale = schedule.rescale;
   options.training.eval_batch_size = options.eval_samples = kSamples;
   options.recipe = FindRecipe(schedule.recipe).value();
   options.cap = options.usual_cap = schedule.cap;
@@ -133,6 +135,7 @@ constexpr Schedule kSchedules[] = {
     {"micro_batches", "fp32", "cpu", 2, 2},
     {"integers", "niti", "cpu", 3},
     {"integers_look_ahead", "niti", "cpu", 3, 1, 1},
+    {"kept_scales", "niti", "cpu", 3, 1, 0, 0, "adaptive:3"},
 };
 INSTANTIATE_TEST_SUITE_P(Schedules, DeviceMemoryTest, ::testing::ValuesIn(kSchedules),
                          [](const auto& info) { return info.param.name; });

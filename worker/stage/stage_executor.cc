@@ -15,6 +15,7 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
                                                                      BufferPool* pool) {
   std::unique_ptr<StageExecutor> executor(new StageExecutor(std::move(options)));
   executor->pool_ = pool;
+  executor->numbers_ = FormatOf(*executor->options_.recipe->family, executor->options_.training);
   RUNNEL_RETURN_IF_ERROR(executor->Compile(backend));
   RUNNEL_RETURN_IF_ERROR(executor->AllocateState(backend));
   return executor;
@@ -27,12 +28,20 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   const bool accumulates = options_.training.micro_batches > 1;
   steps_in_backward_ = options_.one_in_flight && !accumulates &&
                        options_.recipe->steps_by_tensor() && backend->recomputes();
+  RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(options_.training.rescale));
+  if (numbers_.keeps_scales && !backend->rescales_in_products()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "--rescale ", options_.training.rescale, ": backend ", backend->name(),
+        " keeps no scales; take --rescale dynamic or speculate, or backend cpu or ref"));
+  }
   const CompileOptions compile = {.accumulates_gradients = accumulates,
                                   .max_batch = *std::max_element(sizes.begin(), sizes.end()),
                                   .recomputes = backend->recomputes(),
                                   .one_in_flight = options_.one_in_flight,
                                   .defers_weight_gradients = options_.defers_weight_gradients,
-                                  .steps_in_backward = steps_in_backward_};
+                                  .steps_in_backward = steps_in_backward_,
+                                  .rescale = rescale,
+                                  .rescales_in_products = backend->rescales_in_products()};
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));
   for (int64_t samples : sizes) {
@@ -375,8 +384,7 @@ absl::StatusOr<StageExecutor::StateMappings> StageExecutor::MapState(MapAccess a
 
 absl::Status StageExecutor::ImportState(const ModelState& state) {
   RUNNEL_RETURN_IF_ERROR(CheckState(state, options_.model, options_.first_layer,
-                                    options_.last_layer, options_.recipe->numbers,
-                                    ZeroTensors::kLeftOut));
+                                    options_.last_layer, numbers_, ZeroTensors::kLeftOut));
   RUNNEL_ASSIGN_OR_RETURN(const StateMappings to, MapState(MapAccess::kReadWrite));
   for (const LayerState& layer : state.layers) PutLayer(layer, to);
   return absl::OkStatus();
@@ -399,7 +407,7 @@ absl::Status StageExecutor::DrawState() {
   RUNNEL_ASSIGN_OR_RETURN(const StateMappings to, MapState(MapAccess::kReadWrite));
   for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
     PutLayer(InitialLayer(options_.model, infos[static_cast<size_t>(layer)], layer,
-                          options_.training.seed, options_.recipe->numbers),
+                          options_.training.seed, numbers_),
              to);
   }
   return absl::OkStatus();

@@ -67,7 +67,7 @@ class StageExecutor final : public StageEngine {
   }
 
   const Recipe& recipe() const { return *options_.recipe; }
-  const NumberFormat& numbers() const override { return options_.recipe->numbers; }
+  const NumberFormat& numbers() const override { return numbers_; }
   // What was allocated of the backend's memory: weight versions, momentum, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
   int64_t memory_bytes() const override { return *memory_bytes_; }
@@ -107,6 +107,7 @@ class StageExecutor final : public StageEngine {
   absl::StatusOr<StateMappings> MapState(MapAccess access) const;
 
   StageExecutorOptions options_;
+  NumberFormat numbers_;  // of the recipe and the settings
   BufferPool* pool_ = nullptr;
   StateLayout layout_;
   Shape input_sample_;

@@ -1,6 +1,7 @@
 #include "kernels/cpu/int8/gather_conv.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <tuple>
 #include <utility>
 
@@ -116,7 +117,11 @@ class Part {
     for (int64_t r = 0; r < rows; ++r) {
       memory.partials[r] = memory.partial + r * sizes.kernels.panel_columns;
     }
+    for (int64_t r = 0; r < sizes.kernels.tile_rows; ++r) {
+      memory.sum_rows[r] = memory.sums + r * sizes.kernels.panel_columns;
+    }
     std::fill_n(memory.max_lanes, kMaxLanes, 0u);
+    *memory.saturated = 0;
     *memory.copied = -1;
   }
 
@@ -170,7 +175,7 @@ class Part {
     panel_ = panel;
     columns_ = static_cast<int>(sizes_.Columns(p));
     width_ = static_cast<int>(sizes_.Width(p));
-    out_ = operands_.out + p * kernels_.panel_columns;
+    first_column_ = p * kernels_.panel_columns;
     if (kernels_.a_bias != 0) FillStarts();
     if (sizes_.flat) {
       AddFlat();
@@ -213,7 +218,7 @@ class Part {
         const int64_t y = h.order[i];
         const int64_t source_row = (n - image_begin_) * problem_.source_h + h.runs[y].source;
         AddRows(source_ + source_row * problem_.source_w * source_pixel_, w.source_offset + first,
-                out_ + (n * problem_.out_h + y) * problem_.out_w * problem_.out_pixel,
+                first_column_ + (n * problem_.out_h + y) * problem_.out_w * problem_.out_pixel,
                 w.out_offset + first, end - first);
       }
     }
@@ -225,15 +230,15 @@ class Part {
     class_h_ = class_w_ = 0;
     const int64_t pixels = problem_.out_h * problem_.out_w;
     const uint8_t* source = source_;
-    int32_t* out = out_ + image_begin_ * pixels * problem_.out_pixel;
+    int64_t place = first_column_ + image_begin_ * pixels * problem_.out_pixel;
     for (int64_t left = (image_end_ - image_begin_) * pixels; left > 0;) {
       const int64_t count = std::min(left, Capacity() - row_count_);
       for (int64_t i = 0; i < count; ++i) {
         memory_.a[row_count_ + i] = source + i * source_pixel_;
-        memory_.c[row_count_ + i] = out + i * problem_.out_pixel;
+        memory_.place[row_count_ + i] = place + i * problem_.out_pixel;
       }
       source += count * source_pixel_;
-      out += count * problem_.out_pixel;
+      place += count * problem_.out_pixel;
       row_count_ += count;
       left -= count;
       if (row_count_ == Capacity()) FinishClass();
@@ -243,15 +248,15 @@ class Part {
 
   int64_t Capacity() const { return int64_t{kChunkTiles} * kernels_.tile_rows; }
 
-  void AddRows(const uint8_t* source, const int64_t* source_offsets, int32_t* out,
+  void AddRows(const uint8_t* source, const int64_t* source_offsets, int64_t place,
                const int64_t* out_offsets, int64_t count) {
     while (count > 0) {
       const int64_t now = std::min(count, Capacity() - row_count_);
       const uint8_t** a = memory_.a + row_count_;
-      int32_t** c = memory_.c + row_count_;
+      int64_t* places = memory_.place + row_count_;
       for (int64_t i = 0; i < now; ++i) {
         a[i] = source + source_offsets[i] * source_pixel_;
-        c[i] = out + out_offsets[i];
+        places[i] = place + out_offsets[i];
       }
       row_count_ += now;
       source_offsets += now;
@@ -314,11 +319,53 @@ class Part {
       const int64_t row = int64_t{t} * kernels_.tile_rows;
       tile.a = memory_.a + row;
       tile.rows = plan.rows;
-      tile.c = place.last ? memory_.c + row : memory_.partials + row;
       tile.addend = place.first ? nullptr : memory_.partials + row;
-      tile.max_lanes = place.last && operands_.max_lanes != nullptr ? memory_.max_lanes : nullptr;
-      kernels_.tile(tile);
+      if (!place.last) {
+        tile.c = memory_.partials + row;
+        tile.max_lanes = nullptr;
+        kernels_.tile(tile);
+      } else if (operands_.rescale != nullptr) {
+        RescaleTile(tile, memory_.place + row);
+      } else {
+        StoreTile(tile, memory_.place + row);
+      }
     }
+  }
+
+  void StoreTile(Int8Tile& tile, const int64_t* places) {
+    int32_t* c[kMaxTileRows];
+    for (int r = 0; r < tile.rows; ++r) c[r] = operands_.out + places[r];
+    tile.c = c;
+    tile.max_lanes = operands_.max_lanes != nullptr ? memory_.max_lanes : nullptr;
+    kernels_.tile(tile);
+  }
+
+  void RescaleTile(Int8Tile& tile, const int64_t* places) {
+    alignas(64) uint32_t lanes[kMaxLanes] = {};
+    tile.max_lanes = lanes;
+    tile.c = memory_.sum_rows;
+    kernels_.tile(tile);
+    const Int8Rescale& rescale = *operands_.rescale;
+    uint32_t largest = 0;
+    for (int i = 0; i < kMaxLanes; ++i) {
+      memory_.max_lanes[i] = std::max(memory_.max_lanes[i], lanes[i]);
+      largest = std::max(largest, lanes[i]);
+    }
+    const uint32_t most = uint32_t{128} << rescale.shift;
+    if (largest > most) *memory_.saturated += CountAbove(tile, most);
+    for (int r = 0; r < tile.rows; ++r) {
+      const int8_t* mask = rescale.mask == nullptr ? nullptr : rescale.mask + places[r];
+      rescale.round(tile.c[r], columns_, rescale.shift, rescale.relu, mask,
+                    operands_.rescaled + places[r]);
+    }
+  }
+
+  int64_t CountAbove(const Int8Tile& tile, uint32_t most) const {
+    int64_t count = 0;
+    for (int r = 0; r < tile.rows; ++r) {
+      for (int j = 0; j < columns_; ++j) count += std::abs(int64_t{tile.c[r][j]}) > most ? 1 : 0;
+    }
+    return count;
   }
 
   const GatherSizes& sizes_;
@@ -331,7 +378,7 @@ class Part {
   int64_t source_pixel_ = 0;
   int64_t image_begin_ = 0, image_end_ = 0;
   const int8_t* panel_ = nullptr;
-  int32_t* out_ = nullptr;
+  int64_t first_column_ = 0;  // of the panel, in the result
   int columns_ = 0, width_ = 0;
   int32_t class_h_ = 0, class_w_ = 0;  // of the rows that are being added
   int tile_count_ = 0;
@@ -417,6 +464,7 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
   if (operands.max_lanes == nullptr) return;
   for (int64_t t = 0; t < threads; ++t) {
     const GatherThread memory(sizes, own_panel, thread_base + t * thread_bytes);
+    if (operands.saturated != nullptr) *operands.saturated += *memory.saturated;
     for (int i = 0; i < kMaxLanes; ++i) {
       operands.max_lanes[i] = std::max(operands.max_lanes[i], memory.max_lanes[i]);
     }

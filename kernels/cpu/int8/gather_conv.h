@@ -37,8 +37,11 @@ struct GatherOperands {
   const int8_t* source = nullptr;
   const int8_t* weights = nullptr;    // OHWI, the group's first row
   const std::byte* packed = nullptr;  // or all panels, packed by PackAllPanels
-  int32_t* out = nullptr;
-  uint32_t* max_lanes = nullptr;  // kMaxLanes, raised to |out|; or null
+  int32_t* out = nullptr;             // or null with rescale
+  const Int8Rescale* rescale = nullptr;
+  int8_t* rescaled = nullptr;     // with rescale: the result
+  int64_t* saturated = nullptr;   // with rescale: so many sums more
+  uint32_t* max_lanes = nullptr;  // kMaxLanes, raised to |sum|; or null. Not null with rescale
 };
 
 int64_t GatherWorkspaceBytes(const Int8Kernels& kernels, const GatherProblem& problem, int threads,

@@ -68,9 +68,12 @@ GatherThread::GatherThread(const GatherSizes& sizes, bool own_panel, std::byte* 
   partial = layout.Place<int32_t>(rows * sizes.kernels.panel_columns);
   tiles = layout.Place<GatherTile>(kChunkTiles);
   a = layout.Place<const uint8_t*>(rows);
-  c = layout.Place<int32_t*>(rows);
+  place = layout.Place<int64_t>(rows);
   partials = layout.Place<int32_t*>(rows);
+  sums = layout.Place<int32_t>(int64_t{sizes.kernels.tile_rows} * sizes.kernels.panel_columns);
+  sum_rows = layout.Place<int32_t*>(sizes.kernels.tile_rows);
   max_lanes = layout.Place<uint32_t>(kMaxLanes);
+  saturated = layout.Place<int64_t>(1);
   bytes = layout.used_bytes();
 }
 

@@ -52,9 +52,12 @@ struct GatherThread {
   int32_t* partial;       // [tile][row][width]
   GatherTile* tiles;      // kChunkTiles
   const uint8_t** a;      // [tile][row]
-  int32_t** c;            // [tile][row]
+  int64_t* place;         // [tile][row]: of its first column in the result
   int32_t** partials;     // [tile][row], into partial
+  int32_t* sums;          // [row][width]: of one tile, on their way to be rescaled
+  int32_t** sum_rows;     // [row], into sums
   uint32_t* max_lanes;
+  int64_t* saturated;
   int64_t bytes;
 };
 

@@ -69,6 +69,43 @@ int64_t Int8WorkspaceBytes(const Int8Kernels& kernels, const ConvShape& shape, C
   return std::max<int64_t>(64, bytes);
 }
 
+namespace {
+
+Int8SumsSeen GatherRescaled(const Int8Context& context, const ConvShape& shape, bool input_gradient,
+                            const int8_t* source, const int8_t* w, const Int8Rescale& rescale,
+                            int8_t* out) {
+  Int8SumsSeen seen;
+  Largest largest(&seen.max_abs);
+  const GatherProblem problem = GatherProblemOf(shape, input_gradient);
+  for (int64_t g = 0; g < shape.groups; ++g) {
+    Int8Rescale of_group = rescale;
+    if (rescale.mask != nullptr) of_group.mask += g * problem.out_c;
+    RunGather(context, problem,
+              {.source = source + g * problem.source_c,
+               .weights = w + g * shape.group_out() * problem.weight_row,
+               .rescale = &of_group,
+               .rescaled = out + g * problem.out_c,
+               .saturated = &seen.saturated,
+               .max_lanes = largest.lanes()});
+  }
+  largest.Store();
+  return seen;
+}
+
+}  // namespace
+
+Int8SumsSeen Int8ConvForwardRescaled(const Int8Context& context, const ConvShape& shape,
+                                     const int8_t* x, const int8_t* w, const Int8Rescale& rescale,
+                                     int8_t* y) {
+  return GatherRescaled(context, shape, false, x, w, rescale, y);
+}
+
+Int8SumsSeen Int8ConvInputGradientRescaled(const Int8Context& context, const ConvShape& shape,
+                                           const int8_t* dy, const int8_t* w,
+                                           const Int8Rescale& rescale, int8_t* dx) {
+  return GatherRescaled(context, shape, true, dy, w, rescale, dx);
+}
+
 void Int8ConvForward(const Int8Context& context, const ConvShape& shape, const int8_t* x,
                      const int8_t* w, int32_t* acc, int32_t* max_abs) {
   Gather(context, shape, false, x, w, acc, max_abs);

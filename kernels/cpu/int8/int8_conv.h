@@ -44,6 +44,28 @@ void Int8ConvForward(const Int8Context& context, const ConvShape& shape, const i
 void Int8ConvInputGradient(const Int8Context& context, const ConvShape& shape, const int8_t* dy,
                            const int8_t* w, int32_t* acc, int32_t* max_abs);
 
+// Sums that are rescaled as they leave the product: rounded by `shift` bits as kRescale does, and
+// nowhere in memory.
+struct Int8Rescale {
+  // Of the kernels' row: rescale_pseudo_stochastic or rescale_half_away.
+  void (*round)(const int32_t* acc, int64_t n, int shift, bool relu, const int8_t* mask,
+                int8_t* out) = nullptr;
+  int shift = 0;
+  bool relu = false;
+  const int8_t* mask = nullptr;  // lies as the result does; or null
+};
+struct Int8SumsSeen {
+  int32_t max_abs = 0;
+  int64_t saturated = 0;  // of |sum| > 2^(7 + shift)
+};
+// The two passes above with int8 results. Not depthwise.
+Int8SumsSeen Int8ConvForwardRescaled(const Int8Context& context, const ConvShape& shape,
+                                     const int8_t* x, const int8_t* w, const Int8Rescale& rescale,
+                                     int8_t* y);
+Int8SumsSeen Int8ConvInputGradientRescaled(const Int8Context& context, const ConvShape& shape,
+                                           const int8_t* dy, const int8_t* w,
+                                           const Int8Rescale& rescale, int8_t* dx);
+
 // The number of products in each element of the weight-gradient: batch * out_h * out_w.
 inline int64_t Int8WeightGradientReduction(const ConvShape& shape) {
   return shape.batch * shape.out_h * shape.out_w;

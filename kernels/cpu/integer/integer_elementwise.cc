@@ -97,8 +97,7 @@ absl::Status RunRescale(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   const ScaleTail from = TailOfInput(call, 0);
   const IntegerRule& rule = call.instruction->integer;
-  int shift = std::max(0, BitsOf(from.max_abs) - 7);
-  if (shift == 1 && rule.promote_one_to_two) shift = 2;
+  const int shift = RescaleShift(from.max_abs, rule.promote_one_to_two);
   const int8_t* mask = call.inputs.size() > 1 ? call.in<int8_t>(1) : nullptr;
   ForEachChunk(call, call.out_shape(0).elements(), [&](int64_t begin, int64_t end) {
     RoundToMantissas(call, call.out_shape(0), begin, end - begin, call.in<int32_t>(0) + begin,

@@ -33,10 +33,15 @@ inline int64_t LogicalIndex(const Call& call, const Shape& shape, int64_t positi
   return (n * image.c + c) * image.positions() + at;
 }
 
+// mu of the step for the instruction's kind of operator.
+int GradientBitsFor(const Call& call);
+
 // integer_products.cc
 absl::Status RunProductForward(absl::Span<const Call> calls);
 absl::Status RunProductInputGradient(absl::Span<const Call> calls);
 absl::Status RunProductWeightGradient(absl::Span<const Call> calls);
+absl::Status RunRescaledForward(absl::Span<const Call> calls);
+absl::Status RunRescaledInputGradient(absl::Span<const Call> calls);
 
 // integer_elementwise.cc
 absl::Status RunQuantize(absl::Span<const Call> calls);

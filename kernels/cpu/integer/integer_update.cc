@@ -20,11 +20,6 @@ void ForEachChunk(const Call& call, int64_t count, const Body& body) {
   });
 }
 
-int GradientBitsFor(const Call& call) {
-  const GradientBits& bits = call.context->gradient_bits;
-  return call.instruction->attributes.kind == OpKind::kLinear ? bits.linear : bits.conv;
-}
-
 // 64-bit gradients with a rounding that no vector loop has.
 void UpdateSlowly(const Call& call, const int64_t* g, int shift, int64_t begin, int64_t end) {
   const int8_t* w = call.in<int8_t>(0);
@@ -48,6 +43,11 @@ void RoundNarrow(const Call& call, int shift, int64_t begin, int64_t end, int8_t
 }
 
 }  // namespace
+
+int GradientBitsFor(const Call& call) {
+  const GradientBits& bits = call.context->gradient_bits;
+  return call.instruction->attributes.kind == OpKind::kLinear ? bits.linear : bits.conv;
+}
 
 absl::Status RunIntegerLoss(absl::Span<const Call> calls) {
   const Call& call = calls[0];

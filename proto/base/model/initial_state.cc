@@ -71,10 +71,16 @@ TensorData Draw(const StateTensorSpec& spec, const LayerSpec& layer, const Layer
       return MakeTensor(spec, [](uint64_t) { return 1.0; });
     case TensorRole::kShift:
     case TensorRole::kRunningMean:
-    case TensorRole::kExponent:  // follows from its weight
+    case TensorRole::kExponent:    // follows from its weight
+    case TensorRole::kKeptScales:  // nothing is drawn
       break;
   }
   return MakeTensor(spec, [](uint64_t) { return 0.0; });
+}
+
+TensorData ZeroTensor(const StateTensorSpec& spec) {
+  const size_t bytes = static_cast<size_t>(spec.shape.elements()) * SizeOf(spec.dtype);
+  return {spec.name, spec.dtype, spec.shape, std::string(bytes, '\0')};
 }
 
 // Replaces an FP32 weight by its int8 mantissas and appends its exponent, as NITI initialises.
@@ -102,6 +108,10 @@ LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer
   uint64_t index = 0;  // of the drawn tensors: the same draws in every format
   for (size_t t = 0; t < specs.size(); ++t) {
     if (specs[t].role == TensorRole::kExponent) continue;
+    if (specs[t].role == TensorRole::kKeptScales) {
+      drawn.tensors.push_back(ZeroTensor(specs[t]));
+      continue;
+    }
     const CounterRandom random(seed, RandomPurpose::kInitialWeights, static_cast<uint64_t>(layer),
                                index++);
     TensorData tensor = Draw(specs[t], model.layers[layer], info, random);

@@ -16,7 +16,8 @@ namespace runnel {
 // of layer l draws element e (row-major) from CounterRandom(seed, kInitialWeights, l, t): uniform
 // ones as (2 Uniform(e) - 1) b with b = 1 / sqrt(in / groups * kernel area), normal ones as
 // Normal(e) times the deviation; computed in double, rounded to FP32 once. An int8 weight is that
-// draw quantised (QuantizeRule::kFullRange), with its exponent behind it. A pure function: any
+// draw quantised (QuantizeRule::kFullRange), with its exponent behind it; kept
+// scales are zeros. A pure function: any
 // thread. InvalidArgument: the model's shapes do not fit (InferShapes says where).
 absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed,
                                         const NumberFormat& format = {});

@@ -228,7 +228,7 @@ absl::StatusOr<OpKind> OpKindFromName(absl::string_view name) {
 
 bool IsTrainable(TensorRole role) {
   return role != TensorRole::kRunningMean && role != TensorRole::kRunningVar &&
-         role != TensorRole::kExponent;
+         role != TensorRole::kExponent && role != TensorRole::kKeptScales;
 }
 
 bool ModelSpec::has_batch_norm() const {

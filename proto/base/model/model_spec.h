@@ -94,6 +94,7 @@ enum class TensorRole : uint8_t {
   kRunningMean = 5,  // statistic, starts at 0
   kRunningVar = 6,   // statistic, starts at 1; unbiased estimate
   kExponent = 7,     // of the op's int8 weight, fixed for the run (number_format.h)
+  kKeptScales = 8,   // of what the op's products give, and their history (training/rescale.h)
 };
 bool IsTrainable(TensorRole role);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {
@@ -24,6 +25,15 @@ absl::Status CheckTensor(const TensorData& tensor, const StateTensorSpec& spec, 
   return absl::OkStatus();
 }
 
+bool AreKeptScales(absl::string_view bytes) {
+  for (size_t at = 0; at + sizeof(KeptScale) <= bytes.size(); at += sizeof(KeptScale)) {
+    KeptScale scale;
+    std::memcpy(static_cast<void*>(&scale), bytes.data() + at, sizeof(scale));
+    if (!IsValid(scale)) return false;
+  }
+  return true;
+}
+
 // Values that an integer recipe never has.
 absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, int layer) {
   const auto error = [&](absl::string_view what) {
@@ -32,6 +42,9 @@ absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, 
   };
   if (spec.dtype == DType::kInt8 && tensor.bytes.find('\x80') != std::string::npos) {
     return error("has a mantissa of -128");
+  }
+  if (spec.role == TensorRole::kKeptScales && !AreKeptScales(tensor.bytes)) {
+    return error("has numbers that no kept scale has");
   }
   if (spec.role != TensorRole::kExponent || tensor.bytes.empty()) return absl::OkStatus();
   uint32_t bits = 0;

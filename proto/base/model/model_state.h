@@ -58,8 +58,9 @@ struct ModelState {
 };
 
 // InvalidArgument unless `state` has exactly layers first_layer..last_layer with the tensors,
-// types, shapes and byte counts that the model and the format say, no mantissa of -128 and no
-// exponent beyond +-kMaxExponent. zeros: whether tensors may be without bytes.
+// types, shapes and byte counts that the model and the format say, no mantissa of -128, no
+// exponent beyond +-kMaxExponent and no kept scale that training does not make. zeros: whether
+// tensors may be without bytes.
 absl::Status CheckState(const ModelState& state, const ModelSpec& model, int first_layer,
                         int last_layer, const NumberFormat& format = {},
                         ZeroTensors zeros = ZeroTensors::kWhole);

@@ -1,6 +1,7 @@
 #include "proto/base/tensor/number_format.h"
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {
@@ -42,6 +43,9 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
     state.back().dtype = format.parameter;
     state.push_back({absl::StrCat(spec.op, ".exponent"), spec.op, TensorRole::kExponent, Shape({1}),
                      DType::kInt32});
+    if (!format.keeps_scales) continue;
+    state.push_back({absl::StrCat(spec.op, ".kept_scales"), spec.op, TensorRole::kKeptScales,
+                     Shape({kScalesPerOperator, kKeptScaleWords}), DType::kInt32});
   }
   return state;
 }

@@ -49,6 +49,8 @@ struct NumberFormat {
   DType weight = DType::kFloat32;      // a weight as the products read it
   DType error = DType::kFloat32;       // an activation's gradient, also on a boundary
   DType weight_gradient = DType::kFloat32;  // kInt32: kInt64 where a sum could overflow
+  // Products of integers keep the scales of what they give (RescaleRule::keeps), as a state.
+  bool keeps_scales = false;
 
   // A boundary tensor is mantissas and an exponent, not FP32.
   bool integer_boundaries() const { return IsScaled(activation); }
@@ -64,7 +66,8 @@ struct NumberFormat {
 int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape);
 
 // The state tensors of a layer in this format: LayerInfo::state, where an int8 weight is followed,
-// after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]).
+// after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]) and, if
+// scales are kept, by these (TensorRole::kKeptScales, int32[2][32]: two KeptScale).
 std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format);
 
 }  // namespace runnel

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {
@@ -124,6 +125,13 @@ absl::StatusOr<RecipeName> ParseRecipeName(absl::string_view text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("recipe '", text, "' is not known; there is ", absl::StrJoin(known, ", ")));
+}
+
+NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& training) {
+  NumberFormat format = family.format;
+  const absl::StatusOr<RescaleRule> rule = ParseRescale(training.rescale);
+  format.keeps_scales = format.integer_parameters() && rule.ok() && rule->keeps();
+  return format;
 }
 
 std::string OfferOf(const RecipeFamily& family) {

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/number_format.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 
@@ -51,6 +52,9 @@ struct RecipeName {
 };
 // InvalidArgument names the recipe and what there is, or what its family's parameters may be.
 absl::StatusOr<RecipeName> ParseRecipeName(absl::string_view text);
+
+// The family's numbers as these settings have them: with kept scales, if --rescale keeps any.
+NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& training);
 
 // "family", or "family:pattern": what a worker says that it has.
 std::string OfferOf(const RecipeFamily& family);

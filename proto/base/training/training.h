@@ -78,6 +78,7 @@ struct TrainingSettings {
   // How central changes training samples (central/data/augmentation.h).
   std::string augment = "off";
   std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
+  std::string rescale = "dynamic";              // integer recipes; ParseRescale
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };

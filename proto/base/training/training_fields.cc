@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {
@@ -118,6 +119,14 @@ constexpr TrainingField kFields[] = {
               "flip (left and right) and shift (a signal by up to 8 points)",
               "crop,flip", "the data set's"}},
     {.name = "gradient_bits", .member = &S::gradient_bits},
+    {.name = "rescale",
+     .member = &S::rescale,
+     .flag = {"rescale", SettingGroup::kIntegers,
+              "when sums get a new scale: dynamic, in each micro-batch; speculate, the same bytes "
+              "without writing the sums; adaptive[:WARM_UP[,PERIOD]], once in at most PERIOD (64) "
+              "micro-batches after WARM_UP (100); static[:WARM_UP], never after these",
+              "adaptive"},
+     .check = [](absl::string_view text) { return ParseRescale(text).status(); }},
 };
 
 // The value of a record that does not have the field.
@@ -129,12 +138,15 @@ T InitialValue(const TrainingField& field, const TrainingSettings& settings, T S
   return TrainingSettings().*member;
 }
 
-absl::Status CheckMember(const SettingRange&, const std::vector<GradientBitsStep>& steps) {
+absl::Status CheckMember(const TrainingField&, const std::vector<GradientBitsStep>& steps) {
   return CheckGradientBits(steps);
 }
+absl::Status CheckMember(const TrainingField& field, const std::string& value) {
+  return field.check == nullptr ? CheckSetting(field.range, value) : field.check(value);
+}
 template <typename T>
-absl::Status CheckMember(const SettingRange& range, const T& value) {
-  return CheckSetting(range, value);
+absl::Status CheckMember(const TrainingField& field, const T& value) {
+  return CheckSetting(field.range, value);
 }
 
 void LeaveOut(std::vector<GradientBitsStep>& steps) { steps.clear(); }
@@ -183,8 +195,8 @@ absl::Status SetMissing(const TrainingField& field, TrainingSettings& settings) 
 
 absl::Status CheckTraining(const TrainingSettings& settings) {
   for (const TrainingField& field : kFields) {
-    const absl::Status status = std::visit(
-        [&](auto member) { return CheckMember(field.range, settings.*member); }, field.member);
+    const absl::Status status =
+        std::visit([&](auto member) { return CheckMember(field, settings.*member); }, field.member);
     if (!status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(field.name, ": ", status.message()));
     }

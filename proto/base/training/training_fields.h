@@ -37,6 +37,8 @@ struct TrainingField {
   SettingFlag flag = {};
   // The initial value is that of this other member, which stands in a row before.
   double TrainingSettings::*initially = nullptr;
+  // Of a text with a grammar of its own, in place of the range: what it must be.
+  absl::Status (*check)(absl::string_view text) = nullptr;
 };
 
 absl::Span<const TrainingField> TrainingFields();

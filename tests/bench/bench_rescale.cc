@@ -1,0 +1,187 @@
+// Training steps of integer recipes under each --rescale, on real samples: processor time of a step
+// against that of dynamic rescaling in the same run, steps taken in turns; what the int32 sums
+// take; how often scales are measured and guesses are wrong.
+//
+// bench_rescale [--model vgg11] [--dataset cifar10 --data-dir DIR] [--backend cpu] [--batch 64]
+//               [--warm-up 100] [--steps 60] [--summary FILE]
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "central/data/batch_source.h"
+#include "central/data/dataset.h"
+#include "kernels/backend.h"
+#include "kernels/recipe.h"
+#include "nlohmann/json.hpp"
+#include "partition/zoo/zoo.h"
+#include "proto/base/status_macros.h"
+#include "worker/stage/plain_loop.h"
+#include "worker/stage/stage_executor.h"
+
+namespace runnel {
+namespace {
+
+constexpr const char* kRules[] = {"dynamic", "speculate", "adaptive", "static"};
+
+using Flags = std::map<std::string, std::string>;
+
+double CpuMs() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int64_t Number(const Flags& flags, const char* name) {
+  int64_t value = 0;
+  if (absl::SimpleAtoi(flags.at(name), &value)) return value;
+  return 1;
+}
+
+struct Contender {
+  std::string rule;
+  std::unique_ptr<StageExecutor> executor;
+  std::vector<double> step_ms;
+};
+
+// The plain loop over the whole model.
+absl::StatusOr<Contender> MakeContender(const Flags& flags, const char* rule, int64_t samples,
+                                        Backend* backend, BufferPool* pool) {
+  StageExecutorOptions options;
+  RUNNEL_ASSIGN_OR_RETURN(options.model, MakeModel(flags.at("--model")));
+  options.last_layer = options.model.layer_count() - 1;
+  options.training.dataset_samples = samples;
+  options.training.batch_size = options.training.eval_batch_size = Number(flags, "--batch");
+  options.training.rescale = rule;
+  RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe("niti"));
+  options.one_in_flight = true;
+  Contender contender = {rule, nullptr, {}};
+  RUNNEL_ASSIGN_OR_RETURN(contender.executor,
+                          StageExecutor::Create(std::move(options), backend, pool));
+  RUNNEL_RETURN_IF_ERROR(contender.executor->DrawState());
+  return contender;
+}
+
+// Of all products: micro-batches, and how many of them were measured, and forced to be.
+struct Scales {
+  int64_t steps = 0, measured = 0, forced = 0;
+};
+
+absl::StatusOr<Scales> ScalesOf(const StageExecutor& executor) {
+  Scales sum;
+  RUNNEL_ASSIGN_OR_RETURN(const ModelState state, executor.ExportState());
+  for (const LayerState& layer : state.layers) {
+    for (const TensorData& tensor : layer.tensors) {
+      if (tensor.name.find("kept_scales") == std::string::npos) continue;
+      KeptScale scales[kScalesPerOperator];
+      std::memcpy(static_cast<void*>(scales), tensor.bytes.data(), sizeof(scales));
+      for (const KeptScale& scale : scales) {
+        sum.steps += scale.step;
+        sum.measured += scale.measured;
+        sum.forced += scale.forced;
+      }
+    }
+  }
+  return sum;
+}
+
+absl::StatusOr<nlohmann::json> Run(const Flags& flags) {
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* row, FindDataset(flags.at("--dataset")));
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetSplits data, row->load(flags.at("--data-dir"), 1));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                          MakeBackend(flags.at("--backend"), 1));
+  BatchSource source(*data.train, 1, Augmentation::Parse("off").value());
+  const int64_t batch = Number(flags, "--batch"), warm_up = Number(flags, "--warm-up");
+  BufferPool pool;
+  std::vector<Contender> contenders;
+  for (const char* rule : kRules) {
+    RUNNEL_ASSIGN_OR_RETURN(Contender contender,
+                            MakeContender(flags, rule, data.train->size(), backend.get(), &pool));
+    contenders.push_back(std::move(contender));
+  }
+  TrainingSettings settings;
+  settings.dataset_samples = data.train->size();
+  settings.batch_size = batch;
+  RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(settings));
+  std::vector<float> x(static_cast<size_t>(batch * data.train->sample_shape().elements()));
+  std::vector<int32_t> labels(static_cast<size_t>(batch));
+  Sequence sequence;
+  for (int64_t step = 0; step < warm_up + Number(flags, "--steps");
+       ++step, sequence = sequence.next()) {
+    const MicroBatch place = batching.Locate(sequence);
+    if (place.samples != batch) continue;
+    source.Fill(place, absl::MakeSpan(x), absl::MakeSpan(labels));
+    for (Contender& contender : contenders) {
+      const auto payload = [](const auto& values) {
+        return Payload::CopyOf(absl::MakeConstSpan(
+            reinterpret_cast<const std::byte*>(values.data()), values.size() * 4));
+      };
+      Payload input = payload(x), targets = payload(labels);
+      const double begin = CpuMs();
+      RUNNEL_RETURN_IF_ERROR(
+          TrainMicroBatch(*contender.executor, place, std::move(input), std::move(targets))
+              .status());
+      if (step >= warm_up) contender.step_ms.push_back(CpuMs() - begin);
+    }
+  }
+  nlohmann::json result = {
+      {"model", flags.at("--model")},     {"dataset", flags.at("--dataset")},
+      {"backend", flags.at("--backend")}, {"batch", batch},
+      {"warm_up_steps", warm_up},         {"steps", contenders[0].step_ms.size()}};
+  const double dynamic = Median(contenders[0].step_ms);
+  for (const Contender& contender : contenders) {
+    RUNNEL_ASSIGN_OR_RETURN(const Scales scales, ScalesOf(*contender.executor));
+    std::vector<double> ratios;
+    for (size_t i = 0; i < contender.step_ms.size(); ++i)
+      ratios.push_back(contenders[0].step_ms[i] / contender.step_ms[i]);
+    result["rules"].push_back({{"rescale", contender.rule},
+                               {"step_ms", Median(contender.step_ms)},
+                               {"times_dynamic", dynamic / Median(contender.step_ms)},
+                               {"median_ratio_of_steps", Median(ratios)},
+                               {"memory_bytes", contender.executor->memory_bytes()},
+                               {"product_steps", scales.steps},
+                               {"measured", scales.measured},
+                               {"forced", scales.forced}});
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace runnel
+
+int main(int argc, char** argv) {
+  runnel::Flags flags = {{"--model", "vgg11"}, {"--dataset", "cifar10"}, {"--data-dir", ""},
+                         {"--backend", "cpu"}, {"--batch", "64"},        {"--warm-up", "110"},
+                         {"--steps", "60"},    {"--summary", ""}};
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (flags.count(argv[i]) == 0) {
+      std::cerr << "no flag " << argv[i] << "\n";
+      return 2;
+    }
+    flags[argv[i]] = argv[i + 1];
+  }
+  const auto result = runnel::Run(flags);
+  if (!result.ok()) {
+    std::cerr << result.status() << "\n";
+    return 2;
+  }
+  std::cout << result->dump(1) << "\n";
+  if (!flags["--summary"].empty()) std::ofstream(flags["--summary"]) << result->dump(1) << "\n";
+  return 0;
+}

@@ -1,0 +1,258 @@
+// Products that rescale their own sums, in whole nets: with speculation and with a period of one
+// the bytes are those of dynamic rescaling; kept scales give the same bytes on every backend.
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/kernels/integer_backends.h"
+#include "tests/kernels/integer_pipeline.h"
+#include "tests/kernels/op_harness.h"
+#include "tests/kernels/random_model.h"
+
+namespace runnel {
+namespace {
+
+OpSpec Conv(int64_t out, int64_t kernel, int64_t padding) {
+  OpSpec op = OpOf(OpKind::kConv, {0});
+  op.out_channels = out;
+  op.kernel = {kernel, kernel};
+  op.padding = {padding, padding};
+  return op;
+}
+OpSpec Pool(std::vector<int32_t> inputs) {
+  OpSpec op = OpOf(OpKind::kMaxPool, std::move(inputs));
+  op.kernel = {2, 2};
+  op.stride = {2, 2};
+  return op;
+}
+OpSpec Relu() { return OpOf(OpKind::kRelu, {1}); }
+
+ModelSpec LeNet() {
+  return ModelOf({1, 28, 28}, 10,
+                 {{Conv(20, 5, 0), Relu()},
+                  {Pool({0})},
+                  {Conv(50, 5, 0), Relu()},
+                  {Pool({0}), OpOf(OpKind::kFlatten, {1})},
+                  {LinearOp(500), Relu()},
+                  {LinearOp(10)}});
+}
+
+// VGG-11's layers with an eighth of its channels.
+ModelSpec NarrowVgg11() {
+  std::vector<std::vector<OpSpec>> layers;
+  for (const auto& [channels, pools] :
+       {std::pair(8, true), std::pair(16, true), std::pair(32, false), std::pair(32, true),
+        std::pair(64, false), std::pair(64, true), std::pair(64, false), std::pair(64, true)}) {
+    layers.push_back({Conv(channels, 3, 1), Relu()});
+    if (pools) layers.back().push_back(Pool({2}));
+  }
+  layers.push_back({OpOf(OpKind::kFlatten, {0}), LinearOp(64, {1}), OpOf(OpKind::kRelu, {2})});
+  layers.push_back({LinearOp(10)});
+  return ModelOf({3, 32, 32}, 10, std::move(layers));
+}
+
+struct Training {
+  ModelSpec model;
+  RescaleRule rescale;
+  std::vector<int> cuts = {};
+  int64_t batch = 4;
+  int steps = 8;
+  int micro_batches = 1;
+};
+
+// What training leaves: all weights, the errors and outputs of the stages, the kept scales.
+struct Result {
+  std::vector<Scaled> tensors;
+  std::vector<KeptScale> scales;
+  int64_t scratch_bytes = 0;  // of the programs, with their stashes
+};
+
+std::vector<float> Samples(int64_t sequence, int64_t count) {
+  const auto mantissas = GoldenMantissas(9000 + static_cast<uint64_t>(sequence), count);
+  std::vector<float> x(mantissas.size());
+  // Now and then samples of another size.
+  const int size = sequence % 5 == 4 ? -3 : -5;
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(static_cast<float>(mantissas[i]), size);
+  return x;
+}
+
+void ReadScales(IntegerStage& stage, Result* result) {
+  for (const StateTensor& tensor : stage.program.state.tensors) {
+    if (tensor.spec.role != TensorRole::kKeptScales) continue;
+    for (int64_t i = 0; i < kScalesPerOperator; ++i) {
+      result->scales.push_back(*reinterpret_cast<const KeptScale*>(
+          stage.bindings[Storage::kStatistics] + tensor.offset_bytes +
+          i * static_cast<int64_t>(sizeof(KeptScale))));
+    }
+  }
+}
+
+absl::StatusOr<Result> Train(const Training& t, const std::string& backend_name) {
+  auto backend = MakeIntegerBackend(backend_name);
+  if (!backend.ok()) return backend.status();
+  auto net = IntegerPipeline::Make(t.model, t.cuts, t.batch, backend->get(), **FindRecipe("niti"),
+                                   t.micro_batches > 1, t.rescale);
+  if (!net.ok()) return net.status();
+  for (size_t i = 0; i < net->weight_count(); ++i) {
+    const auto count = static_cast<int64_t>(net->Weight(i).mantissas.size());
+    net->SetWeight(i, {GoldenMantissas(1000 + i, count), -9});
+  }
+  StepContext context;
+  context.gradient_bits = {3, 4};
+  int64_t sequence = 0;
+  for (int step = 0; step < t.steps; ++step) {
+    for (int m = 0; m < t.micro_batches; ++m, ++sequence) {
+      const std::vector<float> x = Samples(sequence, t.batch * t.model.input.elements());
+      const std::vector<int32_t> labels = RandomLabels(5, sequence, t.batch, t.model.classes);
+      context.sequence = Sequence(sequence);
+      context.accumulate = m > 0;
+      const absl::Status status = net->ForwardBackward(x.data(), labels.data(), context);
+      if (!status.ok()) return status;
+    }
+    if (absl::Status status = net->Update(context); !status.ok()) return status;
+  }
+  Result result;
+  for (size_t i = 0; i < net->weight_count(); ++i) result.tensors.push_back(net->Weight(i));
+  for (size_t i = 0; i < net->stages.size(); ++i) {
+    result.tensors.push_back(net->Output(i));
+    if (i > 0) result.tensors.push_back(net->InputGradient(i));
+    ReadScales(net->stages[i], &result);
+    const Program& program = net->stages[i].program;
+    result.scratch_bytes += program.scratch_bytes + program.stash_bytes;
+  }
+  return result;
+}
+
+constexpr RescaleRule kSpeculate = {RescaleMode::kSpeculate};
+constexpr RescaleRule kEach = {RescaleMode::kAdaptive, 0, 1};
+constexpr RescaleRule kAdaptive = {RescaleMode::kAdaptive, 2, 64};
+constexpr RescaleRule kStatic = {RescaleMode::kStatic, 2};
+
+class RescaleBytesTest : public testing::TestWithParam<std::string> {
+ protected:
+  void ExpectSame(const Training& ours, const absl::StatusOr<Result>& theirs) {
+    const auto result = Train(ours, GetParam());
+    ASSERT_TRUE(result.ok() && theirs.ok()) << result.status() << theirs.status();
+    EXPECT_TRUE(result->tensors == theirs->tensors);
+    if (theirs->scales.empty()) return;
+    EXPECT_TRUE(result->scales == theirs->scales);
+  }
+};
+
+TEST_P(RescaleBytesTest, SpeculationAndAPeriodOfOneGiveTheBytesOfDynamic) {
+  for (const ModelSpec& model : {LeNet(), NarrowVgg11()}) {
+    const auto dynamic = Train({.model = model}, GetParam());
+    ExpectSame({.model = model, .rescale = kSpeculate}, dynamic);
+    ExpectSame({.model = model, .rescale = kEach}, dynamic);
+    ExpectSame(
+        {.model = model, .rescale = kSpeculate, .cuts = {2, 3}, .steps = 4, .micro_batches = 2},
+        Train({.model = model, .cuts = {2, 3}, .steps = 4, .micro_batches = 2}, GetParam()));
+  }
+}
+
+TEST_P(RescaleBytesTest, KeptScalesGiveTheBytesOfRef) {
+  static const auto* const kTrainings = new std::vector<Training>{
+      {.model = LeNet(), .rescale = kAdaptive, .cuts = {1, 3}, .steps = 12},
+      {.model = LeNet(), .rescale = kStatic, .cuts = {1, 3}, .steps = 12},
+      {.model = NarrowVgg11(), .rescale = kAdaptive, .steps = 6},
+      {.model = NarrowVgg11(), .rescale = kStatic, .steps = 6}};
+  static const auto* const kOfRef = [] {
+    auto* results = new std::vector<absl::StatusOr<Result>>;
+    for (const Training& training : *kTrainings) results->push_back(Train(training, "ref/1"));
+    return results;
+  }();
+  for (size_t i = 0; i < kTrainings->size(); ++i) ExpectSame((*kTrainings)[i], (*kOfRef)[i]);
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const std::string& name : IntegerBackendNames()) {
+    if (name.rfind("cpu", 0) == 0 || name == "ref/1") names.push_back(name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, RescaleBytesTest, testing::ValuesIn(Names()),
+                         [](const auto& info) { return TestNameOf(info.param); });
+
+TEST(Rescale, CutsChangeNeitherWeightsNorScales) {
+  Training training = {.model = LeNet(), .rescale = kAdaptive, .steps = 12};
+  const auto whole = Train(training, "cpu:portable/1");
+  training.cuts = {1, 2, 3, 4, 5};
+  const auto cut = Train(training, "cpu:portable/1");
+  ASSERT_TRUE(whole.ok() && cut.ok());
+  EXPECT_TRUE(whole->scales == cut->scales);
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(whole->tensors[i] == cut->tensors[i]);
+}
+
+TEST(Rescale, ScalesAreKeptAndSaturationForcesNewOnes) {
+  const auto kept = Train({.model = LeNet(), .rescale = kAdaptive, .steps = 30}, "cpu:portable/1");
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_EQ(kept->scales.size(), 8u);
+  int kept_steps = 0, forced = 0;
+  for (size_t i = 0; i < kept->scales.size(); ++i) {
+    const KeptScale& scale = kept->scales[i];
+    if (i == 1) {  // nobody reads the gradient of the samples
+      EXPECT_EQ(scale, KeptScale());
+      continue;
+    }
+    EXPECT_EQ(scale.step, 30);
+    kept_steps += scale.step - scale.measured;
+    forced += scale.forced;
+  }
+  EXPECT_GT(kept_steps, 50);
+  EXPECT_GT(forced, 0);
+  // So training is not that of dynamic rescaling.
+  const auto dynamic = Train({.model = LeNet(), .steps = 30}, "cpu:portable/1");
+  ASSERT_TRUE(dynamic.ok());
+  EXPECT_FALSE(dynamic->tensors == kept->tensors);
+}
+
+// VGG-11's sums of one layer at a time would take as much as its largest int32 tensor.
+TEST(Rescale, SumsHaveNoMemory) {
+  const auto dynamic = Train({.model = NarrowVgg11(), .steps = 1}, "cpu:portable/1");
+  const auto fused =
+      Train({.model = NarrowVgg11(), .rescale = kSpeculate, .steps = 1}, "cpu:portable/1");
+  ASSERT_TRUE(dynamic.ok() && fused.ok());
+  const int64_t largest_sums = 4 * 4 * 8 * 32 * 32;  // bytes, samples, channels, plane
+  EXPECT_LE(fused->scratch_bytes + largest_sums / 2, dynamic->scratch_bytes);
+}
+
+// One executable whose last shift is wrong in every way, against ref.
+TEST(Rescale, AWrongGuessIsFound) {
+  auto backend = MakeIntegerBackend("cpu:portable/1");
+  ASSERT_TRUE(backend.ok());
+  const Shape x = {3, 40}, w = {70, 40}, y = {3, 70};
+  for (const int shift : {0, 1, 2, 5, 9, 24}) {
+    for (const int8_t largest : {int8_t{1}, int8_t{9}, int8_t{127}}) {
+      Tensor in = ScaledTensor(x, DType::kInt8), weight = ScaledTensor(w, DType::kInt8);
+      Tensor kept = Zeros({kKeptScaleWords}, DType::kInt32);
+      reinterpret_cast<KeptScale*>(kept.bytes.data())->shift = shift;  // and measured at once
+      kept.storage = Storage::kStatistics;
+      weight.storage = Storage::kParameters;
+      for (int64_t i = 0; i < x.elements(); ++i) {
+        in.data<int8_t>()[i] = static_cast<int8_t>(i % 2 == 0 ? largest : -largest / 2);
+      }
+      for (int64_t i = 0; i < w.elements(); ++i) {
+        weight.data<int8_t>()[i] = static_cast<int8_t>(i % 13 - 6 + i / 40);
+      }
+      Tensor ours = ScaledTensor(y, DType::kInt8), ref = ours, own = kept;
+      OpSpec op;
+      op.kind = OpKind::kLinear;
+      const auto run = [&](Backend* on, Tensor* out, Tensor* state) {
+        return RunOp(OpCode::kInt8LinearForwardRescaled, op, {&in, &weight}, {out, state}, {}, 0, 0,
+                     on, {}, {}, kEach);
+      };
+      ASSERT_TRUE(run(backend->get(), &ours, &own).ok());
+      ASSERT_TRUE(run(nullptr, &ref, &kept).ok());
+      EXPECT_EQ(ours.bytes, ref.bytes) << shift << " " << int{largest};
+      EXPECT_EQ(own.bytes, kept.bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace runnel
