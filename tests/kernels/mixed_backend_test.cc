@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/co_scheduler/value_flow.h"
 #include "kernels/compiler.h"
 #include "kernels/recipe.h"
 #include "tests/kernels/device_backend.h"
@@ -163,6 +164,36 @@ TEST(MixedBackend, AProcessorSeesWeightsThatTheHostChanged) {
   const Scaled ones = output_with(1);
   EXPECT_NE(ones, output_with(-3));
   EXPECT_EQ(ones, output_with(1));
+}
+
+// Memory is used again, in place and by others: who writes what is read follows from the order.
+TEST(ValueFlow, FollowsMemoryThatIsUsedAgain) {
+  Program program;
+  program.batch = 1;
+  const auto buffer = [&](Storage storage, int64_t elements, int64_t offset) {
+    program.buffers.push_back({storage, DType::kFloat32, Shape{1, elements}, offset});
+    return static_cast<BufferIndex>(program.buffers.size() - 1);
+  };
+  const BufferIndex x = buffer(Storage::kInput, 32, 0), a = buffer(Storage::kScratch, 32, 0),
+                    in_place = buffer(Storage::kScratch, 32, 0),
+                    other = buffer(Storage::kScratch, 16, 64), y = buffer(Storage::kOutput, 32, 0);
+  std::vector<Instruction>& forward = program.parts[0];
+  forward = {{OpCode::kCopy, {x}, {a}},
+             {OpCode::kReluForward, {a}, {in_place}},
+             {OpCode::kCopy, {in_place}, {y}}};
+  const ProgramFlow flow = *FollowValues(program);
+  EXPECT_EQ(flow.of(Part::kForward, 2).inputs[0], flow.of(Part::kForward, 1).outputs[0]);
+  EXPECT_NE(flow.of(Part::kForward, 1).inputs[0], flow.of(Part::kForward, 1).outputs[0]);
+  const FlowValue& leaves = flow.values[static_cast<size_t>(flow.of(Part::kForward, 2).outputs[0])];
+  EXPECT_TRUE(leaves.survives_part);
+  // Something else lies over half of it, or nothing was there.
+  forward.insert(forward.begin() + 2, {OpCode::kCopy, {x}, {other}});
+  const auto error = [&] { return std::string(FollowValues(program).status().message()); };
+  EXPECT_THAT(error(), HasSubstr("reads a part of a value"));
+  forward = {{OpCode::kCopy, {x}, {a}}, {OpCode::kCopy, {other}, {y}}};
+  EXPECT_THAT(error(), HasSubstr("reads a part of a value"));
+  forward = {{OpCode::kCopy, {other}, {y}}};
+  EXPECT_THAT(error(), HasSubstr("reads what nobody wrote"));
 }
 
 TEST(MixedBackend, EvaluatesAsOneBackendDoes) {
