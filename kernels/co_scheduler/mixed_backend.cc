@@ -54,6 +54,13 @@ class MixedBackend final : public CoScheduler {
     return processors_.size() == 1 && processors_[0]->recomputes();
   }
 
+  // Where only some have such products, the others would get none at all.
+  bool rescales_in_products() const override {
+    return std::all_of(processors_.begin(), processors_.end(), [](const auto& processor) {
+      return processor->rescales_in_products();
+    });
+  }
+
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     return AllocateHome(*processors_[0], versions_, bytes);
   }

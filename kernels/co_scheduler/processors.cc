@@ -37,6 +37,10 @@ constexpr ProductRow kProducts[] = {
     {OpCode::kInt8LinearInputGradient, 0, 1},
     {OpCode::kInt8ConvWeightGradient, 0, -1},
     {OpCode::kInt8LinearWeightGradient, 0, -1},
+    {OpCode::kInt8ConvForwardRescaled, -1, 1},
+    {OpCode::kInt8LinearForwardRescaled, -1, 1},
+    {OpCode::kInt8ConvInputGradientRescaled, 0, 1},
+    {OpCode::kInt8LinearInputGradientRescaled, 0, 1},
 };
 
 bool WritesFloats(const Program& program, const Instruction& instruction) {
