@@ -46,6 +46,12 @@ struct Machine {
   int workers() const { return pool->threads(); }
 };
 
+// What a product that rescales its own sums knows of its calls before. It changes no bytes.
+struct ShiftGuess {
+  int32_t shift = 0;   // of the last maximum
+  int32_t misses = 0;  // recent share of calls with another shift than the one before, of 256
+};
+
 // One instruction with its memory. Activations of rank >= 3 are channels-last if channels_last.
 struct Call {
   const Instruction* instruction = nullptr;
@@ -58,8 +64,7 @@ struct Call {
   // is wanted beyond the step.
   bool sums_done = false;
   bool keep_output = true;
-  // Of products that rescale their own sums: the shift of the call before, the executable's.
-  int32_t* last_shift = nullptr;
+  ShiftGuess* guess = nullptr;  // the executable's, of this instruction
 
   const fp32::Kernels& kernels() const { return *machine.fp32; }
   template <typename T = float>

@@ -139,7 +139,7 @@ class CpuExecutable : public Executable {
                   .machine = machine_,
                   .sums_done = part.sums_done,
                   .keep_output = part.keep_output,
-                  .last_shift = &last_shifts_[part.planned.instruction]};
+                  .guess = &guesses_[part.planned.instruction]};
     }
     RUNNEL_RETURN_IF_ERROR(step.run(calls));
     for (size_t i = 0; i < step.parts.size(); ++i) {
@@ -187,7 +187,7 @@ class CpuExecutable : public Executable {
   const std::shared_ptr<ThreadPool> pool_;
   Workspace workspace_;
   Machine machine_;
-  std::map<const Instruction*, int32_t> last_shifts_;  // what products speculate with
+  std::map<const Instruction*, cpu::ShiftGuess> guesses_;
 };
 
 class CpuBackend : public Backend {

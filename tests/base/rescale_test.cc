@@ -59,16 +59,28 @@ TEST(Rescale, WithoutChangesThePeriodDoublesUpToItsMost) {
 
 TEST(Rescale, ThePeriodIsHalfOfTheMeanIntervalBetweenChanges) {
   std::vector<int> shifts;
-  for (int i = 0; i < 200; ++i) shifts.push_back(i / 20 % 2 == 0 ? 10 : 11);
+  for (int i = 0; i < 200; ++i) shifts.push_back(i / 20 % 2 == 0 ? 10 : 12);
   KeptScale scale;
   const std::vector<int> measured = MeasuredSteps(kRule, shifts, scale);
   EXPECT_LT(measured.size(), 40u);
   EXPECT_GE(scale.period, 5);
   EXPECT_LE(scale.period, 20);
   // A shift that changes each time is measured each time.
-  for (int i = 0; i < 200; ++i) shifts[i] = i % 2;
+  for (int i = 0; i < 200; ++i) shifts[i] = i % 2 * 2;
   scale = {};
   EXPECT_EQ(MeasuredSteps(kRule, shifts, scale).size(), 200u);
+}
+
+TEST(Rescale, AShiftThatGoesBackAndForthByOneKeepsTheLargerOne) {
+  std::vector<int> shifts;
+  for (int i = 0; i < 40; ++i) shifts.push_back(10 + i % 2);
+  KeptScale scale;
+  EXPECT_THAT(MeasuredSteps({RescaleMode::kAdaptive, 20, 8}, shifts, scale).back(), 33);
+  EXPECT_EQ(scale.shift, 11);
+  scale = {};
+  EXPECT_THAT(MeasuredSteps({RescaleMode::kAdaptive, 0, 8}, {5, 7, 7, 6, 6, 6, 5}, scale),
+              ElementsAre(0, 2, 3, 4, 6));
+  EXPECT_EQ(scale.shift, 5);
 }
 
 TEST(Rescale, APeriodOfOneMeasuresAll) {

@@ -341,23 +341,41 @@ class Part {
   }
 
   void RescaleTile(Int8Tile& tile, const int64_t* places) {
+    const Int8Rescale& rescale = *operands_.rescale;
+    int8_t* y[kMaxTileRows];
+    const int8_t* mask[kMaxTileRows];
+    for (int r = 0; r < tile.rows; ++r) {
+      y[r] = operands_.rescaled + places[r];
+      mask[r] = rescale.mask == nullptr ? nullptr : rescale.mask + places[r];
+    }
+    if (!kernels_.rounds_tiles) return RoundTile(tile, y, mask);
+    tile.rounding = &rescale.rounding;
+    tile.y = y;
+    tile.mask = rescale.mask == nullptr ? nullptr : mask;
+    tile.max_lanes = memory_.max_lanes;
+    tile.saturated = memory_.saturated;
+    kernels_.tile(tile);
+    tile.rounding = nullptr;
+  }
+
+  // Where the kernels do not: the sums pass through the nearest cache.
+  void RoundTile(Int8Tile& tile, int8_t* const* y, const int8_t* const* mask) {
     alignas(64) uint32_t lanes[kMaxLanes] = {};
     tile.max_lanes = lanes;
     tile.c = memory_.sum_rows;
     kernels_.tile(tile);
-    const Int8Rescale& rescale = *operands_.rescale;
     uint32_t largest = 0;
     for (int i = 0; i < kMaxLanes; ++i) {
       memory_.max_lanes[i] = std::max(memory_.max_lanes[i], lanes[i]);
       largest = std::max(largest, lanes[i]);
     }
-    const uint32_t most = uint32_t{128} << rescale.shift;
+    const Int8TileRounding& rounding = operands_.rescale->rounding;
+    const uint32_t most = uint32_t{128} << rounding.shift;
     if (largest > most) *memory_.saturated += CountAbove(tile, most);
-    for (int r = 0; r < tile.rows; ++r) {
-      const int8_t* mask = rescale.mask == nullptr ? nullptr : rescale.mask + places[r];
-      rescale.round(tile.c[r], columns_, rescale.shift, rescale.relu, mask,
-                    operands_.rescaled + places[r]);
-    }
+    const auto round =
+        rounding.half_away ? kernels_.rescale_half_away : kernels_.rescale_pseudo_stochastic;
+    for (int r = 0; r < tile.rows; ++r)
+      round(tile.c[r], columns_, rounding.shift, rounding.relu, mask[r], y[r]);
   }
 
   int64_t CountAbove(const Int8Tile& tile, uint32_t most) const {

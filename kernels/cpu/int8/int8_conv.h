@@ -47,11 +47,7 @@ void Int8ConvInputGradient(const Int8Context& context, const ConvShape& shape, c
 // Sums that are rescaled as they leave the product: rounded by `shift` bits as kRescale does, and
 // nowhere in memory.
 struct Int8Rescale {
-  // Of the kernels' row: rescale_pseudo_stochastic or rescale_half_away.
-  void (*round)(const int32_t* acc, int64_t n, int shift, bool relu, const int8_t* mask,
-                int8_t* out) = nullptr;
-  int shift = 0;
-  bool relu = false;
+  Int8TileRounding rounding;
   const int8_t* mask = nullptr;  // lies as the result does; or null
 };
 struct Int8SumsSeen {

@@ -31,6 +31,14 @@ struct Int8Segment {
   int64_t steps = 0;
 };
 
+// How a tile rounds its sums to int8 (rescale_pseudo_stochastic, rescale_half_away) before they
+// leave the registers.
+struct Int8TileRounding {
+  int shift = 0;
+  bool half_away = false;
+  bool relu = false;
+};
+
 // c[r][j] = (addend ? addend[r][j] : 0) + start[j] + sum over the segments of a[r] * b[j], modulo
 // 2^32, for r < rows and j < columns. Nothing beyond is written.
 struct Int8Tile {
@@ -49,6 +57,12 @@ struct Int8Tile {
   int columns = 0;                         // 1..panel_columns
   // Raised to |c| of what is written, any element in any of the kMaxLanes; or null.
   uint32_t* max_lanes = nullptr;
+  // With rounds_tiles, or null. Then y[r][j] is written in place of c[r][j], 0 where mask[r][j] is
+  // <= 0, max_lanes is not null, and *saturated grows by the number of |sum| > 2^(7 + shift).
+  const Int8TileRounding* rounding = nullptr;
+  int8_t* const* y = nullptr;
+  const int8_t* const* mask = nullptr;  // or null
+  int64_t* saturated = nullptr;
 };
 
 struct Int8Kernels {
@@ -57,8 +71,9 @@ struct Int8Kernels {
   int panel_columns = 0;  // at most kMaxPanelColumns
   int column_unit = 0;    // divides panel_columns
   int k_group = 0;
-  uint8_t a_bias = 0;      // 0 or 128
-  bool adds_bias = false;  // tile takes A without its bias (Int8Tile::a_is_raw)
+  uint8_t a_bias = 0;         // 0 or 128
+  bool adds_bias = false;     // tile takes A without its bias (Int8Tile::a_is_raw)
+  bool rounds_tiles = false;  // tile takes Int8Tile::rounding
   // Steps of a full panel that stay in the caches beside what else a tile reads. Longer reductions
   // go in blocks.
   int64_t panel_steps = 0;

@@ -1,5 +1,6 @@
 // Convolutions and linear layers: shapes for int8/int8_conv.h.
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "kernels/cpu/integer/integer_kernels.h"
@@ -43,27 +44,31 @@ void Finish(const Call& call, int64_t max_abs) {
       .max_abs = max_abs};
 }
 
+// Sums that are rounded at once.
+constexpr int64_t kChunk = 16384;
+// A wrong guess costs a whole product, a right one saves the pass over its sums, a tenth to a fifth
+// of it: beyond this share of wrong guesses, of 256, the sums are stored.
+constexpr int32_t kMostMisses = 32;
+constexpr int32_t kMissesDecay = 8;
+
 // A product that rescales its own sums.
 class RescaledProduct {
  public:
   RescaledProduct(const Call& call, const ConvShape& shape, ConvPass pass)
       : call_(call), shape_(shape), pass_(pass), context_(ContextOf(call, shape, pass)) {
-    const bool half_away = call.instruction->integer.rounding == Rounding::kHalfAway;
-    rescale_.round = half_away ? call.machine.int8->rescale_half_away
-                               : call.machine.int8->rescale_pseudo_stochastic;
-    rescale_.relu = call.instruction->integer.relu;
+    const IntegerRule& rule = call.instruction->integer;
+    rescale_.rounding = {.half_away = rule.rounding == Rounding::kHalfAway, .relu = rule.relu};
     if (call.inputs.size() > 2) rescale_.mask = call.in<int8_t>(2);
-    if (shape.depthwise()) sums_ = call.Take<int32_t>(elements());
   }
 
   void Run() {
     if (call_.outputs.size() > 1) {
       KeepScale(*call_.out<KeptScale>(1));
     } else {
-      Speculate(*call_.last_shift);
+      Measure();
     }
     TailOfOutput(call_, 0) = {.exponent = TailOfInput(call_, 0).exponent +
-                                          TailOfInput(call_, 1).exponent + rescale_.shift};
+                                          TailOfInput(call_, 1).exponent + rescale_.rounding.shift};
   }
 
  private:
@@ -73,41 +78,68 @@ class RescaledProduct {
     const RescaleRule& rule = call_.instruction->rescale;
     BeginProduct(rule, GradientBitsFor(call_), scale);
     if (MeasuresScale(rule, scale)) {
-      Speculate(scale.shift);
-      return RecordMeasured(rule, rescale_.shift, scale);
+      Measure();
+      return RecordMeasured(rule, rescale_.rounding.shift, scale);
     }
-    const Int8SumsSeen seen = RunBy(scale.shift);
+    rescale_.rounding.shift = scale.shift;
+    const Int8SumsSeen seen = shape_.depthwise() ? RoundStored(StoreSums()) : RunAtOnce();
     RecordKept(rule, {seen.max_abs, seen.saturated, elements()}, scale);
   }
 
-  // Rounds by `guess` bits, which are mostly right; by those that the maximum asks for where they
-  // are not. Leaves these there.
-  void Speculate(int32_t& guess) {
-    const int shift =
-        RescaleShift(RunBy(guess).max_abs, call_.instruction->integer.promote_one_to_two);
-    if (shift != guess) RunBy(shift);
-    guess = shift;
+  // Rounds by the bits that the maximum asks for: by a guess that is mostly right, and again where
+  // it was not; or in two passes where it mostly is not.
+  void Measure() {
+    ShiftGuess& guess = *call_.guess;
+    int& shift = rescale_.rounding.shift;
+    shift = guess.shift;
+    if (shape_.depthwise() || guess.misses > kMostMisses) {
+      const Stored sums = StoreSums();
+      shift = ShiftOf(sums.max_abs);
+      RoundStored(sums);
+    } else if (const int right = ShiftOf(RunAtOnce().max_abs); right != shift) {
+      shift = right;
+      RunAtOnce();
+    }
+    guess.misses += ((shift != guess.shift ? 256 : 0) - guess.misses) / kMissesDecay;
+    guess.shift = shift;
   }
 
-  Int8SumsSeen RunBy(int shift) {
-    rescale_.shift = shift;
-    if (sums_ != nullptr) return RunDepthwise();
+  int ShiftOf(int32_t max_abs) const {
+    return RescaleShift(max_abs, call_.instruction->integer.promote_one_to_two);
+  }
+
+  Int8SumsSeen RunAtOnce() {
     const auto run =
         pass_ == ConvPass::kForward ? Int8ConvForwardRescaled : Int8ConvInputGradientRescaled;
     return run(context_, shape_, call_.in<int8_t>(0), call_.in<int8_t>(1), rescale_,
                call_.out<int8_t>(0));
   }
 
-  // In two passes.
-  Int8SumsSeen RunDepthwise() {
-    Int8SumsSeen seen;
+  struct Stored {
+    int32_t* sums = nullptr;
+    int32_t max_abs = 0;
+  };
+  Stored StoreSums() {
+    Stored stored = {call_.Take<int32_t>(elements())};
     const auto run = pass_ == ConvPass::kForward ? Int8ConvForward : Int8ConvInputGradient;
-    run(context_, shape_, call_.in<int8_t>(0), call_.in<int8_t>(1), sums_, &seen.max_abs);
-    const int64_t most = int64_t{128} << rescale_.shift;
+    run(context_, shape_, call_.in<int8_t>(0), call_.in<int8_t>(1), stored.sums, &stored.max_abs);
+    return stored;
+  }
+
+  Int8SumsSeen RoundStored(const Stored& stored) {
+    const int64_t chunks = (elements() + kChunk - 1) / kChunk;
+    ParallelFor(call_.machine, chunks, [&](int, int64_t first, int64_t last) {
+      const int64_t begin = first * kChunk, end = std::min(elements(), last * kChunk);
+      const Int8TileRounding& rounding = rescale_.rounding;
+      RoundToMantissas(call_, call_.out_shape(0), begin, end - begin, stored.sums + begin,
+                       rounding.shift, rounding.relu,
+                       rescale_.mask == nullptr ? nullptr : rescale_.mask + begin,
+                       call_.out<int8_t>(0) + begin);
+    });
+    Int8SumsSeen seen = {.max_abs = stored.max_abs};
+    const int64_t most = int64_t{128} << rescale_.rounding.shift;
     for (int64_t i = 0; seen.max_abs > most && i < elements(); ++i)
-      seen.saturated += std::abs(int64_t{sums_[i]}) > most ? 1 : 0;
-    rescale_.round(sums_, elements(), rescale_.shift, rescale_.relu, rescale_.mask,
-                   call_.out<int8_t>(0));
+      seen.saturated += std::abs(int64_t{stored.sums[i]}) > most ? 1 : 0;
     return seen;
   }
 
@@ -116,7 +148,6 @@ class RescaledProduct {
   const ConvPass pass_;
   const Int8Context context_;
   Int8Rescale rescale_;
-  int32_t* sums_ = nullptr;  // of a depthwise convolution
 };
 
 }  // namespace

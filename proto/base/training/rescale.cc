@@ -112,10 +112,13 @@ bool MeasuresScale(const RescaleRule& rule, const KeptScale& scale) {
 }
 
 void RecordMeasured(const RescaleRule& rule, int32_t shift, KeptScale& scale) {
-  scale.ring[scale.measured % KeptScale::kRing] = {scale.step, shift};
+  // A shift that goes back and forth by one keeps the larger one: it costs a bit now and then, the
+  // smaller one would saturate.
+  const bool goes_on = scale.measured > 0 && (shift == scale.shift || shift + 1 == scale.shift);
+  if (!goes_on) scale.shift = shift;
+  scale.ring[scale.measured % KeptScale::kRing] = {scale.step, scale.shift};
   CountUp(scale.measured);
   CountUp(scale.step);
-  scale.shift = shift;
   scale.period = scale.step < scale.warm_until ? 1 : PeriodOf(rule, scale);
   scale.wait = scale.period - 1;
 }

@@ -12,9 +12,9 @@
 //                                 most PERIOD
 //   static[:WARM_UP]              measures the first WARM_UP micro-batches, then never again
 //
-// P is half of the mean interval between changes of the shift that were seen; without a change it
-// doubles. A kept scale whose sums saturate is measured again in the next micro-batch, and P
-// halves. Plain data and pure functions of them; any thread.
+// P is half of the mean interval between changes; without one it doubles. One bit back and forth is
+// none: the larger shift stays. A kept scale whose sums saturate is measured next, and P halves.
+// Plain data and pure functions of them; any thread.
 
 #include <cstdint>
 
@@ -53,7 +53,7 @@ struct KeptScale {
 
   int32_t step = 0;        // micro-batches so far, up to 2^30
   int32_t warm_until = 0;  // a step: all before are measured
-  int32_t shift = 0;       // the last one that was measured
+  int32_t shift = 0;       // that is kept
   int32_t period = 0;      // 0 counts as 1
   int32_t wait = 0;        // micro-batches until the next one that is measured
   int32_t bits_mark = 0;   // the operator's gradient bits + 100; 0: none yet

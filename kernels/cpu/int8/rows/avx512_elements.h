@@ -58,6 +58,55 @@ static int64_t Avx512Rescale(const int32_t* acc, int64_t n, int shift_bits, bool
   return i;
 }
 
+// The end of a tile whose sums are rounded in the registers.
+template <bool kPseudoStochastic, int kRows, int kVectors>
+__attribute__((always_inline)) static inline void Avx512RoundTile(
+    const Int8Tile& tile, __m512i (&sums)[kRows][kVectors]) {
+  const Avx512Shift shift(tile.rounding->shift);
+  const __m512i zero = _mm512_setzero_si512(), clip = _mm512_set1_epi32(127);
+  const __mmask16 keep_negative = tile.rounding->relu ? 0 : 0xFFFF;
+  const int last = tile.columns - 16 * (kVectors - 1);
+  const auto tail = static_cast<__mmask16>((1u << last) - 1);
+  __m512i largest = zero;
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const __mmask16 inside = v == kVectors - 1 ? tail : __mmask16{0xFFFF};
+      __m512i x = sums[r][v];
+      if (tile.addend != nullptr) {
+        x = _mm512_add_epi32(x, _mm512_maskz_loadu_epi32(inside, tile.addend[r] + 16 * v));
+      }
+      const __m512i magnitude = _mm512_maskz_abs_epi32(inside, x);
+      largest = _mm512_max_epu32(largest, magnitude);
+      __m512i y = _mm512_min_epu32(RoundMagnitude<kPseudoStochastic>(magnitude, shift), clip);
+      const __mmask16 negative = _mm512_movepi32_mask(x);
+      y = _mm512_mask_sub_epi32(y, negative, zero, y);
+      auto keep = static_cast<__mmask16>(~negative | keep_negative);
+      if (tile.mask != nullptr) {
+        const __m128i m = _mm_maskz_loadu_epi8(inside, tile.mask[r] + 16 * v);
+        keep = static_cast<__mmask16>(keep & _mm_cmpgt_epi8_mask(m, _mm_setzero_si128()));
+      }
+      const __m128i bytes = _mm512_maskz_cvtepi32_epi8(keep, y);
+      auto* to = reinterpret_cast<__m128i*>(tile.y[r] + 16 * v);
+      if (v < kVectors - 1 || last == 16) {
+        _mm_storeu_si128(to, bytes);
+      } else {
+        _mm_mask_storeu_epi8(to, inside, bytes);
+      }
+      sums[r][v] = magnitude;
+    }
+  }
+  const __m512i so_far = _mm512_loadu_si512(tile.max_lanes);
+  _mm512_storeu_si512(tile.max_lanes, _mm512_max_epu32(so_far, largest));
+  const __m512i most = _mm512_set1_epi32(static_cast<int>(128u << tile.rounding->shift));
+  if (_mm512_cmpgt_epu32_mask(largest, most) == 0) return;
+  for (const auto& row : sums) {
+    for (const __m512i& magnitude : row)
+      *tile.saturated += __builtin_popcount(_mm512_cmpgt_epu32_mask(magnitude, most));
+  }
+}
+
 static void Avx512RescalePseudoStochastic(const int32_t* acc, int64_t n, int shift, bool relu,
                                           const int8_t* mask, int8_t* out) {
   const int64_t done = Avx512Rescale<true>(acc, n, shift, relu, mask, out);

@@ -92,7 +92,13 @@ void RunTile(const Int8Tile& tile) {
   for (int s = 0; s < tile.segment_count; ++s) {
     AddSegment<kRows, kVectors, kLie>(tile, tile.segments[s], sums);
   }
-  StoreTile<kRows, kVectors>(tile, sums);
+  if (tile.rounding == nullptr) {
+    StoreTile<kRows, kVectors>(tile, sums);
+  } else if (tile.rounding->half_away) {
+    Avx512RoundTile<false, kRows, kVectors>(tile, sums);
+  } else {
+    Avx512RoundTile<true, kRows, kVectors>(tile, sums);
+  }
 }
 
 using TileFunction = void (*)(const Int8Tile&);
@@ -163,6 +169,7 @@ constexpr Int8Kernels MakeRow(const char* name, bool adds_bias) {
       .k_group = kAvx512Group,
       .a_bias = kBias,
       .adds_bias = adds_bias,
+      .rounds_tiles = true,
       .panel_steps = 1152,
       .tile = Tile,
       .copy_a = Avx512CopyA<kBias>,
