@@ -64,6 +64,8 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
                    "PROCESSOR=MS,...: time of each switch from the host to that processor or back "
                    "(default: as measured or counted)")
       ->delimiter(',');
+  command->add_option("--rescale", flags->rescale, "when sums get a new scale, with integers")
+      ->capture_default_str();
   command->add_flag("--counted", flags->counted,
                     "measure nothing: costs by nominal rates, the same on every machine");
   return flags;
@@ -72,6 +74,11 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
 absl::Status RunProgramCommand(const ProgramFlags& flags) {
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, MakeModel(flags.model));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
+  const absl::StatusOr<RescaleRule> rescale = ParseRescale(flags.rescale);
+  if (!rescale.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rescale ", flags.rescale, ": ", rescale.status().message()));
+  }
   MixedOptions options;
   RUNNEL_ASSIGN_OR_RETURN(options.switch_seconds, ParseSwitches(flags.switch_ms));
   options.counts = flags.counted;
@@ -82,9 +89,9 @@ absl::Status RunProgramCommand(const ProgramFlags& flags) {
                         absl::StrCat("--processors: ", processors.status().message()));
   }
   const int last = model.layer_count() - 1;
-  RUNNEL_ASSIGN_OR_RETURN(
-      const ProgramListing listing,
-      ListProgram({std::move(model), {0, last}, flags.batch}, *recipe, **processors));
+  RUNNEL_ASSIGN_OR_RETURN(const ProgramListing listing,
+                          ListProgram({std::move(model), {0, last}, flags.batch, false, *rescale},
+                                      *recipe, **processors));
   std::printf("%s", ToText(listing).c_str());
   return absl::OkStatus();
 }

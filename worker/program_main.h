@@ -24,6 +24,7 @@ struct ProgramFlags {
   int threads = 1;
   std::vector<std::string> switch_ms;  // "hexagon=25"
   bool counted = false;
+  std::string rescale = "dynamic";
 };
 
 // The result lives as long as the app.

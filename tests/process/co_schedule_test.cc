@@ -69,6 +69,14 @@ TEST(CoSchedule, AListingSaysWhatRunsWhere) {
   EXPECT_THAT(Listing({"lenet"}), HasSubstr("cpu (measured)"));
 }
 
+TEST(CoSchedule, AListingGoesByTheRescaling) {
+  EXPECT_THAT(Listing({"lenet", "--counted", "--rescale", "speculate"}),
+              HasSubstr("int8_conv_forward_rescaled"));
+  EXPECT_THAT(Listing({"lenet", "--processors", "cpu,ref", "--counted", "--rescale", "adaptive"}),
+              HasSubstr("int8_conv_forward_rescaled"));
+  EXPECT_THAT(Listing({"lenet", "--rescale", "warp"}, 2), HasSubstr("warp"));
+}
+
 TEST(CoSchedule, APlanListsTheProgramsOfItsStages) {
   const auto plan = [](const std::string& backend, int exit_code) {
     Process central({"runnel-central", "plan", "--quick", "--model", "lenet", "--recipe", "niti",

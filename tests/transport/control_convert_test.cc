@@ -80,8 +80,8 @@ auto Fields(const Replicated& m) {
 }
 auto Fields(const ProgramReport& m) { return std::tie(m.generation, m.listing, m.failure); }
 auto Fields(const ProgramRequest& m) {
-  const auto& [a, b, c, d, e, f, g] = m;
-  return std::tie(a, b, c, d, e, f, g);
+  const auto& [a, b, c, d, e, f, g, h] = m;
+  return std::tie(a, b, c, d, e, f, g, h);
 }
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
 auto Fields(const RelayWanted& m) { return std::tie(m.ticket, m.from); }

@@ -265,7 +265,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Text(),
                      {0, model.layer_count() - 1},
                      1 + Below(99),
-                     Below(2) == 1}};
+                     Below(2) == 1,
+                     Text()}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

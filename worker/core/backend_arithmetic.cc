@@ -53,8 +53,9 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
 
 absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& request) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
+  RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(request.rescale));
   const ListedStage stage = {request.model, request.layers, request.micro_batch_size,
-                             request.accumulates};
+                             request.accumulates, rescale};
   absl::StatusOr<ProgramListing> listing;
   for (const std::string& one : NamesOf(request.backend)) {
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CoScheduler> processors,

@@ -23,7 +23,14 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
                                            CoScheduler& processors) {
   const CompileOptions options = {.accumulates_gradients = stage.accumulates,
                                   .max_batch = stage.samples,
-                                  .recomputes = processors.recomputes()};
+                                  .recomputes = processors.recomputes(),
+                                  .rescale = stage.rescale,
+                                  .rescales_in_products = processors.rescales_in_products()};
+  if (stage.rescale.keeps() && !processors.rescales_in_products()) {
+    return absl::UnimplementedError(
+        "not all of these processors keep scales: take --rescale dynamic or speculate, or "
+        "processors cpu and ref");
+  }
   RUNNEL_ASSIGN_OR_RETURN(const Program program,
                           CompileStage(stage.model, stage.layers.first_layer,
                                        stage.layers.last_layer, stage.samples, recipe, options));

@@ -10,6 +10,7 @@
 #include "proto/base/model/model_spec.h"
 #include "proto/base/training/layer_range.h"
 #include "proto/base/training/program_listing.h"
+#include "proto/base/training/rescale.h"
 
 namespace runnel {
 
@@ -18,6 +19,7 @@ struct ListedStage {
   LayerRange layers;
   int64_t samples = 0;       // of a micro-batch
   bool accumulates = false;  // a step has several micro-batches
+  RescaleRule rescale = {};
 };
 
 // Compiles the stage and schedules it, which takes some seconds where costs are measured. Parts of

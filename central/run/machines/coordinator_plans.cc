@@ -83,8 +83,8 @@ void Coordinator::MakeFirstPlan() {
     active_.plan = order.decided.plan;
     effects_.push_back(Persist{std::move(order.decided)});
     if (!options_.lists_programs) return End(absl::OkStatus(), false);
-    return program_lists_.Begin(active_.plan, options_.measurement.request,
-                                options_.stage.training.micro_batches > 1, roster_, effects_);
+    return program_lists_.Begin(active_.plan, options_.measurement.request, options_.stage.training,
+                                roster_, effects_);
   }
   order.common = StageMessage();
   order.common.draws_state = recovery_.state().layers.empty();

@@ -2,8 +2,9 @@
 
 namespace runnel {
 
-void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common, bool accumulates,
-                         const Roster& roster, RunEffects& effects) {
+void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
+                         const TrainingSettings& training, const Roster& roster,
+                         RunEffects& effects) {
   plan_ = plan;
   listings_.assign(plan.stages.size(), {});
   for (size_t i = 0; i < plan.stages.size(); ++i) {
@@ -16,7 +17,8 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common, bool ac
                                                  common.backend,
                                                  {stage.first_layer, stage.last_layer},
                                                  common.micro_batch_size,
-                                                 accumulates}});
+                                                 training.micro_batches > 1,
+                                                 training.rescale}});
   }
 }
 

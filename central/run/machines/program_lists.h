@@ -11,14 +11,15 @@
 #include "central/run/machines/run_effects.h"
 #include "proto/base/training/plan.h"
 #include "proto/base/training/program_listing.h"
+#include "proto/base/training/training.h"
 
 namespace runnel {
 
 class ProgramLists {
  public:
   // Asks each stage's worker. common: model, recipe, what computes, micro-batch.
-  void Begin(const Plan& plan, const ProfileRequest& common, bool accumulates, const Roster& roster,
-             RunEffects& effects);
+  void Begin(const Plan& plan, const ProfileRequest& common, const TrainingSettings& training,
+             const Roster& roster, RunEffects& effects);
   // True: that was the last one. False: others are to come, or nobody asked. Errors: a worker
   // cannot, with its name and reason.
   absl::StatusOr<bool> Add(int device, const ProgramReport& report, const Roster& roster);

@@ -31,7 +31,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 14;
+inline constexpr int32_t kProtocolVersion = 15;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 inline constexpr int64_t kMaxProgramLines = 4096;
@@ -394,7 +394,8 @@ struct ProgramRequest {
   std::string backend;
   LayerRange layers;
   int64_t micro_batch_size = 0;
-  bool accumulates = false;  // a step has several micro-batches
+  bool accumulates = false;         // a step has several micro-batches
+  std::string rescale = "dynamic";  // TrainingSettings::rescale
 };
 
 // The run is over, or goes on without the worker, which has asked to leave: the worker ends, or

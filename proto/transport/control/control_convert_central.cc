@@ -155,6 +155,7 @@ void Fill(ProgramRequest& from, proto::FromCentral& to) {
   request.mutable_layers()->set_last_layer(from.layers.last_layer);
   request.set_micro_batch_size(from.micro_batch_size);
   request.set_accumulates(from.accumulates);
+  request.set_rescale(from.rescale);
 }
 
 void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
@@ -397,6 +398,8 @@ absl::StatusOr<CentralMessage> Read(const proto::ProgramRequest& from) {
       CheckRange("program_request.micro_batch_size", from.micro_batch_size(), 1, kMaxAmount));
   request.micro_batch_size = from.micro_batch_size();
   request.accumulates = from.accumulates();
+  RUNNEL_RETURN_IF_ERROR(CheckName("program_request.rescale", from.rescale()));
+  request.rescale = from.rescale();
   return request;
 }
 

@@ -22,7 +22,10 @@ class ProgramListsTest : public ::testing::Test {
     common.recipe = "niti";
     common.backend = "cpu,opencl";
     common.micro_batch_size = 16;
-    lists_.Begin(plan_, common, /*accumulates=*/true, roster_, effects_);
+    TrainingSettings training;
+    training.micro_batches = 4;
+    training.rescale = "speculate";
+    lists_.Begin(plan_, common, training, roster_, effects_);
   }
 
   static ProgramReport ReportOf(int first_layer) {
@@ -45,6 +48,7 @@ TEST_F(ProgramListsTest, EachStagesWorkerIsAskedForItsLayers) {
   EXPECT_EQ(request.backend, "cpu,opencl");
   EXPECT_EQ(request.micro_batch_size, 16);
   EXPECT_TRUE(request.accumulates);
+  EXPECT_EQ(request.rescale, "speculate");
 }
 
 TEST_F(ProgramListsTest, ListingsAreKeptByStage) {
