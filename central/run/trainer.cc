@@ -157,6 +157,8 @@ void Trainer::Impl::Tick() {
   }
   // At the end links go one after the other.
   if (!ended_) {
+    for (std::string& line : local_workers_.TakeEnds())
+      CarryOut(LogLine{Severity::kWarning, std::move(line)});
     for (std::string& line : relays_.Follow(server_->RelayedLinks()))
       CarryOut(LogLine{Severity::kWarning, std::move(line)});
     coordinator_->SetRelayed(Stages());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <random>
 #include <utility>
@@ -89,7 +90,9 @@ absl::Status LocalWorkers::StartOne(const std::string& name) {
 absl::Status LocalWorkers::StartAgain(const std::string& name) {
   // One that was stopped would come back under this name.
   for (size_t i = 0; i < names_.size(); ++i) {
-    if (names_[i] == name) processes_[i]->Terminate(/*grace_ms=*/0);
+    if (names_[i] != name) continue;
+    if (!processes_[i]->Poll().has_value()) told_.insert(i);
+    processes_[i]->Terminate(/*grace_ms=*/0);
   }
   first_awaited_ = processes_.size();
   return StartOne(name);
@@ -107,6 +110,22 @@ absl::Status LocalWorkers::CheckAlive() const {
         absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined"));
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> LocalWorkers::TakeEnds() {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const std::optional<ProcessExit> exit = processes_[i]->Poll();
+    if (!exit.has_value() || exit->ok() || !told_.insert(i).second) continue;
+    std::string line = absl::StrCat("worker ", names_[i], " ended with ", exit->ToString());
+    if (exit->signaled && exit->code == SIGKILL) {
+      absl::StrAppend(&line,
+                      ": if nobody killed it, the system did, out of memory: take a smaller "
+                      "--batch-size or more workers on other hosts");
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 void LocalWorkers::AwaitEnds() {

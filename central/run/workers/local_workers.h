@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,10 @@ class LocalWorkers {
   // joined; later their streams tell.
   absl::Status CheckAlive() const;
 
+  // For people: who has ended since the last call, and how; of those whose end was not in order.
+  // Streams say that a worker is gone, only this says that the system has killed it.
+  std::vector<std::string> TakeEnds();
+
   // Waits until all have ended by themselves, some seconds at most.
   void AwaitEnds();
   // Ends those that still run.
@@ -69,6 +74,7 @@ class LocalWorkers {
   std::vector<std::string> names_;  // of processes_
   std::vector<std::string> secrets_;
   size_t first_awaited_ = 0;  // in processes_: those before have joined
+  std::set<size_t> told_;     // in processes_: of their end
 };
 
 // 128 truly random bits as text, for what one process shows another. It decides nothing that
