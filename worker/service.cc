@@ -1,10 +1,13 @@
 #include "worker/service.h"
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
+#include "proto/base/status_macros.h"
 #include "proto/process/host_memory.h"
 #include "worker/heap_limits.h"
+#include "worker/out_of_memory.h"
 
 namespace runnel {
 namespace {
@@ -29,18 +32,22 @@ absl::Status WorkerService::Serve(bool& welcomed) {
   WorkerOptions options = options_.daemon;
   // What is free changes from run to run.
   if (options.memory_bytes == 0) options.memory_bytes = AvailableMemoryBytes();
-  Daemon daemon(std::move(options), parts_);
+  std::optional<Daemon> daemon;
+  RUNNEL_RETURN_IF_ERROR(WithinMemory("it began to dial central", [&] {
+    daemon.emplace(std::move(options), parts_);
+    return absl::OkStatus();
+  }));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stops_ > 0) return absl::OkStatus();
-    daemon_ = &daemon;
+    daemon_ = &*daemon;
   }
-  absl::Status status = daemon.Run();
+  absl::Status status = daemon->Run();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     daemon_ = nullptr;
   }
-  welcomed = daemon.welcomed();
+  welcomed = daemon->welcomed();
   return status;
 }
 

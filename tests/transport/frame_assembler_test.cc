@@ -1,5 +1,7 @@
 #include "proto/transport/link/frame_assembler.h"
 
+#include <sys/resource.h>
+
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -68,6 +70,22 @@ TEST_F(FrameAssemblerTest, AnyChunksAnyPieces) {
   EXPECT_EQ(headers_, sequence);
   EXPECT_EQ(*Add({}), Progress::kGoodbye);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process
+// Under a limit of less than the frame takes.
+TEST_F(FrameAssemblerTest, NoMemoryForAFrameIsAStatus) {
+  Frame frame = TestFrame(FrameKind::kInput, 0, 10);
+  frame.header.payload_bytes = kMaxPayloadBytes;
+  const Message message = MessagesOf(frame, 10).front();
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit little = {kMaxPayloadBytes, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  const absl::Status status = Add(message).status();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(status, absl::ResourceExhaustedError("out of memory for a frame of 1073741824 bytes"));
+}
+#endif
 
 TEST_F(FrameAssemblerTest, ARefusedHeaderTakesNoMemory) {
   answer_ = absl::OutOfRangeError("no");

@@ -400,6 +400,8 @@ TEST(RedialPolicy, BadBytesEndTheLinkAtOnce) {
   RedialPolicy policy({}, /*dials=*/false);
   const absl::Status bad = absl::InvalidArgumentError("frame header: kind");
   EXPECT_EQ(policy.Ended(0, bad, 5), bad);
+  const absl::Status hungry = absl::ResourceExhaustedError("out of memory for a frame");
+  EXPECT_EQ(RedialPolicy({}, /*dials=*/true).Ended(0, hungry, 5), hungry) << "it would come again";
   EXPECT_TRUE(policy.Ended(1, absl::UnavailableError("gone"), 5).ok()) << "the peer dials again";
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
@@ -55,7 +56,12 @@ absl::StatusOr<FrameAssembler::Progress> FrameAssembler::AddChecked(Pieces piece
   }
   if (first) {
     // Memory only after everything that can be checked has been.
-    frame_.payload = pool_->Allocate(frame_.header.payload_bytes);
+    try {
+      frame_.payload = pool_->Allocate(frame_.header.payload_bytes);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("out of memory for a frame of ", frame_.header.payload_bytes, " bytes"));
+    }
     in_frame_ = true;
   }
   Append(pieces, skip);

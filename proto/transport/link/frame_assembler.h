@@ -32,8 +32,8 @@ class FrameAssembler {
 
   // One message, its bytes in pieces. kFrame: TakeFrame() has it. InvalidArgument: a message that
   // is too long or too short, a bad header (frame.h), anything after the goodbye. DataLoss: the
-  // payload does not fit its CRC, or a goodbye in the middle of a frame. Otherwise what the
-  // HeaderFn said.
+  // payload does not fit its CRC, or a goodbye in the middle of a frame.
+  // ResourceExhausted: no memory for the payload. Otherwise what the HeaderFn said.
   absl::StatusOr<Progress> Add(absl::Span<const absl::Span<const std::byte>> pieces);
   Frame TakeFrame() { return std::move(frame_); }
 

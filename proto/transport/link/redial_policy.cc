@@ -36,7 +36,8 @@ absl::Status RedialPolicy::CheckDamage(const absl::Status& status, int64_t deliv
 absl::Status RedialPolicy::Ended(int64_t now_ns, const absl::Status& status, int64_t delivered) {
   const bool heard = std::exchange(heard_, false);
   const std::string refusal = std::exchange(refusal_, {});
-  if (absl::IsInvalidArgument(status)) return status;
+  // The same frame would come again, to the same device.
+  if (absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status)) return status;
   // What was lost comes again: the session resends it on the next connection.
   const bool damaged = absl::IsDataLoss(status);
   if (damaged) RUNNEL_RETURN_IF_ERROR(CheckDamage(status, delivered));

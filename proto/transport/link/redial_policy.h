@@ -35,7 +35,8 @@ class RedialPolicy {
   void Refused(std::string reason) { refusal_ = std::move(reason); }
   // The current connection ended as ConnectionObserver::OnClosed says; `delivered` frames have been
   // delivered over all connections. OK: go on, by dialling again after NextDelayNs if this end
-  // dials. Not OK, always with a text: the link is given up.
+  // dials. Not OK, always with a text: the link is given up, as for bad bytes and where an end has
+  // no memory for a frame.
   absl::Status Ended(int64_t now_ns, const absl::Status& status, int64_t delivered);
   // Longer each time until something is heard.
   int64_t NextDelayNs();
