@@ -90,7 +90,8 @@ struct Bindings {
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Internal if a kernel failed. Programs from CompileStage never fail for their shapes.
+  // Internal if a kernel failed; an error that LostBackendOf knows (lost_backend.h) if the device
+  // is gone or has no memory. Programs from CompileStage never fail for their shapes.
   virtual absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) = 0;
   // That it took beside the areas that runs are bound to, for copies of values on several
   // processors.
@@ -103,12 +104,15 @@ class Backend {
   virtual absl::string_view name() const = 0;
   // Within one class a floating-point program gives the same bytes: "cpu/avx512/rule1".
   virtual std::string numerics_class() const = 0;
+  // The device and how it computes, for people; one line. Another device, driver or way to compute
+  // has another one.
+  virtual std::string description() const { return numerics_class(); }
   // Whether programs compiled with CompileOptions::recomputes run faster here.
   virtual bool recomputes() const { return false; }
   // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
   virtual bool rescales_in_products() const { return false; }
   // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.
-  // ResourceExhausted: the device has no more.
+  // ResourceExhausted: the device has no more (LostBackendOf, where it is not the host).
   virtual absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes);
   // Unimplemented names the first instruction that this backend does not have. `program` must
   // outlive the result.
@@ -135,6 +139,8 @@ absl::Span<const BackendRow> BuiltinBackends();
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads);
 // What can be asked for here. Loads nothing.
 std::vector<std::string> BackendNames();
+// Whether there is a row of this name that is_loaded.
+bool IsLoadedBackend(absl::string_view name);
 // What "auto" stands for: one after the other, until one has all that a stage needs.
 std::vector<std::string> AutoBackendNames();
 

@@ -39,6 +39,19 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(int) {
 bool IsOpenClInstalled(absl::string_view) { return false; }
 #endif
 
+#ifdef RUNNEL_LOADS_TORCH
+absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(int threads) {
+  return LoadBackend("torch", threads);
+}
+bool IsTorchInstalled(absl::string_view name) { return IsBackendInstalled(name); }
+#else
+absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(int) {
+  return absl::InvalidArgumentError(
+      "backend torch: the build had no LibTorch (RUNNEL_TORCH); take --backend cpu");
+}
+bool IsTorchInstalled(absl::string_view) { return false; }
+#endif
+
 }  // namespace
 
 absl::Span<const BackendRow> BuiltinBackends() {
@@ -51,10 +64,7 @@ absl::Span<const BackendRow> BuiltinBackends() {
       {"hexagon", "a Hexagon DSP under qemu-hexagon, integer recipes", MakeHexagonBackend,
        IsHexagonInstalled},
       {"opencl", "a GPU or another OpenCL device, integer recipes", MakeOpenCl, IsOpenClInstalled},
-#ifdef RUNNEL_LOADS_TORCH
-      {"torch", "LibTorch on the CPU, FP32",
-       [](int threads) { return LoadBackend("torch", threads); }, IsBackendInstalled},
-#endif
+      {"torch", "LibTorch on the CPU, FP32", MakeTorch, IsTorchInstalled},
   };
   return rows;
 }
@@ -107,6 +117,12 @@ std::vector<std::string> BackendNames() {
     if (!row.is_loaded() || row.is_installed(row.name)) names.emplace_back(row.name);
   }
   return names;
+}
+
+bool IsLoadedBackend(absl::string_view name) {
+  const absl::Span<const BackendRow> rows = BuiltinBackends();
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const BackendRow& row) { return row.is_loaded() && row.name == name; });
 }
 
 std::vector<std::string> AutoBackendNames() {

@@ -8,7 +8,7 @@ namespace runnel {
 
 Daemon::Daemon(WorkerOptions options, Parts parts)
     : loop_(parts.clock),
-      arithmetic_(options.backend, options.threads, parts.clock),
+      arithmetic_({options.backend, options.threads, options.state_folder}, parts.clock),
       core_(std::move(options),
             {&loop_, parts.transport, parts.control, parts.logger, parts.lives, &arithmetic_}) {}
 

@@ -32,6 +32,7 @@
 #include "proto/transport/grpc/insecure_network.h"
 #include "proto/transport/grpc/security/grpc_renew.h"
 #include "proto/transport/grpc/security/join_secret.h"
+#include "worker/check/check_report.h"
 #include "worker/heap_limits.h"
 #include "worker/measure/device_description.h"
 #include "worker/membership/certificate_keeper.h"
@@ -80,10 +81,12 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
-int Run(const ServiceOptions& options, const std::shared_ptr<IdentityHolder>& identity,
+int Run(ServiceOptions options, const std::shared_ptr<IdentityHolder>& identity,
         bool insecure_network) {
   SignalWatch signals;
   const std::unique_ptr<Logger> logger = MakeSpdlogLogger("worker");
+  options.daemon.backends = OfferedBackends(options.daemon.threads,
+                                            BackendVerdicts(options.daemon.state_folder), *logger);
   MonotonicClock clock;
   if (insecure_network) logger->Log(Severity::kWarning, kInsecureNetworkWarning);
   RefusalLog refusals(logger.get(), &clock);
@@ -171,11 +174,37 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   if (options.backend != "auto") absl::StrAppend(&device, "\nbackend ", options.backend);
   options.device = DescribeDevice(device);
   options.memory_bytes = memory_mb * 1'000'000;
-  options.backends = BackendNames();
   options.processors = static_cast<int64_t>(ProcessorsOf(options.backend).size());
   options.recipes = RecipeOffers();
   options.codecs = CodecFamilies();
   return self;
+}
+
+void AddMemoryFlag(CLI::App& app, int64_t& memory_mb) {
+  app.add_option(
+         "--memory-mb", memory_mb,
+         "memory that this worker may take, in MB; central gives it no stage that takes more "
+         "(default: what is free)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+}
+
+// With it only what it needs: whoever gives more wants the worker to run.
+void AddCheckFlag(CLI::App& app, bool& check) {
+  CLI::Option* flag = app.add_flag(
+      "--check", check,
+      "say which backends this device has, what they compute on, and why one cannot be used; then "
+      "end. GPUs and DSPs compute a small network, whose bytes are compared");
+  for (CLI::Option* other : app.get_options()) {
+    const std::string name = other->get_name();
+    const bool is_needed = name == "--threads" || name == "--state-dir";
+    if (other != flag && !is_needed && other != app.get_help_ptr()) flag->excludes(other);
+  }
+}
+
+int Check(const WorkerOptions& options) {
+  const BackendVerdicts verdicts(options.state_folder);
+  std::fputs(CheckReport(options.threads, verdicts).c_str(), stdout);
+  return 0;
 }
 
 void AddAddressFlags(CLI::App& app, WorkerOptions& options) {
@@ -236,13 +265,11 @@ int main(int argc, char** argv) {
       "next run need not wait for it; '': nothing is kept (default: $RUNNEL_STATE_DIR, else "
       "$XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
   int64_t memory_mb = 0;
-  app.add_option(
-         "--memory-mb", memory_mb,
-         "memory that this worker may take, in MB; central gives it no stage that takes more "
-         "(default: what is free)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  runnel::AddMemoryFlag(app, memory_mb);
   const auto program = runnel::AddProgramCommand(app);
   app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
+  bool check = false;
+  runnel::AddCheckFlag(app, check);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -251,6 +278,7 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   if (program->command->parsed()) return runnel::ExitCode(runnel::RunProgramCommand(*program));
   runnel::RaiseFileLimit();
+  if (check) return runnel::Check(options);
   const auto identity = runnel::FindIdentity(membership, options);
   if (!identity.ok()) return runnel::ExitCode(identity.status());
   if (options.central_address.empty()) {

@@ -150,11 +150,11 @@ struct WorkerLost {
   friend bool operator==(const WorkerLost&, const WorkerLost&) = default;
 };
 
-// "recovered": workers were lost, and training goes on from the barrier at `step`. Records of later
-// steps that stand before it are void. The plan that holds from there follows.
+// "recovered": workers or backends were lost, and training goes on from the barrier at `step`.
+// Records of later steps that stand before it are void. The plan that holds from there follows.
 struct Recovered {
   int64_t step = 0;
-  std::vector<std::string> workers;  // that were lost, by name
+  std::vector<std::string> workers;  // that were lost, by name; or "backend NAME of WORKER"
 
   friend bool operator==(const Recovered&, const Recovered&) = default;
 };

@@ -15,7 +15,7 @@ std::string RecoveryTimes::Reach(const RecoveryReached& reached, int64_t now_ns)
   using Phase = RecoveryReached::Phase;
   if (reached.phase == Phase::kLost) {
     last_ns_ = now_ns;
-    summaries_.emplace_back().detect_s = static_cast<double>(silence_ns_) * 1e-9;
+    summaries_.emplace_back().detect_s = static_cast<double>(std::exchange(silence_ns_, 0)) * 1e-9;
   }
   if (summaries_.empty()) return "";
   RecoverySummary& summary = summaries_.back();

@@ -49,6 +49,15 @@ class MixedBackend final : public CoScheduler {
     return name;
   }
 
+  std::string description() const override {
+    std::vector<std::string> devices;
+    for (const auto& processor : processors_) {
+      devices.push_back(
+          absl::StrCat(std::string(processor->name()), " on ", processor->description()));
+    }
+    return absl::StrJoin(devices, "; ");
+  }
+
   // Copies of what is made again would cost more than the making.
   bool recomputes() const override {
     return processors_.size() == 1 && processors_[0]->recomputes();

@@ -192,12 +192,21 @@ class CpuExecutable : public Executable {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(const Machine& machine, int threads, bool fused)
-      : machine_(machine), fused_(fused), pool_(std::make_shared<ThreadPool>(threads)) {}
+  CpuBackend(const InstructionSet& set, int threads, bool fused)
+      : set_(set),
+        machine_(MachineOf(set)),
+        threads_(threads),
+        fused_(fused),
+        pool_(std::make_shared<ThreadPool>(threads)) {}
 
   absl::string_view name() const override { return "cpu"; }
   std::string numerics_class() const override {
     return absl::StrCat("cpu/", machine_.fp32->name, "/rule", fp32::kFp32Rule);
+  }
+
+  std::string description() const override {
+    return absl::StrCat("own kernels, instruction set ", set_.name, ", ", threads_,
+                        threads_ == 1 ? " thread" : " threads");
   }
 
   bool recomputes() const override { return fused_; }
@@ -211,7 +220,9 @@ class CpuBackend : public Backend {
   }
 
  private:
+  const InstructionSet& set_;  // of the table
   const Machine machine_;
+  const int threads_;
   const bool fused_;
   const std::shared_ptr<ThreadPool> pool_;
 };
@@ -227,7 +238,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view 
   if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
   for (const InstructionSet& set : kInstructionSets) {
     if (set.name == cap && IsSupported(set)) {
-      return std::make_unique<CpuBackend>(MachineOf(set), threads, fused);
+      return std::make_unique<CpuBackend>(set, threads, fused);
     }
   }
   return absl::InvalidArgumentError(absl::StrCat("backend cpu: instruction set '", cap,

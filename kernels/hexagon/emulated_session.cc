@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "kernels/lost_backend.h"
 #include "proto/base/status_macros.h"
 
 extern char** environ;
@@ -72,9 +73,10 @@ class EmulatedSession final : public DspSession {
       case DspStatus::kOk:
         break;
       case DspStatus::kNoMemory:
-        return absl::ResourceExhaustedError(
-            absl::StrCat("backend hexagon: the DSP has no memory for operation ", reply.failed_op,
-                         " of ", submitted_));
+        return MarkLostBackend(absl::ResourceExhaustedError(absl::StrCat(
+                                   "backend hexagon: the DSP has no memory for operation ",
+                                   reply.failed_op, " of ", submitted_)),
+                               "hexagon");
       default:
         return Lose(absl::StrCat("refused operation ", reply.failed_op, " of ", submitted_,
                                  " (status ", static_cast<uint32_t>(reply.status), ")"));
@@ -184,7 +186,8 @@ class EmulatedSession final : public DspSession {
 
   absl::Status Lose(const std::string& why) {
     End();
-    lost_ = absl::UnavailableError(absl::StrCat("backend hexagon: the DSP program ", why));
+    lost_ = MarkLostBackend(
+        absl::UnavailableError(absl::StrCat("backend hexagon: the DSP program ", why)), "hexagon");
     return lost_;
   }
 

@@ -17,8 +17,9 @@ struct EmulatedSessionOptions {
   uint32_t shared_bytes = 1u << 30;   // taken as they are used
   uint32_t private_bytes = 1u << 29;  // likewise: the kernels' scratch and the packed weights
   uint32_t vtcm_bytes = 256 << 10;    // what a Hexagon V66 has; 32 KiB at least
-  // So long without an operation done: the program hangs.
-  int stall_seconds = 300;
+  // So long without an operation done: the program hangs. Before central takes the worker for stuck
+  // (ARCHITECTURE.md, "Who is lost").
+  int stall_seconds = 150;
 };
 
 // The command for the emulator and the program that lies beside this process's binary. NotFound,

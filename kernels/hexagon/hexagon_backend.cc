@@ -1,15 +1,18 @@
 #include "kernels/hexagon/hexagon_backend.h"
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/encode.h"
 #include "kernels/hexagon/staging.h"
 #include "kernels/host/call.h"
 #include "kernels/integer_loss.h"
+#include "kernels/lost_backend.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -87,9 +90,11 @@ class HexagonExecutable final : public Executable {
       if (tail.exponent >= -kMaxExponent && tail.exponent <= kMaxExponent && tail.max_abs >= 0) {
         continue;
       }
-      return absl::UnavailableError(
-          absl::StrCat("backend hexagon: the DSP program answered nonsense: ", NameOf(instruction),
-                       " has exponent ", tail.exponent, " and maximum ", tail.max_abs));
+      return MarkLostBackend(
+          absl::UnavailableError(absl::StrCat(
+              "backend hexagon: the DSP program answered nonsense: ", NameOf(instruction),
+              " has exponent ", tail.exponent, " and maximum ", tail.max_abs)),
+          "hexagon");
     }
     return absl::OkStatus();
   }
@@ -121,6 +126,10 @@ class HexagonBackend final : public Backend {
 
   absl::string_view name() const override { return "hexagon"; }
   std::string numerics_class() const override { return absl::StrCat("hexagon/", session_->name()); }
+  std::string description() const override {
+    return absl::StrCat("Hexagon DSP ", session_->name(), ", integer recipes, ",
+                        session_->memory()->bytes() >> 20, " MiB shared with the host");
+  }
 
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
@@ -160,14 +169,25 @@ std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session, Open
 
 namespace {
 
+// RUNNEL_DSP_STALL_S, if it is given.
+absl::StatusOr<int> StallSeconds(int usual) {
+  const char* given = std::getenv("RUNNEL_DSP_STALL_S");
+  int seconds = 0;
+  if (given == nullptr) return usual;
+  if (absl::SimpleAtoi(given, &seconds) && seconds >= 1) return seconds;
+  return absl::InvalidArgumentError(
+      absl::StrCat("RUNNEL_DSP_STALL_S '", given, "' is no number of seconds from 1 on"));
+}
+
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenEmulator() {
+  hexagon::EmulatedSessionOptions options;
+  RUNNEL_ASSIGN_OR_RETURN(options.command, hexagon::FindEmulator());
+  RUNNEL_ASSIGN_OR_RETURN(options.stall_seconds, StallSeconds(options.stall_seconds));
+  return hexagon::OpenEmulatedSession(std::move(options));
+}
+
 absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp() {
-  absl::StatusOr<std::unique_ptr<hexagon::DspSession>> session;
-  auto command = hexagon::FindEmulator();
-  if (command.ok()) {
-    session = hexagon::OpenEmulatedSession({.command = *std::move(command)});
-  } else {
-    session = command.status();
-  }
+  auto session = OpenEmulator();
   if (session.ok()) return session;
   return absl::InvalidArgumentError(absl::StrCat(
       "backend hexagon: no DSP here: ", session.status().message(), "; take --backend cpu"));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/hexagon/op_list.h"
+#include "kernels/lost_backend.h"
 
 namespace runnel::hexagon {
 
@@ -69,9 +70,10 @@ absl::StatusOr<std::unique_ptr<Memory>> SharedMemory::Allocate(int64_t bytes) {
     offset = int64_t{begin} + area.bytes;
   }
   if (offset + size > bytes_) {
-    return absl::ResourceExhaustedError(absl::StrCat("backend hexagon: no room for ", bytes,
-                                                     " bytes in ", bytes_,
-                                                     " bytes of memory shared with the DSP"));
+    return MarkLostBackend(absl::ResourceExhaustedError(
+                               absl::StrCat("backend hexagon: no room for ", bytes, " bytes in ",
+                                            bytes_, " bytes of memory shared with the DSP")),
+                           "hexagon");
   }
   const auto at = static_cast<uint32_t>(offset);
   std::memset(base_ + at, 0, static_cast<size_t>(size));

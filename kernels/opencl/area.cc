@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/lost_backend.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {
@@ -52,23 +53,29 @@ class alignas(64) Area final : public Memory {
   void* mapped_ = nullptr;
 };
 
+namespace {
+
+template <typename... Why>
+absl::Status NoRoom(const Session& session, int64_t bytes, const Why&... why) {
+  return MarkLostBackend(absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ",
+                                                                   bytes, " bytes on device ",
+                                                                   session.device().name, why...)),
+                         "opencl");
+}
+
+}  // namespace
+
 absl::StatusOr<Handle<cl_mem>> CreateBuffer(Session& session, int64_t bytes) {
   RUNNEL_RETURN_IF_ERROR(session.lost());
-  const auto exhausted = [&](const auto&... why) {
-    return absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ", bytes,
-                                                     " bytes on device ", session.device().name,
-                                                     ": ", why...));
-  };
-  if (bytes > session.device().max_allocation) {
-    return exhausted("a buffer has at most ", session.device().max_allocation);
-  }
+  if (bytes > session.device().max_allocation)
+    return NoRoom(session, bytes, ": a buffer has at most ", session.device().max_allocation);
   cl_mem_flags flags = CL_MEM_READ_WRITE;
   if (session.shares_memory()) flags |= CL_MEM_ALLOC_HOST_PTR;
   cl_int code = CL_SUCCESS;
   Handle<cl_mem> buffer(clCreateBuffer(
       session.context(), flags, static_cast<size_t>(std::max<int64_t>(bytes, 64)), nullptr, &code));
   if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE)
-    return exhausted(NameOfError(code));
+    return NoRoom(session, bytes, ": ", NameOfError(code));
   RUNNEL_RETURN_IF_ERROR(session.Check(code, "clCreateBuffer"));
   return buffer;
 }
@@ -76,11 +83,7 @@ absl::StatusOr<Handle<cl_mem>> CreateBuffer(Session& session, int64_t bytes) {
 absl::StatusOr<std::unique_ptr<Memory>> Areas::Allocate(int64_t bytes) {
   const int64_t all = session_->device().memory_bytes;
   const int64_t taken = (std::lock_guard(mutex_), bytes_);
-  if (taken + bytes > all) {
-    return absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ", bytes,
-                                                     " bytes on device ", session_->device().name,
-                                                     ": ", taken, " of ", all, " are taken"));
-  }
+  if (taken + bytes > all) return NoRoom(*session_, bytes, ": ", taken, " of ", all, " are taken");
   RUNNEL_ASSIGN_OR_RETURN(Handle<cl_mem> buffer, CreateBuffer(*session_, bytes));
   const cl_uchar zero = 0;
   const cl_int code =
@@ -88,8 +91,7 @@ absl::StatusOr<std::unique_ptr<Memory>> Areas::Allocate(int64_t bytes) {
                           static_cast<size_t>(std::max<int64_t>(bytes, 64)), 0, nullptr, nullptr);
   // Many drivers look for the memory only now.
   if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || clFinish(session_->queue()) != CL_SUCCESS) {
-    return absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ", bytes,
-                                                     " bytes on device ", session_->device().name));
+    return NoRoom(*session_, bytes);
   }
   RUNNEL_RETURN_IF_ERROR(session_->Check(code, "clEnqueueFillBuffer"));
   return std::make_unique<Area>(shared_from_this(), std::move(buffer), bytes);

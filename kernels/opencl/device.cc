@@ -152,6 +152,13 @@ bool DeviceInfo::Has(absl::string_view extension) const {
   return false;
 }
 
+std::string DescriptionOf(const DeviceInfo& device) {
+  return absl::StrCat(device.name, " (", device.platform_name, "), driver ", device.driver, ", ",
+                      device.language, ", ", device.compute_units,
+                      device.compute_units == 1 ? " compute unit, " : " compute units, ",
+                      device.memory_bytes >> 20, " MiB");
+}
+
 absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
   cl_uint count = 0;
   const cl_int found = clGetPlatformIDs(0, nullptr, &count);

@@ -46,6 +46,9 @@ struct DeviceInfo {
   bool Has(absl::string_view extension) const;
 };
 
+// "NAME (PLATFORM), driver D, OpenCL C 1.2, 4 compute units, 2048 MiB".
+std::string DescriptionOf(const DeviceInfo& device);
+
 // Unavailable, one line: no driver is installed, or it has no device.
 absl::StatusOr<std::vector<DeviceInfo>> ListDevices();
 // The one that the option names, or the best. NotFound lists what there is.

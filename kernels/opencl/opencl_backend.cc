@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/host/call.h"
 #include "kernels/integer_loss.h"
+#include "kernels/lost_backend.h"
 #include "kernels/opencl/area.h"
 #include "kernels/opencl/instructions.h"
 #include "kernels/opencl/session.h"
@@ -90,9 +91,10 @@ class OpenClExecutable final : public Executable {
 absl::Status CheckSizes(const Program& program) {
   for (const Buffer& buffer : program.buffers) {
     if (buffer.shape.elements() <= std::numeric_limits<int32_t>::max()) continue;
-    return absl::ResourceExhaustedError(
-        absl::StrCat("backend opencl: a tensor of ", buffer.shape.ToString(),
-                     " has more than 2^31 elements; take smaller micro-batches"));
+    return MarkLostBackend(absl::ResourceExhaustedError(absl::StrCat(
+                               "backend opencl: a tensor of ", buffer.shape.ToString(),
+                               " has more than 2^31 elements; take smaller micro-batches")),
+                           "opencl");
   }
   return absl::OkStatus();
 }
@@ -106,6 +108,12 @@ class OpenClBackend final : public Backend {
   std::string numerics_class() const override {
     const DeviceInfo& device = session_->device();
     return absl::StrCat("opencl/", device.name, "/", device.driver, "/", session_->dot().name);
+  }
+
+  std::string description() const override {
+    return absl::StrCat(DescriptionOf(session_->device()), ", ",
+                        session_->shares_memory() ? "shared" : "copied", ", dot product ",
+                        session_->dot().name, ", integer recipes");
   }
 
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "kernels/lost_backend.h"
 #include "kernels/opencl/sources.h"
 #include "proto/base/status_macros.h"
 
@@ -86,9 +87,10 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options) {
 absl::Status Session::Check(cl_int code, absl::string_view what) {
   if (code == CL_SUCCESS) return lost_;
   if (lost_.ok()) {
-    lost_ = absl::UnavailableError(absl::StrCat("backend opencl: device ", device_.name,
-                                                " is lost: ", what, ": ", NameOfError(code), " (",
-                                                code, ")"));
+    lost_ = MarkLostBackend(absl::UnavailableError(absl::StrCat(
+                                "backend opencl: device ", device_.name, " is lost: ", what, ": ",
+                                NameOfError(code), " (", code, ")")),
+                            "opencl");
   }
   return lost_;
 }

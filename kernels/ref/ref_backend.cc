@@ -74,6 +74,7 @@ class RefBackend : public Backend {
  public:
   absl::string_view name() const override { return "ref"; }
   std::string numerics_class() const override { return "ref"; }
+  std::string description() const override { return "plain loops, one thread"; }
   bool rescales_in_products() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {

@@ -80,6 +80,11 @@ class TorchBackend : public Backend {
     return absl::StrCat("torch-", TORCH_VERSION, "/", CpuCapability(), "/threads", threads_);
   }
 
+  std::string description() const override {
+    return absl::StrCat("LibTorch ", TORCH_VERSION, " on the CPU (", CpuCapability(), "), FP32, ",
+                        threads_, threads_ == 1 ? " thread" : " threads");
+  }
+
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Executable> steps,
                             host::Interpret(program, name(), TorchKernels()));

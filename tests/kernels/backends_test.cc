@@ -42,9 +42,11 @@ TEST(Backends, AutoIsWhatIsLinked) {
     if (row.is_loaded()) {
       EXPECT_THAT(AutoBackendNames(), testing::Not(testing::Contains(row.name)));
     }
+#ifdef RUNNEL_LOADS_TORCH
     if (row.name == "torch") {
       EXPECT_TRUE(row.is_installed(row.name)) << "the build makes it";
     }
+#endif
   }
 }
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/hexagon_backend.h"
+#include "kernels/lost_backend.h"
 #include "tests/kernels/op_harness.h"
 
 namespace runnel::hexagon {
@@ -86,6 +87,7 @@ TEST_F(HexagonSessionTest, AKilledProgramIsOneClearErrorForGood) {
   if (status.ok()) status = session->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("was ended by signal 9"));
+  EXPECT_EQ(LostBackendOf(status), "hexagon");
   EXPECT_EQ(session->Submit({&op, 1}), status);
   EXPECT_TRUE(Children().empty());
 }
@@ -131,7 +133,9 @@ TEST_F(HexagonSessionTest, WithoutMemoryForAnOperationTheSessionGoesOn) {
   op.in[1] = {.data = at, .tail = at + 1024, .elements = 16, .bytes = 1};
   op.out[0] = {.data = at + (1 << 20), .tail = at + (2 << 20), .elements = 1 << 13, .bytes = 4};
   ASSERT_TRUE(session->Submit({&op, 1}).ok());
-  EXPECT_EQ(session->Wait().code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status status = session->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(LostBackendOf(status), "hexagon") << "the stage does not fit";
   std::unique_ptr<Memory> small;
   const DspOp copy = CopyOp(*session, small);
   ASSERT_TRUE(session->Submit({&copy, 1}).ok());
@@ -151,6 +155,7 @@ TEST_F(HexagonSessionTest, SharedMemoryIsGivenOutZeroedAndRunsOut) {
   EXPECT_EQ(static_cast<int>(first->address()[899]), 0);
   const auto more = session->memory()->Allocate(64 << 20);
   EXPECT_EQ(more.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(LostBackendOf(more.status()), "hexagon");
   const uint64_t version = session->memory()->VersionOf(address);
   EXPECT_NE(version, 0u);
   EXPECT_TRUE(Mapping::Of(*first, MapAccess::kRead).ok());

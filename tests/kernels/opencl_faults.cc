@@ -10,12 +10,31 @@
 namespace runnel {
 namespace {
 
+int Given(const char* variable) {
+  const char* given = std::getenv(variable);
+  return given == nullptr ? -1 : std::atoi(given);
+}
+
 std::atomic<int>& KernelsLeft() {
-  static std::atomic<int> left = [] {
-    const char* given = std::getenv("RUNNEL_TEST_OPENCL_KERNELS");
-    return given == nullptr ? -1 : std::atoi(given);
-  }();
+  static std::atomic<int> left = Given("RUNNEL_TEST_OPENCL_KERNELS");
   return left;
+}
+
+std::atomic<int>& BuffersLeft() {
+  static std::atomic<int> left = Given("RUNNEL_TEST_OPENCL_BUFFERS");
+  return left;
+}
+
+bool KernelsDoNothing() {
+  static const bool nothing = Given("RUNNEL_TEST_OPENCL_NOTHING") > 0;
+  return nothing;
+}
+
+// The loader's, behind ours.
+template <typename Function>
+Function* Real(const char* name) {
+  return reinterpret_cast<Function*>(
+      dlsym(dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_NOLOAD), name));
 }
 
 }  // namespace
@@ -30,11 +49,25 @@ extern "C" __attribute__((visibility("default"))) cl_int clEnqueueNDRangeKernel(
     cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* offset,
     const size_t* global, const size_t* local, cl_uint waits, const cl_event* wait_list,
     cl_event* event) {
-  using Function = decltype(clEnqueueNDRangeKernel);
-  static auto* const real = reinterpret_cast<Function*>(
-      dlsym(dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_NOLOAD), "clEnqueueNDRangeKernel"));
+  static auto* const real =
+      runnel::Real<decltype(clEnqueueNDRangeKernel)>("clEnqueueNDRangeKernel");
   std::atomic<int>& left = runnel::KernelsLeft();
   if (left == 0) return CL_OUT_OF_RESOURCES;
   if (left > 0) --left;
+  if (runnel::KernelsDoNothing()) return CL_SUCCESS;
   return real(queue, kernel, dimensions, offset, global, local, waits, wait_list, event);
+}
+
+extern "C" __attribute__((visibility("default"))) cl_mem clCreateBuffer(cl_context context,
+                                                                        cl_mem_flags flags,
+                                                                        size_t size, void* host,
+                                                                        cl_int* error) {
+  static auto* const real = runnel::Real<decltype(clCreateBuffer)>("clCreateBuffer");
+  std::atomic<int>& left = runnel::BuffersLeft();
+  if (left == 0) {
+    if (error != nullptr) *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    return nullptr;
+  }
+  if (left > 0) --left;
+  return real(context, flags, size, host, error);
 }

@@ -1,11 +1,14 @@
 #pragma once
 
-// A device that is lost: OpenCL's own entry points, in front of the loader's.
+// A device that is lost, full or wrong: OpenCL's own entry points, in front of the loader's.
 
 namespace runnel {
 
 // So many kernels are enqueued from now on, then each is CL_OUT_OF_RESOURCES; -1: none is. Before
 // the first call: RUNNEL_TEST_OPENCL_KERNELS of the environment.
 void LoseDeviceAfter(int kernels);
+
+// Of the environment too: RUNNEL_TEST_OPENCL_BUFFERS, so many buffers are made, then there is no
+// memory; RUNNEL_TEST_OPENCL_NOTHING, kernels do nothing and report success.
 
 }  // namespace runnel

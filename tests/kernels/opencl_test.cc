@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/lost_backend.h"
 #include "kernels/opencl/device.h"
 #include "kernels/opencl/opencl_backend.h"
 #include "kernels/opencl/product_plan.h"
@@ -108,6 +109,7 @@ TEST_F(OpenClTest, MemoryThatIsNotThereIsRefused) {
     const absl::Status status = (*backend)->Allocate(bytes).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("backend opencl: no room for"));
+    EXPECT_EQ(LostBackendOf(status), "opencl");
   }
   EXPECT_TRUE((*backend)->Allocate(0).ok());
 }
@@ -158,6 +160,7 @@ TEST_F(OpenClTest, ALostDeviceIsOneClearErrorUntilAStageIsMadeAnew) {
   EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(lost.message()),
               HasSubstr("is lost: kernel add_sums: CL_OUT_OF_RESOURCES"));
+  EXPECT_EQ(LostBackendOf(lost), "opencl");
   LoseDeviceAfter(-1);
   EXPECT_EQ((*stage)->Run(Part::kForward, {}, bindings), lost) << "what it had is gone";
   EXPECT_EQ((*memory)->Map(MapAccess::kRead).status(), lost);

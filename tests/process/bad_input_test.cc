@@ -188,6 +188,23 @@ TEST(BadInput, NothingListensBeyondLoopback) {
   }
 }
 
+// With --check a worker joins nothing, so what says where and how makes no sense.
+TEST(BadInput, CheckRunsNoWorker) {
+  for (const Words& more :
+       {Words{"--central", "127.0.0.1:1"}, Words{"--join", "t@h:1"}, Words{"--once"},
+        Words{"--name", "pi"}, Words{"--backend", "cpu"}, Words{"--memory-mb", "5"}}) {
+    Words command = {"runnel-worker", "--check"};
+    command.insert(command.end(), more.begin(), more.end());
+    Process worker(command);
+    EXPECT_EQ(worker.Wait(30), 2) << more[0];
+    EXPECT_THAT(worker.err(), HasSubstr(more[0] + " excludes --check"));
+    EXPECT_EQ(worker.out(), "");
+  }
+  Process threads({"runnel-worker", "--check", "--threads", "0"});
+  EXPECT_EQ(threads.Wait(30), 2);
+  EXPECT_THAT(threads.err(), HasSubstr("--threads"));
+}
+
 // A worker's name reaches log lines, terminals and the names of files.
 TEST(BadInput, AWorkersNameHoldsNothingStrange) {
   for (const char* name : {"../x", "a b", "-a", "a\x1b[2J"}) {

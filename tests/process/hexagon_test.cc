@@ -1,5 +1,6 @@
 // Real workers whose arithmetic is a Hexagon DSP's, emulated by a program beside them: the bytes of
-// the CPU's, and one clear line when the program is lost. Skipped where there is no emulator.
+// the CPU's, also when the program is lost and the stage goes on on the CPU. Skipped where there is
+// no emulator.
 
 #include <signal.h>
 
@@ -67,20 +68,40 @@ TEST_F(HexagonTraining, ScalesAreNotKeptButSpeculationIsDynamic) {
               HasSubstr("--rescale adaptive: backend hexagon keeps no scales; take"));
 }
 
-TEST_F(HexagonTraining, AKilledDspProgramIsOneClearLine) {
+// Sends `signal` to the DSP program of one of the workers when the run is at its first barrier, and
+// waits for the run's good end: with the weights of the CPU, in central's and the worker's log
+// `why`, and a journal that gives these weights again.
+void ExpectTheCpuGoesOn(int workers, int signal, const std::string& why) {
   ScratchDir dir;
-  Process central(With({"runnel-central"},
-                       With(kRun, {"--backend", "hexagon", "--local-workers", "1", "--max-batches",
-                                   "100000", "--barrier-every", "2", "--journal", dir / "j"})));
+  const Words run = With(kRun, {"--max-batches", "12", "--barrier-every", "2"});
+  const std::string cpu = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
+  const Words command = With(run, {"--backend", "hexagon", "--local-workers", absl::StrCat(workers),
+                                   "--journal", dir / "j", "--summary", dir / "s"});
+  Process central(With({"runnel-central"}, command), [] { setenv("RUNNEL_DSP_STALL_S", "2", 1); });
   ASSERT_TRUE(WaitForRecords(dir / "j", "barrier", 1)) << central.err();
   std::optional<pid_t> dsp;
   for (pid_t worker : central.Children()) {
     if (!dsp) dsp = DspOf(worker);
   }
   ASSERT_TRUE(dsp.has_value());
-  kill(*dsp, SIGKILL);
-  EXPECT_NE(central.Wait(60), 0);
-  EXPECT_THAT(central.err(), HasSubstr("backend hexagon: the DSP program was ended by signal 9"));
+  kill(*dsp, signal);
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_THAT(central.err(), HasSubstr("was lost: the DSP program " + why));
+  EXPECT_THAT(central.err(), HasSubstr("backend hexagon: the DSP program " + why));
+  const nlohmann::json summary = Summary(dir / "s");
+  EXPECT_EQ(summary["weights_sha256"], cpu);
+  EXPECT_EQ(summary["recoveries"].size(), 1u);
+  EXPECT_EQ(Records(dir / "j", "worker_lost"), 0);
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+}
+
+TEST_F(HexagonTraining, AfterAKilledDspProgramTheCpuGoesOn) {
+  ExpectTheCpuGoesOn(2, SIGKILL, "was ended by signal 9");
+}
+
+TEST_F(HexagonTraining, AfterADspProgramThatHangsTheCpuGoesOn) {
+  ExpectTheCpuGoesOn(1, SIGSTOP, "hangs: nothing done for 2 s");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Real workers that compute on an OpenCL device: the bytes of the CPU's, and one clear line where
-// there is no device or it is lost. Skipped without a driver. Under PoCL, which computes on the
-// CPU: correctness only, never speed.
+// Real workers that compute on an OpenCL device: the bytes of the CPU's, also when it is lost in
+// the middle; one clear line where there is no device, or one that computes wrong. Skipped without
+// a driver. Under PoCL, which computes on the CPU: correctness only, never speed.
 
 #include <cstdlib>
 
@@ -12,7 +12,9 @@
 namespace runnel {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 // clang-format off
@@ -68,13 +70,68 @@ TEST_F(OpenClTraining, WithoutADriverOrAKnownDeviceThereIsOneClearLine) {
               HasSubstr("--backend opencl: worker local-000 has cpu, ref"));
 }
 
-TEST_F(OpenClTraining, ALostDeviceIsOneClearLine) {
-  setenv("RUNNEL_TEST_OPENCL_KERNELS", "400", 1);
-  const std::string failure =
-      Failure("LD_PRELOAD", RUNNEL_OPENCL_FAULTS, {"--max-batches", "100000"});
-  unsetenv("RUNNEL_TEST_OPENCL_KERNELS");
-  EXPECT_THAT(failure, HasSubstr("backend opencl: device "));
-  EXPECT_THAT(failure, HasSubstr("is lost: kernel "));
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// With faults of tests/kernels/opencl_faults.h.
+std::function<void()> Faulty(const Variables& faults) {
+  return [faults] {
+    setenv("LD_PRELOAD", RUNNEL_OPENCL_FAULTS, 1);
+    setenv("RUNNEL_STATE_DIR", "", 1);  // else what is known of the device counts
+    for (const auto& [name, value] : faults) setenv(name.c_str(), value.c_str(), 1);
+  };
+}
+
+// The run goes on on the CPU, and central says why.
+void ExpectTheCpuGoesOn(const Variables& faults, const std::string& why,
+                        const std::string& backend = "opencl") {
+  ScratchDir dir;
+  const Words run = With(kRun, {"--max-batches", "12", "--barrier-every", "2"});
+  const std::string cpu = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
+  Process central(With({"runnel-central"}, With(run, {"--backend", backend, "--local-workers", "1",
+                                                      "--summary", dir / "s"})),
+                  Faulty(faults));
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_THAT(central.err(), HasSubstr("backend opencl of worker local-000 was lost: "));
+  EXPECT_THAT(central.err(), HasSubstr(why));
+  EXPECT_EQ(Summary(dir / "s")["weights_sha256"], cpu);
+}
+
+TEST_F(OpenClTraining, AfterALostDeviceTheCpuGoesOn) {
+  ExpectTheCpuGoesOn({{"RUNNEL_TEST_OPENCL_KERNELS", "400"}}, "is lost: kernel ");
+  ExpectTheCpuGoesOn({{"RUNNEL_TEST_OPENCL_KERNELS", "200"}}, "is lost: kernel ",
+                     "cpu,opencl@alternate");
+}
+
+// While it is checked, while the stage is prepared, while it trains.
+TEST_F(OpenClTraining, WhereADeviceHasNoMemoryTheCpuGoesOn) {
+  for (const char* buffers : {"2", "20", "60"})
+    ExpectTheCpuGoesOn({{"RUNNEL_TEST_OPENCL_BUFFERS", buffers}}, "ALLOCATION_FAILURE");
+}
+
+// Kernels that do nothing stand for a driver that gets them wrong.
+TEST_F(OpenClTraining, ADeviceThatComputesWrongIsRefused) {
+  ScratchDir dir;
+  const Variables wrong = {{"RUNNEL_TEST_OPENCL_NOTHING", "1"}};
+  const auto refusal = AllOf(HasSubstr("backend opencl: "), HasSubstr("computes integers wrong: "),
+                             HasSubstr("`runnel-worker --check`"));
+  const Words worker = {"runnel-worker", "--central",   "127.0.0.1:1", "--connect-timeout-ms",
+                        "100",           "--state-dir", dir.path()};
+  Process named(With(worker, {"--backend", "opencl"}), Faulty(wrong));
+  EXPECT_EQ(named.Wait(), 2);
+  EXPECT_THAT(named.err(), refusal);
+  Process other(worker, Faulty(wrong));
+  EXPECT_EQ(other.Wait(), 1) << "no central is there";
+  EXPECT_THAT(other.err(), AllOf(HasSubstr("not offered: "), refusal)) << "it was found before";
+  Process central(With({"runnel-central"}, With(kShort, kOpenCl)), Faulty(wrong));
+  EXPECT_EQ(central.Wait(), 2);
+  EXPECT_THAT(central.err(), refusal);
+  Process check({"runnel-worker", "--check", "--state-dir", dir.path()}, Faulty(wrong));
+  EXPECT_EQ(check.Wait(), 0);
+  EXPECT_THAT(check.out(), ContainsRegex("opencl +no +.*computes integers wrong: "));
+  Process right({"runnel-worker", "--check", "--state-dir", dir.path()});
+  EXPECT_EQ(right.Wait(), 0);
+  EXPECT_THAT(right.out(), ContainsRegex("opencl +yes +.*driver .*compute unit.*MiB.*dot product "
+                                         ".*integers as ref computes them"));
 }
 
 }  // namespace

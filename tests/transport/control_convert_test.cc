@@ -48,8 +48,8 @@ auto Fields(const Telemetry& m) {
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y, z);
 }
 auto Fields(const StageFailed& m) {
-  const auto& [a, b, c] = m;
-  return std::tie(a, b, c);
+  const auto& [a, b, c, d] = m;
+  return std::tie(a, b, c, d);
 }
 auto Fields(const Welcome& m) { return std::tie(m.device, m.run, m.life); }
 auto Fields(const Refused& m) { return std::tie(m.reason, m.is_final); }

@@ -184,7 +184,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
                 count(),    count(), count(),        count(), count(), count(), count(),
                 count(),    count(), count(),        count(), Real(),  Real(),  count(),
                 count(),    Real(),  1 + Below(999), samples},
-      StageFailed{generation, Text(), Below(2) == 1},
+      StageFailed{generation, Text(), Below(2) == 1, Below(2) == 1 ? "opencl" : ""},
       LayersFetched{generation, State()},
       StagePrepared{generation},
       ProfileFailed{Text(), Below(2) == 1, generation},

@@ -31,8 +31,9 @@ TEST(WithinMemory, GivesTheResultOrSaysWhatFoundNoMemory) {
 // The real backends, on a device that has no memory as long as the test says so.
 class HungryArithmetic final : public DeviceArithmetic {
  public:
-  explicit HungryArithmetic(const Clock* clock) : real_("ref", 1, clock) {}
+  explicit HungryArithmetic(const Clock* clock) : real_({.backend = "ref"}, clock) {}
   absl::Status Prepare() override { return real_.Prepare(); }
+  void DoWithout(const std::string& backend) override { real_.DoWithout(backend); }
   std::string numerics_class() const override { return real_.numerics_class(); }
   absl::StatusOr<std::vector<RangeTime>> Profile(const ProfileRequest&, const ProfileOptions&,
                                                  const std::function<void(double)>&) override {

@@ -2,7 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kernels/co_scheduler/mixed_backend.h"
+#include "kernels/lost_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
 #include "worker/heap_limits.h"
@@ -10,19 +13,43 @@
 
 namespace runnel {
 
+absl::StatusOr<std::unique_ptr<Backend>> BackendArithmetic::MakeAdmitted(
+    const std::string& name) const {
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(name, options_.threads));
+  if (IsLoadedBackend(name)) RUNNEL_RETURN_IF_ERROR(verdicts_.Admit(*backend));
+  return backend;
+}
+
 absl::StatusOr<Backend*> BackendArithmetic::BackendFor(const std::string& name) {
   std::unique_ptr<Backend>& backend = backends_[name];
   if (backend == nullptr) {
-    absl::StatusOr<std::unique_ptr<Backend>> made = MakeBackend(name, threads_);
-    if (!made.ok()) return made.status();
-    backend = *std::move(made);
+    // Of several processors each is checked by itself.
+    const std::vector<std::string> processors = ProcessorsOf(name);
+    if (processors.size() > 1) {
+      for (const std::string& one : processors) {
+        if (IsLoadedBackend(one)) RUNNEL_RETURN_IF_ERROR(MakeAdmitted(one).status());
+      }
+    }
+    RUNNEL_ASSIGN_OR_RETURN(backend, MakeAdmitted(name));
   }
   return backend_ = backend.get();
 }
 
+absl::Status BackendArithmetic::Prepare() {
+  const absl::Status status = BackendFor(NamesOf("auto").front()).status();
+  if (!LostBackendOf(status).has_value()) return status;
+  // Another dial meets the same device.
+  return absl::InvalidArgumentError(
+      absl::StrCat(status.message(), "; take --backend cpu, and see `runnel-worker --check`"));
+}
+
 std::vector<std::string> BackendArithmetic::NamesOf(const std::string& name) const {
-  if (name != "auto") return {name};
-  return usual_ == "auto" ? AutoBackendNames() : std::vector{usual_};
+  const std::string& wanted = name == "auto" ? options_.backend : name;
+  if (wanted == "auto") return AutoBackendNames();
+  std::vector<std::string> left = ProcessorsOf(wanted);
+  if (std::erase_if(left, [this](const std::string& one) { return without_.contains(one); }) == 0)
+    return {wanted};
+  return left.empty() ? AutoBackendNames() : std::vector{absl::StrJoin(left, ",")};
 }
 
 absl::Status BackendArithmetic::WithBackend(const std::string& name,
@@ -59,7 +86,7 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
   absl::StatusOr<ProgramListing> listing;
   for (const std::string& one : NamesOf(request.backend)) {
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CoScheduler> processors,
-                            MakeCoScheduler(one, threads_));
+                            MakeCoScheduler(one, options_.threads));
     listing = ListProgram(stage, *recipe, *processors);
     if (!absl::IsUnimplemented(listing.status())) break;
   }

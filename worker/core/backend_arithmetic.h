@@ -1,26 +1,37 @@
 #pragma once
 
-// The arithmetic of the backends that this program has.
+// The arithmetic of the backends that this program has. Those that need more than a processor are
+// checked before they compute (worker/measure/backend_verdicts.h).
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "kernels/backend.h"
 #include "proto/base/clock.h"
 #include "worker/core/device_arithmetic.h"
+#include "worker/measure/backend_verdicts.h"
 
 namespace runnel {
 
+struct BackendArithmeticOptions {
+  std::string backend = "auto";   // what "auto" stands for; "auto": the best one that has all
+  int threads = 1;                // of a backend
+  std::string state_folder = {};  // BackendVerdicts'
+};
+
 class BackendArithmetic final : public DeviceArithmetic {
  public:
-  // backend: what "auto" stands for; "auto": the best one that has all that is needed. threads: of
-  // a backend. `clock` outlives this.
-  BackendArithmetic(std::string backend, int threads, const Clock* clock)
-      : usual_(std::move(backend)), threads_(threads), clock_(clock) {}
+  // `clock` outlives this.
+  BackendArithmetic(BackendArithmeticOptions options, const Clock* clock)
+      : options_(std::move(options)), verdicts_(options_.state_folder), clock_(clock) {}
 
-  absl::Status Prepare() override { return BackendFor(NamesOf("auto").front()).status(); }
+  // InvalidArgument: it is not there, or computes wrong.
+  absl::Status Prepare() override;
+  // Then its processor computes, as "auto".
+  void DoWithout(const std::string& backend) override { without_.insert(backend); }
   std::string numerics_class() const override {
     return backend_ == nullptr ? "" : backend_->numerics_class();
   }
@@ -33,6 +44,7 @@ class BackendArithmetic final : public DeviceArithmetic {
                                                           BufferPool* pool) override;
 
  private:
+  absl::StatusOr<std::unique_ptr<Backend>> MakeAdmitted(const std::string& name) const;
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
   std::vector<std::string> NamesOf(const std::string& name) const;
   // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
@@ -40,11 +52,12 @@ class BackendArithmetic final : public DeviceArithmetic {
   absl::Status WithBackend(const std::string& name,
                            const std::function<absl::Status(Backend*)>& use);
 
-  const std::string usual_;
-  const int threads_;
+  const BackendArithmeticOptions options_;
+  const BackendVerdicts verdicts_;
   const Clock* clock_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
-  Backend* backend_ = nullptr;                                // the last one asked for
+  std::set<std::string> without_;
+  Backend* backend_ = nullptr;  // the last one asked for
 };
 
 }  // namespace runnel

@@ -24,6 +24,9 @@ class DeviceArithmetic {
   virtual ~DeviceArithmetic() = default;
   // Makes ready what "auto" stands for. Errors: it cannot be had here.
   virtual absl::Status Prepare() = 0;
+  // From now on another backend of this device computes what this one was asked for: its device is
+  // lost. Stages that stand on it are not touched.
+  virtual void DoWithout(const std::string& backend) = 0;
   // Of what was asked for last.
   virtual std::string numerics_class() const = 0;
   // As ProfileRanges, on the backend that the request names.

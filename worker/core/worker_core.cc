@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/lost_backend.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
@@ -395,11 +396,20 @@ StageEvents WorkerCore::Events(Generation generation) {
 }
 
 void WorkerCore::Failed(Generation generation, const absl::Status& status, bool unfit) {
-  const std::string reason = ReasonOf(status);
-  parts_.logger->Log(Severity::kWarning, absl::StrCat("the stage of plan ", generation.value(),
-                                                      " has failed: ", reason));
+  const std::string lost_backend = LostBackendOf(status).value_or("");
+  const std::string reason =
+      lost_backend.empty() ? ReasonOf(status) : std::string(status.message());
+  if (lost_backend.empty()) {
+    parts_.logger->Log(Severity::kWarning, absl::StrCat("the stage of plan ", generation.value(),
+                                                        " has failed: ", reason));
+  } else {
+    parts_.logger->Log(Severity::kWarning,
+                       absl::StrCat(reason, "; from now on this worker computes on its CPU"));
+    workshop_->DoWithout(lost_backend);
+  }
   // Not by Send: where this message does not fit either, there is nothing more to say.
-  if (absl::Status sent = control_->Send(StageFailed{generation, reason, unfit}); !sent.ok())
+  if (absl::Status sent = control_->Send(StageFailed{generation, reason, unfit, lost_backend});
+      !sent.ok())
     return End(sent);
   loop_.Post([this, generation] {
     if (generation_ == generation) DropStage();

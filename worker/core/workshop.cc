@@ -127,6 +127,10 @@ void Workshop::TakeState(
       [done = std::move(done)](const Results& results) { done(results.taken, results.handed); });
 }
 
+void Workshop::DoWithout(const std::string& backend) {
+  lane_->Post([this, backend] { parts_.arithmetic->DoWithout(backend); });
+}
+
 void Workshop::Retire(std::unique_ptr<StageHost> host) {
   host->Detach();
   lane_->Post([retired = std::shared_ptr<StageHost>(std::move(host))] {});

@@ -57,6 +57,8 @@ class Workshop {
   // taken: the stage could not give it.
   void TakeState(StageHost* host, std::function<absl::Status(ModelState)> hand_over,
                  std::function<void(const absl::Status& taken, const absl::Status& handed)> done);
+  // Before what is ordered later: DeviceArithmetic's.
+  void DoWithout(const std::string& backend);
   // Destroys it when what is under way is done, so that the next one finds its memory free.
   void Retire(std::unique_ptr<StageHost> host);
   std::vector<WorkerMessage> Answer(const ProbePiece& piece) { return measurement_.Answer(piece); }

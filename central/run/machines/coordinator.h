@@ -22,9 +22,9 @@
 // A machine knows nothing of the others: it is shown the ActivePlan and the Roster, appends its
 // effects, and its answer says what came of the event.
 //
-// When a worker is lost whose stage is needed, each machine gives up what is under way, the step is
-// that of the state that Recovery goes back to, and a Move brings a plan over the others into
-// force.
+// When a worker is lost whose stage is needed, or the GPU or DSP that computed it, each machine
+// gives up what is under way, the step is that of the state that Recovery goes back to, and a Move
+// brings a plan over the others into force.
 //
 // To add a machine:
 //   1. a class in a file of its own here, with a test in tests/central/run/machines: one method an
@@ -40,6 +40,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "central/planning/planner.h"
 #include "central/planning/training_rule.h"
 #include "central/run/machines/active_plan.h"
@@ -255,8 +256,10 @@ class Coordinator {
   bool MoveFromLeaving();
 
   // ---- how training goes on without them (coordinator_recovery.cc)
-  // A device that is needed has left.
-  void Recover(int device, const absl::Status& why);
+  // A device that is needed has left, or lost the backend of this name and computes without.
+  void Recover(int device, absl::string_view why, const std::string& lost_backend = "");
+  // Whether training goes on although a stage failed.
+  bool SurvivesLossOf(const StageFailed& failed) const;
   // Takes all machines back to the barrier from which training goes on.
   void GoBack();
   void PlanRecovery();

@@ -80,7 +80,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
                                                    status.message(), ")")),
                false);
   }
-  if (IsNeeded(*device)) return Recover(*device, status);
+  if (IsNeeded(*device)) return Recover(*device, status.message());
   if (!has_plan() || recovery_.replacing()) return;
   if (!move_.revocable()) {
     if (is_measured) Measure();

@@ -134,6 +134,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
   if (!has_plan() || recovery_.waiting() || recovery_.replacing()) {
     // What a survivor says of the stage that it has is no news.
     if (!move_.under_way() || failed.generation != move_.generation()) return;
+    if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);
     return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
   }
   if (move_.revocable() && failed.generation == move_.generation()) {
@@ -142,6 +143,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
     return Train();
   }
   if (failed.generation != active_.plan.generation) return;
+  if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);
   if (move_.revocable()) move_.Abort(failed.reason, roster_, effects_);
   End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
 }

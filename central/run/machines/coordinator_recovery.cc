@@ -9,14 +9,20 @@
 
 namespace runnel {
 
-void Coordinator::Recover(int device, const absl::Status& why) {
+void Coordinator::Recover(int device, absl::string_view why, const std::string& lost_backend) {
   const int64_t trained = active_.stages.empty() ? 0 : active_.stages.front().telemetry.backwards;
-  const LostStage lost{device, std::string(why.message()), step(),
-                       std::max(Sequence(trained), barrier_.reached_sequence())};
+  const LostStage lost{device, std::string(why), step(),
+                       std::max(Sequence(trained), barrier_.reached_sequence()), lost_backend};
   const absl::Status begun = recovery_.Lose(lost, Replicas(), roster_, effects_);
   if (!begun.ok()) return End(begun, false);
   GoBack();
   if (!recovery_.waiting()) PlanRecovery();
+}
+
+// Integer recipes give the same bytes on all backends; of others the weights would be those of no
+// run that can be repeated.
+bool Coordinator::SurvivesLossOf(const StageFailed& failed) const {
+  return !failed.lost_backend.empty() && options_.format.is_exact();
 }
 
 // From a later barrier than that of an evaluation whose state is still on its way it would be

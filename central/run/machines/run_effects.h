@@ -100,7 +100,7 @@ struct RecoveryReached {
   };
   Phase phase;
   int64_t step;                      // barrier from which training goes on
-  std::vector<std::string> workers;  // that were lost since the recovery began
+  std::vector<std::string> workers;  // as Recovered's, since the recovery began
   bool from_replicas = false;        // its state is the workers' own; else central gives it
 };
 struct LogLine {

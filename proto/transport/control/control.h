@@ -31,7 +31,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 15;
+inline constexpr int32_t kProtocolVersion = 16;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 inline constexpr int64_t kMaxProgramLines = 4096;
@@ -241,6 +241,9 @@ struct StageFailed {
   // What was asked for does not fit this worker (a model that the recipe cannot train, a backend
   // without an instruction): the user's to change, no second try would.
   bool unfit = false;
+  // The worker is whole, but the device of this backend is lost to it, or has no room for the
+  // stage. It computes on its CPU from now on. Empty: nothing of the kind.
+  std::string lost_backend = {};
 };
 
 // The worker was told to end (SIGTERM). It trains on until a plan without it holds; then central

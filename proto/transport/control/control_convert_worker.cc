@@ -161,6 +161,7 @@ void Fill(StageFailed& from, proto::FromWorker& to) {
   to.mutable_stage_failed()->set_generation(from.generation.value());
   to.mutable_stage_failed()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
   to.mutable_stage_failed()->set_unfit(from.unfit);
+  to.mutable_stage_failed()->set_lost_backend(from.lost_backend);
 }
 
 void Fill(ProfileFailed& from, proto::FromWorker& to) {
@@ -442,6 +443,9 @@ absl::StatusOr<WorkerMessage> Read(const proto::StageFailed& from) {
                           ToGeneration("stage_failed.generation", from.generation()));
   RUNNEL_ASSIGN_OR_RETURN(failed.reason, ToReason("stage_failed.reason", from.reason()));
   failed.unfit = from.unfit();
+  if (!from.lost_backend().empty())
+    RUNNEL_RETURN_IF_ERROR(CheckName("stage_failed.lost_backend", from.lost_backend()));
+  failed.lost_backend = from.lost_backend();
   return failed;
 }
 

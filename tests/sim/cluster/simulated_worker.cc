@@ -94,6 +94,7 @@ class SimulatedWorker::Arithmetic final : public DeviceArithmetic {
   Arithmetic(World* world, uint64_t draws) : world_(*world), draws_(draws) {}
 
   absl::Status Prepare() override { return absl::OkStatus(); }
+  void DoWithout(const std::string&) override {}
   std::string numerics_class() const override { return "hash chain"; }
   absl::StatusOr<std::vector<RangeTime>> Profile(
       const ProfileRequest& request, const ProfileOptions& options,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 
 namespace runnel {
 
@@ -54,10 +55,18 @@ void Recovery::Reach(RecoveryReached::Phase phase, RunEffects& effects) const {
 
 absl::Status Recovery::Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
                             const Roster& roster, RunEffects& effects) {
-  const std::string& name = roster.name(lost.device);
-  last_loss_ =
-      absl::StrCat("worker ", name, " was lost after step ", lost.step, " (", lost.why, ")");
+  const bool is_worker = lost.backend.empty();
+  const std::string of = is_worker ? "" : absl::StrCat("backend ", lost.backend, " of ");
+  const std::string name = absl::StrCat(of, roster.name(lost.device));
+  const std::string what = absl::StrCat(of, "worker ", roster.name(lost.device));
+  const std::string why(absl::StripPrefix(lost.why, absl::StrCat("backend ", lost.backend, ": ")));
+  last_loss_ = absl::StrCat(what, " was lost after step ", lost.step, " (", why, ")");
   if (!options_.is_possible) return absl::UnavailableError(last_loss_);
+  // A worker does without what it lost; one that goes on losing is broken.
+  if (!is_worker && ++backends_lost_ > kMostInVain) {
+    return absl::UnavailableError(absl::StrCat(last_loss_, ", as were ", kMostInVain,
+                                               " others since the last barrier: see its log"));
+  }
   if (state_of_it_ == State::kIdle || state_of_it_ == State::kReplaying) lost_.clear();
   const bool is_first = lost_.empty();
   lost_.push_back(name);
@@ -70,7 +79,9 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
   }
   effects.push_back(StopFeed{});
   effects.push_back(
-      LogLine{Severity::kWarning, absl::StrCat("worker ", name, " was lost: ", lost.why)});
+      LogLine{Severity::kWarning,
+              absl::StrCat(what, " was lost: ", why,
+                           is_worker ? "" : "; from now on this worker computes on its CPU")});
   if (is_first) Reach(RecoveryReached::Phase::kLost, effects);
   if (waiting()) return absl::OkStatus();
   const std::optional<int> missing =

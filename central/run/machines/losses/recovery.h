@@ -1,7 +1,8 @@
 #pragma once
 
-// How a run goes on when workers are lost whose stages it needs. Training goes back to the last
-// barrier whose whole state central has, or the workers that are left have (replication.h),
+// How a run goes on when workers are lost whose stages it needs, or the GPU or DSP that one of them
+// computed with: then the worker stays, and its stage goes on on its CPU. Training goes back to the
+// last barrier whose whole state central has, or the workers that are left have (replication.h),
 // whichever is later; these workers get a plan of their own, by the same protocol as any other plan
 // (move.h); what came after that barrier is trained again, from inputs that are drawn again by
 // their sequence. Each layer's state comes from whoever is nearest: the worker that will have it,
@@ -39,17 +40,19 @@ struct RecoveryOptions {
   bool has_replicas = false;              // stages replicate barriers as well
 };
 
-// A stage that the run needs, and its worker is gone.
+// A stage that the run needs, and its worker is gone, or the device that computed it.
 struct LostStage {
-  int device = 0;    // has left the roster
-  std::string why;   // for people
-  int64_t step = 0;  // the last barrier that all stages had reached
-  Sequence reached;  // micro-batches below were trained
+  int device = 0;            // has left the roster, or lost `backend`
+  std::string why;           // for people
+  int64_t step = 0;          // the last barrier that all stages had reached
+  Sequence reached;          // micro-batches below were trained
+  std::string backend = {};  // empty: the worker is gone
 };
 
 class Recovery {
  public:
-  // Workers that central starts again without a barrier in between: then starting is no remedy.
+  // Workers that central starts again without a barrier in between: then starting is no remedy. As
+  // many backends may be lost.
   static constexpr int kMostInVain = 10;
   // Collecting states only for this takes at most one part in so many of the time; with replication
   // one in the second number, so that both together take less than 3 %.
@@ -95,7 +98,7 @@ class Recovery {
   void Prepared(RunEffects& effects);
   // What the first stage of the plan that holds says.
   void AddTelemetry(const Telemetry& telemetry, RunEffects& effects);
-  void ReachBarrier() { started_in_vain_ = 0; }
+  void ReachBarrier() { started_in_vain_ = backends_lost_ = 0; }
 
   bool waiting() const { return state_of_it_ == State::kWaiting; }
   bool replacing() const { return state_of_it_ == State::kReplacing; }
@@ -124,12 +127,13 @@ class Recovery {
   int64_t began_ns_ = 0;                       // the collection that is under way
   int64_t took_ns_ = 0;                        // the last one
   State state_of_it_ = State::kIdle;
-  std::vector<std::string> lost_;  // names, since the recovery began
+  std::vector<std::string> lost_;  // for people, since the recovery began
   std::string last_loss_;          // for people
   std::string awaited_;            // name of the local worker that is waited for
   Sequence first_;                 // that is trained again
   Sequence reached_;               // before the loss
   int started_in_vain_ = 0;
+  int backends_lost_ = 0;  // since the last barrier
 };
 
 }  // namespace runnel

@@ -322,5 +322,72 @@ TEST(CoordinatorRecovery, InTheFirstPlan) {
   }
 }
 
+// ---- the GPU or DSP of a worker is lost
+
+constexpr NumberFormat kIntegers = {DType::kInt8, DType::kInt8, DType::kInt8, DType::kInt8,
+                                    DType::kInt32};
+
+struct IntegerCluster : Cluster {
+  IntegerCluster() : Cluster(kThree, 1, 0, -1, false, kIntegers) {}
+};
+
+TEST(CoordinatorRecovery, ALostBackendLosesNoWorker) {
+  for (const int64_t lost : {0, 1, 2}) {
+    IntegerCluster cluster;
+    cluster.When(SecondGrant, [&] { cluster.LoseBackend(lost); });
+    cluster.Settle();
+    cluster.ExpectAllTrainedOnce();
+    EXPECT_EQ(cluster.log(), " plan1 b40 back40 plan2 b80 b120 end120");
+    EXPECT_THAT(cluster.phases(), ElementsAre(Phase::kLost, Phase::kPlanned, Phase::kPrepared,
+                                              Phase::kFirstGradient, Phase::kCaughtUp));
+    EXPECT_EQ(cluster->plan().stages.size(), 3u);
+    const std::string name = "w" + std::to_string(lost);
+    EXPECT_THAT(cluster.lines(),
+                HasSubstr("backend hexagon of worker " + name +
+                          " was lost: its program ended; from now on this worker computes on its "
+                          "CPU\n"));
+    EXPECT_THAT(cluster.lines(), HasSubstr("training goes on from step 40 on w0, w1, w2"));
+  }
+}
+
+// Whatever plan is about to hold: the first one, the next one, that of a recovery.
+TEST(CoordinatorRecovery, ABackendIsLostWhileAStageIsPrepared) {
+  IntegerCluster first;
+  first.When(At<CommitPlan>(2), [&] { first.LoseBackend(2); });
+  first.Settle();
+  first.ExpectAllTrainedOnce();
+  EXPECT_THAT(first.log(), HasSubstr(" back0 plan2 b40"));
+
+  IntegerCluster recovering;
+  recovering.When(SecondGrant, [&] { recovering.Kill(1); });
+  int commits = 0;
+  recovering.When(
+      [&](const SendControl& send) { return At<CommitPlan>(2)(send) && ++commits == 2; },
+      [&] { recovering.LoseBackend(2); });
+  recovering.Settle();
+  recovering.ExpectAllTrainedOnce();
+  EXPECT_EQ(recovering.log(), " plan1 b40 lost-w1 back40 plan2 back40 plan3 b80 b120 end120");
+}
+
+TEST(CoordinatorRecovery, WhereBackendsDifferInBytesALostOneEndsTheRun) {
+  Cluster cluster(kThree);
+  cluster.When(SecondGrant, [&] { cluster.LoseBackend(1); });
+  cluster.Settle();
+  EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(std::string(cluster.ended().message()),
+            "worker w1: backend hexagon: its program ended");
+}
+
+// It said that it would do without.
+TEST(CoordinatorRecovery, AWorkerThatGoesOnLosingItsBackendEndsTheRun) {
+  IntegerCluster cluster;
+  for (int i = 0; i <= Recovery::kMostInVain; ++i)
+    cluster.When(At<RunUntil>(1), [&] { cluster.LoseBackend(1); });
+  cluster.Settle();
+  EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(cluster.ended().message()),
+              HasSubstr("backend hexagon of worker w1 was lost after step 0"));
+}
+
 }  // namespace
 }  // namespace runnel

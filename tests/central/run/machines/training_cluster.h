@@ -37,8 +37,8 @@ inline void Train(int64_t count, ModelState& state) {
   }
 }
 
-inline ModelState Untrained(const ModelSpec& model) {
-  ModelState state = InitialState(model, 1).value();
+inline ModelState Untrained(const ModelSpec& model, const NumberFormat& format) {
+  ModelState state = InitialState(model, 1, format).value();
   for (LayerState& layer : state.layers) {
     if (!layer.tensors.empty()) layer.tensors.front().bytes.replace(0, 8, 8, '\0');
   }
@@ -72,8 +72,10 @@ class TrainingCluster {
  public:
   // LeNet has layers 0..5. Barriers at 40, 80 and 120, the end.
   explicit TrainingCluster(const Plan& first, int locals = 1, int64_t eval_samples = 0,
-                           int64_t replicate_every = -1, bool checkpoints = false) {
+                           int64_t replicate_every = -1, bool checkpoints = false,
+                           const NumberFormat& format = {}) {
     CoordinatorOptions options;
+    options.format = format;
     options.replicate_every = replicate_every;
     options.collect_at_barriers = checkpoints;
     options.stage.model = model_;
@@ -92,7 +94,7 @@ class TrainingCluster {
                       .dialling_workers = workers - locals,
                       .recipe = "fp32",
                       .codecs = {CodecId::Identity()}};
-    options.initial_state = Untrained(model_);
+    options.initial_state = Untrained(model_, format);
     options.training_rule = &rule_;
     planner_.first_plan = [first](const auto&) { return first; };
     options.planner = &planner_;
@@ -109,6 +111,17 @@ class TrainingCluster {
     workers_[connection].gone = true;
     workers_[connection].replicas.clear();
     coordinator_->Gone(ConnectionId(connection), absl::UnavailableError("killed"));
+  }
+  // The worker stays; what computed its stage, or was to, is gone, and with it that stage.
+  void LoseBackend(int64_t connection) {
+    Worker& worker = workers_[connection];
+    const PrepareStage& stage = worker.stage.has_value() ? *worker.stage : *worker.aside;
+    const Generation generation = stage.plan.generation;
+    worker.stage.reset();
+    worker.aside.reset();
+    coordinator_->Received(
+        ConnectionId(connection),
+        StageFailed{generation, "backend hexagon: its program ended", false, "hexagon"});
   }
   // Lost, and central does not know yet.
   void Silence(int64_t connection) { workers_[connection].gone = true; }
