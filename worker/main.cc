@@ -34,6 +34,7 @@
 #include "proto/transport/grpc/security/join_secret.h"
 #include "worker/check/check_report.h"
 #include "worker/heap_limits.h"
+#include "worker/infer_main.h"
 #include "worker/measure/device_description.h"
 #include "worker/membership/certificate_keeper.h"
 #include "worker/membership/device_identity.h"
@@ -218,6 +219,19 @@ void AddAddressFlags(CLI::App& app, WorkerOptions& options) {
                  "that cannot dial it reach it by way of central");
 }
 
+void AddComputeFlags(CLI::App& app, WorkerOptions& options) {
+  app.add_option("--threads", options.threads, "compute threads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_option(
+         "--backend,--processors", options.backend,
+         absl::StrCat("what computes here where central leaves it open (--backend auto): ",
+                      absl::StrJoin(BackendNames(), ", "),
+                      "; or several, the host's first, such as cpu,opencl: each instruction runs "
+                      "where that takes the least time"))
+      ->capture_default_str();
+}
+
 }  // namespace
 }  // namespace runnel
 
@@ -243,16 +257,7 @@ int main(int argc, char** argv) {
       "name of this worker, unique in the run (default: the host's, and an id that is kept "
       "in --state-dir)");
   runnel::AddAddressFlags(app, options);
-  app.add_option("--threads", options.threads, "compute threads")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 256));
-  app.add_option(
-         "--backend,--processors", options.backend,
-         absl::StrCat("what computes here where central leaves it open (--backend auto): ",
-                      absl::StrJoin(runnel::BackendNames(), ", "),
-                      "; or several, the host's first, such as cpu,opencl: each instruction runs "
-                      "where that takes the least time"))
-      ->capture_default_str();
+  runnel::AddComputeFlags(app, options);
   app.add_flag("--once", service.once, "end when the run is over, or central is gone");
   auto* patience =
       app.add_option("--connect-timeout-ms", options.connect_timeout_ms,
@@ -270,6 +275,7 @@ int main(int argc, char** argv) {
   app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
   bool check = false;
   runnel::AddCheckFlag(app, check);
+  const auto infer = runnel::AddInferCommand(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -277,6 +283,7 @@ int main(int argc, char** argv) {
   }
   signal(SIGPIPE, SIG_IGN);
   if (program->command->parsed()) return runnel::ExitCode(runnel::RunProgramCommand(*program));
+  if (infer->command->parsed()) return runnel::ExitCode(runnel::RunInferCommand(*infer));
   runnel::RaiseFileLimit();
   if (check) return runnel::Check(options);
   const auto identity = runnel::FindIdentity(membership, options);

@@ -142,10 +142,10 @@ class DisplayMaker {
 };
 
 // Every command; the order is that of --help.
-constexpr AddSubcommandFn kSubcommands[] = {AddTrain,   AddPlan,     AddResume,  AddReplay,
-                                            AddEval,    AddSimulate, AddProfile, AddPredictorReport,
-                                            AddCodecs,  AddInit,     AddToken,   AddRevoke,
-                                            AddDevices, AddDrain,    AddPause,   AddContinue};
+constexpr AddSubcommandFn kSubcommands[] = {
+    AddTrain,    AddPlan,    AddResume,          AddReplay, AddEval,    AddQuantize,
+    AddSimulate, AddProfile, AddPredictorReport, AddCodecs, AddInit,    AddToken,
+    AddRevoke,   AddDevices, AddDrain,           AddPause,  AddContinue};
 
 // Who may take part: with a certificate authority everything is encrypted, without one everything
 // stays on this host.

@@ -26,6 +26,7 @@ Subcommand AddResume(CLI::App& program);
 Subcommand AddReplay(CLI::App& program);
 Subcommand AddPlan(CLI::App& program);
 Subcommand AddEval(CLI::App& program);
+Subcommand AddQuantize(CLI::App& program);
 Subcommand AddSimulate(CLI::App& program);
 Subcommand AddProfile(CLI::App& program);
 Subcommand AddPredictorReport(CLI::App& program);

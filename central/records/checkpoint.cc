@@ -15,6 +15,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/base/training/training_fields.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/crypto/sealed_file.h"
 #include "proto/crypto/sha256.h"
 #include "proto/process/atomic_file.h"
 #include "proto/transport/control/model_convert.h"
@@ -22,28 +23,12 @@
 namespace runnel {
 namespace {
 
-constexpr absl::string_view kMagic = "RNLCKPT\n";
-constexpr size_t kDigestBytes = 32;
-constexpr size_t kHeaderBytes = 8 + 4 + 8 + kDigestBytes;
+constexpr SealedFormat kFormat = {"RNLCKPT\n", kCheckpointVersion, "check-point"};
 constexpr absl::string_view kPrefix = "checkpoint-";
 constexpr absl::string_view kSuffix = ".runnel";
 constexpr absl::string_view kFinalName = "final.runnel";
 constexpr size_t kStepDigits = 12;
 constexpr size_t kKept = 2;
-
-std::string LittleEndian(uint64_t value, size_t bytes) {
-  std::string out;
-  for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-  return out;
-}
-
-uint64_t FromLittleEndian(absl::string_view bytes) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  }
-  return value;
-}
 
 proto::Checkpoint ToMessage(const Checkpoint& checkpoint) {
   proto::Checkpoint message;
@@ -121,33 +106,8 @@ absl::StatusOr<Checkpoint> FromMessage(proto::Checkpoint message) {
   return checkpoint;
 }
 
-// The payload of a file's content.
-absl::StatusOr<absl::string_view> OpenEnvelope(absl::string_view content) {
-  if (content.substr(0, kMagic.size()) != kMagic.substr(0, content.size()) || content.empty()) {
-    return absl::InvalidArgumentError("is no check-point (its first bytes are others)");
-  }
-  if (content.size() < kHeaderBytes) return absl::DataLossError("is truncated in its header");
-  absl::string_view rest = content.substr(kMagic.size());
-  const uint64_t version = FromLittleEndian(rest.substr(0, 4));
-  const uint64_t bytes = FromLittleEndian(rest.substr(4, 8));
-  const absl::string_view digest = rest.substr(12, kDigestBytes);
-  if (version != kCheckpointVersion) {
-    return absl::UnimplementedError(
-        absl::StrCat("has format version ", version, ", this program reads ", kCheckpointVersion));
-  }
-  const absl::string_view payload = content.substr(kHeaderBytes);
-  if (payload.size() < bytes) {
-    return absl::DataLossError(
-        absl::StrCat("is truncated: has ", payload.size(), " of ", bytes, " payload bytes"));
-  }
-  if (payload.size() > bytes || Sha256(payload) != digest) {
-    return absl::DataLossError("is damaged: its contents do not fit its checksum");
-  }
-  return payload;
-}
-
 absl::StatusOr<Checkpoint> Decode(absl::string_view content) {
-  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view payload, OpenEnvelope(content));
+  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view payload, OpenSealed(kFormat, content));
   proto::Checkpoint message;
   if (!message.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
     return absl::DataLossError("is damaged: its contents cannot be parsed");
@@ -219,14 +179,13 @@ absl::StatusOr<std::string> WriteCheckpoint(const Checkpoint& checkpoint,
   const std::string path = absl::StrCat(directory, "/", NameOf(checkpoint));
   const proto::Checkpoint message = ToMessage(checkpoint);
   const size_t bytes = message.ByteSizeLong();
-  if (bytes + kHeaderBytes > static_cast<size_t>(kMaxCheckpointBytes)) {
+  if (bytes + kSealBytes > static_cast<size_t>(kMaxCheckpointBytes)) {
     return absl::InvalidArgumentError(absl::StrCat("check-point ", path, ": has ", bytes,
                                                    " bytes, more than a file can hold (",
                                                    kMaxCheckpointBytes, ")"));
   }
   const std::string payload = message.SerializeAsString();
-  const std::string header = absl::StrCat(kMagic, LittleEndian(kCheckpointVersion, 4),
-                                          LittleEndian(payload.size(), 8), Sha256(payload));
+  const std::string header = Seal(kFormat, payload);
   if (absl::Status status = WriteFileAtomically(path, {header, payload}); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("check-point not written: ", status.message()));
   }

@@ -2,9 +2,8 @@
 
 // Check-points: a run's whole state at a barrier, in one file.
 //
-// The file: 8 bytes magic "RNLCKPT\n", version u32, payload length u64 (both little-endian), 32
-// bytes SHA-256 of the payload, then the payload, a serialized runnel.proto.Checkpoint. Keyed by
-// layer, it resumes on any number of devices.
+// The file: the envelope of proto/crypto/sealed_file.h with magic "RNLCKPT\n", then a serialized
+// runnel.proto.Checkpoint. Keyed by layer, it resumes on any number of devices.
 
 #include <cstdint>
 #include <string>

@@ -9,6 +9,7 @@
 #include "central/planning/fixed_planner.h"
 #include "central/planning/what_if.h"
 #include "central/run/run_planning.h"
+#include "central/run/trained_weights.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -90,39 +91,6 @@ absl::Status CheckFolderIsFree(const std::string& directory) {
       ": holds check-points of a run already; resume that one, or give another folder"));
 }
 
-// The newest resumable check-point that can be read. Warns of damaged ones that are newer.
-absl::StatusOr<ReadableCheckpoint> NewestCheckpoint(const std::string& directory,
-                                                    const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(ReadableCheckpoint newest, ReadLatestCheckpoint(directory));
-  for (const std::string& damaged : newest.damaged) {
-    context.logger->Log(Severity::kWarning,
-                        absl::StrCat(damaged, "; using the one before, ", newest.path));
-  }
-  return newest;
-}
-
-// The newest weights of a folder: the end of a run, if it is further than the last barrier.
-absl::StatusOr<Checkpoint> NewestWeights(const std::string& directory,
-                                         const CommandContext& context) {
-  const std::string final_path = (std::filesystem::path(directory) / "final.runnel").string();
-  absl::StatusOr<ReadableCheckpoint> resumable = NewestCheckpoint(directory, context);
-  std::error_code ignored;
-  if (!std::filesystem::exists(final_path, ignored)) {
-    RUNNEL_RETURN_IF_ERROR(resumable.status());
-    return std::move(resumable->checkpoint);
-  }
-  absl::StatusOr<Checkpoint> final = ReadCheckpoint(final_path);
-  if (!resumable.ok()) return final;
-  if (absl::IsDataLoss(final.status())) {
-    context.logger->Log(Severity::kWarning,
-                        absl::StrCat(final.status().message(), "; using ", resumable->path));
-    return std::move(resumable->checkpoint);
-  }
-  RUNNEL_RETURN_IF_ERROR(final.status());
-  return resumable->checkpoint.step >= final->step ? std::move(resumable->checkpoint)
-                                                   : *std::move(final);
-}
-
 // The planner of a run that has its state and steps. Warns of what the planner does not know.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob& job,
                                                               const CommandContext& context) {
@@ -130,15 +98,6 @@ absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob&
   if (const std::string warning = planner->Warning(); !warning.empty())
     context.logger->Log(Severity::kInfo, warning);
   return planner;
-}
-
-// The zoo's model must still be the one that was trained.
-absl::Status CheckModel(const Checkpoint& checkpoint, const RunSetup& setup,
-                        const std::string& directory) {
-  if (ModelSha256(checkpoint.model) == ModelSha256(setup.model)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--checkpoint-dir ", directory, ": its model ",
-                                                 checkpoint.model.name, " is not this release's ",
-                                                 setup.model.name));
 }
 
 }  // namespace
@@ -194,7 +153,7 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   RUNNEL_RETURN_IF_ERROR(LatestCheckpoint(arguments.checkpoint_dir).status());
   RUNNEL_ASSIGN_OR_RETURN(const RunClaim claim, RunClaim::Continue(arguments.checkpoint_dir));
   RUNNEL_ASSIGN_OR_RETURN(ReadableCheckpoint newest,
-                          NewestCheckpoint(arguments.checkpoint_dir, context));
+                          NewestCheckpoint(arguments.checkpoint_dir, context.logger));
   Checkpoint& checkpoint = newest.checkpoint;
   RunSettings settings = SettingsToResume(checkpoint.settings, arguments);
   const bool same_stages = settings.local_workers == checkpoint.settings.local_workers &&
@@ -202,7 +161,8 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
   if (!same_stages) settings.caps.clear();
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
-  RUNNEL_RETURN_IF_ERROR(CheckModel(checkpoint, setup, arguments.checkpoint_dir));
+  RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(checkpoint.model), setup,
+                                    absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir)));
   if (!(setup.training == checkpoint.training)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir,
@@ -307,20 +267,15 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
 }
 
 absl::Status EvalCommand(const EvalArguments& arguments, const CommandContext& context) {
-  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint, NewestWeights(arguments.checkpoint_dir, context));
-  RunSettings settings = checkpoint.settings;
-  settings.local_workers = 0;
-  settings.workers = 0;
-  settings.caps.clear();
-  settings.checkpoint_dir.clear();
-  settings.journal.clear();
-  settings.metrics_port = -1;
-  settings.eval_every = std::max<int64_t>(settings.eval_every, 0);  // never: only while it trained
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint,
+                          NewestWeights(arguments.checkpoint_dir, context.logger));
+  RunSettings settings = WithoutTraining(checkpoint.settings);
   settings.summary = arguments.summary;
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
   RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
   const RunSetup& setup = run.setup;
-  RUNNEL_RETURN_IF_ERROR(CheckModel(checkpoint, setup, arguments.checkpoint_dir));
+  RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(checkpoint.model), setup,
+                                    absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir)));
   TrainingJob job;
   job.setup = &setup;
   job.data = &run.data;

@@ -112,8 +112,8 @@ ARROWS = (
 # tests may look inside; proto/base is public as a whole.
 PUBLIC_HEADERS = {
     "compress": ("codec.h", "bit_schedule.h", "link_bits.h"),
-    "kernels": ("backend.h", "co_scheduler/mixed_backend.h", "compiler.h", "lost_backend.h",
-                "program.h", "recipe.h"),
+    "kernels": ("backend.h", "co_scheduler/mixed_backend.h", "compiler.h", "inference/int8_executor.h",
+                "inference/int8_graph.h", "inference/quantizer.h", "lost_backend.h", "program.h", "recipe.h"),
     "partition": ("cost_model.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
                   "schedule.h", "zoo/zoo.h"),
     "predictor": ("cost/measured_cost.h", "judge/cross_validate.h",
@@ -127,7 +127,7 @@ PUBLIC_HEADERS = {
     # What the mains share; others only write files with it.
     "proto/process": ("atomic_file.h", "file_lock.h", "host_memory.h"),
     "proto/crypto": ("authority.h", "certificate.h", "identity.h", "join_client.h", "join_door.h",
-                     "join_token.h", "sha256.h"),
+                     "join_token.h", "sealed_file.h", "sha256.h"),
     "central": (),
     "worker": (),
 }
@@ -138,6 +138,7 @@ HOUSE_FOLDERS = ("proto", "central", "worker", "predictor", "compress", "partiti
 FILE_FORMATS = (
     "central/records/*",
     "predictor/profiles/*",
+    "worker/inference/*",
     "worker/measure/measurement_store*",
 )
 # Shells that speak a gRPC control plane.

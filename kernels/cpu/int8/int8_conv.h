@@ -6,7 +6,8 @@
 // Mantissas are in -127..127. Reductions must be short enough for int32: at most
 // kMaxInt32Products products (the wide weight-gradient has no such limit). Shapes are trusted:
 // positive sizes, outputs as conv_shape.h says, groups divides in_c and out_c. Nothing is
-// allocated; inputs, outputs and workspace must not overlap. One caller a context.
+// allocated; inputs, outputs and workspace must not overlap. Up to 64 bytes behind an input may be
+// read, whatever they hold: they must be there. One caller a context.
 
 #include <cstddef>
 #include <cstdint>

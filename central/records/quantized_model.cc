@@ -1,0 +1,126 @@
+#include "central/records/quantized_model.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+#include "proto/crypto/sealed_file.h"
+#include "proto/inference.pb.h"
+#include "proto/process/atomic_file.h"
+#include "proto/transport/control/model_convert.h"
+
+namespace runnel {
+namespace {
+
+constexpr SealedFormat kFormat = {"RNLQINT8", kQuantizedVersion, "quantised model"};
+
+proto::QuantizeMethod ToMessage(const QuantizeMethod& method) {
+  proto::QuantizeMethod message;
+  message.set_calibration(method.calibration);
+  message.set_scheme(method.scheme);
+  message.set_granularity(method.granularity);
+  message.set_fold_batch_norm(method.fold_batch_norm);
+  message.set_winograd(method.winograd);
+  message.set_samples(method.samples);
+  return message;
+}
+
+QuantizeMethod FromMessage(const proto::QuantizeMethod& message) {
+  return {message.calibration(),     message.scheme(),   message.granularity(),
+          message.fold_batch_norm(), message.winograd(), message.samples()};
+}
+
+absl::StatusOr<QuantizedModel> Decode(absl::string_view content) {
+  RUNNEL_ASSIGN_OR_RETURN(const absl::string_view payload, OpenSealed(kFormat, content));
+  proto::QuantizedModel message;
+  if (!message.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    return absl::DataLossError("is damaged: its contents cannot be parsed");
+  }
+  QuantizedModel model;
+  model.model_sha256 = message.model_sha256();
+  model.weights_sha256 = message.weights_sha256();
+  absl::StatusOr<RunSettings> settings = SettingsFromJson(message.settings_json());
+  if (!settings.ok()) {
+    return absl::DataLossError(absl::StrCat("does not fit itself: ", settings.status().message()));
+  }
+  model.settings = *std::move(settings);
+  model.step = message.step();
+  model.method = FromMessage(message.method());
+  model.graph = std::move(*message.mutable_graph());
+  return model;
+}
+
+absl::StatusOr<std::string> Serialized(const proto::InferenceJob& job) {
+  if (job.ByteSizeLong() > static_cast<size_t>(kMaxQuantizedBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("weights and samples take ", job.ByteSizeLong(),
+                                                   " bytes together, a worker process is given ",
+                                                   kMaxQuantizedBytes, ": take fewer samples"));
+  }
+  return job.SerializeAsString();
+}
+
+}  // namespace
+
+absl::Status WriteQuantizedModel(const QuantizedModel& model, const std::string& path) {
+  proto::QuantizedModel message;
+  message.set_model_sha256(model.model_sha256);
+  message.set_weights_sha256(model.weights_sha256);
+  message.set_settings_json(SettingsToJson(model.settings));
+  message.set_step(model.step);
+  *message.mutable_method() = ToMessage(model.method);
+  message.set_graph(model.graph);
+  if (message.ByteSizeLong() + kSealBytes > static_cast<size_t>(kMaxQuantizedBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": over ", kMaxQuantizedBytes, " bytes"));
+  }
+  const std::string payload = message.SerializeAsString();
+  return WriteFileAtomically(path, {Seal(kFormat, payload), payload});
+}
+
+absl::StatusOr<QuantizedModel> ReadQuantizedModel(const std::string& path) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::string content, ReadWholeFile(path, kMaxQuantizedBytes));
+  absl::StatusOr<QuantizedModel> model = Decode(content);
+  if (model.ok()) return model;
+  return absl::Status(model.status().code(),
+                      absl::StrCat("quantised model ", path, " ", model.status().message()));
+}
+
+absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, const ModelSpec& model,
+                                        ModelState state, const QuantizeMethod& method) {
+  proto::InferenceJob job;
+  job.set_samples(std::move(samples));
+  job.set_batch(batch);
+  *job.mutable_quantize()->mutable_model() = ToProto(model);
+  *job.mutable_quantize()->mutable_state() = ToProto(std::move(state));
+  *job.mutable_quantize()->mutable_method() = ToMessage(method);
+  return Serialized(job);
+}
+
+absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
+                                        const std::vector<int32_t>& labels,
+                                        const std::string& graph) {
+  proto::InferenceJob job;
+  job.set_samples(std::move(samples));
+  job.set_batch(batch);
+  job.mutable_evaluate()->set_graph(graph);
+  job.mutable_evaluate()->mutable_labels()->Assign(labels.begin(), labels.end());
+  return Serialized(job);
+}
+
+absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
+  proto::InferenceReply message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InternalError("the worker process gave an answer that cannot be parsed");
+  }
+  if (message.code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(message.code()), message.message());
+  }
+  InferenceReply reply;
+  reply.graph = std::move(*message.mutable_graph());
+  reply.weight_bytes = message.weight_bytes();
+  reply.accuracy = message.accuracy();
+  reply.loss = message.loss();
+  reply.kernels = message.kernels();
+  return reply;
+}
+
+}  // namespace runnel

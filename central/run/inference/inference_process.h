@@ -1,0 +1,20 @@
+#pragma once
+
+// INT8 inference happens in a worker process on this host, started for one job: central has no
+// kernels.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "central/records/quantized_model.h"
+
+namespace runnel {
+
+// Starts `runnel-worker infer`, waits for its answer. Job and answer are files in memory: nothing
+// is left behind, whatever ends. On the calling thread, which must live as long as the process.
+// job: of QuantizeJob or EvaluateJob. Errors: the worker's answer; NotFound: no worker binary;
+// ResourceExhausted: no memory; Internal: it ended without an answer.
+absl::StatusOr<InferenceReply> RunInferenceProcess(const std::string& job, int64_t threads);
+
+}  // namespace runnel

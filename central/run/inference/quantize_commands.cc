@@ -1,0 +1,123 @@
+#include "central/run/inference/quantize_commands.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "central/data/batch_source.h"
+#include "central/records/summary.h"
+#include "central/records/weights_digest.h"
+#include "central/run/inference/inference_process.h"
+#include "central/run/run_setup.h"
+#include "central/run/trained_weights.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// Samples that a worker process has in flight.
+constexpr int64_t kBatch = 64;
+
+// `count` samples of the training set, drawn by the run's seed, as FP32 bytes.
+std::string CalibrationSamples(const Dataset& train, uint64_t seed, int64_t count) {
+  const std::vector<int64_t> order = EpochPermutation(train.size(), seed, /*epoch=*/0);
+  const int64_t elements = train.sample_shape().elements();
+  std::string bytes(count * elements * sizeof(float), '\0');
+  auto* values = reinterpret_cast<float*>(bytes.data());
+  for (int64_t i = 0; i < count; ++i) {
+    train.CopySample(order[i], absl::MakeSpan(values + i * elements, elements));
+  }
+  return bytes;
+}
+
+std::string MethodText(const QuantizeMethod& method) {
+  return absl::StrCat(method.calibration, ", ", method.scheme, ", by ", method.granularity,
+                      method.fold_batch_norm ? "" : ", batch norm not folded",
+                      method.winograd == "off" ? "" : ", Winograd ",
+                      method.winograd == "off" ? "" : method.winograd);
+}
+
+// What can be checked before any data is read.
+absl::Status CheckTrained(const Checkpoint& checkpoint, const QuantizeArguments& arguments) {
+  if (checkpoint.settings.recipe == "fp32") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir, ": was trained with recipe ",
+                   checkpoint.settings.recipe, ": quantize takes models of recipe fp32"));
+}
+
+}  // namespace
+
+absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint,
+                          NewestWeights(arguments.checkpoint_dir, context.logger));
+  RUNNEL_RETURN_IF_ERROR(CheckTrained(checkpoint, arguments));
+  RunSettings settings = WithoutTraining(checkpoint.settings);
+  if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckModel(ModelSha256(checkpoint.model), run.setup,
+                                    absl::StrCat("--checkpoint-dir ", arguments.checkpoint_dir)));
+  QuantizedModel quantized;
+  quantized.model_sha256 = ModelSha256(checkpoint.model);
+  quantized.weights_sha256 = WeightsSha256(checkpoint.state);
+  quantized.settings = settings;
+  quantized.step = checkpoint.step;
+  quantized.method = arguments.method;
+  quantized.method.samples = std::min(arguments.method.samples, run.data.train->size());
+  RUNNEL_ASSIGN_OR_RETURN(const int64_t parameters, CountParameters(run.setup.model));
+  RUNNEL_ASSIGN_OR_RETURN(
+      const std::string job,
+      QuantizeJob(
+          CalibrationSamples(*run.data.train, settings.training.seed, quantized.method.samples),
+          kBatch, checkpoint.model, std::move(checkpoint.state), quantized.method));
+  RUNNEL_ASSIGN_OR_RETURN(InferenceReply reply, RunInferenceProcess(job, settings.worker_threads));
+  quantized.graph = std::move(reply.graph);
+  RUNNEL_RETURN_IF_ERROR(WriteQuantizedModel(quantized, arguments.out));
+  context.print(absl::StrFormat(
+      "%s after %d steps in INT8 (%s; %d samples): %s, weights %d bytes, in FP32 %d",
+      run.setup.model.name, quantized.step, MethodText(quantized.method), quantized.method.samples,
+      arguments.out, reply.weight_bytes, parameters * static_cast<int64_t>(sizeof(float))));
+  return absl::OkStatus();
+}
+
+absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
+                                  const CommandContext& context) {
+  RUNNEL_ASSIGN_OR_RETURN(QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
+  RunSettings settings = WithoutTraining(quantized.settings);
+  if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
+  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  const std::string where = absl::StrCat("quantised model ", arguments.quantized);
+  RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, run.setup, where));
+  const Dataset& test = *run.data.test;
+  std::string samples(test.size() * test.sample_shape().elements() * sizeof(float), '\0');
+  std::vector<int32_t> labels(test.size());
+  BatchSource(test, settings.training.seed)
+      .FillTest(
+          0, test.size(),
+          absl::MakeSpan(reinterpret_cast<float*>(samples.data()), samples.size() / sizeof(float)),
+          absl::MakeSpan(labels));
+  RUNNEL_ASSIGN_OR_RETURN(const std::string job,
+                          EvaluateJob(std::move(samples), kBatch, labels, quantized.graph));
+  const absl::StatusOr<InferenceReply> reply = RunInferenceProcess(job, settings.worker_threads);
+  if (!reply.ok()) {
+    return absl::Status(reply.status().code(), absl::StrCat(where, ": ", reply.status().message()));
+  }
+  context.print(absl::StrFormat(
+      "%s in INT8 (%s; %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples",
+      run.setup.model.name, MethodText(quantized.method), reply->kernels, quantized.step,
+      reply->accuracy * 100, reply->loss, test.size()));
+  if (arguments.summary.empty()) return absl::OkStatus();
+  RunSummary summary;
+  summary.accuracy = reply->accuracy;
+  summary.loss = reply->loss;
+  summary.steps = quantized.step;
+  summary.model = settings.model;
+  summary.dataset = settings.dataset;
+  summary.seed = static_cast<int64_t>(settings.training.seed);
+  summary.weights_sha256 = quantized.weights_sha256;
+  summary.evaluations = {{quantized.step, reply->accuracy, reply->loss}};
+  return WriteSummary(summary, arguments.summary);
+}
+
+}  // namespace runnel

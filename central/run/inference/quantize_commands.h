@@ -1,0 +1,33 @@
+#pragma once
+
+// `runnel-central quantize` and `eval --quantized`: a trained model in integers.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "central/records/quantized_model.h"
+#include "central/run/commands.h"
+
+namespace runnel {
+
+struct QuantizeArguments {
+  std::string checkpoint_dir;
+  std::string out;
+  std::optional<std::string> data_dir;
+  QuantizeMethod method;
+};
+// Writes the newest weights of a check-point folder as integers, calibrated on training samples.
+absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandContext& context);
+
+struct EvalQuantizedArguments {
+  std::string quantized;
+  std::optional<std::string> data_dir;
+  std::string summary;
+};
+// Accuracy of such a model on the test set.
+absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
+                                  const CommandContext& context);
+
+}  // namespace runnel

@@ -1,0 +1,221 @@
+#include "kernels/inference/int8_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "kernels/inference/winograd.h"
+
+namespace runnel::inference {
+namespace {
+
+// Tiles of a Winograd convolution whose factors are multiplied at a time: they stay in the
+// second-level cache.
+constexpr int64_t kTilesAtOnce = 128;
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// What does not depend on the samples: bias - z_x sum(w) + K z_x z_w.
+std::vector<int64_t> Offsets(const Int8Node& n, const Coding& in) {
+  std::vector<int64_t> offsets(n.bias.begin(), n.bias.end());
+  const int64_t row = n.node.shape.taps() * n.node.shape.group_in();
+  for (size_t o = 0; o < offsets.size() && in.zero != 0; ++o) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < row; ++i) sum += n.weights[o * row + i];
+    const int64_t zero = n.weight_zeros.empty() ? 0 : n.weight_zeros[o];
+    offsets[o] += in.zero * (row * zero - sum);
+  }
+  return offsets;
+}
+
+// u of all filters: (point, out channel, in channel).
+std::vector<int8_t> WinogradFilters(const Int8Node& n) {
+  const int64_t outs = n.node.shape.out_c, ins = n.node.shape.in_c;
+  std::vector<int8_t> u(kWinogradPoints * outs * ins);
+  for (int64_t o = 0; o < outs; ++o) {
+    for (int64_t i = 0; i < ins; ++i) {
+      WinogradFilter(&n.weights[o * 9 * ins + i], ins, &u[o * ins + i], outs * ins);
+    }
+  }
+  return u;
+}
+
+}  // namespace
+
+struct Int8Executor::Product {
+  std::vector<int64_t> offsets;           // by output channel
+  cpu::ConvShape shape;                   // without padding where the input is padded first
+  bool pads = false;                      // the input, with its zero
+  std::optional<PackedProduct> direct;    // sums of x w
+  std::optional<PackedProduct> row_sums;  // sums of x, by group
+  std::vector<PackedProduct> points;      // Winograd: by point
+};
+
+Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels)
+    : graph_(graph), pool_(threads), products_(graph.nodes.size()), codes_(graph.nodes.size()) {
+  const ProductMachine machine{&kernels, &pool_, &workspace_};
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Int8Node& n = graph.nodes[i];
+    if (n.node.kind != NodeKind::kConv) continue;
+    products_[i] = std::make_unique<Product>();
+    Product& product = *products_[i];
+    const Coding& in = graph.input(n).coding;
+    product.offsets = Offsets(n, in);
+    product.shape = n.node.shape;
+    product.pads = in.zero != 0 && (product.shape.pad_h > 0 || product.shape.pad_w > 0);
+    if (product.pads) {
+      product.shape.in_h += 2 * product.shape.pad_h;
+      product.shape.in_w += 2 * product.shape.pad_w;
+      product.shape.pad_h = product.shape.pad_w = 0;
+    }
+    if (n.winograd) {
+      const std::vector<int8_t> u = WinogradFilters(n);
+      const int64_t point = n.node.shape.out_c * n.node.shape.in_c;
+      const cpu::ConvShape linear = cpu::LinearShape(1, n.node.shape.out_c, n.node.shape.in_c);
+      product.points.reserve(kWinogradPoints);
+      for (int p = 0; p < kWinogradPoints; ++p) {
+        product.points.emplace_back(machine, linear,
+                                    absl::MakeConstSpan(u).subspan(p * point, point));
+      }
+      continue;
+    }
+    product.direct.emplace(machine, product.shape, n.weights);
+    if (n.weight_zeros.empty()) continue;
+    cpu::ConvShape ones = product.shape;
+    ones.out_c = ones.groups;
+    product.row_sums.emplace(machine, ones, std::vector<int8_t>(ones.weight_elements(), 1));
+  }
+}
+
+Int8Executor::~Int8Executor() = default;
+
+void Int8Executor::Direct(size_t at, int64_t batch) {
+  const Int8Node& n = graph_.nodes[at];
+  const Product& product = *products_[at];
+  const int8_t* x = codes_[n.node.inputs[0]].data();
+  if (product.pads) {
+    const cpu::ConvShape& from = n.node.shape;
+    const cpu::ConvShape& to = product.shape;
+    padded_.assign(batch * to.in_h * to.in_w * to.in_c + kReadBehindBytes,
+                   static_cast<int8_t>(graph_.input(n).coding.zero));
+    const int64_t row = from.in_w * from.in_c;
+    for (int64_t line = 0; line < batch * from.in_h; ++line) {
+      const int64_t image = line / from.in_h, h = line % from.in_h + from.pad_h;
+      int8_t* place = &padded_[((image * to.in_h + h) * to.in_w + from.pad_w) * to.in_c];
+      std::memcpy(place, x + line * row, row);
+    }
+    x = padded_.data();
+  }
+  product.direct->Run(batch, x, sums_.data());
+  if (!product.row_sums.has_value()) return;
+  row_sums_.resize(batch * n.node.shape.out_h * n.node.shape.out_w * n.node.shape.groups);
+  product.row_sums->Run(batch, x, row_sums_.data());
+}
+
+void Int8Executor::Winograd(size_t at, int64_t batch) {
+  const Int8Node& n = graph_.nodes[at];
+  const cpu::ConvShape& s = n.node.shape;
+  const std::vector<int8_t>& x = codes_[n.node.inputs[0]];
+  const int64_t tiles_w = DivideUp(s.out_w, 2), tiles = batch * DivideUp(s.out_h, 2) * tiles_w;
+  const int64_t image_tiles = tiles / batch;
+  const std::vector<int8_t> outside(s.in_c, 0);
+  factors_.resize(kWinogradPoints * kTilesAtOnce * s.in_c + kReadBehindBytes);
+  products_of_factors_.resize(kWinogradPoints * kTilesAtOnce * s.out_c);
+  for (int64_t first = 0; first < tiles; first += kTilesAtOnce) {
+    const int64_t count = std::min(kTilesAtOnce, tiles - first);
+    const int64_t v_step = count * s.in_c, m_step = count * s.out_c;
+    pool_.ParallelFor(count, [&](int, int64_t t) {
+      const int64_t image = (first + t) / image_tiles, tile = (first + t) % image_tiles;
+      const int64_t h0 = tile / tiles_w * 2 - s.pad_h, w0 = tile % tiles_w * 2 - s.pad_w;
+      const int8_t* d[kWinogradPoints];
+      for (int p = 0; p < kWinogradPoints; ++p) {
+        const int64_t h = h0 + p / 4, w = w0 + p % 4;
+        const bool inside = h >= 0 && h < s.in_h && w >= 0 && w < s.in_w;
+        d[p] = inside ? &x[((image * s.in_h + h) * s.in_w + w) * s.in_c] : outside.data();
+      }
+      WinogradInput(d, s.in_c, &factors_[t * s.in_c], v_step);
+    });
+    for (int p = 0; p < kWinogradPoints; ++p) {
+      products_[at]->points[p].Run(count, &factors_[p * v_step], &products_of_factors_[p * m_step]);
+    }
+    pool_.ParallelFor(count, [&](int, int64_t t) {
+      const int64_t image = (first + t) / image_tiles, tile = (first + t) % image_tiles;
+      const int64_t oh = tile / tiles_w * 2, ow = tile % tiles_w * 2;
+      int32_t* y = &sums_[((image * s.out_h + oh) * s.out_w + ow) * s.out_c];
+      for (int64_t o = 0; o < s.out_c; ++o) {
+        int32_t four[4];
+        WinogradOutput(&products_of_factors_[t * s.out_c + o], m_step, four);
+        for (int k = 0; k < 4; ++k) {
+          if (oh + k / 2 >= s.out_h || ow + k % 2 >= s.out_w) continue;
+          y[(k / 2 * s.out_w + k % 2) * s.out_c + o] = four[k];
+        }
+      }
+    });
+  }
+}
+
+// Sums to codes or logits.
+void Int8Executor::Finish(size_t at, int64_t batch, absl::Span<float> logits) {
+  const Int8Node& n = graph_.nodes[at];
+  const cpu::ConvShape& s = n.node.shape;
+  const std::vector<int64_t>& offsets = products_[at]->offsets;
+  const CodeLimits limits = LimitsOf(n);
+  const int64_t positions = batch * s.out_h * s.out_w, group_out = s.group_out();
+  constexpr int64_t kPart = 64;
+  pool_.ParallelFor(DivideUp(positions, kPart), [&](int, int64_t part) {
+    const int64_t end = std::min(positions, (part + 1) * kPart);
+    for (int64_t p = part * kPart; p < end; ++p) {
+      const int32_t* sums = &sums_[p * s.out_c];
+      for (int64_t o = 0; o < s.out_c; ++o) {
+        int64_t sum = sums[o] + offsets[o];
+        if (!n.weight_zeros.empty()) {
+          sum -= int64_t{n.weight_zeros[o]} * row_sums_[p * s.groups + o / group_out];
+        }
+        const int32_t saturated = SaturateSum(sum);
+        if (n.gives_logits()) {
+          logits[p * s.out_c + o] = static_cast<float>(saturated * n.logit_scales[o]);
+        } else {
+          codes_[at][p * s.out_c + o] = ClampCode(Multiply(saturated, n.factors[o]) + n.coding.zero,
+                                                  limits.lowest, limits.highest);
+        }
+      }
+    }
+  });
+}
+
+void Int8Executor::Convolve(size_t at, int64_t batch, absl::Span<float> logits) {
+  const Int8Node& n = graph_.nodes[at];
+  sums_.resize(batch * n.node.outputs());
+  if (n.winograd) {
+    Winograd(at, batch);
+  } else {
+    Direct(at, batch);
+  }
+  Finish(at, batch, logits);
+}
+
+void Int8Executor::Run(absl::Span<const float> samples, int64_t batch, absl::Span<float> logits,
+                       absl::FunctionRef<void(size_t node)> after) {
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const Int8Node& n = graph_.nodes[i];
+    const int64_t outs = n.node.outputs();
+    codes_[i].resize(batch * outs + kReadBehindBytes);
+    if (n.node.kind == NodeKind::kConv) {
+      Convolve(i, batch, logits);
+    } else {
+      pool_.ParallelFor(batch, [&](int, int64_t b) {
+        const auto input = [&](int k) -> const int8_t* {
+          if (n.node.input_count() <= k) return nullptr;
+          return &codes_[n.node.inputs[k]][b * graph_.input(n, k).node.outputs()];
+        };
+        RunPlainNode(graph_, n, samples.data() + (i == 0 ? b * outs : 0), input(0), input(1),
+                     &codes_[i][b * outs]);
+      });
+    }
+    after(i);
+  }
+  if (graph_.nodes.back().gives_logits()) return;
+  Decode(graph_.nodes.back().coding, codes_.back().data(), batch * graph_.classes(), logits.data());
+}
+
+}  // namespace runnel::inference

@@ -1,0 +1,70 @@
+#pragma once
+
+// Runs an INT8 graph (int8_graph.h says what it computes). Two of them, equal bit for bit:
+// Reference in plain loops, Int8Executor over the INT8 kernels of backend cpu.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "kernels/inference/int8_graph.h"
+#include "kernels/inference/packed_product.h"
+
+namespace runnel::inference {
+
+// The codes of all values of a batch, by node; NHWC.
+using Codes = std::vector<std::vector<int8_t>>;
+
+// samples: NCHW, normalised; logits: batch * classes. Both executors.
+class ReferenceExecutor {
+ public:
+  explicit ReferenceExecutor(const Int8Graph& graph) : graph_(graph) {}  // borrowed
+  void Run(absl::Span<const float> samples, int64_t batch, absl::Span<float> logits);
+  const Codes& codes() const { return codes_; }
+
+ private:
+  const Int8Graph& graph_;
+  Codes codes_;
+};
+
+class Int8Executor {
+ public:
+  // graph: borrowed, checked (CheckAndInfer). kernels: of int8_conv.h's supported ones.
+  Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels);
+  ~Int8Executor();
+  // after: called when a node is done, in order.
+  void Run(
+      absl::Span<const float> samples, int64_t batch, absl::Span<float> logits,
+      absl::FunctionRef<void(size_t node)> after = [](size_t) {});
+  // Of the last run; each with kReadBehindBytes behind it.
+  const Codes& codes() const { return codes_; }
+
+ private:
+  struct Product;  // what a convolution keeps between runs
+  void Convolve(size_t at, int64_t batch, absl::Span<float> logits);
+  void Direct(size_t at, int64_t batch);
+  void Winograd(size_t at, int64_t batch);
+  void Finish(size_t at, int64_t batch, absl::Span<float> logits);
+
+  const Int8Graph& graph_;
+  cpu::ThreadPool pool_;
+  cpu::Workspace workspace_;
+  std::vector<std::unique_ptr<Product>> products_;  // by node
+  Codes codes_;
+  std::vector<int32_t> sums_;      // of the convolution that is under way
+  std::vector<int32_t> row_sums_;  // of its inputs, where weights have zeros
+  std::vector<int8_t> padded_;     // its input, where padding is not code 0
+  std::vector<int8_t> factors_;    // Winograd: transformed inputs of a block of tiles
+  std::vector<int32_t> products_of_factors_;
+};
+
+// The nodes that are no convolutions, one sample: what both executors share. x, other: codes of the
+// inputs (null where the node has none); sample: kInput's, NCHW.
+void RunPlainNode(const Int8Graph& graph, const Int8Node& node, const float* sample,
+                  const int8_t* x, const int8_t* other, int8_t* y);
+// The codes of a value as real numbers; `count` of them.
+void Decode(const Coding& coding, const int8_t* codes, int64_t count, float* real);
+
+}  // namespace runnel::inference

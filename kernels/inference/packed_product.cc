@@ -1,0 +1,42 @@
+#include "kernels/inference/packed_product.h"
+
+#include <cstdlib>
+
+#include "kernels/cpu/int8/gather_conv.h"
+
+namespace runnel::inference {
+
+PackedProduct::PackedProduct(const ProductMachine& machine, const cpu::ConvShape& shape,
+                             absl::Span<const int8_t> weights)
+    : machine_(machine), shape_(shape) {
+  if (shape.groups > 1) {
+    weights_.assign(weights.begin(), weights.end());
+    return;
+  }
+  const cpu::GatherProblem problem = cpu::GatherProblemOf(shape, /*input_gradient=*/false);
+  constexpr int64_t kAlignment = 64;
+  const int64_t bytes = cpu::AllPanelsBytes(*machine.kernels, problem);
+  panels_.reset(static_cast<std::byte*>(
+      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+  cpu::PackAllPanels(*machine.kernels, problem, weights.data(), panels_.get());
+}
+
+void PackedProduct::Run(int64_t batch, const int8_t* x, int32_t* acc) const {
+  cpu::ConvShape shape = shape_;
+  shape.batch = batch;
+  machine_.workspace->Reset();
+  const int threads = machine_.pool->threads();
+  cpu::Int8Context context{machine_.kernels, machine_.pool, nullptr};
+  if (panels_ == nullptr) {
+    context.workspace = machine_.workspace->Take<std::byte>(
+        cpu::Int8WorkspaceBytes(*machine_.kernels, shape, cpu::ConvPass::kForward, threads));
+    cpu::Int8ConvForward(context, shape, x, weights_.data(), acc, /*max_abs=*/nullptr);
+    return;
+  }
+  const cpu::GatherProblem problem = cpu::GatherProblemOf(shape, /*input_gradient=*/false);
+  context.workspace = machine_.workspace->Take<std::byte>(
+      cpu::GatherWorkspaceBytes(*machine_.kernels, problem, threads, /*prepacked=*/true));
+  cpu::RunGather(context, problem, {.source = x, .packed = panels_.get(), .out = acc});
+}
+
+}  // namespace runnel::inference

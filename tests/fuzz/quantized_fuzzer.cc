@@ -1,0 +1,88 @@
+// A model in integers: a graph, a file's payload in a right envelope (its digest keeps everything
+// else out), or a whole file. A graph that is taken must run.
+
+#include "central/records/quantized_model.h"
+#include "kernels/inference/int8_executor.h"
+#include "kernels/inference/quantizer.h"
+#include "proto/base/model/initial_state.h"
+#include "proto/crypto/sealed_file.h"
+#include "tests/central/sample_model.h"
+#include "tests/central/scratch.h"
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/memory_file.h"
+#include "worker/inference/graph_convert.h"
+
+namespace runnel::fuzz {
+namespace {
+
+// More would only take time.
+constexpr double kMostWork = 1e6;
+
+std::string GraphOf(inference::Scheme scheme, inference::WinogradUse winograd) {
+  ModelSpec model = testing::SampleModel();
+  OpSpec dense = model.layers[0].ops[0];
+  dense.groups = 1;
+  dense.padding = {1, 1};
+  model.layers.insert(model.layers.begin() + 1, {"conv2", {dense}});
+  const inference::FoldedGraph folded =
+      inference::FoldModel(model, InitialState(model, 5).value(), true).value();
+  inference::QuantizeOptions options;
+  options.calibration = inference::ParseCalibration("absmax").value();
+  options.scheme = scheme;
+  options.winograd = winograd;
+  inference::Quantizer quantizer(folded, options);
+  quantizer.Observe(0, std::vector<float>(model.input.elements(), 0.5f), 1);
+  return SerializeGraph(quantizer.Finish().value());
+}
+
+void TryGraph(absl::string_view bytes) {
+  const absl::StatusOr<inference::Int8Graph> graph = ParseGraph(bytes);
+  if (!graph.ok()) {
+    Require(graph.status().message().find('\n') == absl::string_view::npos, "errors are one line");
+    return;
+  }
+  double work = 0;
+  for (const inference::Int8Node& n : graph->nodes) {
+    const cpu::ConvShape& s = n.node.shape;
+    work += static_cast<double>((s.in_h + 2 * s.pad_h) * (s.in_w + 2 * s.pad_w) * s.in_c);
+    work += static_cast<double>(n.node.outputs()) * static_cast<double>(s.taps()) *
+            static_cast<double>(s.group_in());
+    if (work > kMostWork) return;
+  }
+  std::vector<float> samples(graph->nodes[0].node.outputs(), 0.25f), logits(graph->classes());
+  std::vector<float> plain(logits.size());
+  inference::Int8Executor(*graph, 1, cpu::BestInt8Kernels())
+      .Run(samples, 1, absl::MakeSpan(logits));
+  inference::ReferenceExecutor(*graph).Run(samples, 1, absl::MakeSpan(plain));
+  Require(logits == plain, "both executors give the same");
+}
+
+}  // namespace
+
+std::vector<std::string> Seeds() {
+  QuantizedModel sample;
+  sample.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", 1);
+  sample.graph = GraphOf(inference::Scheme::kSymmetric, inference::WinogradUse::kOff);
+  testing::ScratchDir folder;
+  const std::string path = folder.path() + "/model.q8";
+  Require(WriteQuantizedModel(sample, path).ok(), "a model is written");
+  const std::string whole = testing::Slurp(path);
+  return {"p" + whole.substr(kSealBytes), "f" + whole, "g" + sample.graph,
+          "g" + GraphOf(inference::Scheme::kAsymmetric, inference::WinogradUse::kOff),
+          "g" + GraphOf(inference::Scheme::kSymmetric, inference::WinogradUse::kInt4Int6)};
+}
+
+void Try(absl::string_view input) {
+  if (input.empty()) return;
+  const char kind = input[0];
+  input.remove_prefix(1);
+  if (kind == 'g') return TryGraph(input);
+  constexpr SealedFormat kFormat = {"RNLQINT8", kQuantizedVersion, "quantised model"};
+  const MemoryFile file(kind == 'p' ? Seal(kFormat, input) + std::string(input)
+                                    : std::string(input));
+  const absl::StatusOr<QuantizedModel> model = ReadQuantizedModel(file.path());
+  if (model.ok()) return TryGraph(model->graph);
+  Require(model.status().message().find('\n') == absl::string_view::npos, "errors are one line");
+}
+
+}  // namespace runnel::fuzz

@@ -1,0 +1,184 @@
+// The executor over fast kernels equals the plain one, bit for bit, in every value of the graph.
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "kernels/inference/int8_executor.h"
+#include "kernels/inference/quantizer.h"
+#include "partition/zoo/zoo.h"
+#include "proto/base/model/initial_state.h"
+#include "proto/base/random.h"
+#include "tests/kernels/inference/golden.h"
+#include "tests/kernels/random_model.h"
+
+namespace runnel::inference {
+namespace {
+
+// The first state with batch norms that have seen something.
+ModelState LivedState(const ModelSpec& model, uint64_t seed) {
+  ModelState state = InitialState(model, seed).value();
+  uint64_t stream = 0;
+  for (LayerState& layer : state.layers) {
+    for (TensorData& tensor : layer.tensors) {
+      const CounterRandom random(seed, RandomPurpose::kTest, 3, stream++);
+      auto* values = reinterpret_cast<float*>(tensor.bytes.data());
+      for (int64_t i = 0; i < tensor.shape.elements(); ++i) {
+        const auto draw = static_cast<float>(random.Uniform(i));
+        if (absl::StrContains(tensor.name, "running_var")) values[i] = 0.25f + draw;
+        if (absl::StrContains(tensor.name, "running_mean")) values[i] = draw - 0.5f;
+        if (absl::StrContains(tensor.name, "scale")) values[i] = draw < 0.1f ? -draw : 0.5f + draw;
+        if (absl::StrContains(tensor.name, "shift")) values[i] = draw - 0.25f;
+      }
+    }
+  }
+  return state;
+}
+
+struct Case {
+  Int8Graph graph;
+  std::vector<float> samples;
+  int64_t batch = 3;
+};
+
+Case Make(const ModelSpec& model, uint64_t seed, bool fold, const QuantizeOptions& options) {
+  Case made;
+  const FoldedGraph folded = FoldModel(model, LivedState(model, seed), fold).value();
+  made.samples = RandomValues(seed, 0, made.batch * model.input.elements());
+  Quantizer quantizer(folded, options);
+  for (int pass = 0; pass < quantizer.passes(); ++pass) {
+    quantizer.Observe(pass, made.samples, made.batch);
+  }
+  absl::StatusOr<Int8Graph> graph = quantizer.Finish();
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  made.graph = *std::move(graph);
+  return made;
+}
+
+void ExpectEqualOnAllKernels(const Case& made) {
+  const int64_t logits = made.batch * made.graph.classes();
+  ReferenceExecutor reference(made.graph);
+  std::vector<float> expected(logits);
+  reference.Run(made.samples, made.batch, absl::MakeSpan(expected));
+  for (const cpu::Int8Kernels* kernels : cpu::SupportedInt8Kernels()) {
+    for (int threads : {1, 3}) {
+      SCOPED_TRACE(testing::Message() << kernels->name << ", " << threads << " threads");
+      Int8Executor executor(made.graph, threads, *kernels);
+      // Twice: nothing of the first run is left in the second.
+      for (int run = 0; run < 2; ++run) {
+        std::vector<float> got(logits);
+        executor.Run(made.samples, made.batch, absl::MakeSpan(got));
+        EXPECT_EQ(got, expected);
+        for (size_t i = 0; i < made.graph.nodes.size(); ++i) {
+          if (made.graph.nodes[i].gives_logits()) continue;
+          const std::vector<int8_t>& codes = reference.codes()[i];
+          const absl::Span<const int8_t> same(executor.codes()[i].data(), codes.size());
+          ASSERT_EQ(same, absl::MakeConstSpan(codes)) << "node " << i;
+        }
+      }
+    }
+  }
+}
+
+constexpr Scheme kSchemes[] = {Scheme::kSymmetric, Scheme::kAsymmetric};
+constexpr Granularity kGranularities[] = {Granularity::kLayer, Granularity::kChannel};
+
+TEST(Int8Executor, EqualsThePlainOneOnRandomModels) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const ModelSpec model = RandomModel(seed);
+    for (Scheme scheme : kSchemes) {
+      for (Granularity granularity : kGranularities) {
+        SCOPED_TRACE(testing::Message() << "model " << seed << ", " << static_cast<int>(scheme)
+                                        << static_cast<int>(granularity));
+        QuantizeOptions options{{}, scheme, granularity};
+        if (seed % 3 != 0) options.calibration = ParseCalibration("absmax").value();
+        ExpectEqualOnAllKernels(Make(model, seed, seed % 2 == 0, options));
+      }
+    }
+  }
+}
+
+// Depthwise and residual blocks, ReLU6; 3x3 convolutions with odd sizes and few channels.
+TEST(Int8Executor, EqualsThePlainOneOnResidualBlocks) {
+  const auto conv = [](int64_t channels, int64_t kernel, int64_t groups, int32_t from) {
+    OpSpec op = OpOf(OpKind::kConv, {from});
+    op.out_channels = channels;
+    op.kernel = {kernel, kernel};
+    op.padding = {kernel / 2, kernel / 2};
+    op.groups = groups;
+    return op;
+  };
+  OpSpec pool = OpOf(OpKind::kMaxPool, {0});
+  pool.kernel = {3, 3};
+  pool.stride = {2, 2};
+  pool.padding = {1, 1};
+  const ModelSpec model =
+      ModelOf({3, 13, 11}, 7,
+              {{conv(18, 3, 1, 0), OpOf(OpKind::kBatchNorm, {1}), OpOf(OpKind::kRelu6, {2})},
+               {conv(36, 1, 1, 0), OpOf(OpKind::kBatchNorm, {1}), OpOf(OpKind::kRelu6, {2}),
+                conv(36, 3, 36, 3), OpOf(OpKind::kBatchNorm, {4}), OpOf(OpKind::kRelu6, {5}),
+                conv(18, 1, 1, 6), OpOf(OpKind::kBatchNorm, {7}), OpOf(OpKind::kAdd, {8, 0})},
+               {conv(20, 3, 1, 0), OpOf(OpKind::kBatchNorm, {1}), OpOf(OpKind::kRelu, {2}),
+                conv(18, 3, 1, 3), OpOf(OpKind::kAdd, {4, 0}), OpOf(OpKind::kRelu, {5})},
+               {pool, conv(24, 3, 2, 1)},
+               {OpOf(OpKind::kGlobalAvgPool, {0}), LinearOp(7, {1})}});
+  for (bool fold : {true, false}) {
+    for (Scheme scheme : kSchemes) {
+      for (Granularity granularity : kGranularities) {
+        ExpectEqualOnAllKernels(Make(model, 5, fold, {{}, scheme, granularity}));
+      }
+    }
+    QuantizeOptions winograd;
+    winograd.winograd = WinogradUse::kInt4Int6;
+    const Case made = Make(model, 6, fold, winograd);
+    int used = 0;
+    for (const Int8Node& n : made.graph.nodes) used += n.winograd ? 1 : 0;
+    EXPECT_EQ(used, 2);  // not the first, not the grouped one
+    ExpectEqualOnAllKernels(made);
+  }
+}
+
+TEST(Int8Executor, EqualsThePlainOneOnModelsOfTheZoo) {
+  for (const char* name : {"lenet", "har_cnn", "mobilenet_v2"}) {
+    SCOPED_TRACE(name);
+    Case made = Make(MakeModel(name).value(), 9, true, {});
+    made.batch = 1;
+    made.samples.resize(made.graph.nodes[0].node.outputs());
+    ExpectEqualOnAllKernels(made);
+  }
+}
+
+// q_x and q_w with both zeros, as unsigned codes there: shifted by 128 here.
+TEST(Int8Executor, ProductsWithZerosAreTheGoldenOnes) {
+  const nlohmann::json golden = Golden("int8_winograd.json")["zero_point_gemm"];
+  const auto x = golden["qx"].get<std::vector<std::vector<int>>>();
+  const auto w = golden["qw"].get<std::vector<std::vector<int>>>();
+  const auto y = golden["result"].get<std::vector<std::vector<int>>>();
+  const auto code = [](int unsigned_code) { return unsigned_code - 128; };
+  Int8Graph graph;
+  graph.nodes.resize(2);
+  graph.nodes[0].node.shape.out_c = static_cast<int64_t>(w.size());
+  graph.nodes[0].coding = {1, code(golden["zx"]), 127};
+  Int8Node& product = graph.nodes[1];
+  product.node.kind = NodeKind::kConv;
+  product.node.inputs[0] = 0;
+  product.node.shape.out_c = static_cast<int64_t>(w[0].size());
+  for (size_t o = 0; o < w[0].size(); ++o) {
+    for (const std::vector<int>& row : w) product.weights.push_back(code(row[o]));
+    product.weight_zeros.push_back(code(golden["zw"]));
+    product.bias.push_back(0);
+    product.logit_scales.push_back(1);
+  }
+  ASSERT_TRUE(CheckAndInfer(graph).ok()) << CheckAndInfer(graph);
+  std::vector<float> samples, expected;
+  for (size_t n = 0; n < x.size(); ++n) {
+    for (int q : x[n]) samples.push_back(static_cast<float>(q - golden["zx"].get<int>()));
+    for (int sum : y[n]) expected.push_back(static_cast<float>(sum));
+  }
+  std::vector<float> got(expected.size());
+  ReferenceExecutor(graph).Run(samples, x.size(), absl::MakeSpan(got));
+  EXPECT_EQ(got, expected);
+  Int8Executor(graph, 1, cpu::BestInt8Kernels()).Run(samples, x.size(), absl::MakeSpan(got));
+  EXPECT_EQ(got, expected);
+}
+
+}  // namespace
+}  // namespace runnel::inference

@@ -1,0 +1,23 @@
+#include "worker/infer_main.h"
+
+#include "CLI/CLI.hpp"
+#include "worker/inference/inference_job.h"
+
+namespace runnel {
+
+std::shared_ptr<const InferCommand> AddInferCommand(CLI::App& program) {
+  auto infer = std::make_shared<InferCommand>();
+  infer->command = program.add_subcommand("infer", "one job of INT8 inference");
+  infer->command->group("");
+  infer->command->add_option("--job", infer->job, "file with the job")->required();
+  infer->command->add_option("--reply", infer->reply, "file for the answer")->required();
+  infer->command->add_option("--threads", infer->threads, "compute threads")
+      ->check(CLI::Range(1, 256));
+  return infer;
+}
+
+absl::Status RunInferCommand(const InferCommand& infer) {
+  return RunInferenceJob(infer.job, infer.reply, infer.threads);
+}
+
+}  // namespace runnel

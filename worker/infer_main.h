@@ -1,0 +1,28 @@
+#pragma once
+
+// `runnel-worker infer`: one job of INT8 inference in a process of its own, for `runnel-central
+// quantize` and `eval --quantized` (worker/inference/inference_job.h).
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace runnel {
+
+struct InferCommand {
+  CLI::App* command = nullptr;
+  std::string job;    // path
+  std::string reply;  // path
+  int threads = 1;
+};
+
+// Adds the command to the program's; --help does not show it.
+std::shared_ptr<const InferCommand> AddInferCommand(CLI::App& program);
+absl::Status RunInferCommand(const InferCommand& infer);
+
+}  // namespace runnel

@@ -1,0 +1,177 @@
+#include "worker/inference/inference_job.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/inference/int8_executor.h"
+#include "kernels/inference/quantizer.h"
+#include "proto/base/status_macros.h"
+#include "proto/inference.pb.h"
+#include "proto/process/atomic_file.h"
+#include "proto/transport/control/model_convert.h"
+#include "worker/inference/graph_convert.h"
+
+namespace runnel {
+namespace {
+
+using inference::Int8Graph;
+
+constexpr int64_t kMaxJobBytes = (int64_t{1} << 31) - 1;
+
+// The samples of a job, a batch at a time.
+class Samples {
+ public:
+  // `elements`: of one sample.
+  static absl::StatusOr<Samples> Of(const proto::InferenceJob& job, int64_t elements) {
+    const int64_t bytes = elements * static_cast<int64_t>(sizeof(float));
+    const auto all = static_cast<int64_t>(job.samples().size());
+    if (all == 0 || all % bytes != 0 || job.batch() < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("samples of ", all, " bytes: the model takes ", bytes, " each"));
+    }
+    return Samples(job, elements, all / bytes);
+  }
+  int64_t count() const { return count_; }
+
+  // fn(first, batch, values) for each batch in order.
+  template <typename UseFn>
+  void ForEachBatch(UseFn use) const {
+    std::vector<float> values;
+    for (int64_t first = 0; first < count_; first += job_.batch()) {
+      const int64_t batch = std::min(job_.batch(), count_ - first);
+      values.resize(batch * elements_);
+      std::memcpy(values.data(), job_.samples().data() + first * elements_ * sizeof(float),
+                  values.size() * sizeof(float));
+      use(first, batch, absl::MakeConstSpan(values));
+    }
+  }
+
+ private:
+  Samples(const proto::InferenceJob& job, int64_t elements, int64_t count)
+      : job_(job), elements_(elements), count_(count) {}
+
+  const proto::InferenceJob& job_;
+  int64_t elements_;
+  int64_t count_;
+};
+
+absl::StatusOr<inference::QuantizeOptions> OptionsOf(const proto::QuantizeMethod& method) {
+  inference::QuantizeOptions options;
+  RUNNEL_ASSIGN_OR_RETURN(options.calibration, inference::ParseCalibration(method.calibration()));
+  RUNNEL_ASSIGN_OR_RETURN(options.scheme, inference::ParseScheme(method.scheme()));
+  RUNNEL_ASSIGN_OR_RETURN(options.granularity, inference::ParseGranularity(method.granularity()));
+  RUNNEL_ASSIGN_OR_RETURN(options.winograd, inference::ParseWinograd(method.winograd()));
+  RUNNEL_RETURN_IF_ERROR(inference::CheckOptions(options));
+  return options;
+}
+
+absl::Status Quantize(proto::InferenceJob& job, proto::InferenceReply& reply) {
+  proto::QuantizeModel& asked = *job.mutable_quantize();
+  RUNNEL_ASSIGN_OR_RETURN(const inference::QuantizeOptions options, OptionsOf(asked.method()));
+  RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, FromProto(asked.model()));
+  RUNNEL_ASSIGN_OR_RETURN(const ModelState state, FromProto(std::move(*asked.mutable_state())));
+  RUNNEL_ASSIGN_OR_RETURN(const inference::FoldedGraph folded,
+                          inference::FoldModel(model, state, asked.method().fold_batch_norm()));
+  RUNNEL_ASSIGN_OR_RETURN(const Samples samples, Samples::Of(job, model.input.elements()));
+  inference::Quantizer quantizer(folded, options);
+  for (int pass = 0; pass < quantizer.passes(); ++pass) {
+    samples.ForEachBatch([&](int64_t, int64_t batch, absl::Span<const float> values) {
+      quantizer.Observe(pass, values, batch);
+    });
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, quantizer.Finish());
+  reply.set_graph(SerializeGraph(graph));
+  reply.set_weight_bytes(graph.weight_bytes());
+  return absl::OkStatus();
+}
+
+// Cross-entropy of one sample.
+double LossOf(absl::Span<const float> logits, int32_t label) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float logit : logits) sum += std::exp(logit - largest);
+  return std::log(sum) + largest - logits[label];
+}
+
+absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
+  RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, ParseGraph(job.evaluate().graph()));
+  RUNNEL_ASSIGN_OR_RETURN(const Samples samples,
+                          Samples::Of(job, graph.nodes.front().node.outputs()));
+  const auto& labels = job.evaluate().labels();
+  const int64_t classes = graph.classes();
+  if (labels.size() != samples.count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(samples.count(), " samples with ", labels.size(), " labels"));
+  }
+  for (int32_t label : labels) {
+    if (label < 0 || label >= classes) {
+      return absl::InvalidArgumentError(absl::StrCat("label ", label, " of ", classes, " classes"));
+    }
+  }
+  const cpu::Int8Kernels& kernels = cpu::BestInt8Kernels();
+  inference::Int8Executor executor(graph, threads, kernels);
+  std::vector<float> logits;
+  int64_t correct = 0;
+  double loss = 0;
+  samples.ForEachBatch([&](int64_t first, int64_t batch, absl::Span<const float> values) {
+    logits.resize(batch * classes);
+    executor.Run(values, batch, absl::MakeSpan(logits));
+    for (int64_t n = 0; n < batch; ++n) {
+      const auto row = absl::MakeConstSpan(logits).subspan(n * classes, classes);
+      const int32_t label = labels[static_cast<int>(first + n)];
+      correct += std::max_element(row.begin(), row.end()) - row.begin() == label ? 1 : 0;
+      loss += LossOf(row, label);
+    }
+  });
+  reply.set_accuracy(static_cast<double>(correct) / static_cast<double>(samples.count()));
+  reply.set_loss(loss / static_cast<double>(samples.count()));
+  reply.set_kernels(kernels.name);
+  return absl::OkStatus();
+}
+
+absl::Status Answer(absl::string_view bytes, int threads, proto::InferenceReply& reply) {
+  proto::InferenceJob job;
+  if (!job.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError("the job cannot be parsed");
+  }
+  if (job.has_quantize()) return Quantize(job, reply);
+  if (job.has_evaluate()) return Evaluate(job, threads, reply);
+  return absl::InvalidArgumentError("the job asks for nothing");
+}
+
+}  // namespace
+
+std::string AnswerInferenceJob(absl::string_view job, int threads) {
+  proto::InferenceReply reply;
+  const absl::Status status = Answer(job, threads, reply);
+  if (!status.ok()) {
+    reply.Clear();
+    reply.set_code(static_cast<int>(status.code()));
+    reply.set_message(std::string(status.message()));
+  }
+  return reply.SerializeAsString();
+}
+
+absl::Status RunInferenceJob(const std::string& job_path, const std::string& reply_path,
+                             int threads) {
+  std::string reply;
+  {
+    RUNNEL_ASSIGN_OR_RETURN(const std::string job, ReadWholeFile(job_path, kMaxJobBytes));
+    reply = AnswerInferenceJob(job, threads);
+  }
+  const int fd = open(reply_path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  if (fd < 0) return FileError("write", reply_path, errno);
+  const absl::Status status = WriteAll(fd, reply, reply_path);
+  close(fd);
+  return status;
+}
+
+}  // namespace runnel
