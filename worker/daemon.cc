@@ -9,8 +9,9 @@ namespace runnel {
 Daemon::Daemon(WorkerOptions options, Parts parts)
     : loop_(parts.clock),
       arithmetic_({options.backend, options.threads, options.state_folder}, parts.clock),
-      core_(std::move(options),
-            {&loop_, parts.transport, parts.control, parts.logger, parts.lives, &arithmetic_}) {}
+      energy_(EnergyCounter::Find("")),
+      core_(std::move(options), {&loop_, parts.transport, parts.control, parts.logger, parts.lives,
+                                 &arithmetic_, nullptr, energy_.get()}) {}
 
 absl::Status Daemon::Run() {
   RUNNEL_RETURN_IF_ERROR(core_.Start([this](const absl::Status& status) {

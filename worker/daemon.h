@@ -35,6 +35,7 @@ class Daemon {
  private:
   ThreadLoop loop_;
   BackendArithmetic arithmetic_;
+  std::unique_ptr<EnergyCounter> energy_;  // null: the kernel shows none
   WorkerCore core_;
   absl::Status result_;
 };

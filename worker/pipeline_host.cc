@@ -45,6 +45,8 @@ PipelineHost::PipelineHost(const PrepareStage& stage, const StageEnvironment& en
       engine_(std::move(engine)),
       codecs_(std::move(codecs)),
       events_(std::move(events)),
+      use_(environment.energy, engine_->ModelJoules(batching_.Locate(stage.first_sequence).samples),
+           stage.first_sequence),
       alive_(std::make_shared<bool>(true)),
       replication_(std::make_unique<StageReplication>(StageReplicationOptions{
           stage.plan, stage.stage, stage.model, stage.training.batch_size, engine_->numbers(),
@@ -150,7 +152,7 @@ LinkShell* PipelineHost::LinkTo(Peer peer) {
 
 absl::Status PipelineHost::RunUntil(Sequence limit) {
   idle_since_ns_ = environment_.loop->clock().NowNanos();
-  processor_time_.Resume();
+  use_.Resume(environment_.loop->clock().NowNanos());
   Pump(runtime_.RunUntil(limit));
   return absl::OkStatus();
 }
@@ -341,7 +343,7 @@ void PipelineHost::Carry(DecodeEffect effect) {
 
 void PipelineHost::Carry(BarrierEffect effect) {
   idle_since_ns_ = 0;
-  processor_time_.Pause();
+  use_.Pause(environment_.loop->clock().NowNanos());
   events_.on_barrier(effect.sequence);
 }
 
@@ -383,9 +385,9 @@ Telemetry PipelineHost::telemetry() const {
     telemetry.downstream_bytes_per_second = downstream_->received_bytes_per_second();
     telemetry.downstream_round_trip_ns = downstream_->round_trip_ns();
   }
-  telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
   telemetry.memory_bytes = engine_->memory_bytes();
+  use_.Fill(environment_.loop->clock().NowNanos(), telemetry);
   return telemetry;
 }
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/base/processor_time.h"
+#include "worker/energy/training_use.h"
 #include "worker/lane.h"
 #include "worker/link_codecs.h"
 #include "worker/replication/stage_replication.h"
@@ -82,8 +82,9 @@ class PipelineHost final : public StageHost {
   std::unique_ptr<LinkCodecs> codecs_;
   StageEvents events_;
   Telemetry telemetry_;
-  int64_t idle_since_ns_ = 0;     // 0: busy, or at a barrier
-  ProcessorTime processor_time_;  // counts between a grant and its barrier
+  int64_t idle_since_ns_ = 0;  // 0: busy, or at a barrier
+  // Counts between a grant and its barrier. Telemetry, which is const, brings it up to date.
+  mutable TrainingUse use_;
   bool ready_ = false;
   bool failed_ = false;
   bool computing_ = false;

@@ -21,6 +21,8 @@ PlainHost::PlainHost(const PrepareStage& stage, const StageEnvironment& environm
       generation_(stage.plan.generation),
       engine_(std::move(engine)),
       events_(std::move(events)),
+      use_(environment.energy, engine_->ModelJoules(batching_.Locate(stage.first_sequence).samples),
+           stage.first_sequence),
       alive_(std::make_shared<bool>(true)),
       lane_(MakeLane(environment.make_lane, LaneKind::kCompute)) {
   training_.next = training_.limit = stage.first_sequence.value();
@@ -69,7 +71,7 @@ void PlainHost::Fail(const absl::Status& status) {
 absl::Status PlainHost::RunUntil(Sequence limit) {
   training_.limit = limit.value();
   idle_since_ns_ = environment_.loop->clock().NowNanos();
-  processor_time_.Resume();
+  use_.Resume(environment_.loop->clock().NowNanos());
   Advance();
   return absl::OkStatus();
 }
@@ -178,7 +180,7 @@ void PlainHost::Finished(const absl::StatusOr<LossResult>& result, bool training
   if (is_first) events_.on_first_backward();
   if (training_.next == training_.limit) {
     idle_since_ns_ = 0;
-    processor_time_.Pause();
+    use_.Pause(environment_.loop->clock().NowNanos());
     events_.on_barrier(Sequence(training_.limit));
   }
   Advance();
@@ -195,9 +197,9 @@ void PlainHost::FinishedEvaluation(const LossResult& result) {
 Telemetry PlainHost::telemetry() const {
   Telemetry telemetry = telemetry_;
   telemetry.generation = generation_;
-  telemetry.processor_ns = processor_time_.ns();
   telemetry.peak_rss_bytes = PeakResidentBytes();
   telemetry.memory_bytes = engine_->memory_bytes();
+  use_.Fill(environment_.loop->clock().NowNanos(), telemetry);
   return telemetry;
 }
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/base/processor_time.h"
+#include "worker/energy/training_use.h"
 #include "worker/lane.h"
 #include "worker/stage/plain_loop.h"
 #include "worker/stage/stage_engine.h"
@@ -70,7 +70,8 @@ class PlainHost final : public StageHost {
   bool ready_ = false;
   bool failed_ = false;
   int64_t idle_since_ns_ = 0;
-  ProcessorTime processor_time_;  // counts between a grant and its barrier
+  // Counts between a grant and its barrier. Telemetry, which is const, brings it up to date.
+  mutable TrainingUse use_;
   std::shared_ptr<bool> alive_;
   std::unique_ptr<LinkShell> feed_;
   std::unique_ptr<Lane> lane_;  // last: joined before what its task uses goes

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "proto/transport/control/control.h"
 #include "proto/transport/link/link_shell.h"
+#include "worker/energy/energy_counter.h"
 #include "worker/lane.h"
 #include "worker/replication/replica_store.h"
 #include "worker/stage/stage_engine.h"
@@ -65,6 +66,7 @@ struct StageEnvironment {
   // A stage has less than a processor of its own: a thread more gets none of it.
   bool shares_processor = false;
   MakeLaneFn make_lane = nullptr;
+  EnergyCounter* energy = nullptr;  // null: energy by the model
 };
 using MakeEngineFn = std::function<absl::StatusOr<std::unique_ptr<StageEngine>>(
     const StageExecutorOptions& options)>;

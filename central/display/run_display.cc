@@ -143,6 +143,18 @@ void RunDisplay::PublishReplication(const ReplicationSummary& replication) {
   metrics_->SetGauge("runnel_replica_step", {}, static_cast<double>(replication.step));
 }
 
+// Labelled by where the figure comes from: what a model says is no measurement.
+void RunDisplay::PublishEnergy(const RunView& view, size_t stage, const StageSummary& figures) {
+  if (figures.joules <= 0) return;
+  const MetricLabels labels = {{"stage", absl::StrCat(stage)},
+                               {"worker", view.stages[stage].worker},
+                               {"source", std::string(Name(figures.energy_source))}};
+  metrics_->SetGauge("runnel_stage_joules", labels, figures.joules);
+  if (stage < view.stage_joules_a_sample.size()) {
+    metrics_->SetGauge("runnel_stage_joules_per_sample", labels, view.stage_joules_a_sample[stage]);
+  }
+}
+
 void RunDisplay::Publish(const RunView& view) {
   const RunFigures figures = FiguresOf(view.plan, view.stages, view.plan_ns);
   if (metrics_ != nullptr) {
@@ -157,6 +169,7 @@ void RunDisplay::Publish(const RunView& view) {
       metrics_->SetGauge("runnel_stage_wait_ratio", labels, figures.stages[i].wait_share);
       metrics_->SetGauge("runnel_stage_peak_resident_bytes", labels,
                          static_cast<double>(figures.stages[i].peak_rss_bytes));
+      PublishEnergy(view, i, figures.stages[i]);
       CountUp("runnel_stage_stale_frames_total", labels,
               static_cast<double>(view.stages[i].telemetry.stale_frames_dropped));
     }

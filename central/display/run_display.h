@@ -30,6 +30,7 @@ struct RunView {
   std::vector<RecoverySummary> recoveries = {};
   ReplicationSummary replication = {};
   std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
+  std::vector<double> stage_joules_a_sample = {};
 };
 
 class RunDisplay {
@@ -58,6 +59,7 @@ class RunDisplay {
   void Publish(const RunView& view);
   void PublishLink(size_t index, const LinkSummary& link);
   void PublishRecoveries(const std::vector<RecoverySummary>& recoveries);
+  void PublishEnergy(const RunView& view, size_t stage, const StageSummary& figures);
   void PublishReplication(const ReplicationSummary& replication);
   void CountUp(const std::string& name, const MetricLabels& labels, double total);
 

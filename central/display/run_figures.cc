@@ -31,6 +31,8 @@ RunFigures FiguresOf(const Plan& plan, const std::vector<StageStatus>& stages,
     summary.processor_share = static_cast<double>(stage.telemetry.processor_ns) / training;
     summary.peak_rss_bytes = stage.telemetry.peak_rss_bytes;
     summary.memory_bytes = stage.telemetry.memory_bytes;
+    summary.joules = stage.telemetry.joules;
+    summary.energy_source = stage.telemetry.energy_source;
     figures.stages.push_back(summary);
   }
   return figures;

@@ -43,6 +43,10 @@ Json ToJson(const StageSummary& stage) {
             {"processor_share", stage.processor_share},
             {"peak_rss_bytes", stage.peak_rss_bytes},
             {"memory_bytes", stage.memory_bytes}};
+  if (stage.joules_a_sample > 0) {
+    json["joules_per_sample"] = stage.joules_a_sample;
+    json["energy"] = Name(stage.energy_source);
+  }
   if (stage.seconds.predicted > 0) json["predicted_s"] = stage.seconds.predicted;
   if (stage.seconds.measured > 0) json["measured_s"] = stage.seconds.measured;
   return json;
@@ -122,6 +126,7 @@ std::string SummaryToJson(const RunSummary& summary) {
                           {"stages", ListToJson(summary.period.stages)},
                           {"links", ListToJson(summary.period.links)}};
   }
+  if (summary.joules_a_sample > 0) json["joules_per_sample"] = summary.joules_a_sample;
   if (summary.predicted_samples_per_s > 0)
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;

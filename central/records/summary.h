@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/base/energy_source.h"
 #include "proto/base/training/link_rate.h"
 #include "proto/base/training/plan.h"
 
@@ -88,6 +89,10 @@ struct StageSummary {
   int64_t peak_rss_bytes = 0;
   int64_t memory_bytes = 0;  // of that, what the stage's memory plan takes
   StageSeconds seconds = {};
+  // Used by the stage since the plan holds, and for each sample of that time.
+  double joules = 0;
+  double joules_a_sample = 0;
+  EnergySource energy_source = EnergySource::kModel;
 };
 
 // Workers were lost and training went on without them. Seconds are of a phase each, since the one
@@ -130,6 +135,8 @@ struct RunSummary {
   double loss = 0;        // of the last evaluation
   double train_loss = 0;  // mean over the samples of the last epoch
   double samples_per_s = 0;
+  // Of all stages together, since the plan holds; 0: not known, left out.
+  double joules_a_sample = 0;
   // Of a processor, by central's own process between grants and barriers.
   double central_processor_share = 0;
   // By simulation of the first plan with the devices' profiles; 0: nothing was profiled, left out.
@@ -163,12 +170,12 @@ struct RunSummary {
 };
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
-// [predicted_samples_per_s], wall_s, weights_sha256, steps, epochs, model, dataset, schedule,
-// policy, cost, [predictor], seed, recipe, [gradient_bits], codecs {forward, backward}, plan
-// {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done, skipped, processor_s}, [period
-// {step, measured_s, predicted_s, cause, stages[], links[]}], links[], stages[], evaluations[],
-// recoveries[], replication {}, timeline[]; keys as the members above. A figure that is not finite
-// is null.
+// [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
+// dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits], codecs {forward,
+// backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done, skipped,
+// processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}], links[],
+// stages[], evaluations[], recoveries[], replication {}, timeline[]; keys as the members above. A
+// figure that is not finite is null.
 std::string SummaryToJson(const RunSummary& summary);
 
 // To a file, whole or not at all (WriteFileAtomically); "-" is standard output. The status names

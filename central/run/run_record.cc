@@ -74,6 +74,18 @@ std::vector<StageSeconds> RunRecord::SecondsOf(const std::vector<StageStatus>& s
   return result;
 }
 
+std::vector<double> RunRecord::JoulesASample(const std::vector<StageStatus>& stages) const {
+  std::vector<double> result(stages.size());
+  if (plans_.empty()) return result;
+  const int64_t first = SamplesUntilStep(plans_.back().from_step);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const Telemetry& telemetry = stages[i].telemetry;
+    const int64_t samples = SamplesUntil(telemetry.backwards) - first;
+    if (samples > 0) result[i] = telemetry.joules / static_cast<double>(samples);
+  }
+  return result;
+}
+
 RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages, int64_t step) {
   RunView view;
   view.model = setup_->model.name;
@@ -83,6 +95,7 @@ RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages
   view.plan_ns = clock_.plan_ns();
   view.recoveries = recoveries_.summaries();
   view.stage_seconds = SecondsOf(stages);
+  view.stage_joules_a_sample = JoulesASample(stages);
   ProgressState& progress = view.progress;
   progress.epochs = setup_->settings.epochs;
   progress.steps = stop_step_;
@@ -149,7 +162,12 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.links = figures.links;
   summary.stages = figures.stages;
   const std::vector<StageSeconds> seconds = SecondsOf(stages);
-  for (size_t i = 0; i < seconds.size(); ++i) summary.stages[i].seconds = seconds[i];
+  const std::vector<double> joules = JoulesASample(stages);
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    summary.stages[i].seconds = seconds[i];
+    summary.stages[i].joules_a_sample = joules[i];
+    summary.joules_a_sample += joules[i];
+  }
   summary.timeline = timeline_.Points();
   return summary;
 }

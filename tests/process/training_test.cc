@@ -111,6 +111,9 @@ TEST(Training, AsyncLearnsAndTellsWhatItDid) {
     EXPECT_GE(stage["wait_share"].get<double>(), 0.0);
     EXPECT_GT(stage["busy_processor_share"].get<double>(), 0.0);
     EXPECT_GT(stage["processor_share"].get<double>(), stage["busy_processor_share"].get<double>());
+    EXPECT_GT(stage["joules_per_sample"].get<double>(), 0.0);
+    EXPECT_THAT(stage.value("energy", ""),
+                ::testing::AnyOf("model", "rapl", "hwmon", "battery"));
     EXPECT_GT(stage["peak_rss_bytes"].get<int64_t>(), int64_t{1} << 20);
     EXPECT_GT(stage["memory_bytes"].get<int64_t>(), int64_t{1} << 16);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -339,6 +342,7 @@ TEST(Training, ServesMetricsAndHealthWhileItRuns) {
                        "runnel_samples_total",
                        "runnel_train_loss",
                        "runnel_stage_busy_ratio{stage=\"2\"",
+                       "runnel_stage_joules_per_sample{stage=\"2\"",
                        "runnel_link_bytes_total{direction=\"forward\""};
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   std::string metrics;

@@ -72,7 +72,7 @@ WorkerCore::WorkerCore(WorkerOptions options, Parts parts)
       workshop_(std::make_unique<Workshop>(
           Workshop::Options{options_.state_folder, options_.device},
           Workshop::Parts{&loop_, &pool_, &routes_, &limits_, parts.logger, &replicas_,
-                          parts.arithmetic, parts.make_lane})) {}
+                          parts.arithmetic, parts.make_lane, parts.energy})) {}
 
 WorkerCore::~WorkerCore() {
   // The end is said at once. The workshop may still be at a state that goes there. Then the stage,

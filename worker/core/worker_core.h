@@ -61,6 +61,7 @@ class WorkerCore {
     CentralLives* lives = nullptr;  // null: every central is taken for the latest
     DeviceArithmetic* arithmetic = nullptr;
     MakeLaneFn make_lane = nullptr;
+    EnergyCounter* energy = nullptr;  // null: energy by the model
   };
   using EndFn = std::function<void(const absl::Status&)>;
 

@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage
   const StageEnvironment environment{parts_.loop,      parts_.pool,
                                      parts_.transport, parts_.limits,
                                      parts_.replicas,  measurement_.shares_processor(),
-                                     parts_.make_lane};
+                                     parts_.make_lane, parts_.energy};
   return MakeStageHost(stage, environment, make_engine, std::move(events));
 }
 

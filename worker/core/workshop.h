@@ -36,6 +36,7 @@ class Workshop {
     ReplicaStore* replicas = nullptr;
     DeviceArithmetic* arithmetic = nullptr;
     MakeLaneFn make_lane = nullptr;
+    EnergyCounter* energy = nullptr;  // may be null
   };
 
   Workshop(Options options, const Parts& parts);

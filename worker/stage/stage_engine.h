@@ -33,6 +33,9 @@ class StageEngine : public StageCompute {
   virtual const NumberFormat& numbers() const = 0;
   // What the stage takes of the device's memory. Any thread.
   virtual int64_t memory_bytes() const = 0;
+  // What one micro-batch of so many samples costs in training by the model of work_energy.h, with
+  // its part of the step. Any thread.
+  virtual double ModelJoules(int64_t samples) const = 0;
   // Boundary tensors of `samples` samples.
   virtual Shape input_shape(int64_t samples) const = 0;
   virtual Shape output_shape(int64_t samples) const = 0;

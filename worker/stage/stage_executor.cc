@@ -8,6 +8,7 @@
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
 #include "worker/stage/staleness.h"
+#include "worker/stage/work_energy.h"
 
 namespace runnel {
 absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecutorOptions options,
@@ -91,6 +92,17 @@ absl::StatusOr<StageExecutor::Compiled*> StageExecutor::ForSamples(int64_t sampl
         absl::StrCat("no program for micro-batches of ", samples, " samples"));
   }
   return &compiled->second;
+}
+
+double StageExecutor::ModelJoules(int64_t samples) const {
+  const auto compiled = compiled_.find(samples);
+  if (compiled == compiled_.end()) return 0;
+  const Program& program = compiled->second.program;
+  double joules = runnel::ModelJoules(Part::kUpdate, program) /
+                  static_cast<double>(options_.training.micro_batches);
+  for (const Part part : {Part::kForward, Part::kInputGradient, Part::kWeightGradient})
+    joules += runnel::ModelJoules(part, program);
+  return joules;
 }
 
 absl::Status StageExecutor::CheckSize(const Payload& payload, int64_t bytes,

@@ -71,6 +71,7 @@ class StageExecutor final : public StageEngine {
   // What was allocated of the backend's memory: weight versions, momentum, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
   int64_t memory_bytes() const override { return *memory_bytes_; }
+  double ModelJoules(int64_t samples) const override;
   Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
   Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
   const Stash& stash() const { return *stash_; }

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "proto/base/energy_source.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
@@ -227,6 +228,9 @@ struct Telemetry {
   // Of those links, there and back (round_trip.h); 0: not measured yet.
   int64_t upstream_round_trip_ns = 0;
   int64_t downstream_round_trip_ns = 0;
+  // Used between grants and their barriers: by the worker's share of the device, or by the model.
+  double joules = 0;
+  EnergySource energy_source = EnergySource::kModel;
   // Where the loss is.
   double loss_sum = 0;
   int64_t correct = 0;

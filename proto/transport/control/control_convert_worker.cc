@@ -18,6 +18,7 @@ constexpr double kMaxSeconds = 1e9;
 constexpr int64_t kMaxNs = int64_t{1} << 56;  // two years: multiples of it still fit
 constexpr double kMaxCost = 60;               // seconds, of a frame or a byte
 constexpr double kMaxBytesPerSecond = 1e15;
+constexpr double kMaxJoules = 1e15;
 
 // ---- vocabulary -> messages, one overload a message
 
@@ -152,6 +153,8 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
   telemetry.set_downstream_bytes_per_second(from.downstream_bytes_per_second);
   telemetry.set_upstream_round_trip_ns(from.upstream_round_trip_ns);
   telemetry.set_downstream_round_trip_ns(from.downstream_round_trip_ns);
+  telemetry.set_joules(from.joules);
+  telemetry.set_energy_source(static_cast<int32_t>(from.energy_source));
   telemetry.set_loss_sum(from.loss_sum);
   telemetry.set_correct(from.correct);
   telemetry.set_loss_samples(from.loss_samples);
@@ -430,6 +433,11 @@ absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
                                    from.upstream_bytes_per_second(), 0, kMaxBytesPerSecond));
   RUNNEL_RETURN_IF_ERROR(CheckReal("telemetry.downstream_bytes_per_second",
                                    from.downstream_bytes_per_second(), 0, kMaxBytesPerSecond));
+  RUNNEL_RETURN_IF_ERROR(CheckReal("telemetry.joules", from.joules(), 0, kMaxJoules));
+  RUNNEL_RETURN_IF_ERROR(
+      CheckRange("telemetry.energy_source", from.energy_source(), 0, kEnergySourceCount - 1));
+  telemetry.joules = from.joules();
+  telemetry.energy_source = static_cast<EnergySource>(from.energy_source());
   telemetry.upstream_bytes_per_second = from.upstream_bytes_per_second();
   telemetry.downstream_bytes_per_second = from.downstream_bytes_per_second();
   telemetry.correct = from.correct();

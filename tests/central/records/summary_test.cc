@@ -79,6 +79,17 @@ TEST(Summary, HasExactlyTheseKeys) {
               ElementsAre("count", "skipped", "step", "stall_s", "took_s", "bytes"));
 }
 
+TEST(Summary, EnergySaysWhereItComesFrom) {
+  RunSummary summary = Sample();
+  summary.joules_a_sample = 0.5;
+  summary.stages[0].joules_a_sample = 0.25;
+  summary.stages[0].energy_source = EnergySource::kBattery;
+  const auto json = nlohmann::json::parse(SummaryToJson(summary));
+  EXPECT_EQ(json["joules_per_sample"], 0.5);
+  EXPECT_EQ(json["stages"][0]["joules_per_sample"], 0.25);
+  EXPECT_EQ(json["stages"][0]["energy"], "battery");
+}
+
 TEST(Summary, WhatWasPredictedStandsBesideWhatWasMeasured) {
   RunSummary summary = Sample();
   summary.period = {100, 0.05, 0.04, {{0.03, 0.02}}, {{{LinkRate::Mbps(2)}, {}}}, "the link"};

@@ -61,6 +61,7 @@ class HashEngine final : public StageEngine {
   void ChangeTraining(const TrainingChange&) override {}
   const NumberFormat& numbers() const override { return numbers_; }
   int64_t memory_bytes() const override { return 1024; }
+  double ModelJoules(int64_t) const override { return 0; }
   Shape input_shape(int64_t samples) const override { return Shape{samples, kHashWidth}; }
   Shape output_shape(int64_t samples) const override { return Shape{samples, kHashWidth}; }
 

@@ -1,0 +1,60 @@
+// What a program's work costs by the model.
+
+#include "worker/stage/work_energy.h"
+
+#include "gtest/gtest.h"
+#include "kernels/compiler.h"
+#include "kernels/recipe.h"
+#include "partition/zoo/zoo.h"
+
+namespace runnel {
+namespace {
+
+Program Compile(const std::string& model, const std::string& recipe, int64_t batch) {
+  const ModelSpec spec = *MakeModel(model);
+  return *CompileStage(spec, 0, spec.layer_count() - 1, batch, **FindRecipe(recipe),
+                       {.max_batch = batch});
+}
+
+int64_t MacsOfPart(Part part, const Program& program) {
+  int64_t macs = 0;
+  for (const Instruction& instruction : program.part(part)) macs += MacsOf(instruction, program);
+  return macs;
+}
+
+// LeNet: 20 x 24 x 24 x 25, 50 x 8 x 8 x 20 x 25, 800 x 500 and 500 x 10 products.
+TEST(WorkEnergy, MacsOfLeNet) {
+  constexpr int64_t kFirst = 20 * 24 * 24 * 25;
+  constexpr int64_t kOthers = 50 * 8 * 8 * 20 * 25 + 800 * 500 + 500 * 10;
+  for (const char* recipe : {"fp32", "niti"}) {
+    const Program program = Compile("lenet", recipe, 4);
+    EXPECT_EQ(MacsOfPart(Part::kForward, program), 4 * (kFirst + kOthers)) << recipe;
+    EXPECT_EQ(MacsOfPart(Part::kInputGradient, program), 4 * kOthers) << "none for the samples";
+    EXPECT_EQ(MacsOfPart(Part::kWeightGradient, program), 4 * (kFirst + kOthers));
+    EXPECT_EQ(MacsOfPart(Part::kUpdate, program), 0);
+  }
+}
+
+// A depthwise convolution multiplies each element with the weights of one channel only.
+TEST(WorkEnergy, GroupsDivideTheProducts) {
+  const Program program = Compile("mobilenet_v2", "fp32", 1);
+  for (const Instruction& instruction : program.part(Part::kForward)) {
+    if (instruction.code != OpCode::kConvForward || instruction.attributes.groups == 1) continue;
+    const Buffer& y = program.buffers[instruction.outputs[0]];
+    EXPECT_EQ(MacsOf(instruction, program), y.shape.elements() * 9);
+  }
+}
+
+TEST(WorkEnergy, EightBitsCostLess) {
+  const Program fp32 = Compile("vgg11", "fp32", 8);
+  const Program niti = Compile("vgg11", "niti", 8);
+  const double macs = static_cast<double>(MacsOfPart(Part::kForward, fp32));
+  const double joules = ModelJoules(Part::kForward, fp32);
+  EXPECT_GT(joules, macs * kFp32MacPicojoules * 1e-12);
+  EXPECT_LT(ModelJoules(Part::kForward, niti), joules / 2);
+  EXPECT_GT(ModelJoules(Part::kForward, niti), macs * kInt8MacPicojoules * 1e-12);
+  EXPECT_GT(ModelJoules(Part::kUpdate, fp32), 0);
+}
+
+}  // namespace
+}  // namespace runnel

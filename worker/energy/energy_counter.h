@@ -1,0 +1,29 @@
+#pragma once
+
+// The energy that the device uses, as far as its kernel shows it. What is there differs: a laptop
+// has RAPL, some boards have a sensor behind their supply, a phone knows what its battery gives.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "proto/base/energy_source.h"
+
+namespace runnel {
+
+// Of the whole device, whoever uses it. One thread.
+class EnergyCounter {
+ public:
+  // The best one that can be read below `root` ("" on a device; a folder in tests): RAPL, then
+  // hwmon, then a battery that is being discharged. Null: none.
+  static std::unique_ptr<EnergyCounter> Find(const std::string& root);
+
+  virtual ~EnergyCounter() = default;
+  virtual EnergySource source() const = 0;
+  // Joules since the last call, or since Find; now_ns is of a monotonic clock. None: the counter
+  // cannot tell any more (a file is gone, a battery is charged); a later call may tell again.
+  virtual std::optional<double> Take(int64_t now_ns) = 0;
+};
+
+}  // namespace runnel
