@@ -23,8 +23,8 @@ ${folders[*]} under QEMU as ${processors[*]}. Installs ${packages[*]}
 where they are missing. Prints "skipped: ..." and ends with 0 where compiler, emulator or packages
 cannot be had. Needs what deploy/packages.sh test installs.
 
-  --quick   on the first processor only, which has the instructions of the others too, and without the two slowest tests of
-            FP32 kernels
+  --quick   on the first processor only, which has the instructions of the others too, and without the slowest tests: two of
+            FP32 kernels, and whole trainings by each rule of rescaling
 
 Emulated times say nothing about devices.
 END
@@ -42,7 +42,7 @@ case "${1:-}" in
     ;;
   --quick)
     processors=("${processors[0]}")
-    left_out+='|cpu_fp32_fusion|dorefa'
+    left_out+='|cpu_fp32_fusion|dorefa|rescale_bytes'
     shift
     ;;
 esac
