@@ -15,8 +15,14 @@ int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 // Lays out one segment.
 class SegmentBuilder {
  public:
-  SegmentBuilder(const Program& program, const ProgramFlow& flow, Segment segment)
-      : program_(program), flow_(flow), segment_(std::move(segment)) {}
+  SegmentBuilder(const Program& program, const ProgramFlow& flow, Part part, int first, int count,
+                 int processor)
+      : program_(program), flow_(flow) {
+    segment_.part = part;
+    segment_.first = first;
+    segment_.count = count;
+    segment_.processor = processor;
+  }
 
   Segment Build() {
     Program& own = segment_.program;
@@ -161,12 +167,7 @@ bool IsState(Storage storage) {
 
 Segment MakeSegment(const Program& program, const ProgramFlow& flow, Part part, int first,
                     int count, int processor) {
-  Segment segment;
-  segment.part = part;
-  segment.first = first;
-  segment.count = count;
-  segment.processor = processor;
-  return SegmentBuilder(program, flow, std::move(segment)).Build();
+  return SegmentBuilder(program, flow, part, first, count, processor).Build();
 }
 
 std::vector<Segment> CutIntoSegments(const Program& program, const ProgramFlow& flow,
