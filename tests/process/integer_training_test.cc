@@ -131,16 +131,21 @@ TEST(IntegerTraining, LossyCodecsCrossIntegerBoundaries) {
   EXPECT_EQ(summary["links"][0]["codec_forward"], "mbq:4");
 }
 
+// A run that is killed behind a check-point ends with the weights of one that is not.
+std::string ResumedWeights(const Words& run, const ScratchDir& dir) {
+  Process central(
+      With({"runnel-central"}, With(run, {"--checkpoint-dir", dir / "c", "--journal", dir / "j"})));
+  EXPECT_TRUE(WaitForText(dir / "j", "\"checkpoint\"")) << central.err();
+  central.Signal(SIGKILL);
+  central.Wait();
+  return Weights({"resume", "--checkpoint-dir", dir / "c"});
+}
+
 TEST(IntegerTraining, TheCheckpointOfAKilledRunGoesOn) {
   ScratchDir dir;
   const Words run = With(kThree, {"--max-batches", "200"});
   const std::string whole = Weights(run);
-  Process central(
-      With({"runnel-central"}, With(run, {"--checkpoint-dir", dir / "c", "--journal", dir / "j"})));
-  ASSERT_TRUE(WaitForText(dir / "j", "\"checkpoint\"")) << central.err();
-  central.Signal(SIGKILL);
-  central.Wait();
-  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c"}), whole);
+  EXPECT_EQ(ResumedWeights(run, dir), whole);
   EXPECT_EQ(RunCentral({"eval", "--checkpoint-dir", dir / "c"})["weights_sha256"], whole);
 }
 
@@ -184,13 +189,7 @@ TEST(IntegerTraining, KeptScalesAreAFunctionOfTheTrainingAlone) {
 TEST(IntegerTraining, KeptScalesAreInTheCheckpointOfAKilledRun) {
   ScratchDir dir;
   const Words run = With(kThree, {"--max-batches", "120", "--rescale", "adaptive:6"});
-  const std::string whole = Weights(run);
-  Process central(
-      With({"runnel-central"}, With(run, {"--checkpoint-dir", dir / "c", "--journal", dir / "j"})));
-  ASSERT_TRUE(WaitForText(dir / "j", "\"checkpoint\"")) << central.err();
-  central.Signal(SIGKILL);
-  central.Wait();
-  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c"}), whole);
+  EXPECT_EQ(ResumedWeights(run, dir), Weights(run));
 }
 
 TEST(IntegerTraining, KeptScalesOutliveALostWorkerAndReplay) {

@@ -24,18 +24,24 @@ PathFigures PathOf(double mbps) {
   return {way, way};
 }
 
+// LeNet on one device of central's host and two others.
+RunSetup SetUpThreeDevices() {
+  RunSettings settings;
+  settings.model = "lenet";
+  settings.dataset = "synthetic_digits";
+  settings.local_workers = 1;
+  settings.workers = 2;
+  settings.policy = "runnel";
+  RunSetup setup = SetUpRun(settings).value();
+  EXPECT_TRUE(SetTrainingSamples(1000, setup).ok());
+  return setup;
+}
+
 // A slow computer and two faster ones at links of their own; a plan uses the fastest one.
 class ThreeHosts : public ::testing::Test {
  protected:
   ThreeHosts() : devices_(3) {
-    RunSettings settings;
-    settings.model = "lenet";
-    settings.dataset = "synthetic_digits";
-    settings.local_workers = 1;
-    settings.workers = 2;
-    settings.policy = "runnel";
-    setup_ = SetUpRun(settings).value();
-    EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
+    setup_ = SetUpThreeDevices();
     PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();
     inputs.replan.layer_state_bytes.assign(setup_.model.layer_count(), 100'000);
     planner_ = RunPlanner::Create(std::move(inputs), MakeImmediateSearch()).value();
@@ -175,14 +181,7 @@ TEST_F(ThreeHosts, ADeviceThatWasSlowIsMeasuredBeforeItComesBack) {
 class TwoPhones : public ::testing::Test {
  protected:
   TwoPhones() : devices_(3) {
-    RunSettings settings;
-    settings.model = "lenet";
-    settings.dataset = "synthetic_digits";
-    settings.local_workers = 1;
-    settings.workers = 2;
-    settings.policy = "runnel";
-    setup_ = SetUpRun(settings).value();
-    EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
+    setup_ = SetUpThreeDevices();
     const auto layers = static_cast<size_t>(setup_.model.layer_count());
     times_ = {DeviceTimes::ByLayer(std::vector<double>(layers, 0.2)),
               DeviceTimes::ByLayer(std::vector<double>(layers, 0.2)),
