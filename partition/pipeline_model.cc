@@ -113,8 +113,10 @@ int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, cons
   int64_t versions = kept - (looks_ahead && kept > 1 ? 0 : 1);
   if (model.drain_every > 0) versions = 0;
   const int64_t stashes = kept + std::min(order.deferred_weight_gradients, kept);
-  return hold.layers.state_bytes + versions * hold.layers.version_bytes +
-         stashes * hold.layers.stash_bytes + kept * hold.input_bytes + order.cap * hold.frame_bytes;
+  const bool has_neighbour = hold.frame_bytes > 0;
+  return hold.layers.state_bytes + (has_neighbour ? hold.layers.copy_bytes : 0) +
+         versions * hold.layers.version_bytes + stashes * hold.layers.stash_bytes +
+         kept * hold.input_bytes + order.cap * hold.frame_bytes;
 }
 
 bool FitsMemory(const PipelineModel& model, const Placement& placement) {

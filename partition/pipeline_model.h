@@ -70,11 +70,13 @@ struct LayerMemory {
   int64_t state_bytes = 0;    // parameters, their gradients, optimizer state, statistics
   int64_t version_bytes = 0;  // of one more weight version
   int64_t stash_bytes = 0;    // kept for the backward of one micro-batch
+  int64_t copy_bytes = 0;     // kept of barriers, where the stage has a neighbour (replication)
 
   LayerMemory& operator+=(const LayerMemory& other) {
     state_bytes += other.state_bytes;
     version_bytes += other.version_bytes;
     stash_bytes += other.stash_bytes;
+    copy_bytes += other.copy_bytes;
     return *this;
   }
 };
@@ -168,7 +170,8 @@ StageHold HoldOf(const PipelineModel& model, const StageEnds& ends);
 // What the stage takes with `order` (`usual_cap`: N - i): its state, the weight versions, stashes
 // and inputs of all micro-batches that it keeps, and the frames of those in flight; for each
 // deferred weight-gradient also the gradients inside the stage, taken to be as large as what its
-// operators put out. Within a synchronous step weights have one version. An upper estimate.
+// operators put out. Within a synchronous step weights have one version. A stage that has a link
+// keeps copies of barriers as well. An upper estimate.
 int64_t StageMemoryBytes(const PipelineModel& model, const StageHold& hold, const StageOrder& order,
                          int64_t usual_cap);
 // Whether every stage keeps within its device's limit.

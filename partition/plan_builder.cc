@@ -86,16 +86,18 @@ std::vector<CodecChoice> Choices(const PlanRequest& request, int& own) {
   return choices;
 }
 
-LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format) {
+LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t state_copies) {
   const auto gradient_bytes = static_cast<int64_t>(SizeOf(format.weight_gradient));
   LayerMemory memory;
   for (const StateTensorSpec& tensor : StateOf(info, format)) {
     const auto element_bytes = static_cast<int64_t>(SizeOf(tensor.dtype));
     const int64_t elements = tensor.shape.elements();
     memory.state_bytes += elements * element_bytes;
+    memory.copy_bytes += state_copies * elements * element_bytes;
     if (!IsTrainable(tensor.role)) continue;
     const int64_t momentum_bytes = format.integer_parameters() ? 0 : element_bytes;
     memory.state_bytes += elements * (gradient_bytes + momentum_bytes);
+    memory.copy_bytes += state_copies * elements * momentum_bytes;
     memory.version_bytes += elements * element_bytes;
   }
   for (const Shape& output : info.op_outputs) memory.stash_bytes += BoundaryBytes(format, output);
@@ -189,7 +191,7 @@ absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request) {
   model.label_bytes = request.micro_batch_size * 4 + kFrameHeaderBytes;
   for (const LayerInfo& info : infos) {
     model.raw_bytes.push_back(BoundaryBytes(request.format, info.output));
-    model.memory.push_back(MemoryOf(info, request.format));
+    model.memory.push_back(MemoryOf(info, request.format, request.state_copies));
   }
   for (const CodecChoice& choice : Choices(request, model.default_codec)) {
     CodecCost& cost = model.codecs.emplace_back();

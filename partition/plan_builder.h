@@ -49,6 +49,9 @@ struct PlanRequest {
   // nothing runs there; 0: there is none.
   int64_t barrier_every = 0;
   double barrier_pause_seconds = 0;
+  // Copies of a stage's state at barriers that its device has to have room for, where the pipeline
+  // has more stages than one: of its own, and of a neighbour's, which is taken to be as large.
+  int64_t state_copies = 0;
   // Codecs that `runnel` may choose, the most exact first; empty: the two above only.
   std::vector<CodecChoice> codec_choices;
   std::vector<DeviceCost> device_costs;  // by position in `devices`; empty: DeviceCost's defaults

@@ -95,6 +95,18 @@ absl::StatusOr<MeasuredCost> MakeCost(const std::vector<int>& devices,
   return MeasuredCost::Create(std::move(chosen));
 }
 
+// Two barriers, one committed and one on its way, each with the stage's own state and a
+// neighbour's.
+constexpr int64_t kStateCopies = 4;
+// A plan may be so much slower if its workers have room for copies in return: without copies a loss
+// throws training back to the last state that central has.
+constexpr double kRoomIsWorth = 1.25;
+
+bool LimitsMemory(const MeasuredCluster& cluster) {
+  return std::any_of(cluster.memory.begin(), cluster.memory.end(),
+                     [](const DeviceMemory& device) { return device.may_take_bytes > 0; });
+}
+
 }  // namespace
 
 std::vector<std::vector<LinkSpeed>> PlanMaker::SpeedsBetween(const std::vector<int>& devices,
@@ -153,15 +165,35 @@ absl::StatusOr<Plan> PlanMaker::NextPlan(const Plan& held, const MeasuredCluster
   return MakePlanFor(std::move(request), devices, cluster);
 }
 
-absl::StatusOr<Plan> PlanMaker::MakePlanFor(PlanRequest request, const std::vector<int>& devices,
-                                            const MeasuredCluster& cluster) const {
+absl::StatusOr<Plan> PlanMaker::FittingPlanFor(const PlanRequest& request,
+                                               const std::vector<int>& devices,
+                                               const MeasuredCluster& cluster) const {
   absl::StatusOr<Plan> plan = AnyPlanFor(request, devices, cluster);
   if (cluster.memory.empty()) return plan;
   if (absl::IsResourceExhausted(plan.status())) return NoRoomError(request, cluster.memory);
   RUNNEL_RETURN_IF_ERROR(plan.status());
-  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(*plan, inputs_.codecs.bits.epochs, request));
-  RUNNEL_RETURN_IF_ERROR(CheckMemory(request, *plan, cluster.memory));
+  PlanRequest checked = request;
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(*plan, inputs_.codecs.bits.epochs, checked));
+  RUNNEL_RETURN_IF_ERROR(CheckMemory(checked, *plan, cluster.memory));
   return plan;
+}
+
+absl::StatusOr<Plan> PlanMaker::MakePlanFor(PlanRequest request, const std::vector<int>& devices,
+                                            const MeasuredCluster& cluster) const {
+  absl::StatusOr<Plan> plan = FittingPlanFor(request, devices, cluster);
+  if (!plan.ok() || plan->stages.size() < 2 || !inputs_.replicates || cluster.times.empty() ||
+      !LimitsMemory(cluster)) {
+    return plan;
+  }
+  request.state_copies = kStateCopies;
+  PlanRequest checked = request;
+  RUNNEL_RETURN_IF_ERROR(AddCodecsOf(*plan, inputs_.codecs.bits.epochs, checked));
+  if (CheckMemory(checked, *plan, cluster.memory).ok()) return plan;
+  absl::StatusOr<Plan> roomy = FittingPlanFor(request, devices, cluster);
+  if (!roomy.ok()) return plan;
+  RUNNEL_ASSIGN_OR_RETURN(const double with, PeriodSeconds(*roomy, cluster));
+  RUNNEL_ASSIGN_OR_RETURN(const double without, PeriodSeconds(*plan, cluster));
+  return with <= kRoomIsWorth * without ? roomy : plan;
 }
 
 absl::StatusOr<Plan> PlanMaker::AnyPlanFor(PlanRequest request, const std::vector<int>& devices,

@@ -47,6 +47,10 @@ class PlanMaker final : public PlanSource {
   // Whatever memory it takes, unless the policy knows better.
   absl::StatusOr<Plan> AnyPlanFor(PlanRequest request, const std::vector<int>& devices,
                                   const MeasuredCluster& cluster) const;
+  // Refused if a stage does not fit into what its worker may take.
+  absl::StatusOr<Plan> FittingPlanFor(const PlanRequest& request, const std::vector<int>& devices,
+                                      const MeasuredCluster& cluster) const;
+  // Where that costs little, with room for copies of the neighbours' states.
   absl::StatusOr<Plan> MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                    const MeasuredCluster& cluster) const;
 

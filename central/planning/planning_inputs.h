@@ -64,6 +64,7 @@ struct PlanningInputs {
   int64_t micro_batches = 1;       // of an optimizer step
   int64_t micro_batch_size = 1;    // samples of the largest
   int64_t barrier_every = 0;       // optimizer steps from one barrier to the next; 0: there is none
+  bool replicates = false;         // whether stages keep copies of barriers for one another
   bool looks_ahead = false;        // PipelineModel
   bool raised_looks_ahead = false;
   LinkInputs links = {};

@@ -179,6 +179,35 @@ TEST(PlanMaker, AStageFitsTheMemoryOfItsDevice) {
               AllOf(HasSubstr("the whole model takes"), HasSubstr("pi-1 65 MB, pi-2 65 MB")));
 }
 
+// A worker that has room for its stage and not for copies of the neighbours' states gets a smaller
+// stage, unless that is much slower.
+TEST(PlanMaker, ThereIsRoomForCopiesOfStates) {
+  PlanningInputs inputs = TwoWorkers();
+  inputs.policy = FindPolicy("runnel").value();
+  MeasuredCluster cluster;
+  // What the layers take that the second worker may have to give up.
+  const auto times = [](double given_up) {
+    return DeviceTimes::ByLayer({0.002, 0.002, 0.008, given_up, given_up, 0.004});
+  };
+  cluster.times = {times(0.001), times(0.001)};
+  const auto plan = [&](int64_t second_bytes, bool replicates) {
+    cluster.memory = {{"pi-1", 0}, {"pi-2", second_bytes}};
+    inputs.replicates = replicates;
+    return PlanMaker(inputs).MakePlan({0, 1}, cluster).value();
+  };
+  const Plan even = plan(0, false);
+  int64_t just_fits = 64'100'000;
+  while (plan(just_fits, false).stages != even.stages) just_fits += 50'000;
+  constexpr int64_t kRoom = 1'000'000'000;
+  EXPECT_EQ(plan(kRoom, true).stages, even.stages);
+  const Plan roomy = plan(just_fits, true);
+  ASSERT_EQ(roomy.stages.size(), 2u);
+  EXPECT_GT(roomy.stages[1].first_layer, even.stages[1].first_layer);
+  EXPECT_EQ(plan(0, true).stages, even.stages) << "nothing is known";
+  cluster.times[0] = times(0.006);
+  EXPECT_EQ(plan(just_fits, true).stages, even.stages) << "twice as slow";
+}
+
 TEST(PlanMaker, APolicyThatKnowsNothingOfMemoryIsChecked) {
   PlanningInputs inputs = TwoWorkers();
   inputs.policy = FindPolicy("uniform").value();
