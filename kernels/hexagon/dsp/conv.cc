@@ -86,12 +86,13 @@ int64_t ProductOverPixels(Machine& machine, const Pixels& p) {
   return largest.Result();
 }
 
-bool TakeWaiting(Machine& machine, Pixels& p) {
-  p.waiting = machine.scratch.Take<Vector>(4 * p.weights.rows);
+bool TakeWaiting(Machine& machine, int rows, Pixels& p) {
+  p.waiting = machine.scratch.Take<Vector>(4 * rows);
   return p.waiting != nullptr;
 }
 
-// Rows of `depth` for each group, with memory in the weights' packed form.
+// Rows of `depth` for each group, with memory in the weights' packed form. The last that an
+// operation takes: if it is fresh, nothing may keep the operation from filling it.
 bool TakeWeights(Machine& machine, const DspTensor& tensor, PackedKind kind, int groups, int rows,
                  int depth, PackedRows& packed, bool& fresh) {
   packed.rows = rows;
@@ -201,9 +202,9 @@ DspStatus ConvForward(Machine& machine, const DspOp& op) {
   auto* spare = machine.scratch.Take(depth);
   bool fresh = false;
   if (spare == nullptr || !MakeSource(machine, op, Pass::kForward, op.in[0], p.source) ||
+      !TakeWaiting(machine, group_out, p) ||
       !TakeWeights(machine, op.in[1], PackedKind::kConvForward, op.groups, group_out, depth,
-                   p.weights, fresh) ||
-      !TakeWaiting(machine, p)) {
+                   p.weights, fresh)) {
     return DspStatus::kNoMemory;
   }
   for (int g = 0; fresh && g < op.groups; ++g) {
@@ -226,9 +227,9 @@ DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
   p.result = machine.data<int32_t>(op.out[0]);
   bool fresh = false;
   if (!MakeSource(machine, op, Pass::kInputGradient, op.in[0], p.source) ||
+      !TakeWaiting(machine, group_in, p) ||
       !TakeWeights(machine, op.in[1], PackedKind::kConvInputGradient, op.groups, group_in, depth,
-                   p.weights, fresh) ||
-      !TakeWaiting(machine, p)) {
+                   p.weights, fresh)) {
     return DspStatus::kNoMemory;
   }
   if (fresh) {

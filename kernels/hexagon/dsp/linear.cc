@@ -122,9 +122,10 @@ DspStatus LinearForward(Machine& machine, const DspOp& op) {
   // Packed 32 steps at a time: A has as many, the last of them 0.
   b.steps = (inputs + kVectorBytes - 1) / kVectorBytes * 32;
   bool fresh = false;
-  uint8_t* tiles = PackedWeights(machine, op.in[1], PackedKind::kLinear, b.bytes(), fresh);
   auto* spare = machine.scratch.Take<Vector>(2 * kVectorWords);
-  if (tiles == nullptr || spare == nullptr) return DspStatus::kNoMemory;
+  if (spare == nullptr) return DspStatus::kNoMemory;
+  uint8_t* tiles = PackedWeights(machine, op.in[1], PackedKind::kLinear, b.bytes(), fresh);
+  if (tiles == nullptr) return DspStatus::kNoMemory;
   const uint8_t* weights = machine.data<uint8_t>(op.in[1]);
   auto* to = reinterpret_cast<Vector*>(tiles);
   for (int lane = 0; fresh && lane < outputs; lane += kTileLanes) {

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/hexagon/dsp/regions.h"
 #include "kernels/hexagon/op_list.h"
 
 namespace runnel::hexagon {
@@ -54,8 +55,8 @@ struct Machine {
   uint32_t shared_bytes = 0;
   uint8_t* vtcm = nullptr;
   uint32_t vtcm_bytes = 0;
-  Arena scratch;  // reset before each operation
-  Arena packed;   // packed weights, reset when it is full
+  Arena scratch;   // reset before each operation
+  Regions packed;  // packed weights
 
   template <typename T>
   T* data(const DspTensor& tensor) const {

@@ -9,7 +9,7 @@ namespace runnel::hexagon {
 enum class PackedKind : uint32_t { kConvForward = 1, kConvInputGradient, kLinear, kLinearGradient };
 
 // The memory of the tensor's packed form; `fresh` if it has to be filled. Of an unknown version it
-// is the operation's own. Null: there is no memory.
+// is the operation's own. It stays until the next call. Null: there is no memory.
 uint8_t* PackedWeights(Machine& machine, const DspTensor& weights, PackedKind kind, uint32_t bytes,
                        bool& fresh);
 
