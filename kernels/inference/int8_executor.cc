@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "kernels/inference/requantizer.h"
 #include "kernels/inference/winograd.h"
 
 namespace runnel::inference {
@@ -13,20 +14,13 @@ namespace {
 // second-level cache.
 constexpr int64_t kTilesAtOnce = 128;
 
-int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
-// What does not depend on the samples: bias - z_x sum(w) + K z_x z_w.
-std::vector<int64_t> Offsets(const Int8Node& n, const Coding& in) {
-  std::vector<int64_t> offsets(n.bias.begin(), n.bias.end());
-  const int64_t row = n.node.shape.taps() * n.node.shape.group_in();
-  for (size_t o = 0; o < offsets.size() && in.zero != 0; ++o) {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < row; ++i) sum += n.weights[o * row + i];
-    const int64_t zero = n.weight_zeros.empty() ? 0 : n.weight_zeros[o];
-    offsets[o] += in.zero * (row * zero - sum);
-  }
-  return offsets;
+// Memory between runs only grows: what a smaller node needs is there, and nothing is filled again.
+template <typename T>
+void GrowTo(int64_t count, std::vector<T>& memory) {
+  if (static_cast<int64_t>(memory.size()) < count) memory.resize(count);
 }
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // u of all filters: (point, out channel, in channel).
 std::vector<int8_t> WinogradFilters(const Int8Node& n) {
@@ -43,7 +37,8 @@ std::vector<int8_t> WinogradFilters(const Int8Node& n) {
 }  // namespace
 
 struct Int8Executor::Product {
-  std::vector<int64_t> offsets;           // by output channel
+  std::optional<Requantizer> requantizer;
+  std::vector<int64_t> offsets;           // by output channel, without a requantizer
   cpu::ConvShape shape;                   // without padding where the input is padded first
   bool pads = false;                      // the input, with its zero
   std::optional<PackedProduct> direct;    // sums of x w
@@ -53,6 +48,8 @@ struct Int8Executor::Product {
 
 Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels)
     : graph_(graph), pool_(threads), products_(graph.nodes.size()), codes_(graph.nodes.size()) {
+  loops_.codes = &CodeLoopsFor(kernels.name);
+  loops_.integers = &cpu::IntegerLoopsFor(loops_.codes->name);
   const ProductMachine machine{&kernels, &pool_, &workspace_};
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Int8Node& n = graph.nodes[i];
@@ -60,7 +57,8 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
     products_[i] = std::make_unique<Product>();
     Product& product = *products_[i];
     const Coding& in = graph.input(n).coding;
-    product.offsets = Offsets(n, in);
+    product.requantizer = Requantizer::Of(n, in, *loops_.codes);
+    if (!product.requantizer.has_value()) product.offsets = SumOffsets(n, in);
     product.shape = n.node.shape;
     product.pads = in.zero != 0 && (product.shape.pad_h > 0 || product.shape.pad_w > 0);
     if (product.pads) {
@@ -89,72 +87,119 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
 
 Int8Executor::~Int8Executor() = default;
 
-void Int8Executor::Direct(size_t at, int64_t batch) {
+// The input with a border of its zero, where that is not code 0.
+const int8_t* Int8Executor::Padded(size_t at, int64_t batch, const int8_t* x) {
+  if (!products_[at]->pads) return x;
   const Int8Node& n = graph_.nodes[at];
-  const Product& product = *products_[at];
-  const int8_t* x = codes_[n.node.inputs[0]].data();
-  if (product.pads) {
-    const cpu::ConvShape& from = n.node.shape;
-    const cpu::ConvShape& to = product.shape;
-    padded_.assign(batch * to.in_h * to.in_w * to.in_c + kReadBehindBytes,
-                   static_cast<int8_t>(graph_.input(n).coding.zero));
-    const int64_t row = from.in_w * from.in_c;
-    for (int64_t line = 0; line < batch * from.in_h; ++line) {
-      const int64_t image = line / from.in_h, h = line % from.in_h + from.pad_h;
-      int8_t* place = &padded_[((image * to.in_h + h) * to.in_w + from.pad_w) * to.in_c];
-      std::memcpy(place, x + line * row, row);
-    }
-    x = padded_.data();
+  const cpu::ConvShape &from = n.node.shape, &to = products_[at]->shape;
+  padded_.assign(batch * to.in_h * to.in_w * to.in_c + kReadBehindBytes,
+                 static_cast<int8_t>(graph_.input(n).coding.zero));
+  const int64_t row = from.in_w * from.in_c;
+  for (int64_t line = 0; line < batch * from.in_h; ++line) {
+    const int64_t image = line / from.in_h, h = line % from.in_h + from.pad_h;
+    int8_t* place = &padded_[((image * to.in_h + h) * to.in_w + from.pad_w) * to.in_c];
+    std::memcpy(place, x + line * row, row);
   }
-  product.direct->Run(batch, x, sums_.data());
-  if (!product.row_sums.has_value()) return;
-  row_sums_.resize(batch * n.node.shape.out_h * n.node.shape.out_w * n.node.shape.groups);
-  product.row_sums->Run(batch, x, row_sums_.data());
+  return padded_.data();
 }
 
-void Int8Executor::Winograd(size_t at, int64_t batch) {
+void Int8Executor::Direct(size_t at, int64_t batch, absl::Span<float> logits) {
+  const Int8Node& n = graph_.nodes[at];
+  const Product& product = *products_[at];
+  const int8_t* x = Padded(at, batch, codes_[n.node.inputs[0]].data());
+  if (product.row_sums.has_value()) {
+    GrowTo(batch * n.node.shape.out_h * n.node.shape.out_w * n.node.shape.groups, row_sums_);
+    product.row_sums->Run(batch, x, row_sums_.data());
+  }
+  const int64_t out_c = n.node.shape.out_c, positions = batch * n.node.outputs() / out_c;
+  if (!product.requantizer.has_value()) {
+    GrowTo(positions * out_c, sums_);
+    product.direct->Run(batch, x, sums_.data());
+    return Finish(at, batch, logits);
+  }
+  CodeSink sink(*product.requantizer, out_c, row_sums_.data(), codes_[at].data());
+  if (product.direct->takes_sink()) return product.direct->Run(batch, x, sink);
+  GrowTo(positions * out_c, sums_);
+  product.direct->Run(batch, x, sums_.data());
+  pool_.ParallelFor(positions, [&](int, int64_t p) {
+    const int32_t* row = &sums_[p * out_c];
+    const int64_t place = p * out_c;
+    sink.Take({&row, &place, 1, 0, out_c});
+  });
+}
+
+// Transformed inputs of `count` tiles from `first` on; all images have `tiles` of them.
+void Int8Executor::TransformTiles(size_t at, int64_t first, int64_t count, int64_t tiles) {
   const Int8Node& n = graph_.nodes[at];
   const cpu::ConvShape& s = n.node.shape;
-  const std::vector<int8_t>& x = codes_[n.node.inputs[0]];
-  const int64_t tiles_w = DivideUp(s.out_w, 2), tiles = batch * DivideUp(s.out_h, 2) * tiles_w;
-  const int64_t image_tiles = tiles / batch;
-  const std::vector<int8_t> outside(s.in_c, 0);
-  factors_.resize(kWinogradPoints * kTilesAtOnce * s.in_c + kReadBehindBytes);
-  products_of_factors_.resize(kWinogradPoints * kTilesAtOnce * s.out_c);
-  for (int64_t first = 0; first < tiles; first += kTilesAtOnce) {
-    const int64_t count = std::min(kTilesAtOnce, tiles - first);
+  const int8_t* x = codes_[n.node.inputs[0]].data();
+  const int64_t tiles_w = DivideUp(s.out_w, 2), v_step = count * s.in_c;
+  pool_.ParallelFor(count, [&](int, int64_t t) {
+    const int64_t image = (first + t) / tiles, tile = (first + t) % tiles;
+    const int64_t h0 = tile / tiles_w * 2 - s.pad_h, w0 = tile % tiles_w * 2 - s.pad_w;
+    const int8_t* d[kWinogradPoints];
+    for (int p = 0; p < kWinogradPoints; ++p) {
+      const int64_t h = h0 + p / 4, w = w0 + p % 4;
+      const bool inside = h >= 0 && h < s.in_h && w >= 0 && w < s.in_w;
+      d[p] = inside ? &x[((image * s.in_h + h) * s.in_w + w) * s.in_c] : outside_.data();
+    }
+    loops_.codes->winograd_input(d, s.in_c, &factors_[t * s.in_c], v_step);
+  });
+}
+
+// Codes of those tiles, or their sums where there is no requantizer.
+void Int8Executor::FinishTiles(size_t at, int64_t first, int64_t count, int64_t tiles) {
+  const cpu::ConvShape& s = graph_.nodes[at].node.shape;
+  const std::optional<Requantizer>& requantizer = products_[at]->requantizer;
+  const int64_t tiles_w = DivideUp(s.out_w, 2), m_step = count * s.out_c;
+  pool_.ParallelFor(count, [&](int thread, int64_t t) {
+    const int64_t image = (first + t) / tiles, tile = (first + t) % tiles;
+    const int64_t oh = tile / tiles_w * 2, ow = tile % tiles_w * 2;
+    int32_t* sums[4];
+    for (int k = 0; k < 4; ++k) sums[k] = &tile_sums_[(4 * thread + k) * s.out_c];
+    loops_.codes->winograd_output(&products_of_factors_[t * s.out_c], m_step, s.out_c, sums);
+    const int32_t* rows[4];
+    int64_t places[4];
+    int inside = 0;
+    for (int k = 0; k < 4; ++k) {
+      const int64_t h = oh + k / 2, w = ow + k % 2;
+      if (h >= s.out_h || w >= s.out_w) continue;
+      rows[inside] = sums[k];
+      places[inside++] = ((image * s.out_h + h) * s.out_w + w) * s.out_c;
+    }
+    if (requantizer.has_value()) {
+      CodeSink(*requantizer, s.out_c, nullptr, codes_[at].data())
+          .Take({rows, places, inside, 0, s.out_c});
+      return;
+    }
+    for (int k = 0; k < inside; ++k) std::copy_n(rows[k], s.out_c, &sums_[places[k]]);
+  });
+}
+
+void Int8Executor::Winograd(size_t at, int64_t batch, absl::Span<float> logits) {
+  const Int8Node& n = graph_.nodes[at];
+  const cpu::ConvShape& s = n.node.shape;
+  const int64_t image_tiles = DivideUp(s.out_h, 2) * DivideUp(s.out_w, 2);
+  const int64_t tiles = batch * image_tiles, most = std::min(tiles, kTilesAtOnce);
+  const bool stores_sums = !products_[at]->requantizer.has_value();
+  GrowTo(kWinogradPoints * most * s.in_c + kReadBehindBytes, factors_);
+  GrowTo(kWinogradPoints * most * s.out_c, products_of_factors_);
+  GrowTo(pool_.threads() * 4 * s.out_c, tile_sums_);
+  GrowTo(s.in_c, outside_);
+  if (stores_sums) GrowTo(batch * n.node.outputs(), sums_);
+  for (int64_t first = 0; first < tiles; first += most) {
+    const int64_t count = std::min(most, tiles - first);
     const int64_t v_step = count * s.in_c, m_step = count * s.out_c;
-    pool_.ParallelFor(count, [&](int, int64_t t) {
-      const int64_t image = (first + t) / image_tiles, tile = (first + t) % image_tiles;
-      const int64_t h0 = tile / tiles_w * 2 - s.pad_h, w0 = tile % tiles_w * 2 - s.pad_w;
-      const int8_t* d[kWinogradPoints];
-      for (int p = 0; p < kWinogradPoints; ++p) {
-        const int64_t h = h0 + p / 4, w = w0 + p % 4;
-        const bool inside = h >= 0 && h < s.in_h && w >= 0 && w < s.in_w;
-        d[p] = inside ? &x[((image * s.in_h + h) * s.in_w + w) * s.in_c] : outside.data();
-      }
-      WinogradInput(d, s.in_c, &factors_[t * s.in_c], v_step);
-    });
+    TransformTiles(at, first, count, image_tiles);
     for (int p = 0; p < kWinogradPoints; ++p) {
       products_[at]->points[p].Run(count, &factors_[p * v_step], &products_of_factors_[p * m_step]);
     }
-    pool_.ParallelFor(count, [&](int, int64_t t) {
-      const int64_t image = (first + t) / image_tiles, tile = (first + t) % image_tiles;
-      const int64_t oh = tile / tiles_w * 2, ow = tile % tiles_w * 2;
-      int32_t* y = &sums_[((image * s.out_h + oh) * s.out_w + ow) * s.out_c];
-      for (int64_t o = 0; o < s.out_c; ++o) {
-        int32_t four[4];
-        WinogradOutput(&products_of_factors_[t * s.out_c + o], m_step, four);
-        for (int k = 0; k < 4; ++k) {
-          if (oh + k / 2 >= s.out_h || ow + k % 2 >= s.out_w) continue;
-          y[(k / 2 * s.out_w + k % 2) * s.out_c + o] = four[k];
-        }
-      }
-    });
+    FinishTiles(at, first, count, image_tiles);
   }
+  if (stores_sums) Finish(at, batch, logits);
 }
 
-// Sums to codes or logits.
+// Stored sums to codes or logits, as the formulas say.
 void Int8Executor::Finish(size_t at, int64_t batch, absl::Span<float> logits) {
   const Int8Node& n = graph_.nodes[at];
   const cpu::ConvShape& s = n.node.shape;
@@ -184,14 +229,8 @@ void Int8Executor::Finish(size_t at, int64_t batch, absl::Span<float> logits) {
 }
 
 void Int8Executor::Convolve(size_t at, int64_t batch, absl::Span<float> logits) {
-  const Int8Node& n = graph_.nodes[at];
-  sums_.resize(batch * n.node.outputs());
-  if (n.winograd) {
-    Winograd(at, batch);
-  } else {
-    Direct(at, batch);
-  }
-  Finish(at, batch, logits);
+  if (graph_.nodes[at].winograd) return Winograd(at, batch, logits);
+  Direct(at, batch, logits);
 }
 
 void Int8Executor::Run(absl::Span<const float> samples, int64_t batch, absl::Span<float> logits,
@@ -208,8 +247,8 @@ void Int8Executor::Run(absl::Span<const float> samples, int64_t batch, absl::Spa
           if (n.node.input_count() <= k) return nullptr;
           return &codes_[n.node.inputs[k]][b * graph_.input(n, k).node.outputs()];
         };
-        RunPlainNode(graph_, n, samples.data() + (i == 0 ? b * outs : 0), input(0), input(1),
-                     &codes_[i][b * outs]);
+        RunFastNode(graph_, loops_, n, samples.data() + (i == 0 ? b * outs : 0), input(0), input(1),
+                    &codes_[i][b * outs]);
       });
     }
     after(i);

@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "kernels/inference/fast_nodes.h"
 #include "kernels/inference/int8_graph.h"
 #include "kernels/inference/packed_product.h"
 
@@ -44,20 +45,26 @@ class Int8Executor {
  private:
   struct Product;  // what a convolution keeps between runs
   void Convolve(size_t at, int64_t batch, absl::Span<float> logits);
-  void Direct(size_t at, int64_t batch);
-  void Winograd(size_t at, int64_t batch);
+  const int8_t* Padded(size_t at, int64_t batch, const int8_t* x);
+  void Direct(size_t at, int64_t batch, absl::Span<float> logits);
+  void Winograd(size_t at, int64_t batch, absl::Span<float> logits);
+  void TransformTiles(size_t at, int64_t first, int64_t count, int64_t tiles);
+  void FinishTiles(size_t at, int64_t first, int64_t count, int64_t tiles);
   void Finish(size_t at, int64_t batch, absl::Span<float> logits);
 
   const Int8Graph& graph_;
   cpu::ThreadPool pool_;
   cpu::Workspace workspace_;
+  NodeLoops loops_;
   std::vector<std::unique_ptr<Product>> products_;  // by node
   Codes codes_;
-  std::vector<int32_t> sums_;      // of the convolution that is under way
+  std::vector<int32_t> sums_;      // of the convolution that is under way, where they are stored
   std::vector<int32_t> row_sums_;  // of its inputs, where weights have zeros
   std::vector<int8_t> padded_;     // its input, where padding is not code 0
   std::vector<int8_t> factors_;    // Winograd: transformed inputs of a block of tiles
   std::vector<int32_t> products_of_factors_;
+  std::vector<int32_t> tile_sums_;  // Winograd: of a tile's outputs, by thread
+  std::vector<int8_t> outside_;     // Winograd: a pixel of zeros
 };
 
 // The nodes that are no convolutions, one sample: what both executors share. x, other: codes of the

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "kernels/cpu/int8/depthwise.h"
 #include "kernels/cpu/int8/gather_conv.h"
 
 namespace runnel::inference {
@@ -21,22 +22,39 @@ PackedProduct::PackedProduct(const ProductMachine& machine, const cpu::ConvShape
   cpu::PackAllPanels(*machine.kernels, problem, weights.data(), panels_.get());
 }
 
-void PackedProduct::Run(int64_t batch, const int8_t* x, int32_t* acc) const {
+void PackedProduct::RunDense(int64_t batch, const int8_t* x, int32_t* acc,
+                             cpu::SumsSink* sink) const {
   cpu::ConvShape shape = shape_;
   shape.batch = batch;
   machine_.workspace->Reset();
-  const int threads = machine_.pool->threads();
   cpu::Int8Context context{machine_.kernels, machine_.pool, nullptr};
-  if (panels_ == nullptr) {
-    context.workspace = machine_.workspace->Take<std::byte>(
-        cpu::Int8WorkspaceBytes(*machine_.kernels, shape, cpu::ConvPass::kForward, threads));
-    cpu::Int8ConvForward(context, shape, x, weights_.data(), acc, /*max_abs=*/nullptr);
-    return;
-  }
   const cpu::GatherProblem problem = cpu::GatherProblemOf(shape, /*input_gradient=*/false);
+  context.workspace = machine_.workspace->Take<std::byte>(cpu::GatherWorkspaceBytes(
+      *machine_.kernels, problem, machine_.pool->threads(), /*prepacked=*/true));
+  cpu::RunGather(context, problem,
+                 {.source = x, .packed = panels_.get(), .out = acc, .sink = sink});
+}
+
+void PackedProduct::Run(int64_t batch, const int8_t* x, int32_t* acc) const {
+  if (panels_ != nullptr) return RunDense(batch, x, acc, nullptr);
+  cpu::ConvShape shape = shape_;
+  shape.batch = batch;
+  machine_.workspace->Reset();
+  cpu::Int8Context context{machine_.kernels, machine_.pool, nullptr};
+  context.workspace = machine_.workspace->Take<std::byte>(cpu::Int8WorkspaceBytes(
+      *machine_.kernels, shape, cpu::ConvPass::kForward, machine_.pool->threads()));
+  cpu::Int8ConvForward(context, shape, x, weights_.data(), acc, /*max_abs=*/nullptr);
+}
+
+void PackedProduct::Run(int64_t batch, const int8_t* x, cpu::SumsSink& sink) const {
+  if (panels_ != nullptr) return RunDense(batch, x, nullptr, &sink);
+  cpu::ConvShape shape = shape_;
+  shape.batch = batch;
+  machine_.workspace->Reset();
+  cpu::Int8Context context{machine_.kernels, machine_.pool, nullptr};
   context.workspace = machine_.workspace->Take<std::byte>(
-      cpu::GatherWorkspaceBytes(*machine_.kernels, problem, threads, /*prepacked=*/true));
-  cpu::RunGather(context, problem, {.source = x, .packed = panels_.get(), .out = acc});
+      cpu::DepthwiseToSinkBytes(shape, machine_.pool->threads()));
+  cpu::RunDepthwiseToSink(context, shape, x, weights_.data(), sink);
 }
 
 }  // namespace runnel::inference

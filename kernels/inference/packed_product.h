@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/cpu/int8/sums_sink.h"
 #include "kernels/cpu/workspace.h"
 
 namespace runnel::inference {
@@ -30,8 +31,13 @@ class PackedProduct {
                 absl::Span<const int8_t> weights);
   // x int8[batch][IH][IW][IC] with kReadBehindBytes behind it -> acc int32[batch][OH][OW][OC].
   void Run(int64_t batch, const int8_t* x, int32_t* acc) const;
+  // The same sums, each given to the sink. Dense and depthwise ones only.
+  void Run(int64_t batch, const int8_t* x, cpu::SumsSink& sink) const;
+  bool takes_sink() const { return panels_ != nullptr || shape_.depthwise(); }
 
  private:
+  void RunDense(int64_t batch, const int8_t* x, int32_t* acc, cpu::SumsSink* sink) const;
+
   struct Free {
     void operator()(std::byte* bytes) const { std::free(bytes); }
   };

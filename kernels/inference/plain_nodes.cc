@@ -15,7 +15,8 @@ void Encode(const Int8Node& n, const float* sample, int8_t* y) {
   const int64_t positions = s.out_h * s.out_w;
   for (int64_t c = 0; c < s.out_c; ++c) {
     for (int64_t p = 0; p < positions; ++p) {
-      const double real = std::clamp(double{sample[c * positions + p]} / coding.scale, -1e6, 1e6);
+      double real = sample[c * positions + p] / coding.scale;
+      real = std::isnan(real) ? -1e6 : std::clamp(real, -1e6, 1e6);
       y[p * s.out_c + c] =
           ClampCode(std::llround(real) + coding.zero, -coding.max_code, coding.max_code);
     }

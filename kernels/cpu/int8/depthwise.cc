@@ -51,7 +51,12 @@ class GatherPart {
   void RunImage(const int8_t* source, int32_t* out) {
     const int64_t rows = back_ ? shape_.in_h : shape_.out_h;
     const int64_t row = (back_ ? shape_.in_w : shape_.out_w) * shape_.in_c;
-    for (int64_t y = 0; y < rows; ++y) RunRow(source, Run(axis_h_, y), out + y * row);
+    for (int64_t y = 0; y < rows; ++y) RunRow(source, y, out + y * row);
+  }
+
+  // Row y of one image.
+  void RunRow(const int8_t* source, int64_t y, int32_t* out) {
+    RunNeighbours(source, Run(axis_h_, y), out);
   }
 
  private:
@@ -60,7 +65,7 @@ class GatherPart {
   }
 
   // Neighbours (at the stride's distance in the input-gradient) with the same taps go together.
-  void RunRow(const int8_t* source, const AxisRun& h, int32_t* out) {
+  void RunNeighbours(const int8_t* source, const AxisRun& h, int32_t* out) {
     const int64_t outputs = back_ ? shape_.in_w : shape_.out_w;
     const int64_t step = back_ ? shape_.stride_w : 1;
     for (int64_t phase = 0; phase < std::min(step, outputs); ++phase) {
@@ -224,6 +229,50 @@ void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input
   for (int64_t i = 0; i < threads * kMaxLanes; ++i) {
     max_lanes[i % kMaxLanes] = std::max(max_lanes[i % kMaxLanes], memory.max_lanes[i]);
   }
+}
+
+namespace {
+
+// Sums of one row of outputs.
+int64_t RowSums(const ConvShape& s) { return s.out_w * s.in_c; }
+
+// Gives the outputs of one row, whose first element is at `place` of the result.
+void GiveRow(const ConvShape& s, const int32_t* sums, int64_t place, SumsSink& sink) {
+  const int32_t* rows[kMaxTileRows];
+  int64_t places[kMaxTileRows];
+  for (int64_t first = 0; first < s.out_w; first += kMaxTileRows) {
+    const auto count = static_cast<int>(std::min<int64_t>(kMaxTileRows, s.out_w - first));
+    for (int r = 0; r < count; ++r) {
+      rows[r] = sums + (first + r) * s.in_c;
+      places[r] = place + (first + r) * s.in_c;
+    }
+    sink.Take({rows, places, count, 0, s.in_c});
+  }
+}
+
+}  // namespace
+
+int64_t DepthwiseToSinkBytes(const ConvShape& shape, int threads) {
+  WorkspaceLayout layout(nullptr);
+  layout.Place<int32_t>(threads * RowSums(shape));
+  return Memory(shape, threads, nullptr).bytes + layout.used_bytes();
+}
+
+void RunDepthwiseToSink(const Int8Context& context, const ConvShape& shape, const int8_t* source,
+                        const int8_t* w, SumsSink& sink) {
+  const int64_t threads = context.pool->threads(), taps = shape.taps();
+  const Memory memory(shape, static_cast<int>(threads), context.workspace);
+  TransposeWeights(shape, /*input_gradient=*/false, w, memory.weights);
+  auto* sums = reinterpret_cast<int32_t*>(context.workspace + memory.bytes);
+  const int64_t image = shape.in_h * shape.in_w * shape.in_c;
+  context.pool->ParallelFor(shape.batch * shape.out_h, [&](int thread, int64_t line) {
+    int32_t* row = sums + thread * RowSums(shape);
+    const int64_t n = line / shape.out_h, y = line % shape.out_h;
+    GatherPart(*context.kernels, shape, /*input_gradient=*/false, memory.weights,
+               memory.x + thread * taps, memory.w + thread * taps, nullptr)
+        .RunRow(source + n * image, y, row);
+    GiveRow(shape, row, line * RowSums(shape), sink);
+  });
 }
 
 void RunDepthwiseWeightGradient(const Int8Context& context, const ConvShape& shape,

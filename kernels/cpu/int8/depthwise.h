@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/cpu/int8/sums_sink.h"
 
 namespace runnel::cpu {
 
@@ -15,6 +16,10 @@ int64_t DepthwiseWorkspaceBytes(const ConvShape& shape, ConvPass pass, int threa
 // kMaxLanes, raised to |out|; or null.
 void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input_gradient,
                   const int8_t* source, const int8_t* w, int32_t* out, uint32_t* max_lanes);
+// The forward, each output given to the sink.
+int64_t DepthwiseToSinkBytes(const ConvShape& shape, int threads);
+void RunDepthwiseToSink(const Int8Context& context, const ConvShape& shape, const int8_t* source,
+                        const int8_t* w, SumsSink& sink);
 // dw or wide is null. Sums are exact in int64 for wide.
 void RunDepthwiseWeightGradient(const Int8Context& context, const ConvShape& shape,
                                 const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide);

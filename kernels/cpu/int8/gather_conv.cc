@@ -326,6 +326,8 @@ class Part {
         kernels_.tile(tile);
       } else if (operands_.rescale != nullptr) {
         RescaleTile(tile, memory_.place + row);
+      } else if (operands_.sink != nullptr) {
+        GiveTile(tile, memory_.place + row);
       } else {
         StoreTile(tile, memory_.place + row);
       }
@@ -338,6 +340,13 @@ class Part {
     tile.c = c;
     tile.max_lanes = operands_.max_lanes != nullptr ? memory_.max_lanes : nullptr;
     kernels_.tile(tile);
+  }
+
+  void GiveTile(Int8Tile& tile, const int64_t* places) {
+    tile.c = memory_.sum_rows;
+    tile.max_lanes = nullptr;
+    kernels_.tile(tile);
+    operands_.sink->Take({memory_.sum_rows, places, tile.rows, first_column_, columns_});
   }
 
   void RescaleTile(Int8Tile& tile, const int64_t* places) {

@@ -11,6 +11,7 @@
 #include "kernels/cpu/conv_shape.h"
 #include "kernels/cpu/int8/axis.h"
 #include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/cpu/int8/sums_sink.h"
 #include "kernels/cpu/int8/workspace_layout.h"
 
 namespace runnel::cpu {
@@ -37,7 +38,8 @@ struct GatherOperands {
   const int8_t* source = nullptr;
   const int8_t* weights = nullptr;    // OHWI, the group's first row
   const std::byte* packed = nullptr;  // or all panels, packed by PackAllPanels
-  int32_t* out = nullptr;             // or null with rescale
+  int32_t* out = nullptr;             // or null with sink or rescale
+  SumsSink* sink = nullptr;           // or null
   const Int8Rescale* rescale = nullptr;
   int8_t* rescaled = nullptr;     // with rescale: the result
   int64_t* saturated = nullptr;   // with rescale: so many sums more

@@ -146,6 +146,23 @@ TEST(Int8Executor, EqualsThePlainOneOnModelsOfTheZoo) {
   }
 }
 
+// Sums beyond int32 saturate before they are rounded: no row may let them wrap.
+TEST(Int8Executor, SaturatesAsThePlainOne) {
+  QuantizeOptions options;
+  options.winograd = WinogradUse::kInt4Int6;
+  Case made = Make(MakeModel("vgg11").value(), 4, true, options);
+  made.batch = 1;
+  made.samples.resize(made.graph.nodes[0].node.outputs());
+  int changed = 0;
+  for (Int8Node& n : made.graph.nodes) {
+    for (size_t o = 0; o < n.bias.size(); o += 3) n.bias[o] = o % 2 == 0 ? INT32_MAX : -INT32_MAX;
+    changed += n.bias.empty() ? 0 : 1;
+  }
+  EXPECT_GT(changed, 3);
+  ASSERT_TRUE(CheckAndInfer(made.graph).ok());
+  ExpectEqualOnAllKernels(made);
+}
+
 // q_x and q_w with both zeros, as unsigned codes there: shifted by 128 here.
 TEST(Int8Executor, ProductsWithZerosAreTheGoldenOnes) {
   const nlohmann::json golden = Golden("int8_winograd.json")["zero_point_gemm"];

@@ -1,0 +1,20 @@
+#pragma once
+
+// The nodes without weights over fast loops: bit for bit what RunPlainNode gives.
+
+#include "kernels/cpu/integer/loops.h"
+#include "kernels/inference/int8_graph.h"
+#include "kernels/inference/loops/code_loops.h"
+
+namespace runnel::inference {
+
+struct NodeLoops {
+  const CodeLoops* codes = nullptr;
+  const cpu::IntegerLoops* integers = nullptr;
+};
+
+// Arguments as RunPlainNode's (int8_executor.h).
+void RunFastNode(const Int8Graph& graph, const NodeLoops& loops, const Int8Node& node,
+                 const float* sample, const int8_t* x, const int8_t* other, int8_t* y);
+
+}  // namespace runnel::inference

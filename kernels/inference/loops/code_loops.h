@@ -1,0 +1,64 @@
+#pragma once
+
+// Element loops of INT8 inference beside those of kernels/cpu: sums to codes, additions, samples to
+// codes, Winograd's transforms. Compiled once an instruction set (code_loops_*.cc); all exact, so
+// each row gives the same bytes. Pure functions, any thread.
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace runnel::inference {
+
+// By output channel, how a sum becomes a code (int8_graph.h). Each sum with its offset, less its
+// row's sum times the weight zero, must fit int32.
+struct CodeColumns {
+  const int32_t* offsets = nullptr;       // bias - z_x sum(w) + K z_x z_w
+  const int32_t* multipliers = nullptr;   // 0..2^31 - 1
+  const int32_t* shifts = nullptr;        // 1..62
+  const int32_t* limits = nullptr;        // magnitudes from there on give the clamp's code; they
+                                          // must give less than 2^31
+  const int32_t* weight_zeros = nullptr;  // or null: all 0
+  int32_t zero = 0;
+  int32_t lowest = -127, highest = 127;
+};
+
+// Rows of sums of columns [first, first + count).
+struct SumRows {
+  const int32_t* const* sums = nullptr;
+  const int32_t* row_sums = nullptr;  // of the inputs, by row; with weight_zeros
+  int8_t* const* codes = nullptr;
+  int rows = 0;
+  int64_t first = 0, count = 0;
+};
+
+// An addition whose sums, with half a unit of the shift, fit int32; shift in 1..31.
+struct CodeAddition {
+  int32_t zero_a = 0, zero_b = 0;
+  int32_t factor_a = 0, factor_b = 0;
+  int32_t shift = 1;
+  int32_t zero = 0;
+  int32_t lowest = -127, highest = 127;
+};
+
+struct CodeLoops {
+  const char* name;
+  void (*requantize)(const CodeColumns& columns, const SumRows& rows);
+  void (*add)(const CodeAddition& addition, const int8_t* a, const int8_t* b, int64_t n, int8_t* y);
+  // y = round(x / scale) half away from zero, + zero, within +-max_code. x / scale beyond 10^6
+  // counts as that, NaN as the lowest.
+  void (*encode)(const float* x, int64_t n, double scale, int32_t zero, int32_t max_code,
+                 int8_t* y);
+  // WinogradInput (winograd.h).
+  void (*winograd_input)(const int8_t* const* d, int64_t channels, int8_t* v, int64_t v_step);
+  // WinogradOutput for each channel: pixel k of the tile to y[k].
+  void (*winograd_output)(const int32_t* m, int64_t m_step, int64_t channels, int32_t* const* y);
+};
+
+// Rows that this machine can run, best first, portable last.
+absl::Span<const CodeLoops* const> SupportedCodeLoops();
+// The row that goes with an Int8Kernels of this name, which the machine must be able to run.
+const CodeLoops& CodeLoopsFor(absl::string_view int8_kernels);
+
+}  // namespace runnel::inference

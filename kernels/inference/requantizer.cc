@@ -1,0 +1,89 @@
+#include "kernels/inference/requantizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "kernels/cpu/int8/int8_kernels.h"
+
+namespace runnel::inference {
+namespace {
+
+// Rounded, a magnitude from here on is beyond the clamp whatever the zero is.
+constexpr double kBeyondCodes = 512;
+
+int64_t RowOf(const Int8Node& n) { return n.node.shape.taps() * n.node.shape.group_in(); }
+
+// The largest magnitude that a sum of the channel can have, offset included.
+int64_t MostOf(const Int8Node& n, const Coding& in, size_t channel, int64_t offset) {
+  const int64_t row = RowOf(n);
+  int64_t magnitudes = 0;
+  for (int64_t i = 0; i < row; ++i) magnitudes += std::abs(n.weights[channel * row + i]);
+  const int64_t zero = n.weight_zeros.empty() ? 0 : std::abs(n.weight_zeros[channel]);
+  return std::abs(offset) + in.max_code * (magnitudes + row * zero);
+}
+
+// The magnitude from which on `factor` gives kBeyondCodes or a little more.
+int32_t LimitOf(const Factor& factor) {
+  if (factor.multiplier == 0) return INT32_MAX;
+  const double limit = std::ceil(std::ldexp(kBeyondCodes, factor.shift) / factor.multiplier) + 1;
+  return limit < INT32_MAX ? static_cast<int32_t>(limit) : INT32_MAX;
+}
+
+}  // namespace
+
+std::vector<int64_t> SumOffsets(const Int8Node& n, const Coding& in) {
+  std::vector<int64_t> offsets(n.bias.begin(), n.bias.end());
+  const int64_t row = RowOf(n);
+  for (size_t o = 0; o < offsets.size() && in.zero != 0; ++o) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < row; ++i) sum += n.weights[o * row + i];
+    const int64_t zero = n.weight_zeros.empty() ? 0 : n.weight_zeros[o];
+    offsets[o] += in.zero * (row * zero - sum);
+  }
+  return offsets;
+}
+
+std::optional<Requantizer> Requantizer::Of(const Int8Node& n, const Coding& in,
+                                           const CodeLoops& loops) {
+  if (n.gives_logits()) return std::nullopt;
+  if (!n.weight_zeros.empty() && n.node.shape.groups > 1) return std::nullopt;
+  Requantizer made(n, loops);
+  const std::vector<int64_t> offsets = SumOffsets(n, in);
+  for (size_t o = 0; o < offsets.size(); ++o) {
+    if (MostOf(n, in, o, offsets[o]) >= INT32_MAX) return std::nullopt;
+    made.offsets_.push_back(static_cast<int32_t>(offsets[o]));
+    made.multipliers_.push_back(n.factors[o].multiplier);
+    made.shifts_.push_back(n.factors[o].shift);
+    made.limits_.push_back(LimitOf(n.factors[o]));
+  }
+  return made;
+}
+
+CodeColumns Requantizer::Columns() const {
+  const CodeLimits clamp = LimitsOf(*node_);
+  return {.offsets = offsets_.data(),
+          .multipliers = multipliers_.data(),
+          .shifts = shifts_.data(),
+          .limits = limits_.data(),
+          .weight_zeros = needs_row_sums() ? node_->weight_zeros.data() : nullptr,
+          .zero = node_->coding.zero,
+          .lowest = clamp.lowest,
+          .highest = clamp.highest};
+}
+
+void CodeSink::Take(const cpu::SumsOfTile& tile) {
+  int8_t* codes[cpu::kMaxTileRows];
+  for (int r = 0; r < tile.rows; ++r) codes[r] = codes_ + tile.places[r];
+  SumRows rows{.sums = tile.sums, .codes = codes, .rows = tile.rows};
+  rows.first = tile.first_column;
+  rows.count = tile.columns;
+  int32_t row_sums[cpu::kMaxTileRows];
+  if (requantizer_.needs_row_sums()) {
+    for (int r = 0; r < tile.rows; ++r) row_sums[r] = row_sums_[tile.places[r] / out_c_];
+    rows.row_sums = row_sums;
+  }
+  requantizer_.Run(rows);
+}
+
+}  // namespace runnel::inference
