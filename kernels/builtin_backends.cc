@@ -63,7 +63,7 @@ absl::Span<const BackendRow> BuiltinBackends() {
       {"ref", "plain loops: slow, the specification of the others", MakeRefBackend},
       {"hexagon", "a Hexagon DSP under qemu-hexagon, integer recipes", MakeHexagonBackend,
        IsHexagonInstalled},
-      {"opencl", "a GPU or another OpenCL device, integer recipes", MakeOpenCl, IsOpenClInstalled},
+      {"opencl", "a GPU or another OpenCL device", MakeOpenCl, IsOpenClInstalled},
       {"torch", "LibTorch on the CPU, FP32", MakeTorch, IsTorchInstalled},
   };
   return rows;

@@ -282,7 +282,8 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   signal(SIGPIPE, SIG_IGN);
-  if (program->command->parsed()) return runnel::ExitCode(runnel::RunProgramCommand(*program));
+  if (program->command->parsed())
+    return runnel::ExitCode(runnel::RunProgramCommand(*program, options.state_folder));
   if (infer->command->parsed()) return runnel::ExitCode(runnel::RunInferCommand(*infer));
   runnel::RaiseFileLimit();
   if (check) return runnel::Check(options);

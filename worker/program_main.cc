@@ -13,6 +13,7 @@
 #include "kernels/recipe.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "worker/measure/backend_verdicts.h"
 #include "worker/measure/list_program.h"
 
 namespace runnel {
@@ -71,7 +72,7 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
   return flags;
 }
 
-absl::Status RunProgramCommand(const ProgramFlags& flags) {
+absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& state_folder) {
   RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, MakeModel(flags.model));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
   const absl::StatusOr<RescaleRule> rescale = ParseRescale(flags.rescale);
@@ -87,6 +88,13 @@ absl::Status RunProgramCommand(const ProgramFlags& flags) {
   if (!processors.ok()) {
     return absl::Status(processors.status().code(),
                         absl::StrCat("--processors: ", processors.status().message()));
+  }
+  const BackendVerdicts verdicts(state_folder);
+  for (const std::string& name : ProcessorsOf(flags.processors)) {
+    if (flags.counted || !IsLoadedBackend(name)) continue;
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> processor,
+                            MakeBackend(name, flags.threads));
+    RUNNEL_RETURN_IF_ERROR(verdicts.Admit(*processor));
   }
   const int last = model.layer_count() - 1;
   RUNNEL_ASSIGN_OR_RETURN(const ProgramListing listing,

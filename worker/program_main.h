@@ -29,8 +29,9 @@ struct ProgramFlags {
 
 // The result lives as long as the app.
 std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app);
-// Prints the listing. InvalidArgument, Unimplemented: the model, recipe or a processor does not
-// fit.
-absl::Status RunProgramCommand(const ProgramFlags& flags);
+// Prints the listing. GPUs and DSPs that are measured are checked first, as by BackendVerdicts of
+// `state_folder`. InvalidArgument, Unimplemented: the model, recipe or a processor does not fit, or
+// a processor computes wrong.
+absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& state_folder);
 
 }  // namespace runnel

@@ -31,6 +31,18 @@ constexpr Row kRows[] = {
     {OpCode::kInt8GlobalAvgPoolForward, Size::kIn0, Size::kOut},
     {OpCode::kInt8GlobalAvgPoolInputGradient, Size::kOut, Size::kIn0},
     {OpCode::kIntegerSoftmaxCrossEntropy, Size::kIn0, Size::kIn0},
+    {OpCode::kConvForward, Size::kIn0, Size::kOut},
+    {OpCode::kConvInputGradient, Size::kOut, Size::kIn0},
+    {OpCode::kConvWeightGradient, Size::kIn1, Size::kIn0},
+    {OpCode::kLinearForward, Size::kIn0, Size::kOut},
+    {OpCode::kLinearInputGradient, Size::kOut, Size::kIn0},
+    {OpCode::kLinearWeightGradient, Size::kIn1, Size::kIn0},
+    {OpCode::kMaxPoolForward, Size::kIn0, Size::kOut},
+    {OpCode::kMaxPoolInputGradient, Size::kOut, Size::kIn0},
+    {OpCode::kAvgPoolForward, Size::kIn0, Size::kOut},
+    {OpCode::kAvgPoolInputGradient, Size::kOut, Size::kIn0},
+    {OpCode::kGlobalAvgPoolForward, Size::kIn0, Size::kOut},
+    {OpCode::kGlobalAvgPoolInputGradient, Size::kOut, Size::kIn0},
 };
 
 const Shape& ShapeOf(const Program& program, const Instruction& instruction, Size size) {
@@ -63,7 +75,9 @@ Geometry GeometryOf(const Program& program, const Instruction& instruction) {
 
 DrawStream DrawStreamOf(const Instruction& instruction, const StepContext& context) {
   const bool drops = instruction.code == OpCode::kInt8DropoutForward ||
-                     instruction.code == OpCode::kInt8DropoutInputGradient;
+                     instruction.code == OpCode::kInt8DropoutInputGradient ||
+                     instruction.code == OpCode::kDropoutForward ||
+                     instruction.code == OpCode::kDropoutInputGradient;
   const CounterRandom random(
       context.run_seed, drops ? RandomPurpose::kDropout : RandomPurpose::kRounding,
       static_cast<uint64_t>(instruction.layer) * kMaxOpsPerLayer + instruction.op,

@@ -1,6 +1,6 @@
 #pragma once
 
-// Of single instructions of integer recipes, for backends that run them on another processor: the
+// Of single instructions, for backends that run them on another processor: the
 // sizes of their operators and the streams of their draws.
 
 #include <array>

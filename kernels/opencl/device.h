@@ -19,8 +19,9 @@ struct Options {
   std::string device;  // part of the name of a device or platform; empty: a GPU before others
   std::string dot;     // DotRow::name; empty: by what the device says of itself
   std::string memory;  // "shared" or "copied"; empty: likewise
+  std::string tile;    // of all products: ToText(Tile); empty: as tuned, or by rule
 };
-// RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY.
+// RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY, RUNNEL_OPENCL_TILE.
 Options OptionsFromEnvironment();
 
 struct DeviceInfo {

@@ -1,18 +1,14 @@
 #pragma once
 
-// Instructions of integer recipes as kernels.
+// Instructions of integer recipes as kernels, without the products.
 
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/opencl/area.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/product_plan.h"
-#include "kernels/opencl/staging.h"
-#include "kernels/program.h"
+#include "kernels/opencl/operands.h"
 
 namespace runnel::opencl {
 
@@ -23,10 +19,9 @@ bool HasKernels(OpCode code);
 // Of one executable: enqueues, waits for nothing.
 class Instructions {
  public:
-  // Builds the kernels that the program needs and makes room for what they keep between each other.
-  // Both outlive the result. ResourceExhausted, FailedPrecondition, Unavailable as Session.
-  static absl::StatusOr<std::unique_ptr<Instructions>> Create(const Program& program,
-                                                              const Staging& staging,
+  // Builds the kernels and makes room for what they keep between each other. ResourceExhausted,
+  // FailedPrecondition, Unavailable as Session.
+  static absl::StatusOr<std::unique_ptr<Instructions>> Create(const Operands& operands,
                                                               std::shared_ptr<Session> session);
 
   // Of an instruction that HasKernels.
@@ -37,8 +32,8 @@ class Instructions {
   friend bool HasKernels(OpCode code);
   static const Row* FindRow(OpCode code);
 
-  Instructions(const Program& program, const Staging& staging, std::shared_ptr<Session> session)
-      : program_(program), staging_(staging), session_(std::move(session)) {}
+  Instructions(const Operands& operands, std::shared_ptr<Session> session)
+      : operands_(operands), session_(std::move(session)) {}
 
   absl::Status Copy(const Instruction& instruction, const StepContext& context);
   absl::Status Quantize(const Instruction& instruction, const StepContext& context);
@@ -51,25 +46,17 @@ class Instructions {
   absl::Status MaxPoolGradient(const Instruction& instruction, const StepContext& context);
   absl::Status AvgPool(const Instruction& instruction, const StepContext& context);
   absl::Status AvgPoolGradient(const Instruction& instruction, const StepContext& context);
-  absl::Status Product(const Instruction& instruction, const StepContext& context);
   absl::Status AddGradient(const Instruction& instruction, const StepContext& context);
   absl::Status Update(const Instruction& instruction, const StepContext& context);
   absl::Status LossGradient(const Instruction& instruction, const StepContext& context);
 
-  const Buffer& BufferOf(BufferIndex index) const { return program_.buffers[index]; }
-  TensorRef In(const Instruction& instruction, size_t i) const;
-  TensorRef Out(const Instruction& instruction, size_t i) const;
-  // Of the first output.
-  int64_t Elements(const Instruction& instruction) const;
-  Launch Kernel(const char* name) { return Launch(*session_, ProgramId::kElements, name); }
+  Launch Kernel(const char* name) { return Launch(*session_, kIntegerElements, name); }
 
-  const Program& program_;
-  const Staging& staging_;
+  const Operands operands_;
   const std::shared_ptr<Session> session_;
   // What kernels leave for those that follow.
   Handle<cl_mem> control_;  // a maximum, or the plan of a sum
   Handle<cl_mem> targets_;  // a maximum of each group
-  Handle<cl_mem> slices_;   // sums of a part of the depth
 };
 
 }  // namespace runnel::opencl

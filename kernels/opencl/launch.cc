@@ -4,7 +4,7 @@
 
 namespace runnel::opencl {
 
-Launch::Launch(Session& session, ProgramId program, const char* name)
+Launch::Launch(Session& session, const ProgramId& program, const char* name)
     : session_(session), name_(name) {
   absl::StatusOr<cl_kernel> kernel = session_.KernelOf(program, name);
   status_ = kernel.status();
@@ -43,10 +43,19 @@ absl::Status Launch::Once() {
   return Enqueue(1, &one, &one);
 }
 
-absl::Status Launch::Tiles(int64_t rows, int64_t columns, int64_t layers) {
-  const size_t local[] = {8, 8, 1};
-  const size_t global[] = {8 * static_cast<size_t>(rows), 8 * static_cast<size_t>(columns),
-                           static_cast<size_t>(layers)};
+absl::Status Launch::Groups(int64_t groups) {
+  const size_t local = kGroup, global = static_cast<size_t>(groups) * local;
+  return Enqueue(1, &global, &local);
+}
+
+absl::Status Launch::Tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t layers) {
+  const auto x = static_cast<size_t>(tile.side_x), y = static_cast<size_t>(tile.side_y);
+  const auto groups = [](int64_t size, int64_t of_group) {
+    return static_cast<size_t>((size + of_group - 1) / of_group);
+  };
+  const size_t local[] = {x, y, 1};
+  const size_t global[] = {x * groups(rows, tile.group_rows()),
+                           y * groups(columns, tile.group_columns()), static_cast<size_t>(layers)};
   return Enqueue(3, global, local);
 }
 

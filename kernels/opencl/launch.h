@@ -31,7 +31,7 @@ inline int64_t GroupsFor(int64_t items) {
 class Launch {
  public:
   // `name` outlives it.
-  Launch(Session& session, ProgramId program, const char* name);
+  Launch(Session& session, const ProgramId& program, const char* name);
 
   Launch& Tensor(const TensorRef& tensor);
   Launch& Memory(cl_mem buffer) { return Argument(&buffer, sizeof buffer); }
@@ -44,8 +44,10 @@ class Launch {
   // Work for so many items, in groups of kGroup.
   absl::Status Items(int64_t items);
   absl::Status Once();
-  // Groups of 8 x 8.
-  absl::Status Tiles(int64_t rows, int64_t columns, int64_t layers);
+  // So many groups of kGroup, one channel each.
+  absl::Status Groups(int64_t groups);
+  // Groups of side_x x side_y: what a group has of rows and of columns, and layers.
+  absl::Status Tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t layers);
 
  private:
   Launch& Argument(const void* value, size_t bytes);

@@ -6,11 +6,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/float_loss.h"
 #include "kernels/host/call.h"
 #include "kernels/integer_loss.h"
 #include "kernels/lost_backend.h"
 #include "kernels/opencl/area.h"
+#include "kernels/opencl/float_instructions.h"
 #include "kernels/opencl/instructions.h"
+#include "kernels/opencl/products.h"
 #include "kernels/opencl/session.h"
 #include "kernels/opencl/staging.h"
 #include "proto/base/status_macros.h"
@@ -19,10 +22,29 @@ namespace runnel {
 namespace opencl {
 namespace {
 
+// The order of sums of floats: another one, another number.
+constexpr int kOpenClFp32Rule = 1;
+
 // The metrics: the real losses of the logits take a logarithm, which only the host has as ref does.
 bool HasHostPart(OpCode code) {
   return code == OpCode::kIntegerSoftmaxCrossEntropy ||
-         code == OpCode::kIntegerSoftmaxCrossEntropyEval;
+         code == OpCode::kIntegerSoftmaxCrossEntropyEval || code == OpCode::kSoftmaxCrossEntropy ||
+         code == OpCode::kSoftmaxCrossEntropyEval;
+}
+
+bool IsOurs(OpCode code) {
+  return HasKernels(code) || HasFloatKernels(code) || IsProduct(code) || HasHostPart(code);
+}
+
+// Whether any instruction fits.
+template <typename Predicate>
+bool HasAny(const Program& program, const Predicate& fits) {
+  for (const auto& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      if (fits(instruction)) return true;
+    }
+  }
+  return false;
 }
 
 class OpenClExecutable final : public Executable {
@@ -32,7 +54,21 @@ class OpenClExecutable final : public Executable {
       : program_(program), session_(session), staging_(program, session, std::move(areas)) {}
 
   absl::Status Prepare() {
-    RUNNEL_ASSIGN_OR_RETURN(instructions_, Instructions::Create(program_, staging_, session_));
+    const Operands operands(program_, staging_);
+    const auto has_bias_gradient = [](const Instruction& instruction) {
+      return (instruction.code == OpCode::kConvWeightGradient ||
+              instruction.code == OpCode::kLinearWeightGradient) &&
+             instruction.outputs.size() > 1;
+    };
+    if (HasAny(program_, [&](const Instruction& instruction) {
+          return HasFloatKernels(instruction.code) || has_bias_gradient(instruction);
+        })) {
+      floats_ = std::make_unique<FloatInstructions>(operands, session_);
+      RUNNEL_RETURN_IF_ERROR(floats_->Prepare());
+    }
+    // Products of integers begin with one of them.
+    RUNNEL_ASSIGN_OR_RETURN(instructions_, Instructions::Create(operands, session_));
+    RUNNEL_ASSIGN_OR_RETURN(products_, Products::Create(operands, session_));
     return absl::OkStatus();
   }
 
@@ -54,25 +90,41 @@ class OpenClExecutable final : public Executable {
     for (const Instruction& instruction : program_.part(part)) {
       if (HasKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(instructions_->Enqueue(instruction, context));
-      if (HasHostPart(instruction.code)) RUNNEL_RETURN_IF_ERROR(Measure(instruction, bindings));
+      if (HasFloatKernels(instruction.code))
+        RUNNEL_RETURN_IF_ERROR(floats_->Enqueue(instruction, context));
+      if (IsProduct(instruction.code))
+        RUNNEL_RETURN_IF_ERROR(products_->Enqueue(instruction, context));
+      if (HasHostPart(instruction.code))
+        RUNNEL_RETURN_IF_ERROR(Measure(instruction, context, bindings));
     }
     return staging_.Leave(part, bindings);
   }
 
   // Waits for the logits.
-  absl::Status Measure(const Instruction& instruction, const Bindings& bindings) {
+  absl::Status Measure(const Instruction& instruction, const StepContext& context,
+                       const Bindings& bindings) {
     const Buffer& logits = program_.buffers[instruction.inputs[0]];
     const TensorRef at = staging_.At(instruction.inputs[0]);
-    std::vector<int8_t> mantissas(static_cast<size_t>(logits.shape.elements()));
+    const auto bytes = static_cast<size_t>(logits.shape.elements()) * SizeOf(logits.dtype);
+    std::vector<float> floats((bytes + sizeof(float) - 1) / sizeof(float));
+    RUNNEL_RETURN_IF_ERROR(Read(at.area, at.data, floats.data(), bytes));
+    const auto* labels = reinterpret_cast<const int32_t*>(Address(instruction.inputs[1], bindings));
+    auto* metrics = reinterpret_cast<double*>(Address(instruction.outputs.back(), bindings));
+    if (!logits.scaled) {
+      return FloatCrossEntropy(
+          {floats.data(), logits.shape[0], logits.shape[1], context.step_samples}, labels, nullptr,
+          metrics);
+    }
     ScaleTail tail;
-    RUNNEL_RETURN_IF_ERROR(Read(at.area, at.data, mantissas.data(), mantissas.size()));
     RUNNEL_RETURN_IF_ERROR(Read(at.area, at.tail, &tail, sizeof tail));
-    const Buffer& labels = program_.buffers[instruction.inputs[1]];
-    const Buffer& metrics = program_.buffers[instruction.outputs.back()];
-    return IntegerCrossEntropy(
-        {mantissas.data(), logits.shape[0], logits.shape[1], tail.exponent},
-        reinterpret_cast<const int32_t*>(bindings[labels.storage] + labels.offset_bytes), nullptr,
-        reinterpret_cast<double*>(bindings[metrics.storage] + metrics.offset_bytes));
+    return IntegerCrossEntropy({reinterpret_cast<const int8_t*>(floats.data()), logits.shape[0],
+                                logits.shape[1], tail.exponent},
+                               labels, nullptr, metrics);
+  }
+
+  std::byte* Address(BufferIndex index, const Bindings& bindings) const {
+    const Buffer& buffer = program_.buffers[index];
+    return bindings[buffer.storage] + buffer.offset_bytes;
   }
 
   absl::Status Read(cl_mem area, size_t offset, void* to, size_t bytes) {
@@ -85,6 +137,8 @@ class OpenClExecutable final : public Executable {
   const std::shared_ptr<Session> session_;
   Staging staging_;
   std::unique_ptr<Instructions> instructions_;
+  std::unique_ptr<FloatInstructions> floats_;  // where the program has some
+  std::unique_ptr<Products> products_;
 };
 
 // Kernels count elements in 32 bits.
@@ -107,13 +161,14 @@ class OpenClBackend final : public Backend {
   absl::string_view name() const override { return "opencl"; }
   std::string numerics_class() const override {
     const DeviceInfo& device = session_->device();
-    return absl::StrCat("opencl/", device.name, "/", device.driver, "/", session_->dot().name);
+    return absl::StrCat("opencl/", device.name, "/", device.driver, "/", session_->dot().name,
+                        "/rule", kOpenClFp32Rule);
   }
 
   std::string description() const override {
     return absl::StrCat(DescriptionOf(session_->device()), ", ",
                         session_->shares_memory() ? "shared" : "copied", ", dot product ",
-                        session_->dot().name, ", integer recipes");
+                        session_->dot().name);
   }
 
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
@@ -124,7 +179,7 @@ class OpenClBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     for (const auto& part : program.parts) {
       for (const Instruction& instruction : part) {
-        if (HasKernels(instruction.code) || HasHostPart(instruction.code)) continue;
+        if (IsOurs(instruction.code)) continue;
         return absl::UnimplementedError(
             absl::StrCat("backend opencl has no ", Name(instruction.code), " (layer ",
                          instruction.layer, ", op ", instruction.op, ")"));

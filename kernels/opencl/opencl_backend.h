@@ -1,7 +1,7 @@
 #pragma once
 
-// Backend "opencl": the integer recipes on an OpenCL device. Bytes as on every other backend. The
-// state stays on the device.
+// Backend "opencl": niti and fp32 on an OpenCL device. Integers have the bytes of every other
+// backend, floats those of a device and driver. The state stays on the device.
 
 #include <memory>
 

@@ -1,6 +1,9 @@
 #include "kernels/opencl/product_plan.h"
 
 #include <algorithm>
+#include <bit>
+
+#include "absl/strings/str_cat.h"
 
 namespace runnel::opencl {
 namespace {
@@ -10,23 +13,27 @@ enum class Mode : uint8_t { kForward, kInputGradient, kWeightGradient };
 struct Row {
   OpCode code;
   Mode mode;
+  bool is_float = false;
 };
 constexpr Row kRows[] = {{OpCode::kInt8ConvForward, Mode::kForward},
                          {OpCode::kInt8LinearForward, Mode::kForward},
                          {OpCode::kInt8ConvInputGradient, Mode::kInputGradient},
                          {OpCode::kInt8LinearInputGradient, Mode::kInputGradient},
                          {OpCode::kInt8ConvWeightGradient, Mode::kWeightGradient},
-                         {OpCode::kInt8LinearWeightGradient, Mode::kWeightGradient}};
+                         {OpCode::kInt8LinearWeightGradient, Mode::kWeightGradient},
+                         {OpCode::kConvForward, Mode::kForward, true},
+                         {OpCode::kLinearForward, Mode::kForward, true},
+                         {OpCode::kConvInputGradient, Mode::kInputGradient, true},
+                         {OpCode::kLinearInputGradient, Mode::kInputGradient, true},
+                         {OpCode::kConvWeightGradient, Mode::kWeightGradient, true},
+                         {OpCode::kLinearWeightGradient, Mode::kWeightGradient, true}};
 
 constexpr const char* kKernels[] = {"product_forward", "product_input_gradient",
                                     "product_weight_gradient"};
 
-// Depth of a tile.
+// Slices are multiples of this depth.
 constexpr int64_t kDepth = 32;
-// A slice's sums stay in 32 bits.
 constexpr int64_t kMaxSliceDepth = kMaxInt32Products / kDepth * kDepth;
-constexpr int64_t kSmallTile = 8;
-constexpr int64_t kLargeTile = 32;
 
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -50,6 +57,18 @@ KernelPlan SizesOf(const KernelGeometry& g, Mode mode) {
   return {oc, taps * ic, g.n * g.oh * g.ow};
 }
 
+int64_t CeilLog2Of(int64_t value) { return std::bit_width(static_cast<uint64_t>(value - 1)); }
+
+std::string ShapeClassOf(const ProductPlan& product) {
+  const KernelGeometry& g = product.geometry;
+  return absl::StrCat(
+      product.is_float ? "fp32 " : "int8 ", product.kernel, g.kh * g.kw > 1 ? " window" : " point",
+      g.sh * g.sw > 1 ? " strided" : "", g.groups > 1 ? " groups 2^" : "",
+      g.groups > 1 ? absl::StrCat(CeilLog2Of(g.groups)) : "", " rows 2^",
+      CeilLog2Of(product.plan.rows), " columns 2^", CeilLog2Of(product.plan.columns), " depth 2^",
+      CeilLog2Of(product.plan.depth));
+}
+
 }  // namespace
 
 KernelGeometry GeometryFor(const Program& program, const Instruction& instruction) {
@@ -57,7 +76,9 @@ KernelGeometry GeometryFor(const Program& program, const Instruction& instructio
   host::Window w = g.window;
   const OpKind kind = instruction.attributes.kind;
   const bool is_global = instruction.code == OpCode::kInt8GlobalAvgPoolForward ||
-                         instruction.code == OpCode::kInt8GlobalAvgPoolInputGradient;
+                         instruction.code == OpCode::kInt8GlobalAvgPoolInputGradient ||
+                         instruction.code == OpCode::kGlobalAvgPoolForward ||
+                         instruction.code == OpCode::kGlobalAvgPoolInputGradient;
   if (is_global) w = {g.x.h, g.x.w, g.x.h, g.x.w, 0, 0};
   if (kind == OpKind::kAvgPool) w.ph = w.pw = 0;
   const auto i = [](int64_t value) { return static_cast<cl_int>(value); };
@@ -68,33 +89,36 @@ KernelGeometry GeometryFor(const Program& program, const Instruction& instructio
 bool IsProduct(OpCode code) { return FindRow(code) != nullptr; }
 
 ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
-                        int64_t compute_units) {
+                        int64_t compute_units, const ChosenTiles& chosen) {
   ProductPlan product;
-  const Mode mode = FindRow(instruction.code)->mode;
-  product.kernel = kKernels[static_cast<int>(mode)];
+  const Row& row = *FindRow(instruction.code);
+  product.kernel = kKernels[static_cast<int>(row.mode)];
+  product.is_float = row.is_float;
   product.geometry = GeometryFor(program, instruction);
   KernelPlan& plan = product.plan;
-  plan = SizesOf(product.geometry, mode);
+  plan = SizesOf(product.geometry, row.mode);
   const Buffer& out = program.buffers[instruction.outputs[0]];
   plan.elements = static_cast<cl_uint>(out.shape.elements());
-  const auto tiles = [&](int64_t tile) {
-    return Ceil(plan.rows, tile) * Ceil(plan.columns, tile) * product.geometry.groups;
-  };
-  // A large tile that is mostly empty, as of depthwise convolutions, computes zeros.
-  const bool is_small = std::min(plan.rows, plan.columns) <= kSmallTile;
-  product.program = is_small ? ProgramId::kProductSmall : ProgramId::kProductLarge;
-  product.tile = is_small ? kSmallTile : kLargeTile;
-  int64_t slices = Ceil(plan.depth, kMaxSliceDepth);
-  if (mode == Mode::kWeightGradient) {
+  product.tile = TileByRule(plan.rows, plan.columns);
+  // A slice's sums of integers stay in 32 bits.
+  int64_t slices = row.is_float ? 1 : Ceil(plan.depth, kMaxSliceDepth);
+  if (row.mode == Mode::kWeightGradient) {
     // Few weights and many samples: without slices most of the device would have no work.
     constexpr int64_t kTilesPerUnit = 4, kSliceTiles = 8;
-    const int64_t wanted = Ceil(kTilesPerUnit * compute_units, tiles(product.tile));
+    const int64_t tiles = Ceil(plan.rows, product.tile.group_rows()) *
+                          Ceil(plan.columns, product.tile.group_columns()) *
+                          product.geometry.groups;
+    const int64_t wanted = Ceil(kTilesPerUnit * compute_units, tiles);
     const int64_t most = Ceil(plan.depth, kSliceTiles * kDepth);
     slices = std::max(slices, std::min(wanted, most));
   }
   plan.slice_depth = static_cast<cl_int>(Ceil(Ceil(plan.depth, slices), kDepth) * kDepth);
   plan.slices = static_cast<cl_int>(Ceil(plan.depth, plan.slice_depth));
   product.is_sliced = plan.slices > 1 || out.dtype == DType::kInt64;
+  product.shape_class = ShapeClassOf(product);
+  auto found = chosen.find(kEveryClass);
+  if (found == chosen.end()) found = chosen.find(product.shape_class);
+  if (found != chosen.end()) product.tile = found->second;
   return product;
 }
 

@@ -3,10 +3,11 @@
 // How a product is cut into tiles and slices.
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/host/geometry.h"
 #include "kernels/opencl/handles.h"
-#include "kernels/opencl/session.h"
+#include "kernels/opencl/tile.h"
 #include "kernels/program.h"
 
 namespace runnel::opencl {
@@ -27,22 +28,26 @@ struct KernelPlan {
 KernelGeometry GeometryFor(const Program& program, const Instruction& instruction);
 
 struct ProductPlan {
-  ProgramId program = ProgramId::kProductLarge;
   const char* kernel = nullptr;
+  bool is_float = false;
   KernelGeometry geometry = {};
   KernelPlan plan = {};
-  int64_t tile = 0;  // rows and columns of a tile
+  Tile tile;
   // The sums of slices are added up afterwards; else the product is written as it is.
   bool is_sliced = false;
+  // Products of one class are tuned as one: kernel, kind of window, and sizes to powers of two.
+  std::string shape_class;
 
+  int64_t macs() const { return int64_t{plan.rows} * plan.columns * plan.depth * geometry.groups; }
   int64_t slice_bytes() const {
     return is_sliced ? int64_t{plan.slices} * plan.elements * int64_t{sizeof(cl_int)} : 0;
   }
 };
 
 bool IsProduct(OpCode code);
-// compute_units: so many tiles at least keep the device busy.
+// compute_units: so many tiles at least keep the device busy. The tile does not change the slices:
+// sums of floats are a function of the shape and the device.
 ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
-                        int64_t compute_units);
+                        int64_t compute_units, const ChosenTiles& chosen);
 
 }  // namespace runnel::opencl

@@ -40,9 +40,15 @@ std::string ErrorLine(const std::string& log) {
   return lines.empty() ? "the compiler does not say why" : lines.front();
 }
 
-std::string SourceOf(ProgramId program) {
-  if (program == ProgramId::kElements)
-    return absl::StrCat(kPreludeSource, kElementsSource, kPoolsSource, kStepSource);
+std::string SourceOf(ProgramId::Source source) {
+  switch (source) {
+    case ProgramId::Source::kIntegers:
+      return absl::StrCat(kPreludeSource, kElementsSource, kPoolsSource, kStepSource);
+    case ProgramId::Source::kFloats:
+      return absl::StrCat(kPreludeSource, kFloatsSource);
+    case ProgramId::Source::kProduct:
+      break;
+  }
   return absl::StrCat(kPreludeSource, kProductSource);
 }
 
@@ -66,13 +72,26 @@ absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::st
   return program;
 }
 
+uint64_t KernelSourceHash() {
+  // FNV-1a: the same everywhere.
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const ProgramId::Source source :
+       {ProgramId::Source::kIntegers, ProgramId::Source::kFloats, ProgramId::Source::kProduct}) {
+    for (const char c : SourceOf(source))
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
 absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<DeviceInfo> devices, ListDevices());
   RUNNEL_ASSIGN_OR_RETURN(DeviceInfo device, ChooseDevice(std::move(devices), options.device));
   RUNNEL_RETURN_IF_ERROR(CheckDevice(device));
   RUNNEL_ASSIGN_OR_RETURN(const DotRow* dot, ChooseDot(device, options.dot));
   RUNNEL_ASSIGN_OR_RETURN(const bool shares_memory, SharesMemory(device, options.memory));
+  RUNNEL_ASSIGN_OR_RETURN(ChosenTiles tiles, ForcedTiles(options.tile, device));
   std::shared_ptr<Session> session(new Session(std::move(device), *dot, shares_memory));
+  session->chosen_tiles_ = std::move(tiles);
   const cl_device_id id = session->device_.id;
   const cl_context_properties properties[] = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(session->device_.platform), 0};
@@ -95,20 +114,23 @@ absl::Status Session::Check(cl_int code, absl::string_view what) {
   return lost_;
 }
 
-absl::Status Session::Build(ProgramId program) {
+absl::Status Session::Build(const ProgramId& program) {
   if (programs_.count(program) > 0) return absl::OkStatus();
-  std::string options = absl::StrCat("-cl-std=CL1.2 ", dot_.build_option);
-  // The dot product is a function of OpenCL C 3.0.
-  if (absl::StrContains(options, "KHR") && absl::StartsWith(device_.language, "OpenCL C 3"))
-    options = absl::StrCat("-cl-std=CL3.0 ", dot_.build_option);
-  if (program == ProgramId::kElements) options = "-cl-std=CL1.2";
-  const int side = program == ProgramId::kProductLarge ? 4 : 1;
-  absl::StrAppend(&options, " -DTILE_ROWS=", side, " -DTILE_COLUMNS=", side);
-  RUNNEL_ASSIGN_OR_RETURN(programs_[program], Compile(*this, SourceOf(program), options));
+  std::string options = "-cl-std=CL1.2";
+  if (program.source == ProgramId::Source::kProduct) {
+    const absl::string_view dot = program.is_float ? "-DFLOATS" : dot_.build_option;
+    // The dot product is a function of OpenCL C 3.0.
+    if (absl::StrContains(dot, "KHR") && absl::StartsWith(device_.language, "OpenCL C 3"))
+      options = "-cl-std=CL3.0";
+    absl::StrAppend(&options, " ", dot, BuildOptionsOf(program.tile));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(Handle<cl_program> built,
+                          Compile(*this, SourceOf(program.source), options));
+  programs_[program] = std::move(built);
   return absl::OkStatus();
 }
 
-absl::StatusOr<cl_kernel> Session::KernelOf(ProgramId program, const char* name) {
+absl::StatusOr<cl_kernel> Session::KernelOf(const ProgramId& program, const char* name) {
   Handle<cl_kernel>& kernel = kernels_[{program, name}];
   if (kernel == nullptr) {
     cl_int code = CL_SUCCESS;

@@ -14,11 +14,23 @@
 #include "absl/strings/string_view.h"
 #include "kernels/opencl/device.h"
 #include "kernels/opencl/handles.h"
+#include "kernels/opencl/tile.h"
 
 namespace runnel::opencl {
 
-// One build of kernels: a file of kernels/opencl/cl with its options.
-enum class ProgramId : uint8_t { kElements, kProductSmall, kProductLarge };
+// One build of kernels.
+struct ProgramId {
+  enum class Source : uint8_t { kIntegers, kFloats, kProduct } source = Source::kIntegers;
+  bool is_float = false;  // of a product
+  Tile tile = {};         // likewise
+
+  friend auto operator<=>(const ProgramId&, const ProgramId&) = default;
+};
+inline constexpr ProgramId kIntegerElements = {ProgramId::Source::kIntegers};
+inline constexpr ProgramId kFloatElements = {ProgramId::Source::kFloats};
+
+// Of all kernels' texts: another text, another value.
+uint64_t KernelSourceHash();
 
 // One thread at a time.
 class Session {
@@ -34,10 +46,13 @@ class Session {
   cl_context context() const { return context_.get(); }
   cl_command_queue queue() const { return queue_.get(); }
 
+  // What tuning has chosen for this device; programs that are prepared from now on go by it.
+  ChosenTiles& chosen_tiles() { return chosen_tiles_; }
+
   // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line.
-  absl::Status Build(ProgramId program);
+  absl::Status Build(const ProgramId& program);
   // Of a program that was built.
-  absl::StatusOr<cl_kernel> KernelOf(ProgramId program, const char* name);
+  absl::StatusOr<cl_kernel> KernelOf(const ProgramId& program, const char* name);
 
   // OK for CL_SUCCESS. Else Unavailable: the device is lost to us, from then on.
   absl::Status Check(cl_int code, absl::string_view what);
@@ -56,6 +71,7 @@ class Session {
   Handle<cl_command_queue> queue_;
   std::map<ProgramId, Handle<cl_program>> programs_;
   std::map<std::pair<ProgramId, std::string>, Handle<cl_kernel>> kernels_;
+  ChosenTiles chosen_tiles_;
   absl::Status lost_;
 };
 

@@ -11,6 +11,16 @@ namespace {
 // The host alone computes metrics.
 bool IsTheDevices(const Buffer& buffer) { return buffer.storage != Storage::kMetrics; }
 
+// Outputs that an instruction also reads.
+bool ReadsOutputs(OpCode code) {
+  return code == OpCode::kAddScaledGradient || code == OpCode::kBatchNormForward ||
+         code == OpCode::kConvWeightGradient || code == OpCode::kLinearWeightGradient ||
+         code == OpCode::kBatchNormWeightGradient;
+}
+
+// The input that an instruction also writes: momentum.
+bool WritesInput(OpCode code, size_t i) { return code == OpCode::kSgdUpdate && i == 2; }
+
 // Calls body(offset in the storage, bytes) for the elements and for the tail; what lies between is
 // the owner's.
 template <typename Body>
@@ -35,15 +45,16 @@ Staging::Staging(const Program& program, std::shared_ptr<Session> session,
 }
 
 void Staging::Note(Part part, const Instruction& instruction) {
-  for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
-    for (BufferIndex index : *operands) {
-      const Buffer& buffer = program_.buffers[index];
-      if (!IsTheDevices(buffer)) continue;
-      Use& use = uses_[static_cast<int>(part)][static_cast<int>(buffer.storage)];
-      use.bytes = std::max(use.bytes, buffer.offset_bytes + buffer.bytes());
-      use.is_written |= operands == &instruction.outputs;
-    }
-  }
+  const auto note = [&](BufferIndex index, bool is_written) {
+    const Buffer& buffer = program_.buffers[index];
+    if (!IsTheDevices(buffer)) return;
+    Use& use = uses_[static_cast<int>(part)][static_cast<int>(buffer.storage)];
+    use.bytes = std::max(use.bytes, buffer.offset_bytes + buffer.bytes());
+    use.is_written |= is_written;
+  };
+  for (size_t i = 0; i < instruction.inputs.size(); ++i)
+    note(instruction.inputs[i], WritesInput(instruction.code, i));
+  for (BufferIndex index : instruction.outputs) note(index, true);
 }
 
 absl::Status Staging::PlaceHostMemory(Storage storage, const Use& use, std::byte* base) {
@@ -91,26 +102,29 @@ absl::Status Staging::CopyIn(Part part, const Bindings& bindings) {
   };
   for (const Instruction& instruction : program_.part(part)) {
     for (BufferIndex index : instruction.inputs) RUNNEL_RETURN_IF_ERROR(copy(index));
-    // The only instruction that reads what it overwrites.
-    if (instruction.code == OpCode::kAddScaledGradient)
-      RUNNEL_RETURN_IF_ERROR(copy(instruction.outputs[0]));
+    if (!ReadsOutputs(instruction.code)) continue;
+    for (BufferIndex index : instruction.outputs) RUNNEL_RETURN_IF_ERROR(copy(index));
   }
   return absl::OkStatus();
 }
 
 absl::Status Staging::CopyOut(Part part, const Bindings& bindings) {
+  const auto copy = [&](BufferIndex index) -> absl::Status {
+    const Buffer& buffer = program_.buffers[index];
+    if (!IsTheDevices(buffer) || !IsHosts(buffer.storage)) return absl::OkStatus();
+    return ForPieces(buffer, [&](size_t offset, size_t bytes) {
+      return session_->Check(
+          clEnqueueReadBuffer(session_->queue(), places_[static_cast<int>(buffer.storage)],
+                              CL_FALSE, offset, bytes, bindings[buffer.storage] + offset, 0,
+                              nullptr, nullptr),
+          "clEnqueueReadBuffer");
+    });
+  };
   for (const Instruction& instruction : program_.part(part)) {
-    for (BufferIndex index : instruction.outputs) {
-      const Buffer& buffer = program_.buffers[index];
-      if (!IsTheDevices(buffer) || !IsHosts(buffer.storage)) continue;
-      RUNNEL_RETURN_IF_ERROR(ForPieces(buffer, [&](size_t offset, size_t bytes) {
-        return session_->Check(
-            clEnqueueReadBuffer(session_->queue(), places_[static_cast<int>(buffer.storage)],
-                                CL_FALSE, offset, bytes, bindings[buffer.storage] + offset, 0,
-                                nullptr, nullptr),
-            "clEnqueueReadBuffer");
-      }));
+    for (size_t i = 0; i < instruction.inputs.size(); ++i) {
+      if (WritesInput(instruction.code, i)) RUNNEL_RETURN_IF_ERROR(copy(instruction.inputs[i]));
     }
+    for (BufferIndex index : instruction.outputs) RUNNEL_RETURN_IF_ERROR(copy(index));
   }
   return absl::OkStatus();
 }

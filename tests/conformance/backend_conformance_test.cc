@@ -219,7 +219,7 @@ TEST_P(ConformanceTest, RefusesALabelThatIsNoClass) {
   }
 }
 
-// Accelerators compute integer recipes alone (integer_conformance_test.cc), or are not there.
+// Some compute integer recipes alone (integer_conformance_test.cc), or are not there.
 bool ComputesFp32(const BackendRow& row) {
   if (!row.is_loaded()) return true;
   auto backend = row.make(1);

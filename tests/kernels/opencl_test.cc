@@ -11,6 +11,7 @@
 #include "kernels/opencl/opencl_backend.h"
 #include "kernels/opencl/product_plan.h"
 #include "kernels/opencl/session.h"
+#include "kernels/opencl/tile.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl_faults.h"
 
@@ -188,6 +189,78 @@ TEST_F(OpenClTest, ALongSumIsCutIntoSlicesThatCannotOverflow) {
   EXPECT_EQ(TailOf(sum.bytes.data(), DType::kInt64, sum.shape).max_abs, -kSum);
 }
 
+// A convolution whose sizes fill no tile, forward and backward, and the same as integers.
+std::vector<std::vector<std::byte>> AllProducts(const Options& options) {
+  auto backend = MakeBackendWith(options);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  OpSpec op;
+  op.kind = OpKind::kConv;
+  op.kernel = {3, 2};
+  op.stride = {2, 1};
+  op.padding = {1, 0};
+  op.groups = 2;
+  op.out_channels = 38;
+  op.bias = true;
+  std::vector<std::vector<std::byte>> results;
+  const auto run = [&](OpCode code, std::vector<Tensor*> inputs, std::vector<Tensor*> outputs) {
+    const absl::Status status =
+        RunOp(code, op, std::move(inputs), outputs, {}, 0, 0, backend->get());
+    EXPECT_TRUE(status.ok()) << status;
+    for (const Tensor* tensor : outputs) results.push_back(tensor->bytes);
+  };
+  Tensor x = Normal({3, 10, 9, 7}, 1, 1), weight = Normal({38, 5, 3, 2}, 1, 2);
+  Tensor bias = Normal({38}, 1, 3), dy = Normal({3, 38, 5, 6}, 1, 4), y = dy;
+  Tensor dx = x, dweight = weight, dbias = bias;
+  run(OpCode::kConvForward, {&x, &weight, &bias}, {&y});
+  run(OpCode::kConvInputGradient, {&dy, &weight}, {&dx});
+  run(OpCode::kConvWeightGradient, {&dy, &x}, {&dweight, &dbias});
+  const auto mantissas = [](Tensor& from) {
+    Tensor to = ScaledTensor(from.shape, DType::kInt8);
+    for (int64_t i = 0; i < from.shape.elements(); ++i)
+      to.data<int8_t>()[i] = static_cast<int8_t>(from.data()[i] * 40);
+    return to;
+  };
+  Tensor x8 = mantissas(x), weight8 = mantissas(weight), dy8 = mantissas(dy);
+  Tensor y32 = ScaledTensor(y.shape, DType::kInt32), dx32 = ScaledTensor(x.shape, DType::kInt32);
+  Tensor dweight64 = ScaledTensor(weight.shape, DType::kInt64);
+  run(OpCode::kInt8ConvForward, {&x8, &weight8}, {&y32});
+  run(OpCode::kInt8ConvInputGradient, {&dy8, &weight8}, {&dx32});
+  run(OpCode::kInt8ConvWeightGradient, {&dy8, &x8}, {&dweight64});
+  return results;
+}
+
+TEST_F(OpenClTest, TheTileCannotBeSeenInTheResult) {
+  const auto by_rule = AllProducts({});
+  // Builds take long under PoCL: some of them.
+  int fitting = 0;
+  for (size_t i = 1; i < Tiles().size(); i += 3) {
+    const Tile& tile = Tiles()[i];
+    if (!Fits(tile, session_->device())) continue;
+    ++fitting;
+    EXPECT_EQ(AllProducts({.tile = ToText(tile)}), by_rule) << ToText(tile);
+  }
+  EXPECT_GT(fitting, 2);
+}
+
+TEST(TileTest, IsReadBackByItsTextOrRefused) {
+  for (const Tile& tile : Tiles()) {
+    EXPECT_EQ(ParseTile(ToText(tile)), tile);
+    EXPECT_EQ(tile.rows % tile.vector + tile.columns % tile.vector, 0) << ToText(tile);
+  }
+  for (const char* text :
+       {"", "4x4", "4x4 by 8x8, depth 8, vector 3", "4x4 by 8x8, depth 8, vector 1 "})
+    EXPECT_EQ(ParseTile(text), std::nullopt) << text;
+  DeviceInfo device = Gpu();
+  EXPECT_TRUE(Fits({4, 4, 16, 16, 8, 4}, device));
+  device.max_work_group = 128;
+  EXPECT_FALSE(Fits({4, 4, 16, 16, 8, 4}, device));
+  device = Gpu();
+  device.local_bytes = 4 << 10;
+  EXPECT_FALSE(Fits({4, 4, 16, 16, 8, 4}, device));
+  EXPECT_THAT(std::string(ForcedTiles("9x9", Gpu()).status().message()),
+              HasSubstr("RUNNEL_OPENCL_TILE '9x9': device Some GPU has '4x4 by 8x8, depth 8, "));
+}
+
 TEST(ProductPlanTest, SlicesGiveEachUnitWorkAndStayIn32Bits) {
   Program program;
   const auto buffer = [&](Shape shape, DType dtype) {
@@ -199,13 +272,13 @@ TEST(ProductPlanTest, SlicesGiveEachUnitWorkAndStayIn32Bits) {
   Instruction instruction = {OpCode::kInt8ConvWeightGradient, {0, 1}, {2}};
   instruction.attributes.kind = OpKind::kConv;
   instruction.attributes.kernel = {3, 3};
-  const ProductPlan one = PlanProduct(program, instruction, 1);
+  const ProductPlan one = PlanProduct(program, instruction, 1, {});
   EXPECT_EQ(one.plan.rows, 6);
   EXPECT_EQ(one.plan.columns, 27);
   EXPECT_EQ(one.plan.depth, 200 * 900);
-  EXPECT_EQ(one.program, ProgramId::kProductSmall);
+  EXPECT_EQ(one.tile.group_rows(), 8);
   EXPECT_EQ(one.plan.slices, 2);
-  const ProductPlan many = PlanProduct(program, instruction, 100);
+  const ProductPlan many = PlanProduct(program, instruction, 100, {});
   EXPECT_GE(many.plan.slices, 95);
   for (const KernelPlan& plan : {one.plan, many.plan}) {
     EXPECT_EQ(plan.slice_depth % 32, 0);

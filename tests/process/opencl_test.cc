@@ -40,6 +40,29 @@ TEST_F(OpenClTraining, GivesTheWeightsOfTheCpu) {
   }
 }
 
+// FP32: the same bytes on every run and number of stages, close to the CPU's.
+TEST_F(OpenClTraining, Fp32IsAFunctionOfTheRunAndCloseToTheCpus) {
+  // clang-format off
+  const Words run = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--batch-size", "8",
+                     "--micro-batches", "2", "--max-batches", "6", "--eval-batch-size", "50", "--schedule", "sync_1f1b"};
+  // clang-format on
+  ScratchDir dir;
+  const auto train = [&](const Words& more) {
+    Process central(With({"runnel-central"}, With(run, With(more, {"--summary", dir / "s"}))));
+    EXPECT_EQ(central.Wait(), 0) << central.err();
+    return Summary(dir / "s");
+  };
+  const auto once = train(With(kOpenCl, {}));
+  const auto cut = train({"--backend", "opencl", "--local-workers", "2"});
+  EXPECT_EQ(once["weights_sha256"], cut["weights_sha256"]);
+  const auto cpu = train({"--backend", "cpu", "--local-workers", "1"});
+  EXPECT_NE(once["weights_sha256"], cpu["weights_sha256"]);
+  for (const char* figure : {"train_loss", "loss"}) {
+    const double loss = cpu[figure];
+    EXPECT_NEAR(once[figure], loss, 1e-5 * loss) << figure;
+  }
+}
+
 // What the device would not be given: another dot product, and state that is copied to be seen.
 TEST_F(OpenClTraining, OtherWaysGiveTheSameWeights) {
   const std::string usual = Weights(With(kShort, kOpenCl));
@@ -125,6 +148,16 @@ TEST_F(OpenClTraining, ADeviceThatComputesWrongIsRefused) {
   Process central(With({"runnel-central"}, With(kShort, kOpenCl)), Faulty(wrong));
   EXPECT_EQ(central.Wait(), 2);
   EXPECT_THAT(central.err(), refusal);
+  Process list(
+      {"runnel-worker", "--state-dir", "", "program", "lenet", "--processors", "cpu,opencl"},
+      Faulty(wrong));
+  EXPECT_EQ(list.Wait(), 2);
+  EXPECT_THAT(list.err(), refusal);
+  Process plan({"runnel-central", "plan", "--model", "lenet", "--recipe", "niti", "--local-workers",
+                "2", "--backend", "cpu,opencl", "--program"},
+               Faulty(wrong));
+  EXPECT_EQ(plan.Wait(), 2);
+  EXPECT_THAT(plan.err(), refusal);
   Process check({"runnel-worker", "--check", "--state-dir", dir.path()}, Faulty(wrong));
   EXPECT_EQ(check.Wait(), 0);
   EXPECT_THAT(check.out(), ContainsRegex("opencl +no +.*computes integers wrong: "));

@@ -20,16 +20,17 @@ absl::StatusOr<std::unique_ptr<Backend>> BackendArithmetic::MakeAdmitted(
   return backend;
 }
 
+absl::Status BackendArithmetic::AdmitProcessors(const std::string& names) const {
+  for (const std::string& one : ProcessorsOf(names)) {
+    if (IsLoadedBackend(one)) RUNNEL_RETURN_IF_ERROR(MakeAdmitted(one).status());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Backend*> BackendArithmetic::BackendFor(const std::string& name) {
   std::unique_ptr<Backend>& backend = backends_[name];
   if (backend == nullptr) {
-    // Of several processors each is checked by itself.
-    const std::vector<std::string> processors = ProcessorsOf(name);
-    if (processors.size() > 1) {
-      for (const std::string& one : processors) {
-        if (IsLoadedBackend(one)) RUNNEL_RETURN_IF_ERROR(MakeAdmitted(one).status());
-      }
-    }
+    if (ProcessorsOf(name).size() > 1) RUNNEL_RETURN_IF_ERROR(AdmitProcessors(name));
     RUNNEL_ASSIGN_OR_RETURN(backend, MakeAdmitted(name));
   }
   return backend_ = backend.get();
@@ -85,6 +86,7 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
                              request.accumulates, rescale};
   absl::StatusOr<ProgramListing> listing;
   for (const std::string& one : NamesOf(request.backend)) {
+    RUNNEL_RETURN_IF_ERROR(AdmitProcessors(one));
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CoScheduler> processors,
                             MakeCoScheduler(one, options_.threads));
     listing = ListProgram(stage, *recipe, *processors);

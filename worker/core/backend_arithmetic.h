@@ -45,6 +45,8 @@ class BackendArithmetic final : public DeviceArithmetic {
 
  private:
   absl::StatusOr<std::unique_ptr<Backend>> MakeAdmitted(const std::string& name) const;
+  // Each one of several is checked by itself.
+  absl::Status AdmitProcessors(const std::string& names) const;
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
   std::vector<std::string> NamesOf(const std::string& name) const;
   // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,

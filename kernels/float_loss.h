@@ -1,0 +1,23 @@
+#pragma once
+
+// The loss of FP32 logits: of kSoftmaxCrossEntropy, for backends whose logits the host can read.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace runnel {
+
+struct FloatLogits {
+  const float* values;  // samples x classes
+  int64_t samples;
+  int64_t classes;
+  int64_t step_samples;  // the gradient is divided by it
+};
+
+// metrics: double[2], the sum of losses and how many samples are right. gradient: as many as
+// logits, or null. InvalidArgument for a label outside [0, classes).
+absl::Status FloatCrossEntropy(const FloatLogits& logits, const int32_t* labels, float* gradient,
+                               double* metrics);
+
+}  // namespace runnel

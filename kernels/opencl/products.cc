@@ -1,0 +1,122 @@
+#include "kernels/opencl/products.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/base/status_macros.h"
+
+namespace runnel::opencl {
+namespace {
+
+ProgramId KernelsOf(const ProductPlan& product) {
+  return {ProgramId::Source::kProduct, product.is_float, product.tile};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& operands,
+                                                           std::shared_ptr<Session> session) {
+  std::unique_ptr<Products> made(new Products(operands, session));
+  const Program& program = operands.program();
+  int64_t slice_bytes = 0;
+  for (const auto& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      if (!IsProduct(instruction.code)) continue;
+      ProductPlan plan = PlanProduct(program, instruction, session->device().compute_units,
+                                     session->chosen_tiles());
+      slice_bytes = std::max(slice_bytes, plan.slice_bytes());
+      RUNNEL_RETURN_IF_ERROR(session->Build(KernelsOf(plan)));
+      made->plans_.emplace(&instruction, std::move(plan));
+    }
+  }
+  if (made->plans_.empty()) return made;
+  RUNNEL_ASSIGN_OR_RETURN(made->targets_,
+                          CreateBuffer(*session, kMaxGroups * int64_t{sizeof(cl_ulong)}));
+  RUNNEL_ASSIGN_OR_RETURN(made->slices_, CreateBuffer(*session, slice_bytes));
+  return made;
+}
+
+absl::Status Products::Enqueue(const Instruction& instruction, const StepContext& context) {
+  const ProductPlan& product = plans_.at(&instruction);
+  if (!product.is_float) return Integers(instruction, product);
+  const bool is_gradient = instruction.code == OpCode::kConvWeightGradient ||
+                           instruction.code == OpCode::kLinearWeightGradient;
+  const bool adds = is_gradient && context.accumulate && !instruction.overwrites;
+  RUNNEL_RETURN_IF_ERROR(Floats(instruction, product, adds));
+  if (!is_gradient || instruction.outputs.size() < 2) return absl::OkStatus();
+  return BiasGradient(instruction, adds);
+}
+
+absl::Status Products::Integers(const Instruction& instruction, const ProductPlan& product) {
+  const KernelPlan& plan = product.plan;
+  const TensorRef a = operands_.In(instruction, 0), b = operands_.In(instruction, 1);
+  const TensorRef y = operands_.Out(instruction, 0);
+  const cl_int added_exponent = 0;
+  RUNNEL_RETURN_IF_ERROR(Launch(*session_, kIntegerElements, "begin_sum")
+                             .Tensor(y)
+                             .Tensor(a)
+                             .Tensor(b)
+                             .Value(Flag(true))
+                             .Value(added_exponent)
+                             .Once());
+  RUNNEL_RETURN_IF_ERROR(Launch(*session_, KernelsOf(product), product.kernel)
+                             .Tensor(a)
+                             .Tensor(b)
+                             .Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
+                             .Value(Flag(!product.is_sliced))
+                             .Value(product.geometry)
+                             .Value(plan)
+                             .Tiles(product.tile, plan.rows, plan.columns,
+                                    int64_t{product.geometry.groups} * plan.slices));
+  if (!product.is_sliced) return absl::OkStatus();
+  const bool is_wide = operands_.buffer(instruction.outputs[0]).dtype == DType::kInt64;
+  RUNNEL_RETURN_IF_ERROR(Launch(*session_, KernelsOf(product), "add_slices")
+                             .Memory(slices_.get())
+                             .Value(plan)
+                             .Tensor(y)
+                             .Value(Flag(is_wide))
+                             .Memory(targets_.get())
+                             .Items(plan.elements));
+  return Launch(*session_, KernelsOf(product), "finish_slices")
+      .Tensor(y)
+      .Memory(targets_.get())
+      .Value(static_cast<cl_uint>(GroupsFor(plan.elements)))
+      .Once();
+}
+
+absl::Status Products::Floats(const Instruction& instruction, const ProductPlan& product,
+                              bool adds) {
+  const KernelPlan& plan = product.plan;
+  const TensorRef y = operands_.Out(instruction, 0);
+  const bool has_bias = instruction.inputs.size() > 2;
+  RUNNEL_RETURN_IF_ERROR(Launch(*session_, KernelsOf(product), product.kernel)
+                             .Tensor(operands_.In(instruction, 0))
+                             .Tensor(operands_.In(instruction, 1))
+                             .Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
+                             .Tensor(operands_.In(instruction, has_bias ? 2 : 1))
+                             .Value(Flag(has_bias))
+                             .Value(Flag(adds && !product.is_sliced))
+                             .Value(product.geometry)
+                             .Value(plan)
+                             .Tiles(product.tile, plan.rows, plan.columns,
+                                    int64_t{product.geometry.groups} * plan.slices));
+  if (!product.is_sliced) return absl::OkStatus();
+  return Launch(*session_, KernelsOf(product), "add_slices")
+      .Memory(slices_.get())
+      .Value(plan)
+      .Tensor(y)
+      .Value(Flag(adds))
+      .Items(plan.elements);
+}
+
+absl::Status Products::BiasGradient(const Instruction& instruction, bool adds) {
+  const Shape& dy = operands_.buffer(instruction.inputs[0]).shape;
+  return Launch(*session_, kFloatElements, "bias_gradient")
+      .Tensor(operands_.In(instruction, 0))
+      .Tensor(operands_.Out(instruction, 1))
+      .Value(ChannelsOf(dy))
+      .Value(Flag(adds))
+      .Groups(dy[1]);
+}
+
+}  // namespace runnel::opencl

@@ -1,0 +1,42 @@
+#pragma once
+
+// Convolutions and linear layers of a program, forward and backward, integers and floats.
+
+#include <memory>
+#include <unordered_map>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/opencl/area.h"
+#include "kernels/opencl/operands.h"
+#include "kernels/opencl/product_plan.h"
+
+namespace runnel::opencl {
+
+// Of one executable: enqueues, waits for nothing.
+class Products {
+ public:
+  // Plans the program's products, builds their kernels and makes room for sums of slices. Errors as
+  // Session::Build and CreateBuffer.
+  static absl::StatusOr<std::unique_ptr<Products>> Create(const Operands& operands,
+                                                          std::shared_ptr<Session> session);
+
+  // Of an instruction that IsProduct.
+  absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
+
+ private:
+  Products(const Operands& operands, std::shared_ptr<Session> session)
+      : operands_(operands), session_(std::move(session)) {}
+
+  absl::Status Integers(const Instruction& instruction, const ProductPlan& product);
+  absl::Status Floats(const Instruction& instruction, const ProductPlan& product, bool adds);
+  absl::Status BiasGradient(const Instruction& instruction, bool adds);
+
+  const Operands operands_;
+  const std::shared_ptr<Session> session_;
+  std::unordered_map<const Instruction*, ProductPlan> plans_;
+  Handle<cl_mem> targets_;  // a maximum of each group
+  Handle<cl_mem> slices_;   // sums of a part of the depth
+};
+
+}  // namespace runnel::opencl
