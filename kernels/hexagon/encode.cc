@@ -1,5 +1,6 @@
 #include "kernels/hexagon/encode.h"
 
+#include "kernels/fuse_rescale.h"
 #include "kernels/host/geometry.h"
 
 namespace runnel::hexagon {
@@ -25,6 +26,10 @@ constexpr Row kRows[] = {
     {OpCode::kInt8LinearForward, DspCode::kLinearForward},
     {OpCode::kInt8LinearInputGradient, DspCode::kLinearInputGradient},
     {OpCode::kInt8LinearWeightGradient, DspCode::kLinearWeightGradient},
+    {OpCode::kInt8ConvForwardRescaled, DspCode::kConvForward},
+    {OpCode::kInt8ConvInputGradientRescaled, DspCode::kConvInputGradient},
+    {OpCode::kInt8LinearForwardRescaled, DspCode::kLinearForward},
+    {OpCode::kInt8LinearInputGradientRescaled, DspCode::kLinearInputGradient},
     {OpCode::kInt8MaxPoolForward, DspCode::kMaxPoolForward},
     {OpCode::kInt8MaxPoolInputGradient, DspCode::kMaxPoolInputGradient},
     {OpCode::kInt8AvgPoolForward, DspCode::kAvgPoolForward},
@@ -75,6 +80,7 @@ uint32_t FlagsOf(const Instruction& instruction, const StepContext& context) {
   if (rule.relu) flags |= kFlagRelu;
   if (rule.power_of_two_input) flags |= kFlagPowerOfTwo;
   if (context.accumulate) flags |= kFlagAccumulate;
+  if (RescalesItsSums(instruction.code)) flags |= kFlagRescaled;
   return flags;
 }
 
@@ -120,7 +126,12 @@ DspOp Encode(const Program& program, const Instruction& instruction, const StepC
   for (size_t i = 0; i < instruction.inputs.size() && i < 2; ++i) {
     op.in[i] = encode(instruction.inputs[i]);
   }
-  for (size_t i = 0; i < instruction.outputs.size() && i < 2; ++i) {
+  if (instruction.inputs.size() > 2 && RescalesItsSums(instruction.code)) {
+    op.mask = encode(instruction.inputs[2]);
+  }
+  // A kept scale is the host's.
+  const size_t outputs = RescalesItsSums(instruction.code) ? 1 : instruction.outputs.size();
+  for (size_t i = 0; i < outputs && i < 2; ++i) {
     const bool metrics = program.buffers[instruction.outputs[i]].storage == Storage::kMetrics;
     if (!metrics) op.out[i] = encode(instruction.outputs[i]);
   }

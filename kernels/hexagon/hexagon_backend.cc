@@ -7,8 +7,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/fuse_rescale.h"
 #include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/encode.h"
+#include "kernels/hexagon/product_scales.h"
 #include "kernels/hexagon/staging.h"
 #include "kernels/host/call.h"
 #include "kernels/integer_loss.h"
@@ -32,7 +34,10 @@ bool LeavesTheDsp(Storage storage) {
 class HexagonExecutable final : public Executable {
  public:
   HexagonExecutable(const Program& program, std::shared_ptr<DspSession> session)
-      : program_(program), session_(std::move(session)), staging_(program, session_->memory()) {}
+      : program_(program),
+        session_(std::move(session)),
+        staging_(program, session_->memory()),
+        scales_(program, session_->memory()) {}
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     for (const Instruction& instruction : program_.part(part)) {
@@ -41,6 +46,7 @@ class HexagonExecutable final : public Executable {
       }
     }
     RUNNEL_RETURN_IF_ERROR(staging_.Enter(part, bindings));
+    RUNNEL_RETURN_IF_ERROR(scales_.Open());
     std::vector<const Instruction*> batch;
     for (const Instruction& instruction : program_.part(part)) {
       if (DspCodeOf(instruction.code)) batch.push_back(&instruction);
@@ -75,9 +81,22 @@ class HexagonExecutable final : public Executable {
           program_, *instruction, context,
           [&](BufferIndex index) { return staging_.OffsetOf(index); },
           [&](BufferIndex index) { return staging_.VersionOf(index); }));
+      if (RescalesItsSums(instruction->code)) {
+        scales_.Begin(*instruction, KeptScaleOf(*instruction), ops.back());
+      }
     }
     RUNNEL_RETURN_IF_ERROR(session_->Submit(ops));
-    return session_->Wait();
+    RUNNEL_RETURN_IF_ERROR(session_->Wait());
+    for (const Instruction* instruction : batch) {
+      if (!RescalesItsSums(instruction->code)) continue;
+      RUNNEL_RETURN_IF_ERROR(scales_.Finish(*instruction, KeptScaleOf(*instruction)));
+    }
+    return absl::OkStatus();
+  }
+
+  KeptScale* KeptScaleOf(const Instruction& instruction) const {
+    if (instruction.outputs.size() < 2) return nullptr;
+    return reinterpret_cast<KeptScale*>(staging_.Address(instruction.outputs[1]));
   }
 
   // What the DSP wrote into tails leads the host's arithmetic. Values that stay on the DSP are not
@@ -115,6 +134,7 @@ class HexagonExecutable final : public Executable {
   const Program& program_;
   const std::shared_ptr<DspSession> session_;
   Staging staging_;
+  ProductScales scales_;
 };
 
 // Stages that are made after the DSP was lost get a session of their own; those from before have
@@ -131,6 +151,7 @@ class HexagonBackend final : public Backend {
                         session_->memory()->bytes() >> 20, " MiB shared with the host");
   }
 
+  bool rescales_in_products() const override { return true; }
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
     return session_->memory()->Allocate(bytes);

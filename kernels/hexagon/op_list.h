@@ -13,7 +13,7 @@ namespace runnel::hexagon {
 
 inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
-inline constexpr uint32_t kDspProtocol = 1;
+inline constexpr uint32_t kDspProtocol = 2;
 
 // A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
 // behind it: vectors are whole.
@@ -56,6 +56,12 @@ inline constexpr uint32_t kFlagPromoteOneToTwo = 1;
 inline constexpr uint32_t kFlagRelu = 2;
 inline constexpr uint32_t kFlagPowerOfTwo = 4;
 inline constexpr uint32_t kFlagAccumulate = 8;
+// Of a forward or input-gradient product: out[0] is int8, as kRescale would make it of the sums.
+// With kFlagKept they are rounded by `shift`, whatever their maximum; with kFlagGuessed too, and
+// again where their maximum asks for another shift.
+inline constexpr uint32_t kFlagRescaled = 16;
+inline constexpr uint32_t kFlagKept = 32;
+inline constexpr uint32_t kFlagGuessed = 64;
 
 struct DspTensor {
   uint32_t data = 0;  // offset; 0: the operand is absent
@@ -96,12 +102,20 @@ struct DspOp {
   // Dropout keeps an element whose draw's top 24 bits reach this.
   uint32_t threshold = 0;
   int32_t added_exponent = 0;  // dropout
-  uint32_t reserved = 0;
-  uint32_t key[2] = {};  // of the stream of random draws (proto/base/random.h)
+  int32_t shift = 0;           // kFlagKept, kFlagGuessed
+  uint32_t key[2] = {};        // of the stream of random draws (proto/base/random.h)
   uint32_t sequence[2] = {};
+  DspTensor mask;    // kFlagRescaled: as kRescale's; may be absent
   DspCounts counts;  // written by the program
 };
-static_assert(sizeof(DspOp) == 216, "both compilers lay it out alike");
+static_assert(sizeof(DspOp) == 240, "both compilers lay it out alike");
+
+// out[1] of an operation with kFlagRescaled, if it is there: what was seen of its sums.
+struct DspSums {
+  int64_t max_abs = 0;
+  uint32_t saturated = 0;  // |sum| > 2^(7 + shift); only with kFlagKept
+  int32_t shift = 0;       // that they were rounded by
+};
 
 // Behind each other at the start of the shared memory: the desk, then what the host allocates.
 inline constexpr uint32_t kMaxOps = 1024;

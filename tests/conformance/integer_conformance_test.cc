@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
+#include "kernels/fuse_rescale.h"
 #include "tests/conformance/integer_cases.h"
 #include "tests/kernels/integer_backends.h"
 
@@ -28,11 +29,6 @@ std::vector<OpCode> IntegerCodes() {
     codes.push_back(static_cast<OpCode>(i));
   }
   return codes;
-}
-
-bool RescalesItsSums(OpCode code) {
-  return code >= OpCode::kInt8ConvForwardRescaled &&
-         code <= OpCode::kInt8LinearInputGradientRescaled;
 }
 
 absl::Status RunCase(IntegerCase& c, Backend* backend) {

@@ -29,7 +29,7 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
   if (stage.rescale.keeps() && !processors.rescales_in_products()) {
     return absl::UnimplementedError(
         "not all of these processors keep scales: take --rescale dynamic or speculate, or "
-        "processors cpu and ref");
+        "processors cpu, hexagon and ref");
   }
   RUNNEL_ASSIGN_OR_RETURN(const Program program,
                           CompileStage(stage.model, stage.layers.first_layer,

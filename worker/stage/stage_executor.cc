@@ -33,7 +33,7 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   if (numbers_.keeps_scales && !backend->rescales_in_products()) {
     return absl::UnimplementedError(absl::StrCat(
         "--rescale ", options_.training.rescale, ": backend ", backend->name(),
-        " keeps no scales; take --rescale dynamic or speculate, or backend cpu or ref"));
+        " keeps no scales; take --rescale dynamic or speculate, or backend cpu, hexagon or ref"));
   }
   const CompileOptions compile = {.accumulates_gradients = accumulates,
                                   .max_batch = *std::max_element(sizes.begin(), sizes.end()),

@@ -43,11 +43,12 @@ struct Pixels {
   DspImages grid;  // the result; c: of all groups
   int groups = 1;
   PackedRows weights;  // of the first group; those of the others behind it
-  int32_t* result = nullptr;
   Vector* waiting = nullptr;
 };
 
-int64_t ProductOverPixels(Machine& machine, const Pixels& p) {
+// To `result`, or `rounded`.
+int64_t ProductOverPixels(Machine& machine, const Pixels& p, int32_t* result,
+                          RoundedSums* rounded) {
   const uint32_t positions = p.grid.h * p.grid.w;
   const uint32_t total = p.grid.n * positions;
   const int tile_steps = TileSteps(machine);
@@ -66,11 +67,13 @@ int64_t ProductOverPixels(Machine& machine, const Pixels& p) {
     target.run_count = RunsOf(first, lanes, positions, p.grid.c * positions, runs);
     target.lanes = lanes;
     target.waiting = p.waiting;
+    target.c = result;
+    target.rounded = rounded;
     for (int g = 0; g < p.groups; ++g) {
       PackedRows weights = p.weights;
       weights.words += g * weights.rows * weights.steps;
       weights.start += g * weights.rows;
-      target.c = p.result + g * weights.rows * positions;
+      target.first = g * weights.rows * positions;
       LaneReader reader(p.source.images.data + g * p.source.group_bytes, segments, segment_count,
                         p.source.in_place ? masks : nullptr);
       for (int step = 0; step < weights.steps; step += tile_steps) {
@@ -198,7 +201,6 @@ DspStatus ConvForward(Machine& machine, const DspOp& op) {
   Pixels p;
   p.grid = op.y;
   p.groups = op.groups;
-  p.result = machine.data<int32_t>(op.out[0]);
   auto* spare = machine.scratch.Take(depth);
   bool fresh = false;
   if (spare == nullptr || !MakeSource(machine, op, Pass::kForward, op.in[0], p.source) ||
@@ -213,9 +215,9 @@ DspStatus ConvForward(Machine& machine, const DspOp& op) {
     to.start += g * group_out;
     PackByteRows(machine.data<int8_t>(op.in[1]) + g * group_out * depth, depth, depth, spare, to);
   }
-  const int32_t exponent = machine.tail(op.in[0]).exponent + machine.tail(op.in[1]).exponent;
-  machine.SetTail(op.out[0], exponent, ProductOverPixels(machine, p));
-  return DspStatus::kOk;
+  return RunProduct(machine, op, [&](int32_t* result, RoundedSums* rounded) {
+    return ProductOverPixels(machine, p, result, rounded);
+  });
 }
 
 DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
@@ -224,7 +226,6 @@ DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
   Pixels p;
   p.grid = op.x;
   p.groups = op.groups;
-  p.result = machine.data<int32_t>(op.out[0]);
   bool fresh = false;
   if (!MakeSource(machine, op, Pass::kInputGradient, op.in[0], p.source) ||
       !TakeWaiting(machine, group_in, p) ||
@@ -256,9 +257,9 @@ DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
           to);
     }
   }
-  const int32_t exponent = machine.tail(op.in[0]).exponent + machine.tail(op.in[1]).exponent;
-  machine.SetTail(op.out[0], exponent, ProductOverPixels(machine, p));
-  return DspStatus::kOk;
+  return RunProduct(machine, op, [&](int32_t* result, RoundedSums* rounded) {
+    return ProductOverPixels(machine, p, result, rounded);
+  });
 }
 
 namespace {
@@ -349,7 +350,8 @@ class WeightGradient {
     }
     const LaneRun run = {static_cast<uint32_t>(lane), 0, lanes};
     TileTarget target;
-    target.c = sums_.sums() + g * group_out_ * lanes_;
+    target.c = sums_.sums();
+    target.first = g * group_out_ * lanes_;
     target.row_elements = lanes_;
     target.runs = &run;
     target.run_count = 1;

@@ -2,7 +2,7 @@
 
 #include "kernels/hexagon/dsp/hvx.h"
 #include "kernels/hexagon/dsp/machine.h"
-#include "kernels/hexagon/dsp/rounding.h"
+#include "kernels/hexagon/dsp/rounded_sums.h"
 
 namespace runnel::hexagon {
 namespace {
@@ -115,24 +115,47 @@ DspStatus Quantize(Machine& machine, const DspOp& op) {
   return DspStatus::kOk;
 }
 
-DspStatus Rescale(Machine& machine, const DspOp& op) {
-  const Tail from = machine.tail(op.in[0]);
-  const int32_t* sums = machine.data<int32_t>(op.in[0]);
-  const int8_t* mask = op.in[1].data != 0 ? machine.data<int8_t>(op.in[1]) : nullptr;
-  int8_t* y = machine.data<int8_t>(op.out[0]);
-  int shift = Max(0, BitsOf(from.max_abs) - 7);
-  if (shift == 1 && (op.flags & kFlagPromoteOneToTwo) != 0) shift = 2;
-  const bool relu = (op.flags & kFlagRelu) != 0;
-  Draws draws(op);
+namespace {
+
+// round(words, first element) gives what is left of them.
+template <typename Round>
+RUNNEL_INLINE void RoundInto(const DspOp& op, const int32_t* sums, const int8_t* mask, int8_t* y,
+                             const Round& round) {
+  const Vector least = (op.flags & kFlagRelu) != 0 ? Q6_V_vzero() : SplatBytes(-127);
   ForEachPiece(op.out[0].elements, [&](uint32_t i, int n) {
-    Vector value = MantissasOf(RoundWords(op, draws, LoadWords(sums + i), shift, i));
-    if (relu) value = Q6_Vb_vmax_VbVb(value, Q6_V_vzero());
+    Vector value = Q6_Vb_vmax_VbVb(MantissasOf(round(LoadWords(sums + i), i)), least);
     if (mask != nullptr) {
       const Predicate keeps = Q6_Q_vcmp_gt_VbVb(Load(mask + i), Q6_V_vzero());
       value = Q6_V_vmux_QVV(keeps, value, Q6_V_vzero());
     }
     StoreBytes(y + i, value, n);
   });
+}
+
+}  // namespace
+
+void RoundStored(Machine& machine, const DspOp& op, const int32_t* sums, const DspTensor& mask_of,
+                 int shift) {
+  const int8_t* mask = mask_of.data != 0 ? machine.data<int8_t>(mask_of) : nullptr;
+  int8_t* y = machine.data<int8_t>(op.out[0]);
+  if (op.rounding == kRoundPseudoStochastic && shift < 32) {
+    const PseudoRounding round(shift);
+    return RoundInto(op, sums, mask, y, [&](const Words& words, uint32_t) {
+      Words rounded;
+      for (int i = 0; i < 4; ++i) rounded.v[i] = round(words.v[i], Q6_Vw_vabs_Vw(words.v[i]));
+      return rounded;
+    });
+  }
+  Draws draws(op);
+  RoundInto(op, sums, mask, y, [&](const Words& words, uint32_t first) {
+    return RoundWords(op, draws, words, shift, first);
+  });
+}
+
+DspStatus Rescale(Machine& machine, const DspOp& op) {
+  const Tail from = machine.tail(op.in[0]);
+  const int shift = ShiftOf(op, from.max_abs);
+  RoundStored(machine, op, machine.data<int32_t>(op.in[0]), op.in[1], shift);
   machine.SetTail(op.out[0], from.exponent + shift);
   return DspStatus::kOk;
 }

@@ -61,8 +61,16 @@ class Pieces {
   int lane_ = 0, step_ = 0;
 };
 
-// c[rows of a][lanes of b]. The copy of the next piece runs beside the products of this one.
-int64_t StreamProduct(Machine& machine, const PackedRows& a, const StreamedLanes& b, int32_t* c) {
+// Where a product goes: C, or rounded, with memory for sums that wait.
+struct StreamTarget {
+  int32_t* c = nullptr;
+  RoundedSums* rounded = nullptr;
+  Vector* waiting = nullptr;  // 4 a row
+};
+
+// [rows of a][lanes of b]. The copy of the next piece runs beside the products of this one.
+int64_t StreamProduct(Machine& machine, const PackedRows& a, const StreamedLanes& b,
+                      const StreamTarget& to) {
   const uint32_t half = machine.vtcm_bytes / 2;
   const int at_once = Max(1, static_cast<int>(half / (kTileLanes * 4)) - 2);
   Pieces pieces(b, at_once);
@@ -76,14 +84,21 @@ int64_t StreamProduct(Machine& machine, const PackedRows& a, const StreamedLanes
     more = pieces.Next(next);
     if (more) BeginCopy(buffers[turn ^ 1], next.from, next.bytes);
     TileTarget target;
-    target.c = c;
+    target.c = to.c;
+    target.rounded = to.rounded;
+    target.waiting = to.waiting;
     target.row_elements = b.lanes;
     target.lanes = Min(kTileLanes, b.lanes - piece.lane);
     const LaneRun run = {static_cast<uint32_t>(piece.lane), 0, target.lanes};
     target.runs = &run;
     target.run_count = 1;
-    target.adds = piece.step > 0;
     const bool finished = piece.step + piece.steps >= a.steps;
+    if (to.rounded != nullptr) {
+      target.takes = piece.step > 0;
+      target.waits = !finished;
+    } else {
+      target.adds = piece.step > 0;
+    }
     target.largest = finished ? &largest : nullptr;
     MultiplyTile(a, piece.step, piece.steps, piece.step == 0,
                  reinterpret_cast<const Vector*>(buffers[turn]), target);
@@ -92,9 +107,13 @@ int64_t StreamProduct(Machine& machine, const PackedRows& a, const StreamedLanes
   return largest.Result();
 }
 
-void FinishTail(Machine& machine, const DspOp& op, int64_t largest) {
-  machine.SetTail(op.out[0], machine.tail(op.in[0]).exponent + machine.tail(op.in[1]).exponent,
-                  largest);
+DspStatus RunStream(Machine& machine, const DspOp& op, const PackedRows& a,
+                    const StreamedLanes& b) {
+  auto* waiting = machine.scratch.Take<Vector>(4 * a.rows);
+  if (waiting == nullptr) return DspStatus::kNoMemory;
+  return RunProduct(machine, op, [&](int32_t* result, RoundedSums* rounded) {
+    return StreamProduct(machine, a, b, {result, rounded, waiting});
+  });
 }
 
 // Rows of `depth` bytes, samples or errors, for so many steps.
@@ -141,8 +160,7 @@ DspStatus LinearForward(Machine& machine, const DspOp& op) {
   if (!PackSamples(machine, machine.data<int8_t>(op.in[0]), samples, inputs, b.steps, a)) {
     return DspStatus::kNoMemory;
   }
-  FinishTail(machine, op, StreamProduct(machine, a, b, machine.data<int32_t>(op.out[0])));
-  return DspStatus::kOk;
+  return RunStream(machine, op, a, b);
 }
 
 DspStatus LinearInputGradient(Machine& machine, const DspOp& op) {
@@ -168,8 +186,7 @@ DspStatus LinearInputGradient(Machine& machine, const DspOp& op) {
     to += b.TileBytes(lane);
   }
   b.tiles = tiles;
-  FinishTail(machine, op, StreamProduct(machine, a, b, machine.data<int32_t>(op.out[0])));
-  return DspStatus::kOk;
+  return RunStream(machine, op, a, b);
 }
 
 DspStatus LinearWeightGradient(Machine& machine, const DspOp& op) {
@@ -197,7 +214,9 @@ DspStatus LinearWeightGradient(Machine& machine, const DspOp& op) {
   }
   b.tiles = tiles;
   sums.Expect(samples);
-  FinishTail(machine, op, sums.Finish(StreamProduct(machine, a, b, sums.sums())));
+  const int64_t largest = sums.Finish(StreamProduct(machine, a, b, {sums.sums()}));
+  machine.SetTail(op.out[0], machine.tail(op.in[0]).exponent + machine.tail(op.in[1]).exponent,
+                  largest);
   return DspStatus::kOk;
 }
 

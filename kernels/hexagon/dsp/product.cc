@@ -27,10 +27,71 @@ RUNNEL_INLINE void LoadSums(const TileTarget& target, int m, Vector (&sums)[kVec
   if (target.takes) {
     for (int n = 0; n < kVectors; ++n) sums[n] = target.waiting[4 * m + n];
   } else if (target.adds) {
-    const int32_t* c = target.c + m * target.row_elements;
+    const int32_t* c = target.c + target.first + m * target.row_elements;
     for (int n = 0; n < kVectors; ++n) sums[n] = Load(c + target.runs[0].at + n * kVectorWords);
   } else {
     for (int n = 0; n < kVectors; ++n) sums[n] = Q6_V_vzero();
+  }
+}
+
+// One row of the tile as bytes.
+RUNNEL_INLINE void StoreRow(const TileTarget& target, int m, Vector value) {
+  const RoundedSums& to = *target.rounded;
+  const uint32_t first = target.first + m * target.row_elements;
+  alignas(kVectorBytes) int8_t row[2 * kVectorBytes];
+  if (target.run_count > 1) *reinterpret_cast<Vector*>(row) = value;
+  for (int i = 0; i < target.run_count; ++i) {
+    const LaneRun& run = target.runs[i];
+    Vector piece = run.lane == 0 ? value : Load(row + run.lane);
+    if (to.mask != nullptr) {
+      const Predicate keeps = Q6_Q_vcmp_gt_VbVb(Load(to.mask + first + run.at), Q6_V_vzero());
+      piece = Q6_V_vmux_QVV(keeps, piece, Q6_V_vzero());
+    }
+    StoreBytes(to.y + first + run.at, piece, run.count);
+  }
+}
+
+// round(sums, |sums|) gives what is left of a vector of them.
+template <int kRows, int kVectors, typename Round>
+RUNNEL_INLINE void RoundPanel(const TileTarget& target, bool whole, int first_row,
+                              const Vector (&sums)[kRows][kVectors], const Round& round) {
+  RoundedSums& to = *target.rounded;
+  const Vector limit = Splat(128 << to.shift);
+  const Vector least = to.relu ? Q6_V_vzero() : SplatBytes(-127);
+  const bool at_once = target.runs[0].count == kTileLanes && to.mask == nullptr;
+  Vector saturated = to.saturated, largest = Q6_V_vzero();
+  for (int m = 0; m < kRows; ++m) {
+    Words words = {{Q6_V_vzero(), Q6_V_vzero(), Q6_V_vzero(), Q6_V_vzero()}};
+    for (int n = 0; n < kVectors; ++n) {
+      const Vector sum =
+          whole ? sums[m][n] : KeepBytes(sums[m][n], (target.lanes - n * kVectorWords) * 4);
+      const Vector magnitude = Q6_Vw_vabs_Vw(sum);
+      largest = Q6_Vw_vmax_VwVw(largest, magnitude);
+      saturated = Q6_Vw_condacc_QVwVw(Q6_Q_vcmp_gt_VwVw(magnitude, limit), saturated, Splat(1));
+      words.v[n] = round(sum, magnitude);
+    }
+    const Vector value = Q6_Vb_vmax_VbVb(MantissasOf(words), least);
+    if (at_once) {
+      Store(to.y + target.first + (first_row + m) * target.row_elements + target.runs[0].at, value);
+    } else {
+      StoreRow(target, first_row + m, value);
+    }
+  }
+  to.saturated = saturated;
+  if (target.largest != nullptr) target.largest->See(largest);
+}
+
+template <int kRows, int kVectors>
+RUNNEL_INLINE void StoreRounded(const TileTarget& target, bool whole, int first_row,
+                                const Vector (&sums)[kRows][kVectors]) {
+  const RoundedSums& to = *target.rounded;
+  if (to.pseudo) {
+    RoundPanel(target, whole, first_row, sums, PseudoRounding(to.shift));
+  } else if (to.shift == 0) {
+    RoundPanel(target, whole, first_row, sums, [](Vector words, Vector) { return words; });
+  } else {
+    const VectorRounding round(kRoundHalfAway, to.shift);
+    RoundPanel(target, whole, first_row, sums, [&](Vector words, Vector) { return round(words); });
   }
 }
 
@@ -42,7 +103,7 @@ RUNNEL_INLINE Vector StoreSums(const TileTarget& target, const VectorPlaces& pla
     for (int n = 0; n < kVectors; ++n) target.waiting[4 * m + n] = sums[n];
     return largest;
   }
-  int32_t* c = target.c + m * target.row_elements;
+  int32_t* c = target.c + target.first + m * target.row_elements;
   if (places.whole) {
     for (int n = 0; n < kVectors; ++n) {
       Store(c + places.at[n], sums[n]);
@@ -100,6 +161,9 @@ __attribute__((noinline)) void PanelTile(const int32_t* a, const int32_t* start,
         sums[m][n] = Q6_Vw_vrmpyacc_VwVubRb(sums[m][n], lanes[n], words[m]);
       }
     }
+  }
+  if (target.rounded != nullptr && !target.waits) {
+    return StoreRounded(target, places.whole, first_row, sums);
   }
   Vector largest = Q6_V_vzero();
   for (int m = 0; m < kRows; ++m) {

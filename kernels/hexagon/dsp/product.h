@@ -10,7 +10,7 @@
 // [k / 4][lane][4]. Loops read one step ahead of both.
 
 #include "kernels/hexagon/dsp/hvx.h"
-#include "kernels/hexagon/dsp/machine.h"
+#include "kernels/hexagon/dsp/rounded_sums.h"
 
 namespace runnel::hexagon {
 
@@ -65,6 +65,7 @@ struct LaneRun {
 // Where a tile of C goes.
 struct TileTarget {
   int32_t* c = nullptr;
+  uint32_t first = 0;         // elements from C's begin to the first row
   uint32_t row_elements = 0;  // from row to row
   const LaneRun* runs = nullptr;
   int run_count = 0;
@@ -73,8 +74,9 @@ struct TileTarget {
   MaxWords* largest = nullptr;  // of the finished sums; null: they are not finished
   // Of products over more steps than fit VTCM: where sums wait for the next ones, 4 vectors a row.
   Vector* waiting = nullptr;
-  bool takes = false;  // sums that wait
-  bool waits = false;  // sums are not finished and do not go to C
+  bool takes = false;              // sums that wait
+  bool waits = false;              // sums are not finished and do not go to C
+  RoundedSums* rounded = nullptr;  // where finished sums go instead of C
 };
 
 // Steps first..first + count of A against a tile of B that has these steps alone. The first of

@@ -112,6 +112,31 @@ class VectorRounding {
   Vector mask_;
 };
 
+// The same for the rounding that training uses and shift 0..31, without a branch.
+class PseudoRounding {
+ public:
+  explicit PseudoRounding(int shift)
+      : shift_(shift),
+        half_(shift / 2),
+        odd_(shift % 2),
+        low_mask_(Splat(static_cast<int32_t>((uint32_t{1} << half_) - 1))),
+        mask_(Splat(static_cast<int32_t>((uint32_t{1} << shift) - 1))) {}
+
+  // magnitude: of the words.
+  RUNNEL_INLINE Vector operator()(Vector words, Vector magnitude) const {
+    const Vector high = Q6_Vuw_vlsr_VuwR(Q6_V_vand_VV(magnitude, mask_), half_);
+    const Vector low = Q6_Vw_vasl_VwR(Q6_V_vand_VV(magnitude, low_mask_), odd_);
+    const Predicate up = Q6_Q_vcmp_gt_VuwVuw(high, low);
+    const Vector quotient = Q6_Vw_condacc_QVwVw(up, Q6_Vuw_vlsr_VuwR(magnitude, shift_), Splat(1));
+    const Predicate negative = Q6_Q_vcmp_gt_VwVw(Q6_V_vzero(), words);
+    return Q6_V_vmux_QVV(negative, Q6_Vw_vsub_VwVw(Q6_V_vzero(), quotient), quotient);
+  }
+
+ private:
+  int shift_, half_, odd_;
+  Vector low_mask_, mask_;
+};
+
 // 128 words from element `first` on, by the operation's rule; shift 0..62.
 inline Words RoundWords(const DspOp& op, Draws& draws, const Words& words, int shift,
                         uint32_t first) {
