@@ -40,6 +40,9 @@ Subcommand AddQuantize(CLI::App& program) {
   app->add_option("--samples", method.samples, "training samples to calibrate on")
       ->check(kCountRange)
       ->capture_default_str();
+  app->add_option("--report", flags->report,
+                  "file for what each layer costs here and how far it is from FP32; it ends in "
+                  ".md, .json or .svg");
   app->add_option("--data-dir", flags->data_dir,
                   "folder with the data set (default: as in training)");
   return {app, [flags](const CommandContext& context) { return QuantizeCommand(*flags, context); }};

@@ -30,6 +30,15 @@ QuantizeMethod FromMessage(const proto::QuantizeMethod& message) {
           message.fold_batch_norm(), message.winograd(), message.samples()};
 }
 
+std::vector<LayerError> ErrorsOf(
+    const google::protobuf::RepeatedPtrField<proto::LayerError>& messages) {
+  std::vector<LayerError> errors;
+  for (const proto::LayerError& error : messages) {
+    errors.push_back({error.snr_db(), error.cosine()});
+  }
+  return errors;
+}
+
 absl::StatusOr<QuantizedModel> Decode(absl::string_view content) {
   RUNNEL_ASSIGN_OR_RETURN(const absl::string_view payload, OpenSealed(kFormat, content));
   proto::QuantizedModel message;
@@ -47,6 +56,7 @@ absl::StatusOr<QuantizedModel> Decode(absl::string_view content) {
   model.step = message.step();
   model.method = FromMessage(message.method());
   model.graph = std::move(*message.mutable_graph());
+  model.errors = ErrorsOf(message.errors());
   return model;
 }
 
@@ -69,6 +79,11 @@ absl::Status WriteQuantizedModel(const QuantizedModel& model, const std::string&
   message.set_step(model.step);
   *message.mutable_method() = ToMessage(model.method);
   message.set_graph(model.graph);
+  for (const LayerError& error : model.errors) {
+    proto::LayerError& added = *message.add_errors();
+    added.set_snr_db(error.snr_db);
+    added.set_cosine(error.cosine);
+  }
   if (message.ByteSizeLong() + kSealBytes > static_cast<size_t>(kMaxQuantizedBytes)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": over ", kMaxQuantizedBytes, " bytes"));
   }
@@ -85,8 +100,10 @@ absl::StatusOr<QuantizedModel> ReadQuantizedModel(const std::string& path) {
 }
 
 absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, const ModelSpec& model,
-                                        ModelState state, const QuantizeMethod& method) {
+                                        ModelState state, const QuantizeMethod& method,
+                                        bool report) {
   proto::InferenceJob job;
+  job.set_report(report);
   job.set_samples(std::move(samples));
   job.set_batch(batch);
   *job.mutable_quantize()->mutable_model() = ToProto(model);
@@ -97,8 +114,9 @@ absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, cons
 
 absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
                                         const std::vector<int32_t>& labels,
-                                        const std::string& graph) {
+                                        const std::string& graph, bool report) {
   proto::InferenceJob job;
+  job.set_report(report);
   job.set_samples(std::move(samples));
   job.set_batch(batch);
   job.mutable_evaluate()->set_graph(graph);
@@ -120,6 +138,13 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   reply.accuracy = message.accuracy();
   reply.loss = message.loss();
   reply.kernels = message.kernels();
+  reply.errors = ErrorsOf(message.errors());
+  for (const proto::LayerFigures& layer : message.layers()) {
+    reply.layers.push_back({layer.name(), layer.shape(), layer.kernel(), layer.macs(),
+                            layer.bytes(), layer.seconds()});
+  }
+  reply.peak = message.peak();
+  reply.threads = message.threads();
   return reply;
 }
 

@@ -35,13 +35,22 @@ struct QuantizeMethod {
   friend bool operator==(const QuantizeMethod&, const QuantizeMethod&) = default;
 };
 
+// Of a node's values against the FP32 model's, over calibration samples.
+struct LayerError {
+  double snr_db = 0;  // infinite where they are equal
+  double cosine = 0;
+
+  friend bool operator==(const LayerError&, const LayerError&) = default;
+};
+
 struct QuantizedModel {
   std::string model_sha256;    // ModelSha256
   std::string weights_sha256;  // of the FP32 weights
   RunSettings settings;        // of the run that trained it
   int64_t step = 0;
   QuantizeMethod method;
-  std::string graph;  // a serialized runnel.proto.QuantizedGraph
+  std::string graph;               // a serialized runnel.proto.QuantizedGraph
+  std::vector<LayerError> errors;  // by node; or none
 
   friend bool operator==(const QuantizedModel&, const QuantizedModel&) = default;
 };
@@ -54,12 +63,22 @@ absl::Status WriteQuantizedModel(const QuantizedModel& model, const std::string&
 absl::StatusOr<QuantizedModel> ReadQuantizedModel(const std::string& path);
 
 // What a worker process is asked for, as bytes (proto/inference.proto). samples: FP32, NCHW, as
-// bytes; batch: of them at a time. InvalidArgument: more than a message can hold.
+// bytes; batch: of them at a time; report: also LayerFigures. InvalidArgument: more than a message
+// can hold.
 absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, const ModelSpec& model,
-                                        ModelState state, const QuantizeMethod& method);
+                                        ModelState state, const QuantizeMethod& method,
+                                        bool report);
 absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
                                         const std::vector<int32_t>& labels,
-                                        const std::string& graph);
+                                        const std::string& graph, bool report);
+
+// A node in a layer report, for one sample (kernels/inference/node_profile.h).
+struct LayerFigures {
+  std::string name, shape, kernel;
+  int64_t macs = 0;
+  int64_t bytes = 0;
+  double seconds = 0;
+};
 
 // Its answer.
 struct InferenceReply {
@@ -67,7 +86,12 @@ struct InferenceReply {
   int64_t weight_bytes = 0;  // likewise: INT8 weights with biases and factors
   double accuracy = 0;       // of EvaluateJob
   double loss = 0;
-  std::string kernels;  // what computed
+  std::string kernels;             // what computed
+  std::vector<LayerError> errors;  // of QuantizeJob, by node
+  // With report.
+  std::vector<LayerFigures> layers;  // by node
+  double peak = 0;                   // operations a second of one thread
+  int64_t threads = 0;
 };
 // The error that the worker answered with, or Internal for bytes that are no answer.
 absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/inference/requantizer.h"
 #include "kernels/inference/winograd.h"
 
@@ -47,7 +48,11 @@ struct Int8Executor::Product {
 };
 
 Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels)
-    : graph_(graph), pool_(threads), products_(graph.nodes.size()), codes_(graph.nodes.size()) {
+    : graph_(graph),
+      pool_(threads),
+      kernels_(kernels),
+      products_(graph.nodes.size()),
+      codes_(graph.nodes.size()) {
   loops_.codes = &CodeLoopsFor(kernels.name);
   loops_.integers = &cpu::IntegerLoopsFor(loops_.codes->name);
   const ProductMachine machine{&kernels, &pool_, &workspace_};
@@ -86,6 +91,17 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
 }
 
 Int8Executor::~Int8Executor() = default;
+
+std::string Int8Executor::kernel(size_t node) const {
+  const Int8Node& n = graph_.nodes[node];
+  if (n.node.kind != NodeKind::kConv) return absl::StrCat("loop ", loops_.codes->name);
+  const cpu::ConvShape& s = n.node.shape;
+  const char* way = n.winograd      ? "winograd "
+                    : s.depthwise() ? "depthwise "
+                    : s.groups > 1  ? "grouped "
+                                    : "direct ";
+  return absl::StrCat(way, kernels_.name);
+}
 
 // The input with a border of its zero, where that is not code 0.
 const int8_t* Int8Executor::Padded(size_t at, int64_t batch, const int8_t* x) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -39,6 +40,8 @@ class Int8Executor {
   void Run(
       absl::Span<const float> samples, int64_t batch, absl::Span<float> logits,
       absl::FunctionRef<void(size_t node)> after = [](size_t) {});
+  // What computes a node, for people: "direct avx512_vnni".
+  std::string kernel(size_t node) const;
   // Of the last run; each with kReadBehindBytes behind it.
   const Codes& codes() const { return codes_; }
 
@@ -55,6 +58,7 @@ class Int8Executor {
   const Int8Graph& graph_;
   cpu::ThreadPool pool_;
   cpu::Workspace workspace_;
+  const cpu::Int8Kernels& kernels_;
   NodeLoops loops_;
   std::vector<std::unique_ptr<Product>> products_;  // by node
   Codes codes_;

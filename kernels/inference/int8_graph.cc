@@ -105,14 +105,16 @@ absl::Status CheckNode(const Int8Graph& graph, size_t at) {
 
 }  // namespace
 
+int64_t NodeBytes(const Int8Node& n) {
+  return static_cast<int64_t>(n.weights.size() + n.weight_zeros.size() * sizeof(int32_t) +
+                              n.bias.size() * sizeof(int32_t) + n.factors.size() * sizeof(Factor) +
+                              n.logit_scales.size() * sizeof(double));
+}
+
 int64_t Int8Graph::weight_bytes() const {
-  size_t bytes = 0;
-  for (const Int8Node& n : nodes) {
-    bytes += n.weights.size() + n.weight_zeros.size() * sizeof(int32_t) +
-             n.bias.size() * sizeof(int32_t) + n.factors.size() * sizeof(Factor) +
-             n.logit_scales.size() * sizeof(double);
-  }
-  return static_cast<int64_t>(bytes);
+  int64_t bytes = 0;
+  for (const Int8Node& n : nodes) bytes += NodeBytes(n);
+  return bytes;
 }
 
 CodeLimits LimitsOf(const Int8Node& node) {

@@ -49,13 +49,15 @@ struct Int8Node {
   friend bool operator==(const Int8Node&, const Int8Node&) = default;
 };
 
+// Codes, biases and factors, as they lie in a file.
+int64_t NodeBytes(const Int8Node& node);
+
 struct Int8Graph {
   std::vector<Int8Node> nodes;
 
   int64_t classes() const { return nodes.back().node.outputs(); }
   const Int8Node& input(const Int8Node& of, int i = 0) const { return nodes[of.node.inputs[i]]; }
-  // Codes, biases and factors, as they lie in a file.
-  int64_t weight_bytes() const;
+  int64_t weight_bytes() const;  // NodeBytes of all
   friend bool operator==(const Int8Graph&, const Int8Graph&) = default;
 };
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/random.h"
 
 namespace runnel {
@@ -13,7 +14,7 @@ constexpr int64_t kMaxElements = 600;  // of one sample at any point
 class ModelMaker {
  public:
   explicit ModelMaker(uint64_t seed) : random_(seed, RandomPurpose::kTest, 0, 0) {
-    model_.name = "random" + std::to_string(seed);
+    model_.name = absl::StrCat("random", seed);
     model_.classes = 2 + Below(4);
   }
 
@@ -43,7 +44,7 @@ class ModelMaker {
   }
 
   void AddLayer(std::vector<OpSpec> ops) {
-    LayerSpec layer = {"l" + std::to_string(model_.layers.size()), std::move(ops)};
+    LayerSpec layer = {absl::StrCat("l", model_.layers.size()), std::move(ops)};
     absl::StatusOr<LayerInfo> info = InferLayer(layer, shape_);
     if (!info.ok() || info->output.elements() > 2 * kMaxElements) return;
     shape_ = info->output;
@@ -136,7 +137,7 @@ ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>>
   model.input = std::move(input);
   model.classes = classes;
   for (auto& ops : layers) {
-    model.layers.push_back({"l" + std::to_string(model.layers.size()), std::move(ops)});
+    model.layers.push_back({absl::StrCat("l", model.layers.size()), std::move(ops)});
   }
   return model;
 }

@@ -64,6 +64,26 @@ TEST_F(Quantize, EveryMethodIsWithinHalfAPointOfFp32) {
   EXPECT_LT(ReadFile(Path("model.q8")).size(), 450'000u);
 }
 
+TEST_F(Quantize, ReportsEachLayer) {
+  Run(Command({"--report", Path("made.json")}));
+  Run({"eval", "--quantized", Path("model.q8"), "--profile", Path("run.json")});
+  Run({"eval", "--quantized", Path("model.q8"), "--profile", Path("run.svg")});
+  EXPECT_THAT(ReadFile(Path("run.svg")), HasSubstr("<svg"));
+  for (const char* name : {"made.json", "run.json"}) {
+    const json report = json::parse(ReadFile(Path(name)));
+    EXPECT_GT(report["peak_gops"], 0) << name;
+    ASSERT_EQ(report["layers"].size(), 8u) << name;
+    const json& conv = report["layers"][3];
+    EXPECT_EQ(conv["shape"], "20-12-50");
+    EXPECT_GT(conv["ms"], 0);
+    EXPECT_GT(conv["gops"], 0);
+    // 8 bits: about 6 dB each, less what the layers before have lost.
+    EXPECT_GT(conv["snr_db"], 25);
+    EXPECT_LT(conv["snr_db"], 45);
+    EXPECT_GT(conv["cosine"], 0.995);
+  }
+}
+
 TEST_F(Quantize, TheSameFlagsGiveTheSameFile) {
   Run(Command());
   const std::string first = ReadFile(Path("model.q8"));
@@ -84,6 +104,12 @@ TEST_F(Quantize, WhatDoesNotFitIsRefusedInOneLine) {
   ExpectRefused({"quantize", "--checkpoint-dir", Path("none"), "--out", Path("x")}, Path("none"));
   ExpectRefused({"quantize", "--checkpoint-dir", Path("trained"), "--out", Path("none/x")},
                 Path("none/x"));
+  ExpectRefused(Command({"--report", Path("r.txt")}), "ends in .md, .json or .svg");
+  ExpectRefused(Command({"--report", Path("none/r.svg")}), "--report: ");
+  ExpectRefused({"eval", "--quantized", Path("model.q8"), "--profile", Path("none/r.svg")},
+                Path("none/r.svg"));
+  ExpectRefused({"eval", "--checkpoint-dir", Path("trained"), "--profile", Path("r.svg")},
+                "give --quantized too");
   ExpectRefused({"eval"}, "--checkpoint-dir or --quantized");
   ExpectRefused({"eval", "--quantized", Path("none")}, Path("none"));
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/inference/int8_executor.h"
+#include "kernels/inference/node_profile.h"
 #include "kernels/inference/quantizer.h"
 #include "proto/base/status_macros.h"
 #include "proto/inference.pb.h"
@@ -40,6 +41,11 @@ class Samples {
     return Samples(job, elements, all / bytes);
   }
   int64_t count() const { return count_; }
+  std::vector<float> First(int64_t count) const {
+    std::vector<float> values(count * elements_);
+    std::memcpy(values.data(), job_.samples().data(), values.size() * sizeof(float));
+    return values;
+  }
 
   // fn(first, batch, values) for each batch in order.
   template <typename UseFn>
@@ -73,7 +79,44 @@ absl::StatusOr<inference::QuantizeOptions> OptionsOf(const proto::QuantizeMethod
   return options;
 }
 
-absl::Status Quantize(proto::InferenceJob& job, proto::InferenceReply& reply) {
+// Samples that the errors of a graph are taken over: they run through FP32 in plain loops.
+constexpr int64_t kErrorSamples = 16;
+// Passes of one sample that each node's time is the median of.
+constexpr int kTimedPasses = 21;
+
+void AddErrors(const inference::FoldedGraph& folded, const Int8Graph& graph, const Samples& samples,
+               proto::InferenceReply& reply) {
+  const int64_t count = std::min(kErrorSamples, samples.count());
+  for (const inference::NodeError& error : inference::CompareNodes(
+           folded, graph, cpu::BestInt8Kernels(), samples.First(count), count)) {
+    proto::LayerError& added = *reply.add_errors();
+    added.set_snr_db(error.snr_db);
+    added.set_cosine(error.cosine);
+  }
+}
+
+void AddFigures(const Int8Graph& graph, const Samples& samples, int threads,
+                proto::InferenceReply& reply) {
+  const cpu::Int8Kernels& kernels = cpu::BestInt8Kernels();
+  inference::Int8Executor executor(graph, threads, kernels);
+  const std::vector<double> seconds =
+      inference::TimeNodes(graph, executor, samples.First(1), 1, kTimedPasses);
+  const std::vector<inference::NodeFacts> facts = inference::DescribeNodes(graph, executor);
+  for (size_t i = 0; i < facts.size(); ++i) {
+    proto::LayerFigures& layer = *reply.add_layers();
+    layer.set_name(facts[i].name);
+    layer.set_shape(facts[i].shape);
+    layer.set_kernel(facts[i].kernel);
+    layer.set_macs(facts[i].macs);
+    layer.set_bytes(facts[i].bytes);
+    layer.set_seconds(seconds[i]);
+  }
+  reply.set_kernels(kernels.name);
+  reply.set_peak(inference::MeasurePeak(kernels));
+  reply.set_threads(threads);
+}
+
+absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
   proto::QuantizeModel& asked = *job.mutable_quantize();
   RUNNEL_ASSIGN_OR_RETURN(const inference::QuantizeOptions options, OptionsOf(asked.method()));
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, FromProto(asked.model()));
@@ -90,6 +133,8 @@ absl::Status Quantize(proto::InferenceJob& job, proto::InferenceReply& reply) {
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, quantizer.Finish());
   reply.set_graph(SerializeGraph(graph));
   reply.set_weight_bytes(graph.weight_bytes());
+  AddErrors(folded, graph, samples, reply);
+  if (job.report()) AddFigures(graph, samples, threads, reply);
   return absl::OkStatus();
 }
 
@@ -134,6 +179,7 @@ absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::Infere
   reply.set_accuracy(static_cast<double>(correct) / static_cast<double>(samples.count()));
   reply.set_loss(loss / static_cast<double>(samples.count()));
   reply.set_kernels(kernels.name);
+  if (job.report()) AddFigures(graph, samples, threads, reply);
   return absl::OkStatus();
 }
 
@@ -142,7 +188,7 @@ absl::Status Answer(absl::string_view bytes, int threads, proto::InferenceReply&
   if (!job.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError("the job cannot be parsed");
   }
-  if (job.has_quantize()) return Quantize(job, reply);
+  if (job.has_quantize()) return Quantize(job, threads, reply);
   if (job.has_evaluate()) return Evaluate(job, threads, reply);
   return absl::InvalidArgumentError("the job asks for nothing");
 }

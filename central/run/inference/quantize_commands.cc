@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "central/data/batch_source.h"
+#include "central/display/layer_report.h"
 #include "central/records/summary.h"
 #include "central/records/weights_digest.h"
 #include "central/run/inference/inference_process.h"
@@ -19,6 +20,11 @@ namespace {
 
 // Samples that a worker process has in flight.
 constexpr int64_t kBatch = 64;
+
+absl::Status Named(const std::string& flag, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(flag, ": ", status.message()));
+}
 
 // `count` samples of the training set, drawn by the run's seed, as FP32 bytes.
 std::string CalibrationSamples(const Dataset& train, uint64_t seed, int64_t count) {
@@ -39,6 +45,19 @@ std::string MethodText(const QuantizeMethod& method) {
                       method.winograd == "off" ? "" : method.winograd);
 }
 
+absl::Status WriteReport(const QuantizedModel& model, const InferenceReply& reply,
+                         const std::string& path, const std::string& flag) {
+  if (path.empty()) return absl::OkStatus();
+  LayerReport report;
+  report.title = absl::StrCat(model.settings.model, " in INT8 (", MethodText(model.method), ")");
+  report.kernels = reply.kernels;
+  report.threads = reply.threads;
+  report.peak = reply.peak;
+  report.layers = reply.layers;
+  report.errors = model.errors;
+  return Named(flag, WriteLayerReport(report, path));
+}
+
 // What can be checked before any data is read.
 absl::Status CheckTrained(const Checkpoint& checkpoint, const QuantizeArguments& arguments) {
   if (checkpoint.settings.recipe == "fp32") return absl::OkStatus();
@@ -50,6 +69,8 @@ absl::Status CheckTrained(const Checkpoint& checkpoint, const QuantizeArguments&
 }  // namespace
 
 absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandContext& context) {
+  const bool reports = !arguments.report.empty();
+  if (reports) RUNNEL_RETURN_IF_ERROR(Named("--report", CheckReportPath(arguments.report)));
   RUNNEL_ASSIGN_OR_RETURN(Checkpoint checkpoint,
                           NewestWeights(arguments.checkpoint_dir, context.logger));
   RUNNEL_RETURN_IF_ERROR(CheckTrained(checkpoint, arguments));
@@ -70,10 +91,12 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
       const std::string job,
       QuantizeJob(
           CalibrationSamples(*run.data.train, settings.training.seed, quantized.method.samples),
-          kBatch, checkpoint.model, std::move(checkpoint.state), quantized.method));
+          kBatch, checkpoint.model, std::move(checkpoint.state), quantized.method, reports));
   RUNNEL_ASSIGN_OR_RETURN(InferenceReply reply, RunInferenceProcess(job, settings.worker_threads));
   quantized.graph = std::move(reply.graph);
+  quantized.errors = reply.errors;
   RUNNEL_RETURN_IF_ERROR(WriteQuantizedModel(quantized, arguments.out));
+  RUNNEL_RETURN_IF_ERROR(WriteReport(quantized, reply, arguments.report, "--report"));
   context.print(absl::StrFormat(
       "%s after %d steps in INT8 (%s; %d samples): %s, weights %d bytes, in FP32 %d",
       run.setup.model.name, quantized.step, MethodText(quantized.method), quantized.method.samples,
@@ -83,6 +106,8 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
 
 absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
                                   const CommandContext& context) {
+  const bool profiles = !arguments.profile.empty();
+  if (profiles) RUNNEL_RETURN_IF_ERROR(Named("--profile", CheckReportPath(arguments.profile)));
   RUNNEL_ASSIGN_OR_RETURN(QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
   RunSettings settings = WithoutTraining(quantized.settings);
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
@@ -97,8 +122,8 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
           0, test.size(),
           absl::MakeSpan(reinterpret_cast<float*>(samples.data()), samples.size() / sizeof(float)),
           absl::MakeSpan(labels));
-  RUNNEL_ASSIGN_OR_RETURN(const std::string job,
-                          EvaluateJob(std::move(samples), kBatch, labels, quantized.graph));
+  RUNNEL_ASSIGN_OR_RETURN(const std::string job, EvaluateJob(std::move(samples), kBatch, labels,
+                                                             quantized.graph, profiles));
   const absl::StatusOr<InferenceReply> reply = RunInferenceProcess(job, settings.worker_threads);
   if (!reply.ok()) {
     return absl::Status(reply.status().code(), absl::StrCat(where, ": ", reply.status().message()));
@@ -107,6 +132,7 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
       "%s in INT8 (%s; %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples",
       run.setup.model.name, MethodText(quantized.method), reply->kernels, quantized.step,
       reply->accuracy * 100, reply->loss, test.size()));
+  RUNNEL_RETURN_IF_ERROR(WriteReport(quantized, *reply, arguments.profile, "--profile"));
   if (arguments.summary.empty()) return absl::OkStatus();
   RunSummary summary;
   summary.accuracy = reply->accuracy;

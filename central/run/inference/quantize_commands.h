@@ -17,6 +17,7 @@ struct QuantizeArguments {
   std::string out;
   std::optional<std::string> data_dir;
   QuantizeMethod method;
+  std::string report;  // path of a layer report; or empty
 };
 // Writes the newest weights of a check-point folder as integers, calibrated on training samples.
 absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandContext& context);
@@ -25,6 +26,7 @@ struct EvalQuantizedArguments {
   std::string quantized;
   std::optional<std::string> data_dir;
   std::string summary;
+  std::string profile;  // path of a layer report; or empty
 };
 // Accuracy of such a model on the test set.
 absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
