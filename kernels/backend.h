@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/program.h"
+#include "kernels/tuner.h"
 #include "proto/base/ids.h"
 #include "proto/base/training/training.h"
 
@@ -111,6 +112,8 @@ class Backend {
   virtual bool recomputes() const { return false; }
   // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
   virtual bool rescales_in_products() const { return false; }
+  // Of a backend whose kernels can be tuned to the device; else null.
+  virtual Tuner* tuner() { return nullptr; }
   // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.
   // ResourceExhausted: the device has no more (LostBackendOf, where it is not the host).
   virtual absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes);

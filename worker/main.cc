@@ -41,6 +41,7 @@
 #include "worker/membership/membership.h"
 #include "worker/program_main.h"
 #include "worker/service.h"
+#include "worker/tune_main.h"
 
 namespace runnel {
 namespace {
@@ -275,6 +276,7 @@ int main(int argc, char** argv) {
   app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
   bool check = false;
   runnel::AddCheckFlag(app, check);
+  const auto tune = runnel::AddTuneCommand(app);
   const auto infer = runnel::AddInferCommand(app);
   try {
     app.parse(argc, argv);
@@ -284,6 +286,8 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   if (program->command->parsed())
     return runnel::ExitCode(runnel::RunProgramCommand(*program, options.state_folder));
+  if (tune->command->parsed())
+    return runnel::ExitCode(runnel::RunTuneCommand(*tune, options.state_folder));
   if (infer->command->parsed()) return runnel::ExitCode(runnel::RunInferCommand(*infer));
   runnel::RaiseFileLimit();
   if (check) return runnel::Check(options);

@@ -70,6 +70,14 @@ class MixedBackend final : public CoScheduler {
     });
   }
 
+  // Of the first processor that has one.
+  Tuner* tuner() override {
+    for (const auto& processor : processors_) {
+      if (processor->tuner() != nullptr) return processor->tuner();
+    }
+    return nullptr;
+  }
+
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     return AllocateHome(*processors_[0], versions_, bytes);
   }

@@ -1,6 +1,7 @@
 #include "kernels/opencl/opencl_backend.h"
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "kernels/opencl/area.h"
 #include "kernels/opencl/float_instructions.h"
 #include "kernels/opencl/instructions.h"
+#include "kernels/opencl/product_tuner.h"
 #include "kernels/opencl/products.h"
 #include "kernels/opencl/session.h"
 #include "kernels/opencl/staging.h"
@@ -155,8 +157,11 @@ absl::Status CheckSizes(const Program& program) {
 
 class OpenClBackend final : public Backend {
  public:
-  OpenClBackend(std::shared_ptr<Session> session, Options options)
-      : session_(session), areas_(std::make_shared<Areas>(session)), options_(std::move(options)) {}
+  // options: none, where the session is another's.
+  OpenClBackend(std::shared_ptr<Session> session, std::optional<Options> options)
+      : session_(session), areas_(std::make_shared<Areas>(session)), options_(std::move(options)) {
+    if (options_.has_value()) tuner_.emplace(*options_, session_->device());
+  }
 
   absl::string_view name() const override { return "opencl"; }
   std::string numerics_class() const override {
@@ -170,6 +175,8 @@ class OpenClBackend final : public Backend {
                         session_->shares_memory() ? "shared" : "copied", ", dot product ",
                         session_->dot().name);
   }
+
+  Tuner* tuner() override { return tuner_.has_value() ? &*tuner_ : nullptr; }
 
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
@@ -187,6 +194,11 @@ class OpenClBackend final : public Backend {
     }
     RUNNEL_RETURN_IF_ERROR(CheckSizes(program));
     RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
+    if (tuner_.has_value()) {
+      tuner_->Search(program);
+      for (const auto& [shape_class, tile] : tuner_->tiles())
+        session_->chosen_tiles()[shape_class] = tile;
+    }
     auto executable = std::make_unique<OpenClExecutable>(program, session_, areas_);
     RUNNEL_RETURN_IF_ERROR(executable->Prepare());
     return executable;
@@ -196,14 +208,16 @@ class OpenClBackend final : public Backend {
   // Stages that are made after the device was lost get it anew; older ones stay lost.
   absl::Status OpenAgainIfLost() {
     if (session_->lost().ok()) return absl::OkStatus();
-    RUNNEL_ASSIGN_OR_RETURN(session_, Session::Open(options_));
+    if (!options_.has_value()) return session_->lost();
+    RUNNEL_ASSIGN_OR_RETURN(session_, Session::Open(*options_));
     areas_ = std::make_shared<Areas>(session_);
     return absl::OkStatus();
   }
 
   std::shared_ptr<Session> session_;
   std::shared_ptr<Areas> areas_;
-  const Options options_;
+  const std::optional<Options> options_;
+  std::optional<ProductTuner> tuner_;
 };
 
 }  // namespace
@@ -211,6 +225,10 @@ class OpenClBackend final : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackendWith(const Options& options) {
   RUNNEL_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, Session::Open(options));
   return std::make_unique<OpenClBackend>(std::move(session), options);
+}
+
+std::unique_ptr<Backend> MakeBackendOn(std::shared_ptr<Session> session) {
+  return std::make_unique<OpenClBackend>(std::move(session), std::nullopt);
 }
 
 }  // namespace opencl

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/opencl/device.h"
+#include "kernels/opencl/session.h"
 
 namespace runnel {
 
@@ -24,6 +25,9 @@ namespace opencl {
 // InvalidArgument for a label that is no class, FailedPrecondition if an area that the part touches
 // is not bound.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackendWith(const Options& options);
+// On a session of the caller's, whose chosen_tiles are the caller's too: it has no tuner, and what
+// is made after the session's device was lost fails.
+std::unique_ptr<Backend> MakeBackendOn(std::shared_ptr<Session> session);
 
 }  // namespace opencl
 }  // namespace runnel

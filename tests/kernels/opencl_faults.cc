@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <set>
 
 #include "kernels/opencl/handles.h"
 
@@ -30,6 +32,24 @@ bool KernelsDoNothing() {
   return nothing;
 }
 
+// Of SpoilBuilds. One thread at a time makes programs and runs kernels.
+struct Spoilt {
+  std::string option;
+  cl_int code = CL_SUCCESS;
+  std::set<cl_program> programs;
+
+  bool Has(cl_kernel kernel) const {
+    cl_program program = nullptr;
+    if (option.empty()) return false;
+    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, nullptr);
+    return programs.count(program) > 0;
+  }
+};
+Spoilt& TheSpoilt() {
+  static Spoilt spoilt;
+  return spoilt;
+}
+
 // The loader's, behind ours.
 template <typename Function>
 Function* Real(const char* name) {
@@ -40,6 +60,8 @@ Function* Real(const char* name) {
 }  // namespace
 
 void LoseDeviceAfter(int kernels) { KernelsLeft() = kernels; }
+
+void SpoilBuilds(const std::string& option, int code) { TheSpoilt() = {option, code, {}}; }
 
 }  // namespace runnel
 
@@ -55,6 +77,7 @@ extern "C" __attribute__((visibility("default"))) cl_int clEnqueueNDRangeKernel(
   if (left == 0) return CL_OUT_OF_RESOURCES;
   if (left > 0) --left;
   if (runnel::KernelsDoNothing()) return CL_SUCCESS;
+  if (runnel::TheSpoilt().Has(kernel)) return runnel::TheSpoilt().code;
   return real(queue, kernel, dimensions, offset, global, local, waits, wait_list, event);
 }
 
@@ -70,4 +93,16 @@ extern "C" __attribute__((visibility("default"))) cl_mem clCreateBuffer(cl_conte
   }
   if (left > 0) --left;
   return real(context, flags, size, host, error);
+}
+
+extern "C" __attribute__((visibility("default"))) cl_int clBuildProgram(
+    cl_program program, cl_uint count, const cl_device_id* devices, const char* options,
+    void(CL_CALLBACK* notify)(cl_program, void*), void* data) {
+  static auto* const real = runnel::Real<decltype(clBuildProgram)>("clBuildProgram");
+  runnel::Spoilt& spoilt = runnel::TheSpoilt();
+  // A program that is gone may have left its address to this one.
+  spoilt.programs.erase(program);
+  if (!spoilt.option.empty() && std::strstr(options, spoilt.option.c_str()) != nullptr)
+    spoilt.programs.insert(program);
+  return real(program, count, devices, options, notify, data);
 }

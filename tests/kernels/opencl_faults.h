@@ -2,11 +2,16 @@
 
 // A device that is lost, full or wrong: OpenCL's own entry points, in front of the loader's.
 
+#include <string>
+
 namespace runnel {
 
 // So many kernels are enqueued from now on, then each is CL_OUT_OF_RESOURCES; -1: none is. Before
 // the first call: RUNNEL_TEST_OPENCL_KERNELS of the environment.
 void LoseDeviceAfter(int kernels);
+
+// Kernels of programs whose build options have this text report `code` and do nothing; empty: none.
+void SpoilBuilds(const std::string& option, int code);
 
 // Of the environment too: RUNNEL_TEST_OPENCL_BUFFERS, so many buffers are made, then there is no
 // memory; RUNNEL_TEST_OPENCL_NOTHING, kernels do nothing and report success.

@@ -3,6 +3,9 @@
 // a driver. Under PoCL, which computes on the CPU: correctness only, never speed.
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,6 +19,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // clang-format off
 const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--recipe", "niti",
@@ -23,6 +27,12 @@ const Words kRun = {"train", "--quick", "--model", "lenet", "--dataset", "synthe
 // clang-format on
 const Words kShort = With(kRun, {"--micro-batches", "2", "--max-batches", "4"});
 const Words kOpenCl = {"--backend", "opencl", "--local-workers", "1"};
+
+std::string ReadWhole(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
 
 class OpenClTraining : public testing::Test {
  protected:
@@ -38,6 +48,45 @@ TEST_F(OpenClTraining, GivesTheWeightsOfTheCpu) {
     EXPECT_EQ(cpu.size(), 64u);
     EXPECT_EQ(Weights(With(run, kOpenCl)), cpu);
   }
+}
+
+// A worker tunes its device when its first stage is made, and the bytes stay those of the CPU.
+TEST_F(OpenClTraining, TuningChangesNoByteAndIsKept) {
+  ScratchDir dir;
+  const std::string state = dir / "state";
+  const std::string cpu = Weights(With(kShort, {"--backend", "cpu", "--local-workers", "0"}));
+  const auto tunings = [&] {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(state)) {
+      if (entry.path().extension() == ".tuning") found.push_back(entry.path().string());
+    }
+    return found;
+  };
+  const auto tuned = [&](const char* seconds) {
+    Process central(With({"runnel-central"}, With(kShort, With(kOpenCl, {"--summary", dir / "s"}))),
+                    [&] {
+                      setenv("RUNNEL_STATE_DIR", state.c_str(), 1);
+                      setenv("RUNNEL_OPENCL_TUNE_S", seconds, 1);
+                    });
+    EXPECT_EQ(central.Wait(), 0) << central.err();
+    EXPECT_EQ(Summary(dir / "s")["weights_sha256"], cpu);
+    return central.err();
+  };
+  tuned("3");
+  ASSERT_EQ(tunings().size(), 1u);
+  EXPECT_THAT(ReadWhole(tunings()[0]), HasSubstr("choice\tint8 product_"));
+  std::ofstream(tunings()[0], std::ios::app) << "damage";
+  EXPECT_THAT(tuned("0"), HasSubstr(" are damaged and ignored: "));
+  const Words tune = {"runnel-worker", "--state-dir", state,       "tune", "lenet",
+                      "--batch-size",  "4",           "--seconds", "3"};
+  Process anew(tune);
+  EXPECT_EQ(anew.Wait(), 0) << anew.err();
+  EXPECT_THAT(anew.out(), AllOf(HasSubstr("int8 product_"), HasSubstr(" times as fast\n"),
+                                HasSubstr("kept in ")));
+  EXPECT_THAT(tuned("0"), Not(HasSubstr("damaged"))) << "in the damaged one's place";
+  Process cpus(With(tune, {"--backend", "cpu"}));
+  EXPECT_EQ(cpus.Wait(), 2);
+  EXPECT_THAT(cpus.err(), HasSubstr("--backend cpu: has no kernels to choose from"));
 }
 
 // FP32: the same bytes on every run and number of stages, close to the CPU's.

@@ -159,7 +159,7 @@ def command_findings(programs, path, text):
         if program == "runnel-predictor" and not programs.built(program):
             continue
         words = rest.split()
-        if program != "runnel-worker" or words[:1] == ["program"]:
+        if program != "runnel-worker" or words[:1] in (["program"], ["tune"]):
             if not words or not re.fullmatch(r"[a-z][a-z-]+", words[0]):
                 continue
             words, command = words[1:], (program, words[0])

@@ -10,6 +10,7 @@
 #include "proto/base/status_macros.h"
 #include "worker/heap_limits.h"
 #include "worker/measure/list_program.h"
+#include "worker/tune/stage_tuning.h"
 
 namespace runnel {
 
@@ -32,6 +33,7 @@ absl::StatusOr<Backend*> BackendArithmetic::BackendFor(const std::string& name) 
   if (backend == nullptr) {
     if (ProcessorsOf(name).size() > 1) RUNNEL_RETURN_IF_ERROR(AdmitProcessors(name));
     RUNNEL_ASSIGN_OR_RETURN(backend, MakeAdmitted(name));
+    AdoptTunings(*backend, tunings_, options_.logger);
   }
   return backend_ = backend.get();
 }
@@ -70,6 +72,7 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
   std::vector<RangeTime> times;
   RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
+    const StageTuning tuning(*backend, tunings_, options_.logger);
     absl::StatusOr<std::vector<RangeTime>> measured =
         ProfileRanges(request.model, *recipe, *backend, options, *clock_, on_progress);
     if (measured.ok()) times = *std::move(measured);
@@ -99,6 +102,7 @@ absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeEngine(
     const std::string& backend, const StageExecutorOptions& options, BufferPool* pool) {
   std::unique_ptr<StageEngine> engine;
   RUNNEL_RETURN_IF_ERROR(WithBackend(backend, [&](Backend* one) {
+    const StageTuning tuning(*one, tunings_, options_.logger);
     absl::StatusOr<std::unique_ptr<StageExecutor>> made = StageExecutor::Create(options, one, pool);
     if (made.ok()) engine = *std::move(made);
     return made.status();

@@ -11,22 +11,28 @@
 
 #include "kernels/backend.h"
 #include "proto/base/clock.h"
+#include "proto/base/log.h"
 #include "worker/core/device_arithmetic.h"
 #include "worker/measure/backend_verdicts.h"
+#include "worker/tune/tuning_store.h"
 
 namespace runnel {
 
 struct BackendArithmeticOptions {
   std::string backend = "auto";   // what "auto" stands for; "auto": the best one that has all
   int threads = 1;                // of a backend
-  std::string state_folder = {};  // BackendVerdicts'
+  std::string state_folder = {};  // BackendVerdicts' and TuningStore's
+  Logger* logger = nullptr;       // may be null
 };
 
 class BackendArithmetic final : public DeviceArithmetic {
  public:
   // `clock` outlives this.
   BackendArithmetic(BackendArithmeticOptions options, const Clock* clock)
-      : options_(std::move(options)), verdicts_(options_.state_folder), clock_(clock) {}
+      : options_(std::move(options)),
+        verdicts_(options_.state_folder),
+        tunings_(options_.state_folder),
+        clock_(clock) {}
 
   // InvalidArgument: it is not there, or computes wrong.
   absl::Status Prepare() override;
@@ -56,6 +62,7 @@ class BackendArithmetic final : public DeviceArithmetic {
 
   const BackendArithmeticOptions options_;
   const BackendVerdicts verdicts_;
+  const TuningStore tunings_;
   const Clock* clock_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
   std::set<std::string> without_;

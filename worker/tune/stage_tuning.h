@@ -1,0 +1,32 @@
+#pragma once
+
+// When a worker's backend is tuned: before a stage or a measurement is made ready, never within a
+// step.
+
+#include "kernels/backend.h"
+#include "proto/base/log.h"
+#include "worker/tune/tuning_store.h"
+
+namespace runnel {
+
+// Gives the backend what is kept of its device. Nothing for a backend without a tuner. `logger` may
+// be null, as below.
+void AdoptTunings(Backend& backend, const TuningStore& store, Logger* logger);
+
+// While it lives, programs that are prepared on the backend are searched, for the tuner's usual
+// time in all; what was found is kept when it goes. Borrows all three.
+class StageTuning {
+ public:
+  StageTuning(Backend& backend, const TuningStore& store, Logger* logger);
+  ~StageTuning();
+  StageTuning(const StageTuning&) = delete;
+  StageTuning& operator=(const StageTuning&) = delete;
+
+ private:
+  Tuner* const tuner_;
+  const TuningStore& store_;
+  Logger* const logger_;
+  size_t known_ = 0;
+};
+
+}  // namespace runnel
