@@ -17,12 +17,13 @@ void Encode(const CodeLoops& loops, const Int8Node& n, const float* sample, int8
   const cpu::ConvShape& s = n.node.shape;
   const Coding& coding = n.coding;
   const int64_t positions = s.out_h * s.out_w;
+  const auto inverse = static_cast<float>(1 / coding.scale);
   int8_t codes[kBlock];
   for (int64_t first = 0; first < positions; first += kBlock) {
     const int64_t count = std::min(kBlock, positions - first);
     for (int64_t c = 0; c < s.out_c; ++c) {
-      loops.encode(sample + c * positions + first, count, coding.scale, coding.zero,
-                   coding.max_code, codes);
+      loops.encode(sample + c * positions + first, count, inverse, coding.zero, coding.max_code,
+                   codes);
       for (int64_t p = 0; p < count; ++p) y[(first + p) * s.out_c + c] = codes[p];
     }
   }

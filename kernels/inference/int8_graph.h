@@ -9,6 +9,8 @@
 //   sum  = sum over taps and inputs of (x - z_x)(w - z_w) + bias    saturated to +-(2^31 - 1)
 //   code = sum * (s_x s_w / s_y) rounded half away from zero, + z_y, clamped
 //
+// Samples become codes x * (float)(1 / scale), likewise rounded.
+//
 // bias has scale s_x s_w. The factor is a multiplier and a shift (requantize.h). Average pools are
 // the same with a sum of (x - z_x) and factor s_x / (taps s_y). An addition has one shift for both
 // factors and rounds once. The last node, if it is a convolution without clamp, gives logits

@@ -13,10 +13,11 @@ void Encode(const Int8Node& n, const float* sample, int8_t* y) {
   const cpu::ConvShape& s = n.node.shape;
   const Coding& coding = n.coding;
   const int64_t positions = s.out_h * s.out_w;
+  const auto inverse = static_cast<float>(1 / coding.scale);
   for (int64_t c = 0; c < s.out_c; ++c) {
     for (int64_t p = 0; p < positions; ++p) {
-      double real = sample[c * positions + p] / coding.scale;
-      real = std::isnan(real) ? -1e6 : std::clamp(real, -1e6, 1e6);
+      float real = sample[c * positions + p] * inverse;
+      real = std::isnan(real) ? -1e6f : std::clamp(real, -1e6f, 1e6f);
       y[p * s.out_c + c] =
           ClampCode(std::llround(real) + coding.zero, -coding.max_code, coding.max_code);
     }

@@ -12,6 +12,9 @@ namespace {
 // Rounded, a magnitude from here on is beyond the clamp whatever the zero is.
 constexpr double kBeyondCodes = 512;
 
+// CodeColumns::scales.
+constexpr double kMostInFloats = 1 << 30;
+
 int64_t RowOf(const Int8Node& n) { return n.node.shape.taps() * n.node.shape.group_in(); }
 
 // The largest magnitude that a sum of the channel can have, offset included.
@@ -50,13 +53,19 @@ std::optional<Requantizer> Requantizer::Of(const Int8Node& n, const Coding& in,
   if (!n.weight_zeros.empty() && n.node.shape.groups > 1) return std::nullopt;
   Requantizer made(n, loops);
   const std::vector<int64_t> offsets = SumOffsets(n, in);
+  bool floats = true;
   for (size_t o = 0; o < offsets.size(); ++o) {
-    if (MostOf(n, in, o, offsets[o]) >= INT32_MAX) return std::nullopt;
+    const int64_t most = MostOf(n, in, o, offsets[o]);
+    if (most >= INT32_MAX) return std::nullopt;
+    const double scale = std::ldexp(n.factors[o].multiplier, -n.factors[o].shift);
+    floats = floats && static_cast<double>(most) * scale < kMostInFloats;
+    made.scales_.push_back(static_cast<float>(scale));
     made.offsets_.push_back(static_cast<int32_t>(offsets[o]));
     made.multipliers_.push_back(n.factors[o].multiplier);
     made.shifts_.push_back(n.factors[o].shift);
     made.limits_.push_back(LimitOf(n.factors[o]));
   }
+  if (!floats) made.scales_.clear();
   return made;
 }
 
@@ -67,6 +76,7 @@ CodeColumns Requantizer::Columns() const {
           .shifts = shifts_.data(),
           .limits = limits_.data(),
           .weight_zeros = needs_row_sums() ? node_->weight_zeros.data() : nullptr,
+          .scales = scales_.empty() ? nullptr : scales_.data(),
           .zero = node_->coding.zero,
           .lowest = clamp.lowest,
           .highest = clamp.highest};

@@ -32,6 +32,7 @@ class Requantizer {
   const Int8Node* node_;
   const CodeLoops* loops_;
   std::vector<int32_t> offsets_, multipliers_, shifts_, limits_;
+  std::vector<float> scales_;  // empty where a product with one could reach 2^30
 };
 
 // Writes the codes of a product's sums; one product.

@@ -20,6 +20,9 @@ struct CodeColumns {
   const int32_t* limits = nullptr;        // magnitudes from there on give the clamp's code; they
                                           // must give less than 2^31
   const int32_t* weight_zeros = nullptr;  // or null: all 0
+  // multiplier * 2^-shift, where no sum times it reaches 2^30; or null. Lets a row round most sums
+  // in floats and only those that are near a half in integers.
+  const float* scales = nullptr;
   int32_t zero = 0;
   int32_t lowest = -127, highest = 127;
 };
@@ -46,9 +49,9 @@ struct CodeLoops {
   const char* name;
   void (*requantize)(const CodeColumns& columns, const SumRows& rows);
   void (*add)(const CodeAddition& addition, const int8_t* a, const int8_t* b, int64_t n, int8_t* y);
-  // y = round(x / scale) half away from zero, + zero, within +-max_code. x / scale beyond 10^6
+  // y = x * inverse, rounded half away from zero, + zero, within +-max_code. A product beyond 10^6
   // counts as that, NaN as the lowest.
-  void (*encode)(const float* x, int64_t n, double scale, int32_t zero, int32_t max_code,
+  void (*encode)(const float* x, int64_t n, float inverse, int32_t zero, int32_t max_code,
                  int8_t* y);
   // WinogradInput (winograd.h).
   void (*winograd_input)(const int8_t* const* d, int64_t channels, int8_t* v, int64_t v_step);

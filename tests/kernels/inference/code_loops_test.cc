@@ -104,9 +104,58 @@ TEST_P(CodeLoopsTest, RequantizesAsTheFormula) {
   }
 }
 
+// Factors as they are in models, where rows may use floats: random sums, and those whose product is
+// a half, or next to one, exactly.
+TEST_P(CodeLoopsTest, SumsNearAHalfAreRoundedInIntegers) {
+  constexpr int64_t kCount = 200;
+  int halves = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Draws draws(seed);
+    std::vector<int32_t> offsets(kCount), multipliers(kCount), shifts(kCount), limits(kCount);
+    std::vector<float> scales(kCount);
+    std::vector<int32_t> sums(kCount), zeros(kCount);
+    const int32_t row_sum = static_cast<int32_t>(draws.Between(-1000, 1000));
+    const bool with_zeros = seed % 3 == 0;
+    std::vector<int8_t> codes(kCount), expected(kCount);
+    const int32_t zero = seed % 2 == 0 ? 0 : static_cast<int32_t>(draws.Between(-127, 127));
+    for (int64_t c = 0; c < kCount; ++c) {
+      shifts[c] = static_cast<int32_t>(draws.Between(31, 45));
+      // Of few bits, so that products are halves; or of all.
+      multipliers[c] = static_cast<int32_t>(c % 2 == 0 ? draws.Between(1, 15) << 27
+                                                       : draws.Between(1 << 30, INT32_MAX));
+      const Factor factor = {multipliers[c], shifts[c]};
+      limits[c] = INT32_MAX;
+      scales[c] = static_cast<float>(std::ldexp(multipliers[c], -shifts[c]));
+      offsets[c] = static_cast<int32_t>(draws.Between(-1000, 1000));
+      zeros[c] = static_cast<int32_t>(draws.Between(-127, 127));
+      // The sum whose product is next to code + 1/2.
+      const double half = static_cast<double>(draws.Between(-300, 300)) + 0.5;
+      const double target = half / std::ldexp(multipliers[c], -shifts[c]);
+      int64_t sum = std::llround(target) + draws.Between(-1, 1);
+      if (std::abs(sum) > INT32_MAX / 2) sum = draws.Between(-100000, 100000);
+      halves +=
+          RoundHalfAway(sum * factor.multiplier, factor.shift) !=
+                  (sum * factor.multiplier + (int64_t{1} << (factor.shift - 1)) - 1) >> factor.shift
+              ? 1
+              : 0;
+      expected[c] = ClampCode(Multiply(sum, factor) + zero, -127, 127);
+      sums[c] = static_cast<int32_t>(sum - offsets[c] + (with_zeros ? zeros[c] * row_sum : 0));
+    }
+    CodeColumns columns{offsets.data(), multipliers.data(), shifts.data(), limits.data()};
+    columns.scales = scales.data();
+    columns.zero = zero;
+    if (with_zeros) columns.weight_zeros = zeros.data();
+    const int32_t* sum_row = sums.data();
+    int8_t* code_row = codes.data();
+    GetParam()->requantize(columns, {&sum_row, &row_sum, &code_row, 1, 0, kCount});
+    ASSERT_EQ(codes, expected) << "seed " << seed;
+  }
+  EXPECT_GT(halves, 1000);
+}
+
 TEST_P(CodeLoopsTest, RoundsHalvesAwayFromZero) {
   const int32_t offsets = 0, multipliers = 1 << 30, shifts = 31, limits = INT32_MAX;  // 1/2
-  const CodeColumns columns{&offsets, &multipliers, &shifts, &limits, nullptr, 0, -127, 127};
+  const CodeColumns columns{&offsets, &multipliers, &shifts, &limits};
   for (int32_t sum = -254; sum <= 254; ++sum) {
     const int32_t* sums = &sum;
     int8_t code = 0, *codes = &code;
@@ -147,14 +196,14 @@ TEST_P(CodeLoopsTest, EncodesWithHalvesAwayFromZero) {
   x.insert(x.end(), {1e30f, -1e30f, std::numeric_limits<float>::infinity()});
   std::vector<int8_t> y(x.size());
   for (int32_t zero : {0, -3}) {
-    GetParam()->encode(x.data(), static_cast<int64_t>(x.size()), 0.5, zero, 127, y.data());
+    GetParam()->encode(x.data(), static_cast<int64_t>(x.size()), 2, zero, 127, y.data());
     for (size_t i = 0; i < x.size(); ++i) {
-      const double real = std::min(std::max(double{x[i]} / 0.5, -1e6), 1e6);
+      const double real = std::min(std::max(double{x[i]} * 2, -1e6), 1e6);
       EXPECT_EQ(y[i], ClampCode(std::llround(real) + zero, -127, 127)) << x[i];
     }
   }
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  GetParam()->encode(&nan, 1, 0.5, 0, 127, y.data());
+  GetParam()->encode(&nan, 1, 2, 0, 127, y.data());
   EXPECT_EQ(y[0], -127);
 }
 
