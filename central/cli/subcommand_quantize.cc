@@ -1,4 +1,5 @@
 #include <memory>
+#include <utility>
 
 #include "central/cli/subcommand.h"
 #include "central/run/inference/quantize_commands.h"
@@ -34,9 +35,16 @@ Subcommand AddQuantize(CLI::App& program) {
       ->default_str("on");
   app->add_option("--winograd", method.winograd,
                   "int4_int6: 3x3 convolutions of stride 1 but the first as F(2x2, 3x3), with "
-                  "weights of 4 bits and inputs of 6")
-      ->check(CLI::IsMember({"off", "int4_int6"}))
+                  "weights of 4 bits and inputs of 6; auto: those of them that are faster here, as "
+                  "far as the calibration samples keep their classes")
+      ->check(CLI::IsMember({"off", "int4_int6", "auto"}))
       ->capture_default_str();
+  for (auto [name, layer] : {std::pair("--first-layer", &method.first_layer),
+                             std::pair("--last-layer", &method.last_layer)}) {
+    app->add_option(name, *layer, "fp32: this convolution or linear layer stays in FP32")
+        ->check(CLI::IsMember({"int8", "fp32"}))
+        ->capture_default_str();
+  }
   app->add_option("--samples", method.samples, "training samples to calibrate on")
       ->check(kCountRange)
       ->capture_default_str();

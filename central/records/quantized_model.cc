@@ -22,12 +22,23 @@ proto::QuantizeMethod ToMessage(const QuantizeMethod& method) {
   message.set_fold_batch_norm(method.fold_batch_norm);
   message.set_winograd(method.winograd);
   message.set_samples(method.samples);
+  message.set_first_layer(method.first_layer);
+  message.set_last_layer(method.last_layer);
   return message;
 }
 
 QuantizeMethod FromMessage(const proto::QuantizeMethod& message) {
-  return {message.calibration(),     message.scheme(),   message.granularity(),
-          message.fold_batch_norm(), message.winograd(), message.samples()};
+  QuantizeMethod method;
+  method.calibration = message.calibration();
+  method.scheme = message.scheme();
+  method.granularity = message.granularity();
+  method.fold_batch_norm = message.fold_batch_norm();
+  method.winograd = message.winograd();
+  method.samples = message.samples();
+  // Files of earlier releases do not name them.
+  if (!message.first_layer().empty()) method.first_layer = message.first_layer();
+  if (!message.last_layer().empty()) method.last_layer = message.last_layer();
+  return method;
 }
 
 std::vector<LayerError> ErrorsOf(
@@ -138,6 +149,8 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   reply.accuracy = message.accuracy();
   reply.loss = message.loss();
   reply.kernels = message.kernels();
+  reply.winograd_fits = message.winograd_fits();
+  reply.winograd_taken = message.winograd_taken();
   reply.errors = ErrorsOf(message.errors());
   for (const proto::LayerFigures& layer : message.layers()) {
     reply.layers.push_back({layer.name(), layer.shape(), layer.kernel(), layer.macs(),

@@ -31,6 +31,8 @@ struct QuantizeMethod {
   bool fold_batch_norm = true;
   std::string winograd = "off";
   int64_t samples = 500;  // of calibration
+  std::string first_layer = "int8";
+  std::string last_layer = "int8";
 
   friend bool operator==(const QuantizeMethod&, const QuantizeMethod&) = default;
 };
@@ -88,6 +90,9 @@ struct InferenceReply {
   double loss = 0;
   std::string kernels;             // what computed
   std::vector<LayerError> errors;  // of QuantizeJob, by node
+  // Of QuantizeJob: convolutions that Winograd's algorithm can compute, and those that it does.
+  int64_t winograd_fits = 0;
+  int64_t winograd_taken = 0;
   // With report.
   std::vector<LayerFigures> layers;  // by node
   double peak = 0;                   // operations a second of one thread

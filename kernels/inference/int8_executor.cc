@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/inference/real_conv.h"
 #include "kernels/inference/requantizer.h"
 #include "kernels/inference/winograd.h"
 
@@ -45,6 +46,7 @@ struct Int8Executor::Product {
   std::optional<PackedProduct> direct;    // sums of x w
   std::optional<PackedProduct> row_sums;  // sums of x, by group
   std::vector<PackedProduct> points;      // Winograd: by point
+  std::optional<RealConv> real;
 };
 
 Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels)
@@ -61,6 +63,10 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
     if (n.node.kind != NodeKind::kConv) continue;
     products_[i] = std::make_unique<Product>();
     Product& product = *products_[i];
+    if (n.is_real()) {
+      product.real.emplace(graph, i, *loops_.codes);
+      continue;
+    }
     const Coding& in = graph.input(n).coding;
     product.requantizer = Requantizer::Of(n, in, *loops_.codes);
     if (!product.requantizer.has_value()) product.offsets = SumOffsets(n, in);
@@ -96,6 +102,7 @@ std::string Int8Executor::kernel(size_t node) const {
   const Int8Node& n = graph_.nodes[node];
   if (n.node.kind != NodeKind::kConv) return absl::StrCat("loop ", loops_.codes->name);
   const cpu::ConvShape& s = n.node.shape;
+  if (n.is_real()) return absl::StrCat("fp32 ", loops_.codes->name);
   const char* way = n.winograd      ? "winograd "
                     : s.depthwise() ? "depthwise "
                     : s.groups > 1  ? "grouped "
@@ -244,7 +251,18 @@ void Int8Executor::Finish(size_t at, int64_t batch, absl::Span<float> logits) {
   });
 }
 
-void Int8Executor::Convolve(size_t at, int64_t batch, absl::Span<float> logits) {
+void Int8Executor::Convolve(size_t at, absl::Span<const float> samples, int64_t batch,
+                            absl::Span<float> logits) {
+  if (std::optional<RealConv>& real = products_[at]->real; real.has_value()) {
+    const Int8Node& n = graph_.nodes[at];
+    const int64_t sample = graph_.nodes[0].node.outputs(), outs = n.node.outputs();
+    const int64_t ins = graph_.input(n).node.outputs();
+    for (int64_t b = 0; b < batch; ++b) {
+      real->Run(&samples[b * sample], &codes_[n.node.inputs[0]][b * ins], &codes_[at][b * outs],
+                n.gives_logits() ? &logits[b * outs] : nullptr);
+    }
+    return;
+  }
   if (graph_.nodes[at].winograd) return Winograd(at, batch, logits);
   Direct(at, batch, logits);
 }
@@ -256,7 +274,7 @@ void Int8Executor::Run(absl::Span<const float> samples, int64_t batch, absl::Spa
     const int64_t outs = n.node.outputs();
     codes_[i].resize(batch * outs + kReadBehindBytes);
     if (n.node.kind == NodeKind::kConv) {
-      Convolve(i, batch, logits);
+      Convolve(i, samples, batch, logits);
     } else {
       pool_.ParallelFor(batch, [&](int, int64_t b) {
         const auto input = [&](int k) -> const int8_t* {

@@ -47,7 +47,8 @@ class Int8Executor {
 
  private:
   struct Product;  // what a convolution keeps between runs
-  void Convolve(size_t at, int64_t batch, absl::Span<float> logits);
+  void Convolve(size_t at, absl::Span<const float> samples, int64_t batch,
+                absl::Span<float> logits);
   const int8_t* Padded(size_t at, int64_t batch, const int8_t* x);
   void Direct(size_t at, int64_t batch, absl::Span<float> logits);
   void Winograd(size_t at, int64_t batch, absl::Span<float> logits);

@@ -52,9 +52,29 @@ absl::Status CheckWinograd(const Int8Node& n, const Int8Node& x) {
   return absl::OkStatus();
 }
 
+absl::Status CheckReal(const Int8Node& n, bool wants_logits) {
+  const auto out_c = static_cast<size_t>(n.node.shape.out_c);
+  if (n.winograd || !n.weights.empty() || !n.weight_zeros.empty() || !n.bias.empty() ||
+      !n.factors.empty()) {
+    return Wrong("weights in FP32 and in integers");
+  }
+  if (n.real_weights.size() != static_cast<size_t>(n.node.shape.weight_elements()) ||
+      n.real_bias.size() != out_c || n.logit_scales.size() != (wants_logits ? out_c : 0)) {
+    return Wrong("another number of FP32 weights, biases or logits than its shape has");
+  }
+  const auto is_finite = [](float value) { return std::isfinite(value); };
+  if (!std::all_of(n.real_weights.begin(), n.real_weights.end(), is_finite) ||
+      !std::all_of(n.real_bias.begin(), n.real_bias.end(), is_finite)) {
+    return Wrong("weights that are not finite");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckConv(const Int8Node& n, const Int8Node& x, bool is_last) {
   const cpu::ConvShape& s = n.node.shape;
   const auto out_c = static_cast<size_t>(s.out_c);
+  const bool wants_logits = is_last && n.node.clamp == Clamp::kNone;
+  if (n.is_real()) return CheckReal(n, wants_logits);
   if (n.weights.size() != static_cast<size_t>(s.weight_elements())) {
     return Wrong("another number of weights than its shape has");
   }
@@ -69,7 +89,6 @@ absl::Status CheckConv(const Int8Node& n, const Int8Node& x, bool is_last) {
   for (double scale : n.logit_scales) {
     if (!std::isfinite(scale)) return Wrong("a logit's scale out of range");
   }
-  const bool wants_logits = is_last && n.node.clamp == Clamp::kNone;
   if (n.logit_scales.size() != (wants_logits ? out_c : 0)) return Wrong("another number of logits");
   RUNNEL_RETURN_IF_ERROR(CheckFactors(n, wants_logits ? 0 : out_c));
   return n.winograd ? CheckWinograd(n, x) : absl::OkStatus();
@@ -84,7 +103,7 @@ absl::Status CheckNode(const Int8Graph& graph, size_t at) {
     return CheckConv(n, graph.input(n), at + 1 == graph.nodes.size());
   }
   if (n.winograd || !n.weights.empty() || !n.weight_zeros.empty() || !n.bias.empty() ||
-      n.gives_logits()) {
+      n.gives_logits() || n.is_real() || !n.real_bias.empty()) {
     return Wrong("weights where there is no convolution");
   }
   if (kind == NodeKind::kAdd) {
@@ -108,7 +127,8 @@ absl::Status CheckNode(const Int8Graph& graph, size_t at) {
 int64_t NodeBytes(const Int8Node& n) {
   return static_cast<int64_t>(n.weights.size() + n.weight_zeros.size() * sizeof(int32_t) +
                               n.bias.size() * sizeof(int32_t) + n.factors.size() * sizeof(Factor) +
-                              n.logit_scales.size() * sizeof(double));
+                              n.logit_scales.size() * sizeof(double) +
+                              (n.real_weights.size() + n.real_bias.size()) * sizeof(float));
 }
 
 int64_t Int8Graph::weight_bytes() const {

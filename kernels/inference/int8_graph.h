@@ -46,7 +46,12 @@ struct Int8Node {
   std::vector<Factor> factors;
   std::vector<double> logit_scales;  // out_c where it gives logits, else empty
   bool winograd = false;             // weights in +-7, its input's codes in +-31
+  // Or in place of weights, bias and factors, where it stays in FP32 (real_conv.h): reads the
+  // samples themselves where its input is node 0, else real values. Its logit_scales are 1.
+  std::vector<float> real_weights;  // OHWI
+  std::vector<float> real_bias;     // out_c
 
+  bool is_real() const { return !real_weights.empty(); }
   bool gives_logits() const { return !logit_scales.empty(); }
   friend bool operator==(const Int8Node&, const Int8Node&) = default;
 };

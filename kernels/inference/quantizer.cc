@@ -72,31 +72,59 @@ absl::StatusOr<Granularity> ParseGranularity(absl::string_view text) {
 absl::StatusOr<WinogradUse> ParseWinograd(absl::string_view text) {
   if (text == "off") return WinogradUse::kOff;
   if (text == "int4_int6") return WinogradUse::kInt4Int6;
-  return NoneOf("winograd", text, "off, int4_int6");
+  if (text == "auto") return WinogradUse::kAuto;
+  return NoneOf("winograd", text, "off, int4_int6, auto");
+}
+
+absl::StatusOr<bool> ParseLayer(absl::string_view flag, absl::string_view text) {
+  if (text == "int8") return false;
+  if (text == "fp32") return true;
+  return NoneOf(flag, text, "int8, fp32");
 }
 
 absl::Status CheckOptions(const QuantizeOptions& options) {
   if (options.winograd != WinogradUse::kOff && options.scheme != Scheme::kSymmetric) {
     return absl::InvalidArgumentError(
-        "winograd int4_int6 needs codes around 0: take scheme symmetric with it");
+        "winograd needs codes around 0: take scheme symmetric with it");
   }
   return absl::OkStatus();
 }
 
 Quantizer::Quantizer(const FoldedGraph& graph, const QuantizeOptions& options)
     : graph_(graph), options_(options), executor_(graph), observers_(graph.nodes.size()) {
-  ChooseMaxCodes();
+  std::vector<bool> winograd(graph.nodes.size(), false);
+  if (options.winograd == WinogradUse::kInt4Int6) {
+    for (size_t node : WinogradCandidates()) winograd[node] = true;
+  }
+  UseWinograd(std::move(winograd));
+}
+
+bool Quantizer::StaysReal(size_t node) const {
+  if (graph_.nodes[node].kind != NodeKind::kConv) return false;
+  if (options_.first_in_fp32 && graph_.nodes[node].inputs[0] == 0) return true;
+  const auto is_conv = [](const Node& n) { return n.kind == NodeKind::kConv; };
+  return options_.last_in_fp32 &&
+         std::none_of(graph_.nodes.begin() + node + 1, graph_.nodes.end(), is_conv);
+}
+
+std::vector<size_t> Quantizer::WinogradCandidates() const {
+  std::vector<size_t> candidates;
+  for (size_t i = 1; i < graph_.nodes.size(); ++i) {
+    const Node& node = graph_.nodes[i];
+    if (FitsWinograd(node) && node.shape.in_c <= kWinogradChannels && node.inputs[0] != 0 &&
+        !StaysReal(i)) {
+      candidates.push_back(i);
+    }
+  }
+  return candidates;
 }
 
 // Values that Winograd reads have 6 bits, and so have those that are passed on to them.
-void Quantizer::ChooseMaxCodes() {
+void Quantizer::UseWinograd(std::vector<bool> nodes) {
+  winograd_ = std::move(nodes);
   max_codes_.assign(graph_.nodes.size(), kMaxCode);
-  winograd_.assign(graph_.nodes.size(), false);
-  if (options_.winograd == WinogradUse::kOff) return;
   for (size_t i = graph_.nodes.size(); i-- > 1;) {
     const Node& node = graph_.nodes[i];
-    winograd_[i] =
-        FitsWinograd(node) && node.shape.in_c <= kWinogradChannels && node.inputs[0] != 0;
     if (winograd_[i]) max_codes_[node.inputs[0]] = kWinogradInputMax;
     if (PassesOn(node)) {
       max_codes_[node.inputs[0]] = std::min(max_codes_[node.inputs[0]], max_codes_[i]);
@@ -140,6 +168,13 @@ absl::Status Quantizer::QuantizeConv(const Int8Graph& graph, Int8Node& out) cons
   const cpu::ConvShape& s = out.node.shape;
   const ConvWeights& real = graph_.weights[at];
   const Coding& x = graph.input(out).coding;
+  const bool gives_logits = at + 1 == graph_.nodes.size() && out.node.clamp == Clamp::kNone;
+  if (StaysReal(at)) {
+    out.real_weights = real.weights;
+    out.real_bias = real.bias;
+    if (gives_logits) out.logit_scales.assign(s.out_c, 1.0);
+    return absl::OkStatus();
+  }
   if (s.taps() * s.group_in() > kMaxInt32Products) {
     return absl::InvalidArgumentError(absl::StrCat("layer ", out.node.layer, ", op ", out.node.op,
                                                    ": sums of over ", kMaxInt32Products,
@@ -148,7 +183,6 @@ absl::Status Quantizer::QuantizeConv(const Int8Graph& graph, Int8Node& out) cons
   out.winograd = winograd_[at];
   const int32_t max_code = out.winograd ? kWinogradWeightMax : kMaxCode;
   const auto row = static_cast<size_t>(s.taps() * s.group_in());
-  const bool gives_logits = at + 1 == graph_.nodes.size() && out.node.clamp == Clamp::kNone;
   std::vector<double> biases;
   for (float b : real.bias) biases.push_back(std::fabs(double{b}) / x.scale);
   WeightCoding shared;

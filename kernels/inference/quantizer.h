@@ -20,7 +20,7 @@ enum class Scheme : uint8_t {
   kAsymmetric,  // 255 codes over the range; zero is the code nearest to real 0
 };
 enum class Granularity : uint8_t { kLayer, kChannel };  // of weights; activations are by tensor
-enum class WinogradUse : uint8_t { kOff, kInt4Int6 };
+enum class WinogradUse : uint8_t { kOff, kInt4Int6, kAuto };
 
 struct QuantizeOptions {
   CalibrationRule calibration;
@@ -28,7 +28,11 @@ struct QuantizeOptions {
   Granularity granularity = Granularity::kChannel;
   // kInt4Int6: of all convolutions that FitsWinograd but the one that reads the samples. A value
   // that one of them reads has codes of 6 bits for all of its readers.
+  // kAuto: of those of them that UseWinograd names (winograd_choice.h).
   WinogradUse winograd = WinogradUse::kOff;
+  // The convolutions that read the samples, and the last one, stay in FP32.
+  bool first_in_fp32 = false;
+  bool last_in_fp32 = false;
 
   friend bool operator==(const QuantizeOptions&, const QuantizeOptions&) = default;
 };
@@ -37,6 +41,8 @@ struct QuantizeOptions {
 absl::StatusOr<Scheme> ParseScheme(absl::string_view text);
 absl::StatusOr<Granularity> ParseGranularity(absl::string_view text);
 absl::StatusOr<WinogradUse> ParseWinograd(absl::string_view text);
+// "int8" or "fp32": whether a layer stays in FP32. flag: for the error.
+absl::StatusOr<bool> ParseLayer(absl::string_view flag, absl::string_view text);
 // InvalidArgument: options that exclude each other.
 absl::Status CheckOptions(const QuantizeOptions& options);
 
@@ -51,12 +57,17 @@ class Quantizer {
   int passes() const { return options_.calibration.needs_histogram() ? 2 : 1; }
   void Observe(int pass, absl::Span<const float> samples, int64_t batch);
 
+  // Nodes that can be computed by Winograd's algorithm.
+  std::vector<size_t> WinogradCandidates() const;
+  // Which of them Finish takes, by node; may be changed and Finish called again.
+  void UseWinograd(std::vector<bool> nodes);
+
   // InvalidArgument: values that are not finite, a reduction that int32 does not hold.
   absl::StatusOr<Int8Graph> Finish() const;
 
  private:
   int MaxCode(size_t node) const { return max_codes_[node]; }
-  void ChooseMaxCodes();
+  bool StaysReal(size_t node) const;
   Coding CodingOf(size_t node) const;
   absl::Status QuantizeConv(const Int8Graph& graph, Int8Node& out) const;
 

@@ -1,6 +1,7 @@
 // The specification: each formula of int8_graph.h as it stands there.
 
 #include "kernels/inference/int8_executor.h"
+#include "kernels/inference/real_conv.h"
 
 namespace runnel::inference {
 namespace {
@@ -59,7 +60,10 @@ void ReferenceExecutor::Run(absl::Span<const float> samples, int64_t batch,
     for (int64_t b = 0; b < batch; ++b) {
       int8_t* y = &codes_[i][b * outs];
       float* real = logits.data() + b * graph_.classes();
-      if (n.node.kind == NodeKind::kConv) {
+      if (n.is_real()) {
+        RealConv(graph_, i, CodeLoopsFor("portable"))
+            .Run(samples.data() + b * graph_.nodes[0].node.outputs(), input(0, b), y, real);
+      } else if (n.node.kind == NodeKind::kConv) {
         Convolve(n, graph_.input(n).coding, input(0, b), y, real);
       } else {
         RunPlainNode(graph_, n, samples.data() + (i == 0 ? b * outs : 0), input(0, b), input(1, b),

@@ -54,6 +54,7 @@ TEST_F(Quantize, EveryMethodIsWithinHalfAPointOfFp32) {
   for (const Words& flags : {Words{},
                              {"--scheme", "asymmetric", "--granularity", "layer"},
                              {"--calibration", "percentile:99.99", "--samples", "100"},
+                             {"--first-layer", "fp32", "--last-layer", "fp32"},
                              {"--calibration", "absmax", "--fold-batch-norm", "off"}}) {
     Run(Command(flags));
     const json summary = Evaluate();
@@ -62,6 +63,15 @@ TEST_F(Quantize, EveryMethodIsWithinHalfAPointOfFp32) {
   }
   // 430,500 weights of a byte, and what comes with them.
   EXPECT_LT(ReadFile(Path("model.q8")).size(), 450'000u);
+}
+
+// LeNet's convolutions are 5x5.
+TEST_F(Quantize, ANetworkThatWinogradCannotComputeSaysSo) {
+  for (const char* winograd : {"int4_int6", "auto"}) {
+    Process central(With({"runnel-central"}, Command({"--winograd", winograd})));
+    EXPECT_EQ(central.Wait(), 0) << central.err();
+    EXPECT_THAT(central.out(), HasSubstr("changes nothing: no 3x3 convolution of stride 1"));
+  }
 }
 
 TEST_F(Quantize, ReportsEachLayer) {
@@ -97,6 +107,7 @@ TEST_F(Quantize, WhatDoesNotFitIsRefusedInOneLine) {
   ExpectRefused(Command({"--scheme", "odd"}), "--scheme");
   ExpectRefused(Command({"--granularity", "row"}), "--granularity");
   ExpectRefused(Command({"--winograd", "on"}), "--winograd");
+  ExpectRefused(Command({"--first-layer", "int4"}), "--first-layer");
   ExpectRefused(Command({"--samples", "0"}), "--samples");
   ExpectRefused(Command({"--calibration", "entropy"}), "kl, kl:migacz, absmax, percentile:P");
   ExpectRefused(Command({"--scheme", "asymmetric", "--winograd", "int4_int6"}),

@@ -46,6 +46,8 @@ proto::QuantizedNode ToProto(const Int8Node& n) {
   }
   message.mutable_logit_scales()->Assign(n.logit_scales.begin(), n.logit_scales.end());
   message.set_winograd(n.winograd);
+  message.mutable_real_weights()->Assign(n.real_weights.begin(), n.real_weights.end());
+  message.mutable_real_bias()->Assign(n.real_bias.begin(), n.real_bias.end());
   return message;
 }
 
@@ -90,6 +92,8 @@ absl::StatusOr<Int8Node> FromProto(const proto::QuantizedNode& message) {
   }
   n.logit_scales.assign(message.logit_scales().begin(), message.logit_scales().end());
   n.winograd = message.winograd();
+  n.real_weights.assign(message.real_weights().begin(), message.real_weights().end());
+  n.real_bias.assign(message.real_bias().begin(), message.real_bias().end());
   return n;
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/node_profile.h"
 #include "kernels/inference/quantizer.h"
+#include "kernels/inference/winograd_choice.h"
 #include "proto/base/status_macros.h"
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
@@ -75,12 +76,23 @@ absl::StatusOr<inference::QuantizeOptions> OptionsOf(const proto::QuantizeMethod
   RUNNEL_ASSIGN_OR_RETURN(options.scheme, inference::ParseScheme(method.scheme()));
   RUNNEL_ASSIGN_OR_RETURN(options.granularity, inference::ParseGranularity(method.granularity()));
   RUNNEL_ASSIGN_OR_RETURN(options.winograd, inference::ParseWinograd(method.winograd()));
+  // Files and jobs of earlier releases do not name them.
+  if (!method.first_layer().empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(options.first_in_fp32,
+                            inference::ParseLayer("first layer", method.first_layer()));
+  }
+  if (!method.last_layer().empty()) {
+    RUNNEL_ASSIGN_OR_RETURN(options.last_in_fp32,
+                            inference::ParseLayer("last layer", method.last_layer()));
+  }
   RUNNEL_RETURN_IF_ERROR(inference::CheckOptions(options));
   return options;
 }
 
 // Samples that the errors of a graph are taken over: they run through FP32 in plain loops.
 constexpr int64_t kErrorSamples = 16;
+// Samples that --winograd auto compares classes on.
+constexpr int64_t kChoiceSamples = 256;
 // Passes of one sample that each node's time is the median of.
 constexpr int kTimedPasses = 21;
 
@@ -116,6 +128,20 @@ void AddFigures(const Int8Graph& graph, const Samples& samples, int threads,
   reply.set_threads(threads);
 }
 
+absl::StatusOr<Int8Graph> Finish(inference::Quantizer& quantizer,
+                                 const inference::QuantizeOptions& options,
+                                 const inference::FoldedGraph& folded, const Samples& samples,
+                                 int threads) {
+  if (options.winograd != inference::WinogradUse::kAuto) return quantizer.Finish();
+  const int64_t count = std::min(kChoiceSamples, samples.count());
+  const std::vector<float> values = samples.First(count);
+  return inference::QuantizeWithChosenWinograd(
+      quantizer, folded, values, count, [&](const Int8Graph& graph) {
+        inference::Int8Executor executor(graph, threads, cpu::BestInt8Kernels());
+        return inference::TimeNodes(graph, executor, values, 1, kTimedPasses);
+      });
+}
+
 absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
   proto::QuantizeModel& asked = *job.mutable_quantize();
   RUNNEL_ASSIGN_OR_RETURN(const inference::QuantizeOptions options, OptionsOf(asked.method()));
@@ -130,7 +156,12 @@ absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceRep
       quantizer.Observe(pass, values, batch);
     });
   }
-  RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, quantizer.Finish());
+  RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph,
+                          Finish(quantizer, options, folded, samples, threads));
+  reply.set_winograd_fits(static_cast<int64_t>(quantizer.WinogradCandidates().size()));
+  for (const inference::Int8Node& n : graph.nodes) {
+    reply.set_winograd_taken(reply.winograd_taken() + (n.winograd ? 1 : 0));
+  }
   reply.set_graph(SerializeGraph(graph));
   reply.set_weight_bytes(graph.weight_bytes());
   AddErrors(folded, graph, samples, reply);

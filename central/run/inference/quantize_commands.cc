@@ -42,7 +42,9 @@ std::string MethodText(const QuantizeMethod& method) {
   return absl::StrCat(method.calibration, ", ", method.scheme, ", by ", method.granularity,
                       method.fold_batch_norm ? "" : ", batch norm not folded",
                       method.winograd == "off" ? "" : ", Winograd ",
-                      method.winograd == "off" ? "" : method.winograd);
+                      method.winograd == "off" ? "" : method.winograd,
+                      method.first_layer == "fp32" ? ", first layer in FP32" : "",
+                      method.last_layer == "fp32" ? ", last layer in FP32" : "");
 }
 
 absl::Status WriteReport(const QuantizedModel& model, const InferenceReply& reply,
@@ -56,6 +58,17 @@ absl::Status WriteReport(const QuantizedModel& model, const InferenceReply& repl
   report.layers = reply.layers;
   report.errors = model.errors;
   return Named(flag, WriteLayerReport(report, path));
+}
+
+// What became of --winograd; empty where nobody asked for it.
+std::string WinogradText(const QuantizeMethod& method, const InferenceReply& reply) {
+  if (method.winograd == "off") return "";
+  if (reply.winograd_fits == 0) {
+    return absl::StrCat("--winograd ", method.winograd,
+                        " changes nothing: no 3x3 convolution of stride 1 behind the first layer");
+  }
+  return absl::StrCat("Winograd computes ", reply.winograd_taken, " of ", reply.winograd_fits,
+                      " 3x3 convolutions of stride 1");
 }
 
 // What can be checked before any data is read.
@@ -97,6 +110,8 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
   quantized.errors = reply.errors;
   RUNNEL_RETURN_IF_ERROR(WriteQuantizedModel(quantized, arguments.out));
   RUNNEL_RETURN_IF_ERROR(WriteReport(quantized, reply, arguments.report, "--report"));
+  const std::string winograd = WinogradText(quantized.method, reply);
+  if (!winograd.empty()) context.print(winograd);
   context.print(absl::StrFormat(
       "%s after %d steps in INT8 (%s; %d samples): %s, weights %d bytes, in FP32 %d",
       run.setup.model.name, quantized.step, MethodText(quantized.method), quantized.method.samples,

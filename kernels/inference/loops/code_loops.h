@@ -53,6 +53,8 @@ struct CodeLoops {
   // counts as that, NaN as the lowest.
   void (*encode)(const float* x, int64_t n, float inverse, int32_t zero, int32_t max_code,
                  int8_t* y);
+  // y[o] += x[i] * w[i * outs + o] for each i in order: a product, then a sum.
+  void (*add_products)(const float* x, int64_t ins, const float* w, int64_t outs, float* y);
   // WinogradInput (winograd.h).
   void (*winograd_input)(const int8_t* const* d, int64_t channels, int8_t* v, int64_t v_step);
   // WinogradOutput for each channel: pixel k of the tile to y[k].

@@ -146,6 +146,21 @@ TEST(Int8Executor, EqualsThePlainOneOnModelsOfTheZoo) {
   }
 }
 
+TEST(Int8Executor, LayersInFp32AreThePlainOnes) {
+  int real = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    QuantizeOptions options{ParseCalibration("absmax").value(),
+                            seed % 2 == 0 ? Scheme::kSymmetric : Scheme::kAsymmetric};
+    options.first_in_fp32 = seed % 3 != 1;
+    options.last_in_fp32 = seed % 3 != 0;
+    const Case made = Make(RandomModel(seed), seed, true, options);
+    for (const Int8Node& n : made.graph.nodes) real += n.is_real() ? 1 : 0;
+    ExpectEqualOnAllKernels(made);
+  }
+  EXPECT_GT(real, 4);
+}
+
 // Sums beyond int32 saturate before they are rounded: no row may let them wrap.
 TEST(Int8Executor, SaturatesAsThePlainOne) {
   QuantizeOptions options;

@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/inference/quantizer.h"
+#include "kernels/inference/winograd_choice.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/kernels/random_model.h"
@@ -64,6 +65,58 @@ TEST(NodeProfile, FactsAreTheGraphs) {
   ASSERT_EQ(seconds.size(), facts.size());
   for (double s : seconds) EXPECT_GE(s, 0);
   EXPECT_GT(MeasurePeak(cpu::BestInt8Kernels()), 0);
+}
+
+// A first layer in FP32 has the error of its codes alone.
+TEST(NodeProfile, AFirstLayerInFp32IsCloser) {
+  const ModelSpec model = MakeModel("vgg11").value();
+  const FoldedGraph real = FoldModel(model, InitialState(model, 1).value(), true).value();
+  const std::vector<float> samples = RandomValues(1, 0, model.input.elements());
+  double snr[2];
+  for (bool in_fp32 : {false, true}) {
+    QuantizeOptions options;
+    options.calibration = ParseCalibration("absmax").value();
+    options.first_in_fp32 = options.last_in_fp32 = in_fp32;
+    Quantizer quantizer(real, options);
+    quantizer.Observe(0, samples, 1);
+    const Int8Graph graph = quantizer.Finish().value();
+    snr[in_fp32] = CompareNodes(real, graph, cpu::BestInt8Kernels(), samples, 1)[1].snr_db;
+    EXPECT_EQ(graph.nodes.back().is_real(), in_fp32);
+  }
+  EXPECT_GT(snr[1], snr[0] + 1);
+}
+
+// By given times: those that are faster, and none where none is.
+TEST(WinogradChoice, TakesWhatIsFaster) {
+  const ModelSpec model = MakeModel("vgg11").value();
+  const FoldedGraph real = FoldModel(model, InitialState(model, 1).value(), true).value();
+  const std::vector<float> samples = RandomValues(1, 0, 2 * model.input.elements());
+  QuantizeOptions options;
+  options.calibration = ParseCalibration("absmax").value();
+  options.winograd = WinogradUse::kAuto;
+  Quantizer quantizer(real, options);
+  quantizer.Observe(0, samples, 2);
+  const std::vector<size_t> candidates = quantizer.WinogradCandidates();
+  ASSERT_GT(candidates.size(), 4u);
+  const auto taken = [&](double gain_of_first_two) {
+    const Int8Graph graph =
+        QuantizeWithChosenWinograd(quantizer, real, samples, 2, [&](const Int8Graph& timed) {
+          std::vector<double> seconds(timed.nodes.size(), 1.0);
+          for (size_t i = 0; i < 2; ++i) {
+            if (timed.nodes[candidates[i]].winograd) seconds[candidates[i]] /= gain_of_first_two;
+          }
+          return seconds;
+        }).value();
+    std::vector<size_t> nodes;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      if (graph.nodes[i].winograd) nodes.push_back(i);
+    }
+    return nodes;
+  };
+  EXPECT_TRUE(taken(1.01).empty());
+  const std::vector<size_t> two = taken(2);
+  EXPECT_LE(two.size(), 2u);
+  for (size_t node : two) EXPECT_LE(node, candidates[1]);
 }
 
 }  // namespace
