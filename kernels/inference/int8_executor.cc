@@ -4,7 +4,9 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/inference/depthwise_codes.h"
 #include "kernels/inference/real_conv.h"
 #include "kernels/inference/requantizer.h"
 #include "kernels/inference/winograd.h"
@@ -46,6 +48,7 @@ struct Int8Executor::Product {
   std::optional<PackedProduct> direct;    // sums of x w
   std::optional<PackedProduct> row_sums;  // sums of x, by group
   std::vector<PackedProduct> points;      // Winograd: by point
+  std::optional<DepthwiseCodes> depthwise;
   std::optional<RealConv> real;
 };
 
@@ -56,7 +59,8 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
       products_(graph.nodes.size()),
       codes_(graph.nodes.size()) {
   loops_.codes = &CodeLoopsFor(kernels.name);
-  loops_.integers = &cpu::IntegerLoopsFor(loops_.codes->name);
+  const absl::string_view name = loops_.codes->name;
+  loops_.integers = &cpu::IntegerLoopsFor(absl::StartsWith(name, "avx512") ? "avx512" : name);
   const ProductMachine machine{&kernels, &pool_, &workspace_};
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Int8Node& n = graph.nodes[i];
@@ -71,6 +75,10 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
     product.requantizer = Requantizer::Of(n, in, *loops_.codes);
     if (!product.requantizer.has_value()) product.offsets = SumOffsets(n, in);
     product.shape = n.node.shape;
+    if (product.requantizer.has_value()) {
+      product.depthwise = DepthwiseCodes::Of(n, in, *product.requantizer, *loops_.codes);
+      if (product.depthwise.has_value()) continue;
+    }
     product.pads = in.zero != 0 && (product.shape.pad_h > 0 || product.shape.pad_w > 0);
     if (product.pads) {
       product.shape.in_h += 2 * product.shape.pad_h;
@@ -129,6 +137,10 @@ const int8_t* Int8Executor::Padded(size_t at, int64_t batch, const int8_t* x) {
 void Int8Executor::Direct(size_t at, int64_t batch, absl::Span<float> logits) {
   const Int8Node& n = graph_.nodes[at];
   const Product& product = *products_[at];
+  if (product.depthwise.has_value()) {
+    product.depthwise->Run(pool_, batch, codes_[n.node.inputs[0]].data(), codes_[at].data());
+    return;
+  }
   const int8_t* x = Padded(at, batch, codes_[n.node.inputs[0]].data());
   if (product.row_sums.has_value()) {
     GrowTo(batch * n.node.shape.out_h * n.node.shape.out_w * n.node.shape.groups, row_sums_);

@@ -25,9 +25,10 @@ class Requantizer {
   void Run(const SumRows& rows) const { loops_->requantize(Columns(), rows); }
   bool needs_row_sums() const { return !node_->weight_zeros.empty(); }
 
+  CodeColumns Columns() const;
+
  private:
   Requantizer(const Int8Node& n, const CodeLoops& loops) : node_(&n), loops_(&loops) {}
-  CodeColumns Columns() const;
 
   const Int8Node* node_;
   const CodeLoops* loops_;

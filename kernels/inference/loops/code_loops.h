@@ -45,6 +45,20 @@ struct CodeAddition {
   int32_t lowest = -127, highest = 127;
 };
 
+// Neighbouring outputs of a row of a depthwise 3x3 convolution. Channels come in blocks of 64, and
+// in a block by quads as a row's instructions want them: number (v, q, j) of a block, v < 4, q < 4,
+// j < 4, is channel 16 q + 4 v + j. So lie the columns (offsets without 128 times the sum of the
+// weights, and with what padding up to whole blocks needs) and the weights: of a block [tap
+// group][v] [q][j][tap of the group], zero for taps from the ninth on.
+struct NineTaps {
+  const int8_t* const* x = nullptr;  // by tap, the first pixel's; zeros where it lies outside
+  int64_t x_step = 0;                // elements from a pixel to the next
+  const int8_t* weights = nullptr;
+  int64_t pixels = 0, channels = 0;
+  int8_t* codes = nullptr;  // [pixel][channel]
+};
+inline constexpr int64_t kNineTapsBlock = 64;
+
 struct CodeLoops {
   const char* name;
   void (*requantize)(const CodeColumns& columns, const SumRows& rows);
@@ -55,6 +69,8 @@ struct CodeLoops {
                  int8_t* y);
   // y[o] += x[i] * w[i * outs + o] for each i in order: a product, then a sum.
   void (*add_products)(const float* x, int64_t ins, const float* w, int64_t outs, float* y);
+  // Or null. columns.scales is not null, weight_zeros is.
+  void (*depthwise_nine)(const CodeColumns& columns, const NineTaps& row) = nullptr;
   // WinogradInput (winograd.h).
   void (*winograd_input)(const int8_t* const* d, int64_t channels, int8_t* v, int64_t v_step);
   // WinogradOutput for each channel: pixel k of the tile to y[k].
