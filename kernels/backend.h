@@ -129,6 +129,9 @@ struct BackendRow {
   // Of a backend that needs more than this binary, which `make` starts or loads (a shared object,
   // host/loaded_backend.h; a program, hexagon/): whether that is there. Null: nothing more.
   bool (*is_installed)(absl::string_view name) = nullptr;
+  // Of one that computes beside the processor: whether "auto" may prefer it, if it is faster. Null:
+  // never. Loads nothing.
+  bool (*is_worth_measuring)() = nullptr;
 
   bool is_loaded() const { return is_installed != nullptr; }
 };
@@ -144,7 +147,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int
 std::vector<std::string> BackendNames();
 // Whether there is a row of this name that is_loaded.
 bool IsLoadedBackend(absl::string_view name);
-// What "auto" stands for: one after the other, until one has all that a stage needs.
+// Installed ones that "auto" measures beside the processor, where bytes do not depend on it.
+std::vector<std::string> BackendsWorthMeasuring();
+// What "auto" stands for without them: one after the other, until one has all that a stage needs.
 std::vector<std::string> AutoBackendNames();
 
 }  // namespace runnel

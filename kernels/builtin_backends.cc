@@ -63,7 +63,8 @@ absl::Span<const BackendRow> BuiltinBackends() {
       {"ref", "plain loops: slow, the specification of the others", MakeRefBackend},
       {"hexagon", "a Hexagon DSP under qemu-hexagon, integer recipes", MakeHexagonBackend,
        IsHexagonInstalled},
-      {"opencl", "a GPU or another OpenCL device", MakeOpenCl, IsOpenClInstalled},
+      {"opencl", "a GPU or another OpenCL device", MakeOpenCl, IsOpenClInstalled,
+       opencl::MayHaveGpu},
       {"torch", "LibTorch on the CPU, FP32", MakeTorch, IsTorchInstalled},
   };
   return rows;
@@ -123,6 +124,15 @@ bool IsLoadedBackend(absl::string_view name) {
   const absl::Span<const BackendRow> rows = BuiltinBackends();
   return std::any_of(rows.begin(), rows.end(),
                      [&](const BackendRow& row) { return row.is_loaded() && row.name == name; });
+}
+
+std::vector<std::string> BackendsWorthMeasuring() {
+  std::vector<std::string> names;
+  for (const BackendRow& row : BuiltinBackends()) {
+    if (row.is_worth_measuring == nullptr || !row.is_worth_measuring()) continue;
+    if (row.is_installed(row.name)) names.emplace_back(row.name);
+  }
+  return names;
 }
 
 std::vector<std::string> AutoBackendNames() {

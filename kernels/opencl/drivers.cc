@@ -1,12 +1,17 @@
 #include "kernels/opencl/drivers.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <system_error>
+#include <vector>
 
 namespace runnel::opencl {
+namespace {
 
-bool HasDriver() {
+// Files that name a driver each, as OpenCL's loader finds them.
+std::vector<std::filesystem::path> DriverFiles() {
   std::filesystem::path folder = "/etc/OpenCL/vendors";
   for (const char* name : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"}) {
     const char* given = std::getenv(name);
@@ -16,11 +21,25 @@ bool HasDriver() {
   }
   std::error_code error;
   // The variable may also name a driver itself.
-  if (std::filesystem::is_regular_file(folder, error)) return true;
+  if (std::filesystem::is_regular_file(folder, error)) return {folder};
+  std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".icd") return true;
+    if (entry.path().extension() == ".icd") files.push_back(entry.path());
   }
-  return false;
+  return files;
+}
+
+}  // namespace
+
+bool HasDriver() { return !DriverFiles().empty(); }
+
+bool MayHaveGpu() {
+  const std::vector<std::filesystem::path> files = DriverFiles();
+  const char* device = std::getenv("RUNNEL_OPENCL_DEVICE");
+  if (device != nullptr && *device != '\0') return !files.empty();
+  return std::any_of(files.begin(), files.end(), [](const std::filesystem::path& file) {
+    return file.filename().string().find("pocl") == std::string::npos;
+  });
 }
 
 }  // namespace runnel::opencl

@@ -5,5 +5,8 @@ namespace runnel::opencl {
 // Whether a driver is registered with OpenCL's loader (ICD): a file in OCL_ICD_VENDORS,
 // OPENCL_VENDOR_PATH or /etc/OpenCL/vendors. Loads nothing, so the driver may still fail.
 bool HasDriver();
+// Whether one of them may be of a GPU, and not only PoCL's, which computes on the host's processor;
+// true also if the user names a device (RUNNEL_OPENCL_DEVICE).
+bool MayHaveGpu();
 
 }  // namespace runnel::opencl

@@ -50,8 +50,9 @@ inline Words With(Words words, const Words& more) {
 }
 
 // Trains on central's CPU and a worker with another backend, a stage on each: gives the weights
-// that one process computes with plain loops.
-inline void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backend) {
+// that one process computes with plain loops. log: what the worker says, if wanted.
+inline void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backend,
+                                      std::string* log = nullptr) {
   const std::string plain = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
   EXPECT_EQ(plain.size(), 64u);
   ScratchDir dir;
@@ -65,6 +66,7 @@ inline void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backe
                   backend, "--state-dir", dir / "state"});
   EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
   EXPECT_EQ(worker.Wait(), 0) << worker.err();
+  if (log != nullptr) *log = worker.err();
   const nlohmann::json summary = Summary(dir / "s");
   EXPECT_EQ(summary["weights_sha256"], plain);
   EXPECT_EQ(summary["plan"]["stages"].size(), 2u);

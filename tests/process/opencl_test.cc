@@ -89,6 +89,22 @@ TEST_F(OpenClTraining, TuningChangesNoByteAndIsKept) {
   EXPECT_THAT(cpus.err(), HasSubstr("--backend cpu: has no kernels to choose from"));
 }
 
+// A device that the user names is measured beside the processor, which wins against PoCL.
+TEST_F(OpenClTraining, AutoMeasuresAndSaysWhatItTakes) {
+  setenv("RUNNEL_OPENCL_DEVICE", "portable", 1);
+  std::string integers, floats;
+  ExpectWeightsOfPlainLoops(kShort, "auto", &integers);
+  Words fp32 = kShort;
+  *std::find(fp32.begin(), fp32.end(), "niti") = "fp32";
+  ExpectWeightsOfPlainLoops(fp32, "auto", &floats);
+  unsetenv("RUNNEL_OPENCL_DEVICE");
+  EXPECT_THAT(integers, ContainsRegex("backend auto takes [a-z,]*: a micro-batch takes cpu .* ms; "
+                                      "opencl .* ms; cpu,opencl .* ms"));
+  EXPECT_THAT(
+      floats,
+      HasSubstr("backend auto takes cpu: the bytes of fp32 are another backend's on opencl"));
+}
+
 // FP32: the same bytes on every run and number of stages, close to the CPU's.
 TEST_F(OpenClTraining, Fp32IsAFunctionOfTheRunAndCloseToTheCpus) {
   // clang-format off

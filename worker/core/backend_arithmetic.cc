@@ -1,5 +1,6 @@
 #include "worker/core/backend_arithmetic.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,10 +56,68 @@ std::vector<std::string> BackendArithmetic::NamesOf(const std::string& name) con
   return left.empty() ? AutoBackendNames() : std::vector{absl::StrJoin(left, ",")};
 }
 
-absl::Status BackendArithmetic::WithBackend(const std::string& name,
+BackendCandidate BackendArithmetic::Measure(const std::string& name, const Work& work) {
+  constexpr double kEnoughMs = 500;
+  BackendCandidate candidate = {name};
+  const auto measure = [&]() -> absl::Status {
+    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(name));
+    const StageTuning tuning(*backend, tunings_, options_.logger);
+    ProfileOptions options;
+    options.samples = work.samples;
+    options.repetitions = 3;
+    options.ranges = {work.layers};
+    options.enough_ms = kEnoughMs;
+    RUNNEL_ASSIGN_OR_RETURN(const std::vector<RangeTime> times,
+                            ProfileRanges(work.model, work.recipe, *backend, options, *clock_));
+    candidate.seconds = times.front().seconds;
+    return absl::OkStatus();
+  };
+  candidate.error = measure();
+  return candidate;
+}
+
+absl::StatusOr<std::vector<std::string>> BackendArithmetic::NamesFor(const std::string& name,
+                                                                     const Work& work) {
+  std::vector<std::string> names = NamesOf(name);
+  if (name != "auto" || options_.backend != "auto") return names;
+  std::vector<std::string> others = BackendsWorthMeasuring();
+  std::erase_if(others, [this](const std::string& one) { return without_.contains(one); });
+  if (others.empty()) return names;
+  const auto [chosen, is_new] =
+      chosen_.try_emplace(absl::StrCat(work.model.name, " ", work.recipe.name), names.front());
+  if (is_new && !work.recipe.numbers.integer_parameters()) {
+    // A measurement must not decide on bytes.
+    Say(absl::StrCat("backend auto takes ", names.front(), ": the bytes of ", work.recipe.name,
+                     " are another backend's on ", absl::StrJoin(others, ", "),
+                     "; name it with --backend if you want it"));
+  } else if (is_new) {
+    std::vector<BackendCandidate> candidates = {Measure(names.front(), work)};
+    for (const std::string& other : others) {
+      candidates.push_back(Measure(other, work));
+      if (!candidates.back().error.ok()) continue;
+      candidates.push_back(Measure(absl::StrCat(names.front(), ",", other), work));
+    }
+    const BackendChoice choice = ChooseFastest(candidates);
+    chosen->second = choice.name;
+    Say(choice.reason);
+  }
+  // What was chosen may have been lost since.
+  std::vector<std::string> processors = ProcessorsOf(chosen->second);
+  std::erase_if(processors, [this](const std::string& one) { return without_.contains(one); });
+  std::erase(names, absl::StrJoin(processors, ","));
+  if (!processors.empty()) names.insert(names.begin(), absl::StrJoin(processors, ","));
+  return names;
+}
+
+void BackendArithmetic::Say(const std::string& line) const {
+  if (options_.logger != nullptr) options_.logger->Log(Severity::kInfo, line);
+}
+
+absl::Status BackendArithmetic::WithBackend(const std::string& name, const Work& work,
                                             const std::function<absl::Status(Backend*)>& use) {
   absl::Status result;
-  for (const std::string& one : NamesOf(name)) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesFor(name, work));
+  for (const std::string& one : names) {
     RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
     result = use(backend);
     if (!absl::IsUnimplemented(result)) return result;
@@ -71,7 +130,9 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
     const std::function<void(double share)>& on_progress) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
   std::vector<RangeTime> times;
-  RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, [&](Backend* backend) {
+  const Work work = {
+      request.model, {0, request.model.layer_count() - 1}, *recipe, request.micro_batch_size};
+  RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, work, [&](Backend* backend) {
     const StageTuning tuning(*backend, tunings_, options_.logger);
     absl::StatusOr<std::vector<RangeTime>> measured =
         ProfileRanges(request.model, *recipe, *backend, options, *clock_, on_progress);
@@ -101,7 +162,12 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
 absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeEngine(
     const std::string& backend, const StageExecutorOptions& options, BufferPool* pool) {
   std::unique_ptr<StageEngine> engine;
-  RUNNEL_RETURN_IF_ERROR(WithBackend(backend, [&](Backend* one) {
+  const int64_t parts = std::max<int64_t>(1, options.training.micro_batches);
+  const Work work = {options.model,
+                     {options.first_layer, options.last_layer},
+                     *options.recipe,
+                     (options.training.batch_size + parts - 1) / parts};
+  RUNNEL_RETURN_IF_ERROR(WithBackend(backend, work, [&](Backend* one) {
     const StageTuning tuning(*one, tunings_, options_.logger);
     absl::StatusOr<std::unique_ptr<StageExecutor>> made = StageExecutor::Create(options, one, pool);
     if (made.ok()) engine = *std::move(made);

@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "worker/core/backend_choice.h"
 #include "worker/core/device_arithmetic.h"
 #include "worker/measure/backend_verdicts.h"
 #include "worker/tune/tuning_store.h"
@@ -55,10 +56,22 @@ class BackendArithmetic final : public DeviceArithmetic {
   absl::Status AdmitProcessors(const std::string& names) const;
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
   std::vector<std::string> NamesOf(const std::string& name) const;
+  // What is to be computed.
+  struct Work {
+    const ModelSpec& model;
+    LayerRange layers;
+    const Recipe& recipe;
+    int64_t samples = 0;  // of a micro-batch
+  };
   // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
   // until one has all that is needed.
-  absl::Status WithBackend(const std::string& name,
+  absl::Status WithBackend(const std::string& name, const Work& work,
                            const std::function<absl::Status(Backend*)>& use);
+  // NamesOf, after the one that was measured to be the fastest: of "auto", where there is more than
+  // the processor and bytes do not depend on the choice. Measured once for a model and recipe.
+  absl::StatusOr<std::vector<std::string>> NamesFor(const std::string& name, const Work& work);
+  void Say(const std::string& line) const;
+  BackendCandidate Measure(const std::string& name, const Work& work);
 
   const BackendArithmeticOptions options_;
   const BackendVerdicts verdicts_;
@@ -66,7 +79,8 @@ class BackendArithmetic final : public DeviceArithmetic {
   const Clock* clock_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
   std::set<std::string> without_;
-  Backend* backend_ = nullptr;  // the last one asked for
+  std::map<std::string, std::string> chosen_;  // by model and recipe: what "auto" takes
+  Backend* backend_ = nullptr;                 // the last one asked for
 };
 
 }  // namespace runnel
