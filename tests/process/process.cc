@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace runnel {
@@ -74,7 +75,7 @@ bool WaitForText(const std::string& path, const std::string& text, int seconds) 
 
 Process::Process(const std::vector<std::string>& command, std::function<void()> in_child) {
   std::vector<std::string> words = command;
-  if (words[0].rfind("runnel-", 0) == 0) words[0] = std::string(RUNNEL_BINARY_DIR) + "/" + words[0];
+  if (words[0].rfind("runnel-", 0) == 0) words[0] = absl::StrCat(RUNNEL_BINARY_DIR, "/", words[0]);
   const std::string out = dir_ / "out";
   const std::string err = dir_ / "err";
   std::vector<char*> argv;

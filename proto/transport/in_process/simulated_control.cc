@@ -54,6 +54,12 @@ struct Stream {
 };
 using StreamPtr = std::shared_ptr<Stream>;
 
+// What is held holds its stream.
+void DropHeld(Stream& stream) {
+  stream.up.held.clear();
+  stream.down.held.clear();
+}
+
 }  // namespace
 
 class SimulatedControl::Core : public std::enable_shared_from_this<SimulatedControl::Core> {
@@ -62,6 +68,9 @@ class SimulatedControl::Core : public std::enable_shared_from_this<SimulatedCont
       : network_(*network),
         options_(options),
         random_(options.seed, RandomPurpose::kNetworkSimulation, 1, 1) {}
+  ~Core() {
+    for (const StreamPtr& stream : streams_) DropHeld(*stream);
+  }
 
   absl::StatusOr<int64_t> Listen(const std::string& node, const std::string& address,
                                  CentralControlObserver* observer) {
@@ -191,7 +200,9 @@ class SimulatedControl::Core : public std::enable_shared_from_this<SimulatedCont
   // Observers may make and end streams.
   std::vector<StreamPtr> Streams() {
     std::erase_if(streams_, [](const StreamPtr& stream) {
-      return stream->worker_ended && stream->central_ended;
+      if (!stream->worker_ended || !stream->central_ended) return false;
+      DropHeld(*stream);
+      return true;
     });
     return {streams_.begin(), streams_.end()};
   }
@@ -289,6 +300,7 @@ class SimulatedControl::Core : public std::enable_shared_from_this<SimulatedCont
         std::max(way.last_arrival_ns,
                  network_.now_ns() + DrawDelay(options_.min_delay_ns, options_.max_delay_ns));
     Later(way.last_arrival_ns - network_.now_ns(), [this, stream, &way, what = std::move(what)] {
+      if (stream->worker_ended && stream->central_ended) return;
       way.held.push_back(what);
       FlushHeld(*stream, way);
     });
