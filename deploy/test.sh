@@ -98,7 +98,7 @@ export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 if [ "$processes" = yes ]; then
   # Of libraries that are not instrumented only what passes through ours is judged.
-  export TSAN_OPTIONS="$TSAN_OPTIONS:ignore_noninstrumented_modules=1"
+  export TSAN_OPTIONS="$TSAN_OPTIONS:ignore_noninstrumented_modules=1:suppressions=$repository/tests/process/thread_sanitizer.txt"
   export LD_PRELOAD="$repository/build/tsan/lib/libhand_overs.so"
 fi
 
