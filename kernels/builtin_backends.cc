@@ -61,7 +61,7 @@ absl::Span<const BackendRow> BuiltinBackends() {
        "better one",
        MakeCpuBackend},
       {"ref", "plain loops: slow, the specification of the others", MakeRefBackend},
-      {"hexagon", "a Hexagon DSP under qemu-hexagon, integer recipes", MakeHexagonBackend,
+      {"hexagon", "a Hexagon DSP, or one under qemu-hexagon, integer recipes", MakeHexagonBackend,
        IsHexagonInstalled},
       {"opencl", "a GPU or another OpenCL device", MakeOpenCl, IsOpenClInstalled,
        opencl::MayHaveGpu},

@@ -4,6 +4,7 @@
 // they are done. One thread.
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -17,6 +18,8 @@ class DspSession {
   virtual ~DspSession() = default;
   // What it is, for numerics classes and messages: "v67-emulated".
   virtual const char* name() const = 0;
+  // The processor and the way to it, for people; part of a line.
+  virtual std::string description() const { return name(); }
   // Memory that operations name by offsets.
   virtual const std::shared_ptr<SharedMemory>& memory() const = 0;
   // Hands over operations, 1 to kMaxOps, to be run in order. One list at a time. Unavailable, and

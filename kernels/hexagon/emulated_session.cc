@@ -52,6 +52,10 @@ class EmulatedSession final : public DspSession {
   }
 
   const char* name() const override { return "v67-emulated"; }
+  std::string description() const override {
+    if (options_.why_emulated.empty()) return name();
+    return absl::StrCat(name(), " (no device: ", options_.why_emulated, ")");
+  }
   const std::shared_ptr<SharedMemory>& memory() const override { return memory_; }
   bool lost() const override { return !lost_.ok(); }
   absl::Span<const DspCounts> counts() const override { return counts_; }

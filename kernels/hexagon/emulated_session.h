@@ -20,6 +20,7 @@ struct EmulatedSessionOptions {
   // So long without an operation done: the program hangs. Before central takes the worker for stuck
   // (ARCHITECTURE.md, "Who is lost").
   int stall_seconds = 150;
+  std::string why_emulated;  // for the description
 };
 
 // The command for the emulator and the program that lies beside this process's binary. NotFound,

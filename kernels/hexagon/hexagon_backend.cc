@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/fuse_rescale.h"
+#include "kernels/hexagon/device_session.h"
 #include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/encode.h"
 #include "kernels/hexagon/product_scales.h"
@@ -83,6 +84,7 @@ class HexagonExecutable final : public Executable {
           [&](BufferIndex index) { return staging_.VersionOf(index); }));
       if (RescalesItsSums(instruction->code)) {
         scales_.Begin(*instruction, KeptScaleOf(*instruction), ops.back());
+        RecordKeptScale(*instruction);
       }
     }
     RUNNEL_RETURN_IF_ERROR(session_->Submit(ops));
@@ -90,8 +92,15 @@ class HexagonExecutable final : public Executable {
     for (const Instruction* instruction : batch) {
       if (!RescalesItsSums(instruction->code)) continue;
       RUNNEL_RETURN_IF_ERROR(scales_.Finish(*instruction, KeptScaleOf(*instruction)));
+      RecordKeptScale(*instruction);
     }
     return absl::OkStatus();
+  }
+
+  // It is the host's, in memory whose neighbours the DSP writes.
+  void RecordKeptScale(const Instruction& instruction) const {
+    if (instruction.outputs.size() < 2) return;
+    session_->memory()->RecordChange(staging_.OffsetOf(instruction.outputs[1]), sizeof(KeptScale));
   }
 
   KeptScale* KeptScaleOf(const Instruction& instruction) const {
@@ -147,7 +156,7 @@ class HexagonBackend final : public Backend {
   absl::string_view name() const override { return "hexagon"; }
   std::string numerics_class() const override { return absl::StrCat("hexagon/", session_->name()); }
   std::string description() const override {
-    return absl::StrCat("Hexagon DSP ", session_->name(), ", integer recipes, ",
+    return absl::StrCat("Hexagon DSP ", session_->description(), ", integer recipes, ",
                         session_->memory()->bytes() >> 20, " MiB shared with the host");
   }
 
@@ -200,15 +209,62 @@ absl::StatusOr<int> StallSeconds(int usual) {
       absl::StrCat("RUNNEL_DSP_STALL_S '", given, "' is no number of seconds from 1 on"));
 }
 
-absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenEmulator() {
+std::string Environment(const char* name) {
+  const char* given = std::getenv(name);
+  return given == nullptr ? "" : given;
+}
+
+// Which sessions RUNNEL_DSP allows.
+struct Allowed {
+  bool device = true;
+  bool emulated = true;
+};
+absl::StatusOr<Allowed> AllowedSessions() {
+  const std::string given = Environment("RUNNEL_DSP");
+  if (given.empty() || given == "auto") return Allowed{};
+  if (given == "device") return Allowed{.emulated = false};
+  if (given == "emulated") return Allowed{.device = false};
+  return absl::InvalidArgumentError(
+      absl::StrCat("RUNNEL_DSP '", given, "' is not auto, device or emulated"));
+}
+
+absl::StatusOr<std::string> FindDevice() {
+  return hexagon::FindVendorLibrary(Environment("RUNNEL_DSP_LIBRARY"));
+}
+
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDevice(std::string library) {
+  hexagon::DeviceSessionOptions options;
+  options.link.library = std::move(library);
+  options.link.objects = Environment("RUNNEL_DSP_OBJECTS");
+  if (options.link.objects.empty()) options.link.objects = hexagon::DspObjectFolder();
+  RUNNEL_ASSIGN_OR_RETURN(options.stall_seconds, StallSeconds(options.stall_seconds));
+  return hexagon::OpenDeviceSession(options);
+}
+
+// `no_device`: why it is not the device.
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenEmulator(absl::string_view no_device) {
   hexagon::EmulatedSessionOptions options;
   RUNNEL_ASSIGN_OR_RETURN(options.command, hexagon::FindEmulator());
   RUNNEL_ASSIGN_OR_RETURN(options.stall_seconds, StallSeconds(options.stall_seconds));
+  options.why_emulated = std::string(no_device);
   return hexagon::OpenEmulatedSession(std::move(options));
 }
 
+// The device's, where its library is; else the emulated one.
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenAllowed() {
+  RUNNEL_ASSIGN_OR_RETURN(const Allowed allowed, AllowedSessions());
+  if (!allowed.device) return OpenEmulator("RUNNEL_DSP=emulated");
+  absl::StatusOr<std::string> library = FindDevice();
+  if (library.ok()) return OpenDevice(*std::move(library));
+  if (!allowed.emulated) return library.status();
+  auto session = OpenEmulator(library.status().message());
+  if (session.ok()) return session;
+  return absl::NotFoundError(
+      absl::StrCat(library.status().message(), "; no emulated one: ", session.status().message()));
+}
+
 absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp() {
-  auto session = OpenEmulator();
+  auto session = OpenAllowed();
   if (session.ok()) return session;
   return absl::InvalidArgumentError(absl::StrCat(
       "backend hexagon: no DSP here: ", session.status().message(), "; take --backend cpu"));
@@ -222,6 +278,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(int threads) {
   return hexagon::MakeBackendOn(std::move(session), OpenDsp);
 }
 
-bool IsHexagonInstalled(absl::string_view) { return hexagon::FindEmulator().ok(); }
+bool IsHexagonInstalled(absl::string_view) {
+  const absl::StatusOr<Allowed> allowed = AllowedSessions();
+  return allowed.ok() && ((allowed->device && FindDevice().ok()) ||
+                          (allowed->emulated && hexagon::FindEmulator().ok()));
+}
 
 }  // namespace runnel

@@ -1,7 +1,9 @@
 #pragma once
 
-// Backend "hexagon": the integer recipes on a Hexagon DSP with its vector extensions, here under
-// qemu-hexagon. Bytes as on every other backend.
+// Backend "hexagon": the integer recipes on a Hexagon DSP with its vector extensions. Bytes as on
+// every other backend. RUNNEL_DSP says which DSP: this device's (`device`), one under qemu-hexagon
+// (`emulated`), or the device's where its library is and else the emulated one (`auto`).
+// RUNNEL_DSP_LIBRARY and RUNNEL_DSP_OBJECTS say where library and shared objects are.
 
 #include <memory>
 
@@ -14,7 +16,7 @@ namespace runnel {
 
 // Opens a session. InvalidArgument: "no DSP here", and why. `threads` is not looked at.
 absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(int threads);
-// Whether the program and the emulator are there. Starts nothing.
+// Whether the device's library, or program and emulator are there. Starts and loads nothing.
 bool IsHexagonInstalled(absl::string_view name);
 
 namespace hexagon {

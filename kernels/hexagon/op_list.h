@@ -5,7 +5,8 @@
 //
 // The host writes a list of operations to the start of the shared memory and sends a DspRequest;
 // the program runs them in order and answers with a DspReply. Offsets are in bytes from the start
-// of the shared memory.
+// of the shared memory. Requests reach the emulated program through a pipe, a device through a
+// packet queue or remote calls (kMethod...).
 
 #include <stdint.h>
 
@@ -13,7 +14,7 @@ namespace runnel::hexagon {
 
 inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
-inline constexpr uint32_t kDspProtocol = 2;
+inline constexpr uint32_t kDspProtocol = 3;
 
 // A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
 // behind it: vectors are whole.
@@ -117,17 +118,31 @@ struct DspSums {
   int32_t shift = 0;       // that they were rounded by
 };
 
+struct DspRange {
+  uint32_t offset = 0;
+  uint32_t bytes = 0;
+};
+
+// Ranges that a list of operations has at most for each direction: a packet of the device's queue
+// refers to 64 buffers.
+inline constexpr uint32_t kMaxRanges = 30;
+
 // Behind each other at the start of the shared memory: the desk, then what the host allocates.
 inline constexpr uint32_t kMaxOps = 1024;
 struct DspDesk {
   uint32_t ops_done;  // counted up by the program: a sign of life
   uint32_t reserved[31];
+  // Only between caches that do not see each other's changes: what the operations write.
+  DspRange written[kMaxRanges];
+  uint32_t written_count;
+  uint32_t reserved_too[3];
   DspOp ops[kMaxOps];
 };
 inline constexpr uint32_t kDeskBytes = 256 << 10;
 static_assert(sizeof(DspDesk) <= kDeskBytes, "the desk has room for the operations");
 
-enum class DspVerb : uint32_t { kOpen = 1, kRun = 2 };
+// kGreet does nothing: it shows that answers come.
+enum class DspVerb : uint32_t { kOpen = 1, kRun = 2, kGreet = 3 };
 
 struct DspRequest {
   uint32_t magic = kDspMagic;
@@ -138,9 +153,20 @@ struct DspRequest {
   uint32_t shared_bytes = 0;   // kOpen
   uint32_t vtcm_bytes = 0;     // kOpen
   uint32_t private_bytes = 0;  // kOpen: what the program may take for itself
+  // Of a device: the host's file of the shared memory, which has the private bytes behind the
+  // shared ones.
+  uint32_t shared_file = 0;
+  uint32_t reserved[3] = {};
 };
 
-enum class DspStatus : uint32_t { kOk = 0, kBadRequest = 1, kNoMemory = 2, kUnknownCode = 3 };
+// kNoVtcm: the tightly coupled memory is others'.
+enum class DspStatus : uint32_t {
+  kOk = 0,
+  kBadRequest = 1,
+  kNoMemory = 2,
+  kUnknownCode = 3,
+  kNoVtcm = 4
+};
 
 struct DspReply {
   uint32_t magic = kDspMagic;
@@ -148,5 +174,15 @@ struct DspReply {
   DspStatus status = DspStatus::kOk;
   uint32_t failed_op = 0;
 };
+
+// Methods of a device's entry; 0 and 1 open and close it.
+// kMethodRequest: a DspRequest in, then what the host changed; a DspReply out, then what the list
+// writes. kMethodAttachQueue: the queue's number (64 bits) in; requests come from there, too.
+inline constexpr uint32_t kMethodOpen = 0;
+inline constexpr uint32_t kMethodClose = 1;
+inline constexpr uint32_t kMethodRequest = 2;
+inline constexpr uint32_t kMethodAttachQueue = 3;
+inline constexpr uint32_t kMethodDetachQueue = 4;
+#define RUNNEL_DSP_ENTRY runnel_dsp_skel_handle_invoke
 
 }  // namespace runnel::hexagon

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/hexagon/op_list.h"
@@ -21,15 +22,21 @@ class SharedArea final : public Memory {
   int64_t bytes() const override { return bytes_; }
   std::byte* address() const override { return memory_->base() + offset_; }
   absl::StatusOr<std::byte*> Map(MapAccess access) override {
+    access_ = access;
     if (access == MapAccess::kReadWrite) memory_->RenewVersion(address());
     return address();
   }
-  void Unmap() override {}
+  void Unmap() override {
+    if (access_ == MapAccess::kReadWrite) {
+      memory_->RecordChange(offset_, static_cast<uint32_t>(bytes_));
+    }
+  }
 
  private:
   const std::shared_ptr<SharedMemory> memory_;
   const uint32_t offset_;
   const int64_t bytes_;
+  MapAccess access_ = MapAccess::kRead;
 };
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(uint32_t bytes,
@@ -50,16 +57,23 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(uint32_t byte
     close(file);
     return status;
   }
+  return std::shared_ptr<SharedMemory>(
+      new SharedMemory(file, static_cast<std::byte*>(base), bytes, reserved_bytes, [=] {
+        munmap(base, bytes);
+        close(file);
+      }));
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::Adopt(int file, std::byte* base, uint32_t bytes,
+                                                  uint32_t reserved_bytes,
+                                                  std::function<void()> release) {
   std::shared_ptr<SharedMemory> memory(
-      new SharedMemory(file, static_cast<std::byte*>(base), bytes));
-  memory->first_ = reserved_bytes;
+      new SharedMemory(file, base, bytes, reserved_bytes, std::move(release)));
+  memory->remembers_changes_ = true;
   return memory;
 }
 
-SharedMemory::~SharedMemory() {
-  munmap(base_, bytes_);
-  close(file_);
-}
+SharedMemory::~SharedMemory() { release_(); }
 
 absl::StatusOr<std::unique_ptr<Memory>> SharedMemory::Allocate(int64_t bytes) {
   const int64_t size = (bytes + kSlackBytes + 127) / 128 * 128;
@@ -78,6 +92,7 @@ absl::StatusOr<std::unique_ptr<Memory>> SharedMemory::Allocate(int64_t bytes) {
   const auto at = static_cast<uint32_t>(offset);
   std::memset(base_ + at, 0, static_cast<size_t>(size));
   areas_[at] = {static_cast<uint32_t>(size), ++last_version_};
+  if (remembers_changes_) changes_.Add(at, static_cast<uint32_t>(size));
   return std::make_unique<SharedArea>(shared_from_this(), at, bytes);
 }
 
@@ -96,6 +111,17 @@ void SharedMemory::RenewVersion(const std::byte* at) {
   const std::lock_guard lock(mutex_);
   const auto area = areas_.find(OffsetOf(at));
   if (area != areas_.end()) area->second.version = ++last_version_;
+}
+
+void SharedMemory::RecordChange(uint32_t offset, uint32_t bytes) {
+  if (!remembers_changes_) return;
+  const std::lock_guard lock(mutex_);
+  changes_.Add(offset, bytes);
+}
+
+RangeSet SharedMemory::TakeChanges() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(changes_, {});
 }
 
 }  // namespace runnel::hexagon

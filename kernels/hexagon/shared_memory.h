@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/hexagon/range_set.h"
 
 namespace runnel::hexagon {
 
@@ -20,6 +22,11 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   // at its start are never given out. Unavailable: the system refuses.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(uint32_t bytes,
                                                               uint32_t reserved_bytes);
+  // Of memory that a device's library made; `release` gives it back. What the host changes is
+  // remembered (TakeChanges).
+  static std::shared_ptr<SharedMemory> Adopt(int file, std::byte* base, uint32_t bytes,
+                                             uint32_t reserved_bytes,
+                                             std::function<void()> release);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -37,11 +44,20 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   uint64_t VersionOf(const std::byte* at) const;
   // The area's bytes change.
   void RenewVersion(const std::byte* at);
+  // The host has written these bytes.
+  void RecordChange(uint32_t offset, uint32_t bytes);
+  // What the host has written since the last call; nothing of memory that was not adopted.
+  RangeSet TakeChanges();
 
  private:
   friend class SharedArea;
-  SharedMemory(int file, std::byte* base, uint32_t bytes)
-      : file_(file), base_(base), bytes_(bytes) {}
+  SharedMemory(int file, std::byte* base, uint32_t bytes, uint32_t reserved_bytes,
+               std::function<void()> release)
+      : file_(file),
+        base_(base),
+        bytes_(bytes),
+        first_(reserved_bytes),
+        release_(std::move(release)) {}
   void Free(uint32_t offset);
 
   struct Area {
@@ -52,10 +68,13 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   const int file_;
   std::byte* const base_;
   const uint32_t bytes_;
-  uint32_t first_ = 0;
+  const uint32_t first_;
+  const std::function<void()> release_;
+  bool remembers_changes_ = false;
   mutable std::mutex mutex_;
   std::map<uint32_t, Area> areas_;  // by offset
   uint64_t last_version_ = 0;
+  RangeSet changes_;
 };
 
 }  // namespace runnel::hexagon

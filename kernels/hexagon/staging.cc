@@ -53,6 +53,7 @@ absl::Status Staging::Enter(Part part, const Bindings& bindings) {
         RUNNEL_RETURN_IF_ERROR(Place(buffer.storage, bindings));
         if (!IsStaged(buffer.storage, bindings)) continue;
         CopyTensor(buffer, bindings[buffer.storage] + buffer.offset_bytes, Address(index));
+        memory_->RecordChange(OffsetOf(index), static_cast<uint32_t>(buffer.bytes()));
       }
     }
   }

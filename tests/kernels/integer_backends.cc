@@ -16,6 +16,7 @@
 #include "kernels/hexagon/hexagon_backend.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/device_backend.h"
+#include "tests/kernels/dsp_device/device_double.h"
 
 namespace runnel {
 
@@ -33,7 +34,10 @@ std::vector<std::string> IntegerBackendNames() {
 std::vector<std::string> ForcedBackendNames() {
   std::vector<std::string> names;
   for (const std::string& name : IntegerBackendNames()) {
-    if (name == "hexagon/1") names.emplace_back(kSmallDsp);
+    if (name == "hexagon/1") {
+      names.emplace_back(kSmallDsp);
+      if (hexagon::HasDouble().ok()) names.emplace_back(kDeviceDsp);
+    }
     if (name != "opencl/1") continue;
     for (const char* forced : {"mad24", "copied"})
       names.push_back(absl::StrCat(kForcedOpenCl, forced, "/1"));
@@ -103,6 +107,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& n
   if (absl::StartsWith(name, kForcedOpenCl))
     return MakeForcedOpenCl(parts[0].substr(std::strlen(kForcedOpenCl)));
   if (name == kMixedDevice) return MakeMixedDevice();
+  if (name == kDeviceDsp) {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<hexagon::DspSession> session,
+                            hexagon::OpenDeviceSession(hexagon::DoubleOptions()));
+    return hexagon::MakeBackendOn(std::move(session));
+  }
   if (name != kSmallDsp) return MakeBackend(parts[0], threads);
   RUNNEL_ASSIGN_OR_RETURN(std::vector<std::string> command, hexagon::FindEmulator());
   RUNNEL_ASSIGN_OR_RETURN(

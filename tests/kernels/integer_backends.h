@@ -17,6 +17,8 @@ namespace runnel {
 std::vector<std::string> IntegerBackendNames();
 // A DSP with so little memory beside its vectors that every large product is cut into pieces.
 inline constexpr char kSmallDsp[] = "hexagon_small/1";
+// The shared object for devices behind a double of the vendor's library.
+inline constexpr char kDeviceDsp[] = "hexagon_device/1";
 // An OpenCL device with another dot product, or with memory of its own, than it would be given.
 inline constexpr char kForcedOpenCl[] = "opencl:";
 // What is there of these.

@@ -1,0 +1,46 @@
+#pragma once
+
+// What the double of the vendor's library and the program that holds the DSP's shared object say to
+// each other. Both compilers read this header.
+
+#include <stdint.h>
+
+namespace runnel::hexagon {
+
+inline constexpr uint32_t kMaxPayload = 256;
+inline constexpr uint32_t kMaxPacketBuffers = 64;
+
+enum class ObjectMessage : uint32_t { kInvoke = 1, kPacket = 2 };
+
+struct ToObject {
+  ObjectMessage kind = ObjectMessage::kInvoke;
+  uint32_t scalars = 0;       // kInvoke
+  uint32_t out_bytes = 0;     // kInvoke: of its first buffer out
+  uint32_t shared_bytes = 0;  // of the file that is mapped
+  uint32_t refuse_vtcm = 0;
+  uint32_t bytes = 0;
+  uint8_t payload[kMaxPayload] = {};
+};
+
+struct PacketBuffer {
+  uint32_t file = 0;
+  uint32_t bytes = 0;
+  uint32_t offset = 0;
+  uint32_t flags = 0;
+  uint64_t address = 0;
+};
+
+struct FromObject {
+  ObjectMessage kind = ObjectMessage::kInvoke;
+  int32_t result = 0;  // kInvoke
+  // What the object holds of the DSP now.
+  uint32_t vtcm_bytes = 0;
+  uint32_t powered = 0;
+  uint32_t mapped = 0;
+  uint32_t buffer_count = 0;
+  PacketBuffer buffers[kMaxPacketBuffers] = {};
+  uint32_t bytes = 0;
+  uint8_t payload[kMaxPayload] = {};
+};
+
+}  // namespace runnel::hexagon

@@ -1,0 +1,356 @@
+// The DSP of a device, with a double of the vendor's library: the real shared object for devices
+// runs under qemu-hexagon, and its memory is another one than the host's, so that a change that is
+// not passed on shows. Skipped where there is no emulator. Says nothing of hardware.
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/hexagon/hexagon_backend.h"
+#include "kernels/lost_backend.h"
+#include "tests/central/scratch.h"
+#include "tests/kernels/dsp_device/device_double.h"
+#include "worker/measure/backend_check.h"
+
+namespace runnel::hexagon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::ScratchDir;
+using ::testing::StartsWith;
+
+// An environment variable for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+};
+
+Variable Fault(const std::string& name) { return {"RUNNEL_DOUBLE_FAULT", name}; }
+
+TEST(RangeSet, JoinsWhatTouchesInWholeLines) {
+  RangeSet set;
+  set.Add(1000, 10);
+  set.Add(5, 1);
+  set.Add(1030, 100);
+  set.Add(300, 0);
+  auto ranges = set.ranges();
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].offset, 0u);
+  EXPECT_EQ(ranges[0].bytes, 128u);
+  EXPECT_EQ(ranges[1].offset, 896u);
+  EXPECT_EQ(ranges[1].bytes, 256u);
+  set.Add(128, 768);
+  ASSERT_EQ(set.size(), 1u);
+  EXPECT_EQ(set.ranges()[0].bytes, 1152u);
+}
+
+TEST(RangeSet, JoinsOverTheSmallestGapsFirst) {
+  RangeSet set;
+  for (uint32_t offset : {0, 256, 4096, 4480, 102400, 204800}) set.Add(offset, 128);
+  set.JoinTo(4);
+  const auto ranges = set.ranges();
+  ASSERT_EQ(ranges.size(), 4u);
+  EXPECT_EQ(ranges[0].bytes, 384u);
+  EXPECT_EQ(ranges[1].offset, 4096u);
+  EXPECT_EQ(ranges[1].bytes, 512u);
+  EXPECT_EQ(ranges[3].bytes, 128u);
+  // Equal gaps: no more go than have to.
+  RangeSet even;
+  for (uint32_t i = 0; i < 10; ++i) even.Add(i * 1024, 128);
+  even.JoinTo(7);
+  EXPECT_EQ(even.size(), 7u);
+}
+
+TEST(DspObject, IsTheNewestThatTheDspCanRun) {
+  ScratchDir dir;
+  for (const char* name : {"librunnel_dsp_v66.so", "librunnel_dsp_v73.so", "librunnel_dsp_vx.so",
+                           "libother_v68.so", "librunnel_dsp_v69.txt"}) {
+    std::ofstream(dir / name) << "";
+  }
+  EXPECT_EQ(*ChooseDspObject(dir.path(), 66), "librunnel_dsp_v66.so");
+  EXPECT_EQ(*ChooseDspObject(dir.path(), 72), "librunnel_dsp_v66.so");
+  EXPECT_EQ(*ChooseDspObject(dir.path(), 81), "librunnel_dsp_v73.so");
+  const absl::Status status = ChooseDspObject(dir.path(), 65).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("for a DSP of version 65"));
+}
+
+TEST(VendorLibrary, OneThatIsNotThereIsNamed) {
+  const Variable library("RUNNEL_DSP_LIBRARY", "/nowhere/libcdsprpc.so");
+  const Variable device("RUNNEL_DSP", "device");
+  const absl::Status status = MakeHexagonBackend(1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "backend hexagon: no DSP here: /nowhere/libcdsprpc.so is not there; take --backend "
+            "cpu");
+  EXPECT_FALSE(IsHexagonInstalled("hexagon"));
+}
+
+TEST(VendorLibrary, AFileThatIsNoLibraryIsRefused) {
+  ScratchDir dir;
+  std::ofstream(dir / "libcdsprpc.so") << "no library";
+  const Variable library("RUNNEL_DSP_LIBRARY", dir / "libcdsprpc.so");
+  EXPECT_TRUE(IsHexagonInstalled("hexagon"));
+  EXPECT_THAT(std::string(MakeHexagonBackend(1).status().message()),
+              AllOf(StartsWith("backend hexagon: no DSP here: "), HasSubstr("cannot be loaded: ")));
+}
+
+TEST(VendorLibrary, AnUnknownChoiceIsRefused) {
+  const Variable choice("RUNNEL_DSP", "phone");
+  EXPECT_THAT(std::string(MakeHexagonBackend(1).status().message()),
+              HasSubstr("RUNNEL_DSP 'phone' is not auto, device or emulated"));
+}
+
+class DeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const absl::Status status = HasDouble(); !status.ok())
+      GTEST_SKIP() << "no DSP here: " << status.message();
+  }
+
+  std::unique_ptr<DspSession> Open(const std::string& variant = "") {
+    DeviceSessionOptions options = DoubleOptions(variant);
+    options.stall_seconds = 1;
+    auto session = OpenDeviceSession(options);
+    EXPECT_TRUE(session.ok()) << session.status();
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+
+  // A copy of 64 bytes within an area of 4 KiB, which the host has filled with `value`.
+  static DspOp CopyOp(DspSession& session, std::unique_ptr<Memory>& area, int value) {
+    area = *session.memory()->Allocate(4096);
+    std::memset(Mapping::Of(*area, MapAccess::kReadWrite)->data(), value, 64);
+    DspOp op;
+    op.code = DspCode::kCopy;
+    op.in[0] = {.data = session.memory()->OffsetOf(area->address()), .elements = 64, .bytes = 1};
+    op.out[0] = {.data = op.in[0].data + 2048, .elements = 64, .bytes = 1};
+    return op;
+  }
+
+  static absl::Status Run(DspSession& session, absl::Span<const DspOp> ops) {
+    const absl::Status status = session.Submit(ops);
+    return status.ok() ? session.Wait() : status;
+  }
+};
+
+TEST_F(DeviceTest, OpensWhatTheDspIsAndGivesAllBack) {
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  EXPECT_STREQ(session->name(), "v66-device");
+  EXPECT_EQ(session->description(),
+            "v66, 4 vector units, 256 KiB VTCM, by packet queue with librunnel_dsp_v66.so, not "
+            "verified on hardware");
+  std::unique_ptr<Memory> area;
+  const DspOp op = CopyOp(*session, area, 7);
+  ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  EXPECT_EQ(static_cast<int>(area->address()[2048 + 63]), 7);
+  EXPECT_EQ(static_cast<int>(area->address()[2048 + 64]), 0);
+  ASSERT_EQ(session->counts().size(), 1u);
+  EXPECT_EQ(session->counts()[0].packets, 0u) << "a device counts nothing";
+  EXPECT_EQ(StatisticsOfDouble().powered, 1u);
+  EXPECT_EQ(StatisticsOfDouble().mapped, 1u);
+  EXPECT_EQ(StatisticsOfDouble().vtcm_bytes, 0u) << "between lists it is others'";
+  session.reset();
+  EXPECT_EQ(StatisticsOfDouble().powered, 0u);
+  EXPECT_EQ(StatisticsOfDouble().mapped, 0u);
+}
+
+TEST_F(DeviceTest, OnlyWhatChangedPasses) {
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  auto large = *session->memory()->Allocate(8 << 20);
+  std::unique_ptr<Memory> area;
+  const DspOp op = CopyOp(*session, area, 7);
+  ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  const DoubleStatistics before = StatisticsOfDouble();
+  EXPECT_GT(before.bytes_in, 8 << 20);
+  ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  const DoubleStatistics after = StatisticsOfDouble();
+  EXPECT_LT(after.bytes_in - before.bytes_in, 1024) << "the list alone";
+  EXPECT_LT(after.bytes_out - before.bytes_out, 1280) << "64 bytes, and the slack behind them";
+  // Reading is no change.
+  EXPECT_TRUE(Mapping::Of(*large, MapAccess::kRead).ok());
+  ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  EXPECT_LT(StatisticsOfDouble().bytes_in - after.bytes_in, 1024);
+  std::memset(Mapping::Of(*area, MapAccess::kReadWrite)->data(), 9, 64);
+  ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+  EXPECT_EQ(static_cast<int>(area->address()[2048]), 9);
+}
+
+TEST_F(DeviceTest, AListThatWritesToManyPlacesGoesInPieces) {
+  auto session = Open();
+  ASSERT_NE(session, nullptr);
+  constexpr int kOps = 100;
+  constexpr uint32_t kApart = 4096;
+  auto area = *session->memory()->Allocate(int64_t{kOps} * 2 * kApart);
+  std::vector<DspOp> ops(kOps);
+  {
+    const auto mapping = Mapping::Of(*area, MapAccess::kReadWrite);
+    for (uint32_t i = 0; i < kOps; ++i) {
+      mapping->data()[i * kApart] = static_cast<std::byte>(i + 1);
+      ops[i].code = DspCode::kCopy;
+      const uint32_t at = session->memory()->OffsetOf(area->address()) + i * kApart;
+      ops[i].in[0] = {.data = at, .elements = 64, .bytes = 1};
+      ops[i].out[0] = {.data = at + kOps * kApart, .elements = 64, .bytes = 1};
+    }
+  }
+  ASSERT_TRUE(Run(*session, ops).ok());
+  EXPECT_EQ(StatisticsOfDouble().lists, 4);
+  for (uint32_t i = 0; i < kOps; ++i) {
+    ASSERT_EQ(static_cast<uint32_t>(area->address()[(kOps + i) * kApart]), i + 1);
+  }
+  // Operations are counted over all pieces.
+  ops[70].code = static_cast<DspCode>(999);
+  EXPECT_THAT(std::string(Run(*session, ops).message()), HasSubstr("refused operation 70 of 100"));
+}
+
+TEST_F(DeviceTest, WithoutMemoryForAnOperationTheSessionGoesOn) {
+  DeviceSessionOptions options = DoubleOptions();
+  options.link.private_bytes = 64 << 10;
+  auto opened = OpenDeviceSession(options);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  DspSession& session = **opened;
+  auto area = *session.memory()->Allocate(4 << 20);
+  const uint32_t at = session.memory()->OffsetOf(area->address());
+  DspOp op;
+  op.code = DspCode::kConvForward;
+  op.x = {8, 16, 64, 64};
+  op.y = {8, 1, 32, 32};
+  op.window.sh = op.window.sw = 2;
+  op.in[0] = {.data = at, .tail = at + 1024, .elements = 1 << 19, .bytes = 1};
+  op.in[1] = {.data = at, .tail = at + 1024, .elements = 16, .bytes = 1};
+  op.out[0] = {.data = at + (1 << 20), .tail = at + (2 << 20), .elements = 1 << 13, .bytes = 4};
+  const absl::Status status = Run(session, {&op, 1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(LostBackendOf(status), "hexagon") << "the stage does not fit";
+  std::unique_ptr<Memory> small;
+  const DspOp copy = CopyOp(session, small, 3);
+  EXPECT_TRUE(Run(session, {&copy, 1}).ok());
+}
+
+// By what requests travel: the fault that forbids the queue, the library, and the reason given.
+struct Way {
+  const char* name;
+  const char* variant;
+  const char* fault;
+  const char* described;
+};
+constexpr Way kWays[] = {
+    {"queue", "", "", "by packet queue with"},
+    {"no_queue_made", "", "queue",
+     "by remote calls (no packet queue: no queue can be made: error 0x14 (not supported)) with"},
+    {"silent_queue", "", "silent",
+     "by remote calls (no packet queue: the DSP answers no packet) with"},
+    {"library_without_queues", "_without_queues", "",
+     "by remote calls (no packet queue: the library has no queues) with"},
+};
+
+class WayTest : public DeviceTest, public ::testing::WithParamInterface<Way> {};
+
+// A convolution and a product, two steps, against ref.
+TEST_P(WayTest, TrainsWithTheBytesOfRef) {
+  const Variable fault = Fault(GetParam().fault);
+  auto session = Open(GetParam().variant);
+  ASSERT_NE(session, nullptr);
+  EXPECT_THAT(session->description(), HasSubstr(GetParam().described));
+  const auto backend = MakeBackendOn(std::move(session));
+  EXPECT_TRUE(CheckBackend(*backend).ok()) << CheckBackend(*backend);
+  EXPECT_GT(StatisticsOfDouble(GetParam().variant).lists, 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, WayTest, ::testing::ValuesIn(kWays),
+                         [](const auto& info) { return info.param.name; });
+
+struct OpeningFault {
+  const char* name;
+  const char* variant;
+  const char* error;
+};
+constexpr OpeningFault kOpeningFaults[] = {
+    {"unsigned", "", "the DSP takes no unsigned modules"},
+    {"refuse_unsigned", "", "the DSP refuses unsigned modules: error 0x14 (not supported)"},
+    {"open", "", "the DSP does not open librunnel_dsp_v66.so of "},
+    {"memory", "", "MiB to share with the DSP"},
+    {"invoke", "", "takes no remote call: error 0x72 (connection refused)"},
+    {"symbol", "_without_open", "libcdsprpc_double_without_open.so has no remote_handle64_open"},
+};
+
+class OpeningFaultTest : public DeviceTest, public ::testing::WithParamInterface<OpeningFault> {};
+
+TEST_P(OpeningFaultTest, IsOneClearLine) {
+  const Variable fault = Fault(GetParam().name);
+  const Variable library("RUNNEL_DSP_LIBRARY", DoublePath(GetParam().variant));
+  const absl::Status status = MakeHexagonBackend(1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(status.message());
+  EXPECT_THAT(message, AllOf(StartsWith("backend hexagon: no DSP here: "),
+                             HasSubstr(GetParam().error), HasSubstr("; take --backend cpu")));
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, OpeningFaultTest, ::testing::ValuesIn(kOpeningFaults),
+                         [](const auto& info) { return info.param.name; });
+
+// From the second list on.
+struct RunningFault {
+  const char* name;
+  const char* variant;  // of the library
+  const char* fault;
+  const char* error;
+};
+constexpr RunningFault kRunningFaults[] = {
+    {"invoke", "", "invoke:2", "'s queue takes no packet: error 0x72 (connection refused)"},
+    {"invoke_by_calls", "_without_queues", "invoke:2",
+     " takes no remote call: error 0x72 (connection refused)"},
+    {"length", "", "length:2", "answered with a message of a wrong length"},
+    {"nonsense", "", "nonsense:2", "answered nonsense"},
+    {"nonsense_by_calls", "_without_queues", "nonsense:2", "answered nonsense"},
+    {"hang", "", "hang:2", "hangs: nothing done for 1 s"},
+    {"hang_by_calls", "_without_queues", "hang:2", "hangs: nothing done for 1 s"},
+    {"vtcm", "", "vtcm:2", "got no VTCM (256 KiB): another program on the DSP has it"},
+};
+
+class RunningFaultTest : public DeviceTest, public ::testing::WithParamInterface<RunningFault> {};
+
+TEST_P(RunningFaultTest, IsOneClearErrorForGoodAndTheNextSessionWorks) {
+  {
+    const Variable fault = Fault(GetParam().fault);
+    auto session = Open(GetParam().variant);
+    ASSERT_NE(session, nullptr);
+    std::unique_ptr<Memory> area;
+    const DspOp op = CopyOp(*session, area, 7);
+    ASSERT_TRUE(Run(*session, {&op, 1}).ok());
+    const absl::Status status = Run(*session, {&op, 1});
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(StartsWith("backend hexagon: the DSP program"), HasSubstr(GetParam().error)));
+    EXPECT_EQ(LostBackendOf(status), "hexagon");
+    EXPECT_TRUE(session->lost());
+    EXPECT_EQ(session->Submit({&op, 1}), status);
+  }
+  auto session = Open(GetParam().variant);
+  ASSERT_NE(session, nullptr);
+  std::unique_ptr<Memory> area;
+  const DspOp op = CopyOp(*session, area, 7);
+  EXPECT_TRUE(Run(*session, {&op, 1}).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, RunningFaultTest, ::testing::ValuesIn(kRunningFaults),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace runnel::hexagon
