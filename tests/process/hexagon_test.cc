@@ -58,14 +58,13 @@ std::optional<pid_t> DspOf(pid_t worker) {
   return std::nullopt;
 }
 
-TEST_F(HexagonTraining, ScalesAreNotKeptButSpeculationIsDynamic) {
-  const Words sync =
-      With(kRun, {"--backend", "hexagon", "--local-workers", "1", "--max-batches", "2"});
-  EXPECT_EQ(Weights(With(sync, {"--rescale", "speculate"})), Weights(sync));
-  Process central(With({"runnel-central"}, With(sync, {"--rescale", "adaptive"})));
-  EXPECT_NE(central.Wait(60), 0);
-  EXPECT_THAT(central.err(),
-              HasSubstr("--rescale adaptive: backend hexagon keeps no scales; take"));
+TEST_F(HexagonTraining, ScalesAreKeptAndSpeculationIsDynamic) {
+  const Words sync = With(kRun, {"--local-workers", "1", "--max-batches", "4"});
+  const Words dsp = With(sync, {"--backend", "hexagon"});
+  EXPECT_EQ(Weights(With(dsp, {"--rescale", "speculate"})), Weights(dsp));
+  const std::string kept = Weights(With(dsp, {"--rescale", "static:1"}));
+  EXPECT_EQ(kept, Weights(With(sync, {"--backend", "cpu", "--rescale", "static:1"})));
+  EXPECT_NE(kept, Weights(dsp));
 }
 
 // Sends `signal` to the DSP program of one of the workers when the run is at its first barrier, and
