@@ -59,7 +59,7 @@ class Regions {
   uint32_t bytes_ = 0;
   Entry entries_[kMost];
   int entry_count_ = 0;
-  Entry* places_[kMost];  // those with a region, by offset
+  Entry* places_[kMost] = {};  // those with a region, by offset
   int place_count_ = 0;
   uint64_t uses_ = 0;
   uint64_t misses_ = 0;
