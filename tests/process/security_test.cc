@@ -41,8 +41,8 @@ using ::testing::Not;
 constexpr int64_t kTimeoutMs = 20'000;
 constexpr int64_t kShortMs = 300;
 constexpr int kCrowd = 1'000;
-// The address sanitizer keeps what was freed for a while.
-#ifdef __SANITIZE_ADDRESS__
+// Sanitizers keep what was freed for a while, or notes on each byte.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int64_t kMostGrowthKb = 450'000;
 #else
 constexpr int64_t kMostGrowthKb = 150'000;
