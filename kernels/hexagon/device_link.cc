@@ -15,9 +15,6 @@
 namespace runnel::hexagon {
 namespace {
 
-// The first packet of a queue shows whether the DSP answers; some systems never do.
-constexpr std::chrono::milliseconds kGreetingPatience(2000);
-
 // Never ends: a link may be closing when the process does.
 struct SlotState {
   std::mutex mutex;
@@ -92,17 +89,17 @@ absl::Status ShareMemory(const DeviceLinkOptions& options, DeviceLink* link) {
   return absl::OkStatus();
 }
 
-absl::Status Greet(DspTransport& transport) {
+absl::Status Greet(DspTransport& transport, std::chrono::milliseconds patience) {
   RUNNEL_RETURN_IF_ERROR(transport.Send({.verb = DspVerb::kGreet}, {}, {}));
-  RUNNEL_ASSIGN_OR_RETURN(const auto answer, transport.Receive(kGreetingPatience));
+  RUNNEL_ASSIGN_OR_RETURN(const auto answer, transport.Receive(patience));
   if (!answer) return absl::UnavailableError("the DSP answers no packet");
   if (answer->size() == sizeof(DspReply)) return absl::OkStatus();
   return absl::UnavailableError("the DSP answers a packet with nonsense");
 }
 
-void ChooseTransport(DeviceLink* link) {
+void ChooseTransport(std::chrono::milliseconds patience, DeviceLink* link) {
   auto queue = MakeQueueTransport(link->handle, link->memory);
-  const absl::Status status = queue.ok() ? Greet(**queue) : queue.status();
+  const absl::Status status = queue.ok() ? Greet(**queue, patience) : queue.status();
   if (status.ok()) {
     link->transport = *std::move(queue);
     link->way = link->transport->name();
@@ -139,7 +136,7 @@ absl::StatusOr<DeviceLink> OpenDeviceLink(const DeviceLinkOptions& options) {
   RUNNEL_ASSIGN_OR_RETURN(link.dsp, QueryDsp(*link.library));
   RUNNEL_RETURN_IF_ERROR(OpenObject(options.objects, &link));
   RUNNEL_RETURN_IF_ERROR(ShareMemory(options, &link));
-  ChooseTransport(&link);
+  ChooseTransport(options.greeting, &link);
   return link;
 }
 

@@ -2,6 +2,7 @@
 
 // The way to the DSP of this device: library, object, shared memory and transport.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +19,8 @@ struct DeviceLinkOptions {
   // Memory of the device, taken at once.
   uint32_t shared_bytes = 384u << 20;
   uint32_t private_bytes = 128u << 20;  // the kernels' scratch and the packed weights
+  // The first packet of a queue shows whether the DSP answers; some systems never do.
+  std::chrono::seconds greeting = std::chrono::seconds(2);
 };
 
 // The object's variables are one process's on the DSP, and that is this process's alone: one link

@@ -1,32 +1,9 @@
 // A micro-batch on its way through a codec asks for no memory.
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "compress/codec.h"
 #include "gtest/gtest.h"
+#include "tests/base/counted_allocations.h"
 #include "tests/compress/test_tensors.h"
-
-namespace {
-std::atomic<int64_t> allocations = 0;
-}  // namespace
-
-// Out of line: inlined into a caller, malloc's and free's own names come together there, which the
-// compiler takes for a mismatch.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  void* memory = std::malloc(size);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-// As std::stable_sort asks. Without it the sanitizer's own would meet our delete.
-[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(size);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace runnel {
 namespace {
@@ -48,12 +25,12 @@ TEST(Allocation, EncodeAndDecodeMakeNone) {
           .ok();
     };
     bool ok = encode(0);
-    const int64_t before = allocations;
+    const int64_t before = CountedAllocations();
     for (int64_t sequence = 1; sequence < 5; ++sequence) {
       ok &= encode(sequence);
       ok &= codec->Decode(payload, MutableViewOf(absl::MakeSpan(out), shape)).ok();
     }
-    EXPECT_EQ(allocations, before) << name;
+    EXPECT_EQ(CountedAllocations(), before) << name;
     EXPECT_TRUE(ok) << name;
   }
 }

@@ -170,7 +170,8 @@ TEST_P(RescaleBytesTest, KeptScalesGiveTheBytesOfRef) {
 std::vector<std::string> Names() {
   std::vector<std::string> names = {"cpu,ref@alternate/1", "cpu,ref@random:5/1", kMixedDevice};
   for (const std::string& name : IntegerBackendNames()) {
-    if (name.rfind("cpu", 0) == 0 || name == "ref/1" || name == "hexagon/1") names.push_back(name);
+    const bool dsp = name == "hexagon/1" || name == kDeviceDsp;
+    if (name.rfind("cpu", 0) == 0 || name == "ref/1" || dsp) names.push_back(name);
   }
   return names;
 }

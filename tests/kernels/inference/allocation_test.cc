@@ -1,33 +1,12 @@
 // A pass of the INT8 executor asks for no memory once one of that size has been there.
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "gtest/gtest.h"
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/quantizer.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
+#include "tests/base/counted_allocations.h"
 #include "tests/kernels/random_model.h"
-
-namespace {
-std::atomic<int64_t> allocations = 0;
-}  // namespace
-
-// Out of line, for the reason that tests/compress/allocation_test.cc gives.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  void* memory = std::malloc(size);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(size);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace runnel::inference {
 namespace {
@@ -49,11 +28,11 @@ TEST(Allocation, APassOfTheExecutorMakesNone) {
       std::vector<float> logits(2 * graph.classes());
       // The largest batch first; memory for all of a pass is one piece from the second pass on.
       for (int pass = 0; pass < 2; ++pass) executor.Run(samples, 2, absl::MakeSpan(logits));
-      const int64_t before = allocations;
+      const int64_t before = CountedAllocations();
       executor.Run(samples, 2, absl::MakeSpan(logits));
       executor.Run(absl::MakeConstSpan(samples).first(model.input.elements()), 1,
                    absl::MakeSpan(logits));
-      EXPECT_EQ(allocations, before);
+      EXPECT_EQ(CountedAllocations(), before);
     }
   }
 }
