@@ -112,6 +112,8 @@ class Backend {
   virtual bool recomputes() const { return false; }
   // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
   virtual bool rescales_in_products() const { return false; }
+  // Whether its weight-gradients can be those of shifted slices (BatchSplit).
+  virtual bool shifts_slices() const { return false; }
   // Of a backend whose kernels can be tuned to the device; else null.
   virtual Tuner* tuner() { return nullptr; }
   // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.

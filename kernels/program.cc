@@ -124,6 +124,10 @@ std::string ToString(const Program& program) {
       AppendOperands(program, instruction.inputs, &text);
       absl::StrAppend(&text, " ->");
       AppendOperands(program, instruction.outputs, &text);
+      const BatchSplit& split = instruction.split;
+      if (split.SliceOf(program.batch) < program.batch)
+        absl::StrAppend(&text, split.shifted ? ", shifted slices of " : ", slices of ",
+                        split.samples);
       absl::StrAppend(&text, "\n");
     }
   }

@@ -221,6 +221,21 @@ struct GridRule {
   friend bool operator==(const GridRule&, const GridRule&) = default;
 };
 
+// The slices of its batch that a product of integers takes one after the other, each of `samples`,
+// the last of what is left (Mandheling, section 3.5). Sums of slices are added, so the bytes are
+// those of the whole, and a backend need not split. But a weight-gradient that is `shifted` gives
+// other bytes: the sums of each slice become mantissas m_i with a shift s_i by kRescale's rule
+// (IntegerRule); S = max s_i; g = saturate(sum of m_i / 2^(S - s_i)), each quotient towards zero,
+// of exponent e_dy + e_x + S.
+struct BatchSplit {
+  int64_t samples = 0;  // 0, or the whole batch and more: not split, nor shifted
+  bool shifted = false;
+
+  int64_t SliceOf(int64_t batch) const { return samples > 0 && samples < batch ? samples : batch; }
+  bool ShiftsSlicesOf(int64_t batch) const { return shifted && SliceOf(batch) < batch; }
+  friend bool operator==(const BatchSplit&, const BatchSplit&) = default;
+};
+
 using BufferIndex = int32_t;
 
 struct Instruction {
@@ -236,6 +251,7 @@ struct Instruction {
   std::vector<BufferIndex> keeps;
   GridRule grid;
   RescaleRule rescale;  // of products with a kept scale
+  BatchSplit split;     // of convolutions and linear layers, and their gradients
   // A weight-gradient whose outputs are values of this micro-batch: it overwrites, whatever
   // StepContext::accumulate says.
   bool overwrites = false;

@@ -18,7 +18,8 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
                                                  {stage.first_layer, stage.last_layer},
                                                  common.micro_batch_size,
                                                  training.micro_batches > 1,
-                                                 training.rescale}});
+                                                 training.rescale,
+                                                 training.batch_split}});
   }
 }
 

@@ -18,6 +18,7 @@ struct ProgramLine {
   bool switches = false;  // the line before is on another processor, or the part begins on one
   double switch_seconds = 0;
   int64_t switch_bytes = 0;
+  int64_t split = 0;  // samples of a slice of the batch; 0: whole
 
   friend bool operator==(const ProgramLine&, const ProgramLine&) = default;
 };

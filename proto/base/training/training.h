@@ -79,6 +79,7 @@ struct TrainingSettings {
   std::string augment = "off";
   std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
   std::string rescale = "dynamic";              // integer recipes; ParseRescale
+  std::string batch_split = "off";              // integer recipes; ParseBatchSplit
 
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/batch_split.h"
 #include "proto/base/training/rescale.h"
 
 namespace runnel {
@@ -127,6 +128,14 @@ constexpr TrainingField kFields[] = {
               "micro-batches after WARM_UP (100); static[:WARM_UP], never after these",
               "adaptive"},
      .check = [](absl::string_view text) { return ParseRescale(text).status(); }},
+    {.name = "batch_split",
+     .member = &S::batch_split,
+     .flag = {"batch-split", SettingGroup::kIntegers,
+              "samples that a product takes at a time: off, the whole micro-batch; auto, as many "
+              "as each worker finds fastest; N; shifted:N, weight-gradients of N samples each, "
+              "rounded to 8 bits before they are added",
+              "16"},
+     .check = [](absl::string_view text) { return ParseBatchSplit(text).status(); }},
 };
 
 // The value of a record that does not have the field.

@@ -403,6 +403,7 @@ struct ProgramRequest {
   int64_t micro_batch_size = 0;
   bool accumulates = false;         // a step has several micro-batches
   std::string rescale = "dynamic";  // TrainingSettings::rescale
+  std::string batch_split = "off";  // likewise
 };
 
 // The run is over, or goes on without the worker, which has asked to leave: the worker ends, or

@@ -156,6 +156,7 @@ void Fill(ProgramRequest& from, proto::FromCentral& to) {
   request.set_micro_batch_size(from.micro_batch_size);
   request.set_accumulates(from.accumulates);
   request.set_rescale(from.rescale);
+  request.set_batch_split(from.batch_split);
 }
 
 void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
@@ -400,6 +401,8 @@ absl::StatusOr<CentralMessage> Read(const proto::ProgramRequest& from) {
   request.accumulates = from.accumulates();
   RUNNEL_RETURN_IF_ERROR(CheckName("program_request.rescale", from.rescale()));
   request.rescale = from.rescale();
+  RUNNEL_RETURN_IF_ERROR(CheckName("program_request.batch_split", from.batch_split()));
+  request.batch_split = from.batch_split();
   return request;
 }
 

@@ -193,6 +193,7 @@ void Fill(ProgramReport& from, proto::FromWorker& to) {
     wire.set_switches(line.switches);
     wire.set_switch_seconds(line.switch_seconds);
     wire.set_switch_bytes(line.switch_bytes);
+    wire.set_split(line.split);
   }
 }
 
@@ -477,9 +478,10 @@ absl::StatusOr<ProgramLine> Read(const proto::ProgramLine& from) {
       CheckReal("program_report.lines.switch_seconds", from.switch_seconds(), 0, kMaxSeconds));
   RUNNEL_RETURN_IF_ERROR(
       CheckRange("program_report.lines.switch_bytes", from.switch_bytes(), 0, kMaxInt64));
-  return ProgramLine{from.part(),        from.layer(),          from.op(),
-                     from.instruction(), from.processor(),      from.seconds(),
-                     from.switches(),    from.switch_seconds(), from.switch_bytes()};
+  RUNNEL_RETURN_IF_ERROR(CheckRange("program_report.lines.split", from.split(), 0, kMaxAmount));
+  return ProgramLine{from.part(),         from.layer(),   from.op(),       from.instruction(),
+                     from.processor(),    from.seconds(), from.switches(), from.switch_seconds(),
+                     from.switch_bytes(), from.split()};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProgramReport& from) {
