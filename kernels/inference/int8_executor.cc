@@ -263,14 +263,15 @@ void Int8Executor::Finish(size_t at, int64_t batch, absl::Span<float> logits) {
   });
 }
 
-void Int8Executor::Convolve(size_t at, absl::Span<const float> samples, int64_t batch,
+void Int8Executor::Convolve(size_t at, const float* samples, int64_t batch,
                             absl::Span<float> logits) {
   if (std::optional<RealConv>& real = products_[at]->real; real.has_value()) {
     const Int8Node& n = graph_.nodes[at];
     const int64_t sample = graph_.nodes[0].node.outputs(), outs = n.node.outputs();
     const int64_t ins = graph_.input(n).node.outputs();
     for (int64_t b = 0; b < batch; ++b) {
-      real->Run(&samples[b * sample], &codes_[n.node.inputs[0]][b * ins], &codes_[at][b * outs],
+      real->Run(samples == nullptr ? nullptr : samples + b * sample,
+                &codes_[n.node.inputs[0]][b * ins], &codes_[at][b * outs],
                 n.gives_logits() ? &logits[b * outs] : nullptr);
     }
     return;
@@ -279,13 +280,15 @@ void Int8Executor::Convolve(size_t at, absl::Span<const float> samples, int64_t 
   Direct(at, batch, logits);
 }
 
-void Int8Executor::Run(absl::Span<const float> samples, int64_t batch, absl::Span<float> logits,
-                       absl::FunctionRef<void(size_t node)> after) {
+void Int8Executor::RunNodes(const float* samples, const int8_t* given, int64_t batch,
+                            absl::Span<float> logits, absl::FunctionRef<void(size_t node)> after) {
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Int8Node& n = graph_.nodes[i];
     const int64_t outs = n.node.outputs();
     codes_[i].resize(batch * outs + kReadBehindBytes);
-    if (n.node.kind == NodeKind::kConv) {
+    if (i == 0 && graph_.takes_codes) {
+      std::copy_n(given, batch * outs, codes_[i].begin());
+    } else if (n.node.kind == NodeKind::kConv) {
       Convolve(i, samples, batch, logits);
     } else {
       pool_.ParallelFor(batch, [&](int, int64_t b) {
@@ -293,13 +296,13 @@ void Int8Executor::Run(absl::Span<const float> samples, int64_t batch, absl::Spa
           if (n.node.input_count() <= k) return nullptr;
           return &codes_[n.node.inputs[k]][b * graph_.input(n, k).node.outputs()];
         };
-        RunFastNode(graph_, loops_, n, samples.data() + (i == 0 ? b * outs : 0), input(0), input(1),
+        RunFastNode(graph_, loops_, n, i == 0 ? samples + b * outs : nullptr, input(0), input(1),
                     &codes_[i][b * outs]);
       });
     }
     after(i);
   }
-  if (graph_.nodes.back().gives_logits()) return;
+  if (graph_.nodes.back().gives_logits() || graph_.gives_codes) return;
   Decode(graph_.nodes.back().coding, codes_.back().data(), batch * graph_.classes(), logits.data());
 }
 

@@ -19,14 +19,23 @@ namespace runnel::inference {
 // The codes of all values of a batch, by node; NHWC.
 using Codes = std::vector<std::vector<int8_t>>;
 
-// samples: NCHW, normalised; logits: batch * classes. Both executors.
+// samples: NCHW, normalised; logits: batch * classes. Both executors. Of a slice (int8_graph.h)
+// that takes codes RunCodes with NHWC codes of node 0 in place of samples; of one that gives codes
+// logits are not touched, and codes() has them.
 class ReferenceExecutor {
  public:
   explicit ReferenceExecutor(const Int8Graph& graph) : graph_(graph) {}  // borrowed
-  void Run(absl::Span<const float> samples, int64_t batch, absl::Span<float> logits);
+  void Run(absl::Span<const float> samples, int64_t batch, absl::Span<float> logits) {
+    RunNodes(samples.data(), nullptr, batch, logits);
+  }
+  void RunCodes(absl::Span<const int8_t> given, int64_t batch, absl::Span<float> logits) {
+    RunNodes(nullptr, given.data(), batch, logits);
+  }
   const Codes& codes() const { return codes_; }
 
  private:
+  void RunNodes(const float* samples, const int8_t* given, int64_t batch, absl::Span<float> logits);
+
   const Int8Graph& graph_;
   Codes codes_;
 };
@@ -39,7 +48,12 @@ class Int8Executor {
   // after: called when a node is done, in order.
   void Run(
       absl::Span<const float> samples, int64_t batch, absl::Span<float> logits,
-      absl::FunctionRef<void(size_t node)> after = [](size_t) {});
+      absl::FunctionRef<void(size_t node)> after = [](size_t) {}) {
+    RunNodes(samples.data(), nullptr, batch, logits, after);
+  }
+  void RunCodes(absl::Span<const int8_t> given, int64_t batch, absl::Span<float> logits) {
+    RunNodes(nullptr, given.data(), batch, logits, [](size_t) {});
+  }
   // What computes a node, for people: "direct avx512_vnni".
   std::string kernel(size_t node) const;
   // Of the last run; each with kReadBehindBytes behind it.
@@ -47,8 +61,9 @@ class Int8Executor {
 
  private:
   struct Product;  // what a convolution keeps between runs
-  void Convolve(size_t at, absl::Span<const float> samples, int64_t batch,
-                absl::Span<float> logits);
+  void RunNodes(const float* samples, const int8_t* given, int64_t batch, absl::Span<float> logits,
+                absl::FunctionRef<void(size_t node)> after);
+  void Convolve(size_t at, const float* samples, int64_t batch, absl::Span<float> logits);
   const int8_t* Padded(size_t at, int64_t batch, const int8_t* x);
   void Direct(size_t at, int64_t batch, absl::Span<float> logits);
   void Winograd(size_t at, int64_t batch, absl::Span<float> logits);

@@ -100,7 +100,7 @@ absl::Status CheckNode(const Int8Graph& graph, size_t at) {
   if (n.node.clamp > Clamp::kRelu6) return Wrong("an unknown clamp");
   const NodeKind kind = n.node.kind;
   if (kind == NodeKind::kConv) {
-    return CheckConv(n, graph.input(n), at + 1 == graph.nodes.size());
+    return CheckConv(n, graph.input(n), at + 1 == graph.nodes.size() && !graph.gives_codes);
   }
   if (n.winograd || !n.weights.empty() || !n.weight_zeros.empty() || !n.bias.empty() ||
       n.gives_logits() || n.is_real() || !n.real_bias.empty()) {

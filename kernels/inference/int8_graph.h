@@ -14,7 +14,8 @@
 // bias has scale s_x s_w. The factor is a multiplier and a shift (requantize.h). Average pools are
 // the same with a sum of (x - z_x) and factor s_x / (taps s_y). An addition has one shift for both
 // factors and rounds once. The last node, if it is a convolution without clamp, gives logits
-// sum * logit_scale (output channel) instead of codes.
+// sum * logit_scale (output channel) instead of codes; any other last node's codes are decoded. Of
+// a slice whose codes go on to the next one, neither.
 
 #include <cstdint>
 #include <vector>
@@ -47,7 +48,8 @@ struct Int8Node {
   std::vector<double> logit_scales;  // out_c where it gives logits, else empty
   bool winograd = false;             // weights in +-7, its input's codes in +-31
   // Or in place of weights, bias and factors, where it stays in FP32 (real_conv.h): reads the
-  // samples themselves where its input is node 0, else real values. Its logit_scales are 1.
+  // samples themselves where its input is node 0 and that is the samples, else real values. Its
+  // logit_scales are 1.
   std::vector<float> real_weights;  // OHWI
   std::vector<float> real_bias;     // out_c
 
@@ -59,8 +61,15 @@ struct Int8Node {
 // Codes, biases and factors, as they lie in a file.
 int64_t NodeBytes(const Int8Node& node);
 
+// A model, or a slice of one: consecutive nodes of a larger graph between two values that alone
+// cross. A slice's node 0 (NodeKind::kInput) stands for the value that the slice before computed,
+// with that value's shape and coding.
 struct Int8Graph {
   std::vector<Int8Node> nodes;
+  // Node 0 is codes, as the slice before gives them; else the samples, which become codes.
+  bool takes_codes = false;
+  // The last node gives codes (its factors, no logit_scales) for the slice after; else logits.
+  bool gives_codes = false;
 
   int64_t classes() const { return nodes.back().node.outputs(); }
   const Int8Node& input(const Int8Node& of, int i = 0) const { return nodes[of.node.inputs[i]]; }

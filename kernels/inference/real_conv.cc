@@ -41,7 +41,7 @@ void RealConv::SumAt(int64_t oh, int64_t ow) {
 void RealConv::Run(const float* sample, const int8_t* x, int8_t* codes, float* logits) {
   const Int8Node& n = graph_.nodes[at_];
   const cpu::ConvShape& s = n.node.shape;
-  if (n.node.inputs[0] == 0) {
+  if (n.node.inputs[0] == 0 && !graph_.takes_codes) {
     ToChannelsLast(sample, s.in_h * s.in_w, s.in_c, input_.data());
   } else {
     Decode(graph_.input(n).coding, x, static_cast<int64_t>(input_.size()), input_.data());

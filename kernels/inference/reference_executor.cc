@@ -1,5 +1,7 @@
 // The specification: each formula of int8_graph.h as it stands there.
 
+#include <algorithm>
+
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/real_conv.h"
 
@@ -45,13 +47,18 @@ void Convolve(const Int8Node& n, const Coding& in, const int8_t* x, int8_t* y, f
 
 }  // namespace
 
-void ReferenceExecutor::Run(absl::Span<const float> samples, int64_t batch,
-                            absl::Span<float> logits) {
+void ReferenceExecutor::RunNodes(const float* samples, const int8_t* given, int64_t batch,
+                                 absl::Span<float> logits) {
   codes_.resize(graph_.nodes.size());
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Int8Node& n = graph_.nodes[i];
     const int64_t outs = n.node.outputs();
     codes_[i].assign(batch * outs, 0);
+    if (i == 0 && graph_.takes_codes) {
+      std::copy_n(given, batch * outs, codes_[i].begin());
+      continue;
+    }
+    const bool is_end = i + 1 == graph_.nodes.size() && !graph_.gives_codes;
     const auto input = [&](int k, int64_t sample) -> const int8_t* {
       if (n.node.input_count() <= k) return nullptr;
       const int32_t from = n.node.inputs[k];
@@ -59,17 +66,17 @@ void ReferenceExecutor::Run(absl::Span<const float> samples, int64_t batch,
     };
     for (int64_t b = 0; b < batch; ++b) {
       int8_t* y = &codes_[i][b * outs];
-      float* real = logits.data() + b * graph_.classes();
+      float* real = is_end ? &logits[b * outs] : nullptr;
+      const float* sample =
+          graph_.takes_codes ? nullptr : samples + b * graph_.nodes[0].node.outputs();
       if (n.is_real()) {
-        RealConv(graph_, i, CodeLoopsFor("portable"))
-            .Run(samples.data() + b * graph_.nodes[0].node.outputs(), input(0, b), y, real);
+        RealConv(graph_, i, CodeLoopsFor("portable")).Run(sample, input(0, b), y, real);
       } else if (n.node.kind == NodeKind::kConv) {
         Convolve(n, graph_.input(n).coding, input(0, b), y, real);
       } else {
-        RunPlainNode(graph_, n, samples.data() + (i == 0 ? b * outs : 0), input(0, b), input(1, b),
-                     y);
+        RunPlainNode(graph_, n, sample, input(0, b), input(1, b), y);
       }
-      if (i + 1 == graph_.nodes.size() && !n.gives_logits()) Decode(n.coding, y, outs, real);
+      if (is_end && !n.gives_logits()) Decode(n.coding, y, outs, real);
     }
   }
 }

@@ -104,6 +104,8 @@ std::string SerializeGraph(const Int8Graph& graph) {
   const cpu::ConvShape& sample = graph.nodes.front().node.shape;
   for (int64_t size : {sample.out_c, sample.out_h, sample.out_w}) message.add_sample(size);
   for (const Int8Node& n : graph.nodes) *message.add_nodes() = ToProto(n);
+  message.set_takes_codes(graph.takes_codes);
+  message.set_gives_codes(graph.gives_codes);
   return message.SerializeAsString();
 }
 
@@ -114,6 +116,8 @@ absl::StatusOr<Int8Graph> ParseGraph(absl::string_view bytes) {
   }
   if (message.sample_size() != 3) return absl::InvalidArgumentError("its samples have no shape");
   Int8Graph graph;
+  graph.takes_codes = message.takes_codes();
+  graph.gives_codes = message.gives_codes();
   for (const proto::QuantizedNode& node : message.nodes()) {
     absl::StatusOr<Int8Node> n = FromProto(node);
     if (!n.ok()) {
