@@ -71,6 +71,12 @@ constexpr CodeRow kCodes[] = {
     {OpCode::kInt8LinearWeightGradient, "int8_linear_weight_gradient", false},
     {OpCode::kAddScaledGradient, "add_scaled_gradient", false},
     {OpCode::kNitiUpdate, "niti_update", false},
+    {OpCode::kEncodeCodes, "encode_codes", false},
+    {OpCode::kRequantizeCodes, "requantize_codes", false},
+    {OpCode::kAddCodes, "add_codes", false},
+    {OpCode::kPadCodes, "pad_codes", false},
+    {OpCode::kCodesToChannelsFirst, "codes_to_channels_first", false},
+    {OpCode::kCodesToChannelsLast, "codes_to_channels_last", false},
     {OpCode::kIntegerSoftmaxCrossEntropy, "integer_softmax_cross_entropy", false},
     {OpCode::kIntegerSoftmaxCrossEntropyEval, "integer_softmax_cross_entropy_eval", false},
 };

@@ -139,6 +139,17 @@ enum class OpCode : uint8_t {
   kInt8LinearForwardRescaled,        // x, weight, [mask] -> y, [kept_scale]
   kInt8ConvInputGradientRescaled,    // dy, weight, [mask] -> dx, [kept_scale]
   kInt8LinearInputGradientRescaled,  // dy, weight, [mask] -> dx, [kept_scale]
+  // INT8 inference of trained models (kernels/inference): values are codes, i8 in -127..127, real =
+  // scale * (code - zero), and scales are nobody's business here. Products, max and average pools
+  // are those of integer recipes, whose exponents mean nothing. "rule" is a tensor of i64, a
+  // CodeRule and the channels behind it (code_rule.h), which says what each of these computes.
+  kEncodeCodes,      // x f32, rule -> y i8
+  kRequantizeCodes,  // sums i32 or codes i8, rule, [row sums i32 (n, groups, ...)] -> y i8, or i32:
+                     // the sums as they are multiplied
+  kAddCodes,         // a, b, rule -> y
+  kPadCodes,         // x, rule -> y: larger by a border, on all sides alike
+  kCodesToChannelsFirst,  // x, whose bytes lie (n, spatial..., c) -> y, as its shape says
+  kCodesToChannelsLast,   // the reverse
 };
 
 // True for the elementwise codes whose first output may be the very memory of one of their inputs

@@ -39,6 +39,12 @@ constexpr Row kRows[] = {
     {OpCode::kAddScaledGradient, DspCode::kAddScaledGradient},
     {OpCode::kNitiUpdate, DspCode::kUpdate},
     {OpCode::kIntegerSoftmaxCrossEntropy, DspCode::kLossGradient},
+    {OpCode::kEncodeCodes, DspCode::kEncodeCodes},
+    {OpCode::kRequantizeCodes, DspCode::kRequantizeCodes},
+    {OpCode::kAddCodes, DspCode::kAddCodes},
+    {OpCode::kPadCodes, DspCode::kPadCodes},
+    {OpCode::kCodesToChannelsFirst, DspCode::kCodesToChannelsFirst},
+    {OpCode::kCodesToChannelsLast, DspCode::kCodesToChannelsLast},
 };
 
 const Row* FindRow(OpCode code) {
@@ -126,7 +132,10 @@ DspOp Encode(const Program& program, const Instruction& instruction, const StepC
   for (size_t i = 0; i < instruction.inputs.size() && i < 2; ++i) {
     op.in[i] = encode(instruction.inputs[i]);
   }
-  if (instruction.inputs.size() > 2 && RescalesItsSums(instruction.code)) {
+  const bool takes_third = RescalesItsSums(instruction.code) ||
+                           instruction.code == OpCode::kRequantizeCodes ||
+                           instruction.code == OpCode::kAddCodes;
+  if (instruction.inputs.size() > 2 && takes_third) {
     op.mask = encode(instruction.inputs[2]);
   }
   // A kept scale is the host's.

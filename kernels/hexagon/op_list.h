@@ -14,7 +14,7 @@ namespace runnel::hexagon {
 
 inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
-inline constexpr uint32_t kDspProtocol = 3;
+inline constexpr uint32_t kDspProtocol = 4;
 
 // A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
 // behind it: vectors are whole.
@@ -45,6 +45,13 @@ enum class DspCode : uint32_t {
   kAddScaledGradient,
   kUpdate,
   kLossGradient,
+  // INT8 inference (kernels/code_rule.h).
+  kEncodeCodes,
+  kRequantizeCodes,
+  kAddCodes,
+  kPadCodes,
+  kCodesToChannelsFirst,
+  kCodesToChannelsLast,
 };
 
 // Values of runnel::Rounding.
@@ -106,7 +113,7 @@ struct DspOp {
   int32_t shift = 0;           // kFlagKept, kFlagGuessed
   uint32_t key[2] = {};        // of the stream of random draws (proto/base/random.h)
   uint32_t sequence[2] = {};
-  DspTensor mask;    // kFlagRescaled: as kRescale's; may be absent
+  DspTensor mask;    // kFlagRescaled: as kRescale's; of codes: the third input; may be absent
   DspCounts counts;  // written by the program
 };
 static_assert(sizeof(DspOp) == 240, "both compilers lay it out alike");

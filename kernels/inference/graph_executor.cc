@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/node_profile.h"
+#include "kernels/inference/program_executor.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::inference {
@@ -20,22 +21,12 @@ absl::Span<float> AsFloats(absl::Span<std::byte> bytes) {
   return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-absl::Status CheckSizes(const Int8Graph& graph, size_t input, int64_t batch, size_t output) {
-  if (batch < 1 || static_cast<int64_t>(input) != batch * InputBytes(graph) ||
-      static_cast<int64_t>(output) != batch * OutputBytes(graph)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a batch of ", batch, " with ", input, " bytes in and ", output, " out: the graph takes ",
-        InputBytes(graph), " and gives ", OutputBytes(graph), " a sample"));
-  }
-  return absl::OkStatus();
-}
-
 // An executor of the host (int8_executor.h).
 template <typename Executor>
 absl::Status RunOnHost(Executor& executor, const Int8Graph& graph,
                        absl::Span<const std::byte> input, int64_t batch,
                        absl::Span<std::byte> output) {
-  RUNNEL_RETURN_IF_ERROR(CheckSizes(graph, input.size(), batch, output.size()));
+  RUNNEL_RETURN_IF_ERROR(CheckSpans(graph, input.size(), batch, output.size()));
   const absl::Span<float> logits = graph.gives_codes ? absl::Span<float>() : AsFloats(output);
   if (graph.takes_codes) {
     executor.RunCodes(As<int8_t>(input), batch, logits);
@@ -93,8 +84,22 @@ absl::StatusOr<std::unique_ptr<GraphExecutor>> MakePlain(const Int8Graph& graph,
   return std::make_unique<PlainGraphExecutor>(graph);
 }
 
+absl::StatusOr<std::unique_ptr<GraphExecutor>> MakeOn(absl::string_view name,
+                                                      const Int8Graph& graph, int threads) {
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(name, threads));
+  return MakeProgramExecutor(graph, std::move(backend));
+}
+absl::StatusOr<std::unique_ptr<GraphExecutor>> MakeOpenCl(const Int8Graph& graph, int threads) {
+  return MakeOn("opencl", graph, threads);
+}
+absl::StatusOr<std::unique_ptr<GraphExecutor>> MakeHexagon(const Int8Graph& graph, int threads) {
+  return MakeOn("hexagon", graph, threads);
+}
+
 constexpr ExecutorRow kRows[] = {
     {"cpu", "vector kernels of the processor", MakeCpu},
+    {"opencl", "an OpenCL device", MakeOpenCl, /*is_device=*/true},
+    {"hexagon", "a Hexagon DSP", MakeHexagon, /*is_device=*/true},
     {"ref", "plain loops, the specification", MakePlain},
 };
 
@@ -108,6 +113,16 @@ int64_t InputBytes(const Int8Graph& graph) {
 int64_t OutputBytes(const Int8Graph& graph) {
   const auto element = static_cast<int64_t>(graph.gives_codes ? sizeof(int8_t) : sizeof(float));
   return graph.nodes.back().node.outputs() * element;
+}
+
+absl::Status CheckSpans(const Int8Graph& graph, size_t input, int64_t batch, size_t output) {
+  if (batch < 1 || static_cast<int64_t>(input) != batch * InputBytes(graph) ||
+      static_cast<int64_t>(output) != batch * OutputBytes(graph)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch, " with ", input, " bytes in and ", output, " out: the graph takes ",
+        InputBytes(graph), " and gives ", OutputBytes(graph), " a sample"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<double>> GraphExecutor::TimeNodes(absl::Span<const std::byte>, int64_t,

@@ -21,6 +21,8 @@ namespace runnel::inference {
 // graph takes_codes. Out: FP32 logits, or int8 codes of the last node (NHWC) where it gives_codes.
 int64_t InputBytes(const Int8Graph& graph);
 int64_t OutputBytes(const Int8Graph& graph);
+// InvalidArgument: not those of a batch, in bytes.
+absl::Status CheckSpans(const Int8Graph& graph, size_t input, int64_t batch, size_t output);
 
 // Made for one graph: weights are packed, kernels built. Not thread-safe; any one thread at a time.
 class GraphExecutor {
@@ -52,6 +54,9 @@ struct ExecutorRow {
   // Unimplemented names a node that the backend cannot compute; LostBackendOf: no room on the
   // device.
   absl::StatusOr<std::unique_ptr<GraphExecutor>> (*make)(const Int8Graph& graph, int threads);
+  // It computes on a backend of this name beside the processor (program_executor.h), whose
+  // arithmetic is to be checked before it is believed, and which may be lost.
+  bool is_device = false;
 };
 
 // The table, best first; `ref`, the plain loops, last.

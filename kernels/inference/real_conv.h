@@ -17,8 +17,8 @@ class RealConv {
   // graph: borrowed, checked; node `at` is_real().
   RealConv(const Int8Graph& graph, size_t at, const CodeLoops& loops);
 
-  // One sample. sample: the graph's, NCHW, where it reads it; x: codes of the input. Gives codes, or logits where the
-  // node does.
+  // One sample. sample: the graph's, NCHW, where it reads it; x: codes of the input. Gives codes,
+  // or logits where the node does.
   void Run(const float* sample, const int8_t* x, int8_t* codes, float* logits);
 
  private:

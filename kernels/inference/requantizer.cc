@@ -29,6 +29,8 @@ int64_t MostOf(const Int8Node& n, const Coding& in, size_t channel, int64_t offs
 // The magnitude from which on `factor` gives kBeyondCodes or a little more.
 int32_t LimitOf(const Factor& factor) {
   if (factor.multiplier == 0) return INT32_MAX;
+  // One step more would not fit int32 once it is multiplied.
+  if (std::ldexp(factor.multiplier, -factor.shift) >= kBeyondCodes) return 1;
   const double limit = std::ceil(std::ldexp(kBeyondCodes, factor.shift) / factor.multiplier) + 1;
   return limit < INT32_MAX ? static_cast<int32_t>(limit) : INT32_MAX;
 }

@@ -12,6 +12,7 @@
 #include "kernels/integer_loss.h"
 #include "kernels/lost_backend.h"
 #include "kernels/opencl/area.h"
+#include "kernels/opencl/code_instructions.h"
 #include "kernels/opencl/float_instructions.h"
 #include "kernels/opencl/instructions.h"
 #include "kernels/opencl/product_tuner.h"
@@ -35,7 +36,8 @@ bool HasHostPart(OpCode code) {
 }
 
 bool IsOurs(OpCode code) {
-  return HasKernels(code) || HasFloatKernels(code) || IsProduct(code) || HasHostPart(code);
+  return HasKernels(code) || HasCodeKernels(code) || HasFloatKernels(code) || IsProduct(code) ||
+         HasHostPart(code);
 }
 
 // Whether any instruction fits.
@@ -92,6 +94,8 @@ class OpenClExecutable final : public Executable {
     for (const Instruction& instruction : program_.part(part)) {
       if (HasKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(instructions_->Enqueue(instruction, context));
+      if (HasCodeKernels(instruction.code))
+        RUNNEL_RETURN_IF_ERROR(EnqueueCodes(*session_, Operands(program_, staging_), instruction));
       if (HasFloatKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(floats_->Enqueue(instruction, context));
       if (IsProduct(instruction.code))

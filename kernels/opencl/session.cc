@@ -43,7 +43,7 @@ std::string ErrorLine(const std::string& log) {
 std::string SourceOf(ProgramId::Source source) {
   switch (source) {
     case ProgramId::Source::kIntegers:
-      return absl::StrCat(kPreludeSource, kElementsSource, kPoolsSource, kStepSource);
+      return absl::StrCat(kPreludeSource, kElementsSource, kCodesSource, kPoolsSource, kStepSource);
     case ProgramId::Source::kFloats:
       return absl::StrCat(kPreludeSource, kFloatsSource);
     case ProgramId::Source::kProduct:

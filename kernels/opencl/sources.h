@@ -7,6 +7,7 @@ namespace runnel::opencl {
 
 extern const char* const kPreludeSource;
 extern const char* const kElementsSource;
+extern const char* const kCodesSource;
 extern const char* const kFloatsSource;
 extern const char* const kPoolsSource;
 extern const char* const kStepSource;

@@ -68,6 +68,12 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kNitiUpdate, ref::NitiUpdate},
     {OpCode::kIntegerSoftmaxCrossEntropy, ref::IntegerSoftmaxCrossEntropy},
     {OpCode::kIntegerSoftmaxCrossEntropyEval, ref::IntegerSoftmaxCrossEntropyEval},
+    {OpCode::kEncodeCodes, ref::EncodeCodes},
+    {OpCode::kRequantizeCodes, ref::RequantizeCodes},
+    {OpCode::kAddCodes, ref::AddCodes},
+    {OpCode::kPadCodes, ref::PadCodes},
+    {OpCode::kCodesToChannelsFirst, ref::CodesToChannelsFirst},
+    {OpCode::kCodesToChannelsLast, ref::CodesToChannelsLast},
 };
 
 class RefBackend : public Backend {

@@ -78,4 +78,11 @@ absl::Status NitiUpdate(const Call& call);
 absl::Status IntegerSoftmaxCrossEntropy(const Call& call);
 absl::Status IntegerSoftmaxCrossEntropyEval(const Call& call);
 
+absl::Status EncodeCodes(const Call& call);
+absl::Status RequantizeCodes(const Call& call);
+absl::Status AddCodes(const Call& call);
+absl::Status PadCodes(const Call& call);
+absl::Status CodesToChannelsFirst(const Call& call);
+absl::Status CodesToChannelsLast(const Call& call);
+
 }  // namespace runnel::ref

@@ -26,5 +26,7 @@ struct IntegerCase {
 
 // A pure function of code and seed. Nothing for a code without a maker.
 std::optional<IntegerCase> MakeIntegerCase(OpCode code, uint64_t seed);
+// Likewise, of the instructions of INT8 inference.
+std::optional<IntegerCase> MakeCodeCase(OpCode code, uint64_t seed);
 
 }  // namespace runnel

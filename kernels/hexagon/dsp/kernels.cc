@@ -33,6 +33,12 @@ Kernel FindKernel(DspCode code) {
       {DspCode::kAddScaledGradient, AddScaledGradient},
       {DspCode::kUpdate, Update},
       {DspCode::kLossGradient, LossGradient},
+      {DspCode::kEncodeCodes, EncodeCodes},
+      {DspCode::kRequantizeCodes, RequantizeCodes},
+      {DspCode::kAddCodes, AddCodes},
+      {DspCode::kPadCodes, PadCodes},
+      {DspCode::kCodesToChannelsFirst, CodesToChannelsFirst},
+      {DspCode::kCodesToChannelsLast, CodesToChannelsLast},
   };
   for (const Row& row : kRows) {
     if (row.code == code) return row.kernel;

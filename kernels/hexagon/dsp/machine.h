@@ -108,5 +108,11 @@ DspStatus GlobalAvgPoolInputGradient(Machine& machine, const DspOp& op);
 DspStatus AddScaledGradient(Machine& machine, const DspOp& op);
 DspStatus Update(Machine& machine, const DspOp& op);
 DspStatus LossGradient(Machine& machine, const DspOp& op);
+DspStatus EncodeCodes(Machine& machine, const DspOp& op);
+DspStatus RequantizeCodes(Machine& machine, const DspOp& op);
+DspStatus AddCodes(Machine& machine, const DspOp& op);
+DspStatus PadCodes(Machine& machine, const DspOp& op);
+DspStatus CodesToChannelsFirst(Machine& machine, const DspOp& op);
+DspStatus CodesToChannelsLast(Machine& machine, const DspOp& op);
 
 }  // namespace runnel::hexagon

@@ -1,0 +1,17 @@
+#pragma once
+
+// Instructions of INT8 inference (code_rule.h) as kernels.
+
+#include "absl/status/status.h"
+#include "kernels/opencl/operands.h"
+#include "kernels/opencl/session.h"
+
+namespace runnel::opencl {
+
+bool HasCodeKernels(OpCode code);
+
+// Enqueues one that HasCodeKernels; kIntegerElements are built. Waits for nothing.
+absl::Status EnqueueCodes(Session& session, const Operands& operands,
+                          const Instruction& instruction);
+
+}  // namespace runnel::opencl

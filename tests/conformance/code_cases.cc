@@ -1,0 +1,177 @@
+// Instructions over codes (kernels/code_rule.h) on random operands, with rules at their ends.
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "kernels/code_rule.h"
+#include "proto/base/random.h"
+#include "tests/conformance/integer_cases.h"
+
+namespace runnel {
+namespace {
+
+class CodeMaker {
+ public:
+  CodeMaker(OpCode code, uint64_t seed)
+      : random_(seed, RandomPurpose::kTest, static_cast<uint64_t>(code), 2) {
+    case_.code = code;
+    const int64_t n = Int(1, 3), c = Int(1, 9), h = Int(1, 12), w = Int(1, 14);
+    shape_ = {n, c, h, w};
+    rule_.zero = Int(-127, 127);
+    rule_.lowest = Int(-127, rule_.zero);
+    rule_.highest = Int(rule_.zero, 127);
+    is_end_ = Int(0, 4) == 0;
+  }
+
+  std::optional<IntegerCase> Make() {
+    switch (case_.code) {
+      case OpCode::kEncodeCodes:
+        Encode();
+        break;
+      case OpCode::kRequantizeCodes:
+        Requantize();
+        break;
+      case OpCode::kAddCodes:
+        Add();
+        break;
+      case OpCode::kPadCodes:
+        Pad();
+        break;
+      case OpCode::kCodesToChannelsFirst:
+      case OpCode::kCodesToChannelsLast: {
+        const bool is_first = case_.code == OpCode::kCodesToChannelsFirst;
+        In(Codes(shape_, !is_first));
+        Out(shape_, DType::kInt8, is_first);
+        break;
+      }
+      default:
+        return std::nullopt;
+    }
+    return std::move(case_);
+  }
+
+ private:
+  int64_t Int(int64_t least, int64_t most) {
+    return least +
+           static_cast<int64_t>(random_.Uniform(next_++) * static_cast<double>(most - least + 1));
+  }
+  // Also of 31 bits, or an end.
+  int64_t Sum() {
+    if (is_end_ && Int(0, 3) == 0) return Int(0, 1) == 0 ? -INT32_MAX : INT32_MAX;
+    const int64_t most = (int64_t{1} << Int(1, 31)) - 1;
+    return Int(-most, most);
+  }
+  Tensor Codes(const Shape& shape, bool scaled = true) {
+    Tensor tensor = scaled ? ScaledTensor(shape, DType::kInt8) : Zeros(shape, DType::kInt8);
+    tensor.storage = Storage::kInput;
+    for (int64_t i = 0; i < shape.elements(); ++i) {
+      tensor.data<int8_t>()[i] =
+          static_cast<int8_t>(is_end_ ? 127 * (2 * Int(0, 1) - 1) : Int(-127, 127));
+    }
+    return tensor;
+  }
+  Tensor Sums(const Shape& shape, int64_t most) {
+    Tensor tensor = ScaledTensor(shape, DType::kInt32);
+    tensor.storage = Storage::kInput;
+    for (int64_t i = 0; i < shape.elements(); ++i) {
+      tensor.data<int32_t>()[i] =
+          static_cast<int32_t>(most == INT32_MAX ? Sum() : Int(-most, most));
+    }
+    return tensor;
+  }
+  void In(Tensor tensor) { case_.inputs.push_back(std::move(tensor)); }
+  void InRule(const std::vector<CodeChannel>& channels = {}) {
+    const auto words = kCodeRuleWords + static_cast<int64_t>(channels.size()) * kCodeChannelWords;
+    Tensor tensor = Zeros({words}, DType::kInt64);
+    tensor.storage = Storage::kParameters;
+    std::memcpy(tensor.bytes.data(), &rule_, sizeof rule_);
+    if (!channels.empty()) {
+      std::memcpy(tensor.bytes.data() + sizeof rule_, channels.data(),
+                  channels.size() * sizeof(CodeChannel));
+    }
+    In(std::move(tensor));
+  }
+  void Out(const Shape& shape, DType dtype, bool scaled) {
+    Tensor tensor = scaled ? ScaledTensor(shape, dtype) : Zeros(shape, dtype);
+    tensor.storage = Storage::kOutput;
+    std::fill(tensor.bytes.begin(), tensor.bytes.end(), std::byte{0x5a});
+    case_.outputs.push_back(std::move(tensor));
+  }
+
+  // Any two floats; products near halves; what is no number.
+  void Encode() {
+    Tensor x = Zeros(shape_);
+    x.storage = Storage::kInput;
+    const float scale = std::ldexp(0.5f + static_cast<float>(Int(0, 1 << 20)) * 0x1p-21f,
+                                   static_cast<int>(is_end_ ? Int(-148, 127) : Int(-10, 10)));
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float factor = is_end_ && Int(0, 9) == 0 ? (Int(0, 1) == 0 ? 0.0f : kInfinity) : scale;
+    rule_.factor_a = std::bit_cast<uint32_t>(factor);
+    for (int64_t i = 0; i < shape_.elements(); ++i) {
+      float& value = x.data()[i];
+      value = (static_cast<float>(Int(-200, 200)) + 0.5f * static_cast<float>(Int(0, 1))) / scale;
+      if (Int(0, 3) == 0) value = std::bit_cast<float>(static_cast<uint32_t>(Int(0, UINT32_MAX)));
+    }
+    In(std::move(x));
+    InRule();
+    Out(shape_, DType::kInt8, true);
+  }
+
+  void Requantize() {
+    const bool gives_sums = Int(0, 3) == 0, has_codes = Int(0, 3) == 0;
+    const int64_t groups = Int(0, 1) == 0 ? 1 : shape_[1];
+    const bool has_rows = !has_codes && Int(0, 1) == 0;
+    std::vector<CodeChannel> channels(Int(0, 3) == 0 ? 1 : shape_[1]);
+    for (CodeChannel& channel : channels) {
+      channel.offset = Int(0, 2) == 0 ? 3 * Sum() : Int(-1000, 1000);
+      channel.shift = Int(1, 62);
+      // Mostly what gives codes.
+      if (Int(0, 2) > 0) channel.shift = has_codes ? Int(30, 33) : Int(36, 56);
+      channel.multiplier = is_end_ && Int(0, 3) == 0 ? INT32_MAX : Int(0, INT32_MAX);
+      if (has_rows) channel.weight_zero = Int(-127, 127);
+    }
+    In(has_codes ? Codes(shape_) : Sums(shape_, INT32_MAX));
+    InRule(channels);
+    if (has_rows) In(Sums({shape_[0], groups, shape_[2], shape_[3]}, 127 * 133144));
+    Out(shape_, gives_sums ? DType::kInt32 : DType::kInt8, !gives_sums);
+  }
+
+  void Add() {
+    rule_.zero_a = Int(-127, 127);
+    rule_.zero_b = Int(-127, 127);
+    rule_.shift = is_end_ ? Int(1, 62) : Int(18, 24);
+    const int64_t most = is_end_ ? 1 << 23 : std::min<int64_t>(1 << 23, 2 << rule_.shift);
+    rule_.factor_a = Int(0, most);
+    rule_.factor_b = Int(0, most);
+    In(Codes(shape_));
+    In(Codes(shape_));
+    InRule();
+    Out(shape_, DType::kInt8, true);
+  }
+
+  void Pad() {
+    rule_.zero_a = Int(-127, 127);
+    In(Codes(shape_));
+    InRule();
+    Out({shape_[0], shape_[1], shape_[2] + 2 * Int(0, 3), shape_[3] + 2 * Int(0, 3)}, DType::kInt8,
+        true);
+  }
+
+  CounterRandom random_;
+  uint64_t next_ = 0;
+  Shape shape_;
+  CodeRule rule_;
+  bool is_end_ = false;
+  IntegerCase case_;
+};
+
+}  // namespace
+
+std::optional<IntegerCase> MakeCodeCase(OpCode code, uint64_t seed) {
+  return CodeMaker(code, seed).Make();
+}
+
+}  // namespace runnel
