@@ -21,6 +21,7 @@
 #include "kernels/recipe.h"
 #include "proto/base/refusal_log.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/int8_inference.h"
 #include "proto/crypto/identity.h"
 #include "proto/process/file_limit.h"
 #include "proto/process/signal_watch.h"
@@ -178,6 +179,7 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   options.memory_bytes = memory_mb * 1'000'000;
   options.processors = static_cast<int64_t>(ProcessorsOf(options.backend).size());
   options.recipes = RecipeOffers();
+  options.recipes.emplace_back(kInt8Inference);
   options.codecs = CodecFamilies();
   return self;
 }

@@ -197,7 +197,7 @@ void PipelineHost::Carry(SendEffect effect) {
     ++telemetry_.frames_up;
     telemetry_.bytes_up += bytes;
     telemetry_.raw_bytes_up += engine_->input_shape(effect.samples).elements() * 4;
-  } else if (effect.kind == FrameKind::kActivation) {
+  } else if (effect.kind == FrameKind::kActivation || !engine_->trains()) {
     ++telemetry_.frames_down;
     telemetry_.bytes_down += bytes;
     telemetry_.raw_bytes_down += engine_->output_shape(effect.samples).elements() * 4;
@@ -209,12 +209,12 @@ void PipelineHost::Carry(AcknowledgeEffect effect) {
   LinkTo(effect.peer)->session().Acknowledge(effect.kind, generation_, effect.sequence);
 }
 
-void PipelineHost::Compute(bool training,
+void PipelineHost::Compute(bool counts,
                            std::function<absl::StatusOr<StageCompute::Output>()> work) {
   const int64_t now = environment_.loop->clock().NowNanos();
-  if (training && idle_since_ns_ != 0) telemetry_.wait_ns += now - std::exchange(idle_since_ns_, 0);
+  if (counts && idle_since_ns_ != 0) telemetry_.wait_ns += now - std::exchange(idle_since_ns_, 0);
   computing_ = true;
-  compute_lane_->Post([this, training, work = std::move(work), alive = alive_] {
+  compute_lane_->Post([this, counts, work = std::move(work), alive = alive_] {
     const Clock& clock = environment_.loop->clock();
     TaskTime time;
     time.begin_ns = clock.NowNanos();
@@ -222,20 +222,20 @@ void PipelineHost::Compute(bool training,
     absl::StatusOr<StageCompute::Output> output = WithinMemory("it computed", work);
     time.processor_ns = ThreadProcessorNs() - processor_begin_ns;
     time.end_ns = clock.NowNanos();
-    environment_.loop->Post([this, alive, output = std::move(output), training, time]() mutable {
-      if (*alive) ComputeFinished(std::move(output), training, time);
+    environment_.loop->Post([this, alive, output = std::move(output), counts, time]() mutable {
+      if (*alive) ComputeFinished(std::move(output), counts, time);
     });
   });
 }
 
-void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training,
+void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
                                    const TaskTime& time) {
   computing_ = false;
   if (!output.ok()) {
     Fail(output.status());
     return;
   }
-  if (training) {
+  if (counts) {
     telemetry_.busy_ns += time.end_ns - time.begin_ns;
     telemetry_.busy_processor_ns += time.processor_ns;
     idle_since_ns_ = time.end_ns;
@@ -271,7 +271,7 @@ void PipelineHost::Carry(WeightGradientEffect effect) {
 
 void PipelineHost::Carry(EvaluateEffect effect) {
   Compute(
-      false,
+      !engine_->trains(),
       [this, effect = std::move(effect), upstream = has_upstream(),
        downstream = has_downstream()]() -> absl::StatusOr<StageCompute::Output> {
         Payload input = effect.input;

@@ -35,6 +35,7 @@ class PipelineHost final : public StageHost {
   absl::StatusOr<ModelState> TakeSnapshot() override;
   absl::Status Replicate(const ReplicaId& id) override;
   Telemetry telemetry() const override;
+  int64_t evaluated() const override { return runtime_.evaluated(); }
   bool computing() const override { return computing_; }
   void Detach() override;
 
@@ -63,9 +64,9 @@ class PipelineHost final : public StageHost {
   void Carry(BarrierEffect effect);
   void Carry(EvaluationDoneEffect effect);
 
-  // Runs `work` on the compute lane; its result becomes ComputeDone. training: counts as busy time.
-  void Compute(bool training, std::function<absl::StatusOr<StageCompute::Output>()> work);
-  void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool training,
+  // Runs `work` on the compute lane; its result becomes ComputeDone. counts: as busy time.
+  void Compute(bool counts, std::function<absl::StatusOr<StageCompute::Output>()> work);
+  void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
                        const TaskTime& time);
 
   StageEnvironment environment_;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/int8_inference.h"
 #include "worker/pipeline_host.h"
 #include "worker/plain_host.h"
 
@@ -31,7 +32,9 @@ absl::StatusOr<std::unique_ptr<StageHost>> MakeStageHost(const PrepareStage& sta
   options.cap = order.cap;
   options.one_in_flight = order == StageOrder();
   options.defers_weight_gradients = order.deferred_weight_gradients > 0;
-  RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe(stage.recipe));
+  if (stage.recipe != kInt8Inference) {
+    RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe(stage.recipe));
+  }
   RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<StageEngine> engine, make_engine(options));
   RUNNEL_RETURN_IF_ERROR(stage.draws_state ? engine->DrawState()
                                            : engine->ImportState(stage.state));

@@ -1,27 +1,73 @@
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "central/cli/subcommand.h"
+#include "central/cli/subcommand_run_flags.h"
 #include "central/run/inference/quantize_commands.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  a model in integers, in a plain loop on this host
+    runnel-central eval --quantized model.q8
+  the same by three stages on this host, and with two devices that dial in
+    runnel-central eval --quantized model.q8 --local-workers 3
+    runnel-central eval --quantized model.q8 --workers 2 --listen 192.168.1.10:7000)";
+
+// What a pipeline has of a run's flags.
+const std::vector<std::string>& PipelineFlags() {
+  static const auto* const names = new std::vector<std::string>{
+      "local-workers", "workers",       "listen",    "worker-timeout-s",
+      "policy",        "links",         "backend",   "worker-threads",
+      "link-mbps",     "link-delay-ms", "plan-mbps", "eval-batch-size"};
+  return *names;
+}
 
 // Of a check-point folder, or of a model in integers.
 struct EvalFlags {
   EvalArguments trained;
   std::string quantized;
   std::string profile;
+  RunFlags run;
 };
 
-absl::Status Eval(const EvalFlags& flags, const CommandContext& context) {
+// The settings of a pipeline; none: nobody asked for one.
+absl::StatusOr<std::optional<RunSettings>> PipelineOf(CLI::App& app, EvalFlags& flags) {
+  RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(app, flags.run));
+  const std::set<std::string>& given = flags.run.given;
+  if (given.empty() && !flags.run.quick) return std::nullopt;
+  const std::string first = given.empty() ? "quick" : *given.begin();
+  if (flags.quantized.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", first, ": is for models in integers, give --quantized too"));
+  }
+  if (settings.local_workers == 0 && given.size() == 1) return std::nullopt;
+  if (given.count("local-workers") == 0 && given.count("workers") == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", first, ": is for a pipeline, give --local-workers or --workers too"));
+  }
+  if (flags.profile.empty()) return settings;
+  return absl::InvalidArgumentError(
+      "--profile: times the layers of one device, leave out --local-workers and --workers");
+}
+
+absl::Status Eval(CLI::App& app, EvalFlags& flags, const CommandContext& context) {
   const EvalArguments& trained = flags.trained;
   if (trained.checkpoint_dir.empty() == flags.quantized.empty()) {
     return absl::InvalidArgumentError(
         "eval: give either --checkpoint-dir or --quantized, see runnel-central eval --help");
   }
+  RUNNEL_ASSIGN_OR_RETURN(std::optional<RunSettings> pipeline, PipelineOf(app, flags));
   if (!flags.quantized.empty()) {
-    return EvalQuantizedCommand({flags.quantized, trained.data_dir, trained.summary, flags.profile},
-                                context);
+    return EvalQuantizedCommand(
+        {flags.quantized, trained.data_dir, trained.summary, flags.profile, std::move(pipeline)},
+        context);
   }
   if (!flags.profile.empty()) {
     return absl::InvalidArgumentError("--profile: is for models in integers, give --quantized too");
@@ -43,7 +89,9 @@ Subcommand AddEval(CLI::App& program) {
   app->add_option("--data-dir", flags->trained.data_dir,
                   "folder with the data set (default: as in training)");
   app->add_option("--summary", flags->trained.summary, kSummaryHelp);
-  return {app, [flags](const CommandContext& context) { return Eval(*flags, context); }};
+  AddRunFlags(*app, PipelineFlags(), flags->run);
+  app->footer(kExamples);
+  return {app, [app, flags](const CommandContext& context) { return Eval(*app, *flags, context); }};
 }
 
 }  // namespace runnel

@@ -189,9 +189,9 @@ absl::Status SetFromFile(CLI::App& command, const CLI::ConfigItem& item, RunFlag
 
 // CLI11 would read a file for the program itself only, not for one of its commands.
 absl::Status ReadConfig(CLI::App& command, RunFlags& flags) {
-  const CLI::Option& config = *command.get_option("--config");
-  if (config.count() == 0) return absl::OkStatus();
-  const auto path = config.as<std::string>();
+  const CLI::Option* config = command.get_option_no_throw("--config");
+  if (config == nullptr || config->count() == 0) return absl::OkStatus();
+  const auto path = config->as<std::string>();
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat("--config ", path, ": cannot be read"));
   absl::Status status;
@@ -256,17 +256,33 @@ std::string ShippedProfiles() {
   return !error && fs::is_directory(folder, error) ? folder.string() : "";
 }
 
+namespace {
+
+void AddQuickFlag(CLI::App& app, const char* group, RunFlags& flags) {
+  app.add_flag("--quick", flags.quick,
+               "measure nothing: the even cut (policy uniform) and uncompressed tensors, unless "
+               "other flags say otherwise")
+      ->group(group);
+}
+
+}  // namespace
+
+void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags& flags) {
+  for (const GroupTitle& group : kGroups) {
+    for (const RunField& field : RunFields()) {
+      if (field.flag.group != group.group) continue;
+      if (std::find(names.begin(), names.end(), field.flag.name) == names.end()) continue;
+      AddFlag(app, field, group.title, flags);
+    }
+    if (group.group == SettingGroup::kPlanning) AddQuickFlag(app, group.title, flags);
+  }
+}
+
 void AddRunFlags(CLI::App& app, RunFlags& flags) {
   app.add_option("--config", "file with flags, one 'name=value' a line; the command line wins")
       ->type_name("FILE");
   for (const GroupTitle& group : kGroups) {
-    if (group.group == SettingGroup::kPlanning) {
-      app.add_flag(
-             "--quick", flags.quick,
-             "measure nothing: the even cut (policy uniform) and uncompressed tensors, unless "
-             "other flags say otherwise")
-          ->group(group.title);
-    }
+    if (group.group == SettingGroup::kPlanning) AddQuickFlag(app, group.title, flags);
     for (const RunField& field : RunFields()) {
       if (field.flag.group == group.group) AddFlag(app, field, group.title, flags);
     }

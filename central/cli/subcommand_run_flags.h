@@ -5,6 +5,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -22,6 +23,9 @@ struct RunFlags {
 
 // Adds a flag for every row, by group. `flags` must outlive the parsing.
 void AddRunFlags(CLI::App& app, RunFlags& flags);
+
+// Only those of these names, for commands that set up a run which does not train; no --config.
+void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags& flags);
 
 // After parsing: takes from the file of --config what the command line does not say, then fills in
 // what a run over several workers has unless it is told otherwise: policy `runnel`, and bits that

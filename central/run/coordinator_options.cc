@@ -70,8 +70,8 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.plan_only = job.plan_only;
   options.lists_programs = job.lists_programs;
   options.collect_at_barriers = !setup.settings.checkpoint_dir.empty();
-  options.evaluates_beside =
-      has_local_workers && !job.plan_only && EvaluatesBeside(setup, options.stage.eval_samples);
+  options.evaluates_beside = has_local_workers && !job.plan_only && !job.evaluate_only &&
+                             EvaluatesBeside(setup, options.stage.eval_samples);
   options.evaluation_pace.most_share = static_cast<double>(setup.settings.eval_cost_percent) / 100;
   options.evaluation_pace.samples_a_step = setup.training.batch_size;
   options.evaluation_pace.test_samples = options.stage.eval_samples;
@@ -80,7 +80,8 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   // The model was checked when the run was set up.
   options.evaluation_pace.layer_bytes = WeightBytes(setup.model, setup.format).value();
   options.evaluate_only = job.evaluate_only;
-  options.recovers = !job.evaluate_only && !job.plan_only;
+  // A plain loop beside a training is worth no recovery: its weights come again.
+  options.recovers = !job.plan_only && !(job.evaluate_only && setup.plain_loop);
   options.replicate_every = setup.settings.replicate_every;
   options.layer_bytes = StateBytes(setup.model, setup.format).value();
   options.changes = job.changes;

@@ -66,6 +66,13 @@ void Feeder::FeedEvaluation(Sequence first, int64_t micro_batches) {
   Pump();
 }
 
+int64_t Feeder::evaluated() const {
+  if (first_ == nullptr) return 0;
+  const LinkShell& link = last_ != nullptr ? *last_ : *first_;
+  const int64_t sent = evaluation_.labels - evaluation_first_;
+  return sent - link.session().unacknowledged(FrameKind::kEvalLabels);
+}
+
 void Feeder::Pump() {
   PumpTraining();
   PumpEvaluation();

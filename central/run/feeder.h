@@ -38,6 +38,10 @@ class Feeder {
   void FeedUntil(Sequence limit);
   // Micro-batches of the test set, in order, as evaluation sequences from `first`.
   void FeedEvaluation(Sequence first, int64_t micro_batches);
+  // Micro-batches of the last such evaluation, and those of them that the stage with the loss has
+  // taken.
+  int64_t evaluation_micro_batches() const { return evaluation_.limit - evaluation_first_; }
+  int64_t evaluated() const;
 
  private:
   struct Range {

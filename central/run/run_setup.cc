@@ -10,6 +10,7 @@
 #include "central/settings/run_fields.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/int8_inference.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/transport/link/address.h"
 
@@ -192,6 +193,23 @@ absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup) {
   setup.stop_step = settings.max_batches > 0 ? std::min(settings.max_batches, setup.total_steps)
                                              : setup.total_steps;
   return absl::OkStatus();
+}
+
+absl::Status UseIntegers(ModelSpec model, RunSetup& setup) {
+  RunSettings& settings = setup.settings;
+  setup.model = std::move(model);
+  setup.format = kInt8InferenceNumbers;
+  settings.recipe = std::string(kInt8Inference);
+  settings.codec_forward = settings.codec_backward = CodecSchedule(LosslessCodec(setup.format));
+  settings.bits.clear();
+  settings.gradient_bits.clear();
+  settings.cost = RunSettings().cost;
+  if (setup.policy->basis == PlanBasis::kPredicted || setup.policy->next != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--policy ", settings.policy,
+                     ": plans training; an evaluation takes runnel, dp or uniform"));
+  }
+  return CheckStages(setup);
 }
 
 absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {

@@ -51,7 +51,12 @@ absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup);
 // no sense for so many.
 absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup);
 
-// All of the above.
+// Makes the run of the zoo's model one that evaluates it in integers by a pipeline
+// (central/records/quantized_stages.h). InvalidArgument: more stages than `model` has layers, a
+// policy that plans training.
+absl::Status UseIntegers(ModelSpec model, RunSetup& setup);
+
+// All of the above, but for UseIntegers.
 struct LoadedRun {
   RunSetup setup;
   DatasetSplits data;

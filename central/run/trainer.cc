@@ -134,6 +134,8 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   outcome_.plans = record_->plans();
   outcome_.programs = coordinator_->programs();
   outcome_.plan = outcome_.summary.plan;
+  if (job_.evaluate_only)
+    outcome_.evaluation_s = static_cast<double>(record_->clock().plan_ns()) * 1e-9;
   return std::move(outcome_);
 }
 
@@ -163,9 +165,11 @@ void Trainer::Impl::Tick() {
       CarryOut(LogLine{Severity::kWarning, std::move(line)});
     coordinator_->SetRelayed(Stages());
   }
-  const Waiting waiting = WaitingOf(*coordinator_, *server_, layer_bytes_);
+  const Waiting waiting = job_.evaluate_only && feeder_ != nullptr
+                              ? EvaluationOf(*feeder_)
+                              : WaitingOf(*coordinator_, *server_, layer_bytes_);
   parts_.display->Transfer(waiting.what, waiting.done, waiting.total);
-  if (coordinator_->running()) parts_.display->Update(View());
+  if (coordinator_->running() && !job_.evaluate_only) parts_.display->Update(View());
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }
 

@@ -42,7 +42,8 @@ struct TrainingJob {
   Generation generation = Generation(1);  // of the first plan
   bool plan_only = false;                 // end when the plan is made
   bool lists_programs = false;            // and its stages have said what they would run
-  bool evaluate_only = false;             // of no steps: for the figures, not for the state
+  // Of no steps: for the figures, not for the state. By the stages, where there are several.
+  bool evaluate_only = false;
   // Decided before: up to first_step, or all that a replay knows.
   std::vector<TrainingChange> changes;
 };
@@ -53,7 +54,8 @@ struct TrainingOutcome {
   Plan plan;
   std::vector<PlanDecided> plans;        // as journalled
   std::vector<ProgramListing> programs;  // by stage, where the job lists them
-  ModelState state;                      // at the end; empty if only planned
+  ModelState state;                      // at the end; empty if only planned or evaluated
+  double evaluation_s = 0;               // of a job that only evaluates, under the last plan
   int64_t step = 0;
   bool stopped_by_user = false;
 };

@@ -113,6 +113,7 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
 
 void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {
   record_->AddEvaluation(evaluation);
+  if (job_.evaluate_only) return record_->clock().Stop();
   parts_.display->Evaluation(View(), evaluation.step, evaluation.accuracy, evaluation.loss);
 }
 
@@ -132,7 +133,7 @@ void Trainer::Impl::CarryOut(StateCollected effect) {
 
 void Trainer::Impl::CarryOut(RunEnded effect) {
   record_->clock().Stop();
-  if (!job_.plan_only) parts_.display->Finish(View());
+  if (!job_.plan_only && !job_.evaluate_only) parts_.display->Finish(View());
   outcome_.step = effect.step;
   outcome_.stopped_by_user = effect.stopped_by_user;
   if (result_.ok()) result_ = effect.status;

@@ -135,6 +135,8 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(RecoveryReached effect);
   void CarryOut(FeedUntil effect);
   void CarryOut(FeedEvaluation effect) {
+    // What a training takes is without its evaluations.
+    if (job_.evaluate_only) record_->clock().Start();
     feeder_->FeedEvaluation(effect.first, effect.micro_batches);
   }
   void CarryOut(Persist effect);

@@ -52,6 +52,10 @@ Waiting Sending(const Coordinator& coordinator, CentralControl& server) {
 
 }  // namespace
 
+Waiting EvaluationOf(const Feeder& feeder) {
+  return {"evaluating", feeder.evaluated(), feeder.evaluation_micro_batches()};
+}
+
 Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,
                   const std::vector<int64_t>& layer_bytes) {
   const bool measures = coordinator.waits_to_measure();

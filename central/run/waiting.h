@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "central/run/feeder.h"
 #include "central/run/machines/coordinator.h"
 #include "proto/transport/control/control_channel.h"
 
@@ -17,6 +18,9 @@ struct Waiting {
   int64_t done = 0;
   int64_t total = 0;
 };
+
+// An evaluation by the stages.
+Waiting EvaluationOf(const Feeder& feeder);
 
 // layer_bytes: of each layer's state.
 Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,

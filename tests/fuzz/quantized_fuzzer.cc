@@ -1,7 +1,9 @@
 // A model in integers: a graph, a file's payload in a right envelope (its digest keeps everything
-// else out), or a whole file. A graph that is taken must run.
+// else out), a whole file, a graph that is cut at layers, or one layer of those that a stage gets.
+// A graph that is taken must run.
 
 #include "central/records/quantized_model.h"
+#include "central/records/quantized_stages.h"
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/quantizer.h"
 #include "proto/base/model/initial_state.h"
@@ -18,12 +20,17 @@ namespace {
 // More would only take time.
 constexpr double kMostWork = 1e6;
 
-std::string GraphOf(inference::Scheme scheme, inference::WinogradUse winograd) {
+ModelSpec Model() {
   ModelSpec model = testing::SampleModel();
   OpSpec dense = model.layers[0].ops[0];
   dense.groups = 1;
   dense.padding = {1, 1};
   model.layers.insert(model.layers.begin() + 1, {"conv2", {dense}});
+  return model;
+}
+
+std::string GraphOf(inference::Scheme scheme, inference::WinogradUse winograd) {
+  const ModelSpec model = Model();
   const inference::FoldedGraph folded =
       inference::FoldModel(model, InitialState(model, 5).value(), true).value();
   inference::QuantizeOptions options;
@@ -35,12 +42,13 @@ std::string GraphOf(inference::Scheme scheme, inference::WinogradUse winograd) {
   return SerializeGraph(quantizer.Finish().value());
 }
 
-void TryGraph(absl::string_view bytes) {
-  const absl::StatusOr<inference::Int8Graph> graph = ParseGraph(bytes);
-  if (!graph.ok()) {
-    Require(graph.status().message().find('\n') == absl::string_view::npos, "errors are one line");
-    return;
-  }
+void RequireOneLine(const absl::Status& status) {
+  Require(status.message().find('\n') == absl::string_view::npos, "errors are one line");
+}
+
+void TryGraph(const absl::StatusOr<inference::Int8Graph>& graph) {
+  if (!graph.ok()) return RequireOneLine(graph.status());
+  if (graph->takes_codes || graph->gives_codes) return;
   double work = 0;
   for (const inference::Int8Node& n : graph->nodes) {
     const cpu::ConvShape& s = n.node.shape;
@@ -57,6 +65,27 @@ void TryGraph(absl::string_view bytes) {
   Require(logits == plain, "both executors give the same");
 }
 
+// The whole model, whose layers it may have merged in another way.
+void TryCut(absl::string_view bytes) {
+  const absl::StatusOr<QuantizedStages> stages = CutAtLayers(Model(), bytes);
+  if (!stages.ok()) return RequireOneLine(stages.status());
+  TryGraph(GraphOfLayers(stages->state, stages->model, 0, stages->model.layer_count() - 1));
+}
+
+const QuantizedStages& RightStages() {
+  static const auto* const stages = new QuantizedStages(
+      CutAtLayers(Model(), GraphOf(inference::Scheme::kSymmetric, inference::WinogradUse::kOff))
+          .value());
+  return *stages;
+}
+
+// One layer's nodes come from elsewhere.
+void TryLayer(size_t layer, absl::string_view bytes) {
+  QuantizedStages stages = RightStages();
+  stages.state.layers[layer % stages.state.layers.size()].tensors[0].bytes = std::string(bytes);
+  TryGraph(GraphOfLayers(stages.state, stages.model, 0, stages.model.layer_count() - 1));
+}
+
 }  // namespace
 
 std::vector<std::string> Seeds() {
@@ -67,22 +96,32 @@ std::vector<std::string> Seeds() {
   const std::string path = folder.path() + "/model.q8";
   Require(WriteQuantizedModel(sample, path).ok(), "a model is written");
   const std::string whole = testing::Slurp(path);
-  return {"p" + whole.substr(kSealBytes), "f" + whole, "g" + sample.graph,
-          "g" + GraphOf(inference::Scheme::kAsymmetric, inference::WinogradUse::kOff),
-          "g" + GraphOf(inference::Scheme::kSymmetric, inference::WinogradUse::kInt4Int6)};
+  std::vector<std::string> seeds = {
+      "p" + whole.substr(kSealBytes),
+      "f" + whole,
+      "g" + sample.graph,
+      "g" + GraphOf(inference::Scheme::kAsymmetric, inference::WinogradUse::kOff),
+      "g" + GraphOf(inference::Scheme::kSymmetric, inference::WinogradUse::kInt4Int6),
+      "c" + sample.graph};
+  for (const LayerState& layer : RightStages().state.layers)
+    seeds.push_back(std::string("l") + static_cast<char>(layer.layer) + layer.tensors[0].bytes);
+  return seeds;
 }
 
 void Try(absl::string_view input) {
   if (input.empty()) return;
   const char kind = input[0];
   input.remove_prefix(1);
-  if (kind == 'g') return TryGraph(input);
+  if (kind == 'g') return TryGraph(ParseGraph(input));
+  if (kind == 'c') return TryCut(input);
+  if (kind == 'l' && !input.empty())
+    return TryLayer(static_cast<unsigned char>(input[0]), input.substr(1));
   constexpr SealedFormat kFormat = {"RNLQINT8", kQuantizedVersion, "quantised model"};
   const MemoryFile file(kind == 'p' ? Seal(kFormat, input) + std::string(input)
                                     : std::string(input));
   const absl::StatusOr<QuantizedModel> model = ReadQuantizedModel(file.path());
-  if (model.ok()) return TryGraph(model->graph);
-  Require(model.status().message().find('\n') == absl::string_view::npos, "errors are one line");
+  if (model.ok()) return TryGraph(ParseGraph(model->graph));
+  RequireOneLine(model.status());
 }
 
 }  // namespace runnel::fuzz

@@ -10,6 +10,8 @@
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
 #include "worker/heap_limits.h"
+#include "worker/inference/inference_profile.h"
+#include "worker/inference/inference_stage.h"
 #include "worker/measure/list_program.h"
 #include "worker/tune/stage_tuning.h"
 
@@ -128,6 +130,11 @@ absl::Status BackendArithmetic::WithBackend(const std::string& name, const Work&
 absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
     const ProfileRequest& request, const ProfileOptions& options,
     const std::function<void(double share)>& on_progress) {
+  if (request.recipe == kInt8Inference) {
+    return ProfileInference(request.model, options, [&](const inference::Int8Graph& graph) {
+      return MakeGraphExecutorFor(request.backend, graph);
+    });
+  }
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
   std::vector<RangeTime> times;
   const Work work = {
@@ -159,8 +166,31 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
   return listing;
 }
 
+absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> BackendArithmetic::MakeGraphExecutorFor(
+    const std::string& name, const inference::Int8Graph& graph) {
+  absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> executor;
+  for (const std::string& one : NamesOf(name)) {
+    RUNNEL_RETURN_IF_ERROR(inference::FindGraphExecutor(one).status());
+    RUNNEL_RETURN_IF_ERROR(BackendFor(one).status());
+    executor = inference::MakeGraphExecutor(one, graph, options_.threads);
+    if (!absl::IsUnimplemented(executor.status())) break;
+  }
+  return executor;
+}
+
+absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeInferenceStage(
+    const std::string& backend, const StageExecutorOptions& options, BufferPool* pool) {
+  return InferenceStage::Create(
+      {options.model, options.first_layer, options.last_layer, options.training.eval_batch_size},
+      [this, backend](const inference::Int8Graph& graph) {
+        return MakeGraphExecutorFor(backend, graph);
+      },
+      pool);
+}
+
 absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeEngine(
     const std::string& backend, const StageExecutorOptions& options, BufferPool* pool) {
+  if (options.recipe == nullptr) return MakeInferenceStage(backend, options, pool);
   std::unique_ptr<StageEngine> engine;
   const int64_t parts = std::max<int64_t>(1, options.training.micro_batches);
   const Work work = {options.model,

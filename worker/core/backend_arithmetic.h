@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/inference/graph_executor.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "worker/core/backend_choice.h"
@@ -70,6 +71,11 @@ class BackendArithmetic final : public DeviceArithmetic {
   // NamesOf, after the one that was measured to be the fastest: of "auto", where there is more than
   // the processor and bytes do not depend on the choice. Measured once for a model and recipe.
   absl::StatusOr<std::vector<std::string>> NamesFor(const std::string& name, const Work& work);
+  // On the first of NamesOf that can run it.
+  absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> MakeGraphExecutorFor(
+      const std::string& name, const inference::Int8Graph& graph);
+  absl::StatusOr<std::unique_ptr<StageEngine>> MakeInferenceStage(
+      const std::string& backend, const StageExecutorOptions& options, BufferPool* pool);
   void Say(const std::string& line) const;
   BackendCandidate Measure(const std::string& name, const Work& work);
 

@@ -194,7 +194,7 @@ void WorkerCore::SendHeartbeat() {
   if (heartbeat.phase == WorkerPhase::kIdle && host_ != nullptr) {
     const Telemetry telemetry = host_->telemetry();
     if (host_->computing()) heartbeat.phase = WorkerPhase::kTraining;
-    heartbeat.progress = telemetry.forwards + telemetry.backwards;
+    heartbeat.progress = telemetry.forwards + telemetry.backwards + host_->evaluated();
   }
   Send(heartbeat);
 }

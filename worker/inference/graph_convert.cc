@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/int8_inference.h"
 #include "proto/inference.pb.h"
 
 namespace runnel {
@@ -97,6 +98,49 @@ absl::StatusOr<Int8Node> FromProto(const proto::QuantizedNode& message) {
   return n;
 }
 
+// Layer `layer` of a model with so many.
+absl::StatusOr<Int8Graph> GraphOfLayer(const LayerState& state, int layer, int layers) {
+  const bool fits = state.layer == layer && state.tensors.size() == 1 && state.momentum.empty() &&
+                    state.tensors.front().name == kNodesTensor &&
+                    state.tensors.front().dtype == DType::kUInt8;
+  if (!fits) return absl::InvalidArgumentError("is no layer of a model in integers");
+  RUNNEL_ASSIGN_OR_RETURN(Int8Graph graph, ParseGraph(state.tensors.front().bytes));
+  if (graph.takes_codes != (layer > 0) || graph.gives_codes != (layer + 1 < layers)) {
+    return absl::InvalidArgumentError("takes or gives what its place in the model does not");
+  }
+  return graph;
+}
+
+// Puts the nodes of the layer that follows behind those of `graph`.
+absl::Status AppendLayer(Int8Graph next, Int8Graph& graph) {
+  const Int8Node& end = graph.nodes.back();
+  const Int8Node& begin = next.nodes.front();
+  const cpu::ConvShape &gives = end.node.shape, &takes = begin.node.shape;
+  if (!(begin.coding == end.coding) || takes.out_c != gives.out_c || takes.out_h != gives.out_h ||
+      takes.out_w != gives.out_w) {
+    return absl::InvalidArgumentError("takes another value than the layer before gives");
+  }
+  const auto offset = static_cast<int32_t>(graph.nodes.size()) - 1;
+  for (size_t i = 1; i < next.nodes.size(); ++i) {
+    Int8Node& n = graph.nodes.emplace_back(std::move(next.nodes[i]));
+    for (int k = 0; k < n.node.input_count(); ++k) n.node.inputs[k] += offset;
+  }
+  graph.gives_codes = next.gives_codes;
+  return absl::OkStatus();
+}
+
+absl::Status CheckShapes(const Int8Graph& graph, const ModelSpec& model, int first, int last) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
+  if (graph.nodes.front().node.outputs() == infos[first].input.elements() &&
+      graph.nodes.back().node.outputs() == infos[last].output.elements()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the nodes of layers ", first, " to ", last, " take ", graph.nodes.front().node.outputs(),
+      " values and give ", graph.nodes.back().node.outputs(), ", the model's layers ",
+      infos[first].input.elements(), " and ", infos[last].output.elements()));
+}
+
 }  // namespace
 
 std::string SerializeGraph(const Int8Graph& graph) {
@@ -133,6 +177,30 @@ absl::StatusOr<Int8Graph> ParseGraph(absl::string_view bytes) {
     sample.out_w = message.sample(2);
   }
   RUNNEL_RETURN_IF_ERROR(inference::CheckAndInfer(graph));
+  return graph;
+}
+
+absl::StatusOr<Int8Graph> GraphOfLayers(const ModelState& state, const ModelSpec& model,
+                                        int first_layer, int last_layer) {
+  if (first_layer < 0 || last_layer < first_layer || last_layer >= model.layer_count() ||
+      static_cast<int>(state.layers.size()) != last_layer - first_layer + 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state: has ", state.layers.size(), " layers for ", first_layer, " to ", last_layer));
+  }
+  Int8Graph graph;
+  for (int layer = first_layer; layer <= last_layer; ++layer) {
+    absl::StatusOr<Int8Graph> one = GraphOfLayer(
+        state.layers[static_cast<size_t>(layer - first_layer)], layer, model.layer_count());
+    absl::Status status = one.status();
+    if (status.ok() && layer > first_layer) status = AppendLayer(*std::move(one), graph);
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("state of layer ", layer, ": ", status.message()));
+    }
+    if (layer == first_layer) graph = *std::move(one);
+  }
+  RUNNEL_RETURN_IF_ERROR(inference::CheckAndInfer(graph));
+  RUNNEL_RETURN_IF_ERROR(CheckShapes(graph, model, first_layer, last_layer));
   return graph;
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/node_profile.h"
 #include "kernels/inference/quantizer.h"
+#include "kernels/inference/tally.h"
 #include "kernels/inference/winograd_choice.h"
 #include "proto/base/status_macros.h"
 #include "proto/inference.pb.h"
@@ -169,14 +169,6 @@ absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceRep
   return absl::OkStatus();
 }
 
-// Cross-entropy of one sample.
-double LossOf(absl::Span<const float> logits, int32_t label) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (float logit : logits) sum += std::exp(logit - largest);
-  return std::log(sum) + largest - logits[label];
-}
-
 absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, ParseGraph(job.evaluate().graph()));
   RUNNEL_ASSIGN_OR_RETURN(const Samples samples,
@@ -195,20 +187,17 @@ absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::Infere
   const cpu::Int8Kernels& kernels = cpu::BestInt8Kernels();
   inference::Int8Executor executor(graph, threads, kernels);
   std::vector<float> logits;
-  int64_t correct = 0;
-  double loss = 0;
+  inference::Tally tally;
   samples.ForEachBatch([&](int64_t first, int64_t batch, absl::Span<const float> values) {
     logits.resize(batch * classes);
     executor.Run(values, batch, absl::MakeSpan(logits));
     for (int64_t n = 0; n < batch; ++n) {
-      const auto row = absl::MakeConstSpan(logits).subspan(n * classes, classes);
-      const int32_t label = labels[static_cast<int>(first + n)];
-      correct += std::max_element(row.begin(), row.end()) - row.begin() == label ? 1 : 0;
-      loss += LossOf(row, label);
+      tally.Add(absl::MakeConstSpan(logits).subspan(n * classes, classes),
+                labels[static_cast<int>(first + n)]);
     }
   });
-  reply.set_accuracy(static_cast<double>(correct) / static_cast<double>(samples.count()));
-  reply.set_loss(loss / static_cast<double>(samples.count()));
+  reply.set_accuracy(static_cast<double>(tally.correct) / static_cast<double>(samples.count()));
+  reply.set_loss(tally.loss_sum / static_cast<double>(samples.count()));
   reply.set_kernels(kernels.name);
   if (job.report()) AddFigures(graph, samples, threads, reply);
   return absl::OkStatus();

@@ -29,6 +29,8 @@ class StageEngine : public StageCompute {
   // From the next micro-batch on.
   virtual void ChangeTraining(const TrainingChange& change) = 0;
 
+  // False: it only evaluates, and that is what its telemetry counts.
+  virtual bool trains() const { return true; }
   // Of the recipe.
   virtual const NumberFormat& numbers() const = 0;
   // What the stage takes of the device's memory. Any thread.

@@ -29,7 +29,7 @@ struct StageExecutorOptions {
   TrainingSettings training;
   std::vector<TrainingChange> changes;  // decided so far
   int64_t eval_samples = 0;
-  const Recipe* recipe = nullptr;
+  const Recipe* recipe = nullptr;  // null: a model in integers is evaluated (int8_inference.h)
   // Forward, InputGradient and WeightGradient of a micro-batch come one after the other: the plain
   // loop, or a stage whose cap is 1 and that defers nothing. Saves the memory of what is kept for
   // several.

@@ -346,6 +346,7 @@ void StageRuntime::AdvanceEvaluation() {
 
 void StageRuntime::FinishEvaluation(ComputeResult result) {
   Evaluation& evaluation = *evaluation_;
+  ++evaluated_;
   const Sequence sequence(evaluation.next++);
   const int64_t before = (sequence.value() - evaluation.first.value()) * options_.eval_batch_size;
   const int64_t samples = std::min(options_.eval_batch_size, options_.eval_samples - before);

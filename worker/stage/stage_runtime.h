@@ -147,6 +147,7 @@ class StageRuntime {
   int64_t version() const { return version_; }
   bool at_barrier() const { return barrier_reported_; }
   const LossCounters& loss() const { return loss_; }
+  int64_t evaluated() const { return evaluated_; }  // micro-batches, of all evaluations
 
  private:
   struct Evaluation {
@@ -196,6 +197,7 @@ class StageRuntime {
   LossCounters loss_;
 
   std::optional<Evaluation> evaluation_;
+  int64_t evaluated_ = 0;
   std::map<int64_t, Payload> eval_inputs_;
   std::map<int64_t, Payload> eval_labels_;
 };

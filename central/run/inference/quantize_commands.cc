@@ -10,6 +10,7 @@
 #include "central/display/layer_report.h"
 #include "central/records/summary.h"
 #include "central/records/weights_digest.h"
+#include "central/run/inference/evaluate_by_stages.h"
 #include "central/run/inference/inference_process.h"
 #include "central/run/run_setup.h"
 #include "central/run/trained_weights.h"
@@ -119,6 +120,30 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status EvalByStages(const EvalQuantizedArguments& arguments, const QuantizedModel& quantized,
+                          const std::string& where, LoadedRun run, const CommandContext& context) {
+  const std::string name = run.setup.model.name;
+  const int64_t samples = run.data.test->size();
+  RUNNEL_ASSIGN_OR_RETURN(TrainingOutcome outcome,
+                          EvaluateByStages(quantized, where, std::move(run), context));
+  RunSummary& summary = outcome.summary;
+  if (outcome.evaluation_s > 0)
+    summary.samples_per_s = static_cast<double>(samples) / outcome.evaluation_s;
+  const size_t stages = summary.plan.stages.size();
+  context.print(absl::StrFormat(
+      "%s in INT8 (%s; %d %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples, %.0f "
+      "samples/s",
+      name, MethodText(quantized.method), stages, stages == 1 ? "stage" : "stages", quantized.step,
+      summary.accuracy * 100, summary.loss, samples, summary.samples_per_s));
+  if (arguments.summary.empty()) return absl::OkStatus();
+  summary.weights_sha256 = quantized.weights_sha256;
+  return WriteSummary(summary, arguments.summary);
+}
+
+}  // namespace
+
 absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
                                   const CommandContext& context) {
   const bool profiles = !arguments.profile.empty();
@@ -126,9 +151,14 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
   RUNNEL_ASSIGN_OR_RETURN(QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
   RunSettings settings = WithoutTraining(quantized.settings);
   if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
-  RUNNEL_ASSIGN_OR_RETURN(const LoadedRun run, SetUpAndLoad(settings));
+  if (arguments.pipeline.has_value()) {
+    RUNNEL_ASSIGN_OR_RETURN(settings, ForStages(std::move(settings), *arguments.pipeline));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(settings));
   const std::string where = absl::StrCat("quantised model ", arguments.quantized);
   RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, run.setup, where));
+  if (arguments.pipeline.has_value())
+    return EvalByStages(arguments, quantized, where, std::move(run), context);
   const Dataset& test = *run.data.test;
   std::string samples(test.size() * test.sample_shape().elements() * sizeof(float), '\0');
   std::vector<int32_t> labels(test.size());

@@ -27,8 +27,10 @@ struct EvalQuantizedArguments {
   std::optional<std::string> data_dir;
   std::string summary;
   std::string profile;  // path of a layer report; or empty
+  // Stages in a pipeline, as ForStages says. None: a plain loop in one process.
+  std::optional<RunSettings> pipeline;
 };
-// Accuracy of such a model on the test set.
+// Accuracy of such a model on the test set: the same bits from a plain loop and any pipeline.
 absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
                                   const CommandContext& context);
 

@@ -1,0 +1,82 @@
+#pragma once
+
+// A stage of a model in integers (proto/base/training/int8_inference.h): Evaluate runs its slice of
+// the graph, and what belongs to training is refused.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/inference/graph_executor.h"
+#include "kernels/inference/int8_graph.h"
+#include "kernels/inference/tally.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/tensor/payload.h"
+#include "proto/base/training/int8_inference.h"
+#include "worker/stage/stage_engine.h"
+
+namespace runnel {
+
+// Makes what runs a graph, which outlives it.
+using MakeGraphExecutorFn = std::function<absl::StatusOr<std::unique_ptr<inference::GraphExecutor>>(
+    const inference::Int8Graph& graph)>;
+
+struct InferenceStageOptions {
+  ModelSpec model;
+  int first_layer = 0;
+  int last_layer = 0;
+  int64_t eval_batch_size = 1;  // for memory_bytes
+};
+
+// As StageEngine says of threads.
+class InferenceStage final : public StageEngine {
+ public:
+  // `pool` and what make_executor uses outlive the stage. InvalidArgument: no such layers.
+  static absl::StatusOr<std::unique_ptr<InferenceStage>> Create(InferenceStageOptions options,
+                                                                MakeGraphExecutorFn make_executor,
+                                                                BufferPool* pool);
+
+  // InvalidArgument: tensors of other sizes, codes that the graph does not have, a label that is no
+  // class. Else as GraphExecutor::Run.
+  absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
+
+  // Errors as GraphOfLayers and make_executor. Once.
+  absl::Status ImportState(const ModelState& state) override;
+
+  // Training: FailedPrecondition. So is a state without central's integers, or one to hand over.
+  absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input, Payload labels) override;
+  absl::StatusOr<Output> InputGradient(const MicroBatch& place, Payload output_gradient) override;
+  absl::Status WeightGradient(const MicroBatch& place, bool step) override;
+  absl::Status DrawState() override;
+  absl::StatusOr<ModelState> ExportState() const override;
+  void ChangeTraining(const TrainingChange&) override {}
+
+  bool trains() const override { return false; }
+  const NumberFormat& numbers() const override { return kInt8InferenceNumbers; }
+  // Weights, and the codes of all values of a batch.
+  int64_t memory_bytes() const override { return memory_bytes_; }
+  double ModelJoules(int64_t) const override { return 0; }
+  Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
+  Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
+
+ private:
+  InferenceStage(InferenceStageOptions options, MakeGraphExecutorFn make_executor, BufferPool* pool)
+      : options_(std::move(options)), make_executor_(std::move(make_executor)), pool_(pool) {}
+  absl::Status CheckCodes(absl::Span<const std::byte> codes) const;
+  absl::StatusOr<Output> TallyOf(int64_t samples, absl::Span<const std::byte> input,
+                                 const Payload& labels);
+
+  const InferenceStageOptions options_;
+  const MakeGraphExecutorFn make_executor_;
+  BufferPool* const pool_;
+  Shape input_sample_;
+  Shape output_sample_;
+  inference::Int8Graph graph_;
+  std::unique_ptr<inference::GraphExecutor> executor_;  // of graph_
+  int64_t memory_bytes_ = 0;
+  std::vector<float> logits_;
+};
+
+}  // namespace runnel
