@@ -16,6 +16,7 @@ constexpr char kExamples[] = R"(
 Examples:
   a model in integers, in a plain loop on this host
     runnel-central eval --quantized model.q8
+    runnel-central eval --quantized model.q8 --backend opencl
   the same by three stages on this host, and with two devices that dial in
     runnel-central eval --quantized model.q8 --local-workers 3
     runnel-central eval --quantized model.q8 --workers 2 --listen 192.168.1.10:7000)";
@@ -47,10 +48,15 @@ absl::StatusOr<std::optional<RunSettings>> PipelineOf(CLI::App& app, EvalFlags& 
     return absl::InvalidArgumentError(
         absl::StrCat("--", first, ": is for models in integers, give --quantized too"));
   }
-  if (settings.local_workers == 0 && given.size() == 1) return std::nullopt;
+  // A plain loop has a backend, too.
+  std::set<std::string> of_pipeline = given;
+  of_pipeline.erase("backend");
+  if (settings.local_workers == 0 && of_pipeline.size() == 1) of_pipeline.erase("local-workers");
+  if (of_pipeline.empty() && !flags.run.quick) return std::nullopt;
   if (given.count("local-workers") == 0 && given.count("workers") == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--", first, ": is for a pipeline, give --local-workers or --workers too"));
+        absl::StrCat("--", of_pipeline.empty() ? first : *of_pipeline.begin(),
+                     ": is for a pipeline, give --local-workers or --workers too"));
   }
   if (flags.profile.empty()) return settings;
   return absl::InvalidArgumentError(
@@ -65,9 +71,9 @@ absl::Status Eval(CLI::App& app, EvalFlags& flags, const CommandContext& context
   }
   RUNNEL_ASSIGN_OR_RETURN(std::optional<RunSettings> pipeline, PipelineOf(app, flags));
   if (!flags.quantized.empty()) {
-    return EvalQuantizedCommand(
-        {flags.quantized, trained.data_dir, trained.summary, flags.profile, std::move(pipeline)},
-        context);
+    return EvalQuantizedCommand({flags.quantized, trained.data_dir, trained.summary, flags.profile,
+                                 std::move(pipeline), flags.run.settings.backend},
+                                context);
   }
   if (!flags.profile.empty()) {
     return absl::InvalidArgumentError("--profile: is for models in integers, give --quantized too");

@@ -39,7 +39,8 @@ std::string GopsText(const LayerFigures& layer) {
   return layer.macs == 0 ? "" : absl::StrFormat("%.0f", Gops(layer));
 }
 std::string ShareText(const LayerReport& report, const LayerFigures& layer) {
-  return layer.macs == 0 ? "" : absl::StrFormat("%.0f %%", 100 * ShareOfPeak(report, layer));
+  const bool is_known = layer.macs > 0 && report.peak > 0;
+  return is_known ? absl::StrFormat("%.0f %%", 100 * ShareOfPeak(report, layer)) : "";
 }
 std::string SnrText(const LayerReport& report, size_t at) {
   if (at >= report.errors.size()) return "";
@@ -51,9 +52,11 @@ std::string CosineText(const LayerReport& report, size_t at) {
 }
 
 std::string Summary(const LayerReport& report) {
-  return absl::StrFormat("%s: %.3f ms a sample, %d thread%s, %s, peak %.0f GOP/s a thread",
-                         report.title, TotalSeconds(report) * 1e3, report.threads,
-                         report.threads == 1 ? "" : "s", report.kernels, report.peak * 1e-9);
+  return absl::StrCat(
+      absl::StrFormat("%s: %.3f ms a sample, %d thread%s, %s", report.title,
+                      TotalSeconds(report) * 1e3, report.threads, report.threads == 1 ? "" : "s",
+                      report.kernels),
+      report.peak > 0 ? absl::StrFormat(", peak %.0f GOP/s a thread", report.peak * 1e-9) : "");
 }
 
 std::string ForXml(const std::string& text) {

@@ -15,9 +15,9 @@ namespace runnel {
 
 struct LayerReport {
   std::string title;
-  std::string kernels;  // instruction set
+  std::string kernels;  // instruction set, or device
   int64_t threads = 1;
-  double peak = 0;                   // operations a second of one thread, measured
+  double peak = 0;                   // operations a second of one thread; 0: not known
   std::vector<LayerFigures> layers;  // by node
   std::vector<LayerError> errors;    // by node; or none
 };
@@ -31,7 +31,7 @@ absl::Status WriteLayerReport(const LayerReport& report, const std::string& path
 
 // The three forms. JSON: title, kernels, threads, peak_gops, seconds, layers (name, shape, kernel,
 // macs, bytes, ms, gops, share_of_peak, snr_db, cosine; the last two null where not known, snr_db
-// also where values are equal).
+// also where values are equal; shares of a peak that is not known are 0).
 std::string LayerReportMarkdown(const LayerReport& report);
 std::string LayerReportJson(const LayerReport& report);
 std::string LayerReportSvg(const LayerReport& report);

@@ -125,9 +125,11 @@ absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, cons
 
 absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
                                         const std::vector<int32_t>& labels,
-                                        const std::string& graph, bool report) {
+                                        const std::string& graph, const std::string& backend,
+                                        bool report) {
   proto::InferenceJob job;
   job.set_report(report);
+  job.set_backend(backend);
   job.set_samples(std::move(samples));
   job.set_batch(batch);
   job.mutable_evaluate()->set_graph(graph);
@@ -149,6 +151,8 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   reply.accuracy = message.accuracy();
   reply.loss = message.loss();
   reply.kernels = message.kernels();
+  reply.backend = message.backend();
+  reply.note = message.note();
   reply.winograd_fits = message.winograd_fits();
   reply.winograd_taken = message.winograd_taken();
   reply.errors = ErrorsOf(message.errors());

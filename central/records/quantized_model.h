@@ -65,14 +65,15 @@ absl::Status WriteQuantizedModel(const QuantizedModel& model, const std::string&
 absl::StatusOr<QuantizedModel> ReadQuantizedModel(const std::string& path);
 
 // What a worker process is asked for, as bytes (proto/inference.proto). samples: FP32, NCHW, as
-// bytes; batch: of them at a time; report: also LayerFigures. InvalidArgument: more than a message
-// can hold.
+// bytes; batch: of them at a time; backend: by name; report: also LayerFigures. InvalidArgument:
+// more than a message can hold.
 absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, const ModelSpec& model,
                                         ModelState state, const QuantizeMethod& method,
                                         bool report);
 absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
                                         const std::vector<int32_t>& labels,
-                                        const std::string& graph, bool report);
+                                        const std::string& graph, const std::string& backend,
+                                        bool report);
 
 // A node in a layer report, for one sample (kernels/inference/node_profile.h).
 struct LayerFigures {
@@ -88,7 +89,9 @@ struct InferenceReply {
   int64_t weight_bytes = 0;  // likewise: INT8 weights with biases and factors
   double accuracy = 0;       // of EvaluateJob
   double loss = 0;
-  std::string kernels;             // what computed
+  std::string kernels;             // instruction set, or device
+  std::string backend;             // of EvaluateJob: what computed
+  std::string note;                // a line for people, as that a device was lost; or empty
   std::vector<LayerError> errors;  // of QuantizeJob, by node
   // Of QuantizeJob: convolutions that Winograd's algorithm can compute, and those that it does.
   int64_t winograd_fits = 0;

@@ -46,7 +46,8 @@ struct Comparison {
 
 }  // namespace
 
-std::vector<NodeFacts> DescribeNodes(const Int8Graph& graph, const Int8Executor& executor) {
+std::vector<NodeFacts> DescribeNodes(const Int8Graph& graph,
+                                     absl::FunctionRef<std::string(size_t node)> kernel) {
   std::vector<NodeFacts> facts;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Int8Node& n = graph.nodes[i];
@@ -54,7 +55,7 @@ std::vector<NodeFacts> DescribeNodes(const Int8Graph& graph, const Int8Executor&
     NodeFacts& row = facts.emplace_back();
     row.name = NameOf(n.node);
     row.shape = absl::StrCat(s.in_c, "-", s.in_h, "-", s.out_c);
-    row.kernel = executor.kernel(i);
+    row.kernel = kernel(i);
     if (n.node.kind == NodeKind::kConv) row.macs = s.macs();
     row.bytes = n.node.outputs() + NodeBytes(n);
     for (int k = 0; k < n.node.input_count(); ++k) row.bytes += graph.input(n, k).node.outputs();

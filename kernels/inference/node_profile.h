@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "kernels/inference/folded_graph.h"
 #include "kernels/inference/int8_executor.h"
@@ -16,11 +17,12 @@ namespace runnel::inference {
 struct NodeFacts {
   std::string name;    // "conv 3x3", "linear", "add"
   std::string shape;   // as the paper's figures: in channels - in height - out channels
-  std::string kernel;  // of Int8Executor
+  std::string kernel;  // what computes it
   int64_t macs = 0;    // of convolutions
   int64_t bytes = 0;   // codes in and out, weights with what comes with them
 };
-std::vector<NodeFacts> DescribeNodes(const Int8Graph& graph, const Int8Executor& executor);
+std::vector<NodeFacts> DescribeNodes(const Int8Graph& graph,
+                                     absl::FunctionRef<std::string(size_t node)> kernel);
 
 // Of a node's values as real numbers against those of the FP32 graph.
 struct NodeError {

@@ -84,7 +84,8 @@ void PrintNodes(const inference::Int8Graph& graph, inference::Int8Executor& exec
                 absl::Span<const float> samples) {
   const double peak = inference::MeasurePeak(cpu::BestInt8Kernels());
   const std::vector<double> seconds = inference::TimeNodes(graph, executor, samples, 1, 21);
-  const std::vector<inference::NodeFacts> facts = inference::DescribeNodes(graph, executor);
+  const std::vector<inference::NodeFacts> facts = inference::DescribeNodes(
+      graph, [&executor](size_t node) { return executor.kernel(node); });
   for (size_t i = 0; i < facts.size(); ++i) {
     const double rate = 2.0 * static_cast<double>(facts[i].macs) / seconds[i];
     std::printf("%3zu %-14s %-16s %-24s %8.1f us %6.0f GOP/s %5.3f\n", i, facts[i].name.c_str(),

@@ -19,6 +19,7 @@
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
 #include "proto/transport/control/model_convert.h"
+#include "worker/inference/admitted_executor.h"
 #include "worker/inference/graph_convert.h"
 
 namespace runnel {
@@ -27,6 +28,13 @@ namespace {
 using inference::Int8Graph;
 
 constexpr int64_t kMaxJobBytes = (int64_t{1} << 31) - 1;
+
+absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
+}
+absl::Span<std::byte> AsBytes(absl::Span<float> values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)};
+}
 
 // The samples of a job, a batch at a time.
 class Samples {
@@ -48,17 +56,18 @@ class Samples {
     return values;
   }
 
-  // fn(first, batch, values) for each batch in order.
+  // use(first, batch, values) for each batch in order.
   template <typename UseFn>
-  void ForEachBatch(UseFn use) const {
+  absl::Status ForEachBatch(UseFn use) const {
     std::vector<float> values;
     for (int64_t first = 0; first < count_; first += job_.batch()) {
       const int64_t batch = std::min(job_.batch(), count_ - first);
       values.resize(batch * elements_);
       std::memcpy(values.data(), job_.samples().data() + first * elements_ * sizeof(float),
                   values.size() * sizeof(float));
-      use(first, batch, absl::MakeConstSpan(values));
+      RUNNEL_RETURN_IF_ERROR(use(first, batch, absl::MakeConstSpan(values)));
     }
+    return absl::OkStatus();
   }
 
  private:
@@ -107,13 +116,15 @@ void AddErrors(const inference::FoldedGraph& folded, const Int8Graph& graph, con
   }
 }
 
-void AddFigures(const Int8Graph& graph, const Samples& samples, int threads,
-                proto::InferenceReply& reply) {
-  const cpu::Int8Kernels& kernels = cpu::BestInt8Kernels();
-  inference::Int8Executor executor(graph, threads, kernels);
-  const std::vector<double> seconds =
-      inference::TimeNodes(graph, executor, samples.First(1), 1, kTimedPasses);
-  const std::vector<inference::NodeFacts> facts = inference::DescribeNodes(graph, executor);
+// The peak is the processor's: of a device none is known.
+absl::Status AddFigures(const Int8Graph& graph, inference::GraphExecutor& executor,
+                        const Samples& samples, int threads, bool has_peak,
+                        proto::InferenceReply& reply) {
+  const std::vector<float> sample = samples.First(1);
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                          executor.TimeNodes(AsBytes(sample), 1, kTimedPasses));
+  const std::vector<inference::NodeFacts> facts =
+      inference::DescribeNodes(graph, [&executor](size_t node) { return executor.kernel(node); });
   for (size_t i = 0; i < facts.size(); ++i) {
     proto::LayerFigures& layer = *reply.add_layers();
     layer.set_name(facts[i].name);
@@ -123,9 +134,10 @@ void AddFigures(const Int8Graph& graph, const Samples& samples, int threads,
     layer.set_bytes(facts[i].bytes);
     layer.set_seconds(seconds[i]);
   }
-  reply.set_kernels(kernels.name);
-  reply.set_peak(inference::MeasurePeak(kernels));
+  reply.set_kernels(executor.description());
+  if (has_peak) reply.set_peak(inference::MeasurePeak(cpu::BestInt8Kernels()));
   reply.set_threads(threads);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Int8Graph> Finish(inference::Quantizer& quantizer,
@@ -152,9 +164,11 @@ absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceRep
   RUNNEL_ASSIGN_OR_RETURN(const Samples samples, Samples::Of(job, model.input.elements()));
   inference::Quantizer quantizer(folded, options);
   for (int pass = 0; pass < quantizer.passes(); ++pass) {
-    samples.ForEachBatch([&](int64_t, int64_t batch, absl::Span<const float> values) {
-      quantizer.Observe(pass, values, batch);
-    });
+    RUNNEL_RETURN_IF_ERROR(
+        samples.ForEachBatch([&](int64_t, int64_t batch, absl::Span<const float> values) {
+          quantizer.Observe(pass, values, batch);
+          return absl::OkStatus();
+        }));
   }
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph,
                           Finish(quantizer, options, folded, samples, threads));
@@ -165,14 +179,19 @@ absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceRep
   reply.set_graph(SerializeGraph(graph));
   reply.set_weight_bytes(graph.weight_bytes());
   AddErrors(folded, graph, samples, reply);
-  if (job.report()) AddFigures(graph, samples, threads, reply);
-  return absl::OkStatus();
+  if (!job.report()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphExecutor> executor,
+                          inference::MakeGraphExecutor("cpu", graph, threads));
+  return AddFigures(graph, *executor, samples, threads, /*has_peak=*/true, reply);
 }
 
 absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, ParseGraph(job.evaluate().graph()));
   RUNNEL_ASSIGN_OR_RETURN(const Samples samples,
                           Samples::Of(job, graph.nodes.front().node.outputs()));
+  if (graph.takes_codes || graph.gives_codes) {
+    return absl::InvalidArgumentError("its graph is a part of a model");
+  }
   const auto& labels = job.evaluate().labels();
   const int64_t classes = graph.classes();
   if (labels.size() != samples.count()) {
@@ -184,22 +203,31 @@ absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::Infere
       return absl::InvalidArgumentError(absl::StrCat("label ", label, " of ", classes, " classes"));
     }
   }
-  const cpu::Int8Kernels& kernels = cpu::BestInt8Kernels();
-  inference::Int8Executor executor(graph, threads, kernels);
+  const std::string& asked = job.backend();
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<AdmittedExecutor> executor,
+                          AdmittedExecutor::Make(asked.empty() ? "auto" : asked, graph, threads,
+                                                 BackendVerdicts(/*folder=*/"")));
   std::vector<float> logits;
   inference::Tally tally;
-  samples.ForEachBatch([&](int64_t first, int64_t batch, absl::Span<const float> values) {
+  RUNNEL_RETURN_IF_ERROR(samples.ForEachBatch([&](int64_t first, int64_t batch,
+                                                  absl::Span<const float> values) {
     logits.resize(batch * classes);
-    executor.Run(values, batch, absl::MakeSpan(logits));
+    RUNNEL_RETURN_IF_ERROR(executor->Run(AsBytes(values), batch, AsBytes(absl::MakeSpan(logits))));
     for (int64_t n = 0; n < batch; ++n) {
       tally.Add(absl::MakeConstSpan(logits).subspan(n * classes, classes),
                 labels[static_cast<int>(first + n)]);
     }
-  });
+    return absl::OkStatus();
+  }));
   reply.set_accuracy(static_cast<double>(tally.correct) / static_cast<double>(samples.count()));
   reply.set_loss(tally.loss_sum / static_cast<double>(samples.count()));
-  reply.set_kernels(kernels.name);
-  if (job.report()) AddFigures(graph, samples, threads, reply);
+  if (job.report()) {
+    RUNNEL_RETURN_IF_ERROR(AddFigures(graph, *executor, samples, threads,
+                                      /*has_peak=*/executor->backend() == "cpu", reply));
+  }
+  reply.set_kernels(executor->description());
+  reply.set_backend(executor->backend());
+  reply.set_note(executor->note());
   return absl::OkStatus();
 }
 

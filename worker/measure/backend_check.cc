@@ -4,7 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/inference/int8_executor.h"
+#include "kernels/inference/program_executor.h"
 #include "kernels/recipe.h"
+#include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"
@@ -79,6 +82,85 @@ absl::Status CompareTensors(const std::string& layer, const TensorData& got,
   return absl::OkStatus();
 }
 
+// What INT8 inference has beside the products of training: zeros of inputs and of weights, factors
+// by channel, a sum, a mean.
+inference::Int8Graph SmallGraph() {
+  using inference::Int8Node;
+  using inference::NodeKind;
+  const CounterRandom random(/*seed=*/1, RandomPurpose::kTest, 0, 0);
+  int64_t draw = 0;
+  const auto number = [&](int32_t most) {
+    return static_cast<int32_t>(random.Below(draw++, 2 * most + 1)) - most;
+  };
+  const auto node = [](NodeKind kind, int32_t input) {
+    Int8Node n;
+    n.node.kind = kind;
+    n.node.inputs[0] = input;
+    n.coding = {.scale = 1.0 / 16, .zero = -9};
+    return n;
+  };
+  const auto conv = [&](int32_t input, int64_t in_c, int64_t out_c, int64_t kernel) {
+    Int8Node n = node(NodeKind::kConv, input);
+    cpu::ConvShape& s = n.node.shape;
+    s.out_c = out_c;
+    s.kernel_h = s.kernel_w = kernel;
+    s.pad_h = s.pad_w = kernel / 2;
+    for (int64_t i = 0; i < out_c * kernel * kernel * in_c; ++i) {
+      n.weights.push_back(static_cast<int8_t>(number(127)));
+    }
+    for (int64_t o = 0; o < out_c; ++o) {
+      n.bias.push_back(number(5000));
+      n.weight_zeros.push_back(number(30));
+    }
+    return n;
+  };
+  inference::Int8Graph graph;
+  Int8Node samples = node(NodeKind::kInput, -1);
+  samples.node.shape.out_c = 5;
+  samples.node.shape.out_h = samples.node.shape.out_w = 9;
+  Int8Node first = conv(0, 5, 13, 3);
+  first.node.clamp = inference::Clamp::kRelu;
+  for (int o = 0; o < 13; ++o) first.factors.push_back(inference::FactorOf(0.002 / (o + 1)));
+  Int8Node sum = node(NodeKind::kAdd, 1);
+  sum.node.inputs[1] = 1;
+  sum.factors = {{700'000, 20}, {300'001, 20}};
+  Int8Node mean = node(NodeKind::kAvgPool, 2);
+  mean.node.shape.kernel_h = mean.node.shape.kernel_w = 9;
+  mean.factors = {inference::FactorOf(1.9 / 81)};
+  Int8Node last = conv(3, 13, 11, 1);
+  last.logit_scales.assign(11, 1.0 / 1024);
+  graph.nodes = {samples, first, sum, mean, last};
+  return graph;
+}
+
+absl::Status CheckGraph(Backend& backend) {
+  inference::Int8Graph graph = SmallGraph();
+  RUNNEL_RETURN_IF_ERROR(inference::CheckAndInfer(graph));
+  const auto executor = inference::MakeProgramExecutor(graph, backend);
+  if (absl::IsUnimplemented(executor.status())) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(executor.status());
+  BufferPool pool;
+  const int64_t elements = kSamples * graph.nodes[0].node.outputs();
+  const Payload samples = RandomTensor(pool, elements, /*stream=*/9);
+  std::vector<float> got(kSamples * graph.classes()), wanted(got.size());
+  const absl::Status status =
+      (*executor)->Run(samples.bytes(), kSamples,
+                       {reinterpret_cast<std::byte*>(got.data()), got.size() * sizeof(float)});
+  // Of a backend that says so when it is asked to run.
+  if (absl::IsUnimplemented(status)) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(status);
+  inference::ReferenceExecutor(graph).Run(
+      {reinterpret_cast<const float*>(samples.bytes().data()), static_cast<size_t>(elements)},
+      kSamples, absl::MakeSpan(wanted));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (got[i] == wanted[i]) continue;
+    return absl::DataLossError(absl::StrCat("computes INT8 inference wrong: logit ",
+                                            i % graph.classes(), " of sample ", i / graph.classes(),
+                                            " is ", got[i], ", on ref ", wanted[i]));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckBackend(Backend& backend) {
@@ -93,7 +175,7 @@ absl::Status CheckBackend(Backend& backend) {
           CompareTensors(model.layers[layer].name, got.state.layers[layer].tensors[i], tensors[i]));
     }
   }
-  if (got.losses == wanted.losses) return absl::OkStatus();
+  if (got.losses == wanted.losses) return CheckGraph(backend);
   return absl::DataLossError(absl::StrCat("computes integers wrong: the loss of step 1 is ",
                                           got.losses.front(), ", on ref ", wanted.losses.front()));
 }

@@ -9,8 +9,8 @@
 namespace runnel {
 
 // Trains a small integer network (a convolution and a product) for two steps on the backend and on
-// `ref`, and compares losses and weights bit for bit. OK: they are equal. DataLoss: they differ,
-// and where. Unimplemented: the backend has no integer arithmetic. Else the backend's own error.
+// `ref`, and compares losses and weights bit for bit; then runs a small model in INT8, if the
+// backend does that, and compares its logits. OK: they are equal. DataLoss: they differ, and where. Unimplemented: the backend has no integer arithmetic. Else the backend's own error.
 // Takes what the backend needs to build its kernels, and a few milliseconds.
 absl::Status CheckBackend(Backend& backend);
 

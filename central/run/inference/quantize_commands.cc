@@ -167,16 +167,18 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
           0, test.size(),
           absl::MakeSpan(reinterpret_cast<float*>(samples.data()), samples.size() / sizeof(float)),
           absl::MakeSpan(labels));
-  RUNNEL_ASSIGN_OR_RETURN(const std::string job, EvaluateJob(std::move(samples), kBatch, labels,
-                                                             quantized.graph, profiles));
+  RUNNEL_ASSIGN_OR_RETURN(const std::string job,
+                          EvaluateJob(std::move(samples), kBatch, labels, quantized.graph,
+                                      arguments.backend, profiles));
   const absl::StatusOr<InferenceReply> reply = RunInferenceProcess(job, settings.worker_threads);
   if (!reply.ok()) {
     return absl::Status(reply.status().code(), absl::StrCat(where, ": ", reply.status().message()));
   }
+  if (!reply->note.empty()) context.print(reply->note);
   context.print(absl::StrFormat(
-      "%s in INT8 (%s; %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples",
-      run.setup.model.name, MethodText(quantized.method), reply->kernels, quantized.step,
-      reply->accuracy * 100, reply->loss, test.size()));
+      "%s in INT8 (%s; %s, %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples",
+      run.setup.model.name, MethodText(quantized.method), reply->backend, reply->kernels,
+      quantized.step, reply->accuracy * 100, reply->loss, test.size()));
   RUNNEL_RETURN_IF_ERROR(WriteReport(quantized, *reply, arguments.profile, "--profile"));
   if (arguments.summary.empty()) return absl::OkStatus();
   RunSummary summary;
@@ -187,6 +189,7 @@ absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
   summary.dataset = settings.dataset;
   summary.seed = static_cast<int64_t>(settings.training.seed);
   summary.weights_sha256 = quantized.weights_sha256;
+  summary.backend = reply->backend;
   summary.evaluations = {{quantized.step, reply->accuracy, reply->loss}};
   return WriteSummary(summary, arguments.summary);
 }

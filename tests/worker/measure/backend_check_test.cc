@@ -88,6 +88,9 @@ TEST(BackendCheck, OneWrongBitIsFound) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("of the convolution's 0.weight is "));
   WrongBackend gradient(Part::kForward, Storage::kMetrics);
   EXPECT_THAT(std::string(CheckBackend(gradient).message()), HasSubstr("the loss of step 1 is"));
+  WrongBackend inference(Part::kForwardEval, Storage::kOutput);
+  EXPECT_THAT(std::string(CheckBackend(inference).message()),
+              StartsWith("computes INT8 inference wrong: logit 0 of sample 0 is "));
 }
 
 class BackendVerdictsTest : public ::testing::Test {
