@@ -127,7 +127,7 @@ absl::Status CheckSpans(const Int8Graph& graph, size_t input, int64_t batch, siz
 
 absl::StatusOr<std::vector<double>> GraphExecutor::TimeNodes(absl::Span<const std::byte>, int64_t,
                                                              int) {
-  return absl::UnimplementedError("nodes cannot be timed on this backend");
+  return absl::UnimplementedError("this backend tells no times of single nodes; take cpu");
 }
 
 absl::Span<const ExecutorRow> GraphExecutors() { return kRows; }

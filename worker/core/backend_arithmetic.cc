@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/co_scheduler/mixed_backend.h"
+#include "kernels/inference/program_executor.h"
 #include "kernels/lost_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
@@ -170,9 +171,11 @@ absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> BackendArithmetic::Mak
     const std::string& name, const inference::Int8Graph& graph) {
   absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> executor;
   for (const std::string& one : NamesOf(name)) {
-    RUNNEL_RETURN_IF_ERROR(inference::FindGraphExecutor(one).status());
-    RUNNEL_RETURN_IF_ERROR(BackendFor(one).status());
-    executor = inference::MakeGraphExecutor(one, graph, options_.threads);
+    RUNNEL_ASSIGN_OR_RETURN(const inference::ExecutorRow* row, inference::FindGraphExecutor(one));
+    RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
+    // A device is opened once.
+    executor = row->is_device ? inference::MakeProgramExecutor(graph, *backend)
+                              : row->make(graph, options_.threads);
     if (!absl::IsUnimplemented(executor.status())) break;
   }
   return executor;

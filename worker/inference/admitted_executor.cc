@@ -51,4 +51,12 @@ absl::Status AdmittedExecutor::Run(absl::Span<const std::byte> input, int64_t ba
   return executor_->Run(input, batch, output);
 }
 
+absl::StatusOr<std::vector<double>> AdmittedExecutor::TimeNodes(absl::Span<const std::byte> input,
+                                                                int64_t batch, int passes) {
+  absl::StatusOr<std::vector<double>> seconds = executor_->TimeNodes(input, batch, passes);
+  if (!LostBackendOf(seconds.status()).has_value()) return seconds;
+  RUNNEL_RETURN_IF_ERROR(GoOnWithout(seconds.status()));
+  return executor_->TimeNodes(input, batch, passes);
+}
+
 }  // namespace runnel

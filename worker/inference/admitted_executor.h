@@ -35,9 +35,7 @@ class AdmittedExecutor final : public inference::GraphExecutor {
   absl::Status Run(absl::Span<const std::byte> input, int64_t batch,
                    absl::Span<std::byte> output) override;
   absl::StatusOr<std::vector<double>> TimeNodes(absl::Span<const std::byte> input, int64_t batch,
-                                                int passes) override {
-    return executor_->TimeNodes(input, batch, passes);
-  }
+                                                int passes) override;
 
  private:
   AdmittedExecutor(const inference::Int8Graph& graph, int threads)

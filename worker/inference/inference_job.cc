@@ -207,6 +207,11 @@ absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::Infere
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<AdmittedExecutor> executor,
                           AdmittedExecutor::Make(asked.empty() ? "auto" : asked, graph, threads,
                                                  BackendVerdicts(/*folder=*/"")));
+  // First: it may be refused.
+  if (job.report()) {
+    RUNNEL_RETURN_IF_ERROR(AddFigures(graph, *executor, samples, threads,
+                                      /*has_peak=*/executor->backend() == "cpu", reply));
+  }
   std::vector<float> logits;
   inference::Tally tally;
   RUNNEL_RETURN_IF_ERROR(samples.ForEachBatch([&](int64_t first, int64_t batch,
@@ -221,10 +226,6 @@ absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::Infere
   }));
   reply.set_accuracy(static_cast<double>(tally.correct) / static_cast<double>(samples.count()));
   reply.set_loss(tally.loss_sum / static_cast<double>(samples.count()));
-  if (job.report()) {
-    RUNNEL_RETURN_IF_ERROR(AddFigures(graph, *executor, samples, threads,
-                                      /*has_peak=*/executor->backend() == "cpu", reply));
-  }
   reply.set_kernels(executor->description());
   reply.set_backend(executor->backend());
   reply.set_note(executor->note());

@@ -51,7 +51,8 @@ TEST(NodeProfile, FewerBitsAreFurtherFromFp32) {
 TEST(NodeProfile, FactsAreTheGraphs) {
   const Made made = Make(WinogradUse::kInt4Int6);
   Int8Executor executor(made.graph, 1, cpu::BestInt8Kernels());
-  const std::vector<NodeFacts> facts = DescribeNodes(made.graph, executor);
+  const std::vector<NodeFacts> facts =
+      DescribeNodes(made.graph, [&executor](size_t node) { return executor.kernel(node); });
   EXPECT_EQ(facts[0].name, "input");
   EXPECT_EQ(facts[1].name, "conv 3x3");
   EXPECT_EQ(facts[1].shape, "3-32-64");
