@@ -39,6 +39,17 @@ void HomeVersions::Renew(const std::byte* at) {
   if (found != versions_.end()) found->second = ++last_;
 }
 
+bool HomeVersions::BeginBackward(const std::byte* gradients) {
+  const std::lock_guard lock(mutex_);
+  return backwards_[gradients]++ == 0;
+}
+
+void HomeVersions::EndBackward(const std::byte* gradients) {
+  const std::lock_guard lock(mutex_);
+  const auto found = backwards_.find(gradients);
+  if (found != backwards_.end() && --found->second == 0) backwards_.erase(found);
+}
+
 void HomeVersions::Add(const std::byte* at) {
   const std::lock_guard lock(mutex_);
   versions_[at] = ++last_;

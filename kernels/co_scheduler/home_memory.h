@@ -23,6 +23,11 @@ class HomeVersions {
   // The area's bytes change. Nothing happens to addresses of no area.
   void Renew(const std::byte* at);
 
+  // Micro-batches between their input-gradient and their weight-gradient, by where their gradients
+  // are added up. BeginBackward: whether there was none.
+  bool BeginBackward(const std::byte* gradients);
+  void EndBackward(const std::byte* gradients);
+
  private:
   friend class HomeMemory;
   void Add(const std::byte* at);
@@ -31,6 +36,7 @@ class HomeVersions {
   mutable std::mutex mutex_;
   std::map<const std::byte*, uint64_t> versions_;
   uint64_t last_ = 0;
+  std::map<const std::byte*, int> backwards_;
 };
 
 // An area of `host`, whose memory the host addresses. Errors as Backend::Allocate.

@@ -62,7 +62,11 @@ Program Alone(const Program& program, Part part, Instruction instruction) {
 
 absl::StatusOr<Segment> SegmentOf(const Program& alone, Part part, int processor) {
   RUNNEL_ASSIGN_OR_RETURN(const ProgramFlow flow, FollowValues(alone));
-  return MakeSegment(alone, flow, part, 0, 1, processor);
+  Assignment assignment;
+  assignment[static_cast<size_t>(part)] = {processor};
+  // One segment shares no values.
+  const std::vector<bool> keeps_values(static_cast<size_t>(processor) + 1);
+  return CutIntoSegments(alone, flow, assignment, {}, keeps_values).front();
 }
 
 // Memory of the host for all operands, with random values.
@@ -97,9 +101,8 @@ absl::StatusOr<double> InstructionCosts::RunSeconds(const Program& alone, Part p
   own.resize(static_cast<size_t>(copies), Instruction(own[0]));
   std::vector<Segment> segments;
   segments.push_back(std::move(segment));
-  RUNNEL_ASSIGN_OR_RETURN(
-      std::unique_ptr<Executable> executable,
-      PrepareSegments(std::move(segments), processors_, std::make_shared<HomeVersions>()));
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
+                          PrepareSegments(std::move(segments), platform_));
   RUNNEL_ASSIGN_OR_RETURN(const Surroundings around, Surround(alone));
   const StepContext context;
   RUNNEL_RETURN_IF_ERROR(executable->Run(part, context, around.bindings));

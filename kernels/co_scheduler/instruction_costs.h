@@ -5,11 +5,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/co_scheduler/platform.h"
 #include "kernels/co_scheduler/processors.h"
 #include "proto/base/clock.h"
 
@@ -18,10 +18,9 @@ namespace runnel {
 // Of one processor, for its lifetime. One thread.
 class InstructionCosts {
  public:
-  // number: of the processor among `processors`, the host first. All are borrowed.
-  InstructionCosts(absl::Span<const std::unique_ptr<Backend>> processors, int number,
-                   const Clock* clock)
-      : processors_(processors), number_(number), clock_(clock) {}
+  // number: of the processor. clock: borrowed.
+  InstructionCosts(std::shared_ptr<Platform> platform, int number, const Clock* clock)
+      : platform_(std::move(platform)), number_(number), clock_(clock) {}
 
   // Seconds of an instruction without copies; kUnsupported where the processor does not have it. An
   // instruction is timed once for its shapes, on random values, for some milliseconds; once all
@@ -45,9 +44,9 @@ class InstructionCosts {
   // So many copies of the instruction; how long the fastest run took.
   absl::StatusOr<double> RunSeconds(const Program& alone, Part part, int copies);
   absl::StatusOr<double> CopySeconds(int64_t bytes);
-  Backend& backend() const { return *processors_[static_cast<size_t>(number_)]; }
+  Backend& backend() const { return platform_->processor(number_); }
 
-  const absl::Span<const std::unique_ptr<Backend>> processors_;
+  const std::shared_ptr<Platform> platform_;
   const int number_;
   const Clock* const clock_;
   std::map<std::string, Known> known_;  // by what the instruction is

@@ -6,9 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kernels/co_scheduler/backward_schedule.h"
 #include "kernels/co_scheduler/home_memory.h"
 #include "kernels/co_scheduler/instruction_costs.h"
 #include "kernels/co_scheduler/mixed_executable.h"
+#include "kernels/co_scheduler/platform.h"
 #include "kernels/co_scheduler/processors.h"
 #include "kernels/co_scheduler/segments.h"
 #include "kernels/co_scheduler/value_flow.h"
@@ -25,9 +27,12 @@ class MixedBackend final : public CoScheduler {
  public:
   MixedBackend(std::vector<std::unique_ptr<Backend>> processors, AssignmentRule rule,
                MixedOptions options)
-      : processors_(std::move(processors)), rule_(std::move(rule)), options_(std::move(options)) {
+      : platform_(std::make_shared<Platform>(std::move(processors))),
+        processors_(platform_->processors),
+        rule_(std::move(rule)),
+        options_(std::move(options)) {
     for (int p = 0; p < static_cast<int>(processors_.size()); ++p)
-      costs_.push_back(std::make_unique<InstructionCosts>(processors_, p, &clock_));
+      costs_.push_back(std::make_unique<InstructionCosts>(platform_, p, &clock_));
   }
 
   absl::string_view name() const override { return "mixed"; }
@@ -65,9 +70,8 @@ class MixedBackend final : public CoScheduler {
 
   // Where only some have such products, the others would get none at all.
   bool rescales_in_products() const override {
-    return std::all_of(processors_.begin(), processors_.end(), [](const auto& processor) {
-      return processor->rescales_in_products();
-    });
+    return std::all_of(processors_.begin(), processors_.end(),
+                       [](const auto& processor) { return processor->rescales_in_products(); });
   }
 
   // Of the first processor that has one.
@@ -78,8 +82,14 @@ class MixedBackend final : public CoScheduler {
     return nullptr;
   }
 
+  Moved moved() const override {
+    const Traffic& traffic = platform_->traffic;
+    return {traffic.bytes_to_processors, traffic.bytes_from_processors, traffic.segments};
+  }
+
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
-    return AllocateHome(*processors_[0], versions_, bytes);
+    // The versions live as long as the platform.
+    return AllocateHome(*processors_[0], {platform_, &platform_->versions}, bytes);
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
@@ -91,10 +101,13 @@ class MixedBackend final : public CoScheduler {
         });
     if (is_hosts) return processors_[0]->Prepare(program);
     RUNNEL_ASSIGN_OR_RETURN(const ProgramFlow flow, FollowValues(program));
-    return PrepareSegments(CutIntoSegments(program, flow, assignment), processors_, versions_);
+    return PrepareSegments(
+        CutIntoSegments(program, flow, assignment, schedule.grouping, platform_->keeps_values),
+        platform_);
   }
 
   absl::StatusOr<ProgramSchedule> Schedule(const Program& program) override {
+    platform_->lanes.WaitIdle();
     RUNNEL_ASSIGN_OR_RETURN(const ProgramFlow flow, FollowValues(program));
     // Costs decide nothing where a rule does.
     const bool may_time = IsExact(program) && !rule_.is_set() && !options_.counts;
@@ -110,10 +123,17 @@ class MixedBackend final : public CoScheduler {
     for (int i = 0; i < kPartCount; ++i) {
       const auto part = static_cast<Part>(i);
       RUNNEL_ASSIGN_OR_RETURN(auto seconds, SecondsOf(program, part, may_time));
-      const InstructionChain chain = MakeChain(program, flow, part, std::move(seconds), switches);
+      const Assignment assignment = schedule.assignment();
+      const InstructionChain chain = MakeChain(program, flow, {assignment, platform_->keeps_values},
+                                               part, std::move(seconds), switches);
       RUNNEL_ASSIGN_OR_RETURN(const ChainSchedule best, ScheduleChain(chain));
-      FillCosts(chain, rule_.is_set() ? rule_.Choose(program.part(part), chain) : best.processors,
-                part, schedule);
+      if (rule_.is_set()) {
+        FillCosts(chain, rule_.Choose(program.part(part), chain), part, schedule);
+      } else if (part == Part::kWeightGradient) {
+        ScheduleWeightGradients(flow, chain, best.processors, schedule);
+      } else {
+        FillCosts(chain, best.processors, part, schedule);
+      }
     }
     return schedule;
   }
@@ -166,10 +186,10 @@ class MixedBackend final : public CoScheduler {
   }
 
   const MonotonicClock clock_;
-  const std::vector<std::unique_ptr<Backend>> processors_;
+  const std::shared_ptr<Platform> platform_;
+  const std::vector<std::unique_ptr<Backend>>& processors_;  // the platform's
   const AssignmentRule rule_;
   const MixedOptions options_;
-  const std::shared_ptr<HomeVersions> versions_ = std::make_shared<HomeVersions>();
   std::vector<std::unique_ptr<InstructionCosts>> costs_;  // by processor
 };
 

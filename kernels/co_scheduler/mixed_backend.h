@@ -4,6 +4,7 @@
 // co-scheduler gives it (Mandheling, MobiCom 2022, section 3.3), and values are copied where the
 // processor changes. Integer recipes give the same bytes whatever runs where.
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,13 @@ struct MixedOptions {
 // What runs programs of several processors, and tells how.
 class CoScheduler : public Backend {
  public:
+  // What went between the host and the others, since it was made.
+  struct Moved {
+    int64_t bytes_to_processors = 0;
+    int64_t bytes_from_processors = 0;
+    int64_t segments = 0;  // that the others ran
+  };
+  virtual Moved moved() const = 0;
   // What Prepare would do with the program, whose listing ToString(program) is. Errors as Prepare.
   virtual absl::StatusOr<ProgramSchedule> Schedule(const Program& program) = 0;
 };

@@ -1,211 +1,323 @@
 #include "kernels/co_scheduler/mixed_executable.h"
 
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/co_scheduler/processor_memory.h"
 #include "kernels/host/host_memory.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
 
-// Whether a processor other than the host needs an area of its own for it.
-bool IsTheProcessors(Storage storage) {
-  return IsState(storage) || storage == Storage::kStash || storage == Storage::kScratch;
-}
-
-absl::Status NotBound(Storage storage) {
-  return absl::FailedPreconditionError(absl::StrCat("storage ", Name(storage), " is not bound"));
-}
-
-// What a processor other than the host has of a stage.
-struct Mirror {
-  std::array<std::unique_ptr<Memory>, kStorageCount> areas;
-  std::vector<TensorCopy> parameters;  // all that its segments read
-  // Which weights its copy has; version 0: none.
-  const std::byte* parameters_of = nullptr;
-  uint64_t parameter_version = 0;
-
-  Memory& area(Storage storage) const { return *areas[static_cast<size_t>(storage)]; }
-};
-
-struct PreparedSegment {
-  Segment segment;
-  std::unique_ptr<Executable> executable;
+// Segments by number.
+struct Range {
+  size_t begin = 0, end = 0;
 };
 
 class MixedExecutable final : public Executable {
  public:
-  MixedExecutable(size_t processors, std::shared_ptr<HomeVersions> versions)
-      : versions_(std::move(versions)), mirrors_(processors) {}
+  explicit MixedExecutable(std::shared_ptr<Platform> platform) : platform_(std::move(platform)) {}
+  ~MixedExecutable() override {
+    platform_->lanes.WaitIdle();
+    for (const Backward& backward : backwards_) platform_->versions.EndBackward(backward.gradients);
+  }
 
-  absl::Status Prepare(std::vector<Segment> segments,
-                       absl::Span<const std::unique_ptr<Backend>> processors) {
-    int64_t in_bytes = 0, out_bytes = 0;
-    for (Segment& segment : segments) {
-      in_bytes = std::max(in_bytes, segment.in_bytes);
-      out_bytes = std::max(out_bytes, segment.out_bytes);
-      auto& prepared = segments_.emplace_back(std::make_unique<PreparedSegment>());
-      prepared->segment = std::move(segment);
-      Backend& processor = *processors[static_cast<size_t>(prepared->segment.processor)];
-      RUNNEL_ASSIGN_OR_RETURN(prepared->executable, processor.Prepare(prepared->segment.program));
+  absl::Status Prepare(std::vector<Segment> segments) {
+    platform_->lanes.WaitIdle();
+    segments_ = std::move(segments);
+    for (const Segment& segment : segments_) {
+      RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
+                              platform_->processor(segment.processor).Prepare(segment.program));
+      executables_.push_back(std::move(executable));
     }
-    RUNNEL_ASSIGN_OR_RETURN(in_, AllocateHostMemory(in_bytes));
-    RUNNEL_ASSIGN_OR_RETURN(out_, AllocateHostMemory(out_bytes));
-    memory_bytes_ = in_bytes + out_bytes;
-    for (size_t p = 1; p < mirrors_.size(); ++p)
-      RUNNEL_RETURN_IF_ERROR(AllocateMirror(static_cast<int>(p), *processors[p]));
+    for (int p = 0; p < static_cast<int>(platform_->processors.size()); ++p)
+      RUNNEL_RETURN_IF_ERROR(AllocatePlace(p));
     return absl::OkStatus();
   }
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
-    for (const auto& prepared : segments_) {
-      if (prepared->segment.part == part)
-        RUNNEL_RETURN_IF_ERROR(RunSegment(*prepared, context, bindings));
+    const Range range = SegmentsOf(part);
+    for (size_t i = range.begin; i < range.end; ++i)
+      RUNNEL_RETURN_IF_ERROR(CheckBound(segments_[i], bindings));
+    switch (part) {
+      case Part::kInputGradient:
+        return RunInputGradient({context, bindings});
+      case Part::kWeightGradient:
+        return RunWeightGradient({context, bindings});
+      default:
+        return RunSegments(std::make_shared<Work>(*this, range, Call{context, bindings}), range);
     }
-    return absl::OkStatus();
   }
 
   int64_t memory_bytes() const override {
-    int64_t bytes = memory_bytes_;
-    for (const auto& prepared : segments_) bytes += prepared->executable->memory_bytes();
+    int64_t bytes = packed_bytes_;
+    for (const Place& place : places_) bytes += place.memory->bytes();
+    for (const auto& executable : executables_) bytes += executable->memory_bytes();
     return bytes;
   }
 
  private:
-  absl::Status AllocateMirror(int processor, Backend& backend) {
-    Mirror& mirror = mirrors_[static_cast<size_t>(processor)];
-    for (int i = 0; i < kStorageCount; ++i) {
-      if (!IsTheProcessors(static_cast<Storage>(i))) continue;
-      int64_t bytes = 0;
-      for (const auto& prepared : segments_) {
-        const Segment& segment = prepared->segment;
-        if (segment.processor == processor)
-          bytes = std::max(bytes, segment.extents[static_cast<size_t>(i)]);
+  struct Call {
+    StepContext context;
+    Bindings bindings;
+  };
+
+  // One run of some segments.
+  struct Work {
+    Work(MixedExecutable& owner, Range range, Call how)
+        : executable(owner), segments(range), call(std::move(how)), run(range.end - range.begin) {}
+
+    size_t TaskOf(size_t segment) const { return segment - segments.begin; }
+    std::vector<size_t> TasksBefore(size_t segment) const {
+      std::vector<size_t> tasks;
+      for (const int before : executable.segments_[segment].after) {
+        if (static_cast<size_t>(before) >= segments.begin)
+          tasks.push_back(TaskOf(static_cast<size_t>(before)));
       }
-      if (bytes == 0) continue;
-      RUNNEL_ASSIGN_OR_RETURN(mirror.areas[static_cast<size_t>(i)], backend.Allocate(bytes));
-      memory_bytes_ += bytes;
+      return tasks;
     }
-    for (const auto& prepared : segments_) {
-      if (prepared->segment.processor != processor) continue;
-      for (const TensorCopy& copy : prepared->segment.state_read) {
-        if (copy.storage == Storage::kParameters) mirror.parameters.push_back(copy);
-      }
+
+    MixedExecutable& executable;
+    const Range segments;
+    const Call call;
+    LaneRun run;
+  };
+  // Nothing of the work begins once this is gone, and what has begun has left the caller's memory:
+  // however a run ends.
+  class Ending {
+   public:
+    explicit Ending(Work& work) : work_(work) {}
+    ~Ending() { work_.run.Withdraw(0, work_.segments.end - work_.segments.begin); }
+    Ending(const Ending&) = delete;
+    Ending& operator=(const Ending&) = delete;
+
+   private:
+    Work& work_;
+  };
+  enum class How : uint8_t { kWhole, kWithoutResults, kResultsOnly };
+
+  // Of one processor: what its segments are bound to.
+  struct Place {
+    std::unique_ptr<Memory> in, out;          // kInput and kOutput
+    std::unique_ptr<ProcessorMemory> memory;  // nothing for the host
+  };
+
+  // Weight-gradients that began during kInputGradient.
+  struct Early {
+    Sequence sequence;
+    std::shared_ptr<Work> work;
+  };
+  struct Backward {
+    Sequence sequence;
+    const std::byte* gradients = nullptr;
+  };
+
+  absl::Status AllocatePlace(int processor) {
+    int64_t in_bytes = 0, out_bytes = 0;
+    for (const Segment& segment : segments_) {
+      if (segment.processor != processor) continue;
+      in_bytes = std::max(in_bytes, segment.in_bytes);
+      out_bytes = std::max(out_bytes, segment.out_bytes);
     }
-    return absl::OkStatus();
+    Place& place = places_.emplace_back();
+    RUNNEL_ASSIGN_OR_RETURN(place.in, AllocateHostMemory(in_bytes));
+    RUNNEL_ASSIGN_OR_RETURN(place.out, AllocateHostMemory(out_bytes));
+    packed_bytes_ += in_bytes + out_bytes;
+    place.memory = std::make_unique<ProcessorMemory>(*platform_, processor);
+    return processor == 0 ? absl::OkStatus() : place.memory->Allocate(segments_);
   }
 
-  absl::Status RunSegment(const PreparedSegment& prepared, const StepContext& context,
-                          const Bindings& bindings) {
-    const Segment& segment = prepared.segment;
+  Range SegmentsOf(Part part) const {
+    const auto is_before = [](const Segment& segment, Part of) { return segment.part < of; };
+    const auto is_after = [](Part of, const Segment& segment) { return of < segment.part; };
+    const auto begin = std::lower_bound(segments_.begin(), segments_.end(), part, is_before);
+    const auto end = std::upper_bound(begin, segments_.end(), part, is_after);
+    return {static_cast<size_t>(begin - segments_.begin()),
+            static_cast<size_t>(end - segments_.begin())};
+  }
+
+  static absl::Status CheckBound(const Segment& segment, const Bindings& bindings) {
     for (const auto* copies :
          {&segment.in, &segment.out, &segment.state_read, &segment.state_written}) {
       for (const TensorCopy& copy : *copies) {
-        if (bindings[copy.storage] == nullptr) return NotBound(copy.storage);
+        if (bindings[copy.storage] != nullptr) continue;
+        return absl::FailedPreconditionError(
+            absl::StrCat("storage ", Name(copy.storage), " is not bound"));
       }
     }
-    for (const TensorCopy& copy : segment.in) {
-      CopyTensor(copy, bindings[copy.storage] + copy.offset_bytes,
-                 in_->address() + copy.packed_bytes);
+    return absl::OkStatus();
+  }
+
+  // Gives a segment of another processor to its lane.
+  void Post(const std::shared_ptr<Work>& work, size_t segment, How how) {
+    platform_->lanes.Post(segments_[segment].processor, [work, segment, how] {
+      work->run.Do(work->TaskOf(segment), work->TasksBefore(segment),
+                   [&] { return work->executable.RunSegment(*work, segment, how); });
+    });
+  }
+
+  // Those of the range in their order, the host's here; the others are posted.
+  absl::Status RunSegments(const std::shared_ptr<Work>& work, Range range) {
+    const Ending ending(*work);
+    for (size_t i = range.begin; i < range.end; ++i) {
+      if (segments_[i].processor > 0) Post(work, i, How::kWhole);
     }
-    Bindings own = bindings;
-    own[Storage::kInput] = in_->address();
-    own[Storage::kOutput] = out_->address();
-    if (segment.processor > 0) RUNNEL_RETURN_IF_ERROR(Enter(segment, context, bindings, own));
-    RUNNEL_RETURN_IF_ERROR(prepared.executable->Run(segment.part, context, own));
+    RunHosts(*work, range);
+    return work->run.status();
+  }
+
+  // Returns when all segments of the range are done.
+  void RunHosts(Work& work, Range range) {
+    for (size_t i = range.begin; i < range.end; ++i) {
+      if (segments_[i].processor > 0) continue;
+      work.run.Do(work.TaskOf(i), work.TasksBefore(i),
+                  [&] { return RunSegment(work, i, How::kWhole); });
+    }
+    work.run.Wait(work.TaskOf(range.begin), work.TaskOf(range.end));
+  }
+
+  absl::Status RunInputGradient(const Call& call) {
+    const Range own = SegmentsOf(Part::kInputGradient), later = SegmentsOf(Part::kWeightGradient);
+    const bool is_alone = BeginBackward(call);
+    const auto work = std::make_shared<Work>(*this, Range{own.begin, later.end}, call);
+    const Ending ending(*work);
+    for (size_t i = own.begin; i < own.end; ++i) {
+      if (segments_[i].processor > 0) Post(work, i, How::kWhole);
+    }
+    if (is_alone) PostEarly(work, later);
+    RunHosts(*work, own);
+    work->run.Withdraw(work->TaskOf(later.begin), work->TaskOf(later.end));
+    if (absl::Status status = work->run.status(); !status.ok()) {
+      work->run.Wait(0, work->TaskOf(later.end));
+      return status;
+    }
+    if (is_alone) early_ = {call.context.sequence, work};
+    return absl::OkStatus();
+  }
+
+  absl::Status RunWeightGradient(const Call& call) {
+    const Range range = SegmentsOf(Part::kWeightGradient);
+    std::shared_ptr<Work> early;
+    if (early_.has_value()) {
+      if (early_->sequence != call.context.sequence) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("weight-gradient of micro-batch ", call.context.sequence.value(),
+                         " before that of ", early_->sequence.value()));
+      }
+      early = std::exchange(early_, std::nullopt)->work;
+    }
+    const auto work = std::make_shared<Work>(*this, range, call);
+    const Ending ending(*work);
+    for (size_t i = range.begin; i < range.end; ++i) {
+      if (segments_[i].processor == 0) continue;
+      const bool has_begun = early != nullptr && early->run.has_begun(early->TaskOf(i));
+      Post(work, i, has_begun ? How::kResultsOnly : How::kWhole);
+    }
+    RunHosts(*work, range);
+    EndBackward(call);
+    // What failed early is why results are missing.
+    if (early != nullptr) RUNNEL_RETURN_IF_ERROR(early->run.status());
+    return work->run.status();
+  }
+
+  // Weight-gradients that may run while kInputGradient does: of each processor the first ones, as
+  // long as all they leave is state.
+  void PostEarly(const std::shared_ptr<Work>& work, Range range) {
+    std::vector<bool> may_go_on(places_.size(), true);
+    may_go_on[0] = false;
+    for (size_t i = range.begin; i < range.end; ++i) {
+      const auto processor = static_cast<size_t>(segments_[i].processor);
+      may_go_on[processor] = may_go_on[processor] && segments_[i].out.empty() &&
+                             CheckBound(segments_[i], work->call.bindings).ok();
+      if (may_go_on[processor]) Post(work, i, How::kWithoutResults);
+    }
+  }
+
+  // Whether no other micro-batch's weight-gradients are still to come: they are added up in the
+  // order of the micro-batches.
+  bool BeginBackward(const Call& call) {
+    const std::byte* gradients = call.bindings[Storage::kGradients];
+    const Sequence sequence = call.context.sequence;
+    // Once more, without its weight-gradient: nobody wants what began then.
+    if (early_.has_value() && early_->sequence == sequence) {
+      platform_->lanes.WaitIdle();
+      early_.reset();
+    }
+    EndBackward(call);
+    backwards_.push_back({sequence, gradients});
+    return platform_->versions.BeginBackward(gradients);
+  }
+
+  void EndBackward(const Call& call) {
+    const auto found = std::find_if(
+        backwards_.begin(), backwards_.end(),
+        [&](const Backward& backward) { return backward.sequence == call.context.sequence; });
+    if (found == backwards_.end()) return;
+    platform_->versions.EndBackward(found->gradients);
+    backwards_.erase(found);
+  }
+
+  absl::Status RunSegment(Work& work, size_t number, How how) {
+    const Segment& segment = segments_[number];
+    const Bindings& bindings = work.call.bindings;
+    Place& place = places_[static_cast<size_t>(segment.processor)];
+    if (how != How::kResultsOnly) {
+      for (const TensorCopy& copy : segment.in) {
+        CopyTensor(copy, bindings[copy.storage] + copy.offset_bytes,
+                   place.in->address() + copy.packed_bytes);
+      }
+      Bindings own = bindings;
+      own[Storage::kInput] = place.in->address();
+      own[Storage::kOutput] = place.out->address();
+      if (segment.processor > 0) {
+        CountSegment(segment);
+        RUNNEL_RETURN_IF_ERROR(place.memory->Enter(segment, work.call.context, bindings, own));
+      }
+      if (how == How::kWithoutResults) work.run.LeaveCallersMemory(work.TaskOf(number));
+      RUNNEL_RETURN_IF_ERROR(executables_[number]->Run(segment.part, work.call.context, own));
+    }
+    return how == How::kWithoutResults ? absl::OkStatus() : LeaveResults(segment, bindings);
+  }
+
+  absl::Status LeaveResults(const Segment& segment, const Bindings& bindings) {
+    const Place& place = places_[static_cast<size_t>(segment.processor)];
     for (const TensorCopy& copy : segment.out) {
-      CopyTensor(copy, out_->address() + copy.packed_bytes,
+      CopyTensor(copy, place.out->address() + copy.packed_bytes,
                  bindings[copy.storage] + copy.offset_bytes);
     }
-    if (segment.processor > 0) RUNNEL_RETURN_IF_ERROR(Leave(segment, bindings));
+    if (segment.processor > 0) RUNNEL_RETURN_IF_ERROR(place.memory->Leave(segment, bindings));
     for (const TensorCopy& copy : segment.state_written) {
       if (copy.storage == Storage::kParameters || copy.storage == Storage::kNewParameters)
-        versions_->Renew(bindings[copy.storage]);
+        platform_->versions.Renew(bindings[copy.storage]);
     }
     return absl::OkStatus();
   }
 
-  // The processor has the state that the segment reads, and `own` is bound to its areas.
-  absl::Status Enter(const Segment& segment, const StepContext& context, const Bindings& bindings,
-                     Bindings& own) {
-    Mirror& mirror = mirrors_[static_cast<size_t>(segment.processor)];
-    for (int i = 0; i < kStorageCount; ++i) {
-      const auto storage = static_cast<Storage>(i);
-      if (!IsTheProcessors(storage)) continue;
-      own[storage] = nullptr;
-      if (segment.extents[static_cast<size_t>(i)] == 0) continue;
-      own[storage] = mirror.area(storage).address();
-      if (storage == Storage::kParameters) {
-        RUNNEL_RETURN_IF_ERROR(CopyParameters(mirror, bindings[storage]));
-        continue;
-      }
-      // The first gradients of a step overwrite what is there.
-      const bool overwrites =
-          storage == Storage::kGradients && segment.part != Part::kUpdate && !context.accumulate;
-      if (!overwrites)
-        RUNNEL_RETURN_IF_ERROR(CopyIn(segment.state_read, storage, mirror, bindings[storage]));
-    }
-    return absl::OkStatus();
+  void CountSegment(const Segment& segment) {
+    Traffic& traffic = platform_->traffic;
+    ++traffic.segments;
+    for (const TensorCopy& copy : segment.in) traffic.bytes_to_processors += copy.bytes();
+    for (const TensorCopy& copy : segment.out) traffic.bytes_from_processors += copy.bytes();
   }
 
-  static absl::Status CopyIn(const std::vector<TensorCopy>& copies, Storage storage,
-                             const Mirror& mirror, const std::byte* from) {
-    const auto is_here = [storage](const TensorCopy& copy) { return copy.storage == storage; };
-    if (std::none_of(copies.begin(), copies.end(), is_here)) return absl::OkStatus();
-    RUNNEL_ASSIGN_OR_RETURN(const Mapping to,
-                            Mapping::Of(mirror.area(storage), MapAccess::kReadWrite));
-    for (const TensorCopy& copy : copies) {
-      if (is_here(copy)) CopyTensor(copy, from + copy.offset_bytes, to.data() + copy.offset_bytes);
-    }
-    return absl::OkStatus();
-  }
-
-  // Weights move once a version.
-  absl::Status CopyParameters(Mirror& mirror, const std::byte* from) {
-    const uint64_t version = versions_->VersionOf(from);
-    if (version != 0 && mirror.parameters_of == from && mirror.parameter_version == version)
-      return absl::OkStatus();
-    mirror.parameter_version = 0;
-    RUNNEL_RETURN_IF_ERROR(CopyIn(mirror.parameters, Storage::kParameters, mirror, from));
-    mirror.parameters_of = from;
-    mirror.parameter_version = version;
-    return absl::OkStatus();
-  }
-
-  absl::Status Leave(const Segment& segment, const Bindings& bindings) const {
-    const Mirror& mirror = mirrors_[static_cast<size_t>(segment.processor)];
-    for (int i = 0; i < kStorageCount; ++i) {
-      const auto storage = static_cast<Storage>(i);
-      const auto is_here = [storage](const TensorCopy& copy) { return copy.storage == storage; };
-      const std::vector<TensorCopy>& written = segment.state_written;
-      if (std::none_of(written.begin(), written.end(), is_here)) continue;
-      RUNNEL_ASSIGN_OR_RETURN(const Mapping from,
-                              Mapping::Of(mirror.area(storage), MapAccess::kRead));
-      for (const TensorCopy& copy : written) {
-        if (!is_here(copy)) continue;
-        CopyTensor(copy, from.data() + copy.offset_bytes, bindings[storage] + copy.offset_bytes);
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const std::shared_ptr<HomeVersions> versions_;
-  std::vector<Mirror> mirrors_;  // by processor; the host's stays empty
-  std::unique_ptr<Memory> in_, out_;
-  int64_t memory_bytes_ = 0;
-  std::vector<std::unique_ptr<PreparedSegment>> segments_;
+  const std::shared_ptr<Platform> platform_;
+  std::vector<Segment> segments_;                         // part by part
+  std::vector<std::unique_ptr<Executable>> executables_;  // of segments
+  std::vector<Place> places_;                             // by processor
+  int64_t packed_bytes_ = 0;
+  std::optional<Early> early_;
+  std::vector<Backward> backwards_;  // whose weight-gradients are to come
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Executable>> PrepareSegments(
-    std::vector<Segment> segments, absl::Span<const std::unique_ptr<Backend>> processors,
-    std::shared_ptr<HomeVersions> versions) {
-  auto executable = std::make_unique<MixedExecutable>(processors.size(), std::move(versions));
-  RUNNEL_RETURN_IF_ERROR(executable->Prepare(std::move(segments), processors));
+absl::StatusOr<std::unique_ptr<Executable>> PrepareSegments(std::vector<Segment> segments,
+                                                            std::shared_ptr<Platform> platform) {
+  auto executable = std::make_unique<MixedExecutable>(std::move(platform));
+  RUNNEL_RETURN_IF_ERROR(executable->Prepare(std::move(segments)));
   return executable;
 }
 

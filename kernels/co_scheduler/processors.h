@@ -11,7 +11,7 @@ namespace runnel {
 
 // Raised when a rate or rule below changes: counted costs decide where floating-point instructions
 // run, and so their bytes.
-inline constexpr int kCountedRule = 2;
+inline constexpr int kCountedRule = 3;
 
 // Nominal rates of a processor.
 struct ProcessorRates {
@@ -24,6 +24,9 @@ struct ProcessorRates {
   double bytes_per_second = 0;     // of what instructions read and write
   double instruction_seconds = 0;  // of any instruction
   SwitchCost switch_cost;          // from the host to it, or back
+  // What a program of it leaves in kStash or kScratch, another one finds there: row-major, all of
+  // it. Not so on processors that choose a layout program by program, or store less than is said.
+  bool keeps_values = false;
 };
 
 // Of a backend by Backend::name(); of names that are not known cautious ones.

@@ -24,26 +24,62 @@ bool IsOutside(const FlowValue& value, Part part) {
                      [part](const FlowValue::Reader& reader) { return reader.part != part; });
 }
 
-// Bytes of an instruction that cross to the host wherever its neighbours run.
-int64_t OutsideBytes(const Program& program, const ProgramFlow& flow, Part part, int i) {
-  const Instruction& instruction = program.part(part)[static_cast<size_t>(i)];
-  const ProgramFlow::Operands& values = flow.of(part, i);
-  int64_t bytes = 0;
-  const auto add = [&](BufferIndex index, int value) {
-    const Buffer& buffer = program.buffers[static_cast<size_t>(index)];
-    const bool is_weight = buffer.storage == Storage::kParameters;
-    const bool is_forward = part == Part::kForward || part == Part::kForwardEval;
-    const bool crosses = value != kNoValue
-                             ? IsOutside(flow.values[static_cast<size_t>(value)], part)
-                             : IsState(buffer.storage) && (!is_weight || is_forward);
-    if (crosses) bytes += CopyOf(buffer).bytes();
-  };
-  for (size_t k = 0; k < instruction.inputs.size(); ++k)
-    add(instruction.inputs[k], values.inputs[k]);
-  for (size_t k = 0; k < instruction.outputs.size(); ++k)
-    add(instruction.outputs[k], values.outputs[k]);
-  return bytes;
-}
+// What an instruction's operands beyond its part cost on one processor.
+class OutsideCost {
+ public:
+  OutsideCost(const Program& program, const ProgramFlow& flow, const ValueHomes& homes, Part part,
+              const std::vector<SwitchCost>& from_host)
+      : program_(program), flow_(flow), homes_(homes), part_(part), from_host_(from_host) {}
+
+  double SecondsOf(int i, int processor) const {
+    const Instruction& instruction = program_.part(part_)[static_cast<size_t>(i)];
+    const ProgramFlow::Operands& values = flow_.of(part_, i);
+    double seconds = 0;
+    for (size_t k = 0; k < instruction.inputs.size(); ++k)
+      seconds += OperandSeconds(instruction.inputs[k], values.inputs[k], processor, false);
+    for (size_t k = 0; k < instruction.outputs.size(); ++k)
+      seconds += OperandSeconds(instruction.outputs[k], values.outputs[k], processor, true);
+    return seconds;
+  }
+
+ private:
+  double OperandSeconds(BufferIndex index, int number, int processor, bool is_output) const {
+    const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
+    const auto bytes = static_cast<double>(CopyOf(buffer).bytes());
+    if (number == kNoValue) {
+      const bool is_weight = buffer.storage == Storage::kParameters;
+      const bool is_forward = part_ == Part::kForward || part_ == Part::kForwardEval;
+      return IsState(buffer.storage) && (!is_weight || is_forward) ? bytes * PerByte(processor) : 0;
+    }
+    const FlowValue& value = flow_.values[static_cast<size_t>(number)];
+    if (!IsOutside(value, part_)) return 0;
+    if (is_output) return Keeps(value, processor) ? 0 : bytes * PerByte(processor);
+    if (value.part == part_ && value.writer >= 0) return 0;
+    const int writer =
+        value.writer < 0
+            ? 0
+            : homes_.assignment[static_cast<size_t>(value.part)][static_cast<size_t>(value.writer)];
+    if (!Keeps(value, writer)) return bytes * PerByte(processor);
+    return writer == processor ? 0 : bytes * (PerByte(writer) + PerByte(processor));
+  }
+
+  // Whether the value stays with the processor that wrote it until somebody else wants it.
+  bool Keeps(const FlowValue& value, int processor) const {
+    const bool is_inner =
+        value.place.storage == Storage::kStash || value.place.storage == Storage::kScratch;
+    return is_inner && processor > 0 && homes_.keeps_values[static_cast<size_t>(processor)];
+  }
+
+  double PerByte(int processor) const {
+    return processor == 0 ? 0 : from_host_[static_cast<size_t>(processor)].seconds_per_byte;
+  }
+
+  const Program& program_;
+  const ProgramFlow& flow_;
+  const ValueHomes& homes_;
+  const Part part_;
+  const std::vector<SwitchCost>& from_host_;
+};
 
 // By switch: the bytes of values that this part wrote before it and reads behind it.
 std::vector<int64_t> LiveBytes(const ProgramFlow& flow, Part part, int instructions) {
@@ -86,22 +122,22 @@ Assignment ProgramSchedule::assignment() const {
 }
 
 double ProgramSchedule::PartSeconds(Part part) const {
-  double seconds = back_seconds[static_cast<size_t>(part)];
+  double seconds = 0;
   for (const ScheduledInstruction& one : parts[static_cast<size_t>(part)])
-    seconds += one.seconds + one.switch_seconds;
-  return seconds;
+    seconds = std::max(seconds, one.begin_seconds + one.switch_seconds + one.seconds);
+  return seconds + back_seconds[static_cast<size_t>(part)];
 }
 
-InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, Part part,
-                           std::vector<std::vector<double>> seconds,
+InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, const ValueHomes& homes,
+                           Part part, std::vector<std::vector<double>> seconds,
                            std::vector<std::vector<SwitchCost>> switches) {
   InstructionChain chain;
   chain.seconds = std::move(seconds);
   chain.switches = std::move(switches);
+  const OutsideCost outside(program, flow, homes, part, chain.switches[0]);
   for (int i = 0; i < chain.instructions(); ++i) {
-    const auto bytes = static_cast<double>(OutsideBytes(program, flow, part, i));
-    for (size_t p = 1; p < chain.switches.size(); ++p)
-      chain.seconds[static_cast<size_t>(i)][p] += bytes * chain.switches[0][p].seconds_per_byte;
+    for (int p = 0; p < static_cast<int>(chain.switches.size()); ++p)
+      chain.seconds[static_cast<size_t>(i)][static_cast<size_t>(p)] += outside.SecondsOf(i, p);
   }
   chain.moved_bytes = LiveBytes(flow, part, chain.instructions());
   chain.start = chain.end = 0;
@@ -173,12 +209,15 @@ std::vector<int> AssignmentRule::Choose(const std::vector<Instruction>& part,
 void FillCosts(const InstructionChain& chain, const std::vector<int>& processors, Part part,
                ProgramSchedule& schedule) {
   int at = *chain.start;
+  double seconds = 0;
   for (int i = 0; i < chain.instructions(); ++i) {
     ScheduledInstruction one;
     one.processor = processors[static_cast<size_t>(i)];
     one.seconds = chain.seconds[static_cast<size_t>(i)][static_cast<size_t>(one.processor)];
     one.switch_seconds = chain.SwitchSeconds(at, one.processor, i);
     if (one.processor != at) one.switch_bytes = chain.moved_bytes[static_cast<size_t>(i)];
+    one.begin_seconds = seconds;
+    seconds += one.switch_seconds + one.seconds;
     at = one.processor;
     schedule.parts[static_cast<size_t>(part)].push_back(one);
   }

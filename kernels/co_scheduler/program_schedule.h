@@ -22,6 +22,9 @@ struct ScheduledInstruction {
   double seconds = 0;         // with what it takes from and leaves to other parts
   double switch_seconds = 0;  // before it; 0: none
   int64_t switch_bytes = 0;   // that move then
+  // When its switch, or else itself, begins after the begin of its part. Below 0: beside the
+  // input-gradient, which ends when the weight-gradient begins.
+  double begin_seconds = 0;
 };
 
 struct ProgramSchedule {
@@ -29,18 +32,27 @@ struct ProgramSchedule {
   std::vector<std::string> sources;     // each with where its costs come from: "cpu (measured)"
   std::array<std::vector<ScheduledInstruction>, kPartCount> parts;  // by instruction
   std::array<double, kPartCount> back_seconds = {};  // to the host, after the last instruction
+  Grouping grouping;                                 // as CutIntoSegments takes it
 
   Assignment assignment() const;
-  // Of one part, switches included.
+  // From a part's begin to its end, switches included.
   double PartSeconds(Part part) const;
+};
+
+// What is known of values when a part is scheduled: who wrote them in the parts before it, and who
+// keeps them.
+struct ValueHomes {
+  const Assignment& assignment;
+  const std::vector<bool>& keeps_values;  // as CutIntoSegments'
 };
 
 // The chain of a part: it starts and ends on processor 0. `seconds`: of an instruction there alone,
 // by number of processor; kUnsupported. switches: as InstructionChain's. An instruction costs more
-// beside them where it is not on the host: the bytes that it reads from other parts and from state,
-// and those that it leaves to them, weights once in the forward.
-InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, Part part,
-                           std::vector<std::vector<double>> seconds,
+// beside them: the bytes that it reads from other parts and from state, and those that it leaves to
+// them, weights once in the forward. Values that a processor keeps cost nothing there; who reads
+// them elsewhere pays both ways.
+InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, const ValueHomes& homes,
+                           Part part, std::vector<std::vector<double>> seconds,
                            std::vector<std::vector<SwitchCost>> switches);
 
 // A rule in place of the dynamic program, for tests and for those who know better.
@@ -77,7 +89,8 @@ class AssignmentRule {
   std::vector<Row> rows_;
 };
 
-// What these processors cost, instruction by instruction, with the switches between them.
+// What these processors cost, instruction by instruction, with the switches between them, one after
+// the other.
 void FillCosts(const InstructionChain& chain, const std::vector<int>& processors, Part part,
                ProgramSchedule& schedule);
 

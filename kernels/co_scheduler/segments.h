@@ -1,9 +1,10 @@
 #pragma once
 
-// A program whose instructions run on several processors, as one small program for each run of
-// neighbouring instructions on one of them. Values that cross a border of a segment lie row-major
-// in the host's memory, packed in the segment's kInput and kOutput; what only its own instructions
-// see keeps its place in kStash or kScratch. Pure functions; any thread.
+// A program whose instructions run on several processors, as small programs of instructions of one
+// of them. Values that cross a border of a segment lie row-major in the host's memory, packed in
+// the segment's kInput and kOutput. What only its own instructions see keeps its place in kStash or
+// kScratch, and so does what a processor reads again in a later segment, where it keeps values.
+// Pure functions; any thread.
 
 #include <array>
 #include <cstdint>
@@ -16,6 +17,9 @@ namespace runnel {
 
 // By part and instruction: the number of a processor. 0 is the host.
 using Assignment = std::array<std::vector<int>, kPartCount>;
+// By part and instruction: instructions of one number go into one segment, if they may. Parts
+// without numbers: neighbours of one processor.
+using Grouping = std::array<std::vector<int>, kPartCount>;
 
 // A tensor's bytes in two places: its elements, and the tail of a scaled one. What lies between
 // them belongs to the memory's owner.
@@ -29,14 +33,16 @@ struct TensorCopy {
   int64_t bytes() const { return element_bytes + (tail_bytes > 0 ? 64 : 0); }
 };
 TensorCopy CopyOf(const Buffer& buffer);
-// Copies elements and tail from one place to the other.
 void CopyTensor(const TensorCopy& tensor, const std::byte* from, std::byte* to);
 
 struct Segment {
   Part part = Part::kForward;
-  int first = 0;  // instruction of the part
-  int count = 0;
+  std::vector<int> instructions;  // of the part, ascending
   int processor = 0;
+  // Segments before it, by number, of other processors, that are done before it begins: they write
+  // what it reads, or read or write what it writes. Of the same part; of kWeightGradient also those
+  // of kInputGradient. Segments of one processor run one after the other in their order.
+  std::vector<int> after;
   Program program;              // has `part` alone
   std::vector<TensorCopy> in;   // into kInput before it runs
   std::vector<TensorCopy> out;  // from kOutput afterwards
@@ -52,12 +58,11 @@ struct Segment {
 // State of a stage: parameters, gradients, momentum, statistics.
 bool IsState(Storage storage);
 
-// Instructions first..first + count - 1 of a part.
-Segment MakeSegment(const Program& program, const ProgramFlow& flow, Part part, int first,
-                    int count, int processor);
-
-// In the order in which they run, part by part.
+// In the order in which they begin on one processor, part by part. keeps_values: by processor,
+// whether programs of it find in kStash and kScratch what others of it left there
+// (ProcessorRates::keeps_values); the host's does not count.
 std::vector<Segment> CutIntoSegments(const Program& program, const ProgramFlow& flow,
-                                     const Assignment& assignment);
+                                     const Assignment& assignment, const Grouping& grouping,
+                                     const std::vector<bool>& keeps_values);
 
 }  // namespace runnel

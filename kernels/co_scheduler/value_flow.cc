@@ -69,7 +69,7 @@ class Follower {
       flow_.values[static_cast<size_t>(content.value)].readers.push_back({part, instruction});
       return content.value;
     }
-    if (buffer.storage != Storage::kInput) {
+    if (buffer.storage != Storage::kInput && buffer.storage != Storage::kOutputGradient) {
       return absl::InternalError(
           absl::StrCat(Describe(part, instruction), " reads what nobody wrote"));
     }
@@ -111,6 +111,7 @@ bool HoldsValues(Storage storage) {
   switch (storage) {
     case Storage::kInput:
     case Storage::kOutput:
+    case Storage::kOutputGradient:
     case Storage::kInputGradient:
     case Storage::kStash:
     case Storage::kScratch:

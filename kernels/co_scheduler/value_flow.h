@@ -12,11 +12,11 @@
 namespace runnel {
 
 // What one instruction writes into kOutput, kInputGradient, kStash or kScratch, or what lies in
-// kInput. All else is state, which outlives a part, or belongs to the host.
+// kInput or kOutputGradient. All else is state, which outlives a part, or belongs to the host.
 struct FlowValue {
   Buffer place;  // as its writer, or the first reader of an input, names it
   Part part = Part::kForward;
-  int writer = -1;  // instruction of `part`; -1: it lies in kInput
+  int writer = -1;  // instruction of `part`; -1: the caller
   // It is still there when its part is done.
   bool survives_part = false;
   struct Reader {

@@ -17,6 +17,7 @@
 #include "proto/base/status_macros.h"
 #include "tests/kernels/device_backend.h"
 #include "tests/kernels/dsp_device/device_double.h"
+#include "tests/kernels/grouped_backend.h"
 
 namespace runnel {
 
@@ -106,6 +107,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& n
   }
   if (absl::StartsWith(name, kForcedOpenCl))
     return MakeForcedOpenCl(parts[0].substr(std::strlen(kForcedOpenCl)));
+  if (uint64_t seed = 0; absl::StartsWith(name, kGrouped) &&
+                         absl::SimpleAtoi(parts[0].substr(std::strlen(kGrouped)), &seed))
+    return MakeGroupedBackend(seed);
   if (name == kMixedDevice) return MakeMixedDevice();
   if (name == kDeviceDsp) {
     RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<hexagon::DspSession> session,

@@ -28,6 +28,8 @@ std::vector<std::string> ForcedBackendNames();
 std::vector<std::string> MixedBackendNames();
 // All processors that there are, or with an even seed cpu and ref, with instructions at random.
 std::string RandomlyMixed(int seed);
+// grouped_backend.h, with this seed behind it.
+inline constexpr char kGrouped[] = "grouped:";
 inline constexpr char kMixedDevice[] = "cpu,device/1";
 absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& name);
 // With only letters, digits and underscores.

@@ -237,6 +237,10 @@ TEST(SeveralProcessorsAtRandom, GiveTheBytesOfOne) {
       const auto mixed = Train(training, name);
       ASSERT_TRUE(mixed.ok()) << name << mixed.status();
       EXPECT_EQ(*mixed, *ref) << name;
+      const std::string grouped = absl::StrCat(kGrouped, seed, "/1");
+      const auto other = Train(training, grouped);
+      ASSERT_TRUE(other.ok()) << grouped << other.status();
+      EXPECT_EQ(*other, *ref) << grouped;
     }
   }
 }

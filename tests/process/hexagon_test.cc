@@ -70,11 +70,12 @@ TEST_F(HexagonTraining, ScalesAreKeptAndSpeculationIsDynamic) {
 // Sends `signal` to the DSP program of one of the workers when the run is at its first barrier, and
 // waits for the run's good end: with the weights of the CPU, in central's and the worker's log
 // `why`, and a journal that gives these weights again.
-void ExpectTheCpuGoesOn(int workers, int signal, const std::string& why) {
+void ExpectTheCpuGoesOn(int workers, int signal, const std::string& why,
+                        const std::string& backend = "hexagon") {
   ScratchDir dir;
   const Words run = With(kRun, {"--max-batches", "12", "--barrier-every", "2"});
   const std::string cpu = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
-  const Words command = With(run, {"--backend", "hexagon", "--local-workers", absl::StrCat(workers),
+  const Words command = With(run, {"--backend", backend, "--local-workers", absl::StrCat(workers),
                                    "--journal", dir / "j", "--summary", dir / "s"});
   Process central(With({"runnel-central"}, command), [] { setenv("RUNNEL_DSP_STALL_S", "2", 1); });
   ASSERT_TRUE(WaitForRecords(dir / "j", "barrier", 1)) << central.err();
@@ -101,6 +102,13 @@ TEST_F(HexagonTraining, AfterAKilledDspProgramTheCpuGoesOn) {
 
 TEST_F(HexagonTraining, AfterADspProgramThatHangsTheCpuGoesOn) {
   ExpectTheCpuGoesOn(1, SIGSTOP, "hangs: nothing done for 2 s");
+}
+
+// The lane of one processor ends that of the other.
+TEST_F(HexagonTraining, AfterALostDspAmongSeveralProcessorsTheCpuGoesOn) {
+  ExpectTheCpuGoesOn(2, SIGKILL, "was ended by signal 9", "cpu,hexagon@alternate");
+  ExpectTheCpuGoesOn(1, SIGSTOP, "hangs: nothing done for 2 s",
+                     "cpu,hexagon@int8_conv_weight_gradient=hexagon+int8_linear_forward=hexagon");
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "worker/measure/list_program.h"
 
+#include <algorithm>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "kernels/compiler.h"
 #include "proto/base/status_macros.h"
@@ -16,6 +19,37 @@ constexpr PartName kParts[] = {{Part::kForward, "forward"},
                                {Part::kInputGradient, "input_gradient"},
                                {Part::kWeightGradient, "weight_gradient"},
                                {Part::kUpdate, "update"}};
+
+void AppendPart(const Program& program, const ProgramSchedule& schedule, Part part,
+                const char* name, ProgramListing& listing) {
+  const auto& scheduled = schedule.parts[static_cast<size_t>(part)];
+  const std::vector<int>& groups = schedule.grouping[static_cast<size_t>(part)];
+  // Where processors run at the same time, each group of one is a switch there and back.
+  const bool runs_beside = part == Part::kWeightGradient && !groups.empty();
+  std::set<int> begun;
+  std::vector<ProgramLine> lines;
+  int at = 0;
+  for (size_t i = 0; i < scheduled.size(); ++i) {
+    const Instruction& instruction = program.part(part)[i];
+    const ScheduledInstruction& one = scheduled[i];
+    const bool switches =
+        runs_beside ? one.processor > 0 && begun.insert(groups[i]).second : one.processor != at;
+    lines.push_back({name, instruction.layer, instruction.op, std::string(Name(instruction.code)),
+                     schedule.processors[static_cast<size_t>(one.processor)], one.seconds, switches,
+                     one.switch_seconds, one.switch_bytes, instruction.split.samples,
+                     one.begin_seconds});
+    at = one.processor;
+  }
+  if (at != 0 && !runs_beside) {
+    const double back = schedule.back_seconds[static_cast<size_t>(part)];
+    lines.push_back({name, 0, 0, "", schedule.processors[0], 0, true, back, 0, 0,
+                     schedule.PartSeconds(part) - back});
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const ProgramLine& a, const ProgramLine& b) {
+    return a.begin_seconds < b.begin_seconds;
+  });
+  listing.lines.insert(listing.lines.end(), lines.begin(), lines.end());
+}
 
 }  // namespace
 
@@ -38,20 +72,7 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
   ProgramListing listing = {
       stage.layers.first_layer, stage.layers.last_layer, stage.samples, schedule.sources, {}};
   for (const auto& [part, name] : kParts) {
-    const auto& scheduled = schedule.parts[static_cast<size_t>(part)];
-    int at = 0;
-    for (size_t i = 0; i < scheduled.size(); ++i) {
-      const Instruction& instruction = program.part(part)[i];
-      const ScheduledInstruction& one = scheduled[i];
-      listing.lines.push_back({name, instruction.layer, instruction.op,
-                               std::string(Name(instruction.code)),
-                               schedule.processors[static_cast<size_t>(one.processor)], one.seconds,
-                               one.processor != at, one.switch_seconds, one.switch_bytes});
-      at = one.processor;
-    }
-    if (scheduled.empty() || scheduled.back().processor == 0) continue;
-    const double back = schedule.back_seconds[static_cast<size_t>(part)];
-    listing.lines.push_back({name, 0, 0, "", schedule.processors[0], 0, true, back, 0});
+    AppendPart(program, schedule, part, name, listing);
   }
   return listing;
 }

@@ -194,6 +194,7 @@ void Fill(ProgramReport& from, proto::FromWorker& to) {
     wire.set_switch_seconds(line.switch_seconds);
     wire.set_switch_bytes(line.switch_bytes);
     wire.set_split(line.split);
+    wire.set_begin_seconds(line.begin_seconds);
   }
 }
 
@@ -479,9 +480,12 @@ absl::StatusOr<ProgramLine> Read(const proto::ProgramLine& from) {
   RUNNEL_RETURN_IF_ERROR(
       CheckRange("program_report.lines.switch_bytes", from.switch_bytes(), 0, kMaxInt64));
   RUNNEL_RETURN_IF_ERROR(CheckRange("program_report.lines.split", from.split(), 0, kMaxAmount));
-  return ProgramLine{from.part(),         from.layer(),   from.op(),       from.instruction(),
-                     from.processor(),    from.seconds(), from.switches(), from.switch_seconds(),
-                     from.switch_bytes(), from.split()};
+  RUNNEL_RETURN_IF_ERROR(CheckReal("program_report.lines.begin_seconds", from.begin_seconds(),
+                                   -kMaxSeconds, kMaxSeconds));
+  return ProgramLine{from.part(),        from.layer(),          from.op(),
+                     from.instruction(), from.processor(),      from.seconds(),
+                     from.switches(),    from.switch_seconds(), from.switch_bytes(),
+                     from.split(),       from.begin_seconds()};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProgramReport& from) {
