@@ -196,6 +196,30 @@ TEST_F(OpenClTraining, WhereADeviceHasNoMemoryTheCpuGoesOn) {
     ExpectTheCpuGoesOn({{"RUNNEL_TEST_OPENCL_BUFFERS", buffers}}, "ALLOCATION_FAILURE");
 }
 
+// A model in integers by two stages on the device: the plain loop's figures, also when one of them
+// loses it on the way.
+TEST_F(OpenClTraining, StagesOfAModelInIntegersGiveThePlainLoopsFigures) {
+  ScratchDir dir;
+  RunCentral({"train", "--model", "lenet", "--dataset", "synthetic_digits", "--local-workers", "0",
+              "--max-batches", "20", "--eval-every", "-1", "--checkpoint-dir", dir / "trained"});
+  Process quantize({"runnel-central", "quantize", "--checkpoint-dir", dir / "trained", "--out",
+                    dir / "model.q8", "--samples", "20"});
+  ASSERT_EQ(quantize.Wait(), 0) << quantize.err();
+  const Words eval = {"eval", "--quantized", dir / "model.q8"};
+  const auto plain = RunCentral(eval);
+  const Words stages = With(eval, {"--local-workers", "2", "--quick", "--backend", "opencl"});
+  const auto whole = RunCentral(stages);
+  Process central(With({"runnel-central"}, With(stages, {"--summary", dir / "s"})),
+                  Faulty({{"RUNNEL_TEST_OPENCL_KERNELS", "170"}}));
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  EXPECT_THAT(central.err(), ContainsRegex("backend opencl of worker local-00[01] was lost: "));
+  const auto lost = Summary(dir / "s");
+  for (const char* figure : {"accuracy", "loss"}) {
+    EXPECT_EQ(whole[figure], plain[figure]) << figure;
+    EXPECT_EQ(lost[figure], plain[figure]) << figure;
+  }
+}
+
 // Kernels that do nothing stand for a driver that gets them wrong.
 TEST_F(OpenClTraining, ADeviceThatComputesWrongIsRefused) {
   ScratchDir dir;

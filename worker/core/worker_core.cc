@@ -387,7 +387,10 @@ StageEvents WorkerCore::Events(Generation generation) {
     SendTelemetry();
     Send(BarrierReached{generation, sequence});
   };
-  events.on_evaluation = [this](const EvaluationDone& done) { Send(done); };
+  events.on_evaluation = [this](const EvaluationDone& done) {
+    SendTelemetry();
+    Send(done);
+  };
   events.on_first_backward = [this] { SendTelemetry(); };
   events.on_replicated = [this](const Replicated& replicated) { Send(replicated); };
   // The host is in the middle of something: it goes when the loop is back.

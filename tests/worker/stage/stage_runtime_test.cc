@@ -203,6 +203,7 @@ TEST(StageRuntime, EvaluationRunsForwardOnlyAndReportsWhereTheLossIs) {
   EXPECT_EQ(Names(stage), "A8 A8 E8x10");
   ASSERT_TRUE(stage.ComputeDone({{}, 1.0, 4}).ok());
   EXPECT_EQ(Names(stage), "A9 A9 E9x5");
+  EXPECT_EQ(stage.evaluated(), 2);  // heartbeats tell central that the stage moves
   ASSERT_TRUE(stage.ComputeDone({{}, 1.0, 4}).ok());
   EXPECT_EQ(Names(stage), "V25");
   EXPECT_EQ(stage.forwards(), 0);
