@@ -24,12 +24,17 @@ std::optional<DepthwiseCodes> DepthwiseCodes::Of(const Int8Node& n, const Coding
   DepthwiseCodes made(n, loops);
   made.clamp_ = columns;
   made.outside_.assign(s.in_w * s.in_c, 0);
-  const int64_t blocks = (s.out_c + kNineTapsBlock - 1) / kNineTapsBlock;
+  if (s.stride_w == 1 && kNineTapsBlock % s.out_c == 0) {
+    made.pixels_of_block_ = kNineTapsBlock / s.out_c;
+  }
+  const int64_t columns_of_blocks = made.pixels_of_block_ * s.out_c;
+  const int64_t blocks = (columns_of_blocks + kNineTapsBlock - 1) / kNineTapsBlock;
   made.weights_.assign(blocks * kNineTapsBlock * kTapGroups * 4, 0);
   for (int64_t at = 0; at < blocks * kNineTapsBlock; ++at) {
     const int64_t block = at / kNineTapsBlock * kNineTapsBlock, place = at - block;
-    const int64_t c = block + ChannelAt(place);
-    const bool is_channel = c < s.out_c;
+    const int64_t column = block + ChannelAt(place);
+    const bool is_channel = column < columns_of_blocks;
+    const int64_t c = column % s.out_c;
     int64_t sum = 0;
     for (int64_t tap = 0; tap < kTaps && is_channel; ++tap) {
       const int8_t weight = n.weights[c * kTaps + tap];
@@ -57,8 +62,9 @@ void DepthwiseCodes::RunRow(const int8_t* image, int64_t oh, int8_t* codes) cons
   columns.limits = limits_.data();
   columns.scales = scales_.data();
   const int8_t* taps[kTaps];
-  // Outputs [first, first + pixels), all of whose columns lie inside, or one at the border.
-  const auto run = [&](int64_t first, int64_t pixels) {
+  // Outputs [first, first + pixels * together), all of whose columns lie inside, or one at the
+  // border.
+  const auto run = [&](int64_t first, int64_t pixels, int64_t together) {
     for (int64_t tap = 0; tap < kTaps; ++tap) {
       const int64_t ih = oh * s.stride_h - s.pad_h + tap / 3;
       const int64_t iw = first * s.stride_w - s.pad_w + tap % 3;
@@ -66,18 +72,21 @@ void DepthwiseCodes::RunRow(const int8_t* image, int64_t oh, int8_t* codes) cons
       taps[tap] = row_inside && inside ? image + (ih * s.in_w + iw) * s.in_c : outside_.data();
     }
     loops_->depthwise_nine(columns, {.x = taps,
-                                     .x_step = s.stride_w * s.in_c,
+                                     .x_step = s.stride_w * together * s.in_c,
                                      .weights = weights_.data(),
                                      .pixels = pixels,
-                                     .channels = s.in_c,
+                                     .channels = together * s.in_c,
                                      .codes = codes + first * s.in_c});
   };
   const int64_t begin = std::min(s.out_w, (s.pad_w + s.stride_w - 1) / s.stride_w);
   const int64_t reach = s.in_w + s.pad_w - 3;  // of the last window that lies inside
   const int64_t end = reach < 0 ? begin : std::clamp(reach / s.stride_w + 1, begin, s.out_w);
-  for (int64_t ow = 0; ow < begin; ++ow) run(ow, 1);
-  if (end > begin) run(begin, end - begin);
-  for (int64_t ow = end; ow < s.out_w; ++ow) run(ow, 1);
+  for (int64_t ow = 0; ow < begin; ++ow) run(ow, 1, 1);
+  const int64_t blocks = (end - begin) / pixels_of_block_;
+  if (blocks > 0) run(begin, blocks, pixels_of_block_);
+  const int64_t rest = begin + blocks * pixels_of_block_;
+  if (end > rest) run(rest, end - rest, 1);
+  for (int64_t ow = end; ow < s.out_w; ++ow) run(ow, 1, 1);
 }
 
 void DepthwiseCodes::Run(cpu::ThreadPool& pool, int64_t batch, const int8_t* x,

@@ -29,6 +29,8 @@ class DepthwiseCodes {
   const Int8Node* node_;
   const CodeLoops* loops_;
   CodeColumns clamp_;  // without its arrays
+  // Neighbouring pixels that fill a block together: their channels lie side by side.
+  int64_t pixels_of_block_ = 1;
   // In the order of NineTaps, whole blocks.
   std::vector<int32_t> offsets_, multipliers_, shifts_, limits_;
   std::vector<float> scales_;

@@ -75,19 +75,21 @@ bool FitsInt32(const CodeAddition& addition) {
   return most + (int64_t{1} << (addition.shift - 1)) <= INT32_MAX;
 }
 
-CodeAddition AdditionOf(const Int8Graph& graph, const Int8Node& n) {
-  const CodeLimits limits = LimitsOf(n);
-  return {.zero_a = graph.input(n, 0).coding.zero,
-          .zero_b = graph.input(n, 1).coding.zero,
-          .factor_a = n.factors[0].multiplier,
-          .factor_b = n.factors[1].multiplier,
-          .shift = n.factors[0].shift,
-          .zero = n.coding.zero,
-          .lowest = limits.lowest,
-          .highest = limits.highest};
-}
-
 }  // namespace
+
+std::optional<CodeAddition> AdditionOf(const Int8Graph& graph, const Int8Node& n) {
+  const CodeLimits limits = LimitsOf(n);
+  const CodeAddition addition = {.zero_a = graph.input(n, 0).coding.zero,
+                                 .zero_b = graph.input(n, 1).coding.zero,
+                                 .factor_a = n.factors[0].multiplier,
+                                 .factor_b = n.factors[1].multiplier,
+                                 .shift = n.factors[0].shift,
+                                 .zero = n.coding.zero,
+                                 .lowest = limits.lowest,
+                                 .highest = limits.highest};
+  if (!FitsInt32(addition)) return std::nullopt;
+  return addition;
+}
 
 void RunFastNode(const Int8Graph& graph, const NodeLoops& loops, const Int8Node& node,
                  const float* sample, const int8_t* x, const int8_t* other, int8_t* y) {
@@ -106,9 +108,9 @@ void RunFastNode(const Int8Graph& graph, const NodeLoops& loops, const Int8Node&
       }
       break;
     case NodeKind::kAdd: {
-      const CodeAddition addition = AdditionOf(graph, node);
-      if (FitsInt32(addition)) return loops.codes->add(addition, x, other, node.node.outputs(), y);
-      break;
+      const std::optional<CodeAddition> addition = AdditionOf(graph, node);
+      if (!addition.has_value()) break;
+      return loops.codes->add(*addition, x, other, node.node.outputs(), y);
     }
     default:
       break;

@@ -2,6 +2,8 @@
 
 // The nodes without weights over fast loops: bit for bit what RunPlainNode gives.
 
+#include <optional>
+
 #include "kernels/cpu/integer/loops.h"
 #include "kernels/inference/int8_graph.h"
 #include "kernels/inference/loops/code_loops.h"
@@ -12,6 +14,9 @@ struct NodeLoops {
   const CodeLoops* codes = nullptr;
   const cpu::IntegerLoops* integers = nullptr;
 };
+
+// What the loops add for a kAdd; nothing where its sums do not fit int32.
+std::optional<CodeAddition> AdditionOf(const Int8Graph& graph, const Int8Node& node);
 
 // Arguments as RunPlainNode's (int8_executor.h).
 void RunFastNode(const Int8Graph& graph, const NodeLoops& loops, const Int8Node& node,

@@ -26,6 +26,14 @@ void GrowTo(int64_t count, std::vector<T>& memory) {
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
+// Whether the taps of a row, taken together, have a shorter reduction: few channels, as of samples.
+bool MergesTaps(const Int8Node& n, const cpu::Int8Kernels& kernels) {
+  const cpu::ConvShape& s = n.node.shape;
+  if (s.groups > 1 || n.winograd || s.stride_w > s.kernel_w) return false;
+  return DivideUp(s.kernel_w * s.in_c, kernels.k_group) <
+         s.kernel_w * DivideUp(s.in_c, kernels.k_group);
+}
+
 // u of all filters: (point, out channel, in channel).
 std::vector<int8_t> WinogradFilters(const Int8Node& n) {
   const int64_t outs = n.node.shape.out_c, ins = n.node.shape.in_c;
@@ -50,13 +58,18 @@ struct Int8Executor::Product {
   std::vector<PackedProduct> points;      // Winograd: by point
   std::optional<DepthwiseCodes> depthwise;
   std::optional<RealConv> real;
+  std::optional<cpu::GatherCoding> coding;  // without `codes` and `other`
+  int32_t addition = -1;                    // the kAdd that the coding has
+  int32_t other = -1;                       // what it adds
 };
 
-Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels)
+Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels,
+                           ValuesKept kept)
     : graph_(graph),
       pool_(threads),
       kernels_(kernels),
       products_(graph.nodes.size()),
+      computed_in_(graph.nodes.size(), -1),
       codes_(graph.nodes.size()) {
   loops_.codes = &CodeLoopsFor(kernels.name);
   const absl::string_view name = loops_.codes->name;
@@ -79,10 +92,16 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
       product.depthwise = DepthwiseCodes::Of(n, in, *product.requantizer, *loops_.codes);
       if (product.depthwise.has_value()) continue;
     }
-    product.pads = in.zero != 0 && (product.shape.pad_h > 0 || product.shape.pad_w > 0);
+    const bool merges_taps = MergesTaps(n, kernels);
+    const bool has_padding = product.shape.pad_h > 0 || product.shape.pad_w > 0;
+    product.pads = merges_taps || (in.zero != 0 && has_padding);
     if (product.pads) {
       product.shape.in_h += 2 * product.shape.pad_h;
       product.shape.in_w += 2 * product.shape.pad_w;
+      if (merges_taps) {
+        product.shape.in_w =
+            DivideUp(product.shape.in_w, product.shape.stride_w) * product.shape.stride_w;
+      }
       product.shape.pad_h = product.shape.pad_w = 0;
     }
     if (n.winograd) {
@@ -96,11 +115,61 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
       }
       continue;
     }
-    product.direct.emplace(machine, product.shape, n.weights);
+    product.direct.emplace(machine, product.shape, n.weights, merges_taps);
+    if (product.requantizer.has_value() && product.requantizer->codes_tiles() &&
+        product.direct->takes_coding()) {
+      product.coding = product.requantizer->TileCoding();
+    }
     if (n.weight_zeros.empty()) continue;
     cpu::ConvShape ones = product.shape;
     ones.out_c = ones.groups;
     product.row_sums.emplace(machine, ones, std::vector<int8_t>(ones.weight_elements(), 1));
+  }
+  SetNextProducts();
+  if (kept == ValuesKept::kLast) {
+    FuseAdditions();
+    places_ = ShareMemory(graph, computed_in_);
+  } else {
+    places_ = OwnMemory(graph);
+  }
+}
+
+void Int8Executor::SetNextProducts() {
+  const PackedProduct* next = nullptr;
+  for (size_t i = products_.size(); i-- > 0;) {
+    if (products_[i] == nullptr || !products_[i]->direct.has_value()) continue;
+    if (next != nullptr) products_[i]->direct->SetNext(*next);
+    next = &*products_[i]->direct;
+  }
+}
+
+// Additions of a convolution that nobody else reads and a value that is there before it.
+void Int8Executor::FuseAdditions() {
+  std::vector<int> readers(graph_.nodes.size(), 0);
+  for (const Int8Node& n : graph_.nodes) {
+    for (int k = 0; k < n.node.input_count(); ++k) ++readers[n.node.inputs[k]];
+  }
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const Int8Node& n = graph_.nodes[i];
+    if (n.node.kind != NodeKind::kAdd) continue;
+    const bool second = n.node.inputs[1] > n.node.inputs[0];
+    const int32_t last = n.node.inputs[second ? 1 : 0];
+    if (readers[last] != 1 || products_[last] == nullptr) continue;
+    std::optional<cpu::GatherCoding>& coding = products_[last]->coding;
+    const std::optional<CodeAddition> a = AdditionOf(graph_, n);
+    if (!coding.has_value() || !a.has_value()) continue;
+    if (std::max(a->factor_a, a->factor_b) > INT16_MAX) continue;
+    coding->tile.adds = true;
+    coding->tile.factor = static_cast<int16_t>(second ? a->factor_b : a->factor_a);
+    coding->tile.other_factor = static_cast<int16_t>(second ? a->factor_a : a->factor_b);
+    coding->tile.start = -a->zero_a * a->factor_a - a->zero_b * a->factor_b;
+    coding->tile.shift = a->shift;
+    coding->tile.sum_zero = a->zero;
+    coding->tile.sum_lowest = a->lowest;
+    coding->tile.sum_highest = a->highest;
+    products_[last]->addition = static_cast<int32_t>(i);
+    products_[last]->other = n.node.inputs[second ? 0 : 1];
+    computed_in_[i] = last;
   }
 }
 
@@ -108,6 +177,7 @@ Int8Executor::~Int8Executor() = default;
 
 std::string Int8Executor::kernel(size_t node) const {
   const Int8Node& n = graph_.nodes[node];
+  if (computed_in_[node] >= 0) return absl::StrCat("in ", computed_in_[node]);
   if (n.node.kind != NodeKind::kConv) return absl::StrCat("loop ", loops_.codes->name);
   const cpu::ConvShape& s = n.node.shape;
   if (n.is_real()) return absl::StrCat("fp32 ", loops_.codes->name);
@@ -138,10 +208,16 @@ void Int8Executor::Direct(size_t at, int64_t batch, absl::Span<float> logits) {
   const Int8Node& n = graph_.nodes[at];
   const Product& product = *products_[at];
   if (product.depthwise.has_value()) {
-    product.depthwise->Run(pool_, batch, codes_[n.node.inputs[0]].data(), codes_[at].data());
+    product.depthwise->Run(pool_, batch, Value(n.node.inputs[0]), Value(at));
     return;
   }
-  const int8_t* x = Padded(at, batch, codes_[n.node.inputs[0]].data());
+  const int8_t* x = Padded(at, batch, Value(n.node.inputs[0]));
+  if (product.coding.has_value()) {
+    cpu::GatherCoding coding = *product.coding;
+    coding.codes = Value(product.addition < 0 ? at : product.addition);
+    if (product.addition >= 0) coding.other = Value(product.other);
+    return product.direct->Run(batch, x, coding);
+  }
   if (product.row_sums.has_value()) {
     GrowTo(batch * n.node.shape.out_h * n.node.shape.out_w * n.node.shape.groups, row_sums_);
     product.row_sums->Run(batch, x, row_sums_.data());
@@ -152,7 +228,7 @@ void Int8Executor::Direct(size_t at, int64_t batch, absl::Span<float> logits) {
     product.direct->Run(batch, x, sums_.data());
     return Finish(at, batch, logits);
   }
-  CodeSink sink(*product.requantizer, out_c, row_sums_.data(), codes_[at].data());
+  CodeSink sink(*product.requantizer, out_c, row_sums_.data(), Value(at));
   if (product.direct->takes_sink()) return product.direct->Run(batch, x, sink);
   GrowTo(positions * out_c, sums_);
   product.direct->Run(batch, x, sums_.data());
@@ -167,7 +243,7 @@ void Int8Executor::Direct(size_t at, int64_t batch, absl::Span<float> logits) {
 void Int8Executor::TransformTiles(size_t at, int64_t first, int64_t count, int64_t tiles) {
   const Int8Node& n = graph_.nodes[at];
   const cpu::ConvShape& s = n.node.shape;
-  const int8_t* x = codes_[n.node.inputs[0]].data();
+  const int8_t* x = Value(n.node.inputs[0]);
   const int64_t tiles_w = DivideUp(s.out_w, 2), v_step = count * s.in_c;
   pool_.ParallelFor(count, [&](int, int64_t t) {
     const int64_t image = (first + t) / tiles, tile = (first + t) % tiles;
@@ -203,8 +279,7 @@ void Int8Executor::FinishTiles(size_t at, int64_t first, int64_t count, int64_t 
       places[inside++] = ((image * s.out_h + h) * s.out_w + w) * s.out_c;
     }
     if (requantizer.has_value()) {
-      CodeSink(*requantizer, s.out_c, nullptr, codes_[at].data())
-          .Take({rows, places, inside, 0, s.out_c});
+      CodeSink(*requantizer, s.out_c, nullptr, Value(at)).Take({rows, places, inside, 0, s.out_c});
       return;
     }
     for (int k = 0; k < inside; ++k) std::copy_n(rows[k], s.out_c, &sums_[places[k]]);
@@ -255,8 +330,8 @@ void Int8Executor::Finish(size_t at, int64_t batch, absl::Span<float> logits) {
         if (n.gives_logits()) {
           logits[p * s.out_c + o] = static_cast<float>(saturated * n.logit_scales[o]);
         } else {
-          codes_[at][p * s.out_c + o] = ClampCode(Multiply(saturated, n.factors[o]) + n.coding.zero,
-                                                  limits.lowest, limits.highest);
+          Value(at)[p * s.out_c + o] = ClampCode(Multiply(saturated, n.factors[o]) + n.coding.zero,
+                                                 limits.lowest, limits.highest);
         }
       }
     }
@@ -271,7 +346,7 @@ void Int8Executor::Convolve(size_t at, const float* samples, int64_t batch,
     const int64_t ins = graph_.input(n).node.outputs();
     for (int64_t b = 0; b < batch; ++b) {
       real->Run(samples == nullptr ? nullptr : samples + b * sample,
-                &codes_[n.node.inputs[0]][b * ins], &codes_[at][b * outs],
+                Value(n.node.inputs[0]) + b * ins, Value(at) + b * outs,
                 n.gives_logits() ? &logits[b * outs] : nullptr);
     }
     return;
@@ -282,22 +357,27 @@ void Int8Executor::Convolve(size_t at, const float* samples, int64_t batch,
 
 void Int8Executor::RunNodes(const float* samples, const int8_t* given, int64_t batch,
                             absl::Span<float> logits, absl::FunctionRef<void(size_t node)> after) {
+  for (size_t i = 0; i < codes_.size(); ++i) {
+    const int64_t elements = places_.elements[i];
+    if (elements > 0) GrowTo(batch * elements + kReadBehindBytes, codes_[i]);
+  }
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Int8Node& n = graph_.nodes[i];
     const int64_t outs = n.node.outputs();
-    codes_[i].resize(batch * outs + kReadBehindBytes);
-    if (i == 0 && graph_.takes_codes) {
-      std::copy_n(given, batch * outs, codes_[i].begin());
+    if (computed_in_[i] >= 0) {
+      // Done with its convolution.
+    } else if (i == 0 && graph_.takes_codes) {
+      std::copy_n(given, batch * outs, Value(0));
     } else if (n.node.kind == NodeKind::kConv) {
       Convolve(i, samples, batch, logits);
     } else {
       pool_.ParallelFor(batch, [&](int, int64_t b) {
         const auto input = [&](int k) -> const int8_t* {
           if (n.node.input_count() <= k) return nullptr;
-          return &codes_[n.node.inputs[k]][b * graph_.input(n, k).node.outputs()];
+          return Value(n.node.inputs[k]) + b * graph_.input(n, k).node.outputs();
         };
         RunFastNode(graph_, loops_, n, i == 0 ? samples + b * outs : nullptr, input(0), input(1),
-                    &codes_[i][b * outs]);
+                    Value(i) + b * outs);
       });
     }
     after(i);

@@ -13,6 +13,7 @@
 #include "kernels/inference/fast_nodes.h"
 #include "kernels/inference/int8_graph.h"
 #include "kernels/inference/packed_product.h"
+#include "kernels/inference/value_places.h"
 
 namespace runnel::inference {
 
@@ -40,10 +41,15 @@ class ReferenceExecutor {
   Codes codes_;
 };
 
+// Which values codes() has after a run. With kLast values share memory, and additions are computed
+// with the convolution before them where the kernels can.
+enum class ValuesKept { kLast, kAll };
+
 class Int8Executor {
  public:
   // graph: borrowed, checked (CheckAndInfer). kernels: of int8_conv.h's supported ones.
-  Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels);
+  Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8Kernels& kernels,
+               ValuesKept kept = ValuesKept::kLast);
   ~Int8Executor();
   // after: called when a node is done, in order.
   void Run(
@@ -54,13 +60,16 @@ class Int8Executor {
   void RunCodes(absl::Span<const int8_t> given, int64_t batch, absl::Span<float> logits) {
     RunNodes(nullptr, given.data(), batch, logits, [](size_t) {});
   }
-  // What computes a node, for people: "direct avx512_vnni".
+  // What computes a node, for people: "direct avx512_vnni", "in 14".
   std::string kernel(size_t node) const;
-  // Of the last run; each with kReadBehindBytes behind it.
+  // Of the last run; each with kReadBehindBytes behind it. ValuesKept says which.
   const Codes& codes() const { return codes_; }
 
  private:
   struct Product;  // what a convolution keeps between runs
+  void SetNextProducts();
+  void FuseAdditions();
+  int8_t* Value(size_t node) { return codes_[places_.of[node]].data(); }
   void RunNodes(const float* samples, const int8_t* given, int64_t batch, absl::Span<float> logits,
                 absl::FunctionRef<void(size_t node)> after);
   void Convolve(size_t at, const float* samples, int64_t batch, absl::Span<float> logits);
@@ -77,7 +86,9 @@ class Int8Executor {
   const cpu::Int8Kernels& kernels_;
   NodeLoops loops_;
   std::vector<std::unique_ptr<Product>> products_;  // by node
-  Codes codes_;
+  std::vector<int32_t> computed_in_;  // by node: of an addition the convolution that has it, or -1
+  ValuePlaces places_;
+  Codes codes_;                    // by place
   std::vector<int32_t> sums_;      // of the convolution that is under way, where they are stored
   std::vector<int32_t> row_sums_;  // of its inputs, where weights have zeros
   std::vector<int8_t> padded_;     // its input, where padding is not code 0

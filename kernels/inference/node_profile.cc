@@ -69,7 +69,7 @@ std::vector<NodeError> CompareNodes(const FoldedGraph& real, const Int8Graph& gr
   const int64_t sample = graph.nodes.front().node.outputs();
   std::vector<Comparison> sums(graph.nodes.size());
   FoldedExecutor real_executor(real);
-  Int8Executor executor(graph, 1, kernels);
+  Int8Executor executor(graph, 1, kernels, ValuesKept::kAll);
   std::vector<float> logits(graph.classes()), decoded;
   for (int64_t n = 0; n < count; ++n) {
     const absl::Span<const float> one = samples.subspan(n * sample, sample);

@@ -8,13 +8,13 @@
 namespace runnel::inference {
 
 PackedProduct::PackedProduct(const ProductMachine& machine, const cpu::ConvShape& shape,
-                             absl::Span<const int8_t> weights)
-    : machine_(machine), shape_(shape) {
+                             absl::Span<const int8_t> weights, bool merges_taps)
+    : machine_(machine), shape_(shape), merges_taps_(merges_taps) {
   if (shape.groups > 1) {
     weights_.assign(weights.begin(), weights.end());
     return;
   }
-  const cpu::GatherProblem problem = cpu::GatherProblemOf(shape, /*input_gradient=*/false);
+  const cpu::GatherProblem problem = ProblemOf(shape);
   constexpr int64_t kAlignment = 64;
   const int64_t bytes = cpu::AllPanelsBytes(*machine.kernels, problem);
   panels_.reset(static_cast<std::byte*>(
@@ -22,21 +22,25 @@ PackedProduct::PackedProduct(const ProductMachine& machine, const cpu::ConvShape
   cpu::PackAllPanels(*machine.kernels, problem, weights.data(), panels_.get());
 }
 
-void PackedProduct::RunDense(int64_t batch, const int8_t* x, int32_t* acc,
-                             cpu::SumsSink* sink) const {
+cpu::GatherProblem PackedProduct::ProblemOf(const cpu::ConvShape& shape) const {
+  return merges_taps_ ? cpu::MergeTapsOfRows(shape) : cpu::GatherProblemOf(shape, false);
+}
+
+void PackedProduct::RunDense(int64_t batch, cpu::GatherOperands operands) const {
   cpu::ConvShape shape = shape_;
   shape.batch = batch;
   machine_.workspace->Reset();
   cpu::Int8Context context{machine_.kernels, machine_.pool, nullptr};
-  const cpu::GatherProblem problem = cpu::GatherProblemOf(shape, /*input_gradient=*/false);
+  const cpu::GatherProblem problem = ProblemOf(shape);
   context.workspace = machine_.workspace->Take<std::byte>(cpu::GatherWorkspaceBytes(
       *machine_.kernels, problem, machine_.pool->threads(), /*prepacked=*/true));
-  cpu::RunGather(context, problem,
-                 {.source = x, .packed = panels_.get(), .out = acc, .sink = sink});
+  operands.packed = panels_.get();
+  operands.next = next_;
+  cpu::RunGather(context, problem, operands);
 }
 
 void PackedProduct::Run(int64_t batch, const int8_t* x, int32_t* acc) const {
-  if (panels_ != nullptr) return RunDense(batch, x, acc, nullptr);
+  if (panels_ != nullptr) return RunDense(batch, {.source = x, .out = acc});
   cpu::ConvShape shape = shape_;
   shape.batch = batch;
   machine_.workspace->Reset();
@@ -47,7 +51,7 @@ void PackedProduct::Run(int64_t batch, const int8_t* x, int32_t* acc) const {
 }
 
 void PackedProduct::Run(int64_t batch, const int8_t* x, cpu::SumsSink& sink) const {
-  if (panels_ != nullptr) return RunDense(batch, x, nullptr, &sink);
+  if (panels_ != nullptr) return RunDense(batch, {.source = x, .sink = &sink});
   cpu::ConvShape shape = shape_;
   shape.batch = batch;
   machine_.workspace->Reset();
@@ -55,6 +59,10 @@ void PackedProduct::Run(int64_t batch, const int8_t* x, cpu::SumsSink& sink) con
   context.workspace = machine_.workspace->Take<std::byte>(
       cpu::DepthwiseToSinkBytes(shape, machine_.pool->threads()));
   cpu::RunDepthwiseToSink(context, shape, x, weights_.data(), sink);
+}
+
+void PackedProduct::Run(int64_t batch, const int8_t* x, const cpu::GatherCoding& coding) const {
+  RunDense(batch, {.source = x, .coding = &coding});
 }
 
 }  // namespace runnel::inference

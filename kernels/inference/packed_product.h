@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kernels/cpu/int8/gather_conv.h"
 #include "kernels/cpu/int8/int8_conv.h"
 #include "kernels/cpu/int8/sums_sink.h"
 #include "kernels/cpu/workspace.h"
@@ -26,17 +27,23 @@ inline constexpr int64_t kReadBehindBytes = 64;
 
 class PackedProduct {
  public:
-  // weights: OHWI codes. shape: of one sample.
+  // weights: OHWI codes. shape: of one sample. merges_taps: MergeTapsOfRows, of a dense one.
   PackedProduct(const ProductMachine& machine, const cpu::ConvShape& shape,
-                absl::Span<const int8_t> weights);
+                absl::Span<const int8_t> weights, bool merges_taps = false);
+  // Says which one runs after this one: its weights are fetched on the way. It outlives this one.
+  void SetNext(const PackedProduct& next) { next_ = next.panels_.get(); }
   // x int8[batch][IH][IW][IC] with kReadBehindBytes behind it -> acc int32[batch][OH][OW][OC].
   void Run(int64_t batch, const int8_t* x, int32_t* acc) const;
   // The same sums, each given to the sink. Dense and depthwise ones only.
   void Run(int64_t batch, const int8_t* x, cpu::SumsSink& sink) const;
+  // Codes as they leave the tiles. Dense ones, kernels with codes_tiles only.
+  void Run(int64_t batch, const int8_t* x, const cpu::GatherCoding& coding) const;
+  bool takes_coding() const { return panels_ != nullptr && machine_.kernels->codes_tiles; }
   bool takes_sink() const { return panels_ != nullptr || shape_.depthwise(); }
 
  private:
-  void RunDense(int64_t batch, const int8_t* x, int32_t* acc, cpu::SumsSink* sink) const;
+  cpu::GatherProblem ProblemOf(const cpu::ConvShape& shape) const;
+  void RunDense(int64_t batch, cpu::GatherOperands operands) const;
 
   struct Free {
     void operator()(std::byte* bytes) const { std::free(bytes); }
@@ -44,8 +51,10 @@ class PackedProduct {
 
   ProductMachine machine_;
   cpu::ConvShape shape_;
+  bool merges_taps_;
   std::unique_ptr<std::byte, Free> panels_;  // of dense ones
-  std::vector<int8_t> weights_;              // of grouped ones
+  const std::byte* next_ = nullptr;
+  std::vector<int8_t> weights_;  // of grouped ones
 };
 
 }  // namespace runnel::inference

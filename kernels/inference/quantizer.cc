@@ -15,8 +15,9 @@ namespace {
 constexpr int32_t kMaxCode = 127;
 // A bias is at most so many units of its sum's scale.
 constexpr double kMaxBias = 1 << 30;
-// Multipliers of an addition have so many bits: products with differences of codes are exact.
-constexpr int kAddBits = 22;
+// Multipliers of an addition have so many bits: with their sign they are words, which instructions
+// multiply in pairs.
+constexpr int kAddBits = 15;
 
 bool PassesOn(const Node& node) {
   return node.kind == NodeKind::kMaxPool || node.kind == NodeKind::kFlatten;
@@ -206,7 +207,7 @@ absl::Status Quantizer::QuantizeConv(const Int8Graph& graph, Int8Node& out) cons
     if (gives_logits) {
       out.logit_scales.push_back(scale);
     } else {
-      out.factors.push_back(FactorOf(scale / out.coding.scale));
+      out.factors.push_back(FloatFactorOf(scale / out.coding.scale));
     }
   }
   return absl::OkStatus();
@@ -243,7 +244,7 @@ absl::StatusOr<Int8Graph> Quantizer::Finish() const {
         std::frexp(std::max(a, b), &exponent);
         const int shift = std::clamp(kAddBits - exponent, 1, 62);
         for (double factor : {a, b}) {
-          const double most = static_cast<double>((1 << (kAddBits + 1)) - 1);
+          const double most = static_cast<double>((1 << kAddBits) - 1);
           out.factors.push_back(
               {static_cast<int32_t>(std::min(std::round(std::ldexp(factor, shift)), most)), shift});
         }

@@ -33,6 +33,11 @@ inline Factor FactorOf(double real) {
   return {static_cast<int32_t>(multiplier), shift};
 }
 
+// The nearest one that a float has, so that kernels may multiply floats and round once.
+inline Factor FloatFactorOf(double real) {
+  return FactorOf(static_cast<float>(std::min(real, 1e30)));
+}
+
 inline int32_t SaturateSum(int64_t sum) {
   return static_cast<int32_t>(std::clamp<int64_t>(sum, -INT32_MAX, INT32_MAX));
 }

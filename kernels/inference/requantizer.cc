@@ -15,6 +15,10 @@ constexpr double kBeyondCodes = 512;
 // CodeColumns::scales.
 constexpr double kMostInFloats = 1 << 30;
 
+// Int8TileCoding.
+constexpr int64_t kExactIntegers = int64_t{1} << 24;
+constexpr double kMostInWords = (1 << 15) - 256;
+
 int64_t RowOf(const Int8Node& n) { return n.node.shape.taps() * n.node.shape.group_in(); }
 
 // The largest magnitude that a sum of the channel can have, offset included.
@@ -33,6 +37,20 @@ int32_t LimitOf(const Factor& factor) {
   if (std::ldexp(factor.multiplier, -factor.shift) >= kBeyondCodes) return 1;
   const double limit = std::ceil(std::ldexp(kBeyondCodes, factor.shift) / factor.multiplier) + 1;
   return limit < INT32_MAX ? static_cast<int32_t>(limit) : INT32_MAX;
+}
+
+// Whether a float multiply-add gives the code of each sum up to `most`: as Int8TileCoding asks.
+bool CodesTiles(const Factor& factor, int64_t most) {
+  const double scale = std::ldexp(factor.multiplier, -factor.shift);
+  if (static_cast<double>(static_cast<float>(scale)) != scale) return false;
+  if (static_cast<double>(most) * scale >= kMostInWords) return false;
+  if (most >= kExactIntegers && static_cast<double>(kExactIntegers) * scale < kBeyondCodes) {
+    return false;
+  }
+  if (factor.multiplier == 0) return true;
+  // A product is halfway between integers where the sum has so many factors of two.
+  const int bits = factor.shift - 1 - __builtin_ctz(static_cast<uint32_t>(factor.multiplier));
+  return bits < 0 || most >> bits == 0;
 }
 
 }  // namespace
@@ -56,19 +74,33 @@ std::optional<Requantizer> Requantizer::Of(const Int8Node& n, const Coding& in,
   Requantizer made(n, loops);
   const std::vector<int64_t> offsets = SumOffsets(n, in);
   bool floats = true;
+  made.codes_tiles_ = n.weight_zeros.empty();
   for (size_t o = 0; o < offsets.size(); ++o) {
     const int64_t most = MostOf(n, in, o, offsets[o]);
     if (most >= INT32_MAX) return std::nullopt;
     const double scale = std::ldexp(n.factors[o].multiplier, -n.factors[o].shift);
     floats = floats && static_cast<double>(most) * scale < kMostInFloats;
+    made.codes_tiles_ = made.codes_tiles_ && CodesTiles(n.factors[o], most);
     made.scales_.push_back(static_cast<float>(scale));
     made.offsets_.push_back(static_cast<int32_t>(offsets[o]));
     made.multipliers_.push_back(n.factors[o].multiplier);
     made.shifts_.push_back(n.factors[o].shift);
     made.limits_.push_back(LimitOf(n.factors[o]));
   }
+  const size_t panels = (offsets.size() + cpu::kMaxPanelColumns - 1) / cpu::kMaxPanelColumns;
+  made.offsets_.resize(panels * cpu::kMaxPanelColumns);
+  made.scales_.resize(panels * cpu::kMaxPanelColumns);
   if (!floats) made.scales_.clear();
   return made;
+}
+
+cpu::GatherCoding Requantizer::TileCoding() const {
+  const CodeLimits clamp = LimitsOf(*node_);
+  return {.tile = {.scales = scales_.data(),
+                   .zero = node_->coding.zero,
+                   .lowest = clamp.lowest,
+                   .highest = clamp.highest},
+          .offsets = offsets_.data()};
 }
 
 CodeColumns Requantizer::Columns() const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/cpu/int8/gather_conv.h"
 #include "kernels/cpu/int8/sums_sink.h"
 #include "kernels/inference/int8_graph.h"
 #include "kernels/inference/loops/code_loops.h"
@@ -27,13 +28,20 @@ class Requantizer {
 
   CodeColumns Columns() const;
 
+  // Whether a float has each factor, and no sum that it could round wrongly: tiles make codes then.
+  bool codes_tiles() const { return codes_tiles_; }
+  // Without a result. With codes_tiles.
+  cpu::GatherCoding TileCoding() const;
+
  private:
   Requantizer(const Int8Node& n, const CodeLoops& loops) : node_(&n), loops_(&loops) {}
 
   const Int8Node* node_;
   const CodeLoops* loops_;
-  std::vector<int32_t> offsets_, multipliers_, shifts_, limits_;
-  std::vector<float> scales_;  // empty where a product with one could reach 2^30
+  bool codes_tiles_ = false;
+  std::vector<int32_t> offsets_;  // with what a panel has more
+  std::vector<int32_t> multipliers_, shifts_, limits_;
+  std::vector<float> scales_;  // likewise; empty where a product with one could reach 2^30
 };
 
 // Writes the codes of a product's sums; one product.

@@ -26,12 +26,15 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
+#include "tests/bench/bench_kernels_peak.h"
 #include "tests/bench/peer_onednn_graph.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
 namespace runnel::bench {
 namespace {
+
+constexpr int kPeakTurns = 50;  // of some 100 us
 
 double CpuSeconds() {
   timespec t;
@@ -79,18 +82,22 @@ int64_t Operations(const inference::Int8Graph& graph) {
   return 2 * macs;
 }
 
-// What each node takes, one sample, beside the peak of the inner loop.
+// What each node takes, one sample: beside the peak of the inner loop over operands in the nearest
+// cache, and that of products between registers.
 void PrintNodes(const inference::Int8Graph& graph, inference::Int8Executor& executor,
                 absl::Span<const float> samples) {
   const double peak = inference::MeasurePeak(cpu::BestInt8Kernels());
+  const double registers = MeasurePeaks(1).int8_gops * 1e9;
+  std::printf("peak of the inner loop %.0f GOP/s, between registers %.0f GOP/s\n", peak * 1e-9,
+              registers * 1e-9);
   const std::vector<double> seconds = inference::TimeNodes(graph, executor, samples, 1, 21);
   const std::vector<inference::NodeFacts> facts = inference::DescribeNodes(
       graph, [&executor](size_t node) { return executor.kernel(node); });
   for (size_t i = 0; i < facts.size(); ++i) {
     const double rate = 2.0 * static_cast<double>(facts[i].macs) / seconds[i];
-    std::printf("%3zu %-14s %-16s %-24s %8.1f us %6.0f GOP/s %5.3f\n", i, facts[i].name.c_str(),
-                facts[i].shape.c_str(), facts[i].kernel.c_str(), seconds[i] * 1e6, rate * 1e-9,
-                rate / peak);
+    std::printf("%3zu %-14s %-16s %-24s %8.1f us %6.0f GOP/s %5.3f %5.3f\n", i,
+                facts[i].name.c_str(), facts[i].shape.c_str(), facts[i].kernel.c_str(),
+                seconds[i] * 1e6, rate * 1e-9, rate / peak, rate / registers);
   }
 }
 
@@ -125,6 +132,11 @@ absl::Status BenchModel(const std::string& name, const Options& options, nlohman
     absl::Status status;
     std::map<std::string, Contender> contenders;
     contenders["int8"].run = [&] { ours.Run(samples, batch, absl::MakeSpan(logits)); };
+    double peak_operations = 0;
+    contenders["register_peak"].run = [&] {
+      peak_operations = 0;
+      for (int i = 0; i < kPeakTurns; ++i) peak_operations += PeakInt8Turn();
+    };
     contenders["onednn_int8"].run = [&] { peer->Run(); };
     contenders["fp32"].run = [&] {
       status.Update(fp32.Forward(Part::kForwardEval, samples.data(), labels.data(), {}));
@@ -143,6 +155,7 @@ absl::Status BenchModel(const std::string& name, const Options& options, nlohman
     const double int8 = row["int8_ms"];
     row["fp32_over_int8"] = row["fp32_ms"].get<double>() / int8;
     row["onednn_over_int8"] = row["onednn_int8_ms"].get<double>() / int8;
+    row["register_peak_gops"] = 1e-6 * peak_operations / row["register_peak_ms"].get<double>();
     row["int8_gops"] = 1e-6 * static_cast<double>(Operations(graph) * batch) / int8;
     if (has_winograd) row["winograd_gain"] = int8 / row["int8_winograd_ms"].get<double>();
     if (options.nodes) {

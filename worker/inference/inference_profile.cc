@@ -27,7 +27,7 @@ constexpr int kMostPasses = 15;
 constexpr double kEnoughSeconds = 1;
 constexpr uint64_t kSeed = 1;
 // Sums of two values, each halved.
-constexpr inference::Factor kHalf = {1 << 22, 23};
+constexpr inference::Factor kHalf = {1 << 14, 15};
 
 // Weights from a linear congruence, and a factor that keeps sums of them in the range of codes.
 void SetWeights(const inference::Node& node, bool gives_logits, Int8Node& out) {
@@ -44,7 +44,7 @@ void SetWeights(const inference::Node& node, bool gives_logits, Int8Node& out) {
   if (gives_logits) {
     out.logit_scales.assign(static_cast<size_t>(s.out_c), 1 / usual);
   } else {
-    out.factors.assign(static_cast<size_t>(s.out_c), inference::FactorOf(1 / usual));
+    out.factors.assign(static_cast<size_t>(s.out_c), inference::FloatFactorOf(1 / usual));
   }
 }
 

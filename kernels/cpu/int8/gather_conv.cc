@@ -6,13 +6,15 @@
 #include <utility>
 
 #include "kernels/cpu/int8/gather_layout.h"
+#include "kernels/cpu/int8/gather_panels.h"
 
 namespace runnel::cpu {
 namespace {
 
-// Values of the reduction that are packed before they are summed, a multiple of every k_group: so
-// many that the hardware follows each column.
-constexpr int64_t kPackedPiece = 8192;
+// Tiles that fetch a panel between them (Int8Tile::ahead).
+constexpr int kAheadTiles = 4;
+// Tiles of a 1x1 convolution that go through all panels together.
+constexpr int kFlatTiles = 16;
 // Parts of the images for each thread: a slow core is not waited for long.
 constexpr int64_t kPartsPerThread = 4;
 
@@ -65,40 +67,6 @@ bool PacksAll(const GatherSizes& sizes, int64_t threads, bool prepacked) {
   return sizes.chunk_images < sizes.problem.batch || (threads > 1 && !SplitsPanels(sizes, threads));
 }
 
-// Weights of columns [column, column + n) and `k` channels of one slot, from channel `first` on.
-void PackSlotPiece(const GatherSizes& sizes, const int8_t* weights, int64_t slot, int64_t first,
-                   int64_t k, int64_t column, int n, int width, int8_t* panel) {
-  const GatherProblem& problem = sizes.problem;
-  const int64_t row = problem.weight_row;
-  if (!problem.input_gradient) {
-    const int8_t* from = weights + column * row + slot * problem.source_c + first;
-    sizes.kernels.pack_b_columns(from, row, k, n, width, panel);
-    return;
-  }
-  const int64_t tap = InputGradientTap(problem.h, slot / problem.w.kernel) * problem.w.kernel +
-                      InputGradientTap(problem.w, slot % problem.w.kernel);
-  const int8_t* from = weights + first * row + tap * problem.out_c + column;
-  sizes.kernels.pack_b_rows(from, row, k, n, width, panel);
-}
-
-// A panel, then what each slot adds to the start of a tile: int32 [slot][width].
-void PackPanel(const GatherSizes& sizes, const int8_t* weights, int64_t p, int8_t* panel) {
-  const Int8Kernels& kernels = sizes.kernels;
-  const int n = static_cast<int>(sizes.Columns(p)), width = static_cast<int>(sizes.Width(p));
-  auto* start = reinterpret_cast<int32_t*>(panel + sizes.starts_offset);
-  for (int64_t slot = 0; slot < sizes.problem.taps(); ++slot, start += width) {
-    std::fill_n(start, width, 0);
-    // In pieces that are still in the second-level cache when they are summed.
-    for (int64_t first = 0; first < sizes.problem.source_c; first += kPackedPiece) {
-      const int64_t k = std::min(kPackedPiece, sizes.problem.source_c - first);
-      PackSlotPiece(sizes, weights, slot, first, k, p * kernels.panel_columns, n, width, panel);
-      const Int8Segment piece{.steps = (k + kernels.k_group - 1) / kernels.k_group};
-      if (kernels.a_bias != 0) kernels.column_start(panel, &piece, 1, width, start);
-      panel += piece.steps * kernels.k_group * width;
-    }
-  }
-}
-
 // One thread's part of the work.
 class Part {
  public:
@@ -131,6 +99,10 @@ class Part {
     for (image_begin_ = begin; image_begin_ < end; image_begin_ = image_end_) {
       image_end_ = std::min(end, image_begin_ + sizes_.chunk_images);
       CopySource();
+      if (sizes_.flat && all_panels != nullptr && sizes_.small_panels) {
+        RunFlat(first_panel, last_panel, all_panels);
+        continue;
+      }
       for (int64_t p = first_panel; p < last_panel; ++p) {
         if (all_panels == nullptr) PackPanel(sizes_, operands_.weights, p, memory_.panel);
         RunPanel(p, all_panels == nullptr ? memory_.panel : all_panels + p * sizes_.panel_bytes);
@@ -171,14 +143,41 @@ class Part {
     return count;
   }
 
-  void RunPanel(int64_t p, const int8_t* panel) {
+  // Some rows with all panels at a time: results leave in whole rows, while the lines and pages
+  // that they lie in are at hand.
+  void RunFlat(int64_t first_panel, int64_t last_panel, const int8_t* all_panels) {
+    const int64_t rows = (image_end_ - image_begin_) * problem_.out_h * problem_.out_w;
+    const int64_t some = int64_t{kFlatTiles} * kernels_.tile_rows;
+    for (int64_t row = 0; row < rows; row += some) {
+      for (int64_t p = first_panel; p < last_panel; ++p) {
+        BeginPanel(p, all_panels + p * sizes_.panel_bytes);
+        AddFlat(row, std::min(rows, row + some));
+        FinishChunk();
+      }
+    }
+  }
+
+  void BeginPanel(int64_t p, const int8_t* panel) {
     panel_ = panel;
+    // Where all are packed.
+    const bool is_last = p + 1 == sizes_.panels;
+    next_ = is_last ? reinterpret_cast<const int8_t*>(operands_.next) : panel + sizes_.panel_bytes;
+    if (operands_.packed == nullptr) next_ = nullptr;
+    fetched_ = 0;
     columns_ = static_cast<int>(sizes_.Columns(p));
     width_ = static_cast<int>(sizes_.Width(p));
     first_column_ = p * kernels_.panel_columns;
-    if (kernels_.a_bias != 0) FillStarts();
+    if (operands_.coding != nullptr) {
+      coding_ = operands_.coding->tile;
+      coding_.scales += first_column_;
+    }
+    if (has_starts()) FillStarts();
+  }
+
+  void RunPanel(int64_t p, const int8_t* panel) {
+    BeginPanel(p, panel);
     if (sizes_.flat) {
-      AddFlat();
+      AddFlat(0, (image_end_ - image_begin_) * problem_.out_h * problem_.out_w);
     } else {
       for (int ch = 0; ch < shared_.h.class_count; ++ch) {
         for (int cw = 0; cw < shared_.w.class_count; ++cw) AddClass(ch, cw);
@@ -187,14 +186,20 @@ class Part {
     FinishChunk();
   }
 
-  // Start of each class: the sum over its slots.
+  bool has_starts() const { return kernels_.a_bias != 0 || operands_.coding != nullptr; }
+
+  // Start of each class: the sum over its slots, with the coding's offsets.
   void FillStarts() {
     const auto* slots = reinterpret_cast<const int32_t*>(panel_ + sizes_.starts_offset);
     for (int ch = 0; ch < shared_.h.class_count; ++ch) {
       for (int cw = 0; cw < shared_.w.class_count; ++cw) {
         const AxisRun &h = shared_.h.ClassRun(ch), &w = shared_.w.ClassRun(cw);
         int32_t* start = StartOf(ch, cw);
-        std::fill_n(start, width_, 0);
+        if (operands_.coding != nullptr) {
+          std::copy_n(operands_.coding->offsets + first_column_, width_, start);
+        } else {
+          std::fill_n(start, width_, 0);
+        }
         for (int64_t i = 0; i < int64_t{h.count} * w.count; ++i) {
           const int64_t slot = (h.slot + i / w.count) * problem_.w.kernel + w.slot + i % w.count;
           for (int j = 0; j < width_; ++j) start[j] += slots[slot * width_ + j];
@@ -225,13 +230,14 @@ class Part {
     FinishClass();
   }
 
-  // Every output reads the pixel at its own place: no need to go image by image.
-  void AddFlat() {
+  // Outputs [begin, end) of the images. Every one reads the pixel at its own place: no need to go
+  // image by image.
+  void AddFlat(int64_t begin, int64_t end) {
     class_h_ = class_w_ = 0;
-    const int64_t pixels = problem_.out_h * problem_.out_w;
-    const uint8_t* source = source_;
-    int64_t place = first_column_ + image_begin_ * pixels * problem_.out_pixel;
-    for (int64_t left = (image_end_ - image_begin_) * pixels; left > 0;) {
+    const int64_t first = image_begin_ * problem_.out_h * problem_.out_w + begin;
+    const uint8_t* source = source_ + begin * source_pixel_;
+    int64_t place = first_column_ + first * problem_.out_pixel;
+    for (int64_t left = end - begin; left > 0;) {
       const int64_t count = std::min(left, Capacity() - row_count_);
       for (int64_t i = 0; i < count; ++i) {
         memory_.a[row_count_ + i] = source + i * source_pixel_;
@@ -298,6 +304,14 @@ class Part {
     return {begin <= low && low < end, begin < high && high <= end};
   }
 
+  // What a full tile of the block fetches: a quarter of the same block of the next panel.
+  const int8_t* TakeAhead(int64_t begin, int64_t end) {
+    const int64_t block = (end - begin) * kernels_.k_group * width_;
+    const int64_t part = fetched_++;
+    if (next_ == nullptr || part >= kAheadTiles) return nullptr;
+    return next_ + begin * kernels_.k_group * width_ + part * (block / kAheadTiles);
+  }
+
   void RunBlock(int64_t begin, int64_t end) {
     Int8Tile tile{.a_step = kernels_.k_group,
                   .a_is_raw = kernels_.a_bias != 0 && !sizes_.copies_source,
@@ -313,12 +327,13 @@ class Part {
         class_w = plan.class_w;
         tile.segment_count = FillSegments(class_h, class_w, begin, end);
         place = PlaceOf(class_h, class_w, begin, end);
-        tile.start = place.first && kernels_.a_bias != 0 ? StartOf(class_h, class_w) : nullptr;
+        tile.start = place.first && has_starts() ? StartOf(class_h, class_w) : nullptr;
       }
       if (tile.segment_count == 0 && !place.first) continue;
       const int64_t row = int64_t{t} * kernels_.tile_rows;
       tile.a = memory_.a + row;
       tile.rows = plan.rows;
+      tile.ahead = plan.rows == kernels_.tile_rows ? TakeAhead(begin, end) : nullptr;
       tile.addend = place.first ? nullptr : memory_.partials + row;
       if (!place.last) {
         tile.c = memory_.partials + row;
@@ -326,6 +341,8 @@ class Part {
         kernels_.tile(tile);
       } else if (operands_.rescale != nullptr) {
         RescaleTile(tile, memory_.place + row);
+      } else if (operands_.coding != nullptr) {
+        CodeTile(tile, memory_.place + row);
       } else if (operands_.sink != nullptr) {
         GiveTile(tile, memory_.place + row);
       } else {
@@ -347,6 +364,22 @@ class Part {
     tile.max_lanes = nullptr;
     kernels_.tile(tile);
     operands_.sink->Take({memory_.sum_rows, places, tile.rows, first_column_, columns_});
+  }
+
+  void CodeTile(Int8Tile& tile, const int64_t* places) {
+    const GatherCoding& coding = *operands_.coding;
+    int8_t* y[kMaxTileRows];
+    const int8_t* other[kMaxTileRows];
+    for (int r = 0; r < tile.rows; ++r) y[r] = coding.codes + places[r];
+    for (int r = 0; r < tile.rows && coding_.adds; ++r) {
+      other[r] = coding.other + places[r];
+      __builtin_prefetch(other[r]);
+    }
+    tile.y = y;
+    tile.other = other;
+    tile.coding = &coding_;
+    kernels_.tile(tile);
+    tile.coding = nullptr;
   }
 
   void RescaleTile(Int8Tile& tile, const int64_t* places) {
@@ -405,38 +438,17 @@ class Part {
   int64_t source_pixel_ = 0;
   int64_t image_begin_ = 0, image_end_ = 0;
   const int8_t* panel_ = nullptr;
-  int64_t first_column_ = 0;  // of the panel, in the result
+  int64_t first_column_ = 0;      // of the panel, in the result
+  const int8_t* next_ = nullptr;  // the panel after it, or null
+  int fetched_ = 0;               // tiles that have fetched a part of it
   int columns_ = 0, width_ = 0;
+  Int8TileCoding coding_;              // of the panel
   int32_t class_h_ = 0, class_w_ = 0;  // of the rows that are being added
   int tile_count_ = 0;
   int64_t row_count_ = 0;  // with the empty rows of tiles that a class did not fill
 };
 
 }  // namespace
-
-GatherProblem GatherProblemOf(const ConvShape& shape, bool input_gradient) {
-  GatherProblem problem;
-  problem.input_gradient = input_gradient;
-  problem.batch = shape.batch;
-  problem.h = {shape.in_h, shape.out_h, shape.kernel_h, shape.stride_h, shape.pad_h};
-  problem.w = {shape.in_w, shape.out_w, shape.kernel_w, shape.stride_w, shape.pad_w};
-  problem.source_h = shape.in_h;
-  problem.source_w = shape.in_w;
-  problem.source_c = shape.group_in();
-  problem.source_pixel = shape.in_c;
-  problem.out_h = shape.out_h;
-  problem.out_w = shape.out_w;
-  problem.out_c = shape.group_out();
-  problem.out_pixel = shape.out_c;
-  if (input_gradient) {
-    std::swap(problem.source_h, problem.out_h);
-    std::swap(problem.source_w, problem.out_w);
-    std::swap(problem.source_c, problem.out_c);
-    std::swap(problem.source_pixel, problem.out_pixel);
-  }
-  problem.weight_row = shape.taps() * shape.group_in();
-  return problem;
-}
 
 int64_t GatherWorkspaceBytes(const Int8Kernels& kernels, const GatherProblem& problem, int threads,
                              bool prepacked) {
@@ -495,19 +507,6 @@ void RunGather(const Int8Context& context, const GatherProblem& problem,
     for (int i = 0; i < kMaxLanes; ++i) {
       operands.max_lanes[i] = std::max(operands.max_lanes[i], memory.max_lanes[i]);
     }
-  }
-}
-
-int64_t AllPanelsBytes(const Int8Kernels& kernels, const GatherProblem& problem) {
-  const GatherSizes sizes(kernels, problem);
-  return sizes.panels * sizes.panel_bytes;
-}
-
-void PackAllPanels(const Int8Kernels& kernels, const GatherProblem& problem, const int8_t* weights,
-                   std::byte* packed) {
-  const GatherSizes sizes(kernels, problem);
-  for (int64_t p = 0; p < sizes.panels; ++p) {
-    PackPanel(sizes, weights, p, reinterpret_cast<int8_t*>(packed) + p * sizes.panel_bytes);
   }
 }
 

@@ -30,7 +30,8 @@ int64_t BlockSteps(int64_t taps, int64_t tap_steps, int64_t most) {
 GatherSizes::GatherSizes(const Int8Kernels& the_kernels, const GatherProblem& the_problem)
     : kernels(the_kernels), problem(the_problem) {
   padded_c = RoundUp(problem.source_c, kernels.k_group);
-  copies_source = (kernels.a_bias != 0 && !kernels.adds_bias) || padded_c != problem.source_pixel;
+  copies_source = (kernels.a_bias != 0 && !kernels.adds_bias) ||
+                  (padded_c != problem.source_pixel && !problem.pixels_overlap);
   tap_steps = padded_c / kernels.k_group;
   steps = problem.taps() * tap_steps;
   block_steps = BlockSteps(problem.taps(), tap_steps, kernels.panel_steps);
@@ -38,10 +39,11 @@ GatherSizes::GatherSizes(const Int8Kernels& the_kernels, const GatherProblem& th
   starts_offset = RoundUp(steps * kernels.k_group * Width(0), 64);
   panel_bytes = starts_offset + RoundUp(problem.taps() * Width(0) * 4, 64);
   flat = problem.taps() == 1 && problem.h.stride == 1 && problem.w.stride == 1 &&
-         problem.h.pad == 0 && problem.w.pad == 0;
+         problem.h.pad == 0 && problem.w.pad == 0 && problem.source_h == problem.out_h &&
+         problem.source_w == problem.out_w;
   const int64_t image_bytes = problem.source_h * problem.source_w * padded_c;
   const int64_t cache = std::min(SecondLevelBytes(), kMostCopiedBytes);
-  const bool small_panels = panels * panel_bytes <= cache / kSmallPanelsShare;
+  small_panels = panels * panel_bytes <= cache / kSmallPanelsShare;
   const int64_t copied = small_panels ? cache / kFewCopiedShare : cache;
   chunk_images = std::clamp<int64_t>(copied / image_bytes, 1, problem.batch);
   max_classes = MaxAxisClasses(problem.h, problem.out_h) * MaxAxisClasses(problem.w, problem.out_w);

@@ -23,7 +23,8 @@ struct GatherSizes {
   int64_t panels;
   int64_t panel_bytes;    // of a full panel and its starts, a multiple of 64
   int64_t starts_offset;  // of the starts in a panel
-  bool flat;              // 1x1, stride 1, no padding
+  bool small_panels;      // all of them take less than half of the second-level cache
+  bool flat;              // 1x1, stride 1, no padding: an output a pixel
   int64_t chunk_images;   // sources that are copied at a time
   int64_t max_classes;
 

@@ -39,6 +39,26 @@ struct Int8TileRounding {
   bool relu = false;
 };
 
+// How a tile turns its sums into codes before they leave the registers:
+//   code = clamp(scale * sum to the nearest integer + zero)
+// in floats, with one rounding. The caller sees to it that this is exact: no scale * sum lies
+// halfway between two integers, none reaches 2^15 - 256 in magnitude, and a sum of over 24 bits
+// gives a code beyond the clamp.
+struct Int8TileCoding {
+  const float* scales = nullptr;  // by column of the panel, `width` of them
+  int32_t zero = 0;               // within +-127, as all zeros and limits here
+  int32_t lowest = -127, highest = 127;
+  // Then, where it adds another value:
+  //   code = clamp(((code * factor + other * other_factor + start) >> shift) + zero)
+  // the shift rounded to the nearest, halves away from zero; what is shifted, with half a unit of
+  // the shift, fits int32.
+  bool adds = false;
+  int16_t factor = 0, other_factor = 0;  // not negative
+  int32_t start = 0;
+  int shift = 1;  // 1..30
+  int32_t sum_zero = 0, sum_lowest = -127, sum_highest = 127;
+};
+
 // c[r][j] = (addend ? addend[r][j] : 0) + start[j] + sum over the segments of a[r] * b[j], modulo
 // 2^32, for r < rows and j < columns. Nothing beyond is written.
 struct Int8Tile {
@@ -48,6 +68,9 @@ struct Int8Tile {
   int64_t a_step = 0;
   bool a_is_raw = false;  // A lies without a_bias; only with adds_bias, and not where A is packed
   const int8_t* b = nullptr;
+  // What is read soon: a full tile may fetch 64 bytes a step of it into the second-level cache, so
+  // four tiles fetch a panel. Or null.
+  const int8_t* ahead = nullptr;
   const Int8Segment* segments = nullptr;
   int segment_count = 0;                   // 0 is a sum over nothing
   const int32_t* start = nullptr;          // `width` values, or null for zeros
@@ -63,6 +86,9 @@ struct Int8Tile {
   int8_t* const* y = nullptr;
   const int8_t* const* mask = nullptr;  // or null
   int64_t* saturated = nullptr;
+  // With codes_tiles, or null. Then codes go to y[r][j] in place of sums to c[r][j].
+  const Int8TileCoding* coding = nullptr;
+  const int8_t* const* other = nullptr;  // one pointer a row, where the coding adds
 };
 
 struct Int8Kernels {
@@ -74,6 +100,7 @@ struct Int8Kernels {
   uint8_t a_bias = 0;         // 0 or 128
   bool adds_bias = false;     // tile takes A without its bias (Int8Tile::a_is_raw)
   bool rounds_tiles = false;  // tile takes Int8Tile::rounding
+  bool codes_tiles = false;   // tile takes Int8Tile::coding
   // Steps of a full panel that stay in the caches beside what else a tile reads. Longer reductions
   // go in blocks.
   int64_t panel_steps = 0;

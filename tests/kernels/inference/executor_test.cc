@@ -53,6 +53,24 @@ Case Make(const ModelSpec& model, uint64_t seed, bool fold, const QuantizeOption
   return made;
 }
 
+void ExpectEqualCodes(const Int8Graph& graph, const Codes& expected, const Codes& got) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].gives_logits()) continue;
+    const absl::Span<const int8_t> same(got[i].data(), expected[i].size());
+    ASSERT_EQ(same, absl::MakeConstSpan(expected[i])) << "node " << i;
+  }
+}
+
+// Additions that are computed with a convolution, on the best kernels.
+int FusedAdditions(const Int8Graph& graph) {
+  const Int8Executor executor(graph, 1, cpu::BestInt8Kernels());
+  int fused = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    fused += absl::StartsWith(executor.kernel(i), "in ") ? 1 : 0;
+  }
+  return fused;
+}
+
 void ExpectEqualOnAllKernels(const Case& made) {
   const int64_t logits = made.batch * made.graph.classes();
   ReferenceExecutor reference(made.graph);
@@ -60,18 +78,17 @@ void ExpectEqualOnAllKernels(const Case& made) {
   reference.Run(made.samples, made.batch, absl::MakeSpan(expected));
   for (const cpu::Int8Kernels* kernels : cpu::SupportedInt8Kernels()) {
     for (int threads : {1, 3}) {
-      SCOPED_TRACE(testing::Message() << kernels->name << ", " << threads << " threads");
-      Int8Executor executor(made.graph, threads, *kernels);
-      // Twice: nothing of the first run is left in the second.
-      for (int run = 0; run < 2; ++run) {
-        std::vector<float> got(logits);
-        executor.Run(made.samples, made.batch, absl::MakeSpan(got));
-        EXPECT_EQ(got, expected);
-        for (size_t i = 0; i < made.graph.nodes.size(); ++i) {
-          if (made.graph.nodes[i].gives_logits()) continue;
-          const std::vector<int8_t>& codes = reference.codes()[i];
-          const absl::Span<const int8_t> same(executor.codes()[i].data(), codes.size());
-          ASSERT_EQ(same, absl::MakeConstSpan(codes)) << "node " << i;
+      for (ValuesKept kept : {ValuesKept::kAll, ValuesKept::kLast}) {
+        SCOPED_TRACE(testing::Message() << kernels->name << ", " << threads << " threads, "
+                                        << (kept == ValuesKept::kAll ? "all" : "last") << " kept");
+        Int8Executor executor(made.graph, threads, *kernels, kept);
+        // Twice: nothing of the first run is left in the second.
+        for (int run = 0; run < 2; ++run) {
+          std::vector<float> got(logits);
+          executor.Run(made.samples, made.batch, absl::MakeSpan(got));
+          EXPECT_EQ(got, expected);
+          if (kept != ValuesKept::kAll) continue;
+          ExpectEqualCodes(made.graph, reference.codes(), executor.codes());
         }
       }
     }
@@ -123,7 +140,11 @@ TEST(Int8Executor, EqualsThePlainOneOnResidualBlocks) {
   for (bool fold : {true, false}) {
     for (Scheme scheme : kSchemes) {
       for (Granularity granularity : kGranularities) {
-        ExpectEqualOnAllKernels(Make(model, 5, fold, {{}, scheme, granularity}));
+        const Case made = Make(model, 5, fold, {{}, scheme, granularity});
+        if (cpu::BestInt8Kernels().codes_tiles && fold && scheme == Scheme::kSymmetric) {
+          EXPECT_EQ(FusedAdditions(made.graph), 2);
+        }
+        ExpectEqualOnAllKernels(made);
       }
     }
     QuantizeOptions winograd;
@@ -159,6 +180,74 @@ TEST(Int8Executor, LayersInFp32AreThePlainOnes) {
     ExpectEqualOnAllKernels(made);
   }
   EXPECT_GT(real, 4);
+}
+
+// Two convolutions whose sums are all integers of a range, and their addition: each code of tiles
+// that make codes, halves of the shift among them.
+struct SumsCase {
+  bool float_factors = true;  // else some sums lie halfway between two codes
+  Clamp clamp = Clamp::kNone;
+  int32_t zero = 0;
+};
+Int8Graph AllSums(const SumsCase& wanted, uint64_t seed) {
+  constexpr int64_t kOuts = 70;
+  const CounterRandom random(seed, RandomPurpose::kTest, 5, 0);
+  Int8Graph graph;
+  graph.nodes.resize(4);
+  graph.nodes[0].node.shape.out_c = 2;
+  for (int k : {1, 2}) {
+    Int8Node& conv = graph.nodes[k];
+    conv.node.kind = NodeKind::kConv;
+    conv.node.inputs[0] = 0;
+    conv.node.shape.out_c = kOuts;
+    conv.coding.zero = wanted.zero;
+    for (int64_t o = 0; o < kOuts; ++o) {
+      const uint64_t draw = static_cast<uint64_t>(k * kOuts + o);
+      conv.weights.push_back(static_cast<int8_t>(o % 2 == 0 ? 127 : -127));
+      conv.weights.push_back(1);
+      conv.bias.push_back(static_cast<int32_t>(random.Below(draw, 2001)) - 1000);
+      const double real = 0.004 + 0.03 * random.Uniform(1000 + draw);
+      conv.factors.push_back(wanted.float_factors ? FloatFactorOf(real)
+                                                  : Factor{1 << 30, 36 + static_cast<int>(o % 3)});
+    }
+  }
+  Int8Node& sum = graph.nodes[3];
+  sum.node.kind = NodeKind::kAdd;
+  sum.node.inputs = {1, 2};
+  sum.node.clamp = wanted.clamp;
+  sum.coding.zero = wanted.zero;
+  const int32_t shift = 1 + static_cast<int32_t>(random.Below(3000, 14));
+  for (uint64_t k : {0, 1}) {
+    sum.factors.push_back({static_cast<int32_t>(random.Below(3001 + k, 2 << shift)), shift});
+  }
+  EXPECT_TRUE(CheckAndInfer(graph).ok()) << CheckAndInfer(graph);
+  return graph;
+}
+
+TEST(Int8Executor, CodesOfAllSumsAreThePlainOnes) {
+  std::vector<float> samples;
+  for (int x = -127; x <= 127; ++x) {
+    for (int y = -63; y <= 63; ++y) samples.insert(samples.end(), {float(x), float(y)});
+  }
+  const auto batch = static_cast<int64_t>(samples.size() / 2);
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    SumsCase wanted;
+    wanted.float_factors = seed % 4 != 3;
+    if (seed % 3 == 0) wanted.clamp = Clamp::kRelu;
+    if (seed % 2 == 1) wanted.zero = static_cast<int32_t>(seed) - 9;
+    const Int8Graph graph = AllSums(wanted, seed);
+    std::vector<float> expected(batch * graph.classes()), got(expected.size());
+    ReferenceExecutor(graph).Run(samples, batch, absl::MakeSpan(expected));
+    for (const cpu::Int8Kernels* kernels : cpu::SupportedInt8Kernels()) {
+      SCOPED_TRACE(kernels->name);
+      Int8Executor executor(graph, 1, *kernels);
+      const bool fused = kernels->codes_tiles && wanted.float_factors;
+      EXPECT_EQ(executor.kernel(3) == "in 2", fused);
+      executor.Run(samples, batch, absl::MakeSpan(got));
+      ASSERT_TRUE(got == expected);
+    }
+  }
 }
 
 // Sums beyond int32 saturate before they are rounded: no row may let them wrap.

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/int8/rows/avx512_codes.h"
 #include "kernels/cpu/int8/rows/avx512_depthwise.h"
 #include "kernels/cpu/int8/rows/avx512_elements.h"
 #include "kernels/cpu/int8/rows/avx512_packing.h"
@@ -26,8 +27,16 @@ RUNNEL_INLINE __m512i BroadcastFour(const uint8_t* a) {
 // bias, which is added on the way.
 enum class Rows { kBiased, kRaw, kPacked };
 
+// What is fetched on the way, line by line; the same line again where there is nothing.
+struct Ahead {
+  explicit Ahead(const Int8Tile& tile)
+      : line(tile.ahead == nullptr ? tile.b : tile.ahead), step(tile.ahead == nullptr ? 0 : 64) {}
+  const int8_t* line;
+  int64_t step;
+};
+
 template <int kRows, int kVectors, Rows kLie>
-RUNNEL_INLINE void AddSegment(const Int8Tile& tile, const Int8Segment& segment,
+RUNNEL_INLINE void AddSegment(const Int8Tile& tile, const Int8Segment& segment, Ahead& ahead,
                               __m512i (&sums)[kRows][kVectors]) {
   constexpr bool kPacked = kLie == Rows::kPacked;
   const __m512i bias = _mm512_set1_epi8(static_cast<char>(kBias));
@@ -44,6 +53,10 @@ RUNNEL_INLINE void AddSegment(const Int8Tile& tile, const Int8Segment& segment,
     __m512i column[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) column[v] = _mm512_loadu_si512(b + 64 * v);
+    if constexpr (kRows == kAvx512Rows && kVectors == 4 && !kPacked) {
+      _mm_prefetch(ahead.line, _MM_HINT_T1);
+      ahead.line += ahead.step;
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       __m512i row = BroadcastFour(a[r] + offset);
@@ -89,10 +102,13 @@ void RunTile(const Int8Tile& tile) {
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) sums[r][v] = start;
   }
+  Ahead ahead(tile);
   for (int s = 0; s < tile.segment_count; ++s) {
-    AddSegment<kRows, kVectors, kLie>(tile, tile.segments[s], sums);
+    AddSegment<kRows, kVectors, kLie>(tile, tile.segments[s], ahead, sums);
   }
-  if (tile.rounding == nullptr) {
+  if (tile.coding != nullptr) {
+    Avx512CodeTile<kRows, kVectors>(tile, sums);
+  } else if (tile.rounding == nullptr) {
     StoreTile<kRows, kVectors>(tile, sums);
   } else if (tile.rounding->half_away) {
     Avx512RoundTile<false, kRows, kVectors>(tile, sums);
@@ -170,6 +186,7 @@ constexpr Int8Kernels MakeRow(const char* name, bool adds_bias) {
       .a_bias = kBias,
       .adds_bias = adds_bias,
       .rounds_tiles = true,
+      .codes_tiles = true,
       .panel_steps = 1152,
       .tile = Tile,
       .copy_a = Avx512CopyA<kBias>,
