@@ -43,6 +43,14 @@ class Maker {
     if (Pick(0, 2) == 0) return {Pick(1, 5), Channels(), Pick(1, 40)};
     return {Pick(1, 5), Channels(), Pick(1, 13), Pick(1, 13)};
   }
+  // Small images, as deep layers have: several fill a vector of a processor.
+  Shape SmallImages() {
+    constexpr int64_t kChannels[] = {8, 32, 32}, kSides[] = {2, 2, 4, 4, 8, 16};
+    const int64_t side = kSides[Pick(0, std::size(kSides) - 1)];
+    const int64_t whole = std::max<int64_t>(1, 128 / (side * side));
+    small_ = true;
+    return {whole + Pick(0, 1), kChannels[Pick(0, std::size(kChannels) - 1)], side, side};
+  }
   Shape AnyShape() { return Pick(0, 3) == 0 ? Shape{Pick(1, 9), Channels()} : Image(); }
 
   // Mantissas in -limit..limit; now and then all zero or all +-127.
@@ -110,6 +118,7 @@ class Maker {
   CounterRandom random_;
   uint64_t next_ = 0;
   IntegerCase case_;
+  bool small_ = false;
 };
 
 Shape Maker::DrawWindow(const Shape& x, OpKind kind) {
@@ -117,9 +126,9 @@ Shape Maker::DrawWindow(const Shape& x, OpKind kind) {
   op.kind = kind;
   std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
   // As many outputs as inputs: most convolutions of real models.
-  const bool same = kind == OpKind::kConv && Pick(0, 3) == 0;
+  const bool same = kind == OpKind::kConv && (small_ || Pick(0, 3) == 0);
   for (int axis = 0; same && axis < x.rank() - 2; ++axis) {
-    op.padding[axis] = Pick(0, 2);
+    op.padding[axis] = Pick(0, small_ ? 1 : 2);
     op.kernel[axis] = 2 * op.padding[axis] + 1;
     op.stride[axis] = 1;
   }
@@ -159,11 +168,11 @@ void Maker::QuantizeCase() {
 }
 
 void Maker::Conv() {
-  const Shape x = Image();
+  const Shape x = Pick(0, 2) == 0 ? SmallImages() : Image();
   const Shape window = DrawWindow(x, OpKind::kConv);
   OpSpec& op = case_.attributes;
   const int64_t choice = Pick(0, 3);
-  op.groups = choice == 1 ? x[1] : choice == 2 && x[1] % 2 == 0 ? 2 : 1;
+  op.groups = choice == 1 && !small_ ? x[1] : choice == 2 && x[1] % 2 == 0 ? 2 : 1;
   op.out_channels = op.groups * (op.groups == x[1] && x[1] > 1 ? Pick(1, 2) : Pick(1, 70));
   std::vector<int64_t> dims(window.dims().begin(), window.dims().end());
   dims[1] = op.out_channels;

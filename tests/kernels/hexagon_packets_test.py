@@ -10,13 +10,14 @@ import sys
 
 # V6_vrmpybus_acc: Vx.w += vrmpy(Vu.ub, Rt.b).
 VRMPY_MASK, VRMPY = 0xFFE020E0, 0x190020A0
-# Rows x vectors of a tile -> most packets of its loop; the rows that six do not divide go into the
-# smaller ones.
-MOST_PACKETS = {(6, 4): 12, (4, 4): 9, (2, 4): 4, (6, 2): 7, (4, 2): 5, (6, 1): 4}
+# Panels x rows of a panel x vectors of a tile -> most packets of its loop. Of the last line no
+# layer of VGG-11 has more than its last rows; (2, 6, 1) is its first one's weight-gradient.
+MOST_PACKETS = {(1, 6, 4): 12, (1, 4, 4): 8, (1, 2, 4): 4, (2, 6, 2): 12, (1, 4, 2): 4, (2, 6, 1): 7,
+                (1, 6, 2): 7, (1, 2, 2): 3, (1, 6, 1): 4}
 
 
-def symbols(elf):
-    """(name, address, size) of the functions."""
+def function_symbols(elf):
+    """(name, address, offset in the file, size) of the functions."""
     shoff, = struct.unpack_from("<I", elf, 32)
     shentsize, shnum = struct.unpack_from("<HH", elf, 46)
     sections = [struct.unpack_from("<10I", elf, shoff + i * shentsize) for i in range(shnum)]
@@ -30,7 +31,12 @@ def symbols(elf):
                 continue
             end = elf.index(b"\0", strings + name)
             offset = value - sections[index][3] + sections[index][4]
-            yield elf[strings + name:end].decode(), offset, size
+            yield elf[strings + name:end].decode(), value, offset, size
+
+
+def addresses(elf):
+    """(name, address) of the functions."""
+    return [(name, address) for name, address, _, _ in function_symbols(elf)]
 
 
 def packets(words):
@@ -84,19 +90,21 @@ def main():
     with open(sys.argv[1], "rb") as file:
         elf = file.read()
     failures, seen = 0, set()
-    for name, offset, size in symbols(elf):
-        match = re.search(r"PanelTileILi(\d)ELi(\d)E", name)
+    for name, _, offset, size in function_symbols(elf):
+        match = re.search(r"PanelTileILi(\d)ELi(\d)ELi(\d)E", name)
         if not match:
             continue
-        tile = (int(match[1]), int(match[2]))
+        tile = (int(match[1]), int(match[2]), int(match[3]))
         if tile not in MOST_PACKETS:
             continue
         seen.add(tile)
         count, products = inner_loop(struct.unpack_from(f"<{size // 4}I", elf, offset))
         ratio = products / count if count else 0
-        print(f"tile {tile[0]}x{tile[1]}: {products} vrmpy in {count} packets, {ratio:.2f} a packet")
-        if products != tile[0] * tile[1] or count > MOST_PACKETS[tile]:
-            print(f"  wanted {tile[0] * tile[1]} vrmpy in at most {MOST_PACKETS[tile]} packets")
+        wanted = tile[0] * tile[1] * tile[2]
+        print(f"tile {tile[0] * tile[1]}x{32 * tile[2]} of panels of {tile[1]}: "
+              f"{products} vrmpy in {count} packets, {ratio:.2f} a packet")
+        if products != wanted or count > MOST_PACKETS[tile]:
+            print(f"  wanted {wanted} vrmpy in at most {MOST_PACKETS[tile]} packets")
             failures += 1
     for tile in MOST_PACKETS.keys() - seen:
         print(f"tile {tile} is not in the program")

@@ -1,19 +1,12 @@
-// Convolutions. Forward and input-gradient have neighbouring pixels as lanes, so that the result is
-// in the row-major order of its images, and weights as rows; the weight-gradient has the weights of
-// a window as lanes and adds over pixels.
+// Forward and input-gradient of convolutions have neighbouring pixels as lanes, so that the result
+// is in the row-major order of its images, and weights as rows.
 
+#include "kernels/hexagon/dsp/lane_quads.h"
 #include "kernels/hexagon/dsp/pack.h"
 #include "kernels/hexagon/dsp/packed_weights.h"
-#include "kernels/hexagon/dsp/wide_sums.h"
 
 namespace runnel::hexagon {
 namespace {
-
-// Steps of a tile of B in VTCM; the products read one step ahead.
-int TileSteps(const Machine& machine) {
-  const int steps = static_cast<int>(machine.vtcm_bytes / (kTileLanes * 4)) - 2;
-  return Max(32, steps / 32 * 32);
-}
 
 // Positions first..first + lanes of images of `positions` pixels that are `sample_elements` apart.
 int RunsOf(uint32_t first, int lanes, uint32_t positions, uint32_t sample_elements, LaneRun* runs) {
@@ -29,38 +22,60 @@ int RunsOf(uint32_t first, int lanes, uint32_t positions, uint32_t sample_elemen
   return used;
 }
 
-// What a tile's lanes read: images and, by k = (tap, channel) of a group, where in them.
-struct Source {
-  LaidOutImages images;
-  bool in_place = false;
-  EdgeMasks edges;
-  const LaneRead* reads = nullptr;  // of the first group, for whole steps
-  uint32_t group_bytes = 0;         // from group to group
-};
-
 struct Pixels {
-  Source source;
+  ConvSource source;
+  bool has_quads = false;  // else `reads`
+  LaneQuads quads;
+  const LaneRead* reads = nullptr;  // of the first group, for whole steps
+  TileMasks masks;
   DspImages grid;  // the result; c: of all groups
   int groups = 1;
   PackedRows weights;  // of the first group; those of the others behind it
   Vector* waiting = nullptr;
 };
 
+// Packs what a tile of outputs reads.
+class TilePacker {
+ public:
+  TilePacker(Pixels& p, uint32_t first, int lanes)
+      : p_(p),
+        first_(first),
+        lanes_(lanes),
+        masks_(p.source.in_place ? p.masks.At(first) : nullptr) {
+    if (!p.has_quads) count_ = SegmentsOf(p.source.images, p.grid, first, lanes, segments_);
+  }
+  void BeginGroup(int group) {
+    group_ = group;
+    if (p_.has_quads) p_.quads.Fill(group, first_, lanes_);
+  }
+  void Pack(int step, int count, Vector* b) {
+    if (p_.has_quads) return p_.quads.Pack(step, count, lanes_, masks_, b);
+    LaneReader reader(p_.source.images.data + group_ * p_.source.group_bytes, segments_, count_,
+                      masks_);
+    PackLaneRows(reader, p_.reads + 4 * step, count, lanes_, b);
+  }
+
+ private:
+  Pixels& p_;
+  const uint32_t first_;
+  const int lanes_;
+  const Vector* const masks_;
+  int group_ = 0;
+  int count_ = 0;
+  Segment segments_[kTileLanes];
+};
+
 // To `result`, or `rounded`.
-int64_t ProductOverPixels(Machine& machine, const Pixels& p, int32_t* result,
-                          RoundedSums* rounded) {
+int64_t ProductOverPixels(Machine& machine, Pixels& p, int32_t* result, RoundedSums* rounded) {
   const uint32_t positions = p.grid.h * p.grid.w;
   const uint32_t total = p.grid.n * positions;
   const int tile_steps = TileSteps(machine);
   auto* b = reinterpret_cast<Vector*>(machine.vtcm);
-  Segment segments[kTileLanes];
   LaneRun runs[kTileLanes];
-  Vector masks[kMaxMasks];
   MaxWords largest;
   for (uint32_t first = 0; first < total; first += kTileLanes) {
     const int lanes = static_cast<int>(Min<uint32_t>(kTileLanes, total - first));
-    const int segment_count = SegmentsOf(p.source.images, p.grid, first, lanes, segments);
-    if (p.source.in_place) FillMasks(p.source.edges, p.grid, first, masks);
+    TilePacker packer(p, first, lanes);
     TileTarget target;
     target.row_elements = positions;
     target.runs = runs;
@@ -74,11 +89,10 @@ int64_t ProductOverPixels(Machine& machine, const Pixels& p, int32_t* result,
       weights.words += g * weights.rows * weights.steps;
       weights.start += g * weights.rows;
       target.first = g * weights.rows * positions;
-      LaneReader reader(p.source.images.data + g * p.source.group_bytes, segments, segment_count,
-                        p.source.in_place ? masks : nullptr);
+      packer.BeginGroup(g);
       for (int step = 0; step < weights.steps; step += tile_steps) {
         const int count = Min(tile_steps, weights.steps - step);
-        PackLaneRows(reader, p.source.reads + 4 * step, count, lanes, b);
+        packer.Pack(step, count, b);
         target.takes = step > 0;
         target.waits = step + count < weights.steps;
         target.largest = target.waits ? nullptr : &largest;
@@ -89,8 +103,20 @@ int64_t ProductOverPixels(Machine& machine, const Pixels& p, int32_t* result,
   return largest.Result();
 }
 
-bool TakeWaiting(Machine& machine, int rows, Pixels& p) {
-  p.waiting = machine.scratch.Take<Vector>(4 * rows);
+// The result is op.y's images, or op.x's for the input-gradient. False: there is no memory.
+bool BeginPixels(Machine& machine, const DspOp& op, Pass pass, Pixels& p) {
+  p.grid = pass == Pass::kForward ? op.y : op.x;
+  p.groups = op.groups;
+  if (!MakeSource(machine, op, pass, op.in[0], p.source)) return false;
+  if (p.source.in_place && !p.masks.Begin(machine, p.source.edges, p.grid)) return false;
+  p.has_quads = LaneQuads::Fits(p.source);
+  if (p.has_quads) {
+    if (!p.quads.Begin(machine, p.source)) return false;
+  } else {
+    p.reads = MakeReads(machine, op, pass, p.source, p.source.images.channel_bytes);
+    if (p.reads == nullptr) return false;
+  }
+  p.waiting = machine.scratch.Take<Vector>(4 * (p.grid.c / p.groups));
   return p.waiting != nullptr;
 }
 
@@ -110,101 +136,14 @@ bool TakeWeights(Machine& machine, const DspTensor& tensor, PackedKind kind, int
   return true;
 }
 
-ImageLayout ForwardLayout(const DspOp& op) {
-  const DspWindow& w = op.window;
-  ImageLayout layout;
-  layout.top = w.ph;
-  layout.left = w.pw;
-  layout.rows = op.x.h + 2 * w.ph;
-  layout.columns = op.x.w + 2 * w.pw;
-  layout.phases = w.sw;
-  return layout;
-}
-
-// dx[c][i] = sum over taps and output channels of dy[(i + padding - tap) / stride] * w: a
-// convolution of dy with stride - 1 zeros between its pixels, whose plane begins kernel - 1 before
-// its first pixel.
-ImageLayout GradientLayout(const DspOp& op) {
-  const DspWindow& w = op.window;
-  ImageLayout layout;
-  layout.top = w.kh - 1;
-  layout.left = w.kw - 1;
-  layout.row_step = w.sh;
-  layout.column_step = w.sw;
-  layout.rows = op.x.h + w.ph + w.kh - 1;
-  layout.columns = op.x.w + w.pw + w.kw - 1;
-  return layout;
-}
-
-enum class Pass : uint8_t { kForward, kInputGradient };
-
-bool FitsInPlace(const DspOp& op) {
-  const DspWindow& w = op.window;
-  return w.sh == 1 && w.sw == 1 && op.x.h == op.y.h && op.x.w == op.y.w &&
-         Max(op.x.h, op.x.w) <= kMaxMaskedSide && w.kh * w.kw < kMaxMasks;
-}
-
-// Where tap (i, j) reads channel c.
-LaneRead ReadOf(const Source& source, const DspOp& op, Pass pass, int i, int j, int c) {
-  const DspWindow& w = op.window;
-  const LaidOutImages& images = source.images;
-  if (!source.in_place) {
-    return {pass == Pass::kForward ? images.OffsetOf(c, i, j)
-                                   : images.OffsetOf(c, w.ph + w.kh - 1 - i, w.pw + w.kw - 1 - j),
-            0};
-  }
-  const int row = source.edges.top + i * source.edges.step;
-  const int column = source.edges.left + j * source.edges.step;
-  const int32_t offset = c * static_cast<int32_t>(images.channel_bytes) +
-                         row * static_cast<int32_t>(images.row_bytes) + column;
-  return {offset, row == 0 && column == 0 ? 0 : 1 + i * w.kw + j};
-}
-
-// Of x, or of dy for the input-gradient. False: there is no memory.
-bool MakeSource(Machine& machine, const DspOp& op, Pass pass, const DspTensor& images,
-                Source& source) {
-  const DspWindow& w = op.window;
-  const bool forward = pass == Pass::kForward;
-  const DspImages& size = forward ? op.x : op.y;
-  const uint8_t* data = machine.data<uint8_t>(images);
-  source.in_place = FitsInPlace(op);
-  if (source.in_place) {
-    source.images = InPlace(data, size);
-    source.edges =
-        forward ? EdgeMasks{w.kh, w.kw, -w.ph, -w.pw, 1} : EdgeMasks{w.kh, w.kw, w.ph, w.pw, -1};
-  } else if (!LayOut(machine, data, size, forward ? ForwardLayout(op) : GradientLayout(op),
-                     source.images)) {
-    return false;
-  } else if (forward) {
-    source.images.output_row_step = w.sh;
-  }
-  const int channels = size.c / op.groups;
-  source.group_bytes = channels * source.images.channel_bytes;
-  auto* reads = machine.scratch.Take<LaneRead>(w.kh * w.kw * channels + 4);
-  source.reads = reads;
-  if (reads == nullptr) return false;
-  LaneRead* at = reads;
-  for (int i = 0; i < w.kh; ++i) {
-    for (int j = 0; j < w.kw; ++j) {
-      for (int c = 0; c < channels; ++c) *at++ = ReadOf(source, op, pass, i, j, c);
-    }
-  }
-  for (int i = 0; i < 3; ++i) *at++ = {0, 0};
-  return true;
-}
-
 }  // namespace
 
 DspStatus ConvForward(Machine& machine, const DspOp& op) {
   const int group_out = op.y.c / op.groups;
   const int depth = op.window.kh * op.window.kw * (op.x.c / op.groups);
   Pixels p;
-  p.grid = op.y;
-  p.groups = op.groups;
-  auto* spare = machine.scratch.Take(depth);
   bool fresh = false;
-  if (spare == nullptr || !MakeSource(machine, op, Pass::kForward, op.in[0], p.source) ||
-      !TakeWaiting(machine, group_out, p) ||
+  if (!BeginPixels(machine, op, Pass::kForward, p) ||
       !TakeWeights(machine, op.in[1], PackedKind::kConvForward, op.groups, group_out, depth,
                    p.weights, fresh)) {
     return DspStatus::kNoMemory;
@@ -213,7 +152,7 @@ DspStatus ConvForward(Machine& machine, const DspOp& op) {
     PackedRows to = p.weights;
     to.words += g * group_out * to.steps;
     to.start += g * group_out;
-    PackByteRows(machine.data<int8_t>(op.in[1]) + g * group_out * depth, depth, depth, spare, to);
+    PackByteRows(machine.data<int8_t>(op.in[1]) + g * group_out * depth, depth, depth, to);
   }
   return RunProduct(machine, op, [&](int32_t* result, RoundedSums* rounded) {
     return ProductOverPixels(machine, p, result, rounded);
@@ -224,163 +163,26 @@ DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
   const int group_in = op.x.c / op.groups, group_out = op.y.c / op.groups;
   const int taps = op.window.kh * op.window.kw, depth = taps * group_out;
   Pixels p;
-  p.grid = op.x;
-  p.groups = op.groups;
   bool fresh = false;
-  if (!MakeSource(machine, op, Pass::kInputGradient, op.in[0], p.source) ||
-      !TakeWaiting(machine, group_in, p) ||
+  uint8_t* spare = machine.scratch.Take(ColumnSpare(group_in));
+  if (spare == nullptr || !BeginPixels(machine, op, Pass::kInputGradient, p) ||
       !TakeWeights(machine, op.in[1], PackedKind::kConvInputGradient, op.groups, group_in, depth,
                    p.weights, fresh)) {
     return DspStatus::kNoMemory;
   }
-  if (fresh) {
-    const int8_t* weights = machine.data<int8_t>(op.in[1]);
-    for (int g = 0; g < op.groups; ++g) {
-      PackedRows to = p.weights;
-      to.words += g * group_in * to.steps;
-      to.start += g * group_in;
-      // k runs over (tap, output channel); without a division for each.
-      int tap = 0, c = 0, last = -1;
-      PackRows(
-          group_in, depth,
-          [&](int m, int at) {
-            if (at == 0) {
-              tap = 0;
-              c = 0;
-            } else if (at != last && ++c == group_out) {
-              c = 0;
-              ++tap;
-            }
-            last = at;
-            return weights[((g * group_out + c) * taps + tap) * group_in + m];
-          },
-          to);
-    }
+  const int8_t* weights = machine.data<int8_t>(op.in[1]);
+  for (int g = 0; fresh && g < op.groups; ++g) {
+    PackedRows to = p.weights;
+    to.words += g * group_in * to.steps;
+    to.start += g * group_in;
+    // k runs over (tap, output channel).
+    const ByteColumns columns = {weights + g * group_out * taps * group_in, group_out,
+                                 taps * group_in, group_in};
+    PackByteColumns(columns, depth, spare, to);
   }
   return RunProduct(machine, op, [&](int32_t* result, RoundedSums* rounded) {
     return ProductOverPixels(machine, p, result, rounded);
   });
-}
-
-namespace {
-
-// One block of pixels of a weight-gradient.
-struct PixelBlock {
-  uint32_t first = 0;
-  int count = 0;
-  bool overwrites = false;
-  MaxWords* largest = nullptr;
-};
-
-class WeightGradient {
- public:
-  WeightGradient(Machine& machine, const DspOp& op) : machine_(machine), op_(op) {
-    group_in_ = op.x.c / op.groups;
-    group_out_ = op.y.c / op.groups;
-    lanes_ = op.window.kh * op.window.kw * group_in_;
-    positions_ = op.y.h * op.y.w;
-    block_ = TileSteps(machine) * 4;
-  }
-
-  bool Begin() {
-    rows_ = machine_.scratch.Take<int8_t>(static_cast<uint32_t>(group_out_) * block_);
-    spare_ = machine_.scratch.Take<Vector>(Max(2 * kVectorWords, block_ / kVectorBytes));
-    return MakeSource(machine_, op_, Pass::kForward, op_.in[1], source_) && rows_ != nullptr &&
-           spare_ != nullptr && TakeRows(machine_.scratch, group_out_, block_, packed_) &&
-           sums_.Begin(machine_, op_.out[0]);
-  }
-
-  int64_t Run() {
-    const uint32_t total = op_.y.n * positions_;
-    MaxWords largest;
-    for (uint32_t first = 0; first < total; first += block_) {
-      PixelBlock block;
-      block.first = first;
-      block.count = static_cast<int>(Min<uint32_t>(block_, total - first));
-      block.overwrites = sums_.Expect(block.count);
-      if (first + block.count == total && !sums_.is_wide()) block.largest = &largest;
-      for (int g = 0; g < op_.groups; ++g) {
-        PackErrors(g, block);
-        for (int lane = 0; lane < lanes_; lane += kTileLanes) MultiplyLanes(g, lane, block);
-      }
-    }
-    return sums_.Finish(largest.Result());
-  }
-
- private:
-  // The rows of A: dy of the group's channels at the block's pixels.
-  void PackErrors(int g, const PixelBlock& block) {
-    const uint8_t* dy = machine_.data<uint8_t>(op_.in[0]);
-    uint32_t sample = block.first / positions_, at = block.first % positions_;
-    for (int done = 0; done < block.count; ++sample, at = 0) {
-      const int count = static_cast<int>(Min<uint32_t>(positions_ - at, block.count - done));
-      for (int m = 0; m < group_out_; ++m) {
-        const uint8_t* from = dy + (sample * op_.y.c + g * group_out_ + m) * positions_ + at;
-        int8_t* to = rows_ + m * block_ + done;
-        for (int i = 0; i < count; i += kVectorBytes) StoreBytes(to + i, Load(from + i), count - i);
-      }
-      done += count;
-    }
-    packed_.steps = (block.count + 3) / 4;
-    PackByteRows(rows_, block_, block.count, reinterpret_cast<uint8_t*>(spare_), packed_);
-  }
-
-  void MultiplyLanes(int g, int lane, const PixelBlock& block) {
-    const int lanes = Min(kTileLanes, lanes_ - lane);
-    const int vectors = TileVectors(lanes);
-    auto* b = reinterpret_cast<Vector*>(machine_.vtcm);
-    Segment segments[kTileLanes];
-    Vector masks[kMaxMasks];
-    for (int done = 0; done < block.count; done += kVectorBytes) {
-      const int count = Min(kVectorBytes, block.count - done);
-      const int segment_count =
-          SegmentsOf(source_.images, op_.y, block.first + done, count, segments);
-      if (source_.in_place) FillMasks(source_.edges, op_.y, block.first + done, masks);
-      LaneReader reader(source_.images.data + g * source_.group_bytes, segments, segment_count,
-                        source_.in_place ? masks : nullptr);
-      const LaneRead* reads = source_.reads + lane;
-      Vector* to = b + done / 4 * vectors;
-      if (segment_count == 1) {
-        PackDepthRows([&](int i) { return reader.Read<1>(reads[i]); }, lanes, spare_, to);
-      } else if (segment_count == 2) {
-        PackDepthRows([&](int i) { return reader.Read<2>(reads[i]); }, lanes, spare_, to);
-      } else {
-        PackDepthRows([&](int i) { return reader.Read(reads[i]); }, lanes, spare_, to);
-      }
-    }
-    const LaneRun run = {static_cast<uint32_t>(lane), 0, lanes};
-    TileTarget target;
-    target.c = sums_.sums();
-    target.first = g * group_out_ * lanes_;
-    target.row_elements = lanes_;
-    target.runs = &run;
-    target.run_count = 1;
-    target.lanes = lanes;
-    target.adds = !block.overwrites;
-    target.largest = block.largest;
-    MultiplyTile(packed_, 0, packed_.steps, true, b, target);
-  }
-
-  Machine& machine_;
-  const DspOp& op_;
-  int group_in_, group_out_, lanes_, block_;
-  uint32_t positions_;
-  Source source_;
-  int8_t* rows_ = nullptr;
-  Vector* spare_ = nullptr;
-  PackedRows packed_;
-  GradientSums sums_;
-};
-
-}  // namespace
-
-DspStatus ConvWeightGradient(Machine& machine, const DspOp& op) {
-  WeightGradient gradient(machine, op);
-  if (!gradient.Begin()) return DspStatus::kNoMemory;
-  const int32_t exponent = machine.tail(op.in[0]).exponent + machine.tail(op.in[1]).exponent;
-  const int64_t largest = gradient.Run();
-  machine.SetTail(op.out[0], exponent, largest);
-  return DspStatus::kOk;
 }
 
 }  // namespace runnel::hexagon

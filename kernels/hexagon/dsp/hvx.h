@@ -23,11 +23,11 @@ inline constexpr int kVectorWords = 32;
 #define RUNNEL_INLINE inline __attribute__((always_inline))
 
 template <typename T>
-RUNNEL_INLINE T Min(T a, T b) {
+constexpr RUNNEL_INLINE T Min(T a, T b) {
   return a < b ? a : b;
 }
 template <typename T>
-RUNNEL_INLINE T Max(T a, T b) {
+constexpr RUNNEL_INLINE T Max(T a, T b) {
   return a > b ? a : b;
 }
 

@@ -56,7 +56,25 @@ struct EdgeMasks {
 // Images are at most so high and wide: rows and columns are signed bytes.
 inline constexpr int kMaxMaskedSide = 100;
 inline constexpr int kMaxMasks = 50;
-void FillMasks(const EdgeMasks& edges, const DspImages& grid, uint32_t first, Vector* masks);
+
+// The masks of each tile, kept where a few tiles come again and again.
+class TileMasks {
+ public:
+  // False: there is no memory.
+  bool Begin(Machine& machine, const EdgeMasks& edges, const DspImages& grid);
+  // Until the next call.
+  const Vector* At(uint32_t first);
+
+ private:
+  static constexpr uint32_t kMostKept = 8;
+
+  EdgeMasks edges_;
+  DspImages grid_;
+  uint32_t plane_ = 1;
+  bool keeps_ = false;
+  Vector* masks_ = nullptr;
+  bool filled_[kMostKept] = {};
+};
 
 // Copies them; false: there is no memory.
 bool LayOut(Machine& machine, const uint8_t* images, const DspImages& size,
@@ -73,6 +91,12 @@ struct Segment {
 // Gives the number of segments, at most `count`.
 int SegmentsOf(const LaidOutImages& images, const DspImages& grid, uint32_t first, int count,
                Segment* segments);
+
+// Rows of positions begin..begin + count of images in place, counted over (sample, pixel), each of
+// a channel: row c goes to rows + c * stride. Writes up to 127 bytes more; stride: at least 128
+// more than `count`.
+void GatherRows(const uint8_t* images, const DspImages& size, int channels, uint32_t begin,
+                int count, uint8_t* rows, int stride);
 
 // Reads one byte a lane into a vector; lanes behind the segments' hold anything.
 class LaneReader {

@@ -119,9 +119,8 @@ DspStatus RunStream(Machine& machine, const DspOp& op, const PackedRows& a,
 // Rows of `depth` bytes, samples or errors, for so many steps.
 bool PackSamples(Machine& machine, const int8_t* values, int rows, int depth, int steps,
                  PackedRows& packed) {
-  uint8_t* spare = machine.scratch.Take(4 * steps);
-  if (spare == nullptr || !TakeRows(machine.scratch, rows, 4 * steps, packed)) return false;
-  PackByteRows(values, depth, depth, spare, packed);
+  if (!TakeRows(machine.scratch, rows, 4 * steps, packed)) return false;
+  PackByteRows(values, depth, depth, packed);
   return true;
 }
 
@@ -141,8 +140,6 @@ DspStatus LinearForward(Machine& machine, const DspOp& op) {
   // Packed 32 steps at a time: A has as many, the last of them 0.
   b.steps = (inputs + kVectorBytes - 1) / kVectorBytes * 32;
   bool fresh = false;
-  auto* spare = machine.scratch.Take<Vector>(2 * kVectorWords);
-  if (spare == nullptr) return DspStatus::kNoMemory;
   uint8_t* tiles = PackedWeights(machine, op.in[1], PackedKind::kLinear, b.bytes(), fresh);
   if (tiles == nullptr) return DspStatus::kNoMemory;
   const uint8_t* weights = machine.data<uint8_t>(op.in[1]);
@@ -150,8 +147,16 @@ DspStatus LinearForward(Machine& machine, const DspOp& op) {
   for (int lane = 0; fresh && lane < outputs; lane += kTileLanes) {
     const int lanes = Min(kTileLanes, outputs - lane);
     for (int k = 0; k < 4 * b.steps; k += kVectorBytes) {
-      PackDepthRows([&](int i) { return Load(weights + (lane + i) * inputs + k); }, lanes, spare,
-                    to);
+      PackDepthRows(
+          [&](int first, Vector* rows) {
+            const uint8_t* row = weights + (lane + first) * inputs + k;
+            for (int i = 0; i < 8; ++i) {
+              rows[i] = Load(row);
+              // The last 32 are made whole by repeating the last one.
+              if (first + i + 1 < lanes) row += inputs;
+            }
+          },
+          lanes, to);
       to += 32 * TileVectors(lanes);
     }
   }
@@ -200,11 +205,12 @@ DspStatus LinearWeightGradient(Machine& machine, const DspOp& op) {
   b.steps = (samples + 3) / 4;
   LaneRead* reads = RowReads(machine, samples, inputs);
   uint8_t* tiles = machine.scratch.Take(b.bytes());
-  if (reads == nullptr || tiles == nullptr || !sums.Begin(machine, op.out[0]) ||
+  uint8_t* spare = machine.scratch.Take(ColumnSpare(outputs));
+  if (reads == nullptr || tiles == nullptr || spare == nullptr || !sums.Begin(machine, op.out[0]) ||
       !TakeRows(machine.scratch, outputs, samples, a)) {
     return DspStatus::kNoMemory;
   }
-  PackByteColumns(dy, samples, a);
+  PackByteColumns({dy, samples, outputs, 0}, samples, spare, a);
   uint8_t* to = tiles;
   for (int lane = 0; lane < inputs; lane += kTileLanes) {
     LaneReader reader(x + lane, &kAllLanes, 1);

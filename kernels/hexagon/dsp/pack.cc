@@ -3,23 +3,6 @@
 namespace runnel::hexagon {
 namespace {
 
-int32_t SumOfWords(Vector words) {
-  alignas(kVectorBytes) int32_t lanes[kVectorWords];
-  *reinterpret_cast<Vector*>(lanes) = words;
-  int32_t sum = 0;
-  for (int32_t lane : lanes) sum += lane;
-  return sum;
-}
-
-// Four rows of 128 bytes as 128 words of four.
-RUNNEL_INLINE Words Interleave(Vector r0, Vector r1, Vector r2, Vector r3) {
-  const VectorPair r01 = Q6_W_vshuff_VVR(r1, r0, -1);
-  const VectorPair r23 = Q6_W_vshuff_VVR(r3, r2, -1);
-  const VectorPair low = Q6_W_vshuff_VVR(Q6_V_lo_W(r23), Q6_V_lo_W(r01), -2);
-  const VectorPair high = Q6_W_vshuff_VVR(Q6_V_hi_W(r23), Q6_V_hi_W(r01), -2);
-  return {{Q6_V_lo_W(low), Q6_V_hi_W(low), Q6_V_lo_W(high), Q6_V_hi_W(high)}};
-}
-
 template <int kVectors, int kSegments>
 void PackSteps(LaneReader reader, const LaneRead* reads, int steps, Vector* b) {
   const Vector sign = SplatBytes(128);
@@ -62,82 +45,192 @@ void PackLaneRows(LaneReader& reader, const LaneRead* reads, int steps, int lane
   }
 }
 
-// A perfect shuffle of rows i and i + 16 moves the highest bit of a word's row into its column and
-// the highest one of its column into its row; five of them swap all.
-void TransposeWords(Vector* rows, Vector* spare, Vector* out, int out_stride) {
-  Vector* from = rows;
-  Vector* to = spare;
-  for (int round = 0; round < 4; ++round) {
-    for (int i = 0; i < 16; ++i) {
-      const VectorPair pair = Q6_W_vshuff_VVR(from[i + 16], from[i], -4);
-      to[2 * i] = Q6_V_lo_W(pair);
-      to[2 * i + 1] = Q6_V_hi_W(pair);
-    }
-    Vector* swapped = from;
-    from = to;
-    to = swapped;
+namespace {
+
+// The sums of the words of 8 vectors, times -128, in words 0..7.
+Vector StartsOf(const Vector* sums) {
+  Vector v[4];
+  for (int i = 0; i < 4; ++i) {
+    const VectorPair pair = Q6_W_vshuff_VVR(sums[2 * i + 1], sums[2 * i], -4);
+    v[i] = Q6_Vw_vadd_VwVw(Q6_V_lo_W(pair), Q6_V_hi_W(pair));
   }
-  for (int i = 0; i < 16; ++i) {
-    const VectorPair pair = Q6_W_vshuff_VVR(from[i + 16], from[i], -4);
-    out[2 * i * out_stride] = Q6_V_lo_W(pair);
-    out[(2 * i + 1) * out_stride] = Q6_V_hi_W(pair);
+  for (int i = 0; i < 2; ++i) {
+    const VectorPair pair = Q6_W_vshuff_VVR(v[2 * i + 1], v[2 * i], -8);
+    v[i] = Q6_Vw_vadd_VwVw(Q6_V_lo_W(pair), Q6_V_hi_W(pair));
   }
+  const VectorPair pair = Q6_W_vshuff_VVR(v[1], v[0], -16);
+  Vector sum = Q6_Vw_vadd_VwVw(Q6_V_lo_W(pair), Q6_V_hi_W(pair));
+  sum = Q6_Vw_vadd_VwVw(sum, Q6_V_vror_VR(sum, 64));
+  sum = Q6_Vw_vadd_VwVw(sum, Q6_V_vror_VR(sum, 32));
+  return Q6_Vw_vsub_VwVw(Q6_V_vzero(), Q6_Vw_vasl_VwR(sum, 7));
 }
 
-void PackByteRows(const int8_t* rows, int stride, int depth, uint8_t* spare, PackedRows& to) {
+// Of a permutation that moves the first 24 of each 32 bytes to the front: bit `offset` of a byte's
+// control says that it comes from the byte at its place with that bit changed, in ascending order
+// of the offsets.
+struct CloseGaps {
+  alignas(kVectorBytes) uint8_t control[kVectorBytes] = {};
+  constexpr CloseGaps() {
+    for (int piece = 0; piece < 4; ++piece) {
+      for (int byte = 0; byte < 24; ++byte) {
+        int at = 32 * piece + byte;
+        const int to = 24 * piece + byte;
+        for (int offset = 1; offset < kVectorBytes; offset *= 2) {
+          if (((at ^ to) & offset) == 0) continue;
+          at ^= offset;
+          control[at] |= offset;
+        }
+      }
+    }
+  }
+};
+constexpr CloseGaps kCloseGaps;
+
+// kRows rows, 128 k at a time. What the last vector has too much is overwritten by the next panel.
+template <int kRows>
+void PackPanel(const int8_t* rows, int stride, int depth, int steps, uint8_t* to, int32_t* start) {
+  constexpr int kMixed = kRows == 6 ? 8 : kRows;
+  const Vector close_gaps = *reinterpret_cast<const Vector*>(kCloseGaps.control);
+  const Vector ones = SplatBytes(1);
+  Vector sums[8];
+  for (Vector& sum : sums) sum = Q6_V_vzero();
+  for (int k = 0; k < 4 * steps; k += kVectorBytes) {
+    Vector mixed[kMixed];
+    const int8_t* row = rows + k;
+    const Predicate kept = Q6_Q_vsetq2_R(Min(depth - k, kVectorBytes));
+    for (int m = 0; m < kRows; ++m, row += stride) {
+      mixed[m] = depth > k ? Q6_V_vand_QV(kept, Load(row)) : Q6_V_vzero();
+      sums[m] = Q6_Vw_vrmpyacc_VwVbVb(sums[m], mixed[m], ones);
+    }
+    for (int m = kRows; m < kMixed; ++m) mixed[m] = mixed[0];
+    MixUnits<4, kMixed>(mixed);
+    for (int i = 0; i < kMixed; ++i) {
+      Store(to, kRows == 6 ? Q6_V_vrdelta_VV(mixed[i], close_gaps) : mixed[i]);
+      to += kRows == 6 ? 96 : kVectorBytes;
+    }
+  }
+  StoreBytes(start, StartsOf(sums), kRows * 4);
+}
+
+}  // namespace
+
+void PackByteRows(const int8_t* rows, int stride, int depth, PackedRows& to) {
   for (int first = 0, panel = 0; first < to.rows; first += panel) {
     panel = PanelRows(to.rows - first);
-    for (int m = 0; m < panel; ++m) {
-      const int8_t* row = rows + (first + m) * stride;
-      Vector sums = Q6_V_vzero();
-      for (int k = 0; k < 4 * to.steps; k += kVectorBytes) {
-        const Vector bytes = KeepBytes(Load(row + k), depth - k);
-        *reinterpret_cast<Vector*>(spare + k) = bytes;
-        sums = Q6_Vw_vrmpyacc_VwVbVb(sums, bytes, SplatBytes(1));
-      }
-      to.start[first + m] = -128 * SumOfWords(sums);
-      const auto* words = reinterpret_cast<const int32_t*>(spare);
-      int32_t* target = to.words + first * to.steps + m;
-      for (int step = 0; step < to.steps; ++step, target += panel) *target = words[step];
+    const int8_t* from = rows + first * stride;
+    auto* words = reinterpret_cast<uint8_t*>(to.words + first * to.steps);
+    int32_t* start = to.start + first;
+    switch (panel) {
+      case 6:
+        PackPanel<6>(from, stride, depth, to.steps, words, start);
+        break;
+      case 4:
+        PackPanel<4>(from, stride, depth, to.steps, words, start);
+        break;
+      case 2:
+        PackPanel<2>(from, stride, depth, to.steps, words, start);
+        break;
+      default:
+        PackPanel<1>(from, stride, depth, to.steps, words, start);
     }
   }
 }
 
-void PackByteColumns(const int8_t* values, int depth, PackedRows& to) {
-  alignas(kVectorBytes) int32_t words[kTileLanes];
-  int32_t* targets[kTileLanes];
-  int panels[kTileLanes];
-  int panel = 0, panel_end = 0;
-  to.steps = (depth + 3) / 4;
-  for (int lane = 0; lane < to.rows; lane += kTileLanes) {
-    const int lanes = Min(kTileLanes, to.rows - lane);
-    for (int i = 0; i < lanes; ++i) {
-      if (lane + i == panel_end) {
-        panel = PanelRows(to.rows - panel_end);
-        panel_end += panel;
-      }
-      const int first = panel_end - panel;
-      targets[i] = to.words + first * to.steps + lane + i - first;
-      panels[i] = panel;
+namespace {
+
+// One column after the other.
+class ColumnWalk {
+ public:
+  explicit ColumnWalk(const ByteColumns& columns)
+      : columns_(columns), at_(columns.first), begin_(columns.first) {}
+  const int8_t* Next() {
+    const int8_t* column = at_;
+    at_ += columns_.stride;
+    if (++done_ == columns_.count) {
+      done_ = 0;
+      begin_ += columns_.restart;
+      at_ = begin_;
     }
-    Vector sums[4] = {Q6_V_vzero(), Q6_V_vzero(), Q6_V_vzero(), Q6_V_vzero()};
-    for (int k = 0; k < depth; k += 4) {
-      Vector row[4];
+    return column;
+  }
+
+ private:
+  const ByteColumns columns_;
+  const int8_t* at_;
+  const int8_t* begin_;
+  int done_ = 0;
+};
+
+// Words of four steps, one row of them a step.
+struct FourSteps {
+  uint8_t* words = nullptr;
+  int row_bytes = 0;
+};
+
+// 16 columns; beyond the last, of `depth`, there are zeros.
+void InterleaveColumns(ColumnWalk& walk, int rows, int depth, const FourSteps& to, Vector* sums) {
+  const Vector ones = SplatBytes(1);
+  for (int step = 0; step < 4; ++step) {
+    const int8_t* columns[4];
+    for (int i = 0; i < 4; ++i) columns[i] = 4 * step + i < depth ? walk.Next() : nullptr;
+    auto* words = reinterpret_cast<Vector*>(to.words + step * to.row_bytes);
+    for (int lane = 0; lane < rows; lane += kTileLanes, words += 4) {
+      Vector column[4];
       for (int i = 0; i < 4; ++i) {
-        row[i] = k + i < depth ? Load(values + (k + i) * to.rows + lane) : Q6_V_vzero();
+        column[i] = columns[i] != nullptr ? Load(columns[i] + lane) : Q6_V_vzero();
       }
-      const Words packed = Interleave(row[0], row[1], row[2], row[3]);
+      MixUnits<1, 4>(column);
+      Vector* sum = sums + lane / kVectorWords;
       for (int n = 0; n < 4; ++n) {
-        reinterpret_cast<Vector*>(words)[n] = packed.v[n];
-        sums[n] = Q6_Vw_vrmpyacc_VwVbVb(sums[n], packed.v[n], SplatBytes(1));
-      }
-      for (int i = 0; i < lanes; ++i) {
-        *targets[i] = words[i];
-        targets[i] += panels[i];
+        words[n] = column[n];
+        sum[n] = Q6_Vw_vrmpyacc_VwVbVb(sum[n], column[n], ones);
       }
     }
-    for (int n = 0; n < 4; ++n) reinterpret_cast<Vector*>(words)[n] = sums[n];
-    for (int i = 0; i < lanes; ++i) to.start[lane + i] = -128 * words[i];
+  }
+}
+
+// The four steps of the panels of rows first..end - 1, of `panel` rows each; `bytes` for each.
+void PlaceColumns(const FourSteps& from, int first, int end, int panel, int bytes, int steps,
+                  uint8_t* to) {
+  const int unit = 4 * panel;
+  const Predicate first_1 = Q6_Q_vsetq_R(unit), first_2 = Q6_Q_vsetq_R(2 * unit),
+                  first_3 = Q6_Q_vsetq_R(3 * unit);
+  // Each step's words come to their place by where they are loaded from.
+  const int further = from.row_bytes - unit;
+  const uint8_t* words = from.words + 4 * first;
+  for (int row = first; row < end; row += panel, words += unit, to += unit * steps) {
+    Vector value = Q6_V_vmux_QVV(first_3, Load(words + 2 * further), Load(words + 3 * further));
+    value = Q6_V_vmux_QVV(first_2, Load(words + further), value);
+    value = Q6_V_vmux_QVV(first_1, Load(words), value);
+    StoreBytes(to, value, bytes);
+  }
+}
+
+}  // namespace
+
+void PackByteColumns(const ByteColumns& columns, int depth, uint8_t* spare, PackedRows& to) {
+  const int rounded = (to.rows + kTileLanes - 1) / kTileLanes * kTileLanes;
+  auto* sums = reinterpret_cast<Vector*>(spare);
+  const FourSteps four = {spare + 4 * rounded + kVectorBytes, 4 * rounded};
+  to.steps = (depth + 3) / 4;
+  for (int i = 0; i < rounded / kVectorWords; ++i) sums[i] = Q6_V_vzero();
+  const int sixes = to.rows / 6 * 6;
+  ColumnWalk walk(columns);
+  for (int step = 0; step < to.steps; step += 4) {
+    InterleaveColumns(walk, to.rows, depth - 4 * step, four, sums);
+    const int left = to.steps - step;
+    for (int first = 0, end = 0; first < to.rows; first = end) {
+      const int panel = PanelRows(to.rows - first);
+      end = panel == 6 ? sixes : first + panel;
+      auto* words = reinterpret_cast<uint8_t*>(to.words + first * to.steps + step * panel);
+      // The last steps may not reach into the next panel, which has its first ones.
+      const int bytes = 4 * panel * left >= kVectorBytes ? kVectorBytes : 4 * panel * Min(4, left);
+      PlaceColumns(four, first, end, panel, bytes, to.steps, words);
+    }
+  }
+  for (int i = 0; i < to.rows; i += kVectorWords) {
+    const Vector start = Q6_Vw_vsub_VwVw(Q6_V_vzero(), Q6_Vw_vasl_VwR(sums[i / kVectorWords], 7));
+    StoreBytes(to.start + i, start, 4 * (to.rows - i));
   }
 }
 

@@ -29,29 +29,6 @@ struct PackedRows {
   int steps = 0;  // k / 4, rounded up; what is missing is 0
 };
 
-// Packs rows: value(m, k) gives A[m][k].
-template <typename Value>
-void PackRows(int rows, int depth, const Value& value, PackedRows& to) {
-  to.rows = rows;
-  to.steps = (depth + 3) / 4;
-  for (int first = 0, panel = 0; first < rows; first += panel) {
-    panel = PanelRows(rows - first);
-    for (int m = 0; m < panel; ++m) {
-      int32_t sum = 0;
-      int32_t* words = to.words + first * to.steps + m;
-      for (int k = 0; k < depth; k += 4) {
-        uint32_t word = 0;
-        for (int i = 0; i < 4 && k + i < depth; ++i) {
-          const int8_t a = value(first + m, k + i);
-          sum += a;
-          word |= static_cast<uint32_t>(static_cast<uint8_t>(a)) << (8 * i);
-        }
-        words[k / 4 * panel] = static_cast<int32_t>(word);
-      }
-      to.start[first + m] = -128 * sum;
-    }
-  }
-}
 // Takes the memory for it and sets its size; false: there is no more.
 bool TakeRows(Arena& arena, int rows, int depth, PackedRows& rows_of);
 

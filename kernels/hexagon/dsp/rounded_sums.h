@@ -17,6 +17,14 @@ struct RoundedSums {
         shift(shift_by),
         pseudo(op.rounding == kRoundPseudoStochastic) {}
 
+  // The first `bytes` of the vector go to elements at.., where the mask keeps them.
+  RUNNEL_INLINE void Put(uint32_t at, Vector value, int bytes) const {
+    if (mask != nullptr) {
+      const Predicate keeps = Q6_Q_vcmp_gt_VbVb(Load(mask + at), Q6_V_vzero());
+      value = Q6_V_vmux_QVV(keeps, value, Q6_V_vzero());
+    }
+    StoreBytes(y + at, value, bytes);
+  }
   uint32_t Saturated() const {
     alignas(kVectorBytes) int32_t lanes[kVectorWords];
     *reinterpret_cast<Vector*>(lanes) = saturated;
