@@ -53,6 +53,17 @@ absl::StatusOr<Int8Graph> WithWinograd(Quantizer& quantizer, const FoldedGraph& 
   return quantizer.Finish();
 }
 
+// With the addition after it, which a direct convolution may have in its own time.
+double SecondsOf(const Int8Graph& graph, const std::vector<double>& seconds, size_t node) {
+  double sum = seconds[node];
+  for (size_t i = node + 1; i < graph.nodes.size(); ++i) {
+    const Node& n = graph.nodes[i].node;
+    const bool follows = static_cast<size_t>(std::max(n.inputs[0], n.inputs[1])) == node;
+    if (n.kind == NodeKind::kAdd && follows) sum += seconds[i];
+  }
+  return sum;
+}
+
 }  // namespace
 
 absl::StatusOr<Int8Graph> QuantizeWithChosenWinograd(Quantizer& quantizer, const FoldedGraph& real,
@@ -67,7 +78,8 @@ absl::StatusOr<Int8Graph> QuantizeWithChosenWinograd(Quantizer& quantizer, const
       CompareNodes(real, all, cpu::BestInt8Kernels(), samples, std::min(count, kErrorSamples));
   std::vector<size_t> faster;
   for (size_t node : candidates) {
-    if (direct[node] > kLeastGain * winograd[node]) faster.push_back(node);
+    const double by_winograd = SecondsOf(all, winograd, node);
+    if (SecondsOf(none, direct, node) > kLeastGain * by_winograd) faster.push_back(node);
   }
   std::stable_sort(faster.begin(), faster.end(),
                    [&](size_t a, size_t b) { return errors[a].snr_db > errors[b].snr_db; });
