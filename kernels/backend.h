@@ -17,6 +17,7 @@
 #include "kernels/program.h"
 #include "kernels/tuner.h"
 #include "proto/base/ids.h"
+#include "proto/base/training/processor_facts.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {
@@ -99,6 +100,13 @@ class Executable {
   virtual int64_t memory_bytes() const { return 0; }
 };
 
+// What a backend is made with.
+struct BackendSettings {
+  int threads = 1;  // of those that compute on the host's processor
+  // Of memory of their own, what backends take at most, each of them; 0: what their device has.
+  int64_t device_memory_bytes = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -108,6 +116,9 @@ class Backend {
   // The device and how it computes, for people; one line. Another device, driver or way to compute
   // has another one.
   virtual std::string description() const { return numerics_class(); }
+  // The same in parts, as a backend knows it that stands open; of one on the host's processor only
+  // the dot product. `state` and `note` are whose who checks it.
+  virtual ProcessorFacts processor() const { return {.backend = std::string(name())}; }
   // Whether programs compiled with CompileOptions::recomputes run faster here.
   virtual bool recomputes() const { return false; }
   // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
@@ -127,13 +138,16 @@ class Backend {
 struct BackendRow {
   absl::string_view name;
   absl::string_view summary;  // for --help and the device list
-  absl::StatusOr<std::unique_ptr<Backend>> (*make)(int threads);
+  absl::StatusOr<std::unique_ptr<Backend>> (*make)(const BackendSettings& settings);
   // Of a backend that needs more than this binary, which `make` starts or loads (a shared object,
   // host/loaded_backend.h; a program, hexagon/): whether that is there. Null: nothing more.
   bool (*is_installed)(absl::string_view name) = nullptr;
   // Of one that computes beside the processor: whether "auto" may prefer it, if it is faster. Null:
   // never. Loads nothing.
   bool (*is_worth_measuring)() = nullptr;
+  // Of one that is loaded: a text that changes when its driver or its settings may have; loads
+  // nothing. Null: what is loaded is a file of this build.
+  std::string (*driver_stamp)() = nullptr;
 
   bool is_loaded() const { return is_installed != nullptr; }
 };
@@ -143,14 +157,20 @@ struct BackendRow {
 absl::Span<const BackendRow> BuiltinBackends();
 // "auto" takes the first row; names with a comma are several (co_scheduler/mixed_backend.h).
 // InvalidArgument lists what there is, or names the shared object that
-// is not there. threads >= 1.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads);
+// is not there. settings.threads >= 1.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name,
+                                                     const BackendSettings& settings);
+inline absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads) {
+  return MakeBackend(name, BackendSettings{.threads = threads});
+}
 // What can be asked for here. Loads nothing.
 std::vector<std::string> BackendNames();
 // Whether there is a row of this name that is_loaded.
 bool IsLoadedBackend(absl::string_view name);
 // Installed ones that "auto" measures beside the processor, where bytes do not depend on it.
 std::vector<std::string> BackendsWorthMeasuring();
+// A line for each installed backend that has a BackendRow::driver_stamp.
+std::string DriverStamps();
 // What "auto" stands for without them: one after the other, until one has all that a stage needs.
 std::vector<std::string> AutoBackendNames();
 

@@ -19,8 +19,8 @@ namespace runnel {
 namespace {
 
 #ifdef RUNNEL_LOADS_OPENCL
-absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(int threads) {
-  auto backend = LoadBackend("opencl", threads);
+absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings& settings) {
+  auto backend = LoadBackend("opencl", settings);
   constexpr absl::string_view kRefused = "backend opencl: no OpenCL here: ";
   if (backend.ok() || absl::StartsWith(backend.status().message(), kRefused)) return backend;
   // The shared object needs OpenCL's loader, which may not be there.
@@ -31,7 +31,7 @@ bool IsOpenClInstalled(absl::string_view name) {
   return IsBackendInstalled(name) && opencl::HasDriver();
 }
 #else
-absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(int) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings&) {
   return absl::InvalidArgumentError(
       "backend opencl: no OpenCL here: the build had no OpenCL headers and loader; take --backend "
       "cpu");
@@ -40,17 +40,24 @@ bool IsOpenClInstalled(absl::string_view) { return false; }
 #endif
 
 #ifdef RUNNEL_LOADS_TORCH
-absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(int threads) {
-  return LoadBackend("torch", threads);
+absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(const BackendSettings& settings) {
+  return LoadBackend("torch", settings);
 }
 bool IsTorchInstalled(absl::string_view name) { return IsBackendInstalled(name); }
 #else
-absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(int) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeTorch(const BackendSettings&) {
   return absl::InvalidArgumentError(
       "backend torch: the build had no LibTorch (RUNNEL_TORCH); take --backend cpu");
 }
 bool IsTorchInstalled(absl::string_view) { return false; }
 #endif
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpu(const BackendSettings& settings) {
+  return MakeCpuBackend(settings.threads);
+}
+absl::StatusOr<std::unique_ptr<Backend>> MakeRef(const BackendSettings& settings) {
+  return MakeRefBackend(settings.threads);
+}
 
 }  // namespace
 
@@ -59,34 +66,36 @@ absl::Span<const BackendRow> BuiltinBackends() {
       {"cpu",
        "own kernels, FP32 and INT8, for AVX-512, AVX2, NEON and portable; cpu:avx2 takes no "
        "better one",
-       MakeCpuBackend},
-      {"ref", "plain loops: slow, the specification of the others", MakeRefBackend},
+       MakeCpu},
+      {"ref", "plain loops: slow, the specification of the others", MakeRef},
       {"hexagon", "a Hexagon DSP, or one under qemu-hexagon, integer recipes", MakeHexagonBackend,
-       IsHexagonInstalled},
+       IsHexagonInstalled, nullptr, HexagonStamp},
       {"opencl", "a GPU or another OpenCL device", MakeOpenCl, IsOpenClInstalled,
-       opencl::MayHaveGpu},
+       opencl::MayHaveGpu, opencl::DriverStamp},
       {"torch", "LibTorch on the CPU, FP32", MakeTorch, IsTorchInstalled},
   };
   return rows;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads) {
-  if (threads < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("threads ", threads, " is below 1"));
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name,
+                                                     const BackendSettings& settings) {
+  if (settings.threads < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("threads ", settings.threads, " is below 1"));
   }
-  if (absl::StrContains(name, ',')) return MakeCoScheduler(name, threads);
+  if (absl::StrContains(name, ',')) return MakeCoScheduler(name, settings);
   constexpr absl::string_view kCapped = "cpu:";
   if (absl::StartsWith(name, kCapped)) {
-    return MakeCappedCpuBackend(name.substr(kCapped.size()), threads);
+    return MakeCappedCpuBackend(name.substr(kCapped.size()), settings.threads);
   }
   for (const BackendRow& row : BuiltinBackends()) {
-    if (name == "auto" || name == row.name) return row.make(threads);
+    if (name == "auto" || name == row.name) return row.make(settings);
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "backend '", name, "' is not known; there is auto, ", absl::StrJoin(BackendNames(), ", ")));
 }
 
-absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view names, int threads,
+absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view names,
+                                                             const BackendSettings& settings,
                                                              MixedOptions options) {
   if (const size_t at = names.find('@'); at != absl::string_view::npos)
     options.rule = std::string(names.substr(at + 1));
@@ -103,7 +112,7 @@ absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view n
           absl::StrCat("processors '", names, "': ", name,
                        " has memory of its own; the first one is the host's, cpu"));
     }
-    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> processor, MakeBackend(name, threads));
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> processor, MakeBackend(name, settings));
     processors.push_back(std::move(processor));
   }
   auto made = MakeCoScheduler(std::move(processors), std::move(options));
@@ -133,6 +142,15 @@ std::vector<std::string> BackendsWorthMeasuring() {
     if (row.is_installed(row.name)) names.emplace_back(row.name);
   }
   return names;
+}
+
+std::string DriverStamps() {
+  std::string stamps;
+  for (const BackendRow& row : BuiltinBackends()) {
+    if (row.driver_stamp == nullptr || !row.is_installed(row.name)) continue;
+    absl::StrAppend(&stamps, row.name, ": ", row.driver_stamp(), "\n");
+  }
+  return stamps;
 }
 
 std::vector<std::string> AutoBackendNames() {

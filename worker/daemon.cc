@@ -8,7 +8,11 @@ namespace runnel {
 
 Daemon::Daemon(WorkerOptions options, Parts parts)
     : loop_(parts.clock),
-      arithmetic_({options.backend, options.threads, options.state_folder, parts.logger},
+      arithmetic_({options.backend,
+                   {options.threads, options.device_memory_bytes},
+                   options.backends,
+                   options.state_folder,
+                   parts.logger},
                   parts.clock),
       energy_(EnergyCounter::Find("")),
       core_(std::move(options), {&loop_, parts.transport, parts.control, parts.logger, parts.lives,

@@ -17,7 +17,6 @@
 #include "absl/strings/str_join.h"
 #include "compress/codec.h"
 #include "kernels/backend.h"
-#include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/refusal_log.h"
 #include "proto/base/status_macros.h"
@@ -84,11 +83,15 @@ int ExitCode(const absl::Status& status) {
   }
 }
 
+BackendSettings SettingsOf(const WorkerOptions& options) {
+  return {options.threads, options.device_memory_bytes};
+}
+
 int Run(ServiceOptions options, const std::shared_ptr<IdentityHolder>& identity,
         bool insecure_network) {
   SignalWatch signals;
   const std::unique_ptr<Logger> logger = MakeSpdlogLogger("worker");
-  options.daemon.backends = OfferedBackends(options.daemon.threads,
+  options.daemon.backends = OfferedBackends(SettingsOf(options.daemon),
                                             BackendVerdicts(options.daemon.state_folder), *logger);
   MonotonicClock clock;
   if (insecure_network) logger->Log(Severity::kWarning, kInsecureNetworkWarning);
@@ -175,9 +178,11 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   options.incarnation = Incarnation();
   std::string device = absl::StrCat("worker ", options.name, "\nthreads ", options.threads);
   if (options.backend != "auto") absl::StrAppend(&device, "\nbackend ", options.backend);
+  absl::StrAppend(&device, "\n", DriverStamps());
+  if (options.device_memory_bytes > 0)
+    absl::StrAppend(&device, "\ndevice memory ", options.device_memory_bytes);
   options.device = DescribeDevice(device);
   options.memory_bytes = memory_mb * 1'000'000;
-  options.processors = static_cast<int64_t>(ProcessorsOf(options.backend).size());
   options.recipes = RecipeOffers();
   options.recipes.emplace_back(kInt8Inference);
   options.codecs = CodecFamilies();
@@ -192,6 +197,17 @@ void AddMemoryFlag(CLI::App& app, int64_t& memory_mb) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
+void AddDeviceMemoryFlag(CLI::App& app, WorkerOptions& options) {
+  app.add_option_function<int64_t>(
+         "--device-memory-mb",
+         [&options](const int64_t& megabytes) {
+           options.device_memory_bytes = megabytes * 1'000'000;
+         },
+         "memory of a GPU or DSP that backends opencl and hexagon may take, in MB, each of them; "
+         "central gives this worker no stage that takes more (default: what the device has)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+}
+
 // With it only what it needs: whoever gives more wants the worker to run.
 void AddCheckFlag(CLI::App& app, bool& check) {
   CLI::Option* flag = app.add_flag(
@@ -200,14 +216,15 @@ void AddCheckFlag(CLI::App& app, bool& check) {
       "end. GPUs and DSPs compute a small network, whose bytes are compared");
   for (CLI::Option* other : app.get_options()) {
     const std::string name = other->get_name();
-    const bool is_needed = name == "--threads" || name == "--state-dir";
+    const bool is_needed =
+        name == "--threads" || name == "--state-dir" || name == "--device-memory-mb";
     if (other != flag && !is_needed && other != app.get_help_ptr()) flag->excludes(other);
   }
 }
 
 int Check(const WorkerOptions& options) {
   const BackendVerdicts verdicts(options.state_folder);
-  std::fputs(CheckReport(options.threads, verdicts).c_str(), stdout);
+  std::fputs(CheckReport(SettingsOf(options), verdicts).c_str(), stdout);
   return 0;
 }
 
@@ -274,6 +291,7 @@ int main(int argc, char** argv) {
       "$XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
   int64_t memory_mb = 0;
   runnel::AddMemoryFlag(app, memory_mb);
+  runnel::AddDeviceMemoryFlag(app, options);
   const auto program = runnel::AddProgramCommand(app);
   app.add_flag("--insecure-network", membership.insecure_network, runnel::kInsecureNetworkHelp);
   bool check = false;

@@ -84,7 +84,7 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
   RUNNEL_ASSIGN_OR_RETURN(options.switch_seconds, ParseSwitches(flags.switch_ms));
   options.counts = flags.counted;
   absl::StatusOr<std::unique_ptr<CoScheduler>> processors =
-      MakeCoScheduler(flags.processors, flags.threads, std::move(options));
+      MakeCoScheduler(flags.processors, {.threads = flags.threads}, std::move(options));
   if (!processors.ok()) {
     return absl::Status(processors.status().code(),
                         absl::StrCat("--processors: ", processors.status().message()));

@@ -53,6 +53,10 @@ void Print(const MemberList& list, const CommandContext& context) {
     if (member.memory_bytes > 0)
       absl::StrAppendFormat(&where, ", %d MB", member.memory_bytes / 1'000'000);
     line(member.name, member.state, where);
+    for (const ProcessorFacts& processor : member.processors) {
+      context.print(absl::StrFormat("  %-8s %-11s %s", processor.backend,
+                                    UsableText(processor.state), ToText(processor)));
+    }
   }
   context.print(absl::StrCat("step ", list.step, list.paused ? ", paused" : ""));
 }
@@ -68,7 +72,8 @@ absl::Status Pause(bool paused, const OrderFlags& flags, const CommandContext& c
 
 Subcommand AddDevices(CLI::App& program) {
   const auto flags = std::make_shared<OrderFlags>();
-  CLI::App* app = AddOrder(program, "devices", "List who takes part in a run", flags);
+  CLI::App* app = AddOrder(program, "devices",
+                           "List who takes part in a run, and what each one can compute on", flags);
   return {app, [flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const MemberCalls calls, context.members_at(flags->central));
             RUNNEL_ASSIGN_OR_RETURN(const MemberList list, calls.list());

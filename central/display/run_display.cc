@@ -143,6 +143,26 @@ void RunDisplay::PublishReplication(const ReplicationSummary& replication) {
   metrics_->SetGauge("runnel_replica_step", {}, static_cast<double>(replication.step));
 }
 
+// 1: as the labels say. What was so once and is no more is 0.
+void RunDisplay::PublishProcessors(const std::vector<WorkerProcessors>& workers) {
+  constexpr char kInfo[] = "runnel_worker_processor_info";
+  std::vector<MetricLabels> shown;
+  for (const WorkerProcessors& worker : workers) {
+    for (const ProcessorFacts& one : worker.processors) {
+      shown.push_back({{"worker", worker.worker},
+                       {"backend", one.backend},
+                       {"device", one.device},
+                       {"driver", one.driver},
+                       {"dot_product", one.dot_product},
+                       {"usable", UsableText(one.state)}});
+    }
+  }
+  if (shown == processors_) return;
+  for (const MetricLabels& labels : processors_) metrics_->SetGauge(kInfo, labels, 0);
+  for (const MetricLabels& labels : shown) metrics_->SetGauge(kInfo, labels, 1);
+  processors_ = std::move(shown);
+}
+
 // Labelled by where the figure comes from: what a model says is no measurement.
 void RunDisplay::PublishEnergy(const RunView& view, size_t stage, const StageSummary& figures) {
   if (figures.joules <= 0) return;
@@ -176,6 +196,7 @@ void RunDisplay::Publish(const RunView& view) {
     for (size_t i = 0; i < figures.links.size(); ++i) PublishLink(i, figures.links[i]);
     PublishRecoveries(view.recoveries);
     PublishReplication(view.replication);
+    PublishProcessors(view.processors);
     if (view.period.predicted_seconds > 0) {
       constexpr char kPeriod[] = "runnel_micro_batch_seconds";
       metrics_->SetGauge(kPeriod, {{"of", "measured"}}, view.period.measured_seconds);

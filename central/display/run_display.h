@@ -14,8 +14,15 @@
 #include "central/display/run_figures.h"
 #include "proto/base/clock.h"
 #include "proto/base/metrics.h"
+#include "proto/base/training/processor_facts.h"
 
 namespace runnel {
+
+// What a worker's backends compute on.
+struct WorkerProcessors {
+  std::string worker;
+  std::vector<ProcessorFacts> processors;
+};
 
 // A run as it stands.
 struct RunView {
@@ -31,6 +38,7 @@ struct RunView {
   ReplicationSummary replication = {};
   std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
   std::vector<double> stage_joules_a_sample = {};
+  std::vector<WorkerProcessors> processors = {};
 };
 
 class RunDisplay {
@@ -60,6 +68,7 @@ class RunDisplay {
   void PublishLink(size_t index, const LinkSummary& link);
   void PublishRecoveries(const std::vector<RecoverySummary>& recoveries);
   void PublishEnergy(const RunView& view, size_t stage, const StageSummary& figures);
+  void PublishProcessors(const std::vector<WorkerProcessors>& workers);
   void PublishReplication(const ReplicationSummary& replication);
   void CountUp(const std::string& name, const MetricLabels& labels, double total);
 
@@ -71,6 +80,7 @@ class RunDisplay {
   double accuracy_ = -1;
   std::deque<std::pair<int64_t, double>> losses_;
   std::vector<std::pair<std::string, double>> counted_;  // totals that the counters have
+  std::vector<MetricLabels> processors_;                 // that are shown as there
   mutable std::mutex mutex_;
   std::string state_json_ = "{}";  // guarded by mutex_
 };

@@ -46,6 +46,9 @@ struct DeviceFacts {
   PathFigures path = {};       // of a worker that is not local
   DeviceCosts costs = {};
   int64_t memory_bytes = 0;  // that its worker may take; 0: not known
+  // What the limit is of, where it is not the worker's --memory-mb: a GPU's or DSP's memory, which
+  // is all that its stage may take; empty: the worker's memory.
+  std::string memory_of = {};
   // Its data port answered when it joined. Between two devices whose ports did not, links go by way
   // of central.
   bool is_dialable = true;

@@ -16,6 +16,9 @@ namespace runnel {
 // A worker without a stage, and what its stage takes while it starts: beside the stage's plan.
 constexpr int64_t kWorkerBytes = 64'000'000;
 
+// What of the limit a stage may take.
+int64_t StageLimitOf(const DeviceMemory& device);
+
 // devices: by device number. InvalidArgument: names each stage that does not fit, with what it
 // takes, what its worker may take, and the fix. Others as MakePipelineModel and PlacementOf.
 absl::Status CheckMemory(const PlanRequest& request, const Plan& plan,

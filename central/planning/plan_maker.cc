@@ -66,8 +66,7 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     const DeviceCosts costs = cluster.costs.empty() ? DeviceCosts() : cluster.costs[device];
     DeviceCost& cost = request.device_costs.emplace_back();
     if (!cluster.memory.empty() && cluster.memory[device].may_take_bytes > 0) {
-      cost.memory_limit_bytes =
-          std::max<int64_t>(1, cluster.memory[device].may_take_bytes - kWorkerBytes);
+      cost.memory_limit_bytes = std::max<int64_t>(1, StageLimitOf(cluster.memory[device]));
     }
     if (costs.forward_share > 0) {
       cost.forward_share = costs.forward_share;

@@ -143,7 +143,7 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
   for (const DeviceFacts& device : devices) {
     cluster_.processor_shares.push_back(device.processor_share);
     cluster_.costs.push_back(device.costs);
-    cluster_.memory.push_back({device.name, device.memory_bytes});
+    cluster_.memory.push_back({device.name, device.memory_bytes, device.memory_of});
   }
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
   RUNNEL_RETURN_IF_ERROR(SetFirstRates(devices));
@@ -227,7 +227,7 @@ void RunPlanner::FollowMembers(const BarrierReport& usable) {
     if (!usable_[i]) continue;
     cluster_.processor_shares[i] = devices[i].processor_share;
     cluster_.costs[i] = devices[i].costs;
-    cluster_.memory[i] = {devices[i].name, devices[i].memory_bytes};
+    cluster_.memory[i] = {devices[i].name, devices[i].memory_bytes, devices[i].memory_of};
     if (!cluster_.profiled_sums.empty()) cluster_.profiled_sums[i] = usable.times[i].Sum();
   }
 }
@@ -345,7 +345,8 @@ absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& given) {
   MeasuredCluster cluster = cluster_;
   for (size_t i = 0; i < report.devices.size(); ++i) {
     if (!report.devices[i].is_lost) numbers.push_back(static_cast<int>(i));
-    cluster.memory[i] = {report.devices[i].name, report.devices[i].memory_bytes};
+    cluster.memory[i] = {report.devices[i].name, report.devices[i].memory_bytes,
+                         report.devices[i].memory_of};
   }
   const bool is_corrected = replanner_.has_value() && !replanner_->corrections().ratios().empty() &&
                             !report.times.empty();

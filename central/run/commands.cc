@@ -252,7 +252,12 @@ absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::str
     const DeviceId device = outcome.plan.stages[i].device;
     const std::string& name =
         outcome.plans.back().devices[static_cast<size_t>(device.value())].name;
-    context.print(absl::StrCat(name, ": ", ToText(outcome.programs[i])));
+    const ProgramListing& program = outcome.programs[i];
+    if (lists_programs) {
+      context.print(absl::StrCat(name, ": ", ToText(program)));
+    } else if (program.processors.size() > 1) {
+      context.print(absl::StrCat(name, ": ", SummaryOf(program)));
+    }
   }
   for (const std::string& text : what_if) {
     RUNNEL_ASSIGN_OR_RETURN(const Assumption assumption,

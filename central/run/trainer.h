@@ -53,7 +53,7 @@ struct TrainingOutcome {
   RunSummary summary;
   Plan plan;
   std::vector<PlanDecided> plans;        // as journalled
-  std::vector<ProgramListing> programs;  // by stage, where the job lists them
+  std::vector<ProgramListing> programs;  // by stage, as Coordinator::programs
   ModelState state;                      // at the end; empty if only planned or evaluated
   double evaluation_s = 0;               // of a job that only evaluates, under the last plan
   int64_t step = 0;

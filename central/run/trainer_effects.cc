@@ -109,6 +109,8 @@ void Trainer::Impl::Follow(const PlanDecided& decided) {
   if (!bandwidth.links.empty()) parts_.display->Line(BandwidthText(bandwidth));
   const std::string why = is_first ? job_.planner->Explanation() : "";
   if (!why.empty()) parts_.display->Line(why);
+  for (const std::string& line : coordinator_->ProcessorLinesOf(decided.plan))
+    parts_.display->Line(line);
 }
 
 void Trainer::Impl::Follow(const EvaluationRecorded& evaluation) {

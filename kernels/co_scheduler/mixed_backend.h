@@ -51,7 +51,8 @@ absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(
 // "cpu,hexagon", or with a rule "cpu,hexagon@alternate": those of MakeBackend. The first must
 // compute in the host's memory: cpu, cpu:SET, ref or torch. One name alone is a co-scheduler of
 // one. builtin_backends.cc. InvalidArgument.
-absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view names, int threads,
+absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view names,
+                                                             const BackendSettings& settings,
                                                              MixedOptions options = {});
 // The processors of such a name; itself for one.
 std::vector<std::string> ProcessorsOf(absl::string_view names);

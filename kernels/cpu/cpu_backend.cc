@@ -209,6 +209,10 @@ class CpuBackend : public Backend {
                         threads_ == 1 ? " thread" : " threads");
   }
 
+  ProcessorFacts processor() const override {
+    return {.backend = "cpu", .dot_product = std::string(set_.name)};
+  }
+
   bool recomputes() const override { return fused_; }
   bool rescales_in_products() const override { return true; }
 

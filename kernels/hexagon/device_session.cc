@@ -40,7 +40,8 @@ class DeviceSession final : public DspSession {
                              .shared_bytes = options_.link.shared_bytes,
                              .vtcm_bytes = link_.dsp.vtcm_bytes,
                              .private_bytes = options_.link.private_bytes,
-                             .shared_file = static_cast<uint32_t>(memory()->file())};
+                             .shared_file = static_cast<uint32_t>(memory()->file()),
+                             .packed_bytes = packed_bytes()};
     RUNNEL_RETURN_IF_ERROR(Send(open, RangeSet()));
     RUNNEL_ASSIGN_OR_RETURN(const DspReply reply, Receive());
     if (reply.status == DspStatus::kOk) return absl::OkStatus();
@@ -58,6 +59,10 @@ class DeviceSession final : public DspSession {
   const std::shared_ptr<SharedMemory>& memory() const override { return link_.memory; }
   bool lost() const override { return !lost_.ok(); }
   absl::Span<const DspCounts> counts() const override { return counts_; }
+
+  // Half of the DSP's own memory; the other half is one operation's.
+  uint32_t packed_bytes() const override { return options_.link.private_bytes / 2; }
+  void KeepPlaces(uint32_t kept_bytes) override { kept_bytes_ = kept_bytes; }
 
   // Lists that write to more places than a packet names go in pieces; Wait sends the later ones.
   absl::Status Submit(absl::Span<const DspOp> ops) override {
@@ -110,7 +115,11 @@ class DeviceSession final : public DspSession {
     const std::vector<DspRange> ranges = written.ranges();
     std::copy(ranges.begin(), ranges.end(), desk().written);
     desk().written_count = static_cast<uint32_t>(ranges.size());
-    return Send({.verb = DspVerb::kRun, .op_count = static_cast<uint32_t>(piece_)}, written);
+    return Send({.verb = DspVerb::kRun,
+                 .op_count = static_cast<uint32_t>(piece_),
+                 .packed_bytes = packed_bytes(),
+                 .kept_bytes = std::min(kept_bytes_, packed_bytes())},
+                written);
   }
 
   absl::StatusOr<DspReply> Receive() {
@@ -152,9 +161,11 @@ class DeviceSession final : public DspSession {
       case DspStatus::kOk:
         return absl::OkStatus();
       case DspStatus::kNoMemory:
-        return MarkLostBackend(absl::ResourceExhaustedError(absl::StrCat(
-                                   "backend hexagon: the DSP has no memory for ", which)),
-                               "hexagon");
+        return MarkLostBackend(
+            absl::ResourceExhaustedError(
+                absl::StrCat("backend hexagon: the DSP has no memory for ", which, ": ",
+                             packed_bytes(), " bytes are for one operation (--device-memory-mb)")),
+            "hexagon");
       case DspStatus::kNoVtcm:
         return Lose(absl::StrCat(" got no VTCM (", link_.dsp.vtcm_bytes >> 10,
                                  " KiB): another program on the DSP has it"));
@@ -174,6 +185,7 @@ class DeviceSession final : public DspSession {
   const DeviceSessionOptions options_;
   DeviceLink link_;
   const std::string name_;
+  uint32_t kept_bytes_ = 0;
   uint32_t sequence_ = 0;
   std::vector<DspOp> ops_;  // of the list
   size_t done_ = 0;

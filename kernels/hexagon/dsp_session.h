@@ -20,8 +20,15 @@ class DspSession {
   virtual const char* name() const = 0;
   // The processor and the way to it, for people; part of a line.
   virtual std::string description() const { return name(); }
+  // Its times are not those of a DSP.
+  virtual bool is_emulated() const { return false; }
   // Memory that operations name by offsets.
   virtual const std::shared_ptr<SharedMemory>& memory() const = 0;
+  // What packed weights may take now: less the more programs have of the memory, where both have
+  // one budget.
+  virtual uint32_t packed_bytes() const = 0;
+  // Of these, for packed weights that keep a place; of the lists that are submitted from now on.
+  virtual void KeepPlaces(uint32_t kept_bytes) = 0;
   // Hands over operations, 1 to kMaxOps, to be run in order. One list at a time. Unavailable, and
   // from then on for each call: the DSP is lost, and why.
   virtual absl::Status Submit(absl::Span<const DspOp> ops) = 0;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "kernels/hexagon/memory_budget.h"
 #include "kernels/lost_backend.h"
 #include "proto/base/status_macros.h"
 
@@ -36,7 +38,10 @@ std::string HowItEnded(int status) {
 class EmulatedSession final : public DspSession {
  public:
   EmulatedSession(EmulatedSessionOptions options, std::shared_ptr<SharedMemory> memory)
-      : options_(std::move(options)), memory_(std::move(memory)) {}
+      : options_(std::move(options)),
+        packed_bytes_(options_.packed_bytes > 0 ? options_.packed_bytes
+                                                : options_.private_bytes / 2),
+        memory_(std::move(memory)) {}
   ~EmulatedSession() override { End(); }
 
   absl::Status Open() {
@@ -44,7 +49,8 @@ class EmulatedSession final : public DspSession {
     RUNNEL_RETURN_IF_ERROR(Send({.verb = DspVerb::kOpen,
                                  .shared_bytes = options_.shared_bytes,
                                  .vtcm_bytes = options_.vtcm_bytes,
-                                 .private_bytes = options_.private_bytes}));
+                                 .private_bytes = options_.private_bytes,
+                                 .packed_bytes = packed_bytes_}));
     RUNNEL_ASSIGN_OR_RETURN(const DspReply reply, Receive());
     if (reply.status == DspStatus::kOk) return absl::OkStatus();
     return Lose(absl::StrCat("refused to open a session (status ",
@@ -52,6 +58,7 @@ class EmulatedSession final : public DspSession {
   }
 
   const char* name() const override { return "v67-emulated"; }
+  bool is_emulated() const override { return true; }
   std::string description() const override {
     if (options_.why_emulated.empty()) return name();
     return absl::StrCat(name(), " (no device: ", options_.why_emulated, ")");
@@ -60,6 +67,13 @@ class EmulatedSession final : public DspSession {
   bool lost() const override { return !lost_.ok(); }
   absl::Span<const DspCounts> counts() const override { return counts_; }
 
+  uint32_t packed_bytes() const override {
+    if (!options_.packed_gets_rest) return packed_bytes_;
+    return PackedBytesLeft({.shared = options_.shared_bytes, .packed = packed_bytes_},
+                           memory_->taken_bytes());
+  }
+  void KeepPlaces(uint32_t kept_bytes) override { kept_bytes_ = kept_bytes; }
+
   absl::Status Submit(absl::Span<const DspOp> ops) override {
     RUNNEL_RETURN_IF_ERROR(lost_);
     if (ops.empty() || ops.size() > kMaxOps) {
@@ -67,7 +81,10 @@ class EmulatedSession final : public DspSession {
     }
     std::memcpy(desk().ops, ops.data(), ops.size() * sizeof(DspOp));
     submitted_ = ops.size();
-    return Send({.verb = DspVerb::kRun, .op_count = static_cast<uint32_t>(ops.size())});
+    return Send({.verb = DspVerb::kRun,
+                 .op_count = static_cast<uint32_t>(ops.size()),
+                 .packed_bytes = packed_bytes(),
+                 .kept_bytes = std::min(kept_bytes_, packed_bytes())});
   }
 
   absl::Status Wait() override {
@@ -77,10 +94,12 @@ class EmulatedSession final : public DspSession {
       case DspStatus::kOk:
         break;
       case DspStatus::kNoMemory:
-        return MarkLostBackend(absl::ResourceExhaustedError(absl::StrCat(
-                                   "backend hexagon: the DSP has no memory for operation ",
-                                   reply.failed_op, " of ", submitted_)),
-                               "hexagon");
+        return MarkLostBackend(
+            absl::ResourceExhaustedError(absl::StrCat(
+                "backend hexagon: the DSP has no memory for operation ", reply.failed_op, " of ",
+                submitted_, ": ", options_.private_bytes - packed_bytes_,
+                " bytes are for one operation (--device-memory-mb)")),
+            "hexagon");
       default:
         return Lose(absl::StrCat("refused operation ", reply.failed_op, " of ", submitted_,
                                  " (status ", static_cast<uint32_t>(reply.status), ")"));
@@ -203,6 +222,8 @@ class EmulatedSession final : public DspSession {
   }
 
   const EmulatedSessionOptions options_;
+  const uint32_t packed_bytes_;  // at most
+  uint32_t kept_bytes_ = 0;
   const std::shared_ptr<SharedMemory> memory_;
   int socket_ = -1;
   pid_t pid_ = -1;

@@ -11,8 +11,10 @@
 #include "kernels/hexagon/device_session.h"
 #include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/encode.h"
+#include "kernels/hexagon/memory_budget.h"
 #include "kernels/hexagon/product_scales.h"
 #include "kernels/hexagon/staging.h"
+#include "kernels/hexagon/weight_places.h"
 #include "kernels/host/call.h"
 #include "kernels/integer_loss.h"
 #include "kernels/lost_backend.h"
@@ -38,7 +40,8 @@ class HexagonExecutable final : public Executable {
       : program_(program),
         session_(std::move(session)),
         staging_(program, session_->memory()),
-        scales_(program, session_->memory()) {}
+        scales_(program, session_->memory()),
+        places_(program) {}
 
   absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
     for (const Instruction& instruction : program_.part(part)) {
@@ -48,6 +51,8 @@ class HexagonExecutable final : public Executable {
     }
     RUNNEL_RETURN_IF_ERROR(staging_.Enter(part, bindings));
     RUNNEL_RETURN_IF_ERROR(scales_.Open());
+    places_.PlanFor(session_->packed_bytes());
+    session_->KeepPlaces(places_.kept_bytes());
     std::vector<const Instruction*> batch;
     for (const Instruction& instruction : program_.part(part)) {
       if (DspCodeOf(instruction.code)) batch.push_back(&instruction);
@@ -82,6 +87,7 @@ class HexagonExecutable final : public Executable {
           program_, *instruction, context,
           [&](BufferIndex index) { return staging_.OffsetOf(index); },
           [&](BufferIndex index) { return staging_.VersionOf(index); }));
+      places_.Assign(ops.back());
       if (RescalesItsSums(instruction->code)) {
         scales_.Begin(*instruction, KeptScaleOf(*instruction), ops.back());
         RecordKeptScale(*instruction);
@@ -144,6 +150,7 @@ class HexagonExecutable final : public Executable {
   const std::shared_ptr<DspSession> session_;
   Staging staging_;
   ProductScales scales_;
+  WeightPlaces places_;
 };
 
 // Stages that are made after the DSP was lost get a session of their own; those from before have
@@ -151,13 +158,21 @@ class HexagonExecutable final : public Executable {
 class HexagonBackend final : public Backend {
  public:
   HexagonBackend(std::unique_ptr<DspSession> session, OpenFn open)
-      : session_(std::move(session)), open_(open) {}
+      : session_(std::move(session)), open_(std::move(open)) {}
 
   absl::string_view name() const override { return "hexagon"; }
   std::string numerics_class() const override { return absl::StrCat("hexagon/", session_->name()); }
   std::string description() const override {
     return absl::StrCat("Hexagon DSP ", session_->description(), ", integer recipes, ",
                         session_->memory()->bytes() >> 20, " MiB shared with the host");
+  }
+
+  ProcessorFacts processor() const override {
+    return {.backend = "hexagon",
+            .device = absl::StrCat("Hexagon DSP ", session_->description()),
+            .memory_bytes = int64_t{session_->memory()->bytes()} - kDeskBytes,
+            .dot_product = "vrmpy",
+            .is_emulated = session_->is_emulated()};
   }
 
   bool rescales_in_products() const override { return true; }
@@ -180,7 +195,7 @@ class HexagonBackend final : public Backend {
 
  private:
   absl::Status OpenAgainIfLost() {
-    if (!session_->lost() || open_ == nullptr) return absl::OkStatus();
+    if (!session_->lost() || !open_) return absl::OkStatus();
     RUNNEL_ASSIGN_OR_RETURN(session_, open_());
     return absl::OkStatus();
   }
@@ -192,7 +207,7 @@ class HexagonBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session, OpenFn open) {
-  return std::make_unique<HexagonBackend>(std::move(session), open);
+  return std::make_unique<HexagonBackend>(std::move(session), std::move(open));
 }
 
 }  // namespace hexagon
@@ -232,39 +247,53 @@ absl::StatusOr<std::string> FindDevice() {
   return hexagon::FindVendorLibrary(Environment("RUNNEL_DSP_LIBRARY"));
 }
 
-absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDevice(std::string library) {
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDevice(std::string library,
+                                                                int64_t budget_bytes) {
   hexagon::DeviceSessionOptions options;
   options.link.library = std::move(library);
   options.link.objects = Environment("RUNNEL_DSP_OBJECTS");
   if (options.link.objects.empty()) options.link.objects = hexagon::DspObjectFolder();
   RUNNEL_ASSIGN_OR_RETURN(options.stall_seconds, StallSeconds(options.stall_seconds));
+  if (budget_bytes > 0) {
+    RUNNEL_ASSIGN_OR_RETURN(const hexagon::DspMemory memory, hexagon::DivideDevice(budget_bytes));
+    options.link.shared_bytes = memory.shared;
+    options.link.private_bytes = memory.scratch + memory.packed;
+  }
   return hexagon::OpenDeviceSession(options);
 }
 
 // `no_device`: why it is not the device.
-absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenEmulator(absl::string_view no_device) {
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenEmulator(absl::string_view no_device,
+                                                                  int64_t budget_bytes) {
   hexagon::EmulatedSessionOptions options;
   RUNNEL_ASSIGN_OR_RETURN(options.command, hexagon::FindEmulator());
   RUNNEL_ASSIGN_OR_RETURN(options.stall_seconds, StallSeconds(options.stall_seconds));
   options.why_emulated = std::string(no_device);
+  if (budget_bytes > 0) {
+    RUNNEL_ASSIGN_OR_RETURN(const hexagon::DspMemory memory, hexagon::DivideEmulated(budget_bytes));
+    options.shared_bytes = memory.shared;
+    options.private_bytes = memory.scratch + memory.packed;
+    options.packed_bytes = memory.packed;
+    options.packed_gets_rest = true;
+  }
   return hexagon::OpenEmulatedSession(std::move(options));
 }
 
 // The device's, where its library is; else the emulated one.
-absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenAllowed() {
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenAllowed(int64_t budget_bytes) {
   RUNNEL_ASSIGN_OR_RETURN(const Allowed allowed, AllowedSessions());
-  if (!allowed.device) return OpenEmulator("RUNNEL_DSP=emulated");
+  if (!allowed.device) return OpenEmulator("RUNNEL_DSP=emulated", budget_bytes);
   absl::StatusOr<std::string> library = FindDevice();
-  if (library.ok()) return OpenDevice(*std::move(library));
+  if (library.ok()) return OpenDevice(*std::move(library), budget_bytes);
   if (!allowed.emulated) return library.status();
-  auto session = OpenEmulator(library.status().message());
+  auto session = OpenEmulator(library.status().message(), budget_bytes);
   if (session.ok()) return session;
   return absl::NotFoundError(
       absl::StrCat(library.status().message(), "; no emulated one: ", session.status().message()));
 }
 
-absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp() {
-  auto session = OpenAllowed();
+absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp(int64_t budget_bytes) {
+  auto session = OpenAllowed(budget_bytes);
   if (session.ok()) return session;
   return absl::InvalidArgumentError(absl::StrCat(
       "backend hexagon: no DSP here: ", session.status().message(), "; take --backend cpu"));
@@ -272,10 +301,15 @@ absl::StatusOr<std::unique_ptr<hexagon::DspSession>> OpenDsp() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(int threads) {
-  if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<hexagon::DspSession> session, OpenDsp());
-  return hexagon::MakeBackendOn(std::move(session), OpenDsp);
+absl::StatusOr<std::unique_ptr<Backend>> MakeHexagonBackend(const BackendSettings& settings) {
+  const auto open = [bytes = settings.device_memory_bytes] { return OpenDsp(bytes); };
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<hexagon::DspSession> session, open());
+  return hexagon::MakeBackendOn(std::move(session), open);
+}
+
+std::string HexagonStamp() {
+  return absl::StrCat(Environment("RUNNEL_DSP"), " ", Environment("RUNNEL_DSP_LIBRARY"), " ",
+                      Environment("RUNNEL_DSP_OBJECTS"));
 }
 
 bool IsHexagonInstalled(absl::string_view) {

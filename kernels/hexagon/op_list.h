@@ -14,7 +14,7 @@ namespace runnel::hexagon {
 
 inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
-inline constexpr uint32_t kDspProtocol = 4;
+inline constexpr uint32_t kDspProtocol = 5;
 
 // A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
 // behind it: vectors are whole.
@@ -114,9 +114,14 @@ struct DspOp {
   uint32_t key[2] = {};        // of the stream of random draws (proto/base/random.h)
   uint32_t sequence[2] = {};
   DspTensor mask;    // kFlagRescaled: as kRescale's; of codes: the third input; may be absent
+  // Of weights: the same number for all versions of them, whose packed forms take one region;
+  // 0: none. And the place of their packed form among those that keep one (eviction_plan.h):
+  // 1 + its offset; 0: it has none.
+  uint32_t packed_key = 0;
+  uint32_t kept_place = 0;
   DspCounts counts;  // written by the program
 };
-static_assert(sizeof(DspOp) == 240, "both compilers lay it out alike");
+static_assert(sizeof(DspOp) == 248, "both compilers lay it out alike");
 
 // out[1] of an operation with kFlagRescaled, if it is there: what was seen of its sums.
 struct DspSums {
@@ -163,7 +168,11 @@ struct DspRequest {
   // Of a device: the host's file of the shared memory, which has the private bytes behind the
   // shared ones.
   uint32_t shared_file = 0;
-  uint32_t reserved[3] = {};
+  // Of the private bytes: kOpen: those for packed weights, the others are the kernels' scratch;
+  // kRun: what packed weights take of them from now on.
+  uint32_t packed_bytes = 0;
+  uint32_t kept_bytes = 0;  // kRun: of these, for packed weights that keep a place
+  uint32_t reserved[1] = {};
 };
 
 // kNoVtcm: the tightly coupled memory is others'.

@@ -84,16 +84,29 @@ absl::StatusOr<std::unique_ptr<Memory>> SharedMemory::Allocate(int64_t bytes) {
     offset = int64_t{begin} + area.bytes;
   }
   if (offset + size > bytes_) {
-    return MarkLostBackend(absl::ResourceExhaustedError(
-                               absl::StrCat("backend hexagon: no room for ", bytes, " bytes in ",
-                                            bytes_, " bytes of memory shared with the DSP")),
-                           "hexagon");
+    return MarkLostBackend(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "backend hexagon: no room for ", bytes, " bytes: ", TakenLocked(), " of ", bytes_,
+            " bytes that programs share with the DSP are taken "
+            "(--device-memory-mb)")),
+        "hexagon");
   }
   const auto at = static_cast<uint32_t>(offset);
   std::memset(base_ + at, 0, static_cast<size_t>(size));
   areas_[at] = {static_cast<uint32_t>(size), ++last_version_};
   if (remembers_changes_) changes_.Add(at, static_cast<uint32_t>(size));
   return std::make_unique<SharedArea>(shared_from_this(), at, bytes);
+}
+
+int64_t SharedMemory::TakenLocked() const {
+  int64_t taken = first_;
+  for (const auto& [begin, area] : areas_) taken += area.bytes;
+  return taken;
+}
+
+int64_t SharedMemory::taken_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return TakenLocked();
 }
 
 void SharedMemory::Free(uint32_t offset) {

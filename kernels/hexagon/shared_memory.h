@@ -34,6 +34,8 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   int file() const { return file_; }
   std::byte* base() const { return base_; }
   uint32_t bytes() const { return bytes_; }
+  // That are given out or reserved.
+  int64_t taken_bytes() const;
   bool Contains(const std::byte* at) const { return at >= base_ && at < base_ + bytes_; }
   uint32_t OffsetOf(const std::byte* at) const { return static_cast<uint32_t>(at - base_); }
 
@@ -59,6 +61,7 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
         first_(reserved_bytes),
         release_(std::move(release)) {}
   void Free(uint32_t offset);
+  int64_t TakenLocked() const;
 
   struct Area {
     uint32_t bytes = 0;

@@ -21,7 +21,8 @@ bool IsBackendInstalled(absl::string_view name) {
   return access(BackendLibrary(name).c_str(), R_OK) == 0;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(absl::string_view name, int threads) {
+absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(absl::string_view name,
+                                                     const BackendSettings& settings) {
   const std::string path = BackendLibrary(name);
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("backend ", name, ": ", path, " ", why));
@@ -33,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(absl::string_view name, int
       reinterpret_cast<const BackendRow* (*)(int)>(dlsym(library, "runnel_backend_row"));
   const BackendRow* row = find == nullptr ? nullptr : find(kBackendContract);
   if (row == nullptr) return refuse("is of another release: build it again");
-  return row->make(threads);
+  return row->make(settings);
 }
 
 }  // namespace runnel

@@ -27,6 +27,7 @@ bool IsBackendInstalled(absl::string_view name);
 
 // Loads the object, for good, and makes its backend. InvalidArgument, one line that names the path:
 // it is not there, cannot be loaded, or was built for another release; else as BackendRow::make.
-absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(absl::string_view name, int threads);
+absl::StatusOr<std::unique_ptr<Backend>> LoadBackend(absl::string_view name,
+                                                     const BackendSettings& settings);
 
 }  // namespace runnel

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "kernels/lost_backend.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {
@@ -12,11 +10,11 @@ namespace runnel::opencl {
 // Its own address is the one that Bindings hold: the host cannot address what is in the buffer.
 class alignas(64) Area final : public Memory {
  public:
-  Area(std::shared_ptr<Areas> areas, Handle<cl_mem> buffer, int64_t bytes)
+  Area(std::shared_ptr<Areas> areas, DeviceBuffer buffer, int64_t bytes)
       : areas_(std::move(areas)), buffer_(std::move(buffer)), bytes_(bytes) {
-    areas_->Add(address(), buffer_.get(), bytes_);
+    areas_->Add(address(), buffer_.get());
   }
-  ~Area() override { areas_->Remove(address(), bytes_); }
+  ~Area() override { areas_->Remove(address()); }
 
   int64_t bytes() const override { return bytes_; }
   std::byte* address() const override {
@@ -48,65 +46,49 @@ class alignas(64) Area final : public Memory {
 
  private:
   const std::shared_ptr<Areas> areas_;
-  const Handle<cl_mem> buffer_;
+  const DeviceBuffer buffer_;
   const int64_t bytes_;
   void* mapped_ = nullptr;
 };
 
-namespace {
-
-template <typename... Why>
-absl::Status NoRoom(const Session& session, int64_t bytes, const Why&... why) {
-  return MarkLostBackend(absl::ResourceExhaustedError(absl::StrCat("backend opencl: no room for ",
-                                                                   bytes, " bytes on device ",
-                                                                   session.device().name, why...)),
-                         "opencl");
-}
-
-}  // namespace
-
-absl::StatusOr<Handle<cl_mem>> CreateBuffer(Session& session, int64_t bytes) {
+absl::StatusOr<DeviceBuffer> CreateBuffer(Session& session, int64_t bytes) {
   RUNNEL_RETURN_IF_ERROR(session.lost());
-  if (bytes > session.device().max_allocation)
-    return NoRoom(session, bytes, ": a buffer has at most ", session.device().max_allocation);
+  const int64_t size = std::max<int64_t>(bytes, 64);
+  DeviceBuffer buffer;
+  RUNNEL_ASSIGN_OR_RETURN(buffer.share, session.budget()->Take(size));
   cl_mem_flags flags = CL_MEM_READ_WRITE;
   if (session.shares_memory()) flags |= CL_MEM_ALLOC_HOST_PTR;
   cl_int code = CL_SUCCESS;
-  Handle<cl_mem> buffer(clCreateBuffer(
-      session.context(), flags, static_cast<size_t>(std::max<int64_t>(bytes, 64)), nullptr, &code));
+  buffer.handle.reset(
+      clCreateBuffer(session.context(), flags, static_cast<size_t>(size), nullptr, &code));
   if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE)
-    return NoRoom(session, bytes, ": ", NameOfError(code));
+    return NoRoom(session.device().name, bytes, NameOfError(code));
   RUNNEL_RETURN_IF_ERROR(session.Check(code, "clCreateBuffer"));
   return buffer;
 }
 
 absl::StatusOr<std::unique_ptr<Memory>> Areas::Allocate(int64_t bytes) {
-  const int64_t all = session_->device().memory_bytes;
-  const int64_t taken = (std::lock_guard(mutex_), bytes_);
-  if (taken + bytes > all) return NoRoom(*session_, bytes, ": ", taken, " of ", all, " are taken");
-  RUNNEL_ASSIGN_OR_RETURN(Handle<cl_mem> buffer, CreateBuffer(*session_, bytes));
+  RUNNEL_ASSIGN_OR_RETURN(DeviceBuffer buffer, CreateBuffer(*session_, bytes));
   const cl_uchar zero = 0;
   const cl_int code =
       clEnqueueFillBuffer(session_->queue(), buffer.get(), &zero, sizeof zero, 0,
                           static_cast<size_t>(std::max<int64_t>(bytes, 64)), 0, nullptr, nullptr);
   // Many drivers look for the memory only now.
   if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || clFinish(session_->queue()) != CL_SUCCESS) {
-    return NoRoom(*session_, bytes);
+    return NoRoom(session_->device().name, bytes, "its driver gives none");
   }
   RUNNEL_RETURN_IF_ERROR(session_->Check(code, "clEnqueueFillBuffer"));
   return std::make_unique<Area>(shared_from_this(), std::move(buffer), bytes);
 }
 
-void Areas::Add(const std::byte* address, cl_mem buffer, int64_t bytes) {
+void Areas::Add(const std::byte* address, cl_mem buffer) {
   const std::lock_guard lock(mutex_);
   buffers_[address] = buffer;
-  bytes_ += bytes;
 }
 
-void Areas::Remove(const std::byte* address, int64_t bytes) {
+void Areas::Remove(const std::byte* address) {
   const std::lock_guard lock(mutex_);
   buffers_.erase(address);
-  bytes_ -= bytes;
 }
 
 cl_mem Areas::Find(const std::byte* address) const {

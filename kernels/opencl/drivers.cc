@@ -1,11 +1,15 @@
 #include "kernels/opencl/drivers.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace runnel::opencl {
 namespace {
@@ -40,6 +44,24 @@ bool MayHaveGpu() {
   return std::any_of(files.begin(), files.end(), [](const std::filesystem::path& file) {
     return file.filename().string().find("pocl") == std::string::npos;
   });
+}
+
+std::string DriverStamp() {
+  std::vector<std::filesystem::path> files = DriverFiles();
+  std::sort(files.begin(), files.end());
+  std::string stamp;
+  for (const std::filesystem::path& path : files) {
+    struct stat file = {};
+    if (stat(path.c_str(), &file) != 0) continue;
+    absl::StrAppend(&stamp, path.string(), " ", int64_t{file.st_size}, " ",
+                    int64_t{file.st_mtim.tv_sec}, ".", int64_t{file.st_mtim.tv_nsec}, " ");
+  }
+  for (const char* name : {"RUNNEL_OPENCL_DEVICE", "RUNNEL_OPENCL_DOT", "RUNNEL_OPENCL_MEMORY",
+                           "RUNNEL_OPENCL_TILE"}) {
+    const char* given = std::getenv(name);
+    if (given != nullptr) absl::StrAppend(&stamp, name, "=", given, " ");
+  }
+  return stamp;
 }
 
 }  // namespace runnel::opencl

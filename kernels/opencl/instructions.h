@@ -55,8 +55,8 @@ class Instructions {
   const Operands operands_;
   const std::shared_ptr<Session> session_;
   // What kernels leave for those that follow.
-  Handle<cl_mem> control_;  // a maximum, or the plan of a sum
-  Handle<cl_mem> targets_;  // a maximum of each group
+  DeviceBuffer control_;  // a maximum, or the plan of a sum
+  DeviceBuffer targets_;  // a maximum of each group
 };
 
 }  // namespace runnel::opencl

@@ -164,7 +164,7 @@ class OpenClBackend final : public Backend {
   // options: none, where the session is another's.
   OpenClBackend(std::shared_ptr<Session> session, std::optional<Options> options)
       : session_(session), areas_(std::make_shared<Areas>(session)), options_(std::move(options)) {
-    if (options_.has_value()) tuner_.emplace(*options_, session_->device());
+    if (options_.has_value()) tuner_.emplace(*options_, session_->device(), session_->budget());
   }
 
   absl::string_view name() const override { return "opencl"; }
@@ -178,6 +178,19 @@ class OpenClBackend final : public Backend {
     return absl::StrCat(DescriptionOf(session_->device()), ", ",
                         session_->shares_memory() ? "shared" : "copied", ", dot product ",
                         session_->dot().name);
+  }
+
+  ProcessorFacts processor() const override {
+    const DeviceInfo& device = session_->device();
+    return {
+        .backend = "opencl",
+        .device = absl::StrCat(device.name, " (", device.platform_name, ")"),
+        .driver = device.driver,
+        .compute_units = device.compute_units,
+        .memory_bytes = session_->budget()->limit_bytes(),
+        .dot_product = std::string(session_->dot().name),
+        .note = absl::StrCat(device.language, session_->shares_memory() ? ", in the host's memory"
+                                                                        : ", values are copied")};
   }
 
   Tuner* tuner() override { return tuner_.has_value() ? &*tuner_ : nullptr; }
@@ -213,7 +226,7 @@ class OpenClBackend final : public Backend {
   absl::Status OpenAgainIfLost() {
     if (session_->lost().ok()) return absl::OkStatus();
     if (!options_.has_value()) return session_->lost();
-    RUNNEL_ASSIGN_OR_RETURN(session_, Session::Open(*options_));
+    RUNNEL_ASSIGN_OR_RETURN(session_, Session::Open(*options_, session_->budget()));
     areas_ = std::make_shared<Areas>(session_);
     return absl::OkStatus();
   }
@@ -237,9 +250,10 @@ std::unique_ptr<Backend> MakeBackendOn(std::shared_ptr<Session> session) {
 
 }  // namespace opencl
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(int threads) {
-  if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
-  auto backend = opencl::MakeBackendWith(opencl::OptionsFromEnvironment());
+absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(const BackendSettings& settings) {
+  opencl::Options options = opencl::OptionsFromEnvironment();
+  options.memory_limit_bytes = settings.device_memory_bytes;
+  auto backend = opencl::MakeBackendWith(options);
   if (backend.ok()) return backend;
   return absl::InvalidArgumentError(absl::StrCat(
       "backend opencl: no OpenCL here: ", backend.status().message(), "; take --backend cpu"));

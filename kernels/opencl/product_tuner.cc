@@ -150,7 +150,7 @@ void ProductTuner::Search(const Program& program) {
 absl::Status ProductTuner::OpenBench() {
   if (bench_.session != nullptr && bench_.session->lost().ok()) return absl::OkStatus();
   bench_ = Bench();
-  RUNNEL_ASSIGN_OR_RETURN(bench_.session, Session::Open(options_));
+  RUNNEL_ASSIGN_OR_RETURN(bench_.session, Session::Open(options_, budget_));
   bench_.backend = MakeBackendOn(bench_.session);
   return absl::OkStatus();
 }

@@ -20,9 +20,9 @@ namespace runnel::opencl {
 class ProductTuner final : public Tuner {
  public:
   // options: of the session whose device this is. Searches have a session of their own, so that a
-  // tile that the driver fails at loses no stage its device.
-  ProductTuner(Options options, DeviceInfo device)
-      : options_(std::move(options)), device_(std::move(device)) {}
+  // tile that the driver fails at loses no stage its device. Their buffers count against `budget`.
+  ProductTuner(Options options, DeviceInfo device, std::shared_ptr<DeviceBudget> budget)
+      : options_(std::move(options)), device_(std::move(device)), budget_(std::move(budget)) {}
 
   TuningSubject subject() const override;
   double usual_seconds() const override;
@@ -64,6 +64,7 @@ class ProductTuner final : public Tuner {
 
   const Options options_;
   const DeviceInfo device_;
+  const std::shared_ptr<DeviceBudget> budget_;
   const MonotonicClock clock_;
   std::map<std::string, TuningChoice> choices_;  // by class
   std::map<std::string, Tile> hints_;            // likewise, of other devices

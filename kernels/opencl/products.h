@@ -35,8 +35,8 @@ class Products {
   const Operands operands_;
   const std::shared_ptr<Session> session_;
   std::unordered_map<const Instruction*, ProductPlan> plans_;
-  Handle<cl_mem> targets_;  // a maximum of each group
-  Handle<cl_mem> slices_;   // sums of a part of the depth
+  DeviceBuffer targets_;  // a maximum of each group
+  DeviceBuffer slices_;   // sums of a part of the depth
 };
 
 }  // namespace runnel::opencl

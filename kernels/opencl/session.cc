@@ -83,7 +83,8 @@ uint64_t KernelSourceHash() {
   return hash;
 }
 
-absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options) {
+absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options,
+                                                       std::shared_ptr<DeviceBudget> budget) {
   RUNNEL_ASSIGN_OR_RETURN(std::vector<DeviceInfo> devices, ListDevices());
   RUNNEL_ASSIGN_OR_RETURN(DeviceInfo device, ChooseDevice(std::move(devices), options.device));
   RUNNEL_RETURN_IF_ERROR(CheckDevice(device));
@@ -92,6 +93,9 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options) {
   RUNNEL_ASSIGN_OR_RETURN(ChosenTiles tiles, ForcedTiles(options.tile, device));
   std::shared_ptr<Session> session(new Session(std::move(device), *dot, shares_memory));
   session->chosen_tiles_ = std::move(tiles);
+  session->budget_ = budget != nullptr ? std::move(budget)
+                                       : std::make_shared<DeviceBudget>(session->device_,
+                                                                        options.memory_limit_bytes);
   const cl_device_id id = session->device_.id;
   const cl_context_properties properties[] = {
       CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(session->device_.platform), 0};

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/opencl/device.h"
+#include "kernels/opencl/device_budget.h"
 #include "kernels/opencl/handles.h"
 #include "kernels/opencl/tile.h"
 
@@ -35,12 +36,15 @@ uint64_t KernelSourceHash();
 // One thread at a time.
 class Session {
  public:
-  // Chooses the device and opens it. As ListDevices, ChooseDevice, CheckDevice and ChooseDot;
-  // Unavailable: the driver refuses.
-  static absl::StatusOr<std::shared_ptr<Session>> Open(const Options& options);
+  // Chooses the device and opens it; its buffers count against `budget`, null: one of its own by
+  // the options. As ListDevices, ChooseDevice, CheckDevice and ChooseDot; Unavailable: the driver
+  // refuses.
+  static absl::StatusOr<std::shared_ptr<Session>> Open(
+      const Options& options, std::shared_ptr<DeviceBudget> budget = nullptr);
 
   const DeviceInfo& device() const { return device_; }
   const DotRow& dot() const { return dot_; }
+  const std::shared_ptr<DeviceBudget>& budget() const { return budget_; }
   // State lies in memory that the host sees without a copy.
   bool shares_memory() const { return shares_memory_; }
   cl_context context() const { return context_.get(); }
@@ -67,6 +71,7 @@ class Session {
   const DeviceInfo device_;
   const DotRow& dot_;
   const bool shares_memory_;
+  std::shared_ptr<DeviceBudget> budget_;
   Handle<cl_context> context_;
   Handle<cl_command_queue> queue_;
   std::map<ProgramId, Handle<cl_program>> programs_;

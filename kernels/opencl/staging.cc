@@ -61,6 +61,8 @@ absl::Status Staging::PlaceHostMemory(Storage storage, const Use& use, std::byte
   const int i = static_cast<int>(storage);
   if (!session_->shares_memory()) {
     if (copy_bytes_[i] < use.bytes) {
+      buffers_[i] = DeviceBuffer();  // first, so that both are never there at once
+      copy_bytes_[i] = 0;
       RUNNEL_ASSIGN_OR_RETURN(buffers_[i], CreateBuffer(*session_, use.bytes));
       copy_bytes_[i] = use.bytes;
     }
@@ -68,8 +70,9 @@ absl::Status Staging::PlaceHostMemory(Storage storage, const Use& use, std::byte
     return absl::OkStatus();
   }
   cl_int code = CL_SUCCESS;
-  buffers_[i].reset(clCreateBuffer(session_->context(), CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                   static_cast<size_t>(use.bytes), base, &code));
+  buffers_[i].handle.reset(clCreateBuffer(session_->context(),
+                                          CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                          static_cast<size_t>(use.bytes), base, &code));
   RUNNEL_RETURN_IF_ERROR(session_->Check(code, "clCreateBuffer"));
   places_[i] = buffers_[i].get();
   return absl::OkStatus();
@@ -151,7 +154,7 @@ absl::Status Staging::Leave(Part part, const Bindings& bindings) {
   RUNNEL_RETURN_IF_ERROR(session_->shares_memory() ? ShowHost(part) : CopyOut(part, bindings));
   RUNNEL_RETURN_IF_ERROR(session_->Finish());
   if (session_->shares_memory()) {
-    for (Handle<cl_mem>& buffer : buffers_) buffer.reset();
+    for (DeviceBuffer& buffer : buffers_) buffer.handle.reset();
   }
   return absl::OkStatus();
 }
@@ -159,7 +162,7 @@ absl::Status Staging::Leave(Part part, const Bindings& bindings) {
 void Staging::Abandon() {
   session_->Finish().IgnoreError();
   if (!session_->shares_memory()) return;
-  for (Handle<cl_mem>& buffer : buffers_) buffer.reset();
+  for (DeviceBuffer& buffer : buffers_) buffer.handle.reset();
 }
 
 TensorRef Staging::At(BufferIndex index) const {

@@ -52,7 +52,7 @@ class Staging {
   std::array<cl_mem, kStorageCount> places_ = {};
   std::array<bool, kStorageCount> is_hosts_ = {};
   // Of the host's memory: for a part, or copies, which are kept.
-  std::array<Handle<cl_mem>, kStorageCount> buffers_;
+  std::array<DeviceBuffer, kStorageCount> buffers_;
   std::array<int64_t, kStorageCount> copy_bytes_ = {};
 };
 

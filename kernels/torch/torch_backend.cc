@@ -110,9 +110,10 @@ void KeepFreedMemory() {
 #endif
 }
 
-// threads >= 1: of LibTorch's and OpenBLAS's pools, which belong to the process; the last call
-// wins.
-absl::StatusOr<std::unique_ptr<Backend>> MakeTorchBackend(int threads) {
+// settings.threads >= 1: of LibTorch's and OpenBLAS's pools, which belong to the process; the last
+// call wins.
+absl::StatusOr<std::unique_ptr<Backend>> MakeTorchBackend(const BackendSettings& settings) {
+  const int threads = settings.threads;
   if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
   KeepFreedMemory();
   try {

@@ -165,7 +165,7 @@ void ExpectSameBytes(const Case& c, const Bench& a, const Bench& b) {
 class ConformanceTest : public testing::TestWithParam<const BackendRow*> {};
 
 TEST_P(ConformanceTest, EveryCodeGivesWhatRefGives) {
-  auto backend = GetParam()->make(1);
+  auto backend = GetParam()->make({});
   auto oracle = MakeBackend("ref", 1);
   ASSERT_TRUE(backend.ok() && oracle.ok());
   for (OpCode code : AllCodes()) {
@@ -188,7 +188,7 @@ TEST_P(ConformanceTest, EveryCodeGivesWhatRefGives) {
 }
 
 TEST_P(ConformanceTest, InPlaceGivesTheSameBytes) {
-  auto backend = GetParam()->make(1);
+  auto backend = GetParam()->make({});
   ASSERT_TRUE(backend.ok());
   for (OpCode code : AllCodes()) {
     if (!AllowsInPlace(code)) continue;
@@ -207,7 +207,7 @@ TEST_P(ConformanceTest, InPlaceGivesTheSameBytes) {
 }
 
 TEST_P(ConformanceTest, RefusesALabelThatIsNoClass) {
-  auto backend = GetParam()->make(1);
+  auto backend = GetParam()->make({});
   ASSERT_TRUE(backend.ok());
   for (OpCode code : {OpCode::kSoftmaxCrossEntropy, OpCode::kSoftmaxCrossEntropyEval}) {
     for (int32_t label : {-1, 100, std::numeric_limits<int32_t>::min()}) {
@@ -222,7 +222,7 @@ TEST_P(ConformanceTest, RefusesALabelThatIsNoClass) {
 // Some compute integer recipes alone (integer_conformance_test.cc), or are not there.
 bool ComputesFp32(const BackendRow& row) {
   if (!row.is_loaded()) return true;
-  auto backend = row.make(1);
+  auto backend = row.make({});
   if (!backend.ok()) return row.is_installed(row.name);
   Case c = *MakeCase(OpCode::kReluForward, 1);
   return !absl::IsUnimplemented(Bench(c).Run(backend->get()));

@@ -92,7 +92,7 @@ TEST(DspObject, IsTheNewestThatTheDspCanRun) {
 TEST(VendorLibrary, OneThatIsNotThereIsNamed) {
   const Variable library("RUNNEL_DSP_LIBRARY", "/nowhere/libcdsprpc.so");
   const Variable device("RUNNEL_DSP", "device");
-  const absl::Status status = MakeHexagonBackend(1).status();
+  const absl::Status status = MakeHexagonBackend({}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "backend hexagon: no DSP here: /nowhere/libcdsprpc.so is not there; take --backend "
@@ -105,13 +105,13 @@ TEST(VendorLibrary, AFileThatIsNoLibraryIsRefused) {
   std::ofstream(dir / "libcdsprpc.so") << "no library";
   const Variable library("RUNNEL_DSP_LIBRARY", dir / "libcdsprpc.so");
   EXPECT_TRUE(IsHexagonInstalled("hexagon"));
-  EXPECT_THAT(std::string(MakeHexagonBackend(1).status().message()),
+  EXPECT_THAT(std::string(MakeHexagonBackend({}).status().message()),
               AllOf(StartsWith("backend hexagon: no DSP here: "), HasSubstr("cannot be loaded: ")));
 }
 
 TEST(VendorLibrary, AnUnknownChoiceIsRefused) {
   const Variable choice("RUNNEL_DSP", "phone");
-  EXPECT_THAT(std::string(MakeHexagonBackend(1).status().message()),
+  EXPECT_THAT(std::string(MakeHexagonBackend({}).status().message()),
               HasSubstr("RUNNEL_DSP 'phone' is not auto, device or emulated"));
 }
 
@@ -299,7 +299,7 @@ class OpeningFaultTest : public DeviceTest, public ::testing::WithParamInterface
 TEST_P(OpeningFaultTest, IsOneClearLine) {
   const Variable fault = Fault(GetParam().name);
   const Variable library("RUNNEL_DSP_LIBRARY", DoublePath(GetParam().variant));
-  const absl::Status status = MakeHexagonBackend(1).status();
+  const absl::Status status = MakeHexagonBackend({}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   const std::string message(status.message());
   EXPECT_THAT(message, AllOf(StartsWith("backend hexagon: no DSP here: "),

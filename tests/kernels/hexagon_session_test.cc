@@ -169,7 +169,7 @@ TEST_F(HexagonSessionTest, SharedMemoryIsGivenOutZeroedAndRunsOut) {
 
 // A worker outlives its runs: the next one does not find the program of the last one dead.
 TEST_F(HexagonSessionTest, ABackendWhoseProgramWasLostStartsAnother) {
-  auto backend = MakeHexagonBackend(1);
+  auto backend = MakeHexagonBackend({});
   ASSERT_TRUE(backend.ok()) << backend.status();
   Program program;
   program.batch = 1;

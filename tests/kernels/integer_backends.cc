@@ -120,7 +120,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeIntegerBackend(const std::string& n
   RUNNEL_ASSIGN_OR_RETURN(std::vector<std::string> command, hexagon::FindEmulator());
   RUNNEL_ASSIGN_OR_RETURN(
       std::unique_ptr<hexagon::DspSession> session,
-      hexagon::OpenEmulatedSession({.command = std::move(command), .vtcm_bytes = 32 << 10}));
+      hexagon::OpenEmulatedSession({.command = std::move(command),
+                                    .packed_bytes = 24 << 10,  // not for all of a network
+                                    .vtcm_bytes = 32 << 10}));
   return hexagon::MakeBackendOn(std::move(session));
 }
 

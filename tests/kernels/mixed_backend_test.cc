@@ -44,7 +44,8 @@ std::vector<int> ProcessorsOf(const ProgramSchedule& schedule, Part part) {
 TEST(MixedBackend, ARuleSaysWhatRunsWhere) {
   const Program program = Compiled("niti");
   const auto forward = [&](const char* names) {
-    return ProcessorsOf(*(*MakeCoScheduler(names, 1))->Schedule(program), Part::kForward);
+    return ProcessorsOf(*(*MakeCoScheduler(names, BackendSettings()))->Schedule(program),
+                        Part::kForward);
   };
   // quantize, conv, rescale with ReLU, pool, copy, linear, rescale, loss
   EXPECT_THAT(forward("cpu,ref@alternate"), ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
@@ -75,7 +76,7 @@ TEST(MixedBackend, MeasuresWhereItMay) {
   const ModelSpec model =
       ModelOf({16, 24, 24}, 10, {{conv}, {OpOf(OpKind::kFlatten, {0}), LinearOp(10, {1})}});
   const Program program = *CompileStage(model, 0, 1, 4, **FindRecipe("niti"));
-  const auto processors = *MakeCoScheduler("cpu,ref", 1);
+  const auto processors = *MakeCoScheduler("cpu,ref", BackendSettings());
   const ProgramSchedule schedule = *processors->Schedule(program);
   EXPECT_THAT(schedule.sources, ElementsAre("cpu (measured)", "ref (measured)"));
   EXPECT_EQ(ProcessorsOf(schedule, Part::kForward)[1], 0);
@@ -85,12 +86,12 @@ TEST(MixedBackend, MeasuresWhereItMay) {
 // An assignment that changes from run to run would change the last bits.
 TEST(MixedBackend, CountsWhereBytesDependOnTheAssignment) {
   const Program program = Compiled("fp32");
-  const auto processors = *MakeCoScheduler("cpu,ref", 1);
+  const auto processors = *MakeCoScheduler("cpu,ref", BackendSettings());
   const ProgramSchedule schedule = *processors->Schedule(program);
   EXPECT_THAT(schedule.sources, ElementsAre("cpu (counted)", "ref (counted)"));
   EXPECT_EQ((*processors->Schedule(program)).assignment(), schedule.assignment());
   EXPECT_THAT(processors->numerics_class(), HasSubstr("+ref/counted"));
-  EXPECT_THAT((*MakeCoScheduler("cpu,ref@alternate", 1))->numerics_class(),
+  EXPECT_THAT((*MakeCoScheduler("cpu,ref@alternate", BackendSettings()))->numerics_class(),
               HasSubstr("+ref/alternate"));
 }
 
@@ -101,13 +102,14 @@ TEST(MixedBackend, NothingGoesToAProcessorThatIsTooFarAway) {
     MixedOptions options;
     options.switch_seconds["cpu"] = switch_seconds;
     options.counts = true;
-    return (*(*MakeCoScheduler("ref,cpu", 1, options))->Schedule(program)).assignment();
+    return (*(*MakeCoScheduler("ref,cpu", BackendSettings(), options))->Schedule(program))
+        .assignment();
   };
   EXPECT_THAT(assignment(0)[static_cast<size_t>(Part::kForward)], testing::Contains(1));
   for (const std::vector<int>& part : assignment(10)) EXPECT_THAT(part, Each(0));
   MixedOptions options;
   options.switch_seconds["ref"] = 1;
-  EXPECT_THAT(MakeCoScheduler("ref,cpu", 1, options).status().message(),
+  EXPECT_THAT(MakeCoScheduler("ref,cpu", BackendSettings(), options).status().message(),
               HasSubstr("a switch to 'ref', which is no processor beside"));
 }
 
@@ -220,7 +222,7 @@ TEST(MixedBackend, EvaluatesAsOneBackendDoes) {
 }
 
 TEST(MixedBackend, OneProcessorAloneRunsAsEver) {
-  const auto one = *MakeCoScheduler("cpu", 1);
+  const auto one = *MakeCoScheduler("cpu", BackendSettings());
   EXPECT_EQ(one->numerics_class(), (*MakeBackend("cpu", 1))->numerics_class());
   const Program program = Compiled("niti");
   EXPECT_EQ((*one->Prepare(program))->memory_bytes(), 0);

@@ -51,7 +51,8 @@ class OpenClTunerTest : public testing::Test {
     DeviceInfo device = (*Session::Open({}))->device();
     device.max_work_group = 64;
     device.local_bytes = 2200;
-    tuner_ = std::make_unique<ProductTuner>(Options(), device);
+    tuner_ = std::make_unique<ProductTuner>(Options(), device,
+                                            std::make_shared<DeviceBudget>(device, 0));
   }
   void TearDown() override { SpoilBuilds("", 0); }
 

@@ -50,9 +50,10 @@ inline Words With(Words words, const Words& more) {
 }
 
 // Trains on central's CPU and a worker with another backend, a stage on each: gives the weights
-// that one process computes with plain loops. log: what the worker says, if wanted.
+// that one process computes with plain loops. log: what the worker says, if wanted. flags: more of
+// the worker's.
 inline void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backend,
-                                      std::string* log = nullptr) {
+                                      std::string* log = nullptr, const Words& flags = {}) {
   const std::string plain = Weights(With(run, {"--backend", "cpu", "--local-workers", "0"}));
   EXPECT_EQ(plain.size(), 64u);
   ScratchDir dir;
@@ -62,8 +63,9 @@ inline void ExpectWeightsOfPlainLoops(const Words& run, const std::string& backe
   const std::string text = central.out();
   const size_t at = text.find(marker) + marker.size();
   const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
-  Process worker({"runnel-worker", "--once", "--central", address, "--name", "other", "--backend",
-                  backend, "--state-dir", dir / "state"});
+  Process worker(With({"runnel-worker", "--once", "--central", address, "--name", "other",
+                       "--backend", backend, "--state-dir", dir / "state"},
+                      flags));
   EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
   EXPECT_EQ(worker.Wait(), 0) << worker.err();
   if (log != nullptr) *log = worker.err();

@@ -48,7 +48,7 @@ TEST_F(DeviceTraining, TheCheckSaysWhichDspItIsAndHowItIsReached) {
       ContainsRegex("hexagon +yes +Hexagon DSP v66, 4 vector units, 256 KiB VTCM, by remote "
                     "calls .no packet queue: no queue can be made: error 0x14 .not "
                     "supported.. with librunnel_dsp_v66.so, not verified on hardware, "));
-  EXPECT_THAT(check.out(), HasSubstr("MiB shared with the host; integers as ref computes them"));
+  EXPECT_THAT(check.out(), HasSubstr("MiB for stages, dot product vrmpy; integers as ref"));
 }
 
 TEST_F(DeviceTraining, TheCheckSaysWhyADeviceIsNone) {

@@ -44,6 +44,19 @@ TEST_F(HexagonTraining, OneStageOnTheCpuAndOneOnTheDspGiveThePlainLoopsWeights) 
   ExpectWeightsOfPlainLoops(kShort, "hexagon");
 }
 
+TEST_F(HexagonTraining, ALimitOfTheDspsMemoryChangesNoByte) {
+  for (const char* megabytes : {"12", "200"}) {
+    std::string log;
+    ExpectWeightsOfPlainLoops(kShort, "hexagon", &log, {"--device-memory-mb", megabytes});
+    EXPECT_THAT(log, testing::Not(HasSubstr("computes on its CPU"))) << megabytes;
+  }
+  Process little({"runnel-worker", "--central", "127.0.0.1:1", "--connect-timeout-ms", "100",
+                  "--backend", "hexagon", "--device-memory-mb", "7"});
+  EXPECT_EQ(little.Wait(), 2);
+  EXPECT_THAT(little.err(), HasSubstr("--device-memory-mb gives the DSP 7000000 bytes; its "
+                                      "programs need 8000000 at least"));
+}
+
 // The emulator's process among the children of any of a worker's threads.
 std::optional<pid_t> DspOf(pid_t worker) {
   std::error_code gone;

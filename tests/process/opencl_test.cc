@@ -105,6 +105,82 @@ TEST_F(OpenClTraining, AutoMeasuresAndSaysWhatItTakes) {
       HasSubstr("backend auto takes cpu: the bytes of fp32 are another backend's on opencl"));
 }
 
+// Central and a worker that dials in with `flags`; what central prints of `words`.
+std::string Plan(const Words& words, const Words& flags) {
+  Process central(With({"runnel-central", "plan", "--model", "lenet", "--recipe", "niti",
+                        "--batch-size", "8", "--workers", "1"},
+                       words));
+  const std::string marker = "runnel-worker --central ";
+  EXPECT_TRUE(central.WaitForOutput(marker)) << central.err();
+  const std::string text = central.out();
+  const size_t at = text.find(marker) + marker.size();
+  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  Process worker(With({"runnel-worker", "--once", "--central", address, "--name", "other"}, flags));
+  EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
+  EXPECT_EQ(worker.Wait(), 0) << worker.err();
+  return central.out();
+}
+
+// One stage on cpu, one on cpu,opencl.
+TEST_F(OpenClTraining, APlanSaysWhatEachStageRunsOn) {
+  ScratchDir dir;
+  const std::string text =
+      Plan({"--policy", "uniform"}, {"--backend", "cpu,opencl", "--state-dir", dir / "state"});
+  EXPECT_THAT(text, ContainsRegex("local-000: layers 0 to 2 on cpu: nothing was measured"));
+  EXPECT_THAT(text, HasSubstr("other: layers 3 to 5 on cpu,opencl, as --backend says"));
+  EXPECT_THAT(text, ContainsRegex("other: [0-9]+ instructions on [co].* switches, [0-9.]+ ms"));
+}
+
+// The planner measures, takes what is faster and says why; the next run goes by the same choice
+// without measuring. Another limit of the device's memory is another measurement.
+TEST_F(OpenClTraining, APlanSaysWhyAGpuIsLeftOut) {
+  ScratchDir dir;
+  setenv("RUNNEL_OPENCL_DEVICE", "portable", 1);
+  const Words flags = {"--state-dir", dir / "state"};
+  const std::string first = Plan({"--policy", "accept"}, flags);
+  const std::string second = Plan({"--policy", "accept"}, flags);
+  const std::string third =
+      Plan({"--policy", "accept"}, With(flags, {"--device-memory-mb", "500"}));
+  unsetenv("RUNNEL_OPENCL_DEVICE");
+  const auto choice = [](const std::string& text) {
+    const size_t at = text.find("\nother: layers ");
+    return at == std::string::npos ? text : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  };
+  EXPECT_THAT(choice(first), ContainsRegex("on [a-z,]*: backend auto takes [a-z,]*: a micro-batch "
+                                           "takes cpu .* ms.*opencl .* ms"));
+  EXPECT_EQ(choice(second), choice(first)) << "kept with the measurement";
+  EXPECT_THAT(second, Not(HasSubstr("other 0 %")));
+  EXPECT_NE(choice(third), choice(first)) << "measured anew";
+}
+
+// With a limit that suffices the same bytes; with less the stage is no stage for the device: the
+// worker computes it on its CPU, or, where not even the check of the device runs, says so and ends.
+TEST_F(OpenClTraining, ALimitOfTheDevicesMemoryChangesNoByte) {
+  std::string log;
+  ExpectWeightsOfPlainLoops(kShort, "opencl", &log, {"--device-memory-mb", "100"});
+  EXPECT_THAT(log, Not(HasSubstr("computes on its CPU")));
+  ExpectWeightsOfPlainLoops(kShort, "opencl", &log, {"--device-memory-mb", "2"});
+  EXPECT_THAT(log, AllOf(HasSubstr("backend opencl: no room for "),
+                         HasSubstr(" of 2000000 are taken (--device-memory-mb)")));
+}
+
+// Central refuses a plan that the device's memory has no room for, before it begins.
+TEST_F(OpenClTraining, APlanFitsTheDevicesMemory) {
+  Process central({"runnel-central", "plan", "--model", "vgg11", "--recipe", "niti", "--policy",
+                   "uniform", "--batch-size", "64", "--workers", "1"});
+  const std::string marker = "runnel-worker --central ";
+  ASSERT_TRUE(central.WaitForOutput(marker)) << central.err();
+  const std::string text = central.out();
+  const size_t at = text.find(marker) + marker.size();
+  const std::string address = text.substr(at, text.find_first_of(" \n", at) - at);
+  Process worker({"runnel-worker", "--once", "--central", address, "--name", "other", "--backend",
+                  "opencl", "--device-memory-mb", "3", "--state-dir", ""});
+  EXPECT_EQ(central.Wait(), 2);
+  EXPECT_THAT(central.err(),
+              ContainsRegex("worker other: layers .* take .* MB, it may take 3 MB of "
+                            "the memory of its opencl device: .*--device-memory-mb"));
+}
+
 // FP32: the same bytes on every run and number of stages, close to the CPU's.
 TEST_F(OpenClTraining, Fp32IsAFunctionOfTheRunAndCloseToTheCpus) {
   // clang-format off

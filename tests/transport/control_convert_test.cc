@@ -24,13 +24,14 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n);
 }
+auto Fields(const ProcessorList& m) { return std::tie(m.processors); }
 auto Fields(const Leaving&) { return std::tuple<>(); }
 auto Fields(const ProfileReport& m) {
-  const auto& [a, b, c, d, e, f] = m;
-  return std::tie(a, b, c, d, e, f);
+  const auto& [a, b, c, d, e, f, g, h] = m;
+  return std::tie(a, b, c, d, e, f, g, h);
 }
 auto Fields(const ProfileProgress& m) { return std::tie(m.share, m.generation); }
 auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
@@ -82,8 +83,8 @@ auto Fields(const Replicated& m) {
 }
 auto Fields(const ProgramReport& m) { return std::tie(m.generation, m.listing, m.failure); }
 auto Fields(const ProgramRequest& m) {
-  const auto& [a, b, c, d, e, f, g, h] = m;
-  return std::tie(a, b, c, d, e, f, g, h);
+  const auto& [a, b, c, d, e, f, g, h, i] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
 auto Fields(const RelayWanted& m) { return std::tie(m.ticket, m.from); }
@@ -226,6 +227,13 @@ proto::Tensor& FirstTensor(proto::FromWorker& m) {
   return *m.mutable_snapshot()->mutable_state()->mutable_layers(0)->mutable_tensors(0);
 }
 
+// One more, which is as it should be.
+proto::Processor& HelloProcessor(proto::FromWorker& m) {
+  proto::Processor& processor = *m.mutable_hello()->mutable_processor_list()->add_processors();
+  processor.set_backend("opencl");
+  return processor;
+}
+
 const BadWorkerField kBadWorkerFields[] = {
     {0, [](auto& m) { m.mutable_hello()->set_name(""); }, "hello.name"},
     {0, [](auto& m) { m.mutable_hello()->set_name("a/b"); }, "hello.name"},
@@ -233,6 +241,22 @@ const BadWorkerField kBadWorkerFields[] = {
     {0, [](auto& m) { m.mutable_hello()->set_data_address(std::string(300, 'x')); },
      "hello.data_address"},
     {0, [](auto& m) { m.mutable_hello()->set_secret(std::string(300, 'x')); }, "hello.secret"},
+    {0, [](auto& m) { m.mutable_hello()->set_backend(std::string(300, 'x')); }, "hello.backend"},
+    {0,
+     [](auto& m) {
+       while (m.hello().processor_list().processors_size() <= 8) HelloProcessor(m);
+     },
+     "hello.processor_list"},
+    {1, [](auto& m) { m.mutable_profile_report()->set_backend(std::string(300, 'x')); },
+     "profile_report.backend"},
+    {1, [](auto& m) { m.mutable_profile_report()->set_choice(std::string(5000, 'x')); },
+     "profile_report.choice"},
+    {18,
+     [](auto& m) {
+       proto::ProcessorList& list = *m.mutable_processor_list();
+       while (list.processors_size() <= 8) *list.add_processors() = list.processors(0);
+     },
+     "processor_list"},
     {0,
      [](auto& m) {
        for (int i = 0; i < 300; ++i) m.mutable_hello()->add_codecs()->set_name("c");

@@ -136,6 +136,15 @@ ModelState RandomControlMessages::State() {
   return state;
 }
 
+std::vector<ProcessorFacts> RandomControlMessages::Processors() {
+  std::vector<ProcessorFacts> list;
+  for (int64_t i = 1 + Below(4); i > 0; --i) {
+    list.push_back({Text(), static_cast<ProcessorState>(Below(kProcessorStateCount)), Text(),
+                    Text(), Below(1000), Below(1000000), Text(), Below(2) == 1, Text()});
+  }
+  return list;
+}
+
 TrainingSettings RandomControlMessages::Settings() {
   TrainingSettings settings;
   settings.seed = engine_();
@@ -169,13 +178,16 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const auto count = [&] { return 1 + Below(1000000); };
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
-                  Names(), Families(), Text(), 1 + Below(1000000), Text(), count(), 1 + Below(9)},
+                  Names(), Families(), Text(), 1 + Below(1000000), Text(), count(), Text(),
+                  Processors()},
       ProfileReport{{Real(), Real(), Real()},
                     {Real(), Real(), Real()},
                     0.25,
                     Below(2) == 1,
                     {0.25, 0.5, Real(), Real(), Real()},
-                    generation},
+                    generation,
+                    Text(),
+                    Text()},
       StageReady{generation},
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
@@ -205,7 +217,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
                      Names(),
                      {{Text(), 1, 2, Text(), Text(), Real(), Below(2) == 1, Real(), count()},
                       {Text(), 0, 0, "", Text(), Real(), true, Real(), count()}}},
-                    Text()}};
+                    Text()},
+      ProcessorList{Processors()}};
   static_assert(std::size(messages) == std::variant_size_v<WorkerMessage>);
   return messages[index];
 }

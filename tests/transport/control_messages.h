@@ -22,6 +22,7 @@ class RandomControlMessages {
   // Of a model of this many layers.
   Plan PlanFor(int layers);
   ModelState State();
+  std::vector<ProcessorFacts> Processors();
   TrainingSettings Settings();
   // Of the variant's alternative `index`, every field set to something of its own.
   WorkerMessage FromWorker(size_t index);

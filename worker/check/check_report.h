@@ -12,12 +12,12 @@
 namespace runnel {
 
 // A line each backend that this build knows: what it computes on, or why it cannot be used. Opens
-// all of them and checks their arithmetic anew. threads: of a backend.
-std::string CheckReport(int threads, const BackendVerdicts& verdicts);
+// all of them and checks their arithmetic anew.
+std::string CheckReport(const BackendSettings& settings, const BackendVerdicts& verdicts);
 
 // What is installed, without those that compute wrong on this device, with a warning for each.
 // Opens none that was not found wrong before.
-std::vector<std::string> OfferedBackends(int threads, const BackendVerdicts& verdicts,
-                                         Logger& logger);
+std::vector<std::string> OfferedBackends(const BackendSettings& settings,
+                                         const BackendVerdicts& verdicts, Logger& logger);
 
 }  // namespace runnel

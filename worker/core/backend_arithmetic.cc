@@ -1,6 +1,7 @@
 #include "worker/core/backend_arithmetic.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "kernels/lost_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/status_macros.h"
+#include "worker/check/processor_examination.h"
 #include "worker/heap_limits.h"
 #include "worker/inference/inference_profile.h"
 #include "worker/inference/inference_stage.h"
@@ -17,15 +19,24 @@
 #include "worker/tune/stage_tuning.h"
 
 namespace runnel {
+namespace {
 
-absl::StatusOr<std::unique_ptr<Backend>> BackendArithmetic::MakeAdmitted(
-    const std::string& name) const {
-  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(name, options_.threads));
-  if (IsLoadedBackend(name)) RUNNEL_RETURN_IF_ERROR(verdicts_.Admit(*backend));
+std::string KeyOf(const ModelSpec& model, const Recipe& recipe) {
+  return absl::StrCat(model.name, " ", recipe.name);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> BackendArithmetic::MakeAdmitted(const std::string& name) {
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(name, options_.settings));
+  if (!IsLoadedBackend(name)) return backend;
+  const absl::Status examined = verdicts_.Examine(*backend);
+  opened_[name] = FactsOf(*backend, examined);
+  if (!absl::IsUnimplemented(examined)) RUNNEL_RETURN_IF_ERROR(examined);
   return backend;
 }
 
-absl::Status BackendArithmetic::AdmitProcessors(const std::string& names) const {
+absl::Status BackendArithmetic::AdmitProcessors(const std::string& names) {
   for (const std::string& one : ProcessorsOf(names)) {
     if (IsLoadedBackend(one)) RUNNEL_RETURN_IF_ERROR(MakeAdmitted(one).status());
   }
@@ -87,12 +98,14 @@ absl::StatusOr<std::vector<std::string>> BackendArithmetic::NamesFor(const std::
   std::erase_if(others, [this](const std::string& one) { return without_.contains(one); });
   if (others.empty()) return names;
   const auto [chosen, is_new] =
-      chosen_.try_emplace(absl::StrCat(work.model.name, " ", work.recipe.name), names.front());
+      chosen_.try_emplace(KeyOf(work.model, work.recipe), BackendChoice{names.front(), ""});
   if (is_new && !work.recipe.numbers.integer_parameters()) {
     // A measurement must not decide on bytes.
-    Say(absl::StrCat("backend auto takes ", names.front(), ": the bytes of ", work.recipe.name,
+    chosen->second.reason =
+        absl::StrCat("backend auto takes ", names.front(), ": the bytes of ", work.recipe.name,
                      " are another backend's on ", absl::StrJoin(others, ", "),
-                     "; name it with --backend if you want it"));
+                     "; name it with --backend if you want it");
+    Say(chosen->second.reason);
   } else if (is_new) {
     std::vector<BackendCandidate> candidates = {Measure(names.front(), work)};
     for (const std::string& other : others) {
@@ -100,12 +113,11 @@ absl::StatusOr<std::vector<std::string>> BackendArithmetic::NamesFor(const std::
       if (!candidates.back().error.ok()) continue;
       candidates.push_back(Measure(absl::StrCat(names.front(), ",", other), work));
     }
-    const BackendChoice choice = ChooseFastest(candidates);
-    chosen->second = choice.name;
-    Say(choice.reason);
+    chosen->second = ChooseFastest(candidates);
+    Say(chosen->second.reason);
   }
   // What was chosen may have been lost since.
-  std::vector<std::string> processors = ProcessorsOf(chosen->second);
+  std::vector<std::string> processors = ProcessorsOf(chosen->second.name);
   std::erase_if(processors, [this](const std::string& one) { return without_.contains(one); });
   std::erase(names, absl::StrJoin(processors, ","));
   if (!processors.empty()) names.insert(names.begin(), absl::StrJoin(processors, ","));
@@ -122,6 +134,7 @@ absl::Status BackendArithmetic::WithBackend(const std::string& name, const Work&
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesFor(name, work));
   for (const std::string& one : names) {
     RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
+    used_ = one;
     result = use(backend);
     if (!absl::IsUnimplemented(result)) return result;
   }
@@ -132,23 +145,87 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
     const ProfileRequest& request, const ProfileOptions& options,
     const std::function<void(double share)>& on_progress) {
   if (request.recipe == kInt8Inference) {
+    measured_on_ = {};
     return ProfileInference(request.model, options, [&](const inference::Int8Graph& graph) {
       return MakeGraphExecutorFor(request.backend, graph);
     });
   }
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
+  for (;;) {
+    absl::StatusOr<std::vector<RangeTime>> times =
+        ProfileOn(request, *recipe, options, on_progress);
+    const std::optional<std::string> lost = LostBackendOf(times.status());
+    // Of integers the bytes are the same without it.
+    if (!lost.has_value() || !recipe->numbers.integer_parameters() ||
+        !without_.insert(*lost).second)
+      return times;
+    if (options_.logger == nullptr) continue;
+    options_.logger->Log(
+        Severity::kWarning,
+        absl::StrCat(times.status().message(),
+                     "; from now on this worker measures and computes without ", *lost));
+  }
+}
+
+absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::ProfileOn(
+    const ProfileRequest& request, const Recipe& recipe, const ProfileOptions& options,
+    const std::function<void(double share)>& on_progress) {
   std::vector<RangeTime> times;
   const Work work = {
-      request.model, {0, request.model.layer_count() - 1}, *recipe, request.micro_batch_size};
+      request.model, {0, request.model.layer_count() - 1}, recipe, request.micro_batch_size};
   RUNNEL_RETURN_IF_ERROR(WithBackend(request.backend, work, [&](Backend* backend) {
     const StageTuning tuning(*backend, tunings_, options_.logger);
     absl::StatusOr<std::vector<RangeTime>> measured =
-        ProfileRanges(request.model, *recipe, *backend, options, *clock_, on_progress);
+        ProfileRanges(request.model, recipe, *backend, options, *clock_, on_progress);
     if (measured.ok()) times = *std::move(measured);
     return measured.status();
   }));
   TrimHeaps();
+  const auto chosen = chosen_.find(KeyOf(request.model, recipe));
+  const bool is_open = request.backend == "auto" && options_.backend == "auto";
+  measured_on_ = {used_, is_open && chosen != chosen_.end() ? chosen->second.reason : "",
+                  without_.empty()};
   return times;
+}
+
+void BackendArithmetic::Adopt(const ProfileRequest& request, const MeasuredOn& on) {
+  if (request.backend != "auto" || options_.backend != "auto" || on.backend.empty()) return;
+  const absl::StatusOr<const Recipe*> recipe = FindRecipe(request.recipe);
+  // What does not open any more is measured again when a stage is made.
+  if (!recipe.ok() || !without_.empty() || !BackendFor(on.backend).ok()) return;
+  chosen_.try_emplace(KeyOf(request.model, **recipe), BackendChoice{on.backend, on.why});
+}
+
+std::vector<ProcessorFacts> BackendArithmetic::processors() {
+  std::vector<ProcessorFacts> list;
+  for (const BackendRow& row : BuiltinBackends()) {
+    const std::string name(row.name);
+    const auto opened = opened_.find(name);
+    if (opened != opened_.end()) {
+      list.push_back(opened->second);
+    } else if (!row.is_loaded()) {
+      const absl::StatusOr<std::unique_ptr<Backend>> backend = row.make(options_.settings);
+      if (!backend.ok()) continue;
+      opened_[name] = FactsOf(**backend, absl::OkStatus());
+      list.push_back(opened_[name]);
+    } else if (row.is_installed(row.name)) {
+      const auto& offered = options_.offered;
+      const bool is_offered = std::find(offered.begin(), offered.end(), name) != offered.end();
+      list.push_back(is_offered ? FactsOfUnopened(row)
+                                : FactsOfMissing(row, absl::InvalidArgumentError(
+                                                          "found wrong: see runnel-worker "
+                                                          "--check")));
+    } else {
+      continue;
+    }
+    if (without_.contains(name)) {
+      list.back().state = ProcessorState::kRefused;
+      list.back().note = "lost in this run";
+    }
+    list.back() = Shortened(std::move(list.back()));
+  }
+  if (list.size() > kMaxProcessorFacts) list.resize(kMaxProcessorFacts);
+  return list;
 }
 
 absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& request) {
@@ -160,7 +237,7 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
   for (const std::string& one : NamesOf(request.backend)) {
     RUNNEL_RETURN_IF_ERROR(AdmitProcessors(one));
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<CoScheduler> processors,
-                            MakeCoScheduler(one, options_.threads));
+                            MakeCoScheduler(one, options_.settings));
     listing = ListProgram(stage, *recipe, *processors);
     if (!absl::IsUnimplemented(listing.status())) break;
   }
@@ -175,7 +252,7 @@ absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> BackendArithmetic::Mak
     RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
     // A device is opened once.
     executor = row->is_device ? inference::MakeProgramExecutor(graph, *backend)
-                              : row->make(graph, options_.threads);
+                              : row->make(graph, options_.settings.threads);
     if (!absl::IsUnimplemented(executor.status())) break;
   }
   return executor;

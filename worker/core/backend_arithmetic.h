@@ -13,6 +13,7 @@
 #include "kernels/inference/graph_executor.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
+#include "proto/base/training/processor_facts.h"
 #include "worker/core/backend_choice.h"
 #include "worker/core/device_arithmetic.h"
 #include "worker/measure/backend_verdicts.h"
@@ -21,10 +22,11 @@
 namespace runnel {
 
 struct BackendArithmeticOptions {
-  std::string backend = "auto";   // what "auto" stands for; "auto": the best one that has all
-  int threads = 1;                // of a backend
-  std::string state_folder = {};  // BackendVerdicts' and TuningStore's
-  Logger* logger = nullptr;       // may be null
+  std::string backend = "auto";  // what "auto" stands for; "auto": the best one that has all
+  BackendSettings settings = {};
+  std::vector<std::string> offered = {};  // WorkerHello's backends: installed, not found wrong
+  std::string state_folder = {};          // BackendVerdicts' and TuningStore's
+  Logger* logger = nullptr;               // may be null
 };
 
 class BackendArithmetic final : public DeviceArithmetic {
@@ -46,15 +48,22 @@ class BackendArithmetic final : public DeviceArithmetic {
   absl::StatusOr<std::vector<RangeTime>> Profile(
       const ProfileRequest& request, const ProfileOptions& options,
       const std::function<void(double share)>& on_progress) override;
+  MeasuredOn measured_on() const override { return measured_on_; }
+  void Adopt(const ProfileRequest& request, const MeasuredOn& on) override;
+  std::vector<ProcessorFacts> processors() override;
   absl::StatusOr<ProgramListing> List(const ProgramRequest& request) override;
   absl::StatusOr<std::unique_ptr<StageEngine>> MakeEngine(const std::string& backend,
                                                           const StageExecutorOptions& options,
                                                           BufferPool* pool) override;
 
  private:
-  absl::StatusOr<std::unique_ptr<Backend>> MakeAdmitted(const std::string& name) const;
+  // Profile on the processors that are left.
+  absl::StatusOr<std::vector<RangeTime>> ProfileOn(
+      const ProfileRequest& request, const Recipe& recipe, const ProfileOptions& options,
+      const std::function<void(double share)>& on_progress);
+  absl::StatusOr<std::unique_ptr<Backend>> MakeAdmitted(const std::string& name);
   // Each one of several is checked by itself.
-  absl::Status AdmitProcessors(const std::string& names) const;
+  absl::Status AdmitProcessors(const std::string& names);
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
   std::vector<std::string> NamesOf(const std::string& name) const;
   // What is to be computed.
@@ -85,8 +94,11 @@ class BackendArithmetic final : public DeviceArithmetic {
   const Clock* clock_;
   std::map<std::string, std::unique_ptr<Backend>> backends_;  // by name; a stage may use any
   std::set<std::string> without_;
-  std::map<std::string, std::string> chosen_;  // by model and recipe: what "auto" takes
-  Backend* backend_ = nullptr;                 // the last one asked for
+  std::map<std::string, BackendChoice> chosen_;   // by model and recipe: what "auto" takes
+  std::map<std::string, ProcessorFacts> opened_;  // by row: what was found
+  MeasuredOn measured_on_;
+  Backend* backend_ = nullptr;  // the last one asked for
+  std::string used_;            // its name
 };
 
 }  // namespace runnel

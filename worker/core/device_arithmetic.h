@@ -33,6 +33,14 @@ class DeviceArithmetic {
   virtual absl::StatusOr<std::vector<RangeTime>> Profile(
       const ProfileRequest& request, const ProfileOptions& options,
       const std::function<void(double share)>& on_progress) = 0;
+  // What the last Profile measured on.
+  virtual MeasuredOn measured_on() const { return {}; }
+  // The request was answered by what an earlier run measured: stages go by its choice, and nothing
+  // is measured again for it.
+  virtual void Adopt(const ProfileRequest& /*request*/, const MeasuredOn& /*on*/) {}
+  // What the backends compute on, as far as it is known: of those that nothing has opened, that
+  // they are there. Opens none.
+  virtual std::vector<ProcessorFacts> processors() { return {}; }
   // As ListProgram, on the backend that the request names.
   virtual absl::StatusOr<ProgramListing> List(const ProgramRequest& request) = 0;
   // Of a stage without a state yet; on the backend of this name, for "auto" on the best one that

@@ -72,7 +72,10 @@ WorkerCore::WorkerCore(WorkerOptions options, Parts parts)
       workshop_(std::make_unique<Workshop>(
           Workshop::Options{options_.state_folder, options_.device},
           Workshop::Parts{&loop_, &pool_, &routes_, &limits_, parts.logger, &replicas_,
-                          parts.arithmetic, parts.make_lane, parts.energy})) {}
+                          parts.arithmetic, parts.make_lane, parts.energy,
+                          [this](std::vector<ProcessorFacts> processors) {
+                            Send(ProcessorList{std::move(processors)});
+                          }})) {}
 
 WorkerCore::~WorkerCore() {
   // The end is said at once. The workshop may still be at a state that goes there. Then the stage,
@@ -85,7 +88,7 @@ WorkerCore::~WorkerCore() {
   acceptor_.reset();
 }
 
-WorkerHello WorkerCore::Hello() const {
+WorkerHello WorkerCore::Hello() {
   WorkerHello hello;
   hello.name = options_.name;
   hello.data_address =
@@ -98,7 +101,8 @@ WorkerHello WorkerCore::Hello() const {
   hello.memory_bytes = options_.memory_bytes;
   hello.device_id = options_.device_id;
   hello.incarnation = options_.incarnation;
-  hello.processors = options_.processors;
+  hello.backend = options_.backend;
+  hello.processor_list = workshop_->processors();
   return hello;
 }
 

@@ -41,8 +41,8 @@ struct WorkerOptions {
   int64_t memory_bytes = 0;    // WorkerHello's
   std::string device_id = {};  // WorkerHello's
   int64_t incarnation = 0;     // WorkerHello's
-  int64_t processors = 1;      // WorkerHello's
   int threads = 1;
+  int64_t device_memory_bytes = 0;  // BackendSettings'
   int64_t connect_timeout_ms = 30'000;
   // Folder for what this worker measures of itself; empty: nothing is kept. device: as
   // DescribeDevice says.
@@ -92,7 +92,7 @@ class WorkerCore {
   absl::Status CheckAddresses() const;
   absl::Status ListenTowardsCentral();
   absl::Status Connect();
-  WorkerHello Hello() const;
+  WorkerHello Hello();
   // Messages are carried out one after the other: while the workshop is at one, those behind it
   // wait, and only what ends or takes back something overtakes them.
   void Handle(CentralMessage message);

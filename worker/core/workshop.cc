@@ -31,8 +31,12 @@ void Workshop::Begin(WorkerPhase phase, std::function<Result()> work,
   lane_->Post([this, work = std::move(work), done = std::move(done), alive = alive_] {
     // A task of the loop can be copied, a result need not.
     auto result = std::make_shared<Result>(work());
-    parts_.loop->Post([this, done, alive, result] {
+    parts_.loop->Post([this, done, alive, result, processors = parts_.arithmetic->processors()] {
       if (!*alive) return;
+      if (parts_.on_processors != nullptr && processors != told_) {
+        told_ = processors;
+        parts_.on_processors(processors);
+      }
       phase_ = WorkerPhase::kIdle;
       done(std::move(*result));
     });
@@ -57,8 +61,13 @@ void Workshop::Measure(ProfileRequest request, std::function<void(ProfileProgres
                                  const std::function<void(double)>& on_share) {
           return parts_.arithmetic->Profile(request, options, on_share);
         };
-        return WithinMemory("it measured layers",
-                            [&] { return measurement_.Answer(request, profile, tell); });
+        absl::StatusOr<ProfileReport> report = WithinMemory("it measured layers", [&] {
+          return measurement_.Answer(request, profile, tell,
+                                     [this] { return parts_.arithmetic->measured_on(); });
+        });
+        if (report.ok() && report->kept)
+          parts_.arithmetic->Adopt(request, {report->backend, report->choice});
+        return report;
       },
       std::move(done));
 }

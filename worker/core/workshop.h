@@ -37,6 +37,8 @@ class Workshop {
     DeviceArithmetic* arithmetic = nullptr;
     MakeLaneFn make_lane = nullptr;
     EnergyCounter* energy = nullptr;  // may be null
+    // On the loop's thread, before the answer that comes with it: other processors than were told.
+    std::function<void(std::vector<ProcessorFacts>)> on_processors = nullptr;
   };
 
   Workshop(Options options, const Parts& parts);
@@ -62,6 +64,8 @@ class Workshop {
   void DoWithout(const std::string& backend);
   // Destroys it when what is under way is done, so that the next one finds its memory free.
   void Retire(std::unique_ptr<StageHost> host);
+  // DeviceArithmetic's, while nothing is under way; on_processors tells what differs later.
+  std::vector<ProcessorFacts> processors() { return told_ = parts_.arithmetic->processors(); }
   std::vector<WorkerMessage> Answer(const ProbePiece& piece) { return measurement_.Answer(piece); }
 
   // kIdle: nothing is under way.
@@ -79,6 +83,7 @@ class Workshop {
   const Parts parts_;
   WorkerPhase phase_ = WorkerPhase::kIdle;
   int64_t progress_ = 0;
+  std::vector<ProcessorFacts> told_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers on their way check it
   SelfMeasurement measurement_;  // of the lane, while something is under way
   std::unique_ptr<Lane> lane_;   // last: joined before what its tasks use goes

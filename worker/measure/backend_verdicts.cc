@@ -96,11 +96,15 @@ absl::Status BackendVerdicts::CheckAnew(Backend& backend) const {
 }
 
 absl::Status BackendVerdicts::Admit(Backend& backend) const {
+  const absl::Status examined = Examine(backend);
+  return absl::IsUnimplemented(examined) ? absl::OkStatus() : examined;
+}
+
+absl::Status BackendVerdicts::Examine(Backend& backend) const {
   if (!folder_.empty()) {
     if (const auto verdict = FindVerdict(folder_, backend)) return *verdict;
   }
   const absl::Status checked = CheckAnew(backend);
-  if (checked.ok() || absl::IsUnimplemented(checked)) return absl::OkStatus();
   return absl::IsDataLoss(checked) ? WrongStatus(backend, checked.message()) : checked;
 }
 

@@ -21,6 +21,8 @@ class BackendVerdicts {
   // kept of the same device and build, else CheckBackend; its verdict is kept, an error of the
   // backend is not. InvalidArgument, one line: it computes wrong. Other errors: the backend's.
   absl::Status Admit(Backend& backend) const;
+  // The same; Unimplemented: there is nothing to check.
+  absl::Status Examine(Backend& backend) const;
   // Checks anew, whatever is kept. Errors as CheckBackend.
   absl::Status CheckAnew(Backend& backend) const;
   // Some verdict is kept, of whatever device and build, that a backend of this name computes wrong.

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <fstream>
 #include <set>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -34,11 +36,6 @@ std::string ProcessorNames() {
     if (NamesProcessor(line)) names.insert(line);
   }
   return absl::StrJoin(names, "\n");
-}
-
-int UsableProcessors() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
 std::string FirstLine(const std::string& path) {
@@ -82,10 +79,28 @@ std::string HostName() {
 
 }  // namespace
 
+int UsableHostProcessors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+std::string HostProcessorName() {
+  std::set<std::string> names;
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 1));
+    const absl::string_view key = absl::StripAsciiWhitespace(fields[0]);
+    // Boards with arm64 name the board alone.
+    if (fields.size() == 2 && (key == "model name" || key == "Model" || key == "Hardware"))
+      names.emplace(absl::StripAsciiWhitespace(fields[1]));
+  }
+  return names.empty() ? "host processor" : absl::StrJoin(names, ", ");
+}
+
 std::string DescribeDevice(const std::string& more) {
   return absl::StrCat("host ", HostName(), "\n", ProcessorNames(), "\nprocessors ",
-                      UsableProcessors(), "\nquota ", Quotas(), "\nprogram ", ProgramFile(), "\n",
-                      more);
+                      UsableHostProcessors(), "\nquota ", Quotas(), "\nprogram ", ProgramFile(),
+                      "\n", more);
 }
 
 }  // namespace runnel

@@ -12,4 +12,10 @@ namespace runnel {
 // is left out.
 std::string DescribeDevice(const std::string& more);
 
+// The host's processor as the kernel names it: "AMD EPYC 9R45"; of several kinds all, or "host
+// processor".
+std::string HostProcessorName();
+// So many of its processors this process may use; 0: not known.
+int UsableHostProcessors();
+
 }  // namespace runnel

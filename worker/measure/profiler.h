@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,6 +40,14 @@ struct ProfileOptions {
   // bursts is measured on a quarter of the samples, and its time is multiplied by 4.
   // 0: all repetitions, all samples.
   double enough_ms = 0;
+};
+
+// What ranges were measured on.
+struct MeasuredOn {
+  std::string backend;  // as MakeBackend: "cpu", "cpu,opencl"
+  std::string why;      // where nobody named it: a line for people
+  // It is what this device always takes; false: something of it is lost for now.
+  bool is_usual = true;
 };
 
 struct RangeTime {

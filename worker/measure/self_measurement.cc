@@ -35,7 +35,8 @@ SelfMeasurement::SelfMeasurement(MeasurementStore store, Transport* transport, c
 
 absl::StatusOr<ProfileReport> SelfMeasurement::Answer(const ProfileRequest& request,
                                                       const ProfileFn& profile,
-                                                      const ProgressFn& on_progress) {
+                                                      const ProgressFn& on_progress,
+                                                      const MeasuredOnFn& measured_on) {
   if (request.accepts_kept) {
     if (std::optional<ProfileReport> kept = store_.Find(request); kept.has_value()) {
       shares_processor_ = kept->processor_share < kWholeProcessor;
@@ -43,8 +44,11 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Answer(const ProfileRequest& requ
     }
   }
   RUNNEL_ASSIGN_OR_RETURN(ProfileReport report, Measure(request, profile, on_progress));
+  const MeasuredOn on = measured_on == nullptr ? MeasuredOn() : measured_on();
+  report.backend = on.backend;
+  report.choice = on.why;
   // Whoever accepts kept answers measures before a run, as the next run will: these are kept.
-  if (request.accepts_kept) Keep(request, report);
+  if (request.accepts_kept && on.is_usual) Keep(request, report);
   return report;
 }
 

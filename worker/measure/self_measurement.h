@@ -22,15 +22,18 @@ class SelfMeasurement {
   // told if on_progress is null.
   using ProfileFn = std::function<absl::StatusOr<std::vector<RangeTime>>(
       const ProfileOptions& options, const std::function<void(double share)>& on_progress)>;
+  // What the last call of ProfileFn measured on.
+  using MeasuredOnFn = std::function<MeasuredOn()>;
   using ProgressFn = std::function<void(const ProfileProgress& progress)>;
 
   // transport, clock and logger are borrowed. transport: what links of this worker use; null: its
   // costs are not measured.
   SelfMeasurement(MeasurementStore store, Transport* transport, const Clock* clock, Logger* logger);
 
-  // on_progress is called a few times a second. Errors as `profile`.
+  // on_progress is called a few times a second. measured_on may be null. Errors as `profile`.
   absl::StatusOr<ProfileReport> Answer(const ProfileRequest& request, const ProfileFn& profile,
-                                       const ProgressFn& on_progress);
+                                       const ProgressFn& on_progress,
+                                       const MeasuredOnFn& measured_on = nullptr);
   // What to send: a ping for a ping, and nothing until a train is complete.
   std::vector<WorkerMessage> Answer(const ProbePiece& piece);
 

@@ -15,6 +15,8 @@ namespace runnel {
 struct DeviceMemory {
   std::string name;
   int64_t may_take_bytes = 0;  // its worker, the program included; 0: not known, no limit
+  // Not empty: the limit is that of a GPU's or DSP's memory of this name, where the program is not.
+  std::string memory_of = {};
 };
 
 // All vectors are by device number.

@@ -159,7 +159,11 @@ class Coordinator {
   bool waits_for_evaluation() const {
     return stands_for_states() && !collection_.under_way() && evaluations_.under_way();
   }
-  // By stage, of a run that lists programs.
+  // By stage of the plan, for people: what computes it, and why that.
+  std::vector<std::string> ProcessorLinesOf(const Plan& plan) const {
+    return ProcessorLines(roster_, plan, options_.plan_only);
+  }
+  // By stage, of a run that lists programs, or whose plan has a stage on several processors.
   const std::vector<ProgramListing>& programs() const { return program_lists_.listings(); }
   const Move& move() const { return move_; }
   const ReplicationSummary& replication() const { return replication_.summary(); }
@@ -184,6 +188,7 @@ class Coordinator {
 
   // ---- one overload a message; `device` takes part
   void Handle(int device, const ProfileReport& report);
+  void Handle(int device, const ProcessorList& list) { roster_.SetProcessors(device, list); }
   void Handle(int device, const ProfileFailed& failed);
   void Handle(int device, const ProfileProgress& progress) { measuring_.Add(device, progress); }
   void Handle(int device, const WayMeasured& measured);

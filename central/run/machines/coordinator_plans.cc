@@ -1,6 +1,7 @@
 // The coordinator's part that brings plans into force: what is measured before, and what comes of
 // a Move.
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -59,7 +60,10 @@ void Coordinator::Handle(int device, const ProfileFailed& failed) {
 }
 
 void Coordinator::Handle(int device, const ProgramReport& report) {
-  const absl::StatusOr<bool> complete = program_lists_.Add(device, report, roster_);
+  ProgramReport known = report;
+  // A plan that nobody asked to be listed does not fail for its listing.
+  if (!options_.lists_programs) known.failure.clear();
+  const absl::StatusOr<bool> complete = program_lists_.Add(device, known, roster_);
   if (!complete.ok()) return End(complete.status(), false);
   if (*complete) End(absl::OkStatus(), false);
 }
@@ -82,7 +86,12 @@ void Coordinator::MakeFirstPlan() {
     order.decided.plan.generation = options_.first_generation;
     active_.plan = order.decided.plan;
     effects_.push_back(Persist{std::move(order.decided)});
-    if (!options_.lists_programs) return End(absl::OkStatus(), false);
+    const auto on_several = [this](const StagePlan& stage) {
+      return BackendFamilies(roster_.BackendOf(stage.device.value())).size() > 1;
+    };
+    const std::vector<StagePlan>& stages = active_.plan.stages;
+    if (!options_.lists_programs && std::none_of(stages.begin(), stages.end(), on_several))
+      return End(absl::OkStatus(), false);
     return program_lists_.Begin(active_.plan, options_.measurement.request, options_.stage.training,
                                 roster_, effects_);
   }

@@ -32,14 +32,6 @@ bool AreTwoDevices(const WorkerHello& a, const WorkerHello& b) {
   return !a.device_id.empty() && !b.device_id.empty() && a.device_id != b.device_id;
 }
 
-// "cpu:avx2,opencl@alternate": cpu, opencl. A backend of several processors needs each of them.
-std::vector<std::string> BackendFamilies(const std::string& backend) {
-  std::vector<std::string> families;
-  for (absl::string_view one : absl::StrSplit(backend.substr(0, backend.find('@')), ','))
-    families.emplace_back(one.substr(0, one.find(':')));
-  return families;
-}
-
 // Whether other hosts reach it. What is no address leads nowhere either.
 bool IsReachable(const std::string& data_address) {
   const absl::StatusOr<Address> address = ParseAddress(data_address);
@@ -47,6 +39,13 @@ bool IsReachable(const std::string& data_address) {
 }
 
 }  // namespace
+
+std::vector<std::string> BackendFamilies(const std::string& backend) {
+  std::vector<std::string> families;
+  for (absl::string_view one : absl::StrSplit(backend.substr(0, backend.find('@')), ','))
+    families.emplace_back(one.substr(0, one.find(':')));
+  return families;
+}
 
 // A service that is started again and again is refused again and again: one line is enough.
 void Roster::Refuse(ConnectionId connection, Refused refused, RunEffects& effects) {
@@ -62,6 +61,7 @@ absl::Status Roster::CheckFits(const WorkerHello& hello) const {
                                                    hello.name, " has ",
                                                    absl::StrJoin(hello.recipes, ", ")));
   }
+  // A backend of several processors needs each of them.
   for (const std::string& backend : BackendFamilies(options_.backend)) {
     if (backend == "auto" || Contains(hello.backends, backend)) continue;
     return absl::InvalidArgumentError(
@@ -243,9 +243,15 @@ absl::Status Roster::FailureOf(int number, absl::string_view reason, bool unfit)
   return unfit ? absl::InvalidArgumentError(what) : absl::AbortedError(what);
 }
 
-int64_t Roster::ProcessorsOf(int number) const {
-  if (options_.backend == "auto") return device(number).hello.processors;
-  return static_cast<int64_t>(BackendFamilies(options_.backend).size());
+const std::string& Roster::BackendOf(int number) const {
+  if (options_.backend != "auto") return options_.backend;
+  const Device& one = device(number);
+  const bool is_open = one.hello.backend == "auto" && !one.measured_backend.empty();
+  return is_open ? one.measured_backend : one.hello.backend;
+}
+
+bool Roster::IsBackendNamed(int number) const {
+  return options_.backend != "auto" || device(number).hello.backend != "auto";
 }
 
 std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
@@ -326,9 +332,12 @@ std::optional<int> Roster::DeviceOf(ConnectionId connection) const {
   return std::nullopt;
 }
 
-void Roster::SetMeasured(int number, double processor_share, const DeviceCosts& costs) {
+void Roster::SetMeasured(int number, const ProfileReport& report) {
   Device& device = devices_[static_cast<size_t>(number)];
-  device.processor_share = processor_share;
+  const DeviceCosts& costs = report.costs;
+  device.processor_share = report.processor_share;
+  device.measured_backend = report.backend;
+  device.backend_choice = report.choice;
   const auto update = [](double& known, double measured) {
     if (measured > 0) known = measured;
   };
@@ -337,6 +346,10 @@ void Roster::SetMeasured(int number, double processor_share, const DeviceCosts& 
   update(device.costs.coder_seconds_per_byte, costs.coder_seconds_per_byte);
   update(device.costs.frame_seconds, costs.frame_seconds);
   update(device.costs.link_byte_seconds, costs.link_byte_seconds);
+}
+
+void Roster::SetProcessors(int number, const ProcessorList& list) {
+  devices_[static_cast<size_t>(number)].hello.processor_list = list.processors;
 }
 
 void Roster::WarnOfSeveralClasses(RunEffects& effects) const {

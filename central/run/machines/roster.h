@@ -31,8 +31,12 @@ struct Device {
   bool local = false;
   double processor_share = 1;  // of a processor, what its computing thread got at the last profile
   DeviceCosts costs = {};      // as it said last
-  bool leaving = false;        // no plan may use it
-  bool released = false;       // it has left in order, and has not come back
+  // What its layers were measured on, and why that, where central and the worker leave it open;
+  // empty: nothing was measured yet.
+  std::string measured_backend = {};
+  std::string backend_choice = {};
+  bool leaving = false;   // no plan may use it
+  bool released = false;  // it has left in order, and has not come back
 };
 
 struct RosterOptions {
@@ -51,6 +55,9 @@ struct RosterOptions {
 
   int workers() const { return local_workers + dialling_workers; }
 };
+
+// "cpu:avx2,opencl@alternate": cpu, opencl.
+std::vector<std::string> BackendFamilies(const std::string& backend);
 
 class Roster {
  public:
@@ -116,13 +123,17 @@ class Roster {
   const std::string& name(int number) const { return device(number).hello.name; }
   // What the device found beside its layers' times. Costs of 0 were not asked for and change
   // nothing.
-  void SetMeasured(int number, double processor_share, const DeviceCosts& costs);
+  void SetMeasured(int number, const ProfileReport& report);
+  void SetProcessors(int number, const ProcessorList& list);
   int64_t dialling_workers() const;
   // InvalidArgument: what does not fit the device, which is the user's to change (`unfit`).
   // Aborted: what else failed there.
   absl::Status FailureOf(int number, absl::string_view reason, bool unfit) const;
-  // Processors that a stage on this device computes on: the run's, else the worker's own.
-  int64_t ProcessorsOf(int number) const;
+  // What a stage on this device computes on, as far as it is known: what the run names, else what
+  // the worker was started with, else what it chose when it was measured; "auto": nothing of it.
+  const std::string& BackendOf(int number) const;
+  // Whether the run or the worker's user names what computes there.
+  bool IsBackendNamed(int number) const;
   // By device number: whether it has left.
   const std::vector<bool>& lost() const { return lost_; }
   std::optional<int> DeviceOf(ConnectionId connection) const;

@@ -3,6 +3,7 @@
 // What planner, journal and operators are told of the devices that take part.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "central/planning/barrier_report.h"
@@ -23,5 +24,9 @@ PlanDecided DecidedOn(const Roster& roster, int64_t step, Plan plan,
 
 // step: the last barrier. paused: training stands there, or will at the next one.
 MemberList MembersOf(const Roster& roster, const ActivePlan& active, int64_t step, bool paused);
+
+// By stage, a line each: what computes it, why that, and what its times are worth. all: also of
+// stages that nothing but a CPU could have had.
+std::vector<std::string> ProcessorLines(const Roster& roster, const Plan& plan, bool all);
 
 }  // namespace runnel

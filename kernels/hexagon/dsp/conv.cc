@@ -4,6 +4,7 @@
 #include "kernels/hexagon/dsp/lane_quads.h"
 #include "kernels/hexagon/dsp/pack.h"
 #include "kernels/hexagon/dsp/packed_weights.h"
+#include "kernels/hexagon/packed_sizes.h"
 
 namespace runnel::hexagon {
 namespace {
@@ -122,14 +123,14 @@ bool BeginPixels(Machine& machine, const DspOp& op, Pass pass, Pixels& p) {
 
 // Rows of `depth` for each group, with memory in the weights' packed form. The last that an
 // operation takes: if it is fresh, nothing may keep the operation from filling it.
-bool TakeWeights(Machine& machine, const DspTensor& tensor, PackedKind kind, int groups, int rows,
+bool TakeWeights(Machine& machine, const DspOp& op, PackedKind kind, int groups, int rows,
                  int depth, PackedRows& packed, bool& fresh) {
   packed.rows = rows;
   packed.steps = (depth + 3) / 4;
   // The products read ahead: the starts lie first.
-  const uint32_t start_bytes = (groups * rows * 4 + 127) / 128 * 128;
-  const uint32_t bytes = start_bytes + groups * rows * packed.steps * 4;
-  uint8_t* memory = PackedWeights(machine, tensor, kind, bytes, fresh);
+  const uint32_t start_bytes = PackedStartBytes(groups, rows);
+  const uint32_t bytes = PackedRowBytes(groups, rows, depth);
+  uint8_t* memory = PackedWeights(machine, op, kind, bytes, fresh);
   if (memory == nullptr) return false;
   packed.start = reinterpret_cast<int32_t*>(memory);
   packed.words = reinterpret_cast<int32_t*>(memory + start_bytes);
@@ -144,8 +145,8 @@ DspStatus ConvForward(Machine& machine, const DspOp& op) {
   Pixels p;
   bool fresh = false;
   if (!BeginPixels(machine, op, Pass::kForward, p) ||
-      !TakeWeights(machine, op.in[1], PackedKind::kConvForward, op.groups, group_out, depth,
-                   p.weights, fresh)) {
+      !TakeWeights(machine, op, PackedKind::kConvForward, op.groups, group_out, depth, p.weights,
+                   fresh)) {
     return DspStatus::kNoMemory;
   }
   for (int g = 0; fresh && g < op.groups; ++g) {
@@ -166,7 +167,7 @@ DspStatus ConvInputGradient(Machine& machine, const DspOp& op) {
   bool fresh = false;
   uint8_t* spare = machine.scratch.Take(ColumnSpare(group_in));
   if (spare == nullptr || !BeginPixels(machine, op, Pass::kInputGradient, p) ||
-      !TakeWeights(machine, op.in[1], PackedKind::kConvInputGradient, op.groups, group_in, depth,
+      !TakeWeights(machine, op, PackedKind::kConvInputGradient, op.groups, group_in, depth,
                    p.weights, fresh)) {
     return DspStatus::kNoMemory;
   }

@@ -140,7 +140,7 @@ DspStatus LinearForward(Machine& machine, const DspOp& op) {
   // Packed 32 steps at a time: A has as many, the last of them 0.
   b.steps = (inputs + kVectorBytes - 1) / kVectorBytes * 32;
   bool fresh = false;
-  uint8_t* tiles = PackedWeights(machine, op.in[1], PackedKind::kLinear, b.bytes(), fresh);
+  uint8_t* tiles = PackedWeights(machine, op, PackedKind::kLinear, b.bytes(), fresh);
   if (tiles == nullptr) return DspStatus::kNoMemory;
   const uint8_t* weights = machine.data<uint8_t>(op.in[1]);
   auto* to = reinterpret_cast<Vector*>(tiles);
@@ -180,7 +180,7 @@ DspStatus LinearInputGradient(Machine& machine, const DspOp& op) {
   b.lanes = inputs;
   b.steps = a.steps;
   bool fresh = false;
-  uint8_t* tiles = PackedWeights(machine, op.in[1], PackedKind::kLinearGradient, b.bytes(), fresh);
+  uint8_t* tiles = PackedWeights(machine, op, PackedKind::kLinearGradient, b.bytes(), fresh);
   if (tiles == nullptr) return DspStatus::kNoMemory;
   const uint8_t* weights = machine.data<uint8_t>(op.in[1]);
   uint8_t* to = tiles;

@@ -55,8 +55,9 @@ struct Machine {
   uint32_t shared_bytes = 0;
   uint8_t* vtcm = nullptr;
   uint32_t vtcm_bytes = 0;
-  Arena scratch;   // reset before each operation
-  Regions packed;  // packed weights
+  Arena scratch;     // reset before each operation
+  Regions packed;    // packed weights
+  KeptRegions kept;  // those that keep their place
 
   template <typename T>
   T* data(const DspTensor& tensor) const {

@@ -1,20 +1,21 @@
 #include "kernels/hexagon/dsp/regions.h"
 
-#include "kernels/hexagon/op_list.h"
-
 namespace runnel::hexagon {
 
 void Regions::Set(uint8_t* base, uint32_t bytes) {
   base_ = base;
-  bytes_ = bytes;
+  bytes_ = all_bytes_ = bytes;
   entry_count_ = 0;
   place_count_ = 0;
 }
 
+void Regions::Limit(uint32_t bytes) {
+  bytes_ = bytes < all_bytes_ ? bytes : all_bytes_;
+  while (place_count_ > 0 && EndBefore(place_count_) > bytes_) Evict(place_count_ - 1);
+}
+
 uint8_t* Regions::Use(const RegionKey& key, uint64_t version, bool& fresh) {
-  constexpr uint64_t kVectorBytes = 128;
-  const uint64_t size =
-      (uint64_t{key.bytes} + kSlackBytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+  const uint64_t size = RegionBytes(key.bytes);
   fresh = true;
   if (size > bytes_) return nullptr;
   ++uses_;
@@ -133,6 +134,36 @@ void Regions::Evict(int place) {
   places_[place]->size = 0;
   --place_count_;
   for (int i = place; i < place_count_; ++i) places_[i] = places_[i + 1];
+}
+
+void KeptRegions::Set(uint8_t* base, uint32_t bytes) {
+  if (base == base_ && bytes == bytes_) return;
+  base_ = base;
+  bytes_ = bytes;
+  entry_count_ = 0;
+}
+
+uint8_t* KeptRegions::Use(uint32_t offset, const RegionKey& key, uint64_t version, bool& fresh) {
+  const uint64_t size = RegionBytes(key.bytes);
+  fresh = true;
+  if (offset + size > bytes_) return nullptr;
+  for (int i = 0; i < entry_count_;) {
+    Entry& entry = entries_[i];
+    if (entry.offset == offset && entry.key == key) {
+      fresh = entry.version != version;
+      entry.version = version;
+      return base_ + offset;
+    }
+    const bool overlaps = entry.offset < offset + size && offset < entry.offset + entry.size;
+    if (overlaps) {
+      entry = entries_[--entry_count_];
+    } else {
+      ++i;
+    }
+  }
+  if (entry_count_ == kMost) entry_count_ = 0;
+  entries_[entry_count_++] = {key, version, offset, static_cast<uint32_t>(size)};
+  return base_ + offset;
 }
 
 }  // namespace runnel::hexagon

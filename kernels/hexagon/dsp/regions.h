@@ -10,10 +10,18 @@
 
 #include <stdint.h>
 
+#include "kernels/hexagon/op_list.h"
+
 namespace runnel::hexagon {
 
+// With slack, whole vectors.
+inline uint64_t RegionBytes(uint32_t bytes) {
+  constexpr uint64_t kVectorBytes = 128;
+  return (uint64_t{bytes} + kSlackBytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+}
+
 struct RegionKey {
-  uint32_t data = 0;  // offset of the tensor that it is made of
+  uint32_t data = 0;  // the tensor that it is made of
   uint32_t kind = 0;
   uint32_t bytes = 0;
 
@@ -27,6 +35,8 @@ class Regions {
 
   // Memory that outlives the regions, aligned to a vector.
   void Set(uint8_t* base, uint32_t bytes);
+  // From now on only its first `bytes` are used; what lies beyond has no region any more.
+  void Limit(uint32_t bytes);
   // The region of `key`, with slack behind it; `fresh`: its bytes are not those of `version`, the
   // caller writes them. Null: it is larger than the whole memory.
   uint8_t* Use(const RegionKey& key, uint64_t version, bool& fresh);
@@ -56,13 +66,39 @@ class Regions {
   void Evict(int place);
 
   uint8_t* base_ = nullptr;
-  uint32_t bytes_ = 0;
+  uint32_t bytes_ = 0;  // of those that may be used
+  uint32_t all_bytes_ = 0;
   Entry entries_[kMost];
   int entry_count_ = 0;
   Entry* places_[kMost] = {};  // those with a region, by offset
   int place_count_ = 0;
   uint64_t uses_ = 0;
   uint64_t misses_ = 0;
+};
+
+// Regions at places that somebody else has chosen, each for itself (eviction_plan.h). What lies
+// over another one takes its bytes.
+class KeptRegions {
+ public:
+  static constexpr int kMost = 128;
+
+  // What was there is forgotten where the memory is another one.
+  void Set(uint8_t* base, uint32_t bytes);
+  // As Regions::Use, `offset` into the memory. Null: it reaches past the end.
+  uint8_t* Use(uint32_t offset, const RegionKey& key, uint64_t version, bool& fresh);
+
+ private:
+  struct Entry {
+    RegionKey key;
+    uint64_t version = 0;
+    uint32_t offset = 0;
+    uint32_t size = 0;
+  };
+
+  uint8_t* base_ = nullptr;
+  uint32_t bytes_ = 0;
+  Entry entries_[kMost];
+  int entry_count_ = 0;
 };
 
 }  // namespace runnel::hexagon

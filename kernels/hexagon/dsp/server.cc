@@ -25,22 +25,30 @@ void Server::Close() {
 
 DspStatus Server::Open(const DspRequest& request) {
   if (machine_.shared != nullptr || request.protocol != kDspProtocol) return DspStatus::kBadRequest;
+  if (request.packed_bytes + kSlackBytes > request.private_bytes) return DspStatus::kBadRequest;
   uint8_t* shared = MapShared(request);
   uint8_t* own = shared == nullptr ? nullptr : MapPrivate(request, shared);
   if (own == nullptr) return DspStatus::kNoMemory;
-  const uint32_t half = request.private_bytes / 2;
+  const uint32_t scratch = request.private_bytes - request.packed_bytes;
   machine_.shared = shared;
   machine_.shared_bytes = request.shared_bytes;
   machine_.vtcm_bytes = request.vtcm_bytes;
   // Kernels also read a little before what they were given.
-  machine_.scratch.Set(own + kSlackBytes, half - kSlackBytes);
-  machine_.packed.Set(own + half, half);
+  machine_.scratch.Set(own + kSlackBytes, scratch - kSlackBytes);
+  packed_ = own + scratch;
+  packed_bytes_ = request.packed_bytes;
+  machine_.packed.Set(packed_, packed_bytes_);
   VotePower(true);
   return DspStatus::kOk;
 }
 
 DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
   if (machine_.shared == nullptr || request.op_count > kMaxOps) return DspStatus::kBadRequest;
+  if (request.packed_bytes > packed_bytes_ || request.kept_bytes > request.packed_bytes)
+    return DspStatus::kBadRequest;
+  const uint32_t shared_bytes = request.packed_bytes - request.kept_bytes;
+  machine_.packed.Limit(shared_bytes);
+  machine_.kept.Set(packed_ + shared_bytes, request.kept_bytes);
   machine_.vtcm = AcquireVtcm(machine_.vtcm_bytes);
   if (machine_.vtcm == nullptr) return DspStatus::kNoVtcm;
   DspStatus status = DspStatus::kOk;

@@ -19,6 +19,8 @@ class Server {
   DspStatus Run(const DspRequest& request, uint32_t& failed);
 
   Machine machine_;
+  uint8_t* packed_ = nullptr;
+  uint32_t packed_bytes_ = 0;
 };
 
 }  // namespace runnel::hexagon

@@ -148,4 +148,37 @@ std::string ToText(const ProgramListing& listing) {
   return text;
 }
 
+std::string SummaryOf(const ProgramListing& listing) {
+  int switches = 0;
+  double switch_seconds = 0;
+  std::vector<std::string> shares, idle;
+  for (const ProgramLine& line : listing.lines) {
+    switches += line.switches ? 1 : 0;
+    switch_seconds += line.switch_seconds;
+  }
+  for (const std::string& source : listing.processors) {
+    const std::string processor = source.substr(0, source.find(' '));
+    int count = 0;
+    double seconds = 0;
+    for (const ProgramLine& line : listing.lines) {
+      if (line.instruction.empty() || line.processor != processor) continue;
+      ++count;
+      seconds += line.seconds;
+    }
+    if (count == 0) {
+      idle.push_back(processor);
+    } else {
+      shares.push_back(
+          absl::StrFormat("%d instructions on %s, %.3f ms", count, source, seconds * kMs));
+    }
+  }
+  std::string text = absl::StrFormat("%s; %d switches, %.3f ms", absl::StrJoin(shares, "; "),
+                                     switches, switch_seconds * kMs);
+  if (!idle.empty()) {
+    absl::StrAppend(&text, "; ", absl::StrJoin(idle, ", "),
+                    " gets nothing: nowhere does it save what switches cost");
+  }
+  return text;
+}
+
 }  // namespace runnel

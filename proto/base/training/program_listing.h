@@ -46,4 +46,7 @@ double WorkSecondsOf(const ProgramListing& listing, const std::string& part);
 // with its time, its switches and how many instructions each processor has.
 std::string ToText(const ProgramListing& listing);
 
+// One line: what each processor has of all parts, what switches take, who gets nothing.
+std::string SummaryOf(const ProgramListing& listing);
+
 }  // namespace runnel

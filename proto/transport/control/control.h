@@ -22,6 +22,7 @@
 #include "proto/base/training/device_costs.h"
 #include "proto/base/training/layer_range.h"
 #include "proto/base/training/plan.h"
+#include "proto/base/training/processor_facts.h"
 #include "proto/base/training/program_listing.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
@@ -32,7 +33,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 16;
+inline constexpr int32_t kProtocolVersion = 17;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 inline constexpr int64_t kMaxProgramLines = 4096;
@@ -91,8 +92,9 @@ struct WorkerHello {
   std::string device_id = {};
   // Of this process: a worker that is started again has a higher one. 0: not known.
   int64_t incarnation = 0;
-  // On which its stages compute where central leaves it open; of more than one, values are copied.
-  int64_t processors = 1;
+  // What its stages compute on where central leaves it open: "auto", "cpu", "cpu,opencl".
+  std::string backend = "auto";
+  std::vector<ProcessorFacts> processor_list = {};  // at most kMaxProcessorFacts
 };
 
 // What a worker is at.
@@ -122,6 +124,8 @@ struct ProfileReport {
   bool kept = false;
   DeviceCosts costs = {};
   Generation generation = {};  // the request's
+  std::string backend = {};    // that was measured: "cpu", "cpu,opencl"; empty: not known
+  std::string choice = {};     // why it is this one, one line; empty: it was asked for
 };
 
 // While a profile is measured, a few times a second: how much of it is done, [0, 1].
@@ -261,10 +265,16 @@ struct ProgramReport {
   std::string failure = {};  // why there is no listing; empty: there is one
 };
 
-using WorkerMessage = std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot,
-                                   EvaluationDone, Telemetry, StageFailed, LayersFetched,
-                                   StagePrepared, ProfileFailed, ProfileProgress, WayMeasured,
-                                   ProbePiece, Leaving, Heartbeat, Replicated, ProgramReport>;
+// What the worker's backends compute on, from now on: something was opened since its hello.
+struct ProcessorList {
+  std::vector<ProcessorFacts> processors;  // at most kMaxProcessorFacts
+};
+
+using WorkerMessage =
+    std::variant<WorkerHello, ProfileReport, StageReady, BarrierReached, Snapshot, EvaluationDone,
+                 Telemetry, StageFailed, LayersFetched, StagePrepared, ProfileFailed,
+                 ProfileProgress, WayMeasured, ProbePiece, Leaving, Heartbeat, Replicated,
+                 ProgramReport, ProcessorList>;
 
 // ---- central -> worker
 

@@ -6,6 +6,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/transport/control/control_convert.h"
 #include "proto/transport/control/model_convert.h"
+#include "proto/transport/control/processor_convert.h"
 #include "proto/transport/control/replica_convert.h"
 #include "proto/transport/control/wire_check.h"
 
@@ -45,7 +46,8 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   hello.set_memory_bytes(from.memory_bytes);
   hello.set_device_id(from.device_id);
   hello.set_incarnation(from.incarnation);
-  hello.set_processors(from.processors);
+  hello.set_backend(CleanUtf8(from.backend, kMaxTextBytes));
+  *hello.mutable_processor_list() = ToProto(from.processor_list);
 }
 
 void Fill(Heartbeat& from, proto::FromWorker& to) {
@@ -66,6 +68,8 @@ void Fill(ProfileReport& from, proto::FromWorker& to) {
   costs.set_coder_seconds_per_byte(from.costs.coder_seconds_per_byte);
   costs.set_frame_seconds(from.costs.frame_seconds);
   costs.set_link_byte_seconds(from.costs.link_byte_seconds);
+  to.mutable_profile_report()->set_backend(CleanUtf8(from.backend, kMaxTextBytes));
+  to.mutable_profile_report()->set_choice(CleanUtf8(from.choice, kMaxReasonBytes));
 }
 
 void Fill(ProfileProgress& from, proto::FromWorker& to) {
@@ -198,6 +202,10 @@ void Fill(ProgramReport& from, proto::FromWorker& to) {
   }
 }
 
+void Fill(ProcessorList& from, proto::FromWorker& to) {
+  *to.mutable_processor_list() = ToProto(from.processors);
+}
+
 // ---- messages -> vocabulary, one overload a message
 
 template <typename Repeated>
@@ -234,7 +242,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_RETURN_IF_ERROR(CheckRange("hello.memory_bytes", from.memory_bytes(), 0, kMaxInt64));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.device_id", from.device_id()));
     RUNNEL_RETURN_IF_ERROR(CheckRange("hello.incarnation", from.incarnation(), 0, kMaxInt64));
-    RUNNEL_RETURN_IF_ERROR(CheckRange("hello.processors", from.processors(), 1, kMaxProcessors));
+    RUNNEL_RETURN_IF_ERROR(CheckText("hello.backend", from.backend()));
   }
   WorkerHello hello;
   hello.protocol_version = from.protocol_version();
@@ -251,7 +259,9 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   hello.memory_bytes = from.memory_bytes();
   hello.device_id = from.device_id();
   hello.incarnation = from.incarnation();
-  hello.processors = from.processors();
+  hello.backend = from.backend();
+  RUNNEL_ASSIGN_OR_RETURN(hello.processor_list,
+                          FromProto("hello.processor_list", from.processor_list()));
   return hello;
 }
 
@@ -310,12 +320,17 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
   RUNNEL_ASSIGN_OR_RETURN(const DeviceCosts costs, FromProto(from.costs()));
   RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
                           ToGeneration("profile_report.generation", from.generation()));
+  RUNNEL_RETURN_IF_ERROR(CheckText("profile_report.backend", from.backend()));
+  RUNNEL_ASSIGN_OR_RETURN(const std::string choice,
+                          ToReason("profile_report.choice", from.choice()));
   return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
                        {from.spreads().begin(), from.spreads().end()},
                        from.processor_share(),
                        from.kept(),
                        costs,
-                       generation};
+                       generation,
+                       from.backend(),
+                       choice};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileProgress& from) {
@@ -560,6 +575,11 @@ absl::StatusOr<WorkerMessage> FromProto(proto::FromWorker message) {
       return Read(message.replicated());
     case proto::FromWorker::kProgramReport:
       return Read(message.program_report());
+    case proto::FromWorker::kProcessorList: {
+      RUNNEL_ASSIGN_OR_RETURN(std::vector<ProcessorFacts> processors,
+                              FromProto("processor_list", message.processor_list()));
+      return ProcessorList{std::move(processors)};
+    }
     case proto::FromWorker::kPart:
     case proto::FromWorker::kPartsArrived:
     case proto::FromWorker::kPartsDropped:

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/base/training/processor_facts.h"
 
 namespace runnel {
 
@@ -20,6 +21,7 @@ struct Member {
   int64_t memory_bytes = 0;  // 0: not known
   bool local = false;        // on central's host
   bool relayed = false;      // somebody cannot dial it, and reaches it by way of central
+  std::vector<ProcessorFacts> processors = {};
 };
 
 struct MemberList {

@@ -57,5 +57,29 @@ TEST(RunDisplay, BandwidthOfEachDirection) {
   EXPECT_EQ(metrics.values["runnel_link_relayed link=0"], 1);
 }
 
+// What was so and is no more is 0, since a value that is there stays.
+TEST(RunDisplay, ProcessorsAreInformation) {
+  LastValues metrics;
+  MonotonicClock clock;
+  RunDisplay display({}, -1, &metrics, &clock);
+  RunView view = TwoStages();
+  view.processors = {{"a", {{.backend = "opencl"}}}};
+  display.Update(view);
+  const std::string unopened =
+      "runnel_worker_processor_info worker=a backend=opencl device= driver= dot_product= "
+      "usable=not opened";
+  EXPECT_EQ(metrics.values[unopened], 1);
+  view.processors[0].processors[0] = {.backend = "opencl",
+                                      .state = ProcessorState::kChecked,
+                                      .device = "GPU",
+                                      .driver = "1",
+                                      .dot_product = "khr"};
+  display.Update(view);
+  EXPECT_EQ(metrics.values[unopened], 0);
+  EXPECT_EQ(metrics.values["runnel_worker_processor_info worker=a backend=opencl device=GPU "
+                           "driver=1 dot_product=khr usable=yes"],
+            1);
+}
+
 }  // namespace
 }  // namespace runnel

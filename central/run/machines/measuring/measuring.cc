@@ -92,7 +92,7 @@ absl::StatusOr<bool> Measuring::Add(int device, const ProfileReport& report, Ros
                                     RunEffects& effects) {
   RUNNEL_ASSIGN_OR_RETURN(const bool counts, devices_.AddReport(device, report, roster, effects));
   if (!counts) return false;
-  roster.SetMeasured(device, report.processor_share, report.costs);
+  roster.SetMeasured(device, report);
   if (devices_.under_way()) return false;
   LogKept(roster, effects);
   return true;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/members.grpc.pb.h"
+#include "proto/transport/control/processor_convert.h"
 #include "proto/transport/grpc/control/grpc_control_ends.h"
 #include "proto/transport/grpc/grpc_process.h"
 #include "proto/transport/grpc/security/grpc_security.h"
@@ -53,6 +54,8 @@ class Calls {
                               absl::CEscape(member.address()),
                               absl::CEscape(member.numerics_class()), member.memory_bytes(),
                               member.local(), member.relayed()});
+      RUNNEL_ASSIGN_OR_RETURN(list.members.back().processors,
+                              FromProto("processor_list", member.processor_list()));
     }
     return list;
   }

@@ -4,6 +4,7 @@
 
 #include "proto/base/worker_name.h"
 #include "proto/members.grpc.pb.h"
+#include "proto/transport/control/processor_convert.h"
 
 namespace runnel {
 namespace {
@@ -65,6 +66,7 @@ class MembersService final
       row.set_memory_bytes(member.memory_bytes);
       row.set_local(member.local);
       row.set_relayed(member.relayed);
+      *row.mutable_processor_list() = ToProto(member.processors);
     }
   }
 

@@ -11,6 +11,7 @@
 namespace runnel {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -73,7 +74,7 @@ TEST_F(ProgramListsTest, AWorkerThatCannotIsNamed) {
 
 // A stage on two processors is planned with a third of what the worker may take.
 TEST(RosterFacts, CopiesBetweenProcessorsAreCountedOn) {
-  const auto memory_with = [](const std::string& backend, int64_t processors) {
+  const auto memory_with = [](const std::string& backend, const std::string& own) {
     RosterOptions options;
     options.local_workers = 1;
     options.recipe = "fp32";
@@ -82,16 +83,75 @@ TEST(RosterFacts, CopiesBetweenProcessorsAreCountedOn) {
     WorkerHello hello = SampleHello("a");
     hello.backends = {"cpu", "opencl"};
     hello.memory_bytes = 3000;
-    hello.processors = processors;
+    hello.backend = own;
     RunEffects effects;
     EXPECT_TRUE(*roster.Join(ConnectionId(1), hello, /*local=*/true, effects));
     return FactsOf(roster, {})[0].memory_bytes;
   };
-  EXPECT_EQ(memory_with("auto", 1), 3000);
-  EXPECT_EQ(memory_with("auto", 2), 1000);
-  EXPECT_EQ(memory_with("cpu", 2), 3000);
-  EXPECT_EQ(memory_with("cpu,opencl", 1), 1000);
-  EXPECT_EQ(memory_with("cpu:avx2,opencl@alternate", 1), 1000);
+  EXPECT_EQ(memory_with("auto", "auto"), 3000);
+  EXPECT_EQ(memory_with("auto", "cpu,opencl"), 1000);
+  EXPECT_EQ(memory_with("cpu", "cpu,opencl"), 3000);
+  EXPECT_EQ(memory_with("cpu,opencl", "auto"), 1000);
+  EXPECT_EQ(memory_with("cpu:avx2,opencl@alternate", "auto"), 1000);
+}
+
+class ProcessorsTest : public testing::Test {
+ protected:
+  ProcessorsTest() {
+    WorkerHello hello = SampleHello("a");
+    hello.backends = {"cpu", "opencl", "hexagon"};
+    hello.memory_bytes = 3000;
+    hello.processor_list = {{.backend = "cpu", .state = ProcessorState::kReady},
+                            {.backend = "opencl"},
+                            {.backend = "hexagon", .is_emulated = true}};
+    RosterOptions options;
+    options.local_workers = 1;
+    options.recipe = "fp32";
+    roster_.emplace(options);
+    EXPECT_TRUE(*roster_->Join(ConnectionId(1), hello, /*local=*/true, effects_));
+  }
+  DeviceFacts Facts() { return FactsOf(*roster_, {})[0]; }
+  void Measure(const std::string& backend, const std::string& choice) {
+    ProfileReport report;
+    report.backend = backend;
+    report.choice = choice;
+    roster_->SetMeasured(0, report);
+  }
+  std::string Line() {
+    Plan plan;
+    plan.stages = {{DeviceId(0), 0, 2, 1}};
+    return ProcessorLines(*roster_, plan, /*all=*/true)[0];
+  }
+
+  RunEffects effects_;
+  std::optional<Roster> roster_;
+};
+
+// The limit is that of the memory where the stage lies.
+TEST_F(ProcessorsTest, ADevicesMemoryLimitsItsStage) {
+  EXPECT_EQ(Facts().memory_bytes, 3000);
+  EXPECT_EQ(Facts().memory_of, "");
+  Measure("opencl", "it is fast");
+  EXPECT_EQ(Facts().memory_bytes, 3000) << "nothing is known of the device yet";
+  roster_->SetProcessors(0, {{{.backend = "opencl", .memory_bytes = 700}}});
+  EXPECT_EQ(Facts().memory_bytes, 700);
+  EXPECT_EQ(Facts().memory_of, "the memory of its opencl device");
+  Measure("cpu,opencl", "both are fast");
+  EXPECT_EQ(Facts().memory_bytes, 700);
+  roster_->SetProcessors(0, {{{.backend = "opencl", .memory_bytes = 70'000}}});
+  EXPECT_EQ(Facts().memory_bytes, 1000) << "of the host's a third";
+  EXPECT_EQ(Facts().memory_of, "");
+  Measure("cpu", "opencl is slow");
+  EXPECT_EQ(Facts().memory_bytes, 3000);
+}
+
+TEST_F(ProcessorsTest, APlanSaysWhatComputesAndWhy) {
+  EXPECT_EQ(Line(), "a: layers 0 to 2 on cpu: nothing was measured beside it");
+  EXPECT_TRUE(ProcessorLines(*roster_, Plan(), /*all=*/false).empty());
+  Measure("cpu", "opencl 3.1x slower: left out");
+  EXPECT_EQ(Line(), "a: layers 0 to 2 on cpu: opencl 3.1x slower: left out");
+  Measure("cpu,hexagon", "");
+  EXPECT_THAT(Line(), AllOf(HasSubstr("on cpu,hexagon"), HasSubstr("hexagon is emulated: ")));
 }
 
 }  // namespace
