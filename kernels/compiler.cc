@@ -1,6 +1,7 @@
 #include "kernels/compiler.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/batch_split.h"
 #include "kernels/commute_pools.h"
 #include "kernels/fold_relu.h"
 #include "kernels/fuse_rescale.h"
@@ -45,6 +46,9 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   if (options.rescale.keeps() && !options.rescales_in_products) {
     return absl::InvalidArgumentError("kept scales need rescales_in_products");
   }
+  if (options.steps_in_backward && options.accumulates_gradients) {
+    return absl::InvalidArgumentError("steps_in_backward cannot be with accumulates_gradients");
+  }
   if (batch > options.max_batch) {
     return absl::InvalidArgumentError(absl::StrCat(
         "micro-batches of ", batch, " samples, the state was laid out for ", options.max_batch));
@@ -59,6 +63,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
     Recompute(options.defers_weight_gradients, draft);
   if (options.steps_in_backward && recipe.steps_by_tensor()) StepInBackward(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);
+  SplitBatches(options.batch_split, recipe.gradient_rounding, draft.program);
   return std::move(draft.program);
 }
 

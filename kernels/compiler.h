@@ -9,6 +9,7 @@
 #include "kernels/program.h"
 #include "kernels/recipe.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/training/batch_split.h"
 
 namespace runnel {
 
@@ -30,8 +31,8 @@ struct CompileOptions {
   // micro-batch with its own kScratch from the one to the other: so kInputGradient does no
   // weight-gradients although `recomputes`. Not with one_in_flight.
   bool defers_weight_gradients = false;
-  // FP32, with one_in_flight, where a step has one micro-batch: each tensor is updated as soon as
-  // the backward no longer reads it, so gradients are never all alive at once and have no storage.
+  // With one_in_flight, where a step has one micro-batch: each tensor is updated as soon as the
+  // backward no longer reads it, so gradients are never all alive at once and have no storage.
   // kUpdate is empty; the backward changes kNewParameters, which must be the very memory of
   // kParameters, and kMomentum. The same bytes.
   bool steps_in_backward = false;
@@ -40,6 +41,9 @@ struct CompileOptions {
   // rescales_in_products.
   RescaleRule rescale;
   bool rescales_in_products = false;  // Backend
+  // Integer recipes. kAuto leaves products whole: it is for those who can measure
+  // (split_by_profile.h).
+  BatchSplitRule batch_split;
 };
 
 // Where the state of layers first_layer..last_layer lies; the same for programs with the same

@@ -73,7 +73,9 @@ struct Recipe {
 
   // The update of a tensor needs nothing but the tensor, its gradient and momentum, so it may come
   // right behind the gradient (CompileOptions::steps_in_backward).
-  bool steps_by_tensor() const { return update == OpCode::kSgdUpdate; }
+  bool steps_by_tensor() const {
+    return update == OpCode::kSgdUpdate || update == OpCode::kNitiUpdate;
+  }
   // Null if the recipe has no rule for the operator.
   const OpRule* Find(OpKind op) const;
 };

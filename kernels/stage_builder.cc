@@ -480,10 +480,8 @@ StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, in
       }
     }
   }
-  if (!IsScaled(recipe.numbers.parameter)) {
-    layout.momentum_bytes = layout.parameter_bytes;
-    if (options.steps_in_backward) layout.gradient_bytes = 0;
-  }
+  if (!IsScaled(recipe.numbers.parameter)) layout.momentum_bytes = layout.parameter_bytes;
+  if (options.steps_in_backward) layout.gradient_bytes = 0;
   return layout;
 }
 

@@ -23,6 +23,10 @@ class Mover {
   explicit Mover(StageDraft& draft) : draft_(draft), program_(draft.program) {}
 
   void Run() {
+    if (MovesUpdates()) {
+      for (size_t part = 0; part < kBackward.size(); ++part) Insert(part);
+      return;
+    }
     program_.parts[static_cast<int>(Part::kUpdate)].clear();
     const BufferIndex count = static_cast<BufferIndex>(program_.buffers.size());
     for (BufferIndex gradient = 0; gradient < count; ++gradient) {
@@ -34,6 +38,32 @@ class Mover {
   }
 
  private:
+  // Integer recipes update tensor by tensor anyway; false: the update is one of all tensors.
+  bool MovesUpdates() {
+    std::vector<Instruction>& updates = program_.parts[static_cast<int>(Part::kUpdate)];
+    if (updates.empty() || updates.front().code != OpCode::kNitiUpdate) return false;
+    for (Instruction& update : updates) {
+      const BufferIndex weight = update.inputs[0], gradient = update.inputs[1];
+      MoveToScratch(gradient);
+      updates_[LastUse(gradient, weight)].push_back(std::move(update));
+    }
+    updates.clear();
+    return true;
+  }
+
+  // The last instruction that writes the gradient or reads the weight.
+  Place LastUse(BufferIndex gradient, BufferIndex weight) const {
+    Place last = {0, 0};
+    for (size_t part = 0; part < kBackward.size(); ++part) {
+      for (size_t i = 0; i < PartOf(part).size(); ++i) {
+        const Instruction& instruction = PartOf(part)[i];
+        if (Contains(instruction.outputs, gradient) || Contains(instruction.inputs, weight))
+          last = {part, i};
+      }
+    }
+    return last;
+  }
+
   const std::vector<Instruction>& PartOf(size_t part) const {
     return program_.part(kBackward[part]);
   }
@@ -57,14 +87,11 @@ class Mover {
   }
 
   void AddUpdate(BufferIndex gradient, BufferIndex weight) {
-    Place last = {0, 0};
+    const Place last = LastUse(gradient, weight);
     const Instruction* writer = nullptr;
     for (size_t part = 0; part < kBackward.size(); ++part) {
-      for (size_t i = 0; i < PartOf(part).size(); ++i) {
-        const Instruction& instruction = PartOf(part)[i];
-        const bool writes = Contains(instruction.outputs, gradient);
-        if (writes) writer = &instruction;
-        if (writes || Contains(instruction.inputs, weight)) last = {part, i};
+      for (const Instruction& instruction : PartOf(part)) {
+        if (Contains(instruction.outputs, gradient)) writer = &instruction;
       }
     }
     if (writer == nullptr) return;  // the one over all gradients at once, of a single tensor
@@ -76,9 +103,13 @@ class Mover {
     update.inputs = {weight, gradient, Add(Storage::kMomentum, like)};
     update.outputs = {Add(Storage::kNewParameters, like)};
     updates_[last].push_back(std::move(update));
-    // Flat: a weight-gradient is row-major, whatever lies beside it.
+    MoveToScratch(gradient);
+  }
+
+  // Flat: a weight-gradient is row-major, whatever lies beside it.
+  void MoveToScratch(BufferIndex gradient) {
     Buffer& value = program_.buffers[gradient];
-    value = {Storage::kScratch, value.dtype, {value.shape.elements()}};
+    value = {Storage::kScratch, value.dtype, {value.shape.elements()}, 0, value.scaled};
     draft_.placed[gradient] = false;
   }
 

@@ -67,6 +67,11 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
       ->delimiter(',');
   command->add_option("--rescale", flags->rescale, "when sums get a new scale, with integers")
       ->capture_default_str();
+  command
+      ->add_option(
+          "--batch-split", flags->batch_split,
+          "samples that a product takes at a time, with integers: off, auto, N or shifted:N")
+      ->capture_default_str();
   command->add_flag("--counted", flags->counted,
                     "measure nothing: costs by nominal rates, the same on every machine");
   return flags;
@@ -79,6 +84,11 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
   if (!rescale.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--rescale ", flags.rescale, ": ", rescale.status().message()));
+  }
+  const absl::StatusOr<BatchSplitRule> split = ParseBatchSplit(flags.batch_split);
+  if (!split.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--batch-split ", flags.batch_split, ": ", split.status().message()));
   }
   MixedOptions options;
   RUNNEL_ASSIGN_OR_RETURN(options.switch_seconds, ParseSwitches(flags.switch_ms));
@@ -97,9 +107,11 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
     RUNNEL_RETURN_IF_ERROR(verdicts.Admit(*processor));
   }
   const int last = model.layer_count() - 1;
-  RUNNEL_ASSIGN_OR_RETURN(const ProgramListing listing,
-                          ListProgram({std::move(model), {0, last}, flags.batch, false, *rescale},
-                                      *recipe, **processors));
+  RUNNEL_ASSIGN_OR_RETURN(
+      const ProgramListing listing,
+      ListProgram(
+          {std::move(model), {0, last}, flags.batch, false, *rescale, *split, flags.counted},
+          *recipe, **processors));
   std::printf("%s", ToText(listing).c_str());
   return absl::OkStatus();
 }

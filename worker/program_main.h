@@ -25,6 +25,7 @@ struct ProgramFlags {
   std::vector<std::string> switch_ms;  // "hexagon=25"
   bool counted = false;
   std::string rescale = "dynamic";
+  std::string batch_split = "off";
 };
 
 // The result lives as long as the app.

@@ -9,6 +9,7 @@
 #include "central/settings/run_fields.h"
 #include "central/settings/setting_json.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/batch_split.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/base/training/rescale.h"
 
@@ -39,6 +40,19 @@ absl::Status CheckRescaleFlag(const RunSettings& settings) {
   if (format.integer_parameters()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--rescale ", text, ": recipe ", settings.recipe,
                                                  " has no scales; only integer recipes have them"));
+}
+
+absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
+  const std::string& text = settings.training.batch_split;
+  if (text == TrainingSettings().batch_split) return absl::OkStatus();
+  const absl::Status status = ParseBatchSplit(text).status();
+  if (!status.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--batch-split ", text, ": ", status.message()));
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--batch-split ", text, ": the sums of recipe ",
+                                                 settings.recipe,
+                                                 " are not exact; only integer recipes split"));
 }
 
 absl::Status CheckStalenessFlags(const RunSettings& settings) {
@@ -145,6 +159,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
   for (const RunField& field : RunFields()) RUNNEL_RETURN_IF_ERROR(CheckField(field, settings));
   RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckRescaleFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckBatchSplitFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckCostFlags(settings));
   return CheckTogether(settings);

@@ -1,15 +1,13 @@
 #include "kernels/co_scheduler/instruction_costs.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/co_scheduler/lone_instruction.h"
 #include "kernels/co_scheduler/mixed_executable.h"
 #include "kernels/co_scheduler/segments.h"
 #include "kernels/co_scheduler/value_flow.h"
-#include "kernels/host/host_memory.h"
-#include "kernels/host/random_operands.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -24,9 +22,10 @@ constexpr int64_t kLargeCopyBytes = 4 << 20;
 // Instructions with the same text take the same time.
 std::string TextOf(const Program& program, const Instruction& instruction) {
   const OpSpec& op = instruction.attributes;
-  std::string text = absl::StrCat(Name(instruction.code), " ", op.kernel[0], ",", op.kernel[1], " ",
-                                  op.stride[0], ",", op.stride[1], " ", op.padding[0], ",",
-                                  op.padding[1], " ", op.groups, " ", op.rate);
+  std::string text =
+      absl::StrCat(Name(instruction.code), " ", op.kernel[0], ",", op.kernel[1], " ", op.stride[0],
+                   ",", op.stride[1], " ", op.padding[0], ",", op.padding[1], " ", op.groups, " ",
+                   op.rate, " ", instruction.split.samples, instruction.split.shifted ? "s" : "");
   for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
     for (BufferIndex index : *operands) {
       const Buffer& buffer = program.buffers[static_cast<size_t>(index)];
@@ -36,30 +35,6 @@ std::string TextOf(const Program& program, const Instruction& instruction) {
   return text;
 }
 
-// A program of one instruction, whose operands lie behind each other.
-Program Alone(const Program& program, Part part, Instruction instruction) {
-  Program alone;
-  alone.first_layer = alone.last_layer = instruction.layer;
-  alone.batch = program.batch;
-  std::array<int64_t, kStorageCount> ends = {};
-  const auto place = [&](std::vector<BufferIndex>& operands, Storage values) {
-    for (BufferIndex& index : operands) {
-      Buffer buffer = program.buffers[static_cast<size_t>(index)];
-      if (HoldsValues(buffer.storage)) buffer.storage = values;
-      int64_t& end = ends[static_cast<size_t>(buffer.storage)];
-      buffer.offset_bytes = end;
-      end += (buffer.bytes() + 63) / 64 * 64;
-      index = static_cast<BufferIndex>(alone.buffers.size());
-      alone.buffers.push_back(buffer);
-    }
-  };
-  place(instruction.inputs, Storage::kInput);
-  place(instruction.outputs, Storage::kOutput);
-  instruction.keeps.clear();
-  alone.parts[static_cast<size_t>(part)].push_back(std::move(instruction));
-  return alone;
-}
-
 absl::StatusOr<Segment> SegmentOf(const Program& alone, Part part, int processor) {
   RUNNEL_ASSIGN_OR_RETURN(const ProgramFlow flow, FollowValues(alone));
   Assignment assignment;
@@ -67,30 +42,6 @@ absl::StatusOr<Segment> SegmentOf(const Program& alone, Part part, int processor
   // One segment shares no values.
   const std::vector<bool> keeps_values(static_cast<size_t>(processor) + 1);
   return CutIntoSegments(alone, flow, assignment, {}, keeps_values).front();
-}
-
-// Memory of the host for all operands, with random values.
-struct Surroundings {
-  std::vector<std::unique_ptr<Memory>> areas;
-  Bindings bindings;
-};
-
-absl::StatusOr<Surroundings> Surround(const Program& alone) {
-  Surroundings around;
-  std::array<int64_t, kStorageCount> bytes = {};
-  for (const Buffer& buffer : alone.buffers) {
-    int64_t& size = bytes[static_cast<size_t>(buffer.storage)];
-    size = std::max(size, buffer.offset_bytes + buffer.bytes());
-  }
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] == 0) continue;
-    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> area, AllocateHostMemory(bytes[i]));
-    around.bindings.base[i] = area->address();
-    around.areas.push_back(std::move(area));
-  }
-  for (const Buffer& buffer : alone.buffers)
-    FillRandomly(buffer, around.bindings[buffer.storage] + buffer.offset_bytes);
-  return around;
 }
 
 }  // namespace

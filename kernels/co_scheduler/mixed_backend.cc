@@ -74,6 +74,17 @@ class MixedBackend final : public CoScheduler {
                        [](const auto& processor) { return processor->rescales_in_products(); });
   }
 
+  bool shifts_slices() const override {
+    return std::all_of(processors_.begin(), processors_.end(),
+                       [](const auto& processor) { return processor->shifts_slices(); });
+  }
+
+  std::vector<std::string> processor_names() const override {
+    std::vector<std::string> names;
+    for (const auto& processor : processors_) names.emplace_back(processor->name());
+    return names;
+  }
+
   // Of the first processor that has one.
   Tuner* tuner() override {
     for (const auto& processor : processors_) {
@@ -152,9 +163,9 @@ class MixedBackend final : public CoScheduler {
       }
       if (std::any_of(row.begin(), row.end(), [](double one) { return one < kUnsupported; }))
         continue;
-      return absl::UnimplementedError(
-          absl::StrCat("none of ", absl::StrJoin(Names(), ", "), " has ", Name(instruction.code),
-                       " (layer ", instruction.layer, ", op ", instruction.op, ")"));
+      return absl::UnimplementedError(absl::StrCat(
+          "none of ", absl::StrJoin(processor_names(), ", "), " has ", Name(instruction.code),
+          " (layer ", instruction.layer, ", op ", instruction.op, ")"));
     }
     return seconds;
   }
@@ -177,12 +188,6 @@ class MixedBackend final : public CoScheduler {
       }
     }
     return switches;
-  }
-
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    for (const auto& processor : processors_) names.emplace_back(processor->name());
-    return names;
   }
 
   const MonotonicClock clock_;

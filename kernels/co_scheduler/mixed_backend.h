@@ -38,6 +38,8 @@ class CoScheduler : public Backend {
   virtual Moved moved() const = 0;
   // What Prepare would do with the program, whose listing ToString(program) is. Errors as Prepare.
   virtual absl::StatusOr<ProgramSchedule> Schedule(const Program& program) = 0;
+  // Backend::name() of each.
+  virtual std::vector<std::string> processor_names() const = 0;
 };
 
 // processors: the first is the host, which has the stage's state. Costs of programs whose

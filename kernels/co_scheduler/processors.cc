@@ -9,7 +9,7 @@ namespace {
 // in each, as the emulator counts (FIGURES.md), and the switch of the paper's phone. opencl, where
 // it is not timed: a small GPU.
 constexpr ProcessorRates kRates[] = {
-    {"cpu", true, 150e9, 60e9, 5e9, 2e-6, {5e-6, 0.2e-9}},
+    {"cpu", true, 150e9, 60e9, 5e9, 2e-6, {5e-6, 0.2e-9}, false, true},
     {"ref", true, 1e9, 1e9, 0.5e9, 1e-6, {5e-6, 0.2e-9}, true},
     {"torch", true, 10e9, 50e9, 4e9, 10e-6, {10e-6, 0.2e-9}},
     {"opencl", true, 170e9, 50e9, 20e9, 20e-6, {200e-6, 0.2e-9}, true},

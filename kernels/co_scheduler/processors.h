@@ -27,6 +27,9 @@ struct ProcessorRates {
   // What a program of it leaves in kStash or kScratch, another one finds there: row-major, all of
   // it. Not so on processors that choose a layout program by program, or store less than is said.
   bool keeps_values = false;
+  // Slices of a batch (BatchSplit) run one after the other; the others compute the whole, with the
+  // same bytes.
+  bool takes_slices = false;
 };
 
 // Of a backend by Backend::name(); of names that are not known cautious ones.

@@ -215,6 +215,7 @@ class CpuBackend : public Backend {
 
   bool recomputes() const override { return fused_; }
   bool rescales_in_products() const override { return true; }
+  bool shifts_slices() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/fp32/fp32_kernels.h"
 #include "kernels/cpu/fp32/packing.h"
+#include "kernels/cpu/integer/integer_kernels.h"
 
 namespace runnel::cpu {
 namespace {
@@ -39,7 +40,8 @@ class Fuser {
         continue;
       }
       Step step;
-      size_t taken = TakeBackward(i, &step);
+      size_t taken = TakeWeightStep(i, &step);
+      if (taken == 0) taken = TakeBackward(i, &step);
       if (taken == 0) taken = TakeForward(i, &step);
       if (taken == 0) {
         step = Step();
@@ -233,6 +235,20 @@ class Fuser {
     step->run = fp32::ConvBackward;
     if (has_input) TakeNextSums(end, weight, has_weight, step);
     return end - i;
+  }
+
+  // A weight-gradient of integers and the update that alone reads it.
+  size_t TakeWeightStep(size_t i, Step* step) {
+    const bool is_gradient =
+        Code(i) == OpCode::kInt8ConvWeightGradient || Code(i) == OpCode::kInt8LinearWeightGradient;
+    if (!is_gradient || Code(i + 1) != OpCode::kNitiUpdate || In(i + 1, 1) != Out(i) ||
+        Turned(i + 1) || WantedAfter(Out(i), i + 1, i + 1)) {
+      return 0;
+    }
+    Take(i, step);
+    Take(i + 1, step);
+    step->run = RunWeightStep;
+    return 2;
   }
 
   // Operands of a weight-gradient that the step makes are not to be turned.

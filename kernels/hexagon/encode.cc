@@ -79,7 +79,7 @@ void EncodeDraws(const Instruction& instruction, const StepContext& context, Dsp
   op->added_exponent = forward && instruction.attributes.rate > 0 ? 1 : 0;
 }
 
-uint32_t FlagsOf(const Instruction& instruction, const StepContext& context) {
+uint32_t FlagsOf(const Instruction& instruction, const StepContext& context, int64_t batch) {
   const IntegerRule& rule = instruction.integer;
   uint32_t flags = 0;
   if (rule.promote_one_to_two) flags |= kFlagPromoteOneToTwo;
@@ -87,6 +87,7 @@ uint32_t FlagsOf(const Instruction& instruction, const StepContext& context) {
   if (rule.power_of_two_input) flags |= kFlagPowerOfTwo;
   if (context.accumulate) flags |= kFlagAccumulate;
   if (RescalesItsSums(instruction.code)) flags |= kFlagRescaled;
+  if (instruction.split.ShiftsSlicesOf(batch)) flags |= kFlagShifted;
   return flags;
 }
 
@@ -114,7 +115,9 @@ DspOp Encode(const Program& program, const Instruction& instruction, const StepC
   DspOp op;
   op.code = row.dsp;
   op.rounding = static_cast<uint32_t>(instruction.integer.rounding);
-  op.flags = FlagsOf(instruction, context);
+  op.flags = FlagsOf(instruction, context, program.batch);
+  // Slices whose sums are added are left to the kernels, which go tile by tile over the batch.
+  if ((op.flags & kFlagShifted) != 0) op.slice = static_cast<int32_t>(instruction.split.samples);
   op.gradient_bits = instruction.attributes.kind == OpKind::kLinear ? context.gradient_bits.linear
                                                                     : context.gradient_bits.conv;
   const auto encode = [&](BufferIndex index) {

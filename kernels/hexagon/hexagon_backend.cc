@@ -176,6 +176,7 @@ class HexagonBackend final : public Backend {
   }
 
   bool rescales_in_products() const override { return true; }
+  bool shifts_slices() const override { return true; }
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     RUNNEL_RETURN_IF_ERROR(OpenAgainIfLost());
     return session_->memory()->Allocate(bytes);

@@ -70,6 +70,9 @@ inline constexpr uint32_t kFlagAccumulate = 8;
 inline constexpr uint32_t kFlagRescaled = 16;
 inline constexpr uint32_t kFlagKept = 32;
 inline constexpr uint32_t kFlagGuessed = 64;
+// Of a weight-gradient: the sums of each `slice` samples are rounded by themselves (BatchSplit,
+// kernels/program.h).
+inline constexpr uint32_t kFlagShifted = 128;
 
 struct DspTensor {
   uint32_t data = 0;  // offset; 0: the operand is absent
@@ -111,7 +114,9 @@ struct DspOp {
   uint32_t threshold = 0;
   int32_t added_exponent = 0;  // dropout
   int32_t shift = 0;           // kFlagKept, kFlagGuessed
-  uint32_t key[2] = {};        // of the stream of random draws (proto/base/random.h)
+  int32_t slice = 0;           // kFlagShifted
+  int32_t reserved = 0;
+  uint32_t key[2] = {};  // of the stream of random draws (proto/base/random.h)
   uint32_t sequence[2] = {};
   DspTensor mask;    // kFlagRescaled: as kRescale's; of codes: the third input; may be absent
   // Of weights: the same number for all versions of them, whose packed forms take one region;

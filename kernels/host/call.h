@@ -30,6 +30,7 @@ class Call {
   const IntegerRule& rule() const { return instruction_.integer; }
   const GridRule& grid() const { return instruction_.grid; }
   const RescaleRule& rescale() const { return instruction_.rescale; }
+  const BatchSplit& split() const { return instruction_.split; }
   // Weight-gradients: true if they are added to what is there.
   bool adds() const { return context.accumulate && !instruction_.overwrites; }
   DType in_dtype(size_t i) const { return program_.buffers[instruction_.inputs[i]].dtype; }

@@ -150,17 +150,65 @@ absl::Status Int8ProductInputGradientRescaled(const Call& call) {
   return absl::OkStatus();
 }
 
-absl::Status Int8ProductWeightGradient(const Call& call) {
-  const Geometry g = GeometryOf(call.attributes(), call.in_shape(1), call.in_shape(0));
-  const int8_t *dy = call.in<int8_t>(0), *x = call.in<int8_t>(1);
+namespace {
+
+// Samples [begin, end) of the batch.
+std::vector<int64_t> WeightGradientSums(const Call& call, int64_t begin, int64_t end) {
+  Geometry g = GeometryOf(call.attributes(), call.in_shape(1), call.in_shape(0));
+  const int8_t* dy = call.in<int8_t>(0) + g.Out(begin, 0, 0, 0);
+  const int8_t* x = call.in<int8_t>(1) + g.In(begin, 0, 0, 0);
+  g.batch = end - begin;
   std::vector<int64_t> sums = Sums(call);
   ForEachProduct(g, [&](int64_t in, int64_t out, int64_t weight) {
     sums[weight] += int32_t{dy[out]} * x[in];
   });
-  if (call.out_dtype(0) == DType::kInt64) {
-    Finish<int64_t>(call, sums, ExponentSum(call));
+  return sums;
+}
+
+// The sums as mantissas; gives the shift.
+int RoundSlice(const Call& call, std::vector<int64_t>& sums) {
+  int64_t max_abs = 0;
+  for (int64_t sum : sums) max_abs = std::max<int64_t>(max_abs, std::abs(sum));
+  const int shift = RescaleShift(max_abs, call.rule().promote_one_to_two);
+  for (size_t i = 0; i < sums.size(); ++i)
+    sums[i] = SaturateMantissa(RoundBy(call, sums[i], shift, static_cast<int64_t>(i)));
+  return shift;
+}
+
+// BatchSplit: the mantissas of all slices, aligned to the largest shift; gives that.
+int ShiftedSums(const Call& call, std::vector<int64_t>& total) {
+  const int64_t batch = call.in_shape(0)[0], slice = call.split().SliceOf(batch);
+  std::vector<std::vector<int64_t>> slices;
+  std::vector<int> shifts;
+  for (int64_t n = 0; n < batch; n += slice) {
+    slices.push_back(WeightGradientSums(call, n, std::min(batch, n + slice)));
+    shifts.push_back(RoundSlice(call, slices.back()));
+  }
+  const int largest = *std::max_element(shifts.begin(), shifts.end());
+  total = Sums(call);
+  for (size_t i = 0; i < total.size(); ++i) {
+    for (size_t k = 0; k < slices.size(); ++k)
+      total[i] += DivideByPower(slices[k][i], largest - shifts[k]);
+    total[i] = SaturateMantissa(total[i]);
+  }
+  return largest;
+}
+
+}  // namespace
+
+absl::Status Int8ProductWeightGradient(const Call& call) {
+  const int64_t batch = call.in_shape(0)[0];
+  std::vector<int64_t> sums;
+  int shift = 0;
+  if (call.split().ShiftsSlicesOf(batch)) {
+    shift = ShiftedSums(call, sums);
   } else {
-    Finish<int32_t>(call, sums, ExponentSum(call));
+    sums = WeightGradientSums(call, 0, batch);
+  }
+  if (call.out_dtype(0) == DType::kInt64) {
+    Finish<int64_t>(call, sums, ExponentSum(call) + shift);
+  } else {
+    Finish<int32_t>(call, sums, ExponentSum(call) + shift);
   }
   return absl::OkStatus();
 }

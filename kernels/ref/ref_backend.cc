@@ -82,6 +82,7 @@ class RefBackend : public Backend {
   std::string numerics_class() const override { return "ref"; }
   std::string description() const override { return "plain loops, one thread"; }
   bool rescales_in_products() const override { return true; }
+  bool shifts_slices() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     return host::Interpret(program, name(), kKernels);

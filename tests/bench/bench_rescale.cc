@@ -3,7 +3,9 @@
 // take; how often scales are measured and guesses are wrong.
 //
 // bench_rescale [--model vgg11] [--dataset cifar10 --data-dir DIR] [--backend cpu] [--batch 64]
-//               [--warm-up 100] [--steps 60] [--summary FILE]
+//               [--warm-up 110] [--steps 60] [--keeps-after 100] [--summary FILE]
+//
+// --keeps-after: WARM_UP of adaptive and static.
 
 #include <time.h>
 
@@ -69,6 +71,8 @@ absl::StatusOr<Contender> MakeContender(const Flags& flags, const char* rule, in
   options.training.dataset_samples = samples;
   options.training.batch_size = options.training.eval_batch_size = Number(flags, "--batch");
   options.training.rescale = rule;
+  const bool keeps = options.training.rescale == "adaptive" || options.training.rescale == "static";
+  if (keeps) absl::StrAppend(&options.training.rescale, ":", Number(flags, "--keeps-after"));
   RUNNEL_ASSIGN_OR_RETURN(options.recipe, FindRecipe("niti"));
   options.one_in_flight = true;
   Contender contender = {rule, nullptr, {}};
@@ -168,7 +172,7 @@ absl::StatusOr<nlohmann::json> Run(const Flags& flags) {
 int main(int argc, char** argv) {
   runnel::Flags flags = {{"--model", "vgg11"}, {"--dataset", "cifar10"}, {"--data-dir", ""},
                          {"--backend", "cpu"}, {"--batch", "64"},        {"--warm-up", "110"},
-                         {"--steps", "60"},    {"--summary", ""}};
+                         {"--steps", "60"},    {"--summary", ""},        {"--keeps-after", "100"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (flags.count(argv[i]) == 0) {
       std::cerr << "no flag " << argv[i] << "\n";

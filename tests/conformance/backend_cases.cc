@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/random.h"
+#include "tests/conformance/named_shapes.h"
 
 namespace runnel {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 class Maker {
  public:
   Maker(OpCode code, uint64_t seed)
-      : random_(seed, RandomPurpose::kTest, static_cast<uint64_t>(code), 0) {
+      : random_(seed, RandomPurpose::kTest, static_cast<uint64_t>(code), 0), seed_(seed) {
     case_.code = code;
     case_.context.run_seed = seed + 17;
     case_.context.sequence = Sequence(Pick(0, 1000));
@@ -98,7 +99,12 @@ class Maker {
   void In(CaseOperand operand) { case_.inputs.push_back(std::move(operand)); }
   void Out(CaseOperand operand) { case_.outputs.push_back(std::move(operand)); }
 
+  bool is_named() const { return seed_ >= kFirstNamedSeed; }
+  // x and the window of a convolution; gives y.
+  Shape DrawConv(Shape& x);
+
   CounterRandom random_;
+  const uint64_t seed_;
   uint64_t next_ = 0;
   Case case_;
 };
@@ -120,24 +126,33 @@ Shape Maker::DrawWindow(const Shape& x, OpKind kind) {
   return *Shape::Create(dims);
 }
 
-void Maker::Conv() {
-  const Shape x = Image();
-  Shape y = DrawWindow(x, OpKind::kConv);
+Shape Maker::DrawConv(Shape& x) {
+  x = Image();
+  const Shape window = DrawWindow(x, OpKind::kConv);
   OpSpec& op = case_.attributes;
+  const int64_t channels = x[1];
   std::vector<int64_t> divisors;
-  for (int64_t d = 1; d <= x[1]; ++d) {
-    if (x[1] % d == 0) divisors.push_back(d);
+  for (int64_t d = 1; d <= channels; ++d) {
+    if (channels % d == 0) divisors.push_back(d);
   }
   const int64_t choice = Pick(0, 2);
   op.groups = choice == 0   ? 1
-              : choice == 1 ? x[1]
+              : choice == 1 ? channels
                             : divisors[Pick(0, static_cast<int64_t>(divisors.size()) - 1)];
   op.out_channels =
       op.groups * (choice == 1 ? Pick(1, 2) : Pick(1, std::max<int64_t>(1, 40 / op.groups)));
-  op.bias = Pick(0, 1) == 1;
-  std::vector<int64_t> dims(y.dims().begin(), y.dims().end());
+  std::vector<int64_t> dims(window.dims().begin(), window.dims().end());
   dims[1] = op.out_channels;
-  y = *Shape::Create(dims);
+  return *Shape::Create(dims);
+}
+
+void Maker::Conv() {
+  Shape x;
+  const Shape y = is_named()
+                      ? TakeNamedConv(kNamedConvs[seed_ - kFirstNamedSeed], case_.attributes, x)
+                      : DrawConv(x);
+  OpSpec& op = case_.attributes;
+  op.bias = Pick(0, 1) == 1;
   std::vector<int64_t> weight_dims = {op.out_channels, x[1] / op.groups};
   int64_t taps = 1;
   for (int axis = 0; axis < x.rank() - 2; ++axis) {
@@ -165,7 +180,13 @@ void Maker::Conv() {
 }
 
 void Maker::Linear() {
-  const int64_t n = Pick(1, 40), in = Pick(1, 130), out = Pick(1, 70);
+  int64_t n = Pick(1, 40), in = Pick(1, 130), out = Pick(1, 70);
+  if (is_named()) {
+    const NamedProduct& named = kNamedProducts[seed_ - kFirstNamedSeed];
+    n = named.rows;
+    in = named.depth;
+    out = named.columns;
+  }
   case_.attributes.out_channels = out;
   const bool bias = case_.attributes.bias = Pick(0, 1) == 1;
   if (case_.code == OpCode::kLinearForward) {

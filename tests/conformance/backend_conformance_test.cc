@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backend.h"
 #include "tests/conformance/backend_cases.h"
+#include "tests/conformance/named_shapes.h"
 
 namespace runnel {
 namespace {
@@ -26,6 +27,23 @@ std::vector<OpCode> AllCodes() {
     codes.push_back(static_cast<OpCode>(i));
   }
   return codes;
+}
+
+// Random cases, and rows of named shapes.
+std::vector<uint64_t> SeedsOf(OpCode code) {
+  std::vector<uint64_t> seeds;
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) seeds.push_back(seed);
+  uint64_t named = 0;
+  if (code == OpCode::kConvForward || code == OpCode::kConvInputGradient ||
+      code == OpCode::kConvWeightGradient) {
+    named = kNamedConvCount;
+  }
+  if (code == OpCode::kLinearForward || code == OpCode::kLinearInputGradient ||
+      code == OpCode::kLinearWeightGradient) {
+    named = kNamedProductCount;
+  }
+  for (uint64_t i = 0; i < named; ++i) seeds.push_back(kFirstNamedSeed + i);
+  return seeds;
 }
 
 // Recipes that fake-quantise are not for every backend.
@@ -169,7 +187,7 @@ TEST_P(ConformanceTest, EveryCodeGivesWhatRefGives) {
   auto oracle = MakeBackend("ref", 1);
   ASSERT_TRUE(backend.ok() && oracle.ok());
   for (OpCode code : AllCodes()) {
-    for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSeeds; ++seed) {
+    for (const uint64_t seed : SeedsOf(code)) {
       const std::optional<Case> c = MakeCase(code, seed);
       ASSERT_TRUE(c.has_value()) << "no case for " << std::string(Name(code));
       SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", c->ToString()));

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/batch_split.h"
 #include "proto/base/random.h"
+#include "tests/conformance/named_shapes.h"
 
 namespace runnel {
 namespace {
@@ -15,7 +17,7 @@ namespace {
 class Maker {
  public:
   Maker(OpCode code, uint64_t seed)
-      : random_(seed, RandomPurpose::kTest, static_cast<uint64_t>(code), 1) {
+      : random_(seed, RandomPurpose::kTest, static_cast<uint64_t>(code), 1), seed_(seed) {
     case_.code = code;
     case_.context.run_seed = seed + 17;
     case_.context.sequence = Sequence(Pick(0, 1000));
@@ -60,7 +62,9 @@ class Maker {
     constexpr int64_t kLimits[] = {0, 1, 30, 127, 127, 127, 127, 127};
     const int64_t limit = kLimits[Pick(0, 7)];
     const bool extreme = Pick(0, 7) == 0;
-    for (int64_t i = 0; i < shape.elements(); ++i) {
+    for (int64_t i = 0; special_ && i < shape.elements(); ++i)
+      tensor.data<int8_t>()[i] = kSpecialMantissas[Pick(0, std::size(kSpecialMantissas) - 1)];
+    for (int64_t i = 0; !special_ && i < shape.elements(); ++i) {
       const int64_t value = extreme ? (Pick(0, 1) == 0 ? -127 : 127) : Pick(-limit, limit);
       tensor.data<int8_t>()[i] = static_cast<int8_t>(value);
     }
@@ -108,6 +112,7 @@ class Maker {
   void MaxPool();
   void AvgPool();
   void GlobalPool();
+  void Slices();
   void GradientSum();
   void Update();
   void Loss();
@@ -115,8 +120,14 @@ class Maker {
   void In(Tensor tensor) { case_.inputs.push_back(std::move(tensor)); }
   void Out(Tensor tensor) { case_.outputs.push_back(std::move(tensor)); }
 
+  bool is_named() const { return seed_ >= kFirstNamedSeed; }
+  // x and the window of a convolution; gives y's positions and channels.
+  Shape DrawConv(Shape& x);
+
   CounterRandom random_;
+  const uint64_t seed_;
   uint64_t next_ = 0;
+  bool special_ = false;  // mantissas are special ones
   IntegerCase case_;
   bool small_ = false;
 };
@@ -167,16 +178,24 @@ void Maker::QuantizeCase() {
   Out(Result(Storage::kOutput, shape, DType::kInt8));
 }
 
-void Maker::Conv() {
-  const Shape x = Pick(0, 2) == 0 ? SmallImages() : Image();
+Shape Maker::DrawConv(Shape& x) {
+  x = Pick(0, 2) == 0 ? SmallImages() : Image();
   const Shape window = DrawWindow(x, OpKind::kConv);
   OpSpec& op = case_.attributes;
-  const int64_t choice = Pick(0, 3);
-  op.groups = choice == 1 && !small_ ? x[1] : choice == 2 && x[1] % 2 == 0 ? 2 : 1;
-  op.out_channels = op.groups * (op.groups == x[1] && x[1] > 1 ? Pick(1, 2) : Pick(1, 70));
+  const int64_t choice = Pick(0, 3), channels = x[1];
+  op.groups = choice == 1 && !small_ ? channels : choice == 2 && channels % 2 == 0 ? 2 : 1;
+  op.out_channels = op.groups * (op.groups == channels && channels > 1 ? Pick(1, 2) : Pick(1, 70));
   std::vector<int64_t> dims(window.dims().begin(), window.dims().end());
   dims[1] = op.out_channels;
-  const Shape y = *Shape::Create(dims);
+  return *Shape::Create(dims);
+}
+
+void Maker::Conv() {
+  Shape x;
+  const Shape y = is_named()
+                      ? TakeNamedConv(kNamedConvs[seed_ - kFirstNamedSeed], case_.attributes, x)
+                      : DrawConv(x);
+  const OpSpec& op = case_.attributes;
   std::vector<int64_t> weight_dims = {op.out_channels, x[1] / op.groups};
   for (int axis = 0; axis < x.rank() - 2; ++axis) weight_dims.push_back(op.kernel[axis]);
   const Shape weight = *Shape::Create(weight_dims);
@@ -197,7 +216,14 @@ void Maker::Conv() {
 }
 
 void Maker::Linear() {
-  const int64_t n = Pick(1, 40), in = Pick(1, 300), out = Pick(1, 140);
+  int64_t n = Pick(1, 40), in = Pick(1, 300), out = Pick(1, 140);
+  if (is_named()) {
+    const NamedProduct& named = kNamedProducts[seed_ - kFirstNamedSeed];
+    n = named.rows;
+    in = named.depth;
+    out = named.columns;
+    special_ = seed_ - kFirstNamedSeed + 1 == kNamedProductCount;
+  }
   case_.attributes.kind = OpKind::kLinear;
   case_.attributes.out_channels = out;
   if (IsOneOf(OpCode::kInt8LinearForward, OpCode::kInt8LinearForwardRescaled)) {
@@ -255,6 +281,16 @@ void Maker::RescaleInProduct() {
   kept.storage = Storage::kStatistics;
   std::memcpy(kept.bytes.data(), &scale, sizeof(scale));
   Out(std::move(kept));
+}
+
+// Of a product's batch: none, all sizes, more than there are samples; of a weight-gradient also
+// shifted.
+void Maker::Slices() {
+  if (Pick(0, 1) == 0) return;
+  case_.split.samples = Pick(1, case_.inputs[0].shape[0] + 1);
+  if (!IsWeightGradient(case_.code) || Pick(0, 3) == 0) return;
+  case_.split.shifted = true;
+  if (case_.rule.rounding == Rounding::kStochastic) case_.rule.rounding = Rounding::kHalfAway;
 }
 
 void Maker::Elementwise() {
@@ -366,21 +402,25 @@ std::optional<IntegerCase> Maker::Make() {
     case OpCode::kInt8ConvInputGradient:
     case OpCode::kInt8ConvWeightGradient:
       Conv();
+      Slices();
       break;
     case OpCode::kInt8LinearForward:
     case OpCode::kInt8LinearInputGradient:
     case OpCode::kInt8LinearWeightGradient:
       Linear();
+      Slices();
       break;
     case OpCode::kInt8ConvForwardRescaled:
     case OpCode::kInt8ConvInputGradientRescaled:
       Conv();
       RescaleInProduct();
+      Slices();
       break;
     case OpCode::kInt8LinearForwardRescaled:
     case OpCode::kInt8LinearInputGradientRescaled:
       Linear();
       RescaleInProduct();
+      Slices();
       break;
     case OpCode::kRescale:
       RescaleCase();
@@ -436,6 +476,8 @@ std::string IntegerCase::ToString() const {
                   a.stride[1], " padding ", a.padding[0], "x", a.padding[1], " groups ", a.groups,
                   " rounding ", static_cast<int>(rule.rounding), rule.relu ? " relu" : "",
                   context.accumulate ? " accumulate" : "");
+  if (split.samples > 0)
+    absl::StrAppend(&text, split.shifted ? " shifted" : "", " slices of ", split.samples);
   return text;
 }
 

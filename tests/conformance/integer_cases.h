@@ -17,6 +17,7 @@ struct IntegerCase {
   OpSpec attributes;
   IntegerRule rule;
   RescaleRule rescale;
+  BatchSplit split;
   StepContext context;
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // with first contents

@@ -10,8 +10,10 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
+#include "kernels/batch_split.h"
 #include "kernels/fuse_rescale.h"
 #include "tests/conformance/integer_cases.h"
+#include "tests/conformance/named_shapes.h"
 #include "tests/kernels/integer_backends.h"
 
 namespace runnel {
@@ -32,12 +34,19 @@ std::vector<OpCode> IntegerCodes() {
   return codes;
 }
 
+// Rows of named shapes for the code.
+uint64_t NamedCases(OpCode code) {
+  if (!TakesSlices(code)) return 0;
+  return MakeIntegerCase(code, 1)->attributes.kind == OpKind::kLinear ? kNamedProductCount
+                                                                      : kNamedConvCount;
+}
+
 absl::Status RunCase(IntegerCase& c, Backend* backend) {
   std::vector<Tensor*> inputs, outputs;
   for (Tensor& t : c.inputs) inputs.push_back(&t);
   for (Tensor& t : c.outputs) outputs.push_back(&t);
   return RunOp(c.code, c.attributes, inputs, outputs, c.context, 3, 2, backend, c.rule, {},
-               c.rescale);
+               c.rescale, c.split);
 }
 
 // What a tensor means: the elements, and the tail of a scaled one (between them is padding).
@@ -71,10 +80,12 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
     // It has an executor of its own for INT8 inference (kernels/inference).
     const bool is_cpu = absl::StartsWith(GetParam(), "cpu");
     if (is_cpu && MakeCodeCase(code, 1).has_value()) continue;
-    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (uint64_t i = 1; i <= seeds + NamedCases(code); ++i) {
+      const uint64_t seed = i <= seeds ? i : kFirstNamedSeed + i - seeds - 1;
       std::optional<IntegerCase> ours = MakeIntegerCase(code, seed);
       if (!ours.has_value()) ours = MakeCodeCase(code, seed);
       ASSERT_TRUE(ours.has_value()) << "no case for " << std::string(Name(code));
+      if (!(*backend)->shifts_slices()) ours->split.shifted = false;
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << ours->ToString());
       const IntegerCase before = *ours;
       IntegerCase ref = *ours;

@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "kernels/integer_math.h"
 #include "proto/base/caches.h"
 #include "tests/kernels/cpu_int8_harness.h"
 #include "tests/kernels/int8_packed.h"
@@ -57,6 +58,55 @@ class Int8Conv : public testing::TestWithParam<std::tuple<const Int8Kernels*, in
     EXPECT_EQ(dw[c.dw.size()], kRubbish);
   }
 
+  // Added to the gradient of the same samples.
+  void CheckAdded(const ConvCase& c) {
+    std::vector<int32_t> dw = c.dw;
+    std::vector<int64_t> wide(c.dw.begin(), c.dw.end());
+    int32_t largest = -1;
+    int64_t largest_wide = -1;
+    InWorkspace(c.shape, ConvPass::kWeightGradient, [&](const Int8Context& context) {
+      Int8ConvWeightGradient(context, c.shape, c.dy.data(), c.x.data(), dw.data(), &largest, true);
+    });
+    InWorkspace(c.shape, ConvPass::kWideWeightGradient, [&](const Int8Context& context) {
+      Int8ConvWeightGradientWide(context, c.shape, c.dy.data(), c.x.data(), wide.data(),
+                                 &largest_wide, true);
+    });
+    std::vector<int32_t> twice = c.dw;
+    for (int32_t& sum : twice) sum *= 2;
+    EXPECT_EQ(FirstDifference(dw, twice), "") << "added " << Describe(c.shape);
+    EXPECT_EQ(largest, LargestOf(twice)) << "added " << Describe(c.shape);
+    EXPECT_TRUE(std::equal(wide.begin(), wide.end(), twice.begin(), twice.end()))
+        << "added, wide " << Describe(c.shape);
+    EXPECT_EQ(largest_wide, LargestOf(twice)) << "added, wide " << Describe(c.shape);
+  }
+
+  // Rounded as they leave the product, by what the largest asks for and by less.
+  void CheckRounded(const ConvCase& c) {
+    if (c.shape.depthwise()) return;
+    const int bits = BitsOf(LargestOf(c.dw));
+    for (const int shift : {std::max(0, bits - 2), std::max(0, bits - 9), 0}) {
+      for (const bool half_away : {false, true}) {
+        std::vector<int8_t> rounded(c.dw.size() + 16, 0x5A), expected(c.dw.size());
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const int64_t sum = c.dw[i];
+          expected[i] = SaturateMantissa(shift == 0  ? sum
+                                         : half_away ? RoundHalfAway(sum, shift)
+                                                     : RoundPseudoStochastic(sum, shift));
+        }
+        int32_t largest = -1;
+        InWorkspace(c.shape, ConvPass::kRoundedWeightGradient, [&](const Int8Context& context) {
+          largest = Int8ConvWeightGradientRounded(context, c.shape, c.dy.data(), c.x.data(),
+                                                  {.shift = shift, .half_away = half_away},
+                                                  rounded.data());
+        });
+        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), rounded.begin()))
+            << "rounded by " << shift << " " << Describe(c.shape);
+        EXPECT_EQ(largest, LargestOf(c.dw)) << "rounded " << Describe(c.shape);
+        EXPECT_EQ(rounded[c.dw.size()], 0x5A);
+      }
+    }
+  }
+
   void CheckWide(const ConvCase& c) {
     std::vector<int64_t> dw(c.dw.size() + 8, kRubbish);
     int64_t largest = -1;
@@ -74,6 +124,8 @@ class Int8Conv : public testing::TestWithParam<std::tuple<const Int8Kernels*, in
     CheckInputGradient(c);
     CheckWeightGradient(c);
     CheckWide(c);
+    CheckAdded(c);
+    CheckRounded(c);
   }
 
   ThreadPool pool_{threads()};

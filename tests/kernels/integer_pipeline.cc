@@ -68,13 +68,17 @@ std::vector<int8_t> GoldenMantissas(uint64_t seed, int64_t count) {
 absl::StatusOr<IntegerPipeline> IntegerPipeline::Make(const ModelSpec& model, std::vector<int> cuts,
                                                       int64_t batch, Backend* backend,
                                                       const Recipe& recipe, bool accumulates,
-                                                      const RescaleRule& rescale) {
+                                                      const RescaleRule& rescale,
+                                                      const BatchSplitRule& split, bool alone) {
   IntegerPipeline pipeline;
   cuts.push_back(model.layer_count());
   const CompileOptions options = {.accumulates_gradients = accumulates,
                                   .max_batch = batch,
+                                  .one_in_flight = alone,
+                                  .steps_in_backward = alone,
                                   .rescale = rescale,
-                                  .rescales_in_products = backend->rescales_in_products()};
+                                  .rescales_in_products = backend->rescales_in_products(),
+                                  .batch_split = split};
   int first = 0;
   for (int next : cuts) {
     RUNNEL_ASSIGN_OR_RETURN(IntegerStage stage,

@@ -42,11 +42,13 @@ struct IntegerStage {
 
 class IntegerPipeline {
  public:
-  // Stages start at the layers `cuts` (0 is implied). All weights are zero at first.
+  // Stages start at the layers `cuts` (0 is implied). All weights are zero at first. alone: one
+  // micro-batch at a time, which steps in its backward.
   static absl::StatusOr<IntegerPipeline> Make(const ModelSpec& model, std::vector<int> cuts,
                                               int64_t batch, Backend* backend, const Recipe& recipe,
                                               bool accumulates = false,
-                                              const RescaleRule& rescale = {});
+                                              const RescaleRule& rescale = {},
+                                              const BatchSplitRule& split = {}, bool alone = false);
 
   // Weight `index`, counted over the model's weights in order.
   void SetWeight(size_t index, const Scaled& weight);

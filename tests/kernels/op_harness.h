@@ -68,12 +68,13 @@ inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> 
                           std::vector<Tensor*> outputs, const StepContext& context = {},
                           int layer = 0, int op = 0, Backend* on = nullptr,
                           const IntegerRule& rule = {}, const GridRule& grid = {},
-                          const RescaleRule& rescale = {}) {
+                          const RescaleRule& rescale = {}, const BatchSplit& split = {}) {
   Program program;
   program.batch = inputs[0]->shape[0];
   Instruction instruction = {code, {}, {}, layer, op, spec, rule};
   instruction.grid = grid;
   instruction.rescale = rescale;
+  instruction.split = split;
   int64_t ends[kStorageCount] = {};
   const auto add = [&](Tensor* tensor, std::vector<BufferIndex>* operands) {
     int64_t& end = ends[static_cast<int>(tensor->storage)];

@@ -61,6 +61,7 @@ struct Training {
   int64_t batch = 4;
   int steps = 8;
   int micro_batches = 1;
+  bool alone = false;  // steps in its backward
 };
 
 // What training leaves: all weights, the errors and outputs of the stages, the kept scales.
@@ -68,6 +69,7 @@ struct Result {
   std::vector<Scaled> tensors;
   std::vector<KeptScale> scales;
   int64_t scratch_bytes = 0;  // of the programs, with their stashes
+  int64_t gradient_bytes = 0;
 };
 
 std::vector<float> Samples(int64_t sequence, int64_t count) {
@@ -94,7 +96,7 @@ absl::StatusOr<Result> Train(const Training& t, const std::string& backend_name)
   auto backend = MakeIntegerBackend(backend_name);
   if (!backend.ok()) return backend.status();
   auto net = IntegerPipeline::Make(t.model, t.cuts, t.batch, backend->get(), **FindRecipe("niti"),
-                                   t.micro_batches > 1, t.rescale);
+                                   t.micro_batches > 1, t.rescale, {}, t.alone);
   if (!net.ok()) return net.status();
   for (size_t i = 0; i < net->weight_count(); ++i) {
     const auto count = static_cast<int64_t>(net->Weight(i).mantissas.size());
@@ -122,6 +124,7 @@ absl::StatusOr<Result> Train(const Training& t, const std::string& backend_name)
     ReadScales(net->stages[i], &result);
     const Program& program = net->stages[i].program;
     result.scratch_bytes += program.scratch_bytes + program.stash_bytes;
+    result.gradient_bytes += program.state.gradient_bytes;
   }
   return result;
 }
@@ -147,6 +150,7 @@ TEST_P(RescaleBytesTest, SpeculationAndAPeriodOfOneGiveTheBytesOfDynamic) {
     const auto dynamic = Train({.model = model}, GetParam());
     ExpectSame({.model = model, .rescale = kSpeculate}, dynamic);
     ExpectSame({.model = model, .rescale = kEach}, dynamic);
+    ExpectSame({.model = model, .alone = true}, dynamic);
     ExpectSame(
         {.model = model, .rescale = kSpeculate, .cuts = {2, 3}, .steps = 4, .micro_batches = 2},
         Train({.model = model, .cuts = {2, 3}, .steps = 4, .micro_batches = 2}, GetParam()));
@@ -220,6 +224,17 @@ TEST(Rescale, SumsHaveNoMemory) {
   ASSERT_TRUE(dynamic.ok() && fused.ok());
   const int64_t largest_sums = 4 * 4 * 8 * 32 * 32;  // bytes, samples, channels, plane
   EXPECT_LE(fused->scratch_bytes + largest_sums / 2, dynamic->scratch_bytes);
+}
+
+// Each gradient lives until its weight is updated, so the largest one is all the memory they take.
+TEST(Rescale, GradientsOfStepsInTheBackwardShareTheirMemory) {
+  const auto apart = Train({.model = NarrowVgg11(), .steps = 1}, "cpu:portable/1");
+  const auto alone = Train({.model = NarrowVgg11(), .steps = 1, .alone = true}, "cpu:portable/1");
+  ASSERT_TRUE(apart.ok() && alone.ok());
+  EXPECT_EQ(alone->gradient_bytes, 0);
+  const int64_t largest = 4 * 64 * 64 * 9;  // bytes, channels, channels, taps
+  EXPECT_LT(alone->scratch_bytes + alone->gradient_bytes + largest,
+            apart->scratch_bytes + apart->gradient_bytes);
 }
 
 // One executable whose last shift is wrong in every way, against ref.

@@ -128,6 +128,13 @@ void BackendArithmetic::Say(const std::string& line) const {
   if (options_.logger != nullptr) options_.logger->Log(Severity::kInfo, line);
 }
 
+void BackendArithmetic::SaySlices(const StageExecutor& executor, const Backend& backend) const {
+  const std::string& found = executor.slices_found();
+  Say(absl::StrCat(
+      "batch-split auto, backend ", backend.name(), ": ",
+      found.empty() ? "nothing is measured here, products take whole micro-batches" : found));
+}
+
 absl::Status BackendArithmetic::WithBackend(const std::string& name, const Work& work,
                                             const std::function<absl::Status(Backend*)>& use) {
   absl::Status result;
@@ -231,8 +238,9 @@ std::vector<ProcessorFacts> BackendArithmetic::processors() {
 absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& request) {
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
   RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(request.rescale));
-  const ListedStage stage = {request.model, request.layers, request.micro_batch_size,
-                             request.accumulates, rescale};
+  RUNNEL_ASSIGN_OR_RETURN(const BatchSplitRule split, ParseBatchSplit(request.batch_split));
+  const ListedStage stage = {request.model,       request.layers, request.micro_batch_size,
+                             request.accumulates, rescale,        split};
   absl::StatusOr<ProgramListing> listing;
   for (const std::string& one : NamesOf(request.backend)) {
     RUNNEL_RETURN_IF_ERROR(AdmitProcessors(one));
@@ -280,8 +288,10 @@ absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeEngine(
   RUNNEL_RETURN_IF_ERROR(WithBackend(backend, work, [&](Backend* one) {
     const StageTuning tuning(*one, tunings_, options_.logger);
     absl::StatusOr<std::unique_ptr<StageExecutor>> made = StageExecutor::Create(options, one, pool);
-    if (made.ok()) engine = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    if (options.training.batch_split == "auto") SaySlices(**made, *one);
+    engine = *std::move(made);
+    return absl::OkStatus();
   }));
   return engine;
 }

@@ -86,6 +86,8 @@ class BackendArithmetic final : public DeviceArithmetic {
   absl::StatusOr<std::unique_ptr<StageEngine>> MakeInferenceStage(
       const std::string& backend, const StageExecutorOptions& options, BufferPool* pool);
   void Say(const std::string& line) const;
+  // What --batch-split auto came to.
+  void SaySlices(const StageExecutor& executor, const Backend& backend) const;
   BackendCandidate Measure(const std::string& name, const Work& work);
 
   const BackendArithmeticOptions options_;

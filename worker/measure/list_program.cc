@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/co_scheduler/processors.h"
 #include "kernels/compiler.h"
+#include "kernels/split_by_profile.h"
+#include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -19,6 +22,21 @@ constexpr PartName kParts[] = {{Part::kForward, "forward"},
                                {Part::kInputGradient, "input_gradient"},
                                {Part::kWeightGradient, "weight_gradient"},
                                {Part::kUpdate, "update"}};
+
+// As a stage's executor does.
+absl::Status MeasureSlices(const ListedStage& stage, CoScheduler& processors, Program& program) {
+  const std::vector<std::string> names = processors.processor_names();
+  const bool measures = stage.batch_split.mode == BatchSplitMode::kAuto && !stage.counts &&
+                        IsExact(program) && names.size() == 1 && RatesOf(names[0]).takes_slices;
+  if (!measures) return absl::OkStatus();
+  const MonotonicClock clock;
+  return SplitByProfile(processors, clock, kSplitTimingSeconds, program).status();
+}
+
+int64_t SplitOf(const Instruction& instruction, int64_t batch) {
+  const int64_t slice = instruction.split.SliceOf(batch);
+  return slice < batch ? slice : 0;
+}
 
 void AppendPart(const Program& program, const ProgramSchedule& schedule, Part part,
                 const char* name, ProgramListing& listing) {
@@ -36,7 +54,7 @@ void AppendPart(const Program& program, const ProgramSchedule& schedule, Part pa
         runs_beside ? one.processor > 0 && begun.insert(groups[i]).second : one.processor != at;
     lines.push_back({name, instruction.layer, instruction.op, std::string(Name(instruction.code)),
                      schedule.processors[static_cast<size_t>(one.processor)], one.seconds, switches,
-                     one.switch_seconds, one.switch_bytes, instruction.split.samples,
+                     one.switch_seconds, one.switch_bytes, SplitOf(instruction, program.batch),
                      one.begin_seconds});
     at = one.processor;
   }
@@ -59,15 +77,22 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
                                   .max_batch = stage.samples,
                                   .recomputes = processors.recomputes(),
                                   .rescale = stage.rescale,
-                                  .rescales_in_products = processors.rescales_in_products()};
+                                  .rescales_in_products = processors.rescales_in_products(),
+                                  .batch_split = stage.batch_split};
   if (stage.rescale.keeps() && !processors.rescales_in_products()) {
     return absl::UnimplementedError(
         "not all of these processors keep scales: take --rescale dynamic or speculate, or "
         "processors cpu, hexagon and ref");
   }
-  RUNNEL_ASSIGN_OR_RETURN(const Program program,
-                          CompileStage(stage.model, stage.layers.first_layer,
-                                       stage.layers.last_layer, stage.samples, recipe, options));
+  if (stage.batch_split.mode == BatchSplitMode::kShifted && !processors.shifts_slices()) {
+    return absl::UnimplementedError(
+        "not all of these processors shift slices: take --batch-split off or N, or processors cpu, "
+        "hexagon and ref");
+  }
+  RUNNEL_ASSIGN_OR_RETURN(
+      Program program, CompileStage(stage.model, stage.layers.first_layer, stage.layers.last_layer,
+                                    stage.samples, recipe, options));
+  RUNNEL_RETURN_IF_ERROR(MeasureSlices(stage, processors, program));
   RUNNEL_ASSIGN_OR_RETURN(const ProgramSchedule schedule, processors.Schedule(program));
   ProgramListing listing = {
       stage.layers.first_layer, stage.layers.last_layer, stage.samples, schedule.sources, {}};

@@ -8,6 +8,7 @@
 #include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/training/batch_split.h"
 #include "proto/base/training/layer_range.h"
 #include "proto/base/training/program_listing.h"
 #include "proto/base/training/rescale.h"
@@ -20,6 +21,8 @@ struct ListedStage {
   int64_t samples = 0;       // of a micro-batch
   bool accumulates = false;  // a step has several micro-batches
   RescaleRule rescale = {};
+  BatchSplitRule batch_split = {};
+  bool counts = false;  // nothing is measured: products that would be stay whole
 };
 
 // Compiles the stage and schedules it, which takes some seconds where costs are measured. Parts of

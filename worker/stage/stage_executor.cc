@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/co_scheduler/processors.h"
+#include "kernels/split_by_profile.h"
+#include "proto/base/clock.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
 #include "worker/stage/staleness.h"
@@ -35,6 +38,15 @@ absl::Status StageExecutor::Compile(Backend* backend) {
         "--rescale ", options_.training.rescale, ": backend ", backend->name(),
         " keeps no scales; take --rescale dynamic or speculate, or backend cpu, hexagon or ref"));
   }
+  RUNNEL_ASSIGN_OR_RETURN(const BatchSplitRule split,
+                          ParseBatchSplit(options_.training.batch_split));
+  if (split.mode == BatchSplitMode::kShifted && numbers_.integer_parameters() &&
+      !backend->shifts_slices()) {
+    return absl::UnimplementedError(
+        absl::StrCat("--batch-split ", options_.training.batch_split, ": backend ", backend->name(),
+                     " shifts no slices; take --batch-split ", split.samples,
+                     ", or backend cpu, hexagon or ref"));
+  }
   const CompileOptions compile = {.accumulates_gradients = accumulates,
                                   .max_batch = *std::max_element(sizes.begin(), sizes.end()),
                                   .recomputes = backend->recomputes(),
@@ -42,14 +54,20 @@ absl::Status StageExecutor::Compile(Backend* backend) {
                                   .defers_weight_gradients = options_.defers_weight_gradients,
                                   .steps_in_backward = steps_in_backward_,
                                   .rescale = rescale,
-                                  .rescales_in_products = backend->rescales_in_products()};
+                                  .rescales_in_products = backend->rescales_in_products(),
+                                  .batch_split = split};
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));
+  const std::vector<int64_t> training_sizes = batching.MicroBatchSizes();
+  const int64_t of_training = *std::max_element(training_sizes.begin(), training_sizes.end());
   for (int64_t samples : sizes) {
     Compiled& compiled = compiled_[samples];
     RUNNEL_ASSIGN_OR_RETURN(compiled.program,
                             CompileStage(options_.model, options_.first_layer, options_.last_layer,
                                          samples, *options_.recipe, compile));
+    const bool measures = split.mode == BatchSplitMode::kAuto && samples == of_training &&
+                          RatesOf(backend->name()).takes_slices;
+    if (measures) RUNNEL_RETURN_IF_ERROR(MeasureSlices(*backend, compiled.program));
     RUNNEL_ASSIGN_OR_RETURN(compiled.executable, backend->Prepare(compiled.program));
     *memory_bytes_ += compiled.executable->memory_bytes();
     has_loss_ = compiled.program.has_loss;
@@ -57,6 +75,17 @@ absl::Status StageExecutor::Compile(Backend* backend) {
     RUNNEL_ASSIGN_OR_RETURN(input_sample_, sample(compiled.program.input));
     RUNNEL_ASSIGN_OR_RETURN(output_sample_, sample(compiled.program.output));
   }
+  return absl::OkStatus();
+}
+
+// Of integers only: no bytes depend on it.
+absl::Status StageExecutor::MeasureSlices(Backend& backend, Program& program) {
+  if (!numbers_.integer_parameters()) return absl::OkStatus();
+  const MonotonicClock clock;
+  RUNNEL_ASSIGN_OR_RETURN(const SplitProfile profile,
+                          SplitByProfile(backend, clock, kSplitTimingSeconds, program));
+  absl::StrAppend(&slices_found_, slices_found_.empty() ? "" : "; ", "micro-batches of ",
+                  program.batch, ": ", ToString(profile));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -75,6 +76,8 @@ class StageExecutor final : public StageEngine {
   Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
   Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
   const Stash& stash() const { return *stash_; }
+  // What --batch-split auto found, for people; empty where nothing was measured.
+  const std::string& slices_found() const { return slices_found_; }
 
  private:
   struct Compiled {
@@ -90,6 +93,7 @@ class StageExecutor final : public StageEngine {
 
   explicit StageExecutor(StageExecutorOptions options) : options_(std::move(options)) {}
   absl::Status Compile(Backend* backend);
+  absl::Status MeasureSlices(Backend& backend, Program& program);
   absl::Status AllocateState(Backend* backend);
   absl::StatusOr<Compiled*> ForSamples(int64_t samples);
   absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
@@ -114,7 +118,8 @@ class StageExecutor final : public StageEngine {
   Shape input_sample_;
   Shape output_sample_;
   bool has_loss_ = false;
-  bool steps_in_backward_ = false;        // CompileOptions
+  bool steps_in_backward_ = false;  // CompileOptions
+  std::string slices_found_;
   std::map<int64_t, Compiled> compiled_;  // by samples
   std::unique_ptr<Stash> stash_;
   // The backend's memory.

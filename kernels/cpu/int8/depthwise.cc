@@ -192,11 +192,12 @@ void SumBlock(const Int8Kernels& kernels, const ConvShape& s, const int8_t* dy, 
 }
 
 template <typename T>
-void StoreBlock(const ConvShape& s, int64_t channel, const int64_t* totals, T* dw) {
+void StoreBlock(const ConvShape& s, int64_t channel, const int64_t* totals, bool adds, T* dw) {
   const int64_t channels = std::min(kChannelBlock, s.in_c - channel);
   for (int64_t tap = 0; tap < s.taps(); ++tap) {
     for (int64_t c = 0; c < channels; ++c) {
-      dw[(channel + c) * s.taps() + tap] = static_cast<T>(totals[tap * kChannelBlock + c]);
+      T& sum = dw[(channel + c) * s.taps() + tap];
+      sum = static_cast<T>(totals[tap * kChannelBlock + c] + (adds ? sum : 0));
     }
   }
 }
@@ -276,15 +277,16 @@ void RunDepthwiseToSink(const Int8Context& context, const ConvShape& shape, cons
 }
 
 void RunDepthwiseWeightGradient(const Int8Context& context, const ConvShape& shape,
-                                const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide) {
+                                const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide,
+                                bool adds) {
   const WeightGradientMemory memory(shape, context.workspace);
   context.pool->ParallelFor(Blocks(shape), [&](int, int64_t b) {
     const int64_t channel = b * kChannelBlock, first = channel * shape.taps();
     SumBlock(*context.kernels, shape, dy, x, channel, memory.sums + first, memory.totals + first);
     if (wide != nullptr) {
-      StoreBlock(shape, channel, memory.totals + first, wide);
+      StoreBlock(shape, channel, memory.totals + first, adds, wide);
     } else {
-      StoreBlock(shape, channel, memory.totals + first, dw);
+      StoreBlock(shape, channel, memory.totals + first, adds, dw);
     }
   });
 }

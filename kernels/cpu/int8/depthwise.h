@@ -20,8 +20,9 @@ void RunDepthwise(const Int8Context& context, const ConvShape& shape, bool input
 int64_t DepthwiseToSinkBytes(const ConvShape& shape, int threads);
 void RunDepthwiseToSink(const Int8Context& context, const ConvShape& shape, const int8_t* source,
                         const int8_t* w, SumsSink& sink);
-// dw or wide is null. Sums are exact in int64 for wide.
+// dw or wide is null. Sums are exact in int64 for wide. adds: to what is there.
 void RunDepthwiseWeightGradient(const Int8Context& context, const ConvShape& shape,
-                                const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide);
+                                const int8_t* dy, const int8_t* x, int32_t* dw, int64_t* wide,
+                                bool adds);
 
 }  // namespace runnel::cpu

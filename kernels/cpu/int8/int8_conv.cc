@@ -63,8 +63,10 @@ int64_t Int8WorkspaceBytes(const Int8Kernels& kernels, const ConvShape& shape, C
     bytes = GatherWorkspaceBytes(kernels, GatherProblemOf(shape, pass == ConvPass::kInputGradient),
                                  threads, false);
   } else {
-    bytes = WeightGradientWorkspaceBytes(kernels, WeightGradientProblemOf(shape),
-                                         pass == ConvPass::kWideWeightGradient, threads);
+    const PartialSums partial = pass == ConvPass::kWideWeightGradient      ? PartialSums::kWide
+                                : pass == ConvPass::kRoundedWeightGradient ? PartialSums::kRounded
+                                                                           : PartialSums::kInPlace;
+    bytes = WeightGradientWorkspaceBytes(kernels, WeightGradientProblemOf(shape), partial, threads);
   }
   return std::max<int64_t>(64, bytes);
 }
@@ -117,9 +119,9 @@ void Int8ConvInputGradient(const Int8Context& context, const ConvShape& shape, c
 }
 
 void Int8ConvWeightGradient(const Int8Context& context, const ConvShape& shape, const int8_t* dy,
-                            const int8_t* x, int32_t* dw, int32_t* max_abs) {
+                            const int8_t* x, int32_t* dw, int32_t* max_abs, bool adds) {
   if (shape.depthwise()) {
-    RunDepthwiseWeightGradient(context, shape, dy, x, dw, nullptr);
+    RunDepthwiseWeightGradient(context, shape, dy, x, dw, nullptr, adds);
     if (max_abs != nullptr) {
       *max_abs = static_cast<int32_t>(context.kernels->max_abs(dw, shape.weight_elements()));
     }
@@ -133,15 +135,17 @@ void Int8ConvWeightGradient(const Int8Context& context, const ConvShape& shape, 
                       {.dy = dy + g * shape.group_out(),
                        .x = x + g * shape.group_in(),
                        .dw = dw + g * group_weights,
+                       .adds = adds,
                        .max_lanes = largest.lanes()});
   }
   largest.Store();
 }
 
 void Int8ConvWeightGradientWide(const Int8Context& context, const ConvShape& shape,
-                                const int8_t* dy, const int8_t* x, int64_t* dw, int64_t* max_abs) {
+                                const int8_t* dy, const int8_t* x, int64_t* dw, int64_t* max_abs,
+                                bool adds) {
   if (shape.depthwise()) {
-    RunDepthwiseWeightGradient(context, shape, dy, x, nullptr, dw);
+    RunDepthwiseWeightGradient(context, shape, dy, x, nullptr, dw, adds);
   } else {
     const WeightGradientProblem problem = WeightGradientProblemOf(shape);
     const int64_t group_weights = shape.weight_elements() / shape.groups;
@@ -149,7 +153,8 @@ void Int8ConvWeightGradientWide(const Int8Context& context, const ConvShape& sha
       RunWeightGradient(context, problem,
                         {.dy = dy + g * shape.group_out(),
                          .x = x + g * shape.group_in(),
-                         .wide = dw + g * group_weights});
+                         .wide = dw + g * group_weights,
+                         .adds = adds});
     }
   }
   if (max_abs == nullptr) return;
@@ -157,6 +162,25 @@ void Int8ConvWeightGradientWide(const Int8Context& context, const ConvShape& sha
   for (int64_t i = 0; i < shape.weight_elements(); ++i) {
     *max_abs = std::max<int64_t>(*max_abs, std::abs(dw[i]));
   }
+}
+
+int32_t Int8ConvWeightGradientRounded(const Int8Context& context, const ConvShape& shape,
+                                      const int8_t* dy, const int8_t* x,
+                                      const Int8TileRounding& rounding, int8_t* rounded) {
+  int32_t max_abs = 0;
+  Largest largest(&max_abs);
+  const WeightGradientProblem problem = WeightGradientProblemOf(shape);
+  const int64_t group_weights = shape.weight_elements() / shape.groups;
+  for (int64_t g = 0; g < shape.groups; ++g) {
+    RunWeightGradient(context, problem,
+                      {.dy = dy + g * shape.group_out(),
+                       .x = x + g * shape.group_in(),
+                       .rounding = &rounding,
+                       .rounded = rounded + g * group_weights,
+                       .max_lanes = largest.lanes()});
+  }
+  largest.Store();
+  return max_abs;
 }
 
 ConvShape LinearShape(int64_t m, int64_t n, int64_t k) {

@@ -30,7 +30,13 @@ struct Int8Context {
   std::byte* workspace = nullptr;
 };
 
-enum class ConvPass { kForward, kInputGradient, kWeightGradient, kWideWeightGradient };
+enum class ConvPass {
+  kForward,
+  kInputGradient,
+  kWeightGradient,
+  kWideWeightGradient,
+  kRoundedWeightGradient,
+};
 
 // For this row and this many threads; 64 at least.
 int64_t Int8WorkspaceBytes(const Int8Kernels& kernels, const ConvShape& shape, ConvPass pass,
@@ -67,12 +73,20 @@ Int8SumsSeen Int8ConvInputGradientRescaled(const Int8Context& context, const Con
 inline int64_t Int8WeightGradientReduction(const ConvShape& shape) {
   return shape.batch * shape.out_h * shape.out_w;
 }
-// dy, x -> dw int32[OC][KH][KW][IC / groups], overwritten.
+// dy, x -> dw int32[OC][KH][KW][IC / groups], overwritten; or added to what is there, of which and
+// the batch together int32 must hold the sums.
 void Int8ConvWeightGradient(const Int8Context& context, const ConvShape& shape, const int8_t* dy,
-                            const int8_t* x, int32_t* dw, int32_t* max_abs);
+                            const int8_t* x, int32_t* dw, int32_t* max_abs, bool adds = false);
 // The same for reductions of any length; workspace of kWideWeightGradient.
 void Int8ConvWeightGradientWide(const Int8Context& context, const ConvShape& shape,
-                                const int8_t* dy, const int8_t* x, int64_t* dw, int64_t* max_abs);
+                                const int8_t* dy, const int8_t* x, int64_t* dw, int64_t* max_abs,
+                                bool adds = false);
+
+// dy, x -> int8, rounded by `shift` bits as kNitiUpdate does, not depthwise: sums are in memory
+// only between the chunks of a long reduction. Gives max|sum|. Workspace of kRoundedWeightGradient.
+int32_t Int8ConvWeightGradientRounded(const Int8Context& context, const ConvShape& shape,
+                                      const int8_t* dy, const int8_t* x,
+                                      const Int8TileRounding& rounding, int8_t* rounded);
 
 // A linear layer, c int32[m][n] = a int8[m][k] * transposed b int8[n][k], as a 1x1 convolution; all
 // three passes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/cpu/int8/weight_gradient_layout.h"
 #include "kernels/integer_math.h"
@@ -90,11 +91,11 @@ class Part {
         memory_(memory),
         channels_(channels) {
     std::fill_n(memory_.max_lanes, kMaxLanes, 0u);
-    dw_ = operands.wide != nullptr ? memory.sums : operands.dw + channels.begin * row_elements();
+    dw_ = operands.dw != nullptr ? operands.dw + channels.begin * row_elements() : memory.sums;
   }
 
   void Run() {
-    if (operands_.wide != nullptr) {
+    if (operands_.wide != nullptr && !operands_.adds) {
       std::fill_n(operands_.wide + channels_.begin * row_elements(),
                   channels_.size() * row_elements(), int64_t{0});
     }
@@ -115,7 +116,8 @@ class Part {
   void RunChunk() {
     const int64_t products = images_.size() * rows_.size() * shape_.out_w;
     if (operands_.wide != nullptr && products_ + products > kMaxInt32Products) Flush();
-    first_ = products_ == 0;
+    // With wide, what is there is not in the tiles' sums.
+    first_ = products_ == 0 && (operands_.wide != nullptr || !operands_.adds);
     products_ += products;
     last_ = images_.end == shape_.batch && rows_.end == shape_.out_h;
     PackDy();
@@ -211,16 +213,44 @@ class Part {
     tile.a = a;
     tile.c = c;
     tile.addend = first_ ? nullptr : c;
+    const bool rounds = last_ && operands_.rounding != nullptr;
+    const bool stores = dw_ != nullptr;  // or this is the only chunk
     const uint8_t* panel = memory_.a;
     for (int64_t oc = 0; oc < channels_.size(); oc += kernels_.tile_rows) {
       tile.rows = static_cast<int>(std::min<int64_t>(kernels_.tile_rows, channels_.size() - oc));
       for (int r = 0; r < tile.rows; ++r) {
         a[r] = panel + r * kernels_.k_group;
-        c[r] = dw_ + (oc + r) * row_elements() + element;
+        c[r] = stores ? dw_ + (oc + r) * row_elements() + element : nullptr;
       }
-      kernels_.tile(tile);
+      if (rounds) {
+        RoundTile(tile, (channels_.begin + oc) * row_elements() + element);
+      } else {
+        kernels_.tile(tile);
+      }
       panel += sizes_.a_panel_bytes;
     }
+  }
+
+  // The sums of the last chunk's tile and those before, to `rounded` from element `place` on.
+  void RoundTile(Int8Tile& tile, int64_t place) {
+    const Int8TileRounding& rounding = *operands_.rounding;
+    int8_t* y[kMaxTileRows];
+    for (int r = 0; r < tile.rows; ++r) y[r] = operands_.rounded + place + r * row_elements();
+    if (kernels_.rounds_tiles) {
+      tile.rounding = &rounding;
+      tile.y = y;
+      tile.saturated = memory_.saturated;
+      return kernels_.tile(tile);
+    }
+    int32_t* sums[kMaxTileRows];
+    for (int r = 0; r < tile.rows; ++r) sums[r] = memory_.tile + r * kMaxPanelColumns;
+    int32_t* const* const stored = std::exchange(tile.c, sums);
+    kernels_.tile(tile);
+    tile.c = stored;
+    const auto round =
+        rounding.half_away ? kernels_.rescale_half_away : kernels_.rescale_pseudo_stochastic;
+    for (int r = 0; r < tile.rows; ++r)
+      round(sums[r], columns_, rounding.shift, /*relu=*/false, nullptr, y[r]);
   }
 
   const WeightGradientSizes& sizes_;
@@ -240,26 +270,32 @@ class Part {
 }  // namespace
 
 int64_t WeightGradientWorkspaceBytes(const Int8Kernels& kernels,
-                                     const WeightGradientProblem& problem, bool wide, int threads) {
+                                     const WeightGradientProblem& problem, PartialSums partial,
+                                     int threads) {
   const WeightGradientSizes sizes(kernels, problem);
-  return threads * WeightGradientThread(sizes, wide, threads, nullptr).bytes;
+  return threads * WeightGradientThread(sizes, partial, threads, nullptr).bytes;
 }
 
 void RunWeightGradient(const Int8Context& context, const WeightGradientProblem& problem,
                        const WeightGradientOperands& operands) {
   const WeightGradientSizes sizes(*context.kernels, problem);
   const int threads = context.pool->threads();
-  const bool wide = operands.wide != nullptr;
-  const int64_t thread_bytes = WeightGradientThread(sizes, wide, threads, nullptr).bytes;
+  const PartialSums partial = operands.wide != nullptr       ? PartialSums::kWide
+                              : operands.rounding != nullptr ? PartialSums::kRounded
+                                                             : PartialSums::kInPlace;
+  const int64_t thread_bytes = WeightGradientThread(sizes, partial, threads, nullptr).bytes;
+  const auto memory_of = [&](int64_t t) {
+    return WeightGradientThread(sizes, partial, threads, context.workspace + t * thread_bytes);
+  };
   context.pool->ParallelFor(threads, [&](int, int64_t t) {
-    const WeightGradientThread memory(sizes, wide, threads, context.workspace + t * thread_bytes);
+    const WeightGradientThread memory = memory_of(t);
     Part(sizes, operands, memory,
          {sizes.FirstChannel(t, threads), sizes.FirstChannel(t + 1, threads)})
         .Run();
   });
   if (operands.max_lanes == nullptr) return;
   for (int64_t t = 0; t < threads; ++t) {
-    const WeightGradientThread memory(sizes, wide, threads, context.workspace + t * thread_bytes);
+    const WeightGradientThread memory = memory_of(t);
     for (int i = 0; i < kMaxLanes; ++i) {
       operands.max_lanes[i] = std::max(operands.max_lanes[i], memory.max_lanes[i]);
     }

@@ -26,11 +26,19 @@ struct WeightGradientOperands {
   const int8_t* x = nullptr;
   int32_t* dw = nullptr;  // or null with wide
   int64_t* wide = nullptr;
+  bool adds = false;  // to what is there, in place of overwriting it
+  // In place of dw and wide: the rounded sums. Needs max_lanes.
+  const Int8TileRounding* rounding = nullptr;
+  int8_t* rounded = nullptr;
   uint32_t* max_lanes = nullptr;  // kMaxLanes, raised to |dw|; or null. Not with wide
 };
 
+// Where the sums of all output channels lie meanwhile: in dw; beside it, for wide; nowhere but for
+// reductions that take several chunks, where they are rounded.
+enum class PartialSums : uint8_t { kInPlace, kWide, kRounded };
 int64_t WeightGradientWorkspaceBytes(const Int8Kernels& kernels,
-                                     const WeightGradientProblem& problem, bool wide, int threads);
+                                     const WeightGradientProblem& problem, PartialSums partial,
+                                     int threads);
 void RunWeightGradient(const Int8Context& context, const WeightGradientProblem& problem,
                        const WeightGradientOperands& operands);
 

@@ -71,8 +71,8 @@ int64_t WeightGradientSizes::FirstChannel(int64_t t, int64_t threads) const {
   return std::min(shape.out_c, a_panels * t / threads * kernels.tile_rows);
 }
 
-WeightGradientThread::WeightGradientThread(const WeightGradientSizes& sizes, bool wide, int threads,
-                                           std::byte* base) {
+WeightGradientThread::WeightGradientThread(const WeightGradientSizes& sizes, PartialSums partial,
+                                           int threads, std::byte* base) {
   const ConvShape& shape = sizes.shape;
   const int64_t panels = (sizes.a_panels + threads - 1) / threads;
   WorkspaceLayout layout(base);
@@ -82,9 +82,16 @@ WeightGradientThread::WeightGradientThread(const WeightGradientSizes& sizes, boo
       sizes.mode == PixelMode::kUnfold ? sizes.chunk_images * shape.in_c + kUnfoldSlackBytes : 0);
   start = layout.Place<int32_t>(kMaxPanelColumns);
   segments = layout.Place<Int8Segment>(sizes.chunk_rows * (shape.stride_w == 1 ? 1 : shape.out_w));
-  sums = layout.Place<int32_t>(wide ? panels * sizes.kernels.tile_rows * shape.taps() * shape.in_c
-                                    : 0);
+  const bool one_chunk = sizes.chunk_images >= shape.batch && sizes.chunk_rows >= shape.out_h;
+  const bool waits =
+      partial == PartialSums::kWide || (partial == PartialSums::kRounded && !one_chunk);
+  sums = layout.Place<int32_t>(waits ? panels * sizes.kernels.tile_rows * shape.taps() * shape.in_c
+                                     : 0);
+  if (!waits) sums = nullptr;
+  tile = layout.Place<int32_t>(
+      partial == PartialSums::kRounded ? int64_t{kMaxTileRows} * kMaxPanelColumns : 0);
   max_lanes = layout.Place<uint32_t>(kMaxLanes);
+  saturated = layout.Place<int64_t>(1);
   bytes = layout.used_bytes();
 }
 

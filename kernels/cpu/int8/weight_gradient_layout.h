@@ -39,15 +39,18 @@ struct WeightGradientSizes {
 };
 
 struct WeightGradientThread {
-  WeightGradientThread(const WeightGradientSizes& sizes, bool wide, int threads, std::byte* base);
+  WeightGradientThread(const WeightGradientSizes& sizes, PartialSums partial, int threads,
+                       std::byte* base);
 
   uint8_t* a;
   int8_t* b;
   int8_t* unfolded;
   int32_t* start;         // kMaxPanelColumns
   Int8Segment* segments;  // chunk_rows, times out_w where the stride leaves gaps
-  int32_t* sums;          // of this thread's channels, with wide
+  int32_t* sums;          // of this thread's channels; null for kInPlace, and kRounded in one chunk
+  int32_t* tile;          // [row][kMaxPanelColumns]: of one tile, on their way to be rounded
   uint32_t* max_lanes;
+  int64_t* saturated;  // counted by kernels, read by nobody
   int64_t bytes;
 };
 

@@ -39,9 +39,14 @@ int GradientBitsFor(const Call& call);
 // integer_products.cc
 absl::Status RunProductForward(absl::Span<const Call> calls);
 absl::Status RunProductInputGradient(absl::Span<const Call> calls);
-absl::Status RunProductWeightGradient(absl::Span<const Call> calls);
 absl::Status RunRescaledForward(absl::Span<const Call> calls);
 absl::Status RunRescaledInputGradient(absl::Span<const Call> calls);
+
+// weight_gradients.cc
+absl::Status RunProductWeightGradient(absl::Span<const Call> calls);
+// A weight-gradient and the kNitiUpdate behind it, whose operand is nobody else's. Where the shift
+// is mostly that of the last step, the sums become mantissas as they leave the product.
+absl::Status RunWeightStep(absl::Span<const Call> calls);
 
 // integer_elementwise.cc
 absl::Status RunQuantize(absl::Span<const Call> calls);

@@ -1,47 +1,28 @@
-// Convolutions and linear layers: shapes for int8/int8_conv.h.
+// Forward and input-gradient of convolutions and linear layers.
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "kernels/cpu/integer/integer_kernels.h"
+#include "kernels/cpu/integer/product_slices.h"
 #include "kernels/integer_math.h"
 
 namespace runnel::cpu {
 namespace {
 
-ConvShape ShapeOf(const Call& call, const Shape& x, const Shape& y) {
-  const OpSpec& op = call.instruction->attributes;
-  if (op.kind == OpKind::kLinear) return LinearShape(x[0], y[1], x[1]);
-  const Image in = ImageOf(x), out = ImageOf(y);
-  const Window window = WindowOf(op, x);
-  ConvShape shape;
-  shape.batch = in.n;
-  shape.in_h = in.h;
-  shape.in_w = in.w;
-  shape.in_c = in.c;
-  shape.out_h = out.h;
-  shape.out_w = out.w;
-  shape.out_c = out.c;
-  shape.kernel_h = window.kh;
-  shape.kernel_w = window.kw;
-  shape.stride_h = window.sh;
-  shape.stride_w = window.sw;
-  shape.pad_h = window.ph;
-  shape.pad_w = window.pw;
-  shape.groups = op.groups;
-  return shape;
-}
-
-Int8Context ContextOf(const Call& call, const ConvShape& shape, ConvPass pass) {
-  const Int8Kernels& kernels = *call.machine.int8;
-  const int64_t bytes = Int8WorkspaceBytes(kernels, shape, pass, call.machine.workers());
-  return {&kernels, call.machine.pool, call.Take<std::byte>(bytes)};
-}
-
-void Finish(const Call& call, int64_t max_abs) {
-  TailOfOutput(call, 0) = {
-      .exponent = TailOfInput(call, 0).exponent + TailOfInput(call, 1).exponent,
-      .max_abs = max_abs};
+// All sums, and the largest of them.
+int32_t StoreProduct(const Call& call, const ProductSlices& slices, ConvPass pass, int32_t* sums) {
+  const bool forward = pass == ConvPass::kForward;
+  const auto run = forward ? Int8ConvForward : Int8ConvInputGradient;
+  int32_t largest = 0;
+  slices.ForEach([&](const ProductSlice& slice) {
+    const int64_t from = forward ? slice.x_offset() : slice.y_offset();
+    const int64_t to = forward ? slice.y_offset() : slice.x_offset();
+    int32_t max_abs = 0;
+    run(slices.context(), slice.shape, call.in<int8_t>(0) + from, call.in<int8_t>(1), sums + to,
+        &max_abs);
+    largest = std::max(largest, max_abs);
+  });
+  return largest;
 }
 
 // Sums that are rounded at once.
@@ -55,7 +36,7 @@ constexpr int32_t kMissesDecay = 8;
 class RescaledProduct {
  public:
   RescaledProduct(const Call& call, const ConvShape& shape, ConvPass pass)
-      : call_(call), shape_(shape), pass_(pass), context_(ContextOf(call, shape, pass)) {
+      : call_(call), shape_(shape), pass_(pass), slices_(call, shape, pass) {
     const IntegerRule& rule = call.instruction->integer;
     rescale_.rounding = {.half_away = rule.rounding == Rounding::kHalfAway, .relu = rule.relu};
     if (call.inputs.size() > 2) rescale_.mask = call.in<int8_t>(2);
@@ -108,11 +89,28 @@ class RescaledProduct {
     return RescaleShift(max_abs, call_.instruction->integer.promote_one_to_two);
   }
 
+  // Elements before a slice, of what the pass reads and of what it gives.
+  int64_t SourceOffset(const ProductSlice& slice) const {
+    return pass_ == ConvPass::kForward ? slice.x_offset() : slice.y_offset();
+  }
+  int64_t ResultOffset(const ProductSlice& slice) const {
+    return pass_ == ConvPass::kForward ? slice.y_offset() : slice.x_offset();
+  }
+
   Int8SumsSeen RunAtOnce() {
     const auto run =
         pass_ == ConvPass::kForward ? Int8ConvForwardRescaled : Int8ConvInputGradientRescaled;
-    return run(context_, shape_, call_.in<int8_t>(0), call_.in<int8_t>(1), rescale_,
-               call_.out<int8_t>(0));
+    Int8SumsSeen all;
+    slices_.ForEach([&](const ProductSlice& slice) {
+      Int8Rescale rescale = rescale_;
+      if (rescale.mask != nullptr) rescale.mask += ResultOffset(slice);
+      const Int8SumsSeen seen =
+          run(slices_.context(), slice.shape, call_.in<int8_t>(0) + SourceOffset(slice),
+              call_.in<int8_t>(1), rescale, call_.out<int8_t>(0) + ResultOffset(slice));
+      all.max_abs = std::max(all.max_abs, seen.max_abs);
+      all.saturated += seen.saturated;
+    });
+    return all;
   }
 
   struct Stored {
@@ -121,8 +119,7 @@ class RescaledProduct {
   };
   Stored StoreSums() {
     Stored stored = {call_.Take<int32_t>(elements())};
-    const auto run = pass_ == ConvPass::kForward ? Int8ConvForward : Int8ConvInputGradient;
-    run(context_, shape_, call_.in<int8_t>(0), call_.in<int8_t>(1), stored.sums, &stored.max_abs);
+    stored.max_abs = StoreProduct(call_, slices_, pass_, stored.sums);
     return stored;
   }
 
@@ -146,7 +143,7 @@ class RescaledProduct {
   const Call& call_;
   const ConvShape shape_;
   const ConvPass pass_;
-  const Int8Context context_;
+  const ProductSlices slices_;
   Int8Rescale rescale_;
 };
 
@@ -154,53 +151,31 @@ class RescaledProduct {
 
 absl::Status RunRescaledForward(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  const ConvShape shape = ShapeOf(call, call.in_shape(0), call.out_shape(0));
+  const ConvShape shape = ProductShapeOf(call, call.in_shape(0), call.out_shape(0));
   RescaledProduct(call, shape, ConvPass::kForward).Run();
   return absl::OkStatus();
 }
 
 absl::Status RunRescaledInputGradient(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  const ConvShape shape = ShapeOf(call, call.out_shape(0), call.in_shape(0));
+  const ConvShape shape = ProductShapeOf(call, call.out_shape(0), call.in_shape(0));
   RescaledProduct(call, shape, ConvPass::kInputGradient).Run();
   return absl::OkStatus();
 }
 
 absl::Status RunProductForward(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  const ConvShape shape = ShapeOf(call, call.in_shape(0), call.out_shape(0));
-  int32_t max_abs = 0;
-  Int8ConvForward(ContextOf(call, shape, ConvPass::kForward), shape, call.in<int8_t>(0),
-                  call.in<int8_t>(1), call.out<int32_t>(0), &max_abs);
-  Finish(call, max_abs);
+  const ConvShape shape = ProductShapeOf(call, call.in_shape(0), call.out_shape(0));
+  const ProductSlices slices(call, shape, ConvPass::kForward);
+  FinishSums(call, StoreProduct(call, slices, ConvPass::kForward, call.out<int32_t>(0)));
   return absl::OkStatus();
 }
 
 absl::Status RunProductInputGradient(absl::Span<const Call> calls) {
   const Call& call = calls[0];
-  const ConvShape shape = ShapeOf(call, call.out_shape(0), call.in_shape(0));
-  int32_t max_abs = 0;
-  Int8ConvInputGradient(ContextOf(call, shape, ConvPass::kInputGradient), shape, call.in<int8_t>(0),
-                        call.in<int8_t>(1), call.out<int32_t>(0), &max_abs);
-  Finish(call, max_abs);
-  return absl::OkStatus();
-}
-
-absl::Status RunProductWeightGradient(absl::Span<const Call> calls) {
-  const Call& call = calls[0];
-  const ConvShape shape = ShapeOf(call, call.in_shape(1), call.in_shape(0));
-  if (call.outputs[0].buffer->dtype == DType::kInt64) {
-    int64_t max_abs = 0;
-    Int8ConvWeightGradientWide(ContextOf(call, shape, ConvPass::kWideWeightGradient), shape,
-                               call.in<int8_t>(0), call.in<int8_t>(1), call.out<int64_t>(0),
-                               &max_abs);
-    Finish(call, max_abs);
-    return absl::OkStatus();
-  }
-  int32_t max_abs = 0;
-  Int8ConvWeightGradient(ContextOf(call, shape, ConvPass::kWeightGradient), shape,
-                         call.in<int8_t>(0), call.in<int8_t>(1), call.out<int32_t>(0), &max_abs);
-  Finish(call, max_abs);
+  const ConvShape shape = ProductShapeOf(call, call.out_shape(0), call.in_shape(0));
+  const ProductSlices slices(call, shape, ConvPass::kInputGradient);
+  FinishSums(call, StoreProduct(call, slices, ConvPass::kInputGradient, call.out<int32_t>(0)));
   return absl::OkStatus();
 }
 

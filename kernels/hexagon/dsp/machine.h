@@ -41,6 +41,9 @@ class Arena {
     return reinterpret_cast<T*>(Take(count * sizeof(T)));
   }
   void Reset() { used_ = 0; }
+  // What was taken since `used` said so is given back.
+  uint32_t used() const { return used_; }
+  void ReleaseTo(uint32_t used) { used_ = used; }
   uint8_t* base() const { return base_; }
   uint32_t bytes() const { return bytes_; }
 

@@ -1,6 +1,7 @@
 #include "kernels/hexagon/dsp/server.h"
 
 #include "kernels/hexagon/dsp/platform.h"
+#include "kernels/hexagon/dsp/shifted_slices.h"
 
 namespace runnel::hexagon {
 
@@ -58,7 +59,13 @@ DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
     const Kernel kernel = FindKernel(op.code);
     machine_.scratch.Reset();
     const DspCounts before = ReadCounts();
-    status = kernel == nullptr ? DspStatus::kUnknownCode : kernel(machine_, op);
+    if (kernel == nullptr) {
+      status = DspStatus::kUnknownCode;
+    } else if ((op.flags & kFlagShifted) != 0) {
+      status = RunShiftedSlices(machine_, op, kernel);
+    } else {
+      status = kernel(machine_, op);
+    }
     const DspCounts after = ReadCounts();
     if (status != DspStatus::kOk) break;
     op.counts.packets = after.packets - before.packets;

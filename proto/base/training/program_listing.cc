@@ -78,6 +78,7 @@ void AppendLine(const ProgramLine& line, const std::string& beside, std::string*
       line.instruction.empty() ? "(back to the host)" : line.instruction, line.processor,
       line.begin_seconds * kMs, line.seconds * kMs, switched, beside);
   row.erase(row.find_last_not_of(' ') + 1);
+  if (line.split > 0) absl::StrAppend(&row, "  in slices of ", line.split);
   absl::StrAppend(text, row, "\n");
 }
 
