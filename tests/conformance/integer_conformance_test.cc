@@ -80,8 +80,8 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
     // It has an executor of its own for INT8 inference (kernels/inference).
     const bool is_cpu = absl::StartsWith(GetParam(), "cpu");
     if (is_cpu && MakeCodeCase(code, 1).has_value()) continue;
-    for (uint64_t i = 1; i <= seeds + NamedCases(code); ++i) {
-      const uint64_t seed = i <= seeds ? i : kFirstNamedSeed + i - seeds - 1;
+    for (uint64_t number = 1; number <= seeds + NamedCases(code); ++number) {
+      const uint64_t seed = number <= seeds ? number : kFirstNamedSeed + number - seeds - 1;
       std::optional<IntegerCase> ours = MakeIntegerCase(code, seed);
       if (!ours.has_value()) ours = MakeCodeCase(code, seed);
       ASSERT_TRUE(ours.has_value()) << "no case for " << std::string(Name(code));

@@ -60,7 +60,7 @@ class Int8Conv : public testing::TestWithParam<std::tuple<const Int8Kernels*, in
 
   // Added to the gradient of the same samples.
   void CheckAdded(const ConvCase& c) {
-    std::vector<int32_t> dw = c.dw;
+    std::vector<int32_t> dw(c.dw.begin(), c.dw.end());
     std::vector<int64_t> wide(c.dw.begin(), c.dw.end());
     int32_t largest = -1;
     int64_t largest_wide = -1;
@@ -71,8 +71,8 @@ class Int8Conv : public testing::TestWithParam<std::tuple<const Int8Kernels*, in
       Int8ConvWeightGradientWide(context, c.shape, c.dy.data(), c.x.data(), wide.data(),
                                  &largest_wide, true);
     });
-    std::vector<int32_t> twice = c.dw;
-    for (int32_t& sum : twice) sum *= 2;
+    std::vector<int64_t> twice = c.dw;
+    for (int64_t& sum : twice) sum *= 2;
     EXPECT_EQ(FirstDifference(dw, twice), "") << "added " << Describe(c.shape);
     EXPECT_EQ(largest, LargestOf(twice)) << "added " << Describe(c.shape);
     EXPECT_TRUE(std::equal(wide.begin(), wide.end(), twice.begin(), twice.end()))

@@ -77,6 +77,16 @@ TEST(CoSchedule, AListingGoesByTheRescaling) {
   EXPECT_THAT(Listing({"lenet", "--rescale", "warp"}, 2), HasSubstr("warp"));
 }
 
+TEST(CoSchedule, AListingHasTheSlicesOfProducts) {
+  EXPECT_THAT(Listing({"lenet", "--counted", "--batch-split", "16"}),
+              testing::ContainsRegex("int8_conv_weight_gradient +cpu +[0-9.]+  in slices of 16"));
+  EXPECT_THAT(Listing({"lenet", "--counted", "--batch-split", "auto"}),
+              testing::Not(HasSubstr("in slices")));
+  EXPECT_THAT(Listing({"lenet", "--batch-split", "auto"}), HasSubstr("cpu (measured)"));
+  EXPECT_THAT(Listing({"lenet", "--batch-split", "some"}, 2),
+              HasSubstr("--batch-split some: must"));
+}
+
 TEST(CoSchedule, APlanListsTheProgramsOfItsStages) {
   const auto plan = [](const std::string& backend, int exit_code) {
     Process central({"runnel-central", "plan", "--quick", "--model", "lenet", "--recipe", "niti",

@@ -186,6 +186,30 @@ TEST(IntegerTraining, KeptScalesAreAFunctionOfTheTrainingAlone) {
   EXPECT_EQ(weights("adaptive:4", "1", "ref"), kept);
 }
 
+// Slices change no bytes, whoever chooses them; shifted ones are a training of their own, which the
+// journal has.
+TEST(IntegerTraining, SlicesOfABatch) {
+  ScratchDir dir;
+  Words sync = With(kNiti, {"--schedule", "sync_1f1b", "--max-batches", "12"});
+  sync.erase(std::find(sync.begin(), sync.end(), "--backend"));
+  sync.erase(std::find(sync.begin(), sync.end(), "cpu"));
+  const auto weights = [&](const char* split, const char* workers, const char* backend) {
+    return Weights(With(sync, {"--batch-split", split, "--local-workers", workers, "--backend",
+                               backend, "--journal", dir / "j"}));
+  };
+  const std::string whole = weights("off", "0", "cpu");
+  EXPECT_EQ(weights("3", "2", "cpu"), whole);
+  EXPECT_EQ(weights("auto", "0", "cpu"), whole);
+  const std::string shifted = weights("shifted:3", "0", "cpu");
+  EXPECT_NE(shifted, whole);
+  EXPECT_EQ(weights("shifted:3", "1", "ref"), shifted);
+  EXPECT_EQ(weights("shifted:3", "3", "cpu:portable"), shifted);
+  EXPECT_THAT(ReadFile(dir / "j"), HasSubstr("\"batch_split\":\"shifted:3\""));
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+}
+
 TEST(IntegerTraining, KeptScalesAreInTheCheckpointOfAKilledRun) {
   ScratchDir dir;
   const Words run = With(kThree, {"--max-batches", "120", "--rescale", "adaptive:6"});

@@ -430,6 +430,8 @@ const BadPrepareField kBadPrepareFields[] = {
      "training.gradient_bits: 99 bits"},
     {[](auto& m) { Training(m, "rescale").set_text("adaptive:5,0"); },
      "training.rescale: must be dynamic, speculate"},
+    {[](auto& m) { Training(m, "batch_split").set_text("shifted:0"); },
+     "training.batch_split: must be off, auto, N or shifted:N"},
     {[](auto& m) { Training(m, "gradient_bits").set_text("3:2"); },
      "training.gradient_bits: epoch 3"},
     {[](auto& m) { Training(m, "gradient_bits").set_text(std::string(70000, '1')); },

@@ -161,6 +161,7 @@ TrainingSettings RandomControlMessages::Settings() {
   settings.aggregate_every = Below(1000000);
   if (Below(2) == 1) settings.augment = "crop,flip";
   if (Below(2) == 1) settings.rescale = absl::StrCat("adaptive:", Below(1000), ",7");
+  if (Below(2) == 1) settings.batch_split = absl::StrCat("shifted:", 1 + Below(1000));
   settings.stale_rate_steps = Below(1000000);
   settings.milestones = Milestones();
   settings.milestone_factor = Real();

@@ -26,6 +26,7 @@ class ProgramListsTest : public ::testing::Test {
     TrainingSettings training;
     training.micro_batches = 4;
     training.rescale = "speculate";
+    training.batch_split = "8";
     lists_.Begin(plan_, common, training, roster_, effects_);
   }
 
@@ -50,6 +51,7 @@ TEST_F(ProgramListsTest, EachStagesWorkerIsAskedForItsLayers) {
   EXPECT_EQ(request.micro_batch_size, 16);
   EXPECT_TRUE(request.accumulates);
   EXPECT_EQ(request.rescale, "speculate");
+  EXPECT_EQ(request.batch_split, "8");
 }
 
 TEST_F(ProgramListsTest, ListingsAreKeptByStage) {
