@@ -106,6 +106,8 @@ class CountingSession final : public hexagon::DspSession {
   const std::shared_ptr<hexagon::SharedMemory>& memory() const override {
     return session_->memory();
   }
+  uint32_t packed_bytes() const override { return session_->packed_bytes(); }
+  void KeepPlaces(uint32_t kept_bytes) override { session_->KeepPlaces(kept_bytes); }
   absl::Status Submit(absl::Span<const DspOp> ops) override {
     ops_.assign(ops.begin(), ops.end());
     for (DspOp& op : ops_) {

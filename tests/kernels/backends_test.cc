@@ -78,7 +78,7 @@ TEST(BackendsDeathTest, WithoutADriverThereIsNoOpenCl) {
 #ifdef RUNNEL_LOADS_BACKENDS
 TEST(Backends, OneThatIsNotInstalledIsNamedWithItsPath) {
   EXPECT_FALSE(IsBackendInstalled("abacus"));
-  const absl::Status status = LoadBackend("abacus", 1).status();
+  const absl::Status status = LoadBackend("abacus", BackendSettings()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), testing::HasSubstr("/lib/runnel/librunnel_backend_abacus.so is not "
                                                    "there"));

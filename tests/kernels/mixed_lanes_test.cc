@@ -316,7 +316,7 @@ TEST(MixedLanes, ASchedulePutsWeightGradientsBesideInputGradients) {
 // move once, once more for the weight-gradient, the weights once, the gradients of the logits
 // never.
 TEST(MixedLanes, WhatAProcessorWroteStaysThere) {
-  const auto mixed = *MakeCoScheduler("cpu,ref@niti_update=cpu+*=ref", 1);
+  const auto mixed = *MakeCoScheduler("cpu,ref@niti_update=cpu+*=ref", BackendSettings());
   auto net = MakeNet(*mixed);
   EXPECT_EQ(TrainOnce(net), absl::OkStatus());
   EXPECT_EQ(Gradients(net), ExpectedGradients());
