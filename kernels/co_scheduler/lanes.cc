@@ -81,22 +81,19 @@ void LaneRun::Do(size_t task, const std::vector<size_t>& after,
   } catch (...) {  // memory that ends, for the caller to handle as his own
     exception = std::current_exception();
   }
-  {
-    const std::lock_guard lock(mutex_);
-    State& state = states_[task];
-    state.is_done = state.has_left = true;
-    has_failed_ = has_failed_ || !status.ok() || exception != nullptr;
-    state.status = std::move(status);
-    if (exception != nullptr) exception_ = exception;
-  }
+  // Under the lock: who waits may destroy this as soon as it is released.
+  const std::lock_guard lock(mutex_);
+  State& state = states_[task];
+  state.is_done = state.has_left = true;
+  has_failed_ = has_failed_ || !status.ok() || exception != nullptr;
+  state.status = std::move(status);
+  if (exception != nullptr) exception_ = exception;
   changed_.notify_all();
 }
 
 void LaneRun::LeaveCallersMemory(size_t task) {
-  {
-    const std::lock_guard lock(mutex_);
-    states_[task].has_left = true;
-  }
+  const std::lock_guard lock(mutex_);
+  states_[task].has_left = true;
   changed_.notify_all();
 }
 
