@@ -14,7 +14,7 @@ namespace runnel::hexagon {
 
 inline constexpr uint32_t kDspMagic = 0x52443158;
 // Raised with every change of this header.
-inline constexpr uint32_t kDspProtocol = 5;
+inline constexpr uint32_t kDspProtocol = 6;
 
 // A kernel may read so many bytes before and behind a tensor, and write back, unchanged, those
 // behind it: vectors are whole.
@@ -126,7 +126,7 @@ struct DspOp {
   uint32_t kept_place = 0;
   DspCounts counts;  // written by the program
 };
-static_assert(sizeof(DspOp) == 248, "both compilers lay it out alike");
+static_assert(sizeof(DspOp) == 256, "both compilers lay it out alike");
 
 // out[1] of an operation with kFlagRescaled, if it is there: what was seen of its sums.
 struct DspSums {
@@ -155,7 +155,7 @@ struct DspDesk {
   uint32_t reserved_too[3];
   DspOp ops[kMaxOps];
 };
-inline constexpr uint32_t kDeskBytes = 256 << 10;
+inline constexpr uint32_t kDeskBytes = 320 << 10;
 static_assert(sizeof(DspDesk) <= kDeskBytes, "the desk has room for the operations");
 
 // kGreet does nothing: it shows that answers come.
