@@ -96,6 +96,7 @@ struct DspCounts {
   uint32_t packets = 0;
   uint32_t instructions = 0;
   uint32_t vector_instructions = 0;
+  uint32_t reserved = 0;
 };
 
 struct DspOp {
@@ -114,14 +115,14 @@ struct DspOp {
   int32_t added_exponent = 0;  // dropout
   int32_t shift = 0;           // kFlagKept, kFlagGuessed
   int32_t slice = 0;           // kFlagShifted
-  uint32_t key[2] = {};        // of the stream of random draws (proto/base/random.h)
+  int32_t reserved = 0;
+  uint32_t key[2] = {};  // of the stream of random draws (proto/base/random.h)
   uint32_t sequence[2] = {};
+  DspTensor mask;    // kFlagRescaled: as kRescale's; of codes: the third input; may be absent
   // Of weights: the same number for all versions of them, whose packed forms take one region;
-  // 0: none.
+  // 0: none. And the place of their packed form among those that keep one (eviction_plan.h):
+  // 1 + its offset; 0: it has none.
   uint32_t packed_key = 0;
-  DspTensor mask;  // kFlagRescaled: as kRescale's; of codes: the third input; may be absent
-  // The place of the weights' packed form among those that keep one (eviction_plan.h): 1 + its
-  // offset; 0: it has none.
   uint32_t kept_place = 0;
   DspCounts counts;  // written by the program
 };
