@@ -592,8 +592,7 @@ TEST(ControlConvert, LayersThatMoveAreFinite) {
   for (const double value : {kNan, kInfinity, -kInfinity}) {
     const absl::Status status = read(static_cast<float>(value), DType::kFloat32);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << value;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("layers_fetched.state: layer 3, 0.weight"));
+    EXPECT_THAT(status.ToString(), HasSubstr("layers_fetched.state: layer 3, 0.weight"));
   }
 }
 
