@@ -98,8 +98,9 @@ TEST_F(OpenClTraining, AutoMeasuresAndSaysWhatItTakes) {
   *std::find(fp32.begin(), fp32.end(), "niti") = "fp32";
   ExpectWeightsOfPlainLoops(fp32, "auto", &floats);
   unsetenv("RUNNEL_OPENCL_DEVICE");
-  EXPECT_THAT(integers, ContainsRegex("backend auto takes [a-z,]*: a micro-batch takes cpu .* ms; "
-                                      "opencl .* ms; cpu,opencl .* ms"));
+  EXPECT_THAT(integers,
+              ContainsRegex("backend auto takes [a-z,]*: a micro-batch takes cpu .* ms.*; "
+                            "opencl .* ms.*; cpu,opencl .* ms"));
   EXPECT_THAT(
       floats,
       HasSubstr("backend auto takes cpu: the bytes of fp32 are another backend's on opencl"));
@@ -159,9 +160,6 @@ TEST_F(OpenClTraining, ALimitOfTheDevicesMemoryChangesNoByte) {
   std::string log;
   ExpectWeightsOfPlainLoops(kShort, "opencl", &log, {"--device-memory-mb", "100"});
   EXPECT_THAT(log, Not(HasSubstr("computes on its CPU")));
-  ExpectWeightsOfPlainLoops(kShort, "opencl", &log, {"--device-memory-mb", "2"});
-  EXPECT_THAT(log, AllOf(HasSubstr("backend opencl: no room for "),
-                         HasSubstr(" of 2000000 are taken (--device-memory-mb)")));
 }
 
 // Central refuses a plan that the device's memory has no room for, before it begins.
