@@ -195,17 +195,17 @@ TEST(IntegerTraining, SlicesOfABatch) {
   sync.erase(std::find(sync.begin(), sync.end(), "cpu"));
   const auto weights = [&](const char* split, const char* workers, const char* backend) {
     return Weights(With(sync, {"--batch-split", split, "--local-workers", workers, "--backend",
-                               backend, "--journal", dir / "j"}));
+                               backend, "--journal", dir / (std::string("j") + split + workers)}));
   };
   const std::string whole = weights("off", "0", "cpu");
   EXPECT_EQ(weights("3", "2", "cpu"), whole);
   EXPECT_EQ(weights("auto", "0", "cpu"), whole);
-  const std::string shifted = weights("shifted:3", "0", "cpu");
+  const std::string shifted = weights("shifted:1", "0", "cpu");
   EXPECT_NE(shifted, whole);
-  EXPECT_EQ(weights("shifted:3", "1", "ref"), shifted);
-  EXPECT_EQ(weights("shifted:3", "3", "cpu:portable"), shifted);
-  EXPECT_THAT(ReadFile(dir / "j"), HasSubstr("\"batch_split\":\"shifted:3\""));
-  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(weights("shifted:1", "1", "ref"), shifted);
+  EXPECT_EQ(weights("shifted:1", "3", "cpu:portable"), shifted);
+  EXPECT_THAT(ReadFile(dir / "jshifted:13"), HasSubstr("\"batch-split\":\"shifted:1\""));
+  Process replay({"runnel-central", "replay", "--journal", dir / "jshifted:13"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
   EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
 }
