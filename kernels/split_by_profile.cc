@@ -16,7 +16,9 @@ constexpr Part kTrainingParts[] = {Part::kForward, Part::kInputGradient, Part::k
 // Less is noise, or soon will be.
 constexpr double kLeastSaving = 0.03;
 // In turns, so that a slow moment meets all slices; the fastest counts.
-constexpr int kRounds = 3;
+constexpr int kRounds = 2;
+// Slices whose first run takes so many times the least one are not run again.
+constexpr double kFarBehind = 1.3;
 
 std::vector<int64_t> DivisorsOf(int64_t batch) {
   std::vector<int64_t> divisors;
@@ -99,11 +101,7 @@ class Profiler {
       RUNNEL_RETURN_IF_ERROR(RunOnce(choice.part, around.bindings, *one));
       contenders.push_back(std::move(one));
     }
-    for (auto& one : contenders) one->least_seconds = -1;  // what came first met cold caches
-    for (int round = 0; round < kRounds; ++round) {
-      for (auto& one : contenders)
-        RUNNEL_RETURN_IF_ERROR(RunOnce(choice.part, around.bindings, *one));
-    }
+    RUNNEL_RETURN_IF_ERROR(RunAgain(choice.part, around.bindings, contenders));
     for (const auto& one : contenders) {
       const auto slices = static_cast<double>(program_.batch / one->samples);
       choice.profile.push_back({one->samples, one->least_seconds / slices});
@@ -113,6 +111,23 @@ class Profiler {
     for (const auto& one : contenders) {
       const bool pays = one->least_seconds < (1 - kLeastSaving) * whole_seconds;
       if (one->samples == fastest && pays) choice.samples = fastest;
+    }
+    return absl::OkStatus();
+  }
+
+  // Those that may be the fastest. The whole batch is among them: a split is judged by it.
+  absl::Status RunAgain(Part part, const Bindings& bindings,
+                        std::vector<std::unique_ptr<Contender>>& contenders) const {
+    double least = contenders.front()->least_seconds;
+    for (const auto& one : contenders) least = std::min(least, one->least_seconds);
+    std::vector<Contender*> near;
+    for (const auto& one : contenders) {
+      if (one == contenders.front() || one->least_seconds <= kFarBehind * least)
+        near.push_back(one.get());
+    }
+    for (Contender* one : near) one->least_seconds = -1;  // what came first met cold caches
+    for (int round = 0; round < kRounds; ++round) {
+      for (Contender* one : near) RUNNEL_RETURN_IF_ERROR(RunOnce(part, bindings, *one));
     }
     return absl::OkStatus();
   }

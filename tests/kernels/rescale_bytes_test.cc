@@ -150,7 +150,9 @@ TEST_P(RescaleBytesTest, SpeculationAndAPeriodOfOneGiveTheBytesOfDynamic) {
     const auto dynamic = Train({.model = model}, GetParam());
     ExpectSame({.model = model, .rescale = kSpeculate}, dynamic);
     ExpectSame({.model = model, .rescale = kEach}, dynamic);
-    ExpectSame({.model = model, .alone = true}, dynamic);
+    // Steps in the backward are for backends of the host.
+    const bool host = GetParam().rfind("cpu", 0) == 0 || GetParam() == "ref/1";
+    if (host) ExpectSame({.model = model, .alone = true}, dynamic);
     ExpectSame(
         {.model = model, .rescale = kSpeculate, .cuts = {2, 3}, .steps = 4, .micro_batches = 2},
         Train({.model = model, .cuts = {2, 3}, .steps = 4, .micro_batches = 2}, GetParam()));
