@@ -20,11 +20,14 @@ struct Options {
   std::string dot;     // DotRow::name; empty: by what the device says of itself
   std::string memory;  // "shared" or "copied"; empty: likewise
   std::string tile;    // of all products: ToText(Tile); empty: as tuned, or by rule
+  // As products of fp32 read them: "fp16", rounded to halves, or "fp32"; empty: fp32. Products of
+  // integers do not look at it.
+  std::string weights;
   // --device-memory-mb: all buffers together take no more; 0: what the device has.
   int64_t memory_limit_bytes = 0;
 };
-// RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY, RUNNEL_OPENCL_TILE. The memory is
-// left open.
+// RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY, RUNNEL_OPENCL_TILE,
+// RUNNEL_OPENCL_WEIGHTS. The memory's limit is left open.
 Options OptionsFromEnvironment();
 
 struct DeviceInfo {

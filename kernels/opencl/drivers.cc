@@ -57,7 +57,7 @@ std::string DriverStamp() {
                     int64_t{file.st_mtim.tv_sec}, ".", int64_t{file.st_mtim.tv_nsec}, " ");
   }
   for (const char* name : {"RUNNEL_OPENCL_DEVICE", "RUNNEL_OPENCL_DOT", "RUNNEL_OPENCL_MEMORY",
-                           "RUNNEL_OPENCL_TILE"}) {
+                           "RUNNEL_OPENCL_TILE", "RUNNEL_OPENCL_WEIGHTS"}) {
     const char* given = std::getenv(name);
     if (given != nullptr) absl::StrAppend(&stamp, name, "=", given, " ");
   }

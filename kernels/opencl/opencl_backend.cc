@@ -91,6 +91,7 @@ class OpenClExecutable final : public Executable {
  private:
   absl::Status RunPart(Part part, const StepContext& context, const Bindings& bindings) {
     RUNNEL_RETURN_IF_ERROR(staging_.Enter(part, bindings));
+    products_->ForgetWeights();
     for (const Instruction& instruction : program_.part(part)) {
       if (HasKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(instructions_->Enqueue(instruction, context));
@@ -100,6 +101,7 @@ class OpenClExecutable final : public Executable {
         RUNNEL_RETURN_IF_ERROR(floats_->Enqueue(instruction, context));
       if (IsProduct(instruction.code))
         RUNNEL_RETURN_IF_ERROR(products_->Enqueue(instruction, context));
+      products_->ForgetWritten(instruction);
       if (HasHostPart(instruction.code))
         RUNNEL_RETURN_IF_ERROR(Measure(instruction, context, bindings));
     }
@@ -171,13 +173,14 @@ class OpenClBackend final : public Backend {
   std::string numerics_class() const override {
     const DeviceInfo& device = session_->device();
     return absl::StrCat("opencl/", device.name, "/", device.driver, "/", session_->dot().name,
-                        "/rule", kOpenClFp32Rule);
+                        "/rule", kOpenClFp32Rule,
+                        session_->has_half_weights() ? "/fp16-weights" : "");
   }
 
   std::string description() const override {
     return absl::StrCat(DescriptionOf(session_->device()), ", ",
                         session_->shares_memory() ? "shared" : "copied", ", dot product ",
-                        session_->dot().name);
+                        session_->dot().name, session_->has_half_weights() ? ", weights fp16" : "");
   }
 
   ProcessorFacts processor() const override {

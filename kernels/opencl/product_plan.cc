@@ -88,6 +88,11 @@ KernelGeometry GeometryFor(const Program& program, const Instruction& instructio
 
 bool IsProduct(OpCode code) { return FindRow(code) != nullptr; }
 
+bool ReadsFloatWeight(OpCode code) {
+  const Row* row = FindRow(code);
+  return row != nullptr && row->is_float && row->mode != Mode::kWeightGradient;
+}
+
 ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
                         int64_t compute_units, const ChosenTiles& chosen) {
   ProductPlan product;

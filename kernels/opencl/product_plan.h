@@ -45,6 +45,8 @@ struct ProductPlan {
 };
 
 bool IsProduct(OpCode code);
+// A product of floats that reads a weight, its second input: not a weight-gradient.
+bool ReadsFloatWeight(OpCode code);
 // compute_units: so many tiles at least keep the device busy. The tile does not change the slices:
 // sums of floats are a function of the shape and the device.
 ProductPlan PlanProduct(const Program& program, const Instruction& instruction,

@@ -44,11 +44,13 @@ absl::StatusOr<std::vector<std::byte>> ResultOfRef(const LoneProduct& product, b
   return ReadOutput(product, *operands);
 }
 
-// A sum of n products in any order errs by n roundings of the sum of their magnitudes at most.
+// A sum of n products in any order errs by n roundings of the sum of their magnitudes at most, and
+// each term by the rounding of its weight to a half, if it is one.
 bool AreClose(const std::vector<std::byte>& got, const std::vector<std::byte>& want,
-              const std::vector<std::byte>& magnitudes, int64_t terms) {
+              const std::vector<std::byte>& magnitudes, int64_t terms, bool has_half_weights) {
   const double bound =
-      static_cast<double>(terms + 4) * double{std::numeric_limits<float>::epsilon()};
+      static_cast<double>(terms + 4) * double{std::numeric_limits<float>::epsilon()} +
+      (has_half_weights ? 0x1p-10 : 0);
   const auto value = [](const std::vector<std::byte>& bytes, size_t i) {
     return double{reinterpret_cast<const float*>(bytes.data())[i]};
   };
@@ -202,7 +204,8 @@ absl::Status ProductTuner::CheckSmall(const LoneProduct& small, const ProductPla
     RUNNEL_ASSIGN_OR_RETURN(const auto magnitudes, ResultOfRef(small, /*magnitudes=*/true));
     const Instruction& instruction = small.program.part(Part::kForward)[0];
     const ProductPlan sizes = PlanProduct(small.program, instruction, device_.compute_units, {});
-    is_right = AreClose(got.bytes, want, magnitudes, sizes.plan.depth);
+    is_right = AreClose(got.bytes, want, magnitudes, sizes.plan.depth,
+                        bench_.session->has_half_weights() && ReadsFloatWeight(instruction.code));
   }
   if (is_right) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("tile ", ToText(tile), " computes wrong"));

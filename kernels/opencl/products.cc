@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
                                      session->chosen_tiles());
       slice_bytes = std::max(slice_bytes, plan.slice_bytes());
       RUNNEL_RETURN_IF_ERROR(session->Build(KernelsOf(plan)));
+      RUNNEL_RETURN_IF_ERROR(made->AddHalves(instruction));
       made->plans_.emplace(&instruction, std::move(plan));
     }
   }
@@ -39,8 +40,7 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
 absl::Status Products::Enqueue(const Instruction& instruction, const StepContext& context) {
   const ProductPlan& product = plans_.at(&instruction);
   if (!product.is_float) return Integers(instruction, product);
-  const bool is_gradient = instruction.code == OpCode::kConvWeightGradient ||
-                           instruction.code == OpCode::kLinearWeightGradient;
+  const bool is_gradient = !ReadsFloatWeight(instruction.code);
   const bool adds = is_gradient && context.accumulate && !instruction.overwrites;
   RUNNEL_RETURN_IF_ERROR(Floats(instruction, product, adds));
   if (!is_gradient || instruction.outputs.size() < 2) return absl::OkStatus();
@@ -89,9 +89,10 @@ absl::Status Products::Floats(const Instruction& instruction, const ProductPlan&
   const KernelPlan& plan = product.plan;
   const TensorRef y = operands_.Out(instruction, 0);
   const bool has_bias = instruction.inputs.size() > 2;
+  RUNNEL_ASSIGN_OR_RETURN(const TensorRef b, Weight(instruction));
   RUNNEL_RETURN_IF_ERROR(Launch(*session_, KernelsOf(product), product.kernel)
                              .Tensor(operands_.In(instruction, 0))
-                             .Tensor(operands_.In(instruction, 1))
+                             .Tensor(b)
                              .Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
                              .Tensor(operands_.In(instruction, has_bias ? 2 : 1))
                              .Value(Flag(has_bias))
@@ -107,6 +108,50 @@ absl::Status Products::Floats(const Instruction& instruction, const ProductPlan&
       .Tensor(y)
       .Value(Flag(adds))
       .Items(plan.elements);
+}
+
+absl::Status Products::AddHalves(const Instruction& instruction) {
+  if (!session_->has_half_weights() || !ReadsFloatWeight(instruction.code)) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(session_->Build(kFloatElements));
+  Halves& halves = halves_[instruction.inputs[1]];
+  if (halves.buffer.get() != nullptr) return absl::OkStatus();
+  const int64_t count = operands_.buffer(instruction.inputs[1]).shape.elements();
+  RUNNEL_ASSIGN_OR_RETURN(halves.buffer, CreateBuffer(*session_, count * int64_t{sizeof(cl_half)}));
+  return absl::OkStatus();
+}
+
+void Products::ForgetWeights() {
+  for (auto& [index, halves] : halves_) halves.are_made = false;
+}
+
+void Products::ForgetWritten(const Instruction& instruction) {
+  for (auto& [index, halves] : halves_) {
+    const Buffer& weight = operands_.buffer(index);
+    for (const BufferIndex output : instruction.outputs) {
+      const Buffer& written = operands_.buffer(output);
+      // Buffers of one storage may share bytes.
+      const bool overlaps = written.storage == weight.storage &&
+                            written.offset_bytes < weight.offset_bytes + weight.bytes() &&
+                            weight.offset_bytes < written.offset_bytes + written.bytes();
+      if (overlaps) halves.are_made = false;
+    }
+  }
+}
+
+absl::StatusOr<TensorRef> Products::Weight(const Instruction& instruction) {
+  const TensorRef weight = operands_.In(instruction, 1);
+  if (!session_->has_half_weights() || !ReadsFloatWeight(instruction.code)) return weight;
+  Halves& halves = halves_.at(instruction.inputs[1]);
+  if (!halves.are_made) {
+    const int64_t count = operands_.buffer(instruction.inputs[1]).shape.elements();
+    RUNNEL_RETURN_IF_ERROR(Launch(*session_, kFloatElements, "to_halves")
+                               .Tensor(weight)
+                               .Memory(halves.buffer.get())
+                               .Value(static_cast<cl_uint>(count))
+                               .Items(count));
+    halves.are_made = true;
+  }
+  return TensorRef{halves.buffer.get()};
 }
 
 absl::Status Products::BiasGradient(const Instruction& instruction, bool adds) {

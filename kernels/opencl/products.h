@@ -23,6 +23,10 @@ class Products {
 
   // Of an instruction that IsProduct.
   absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
+  // Before a part, and when `instruction` was enqueued: halves of what may be another weight now
+  // are made anew when they are read next.
+  void ForgetWeights();
+  void ForgetWritten(const Instruction& instruction);
 
  private:
   Products(const Operands& operands, std::shared_ptr<Session> session)
@@ -30,11 +34,21 @@ class Products {
 
   absl::Status Integers(const Instruction& instruction, const ProductPlan& product);
   absl::Status Floats(const Instruction& instruction, const ProductPlan& product, bool adds);
+  // Makes room for the halves of a product's weight, if it reads some.
+  absl::Status AddHalves(const Instruction& instruction);
+  // The weight as the product reads it.
+  absl::StatusOr<TensorRef> Weight(const Instruction& instruction);
   absl::Status BiasGradient(const Instruction& instruction, bool adds);
 
   const Operands operands_;
   const std::shared_ptr<Session> session_;
   std::unordered_map<const Instruction*, ProductPlan> plans_;
+  // Of one weight: they hold what it is in this part, or are to be made.
+  struct Halves {
+    DeviceBuffer buffer;
+    bool are_made = false;
+  };
+  std::unordered_map<BufferIndex, Halves> halves_;
   DeviceBuffer targets_;  // a maximum of each group
   DeviceBuffer slices_;   // sums of a part of the depth
 };

@@ -37,8 +37,8 @@ uint64_t KernelSourceHash();
 class Session {
  public:
   // Chooses the device and opens it; its buffers count against `budget`, null: one of its own by
-  // the options. As ListDevices, ChooseDevice, CheckDevice and ChooseDot; Unavailable: the driver
-  // refuses.
+  // the options. As ListDevices, ChooseDevice, CheckDevice and ChooseDot; InvalidArgument: an
+  // option that is none; Unavailable: the driver refuses.
   static absl::StatusOr<std::shared_ptr<Session>> Open(
       const Options& options, std::shared_ptr<DeviceBudget> budget = nullptr);
 
@@ -47,6 +47,8 @@ class Session {
   const std::shared_ptr<DeviceBudget>& budget() const { return budget_; }
   // State lies in memory that the host sees without a copy.
   bool shares_memory() const { return shares_memory_; }
+  // Products of floats read their weights as halves.
+  bool has_half_weights() const { return has_half_weights_; }
   cl_context context() const { return context_.get(); }
   cl_command_queue queue() const { return queue_.get(); }
 
@@ -65,12 +67,16 @@ class Session {
   absl::Status Finish() { return Check(clFinish(queue()), "clFinish"); }
 
  private:
-  Session(DeviceInfo device, const DotRow& dot, bool shares_memory)
-      : device_(std::move(device)), dot_(dot), shares_memory_(shares_memory) {}
+  Session(DeviceInfo device, const DotRow& dot, bool shares_memory, bool has_half_weights)
+      : device_(std::move(device)),
+        dot_(dot),
+        shares_memory_(shares_memory),
+        has_half_weights_(has_half_weights) {}
 
   const DeviceInfo device_;
   const DotRow& dot_;
   const bool shares_memory_;
+  const bool has_half_weights_;
   std::shared_ptr<DeviceBudget> budget_;
   Handle<cl_context> context_;
   Handle<cl_command_queue> queue_;

@@ -45,6 +45,11 @@ __kernel ELEMENTS void add(TENSOR(a), TENSOR(b), TENSOR(y), uint count) {
   FOR_ITEMS(i, count) DATA(float, y)[i] = DATA(const float, a)[i] + DATA(const float, b)[i];
 }
 
+// Weights for products with HALF_WEIGHTS: to the nearest, ties to even; beyond 65504 infinite.
+__kernel ELEMENTS void to_halves(TENSOR(x), __global half *y, uint count) {
+  FOR_ITEMS(i, count) vstore_half_rte(DATA(const float, x)[i], i, y);
+}
+
 // y = x from element `begin` on, or y + x.
 __kernel ELEMENTS void store_gradient(TENSOR(x), uint begin, TENSOR(y), uint count, int adds) {
   FOR_ITEMS(i, count) {

@@ -7,7 +7,8 @@
 // input      n, h, w            ic             kh, kw, oc
 // weight     oc                 kh, kw, ic     n, oh, ow
 //
-// With FLOATS operands are floats, and (kh, kw) is innermost, as their weights lie. Else they are
+// With FLOATS operands are floats, and (kh, kw) is innermost, as their weights lie; with
+// HALF_WEIGHTS too, the weights are halves, which are widened as they are loaded. Else they are
 // int8 mantissas, of which a cell holds four for one dot product; DOT_... says how that is computed.
 //
 // The build says the tile (kernels/opencl/tile.h): registers of a work-item TILE_ROWS x
@@ -57,12 +58,20 @@ typedef float Cell;
 typedef float Sum;
 #define PACKED 1  // values of a cell
 Cell cell_of(const Value *v) { return v[0]; }
+#ifdef HALF_WEIGHTS
+// Of core OpenCL C: a device needs no arithmetic of halves for them.
+#define WEIGHT(weights, i) vload_half((i), (__global const half *)(weights))
+#endif
 #else
 typedef char Value;
 typedef uint Cell;
 typedef int Sum;
 #define PACKED 4
 Cell cell_of(const Value *v) { return as_uint((char4)(v[0], v[1], v[2], v[3])); }
+#endif
+
+#ifndef WEIGHT
+#define WEIGHT(weights, i) ((weights)[i])
 #endif
 
 #define ROWS (SIDE_X * TILE_ROWS)
@@ -172,13 +181,14 @@ Cell load_b(const int mode, __global const Value *b, const Geometry g, int group
   const int ic = g.c / g.groups, oc = g.oc / g.groups, taps = g.kh * g.kw;
   Value v[PACKED];
   if (mode == FORWARD) {
-    __global const Value *row = b + (group * oc + column) * taps * ic;
-    for (int j = 0; j < PACKED; ++j) v[j] = k + j < taps * ic ? row[k + j] : (Value)0;
+    const int row = (group * oc + column) * taps * ic;
+    for (int j = 0; j < PACKED; ++j) v[j] = k + j < taps * ic ? WEIGHT(b, row + k + j) : (Value)0;
   } else if (mode == INPUT_GRADIENT) {
     Inner at = inner_of(k, oc, taps);
     for (int j = 0; j < PACKED; ++j) {
-      v[j] = is_inside(at, oc, taps) ? b[weight_at(group * oc + at.c, column, at.tap, ic, taps)]
-                                     : (Value)0;
+      v[j] = is_inside(at, oc, taps)
+                 ? WEIGHT(b, weight_at(group * oc + at.c, column, at.tap, ic, taps))
+                 : (Value)0;
       advance(&at, oc, taps);
     }
   } else {
