@@ -42,6 +42,14 @@ std::string ShareText(const LayerReport& report, const LayerFigures& layer) {
   const bool is_known = layer.macs > 0 && report.peak > 0;
   return is_known ? absl::StrFormat("%.0f %%", 100 * ShareOfPeak(report, layer)) : "";
 }
+// Where both were timed.
+std::string Fp32Text(const LayerFigures& layer) {
+  return layer.fp32_seconds > 0 ? absl::StrFormat("%.4f", layer.fp32_seconds * 1e3) : "";
+}
+std::string RatioText(const LayerFigures& layer) {
+  const bool is_known = layer.fp32_seconds > 0 && layer.seconds > 0;
+  return is_known ? absl::StrFormat("%.1f", layer.fp32_seconds / layer.seconds) : "";
+}
 std::string SnrText(const LayerReport& report, size_t at) {
   if (at >= report.errors.size()) return "";
   const double snr = report.errors[at].snr_db;
@@ -80,16 +88,18 @@ absl::Status CheckReportPath(const std::string& path) {
 }
 
 std::string LayerReportMarkdown(const LayerReport& report) {
-  std::string text = absl::StrCat(
-      "# ", Summary(report), "\n\n",
-      "| node | layer | in - size - out | kernel | ms | GOP/s | of peak | SNR dB | cosine | "
-      "bytes |\n|---:|---|---|---|---:|---:|---:|---:|---:|---:|\n");
+  std::string text =
+      absl::StrCat("# ", Summary(report), "\n\n",
+                   "| node | layer | in - size - out | kernel | ms | FP32 ms | FP32 / INT8 | GOP/s "
+                   "| of peak | SNR dB | cosine | "
+                   "bytes |\n|---:|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
   for (size_t i = 0; i < report.layers.size(); ++i) {
     const LayerFigures& layer = report.layers[i];
     absl::StrAppend(&text, "| ", i, " | ", layer.name, " | ", layer.shape, " | ", layer.kernel,
-                    absl::StrFormat(" | %.4f | ", layer.seconds * 1e3), GopsText(layer), " | ",
-                    ShareText(report, layer), " | ", SnrText(report, i), " | ",
-                    CosineText(report, i), " | ", layer.bytes, " |\n");
+                    absl::StrFormat(" | %.4f | ", layer.seconds * 1e3), Fp32Text(layer), " | ",
+                    RatioText(layer), " | ", GopsText(layer), " | ", ShareText(report, layer),
+                    " | ", SnrText(report, i), " | ", CosineText(report, i), " | ", layer.bytes,
+                    " |\n");
   }
   return text;
 }
@@ -102,7 +112,9 @@ std::string LayerReportJson(const LayerReport& report) {
                 {"kernel", layer.kernel}, {"macs", layer.macs},
                 {"bytes", layer.bytes},   {"ms", layer.seconds * 1e3},
                 {"gops", Gops(layer)},    {"share_of_peak", ShareOfPeak(report, layer)},
-                {"snr_db", nullptr},      {"cosine", nullptr}};
+                {"fp32_ms", nullptr},     {"snr_db", nullptr},
+                {"cosine", nullptr}};
+    if (layer.fp32_seconds > 0) row["fp32_ms"] = layer.fp32_seconds * 1e3;
     if (i < report.errors.size()) {
       if (!std::isinf(report.errors[i].snr_db)) row["snr_db"] = report.errors[i].snr_db;
       row["cosine"] = report.errors[i].cosine;
@@ -135,6 +147,9 @@ std::string LayerReportSvg(const LayerReport& report) {
     std::string figures = absl::StrFormat("%.3f ms", layer.seconds * 1e3);
     if (layer.macs > 0) {
       absl::StrAppend(&figures, ", ", GopsText(layer), " GOP/s, ", ShareText(report, layer));
+    }
+    if (layer.fp32_seconds > 0) {
+      absl::StrAppend(&figures, ", FP32 takes ", RatioText(layer), " times as long");
     }
     if (i < report.errors.size()) absl::StrAppend(&figures, ", SNR ", SnrText(report, i), " dB");
     absl::StrAppendFormat(

@@ -158,7 +158,7 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   reply.errors = ErrorsOf(message.errors());
   for (const proto::LayerFigures& layer : message.layers()) {
     reply.layers.push_back({layer.name(), layer.shape(), layer.kernel(), layer.macs(),
-                            layer.bytes(), layer.seconds()});
+                            layer.bytes(), layer.seconds(), layer.fp32_seconds()});
   }
   reply.peak = message.peak();
   reply.threads = message.threads();

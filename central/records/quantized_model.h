@@ -81,6 +81,7 @@ struct LayerFigures {
   int64_t macs = 0;
   int64_t bytes = 0;
   double seconds = 0;
+  double fp32_seconds = 0;  // of convolutions and linear layers on the processor; 0: not timed
 };
 
 // Its answer.

@@ -86,6 +86,8 @@ TEST_F(Quantize, ReportsEachLayer) {
     const json& conv = report["layers"][3];
     EXPECT_EQ(conv["shape"], "20-12-50");
     EXPECT_GT(conv["ms"], 0);
+    EXPECT_GT(conv["fp32_ms"], 0);
+    EXPECT_EQ(report["layers"][2]["fp32_ms"], nullptr);
     EXPECT_GT(conv["gops"], 0);
     // 8 bits: about 6 dB each, less what the layers before have lost.
     EXPECT_GT(conv["snr_db"], 25);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/inference/fp32_node.h"
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/node_profile.h"
 #include "kernels/inference/quantizer.h"
@@ -104,6 +105,8 @@ constexpr int64_t kErrorSamples = 16;
 constexpr int64_t kChoiceSamples = 256;
 // Passes of one sample that each node's time is the median of.
 constexpr int kTimedPasses = 21;
+// Those in FP32 take several times as long.
+constexpr int kTimedFp32Passes = 7;
 
 void AddErrors(const inference::FoldedGraph& folded, const Int8Graph& graph, const Samples& samples,
                proto::InferenceReply& reply) {
@@ -116,7 +119,7 @@ void AddErrors(const inference::FoldedGraph& folded, const Int8Graph& graph, con
   }
 }
 
-// The peak is the processor's: of a device none is known.
+// The peak and the times in FP32 are the processor's: of a device none are known.
 absl::Status AddFigures(const Int8Graph& graph, inference::GraphExecutor& executor,
                         const Samples& samples, int threads, bool has_peak,
                         proto::InferenceReply& reply) {
@@ -125,6 +128,8 @@ absl::Status AddFigures(const Int8Graph& graph, inference::GraphExecutor& execut
                           executor.TimeNodes(AsBytes(sample), 1, kTimedPasses));
   const std::vector<inference::NodeFacts> facts =
       inference::DescribeNodes(graph, [&executor](size_t node) { return executor.kernel(node); });
+  std::vector<double> in_fp32(facts.size());
+  if (has_peak) in_fp32 = inference::TimeFp32Nodes(graph, 1, threads, kTimedFp32Passes);
   for (size_t i = 0; i < facts.size(); ++i) {
     proto::LayerFigures& layer = *reply.add_layers();
     layer.set_name(facts[i].name);
@@ -133,6 +138,7 @@ absl::Status AddFigures(const Int8Graph& graph, inference::GraphExecutor& execut
     layer.set_macs(facts[i].macs);
     layer.set_bytes(facts[i].bytes);
     layer.set_seconds(seconds[i]);
+    layer.set_fp32_seconds(in_fp32[i]);
   }
   reply.set_kernels(executor.description());
   if (has_peak) reply.set_peak(inference::MeasurePeak(cpu::BestInt8Kernels()));

@@ -19,8 +19,8 @@ LayerReport Example() {
   report.kernels = "set";
   report.threads = 2;
   report.peak = 1e11;
-  report.layers = {{"conv 3x3", "64-56-64", "direct set", 50'000'000, 1234, 2e-3},
-                   {"max_pool", "64-56-64", "loop set", 0, 99, 1e-3}};
+  report.layers = {{"conv 3x3", "64-56-64", "direct set", 50'000'000, 1234, 2e-3, 9e-3},
+                   {"max_pool", "64-56-64", "loop set", 0, 99, 1e-3, 0}};
   report.errors = {{31.25, 0.999}, {INFINITY, 1}};
   return report;
 }
@@ -34,6 +34,8 @@ TEST(LayerReport, JsonHasEveryFigure) {
   EXPECT_EQ(conv["name"], "conv 3x3");
   EXPECT_EQ(conv["bytes"], 1234);
   EXPECT_DOUBLE_EQ(conv["ms"], 2);
+  EXPECT_DOUBLE_EQ(conv["fp32_ms"], 9);
+  EXPECT_EQ(all["layers"][1]["fp32_ms"], nullptr);
   EXPECT_DOUBLE_EQ(conv["gops"], 50);  // two operations a multiply-accumulate
   EXPECT_DOUBLE_EQ(conv["share_of_peak"], 0.25);
   EXPECT_DOUBLE_EQ(conv["snr_db"], 31.25);
@@ -43,10 +45,13 @@ TEST(LayerReport, JsonHasEveryFigure) {
 
 TEST(LayerReport, MarkdownHasARowANode) {
   const std::string text = LayerReportMarkdown(Example());
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "| 0 | conv 3x3 | 64-56-64 | direct set | 2.0000 | 9.0000 | 4.5 | 50 | 25 % | 31.2 | "
+          "0.99900 | 1234 |\n"));
   EXPECT_THAT(text,
-              HasSubstr("| 0 | conv 3x3 | 64-56-64 | direct set | 2.0000 | 50 | 25 % | 31.2 | "
-                        "0.99900 | 1234 |\n"));
-  EXPECT_THAT(text, HasSubstr("| 1 | max_pool | 64-56-64 | loop set | 1.0000 |  |  | equal | "));
+              HasSubstr("| 1 | max_pool | 64-56-64 | loop set | 1.0000 |  |  |  |  | equal | "));
   LayerReport without = Example();
   without.errors.clear();
   EXPECT_THAT(LayerReportMarkdown(without), HasSubstr("| 50 | 25 % |  |  | 1234 |\n"));
@@ -55,6 +60,7 @@ TEST(LayerReport, MarkdownHasARowANode) {
 TEST(LayerReport, SvgHasABarANodeAndNoMarkupOfNames) {
   const std::string text = LayerReportSvg(Example());
   EXPECT_THAT(text, HasSubstr("net &lt;&amp;&gt;"));
+  EXPECT_THAT(text, HasSubstr("FP32 takes 4.5 times as long"));
   // 420 for the longest: the dark part is the share of the peak.
   EXPECT_THAT(text, HasSubstr("width=\"420.0\" height=\"12\" fill=\"#9bbcdd\""));
   EXPECT_THAT(text, HasSubstr("width=\"105.0\" height=\"12\" fill=\"#2b5f91\""));

@@ -1,8 +1,10 @@
 #include "kernels/inference/node_profile.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "gtest/gtest.h"
+#include "kernels/inference/fp32_node.h"
 #include "kernels/inference/quantizer.h"
 #include "kernels/inference/winograd_choice.h"
 #include "partition/zoo/zoo.h"
@@ -17,6 +19,11 @@ struct Made {
   Int8Graph graph;
   std::vector<float> samples;
 };
+
+void ToChannelsFirst(const float* nhwc, int64_t positions, int64_t channels, float* nchw) {
+  for (int64_t p = 0; p < positions; ++p)
+    for (int64_t c = 0; c < channels; ++c) nchw[c * positions + p] = nhwc[p * channels + c];
+}
 
 Made Make(WinogradUse winograd) {
   const ModelSpec model = MakeModel("vgg11").value();
@@ -66,6 +73,59 @@ TEST(NodeProfile, FactsAreTheGraphs) {
   ASSERT_EQ(seconds.size(), facts.size());
   for (double s : seconds) EXPECT_GE(s, 0);
   EXPECT_GT(MeasurePeak(cpu::BestInt8Kernels()), 0);
+}
+
+// By node, of random samples.
+std::vector<std::vector<float>> ValuesOf(const FoldedGraph& graph, int64_t batch) {
+  std::vector<std::vector<float>> values;
+  const std::vector<float> samples = RandomValues(3, 0, batch * graph.nodes[0].outputs());
+  FoldedExecutor(graph).Run(samples, batch, [&](size_t, absl::Span<const float> value) {
+    values.emplace_back(value.begin(), value.end());
+  });
+  return values;
+}
+
+// What is timed is the layer: given its weights and input, it has the graph's values.
+TEST(Fp32Node, ComputesWhatTheGraphDoes) {
+  const ModelSpec model = MakeModel("mobilenet_v2").value();
+  const FoldedGraph graph = FoldModel(model, InitialState(model, 1).value(), true).value();
+  cpu::ThreadPool pool(2);
+  const int64_t batch = 2;
+  const std::vector<std::vector<float>> values = ValuesOf(graph, batch);
+  int checked = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.kind != NodeKind::kConv) continue;
+    Fp32Node peer(node, batch, &pool);
+    const std::vector<float>& x = values[static_cast<size_t>(node.inputs[0])];
+    ASSERT_EQ(peer.x().size(), x.size());
+    std::copy(x.begin(), x.end(), peer.x().begin());
+    const ConvWeights& from = graph.weights[i];
+    std::copy(from.bias.begin(), from.bias.end(), peer.bias().begin());
+    const int64_t channels = node.shape.in_c / node.shape.groups, taps = node.shape.taps();
+    for (int64_t o = 0; o < node.shape.out_c; ++o) {
+      ToChannelsFirst(&from.weights[static_cast<size_t>(o * taps * channels)], taps, channels,
+                      &peer.weights()[static_cast<size_t>(o * taps * channels)]);
+    }
+    peer.Run();
+    const float limit = node.clamp == Clamp::kRelu6 ? 6 : INFINITY;
+    for (size_t k = 0; k < values[i].size(); ++k) {
+      float y = peer.y()[k];
+      if (node.clamp != Clamp::kNone) y = std::clamp(y, 0.0f, limit);
+      ASSERT_NEAR(y, values[i][k], 1e-4 * (1 + std::fabs(values[i][k]))) << i << " at " << k;
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 50);
+}
+
+TEST(Fp32Node, WhatDoesNotMultiplyIsNotTimed) {
+  const Made made = Make(WinogradUse::kOff);
+  const std::vector<double> seconds = TimeFp32Nodes(made.graph, 1, 1, 3);
+  ASSERT_EQ(seconds.size(), made.graph.nodes.size());
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    EXPECT_EQ(seconds[i] > 0, made.graph.nodes[i].node.kind == NodeKind::kConv) << i;
+  }
 }
 
 // A first layer in FP32 has the error of its codes alone.
