@@ -71,9 +71,8 @@ struct GradientSum {
   int32_t total_shift, shift;
 };
 
-// Adds gradients to a total; returns the largest |total|. Nearly always both have one exponent
-// already, or the total is empty: loops of their own, without divisions, take a fifth of the
-// packets.
+// Adds gradients to a total; returns the largest |total|. Where the total is empty, or both have
+// one exponent, nothing is shifted: loops of their own take a fraction of the packets.
 template <typename T>
 int64_t AddGradients(const GradientSum& sum, const T* __restrict gradient) {
   int64_t* __restrict total = sum.total;
