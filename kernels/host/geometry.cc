@@ -86,8 +86,12 @@ DrawStream DrawStreamOf(const Instruction& instruction, const StepContext& conte
                      instruction.code == OpCode::kInt8DropoutInputGradient ||
                      instruction.code == OpCode::kDropoutForward ||
                      instruction.code == OpCode::kDropoutInputGradient;
+  const bool rounds_errors = instruction.code == OpCode::kFakeQuantizeError;
   const CounterRandom random(
-      context.run_seed, drops ? RandomPurpose::kDropout : RandomPurpose::kRounding,
+      context.run_seed,
+      drops           ? RandomPurpose::kDropout
+      : rounds_errors ? RandomPurpose::kErrorRounding
+                      : RandomPurpose::kRounding,
       static_cast<uint64_t>(instruction.layer) * kMaxOpsPerLayer + instruction.op,
       static_cast<uint64_t>(context.sequence.value()));
   DrawStream stream = {random.key(), random.sequence_words()};

@@ -14,6 +14,7 @@
 #include "kernels/opencl/area.h"
 #include "kernels/opencl/code_instructions.h"
 #include "kernels/opencl/float_instructions.h"
+#include "kernels/opencl/grid_instructions.h"
 #include "kernels/opencl/instructions.h"
 #include "kernels/opencl/product_tuner.h"
 #include "kernels/opencl/products.h"
@@ -36,8 +37,8 @@ bool HasHostPart(OpCode code) {
 }
 
 bool IsOurs(OpCode code) {
-  return HasKernels(code) || HasCodeKernels(code) || HasFloatKernels(code) || IsProduct(code) ||
-         HasHostPart(code);
+  return HasKernels(code) || HasCodeKernels(code) || HasFloatKernels(code) ||
+         HasGridKernels(code) || IsProduct(code) || HasHostPart(code);
 }
 
 // Whether any instruction fits.
@@ -70,6 +71,9 @@ class OpenClExecutable final : public Executable {
       floats_ = std::make_unique<FloatInstructions>(operands, session_);
       RUNNEL_RETURN_IF_ERROR(floats_->Prepare());
     }
+    if (HasAny(program_, [](const Instruction& i) { return HasGridKernels(i.code); })) {
+      RUNNEL_ASSIGN_OR_RETURN(grids_, GridInstructions::Create(operands, session_));
+    }
     // Products of integers begin with one of them.
     RUNNEL_ASSIGN_OR_RETURN(instructions_, Instructions::Create(operands, session_));
     RUNNEL_ASSIGN_OR_RETURN(products_, Products::Create(operands, session_));
@@ -99,6 +103,8 @@ class OpenClExecutable final : public Executable {
         RUNNEL_RETURN_IF_ERROR(EnqueueCodes(*session_, Operands(program_, staging_), instruction));
       if (HasFloatKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(floats_->Enqueue(instruction, context));
+      if (HasGridKernels(instruction.code))
+        RUNNEL_RETURN_IF_ERROR(grids_->Enqueue(instruction, context));
       if (IsProduct(instruction.code))
         RUNNEL_RETURN_IF_ERROR(products_->Enqueue(instruction, context));
       products_->ForgetWritten(instruction);
@@ -146,6 +152,7 @@ class OpenClExecutable final : public Executable {
   Staging staging_;
   std::unique_ptr<Instructions> instructions_;
   std::unique_ptr<FloatInstructions> floats_;  // where the program has some
+  std::unique_ptr<GridInstructions> grids_;    // likewise
   std::unique_ptr<Products> products_;
 };
 

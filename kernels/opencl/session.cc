@@ -52,7 +52,7 @@ std::string SourceOf(ProgramId::Source source) {
     case ProgramId::Source::kIntegers:
       return absl::StrCat(kPreludeSource, kElementsSource, kCodesSource, kPoolsSource, kStepSource);
     case ProgramId::Source::kFloats:
-      return absl::StrCat(kPreludeSource, kFloatsSource);
+      return absl::StrCat(kPreludeSource, kFloatsSource, kGridsSource);
     case ProgramId::Source::kProduct:
       break;
   }

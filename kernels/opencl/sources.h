@@ -9,6 +9,7 @@ extern const char* const kPreludeSource;
 extern const char* const kElementsSource;
 extern const char* const kCodesSource;
 extern const char* const kFloatsSource;
+extern const char* const kGridsSource;
 extern const char* const kPoolsSource;
 extern const char* const kStepSource;
 extern const char* const kProductSource;

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"
@@ -13,18 +14,20 @@ namespace runnel {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // clang-format off
 const Words kDorefa = {"train", "--model", "lenet", "--dataset", "synthetic_digits",
-                       "--recipe", "dorefa:4,4,8", "--backend", "cpu", "--batch-size", "8",
+                       "--recipe", "dorefa:4,4,8", "--batch-size", "8",
                        "--eval-every", "0", "--eval-batch-size", "250"};
 // clang-format on
-const Words kAsync = With(kDorefa, {"--local-workers", "3", "--barrier-every", "4"});
+const Words kOnCpu = With(kDorefa, {"--backend", "cpu"});
+const Words kAsync = With(kOnCpu, {"--local-workers", "3", "--barrier-every", "4"});
 
 TEST(DorefaTraining, SyncEqualsThePlainLoopOnOneToThreeStages) {
   for (const char* micro_batches : {"1", "4"}) {
-    const Words steps = With(kDorefa, {"--max-batches", "3", "--micro-batches", micro_batches});
+    const Words steps = With(kOnCpu, {"--max-batches", "3", "--micro-batches", micro_batches});
     const Words sync = With(steps, {"--schedule", "sync_1f1b"});
     const std::string plain = Weights(With(sync, {"--local-workers", "0"}));
     EXPECT_EQ(plain.size(), 64u);
@@ -35,6 +38,15 @@ TEST(DorefaTraining, SyncEqualsThePlainLoopOnOneToThreeStages) {
     EXPECT_EQ(Weights(With(steps, {"--local-workers", "3", "--schedule", "zb_h1"})), plain)
         << "weight-gradients deferred, M = " << micro_batches;
   }
+}
+
+TEST(DorefaTraining, OpenClGivesTheSameBytesOnOneAndTwoStages) {
+  if (!testing::Matches(Contains("opencl"))(BackendNames())) GTEST_SKIP() << "no OpenCL driver";
+  const Words steps = With(kDorefa, {"--backend", "opencl", "--max-batches", "3", "--micro-batches",
+                                     "2", "--schedule", "sync_1f1b"});
+  const std::string plain = Weights(With(steps, {"--local-workers", "0"}));
+  EXPECT_EQ(plain.size(), 64u);
+  EXPECT_EQ(Weights(With(steps, {"--local-workers", "2"})), plain);
 }
 
 TEST(DorefaTraining, RunsResumeReplayAndKeepTheirName) {

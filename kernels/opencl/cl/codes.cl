@@ -22,12 +22,11 @@ long round_half_away(long x, int shift) {
   if (get_global_id(0) == 0 && name##_at.x != name##_at.y) write_tail(TAIL(name), 0, 0)
 
 #define MOST_REAL 1000000L
-#define INFINITE 0x7f800000u
 
 // round((float)(x * factor)) of two floats' bits, factor >= 0: devices may take small floats for
 // zero, and may round otherwise.
 long encode_real(uint x, uint factor) {
-  const uint magnitude = x & 0x7fffffffu;
+  const uint magnitude = MAGNITUDE(x);
   const bool is_nan = magnitude > INFINITE || factor > INFINITE ||
                       (magnitude == INFINITE && factor == 0) ||
                       (factor == INFINITE && magnitude == 0);

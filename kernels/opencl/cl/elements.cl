@@ -2,17 +2,10 @@
 
 // A finite float as its magnitude: NaN counts as 0, an infinite value as the largest float.
 uint finite_magnitude(uint bits) {
-  const uint magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0;
+  const uint magnitude = MAGNITUDE(bits);
+  if (magnitude > INFINITE) return 0;
   return min(magnitude, 0x7f7fffffu);
 }
-
-// magnitude = mantissa * 2^(exponent - 150)
-uint mantissa_of(uint magnitude) {
-  const uint fraction = magnitude & 0x7fffffu;
-  return magnitude >> 23 == 0 ? fraction : fraction | 0x800000u;
-}
-int exponent_of(uint magnitude) { return max((int)(magnitude >> 23), 1); }
 
 int ceil_log2(uint magnitude) {
   const uint mantissa = mantissa_of(magnitude);

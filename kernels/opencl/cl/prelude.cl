@@ -52,6 +52,16 @@ void write_tail(__global Tail *tail, int exponent, long max_abs) {
   for (int i = 0; i < 6; ++i) tail->padding[i] = 0;
 }
 
+// A float's bits without its sign: magnitude = mantissa * 2^(exponent - 150); a NaN's are above
+// INFINITE.
+#define MAGNITUDE(bits) ((bits) & 0x7fffffffu)
+#define INFINITE 0x7f800000u
+uint mantissa_of(uint magnitude) {
+  const uint fraction = magnitude & 0x7fffffu;
+  return magnitude >> 23 == 0 ? fraction : fraction | 0x800000u;
+}
+int exponent_of(uint magnitude) { return max((int)(magnitude >> 23), 1); }
+
 int bits_of(long max_abs) { return max_abs <= 1 ? 0 : 64 - (int)clz((ulong)(max_abs - 1)); }
 
 char saturate_mantissa(long value) { return (char)clamp(value, -127L, 127L); }
