@@ -42,6 +42,25 @@ void Progress::Observe(int64_t now_ns, const ProgressState& state) {
     points_.push_back({now_ns, state.step, state.samples});
   }
   while (points_.size() > 2 && points_[1].time_ns <= now_ns - kWindowNs) points_.pop_front();
+  if (!state.is_evaluating()) {
+    evaluation_ = Task();
+  } else if (IsAnother(evaluation_, state.evaluated, state.to_evaluate)) {
+    evaluation_ = {now_ns, state.evaluated, state.to_evaluate};
+  }
+}
+
+bool Progress::IsAnother(const Task& task, int64_t done, int64_t total) {
+  return total != task.total || done < task.done;
+}
+
+std::string Progress::ShareText(const Task& task, int64_t done, int64_t total) const {
+  std::string text = absl::StrFormat("%d %%", 100 * done / total);
+  const auto gained = static_cast<double>(done - task.done);
+  const auto left = static_cast<double>(total - done);
+  const double seconds = static_cast<double>(now_ns_ - task.time_ns) / kNanosPerSecond;
+  if (gained > left * kLeastShareOfRest)
+    absl::StrAppend(&text, ", ", FormatDuration(left * seconds / gained), " left");
+  return text;
 }
 
 double Progress::SpanSeconds() const {
@@ -58,6 +77,10 @@ std::string Progress::StatusText(const ProgressState& state) const {
       absl::StrFormat("epoch %d/%d  batch %d/%d", std::min(state.epoch + 1, state.epochs),
                       state.epochs, state.step_in_epoch, state.steps_per_epoch);
   if (!std::isnan(state.loss)) absl::StrAppendFormat(&text, "  loss %.4f", state.loss);
+  if (state.is_evaluating()) {
+    return absl::StrCat(text, "  evaluating ",
+                        ShareText(evaluation_, state.evaluated, state.to_evaluate));
+  }
   const double span = SpanSeconds();
   if (span > 0) {
     const Point& from = points_.front();
@@ -106,6 +129,11 @@ std::string Progress::Update(int64_t now_ns, const ProgressState& state) {
     return first || epoch_ended || since >= options_.redraw_interval_ns ? Redraw(state) : "";
   }
   if (first) last_output_ns_ = now_ns;  // nothing to say yet
+  if (state.is_evaluating() && !evaluation_.is_shown &&
+      now_ns - evaluation_.time_ns >= kPatienceNs) {
+    evaluation_.is_shown = true;
+    return Plain(StatusText(state));
+  }
   if (epoch_ended) {
     return Plain(
         absl::StrFormat("epoch %d/%d done  %s", state.epoch, state.epochs, StatusText(state)));
@@ -126,10 +154,10 @@ std::string Progress::Transfer(int64_t now_ns, absl::string_view what, int64_t a
                                int64_t total_bytes) {
   now_ns_ = now_ns;
   if (arrived_bytes >= total_bytes) {
-    transfer_ = TransferBegin();
+    transfer_ = Task();
     return "";
   }
-  if (total_bytes != transfer_.total_bytes || arrived_bytes < transfer_.arrived_bytes) {
+  if (IsAnother(transfer_, arrived_bytes, total_bytes)) {
     transfer_ = {now_ns, arrived_bytes, total_bytes};
     last_output_ns_ = now_ns;
     return "";
@@ -139,12 +167,8 @@ std::string Progress::Transfer(int64_t now_ns, absl::string_view what, int64_t a
   if (now_ns - last_output_ns_ < interval_ns) return "";
   last_output_ns_ = now_ns;
   transfer_.is_shown = true;
-  const auto arrived = static_cast<double>(arrived_bytes - transfer_.arrived_bytes);
-  const auto left = static_cast<double>(total_bytes - arrived_bytes);
-  const double seconds = static_cast<double>(now_ns - transfer_.time_ns) / kNanosPerSecond;
-  std::string text = absl::StrFormat("%s: %d %%", what, 100 * arrived_bytes / total_bytes);
-  if (arrived > left * kLeastShareOfRest)
-    absl::StrAppend(&text, ", ", FormatDuration(left * seconds / arrived), " left");
+  const std::string text =
+      absl::StrCat(what, ": ", ShareText(transfer_, arrived_bytes, total_bytes));
   return options_.terminal ? absl::StrCat(kClearLine, text) : absl::StrCat(text, "\n");
 }
 

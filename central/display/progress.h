@@ -23,6 +23,12 @@ struct ProgressState {
   int64_t samples = 0;  // trained since the run's start; only differences count
   double loss = std::numeric_limits<double>::quiet_NaN();  // recent training loss; NaN: none yet
   std::vector<double> stage_busy;                          // shares in [0, 1], by stage
+  // Of an evaluation by the stages, which train meanwhile nothing: micro-batches. Equal: there is
+  // none.
+  int64_t evaluated = 0;
+  int64_t to_evaluate = 0;
+
+  bool is_evaluating() const { return evaluated < to_evaluate; }
 };
 
 struct ProgressOptions {
@@ -60,14 +66,19 @@ class Progress {
     int64_t samples = 0;
   };
 
-  struct TransferBegin {
-    int64_t time_ns = 0;
-    int64_t arrived_bytes = 0;
-    int64_t total_bytes = 0;  // 0: none is under way
+  // Of what is done bit by bit: bytes that are sent, micro-batches that are evaluated.
+  struct Task {
+    int64_t time_ns = 0;  // when it began, with so much done
+    int64_t done = 0;
+    int64_t total = 0;  // 0: none is under way
     bool is_shown = false;
   };
 
   void Observe(int64_t now_ns, const ProgressState& state);
+  // Another task begins than the one that `task` is.
+  static bool IsAnother(const Task& task, int64_t done, int64_t total);
+  // "45 %, 0:30 left".
+  std::string ShareText(const Task& task, int64_t done, int64_t total) const;
   // Seconds that the points span; 0: too few to tell a rate.
   double SpanSeconds() const;
   std::string StatusText(const ProgressState& state) const;
@@ -76,7 +87,8 @@ class Progress {
 
   ProgressOptions options_;
   std::deque<Point> points_;  // at the start and wherever steps were done, of the last while
-  TransferBegin transfer_;
+  Task transfer_;
+  Task evaluation_;
   int64_t now_ns_ = 0;
   ProgressState last_;
   bool started_ = false;

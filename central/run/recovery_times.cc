@@ -35,7 +35,7 @@ std::string RecoveryTimes::Reach(const RecoveryReached& reached, int64_t now_ns)
       return "";
     case Phase::kFirstGradient:
       summary.first_gradient_s = SecondsSinceLast(now_ns);
-      return absl::StrFormat("without %s training goes on from step %d after %.2f s",
+      return absl::StrFormat("without %s the run goes on from step %d after %.2f s",
                              absl::StrJoin(summary.workers, ", "), summary.step,
                              summary.FirstGradientSeconds());
     case Phase::kCaughtUp:

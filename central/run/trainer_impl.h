@@ -161,6 +161,10 @@ class Trainer::Impl final : public CentralControlObserver {
     RunView view = record_->View(coordinator_->plan(), Stages(), coordinator_->step());
     view.period = job_.planner->period();
     view.replication = coordinator_->replication();
+    if (feeder_ != nullptr) {
+      view.progress.evaluated = feeder_->evaluated();
+      view.progress.to_evaluate = feeder_->evaluation_micro_batches();
+    }
     for (const Device& device : coordinator_->devices())
       view.processors.push_back({device.hello.name, device.hello.processor_list});
     return view;

@@ -273,7 +273,7 @@ TEST(RecoveringDialled, TheRunGoesOnWithoutIt) {
   EXPECT_EQ(two.Wait(), 0) << two.err();
   EXPECT_EQ(Summary(dir / "s")["weights_sha256"], whole);
   EXPECT_THAT(central.out() + central.err(), HasSubstr("worker one was lost"));
-  EXPECT_THAT(central.out(), HasSubstr("without one training goes on from step"));
+  EXPECT_THAT(central.out(), HasSubstr("without one the run goes on from step"));
 }
 
 }  // namespace

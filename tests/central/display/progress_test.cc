@@ -55,13 +55,39 @@ TEST(Progress, LayersOnTheirWayAreShownWithTheTimeLeft) {
   EXPECT_EQ(lines.Transfer(90 * kSecond, "sending layers", 1000, 1000), "");
   // Another one has a rate of its own.
   EXPECT_EQ(lines.Transfer(100 * kSecond, "sending layers", 0, 500), "");
-  EXPECT_EQ(lines.Transfer(110 * kSecond, "sending layers", 0, 500),
-            "sending layers: 0 %\n");
+  EXPECT_EQ(lines.Transfer(110 * kSecond, "sending layers", 0, 500), "sending layers: 0 %\n");
 
   Progress terminal(Terminal());
   EXPECT_EQ(terminal.Transfer(0, "sending layers", 0, 1000), "");
   EXPECT_EQ(terminal.Transfer(kSecond, "sending layers", 500, 1000),
             std::string(kClear) + "sending layers: 50 %, 0:01 left");
+}
+
+TEST(Progress, AnEvaluationByTheStagesIsShownWithTheTimeLeft) {
+  const auto evaluating = [](int64_t done) {
+    ProgressState state = At(100);
+    state.evaluated = done;
+    state.to_evaluate = 50;
+    return state;
+  };
+  Progress lines((ProgressOptions()));
+  lines.Update(0, At(99));
+  EXPECT_EQ(lines.Update(kSecond, evaluating(0)),
+            "epoch 1/3 done  epoch 2/3  batch 0/100  loss "
+            "0.5000  evaluating 0 %\n");
+  EXPECT_EQ(lines.Update(2 * kSecond, evaluating(1)), "") << "not yet";
+  EXPECT_EQ(lines.Update(3 * kSecond, evaluating(2)),
+            "epoch 2/3  batch 0/100  loss 0.5000  evaluating 4 %\n");
+  EXPECT_EQ(lines.Update(6 * kSecond, evaluating(5)), "") << "not again so soon";
+  EXPECT_EQ(lines.Update(11 * kSecond, evaluating(10)),
+            "epoch 2/3  batch 0/100  loss 0.5000  evaluating 20 %, 0:40 left\n");
+  EXPECT_THAT(lines.Update(60 * kSecond, evaluating(50)), HasSubstr("ETA"));
+
+  Progress terminal(Terminal());
+  terminal.Update(0, evaluating(0));
+  EXPECT_EQ(
+      terminal.Update(10 * kSecond, evaluating(25)),
+      std::string(kClear) + "epoch 2/3  batch 0/100  loss 0.5000  evaluating 50 %, 0:10 left");
 }
 
 TEST(Progress, EtaIsNotGuessedAtTheStart) {

@@ -19,7 +19,7 @@ TEST(RecoveryTimes, EachPhaseCountsFromTheOneBefore) {
   EXPECT_EQ(times.summaries()[0].source, "central");
   EXPECT_EQ(times.summaries()[0].first_gradient_s, -1);
   EXPECT_EQ(times.Reach({Phase::kFirstGradient, 40, {"w1", "w2"}}, 25 * kSecond),
-            "without w1, w2 training goes on from step 40 after 15.00 s");
+            "without w1, w2 the run goes on from step 40 after 15.00 s");
   EXPECT_EQ(times.Reach({Phase::kCaughtUp, 40, {"w1", "w2"}}, 41 * kSecond),
             "what was lost is trained again, 16.00 s later");
   ASSERT_EQ(times.summaries().size(), 1u);

@@ -118,7 +118,7 @@ MoveOrder Recovery::Order(PlanDecided decided, PrepareStage common, RunEffects& 
     absl::StrAppend(out, decided.devices[static_cast<size_t>(stage.device.value())].name);
   };
   effects.push_back(
-      LogLine{Severity::kInfo, absl::StrCat("training goes on from step ", step(), " on ",
+      LogLine{Severity::kInfo, absl::StrCat("the run goes on from step ", step(), " on ",
                                             absl::StrJoin(decided.plan.stages, ", ", name))});
   Reach(RecoveryReached::Phase::kPlanned, effects);
   first_ = common.first_sequence;

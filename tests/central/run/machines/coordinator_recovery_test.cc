@@ -34,7 +34,7 @@ TEST(CoordinatorRecovery, EachWorkerInTurn) {
                                               Phase::kFirstGradient, Phase::kCaughtUp));
     EXPECT_THAT(cluster.lines(),
                 HasSubstr("worker w" + std::to_string(lost) + " was lost: killed"));
-    EXPECT_THAT(cluster.lines(), HasSubstr("training goes on from step 40 on w0, w"));
+    EXPECT_THAT(cluster.lines(), HasSubstr("the run goes on from step 40 on w0, w"));
     EXPECT_EQ(cluster->step(), 120);
   }
 }
@@ -346,7 +346,7 @@ TEST(CoordinatorRecovery, ALostBackendLosesNoWorker) {
                 HasSubstr("backend hexagon of worker " + name +
                           " was lost: its program ended; from now on this worker computes on its "
                           "CPU\n"));
-    EXPECT_THAT(cluster.lines(), HasSubstr("training goes on from step 40 on w0, w1, w2"));
+    EXPECT_THAT(cluster.lines(), HasSubstr("the run goes on from step 40 on w0, w1, w2"));
   }
 }
 
