@@ -249,8 +249,8 @@ void Coordinator::StopAtBarrier() {
   orders_.stop = true;
   // Before training there is nothing to bring to a barrier.
   if (!barrier_.begun()) return End(absl::CancelledError("stopped before training began"), true);
-  if (options_.evaluate_only)
-    return End(absl::CancelledError("stopped before the evaluation was done"), true);
+  const bool trains = !options_.evaluate_only && !barrier_.IsLast(options_.first_step);
+  if (!trains) return End(absl::CancelledError("stopped before the evaluation was done"), true);
   if (stands_for_ == StandsFor::kOperator) CollectFinal();
 }
 

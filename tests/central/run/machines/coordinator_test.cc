@@ -128,6 +128,7 @@ class Cluster {
   bool holds_evaluations_ = false;
   absl::StatusOr<EvaluationFigures> figures_ = EvaluationFigures{0.5, 1.5};
   bool stop_at_first_barrier_ = false;
+  bool stops_evaluating_ = false;
   int64_t fail_at_ = -1;
   OneChange rule_;
   int64_t fails_preparing_ = -1;     // connection
@@ -196,6 +197,7 @@ class Cluster {
         coordinator_->Gone(id, absl::UnavailableError("killed"));
     }
     const auto* evaluate = std::get_if<EvaluateRequest>(&send.message);
+    if (evaluate != nullptr && stops_evaluating_) return coordinator_->StopAtBarrier();
     if (evaluate != nullptr && id.value() + 1 == static_cast<int64_t>(stages_.size())) {
       EXPECT_EQ(evaluate->micro_batches, 3);
       coordinator_->Received(id,
@@ -240,6 +242,14 @@ TEST(Coordinator, TrainsOnWhileAStateIsSentButNotBeyondTheNextBarrier) {
   stopped->StopAtBarrier();
   stopped.ReleaseSnapshots();
   EXPECT_EQ(stopped.log(), " plan b40 b80 c40 c80! end80");
+}
+
+// As `eval` of a check-point: there is no barrier to wait for.
+TEST(Coordinator, ARunWithoutAStepStopsAtOnce) {
+  Cluster cluster(2, 0);
+  cluster.stops_evaluating_ = true;
+  cluster.JoinAll(2);
+  EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kCancelled) << cluster.ended();
 }
 
 // Nothing of a state that everybody can draw crosses a network.
