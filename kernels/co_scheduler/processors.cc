@@ -12,7 +12,7 @@ constexpr ProcessorRates kRates[] = {
     {"cpu", true, 150e9, 60e9, 5e9, 2e-6, {5e-6, 0.2e-9}, false, true},
     {"ref", true, 1e9, 1e9, 0.5e9, 1e-6, {5e-6, 0.2e-9}, true},
     {"torch", true, 10e9, 50e9, 4e9, 10e-6, {10e-6, 0.2e-9}},
-    {"opencl", true, 170e9, 50e9, 20e9, 20e-6, {200e-6, 0.2e-9}, true},
+    {"opencl", true, 170e9, 50e9, 20e9, 20e-6, {200e-6, 0.2e-9}, true, false, true},
     {"hexagon", false, 200e9, 1e9, 10e9, 5e-6, {25e-3, 0.2e-9}, true},
 };
 constexpr ProcessorRates kOther = {"", true, 1e9, 1e9, 1e9, 10e-6, {1e-3, 1e-9}};

@@ -30,6 +30,9 @@ struct ProcessorRates {
   // Slices of a batch (BatchSplit) run one after the other; the others compute the whole, with the
   // same bytes.
   bool takes_slices = false;
+  // A product of INT8 inference may be computed when its sums are requantised: its input has to
+  // stay until then.
+  bool delays_products = false;
 };
 
 // Of a backend by Backend::name(); of names that are not known cautious ones.

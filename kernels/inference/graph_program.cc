@@ -41,8 +41,12 @@ CodeRule OutputRule(const Int8Node& n) {
 
 class Compiler {
  public:
-  Compiler(const Int8Graph& graph, int64_t batch, GraphProgram& made)
-      : graph_(graph), batch_(batch), made_(made), values_(graph.nodes.size(), -1) {}
+  Compiler(const Int8Graph& graph, int64_t batch, bool keeps_inputs, GraphProgram& made)
+      : graph_(graph),
+        batch_(batch),
+        keeps_inputs_(keeps_inputs),
+        made_(made),
+        values_(graph.nodes.size(), -1) {}
 
   absl::Status Run(absl::Span<const size_t> given, size_t output) {
     std::vector<bool> needed(graph_.nodes.size(), false);
@@ -184,8 +188,18 @@ class Compiler {
     if (row_sums >= 0) inputs.push_back(row_sums);
     made_.gives_sums = n().gives_logits();
     values_[at_] = made_.gives_sums ? Output(DType::kInt32) : Value(DType::kInt8, OutputShape());
-    Emit(OpCode::kRequantizeCodes, std::move(inputs), values_[at_]);
+    std::vector<BufferIndex> kept = ProductInput(sums);
+    Emit(OpCode::kRequantizeCodes, std::move(inputs), values_[at_]).keeps = std::move(kept);
     return absl::OkStatus();
+  }
+
+  // Of the product that gives the sums, if it is to be kept for them.
+  std::vector<BufferIndex> ProductInput(BufferIndex sums) const {
+    if (!keeps_inputs_) return {};
+    for (const Instruction& made : made_.program.part(Part::kForwardEval)) {
+      if (made.outputs[0] == sums && made.inputs.size() > 1) return {made.inputs[0]};
+    }
+    return {};
   }
 
   // The sums of x with weights (out, kernel..., in) into `out_c` channels.
@@ -298,6 +312,7 @@ class Compiler {
 
   const Int8Graph& graph_;
   const int64_t batch_;
+  const bool keeps_inputs_;
   GraphProgram& made_;
   std::vector<bool> placed_;         // by buffer
   std::vector<BufferIndex> values_;  // by node
@@ -307,9 +322,10 @@ class Compiler {
 }  // namespace
 
 absl::StatusOr<GraphProgram> CompileGraph(const Int8Graph& graph, int64_t batch,
-                                          absl::Span<const size_t> given, size_t output) {
+                                          absl::Span<const size_t> given, size_t output,
+                                          bool keeps_inputs) {
   GraphProgram made;
-  RUNNEL_RETURN_IF_ERROR(Compiler(graph, batch, made).Run(given, output));
+  RUNNEL_RETURN_IF_ERROR(Compiler(graph, batch, keeps_inputs, made).Run(given, output));
   return made;
 }
 

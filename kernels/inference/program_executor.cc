@@ -106,7 +106,7 @@ class ProgramExecutor final : public GraphExecutor {
       end_ = graph_.nodes[last_].node.inputs[0];
     }
     if (reals_.count(end_) > 0) return absl::OkStatus();  // all of it is the host's
-    RUNNEL_ASSIGN_OR_RETURN(const GraphProgram made, CompileGraph(graph_, 1, given_, end_));
+    RUNNEL_ASSIGN_OR_RETURN(const GraphProgram made, Compile(graph_, 1, given_, end_));
     RUNNEL_ASSIGN_OR_RETURN(parameters_, Upload(backend_, made.parameters));
     return absl::OkStatus();
   }
@@ -127,6 +127,10 @@ class ProgramExecutor final : public GraphExecutor {
 
   void AddReal(size_t node) {
     reals_.emplace(node, RealConv(graph_, node, CodeLoopsFor(cpu::BestInt8Kernels().name)));
+  }
+  absl::StatusOr<GraphProgram> Compile(const Int8Graph& graph, int64_t batch,
+                                       absl::Span<const size_t> given, size_t output) const {
+    return CompileGraph(graph, batch, given, output, RatesOf(backend_.name()).delays_products);
   }
   int64_t outputs(size_t node) const { return graph_.nodes[node].node.outputs(); }
 
@@ -157,7 +161,7 @@ absl::StatusOr<Prepared*> ProgramExecutor::PreparedFor(int64_t batch) {
   const auto found = prepared_.find(batch);
   if (found != prepared_.end()) return found->second.get();
   if (prepared_.size() == kMaxPrograms) prepared_.clear();
-  RUNNEL_ASSIGN_OR_RETURN(GraphProgram made, CompileGraph(graph_, batch, given_, end_));
+  RUNNEL_ASSIGN_OR_RETURN(GraphProgram made, Compile(graph_, batch, given_, end_));
   RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Prepared> prepared,
                           Prepared::Of(std::move(made), backend_));
   return (prepared_[batch] = std::move(prepared)).get();
@@ -280,7 +284,7 @@ absl::StatusOr<double> ProgramExecutor::TimeNode(const Int8Graph& graph, size_t 
   const Node& shape = graph.nodes[node].node;
   std::vector<size_t> given = {0};
   if (node > 0) given.assign(shape.inputs.begin(), shape.inputs.begin() + shape.input_count());
-  RUNNEL_ASSIGN_OR_RETURN(GraphProgram made, CompileGraph(graph, batch, given, node));
+  RUNNEL_ASSIGN_OR_RETURN(GraphProgram made, Compile(graph, batch, given, node));
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Memory> parameters,
                           Upload(backend_, made.parameters));
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Prepared> prepared,

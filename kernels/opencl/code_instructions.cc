@@ -9,6 +9,7 @@ namespace {
 struct KernelPlanes {
   cl_int c, inner, groups;
 };
+// As kernels/opencl/cl/prelude.cl has them.
 constexpr cl_int kCodesIn = 1;
 constexpr cl_int kSumsOut = 2;
 constexpr cl_int kOneChannel = 4;
@@ -46,10 +47,6 @@ absl::Status Requantize(const Call& call) {
   const bool has_rows = call.instruction.inputs.size() > 2;
   KernelPlanes planes = PlanesOf(call.out().shape);
   if (has_rows) planes.groups = static_cast<cl_int>(call.in(2).shape[1]);
-  cl_int flags = has_rows ? kRowSums : 0;
-  if (call.in(0).dtype == DType::kInt8) flags |= kCodesIn;
-  if (call.out().dtype == DType::kInt32) flags |= kSumsOut;
-  if (call.in(1).shape.elements() == kCodeRuleWords + kCodeChannelWords) flags |= kOneChannel;
   return call.Kernel()
       .Tensor(call.x(0))
       .Tensor(call.x(1))
@@ -57,7 +54,7 @@ absl::Status Requantize(const Call& call) {
       .Tensor(call.y())
       .Value(call.count())
       .Value(planes)
-      .Value(flags)
+      .Value(CodeFlagsOf(call.operands, call.instruction))
       .Items(call.count());
 }
 
@@ -115,6 +112,16 @@ const Row* FindRow(OpCode code) {
 }  // namespace
 
 bool HasCodeKernels(OpCode code) { return FindRow(code) != nullptr; }
+
+cl_int CodeFlagsOf(const Operands& operands, const Instruction& requantize) {
+  const auto& inputs = requantize.inputs;
+  const int64_t words = operands.buffer(inputs[1]).shape.elements();
+  cl_int flags = inputs.size() > 2 ? kRowSums : 0;
+  if (operands.buffer(inputs[0]).dtype == DType::kInt8) flags |= kCodesIn;
+  if (operands.buffer(requantize.outputs[0]).dtype == DType::kInt32) flags |= kSumsOut;
+  if (words == kCodeRuleWords + kCodeChannelWords) flags |= kOneChannel;
+  return flags;
+}
 
 absl::Status EnqueueCodes(Session& session, const Operands& operands,
                           const Instruction& instruction) {

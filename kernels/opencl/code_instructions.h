@@ -10,6 +10,9 @@ namespace runnel::opencl {
 
 bool HasCodeKernels(OpCode code);
 
+// Of a kRequantizeCodes: what its kernel adds up and gives, as kernels/opencl/cl/prelude.cl has it.
+cl_int CodeFlagsOf(const Operands& operands, const Instruction& requantize);
+
 // Enqueues one that HasCodeKernels; kIntegerElements are built. Waits for nothing.
 absl::Status EnqueueCodes(Session& session, const Operands& operands,
                           const Instruction& instruction);

@@ -99,14 +99,14 @@ class OpenClExecutable final : public Executable {
     for (const Instruction& instruction : program_.part(part)) {
       if (HasKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(instructions_->Enqueue(instruction, context));
-      if (HasCodeKernels(instruction.code))
+      const bool is_product = products_->Has(instruction);
+      if (HasCodeKernels(instruction.code) && !is_product)
         RUNNEL_RETURN_IF_ERROR(EnqueueCodes(*session_, Operands(program_, staging_), instruction));
       if (HasFloatKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(floats_->Enqueue(instruction, context));
       if (HasGridKernels(instruction.code))
         RUNNEL_RETURN_IF_ERROR(grids_->Enqueue(instruction, context));
-      if (IsProduct(instruction.code))
-        RUNNEL_RETURN_IF_ERROR(products_->Enqueue(instruction, context));
+      if (is_product) RUNNEL_RETURN_IF_ERROR(products_->Enqueue(instruction, context));
       products_->ForgetWritten(instruction);
       if (HasHostPart(instruction.code))
         RUNNEL_RETURN_IF_ERROR(Measure(instruction, context, bindings));

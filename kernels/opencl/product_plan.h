@@ -35,6 +35,9 @@ struct ProductPlan {
   Tile tile;
   // The sums of slices are added up afterwards; else the product is written as it is.
   bool is_sliced = false;
+  // The kRequantizeCodes that reads its sums is done with it (code_pairs.h): they are nowhere in
+  // memory.
+  bool gives_codes = false;
   // Products of one class are tuned as one: kernel, kind of window, and sizes to powers of two.
   std::string shape_class;
 

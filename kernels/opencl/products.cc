@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/opencl/code_instructions.h"
+#include "kernels/opencl/code_pairs.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {
 namespace {
 
 ProgramId KernelsOf(const ProductPlan& product) {
-  return {ProgramId::Source::kProduct, product.is_float, product.tile};
+  return {ProgramId::Source::kProduct, product.is_float, product.tile, product.gives_codes};
 }
 
 }  // namespace
@@ -17,18 +19,12 @@ ProgramId KernelsOf(const ProductPlan& product) {
 absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& operands,
                                                            std::shared_ptr<Session> session) {
   std::unique_ptr<Products> made(new Products(operands, session));
-  const Program& program = operands.program();
+  made->Plan();
   int64_t slice_bytes = 0;
-  for (const auto& part : program.parts) {
-    for (const Instruction& instruction : part) {
-      if (!IsProduct(instruction.code)) continue;
-      ProductPlan plan = PlanProduct(program, instruction, session->device().compute_units,
-                                     session->chosen_tiles());
-      slice_bytes = std::max(slice_bytes, plan.slice_bytes());
-      RUNNEL_RETURN_IF_ERROR(session->Build(KernelsOf(plan)));
-      RUNNEL_RETURN_IF_ERROR(made->AddHalves(instruction));
-      made->plans_.emplace(&instruction, std::move(plan));
-    }
+  for (const auto& [instruction, plan] : made->plans_) {
+    slice_bytes = std::max(slice_bytes, plan.slice_bytes());
+    RUNNEL_RETURN_IF_ERROR(session->Build(KernelsOf(plan)));
+    RUNNEL_RETURN_IF_ERROR(made->AddHalves(*instruction));
   }
   if (made->plans_.empty()) return made;
   RUNNEL_ASSIGN_OR_RETURN(made->targets_,
@@ -37,14 +33,54 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
   return made;
 }
 
+void Products::Plan() {
+  const Program& program = operands_.program();
+  for (const auto& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      if (!IsProduct(instruction.code)) continue;
+      plans_.emplace(&instruction,
+                     PlanProduct(program, instruction, session_->device().compute_units,
+                                 session_->chosen_tiles()));
+    }
+  }
+  for (const CodePair& pair : FindCodePairs(program)) {
+    ProductPlan& product = plans_.at(pair.product);
+    if (product.is_sliced) continue;
+    product.gives_codes = true;
+    coded_.emplace(pair.requantize, pair.product);
+  }
+}
+
+bool Products::Has(const Instruction& instruction) const {
+  return IsProduct(instruction.code) || coded_.count(&instruction) > 0;
+}
+
 absl::Status Products::Enqueue(const Instruction& instruction, const StepContext& context) {
+  if (!IsProduct(instruction.code)) return Codes(instruction);
   const ProductPlan& product = plans_.at(&instruction);
+  if (product.gives_codes) return absl::OkStatus();  // when its sums are requantised
   if (!product.is_float) return Integers(instruction, product);
   const bool is_gradient = !ReadsFloatWeight(instruction.code);
   const bool adds = is_gradient && context.accumulate && !instruction.overwrites;
   RUNNEL_RETURN_IF_ERROR(Floats(instruction, product, adds));
   if (!is_gradient || instruction.outputs.size() < 2) return absl::OkStatus();
   return BiasGradient(instruction, adds);
+}
+
+absl::Status Products::Codes(const Instruction& requantize) {
+  const Instruction& instruction = *coded_.at(&requantize);
+  const ProductPlan& product = plans_.at(&instruction);
+  const bool has_rows = requantize.inputs.size() > 2;
+  return Launch(*session_, KernelsOf(product), product.kernel)
+      .Tensor(operands_.In(instruction, 0))
+      .Tensor(operands_.In(instruction, 1))
+      .Tensor(operands_.In(requantize, 1))
+      .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
+      .Tensor(operands_.Out(requantize, 0))
+      .Value(CodeFlagsOf(operands_, requantize))
+      .Value(product.geometry)
+      .Value(product.plan)
+      .Tiles(product.tile, product.plan.rows, product.plan.columns, product.geometry.groups);
 }
 
 absl::Status Products::Integers(const Instruction& instruction, const ProductPlan& product) {
@@ -126,14 +162,8 @@ void Products::ForgetWeights() {
 
 void Products::ForgetWritten(const Instruction& instruction) {
   for (auto& [index, halves] : halves_) {
-    const Buffer& weight = operands_.buffer(index);
     for (const BufferIndex output : instruction.outputs) {
-      const Buffer& written = operands_.buffer(output);
-      // Buffers of one storage may share bytes.
-      const bool overlaps = written.storage == weight.storage &&
-                            written.offset_bytes < weight.offset_bytes + weight.bytes() &&
-                            weight.offset_bytes < written.offset_bytes + written.bytes();
-      if (overlaps) halves.are_made = false;
+      if (Overlap(operands_.buffer(output), operands_.buffer(index))) halves.are_made = false;
     }
   }
 }

@@ -13,7 +13,8 @@
 
 namespace runnel::opencl {
 
-// Of one executable: enqueues, waits for nothing.
+// Of one executable: enqueues, waits for nothing. A product of INT8 inference is computed when its
+// sums are requantised, where one kernel can do both.
 class Products {
  public:
   // Plans the program's products, builds their kernels and makes room for sums of slices. Errors as
@@ -21,7 +22,9 @@ class Products {
   static absl::StatusOr<std::unique_ptr<Products>> Create(const Operands& operands,
                                                           std::shared_ptr<Session> session);
 
-  // Of an instruction that IsProduct.
+  // Whether it is a product, or a kRequantizeCodes that is done with one.
+  bool Has(const Instruction& instruction) const;
+  // Of one that it Has.
   absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
   // Before a part, and when `instruction` was enqueued: halves of what may be another weight now
   // are made anew when they are read next.
@@ -32,6 +35,9 @@ class Products {
   Products(const Operands& operands, std::shared_ptr<Session> session)
       : operands_(operands), session_(std::move(session)) {}
 
+  // Plans the program's products; of those whose sums are not cut into slices some give codes.
+  void Plan();
+  absl::Status Codes(const Instruction& requantize);
   absl::Status Integers(const Instruction& instruction, const ProductPlan& product);
   absl::Status Floats(const Instruction& instruction, const ProductPlan& product, bool adds);
   // Makes room for the halves of a product's weight, if it reads some.
@@ -43,6 +49,8 @@ class Products {
   const Operands operands_;
   const std::shared_ptr<Session> session_;
   std::unordered_map<const Instruction*, ProductPlan> plans_;
+  std::unordered_map<const Instruction*, const Instruction*>
+      coded_;  // products by kRequantizeCodes
   // Of one weight: they hold what it is in this part, or are to be made.
   struct Halves {
     DeviceBuffer buffer;

@@ -137,6 +137,7 @@ absl::Status Session::Build(const ProgramId& program) {
       options = "-cl-std=CL3.0";
     absl::StrAppend(&options, " ", dot, BuildOptionsOf(program.tile));
     if (program.is_float && has_half_weights_) absl::StrAppend(&options, " -DHALF_WEIGHTS");
+    if (program.gives_codes) absl::StrAppend(&options, " -DCODES");
   }
   RUNNEL_ASSIGN_OR_RETURN(Handle<cl_program> built,
                           Compile(*this, SourceOf(program.source), options));

@@ -24,6 +24,8 @@ struct ProgramId {
   enum class Source : uint8_t { kIntegers, kFloats, kProduct } source = Source::kIntegers;
   bool is_float = false;  // of a product
   Tile tile = {};         // likewise
+  // Of a product of INT8 inference: with the kRequantizeCodes of its sums.
+  bool gives_codes = false;
 
   friend auto operator<=>(const ProgramId&, const ProgramId&) = default;
 };

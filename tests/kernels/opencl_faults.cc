@@ -22,6 +22,11 @@ std::atomic<int>& KernelsLeft() {
   return left;
 }
 
+std::atomic<int>& Enqueued() {
+  static std::atomic<int> enqueued = 0;
+  return enqueued;
+}
+
 std::atomic<int>& BuffersLeft() {
   static std::atomic<int> left = Given("RUNNEL_TEST_OPENCL_BUFFERS");
   return left;
@@ -61,6 +66,8 @@ Function* Real(const char* name) {
 
 void LoseDeviceAfter(int kernels) { KernelsLeft() = kernels; }
 
+int KernelsEnqueued() { return Enqueued(); }
+
 void SpoilBuilds(const std::string& option, int code) { TheSpoilt() = {option, code, {}}; }
 
 }  // namespace runnel
@@ -73,6 +80,7 @@ extern "C" __attribute__((visibility("default"))) cl_int clEnqueueNDRangeKernel(
     cl_event* event) {
   static auto* const real =
       runnel::Real<decltype(clEnqueueNDRangeKernel)>("clEnqueueNDRangeKernel");
+  ++runnel::Enqueued();
   std::atomic<int>& left = runnel::KernelsLeft();
   if (left == 0) return CL_OUT_OF_RESOURCES;
   if (left > 0) --left;

@@ -10,6 +10,9 @@ namespace runnel {
 // the first call: RUNNEL_TEST_OPENCL_KERNELS of the environment.
 void LoseDeviceAfter(int kernels);
 
+// So many kernels were enqueued until now.
+int KernelsEnqueued();
+
 // Kernels of programs whose build options have this text report `code` and do nothing; empty: none.
 void SpoilBuilds(const std::string& option, int code);
 

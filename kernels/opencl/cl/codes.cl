@@ -1,26 +1,5 @@
 // Instructions of INT8 inference, as kernels/code_rule.h says, in integers alone.
 
-typedef struct {
-  long zero_a, zero_b, factor_a, factor_b, shift, zero, lowest, highest;
-} CodeRule;
-typedef struct {
-  long offset, multiplier, shift, weight_zero;
-} CodeChannel;
-
-char clamp_code(long code, const CodeRule rule) {
-  return (char)clamp(code + rule.zero, rule.lowest, rule.highest);
-}
-
-long round_half_away(long x, int shift) {
-  const ulong magnitude = x < 0 ? -(ulong)x : (ulong)x;
-  const long quotient = (long)((magnitude + (1UL << (shift - 1))) >> shift);
-  return x < 0 ? -quotient : quotient;
-}
-
-// Products read the exponents of what they multiply.
-#define FINISH_CODES(name) \
-  if (get_global_id(0) == 0 && name##_at.x != name##_at.y) write_tail(TAIL(name), 0, 0)
-
 #define MOST_REAL 1000000L
 
 // round((float)(x * factor)) of two floats' bits, factor >= 0: devices may take small floats for
@@ -64,33 +43,15 @@ typedef struct {
   int c, inner, groups;
 } CodePlanes;
 
-// What is added up: sums, or codes. What is given: codes, or sums.
-#define CODES_IN 1
-#define SUMS_OUT 2
-#define ONE_CHANNEL 4
-#define ROW_SUMS 8
-
 __kernel ELEMENTS void requantize_codes(TENSOR(x), TENSOR(rule), TENSOR(rows), TENSOR(y),
                                         uint count, CodePlanes p, int flags) {
-  const CodeRule rule = *DATA(const CodeRule, rule);
-  __global const CodeChannel *channels =
-      (__global const CodeChannel *)(DATA(const CodeRule, rule) + 1);
+  __global const CodeRule *rule = DATA(const CodeRule, rule);
   FOR_ITEMS(i, count) {
     const int at = i % p.inner, c = i / p.inner % p.c, n = i / p.inner / p.c;
-    const CodeChannel channel = channels[flags & ONE_CHANNEL ? 0 : c];
-    long sum = channel.offset;
-    sum += flags & CODES_IN ? DATA(const char, x)[i] : DATA(const int, x)[i];
-    if (flags & ROW_SUMS) {
-      const int row = (n * p.groups + c / (p.c / p.groups)) * p.inner + at;
-      sum -= channel.weight_zero * DATA(const int, rows)[row];
-    }
-    sum = clamp(sum, -2147483647L, 2147483647L);
-    if (flags & SUMS_OUT) {
-      DATA(int, y)[i] = (int)sum;
-    } else {
-      const long code = round_half_away(sum * channel.multiplier, (int)channel.shift);
-      DATA(char, y)[i] = clamp_code(code, rule);
-    }
+    const int row = (n * p.groups + c / (p.c / p.groups)) * p.inner + at;
+    const long sum = flags & CODES_IN ? DATA(const char, x)[i] : DATA(const int, x)[i];
+    const long row_sum = flags & ROW_SUMS ? DATA(const int, rows)[row] : 0;
+    write_requantized(DATA(char, y), i, sum, row_sum, rule, c, flags);
   }
   FINISH_CODES(y);
 }

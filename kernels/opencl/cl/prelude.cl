@@ -109,6 +109,50 @@ long round_by(long x, int shift, const Rule rule, uint bits) {
   return x < 0 ? -quotient : quotient;
 }
 
+// Codes of INT8 inference: kernels/code_rule.h.
+typedef struct {
+  long zero_a, zero_b, factor_a, factor_b, shift, zero, lowest, highest;
+} CodeRule;
+typedef struct {
+  long offset, multiplier, shift, weight_zero;
+} CodeChannel;
+
+char clamp_code(long code, const CodeRule rule) {
+  return (char)clamp(code + rule.zero, rule.lowest, rule.highest);
+}
+
+long round_half_away(long x, int shift) {
+  const ulong magnitude = x < 0 ? -(ulong)x : (ulong)x;
+  const long quotient = (long)((magnitude + (1UL << (shift - 1))) >> shift);
+  return x < 0 ? -quotient : quotient;
+}
+
+// What is added up: sums, or codes. What is given: codes, or sums.
+#define CODES_IN 1
+#define SUMS_OUT 2
+#define ONE_CHANNEL 4
+#define ROW_SUMS 8
+
+// Element i of `y`, in channel c. The channels lie behind the rule. row_sum: 0 without ROW_SUMS.
+void write_requantized(__global char *y, ulong i, long sum, long row_sum,
+                       __global const CodeRule *rule, int c, int flags) {
+  const CodeChannel channel =
+      ((__global const CodeChannel *)(rule + 1))[flags & ONE_CHANNEL ? 0 : c];
+  sum += channel.offset - channel.weight_zero * row_sum;
+  sum = clamp(sum, -2147483647L, 2147483647L);
+  if (flags & SUMS_OUT) {
+    ((__global int *)y)[i] = (int)sum;
+  } else {
+    y[i] = clamp_code(round_half_away(sum * channel.multiplier, (int)channel.shift), *rule);
+  }
+}
+
+// Products read the exponents of what they multiply.
+#define FINISH_CODES(name)                                                   \
+  if (get_global_id(0) + get_global_id(1) + get_global_id(2) == 0 &&         \
+      name##_at.x != name##_at.y)                                            \
+  write_tail(TAIL(name), 0, 0)
+
 // The largest value of a work-group goes to `target`; `slot` is the group's.
 void group_max(uint value, __local uint *slot, __global uint *target) {
   if (get_local_id(0) + get_local_id(1) == 0) *slot = 0;

@@ -10,6 +10,7 @@
 // With FLOATS operands are floats, and (kh, kw) is innermost, as their weights lie; with
 // HALF_WEIGHTS too, the weights are halves, which are widened as they are loaded. Else they are
 // int8 mantissas, of which a cell holds four for one dot product; DOT_... says how that is computed.
+// With CODES too, a forward of INT8 inference requantises its sums where it has them.
 //
 // The build says the tile (kernels/opencl/tile.h): registers of a work-item TILE_ROWS x
 // TILE_COLUMNS, work-items of a group SIDE_X x SIDE_Y, cells of depth that a group loads at once
@@ -221,14 +222,39 @@ typedef struct {
   uint elements;             // of C, all groups
 } Plan;
 
-// What follows a sum, in place: of slices nothing. Integers: the largest magnitude goes to
-// `largest`, unless that is null. Floats: `bias` of its column, unless that is null, and what is
-// there, if it adds.
+// What follows a sum, in place: of slices nothing.
 typedef struct {
-  __global uint *largest;
-  __global const float *bias;
-  int adds;
+#if defined(FLOATS)
+  __global const float *bias;  // of its column, or null
+  int adds;                    // to what is there
+#elif defined(CODES)
+  __global const CodeRule *rule;
+  __global const int *rows;  // of ROW_SUMS
+  int flags;
+#else
+#define HAS_LARGEST
+  __global uint *largest;  // gets the largest magnitude; or null
+#endif
 } After;
+
+// A finished sum goes to y[at].
+void finish_sum(__global Sum *y, ulong at, Sum sum, const After after, const Geometry g, int group,
+                int row, int column) {
+  const int oc = group * (g.oc / g.groups) + column;
+#if defined(FLOATS)
+  const float value = sum + (after.bias != 0 ? after.bias[oc] : 0.0f);
+  y[at] = after.adds ? y[at] + value : value;
+#elif defined(CODES)
+  const int positions = g.oh * g.ow;
+  long row_sum = 0;
+  if (after.flags & ROW_SUMS) {
+    row_sum = after.rows[(row / positions * g.groups + group) * positions + row % positions];
+  }
+  write_requantized((__global char *)y, at, sum, row_sum, after.rule, oc, after.flags);
+#else
+  y[at] = sum;
+#endif
+}
 
 // Sums of a slice go to `sums` (slice s at s * elements).
 void product(const int mode, __global const Value *a, __global const Value *b, __global Sum *sums,
@@ -271,19 +297,16 @@ void product(const int mode, __global const Value *a, __global const Value *b, _
     for (int c = 0; c < TILE_COLUMNS; ++c) {
       const int row = row0 + PLACE(r, x, SIDE_X), column = column0 + PLACE(c, y, SIDE_Y);
       if (row >= plan.rows || column >= plan.columns) continue;
-      __global Sum *place =
-          sums + (ulong)slice * plan.elements + place_of(mode, g, group, row, column);
-#ifdef FLOATS
-      const int oc = group * (g.oc / g.groups) + column;
-      const float value = sum[r][c] + (after.bias != 0 ? after.bias[oc] : 0.0f);
-      *place = after.adds ? *place + value : value;
-#else
-      *place = sum[r][c];
+      const ulong at = (ulong)slice * plan.elements + place_of(mode, g, group, row, column);
+      finish_sum(sums, at, sum[r][c], after, g, group, row, column);
+#ifdef HAS_LARGEST
       most = max(most, (uint)abs(sum[r][c]));
 #endif
     }
   }
+#ifdef HAS_LARGEST
   if (after.largest != 0) group_max(most, slot, after.largest);
+#endif
 }
 
 #ifdef FLOATS
@@ -293,11 +316,24 @@ void product(const int mode, __global const Value *a, __global const Value *b, _
       Plan plan) {                                                                                \
     __local float tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH];                                  \
     After after;                                                                                  \
-    after.largest = 0;                                                                            \
     after.bias = has_bias ? DATA(const float, bias) : 0;                                          \
     after.adds = adds;                                                                            \
     product(mode, DATA(const float, a), DATA(const float, b), DATA(float, y), after, g, plan,     \
             tile_a, tile_b, 0);                                                                   \
+  }
+#elif defined(CODES)
+#define PRODUCT(name, mode)                                                                       \
+  __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                    \
+      TENSOR(a), TENSOR(b), TENSOR(rule), TENSOR(rows), TENSOR(y), int flags, Geometry g,         \
+      Plan plan) {                                                                                \
+    __local uint tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH];                                   \
+    After after;                                                                                  \
+    after.rule = DATA(const CodeRule, rule);                                                      \
+    after.rows = DATA(const int, rows);                                                           \
+    after.flags = flags;                                                                          \
+    product(mode, DATA(const char, a), DATA(const char, b), DATA(int, y), after, g, plan, tile_a, \
+            tile_b, 0);                                                                           \
+    FINISH_CODES(y);                                                                              \
   }
 #else
 #define PRODUCT(name, mode)                                                                       \
@@ -306,17 +342,17 @@ void product(const int mode, __global const Value *a, __global const Value *b, _
     __local uint tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH], slot;                             \
     After after;                                                                                  \
     after.largest = is_whole ? (__global uint *)&TAIL(y)->max_abs : 0;                            \
-    after.bias = 0;                                                                               \
-    after.adds = 0;                                                                               \
     product(mode, DATA(const char, a), DATA(const char, b), DATA(int, y), after, g, plan, tile_a, \
             tile_b, &slot);                                                                       \
   }
 #endif
 PRODUCT(product_forward, FORWARD)
+#ifndef CODES
 PRODUCT(product_input_gradient, INPUT_GRADIENT)
 PRODUCT(product_weight_gradient, WEIGHT_GRADIENT)
+#endif
 
-#ifdef FLOATS
+#if defined(FLOATS)
 // Adds up the slices, in their order.
 __kernel ELEMENTS void add_slices(__global const float *sums, Plan plan, TENSOR(y), int adds) {
   FOR_ITEMS(i, plan.elements) {
@@ -327,7 +363,7 @@ __kernel ELEMENTS void add_slices(__global const float *sums, Plan plan, TENSOR(
     DATA(float, y)[i] = adds ? DATA(float, y)[i] + total : total;
   }
 }
-#else
+#elif !defined(CODES)
 // Adds up the slices.
 __kernel ELEMENTS void add_slices(__global const int *sums, Plan plan, TENSOR(y), int is_wide,
                                   __global ulong *targets) {
