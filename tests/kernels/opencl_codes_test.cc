@@ -19,9 +19,11 @@
 #include "kernels/opencl/product_plan.h"
 #include "kernels/opencl/tile.h"
 #include "kernels/ref/ref_backend.h"
+#include "proto/base/random.h"
 #include "tests/conformance/random_graph.h"
-#include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl_faults.h"
+#include "tests/kernels/program_bench.h"
+#include "tests/kernels/uneven_conv.h"
 
 namespace runnel::opencl {
 namespace {
@@ -29,72 +31,23 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr int64_t kAlignment = 64;
+// Values in -127..127; `stream` tells operands apart.
+BufferIndex AddCodes(ProgramBench& bench, Storage storage, const Shape& shape, uint64_t stream) {
+  const CounterRandom random(11, RandomPurpose::kTest, stream, 3);
+  std::vector<std::byte> bytes(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(static_cast<int>(random.Uniform(i) * 255) - 127);
+  return bench.AddGiven({storage, DType::kInt8, shape, 0, true}, std::move(bytes));
+}
 
-// Memory of the test's for each storage, and a program whose kForwardEval is to be filled.
-class Bench {
- public:
-  BufferIndex Add(Storage storage, DType dtype, const Shape& shape, bool scaled = true) {
-    int64_t& end = ends_[static_cast<size_t>(storage)];
-    program.buffers.push_back({storage, dtype, shape, end, scaled});
-    end += (program.buffers.back().bytes() + kAlignment - 1) / kAlignment * kAlignment;
-    return static_cast<BufferIndex>(program.buffers.size()) - 1;
-  }
-  // Values in -127..127; `stream` tells operands apart.
-  BufferIndex AddCodes(Storage storage, const Shape& shape, uint64_t stream) {
-    const BufferIndex index = Add(storage, DType::kInt8, shape);
-    const CounterRandom random(11, RandomPurpose::kTest, stream, 3);
-    std::vector<std::byte> bytes(static_cast<size_t>(shape.elements()));
-    for (size_t i = 0; i < bytes.size(); ++i)
-      bytes[i] = static_cast<std::byte>(static_cast<int>(random.Uniform(i) * 255) - 127);
-    values_.emplace_back(index, bytes);
-    return index;
-  }
-  BufferIndex AddRule(const CodeRule& rule, const std::vector<CodeChannel>& channels) {
-    std::vector<std::byte> bytes(sizeof rule + channels.size() * sizeof(CodeChannel));
-    std::memcpy(bytes.data(), &rule, sizeof rule);
-    std::memcpy(bytes.data() + sizeof rule, channels.data(), bytes.size() - sizeof rule);
-    const auto words = static_cast<int64_t>(bytes.size() / sizeof(int64_t));
-    const BufferIndex index = Add(Storage::kParameters, DType::kInt64, {words}, false);
-    values_.emplace_back(index, std::move(bytes));
-    return index;
-  }
-  Instruction& Emit(OpCode code, std::vector<BufferIndex> inputs, BufferIndex output) {
-    auto& part = program.parts[static_cast<size_t>(Part::kForwardEval)];
-    part.push_back({code, std::move(inputs), {output}});
-    return part.back();
-  }
-
-  // What lies in kOutput afterwards.
-  std::vector<std::byte> Run(Backend& backend) const {
-    std::vector<AlignedBytes> memory;
-    Bindings bindings;
-    for (size_t i = 0; i < kStorageCount; ++i) {
-      memory.emplace_back(ends_[i]);
-      std::memset(memory.back().data(), 0x5a, static_cast<size_t>(ends_[i]));
-      if (ends_[i] > 0) bindings.base[i] = memory.back().data();
-    }
-    for (const auto& [index, bytes] : values_) {
-      const Buffer& buffer = program.buffers[static_cast<size_t>(index)];
-      std::byte* to = bindings[buffer.storage] + buffer.offset_bytes;
-      std::memset(to, 0, static_cast<size_t>(buffer.bytes()));
-      std::memcpy(to, bytes.data(), bytes.size());
-    }
-    auto executable = backend.Prepare(program);
-    EXPECT_TRUE(executable.ok()) << executable.status();
-    if (!executable.ok()) return {};
-    const absl::Status status = (*executable)->Run(Part::kForwardEval, {}, bindings);
-    EXPECT_TRUE(status.ok()) << status;
-    const std::byte* output = bindings[Storage::kOutput];
-    return {output, output + ends_[static_cast<size_t>(Storage::kOutput)]};
-  }
-
-  Program program;
-
- private:
-  std::array<int64_t, kStorageCount> ends_ = {};
-  std::vector<std::pair<BufferIndex, std::vector<std::byte>>> values_;
-};
+BufferIndex AddRule(ProgramBench& bench, const CodeRule& rule,
+                    const std::vector<CodeChannel>& channels) {
+  std::vector<std::byte> bytes(sizeof rule + channels.size() * sizeof(CodeChannel));
+  std::memcpy(bytes.data(), &rule, sizeof rule);
+  std::memcpy(bytes.data() + sizeof rule, channels.data(), bytes.size() - sizeof rule);
+  const auto words = static_cast<int64_t>(bytes.size() / sizeof(int64_t));
+  return bench.AddGiven({Storage::kParameters, DType::kInt64, {words}}, std::move(bytes));
+}
 
 struct Case {
   std::string name;
@@ -125,13 +78,13 @@ OpSpec Linear(int64_t out) {
 }
 
 std::vector<Case> Cases() {
-  const OpSpec grouped = Conv({3, 2}, {2, 1}, {1, 0}, 2, 38);
-  const Shape x = {3, 10, 9, 7}, weight = {38, 5, 3, 2}, sums = {3, 38, 5, 6};
+  const UnevenConv uneven;
+  const Shape &x = uneven.x, &weight = uneven.weight, &sums = uneven.y;
   const OpSpec depthwise = Conv({3, 3}, {1, 1}, {1, 1}, 9, 9);
   return {
-      {"grouped", x, weight, sums, grouped},
-      {"grouped rows", x, weight, sums, grouped, 2},
-      {"one rule", x, weight, sums, grouped, 0, false, true},
+      {"grouped", x, weight, sums, uneven.op},
+      {"grouped rows", x, weight, sums, uneven.op, 2},
+      {"one rule", x, weight, sums, uneven.op, 0, false, true},
       {"depthwise rows", {2, 9, 6, 5}, {9, 1, 3, 3}, {2, 9, 6, 5}, depthwise, 9},
       {"point", {2, 21, 5, 5}, {37, 21, 1, 1}, {2, 37, 5, 5}, Conv({1, 1}, {1, 1}, {0, 0}, 1, 37)},
       {"linear", {19, 70}, {35, 70}, {19, 35}, Linear(35)},
@@ -160,31 +113,31 @@ std::vector<CodeChannel> ChannelsOf(const Case& one) {
 }
 
 // With the sums in `storage`: only those in the scratch may be nowhere.
-Bench Make(const Case& one, Storage storage) {
-  Bench bench;
-  const BufferIndex x = bench.AddCodes(Storage::kInput, one.x, 1);
-  const BufferIndex weight = bench.AddCodes(Storage::kParameters, one.weight, 2);
+ProgramBench Make(const Case& one, Storage storage) {
+  ProgramBench bench;
+  const BufferIndex x = AddCodes(bench, Storage::kInput, one.x, 1);
+  const BufferIndex weight = AddCodes(bench, Storage::kParameters, one.weight, 2);
   const bool is_linear = one.op.kind == OpKind::kLinear;
   const OpCode code = is_linear ? OpCode::kInt8LinearForward : OpCode::kInt8ConvForward;
-  const BufferIndex sums = bench.Add(storage, DType::kInt32, one.sums);
+  const BufferIndex sums = bench.Add({storage, DType::kInt32, one.sums, 0, true});
   bench.Emit(code, {x, weight}, sums).attributes = one.op;
   const CodeRule rule = {.zero = 3, .lowest = -100, .highest = 90};
-  std::vector<BufferIndex> inputs = {sums, bench.AddRule(rule, ChannelsOf(one))};
+  std::vector<BufferIndex> inputs = {sums, AddRule(bench, rule, ChannelsOf(one))};
   if (one.rows_of > 0) {
     std::vector<int64_t> shape, ones;
     for (int axis = 0; axis < one.sums.rank(); ++axis) {
       shape.push_back(axis == 1 ? one.rows_of : one.sums[axis]);
       ones.push_back(axis == 0 ? one.rows_of : one.weight[axis]);
     }
-    inputs.push_back(bench.Add(Storage::kScratch, DType::kInt32, *Shape::Create(shape)));
-    const BufferIndex other = bench.AddCodes(Storage::kParameters, *Shape::Create(ones), 3);
+    inputs.push_back(bench.Add({Storage::kScratch, DType::kInt32, *Shape::Create(shape), 0, true}));
+    const BufferIndex other = AddCodes(bench, Storage::kParameters, *Shape::Create(ones), 3);
     Instruction& rows = bench.Emit(code, {x, other}, inputs.back());
     rows.attributes = one.op;
     rows.attributes.out_channels = one.rows_of;
   }
   const DType dtype = one.gives_sums ? DType::kInt32 : DType::kInt8;
   bench.Emit(OpCode::kRequantizeCodes, inputs,
-             bench.Add(Storage::kOutput, dtype, one.sums, !one.gives_sums));
+             bench.Add({Storage::kOutput, dtype, one.sums, 0, !one.gives_sums}));
   bench.program.batch = one.x[0];
   return bench;
 }
@@ -221,7 +174,7 @@ void ExpectBytesOfRef(const Options& options, const std::vector<Case>& cases) {
   ASSERT_TRUE(backend.ok()) << backend.status();
   for (const Case& one : cases) {
     SCOPED_TRACE(one.name);
-    const Bench joined = Make(one, Storage::kScratch), apart = Make(one, Storage::kStash);
+    const ProgramBench joined = Make(one, Storage::kScratch), apart = Make(one, Storage::kStash);
     ASSERT_THAT(FindCodePairs(joined.program), SizeIs(1));
     ASSERT_THAT(FindCodePairs(apart.program), IsEmpty());
     const std::vector<std::byte> want = joined.Run(**MakeRefBackend(1));
@@ -270,7 +223,7 @@ TEST_F(OpenClCodesTest, TheTileCannotBeSeenInTheCodes) {
 // Its sums are added up from slices: in memory.
 TEST_F(OpenClCodesTest, AProductThatIsCutIntoSlicesStaysApart) {
   constexpr int64_t kDepth = kMaxInt32Products + 100;
-  const Bench bench =
+  const ProgramBench bench =
       Make({"long", {2, kDepth}, {3, kDepth}, {2, 3}, Linear(3)}, Storage::kScratch);
   ASSERT_THAT(FindCodePairs(bench.program), SizeIs(1));
   auto backend = MakeBackendWith({});
@@ -304,21 +257,15 @@ class CodePairsTest : public testing::Test {
   CodePairsTest() : bench_(Make(Cases()[0], Storage::kScratch)) {}
   Buffer& buffer(size_t index) { return bench_.program.buffers[index]; }
   std::vector<CodePair> pairs() const { return FindCodePairs(bench_.program); }
-  std::vector<Instruction>& part() {
-    return bench_.program.parts[static_cast<size_t>(Part::kForwardEval)];
-  }
-  // Of x's bytes or those of the sums, in a buffer of its own.
-  BufferIndex View(BufferIndex of) {
-    bench_.program.buffers.push_back(buffer(static_cast<size_t>(of)));
-    return static_cast<BufferIndex>(bench_.program.buffers.size()) - 1;
-  }
+  std::vector<Instruction>& part() { return bench_.part(); }
+  BufferIndex View(BufferIndex of) { return bench_.View(of); }
 
   static constexpr BufferIndex kX = 0, kWeight = 1, kSums = 2, kCodes = 4;
-  Bench bench_;
+  ProgramBench bench_;
 };
 
 TEST_F(CodePairsTest, SumsThatSomebodyElseReadsStay) {
-  const BufferIndex other = bench_.Add(Storage::kStash, DType::kInt32, buffer(kSums).shape);
+  const BufferIndex other = bench_.Add(buffer(kSums));
   for (const BufferIndex read : {kSums, View(kSums)}) {
     for (const size_t at : {size_t{1}, size_t{2}}) {
       const std::vector<Instruction> before = part();
@@ -333,14 +280,14 @@ TEST_F(CodePairsTest, SumsThatSomebodyElseReadsStay) {
 }
 
 TEST_F(CodePairsTest, WhatTheProductReadsHasToStay) {
-  const BufferIndex other = bench_.Add(Storage::kStash, DType::kInt8, buffer(kX).shape);
+  const BufferIndex other = bench_.Add(buffer(kX));
   part().insert(part().begin() + 1, {OpCode::kCopy, {other}, {View(kX)}});
   EXPECT_THAT(pairs(), IsEmpty());
   part().erase(part().begin() + 1);
   EXPECT_THAT(pairs(), SizeIs(1));
   const int64_t offset = buffer(kX).offset_bytes;
   buffer(kCodes).storage = Storage::kInput;
-  buffer(kCodes).offset_bytes = offset + kAlignment;
+  buffer(kCodes).offset_bytes = offset + 64;
   EXPECT_THAT(pairs(), IsEmpty()) << "codes in the place of the input";
   buffer(kCodes).offset_bytes = offset + buffer(kX).bytes();
   EXPECT_THAT(pairs(), SizeIs(1));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +14,10 @@
 #include "kernels/ref/ref_backend.h"
 #include "partition/zoo/zoo.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl_faults.h"
+#include "tests/kernels/program_bench.h"
 #include "tests/kernels/stage_harness.h"
+#include "tests/kernels/uneven_conv.h"
 
 namespace runnel::opencl {
 namespace {
@@ -48,22 +52,16 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  OpSpec conv;
-  conv.kind = OpKind::kConv;
-  conv.kernel = {3, 2};
-  conv.stride = {2, 1};
-  conv.padding = {1, 0};
-  conv.groups = 2;
-  conv.out_channels = 38;
+  const UnevenConv conv;
   OpSpec linear;
   linear.kind = OpKind::kLinear;
   linear.out_channels = 35;
-  const Tensor x = Normal({3, 10, 9, 7}, 1, 1), weight = Normal({38, 5, 3, 2}, 1, 2);
-  const Tensor dy = Normal({3, 38, 5, 6}, 1, 4);
+  const Tensor x = Normal(conv.x, 1, 1), weight = Normal(conv.weight, 1, 2);
+  const Tensor dy = Normal(conv.y, 1, 4);
   const Tensor flat = Normal({19, 70}, 1, 5), matrix = Normal({35, 70}, 1, 6);
   const Tensor dflat = Normal({19, 35}, 1, 7);
-  std::vector<Case> cases = {{OpCode::kConvForward, x, weight, dy, conv},
-                             {OpCode::kConvInputGradient, dy, weight, x, conv},
+  std::vector<Case> cases = {{OpCode::kConvForward, x, weight, dy, conv.op},
+                             {OpCode::kConvInputGradient, dy, weight, x, conv.op},
                              {OpCode::kLinearForward, flat, matrix, dflat, linear},
                              {OpCode::kLinearInputGradient, dflat, matrix, flat, linear}};
   // Halves below 2^-14 have fewer bits.
@@ -111,6 +109,60 @@ TEST_F(OpenClHalfTest, AProductIsThatOfRefWithinTheRoundingOfItsWeights) {
       EXPECT_LE(std::abs(double{got[i]} - want[i]), relative * terms[i] + 0x1p-25 * others[i])
           << Name(one.code) << " at " << i;
     }
+  }
+}
+
+// y0 = x W; W = other; y1 = x W. Written by the buffer of W itself, or by another with its bytes.
+struct WeightThatChanges {
+  WeightThatChanges(bool is_written, bool by_view) {
+    const auto bytes = [](Tensor tensor) { return tensor.bytes; };
+    const Shape shape = {35, 70};
+    const BufferIndex x =
+        bench.AddGiven({Storage::kInput, DType::kFloat32, {19, 70}}, bytes(Normal({19, 70}, 1, 5)));
+    const BufferIndex weight =
+        bench.AddGiven({Storage::kStash, DType::kFloat32, shape}, bytes(Normal(shape, 1, 6)));
+    const BufferIndex other =
+        bench.AddGiven({Storage::kParameters, DType::kFloat32, shape}, bytes(Normal(shape, 1, 8)));
+    const auto product = [&] {
+      OpSpec& op = bench
+                       .Emit(OpCode::kLinearForward, {x, weight},
+                             bench.Add({Storage::kOutput, DType::kFloat32, {19, 35}}))
+                       .attributes;
+      op.kind = OpKind::kLinear;
+      op.out_channels = 35;
+    };
+    product();
+    if (is_written) bench.Emit(OpCode::kCopy, {other}, by_view ? bench.View(weight) : weight);
+    product();
+  }
+
+  ProgramBench bench;
+};
+
+// Of the two products, apart.
+std::vector<std::vector<float>> Both(const std::vector<std::byte>& output) {
+  std::vector<float> all(output.size() / sizeof(float));
+  std::memcpy(all.data(), output.data(), output.size());
+  const auto half = static_cast<ptrdiff_t>(all.size() / 2);
+  return {{all.begin(), all.begin() + half}, {all.begin() + half, all.end()}};
+}
+
+TEST_F(OpenClHalfTest, AWeightThatIsWrittenWithinAPartIsReadAnew) {
+  for (const bool by_view : {false, true}) {
+    const WeightThatChanges changing(/*is_written=*/true, by_view),
+        same(/*is_written=*/false, false);
+    const int begin = KernelsEnqueued();
+    const auto kept = Both(same.bench.Run(*halves_));
+    EXPECT_EQ(KernelsEnqueued() - begin, 3) << "two products, and halves once";
+    const auto got = Both(changing.bench.Run(*halves_));
+    EXPECT_EQ(KernelsEnqueued() - begin, 3 + 4);
+    const auto want = Both(changing.bench.Run(*singles_));
+    ASSERT_EQ(got.size(), want.size());
+    EXPECT_EQ(got[0], kept[0]);
+    EXPECT_EQ(kept[1], kept[0]);
+    // A sum of 70 products errs by about 0.001; another weight is another sum.
+    for (size_t i = 0; i < want[1].size(); ++i) EXPECT_NEAR(got[1][i], want[1][i], 0.05) << i;
+    EXPECT_NE(got[1], got[0]);
   }
 }
 

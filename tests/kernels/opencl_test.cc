@@ -14,6 +14,7 @@
 #include "kernels/opencl/tile.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl_faults.h"
+#include "tests/kernels/uneven_conv.h"
 
 namespace runnel::opencl {
 namespace {
@@ -193,13 +194,8 @@ TEST_F(OpenClTest, ALongSumIsCutIntoSlicesThatCannotOverflow) {
 std::vector<std::vector<std::byte>> AllProducts(const Options& options) {
   auto backend = MakeBackendWith(options);
   EXPECT_TRUE(backend.ok()) << backend.status();
-  OpSpec op;
-  op.kind = OpKind::kConv;
-  op.kernel = {3, 2};
-  op.stride = {2, 1};
-  op.padding = {1, 0};
-  op.groups = 2;
-  op.out_channels = 38;
+  const UnevenConv uneven;
+  OpSpec op = uneven.op;
   op.bias = true;
   std::vector<std::vector<std::byte>> results;
   const auto run = [&](OpCode code, std::vector<Tensor*> inputs, std::vector<Tensor*> outputs) {
@@ -208,8 +204,8 @@ std::vector<std::vector<std::byte>> AllProducts(const Options& options) {
     EXPECT_TRUE(status.ok()) << status;
     for (const Tensor* tensor : outputs) results.push_back(tensor->bytes);
   };
-  Tensor x = Normal({3, 10, 9, 7}, 1, 1), weight = Normal({38, 5, 3, 2}, 1, 2);
-  Tensor bias = Normal({38}, 1, 3), dy = Normal({3, 38, 5, 6}, 1, 4), y = dy;
+  Tensor x = Normal(uneven.x, 1, 1), weight = Normal(uneven.weight, 1, 2);
+  Tensor bias = Normal({op.out_channels}, 1, 3), dy = Normal(uneven.y, 1, 4), y = dy;
   Tensor dx = x, dweight = weight, dbias = bias;
   run(OpCode::kConvForward, {&x, &weight, &bias}, {&y});
   run(OpCode::kConvInputGradient, {&dy, &weight}, {&dx});
