@@ -53,7 +53,9 @@ class alignas(64) Area final : public Memory {
 
 absl::StatusOr<DeviceBuffer> CreateBuffer(Session& session, int64_t bytes) {
   RUNNEL_RETURN_IF_ERROR(session.lost());
-  const int64_t size = std::max<int64_t>(bytes, 64);
+  // Whole texels, for who reads it as an image.
+  constexpr int64_t kTexelBytes = 16;
+  const int64_t size = std::max<int64_t>((bytes + kTexelBytes - 1) / kTexelBytes * kTexelBytes, 64);
   DeviceBuffer buffer;
   RUNNEL_ASSIGN_OR_RETURN(buffer.share, session.budget()->Take(size));
   cl_mem_flags flags = CL_MEM_READ_WRITE;

@@ -60,6 +60,9 @@ DeviceInfo InfoOf(cl_platform_id platform, cl_device_id id) {
   info.max_work_group = static_cast<int64_t>(Number<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
   info.local_bytes = static_cast<int64_t>(Number<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE));
   info.max_allocation = static_cast<int64_t>(Number<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
+  if (Number<cl_bool>(id, CL_DEVICE_IMAGE_SUPPORT) != 0) {
+    info.image_texels = static_cast<int64_t>(Number<size_t>(id, CL_DEVICE_IMAGE_MAX_BUFFER_SIZE));
+  }
   info.memory_bytes = static_cast<int64_t>(Number<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE));
   if (info.Has("cl_khr_integer_dot_product")) {
     // The first of six booleans is of signed operands. An emulated dot product may be slower than

@@ -49,6 +49,7 @@ struct DeviceInfo {
   int64_t local_bytes = 0;
   int64_t max_allocation = 0;
   int64_t memory_bytes = 0;
+  int64_t image_texels = 0;  // of a buffer that is read as an image; 0: it has no images
 
   bool Has(absl::string_view extension) const;
 };

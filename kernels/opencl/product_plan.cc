@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/opencl/weight_images.h"
 
 namespace runnel::opencl {
 namespace {
@@ -88,17 +89,20 @@ KernelGeometry GeometryFor(const Program& program, const Instruction& instructio
 
 bool IsProduct(OpCode code) { return FindRow(code) != nullptr; }
 
-bool ReadsFloatWeight(OpCode code) {
+bool ReadsWeight(OpCode code) {
   const Row* row = FindRow(code);
-  return row != nullptr && row->is_float && row->mode != Mode::kWeightGradient;
+  return row != nullptr && row->mode != Mode::kWeightGradient;
 }
 
+bool ReadsFloatWeight(OpCode code) { return ReadsWeight(code) && FindRow(code)->is_float; }
+
 ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
-                        int64_t compute_units, const ChosenTiles& chosen) {
+                        const DeviceInfo& device, const ChosenTiles& chosen) {
   ProductPlan product;
   const Row& row = *FindRow(instruction.code);
   product.kernel = kKernels[static_cast<int>(row.mode)];
   product.is_float = row.is_float;
+  product.reads_weight = ReadsWeight(instruction.code);
   product.geometry = GeometryFor(program, instruction);
   KernelPlan& plan = product.plan;
   plan = SizesOf(product.geometry, row.mode);
@@ -108,12 +112,12 @@ ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
   // A slice's sums of integers stay in 32 bits.
   int64_t slices = row.is_float ? 1 : Ceil(plan.depth, kMaxSliceDepth);
   if (row.mode == Mode::kWeightGradient) {
-    // Few weights and many samples: without slices most of the device would have no work.
+    // Few weights and many samples: so many tiles at least keep the device busy.
     constexpr int64_t kTilesPerUnit = 4, kSliceTiles = 8;
     const int64_t tiles = Ceil(plan.rows, product.tile.group_rows()) *
                           Ceil(plan.columns, product.tile.group_columns()) *
                           product.geometry.groups;
-    const int64_t wanted = Ceil(kTilesPerUnit * compute_units, tiles);
+    const int64_t wanted = Ceil(kTilesPerUnit * device.compute_units, tiles);
     const int64_t most = Ceil(plan.depth, kSliceTiles * kDepth);
     slices = std::max(slices, std::min(wanted, most));
   }
@@ -124,6 +128,11 @@ ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
   auto found = chosen.find(kEveryClass);
   if (found == chosen.end()) found = chosen.find(product.shape_class);
   if (found != chosen.end()) product.tile = found->second;
+  if (product.tile.image) {
+    const Buffer& weight = program.buffers[instruction.inputs[1]];
+    product.tile.image =
+        product.reads_weight && FitsImage(device, weight.offset_bytes + weight.bytes());
+  }
   return product;
 }
 

@@ -30,6 +30,7 @@ KernelGeometry GeometryFor(const Program& program, const Instruction& instructio
 struct ProductPlan {
   const char* kernel = nullptr;
   bool is_float = false;
+  bool reads_weight = false;  // ReadsWeight
   KernelGeometry geometry = {};
   KernelPlan plan = {};
   Tile tile;
@@ -48,11 +49,13 @@ struct ProductPlan {
 };
 
 bool IsProduct(OpCode code);
-// A product of floats that reads a weight, its second input: not a weight-gradient.
+// A product that reads a weight, its second input: not a weight-gradient.
+bool ReadsWeight(OpCode code);
+// Likewise, of floats.
 bool ReadsFloatWeight(OpCode code);
-// compute_units: so many tiles at least keep the device busy. The tile does not change the slices:
-// sums of floats are a function of the shape and the device.
+// The tile does not change the slices: sums of floats are a function of the shape and the device.
+// What has no weight, or one that no image of the device reaches, reads none.
 ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
-                        int64_t compute_units, const ChosenTiles& chosen);
+                        const DeviceInfo& device, const ChosenTiles& chosen);
 
 }  // namespace runnel::opencl

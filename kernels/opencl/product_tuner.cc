@@ -112,7 +112,7 @@ std::vector<ProductTuner::Candidate> ProductTuner::CandidatesOf(const Program& p
     const bool is_trained = &part != &program.part(Part::kForwardEval);
     for (const Instruction& instruction : part) {
       if (!IsProduct(instruction.code)) continue;
-      const ProductPlan plan = PlanProduct(program, instruction, device_.compute_units, {});
+      const ProductPlan plan = PlanProduct(program, instruction, device_, {});
       if (searched_.count(plan.shape_class) > 0) continue;
       if (!anew_ && choices_.count(plan.shape_class) > 0) continue;
       Candidate& candidate = by_class[plan.shape_class];
@@ -165,6 +165,7 @@ std::vector<Tile> ProductTuner::TilesFor(const ProductPlan& plan) const {
   std::vector<Tile> unique;
   for (const Tile& tile : tiles) {
     if (!Fits(tile, device_) || failing_.count(tile) > 0) continue;
+    if (tile.image && !plan.reads_weight) continue;
     if (std::find(unique.begin(), unique.end(), tile) == unique.end()) unique.push_back(tile);
   }
   return unique;
@@ -203,7 +204,7 @@ absl::Status ProductTuner::CheckSmall(const LoneProduct& small, const ProductPla
   if (plan.is_float) {
     RUNNEL_ASSIGN_OR_RETURN(const auto magnitudes, ResultOfRef(small, /*magnitudes=*/true));
     const Instruction& instruction = small.program.part(Part::kForward)[0];
-    const ProductPlan sizes = PlanProduct(small.program, instruction, device_.compute_units, {});
+    const ProductPlan sizes = PlanProduct(small.program, instruction, device_, {});
     is_right = AreClose(got.bytes, want, magnitudes, sizes.plan.depth,
                         bench_.session->has_half_weights() && ReadsFloatWeight(instruction.code));
   }

@@ -14,6 +14,16 @@ ProgramId KernelsOf(const ProductPlan& product) {
   return {ProgramId::Source::kProduct, product.is_float, product.tile, product.gives_codes};
 }
 
+// Where the weight is no image after all, the tile without it.
+ProgramId KernelsFor(const ProductPlan& product, const WeightOperand& weight) {
+  ProgramId kernels = KernelsOf(product);
+  kernels.tile.image = weight.image != nullptr;
+  return kernels;
+}
+
+// Sums of slices are added up by kernels that read no weight.
+ProgramId SliceKernelsOf(const ProductPlan& product) { return KernelsFor(product, {}); }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& operands,
@@ -24,6 +34,7 @@ absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& opera
   for (const auto& [instruction, plan] : made->plans_) {
     slice_bytes = std::max(slice_bytes, plan.slice_bytes());
     RUNNEL_RETURN_IF_ERROR(session->Build(KernelsOf(plan)));
+    if (plan.tile.image) RUNNEL_RETURN_IF_ERROR(session->Build(KernelsFor(plan, {})));
     RUNNEL_RETURN_IF_ERROR(made->AddHalves(*instruction));
   }
   if (made->plans_.empty()) return made;
@@ -38,9 +49,8 @@ void Products::Plan() {
   for (const auto& part : program.parts) {
     for (const Instruction& instruction : part) {
       if (!IsProduct(instruction.code)) continue;
-      plans_.emplace(&instruction,
-                     PlanProduct(program, instruction, session_->device().compute_units,
-                                 session_->chosen_tiles()));
+      plans_.emplace(&instruction, PlanProduct(program, instruction, session_->device(),
+                                               session_->chosen_tiles()));
     }
   }
   for (const CodePair& pair : FindCodePairs(program)) {
@@ -71,10 +81,10 @@ absl::Status Products::Codes(const Instruction& requantize) {
   const Instruction& instruction = *coded_.at(&requantize);
   const ProductPlan& product = plans_.at(&instruction);
   const bool has_rows = requantize.inputs.size() > 2;
-  return Launch(*session_, KernelsOf(product), product.kernel)
-      .Tensor(operands_.In(instruction, 0))
-      .Tensor(operands_.In(instruction, 1))
-      .Tensor(operands_.In(requantize, 1))
+  RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, operands_.In(instruction, 1)));
+  Launch launch(*session_, KernelsFor(product, b), product.kernel);
+  b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
+  return launch.Tensor(operands_.In(requantize, 1))
       .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
       .Tensor(operands_.Out(requantize, 0))
       .Value(CodeFlagsOf(operands_, requantize))
@@ -95,10 +105,10 @@ absl::Status Products::Integers(const Instruction& instruction, const ProductPla
                              .Value(Flag(true))
                              .Value(added_exponent)
                              .Once());
-  RUNNEL_RETURN_IF_ERROR(Launch(*session_, KernelsOf(product), product.kernel)
-                             .Tensor(a)
-                             .Tensor(b)
-                             .Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
+  RUNNEL_ASSIGN_OR_RETURN(const WeightOperand right, View(instruction, b));
+  Launch launch(*session_, KernelsFor(product, right), product.kernel);
+  right.AddTo(launch.Tensor(a));
+  RUNNEL_RETURN_IF_ERROR(launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
                              .Value(Flag(!product.is_sliced))
                              .Value(product.geometry)
                              .Value(plan)
@@ -106,14 +116,14 @@ absl::Status Products::Integers(const Instruction& instruction, const ProductPla
                                     int64_t{product.geometry.groups} * plan.slices));
   if (!product.is_sliced) return absl::OkStatus();
   const bool is_wide = operands_.buffer(instruction.outputs[0]).dtype == DType::kInt64;
-  RUNNEL_RETURN_IF_ERROR(Launch(*session_, KernelsOf(product), "add_slices")
+  RUNNEL_RETURN_IF_ERROR(Launch(*session_, SliceKernelsOf(product), "add_slices")
                              .Memory(slices_.get())
                              .Value(plan)
                              .Tensor(y)
                              .Value(Flag(is_wide))
                              .Memory(targets_.get())
                              .Items(plan.elements));
-  return Launch(*session_, KernelsOf(product), "finish_slices")
+  return Launch(*session_, SliceKernelsOf(product), "finish_slices")
       .Tensor(y)
       .Memory(targets_.get())
       .Value(static_cast<cl_uint>(GroupsFor(plan.elements)))
@@ -125,11 +135,11 @@ absl::Status Products::Floats(const Instruction& instruction, const ProductPlan&
   const KernelPlan& plan = product.plan;
   const TensorRef y = operands_.Out(instruction, 0);
   const bool has_bias = instruction.inputs.size() > 2;
-  RUNNEL_ASSIGN_OR_RETURN(const TensorRef b, Weight(instruction));
-  RUNNEL_RETURN_IF_ERROR(Launch(*session_, KernelsOf(product), product.kernel)
-                             .Tensor(operands_.In(instruction, 0))
-                             .Tensor(b)
-                             .Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
+  RUNNEL_ASSIGN_OR_RETURN(const TensorRef weight, Weight(instruction));
+  RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, weight));
+  Launch launch(*session_, KernelsFor(product, b), product.kernel);
+  b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
+  RUNNEL_RETURN_IF_ERROR(launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
                              .Tensor(operands_.In(instruction, has_bias ? 2 : 1))
                              .Value(Flag(has_bias))
                              .Value(Flag(adds && !product.is_sliced))
@@ -138,7 +148,7 @@ absl::Status Products::Floats(const Instruction& instruction, const ProductPlan&
                              .Tiles(product.tile, plan.rows, plan.columns,
                                     int64_t{product.geometry.groups} * plan.slices));
   if (!product.is_sliced) return absl::OkStatus();
-  return Launch(*session_, KernelsOf(product), "add_slices")
+  return Launch(*session_, SliceKernelsOf(product), "add_slices")
       .Memory(slices_.get())
       .Value(plan)
       .Tensor(y)
@@ -156,7 +166,18 @@ absl::Status Products::AddHalves(const Instruction& instruction) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<WeightOperand> Products::View(const Instruction& instruction,
+                                             const TensorRef& weight) {
+  const ProductPlan& product = plans_.at(&instruction);
+  if (!product.tile.image) return WeightOperand{weight};
+  const WeightKind kind = !product.is_float              ? WeightKind::kInt8
+                          : session_->has_half_weights() ? WeightKind::kHalf
+                                                         : WeightKind::kFloat;
+  return images_.View(weight, operands_.buffer(instruction.inputs[1]).shape.elements(), kind);
+}
+
 void Products::ForgetWeights() {
+  images_.Forget();
   for (auto& [index, halves] : halves_) halves.are_made = false;
 }
 

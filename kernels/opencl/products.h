@@ -10,6 +10,7 @@
 #include "kernels/opencl/area.h"
 #include "kernels/opencl/operands.h"
 #include "kernels/opencl/product_plan.h"
+#include "kernels/opencl/weight_images.h"
 
 namespace runnel::opencl {
 
@@ -33,7 +34,7 @@ class Products {
 
  private:
   Products(const Operands& operands, std::shared_ptr<Session> session)
-      : operands_(operands), session_(std::move(session)) {}
+      : operands_(operands), session_(session), images_(std::move(session)) {}
 
   // Plans the program's products; of those whose sums are not cut into slices some give codes.
   void Plan();
@@ -44,10 +45,13 @@ class Products {
   absl::Status AddHalves(const Instruction& instruction);
   // The weight as the product reads it.
   absl::StatusOr<TensorRef> Weight(const Instruction& instruction);
+  // The second operand of a product, as its tile reads it.
+  absl::StatusOr<WeightOperand> View(const Instruction& instruction, const TensorRef& weight);
   absl::Status BiasGradient(const Instruction& instruction, bool adds);
 
   const Operands operands_;
   const std::shared_ptr<Session> session_;
+  WeightImages images_;
   std::unordered_map<const Instruction*, ProductPlan> plans_;
   std::unordered_map<const Instruction*, const Instruction*>
       coded_;  // products by kRequantizeCodes

@@ -32,19 +32,25 @@ constexpr Tile kTiles[] = {
     {4, 4, 8, 8, 16, 4},
     {8, 4, 16, 16, 8, 4},
     {16, 16, 8, 8, 4, 4},
+    {4, 4, 8, 8, 8, 4, true},
+    {8, 4, 8, 8, 8, 4, true},
+    {8, 8, 8, 8, 8, 4, true},
+    {4, 4, 16, 16, 8, 4, true},
+    {4, 1, 8, 8, 8, 1, true},
 };
 
 }  // namespace
 
 std::string ToText(const Tile& tile) {
   return absl::StrCat(tile.rows, "x", tile.columns, " by ", tile.side_x, "x", tile.side_y,
-                      ", depth ", tile.depth, ", vector ", tile.vector);
+                      ", depth ", tile.depth, ", vector ", tile.vector,
+                      tile.image ? ", weights image" : "");
 }
 
 std::string BuildOptionsOf(const Tile& tile) {
   return absl::StrCat(" -DTILE_ROWS=", tile.rows, " -DTILE_COLUMNS=", tile.columns,
                       " -DSIDE_X=", tile.side_x, " -DSIDE_Y=", tile.side_y, " -DDEPTH=", tile.depth,
-                      " -DVECTOR=", tile.vector);
+                      " -DVECTOR=", tile.vector, tile.image ? " -DIMAGE_WEIGHTS" : "");
 }
 
 absl::Span<const Tile> Tiles() { return kTiles; }
@@ -75,7 +81,8 @@ absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInf
 bool Fits(const Tile& tile, const DeviceInfo& device) {
   // The kernel has some local memory beside.
   constexpr int64_t kOtherBytes = 64;
-  return tile.side_x * tile.side_y <= device.max_work_group &&
+  return (!tile.image || device.image_texels > 0) &&
+         tile.side_x * tile.side_y <= device.max_work_group &&
          tile.local_bytes() + kOtherBytes <= device.local_bytes;
 }
 

@@ -19,8 +19,9 @@ struct Tile {
   int columns = 4;
   int side_x = 8;  // work-items of a group: side_x x side_y
   int side_y = 8;
-  int depth = 8;   // cells of each row that a group loads at once; int8: of four values
-  int vector = 1;  // cells that a work-item reads at once; divides rows and columns
+  int depth = 8;       // cells of each row that a group loads at once; int8: of four values
+  int vector = 1;      // cells that a work-item reads at once; divides rows and columns
+  bool image = false;  // weights are read as an image, through the texture cache
 
   int group_rows() const { return rows * side_x; }
   int group_columns() const { return columns * side_y; }
@@ -29,7 +30,7 @@ struct Tile {
   friend auto operator<=>(const Tile&, const Tile&) = default;
 };
 
-// "4x4 by 8x8, depth 8, vector 1".
+// "4x4 by 8x8, depth 8, vector 1", and ", weights image".
 std::string ToText(const Tile& tile);
 // -DTILE_ROWS=4 ...
 std::string BuildOptionsOf(const Tile& tile);
@@ -40,7 +41,8 @@ absl::Span<const Tile> Tiles();
 std::optional<Tile> ParseTile(absl::string_view text);
 // Of products with few rows or columns, as of depthwise convolutions, a large tile is mostly empty.
 const Tile& TileByRule(int64_t rows, int64_t columns);
-// Whether the device has so many work-items in a group, and so much local memory.
+// Whether the device has so many work-items in a group, so much local memory, and images where the
+// tile reads one.
 bool Fits(const Tile& tile, const DeviceInfo& device);
 
 // The tile of each class of shapes (ProductPlan::shape_class) that is not the rule's; of

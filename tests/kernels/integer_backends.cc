@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -40,7 +41,7 @@ std::vector<std::string> ForcedBackendNames() {
       if (hexagon::HasDouble().ok()) names.emplace_back(kDeviceDsp);
     }
     if (name != "opencl/1") continue;
-    for (const char* forced : {"mad24", "copied"})
+    for (const char* forced : {"mad24", "copied", "image"})
       names.push_back(absl::StrCat(kForcedOpenCl, forced, "/1"));
   }
   return names;
@@ -90,10 +91,19 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeMixedDevice() {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeForcedOpenCl(const std::string& forced) {
-  const char* variable = forced == "copied" ? "RUNNEL_OPENCL_MEMORY" : "RUNNEL_OPENCL_DOT";
-  setenv(variable, forced.c_str(), 1);
+  std::map<const char*, std::string> variables;
+  if (forced == "copied") {
+    variables["RUNNEL_OPENCL_MEMORY"] = forced;
+  } else if (forced == "image") {
+    // Copies end with a whole texel: all weights are read as images.
+    variables["RUNNEL_OPENCL_MEMORY"] = "copied";
+    variables["RUNNEL_OPENCL_TILE"] = "4x1 by 8x8, depth 8, vector 1, weights image";
+  } else {
+    variables["RUNNEL_OPENCL_DOT"] = forced;
+  }
+  for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
   auto backend = MakeBackend("opencl", 1);
-  unsetenv(variable);
+  for (const auto& [name, value] : variables) unsetenv(name);
   return backend;
 }
 

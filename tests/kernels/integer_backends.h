@@ -19,7 +19,8 @@ std::vector<std::string> IntegerBackendNames();
 inline constexpr char kSmallDsp[] = "hexagon_small/1";
 // The shared object for devices behind a double of the vendor's library.
 inline constexpr char kDeviceDsp[] = "hexagon_device/1";
-// An OpenCL device with another dot product, or with memory of its own, than it would be given.
+// An OpenCL device with another dot product than it would be given, with memory of its own, or with
+// weights that are read as images.
 inline constexpr char kForcedOpenCl[] = "opencl:";
 // What is there of these.
 std::vector<std::string> ForcedBackendNames();

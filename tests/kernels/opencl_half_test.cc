@@ -95,6 +95,14 @@ TEST_F(OpenClHalfTest, AProductHasTheBytesOfOneWhoseWeightsWereRoundedToHalvesBe
   }
 }
 
+TEST_F(OpenClHalfTest, HalvesThatAreReadAsAnImageGiveTheSameBytes) {
+  const std::string tile = "4x4 by 8x8, depth 8, vector 4, weights image";
+  auto images = MakeBackendWith({.tile = tile, .weights = "fp16"});
+  if (!images.ok()) GTEST_SKIP() << images.status().message();
+  for (const Case& one : Cases())
+    EXPECT_EQ(Compute(one, **images), Compute(one, *halves_)) << Name(one.code);
+}
+
 // A weight errs by 2^-11 of itself, or by 2^-25; a sum of n terms by n roundings of their
 // magnitudes.
 TEST_F(OpenClHalfTest, AProductIsThatOfRefWithinTheRoundingOfItsWeights) {

@@ -238,6 +238,17 @@ TEST_F(OpenClTest, TheTileCannotBeSeenInTheResult) {
   EXPECT_GT(fitting, 1);
 }
 
+// In the host's memory a weight at the end of a storage may end within a texel; copies do not.
+TEST_F(OpenClTest, WeightsAreReadAsImagesWhereverTheyLie) {
+  if (session_->device().image_texels == 0) GTEST_SKIP() << "no images";
+  const auto by_rule = AllProducts({});
+  for (const char* memory : {"shared", "copied"}) {
+    for (const char* tile : {"4x4 by 8x8, depth 8, vector 4, weights image",
+                             "4x1 by 8x8, depth 8, vector 1, weights image"})
+      EXPECT_EQ(AllProducts({.memory = memory, .tile = tile}), by_rule) << memory << ", " << tile;
+  }
+}
+
 TEST(TileTest, IsReadBackByItsTextOrRefused) {
   for (const Tile& tile : Tiles()) {
     EXPECT_EQ(ParseTile(ToText(tile)), tile);
@@ -253,8 +264,37 @@ TEST(TileTest, IsReadBackByItsTextOrRefused) {
   device = Gpu();
   device.local_bytes = 4 << 10;
   EXPECT_FALSE(Fits({4, 4, 16, 16, 8, 4}, device));
+  device = Gpu();
+  EXPECT_FALSE(Fits({4, 4, 8, 8, 8, 4, true}, device));
+  device.image_texels = 1 << 16;
+  EXPECT_TRUE(Fits({4, 4, 8, 8, 8, 4, true}, device));
   EXPECT_THAT(std::string(ForcedTiles("9x9", Gpu()).status().message()),
               HasSubstr("RUNNEL_OPENCL_TILE '9x9': device Some GPU has '4x4 by 8x8, depth 8, "));
+}
+
+TEST(ProductPlanTest, AWeightIsAnImageWhereTheDeviceReachesIt) {
+  Program program;
+  program.buffers = {{Storage::kScratch, DType::kInt8, {2, 64, 4, 4}, 0, true},
+                     {Storage::kParameters, DType::kInt8, {32, 64, 3, 3}, 64, true},
+                     {Storage::kScratch, DType::kInt32, {2, 32, 2, 2}, 4096, true}};
+  Instruction forward = {OpCode::kInt8ConvForward, {0, 1}, {2}};
+  forward.attributes.kind = OpKind::kConv;
+  forward.attributes.kernel = {3, 3};
+  DeviceInfo device = Gpu();
+  const ChosenTiles image = {{kEveryClass, {4, 4, 8, 8, 8, 4, true}}};
+  const auto is_image = [&](const Instruction& instruction) {
+    return PlanProduct(program, instruction, device, image).tile.image;
+  };
+  device.image_texels = 1 << 16;
+  EXPECT_TRUE(is_image(forward));
+  device.image_texels = 1 << 10;
+  EXPECT_FALSE(is_image(forward)) << "18 KiB of weights";
+  device.image_texels = 1 << 16;
+  Instruction gradient = forward;
+  gradient.code = OpCode::kInt8ConvWeightGradient;
+  gradient.inputs = {2, 0};
+  gradient.outputs = {1};
+  EXPECT_FALSE(is_image(gradient)) << "it reads no weight";
 }
 
 TEST(ProductPlanTest, SlicesGiveEachUnitWorkAndStayIn32Bits) {
@@ -268,13 +308,16 @@ TEST(ProductPlanTest, SlicesGiveEachUnitWorkAndStayIn32Bits) {
   Instruction instruction = {OpCode::kInt8ConvWeightGradient, {0, 1}, {2}};
   instruction.attributes.kind = OpKind::kConv;
   instruction.attributes.kernel = {3, 3};
-  const ProductPlan one = PlanProduct(program, instruction, 1, {});
+  DeviceInfo device = Gpu();
+  device.compute_units = 1;
+  const ProductPlan one = PlanProduct(program, instruction, device, {});
   EXPECT_EQ(one.plan.rows, 6);
   EXPECT_EQ(one.plan.columns, 27);
   EXPECT_EQ(one.plan.depth, 200 * 900);
   EXPECT_EQ(one.tile.group_rows(), 8);
   EXPECT_EQ(one.plan.slices, 2);
-  const ProductPlan many = PlanProduct(program, instruction, 100, {});
+  device.compute_units = 100;
+  const ProductPlan many = PlanProduct(program, instruction, device, {});
   EXPECT_GE(many.plan.slices, 95);
   for (const KernelPlan& plan : {one.plan, many.plan}) {
     EXPECT_EQ(plan.slice_depth % 32, 0);

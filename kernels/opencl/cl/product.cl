@@ -71,8 +71,34 @@ typedef int Sum;
 Cell cell_of(const Value *v) { return as_uint((char4)(v[0], v[1], v[2], v[3])); }
 #endif
 
+// The right operand, where it is the weights: with IMAGE_WEIGHTS an image (kernels/opencl/
+// weight_images.h), of which the texture cache keeps what a group reads again.
+#ifdef IMAGE_WEIGHTS
+#define WEIGHTS __read_only image1d_buffer_t weights, int first
+#define THE_WEIGHTS weights, first
+#ifdef FLOATS
+float weight_of(WEIGHTS, int i) {
+  const int at = first + i;
+  const float4 texel = read_imagef(weights, at / 4);
+  return at % 4 == 0 ? texel.x : at % 4 == 1 ? texel.y : at % 4 == 2 ? texel.z : texel.w;
+}
+#else
+// The four bytes that byte `at` is one of.
+uint word_of(__read_only image1d_buffer_t weights, int at) {
+  return lane_of(read_imageui(weights, at / 16), at / 4 % 4);
+}
+char weight_of(WEIGHTS, int i) {
+  const int at = first + i;
+  return (char)(word_of(weights, at) >> 8 * (at % 4));
+}
+#endif
+#else
+#define WEIGHTS __global const Value *weights
+#define THE_WEIGHTS weights
 #ifndef WEIGHT
 #define WEIGHT(weights, i) ((weights)[i])
+#endif
+Value weight_of(WEIGHTS, int i) { return WEIGHT(weights, i); }
 #endif
 
 #define ROWS (SIDE_X * TILE_ROWS)
@@ -177,31 +203,53 @@ Cell load_a(const int mode, __global const Value *a, const Geometry g, int group
   return cell_of(v);
 }
 
-Cell load_b(const int mode, __global const Value *b, const Geometry g, int group, int column,
-            int k) {
+#ifdef IMAGE_WEIGHTS
+#define RIGHT WEIGHTS
+#define THE_RIGHT THE_WEIGHTS
+#else
+#define RIGHT __global const Value *b
+#define THE_RIGHT b
+#endif
+
+// Likewise of the weights, or of a weight-gradient's input.
+Cell load_weights(const int mode, WEIGHTS, const Geometry g, int group, int column, int k) {
   const int ic = g.c / g.groups, oc = g.oc / g.groups, taps = g.kh * g.kw;
   Value v[PACKED];
   if (mode == FORWARD) {
     const int row = (group * oc + column) * taps * ic;
-    for (int j = 0; j < PACKED; ++j) v[j] = k + j < taps * ic ? WEIGHT(b, row + k + j) : (Value)0;
-  } else if (mode == INPUT_GRADIENT) {
+#if defined(IMAGE_WEIGHTS) && !defined(FLOATS)
+    // A cell of its own: one read in place of four.
+    if ((first + row + k) % 4 == 0 && k + PACKED <= taps * ic) return word_of(weights, first + row + k);
+#endif
+    for (int j = 0; j < PACKED; ++j)
+      v[j] = k + j < taps * ic ? weight_of(THE_WEIGHTS, row + k + j) : (Value)0;
+  } else {
     Inner at = inner_of(k, oc, taps);
     for (int j = 0; j < PACKED; ++j) {
       v[j] = is_inside(at, oc, taps)
-                 ? WEIGHT(b, weight_at(group * oc + at.c, column, at.tap, ic, taps))
+                 ? weight_of(THE_WEIGHTS, weight_at(group * oc + at.c, column, at.tap, ic, taps))
                  : (Value)0;
       advance(&at, oc, taps);
     }
-  } else {
-    const int positions = g.oh * g.ow;
+  }
+  return cell_of(v);
+}
+
+Cell load_b(const int mode, RIGHT, const Geometry g, int group, int column, int k) {
+#ifndef IMAGE_WEIGHTS
+  if (mode == WEIGHT_GRADIENT) {
+    const int ic = g.c / g.groups, taps = g.kh * g.kw, positions = g.oh * g.ow;
     const Inner at = inner_of(column, ic, taps);
     int n = k / positions, position = k % positions;
+    Value v[PACKED];
     for (int j = 0; j < PACKED; ++j) {
       v[j] = n < g.n ? input_at(b, g, n, group * ic + at.c, position, at.tap) : (Value)0;
       if (++position == positions) position = 0, ++n;
     }
+    return cell_of(v);
   }
-  return cell_of(v);
+#endif
+  return load_weights(mode, THE_RIGHT, g, group, column, k);
 }
 
 int place_of(const int mode, const Geometry g, int group, int row, int column) {
@@ -257,8 +305,8 @@ void finish_sum(__global Sum *y, ulong at, Sum sum, const After after, const Geo
 }
 
 // Sums of a slice go to `sums` (slice s at s * elements).
-void product(const int mode, __global const Value *a, __global const Value *b, __global Sum *sums,
-             const After after, const Geometry g, const Plan plan, __local Cell *tile_a,
+void product(const int mode, __global const Value *a, RIGHT, __global Sum *sums, const After after,
+             const Geometry g, const Plan plan, __local Cell *tile_a,
              __local Cell *tile_b, __local uint *slot) {
   const int group = get_group_id(2) / plan.slices, slice = get_group_id(2) % plan.slices;
   const int row0 = get_group_id(0) * ROWS, column0 = get_group_id(1) * COLUMNS;
@@ -275,7 +323,7 @@ void product(const int mode, __global const Value *a, __global const Value *b, _
     }
     for (int i = y * SIDE_X + x; i < COLUMNS * DEPTH; i += SIDE_X * SIDE_Y) {
       const int column = column0 + i % COLUMNS, at = k + PACKED * (i / COLUMNS);
-      tile_b[i] = column < plan.columns && at < end ? load_b(mode, b, g, group, column, at) : 0;
+      tile_b[i] = column < plan.columns && at < end ? load_b(mode, THE_RIGHT, g, group, column, at) : 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int q = 0; q < DEPTH; ++q) {
@@ -309,47 +357,57 @@ void product(const int mode, __global const Value *a, __global const Value *b, _
 #endif
 }
 
+#ifdef IMAGE_WEIGHTS
+#define RIGHT_OPERAND WEIGHTS
+#define RIGHT_DATA THE_WEIGHTS
+#else
+#define RIGHT_OPERAND TENSOR(b)
+#define RIGHT_DATA DATA(const Value, b)
+#endif
+
 #ifdef FLOATS
 #define PRODUCT(name, mode)                                                                       \
   __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                    \
-      TENSOR(a), TENSOR(b), TENSOR(y), TENSOR(bias), int has_bias, int adds, Geometry g,          \
+      TENSOR(a), RIGHT_OPERAND, TENSOR(y), TENSOR(bias), int has_bias, int adds, Geometry g,          \
       Plan plan) {                                                                                \
     __local float tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH];                                  \
     After after;                                                                                  \
     after.bias = has_bias ? DATA(const float, bias) : 0;                                          \
     after.adds = adds;                                                                            \
-    product(mode, DATA(const float, a), DATA(const float, b), DATA(float, y), after, g, plan,     \
+    product(mode, DATA(const float, a), RIGHT_DATA, DATA(float, y), after, g, plan,     \
             tile_a, tile_b, 0);                                                                   \
   }
 #elif defined(CODES)
 #define PRODUCT(name, mode)                                                                       \
   __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                    \
-      TENSOR(a), TENSOR(b), TENSOR(rule), TENSOR(rows), TENSOR(y), int flags, Geometry g,         \
+      TENSOR(a), RIGHT_OPERAND, TENSOR(rule), TENSOR(rows), TENSOR(y), int flags, Geometry g,         \
       Plan plan) {                                                                                \
     __local uint tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH];                                   \
     After after;                                                                                  \
     after.rule = DATA(const CodeRule, rule);                                                      \
     after.rows = DATA(const int, rows);                                                           \
     after.flags = flags;                                                                          \
-    product(mode, DATA(const char, a), DATA(const char, b), DATA(int, y), after, g, plan, tile_a, \
+    product(mode, DATA(const char, a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
             tile_b, 0);                                                                           \
     FINISH_CODES(y);                                                                              \
   }
 #else
 #define PRODUCT(name, mode)                                                                       \
   __kernel __attribute__((reqd_work_group_size(SIDE_X, SIDE_Y, 1))) void name(                    \
-      TENSOR(a), TENSOR(b), TENSOR(y), int is_whole, Geometry g, Plan plan) {                     \
+      TENSOR(a), RIGHT_OPERAND, TENSOR(y), int is_whole, Geometry g, Plan plan) {                     \
     __local uint tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH], slot;                             \
     After after;                                                                                  \
     after.largest = is_whole ? (__global uint *)&TAIL(y)->max_abs : 0;                            \
-    product(mode, DATA(const char, a), DATA(const char, b), DATA(int, y), after, g, plan, tile_a, \
+    product(mode, DATA(const char, a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
             tile_b, &slot);                                                                       \
   }
 #endif
 PRODUCT(product_forward, FORWARD)
 #ifndef CODES
 PRODUCT(product_input_gradient, INPUT_GRADIENT)
+#ifndef IMAGE_WEIGHTS
 PRODUCT(product_weight_gradient, WEIGHT_GRADIENT)
+#endif
 #endif
 
 #if defined(FLOATS)
