@@ -21,11 +21,11 @@ namespace {
 #ifdef RUNNEL_LOADS_OPENCL
 absl::StatusOr<std::unique_ptr<Backend>> MakeOpenCl(const BackendSettings& settings) {
   auto backend = LoadBackend("opencl", settings);
-  constexpr absl::string_view kRefused = "backend opencl: no OpenCL here: ";
-  if (backend.ok() || absl::StartsWith(backend.status().message(), kRefused)) return backend;
-  // The shared object needs OpenCL's loader, which may not be there.
-  return absl::InvalidArgumentError(
-      absl::StrCat(kRefused, absl::StripPrefix(backend.status().message(), "backend opencl: ")));
+  constexpr absl::string_view kName = "backend opencl: ";
+  const absl::string_view why = absl::StripPrefix(backend.status().message(), kName);
+  // The shared object needs OpenCL's loader, which may not be there. What it says itself stays.
+  if (backend.ok() || !absl::StartsWith(why, BackendLibrary("opencl"))) return backend;
+  return absl::InvalidArgumentError(absl::StrCat(kName, "no OpenCL here: ", why));
 }
 bool IsOpenClInstalled(absl::string_view name) {
   return IsBackendInstalled(name) && opencl::HasDriver();

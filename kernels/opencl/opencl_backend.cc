@@ -192,15 +192,16 @@ class OpenClBackend final : public Backend {
 
   ProcessorFacts processor() const override {
     const DeviceInfo& device = session_->device();
-    return {
-        .backend = "opencl",
-        .device = absl::StrCat(device.name, " (", device.platform_name, ")"),
-        .driver = device.driver,
-        .compute_units = device.compute_units,
-        .memory_bytes = session_->budget()->limit_bytes(),
-        .dot_product = std::string(session_->dot().name),
-        .note = absl::StrCat(device.language, session_->shares_memory() ? ", in the host's memory"
-                                                                        : ", values are copied")};
+    return {.backend = "opencl",
+            .device = absl::StrCat(device.name, " (", device.platform_name, ")"),
+            .driver = device.driver,
+            .compute_units = device.compute_units,
+            .memory_bytes = session_->budget()->limit_bytes(),
+            .dot_product = std::string(session_->dot().name),
+            .note = absl::StrCat(
+                device.language,
+                session_->shares_memory() ? ", in the host's memory" : ", values are copied",
+                session_->has_half_weights() ? ", weights fp16" : "")};
   }
 
   Tuner* tuner() override { return tuner_.has_value() ? &*tuner_ : nullptr; }
@@ -265,8 +266,12 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(const BackendSettings
   options.memory_limit_bytes = settings.device_memory_bytes;
   auto backend = opencl::MakeBackendWith(options);
   if (backend.ok()) return backend;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "backend opencl: no OpenCL here: ", backend.status().message(), "; take --backend cpu"));
+  const std::string why(backend.status().message());
+  // A variable whose text is none of its values: the device is there.
+  if (absl::IsInvalidArgument(backend.status()))
+    return absl::InvalidArgumentError(absl::StrCat("backend opencl: ", why));
+  return absl::InvalidArgumentError(
+      absl::StrCat("backend opencl: no OpenCL here: ", why, "; take --backend cpu"));
 }
 
 }  // namespace runnel

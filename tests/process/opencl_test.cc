@@ -204,6 +204,44 @@ TEST_F(OpenClTraining, Fp32IsAFunctionOfTheRunAndCloseToTheCpus) {
   }
 }
 
+// With weights as halves a worker says so, and learns.
+TEST_F(OpenClTraining, Fp16WeightsLearnAndAreSaid) {
+  // clang-format off
+  const Words run = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--batch-size", "16",
+                     "--eval-batch-size", "50", "--schedule", "sync_1f1b"};
+  // clang-format on
+  const auto train = [&](const char* batches, const char* weights) {
+    setenv("RUNNEL_OPENCL_WEIGHTS", weights, 1);
+    const auto summary = RunCentral(With(run, With(kOpenCl, {"--max-batches", batches})));
+    unsetenv("RUNNEL_OPENCL_WEIGHTS");
+    return summary;
+  };
+  const auto halves = train("40", "fp16");
+  EXPECT_LT(halves["loss"], 1.9) << "2.3 is what ten classes begin with";
+  EXPECT_GT(halves["accuracy"], 0.3);
+  EXPECT_NE(train("2", "fp16")["weights_sha256"], train("2", "fp32")["weights_sha256"]);
+  const Words check = {"runnel-worker", "--check", "--state-dir", ""};
+  for (const bool is_fp16 : {false, true}) {
+    Process worker(check, [&] { setenv("RUNNEL_OPENCL_WEIGHTS", is_fp16 ? "fp16" : "fp32", 1); });
+    EXPECT_EQ(worker.Wait(), 0);
+    const auto says = ContainsRegex("opencl +yes +.*, weights fp16");
+    EXPECT_EQ(testing::Matches(says)(worker.out()), is_fp16) << worker.out();
+  }
+}
+
+TEST_F(OpenClTraining, AVariableWithAWrongWordIsOneClearLine) {
+  const std::string line = "backend opencl: RUNNEL_OPENCL_WEIGHTS 'bf16': there is fp32, fp16\n";
+  const auto wrong = [] { setenv("RUNNEL_OPENCL_WEIGHTS", "bf16", 1); };
+  Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--connect-timeout-ms", "100",
+                  "--state-dir", "", "--backend", "opencl"},
+                 wrong);
+  EXPECT_EQ(worker.Wait(), 2);
+  EXPECT_EQ(worker.err(), "runnel-worker: --backend: " + line);
+  Process central(With({"runnel-central"}, With(kShort, kOpenCl)), wrong);
+  EXPECT_EQ(central.Wait(60), 2);
+  EXPECT_THAT(central.err(), HasSubstr("runnel-central: worker local-000: " + line));
+}
+
 // What the device would not be given: another dot product, and state that is copied to be seen.
 TEST_F(OpenClTraining, OtherWaysGiveTheSameWeights) {
   const std::string usual = Weights(With(kShort, kOpenCl));
