@@ -20,6 +20,7 @@ struct DeviceBuffer {
   Handle<cl_mem> handle;
 
   cl_mem get() const { return handle.get(); }
+  int64_t bytes() const { return share.bytes(); }
 };
 // That the device alone uses, not zeroed. As Areas::Allocate.
 absl::StatusOr<DeviceBuffer> CreateBuffer(Session& session, int64_t bytes);

@@ -33,6 +33,7 @@ class DeviceBudget : public std::enable_shared_from_this<DeviceBudget> {
     ~Share() {
       if (budget_ != nullptr) budget_->GiveBack(bytes_);
     }
+    int64_t bytes() const { return bytes_; }
 
    private:
     std::shared_ptr<DeviceBudget> budget_;

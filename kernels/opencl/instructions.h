@@ -26,6 +26,7 @@ class Instructions {
 
   // Of an instruction that HasKernels.
   absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
+  int64_t memory_bytes() const { return control_.bytes() + targets_.bytes(); }
 
  private:
   struct Row;

@@ -92,6 +92,11 @@ class OpenClExecutable final : public Executable {
     return status;
   }
 
+  // Copies of the host's memory come with the first run.
+  int64_t memory_bytes() const override {
+    return instructions_->memory_bytes() + products_->memory_bytes();
+  }
+
  private:
   absl::Status RunPart(Part part, const StepContext& context, const Bindings& bindings) {
     RUNNEL_RETURN_IF_ERROR(staging_.Enter(part, bindings));

@@ -189,6 +189,12 @@ void Products::ForgetWritten(const Instruction& instruction) {
   }
 }
 
+int64_t Products::memory_bytes() const {
+  int64_t bytes = targets_.bytes() + slices_.bytes();
+  for (const auto& [index, halves] : halves_) bytes += halves.buffer.bytes();
+  return bytes;
+}
+
 absl::StatusOr<TensorRef> Products::Weight(const Instruction& instruction) {
   const TensorRef weight = operands_.In(instruction, 1);
   if (!session_->has_half_weights() || !ReadsFloatWeight(instruction.code)) return weight;

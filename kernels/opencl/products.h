@@ -31,6 +31,8 @@ class Products {
   // are made anew when they are read next.
   void ForgetWeights();
   void ForgetWritten(const Instruction& instruction);
+  // Of halves, slices and maxima.
+  int64_t memory_bytes() const;
 
  private:
   Products(const Operands& operands, std::shared_ptr<Session> session)

@@ -174,6 +174,15 @@ TEST_F(OpenClHalfTest, AWeightThatIsWrittenWithinAPartIsReadAnew) {
   }
 }
 
+TEST_F(OpenClHalfTest, AnExecutableTellsWhatItsHalvesTake) {
+  const ProgramBench bench = WeightThatChanges(/*is_written=*/true, /*by_view=*/false).bench;
+  const auto halves = halves_->Prepare(bench.program), singles = singles_->Prepare(bench.program);
+  ASSERT_TRUE(halves.ok() && singles.ok()) << halves.status();
+  const int64_t more = (*halves)->memory_bytes() - (*singles)->memory_bytes();
+  EXPECT_GE(more, 35 * 70 * 2);
+  EXPECT_LT(more, 35 * 70 * 2 + 64) << "of one weight, once";
+}
+
 // The losses of some steps of LeNet on the same samples.
 std::vector<double> Losses(Backend& backend, const char* recipe) {
   constexpr int64_t kSamples = 16;

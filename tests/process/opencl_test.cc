@@ -324,7 +324,7 @@ TEST_F(OpenClTraining, StagesOfAModelInIntegersGiveThePlainLoopsFigures) {
   const Words stages = With(eval, {"--local-workers", "2", "--quick", "--backend", "opencl"});
   const auto whole = RunCentral(stages);
   Process central(With({"runnel-central"}, With(stages, {"--summary", dir / "s"})),
-                  Faulty({{"RUNNEL_TEST_OPENCL_KERNELS", "170"}}));
+                  Faulty({{"RUNNEL_TEST_OPENCL_KERNELS", "100"}}));
   EXPECT_EQ(central.Wait(), 0) << central.err();
   EXPECT_THAT(central.err(), ContainsRegex("backend opencl of worker local-00[01] was lost: "));
   const auto lost = Summary(dir / "s");
