@@ -30,4 +30,14 @@ std::optional<IntegerCase> MakeIntegerCase(OpCode code, uint64_t seed);
 // Likewise, of the instructions of INT8 inference.
 std::optional<IntegerCase> MakeCodeCase(OpCode code, uint64_t seed);
 
+// A sum of gradients. `difference`: the exponent of the total less that of the gradient.
+struct GradientSumShape {
+  DType gradient = DType::kInt32;  // or kInt64
+  int64_t elements = 1;
+  bool accumulates = true;
+  int64_t difference = 0;
+};
+// Its operands have the extremes of what may be added.
+IntegerCase MakeGradientSumCase(const GradientSumShape& shape, uint64_t seed);
+
 }  // namespace runnel

@@ -63,6 +63,22 @@ void ExpectSameTensor(const Tensor& got, const Tensor& want) {
   EXPECT_EQ(a.max_abs, b.max_abs);
 }
 
+// Of outputs; inputs are as they were.
+void ExpectSameAsRef(IntegerCase ours, Backend* backend, Backend* oracle) {
+  const IntegerCase before = ours;
+  IntegerCase ref = ours;
+  const absl::Status status = RunCase(ours, backend);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_TRUE(RunCase(ref, oracle).ok());
+  for (size_t i = 0; i < ref.outputs.size(); ++i) {
+    SCOPED_TRACE(testing::Message() << "output " << i);
+    ExpectSameTensor(ours.outputs[i], ref.outputs[i]);
+  }
+  for (size_t i = 0; i < ref.inputs.size(); ++i) {
+    EXPECT_EQ(ours.inputs[i].bytes, before.inputs[i].bytes) << "input " << i << " was written";
+  }
+}
+
 class IntegerConformanceTest : public testing::TestWithParam<std::string> {
  protected:
   // Fresh memory is full of what no kernel would write: an element left out shows every time.
@@ -87,19 +103,33 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
       ASSERT_TRUE(ours.has_value()) << "no case for " << std::string(Name(code));
       if (!(*backend)->shifts_slices()) ours->split.shifted = false;
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << ours->ToString());
-      const IntegerCase before = *ours;
-      IntegerCase ref = *ours;
-      const absl::Status status = RunCase(*ours, backend->get());
-      ASSERT_TRUE(status.ok()) << status;
-      ASSERT_TRUE(RunCase(ref, oracle->get()).ok());
-      for (size_t i = 0; i < ref.outputs.size(); ++i) {
-        SCOPED_TRACE(testing::Message() << "output " << i);
-        ExpectSameTensor(ours->outputs[i], ref.outputs[i]);
-      }
-      for (size_t i = 0; i < ref.inputs.size(); ++i) {
-        EXPECT_EQ(ours->inputs[i].bytes, before.inputs[i].bytes) << "input " << i << " was written";
-      }
+      ExpectSameAsRef(*std::move(ours), backend->get(), oracle->get());
       if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(IntegerConformanceTest, GradientsOfAnyExponentsAddToTheTotalOfRef) {
+  auto backend = MakeIntegerBackend(GetParam());
+  auto oracle = MakeBackend("ref", 1);
+  ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
+  uint64_t seed = 0;
+  for (const DType gradient : {DType::kInt32, DType::kInt64}) {
+    for (const int64_t apart : {0, 1, 2, 7, 30, 31, 32, 33, 40, 61, 62, 63, 64, 65, 1000}) {
+      for (const int64_t elements : {1, 15, 31, 32, 33, 63, 64, 65, 200, 513}) {
+        // The gradient's exponent is the smaller one, then the total's; then nothing is added.
+        for (int kind = 0; kind < 3; ++kind) {
+          const GradientSumShape shape = {.gradient = gradient,
+                                          .elements = elements,
+                                          .accumulates = kind < 2,
+                                          .difference = kind == 1 ? -apart : apart};
+          SCOPED_TRACE(testing::Message() << std::string(Name(gradient)) << ", " << elements
+                                          << " elements, exponents apart by " << shape.difference
+                                          << (kind == 2 ? ", the first" : ""));
+          ExpectSameAsRef(MakeGradientSumCase(shape, ++seed), backend->get(), oracle->get());
+          if (HasFailure()) return;
+        }
+      }
     }
   }
 }

@@ -72,7 +72,7 @@ absl::Status RunAddScaledGradient(absl::Span<const Call> calls) {
   const bool first = !call.context->accumulate;
   const int64_t exponent = first ? added.exponent : std::max(added.exponent, before.exponent);
   const auto shift = [exponent](int32_t from) {
-    return static_cast<int>(std::min<int64_t>(exponent - from, 62));
+    return static_cast<int>(std::min<int64_t>(exponent - from, 63));
   };
   const int added_shift = shift(added.exponent), total_shift = first ? 0 : shift(before.exponent);
   const int64_t count = call.out_shape(0).elements();

@@ -1,7 +1,8 @@
-// The loss's gradient, sums of gradients and the step of the weights.
+// The loss's gradient and the step of the weights.
 
 #include "kernels/hexagon/dsp/machine.h"
 #include "kernels/hexagon/dsp/rounding.h"
+#include "kernels/hexagon/dsp/wide_words.h"
 
 namespace runnel::hexagon {
 namespace {
@@ -56,42 +57,8 @@ int64_t GradientAt(const Machine& machine, const DspTensor& gradient, uint32_t i
 // 128 values of 64 bits that fit 32. Reads at most 1 KiB behind the last, which kSlackBytes allow.
 Words LowWords(const int64_t* values) {
   Words words;
-  for (int i = 0; i < 4; ++i) {
-    const Vector even = Load(values + 32 * i), odd = Load(values + 32 * i + 16);
-    words.v[i] = Q6_V_lo_W(Q6_W_vdeal_VVR(odd, even, -4));
-  }
+  for (int i = 0; i < 4; ++i) words.v[i] = LoadWide(values + i * kVectorWords).low;
   return words;
-}
-
-struct GradientSum {
-  int64_t* total;
-  uint32_t count;
-  bool first;  // nothing is in `total` yet
-  // Right shifts that bring both to the same exponent.
-  int32_t total_shift, shift;
-};
-
-// Adds gradients to a total; returns the largest |total|. Where the total is empty, or both have
-// one exponent, nothing is shifted: loops of their own take a fraction of the packets.
-template <typename T>
-int64_t AddGradients(const GradientSum& sum, const T* __restrict gradient) {
-  int64_t* __restrict total = sum.total;
-  int64_t largest = 0;
-  const auto note = [&](int64_t value) {
-    largest = Max(largest, value < 0 ? -value : value);
-    return value;
-  };
-  if (sum.first) {
-    for (uint32_t i = 0; i < sum.count; ++i) total[i] = note(gradient[i]);
-  } else if (sum.total_shift == 0 && sum.shift == 0) {
-    for (uint32_t i = 0; i < sum.count; ++i) total[i] = note(total[i] + gradient[i]);
-  } else {
-    for (uint32_t i = 0; i < sum.count; ++i) {
-      const int64_t old = DivideByPower(total[i], sum.total_shift);
-      total[i] = note(old + DivideByPower(gradient[i], sum.shift));
-    }
-  }
-  return largest;
 }
 
 }  // namespace
@@ -126,24 +93,9 @@ DspStatus LossGradient(Machine& machine, const DspOp& op) {
   return DspStatus::kOk;
 }
 
-DspStatus AddScaledGradient(Machine& machine, const DspOp& op) {
-  const Tail from = machine.tail(op.in[0]), before = machine.tail(op.out[0]);
-  const bool first = (op.flags & kFlagAccumulate) == 0;
-  const int32_t exponent = first ? from.exponent : Max(from.exponent, before.exponent);
-  const GradientSum sum = {.total = machine.data<int64_t>(op.out[0]),
-                           .count = op.out[0].elements,
-                           .first = first,
-                           .total_shift = exponent - before.exponent,
-                           .shift = exponent - from.exponent};
-  const int64_t largest = op.in[0].bytes == sizeof(int64_t)
-                              ? AddGradients(sum, machine.data<int64_t>(op.in[0]))
-                              : AddGradients(sum, machine.data<int32_t>(op.in[0]));
-  machine.SetTail(op.out[0], exponent, largest);
-  return DspStatus::kOk;
-}
-
 DspStatus Update(Machine& machine, const DspOp& op) {
-  const int b = BitsOf(machine.tail(op.in[1]).max_abs);
+  const int64_t max_abs = machine.tail(op.in[1]).max_abs;
+  const int b = BitsOf(max_abs);
   const int shift = Max(0, b - op.gradient_bits);
   const Tail weight_tail = machine.tail(op.in[0]);
   const int8_t* weights = machine.data<int8_t>(op.in[0]);
@@ -151,13 +103,15 @@ DspStatus Update(Machine& machine, const DspOp& op) {
   Draws draws(op);
   const uint32_t count = op.out[0].elements;
   const bool wide = op.in[1].bytes == sizeof(int64_t);
+  // 2^31 has 31 bits and is no word.
+  const bool fits_words = max_abs <= INT32_MAX;
   alignas(kVectorBytes) int32_t lanes[kVectorBytes];
   for (uint32_t first = 0; first < count; first += kVectorBytes) {
     const int n = static_cast<int>(Min<uint32_t>(kVectorBytes, count - first));
     Words steps;
     if (b == 0) {
       for (Vector& v : steps.v) v = Q6_V_vzero();
-    } else if (wide && b > 31) {
+    } else if (wide && !fits_words) {
       for (int i = 0; i < n; ++i) {
         const int64_t g = GradientAt(machine, op.in[1], first + i);
         lanes[i] = Saturate(RoundOne(op, draws, g, shift, first + i));

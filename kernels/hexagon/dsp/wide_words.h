@@ -17,11 +17,60 @@ RUNNEL_INLINE Wide SplatWide(int64_t value) {
 }
 RUNNEL_INLINE Wide WideOf(Vector words) { return {words, Q6_Vw_vasr_VwR(words, 31)}; }
 
+// a + b; the carry out of the low words goes into the high ones.
 RUNNEL_INLINE Wide AddWide(const Wide& a, const Wide& b) {
-  const Vector low = Q6_Vw_vadd_VwVw(a.low, b.low);
-  const Vector carry = Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VuwVuw(a.low, low), Splat(1), Q6_V_vzero());
-  return {low, Q6_Vw_vadd_VwVw(Q6_Vw_vadd_VwVw(a.high, b.high), carry)};
+  Predicate carry;
+  const Vector low = __builtin_HEXAGON_V6_vaddcarryo_128B(a.low, b.low, &carry);
+  return {low, Q6_Vw_vadd_VwVwQ_carry(a.high, b.high, &carry)};
 }
+// One more where `one` says so.
+RUNNEL_INLINE Wide AddWide(const Wide& a, const Wide& b, Predicate one) {
+  const Vector low = Q6_Vw_vadd_VwVwQ_carry(a.low, b.low, &one);
+  return {low, Q6_Vw_vadd_VwVwQ_carry(a.high, b.high, &one)};
+}
+
+// 32 values, in order.
+RUNNEL_INLINE Wide LoadWide(const int64_t* at) {
+  const VectorPair words = Q6_W_vdeal_VVR(Load(at + kVectorWords / 2), Load(at), -4);
+  return {Q6_V_lo_W(words), Q6_V_hi_W(words)};
+}
+// The first `count` of them.
+RUNNEL_INLINE void StoreWide(int64_t* at, const Wide& value, int count = kVectorWords) {
+  const VectorPair words = Q6_W_vshuff_VVR(value.high, value.low, -4);
+  StoreBytes(at, Q6_V_lo_W(words), count * 8);
+  StoreBytes(at + kVectorWords / 2, Q6_V_hi_W(words), count * 8 - kVectorBytes);
+}
+
+RUNNEL_INLINE Predicate IsNotZero(Vector words) { return Q6_Q_vcmp_gt_VuwVuw(words, Q6_V_vzero()); }
+
+// The largest |value| of what was seen; none is -2^63.
+class MaxWide {
+ public:
+  RUNNEL_INLINE void See(const Wide& value) {
+    const Vector zero = Q6_V_vzero(), sign = Q6_Vw_vasr_VwR(value.high, 31);
+    const Wide flipped = {Q6_V_vxor_VV(value.low, sign), Q6_V_vxor_VV(value.high, sign)};
+    const Wide magnitude = AddWide(flipped, {zero, zero}, Q6_Q_vcmp_gt_VwVw(zero, value.high));
+    Predicate stays;  // no borrow
+    __builtin_HEXAGON_V6_vsubcarryo_128B(max_.low, magnitude.low, &stays);
+    Q6_Vw_vsub_VwVwQ_carry(max_.high, magnitude.high, &stays);
+    max_.low = Q6_V_vmux_QVV(stays, max_.low, magnitude.low);
+    max_.high = Q6_V_vmux_QVV(stays, max_.high, magnitude.high);
+  }
+  // The first `count` lanes.
+  RUNNEL_INLINE void See(const Wide& value, int count) {
+    See({KeepBytes(value.low, count * 4), KeepBytes(value.high, count * 4)});
+  }
+  int64_t Result() const {
+    alignas(kVectorBytes) int64_t lanes[kVectorWords];
+    StoreWide(lanes, max_);
+    int64_t largest = 0;
+    for (int64_t lane : lanes) largest = Max(largest, lane);
+    return largest;
+  }
+
+ private:
+  Wide max_ = {Q6_V_vzero(), Q6_V_vzero()};
+};
 
 // Within +-(2^31 - 1).
 RUNNEL_INLINE Vector SaturateWide(const Wide& a) {
