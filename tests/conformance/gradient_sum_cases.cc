@@ -38,6 +38,8 @@ Tensor Operand(Storage storage, const GradientSumShape& shape, DType dtype, int6
   const Shape elements = {shape.elements};
   Tensor tensor = ScaledTensor(elements, dtype);
   tensor.storage = storage;
+  // Larger than small elements: what lies behind the last one is in no maximum.
+  std::fill(tensor.bytes.begin() + shape.elements * sizeof(T), tensor.bytes.end(), std::byte{0x7f});
   int64_t max_abs = 0;
   for (int64_t i = 0; i < shape.elements; ++i) {
     const int64_t value = std::min<int64_t>(values.Draw(limit), std::numeric_limits<T>::max());
@@ -49,6 +51,21 @@ Tensor Operand(Storage storage, const GradientSumShape& shape, DType dtype, int6
 }
 
 }  // namespace
+
+IntegerCase MakeUpdateCase(Rounding rounding, int64_t max_abs, int64_t elements, uint64_t seed) {
+  IntegerCase made;
+  made.code = OpCode::kNitiUpdate;
+  made.rule.rounding = rounding;
+  made.context.gradient_bits = {7, 7};
+  Values values(seed);
+  const GradientSumShape shape = {.elements = elements};
+  made.inputs.push_back(Operand<int8_t>(Storage::kParameters, shape, DType::kInt8, 127, 0, values));
+  made.inputs.push_back(
+      Operand<int64_t>(Storage::kGradients, shape, DType::kInt64, max_abs, 0, values));
+  made.outputs.push_back(
+      Operand<int8_t>(Storage::kNewParameters, shape, DType::kInt8, 127, 0, values));
+  return made;
+}
 
 IntegerCase MakeGradientSumCase(const GradientSumShape& shape, uint64_t seed) {
   IntegerCase made;
@@ -69,6 +86,7 @@ IntegerCase MakeGradientSumCase(const GradientSumShape& shape, uint64_t seed) {
   } else if (shape.accumulates) {
     gradient = std::min(widest, kMost - (kMost >> shift));
   }
+  if (shape.small) gradient = total = 100;
   const auto exponent = static_cast<int32_t>(shape.difference / 2);
   made.inputs.push_back(
       narrow ? Operand<int32_t>(Storage::kScratch, shape, DType::kInt32, gradient,

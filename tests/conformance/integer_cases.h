@@ -36,8 +36,11 @@ struct GradientSumShape {
   int64_t elements = 1;
   bool accumulates = true;
   int64_t difference = 0;
+  bool small = false;
 };
-// Its operands have the extremes of what may be added.
+// Its operands have the extremes of what may be added, or are at most 100 (small).
 IntegerCase MakeGradientSumCase(const GradientSumShape& shape, uint64_t seed);
+// An update from 64-bit gradients of at most max_abs, some of which are +-max_abs.
+IntegerCase MakeUpdateCase(Rounding rounding, int64_t max_abs, int64_t elements, uint64_t seed);
 
 }  // namespace runnel

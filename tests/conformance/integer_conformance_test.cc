@@ -117,18 +117,39 @@ TEST_P(IntegerConformanceTest, GradientsOfAnyExponentsAddToTheTotalOfRef) {
   for (const DType gradient : {DType::kInt32, DType::kInt64}) {
     for (const int64_t apart : {0, 1, 2, 7, 30, 31, 32, 33, 40, 61, 62, 63, 64, 65, 1000}) {
       for (const int64_t elements : {1, 15, 31, 32, 33, 63, 64, 65, 200, 513}) {
-        // The gradient's exponent is the smaller one, then the total's; then nothing is added.
-        for (int kind = 0; kind < 3; ++kind) {
+        // The gradient's exponent is the smaller one, then the total's, then nothing is added; and
+        // the same with small numbers.
+        for (int kind = 0; kind < 6; ++kind) {
           const GradientSumShape shape = {.gradient = gradient,
                                           .elements = elements,
-                                          .accumulates = kind < 2,
-                                          .difference = kind == 1 ? -apart : apart};
+                                          .accumulates = kind % 3 < 2,
+                                          .difference = kind % 3 == 1 ? -apart : apart,
+                                          .small = kind >= 3};
           SCOPED_TRACE(testing::Message() << std::string(Name(gradient)) << ", " << elements
                                           << " elements, exponents apart by " << shape.difference
-                                          << (kind == 2 ? ", the first" : ""));
+                                          << ", kind " << kind);
           ExpectSameAsRef(MakeGradientSumCase(shape, ++seed), backend->get(), oracle->get());
           if (HasFailure()) return;
         }
+      }
+    }
+  }
+}
+
+// 2^31 has as many bits as the largest word, and is none.
+TEST_P(IntegerConformanceTest, UpdatesFromGradientsAroundTheLargestWordAreThoseOfRef) {
+  auto backend = MakeIntegerBackend(GetParam());
+  auto oracle = MakeBackend("ref", 1);
+  ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
+  uint64_t seed = 0;
+  for (const Rounding rounding : {Rounding::kPseudoStochastic, Rounding::kHalfAway}) {
+    for (const int64_t beyond : {-1, 0, 1}) {
+      for (const int64_t elements : {1, 33, 127, 128, 300}) {
+        SCOPED_TRACE(testing::Message() << "rounding " << static_cast<int>(rounding)
+                                        << ", 2^31 and " << beyond << ", " << elements);
+        ExpectSameAsRef(MakeUpdateCase(rounding, (int64_t{1} << 31) + beyond, elements, ++seed),
+                        backend->get(), oracle->get());
+        if (HasFailure()) return;
       }
     }
   }

@@ -49,16 +49,43 @@ void LossWeights(const int8_t* logits, int classes, int32_t exponent, int64_t* g
   }
 }
 
-int64_t GradientAt(const Machine& machine, const DspTensor& gradient, uint32_t i) {
-  return gradient.bytes == sizeof(int64_t) ? machine.data<int64_t>(gradient)[i]
-                                           : machine.data<int32_t>(gradient)[i];
-}
-
 // 128 values of 64 bits that fit 32. Reads at most 1 KiB behind the last, which kSlackBytes allow.
-Words LowWords(const int64_t* values) {
+RUNNEL_INLINE Words GradientWords(const int64_t* values) {
   Words words;
   for (int i = 0; i < 4; ++i) words.v[i] = LoadWide(values + i * kVectorWords).low;
   return words;
+}
+
+RUNNEL_INLINE Words GradientWords(const int32_t* values) { return LoadWords(values); }
+
+// New weights: each less saturate(steps(first element)), saturated.
+template <typename Steps>
+void UpdateBy(Machine& machine, const DspOp& op, const Steps& steps) {
+  const int8_t* weights = machine.data<int8_t>(op.in[0]);
+  int8_t* updated = machine.data<int8_t>(op.out[0]);
+  const uint32_t count = op.out[0].elements;
+  for (uint32_t first = 0; first < count; first += kVectorBytes) {
+    const Vector step = MantissasOf(steps(first));
+    const Vector value = Q6_Vb_vsub_VbVb_sat(Load(weights + first), step);
+    StoreBytes(updated + first, Q6_Vb_vmax_VbVb(value, SplatBytes(-127)),
+               static_cast<int>(Min<uint32_t>(kVectorBytes, count - first)));
+  }
+}
+
+template <typename T>
+void UpdateByRounded(Machine& machine, const DspOp& op, int shift, Draws& draws,
+                     const T* gradient) {
+  if (op.rounding != kRoundPseudoStochastic || shift > 31) {
+    return UpdateBy(machine, op, [&](uint32_t first) {
+      return RoundWords(op, draws, GradientWords(gradient + first), shift, first);
+    });
+  }
+  const PseudoRounding round(shift);
+  UpdateBy(machine, op, [&](uint32_t first) {
+    Words words = GradientWords(gradient + first);
+    for (Vector& v : words.v) v = round(v, Q6_Vw_vabs_Vw(v));
+    return words;
+  });
 }
 
 }  // namespace
@@ -97,34 +124,25 @@ DspStatus Update(Machine& machine, const DspOp& op) {
   const int64_t max_abs = machine.tail(op.in[1]).max_abs;
   const int b = BitsOf(max_abs);
   const int shift = Max(0, b - op.gradient_bits);
-  const Tail weight_tail = machine.tail(op.in[0]);
-  const int8_t* weights = machine.data<int8_t>(op.in[0]);
-  int8_t* updated = machine.data<int8_t>(op.out[0]);
-  Draws draws(op);
-  const uint32_t count = op.out[0].elements;
   const bool wide = op.in[1].bytes == sizeof(int64_t);
-  // 2^31 has 31 bits and is no word.
-  const bool fits_words = max_abs <= INT32_MAX;
-  alignas(kVectorBytes) int32_t lanes[kVectorBytes];
-  for (uint32_t first = 0; first < count; first += kVectorBytes) {
-    const int n = static_cast<int>(Min<uint32_t>(kVectorBytes, count - first));
-    Words steps;
-    if (b == 0) {
-      for (Vector& v : steps.v) v = Q6_V_vzero();
-    } else if (wide && !fits_words) {
-      for (int i = 0; i < n; ++i) {
-        const int64_t g = GradientAt(machine, op.in[1], first + i);
-        lanes[i] = Saturate(RoundOne(op, draws, g, shift, first + i));
+  const Tail weight_tail = machine.tail(op.in[0]);
+  Draws draws(op);
+  if (b == 0) {
+    UpdateBy(machine, op, [](uint32_t) { return Words{}; });
+  } else if (wide && max_abs > INT32_MAX) {  // 2^31 has 31 bits and is no word
+    UpdateBy(machine, op, [&](uint32_t first) {
+      alignas(kVectorBytes) int32_t lanes[kVectorBytes];
+      const int64_t* gradient = machine.data<int64_t>(op.in[1]) + first;
+      const uint32_t count = Min<uint32_t>(kVectorBytes, op.out[0].elements - first);
+      for (uint32_t i = 0; i < count; ++i) {
+        lanes[i] = Saturate(RoundOne(op, draws, gradient[i], shift, first + i));
       }
-      for (int i = 0; i < 4; ++i) steps.v[i] = reinterpret_cast<const Vector*>(lanes)[i];
-    } else {
-      const Words sums = wide ? LowWords(machine.data<int64_t>(op.in[1]) + first)
-                              : LoadWords(machine.data<int32_t>(op.in[1]) + first);
-      steps = WordsOfBytes(MantissasOf(RoundWords(op, draws, sums, shift, first)));
-    }
-    Words words = WordsOfBytes(Load(weights + first));
-    for (int i = 0; i < 4; ++i) words.v[i] = Q6_Vw_vsub_VwVw(words.v[i], steps.v[i]);
-    StoreBytes(updated + first, MantissasOf(words), n);
+      return LoadWords(lanes);
+    });
+  } else if (wide) {
+    UpdateByRounded(machine, op, shift, draws, machine.data<int64_t>(op.in[1]));
+  } else {
+    UpdateByRounded(machine, op, shift, draws, machine.data<int32_t>(op.in[1]));
   }
   machine.tail(op.out[0]) = weight_tail;
   return DspStatus::kOk;
