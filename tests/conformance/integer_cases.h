@@ -42,5 +42,7 @@ struct GradientSumShape {
 IntegerCase MakeGradientSumCase(const GradientSumShape& shape, uint64_t seed);
 // An update from 64-bit gradients of at most max_abs, some of which are +-max_abs.
 IntegerCase MakeUpdateCase(Rounding rounding, int64_t max_abs, int64_t elements, uint64_t seed);
+// A max pool of 2 x 2 with strides of 2, forward or backward, of x (n, c, h, w).
+IntegerCase MakeQuarterPoolCase(OpCode code, const Shape& x, bool keeps_taps, uint64_t seed);
 
 }  // namespace runnel

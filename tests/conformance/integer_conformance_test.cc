@@ -155,6 +155,28 @@ TEST_P(IntegerConformanceTest, UpdatesFromGradientsAroundTheLargestWordAreThoseO
   }
 }
 
+TEST_P(IntegerConformanceTest, PoolsOfQuartersAreThoseOfRef) {
+  auto backend = MakeIntegerBackend(GetParam());
+  auto oracle = MakeBackend("ref", 1);
+  ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
+  uint64_t seed = 0;
+  for (const int64_t w : {2, 3, 4, 6, 8, 16, 28, 32, 64, 128, 256}) {
+    for (const int64_t h : {2, 3, 4, 6}) {
+      for (const int64_t channels : {1, 3, 17}) {
+        const Shape x = {2, channels, h, w};
+        SCOPED_TRACE(testing::Message() << "x " << x.ToString());
+        for (const bool keeps_taps : {false, true}) {
+          ExpectSameAsRef(MakeQuarterPoolCase(OpCode::kInt8MaxPoolForward, x, keeps_taps, ++seed),
+                          backend->get(), oracle->get());
+        }
+        ExpectSameAsRef(MakeQuarterPoolCase(OpCode::kInt8MaxPoolInputGradient, x, true, ++seed),
+                        backend->get(), oracle->get());
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 std::vector<std::string> ConformingNames() {
   std::vector<std::string> names = IntegerBackendNames();
   for (const std::string& name : ForcedBackendNames()) names.push_back(name);

@@ -28,6 +28,95 @@ bool LayOutPlanes(Machine& machine, const DspOp& op, uint8_t fill, int ph, int p
   return true;
 }
 
+// Windows of 2 x 2 side by side over all of an image whose rows fill vectors: the rows of all
+// planes are one long row of bytes, and 128 neighbouring outputs read four vectors of it.
+bool HasQuarters(const DspOp& op) {
+  const DspWindow& w = op.window;
+  return w.kh == 2 && w.kw == 2 && w.sh == 2 && w.sw == 2 && w.ph == 0 && w.pw == 0 &&
+         op.x.h % 2 == 0 && op.x.w % 2 == 0 && kVectorBytes % op.x.w == 0;
+}
+
+// v: four vectors of images `width` wide. After it, what 128 outputs read through each tap.
+RUNNEL_INLINE void TapsOfQuarters(int width, Vector* v) {
+  VectorPair rows[2];  // even ones, odd ones
+  for (int i = 0; i < 2; ++i) {
+    rows[i] = Q6_W_vdeal_VVR(v[2 * i + 1], v[2 * i], -width);
+  }
+  const VectorPair even = Q6_W_vdeal_VVR(Q6_V_lo_W(rows[1]), Q6_V_lo_W(rows[0]), -1);
+  const VectorPair odd = Q6_W_vdeal_VVR(Q6_V_hi_W(rows[1]), Q6_V_hi_W(rows[0]), -1);
+  v[0] = Q6_V_lo_W(even);
+  v[1] = Q6_V_hi_W(even);
+  v[2] = Q6_V_lo_W(odd);
+  v[3] = Q6_V_hi_W(odd);
+}
+
+// The reverse.
+RUNNEL_INLINE void QuartersOfTaps(int width, Vector* v) {
+  const VectorPair even = Q6_W_vshuff_VVR(v[1], v[0], -1);
+  const VectorPair odd = Q6_W_vshuff_VVR(v[3], v[2], -1);
+  const VectorPair first = Q6_W_vshuff_VVR(Q6_V_lo_W(odd), Q6_V_lo_W(even), -width);
+  const VectorPair second = Q6_W_vshuff_VVR(Q6_V_hi_W(odd), Q6_V_hi_W(even), -width);
+  v[0] = Q6_V_lo_W(first);
+  v[1] = Q6_V_hi_W(first);
+  v[2] = Q6_V_lo_W(second);
+  v[3] = Q6_V_hi_W(second);
+}
+
+// The largest of what taps read, and which tap that is: a later one only if it is larger.
+class LargestTap {
+ public:
+  RUNNEL_INLINE void See(Vector value, int tap) {
+    const Predicate larger = Q6_Q_vcmp_gt_VbVb(value, best_);
+    best_ = Q6_V_vmux_QVV(larger, value, best_);
+    tap_ = Q6_V_vmux_QVV(larger, SplatBytes(tap), tap_);
+  }
+  RUNNEL_INLINE void Store(int8_t* y, uint8_t* taps, int count) const {
+    StoreBytes(y, best_, count);
+    if (taps != nullptr) StoreBytes(taps, tap_, count);
+  }
+
+ private:
+  Vector best_ = SplatBytes(-128), tap_ = Q6_V_vzero();
+};
+
+void MaxOfQuarters(Machine& machine, const DspOp& op) {
+  const int8_t* x = machine.data<int8_t>(op.in[0]);
+  int8_t* y = machine.data<int8_t>(op.out[0]);
+  uint8_t* taps = op.out[1].data != 0 ? machine.data<uint8_t>(op.out[1]) : nullptr;
+  for (uint32_t first = 0; first < op.out[0].elements; first += kVectorBytes) {
+    Vector v[4];
+    for (int i = 0; i < 4; ++i) v[i] = Load(x + 4 * first + i * kVectorBytes);
+    TapsOfQuarters(op.x.w, v);
+    LargestTap largest;
+    for (int i = 0; i < 4; ++i) largest.See(v[i], i);
+    largest.Store(y + first, taps != nullptr ? taps + first : nullptr,
+                  static_cast<int>(Min<uint32_t>(kVectorBytes, op.out[0].elements - first)));
+  }
+}
+
+void SpreadToQuarters(Machine& machine, const DspOp& op) {
+  const int8_t* dy = machine.data<int8_t>(op.in[0]);
+  const uint8_t* taps = machine.data<uint8_t>(op.in[1]);
+  int8_t* dx = machine.data<int8_t>(op.out[0]);
+  const uint32_t outputs = op.in[0].elements;
+  for (uint32_t first = 0; first < outputs; first += kVectorBytes) {
+    const Vector tap = Load(taps + first);
+    const Vector errors = Q6_Vb_vmax_VbVb(Load(dy + first), SplatBytes(-127));
+    Vector v[4], others = errors;  // what the host sent need not be a tap: then it is the first
+    for (int i = 3; i > 0; --i) {
+      const Predicate is_tap = Q6_Q_vcmp_eq_VbVb(tap, SplatBytes(i));
+      v[i] = Q6_V_vmux_QVV(is_tap, errors, Q6_V_vzero());
+      others = Q6_V_vmux_QVV(is_tap, Q6_V_vzero(), others);
+    }
+    v[0] = others;
+    QuartersOfTaps(op.x.w, v);
+    const int count = 4 * static_cast<int>(Min<uint32_t>(kVectorBytes, outputs - first));
+    for (int i = 0; i < 4; ++i) {
+      StoreBytes(dx + 4 * first + i * kVectorBytes, v[i], count - i * kVectorBytes);
+    }
+  }
+}
+
 // Calls body(reader, first output, outputs) for pieces of at most 128 outputs.
 template <typename Body>
 void ForEachTile(const DspOp& op, const LaidOutImages& images, const Body& body) {
@@ -46,23 +135,24 @@ void ForEachTile(const DspOp& op, const LaidOutImages& images, const Body& body)
 // No mantissa is -128, so padding of -128 never wins; a later tap wins only if it is larger.
 DspStatus MaxPoolForward(Machine& machine, const DspOp& op) {
   const DspWindow& w = op.window;
+  const int32_t exponent = machine.tail(op.in[0]).exponent;
+  if (HasQuarters(op)) {
+    MaxOfQuarters(machine, op);
+    machine.SetTail(op.out[0], exponent);
+    return DspStatus::kOk;
+  }
   LaidOutImages images;
   if (!LayOutPlanes(machine, op, 0x80, w.ph, w.pw, images)) return DspStatus::kNoMemory;
   int8_t* y = machine.data<int8_t>(op.out[0]);
   uint8_t* taps = op.out[1].data != 0 ? machine.data<uint8_t>(op.out[1]) : nullptr;
-  const int32_t exponent = machine.tail(op.in[0]).exponent;
   ForEachTile(op, images, [&](LaneReader& reader, uint32_t first, int count) {
-    Vector best = SplatBytes(-128), best_tap = Q6_V_vzero();
+    LargestTap largest;
     for (int i = 0; i < w.kh; ++i) {
       for (int j = 0; j < w.kw; ++j) {
-        const Vector value = reader.Read(images.OffsetOf(0, i, j));
-        const Predicate larger = Q6_Q_vcmp_gt_VbVb(value, best);
-        best = Q6_V_vmux_QVV(larger, value, best);
-        best_tap = Q6_V_vmux_QVV(larger, SplatBytes(i * w.kw + j), best_tap);
+        largest.See(reader.Read(images.OffsetOf(0, i, j)), i * w.kw + j);
       }
     }
-    StoreBytes(y + first, best, count);
-    if (taps != nullptr) StoreBytes(taps + first, best_tap, count);
+    largest.Store(y + first, taps != nullptr ? taps + first : nullptr, count);
   });
   machine.SetTail(op.out[0], exponent);
   return DspStatus::kOk;
@@ -70,6 +160,11 @@ DspStatus MaxPoolForward(Machine& machine, const DspOp& op) {
 
 DspStatus MaxPoolInputGradient(Machine& machine, const DspOp& op) {
   const DspWindow& w = op.window;
+  if (HasQuarters(op)) {
+    SpreadToQuarters(machine, op);
+    machine.SetTail(op.out[0], machine.tail(op.in[0]).exponent);
+    return DspStatus::kOk;
+  }
   const int plane = op.x.h * op.x.w;
   const int8_t* dy = machine.data<int8_t>(op.in[0]);
   const uint8_t* taps = machine.data<uint8_t>(op.in[1]);
