@@ -6,12 +6,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/hexagon/emulated_session.h"
+#include "proto/base/tensor/number_format.h"
 
 namespace runnel::hexagon {
 namespace {
@@ -101,6 +103,13 @@ class Bench {
     return DspTensor{at, at + tail, elements, bytes, version};
   }
 
+  DspTensor MakeScaled(uint32_t elements, uint32_t bytes, int32_t exponent) {
+    const DspTensor tensor = MakeTensor(elements, bytes, 0);
+    const ScaleTail tail = {.exponent = exponent, .max_abs = 1 << 20};
+    std::memcpy(areas_.back()->address() + (tensor.tail - tensor.data), &tail, sizeof(tail));
+    return tensor;
+  }
+
   DspOp MakeOp(const Layer& layer, Pass pass, int batch) {
     const int side = layer.side == 0 ? 1 : layer.side;
     const int kernel = layer.side == 0 ? 1 : 3;
@@ -178,6 +187,61 @@ TEST_P(HexagonCounts, PacketsDoNotRise) {
               counts[2].packets + rescaled[0].packets, rescaled[1].packets);
   if (asked == nullptr) ExpectNear(rescaled[1].packets, kept, "packets with a kept scale");
 }
+
+// A gradient of so many bytes an element is added to a total, or a weight stepped by it.
+struct GradientRow {
+  const char* name;
+  DspCode code;
+  uint32_t bytes;
+  bool accumulates;
+  int32_t difference;  // the total's exponent less the gradient's
+  uint32_t packets;    // of 65536 elements
+};
+constexpr GradientRow kGradientRows[] = {
+    {"first", DspCode::kAddScaledGradient, 4, false, 0, 13395},
+    {"first_of_64_bits", DspCode::kAddScaledGradient, 8, false, 0, 15445},
+    {"equal", DspCode::kAddScaledGradient, 4, true, 0, 18520},
+    {"equal_of_64_bits", DspCode::kAddScaledGradient, 8, true, 0, 22105},
+    {"gradient_below", DspCode::kAddScaledGradient, 4, true, 3, 21588},
+    {"gradient_below_of_64_bits", DspCode::kAddScaledGradient, 8, true, 3, 34897},
+    {"gradient_far_below", DspCode::kAddScaledGradient, 8, true, 40, 30804},
+    {"total_below", DspCode::kAddScaledGradient, 4, true, -3, 25176},
+    {"total_below_of_64_bits", DspCode::kAddScaledGradient, 8, true, -3, 34898},
+    {"total_far_below", DspCode::kAddScaledGradient, 4, true, -40, 23640},
+    {"update", DspCode::kUpdate, 4, false, 0, 14792},
+    {"update_of_64_bits", DspCode::kUpdate, 8, false, 0, 20674},
+};
+
+class HexagonGradientCounts : public testing::TestWithParam<GradientRow> {};
+
+TEST_P(HexagonGradientCounts, PacketsDoNotRise) {
+  auto command = FindEmulator();
+  if (!command.ok()) GTEST_SKIP() << "no DSP here: " << command.status().message();
+  auto session = OpenEmulatedSession({.command = *std::move(command)});
+  ASSERT_TRUE(session.ok()) << session.status();
+  constexpr uint32_t kElements = 65536;
+  const GradientRow& row = GetParam();
+  Bench bench(*(*session)->memory());
+  DspOp op;
+  op.code = row.code;
+  const DspTensor gradient = bench.MakeScaled(kElements, row.bytes, 0);
+  op.in[0] = op.in[1] = gradient;
+  if (row.code == DspCode::kUpdate) {
+    op.in[0] = op.out[0] = bench.MakeScaled(kElements, 1, 0);
+  } else {
+    op.out[0] = bench.MakeScaled(kElements, 8, row.difference);
+  }
+  op.gradient_bits = 7;
+  if (row.accumulates) op.flags = kFlagAccumulate;
+  ASSERT_TRUE((*session)->Submit({op}).ok());
+  ASSERT_TRUE((*session)->Wait().ok());
+  const uint32_t packets = (*session)->counts()[0].packets;
+  std::printf("%s: %u packets, %.2f an element\n", row.name, packets, 1.0 * packets / kElements);
+  ExpectNear(packets, row.packets, "packets");
+}
+
+INSTANTIATE_TEST_SUITE_P(Loops, HexagonGradientCounts, testing::ValuesIn(kGradientRows),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Layers, HexagonCounts, testing::ValuesIn(kRows), [](const auto& info) {
   return std::string(info.param.layer.name) + "_" + kPassNames[static_cast<int>(info.param.pass)];
