@@ -29,8 +29,8 @@ struct IntegerLoops {
                           int64_t n, int32_t* sums);
   // sums[c] += x[c].
   void (*add_to_sums)(const int8_t* x, int64_t channels, int32_t* sums);
-  // total = total / 2^total_shift + added / 2^added_shift, both towards zero, shifts in 0..63, where
-  // 63 leaves nothing; with `first` the old total counts as 0. Returns the largest |total|.
+  // total = total / 2^total_shift + added / 2^added_shift, both towards zero, shifts in 0..63,
+  // where 63 leaves nothing; with `first` the old total counts as 0. Returns the largest |total|.
   int64_t (*add_shifted_i32)(const int32_t* added, int added_shift, int total_shift, bool first,
                              int64_t n, int64_t* total);
   int64_t (*add_shifted_i64)(const int64_t* added, int added_shift, int total_shift, bool first,
