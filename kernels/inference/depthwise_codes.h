@@ -15,7 +15,7 @@ namespace runnel::inference {
 class DepthwiseCodes {
  public:
   // Nothing where the loops have none, the node is another one, its codes have zeros, or the
-  // requantizer does not round in floats. n, requantizer: borrowed.
+  // requantizer does not round as the loops do. n, requantizer: borrowed.
   static std::optional<DepthwiseCodes> Of(const Int8Node& n, const Coding& in,
                                           const Requantizer& requantizer, const CodeLoops& loops);
 
@@ -23,11 +23,12 @@ class DepthwiseCodes {
   void Run(cpu::ThreadPool& pool, int64_t batch, const int8_t* x, int8_t* codes) const;
 
  private:
-  DepthwiseCodes(const Int8Node& n, const CodeLoops& loops) : node_(&n), loops_(&loops) {}
+  DepthwiseCodes(const Int8Node& n, const NineTapsLoop& loop) : node_(&n), loop_(loop) {}
+  void Pack(const CodeColumns& columns);
   void RunRow(const int8_t* image, int64_t oh, int8_t* codes) const;
 
   const Int8Node* node_;
-  const CodeLoops* loops_;
+  NineTapsLoop loop_;
   CodeColumns clamp_;  // without its arrays
   // Neighbouring pixels that fill a block together: their channels lie side by side.
   int64_t pixels_of_block_ = 1;

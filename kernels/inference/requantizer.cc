@@ -111,6 +111,7 @@ CodeColumns Requantizer::Columns() const {
           .limits = limits_.data(),
           .weight_zeros = needs_row_sums() ? node_->weight_zeros.data() : nullptr,
           .scales = scales_.empty() ? nullptr : scales_.data(),
+          .rounds_once = codes_tiles_ && !scales_.empty(),
           .zero = node_->coding.zero,
           .lowest = clamp.lowest,
           .highest = clamp.highest};

@@ -3,7 +3,10 @@
 // ratios of them. The register-only peak stands beside them: this tells slow phases.
 //
 //   bench_inference [--models A,B] [--batches 1,8] [--rounds 7] [--nodes on]
-//                   [--summary F.json]
+//                   [--kernels NAME] [--summary F.json]
+//
+// --kernels: a row of SupportedInt8Kernels in place of the best, for ours only: what a processor
+// without the better instruction sets would run.
 
 #include <time.h>
 #include <unistd.h>
@@ -84,15 +87,15 @@ int64_t Operations(const inference::Int8Graph& graph) {
 
 // What each node takes, one sample: beside the peak of the inner loop over operands in the nearest
 // cache, and that of products between registers.
-void PrintNodes(const inference::Int8Graph& graph, inference::Int8Executor& executor,
-                absl::Span<const float> samples) {
-  const double peak = inference::MeasurePeak(cpu::BestInt8Kernels());
+void PrintNodes(const inference::Int8Graph& graph, const cpu::Int8Kernels& kernels,
+                inference::Int8Executor& executor, absl::Span<const float> samples) {
+  const double peak = inference::MeasurePeak(kernels);
   const double registers = MeasurePeaks(1).int8_gops * 1e9;
   std::printf("peak of the inner loop %.0f GOP/s, between registers %.0f GOP/s\n", peak * 1e-9,
               registers * 1e-9);
   const std::vector<double> seconds = inference::TimeNodes(graph, executor, samples, 1, 21);
-  const std::vector<inference::NodeFacts> facts = inference::DescribeNodes(
-      graph, [&executor](size_t node) { return executor.kernel(node); });
+  const std::vector<inference::NodeFacts> facts =
+      inference::DescribeNodes(graph, [&executor](size_t node) { return executor.kernel(node); });
   for (size_t i = 0; i < facts.size(); ++i) {
     const double rate = 2.0 * static_cast<double>(facts[i].macs) / seconds[i];
     std::printf("%3zu %-14s %-16s %-24s %8.1f us %6.0f GOP/s %5.3f %5.3f\n", i,
@@ -107,8 +110,17 @@ struct Options {
                                      "mobilenet_v1_imagenet"};
   std::vector<int64_t> batches = {1, 8};
   int rounds = 7;
+  const cpu::Int8Kernels* kernels = &cpu::BestInt8Kernels();
   std::string summary;
 };
+
+// Null: this machine has no such row.
+const cpu::Int8Kernels* FindKernels(const std::string& name) {
+  for (const cpu::Int8Kernels* row : cpu::SupportedInt8Kernels()) {
+    if (row->name == name) return row;
+  }
+  return nullptr;
+}
 
 absl::Status BenchModel(const std::string& name, const Options& options, nlohmann::json& rows) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
@@ -123,7 +135,7 @@ absl::Status BenchModel(const std::string& name, const Options& options, nlohman
   for (int64_t batch : options.batches) {
     const std::vector<float> samples = RandomValues(1, 0, batch * model.input.elements());
     std::vector<float> logits(batch * model.classes);
-    const cpu::Int8Kernels& kernels = cpu::BestInt8Kernels();
+    const cpu::Int8Kernels& kernels = *options.kernels;
     inference::Int8Executor ours(graph, 1, kernels), winograd(tiles, 1, kernels);
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<OneDnnGraph> peer, MakeOneDnnGraph(graph, batch));
     RUNNEL_ASSIGN_OR_RETURN(TestPipeline fp32,
@@ -159,8 +171,8 @@ absl::Status BenchModel(const std::string& name, const Options& options, nlohman
     row["int8_gops"] = 1e-6 * static_cast<double>(Operations(graph) * batch) / int8;
     if (has_winograd) row["winograd_gain"] = int8 / row["int8_winograd_ms"].get<double>();
     if (options.nodes) {
-      PrintNodes(graph, ours, samples);
-      if (has_winograd) PrintNodes(tiles, winograd, samples);
+      PrintNodes(graph, kernels, ours, samples);
+      if (has_winograd) PrintNodes(tiles, kernels, winograd, samples);
     }
     std::printf("%s\n", row.dump().c_str());
     std::fflush(stdout);
@@ -176,6 +188,7 @@ int Main(int argc, char** argv) {
     if (flag == "--models") options.models = absl::StrSplit(value, ',');
     if (flag == "--rounds") options.rounds = std::max(1, std::atoi(value.c_str()));
     if (flag == "--summary") options.summary = value;
+    if (flag == "--kernels") options.kernels = FindKernels(value);
     if (flag == "--nodes") options.nodes = value == "on";
     if (flag == "--batches") {
       options.batches.clear();
@@ -183,6 +196,10 @@ int Main(int argc, char** argv) {
         if (int64_t batch = 0; absl::SimpleAtoi(text, &batch)) options.batches.push_back(batch);
       }
     }
+  }
+  if (options.kernels == nullptr) {
+    std::fprintf(stderr, "--kernels: this machine cannot run it\n");
+    return 2;
   }
   nlohmann::json rows = nlohmann::json::array();
   for (const std::string& model : options.models) {

@@ -23,6 +23,9 @@ struct CodeColumns {
   // multiplier * 2^-shift, where no sum times it reaches 2^30; or null. Lets a row round most sums
   // in floats and only those that are near a half in integers.
   const float* scales = nullptr;
+  // Whether one float multiply-add by the scale gives each code: what cpu::Int8TileCoding asks for.
+  // With scales and without weight_zeros.
+  bool rounds_once = false;
   int32_t zero = 0;
   int32_t lowest = -127, highest = 127;
 };
@@ -45,19 +48,28 @@ struct CodeAddition {
   int32_t lowest = -127, highest = 127;
 };
 
-// Neighbouring outputs of a row of a depthwise 3x3 convolution. Channels come in blocks of 64, and
-// in a block by quads as a row's instructions want them: number (v, q, j) of a block, v < 4, q < 4,
-// j < 4, is channel 16 q + 4 v + j. So lie the columns (offsets without 128 times the sum of the
-// weights, and with what padding up to whole blocks needs) and the weights: of a block [tap
-// group][v] [q][j][tap of the group], zero for taps from the ninth on.
+// Neighbouring outputs of a row of a depthwise 3x3 convolution. Channels come in blocks of
+// NineTapsLoop::block, in a block as instructions leave them that work within lanes of 16 bytes:
+// place (v, q, j), v < 4, q < block / 16, j < 4, is channel 16 q + 4 v + j; up to 16 channels are
+// in order. So lie the columns (with what padding up to whole blocks needs) and the weights: of a
+// block [column of the window][place][row of the window], and a zero in place of a fourth row.
 struct NineTaps {
   const int8_t* const* x = nullptr;  // by tap, the first pixel's; zeros where it lies outside
   int64_t x_step = 0;                // elements from a pixel to the next
+  // Whether that is a column of the window: pixel p of tap 3 r + k is at x[3 r] + (p + k) x_step.
+  bool slides = false;
   const int8_t* weights = nullptr;
   int64_t pixels = 0, channels = 0;
   int8_t* codes = nullptr;  // [pixel][channel]
 };
-inline constexpr int64_t kNineTapsBlock = 64;
+
+struct NineTapsLoop {
+  // columns.scales is not null, weight_zeros is. Null: the row has none.
+  void (*run)(const CodeColumns& columns, const NineTaps& row) = nullptr;
+  int64_t block = 0;         // of channels
+  int32_t bias = 0;          // added to each x: offsets are less bias times the sum of the weights
+  bool rounds_once = false;  // only for columns that do
+};
 
 struct CodeLoops {
   const char* name;
@@ -69,8 +81,7 @@ struct CodeLoops {
                  int8_t* y);
   // y[o] += x[i] * w[i * outs + o] for each i in order: a product, then a sum.
   void (*add_products)(const float* x, int64_t ins, const float* w, int64_t outs, float* y);
-  // Or null. columns.scales is not null, weight_zeros is.
-  void (*depthwise_nine)(const CodeColumns& columns, const NineTaps& row) = nullptr;
+  NineTapsLoop depthwise_nine = {};
   // WinogradInput (winograd.h).
   void (*winograd_input)(const int8_t* const* d, int64_t channels, int8_t* v, int64_t v_step);
   // WinogradOutput for each channel: pixel k of the tile to y[k].

@@ -1,0 +1,69 @@
+#pragma once
+
+// Depthwise 3x3 convolutions from codes to codes, for any instruction set. Included by the files of
+// instruction sets only: all static.
+//
+// An instruction set's Block<kIsWhole> is what a block of neighbouring channels needs; `inside` of
+// them are there, all kChannels of a whole one:
+//   Block(columns, row, c, inside)
+//   Column Load(top, middle, bottom)         a column of the window
+//   Sums Start()                             the offsets
+//   void Add<k>(column, sums)                the column as number k of the window
+//   void Store(sums, codes)
+
+#include <cstdint>
+
+#include "kernels/inference/loops/code_loops.h"
+
+namespace runnel::inference {
+namespace {
+
+// Where the window slides, each column is loaded once for the three outputs that read it.
+template <typename Block>
+void SlideNineTaps(const Block& block, const NineTaps& row, int64_t c) {
+  const int8_t *top = row.x[0] + c, *middle = row.x[3] + c, *bottom = row.x[6] + c;
+  const auto load = [&](int64_t column) __attribute__((always_inline)) {
+    const int64_t at = column * row.x_step;
+    return block.Load(top + at, middle + at, bottom + at);
+  };
+  auto first = block.Start(), second = block.Start();
+  block.template Add<0>(load(0), first);
+  const auto shared = load(1);
+  block.template Add<1>(shared, first);
+  block.template Add<0>(shared, second);
+  for (int64_t p = 0; p < row.pixels; ++p) {
+    const auto column = load(p + 2);
+    block.template Add<2>(column, first);
+    block.Store(first, row.codes + p * row.channels + c);
+    first = second;
+    block.template Add<1>(column, first);
+    second = block.Start();
+    block.template Add<0>(column, second);
+  }
+}
+
+template <typename Block>
+void RunNineTaps(const Block& block, const NineTaps& row, int64_t c) {
+  if (row.slides) return SlideNineTaps(block, row, c);
+  for (int64_t p = 0; p < row.pixels; ++p) {
+    const int64_t at = p * row.x_step + c;
+    auto sums = block.Start();
+    block.template Add<0>(block.Load(row.x[0] + at, row.x[3] + at, row.x[6] + at), sums);
+    block.template Add<1>(block.Load(row.x[1] + at, row.x[4] + at, row.x[7] + at), sums);
+    block.template Add<2>(block.Load(row.x[2] + at, row.x[5] + at, row.x[8] + at), sums);
+    block.Store(sums, row.codes + p * row.channels + c);
+  }
+}
+
+template <template <bool> class Block>
+void DepthwiseNine(const CodeColumns& columns, const NineTaps& row) {
+  constexpr int64_t kChannels = Block<true>::kChannels;
+  int64_t c = 0;
+  for (; c + kChannels <= row.channels; c += kChannels) {
+    RunNineTaps(Block<true>(columns, row, c, kChannels), row, c);
+  }
+  if (c < row.channels) RunNineTaps(Block<false>(columns, row, c, row.channels - c), row, c);
+}
+
+}  // namespace
+}  // namespace runnel::inference
