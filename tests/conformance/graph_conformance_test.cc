@@ -1,15 +1,19 @@
-// Every row of GraphExecutors, and the programs of INT8 graphs on devices with other dot products
-// and memories, against the plain loops of `ref`: bit for bit, logits included.
+// Every row of GraphExecutors, every instruction set of row `cpu`, and the programs of INT8 graphs
+// on devices with other dot products and memories, against the plain loops of `ref`: bit for bit,
+// logits included.
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/int8/int8_conv.h"
 #include "kernels/inference/graph_executor.h"
+#include "kernels/inference/int8_executor.h"
 #include "kernels/inference/program_executor.h"
 #include "tests/conformance/random_graph.h"
 #include "tests/kernels/integer_backends.h"
@@ -99,6 +103,42 @@ TEST_P(GraphConformanceTest, RandomGraphsGiveTheBytesOfRef) {
     }
   }
 }
+
+class InstructionSetTest : public testing::TestWithParam<const cpu::Int8Kernels*> {};
+
+template <typename Executor>
+std::vector<std::byte> OutputOf(Executor& executor, const Int8Graph& graph,
+                                const std::vector<std::byte>& input, int64_t batch) {
+  std::vector<float> logits(graph.gives_codes ? 0 : batch * graph.classes());
+  if (graph.takes_codes) {
+    const auto* codes = reinterpret_cast<const int8_t*>(input.data());
+    executor.RunCodes({codes, input.size()}, batch, absl::MakeSpan(logits));
+  } else {
+    const auto* samples = reinterpret_cast<const float*>(input.data());
+    executor.Run({samples, input.size() / sizeof(float)}, batch, absl::MakeSpan(logits));
+  }
+  std::vector<std::byte> output(batch * OutputBytes(graph));
+  const void* from = logits.data();
+  if (graph.gives_codes) from = executor.codes().back().data();
+  std::memcpy(output.data(), from, output.size());
+  return output;
+}
+
+TEST_P(InstructionSetTest, RandomGraphsGiveTheBytesOfRef) {
+  for (uint64_t seed = 1; seed <= Seeds(GetParam()->name); ++seed) {
+    const Int8Graph graph = RandomGraph(seed);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << KindsOf(graph));
+    Int8Executor executor(graph, 2, *GetParam());
+    ReferenceExecutor oracle(graph);
+    for (int64_t batch : {1, 3}) {
+      const std::vector<std::byte> input = RandomInput(graph, seed, batch);
+      ASSERT_EQ(OutputOf(executor, graph, input, batch), OutputOf(oracle, graph, input, batch));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, InstructionSetTest, testing::ValuesIn(cpu::SupportedInt8Kernels()),
+                         [](const auto& row) { return std::string(row.param->name); });
 
 TEST_P(GraphConformanceTest, OtherSizesAreRefused) {
   const Int8Graph graph = RandomGraph(1);

@@ -21,20 +21,20 @@ namespace {
 // Where the window slides, each column is loaded once for the three outputs that read it.
 template <typename Block>
 void SlideNineTaps(const Block& block, const NineTaps& row, int64_t c) {
+  // Copies of what `row` has: codes that are stored could be it, for all the compiler knows.
+  const int64_t x_step = row.x_step, pixels = row.pixels, channels = row.channels;
   const int8_t *top = row.x[0] + c, *middle = row.x[3] + c, *bottom = row.x[6] + c;
-  const auto load = [&](int64_t column) __attribute__((always_inline)) {
-    const int64_t at = column * row.x_step;
-    return block.Load(top + at, middle + at, bottom + at);
-  };
+  int8_t* codes = row.codes + c;
   auto first = block.Start(), second = block.Start();
-  block.template Add<0>(load(0), first);
-  const auto shared = load(1);
+  block.template Add<0>(block.Load(top, middle, bottom), first);
+  const auto shared = block.Load(top + x_step, middle + x_step, bottom + x_step);
   block.template Add<1>(shared, first);
   block.template Add<0>(shared, second);
-  for (int64_t p = 0; p < row.pixels; ++p) {
-    const auto column = load(p + 2);
+  for (int64_t p = 0; p < pixels; ++p) {
+    const int64_t at = (p + 2) * x_step;
+    const auto column = block.Load(top + at, middle + at, bottom + at);
     block.template Add<2>(column, first);
-    block.Store(first, row.codes + p * row.channels + c);
+    block.Store(first, codes + p * channels);
     first = second;
     block.template Add<1>(column, first);
     second = block.Start();
@@ -45,13 +45,17 @@ void SlideNineTaps(const Block& block, const NineTaps& row, int64_t c) {
 template <typename Block>
 void RunNineTaps(const Block& block, const NineTaps& row, int64_t c) {
   if (row.slides) return SlideNineTaps(block, row, c);
-  for (int64_t p = 0; p < row.pixels; ++p) {
-    const int64_t at = p * row.x_step + c;
+  const int64_t x_step = row.x_step, pixels = row.pixels, channels = row.channels;
+  const int8_t* x[9];
+  for (int tap = 0; tap < 9; ++tap) x[tap] = row.x[tap] + c;
+  int8_t* codes = row.codes + c;
+  for (int64_t p = 0; p < pixels; ++p) {
+    const int64_t at = p * x_step;
     auto sums = block.Start();
-    block.template Add<0>(block.Load(row.x[0] + at, row.x[3] + at, row.x[6] + at), sums);
-    block.template Add<1>(block.Load(row.x[1] + at, row.x[4] + at, row.x[7] + at), sums);
-    block.template Add<2>(block.Load(row.x[2] + at, row.x[5] + at, row.x[8] + at), sums);
-    block.Store(sums, row.codes + p * row.channels + c);
+    block.template Add<0>(block.Load(x[0] + at, x[3] + at, x[6] + at), sums);
+    block.template Add<1>(block.Load(x[1] + at, x[4] + at, x[7] + at), sums);
+    block.template Add<2>(block.Load(x[2] + at, x[5] + at, x[8] + at), sums);
+    block.Store(sums, codes + p * channels);
   }
 }
 

@@ -153,6 +153,49 @@ TEST_P(CodeLoopsTest, SumsNearAHalfAreRoundedInIntegers) {
   EXPECT_GT(halves, 1000);
 }
 
+// Factors and sums for which one rounding in floats is exact, up to the largest products.
+TEST_P(CodeLoopsTest, ColumnsThatRoundOnceGiveTheFormula) {
+  constexpr int64_t kCount = 75;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Draws draws(seed);
+    std::vector<int32_t> offsets(kCount), multipliers(kCount), shifts(kCount), sums(kCount);
+    const std::vector<int32_t> limits(kCount, INT32_MAX);
+    std::vector<float> scales(kCount);
+    std::vector<int8_t> codes(kCount + 1, 99), expected(kCount, 0);
+    const int64_t first = draws.Below(20), count = draws.Between(1, kCount - first);
+    CodeColumns columns{offsets.data(), multipliers.data(), shifts.data(), limits.data()};
+    columns.scales = scales.data();
+    columns.rounds_once = true;
+    columns.zero = static_cast<int32_t>(seed % 3 == 0 ? 0 : draws.Between(-127, 127));
+    columns.lowest = seed % 4 == 0 ? columns.zero : -127;
+    columns.highest = seed % 5 == 0 ? std::max(31, columns.lowest) : 127;
+    for (int64_t c = first; c < first + count; ++c) {
+      const Factor factor = FloatFactorOf(
+          std::ldexp(1 + draws.Below(1000), -static_cast<int>(draws.Between(10, 24))));
+      multipliers[c] = factor.multiplier;
+      shifts[c] = factor.shift;
+      scales[c] = static_cast<float>(std::ldexp(factor.multiplier, -factor.shift));
+      const double most = std::min(static_cast<double>(1 << 24), 32500.0 / scales[c]) - 1;
+      int64_t sum = draws.Between(-static_cast<int64_t>(most), static_cast<int64_t>(most));
+      if (c % 2 == 0) sum = std::llround(static_cast<double>(draws.Between(-140, 140)) / scales[c]);
+      sum = std::clamp(sum, -static_cast<int64_t>(most), static_cast<int64_t>(most));
+      const int64_t half = int64_t{1} << (factor.shift - 1);
+      if (std::abs(sum * factor.multiplier) % (2 * half) == half) sum = 0;
+      expected[c - first] =
+          ClampCode(Multiply(sum, factor) + columns.zero, columns.lowest, columns.highest);
+      offsets[c] = static_cast<int32_t>(draws.Between(-1000, 1000));
+      sums[c - first] = static_cast<int32_t>(sum - offsets[c]);
+    }
+    const int32_t* sum_row = sums.data();
+    int8_t* code_row = codes.data();
+    GetParam()->requantize(columns, {&sum_row, nullptr, &code_row, 1, first, count});
+    EXPECT_EQ(codes[count], 99) << "written behind the end";
+    codes.resize(count);
+    expected.resize(count);
+    ASSERT_EQ(codes, expected) << "seed " << seed;
+  }
+}
+
 TEST_P(CodeLoopsTest, RoundsHalvesAwayFromZero) {
   const int32_t offsets = 0, multipliers = 1 << 30, shifts = 31, limits = INT32_MAX;  // 1/2
   const CodeColumns columns{&offsets, &multipliers, &shifts, &limits};

@@ -16,6 +16,28 @@ namespace runnel::cpu {
 static constexpr int kAvx2Columns = 16;
 static constexpr int kAvx2Group = 4;
 
+// The end of a tile with all of its columns.
+template <int kRows>
+static void Avx2StoreRows(const Int8Tile& tile, const __m256i (&sums)[kRows][2]) {
+  const auto load = [](const int32_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  };
+  __m256i largest = _mm256_setzero_si256();
+  for (int r = 0; r < kRows; ++r) {
+    for (int half = 0; half < 2; ++half) {
+      const int at = 8 * half;
+      __m256i sum = sums[r][half];
+      if (tile.start != nullptr) sum = _mm256_add_epi32(sum, load(tile.start + at));
+      if (tile.addend != nullptr) sum = _mm256_add_epi32(sum, load(tile.addend[r] + at));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(tile.c[r] + at), sum);
+      largest = _mm256_max_epu32(largest, _mm256_abs_epi32(sum));
+    }
+  }
+  if (tile.max_lanes == nullptr) return;
+  auto* lanes = reinterpret_cast<__m256i*>(tile.max_lanes);
+  _mm256_storeu_si256(lanes, _mm256_max_epu32(_mm256_loadu_si256(lanes), largest));
+}
+
 // Dot::Row makes of four broadcast bytes of A what Dot::Add(sums, row, column) takes.
 template <typename Dot, int kRows>
 static void Avx2RunTile(const Int8Tile& tile) {
@@ -38,6 +60,7 @@ static void Avx2RunTile(const Int8Tile& tile) {
       }
     }
   }
+  if (tile.columns == kAvx2Columns) return Avx2StoreRows(tile, sums);
   uint32_t largest = 0;
   for (int r = 0; r < kRows; ++r) {
     alignas(32) uint32_t row[kAvx2Columns];
