@@ -7,7 +7,7 @@ set -euo pipefail
 # By what they can run: everything, no dot product (Raspberry Pi 4), with it (Raspberry Pi 5). The
 # first runs every test; the others those of INT8 products, the one thing that differs between them.
 processors=(max cortex-a72 cortex-a76)
-chosen='backend|integer|int8|niti'
+chosen='backend|graph|integer|int8|niti'
 # Transports and schedules are not about kernels; isa_symbols_test is a script over the objects of x86-64; backends_test and
 # hexagon_test start programs, which the emulator cannot.
 left_out='transport|isa_symbols|schedule|backends_test|hexagon'

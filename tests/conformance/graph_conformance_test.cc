@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(All, GraphConformanceTest, testing::ValuesIn(ExecutorNa
 
 TEST(RandomGraph, HasEveryKind) {
   std::set<std::string> kinds;
-  int slices = 0, reals = 0, winograds = 0, zeros = 0, logits = 0, depthwise = 0;
+  int slices = 0, reals = 0, winograds = 0, zeros = 0, logits = 0, depthwise = 0, nines = 0;
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     const Int8Graph graph = RandomGraph(seed);
     slices += graph.takes_codes && graph.gives_codes ? 1 : 0;
@@ -166,11 +166,17 @@ TEST(RandomGraph, HasEveryKind) {
       winograds += n.winograd ? 1 : 0;
       zeros += n.weight_zeros.empty() ? 0 : 1;
       logits += n.gives_logits() ? 1 : 0;
-      depthwise += n.node.kind == NodeKind::kConv && n.node.shape.depthwise() ? 1 : 0;
+      const bool is_depthwise = n.node.kind == NodeKind::kConv && n.node.shape.depthwise();
+      depthwise += is_depthwise ? 1 : 0;
+      // What depthwise_codes.h takes.
+      nines += is_depthwise && n.node.shape.kernel_h == 3 && n.node.shape.kernel_w == 3 &&
+                       graph.input(n).coding.zero == 0
+                   ? 1
+                   : 0;
     }
   }
   EXPECT_EQ(kinds.size(), 7u);
-  for (int count : {slices, reals, winograds, zeros, logits, depthwise}) EXPECT_GE(count, 8);
+  for (int count : {slices, reals, winograds, zeros, logits, depthwise, nines}) EXPECT_GE(count, 8);
 }
 
 TEST(GraphExecutors, UnknownBackendsAreNamed) {

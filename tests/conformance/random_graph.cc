@@ -36,6 +36,7 @@ class Builder {
     by_channel_ = draws_.Chance(0.6);
     is_extreme_ = draws_.Chance(0.25);
     for_winograd_ = is_symmetric_ && draws_.Chance(0.4);
+    has_float_factors_ = draws_.Chance(0.6);
   }
 
   Int8Graph Build() {
@@ -70,7 +71,8 @@ class Builder {
       constexpr Factor kEnds[] = {{INT32_MAX, 1}, {0, 1}, {INT32_MAX, 62}, {1, 1}, {1 << 30, 31}};
       return kEnds[draws_.Int(0, 4)];
     }
-    return FactorOf(draws_.Real(20, 200) / size);
+    const double factor = draws_.Real(20, 200) / size;
+    return has_float_factors_ ? FloatFactorOf(factor) : FactorOf(factor);
   }
   const Int8Node& at(int32_t node) const { return graph_.nodes[node]; }
   int32_t last() const { return static_cast<int32_t>(graph_.nodes.size()) - 1; }
@@ -158,6 +160,7 @@ class Builder {
     if (!is_end && !for_winograd_ && draws_.Chance(0.35)) {
       s.groups = x.out_c;
       s.out_c = x.out_c * draws_.Int(1, 2);
+      if (is_symmetric_) s.kernel_h = s.kernel_w = 3;  // depthwise_codes.h
     } else if (x.out_c % 2 == 0 && draws_.Chance(0.3)) {
       s.groups = 2;
       s.out_c = 2 * draws_.Int(1, 4);
@@ -260,7 +263,8 @@ class Builder {
 
   Draws draws_;
   bool is_symmetric_ = false, by_channel_ = false, is_extreme_ = false;
-  bool for_winograd_ = false;  // codes of 6 bits, mostly 3x3 convolutions
+  bool has_float_factors_ = false;  // as `quantize` writes them
+  bool for_winograd_ = false;       // codes of 6 bits, mostly 3x3 convolutions
   Int8Graph graph_;
 };
 
