@@ -13,9 +13,9 @@
 #include "absl/types/span.h"
 #include "compress/bit_schedule.h"
 #include "proto/base/ids.h"
+#include "proto/base/plan/link_rate.h"
 #include "proto/base/tensor/shape.h"
 #include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/link_rate.h"
 
 namespace runnel {
 

@@ -17,7 +17,7 @@
 #include "kernels/program.h"
 #include "kernels/tuner.h"
 #include "proto/base/ids.h"
-#include "proto/base/training/processor_facts.h"
+#include "proto/base/plan/processor_facts.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {

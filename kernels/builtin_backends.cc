@@ -8,7 +8,7 @@
 #include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/hexagon/hexagon_backend.h"
-#include "kernels/opencl/drivers.h"
+#include "kernels/opencl/device/drivers.h"
 #include "kernels/ref/ref_backend.h"
 #include "proto/base/status_macros.h"
 #ifdef RUNNEL_LOADS_BACKENDS

@@ -1,14 +1,14 @@
 #include "kernels/compiler.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/batch_split.h"
-#include "kernels/commute_pools.h"
-#include "kernels/fold_relu.h"
-#include "kernels/fuse_rescale.h"
 #include "kernels/memory_plan.h"
-#include "kernels/recompute.h"
+#include "kernels/passes/batch_split.h"
+#include "kernels/passes/commute_pools.h"
+#include "kernels/passes/fold_relu.h"
+#include "kernels/passes/fuse_rescale.h"
+#include "kernels/passes/recompute.h"
+#include "kernels/passes/step_in_backward.h"
 #include "kernels/stage_builder.h"
-#include "kernels/step_in_backward.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kernels/batch_split.h"
+#include "kernels/passes/batch_split.h"
 #include "proto/base/clock.h"
 
 namespace runnel {

@@ -11,8 +11,8 @@
 #include "partition/cost_model.h"
 #include "partition/schedule.h"
 #include "partition/simulator.h"
+#include "proto/base/plan/link_rate.h"
 #include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/link_rate.h"
 
 namespace runnel {
 

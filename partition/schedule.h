@@ -2,7 +2,7 @@
 
 // Schedules as data: in-flight caps, deferred weight-gradients and where the pipeline drains. The
 // order of every stage's actions follows from them by NextAction
-// (proto/base/training/next_action.h).
+// (proto/base/plan/next_action.h).
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "proto/base/training/next_action.h"
+#include "proto/base/plan/next_action.h"
 
 namespace runnel {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // A pipeline as a discrete-event simulation: the same order of actions as the workers' (NextAction,
-// proto/base/training/next_action.h), on lanes and links that take given times. Pure; the same
+// proto/base/plan/next_action.h), on lanes and links that take given times. Pure; the same
 // input gives the same output.
 //
 // What is simulated of a stage: one compute lane, which runs the forward, input-gradient or

@@ -17,11 +17,11 @@
 #include "absl/status/statusor.h"
 #include "compress/codec.h"
 #include "proto/base/model/model_state.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/tensor/number_format.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
 #include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/plan.h"
 
 namespace runnel {
 

@@ -14,7 +14,7 @@
 #include "central/display/run_figures.h"
 #include "proto/base/clock.h"
 #include "proto/base/metrics.h"
-#include "proto/base/training/processor_facts.h"
+#include "proto/base/plan/processor_facts.h"
 
 namespace runnel {
 

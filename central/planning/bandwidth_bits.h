@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "compress/link_bits.h"
 #include "partition/plan_builder.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

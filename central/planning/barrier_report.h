@@ -9,10 +9,10 @@
 
 #include "central/records/stage_status.h"
 #include "proto/base/ids.h"
-#include "proto/base/training/device_costs.h"
-#include "proto/base/training/device_times.h"
-#include "proto/base/training/link_rate.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/device_costs.h"
+#include "proto/base/plan/device_times.h"
+#include "proto/base/plan/link_rate.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

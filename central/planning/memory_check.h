@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "central/planning/measured/measured_cluster.h"
 #include "partition/plan_builder.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

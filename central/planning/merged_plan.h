@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "central/planning/barrier_report.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "central/planning/measured/measured_cluster.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

@@ -12,8 +12,8 @@
 #include "central/planning/barrier_report.h"
 #include "central/records/journal.h"
 #include "central/records/summary.h"
-#include "proto/base/training/device_times.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/device_times.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 
@@ -67,8 +67,8 @@ class Planner {
                                          const std::vector<DeviceTimes>& times) = 0;
 
   // After MeasureDevices it is called again for the same step, with the new times of the devices
-  // and the new figures of the paths that could be measured; of what is measured beside the training
-  // they are there at a later step. It answers so at most twice at a step.
+  // and the new figures of the paths that could be measured; of what is measured beside the
+  // training they are there at a later step. It answers so at most twice at a step.
   virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
 
   // Workers were lost, or leave, that the plan of `report` uses (DeviceFacts::is_lost): a plan over

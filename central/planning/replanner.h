@@ -20,7 +20,7 @@
 #include "central/planning/measured/device_corrections.h"
 #include "central/planning/plan_source.h"
 #include "central/planning/planner.h"
-#include "proto/base/training/link_rate.h"
+#include "proto/base/plan/link_rate.h"
 
 namespace runnel {
 

@@ -14,7 +14,7 @@
 #include "central/settings/run_settings.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 #include "proto/base/training/training_defaults.h"

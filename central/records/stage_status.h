@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 #include "proto/transport/control/control.h"
 
 namespace runnel {

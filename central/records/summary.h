@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "proto/base/energy_source.h"
-#include "proto/base/training/link_rate.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/link_rate.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

@@ -8,8 +8,8 @@
 #include "central/reports/profiled_hosts.h"
 #include "central/reports/simulate_table.h"
 #include "predictor/run/predictor_row.h"
+#include "proto/base/plan/device_times.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/device_times.h"
 
 namespace runnel {
 namespace {

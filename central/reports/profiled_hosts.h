@@ -12,7 +12,7 @@
 #include "predictor/run/predictor_row.h"
 #include "predictor/run/run_predictor.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/training/device_times.h"
+#include "proto/base/plan/device_times.h"
 
 namespace runnel {
 

@@ -15,8 +15,8 @@
 #include "partition/plan_builder.h"
 #include "partition/scenario.h"
 #include "predictor/cost/measured_cost.h"
-#include "proto/base/training/device_times.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/device_times.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

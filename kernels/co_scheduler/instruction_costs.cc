@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/co_scheduler/lone_instruction.h"
 #include "kernels/co_scheduler/mixed_executable.h"
-#include "kernels/co_scheduler/segments.h"
-#include "kernels/co_scheduler/value_flow.h"
+#include "kernels/co_scheduler/schedule/segments.h"
+#include "kernels/co_scheduler/schedule/value_flow.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "kernels/co_scheduler/value_flow.h"
+#include "kernels/co_scheduler/schedule/value_flow.h"
 #include "kernels/host/host_memory.h"
 #include "kernels/host/random_operands.h"
 #include "proto/base/status_macros.h"

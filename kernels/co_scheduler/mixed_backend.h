@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/backend.h"
-#include "kernels/co_scheduler/program_schedule.h"
+#include "kernels/co_scheduler/schedule/program_schedule.h"
 
 namespace runnel {
 

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/co_scheduler/platform.h"
-#include "kernels/co_scheduler/segments.h"
+#include "kernels/co_scheduler/schedule/segments.h"
 
 namespace runnel {
 

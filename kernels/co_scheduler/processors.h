@@ -4,7 +4,7 @@
 // rates for what cannot. Pure functions; any thread.
 
 #include "absl/strings/string_view.h"
-#include "kernels/co_scheduler/chain_schedule.h"
+#include "kernels/co_scheduler/schedule/chain_schedule.h"
 #include "kernels/program.h"
 
 namespace runnel {

@@ -1,7 +1,7 @@
 #include "kernels/hexagon/encode.h"
 
-#include "kernels/fuse_rescale.h"
 #include "kernels/host/geometry.h"
+#include "kernels/passes/fuse_rescale.h"
 
 namespace runnel::hexagon {
 namespace {

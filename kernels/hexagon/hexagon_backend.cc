@@ -7,8 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/fuse_rescale.h"
-#include "kernels/hexagon/device_session.h"
+#include "kernels/hexagon/device/device_session.h"
 #include "kernels/hexagon/emulated_session.h"
 #include "kernels/hexagon/encode.h"
 #include "kernels/hexagon/memory_budget.h"
@@ -18,6 +17,7 @@
 #include "kernels/host/call.h"
 #include "kernels/integer_loss.h"
 #include "kernels/lost_backend.h"
+#include "kernels/passes/fuse_rescale.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

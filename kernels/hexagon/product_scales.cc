@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/fuse_rescale.h"
 #include "kernels/lost_backend.h"
+#include "kernels/passes/fuse_rescale.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::hexagon {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "kernels/cpu/integer/loops.h"
-#include "kernels/inference/int8_graph.h"
+#include "kernels/inference/graph/int8_graph.h"
 #include "kernels/inference/loops/code_loops.h"
 
 namespace runnel::inference {

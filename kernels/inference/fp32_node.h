@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/cpu/call.h"
-#include "kernels/inference/int8_graph.h"
+#include "kernels/inference/graph/int8_graph.h"
 #include "kernels/program.h"
 
 namespace runnel::inference {

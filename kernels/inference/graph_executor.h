@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "kernels/inference/int8_graph.h"
+#include "kernels/inference/graph/int8_graph.h"
 
 namespace runnel::inference {
 

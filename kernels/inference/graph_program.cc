@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/code_rule.h"
-#include "kernels/inference/requantizer.h"
+#include "kernels/inference/product/requantizer.h"
 #include "kernels/memory_plan.h"
 #include "proto/base/status_macros.h"
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/inference/depthwise_codes.h"
-#include "kernels/inference/real_conv.h"
-#include "kernels/inference/requantizer.h"
+#include "kernels/inference/product/depthwise_codes.h"
+#include "kernels/inference/product/real_conv.h"
+#include "kernels/inference/product/requantizer.h"
 #include "kernels/inference/winograd.h"
 
 namespace runnel::inference {

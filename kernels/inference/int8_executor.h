@@ -11,9 +11,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "kernels/inference/fast_nodes.h"
-#include "kernels/inference/int8_graph.h"
-#include "kernels/inference/packed_product.h"
-#include "kernels/inference/value_places.h"
+#include "kernels/inference/graph/int8_graph.h"
+#include "kernels/inference/graph/value_places.h"
+#include "kernels/inference/product/packed_product.h"
 
 namespace runnel::inference {
 

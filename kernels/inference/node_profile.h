@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
-#include "kernels/inference/folded_graph.h"
+#include "kernels/inference/graph/folded_graph.h"
 #include "kernels/inference/int8_executor.h"
 
 namespace runnel::inference {

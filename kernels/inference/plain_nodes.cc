@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/inference/folded_graph.h"
+#include "kernels/inference/graph/folded_graph.h"
 #include "kernels/inference/int8_executor.h"
 
 namespace runnel::inference {

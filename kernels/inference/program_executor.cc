@@ -13,7 +13,7 @@
 #include "kernels/host/host_memory.h"
 #include "kernels/inference/graph_program.h"
 #include "kernels/inference/int8_executor.h"
-#include "kernels/inference/real_conv.h"
+#include "kernels/inference/product/real_conv.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::inference {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/inference/int8_executor.h"
-#include "kernels/inference/real_conv.h"
+#include "kernels/inference/product/real_conv.h"
 
 namespace runnel::inference {
 namespace {

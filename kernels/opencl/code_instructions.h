@@ -3,8 +3,8 @@
 // Instructions of INT8 inference (code_rule.h) as kernels.
 
 #include "absl/status/status.h"
+#include "kernels/opencl/device/session.h"
 #include "kernels/opencl/operands.h"
-#include "kernels/opencl/session.h"
 
 namespace runnel::opencl {
 

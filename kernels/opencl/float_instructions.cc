@@ -1,6 +1,6 @@
 #include "kernels/opencl/float_instructions.h"
 
-#include "kernels/opencl/product_plan.h"
+#include "kernels/opencl/product/product_plan.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/opencl/area.h"
+#include "kernels/opencl/device/area.h"
 #include "kernels/opencl/operands.h"
 
 namespace runnel::opencl {

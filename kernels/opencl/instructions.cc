@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/opencl/product_plan.h"
+#include "kernels/opencl/product/product_plan.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/quantize.h"
 

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kernels/opencl/area.h"
+#include "kernels/opencl/device/area.h"
 #include "kernels/opencl/operands.h"
 
 namespace runnel::opencl {

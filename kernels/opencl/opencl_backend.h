@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kernels/opencl/device.h"
-#include "kernels/opencl/session.h"
+#include "kernels/opencl/device/device.h"
+#include "kernels/opencl/device/session.h"
 
 namespace runnel {
 

@@ -3,7 +3,7 @@
 // Operands of a program's instructions as kernels take them.
 
 #include "kernels/backend.h"
-#include "kernels/opencl/launch.h"
+#include "kernels/opencl/device/launch.h"
 #include "kernels/opencl/staging.h"
 #include "kernels/program.h"
 

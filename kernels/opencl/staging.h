@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
-#include "kernels/opencl/area.h"
-#include "kernels/opencl/launch.h"
+#include "kernels/opencl/device/area.h"
+#include "kernels/opencl/device/launch.h"
 #include "kernels/program.h"
 
 namespace runnel::opencl {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "partition/cost_model.h"
-#include "proto/base/training/device_times.h"
+#include "proto/base/plan/device_times.h"
 
 namespace runnel {
 

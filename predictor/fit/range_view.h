@@ -11,7 +11,7 @@
 
 #include "absl/types/span.h"
 #include "predictor/fit/features.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 

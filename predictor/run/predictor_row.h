@@ -18,7 +18,7 @@
 #include "predictor/networks/network_file.h"
 #include "predictor/run/range_predictor.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 

@@ -2,7 +2,7 @@
 
 // What a row of the table of predictors (predictor_row.h) says of one device.
 
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 

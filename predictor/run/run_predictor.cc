@@ -7,8 +7,8 @@
 #include "predictor/fit/informative_ranges.h"
 #include "predictor/profiles/sub_models.h"
 #include "predictor/run/device_task.h"
+#include "proto/base/plan/layer_range.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/layer_range.h"
 
 namespace runnel {
 namespace {

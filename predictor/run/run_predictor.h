@@ -17,8 +17,8 @@
 #include "predictor/run/latency_predictor.h"
 #include "predictor/run/predictor_row.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/training/device_times.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/device_times.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 

@@ -1,4 +1,4 @@
-#include "proto/base/training/device_times.h"
+#include "proto/base/plan/device_times.h"
 
 #include <cmath>
 #include <limits>

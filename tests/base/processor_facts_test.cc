@@ -1,10 +1,10 @@
 // What is said of processors, and how long it may be.
 
-#include "proto/base/training/processor_facts.h"
+#include "proto/base/plan/processor_facts.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/base/training/program_listing.h"
+#include "proto/base/plan/program_listing.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/base/training/program_listing.h"
+#include "proto/base/plan/program_listing.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

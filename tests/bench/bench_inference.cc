@@ -24,7 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "kernels/inference/int8_executor.h"
 #include "kernels/inference/node_profile.h"
-#include "kernels/inference/quantizer.h"
+#include "kernels/inference/quantize/quantizer.h"
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"

@@ -18,7 +18,7 @@
 
 #include "kernels/cpu/int8/int8_conv.h"
 #include "proto/base/random.h"
-#include "tests/kernels/int8_packed.h"
+#include "tests/kernels/cpu/int8_packed.h"
 
 namespace runnel::cpu {
 namespace {

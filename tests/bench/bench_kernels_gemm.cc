@@ -17,7 +17,7 @@
 #include "tests/bench/bench_kernels_peak.h"
 #include "tests/bench/peer_onednn.h"
 #include "tests/bench/peer_openblas.h"
-#include "tests/kernels/int8_packed.h"
+#include "tests/kernels/cpu/int8_packed.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"

@@ -1,7 +1,7 @@
 // Batch splitting: the paper's Table 4, slices in programs, and whole trainings with them: the
 // bytes of no split, or under `shifted` those of ref.
 
-#include "kernels/batch_split.h"
+#include "kernels/passes/batch_split.h"
 
 #include <algorithm>
 #include <string>

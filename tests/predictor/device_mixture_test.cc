@@ -10,7 +10,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/fit/informative_ranges.h"
 #include "predictor/profiles/sub_models.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 namespace {

@@ -11,7 +11,7 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/run/accept_row.h"
 #include "predictor/run/mlp_row.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 namespace {

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 namespace {

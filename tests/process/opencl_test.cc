@@ -274,7 +274,7 @@ TEST_F(OpenClTraining, WithoutADriverOrAKnownDeviceThereIsOneClearLine) {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// With faults of tests/kernels/opencl_faults.h.
+// With faults of tests/kernels/opencl/opencl_faults.h.
 std::function<void()> Faulty(const Variables& faults) {
   return [faults] {
     setenv("LD_PRELOAD", RUNNEL_OPENCL_FAULTS, 1);

@@ -86,7 +86,7 @@ TEST_F(QuantizedBackends, WhatCannotComputeIsRefusedInOneLine) {
 }
 
 #ifdef RUNNEL_OPENCL_FAULTS
-// With faults of tests/kernels/opencl_faults.h.
+// With faults of tests/kernels/opencl/opencl_faults.h.
 std::function<void()> Faulty(const std::string& variable, const std::string& value) {
   return [=] {
     setenv("LD_PRELOAD", RUNNEL_OPENCL_FAULTS, 1);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/random.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/plan.h"
 #include "proto/transport/in_process/simulated.h"
 #include "worker/link_codecs.h"
 #include "worker/stage/stage_compute.h"

@@ -113,7 +113,7 @@ ARROWS = (
 PUBLIC_HEADERS = {
     "compress": ("codec.h", "bit_schedule.h", "link_bits.h"),
     "kernels": ("backend.h", "co_scheduler/mixed_backend.h", "compiler.h", "inference/graph_executor.h", "inference/int8_executor.h",
-                "inference/fp32_node.h", "inference/int8_graph.h", "inference/node_profile.h", "inference/program_executor.h", "inference/quantizer.h", "inference/tally.h", "inference/winograd_choice.h", "lost_backend.h", "program.h", "recipe.h",
+                "inference/fp32_node.h", "inference/graph/int8_graph.h", "inference/node_profile.h", "inference/program_executor.h", "inference/quantize/quantizer.h", "inference/tally.h", "inference/quantize/winograd_choice.h", "lost_backend.h", "program.h", "recipe.h",
                 "split_by_profile.h", "tuner.h", "co_scheduler/processors.h"),
     "partition": ("cost_model.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
                   "schedule.h", "zoo/zoo.h"),

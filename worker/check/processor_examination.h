@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
-#include "proto/base/training/processor_facts.h"
+#include "proto/base/plan/processor_facts.h"
 
 namespace runnel {
 

@@ -13,7 +13,7 @@
 #include "kernels/inference/graph_executor.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
-#include "proto/base/training/processor_facts.h"
+#include "proto/base/plan/processor_facts.h"
 #include "worker/core/backend_choice.h"
 #include "worker/core/device_arithmetic.h"
 #include "worker/measure/backend_verdicts.h"

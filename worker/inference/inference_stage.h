@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/inference/graph/int8_graph.h"
 #include "kernels/inference/graph_executor.h"
-#include "kernels/inference/int8_graph.h"
 #include "kernels/inference/tally.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/payload.h"

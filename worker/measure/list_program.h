@@ -8,9 +8,9 @@
 #include "kernels/co_scheduler/mixed_backend.h"
 #include "kernels/recipe.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/plan/layer_range.h"
+#include "proto/base/plan/program_listing.h"
 #include "proto/base/training/batch_split.h"
-#include "proto/base/training/layer_range.h"
-#include "proto/base/training/program_listing.h"
 #include "proto/base/training/rescale.h"
 
 namespace runnel {

@@ -13,7 +13,7 @@
 #include "kernels/recipe.h"
 #include "proto/base/clock.h"
 #include "proto/base/model/model_spec.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 

@@ -15,8 +15,8 @@
 #include "kernels/recipe.h"
 #include "proto/base/clock.h"
 #include "proto/base/model/model_spec.h"
+#include "proto/base/plan/layer_range.h"
 #include "proto/base/tensor/payload.h"
-#include "proto/base/training/layer_range.h"
 #include "worker/measure/profiler.h"
 #include "worker/stage/stage_executor.h"
 

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 #include "proto/transport/control/control.h"
 
 namespace runnel {

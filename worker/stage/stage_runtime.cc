@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
+#include "proto/base/plan/next_action.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/next_action.h"
 
 namespace runnel {
 namespace {

@@ -16,10 +16,10 @@
 
 #include "absl/status/status.h"
 #include "proto/base/ids.h"
+#include "proto/base/plan/next_action.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/next_action.h"
-#include "proto/base/training/plan.h"
 #include "proto/transport/link/frame.h"
 
 namespace runnel {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

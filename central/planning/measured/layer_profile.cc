@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 namespace {

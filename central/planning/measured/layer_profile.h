@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 
 // What is measured of a model of `layers` that `devices` may share; both >= 1. All ranges
-// (proto/base/training/layer_range.h) if they are few, else as many runs of layers, alike in
+// (proto/base/plan/layer_range.h) if they are few, else as many runs of layers, alike in
 // number, as there are devices. None with a device for every layer: there is nothing more to
 // measure.
 std::vector<LayerRange> PartsOf(int layers, int devices);

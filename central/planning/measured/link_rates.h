@@ -11,7 +11,7 @@
 #include "central/planning/barrier_report.h"
 #include "central/records/stage_status.h"
 #include "partition/pipeline_model.h"
-#include "proto/base/training/link_rate.h"
+#include "proto/base/plan/link_rate.h"
 
 namespace runnel {
 

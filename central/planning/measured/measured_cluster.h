@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "central/planning/measured/link_rates.h"
-#include "proto/base/training/device_costs.h"
-#include "proto/base/training/device_times.h"
+#include "proto/base/plan/device_costs.h"
+#include "proto/base/plan/device_times.h"
 
 namespace runnel {
 

@@ -8,7 +8,7 @@
 
 #include "central/records/stage_status.h"
 #include "central/run/machines/run_effects.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 
 namespace runnel {
 

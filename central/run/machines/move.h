@@ -26,7 +26,7 @@
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 

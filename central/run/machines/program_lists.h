@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
-#include "proto/base/training/plan.h"
-#include "proto/base/training/program_listing.h"
+#include "proto/base/plan/plan.h"
+#include "proto/base/plan/program_listing.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {

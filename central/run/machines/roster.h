@@ -19,8 +19,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "central/run/machines/run_effects.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/training/codec_id.h"
-#include "proto/base/training/plan.h"
 
 namespace runnel {
 

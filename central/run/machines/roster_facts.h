@@ -10,7 +10,7 @@
 #include "central/records/journal.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/roster.h"
-#include "proto/base/training/device_times.h"
+#include "proto/base/plan/device_times.h"
 #include "proto/transport/control/members.h"
 
 namespace runnel {

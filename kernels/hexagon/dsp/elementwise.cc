@@ -2,7 +2,7 @@
 
 #include "kernels/hexagon/dsp/hvx.h"
 #include "kernels/hexagon/dsp/machine.h"
-#include "kernels/hexagon/dsp/rounded_sums.h"
+#include "kernels/hexagon/dsp/product/rounded_sums.h"
 
 namespace runnel::hexagon {
 namespace {

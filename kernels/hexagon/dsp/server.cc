@@ -1,7 +1,7 @@
 #include "kernels/hexagon/dsp/server.h"
 
 #include "kernels/hexagon/dsp/platform.h"
-#include "kernels/hexagon/dsp/shifted_slices.h"
+#include "kernels/hexagon/dsp/product/shifted_slices.h"
 
 namespace runnel::hexagon {
 

@@ -4,8 +4,8 @@
 // stage evaluates and does not train: wherever a message names a training recipe, it has this name.
 //
 // The state of a layer is one tensor, kNodesTensor (u8): a serialized runnel.proto.QuantizedGraph
-// with the layer's nodes, a slice as kernels/inference/int8_graph.h says. A boundary tensor is the
-// codes of the value that crosses, with exponent 0: codec int8 sends them as they are.
+// with the layer's nodes, a slice as kernels/inference/graph/int8_graph.h says. A boundary tensor
+// is the codes of the value that crosses, with exponent 0: codec int8 sends them as they are.
 
 #include "absl/strings/string_view.h"
 #include "proto/base/tensor/dtype.h"

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/base/training/processor_facts.h"
+#include "proto/base/plan/processor_facts.h"
 
 namespace runnel {
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 #include "proto/model.pb.h"

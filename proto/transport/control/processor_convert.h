@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/training/processor_facts.h"
+#include "proto/base/plan/processor_facts.h"
 #include "proto/processor.pb.h"
 
 namespace runnel {

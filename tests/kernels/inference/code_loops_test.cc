@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/inference/requantize.h"
+#include "kernels/inference/product/requantize.h"
 #include "kernels/inference/winograd.h"
 #include "proto/base/random.h"
 

@@ -1,6 +1,6 @@
 // Each instruction set's depthwise 3x3 convolution from codes to codes against the plain executor.
 
-#include "kernels/inference/depthwise_codes.h"
+#include "kernels/inference/product/depthwise_codes.h"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/inference/int8_executor.h"
-#include "kernels/inference/requantize.h"
+#include "kernels/inference/product/requantize.h"
 #include "proto/base/random.h"
 
 namespace runnel::inference {

@@ -5,8 +5,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/inference/fp32_node.h"
-#include "kernels/inference/quantizer.h"
-#include "kernels/inference/winograd_choice.h"
+#include "kernels/inference/quantize/quantizer.h"
+#include "kernels/inference/quantize/winograd_choice.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/kernels/random_model.h"

@@ -1,4 +1,4 @@
-#include "kernels/inference/quantizer.h"
+#include "kernels/inference/quantize/quantizer.h"
 
 #include <cmath>
 #include <limits>

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "proto/base/training/next_action.h"
+#include "proto/base/plan/next_action.h"
 
 namespace runnel {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "central/data/batch_source.h"
 #include "central/data/dataset.h"
-#include "proto/base/training/plan.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/training/training.h"
 #include "tests/sim/cluster/hash_engine.h"
 

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/inference/int8_executor.h"
-#include "kernels/inference/quantizer.h"
+#include "kernels/inference/quantize/quantizer.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/inference.pb.h"

@@ -9,9 +9,9 @@
 
 #include "compress/codec.h"
 #include "kernels/compiler.h"
+#include "proto/base/plan/next_action.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/codec_schedule.h"
-#include "proto/base/training/next_action.h"
 #include "tests/kernels/stage_harness.h"
 
 namespace runnel {

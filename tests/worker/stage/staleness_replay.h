@@ -12,8 +12,8 @@
 #include "kernels/backend.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
+#include "proto/base/plan/plan.h"
 #include "proto/base/training/batching.h"
-#include "proto/base/training/plan.h"
 #include "proto/base/training/training.h"
 
 namespace runnel {

@@ -25,8 +25,8 @@
 #include "central/planning/planner.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
-#include "proto/base/training/device_times.h"
-#include "proto/base/training/layer_range.h"
+#include "proto/base/plan/device_times.h"
+#include "proto/base/plan/layer_range.h"
 
 namespace runnel {
 

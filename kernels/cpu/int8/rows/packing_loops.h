@@ -3,7 +3,7 @@
 // Packing in plain loops for any geometry: rows of kernels use them where they have nothing faster.
 // In an anonymous namespace: each file that includes this must keep a copy of its own, compiled for
 // its own instruction set. Weak symbols, as of a template elsewhere, the linker merges: the
-// portable row would run another row's code (tests/kernels/isa_symbols_test.py).
+// portable row would run another row's code (tests/kernels/cpu/isa_symbols_test.py).
 
 #include <cstdint>
 

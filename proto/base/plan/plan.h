@@ -1,0 +1,64 @@
+#pragma once
+
+// The plan: which device runs which layers, in which order, what crosses each link and how much is
+// in flight. Made by partition/, journalled by central, carried out by workers.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/base/ids.h"
+#include "proto/base/model/model_spec.h"
+#include "proto/base/plan/next_action.h"
+#include "proto/base/training/codec_schedule.h"
+
+namespace runnel {
+
+// One stage. Layers first_layer..last_layer, both included, 0-based.
+struct StagePlan {
+  DeviceId device;
+  int first_layer = 0;
+  int last_layer = 0;
+  int64_t cap = 1;                        // in-flight micro-batches, c_i
+  int64_t deferred_weight_gradients = 0;  // StageOrder
+
+  StageOrder order() const { return {cap, deferred_weight_gradients}; }
+  friend bool operator==(const StagePlan&, const StagePlan&) = default;
+};
+
+// One link, from stage i to stage i + 1.
+struct LinkPlan {
+  CodecSchedule codec_forward;
+  CodecSchedule codec_backward;
+
+  const CodecSchedule& codec(Direction direction) const {
+    return direction == Direction::kForward ? codec_forward : codec_backward;
+  }
+
+  friend bool operator==(const LinkPlan&, const LinkPlan&) = default;
+};
+
+struct Plan {
+  Generation generation;
+  std::string schedule;           // name, for people
+  bool drains_each_step = false;  // sync_1f1b, gpipe: one optimizer step per drained mini-batch
+  std::vector<StagePlan> stages;  // in pipeline order
+  std::vector<LinkPlan> links;    // stages.size() - 1
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// InvalidArgument unless the stages cover the model's layers in order without gap, each has at
+// least one layer, caps are >= 1 and do not grow from stage to stage, no stage defers less than 0
+// weight-gradients, and links fit.
+absl::Status CheckPlan(const Plan& plan, const ModelSpec& model);
+
+// One line a stage: "stage 0: local-000, layers 0-2 (conv1..conv2), cap 3"; with ", 2
+// weight-gradients deferred" where a stage defers some. No line end behind the last. device_names:
+// by device number; "device 0" for one that has none.
+std::string ToString(const Plan& plan, const ModelSpec& model,
+                     absl::Span<const std::string> device_names);
+
+}  // namespace runnel

@@ -1,0 +1,116 @@
+#include "tests/kernels/opencl/opencl_faults.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "kernels/opencl/device/handles.h"
+
+namespace runnel {
+namespace {
+
+int Given(const char* variable) {
+  const char* given = std::getenv(variable);
+  return given == nullptr ? -1 : std::atoi(given);
+}
+
+std::atomic<int>& KernelsLeft() {
+  static std::atomic<int> left = Given("RUNNEL_TEST_OPENCL_KERNELS");
+  return left;
+}
+
+std::atomic<int>& Enqueued() {
+  static std::atomic<int> enqueued = 0;
+  return enqueued;
+}
+
+std::atomic<int>& BuffersLeft() {
+  static std::atomic<int> left = Given("RUNNEL_TEST_OPENCL_BUFFERS");
+  return left;
+}
+
+bool KernelsDoNothing() {
+  static const bool nothing = Given("RUNNEL_TEST_OPENCL_NOTHING") > 0;
+  return nothing;
+}
+
+// Of SpoilBuilds. One thread at a time makes programs and runs kernels.
+struct Spoilt {
+  std::string option;
+  cl_int code = CL_SUCCESS;
+  std::set<cl_program> programs;
+
+  bool Has(cl_kernel kernel) const {
+    cl_program program = nullptr;
+    if (option.empty()) return false;
+    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, nullptr);
+    return programs.count(program) > 0;
+  }
+};
+Spoilt& TheSpoilt() {
+  static Spoilt spoilt;
+  return spoilt;
+}
+
+// The loader's, behind ours.
+template <typename Function>
+Function* Real(const char* name) {
+  return reinterpret_cast<Function*>(
+      dlsym(dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_NOLOAD), name));
+}
+
+}  // namespace
+
+void LoseDeviceAfter(int kernels) { KernelsLeft() = kernels; }
+
+int KernelsEnqueued() { return Enqueued(); }
+
+void SpoilBuilds(const std::string& option, int code) { TheSpoilt() = {option, code, {}}; }
+
+}  // namespace runnel
+
+// In a program of its own, or loaded before its libraries, this one is found first. The names of
+// its arguments are the standard's.
+extern "C" __attribute__((visibility("default"))) cl_int clEnqueueNDRangeKernel(
+    cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t* offset,
+    const size_t* global, const size_t* local, cl_uint waits, const cl_event* wait_list,
+    cl_event* event) {
+  static auto* const real =
+      runnel::Real<decltype(clEnqueueNDRangeKernel)>("clEnqueueNDRangeKernel");
+  ++runnel::Enqueued();
+  std::atomic<int>& left = runnel::KernelsLeft();
+  if (left == 0) return CL_OUT_OF_RESOURCES;
+  if (left > 0) --left;
+  if (runnel::KernelsDoNothing()) return CL_SUCCESS;
+  if (runnel::TheSpoilt().Has(kernel)) return runnel::TheSpoilt().code;
+  return real(queue, kernel, dimensions, offset, global, local, waits, wait_list, event);
+}
+
+extern "C" __attribute__((visibility("default"))) cl_mem clCreateBuffer(cl_context context,
+                                                                        cl_mem_flags flags,
+                                                                        size_t size, void* host,
+                                                                        cl_int* error) {
+  static auto* const real = runnel::Real<decltype(clCreateBuffer)>("clCreateBuffer");
+  std::atomic<int>& left = runnel::BuffersLeft();
+  if (left == 0) {
+    if (error != nullptr) *error = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    return nullptr;
+  }
+  if (left > 0) --left;
+  return real(context, flags, size, host, error);
+}
+
+extern "C" __attribute__((visibility("default"))) cl_int clBuildProgram(
+    cl_program program, cl_uint count, const cl_device_id* devices, const char* options,
+    void(CL_CALLBACK* notify)(cl_program, void*), void* data) {
+  static auto* const real = runnel::Real<decltype(clBuildProgram)>("clBuildProgram");
+  runnel::Spoilt& spoilt = runnel::TheSpoilt();
+  // A program that is gone may have left its address to this one.
+  spoilt.programs.erase(program);
+  if (!spoilt.option.empty() && std::strstr(options, spoilt.option.c_str()) != nullptr)
+    spoilt.programs.insert(program);
+  return real(program, count, devices, options, notify, data);
+}

@@ -1,0 +1,331 @@
+// The OpenCL backend's device: which one is taken and why not, kernels that do not compile, memory
+// that is not there, a device that is lost, products that are cut into slices. Skipped where there
+// is no device. Under PoCL, which computes on the CPU: correctness only.
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/lost_backend.h"
+#include "kernels/opencl/device/device.h"
+#include "kernels/opencl/device/session.h"
+#include "kernels/opencl/opencl_backend.h"
+#include "kernels/opencl/product/product_plan.h"
+#include "kernels/opencl/product/tile.h"
+#include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl/opencl_faults.h"
+#include "tests/kernels/opencl/uneven_conv.h"
+
+namespace runnel::opencl {
+namespace {
+
+using ::testing::HasSubstr;
+
+DeviceInfo Gpu() {
+  DeviceInfo device;
+  device.type = CL_DEVICE_TYPE_GPU;
+  device.platform_name = "Platform";
+  device.name = "Some GPU";
+  device.language = "OpenCL C 1.2";
+  device.has_compiler = device.is_little_endian = true;
+  device.max_work_group = 256;
+  device.local_bytes = 32 << 10;
+  return device;
+}
+
+TEST(OpenClDevice, AGpuComesFirstAndANameIsObeyed) {
+  DeviceInfo processor = Gpu();
+  processor.type = CL_DEVICE_TYPE_CPU;
+  processor.name = "Some CPU";
+  EXPECT_EQ(ChooseDevice({processor, Gpu()}, "")->name, "Some GPU");
+  EXPECT_EQ(ChooseDevice({processor, Gpu()}, "some cpu")->name, "Some CPU");
+  EXPECT_EQ(ChooseDevice({Gpu(), processor}, "platform/some c")->name, "Some CPU");
+  EXPECT_THAT(std::string(ChooseDevice({processor, Gpu()}, "mali").status().message()),
+              HasSubstr("'mali' in its name; there is Platform/Some GPU, Platform/Some CPU"));
+}
+
+TEST(OpenClDevice, WhatADeviceLacksIsSaid) {
+  EXPECT_TRUE(CheckDevice(Gpu()).ok());
+  const auto refusal = [](auto change) {
+    DeviceInfo device = Gpu();
+    change(device);
+    return std::string(CheckDevice(device).message());
+  };
+  EXPECT_THAT(refusal([](DeviceInfo& d) { d.max_work_group = 16; }),
+              HasSubstr("Some GPU is too small: work-groups of 16, needs 64"));
+  EXPECT_THAT(refusal([](DeviceInfo& d) { d.local_bytes = 1024; }), HasSubstr("local memory"));
+  EXPECT_THAT(refusal([](DeviceInfo& d) { d.has_compiler = false; }), HasSubstr("no compiler"));
+  EXPECT_THAT(refusal([](DeviceInfo& d) { d.language = "OpenCL C 1.1"; }), HasSubstr("needs 1.2"));
+  EXPECT_THAT(refusal([](DeviceInfo& d) { d.is_little_endian = false; }), HasSubstr("endian"));
+}
+
+TEST(OpenClDevice, TheDotProductIsTheOneThatTheDeviceIsFastAt) {
+  DeviceInfo device = Gpu();
+  const auto chosen = [&](const char* wanted) {
+    return std::string((*ChooseDot(device, wanted))->name);
+  };
+  EXPECT_EQ(chosen(""), "widened");
+  EXPECT_EQ(chosen("mad24"), "mad24");
+  device.extensions = "cl_khr_fp16 cl_khr_integer_dot_product";
+  EXPECT_EQ(chosen(""), "widened") << "an emulated dot product is not taken";
+  EXPECT_EQ(chosen("khr"), "khr") << "unless it is asked for";
+  device.accelerates_dot = true;
+  EXPECT_EQ(chosen(""), "khr");
+  device = Gpu();
+  device.extensions = "cl_arm_integer_dot_product_int8";
+  EXPECT_EQ(chosen(""), "arm");
+  device.extensions = "cl_arm_integer_dot_product_int8_not";
+  EXPECT_EQ(chosen(""), "widened");
+  device.nvidia_capability = 60;
+  EXPECT_EQ(chosen(""), "widened");
+  device.nvidia_capability = 61;
+  EXPECT_EQ(chosen(""), "nvidia");
+  EXPECT_THAT(std::string(ChooseDot(device, "arm").status().message()),
+              HasSubstr("RUNNEL_OPENCL_DOT 'arm': device Some GPU has nvidia, mad24, widened"));
+}
+
+class OpenClTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto session = Session::Open({});
+    if (!session.ok()) GTEST_SKIP() << "no OpenCL here: " << session.status().message();
+    session_ = *std::move(session);
+  }
+  void TearDown() override { LoseDeviceAfter(-1); }
+
+  std::shared_ptr<Session> session_;
+};
+
+TEST_F(OpenClTest, AKernelThatDoesNotCompileIsNamedByItsLine) {
+  const absl::Status status =
+      Compile(*session_, "__kernel void broken() { nonsense(; }", "").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not compile kernels: CL_BUILD_"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("error"));
+}
+
+TEST_F(OpenClTest, MemoryThatIsNotThereIsRefused) {
+  auto backend = MakeBackendWith({});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  for (int64_t bytes : {session_->device().max_allocation + 1, int64_t{1} << 60}) {
+    const absl::Status status = (*backend)->Allocate(bytes).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("backend opencl: no room for"));
+    EXPECT_EQ(LostBackendOf(status), "opencl");
+  }
+  EXPECT_TRUE((*backend)->Allocate(0).ok());
+}
+
+TEST_F(OpenClTest, StateIsZeroAndKeepsWhatIsWritten) {
+  auto backend = MakeBackendWith({});
+  auto memory = (*backend)->Allocate(1000);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_EQ((*memory)->bytes(), 1000);
+  {
+    auto mapping = Mapping::Of(**memory, MapAccess::kReadWrite);
+    ASSERT_TRUE(mapping.ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(mapping->data()) % 64, 0u);
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(static_cast<int>(mapping->data()[i]), 0);
+    std::memset(mapping->data(), 7, 1000);
+  }
+  auto mapping = Mapping::Of(**memory, MapAccess::kRead);
+  ASSERT_TRUE(mapping.ok());
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(static_cast<int>(mapping->data()[i]), 7);
+}
+
+// x + x
+absl::Status Add(Backend& backend) {
+  Tensor x = ScaledTensor({4, 5}, DType::kInt8), y = ScaledTensor({4, 5}, DType::kInt8);
+  std::fill_n(x.data<int8_t>(), 20, int8_t{3});
+  const absl::Status status = RunOp(OpCode::kInt8Add, {}, {&x, &x}, {&y}, {}, 0, 0, &backend);
+  EXPECT_EQ(y.data<int8_t>()[19], status.ok() ? 6 : 0);
+  return status;
+}
+
+TEST_F(OpenClTest, ALostDeviceIsOneClearErrorUntilAStageIsMadeAnew) {
+  auto backend = MakeBackendWith({});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  ASSERT_TRUE(Add(**backend).ok());
+  auto memory = (*backend)->Allocate(64);
+  ASSERT_TRUE(memory.ok());
+  Program program;
+  program.buffers.push_back({Storage::kStash, DType::kInt8, {8, 8}, 0, true});
+  program.parts[0].push_back({OpCode::kInt8ReluForward, {0}, {0}});
+  auto stage = (*backend)->Prepare(program);
+  auto stash = (*backend)->Allocate(128);
+  ASSERT_TRUE(stage.ok() && stash.ok());
+  Bindings bindings;
+  bindings[Storage::kStash] = (*stash)->address();
+  ASSERT_TRUE((*stage)->Run(Part::kForward, {}, bindings).ok());
+  LoseDeviceAfter(2);
+  const absl::Status lost = Add(**backend);
+  EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(lost.message()),
+              HasSubstr("is lost: kernel add_sums: CL_OUT_OF_RESOURCES"));
+  EXPECT_EQ(LostBackendOf(lost), "opencl");
+  LoseDeviceAfter(-1);
+  EXPECT_EQ((*stage)->Run(Part::kForward, {}, bindings), lost) << "what it had is gone";
+  EXPECT_EQ((*memory)->Map(MapAccess::kRead).status(), lost);
+  EXPECT_TRUE(Add(**backend).ok());
+}
+
+// Sums of products: of two slices at least, and beyond 32 bits.
+TEST_F(OpenClTest, ALongSumIsCutIntoSlicesThatCannotOverflow) {
+  OpSpec op;
+  op.kind = OpKind::kConv;
+  op.out_channels = 1;
+  op.kernel = {1, 1};
+  constexpr int64_t kLength = 150'000;
+  Tensor dy = ScaledTensor({1, 1, kLength}, DType::kInt8), x = dy;
+  std::fill_n(dy.data<int8_t>(), kLength, int8_t{127});
+  std::fill_n(x.data<int8_t>(), kLength, int8_t{-127});
+  Tensor sum = ScaledTensor({1, 1, 1}, DType::kInt64);
+  auto backend = MakeBackendWith({});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  ASSERT_TRUE(
+      RunOp(OpCode::kInt8ConvWeightGradient, op, {&dy, &x}, {&sum}, {}, 0, 0, backend->get()).ok());
+  constexpr int64_t kSum = -kLength * 127 * 127;
+  static_assert(kSum < -(int64_t{1} << 31));
+  EXPECT_EQ(sum.data<int64_t>()[0], kSum);
+  EXPECT_EQ(TailOf(sum.bytes.data(), DType::kInt64, sum.shape).max_abs, -kSum);
+}
+
+// A convolution whose sizes fill no tile, forward and backward, and the same as integers.
+std::vector<std::vector<std::byte>> AllProducts(const Options& options) {
+  auto backend = MakeBackendWith(options);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  const UnevenConv uneven;
+  OpSpec op = uneven.op;
+  op.bias = true;
+  std::vector<std::vector<std::byte>> results;
+  const auto run = [&](OpCode code, std::vector<Tensor*> inputs, std::vector<Tensor*> outputs) {
+    const absl::Status status =
+        RunOp(code, op, std::move(inputs), outputs, {}, 0, 0, backend->get());
+    EXPECT_TRUE(status.ok()) << status;
+    for (const Tensor* tensor : outputs) results.push_back(tensor->bytes);
+  };
+  Tensor x = Normal(uneven.x, 1, 1), weight = Normal(uneven.weight, 1, 2);
+  Tensor bias = Normal({op.out_channels}, 1, 3), dy = Normal(uneven.y, 1, 4), y = dy;
+  Tensor dx = x, dweight = weight, dbias = bias;
+  run(OpCode::kConvForward, {&x, &weight, &bias}, {&y});
+  run(OpCode::kConvInputGradient, {&dy, &weight}, {&dx});
+  run(OpCode::kConvWeightGradient, {&dy, &x}, {&dweight, &dbias});
+  const auto mantissas = [](Tensor& from) {
+    Tensor to = ScaledTensor(from.shape, DType::kInt8);
+    for (int64_t i = 0; i < from.shape.elements(); ++i)
+      to.data<int8_t>()[i] = static_cast<int8_t>(from.data()[i] * 40);
+    return to;
+  };
+  Tensor x8 = mantissas(x), weight8 = mantissas(weight), dy8 = mantissas(dy);
+  Tensor y32 = ScaledTensor(y.shape, DType::kInt32), dx32 = ScaledTensor(x.shape, DType::kInt32);
+  Tensor dweight64 = ScaledTensor(weight.shape, DType::kInt64);
+  run(OpCode::kInt8ConvForward, {&x8, &weight8}, {&y32});
+  run(OpCode::kInt8ConvInputGradient, {&dy8, &weight8}, {&dx32});
+  run(OpCode::kInt8ConvWeightGradient, {&dy8, &x8}, {&dweight64});
+  return results;
+}
+
+TEST_F(OpenClTest, TheTileCannotBeSeenInTheResult) {
+  const auto by_rule = AllProducts({});
+  // Builds take long under PoCL: some of them.
+  int fitting = 0;
+  for (size_t i = 1; i < Tiles().size(); i += 5) {
+    const Tile& tile = Tiles()[i];
+    if (!Fits(tile, session_->device())) continue;
+    ++fitting;
+    EXPECT_EQ(AllProducts({.tile = ToText(tile)}), by_rule) << ToText(tile);
+  }
+  EXPECT_GT(fitting, 1);
+}
+
+// In the host's memory a weight at the end of a storage may end within a texel; copies do not.
+TEST_F(OpenClTest, WeightsAreReadAsImagesWhereverTheyLie) {
+  if (session_->device().image_texels == 0) GTEST_SKIP() << "no images";
+  const auto by_rule = AllProducts({});
+  for (const char* memory : {"shared", "copied"}) {
+    for (const char* tile : {"4x4 by 8x8, depth 8, vector 4, weights image",
+                             "4x1 by 8x8, depth 8, vector 1, weights image"})
+      EXPECT_EQ(AllProducts({.memory = memory, .tile = tile}), by_rule) << memory << ", " << tile;
+  }
+}
+
+TEST(TileTest, IsReadBackByItsTextOrRefused) {
+  for (const Tile& tile : Tiles()) {
+    EXPECT_EQ(ParseTile(ToText(tile)), tile);
+    EXPECT_EQ(tile.rows % tile.vector + tile.columns % tile.vector, 0) << ToText(tile);
+  }
+  for (const char* text :
+       {"", "4x4", "4x4 by 8x8, depth 8, vector 3", "4x4 by 8x8, depth 8, vector 1 "})
+    EXPECT_EQ(ParseTile(text), std::nullopt) << text;
+  DeviceInfo device = Gpu();
+  EXPECT_TRUE(Fits({4, 4, 16, 16, 8, 4}, device));
+  device.max_work_group = 128;
+  EXPECT_FALSE(Fits({4, 4, 16, 16, 8, 4}, device));
+  device = Gpu();
+  device.local_bytes = 4 << 10;
+  EXPECT_FALSE(Fits({4, 4, 16, 16, 8, 4}, device));
+  device = Gpu();
+  EXPECT_FALSE(Fits({4, 4, 8, 8, 8, 4, true}, device));
+  device.image_texels = 1 << 16;
+  EXPECT_TRUE(Fits({4, 4, 8, 8, 8, 4, true}, device));
+  EXPECT_THAT(std::string(ForcedTiles("9x9", Gpu()).status().message()),
+              HasSubstr("RUNNEL_OPENCL_TILE '9x9': device Some GPU has '4x4 by 8x8, depth 8, "));
+}
+
+TEST(ProductPlanTest, AWeightIsAnImageWhereTheDeviceReachesIt) {
+  Program program;
+  program.buffers = {{Storage::kScratch, DType::kInt8, {2, 64, 4, 4}, 0, true},
+                     {Storage::kParameters, DType::kInt8, {32, 64, 3, 3}, 64, true},
+                     {Storage::kScratch, DType::kInt32, {2, 32, 2, 2}, 4096, true}};
+  Instruction forward = {OpCode::kInt8ConvForward, {0, 1}, {2}};
+  forward.attributes.kind = OpKind::kConv;
+  forward.attributes.kernel = {3, 3};
+  DeviceInfo device = Gpu();
+  const ChosenTiles image = {{kEveryClass, {4, 4, 8, 8, 8, 4, true}}};
+  const auto is_image = [&](const Instruction& instruction) {
+    return PlanProduct(program, instruction, device, image).tile.image;
+  };
+  device.image_texels = 1 << 16;
+  EXPECT_TRUE(is_image(forward));
+  device.image_texels = 1 << 10;
+  EXPECT_FALSE(is_image(forward)) << "18 KiB of weights";
+  device.image_texels = 1 << 16;
+  Instruction gradient = forward;
+  gradient.code = OpCode::kInt8ConvWeightGradient;
+  gradient.inputs = {2, 0};
+  gradient.outputs = {1};
+  EXPECT_FALSE(is_image(gradient)) << "it reads no weight";
+}
+
+TEST(ProductPlanTest, SlicesGiveEachUnitWorkAndStayIn32Bits) {
+  Program program;
+  const auto buffer = [&](Shape shape, DType dtype) {
+    program.buffers.push_back({Storage::kScratch, dtype, shape, 0, true});
+  };
+  buffer({200, 6, 30, 30}, DType::kInt8);
+  buffer({200, 3, 32, 32}, DType::kInt8);
+  buffer({6, 3, 3, 3}, DType::kInt32);
+  Instruction instruction = {OpCode::kInt8ConvWeightGradient, {0, 1}, {2}};
+  instruction.attributes.kind = OpKind::kConv;
+  instruction.attributes.kernel = {3, 3};
+  DeviceInfo device = Gpu();
+  device.compute_units = 1;
+  const ProductPlan one = PlanProduct(program, instruction, device, {});
+  EXPECT_EQ(one.plan.rows, 6);
+  EXPECT_EQ(one.plan.columns, 27);
+  EXPECT_EQ(one.plan.depth, 200 * 900);
+  EXPECT_EQ(one.tile.group_rows(), 8);
+  EXPECT_EQ(one.plan.slices, 2);
+  device.compute_units = 100;
+  const ProductPlan many = PlanProduct(program, instruction, device, {});
+  EXPECT_GE(many.plan.slices, 95);
+  for (const KernelPlan& plan : {one.plan, many.plan}) {
+    EXPECT_EQ(plan.slice_depth % 32, 0);
+    EXPECT_LE(plan.slice_depth, kMaxInt32Products);
+    EXPECT_GE(int64_t{plan.slices} * plan.slice_depth, plan.depth);
+    EXPECT_LT(int64_t{plan.slices - 1} * plan.slice_depth, plan.depth);
+  }
+}
+
+}  // namespace
+}  // namespace runnel::opencl

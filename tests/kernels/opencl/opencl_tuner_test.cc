@@ -1,0 +1,180 @@
+// The tuner of the OpenCL backend: it chooses what computes right, and nothing of its choice can be
+// seen in a result. Skipped where there is no device. Under PoCL: correctness only.
+
+#include <cmath>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/compiler.h"
+#include "kernels/opencl/opencl_backend.h"
+#include "kernels/opencl/product/lone_product.h"
+#include "kernels/opencl/product/product_tuner.h"
+#include "kernels/recipe.h"
+#include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl/opencl_faults.h"
+
+namespace runnel::opencl {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// More than a search under PoCL takes; no test waits for it.
+constexpr double kEnough = 300;
+
+// A convolution, if wanted, and a linear layer.
+Program SmallProgram(const char* recipe, bool has_conv = false) {
+  OpSpec conv = {.kind = OpKind::kConv, .inputs = {0}, .out_channels = 11};
+  conv.kernel = {3, 3};
+  conv.padding = {1, 1};
+  const OpSpec relu = {.kind = OpKind::kRelu, .inputs = {1}};
+  const OpSpec flatten = {.kind = OpKind::kFlatten, .inputs = {0}};
+  const OpSpec linear = {.kind = OpKind::kLinear, .inputs = {1}, .out_channels = 10};
+  ModelSpec model;
+  model.name = "small";
+  model.input = {5, 9, 9};
+  model.classes = 10;
+  if (has_conv) model.layers.push_back({"convolution", {conv, relu}});
+  model.layers.push_back({"product", {flatten, linear}});
+  return CompileStage(model, 0, model.layer_count() - 1, 16, **FindRecipe(recipe)).value();
+}
+
+class OpenClTunerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto backend = MakeBackendWith({});
+    if (!backend.ok()) GTEST_SKIP() << "no OpenCL here: " << backend.status().message();
+    backend_ = *std::move(backend);
+    // Large tiles take PoCL minutes to build.
+    DeviceInfo device = (*Session::Open({}))->device();
+    device.max_work_group = 64;
+    device.local_bytes = 2200;
+    has_images_ = device.image_texels > 0;
+    tuner_ = std::make_unique<ProductTuner>(Options(), device,
+                                            std::make_shared<DeviceBudget>(device, 0));
+  }
+  void TearDown() override { SpoilBuilds("", 0); }
+
+  std::vector<TuningChoice> Search(const Program& program) {
+    tuner_->BeginSearch(kEnough, /*anew=*/true);
+    tuner_->Search(program);
+    tuner_->BeginSearch(0, /*anew=*/false);
+    return tuner_->choices();
+  }
+
+  // So many tiles that read no image, and so many that do.
+  int Tiles(const TuningChoice& choice, int buffers, int images) const {
+    const bool reads_weight = !absl::StrContains(choice.shape_class, "weight_gradient");
+    return buffers + (has_images_ && reads_weight ? images : 0);
+  }
+
+  bool has_images_ = false;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ProductTuner> tuner_;
+};
+
+TEST_F(OpenClTunerTest, SearchesEachKindOfProduct) {
+  const Program program = SmallProgram("niti", /*has_conv=*/true);
+  EXPECT_TRUE(backend_->Prepare(program).ok());
+  EXPECT_THAT(backend_->tuner()->choices(), IsEmpty()) << "nothing is tuned without a search";
+  const std::vector<TuningChoice> choices = Search(program);
+  // Of two layers, forward and weight-gradient; of the second the input-gradient.
+  ASSERT_EQ(choices.size(), 5u);
+  for (const TuningChoice& choice : choices) {
+    EXPECT_EQ(choice.tried, Tiles(choice, 7, 2))
+        << choice.shape_class << ": others compute as the rule's does";
+    EXPECT_EQ(choice.uses, 1);
+    EXPECT_LE(choice.seconds, choice.rule_seconds);
+    EXPECT_GT(choice.seconds, 0);
+    EXPECT_TRUE(ParseTile(choice.kernel).has_value()) << choice.kernel;
+  }
+  EXPECT_THAT(choices[0].shape_class, HasSubstr("int8 product_forward point rows 2^4 columns 2^4"));
+}
+
+TEST_F(OpenClTunerTest, FloatsAreSearchedWithinTheBoundOfTheirRounding) {
+  const std::vector<TuningChoice> choices = Search(SmallProgram("fp32"));
+  ASSERT_EQ(choices.size(), 2u);
+  for (const TuningChoice& choice : choices) {
+    EXPECT_THAT(choice.shape_class, HasSubstr("fp32 product_"));
+    EXPECT_EQ(choice.tried, Tiles(choice, 7, 2)) << choice.shape_class;
+  }
+}
+
+// Kernels that do nothing are the fastest of all.
+TEST_F(OpenClTunerTest, WhatComputesWrongIsNotChosenHoweverFast) {
+  SpoilBuilds("-DVECTOR=4", CL_SUCCESS);
+  for (const TuningChoice& choice : Search(SmallProgram("niti"))) {
+    EXPECT_THAT(choice.kernel, Not(HasSubstr("vector 4"))) << choice.shape_class;
+    EXPECT_EQ(choice.tried, Tiles(choice, 5, 1));
+  }
+}
+
+// The rule's own one computes wrong: its class stays untuned.
+TEST_F(OpenClTunerTest, NothingIsComparedWithAWrongRule) {
+  SpoilBuilds("-DTILE_ROWS=4 -DTILE_COLUMNS=4 -DSIDE_X=8 -DSIDE_Y=8 -DDEPTH=8 -DVECTOR=1", 0);
+  EXPECT_THAT(Search(SmallProgram("niti")), IsEmpty());
+}
+
+TEST_F(OpenClTunerTest, ATileThatLosesTheDeviceCostsOnlyItself) {
+  SpoilBuilds("-DVECTOR=2", CL_OUT_OF_RESOURCES);
+  const Program program = SmallProgram("niti");
+  const std::vector<TuningChoice> choices = Search(program);
+  ASSERT_EQ(choices.size(), 2u);
+  for (const TuningChoice& choice : choices) {
+    EXPECT_THAT(choice.kernel, Not(HasSubstr("vector 2")));
+    EXPECT_EQ(choice.tried, Tiles(choice, 6, 2)) << "those behind it are tried";
+  }
+  EXPECT_TRUE(backend_->Prepare(program).ok()) << "stages keep their device";
+}
+
+TEST_F(OpenClTunerTest, WhatIsAdoptedIsLookedAtFirst) {
+  Tuner& tuner = *backend_->tuner();
+  const TuningChoice good = {"int8 product_forward point rows 2^4 columns 2^4 depth 2^10",
+                             "8x4 by 8x8, depth 8, vector 4", 1e-3, 2e-3, 7};
+  TuningChoice no_tile = good, no_class = good, no_time = good;
+  no_tile.kernel = "3x3 by 8x8, depth 8, vector 4";
+  no_class.shape_class = "*";
+  no_time.seconds = std::nan("");
+  EXPECT_EQ(tuner.Adopt({no_tile, no_class, no_time}, /*is_checked=*/true), 0);
+  EXPECT_THAT(tuner.choices(), IsEmpty());
+  EXPECT_EQ(tuner.Adopt({good}, /*is_checked=*/false), 1);
+  EXPECT_THAT(tuner.choices(), IsEmpty()) << "of another driver: tried first, not believed";
+  EXPECT_EQ(tuner.Adopt({good, good}, /*is_checked=*/true), 1);
+  EXPECT_EQ(tuner.choices(), std::vector{good});
+}
+
+TEST_F(OpenClTunerTest, AChoiceIsWhatPreparedProgramsTake) {
+  Tensor x = ScaledTensor({16, 891}, DType::kInt8), weight = ScaledTensor({10, 891}, DType::kInt8);
+  for (Tensor* tensor : {&x, &weight}) {
+    for (int64_t i = 0; i < tensor->shape.elements(); ++i)
+      tensor->data<int8_t>()[i] = static_cast<int8_t>(i * 37 % 255 - 127);
+  }
+  OpSpec op;
+  op.kind = OpKind::kLinear;
+  op.out_channels = 10;
+  const auto product = [&] {
+    Tensor y = ScaledTensor({16, 10}, DType::kInt32);
+    EXPECT_TRUE(
+        RunOp(OpCode::kInt8LinearForward, op, {&x, &weight}, {&y}, {}, 0, 0, backend_.get()).ok());
+    return y.bytes;
+  };
+  const auto by_rule = product();
+  backend_->tuner()->Adopt({{"int8 product_forward point rows 2^4 columns 2^4 depth 2^10",
+                             "4x4 by 8x8, depth 8, vector 4", 1e-3, 2e-3, 7}},
+                           /*is_checked=*/true);
+  EXPECT_EQ(product(), by_rule);
+  SpoilBuilds("-DVECTOR=4", CL_OUT_OF_RESOURCES);
+  backend_ = *MakeBackendWith({});
+  backend_->tuner()->Adopt({{"int8 product_forward point rows 2^4 columns 2^4 depth 2^10",
+                             "4x4 by 8x8, depth 8, vector 4", 1e-3, 2e-3, 7}},
+                           /*is_checked=*/true);
+  Tensor y = ScaledTensor({16, 10}, DType::kInt32);
+  EXPECT_FALSE(
+      RunOp(OpCode::kInt8LinearForward, op, {&x, &weight}, {&y}, {}, 0, 0, backend_.get()).ok());
+}
+
+}  // namespace
+}  // namespace runnel::opencl
