@@ -4,6 +4,7 @@
 // convolution. Only the instructions that every arm64 processor has.
 // Included by the files of instruction sets only: all static.
 
+#if defined(__aarch64__)
 #include <arm_neon.h>
 
 #include <cstdint>
@@ -160,3 +161,5 @@ struct NeonNineTaps {
 
 }  // namespace
 }  // namespace runnel::inference
+
+#endif
