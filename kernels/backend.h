@@ -123,6 +123,9 @@ class Backend {
   virtual bool recomputes() const { return false; }
   // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
   virtual bool rescales_in_products() const { return false; }
+  // Whether it keeps activations as FP16: it computes programs that were compiled with
+  // CompileOptions::stores_halves, and wants them.
+  virtual bool stores_halves() const { return false; }
   // Whether its weight-gradients can be those of shifted slices (BatchSplit).
   virtual bool shifts_slices() const { return false; }
   // Of a backend whose kernels can be tuned to the device; else null.

@@ -1,6 +1,7 @@
 #include "kernels/compiler.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/half_storage.h"
 #include "kernels/memory_plan.h"
 #include "kernels/passes/batch_split.h"
 #include "kernels/passes/commute_pools.h"
@@ -59,6 +60,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
                           DraftStage(commuted, infos, first_layer, last_layer, recipe, options));
   FoldRelu(draft);
   FuseRescale(options, draft);
+  if (options.stores_halves && !IsScaled(recipe.numbers.activation)) StoreHalves(recipe, draft);
   if (options.recomputes && !IsScaled(recipe.numbers.activation))
     Recompute(options.defers_weight_gradients, draft);
   if (options.steps_in_backward && recipe.steps_by_tensor()) StepInBackward(draft);

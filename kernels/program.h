@@ -196,6 +196,9 @@ struct Buffer {
   Shape shape;
   int64_t offset_bytes = 0;  // multiple of 64
   bool scaled = false;  // has a ScaleTail behind its elements (proto/base/tensor/number_format.h)
+  // FP32 that gets the values of FP16: what writes it rounds as it would into a kFloat16
+  // (CompileOptions::stores_halves).
+  bool rounded = false;
 
   int64_t bytes() const {
     return scaled ? ScaledBytes(dtype, shape)
@@ -324,7 +327,7 @@ struct Program {
   const std::vector<Instruction>& part(Part p) const { return parts[static_cast<int>(p)]; }
 };
 
-// A listing for people and tests: one line an instruction, then the sizes.
+// A listing for people and tests: one line an instruction, then the sizes. "~": Buffer::rounded.
 std::string ToString(const Program& program);
 
 }  // namespace runnel

@@ -45,7 +45,8 @@ absl::Status TuneModel(const TuneFlags& flags, const std::string& name, Backend&
                           CompileStage(model, 0, model.layer_count() - 1, flags.batch, *recipe,
                                        {.max_batch = flags.batch,
                                         .recomputes = backend.recomputes(),
-                                        .rescales_in_products = backend.rescales_in_products()}));
+                                        .rescales_in_products = backend.rescales_in_products(),
+                                        .stores_halves = backend.stores_halves()}));
   Tuner& tuner = *backend.tuner();
   tuner.BeginSearch(flags.seconds, /*anew=*/true);
   const absl::Status prepared = backend.Prepare(program).status();

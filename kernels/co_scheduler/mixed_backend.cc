@@ -74,6 +74,12 @@ class MixedBackend final : public CoScheduler {
                        [](const auto& processor) { return processor->rescales_in_products(); });
   }
 
+  // Processors read each other's values.
+  bool stores_halves() const override {
+    return std::all_of(processors_.begin(), processors_.end(),
+                       [](const auto& processor) { return processor->stores_halves(); });
+  }
+
   bool shifts_slices() const override {
     return std::all_of(processors_.begin(), processors_.end(),
                        [](const auto& processor) { return processor->shifts_slices(); });

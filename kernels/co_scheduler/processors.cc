@@ -46,7 +46,8 @@ constexpr ProductRow kProducts[] = {
 bool WritesFloats(const Program& program, const Instruction& instruction) {
   return std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
                      [&](BufferIndex output) {
-                       return program.buffers[static_cast<size_t>(output)].dtype == DType::kFloat32;
+                       const DType dtype = program.buffers[static_cast<size_t>(output)].dtype;
+                       return dtype == DType::kFloat32 || dtype == DType::kFloat16;
                      });
 }
 

@@ -78,6 +78,7 @@ absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recip
                                   .recomputes = processors.recomputes(),
                                   .rescale = stage.rescale,
                                   .rescales_in_products = processors.rescales_in_products(),
+                                  .stores_halves = processors.stores_halves(),
                                   .batch_split = stage.batch_split};
   if (stage.rescale.keeps() && !processors.rescales_in_products()) {
     return absl::UnimplementedError(

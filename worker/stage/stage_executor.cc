@@ -55,6 +55,7 @@ absl::Status StageExecutor::Compile(Backend* backend) {
                                   .steps_in_backward = steps_in_backward_,
                                   .rescale = rescale,
                                   .rescales_in_products = backend->rescales_in_products(),
+                                  .stores_halves = backend->stores_halves(),
                                   .batch_split = split};
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));

@@ -10,7 +10,9 @@ const Buffer& BufferOf(const Program& program, BufferIndex index) {
 bool IsFloat(const Program& program, const Instruction& instruction) {
   const std::vector<BufferIndex>& operands =
       instruction.inputs.empty() ? instruction.outputs : instruction.inputs;
-  return !operands.empty() && BufferOf(program, operands[0]).dtype == DType::kFloat32;
+  if (operands.empty()) return false;
+  const DType dtype = BufferOf(program, operands[0]).dtype;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16;  // sums of halves are FP32
 }
 
 double BytesPicojoules(const Buffer& buffer) {
