@@ -186,13 +186,14 @@ class OpenClBackend final : public Backend {
     const DeviceInfo& device = session_->device();
     return absl::StrCat("opencl/", device.name, "/", device.driver, "/", session_->dot().name,
                         "/rule", kOpenClFp32Rule,
-                        session_->has_half_weights() ? "/fp16-weights" : "");
+                        session_->has_half_weights() ? "/fp16-weights" : "",
+                        session_->has_half_activations() ? "/fp16-activations" : "");
   }
 
   std::string description() const override {
     return absl::StrCat(DescriptionOf(session_->device()), ", ",
                         session_->shares_memory() ? "shared" : "copied", ", dot product ",
-                        session_->dot().name, session_->has_half_weights() ? ", weights fp16" : "");
+                        session_->dot().name, HalvesNote());
   }
 
   ProcessorFacts processor() const override {
@@ -206,8 +207,10 @@ class OpenClBackend final : public Backend {
             .note = absl::StrCat(
                 device.language,
                 session_->shares_memory() ? ", in the host's memory" : ", values are copied",
-                session_->has_half_weights() ? ", weights fp16" : "")};
+                HalvesNote())};
   }
+
+  bool stores_halves() const override { return session_->has_half_activations(); }
 
   Tuner* tuner() override { return tuner_.has_value() ? &*tuner_ : nullptr; }
 
@@ -238,6 +241,12 @@ class OpenClBackend final : public Backend {
   }
 
  private:
+  // Behind a comma.
+  std::string HalvesNote() const {
+    return absl::StrCat(session_->has_half_weights() ? ", weights fp16" : "",
+                        session_->has_half_activations() ? ", activations fp16" : "");
+  }
+
   // Stages that are made after the device was lost get it anew; older ones stay lost.
   absl::Status OpenAgainIfLost() {
     if (session_->lost().ok()) return absl::OkStatus();

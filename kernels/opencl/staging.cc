@@ -21,6 +21,11 @@ bool ReadsOutputs(OpCode code) {
 // The input that an instruction also writes: momentum.
 bool WritesInput(OpCode code, size_t i) { return code == OpCode::kSgdUpdate && i == 2; }
 
+// AS_HALVES and AS_ROUNDED of kernels/opencl/cl/prelude.cl.
+cl_ulong StoredAs(const Buffer& buffer) {
+  return buffer.dtype == DType::kFloat16 ? 1 : buffer.rounded ? 2 : 0;
+}
+
 // Calls body(offset in the storage, bytes) for the elements and for the tail; what lies between is
 // the owner's.
 template <typename Body>
@@ -169,7 +174,8 @@ TensorRef Staging::At(BufferIndex index) const {
   const Buffer& buffer = program_.buffers[index];
   const auto begin = static_cast<cl_ulong>(buffer.offset_bytes);
   const auto tail = begin + static_cast<cl_ulong>(buffer.bytes()) - sizeof(ScaleTail);
-  return {places_[static_cast<int>(buffer.storage)], begin, buffer.scaled ? tail : begin};
+  return {places_[static_cast<int>(buffer.storage)], begin,
+          buffer.scaled ? tail : begin + StoredAs(buffer)};
 }
 
 }  // namespace runnel::opencl

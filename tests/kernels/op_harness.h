@@ -19,6 +19,7 @@ struct Tensor {
   std::vector<std::byte> bytes;
   bool scaled = false;
   Storage storage = Storage::kStash;  // where RunOp puts it
+  bool rounded = false;               // Buffer::rounded
 
   template <typename T = float>
   T* data() {
@@ -79,7 +80,8 @@ inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> 
   const auto add = [&](Tensor* tensor, std::vector<BufferIndex>* operands) {
     int64_t& end = ends[static_cast<int>(tensor->storage)];
     operands->push_back(static_cast<BufferIndex>(program.buffers.size()));
-    program.buffers.push_back({tensor->storage, tensor->dtype, tensor->shape, end, tensor->scaled});
+    program.buffers.push_back(
+        {tensor->storage, tensor->dtype, tensor->shape, end, tensor->scaled, tensor->rounded});
     end += (program.buffers.back().bytes() + 63) / 64 * 64;
   };
   for (Tensor* tensor : inputs) add(tensor, &instruction.inputs);

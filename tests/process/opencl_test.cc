@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
@@ -204,34 +206,44 @@ TEST_F(OpenClTraining, Fp32IsAFunctionOfTheRunAndCloseToTheCpus) {
   }
 }
 
-// With weights as halves a worker says so, and learns.
-TEST_F(OpenClTraining, Fp16WeightsLearnAndAreSaid) {
+// What may be FP16: weights, activations.
+class Fp16 : public OpenClTraining, public testing::WithParamInterface<const char*> {
+ protected:
+  const std::string variable_ = absl::StrCat("RUNNEL_OPENCL_", absl::AsciiStrToUpper(GetParam()));
+};
+INSTANTIATE_TEST_SUITE_P(Values, Fp16, testing::Values("weights", "activations"));
+
+TEST_P(Fp16, LearnsAndIsSaidAndACutChangesNoByte) {
   // clang-format off
   const Words run = {"train", "--quick", "--model", "lenet", "--dataset", "synthetic_digits", "--batch-size", "16",
-                     "--eval-batch-size", "50", "--schedule", "sync_1f1b"};
+                     "--eval-batch-size", "50", "--schedule", "sync_1f1b", "--backend", "opencl"};
   // clang-format on
-  const auto train = [&](const char* batches, const char* weights) {
-    setenv("RUNNEL_OPENCL_WEIGHTS", weights, 1);
-    const auto summary = RunCentral(With(run, With(kOpenCl, {"--max-batches", batches})));
-    unsetenv("RUNNEL_OPENCL_WEIGHTS");
+  const auto train = [&](const char* batches, const char* workers, const char* word) {
+    setenv(variable_.c_str(), word, 1);
+    const auto summary =
+        RunCentral(With(run, {"--max-batches", batches, "--local-workers", workers}));
+    unsetenv(variable_.c_str());
     return summary;
   };
-  const auto halves = train("40", "fp16");
+  const auto halves = train("40", "1", "fp16");
   EXPECT_LT(halves["loss"], 1.9) << "2.3 is what ten classes begin with";
   EXPECT_GT(halves["accuracy"], 0.3);
-  EXPECT_NE(train("2", "fp16")["weights_sha256"], train("2", "fp32")["weights_sha256"]);
+  const auto once = train("2", "1", "fp16");
+  EXPECT_NE(once["weights_sha256"], train("2", "1", "fp32")["weights_sha256"]);
+  EXPECT_EQ(once["weights_sha256"], train("2", "2", "fp16")["weights_sha256"]);
   const Words check = {"runnel-worker", "--check", "--state-dir", ""};
   for (const bool is_fp16 : {false, true}) {
-    Process worker(check, [&] { setenv("RUNNEL_OPENCL_WEIGHTS", is_fp16 ? "fp16" : "fp32", 1); });
+    Process worker(check, [&] { setenv(variable_.c_str(), is_fp16 ? "fp16" : "fp32", 1); });
     EXPECT_EQ(worker.Wait(), 0);
-    const auto says = ContainsRegex("opencl +yes +.*, weights fp16");
+    const auto says = ContainsRegex(absl::StrCat("opencl +yes +.*, ", GetParam(), " fp16"));
     EXPECT_EQ(testing::Matches(says)(worker.out()), is_fp16) << worker.out();
   }
 }
 
-TEST_F(OpenClTraining, AVariableWithAWrongWordIsOneClearLine) {
-  const std::string line = "backend opencl: RUNNEL_OPENCL_WEIGHTS 'bf16': there is fp32, fp16\n";
-  const auto wrong = [] { setenv("RUNNEL_OPENCL_WEIGHTS", "bf16", 1); };
+TEST_P(Fp16, AWrongWordIsOneClearLine) {
+  const std::string line =
+      absl::StrCat("backend opencl: ", variable_, " 'bf16': there is fp32, fp16\n");
+  const auto wrong = [&] { setenv(variable_.c_str(), "bf16", 1); };
   Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--connect-timeout-ms", "100",
                   "--state-dir", "", "--backend", "opencl"},
                  wrong);

@@ -6,27 +6,27 @@
 
 __kernel ELEMENTS void relu(TENSOR(x), TENSOR(y), uint count) {
   FOR_ITEMS(i, count) {
-    const float x = DATA(const float, x)[i];
-    DATA(float, y)[i] = x <= 0 ? 0 : x;
+    const float x = READ(x, i);
+    WRITE(y, i, x <= 0 ? 0 : x);
   }
 }
 
 __kernel ELEMENTS void relu6(TENSOR(x), TENSOR(y), uint count) {
   FOR_ITEMS(i, count) {
-    const float x = DATA(const float, x)[i];
-    DATA(float, y)[i] = x <= 0 ? 0 : x >= 6 ? 6 : x;
+    const float x = READ(x, i);
+    WRITE(y, i, x <= 0 ? 0 : x >= 6 ? 6 : x);
   }
 }
 
 __kernel ELEMENTS void relu_gradient(TENSOR(dy), TENSOR(y), TENSOR(dx), uint count) {
   FOR_ITEMS(i, count) {
-    DATA(float, dx)[i] = DATA(const float, y)[i] <= 0 ? 0 : DATA(const float, dy)[i];
+    DATA(float, dx)[i] = READ(y, i) <= 0 ? 0 : DATA(const float, dy)[i];
   }
 }
 
 __kernel ELEMENTS void relu6_gradient(TENSOR(dy), TENSOR(y), TENSOR(dx), uint count) {
   FOR_ITEMS(i, count) {
-    const float y = DATA(const float, y)[i];
+    const float y = READ(y, i);
     DATA(float, dx)[i] = y <= 0 || y >= 6 ? 0 : DATA(const float, dy)[i];
   }
 }
@@ -36,13 +36,13 @@ __kernel ELEMENTS void dropout(TENSOR(x), TENSOR(y), uint count, Rule rule, floa
     const uint4 draws = draws_of(rule, quad);
     FOR_LANES(lane, i, quad, count) {
       const bool kept = (lane_of(draws, lane) >> 8) >= rule.threshold;
-      DATA(float, y)[i] = kept ? DATA(const float, x)[i] * scale : 0;
+      WRITE(y, i, kept ? READ(x, i) * scale : 0);
     }
   }
 }
 
 __kernel ELEMENTS void add(TENSOR(a), TENSOR(b), TENSOR(y), uint count) {
-  FOR_ITEMS(i, count) DATA(float, y)[i] = DATA(const float, a)[i] + DATA(const float, b)[i];
+  FOR_ITEMS(i, count) WRITE(y, i, READ(a, i) + READ(b, i));
 }
 
 // Weights for products with HALF_WEIGHTS: to the nearest, ties to even; beyond 65504 infinite.
@@ -67,19 +67,18 @@ __kernel ELEMENTS void max_pool(TENSOR(x), TENSOR(y), __global uchar *taps_area,
   FOR_ITEMS(o, g.n * g.c * g.oh * g.ow) {
     const int plane = o / (g.oh * g.ow), at = o % (g.oh * g.ow);
     const int first_h = at / g.ow * g.sh - g.ph, first_w = at % g.ow * g.sw - g.pw;
-    __global const float *x = DATA(const float, x) + plane * g.h * g.w;
     int best = -1;
     float best_value = 0;
     for (int tap = 0; tap < g.kh * g.kw; ++tap) {
       const int h = first_h + tap / g.kw, w = first_w + tap % g.kw;
       if (h < 0 || h >= g.h || w < 0 || w >= g.w) continue;
-      const float value = x[h * g.w + w];
+      const float value = READ(x, (plane * g.h + h) * g.w + w);
       if (best >= 0 && !(value > best_value) && !isnan(value)) continue;
       best = tap;
       best_value = value;
       if (isnan(value)) break;
     }
-    DATA(float, y)[o] = best_value;
+    WRITE(y, o, best_value);
     if (has_taps) DATA(uchar, taps)[o] = (uchar)best;
   }
 }
@@ -110,13 +109,12 @@ __kernel ELEMENTS void max_pool_gradient(TENSOR(dy), TENSOR(taps), TENSOR(dx), G
 __kernel ELEMENTS void avg_pool(TENSOR(x), TENSOR(y), Geometry g) {
   FOR_ITEMS(o, g.n * g.c * g.oh * g.ow) {
     const int plane = o / (g.oh * g.ow), at = o % (g.oh * g.ow);
-    __global const float *x =
-        DATA(const float, x) + (plane * g.h + at / g.ow * g.sh) * g.w + at % g.ow * g.sw;
+    const int first = (plane * g.h + at / g.ow * g.sh) * g.w + at % g.ow * g.sw;
     float sum = 0;
     for (int kh = 0; kh < g.kh; ++kh) {
-      for (int kw = 0; kw < g.kw; ++kw) sum += x[kh * g.w + kw];
+      for (int kw = 0; kw < g.kw; ++kw) sum += READ(x, first + kh * g.w + kw);
     }
-    DATA(float, y)[o] = sum / (float)(g.kh * g.kw);
+    WRITE(y, o, sum / (float)(g.kh * g.kw));
   }
 }
 
@@ -180,18 +178,20 @@ __kernel ELEMENTS void batch_norm_forward(TENSOR(x), TENSOR(scale), TENSOR(shift
                                           float epsilon, float momentum) {
   __local float slots[GROUP];
   const int c = get_group_id(0);
-  __global const float *x = DATA(const float, x);
   const float count = (float)(s.n * s.inner);
   Carried sum = {0, 0}, squares = {0, 0};
-  FOR_CHANNEL(i, c, s) carry(&sum, x[i]);
+  FOR_CHANNEL(i, c, s) carry(&sum, READ(x, i));
   const float mean = sum_of_group(sum.sum, slots) / count;
-  FOR_CHANNEL(i, c, s) carry(&squares, (x[i] - mean) * (x[i] - mean));
+  FOR_CHANNEL(i, c, s) {
+    const float difference = READ(x, i) - mean;
+    carry(&squares, difference * difference);
+  }
   const float all_squares = sum_of_group(squares.sum, slots);
   const float variance = all_squares / count;
   const float inv_std = 1 / sqrt(variance + epsilon);
   const float scale = DATA(const float, scale)[c], shift = DATA(const float, shift)[c];
   FOR_CHANNEL(i, c, s) {
-    DATA(float, y)[i] = (x[i] - mean) * inv_std * scale + shift;
+    WRITE(y, i, (READ(x, i) - mean) * inv_std * scale + shift);
   }
   if (get_local_id(0) != 0) return;
   DATA(float, stats)[c] = mean;
@@ -212,8 +212,8 @@ __kernel ELEMENTS void batch_norm_apply(TENSOR(x), TENSOR(scale), TENSOR(shift),
     const float mean = DATA(const float, mean)[c];
     const float inv_std = has_stats ? DATA(const float, var)[s.channels + c]
                                     : 1 / sqrt(DATA(const float, var)[c] + epsilon);
-    DATA(float, y)[i] = (DATA(const float, x)[i] - mean) * inv_std * DATA(const float, scale)[c] +
-                        DATA(const float, shift)[c];
+    WRITE(y, i, (READ(x, i) - mean) * inv_std * DATA(const float, scale)[c] +
+                    DATA(const float, shift)[c]);
   }
 }
 
@@ -221,19 +221,19 @@ __kernel ELEMENTS void batch_norm_gradient(TENSOR(dy), TENSOR(x), TENSOR(scale),
                                            TENSOR(dx), TENSOR(sums), Channels s) {
   __local float slots[GROUP];
   const int c = get_group_id(0);
-  __global const float *dy = DATA(const float, dy), *x = DATA(const float, x);
+  __global const float *dy = DATA(const float, dy);
   const float mean = DATA(const float, stats)[c];
   const float inv_std = DATA(const float, stats)[s.channels + c];
   Carried scales = {0, 0}, shifts = {0, 0};
   FOR_CHANNEL(i, c, s) {
     carry(&shifts, dy[i]);
-    carry(&scales, dy[i] * ((x[i] - mean) * inv_std));
+    carry(&scales, dy[i] * ((READ(x, i) - mean) * inv_std));
   }
   const float dscale = sum_of_group(scales.sum, slots);
   const float dshift = sum_of_group(shifts.sum, slots);
   const float count = (float)(s.n * s.inner), factor = DATA(const float, scale)[c] * inv_std;
   FOR_CHANNEL(i, c, s) {
-    const float u = (x[i] - mean) * inv_std;
+    const float u = (READ(x, i) - mean) * inv_std;
     DATA(float, dx)[i] = factor * (dy[i] - dshift / count - u * (dscale / count));
   }
   if (get_local_id(0) != 0) return;

@@ -103,16 +103,16 @@ __kernel ELEMENTS void tanh_gradient(TENSOR(dv), TENSOR(w), TENSOR(dw), uint cou
 
 __kernel ELEMENTS void unit_grid(TENSOR(x), TENSOR(y), uint count, float steps, float unit) {
   FOR_ITEMS(i, count) {
-    const float x = DATA(const float, x)[i];
+    const float x = READ(x, i);
     // Bits, for a comparison with a NaN is what some compilers leave out.
     const bool is_nan = MAGNITUDE(as_uint(x)) > INFINITE;
-    DATA(float, y)[i] = is_nan ? x : rint(clamp(x * steps, 0.0f, steps) + 0.0f) * unit;
+    WRITE(y, i, is_nan ? x : rint(clamp(x * steps, 0.0f, steps) + 0.0f) * unit);
   }
 }
 
 __kernel ELEMENTS void unit_gradient(TENSOR(dy), TENSOR(x), TENSOR(dx), uint count) {
   FOR_ITEMS(i, count) {
-    const float x = DATA(const float, x)[i];
+    const float x = READ(x, i);
     DATA(float, dx)[i] = x < 0 || x > 1 ? 0 : DATA(const float, dy)[i];
   }
 }

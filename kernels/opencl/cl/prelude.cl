@@ -36,6 +36,39 @@ typedef struct {
 #define DATA(type, name) ((__global type *)(name##_area + name##_at.x))
 #define TAIL(name) ((__global Tail *)(name##_area + name##_at.y))
 
+// Floats have no tail: their second offset says how they lie beside the first (the host's Staging).
+#define AS_HALVES 1   // FP16
+#define AS_ROUNDED 2  // FP32 that gets the values of halves
+#define STORED(name) ((int)(name##_at.y - name##_at.x))
+
+#ifdef HALF_ACTIVATIONS
+// Of core OpenCL C: a device needs no arithmetic of halves for them.
+float read_float(__global const void *data, ulong i, int stored) {
+  return stored == AS_HALVES ? vload_half(i, (__global const half *)data)
+                             : ((__global const float *)data)[i];
+}
+
+// To the nearest, ties to even; beyond 65504 infinite.
+void write_float(__global void *data, ulong i, float value, int stored) {
+  if (stored == AS_HALVES) {
+    vstore_half_rte(value, i, (__global half *)data);
+    return;
+  }
+  if (stored == AS_ROUNDED) {
+    ushort bits;
+    vstore_half_rte(value, 0, (half *)&bits);
+    value = vload_half(0, (const half *)&bits);
+  }
+  ((__global float *)data)[i] = value;
+}
+#else
+#define read_float(data, i, stored) (((__global const float *)(data))[i])
+#define write_float(data, i, value, stored) (((__global float *)(data))[i] = (value))
+#endif
+// An activation's element.
+#define READ(name, i) read_float(DATA(const void, name), (i), STORED(name))
+#define WRITE(name, i, value) write_float(DATA(void, name), (i), (value), STORED(name))
+
 #define GROUP 64
 #define ELEMENTS __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 #define FOR_ITEMS(i, count) \

@@ -8,7 +8,8 @@
 // weight     oc                 kh, kw, ic     n, oh, ow
 //
 // With FLOATS operands are floats, and (kh, kw) is innermost, as their weights lie; with
-// HALF_WEIGHTS too, the weights are halves, which are widened as they are loaded. Else they are
+// HALF_WEIGHTS too, the weights are halves, which are widened as they are loaded; with
+// HALF_ACTIVATIONS inputs and outputs may be halves, which their operand says. Else they are
 // int8 mantissas, of which a cell holds four for one dot product; DOT_... says how that is computed.
 // With CODES too, a forward of INT8 inference requantises its sums where it has them.
 //
@@ -101,6 +102,20 @@ char weight_of(WEIGHTS, int i) {
 Value weight_of(WEIGHTS, int i) { return WEIGHT(weights, i); }
 #endif
 
+// An operand that is no weight.
+#if defined(FLOATS) && defined(HALF_ACTIVATIONS)
+typedef struct {
+  __global const void *data;
+  int stored;
+} Images;
+#define IMAGES(name) ((Images){DATA(const void, name), STORED(name)})
+#define IMAGE_VALUE(images, i) read_float((images).data, (i), (images).stored)
+#else
+typedef __global const Value *Images;
+#define IMAGES(name) DATA(const Value, name)
+#define IMAGE_VALUE(images, i) ((images)[i])
+#endif
+
 #define ROWS (SIDE_X * TILE_ROWS)
 #define COLUMNS (SIDE_Y * TILE_COLUMNS)
 
@@ -156,34 +171,34 @@ int weight_at(int oc, int c, int tap, int channels, int taps) {
 #endif
 }
 
-Value image_at(__global const Value *images, int channels, int height, int width, int n, int c, int h,
+Value image_at(const Images images, int channels, int height, int width, int n, int c, int h,
               int w) {
   if (h < 0 || h >= height || w < 0 || w >= width) return 0;
-  return images[((n * channels + c) * height + h) * width + w];
+  return IMAGE_VALUE(images, ((n * channels + c) * height + h) * width + w);
 }
 
 // Of output row `position` and tap: where the input is read.
-Value input_at(__global const Value *x, const Geometry g, int n, int c, int position, int tap) {
+Value input_at(const Images x, const Geometry g, int n, int c, int position, int tap) {
   return image_at(x, g.c, g.h, g.w, n, c, position / g.ow * g.sh - g.ph + tap / g.kw,
                   position % g.ow * g.sw - g.pw + tap % g.kw);
 }
 
 // Of input row `position` and tap: the output that read it by that tap.
-Value output_at(__global const Value *dy, const Geometry g, int n, int c, int position, int tap) {
+Value output_at(const Images dy, const Geometry g, int n, int c, int position, int tap) {
   const int h = position / g.w + g.ph - tap / g.kw, w = position % g.w + g.pw - tap % g.kw;
   if (h < 0 || w < 0 || h % g.sh != 0 || w % g.sw != 0) return 0;
   return image_at(dy, g.oc, g.oh, g.ow, n, c, h / g.sh, w / g.sw);
 }
 
 // The cell of group `group` at k, k + 1, ...; zeros outside.
-Cell load_a(const int mode, __global const Value *a, const Geometry g, int group, int row, int k) {
+Cell load_a(const int mode, const Images a, const Geometry g, int group, int row, int k) {
   const int ic = g.c / g.groups, oc = g.oc / g.groups, taps = g.kh * g.kw;
   Value v[PACKED];
   if (mode == WEIGHT_GRADIENT) {
     const int positions = g.oh * g.ow;
     int n = k / positions, position = k % positions;
     for (int j = 0; j < PACKED; ++j) {
-      v[j] = n < g.n ? a[(n * g.oc + group * oc + row) * positions + position] : (Value)0;
+      v[j] = n < g.n ? IMAGE_VALUE(a, (n * g.oc + group * oc + row) * positions + position) : (Value)0;
       if (++position == positions) position = 0, ++n;
     }
   } else {
@@ -206,9 +221,15 @@ Cell load_a(const int mode, __global const Value *a, const Geometry g, int group
 #ifdef IMAGE_WEIGHTS
 #define RIGHT WEIGHTS
 #define THE_RIGHT THE_WEIGHTS
+#define RIGHT_WEIGHTS THE_WEIGHTS
 #else
-#define RIGHT __global const Value *b
+#define RIGHT const Images b
 #define THE_RIGHT b
+#if defined(FLOATS) && defined(HALF_ACTIVATIONS)
+#define RIGHT_WEIGHTS (__global const Value *)b.data
+#else
+#define RIGHT_WEIGHTS b
+#endif
 #endif
 
 // Likewise of the weights, or of a weight-gradient's input.
@@ -249,7 +270,7 @@ Cell load_b(const int mode, RIGHT, const Geometry g, int group, int column, int 
     return cell_of(v);
   }
 #endif
-  return load_weights(mode, THE_RIGHT, g, group, column, k);
+  return load_weights(mode, RIGHT_WEIGHTS, g, group, column, k);
 }
 
 int place_of(const int mode, const Geometry g, int group, int row, int column) {
@@ -275,6 +296,7 @@ typedef struct {
 #if defined(FLOATS)
   __global const float *bias;  // of its column, or null
   int adds;                    // to what is there
+  int stored;                  // how it lies
 #elif defined(CODES)
   __global const CodeRule *rule;
   __global const int *rows;  // of ROW_SUMS
@@ -291,7 +313,7 @@ void finish_sum(__global Sum *y, ulong at, Sum sum, const After after, const Geo
   const int oc = group * (g.oc / g.groups) + column;
 #if defined(FLOATS)
   const float value = sum + (after.bias != 0 ? after.bias[oc] : 0.0f);
-  y[at] = after.adds ? y[at] + value : value;
+  write_float(y, at, after.adds ? y[at] + value : value, after.stored);
 #elif defined(CODES)
   const int positions = g.oh * g.ow;
   long row_sum = 0;
@@ -305,7 +327,7 @@ void finish_sum(__global Sum *y, ulong at, Sum sum, const After after, const Geo
 }
 
 // Sums of a slice go to `sums` (slice s at s * elements).
-void product(const int mode, __global const Value *a, RIGHT, __global Sum *sums, const After after,
+void product(const int mode, const Images a, RIGHT, __global Sum *sums, const After after,
              const Geometry g, const Plan plan, __local Cell *tile_a,
              __local Cell *tile_b, __local uint *slot) {
   const int group = get_group_id(2) / plan.slices, slice = get_group_id(2) % plan.slices;
@@ -362,7 +384,7 @@ void product(const int mode, __global const Value *a, RIGHT, __global Sum *sums,
 #define RIGHT_DATA THE_WEIGHTS
 #else
 #define RIGHT_OPERAND TENSOR(b)
-#define RIGHT_DATA DATA(const Value, b)
+#define RIGHT_DATA IMAGES(b)
 #endif
 
 #ifdef FLOATS
@@ -374,7 +396,8 @@ void product(const int mode, __global const Value *a, RIGHT, __global Sum *sums,
     After after;                                                                                  \
     after.bias = has_bias ? DATA(const float, bias) : 0;                                          \
     after.adds = adds;                                                                            \
-    product(mode, DATA(const float, a), RIGHT_DATA, DATA(float, y), after, g, plan,     \
+    after.stored = STORED(y);                                                                     \
+    product(mode, IMAGES(a), RIGHT_DATA, DATA(float, y), after, g, plan,     \
             tile_a, tile_b, 0);                                                                   \
   }
 #elif defined(CODES)
@@ -387,7 +410,7 @@ void product(const int mode, __global const Value *a, RIGHT, __global Sum *sums,
     after.rule = DATA(const CodeRule, rule);                                                      \
     after.rows = DATA(const int, rows);                                                           \
     after.flags = flags;                                                                          \
-    product(mode, DATA(const char, a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
+    product(mode, IMAGES(a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
             tile_b, 0);                                                                           \
     FINISH_CODES(y);                                                                              \
   }
@@ -398,7 +421,7 @@ void product(const int mode, __global const Value *a, RIGHT, __global Sum *sums,
     __local uint tile_a[ROWS * DEPTH], tile_b[COLUMNS * DEPTH], slot;                             \
     After after;                                                                                  \
     after.largest = is_whole ? (__global uint *)&TAIL(y)->max_abs : 0;                            \
-    product(mode, DATA(const char, a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
+    product(mode, IMAGES(a), RIGHT_DATA, DATA(int, y), after, g, plan, tile_a, \
             tile_b, &slot);                                                                       \
   }
 #endif
@@ -418,7 +441,7 @@ __kernel ELEMENTS void add_slices(__global const float *sums, Plan plan, TENSOR(
     for (int slice = 0; slice < plan.slices; ++slice) {
       total += sums[(ulong)slice * plan.elements + i];
     }
-    DATA(float, y)[i] = adds ? DATA(float, y)[i] + total : total;
+    WRITE(y, i, adds ? DATA(float, y)[i] + total : total);
   }
 }
 #elif !defined(CODES)

@@ -144,9 +144,13 @@ const char* NameOfError(cl_int code) {
 }
 
 Options OptionsFromEnvironment() {
-  return {Variable("RUNNEL_OPENCL_DEVICE"),  Variable("RUNNEL_OPENCL_DOT"),
-          Variable("RUNNEL_OPENCL_MEMORY"),  Variable("RUNNEL_OPENCL_TILE"),
-          Variable("RUNNEL_OPENCL_WEIGHTS"), 0};
+  return {Variable("RUNNEL_OPENCL_DEVICE"),
+          Variable("RUNNEL_OPENCL_DOT"),
+          Variable("RUNNEL_OPENCL_MEMORY"),
+          Variable("RUNNEL_OPENCL_TILE"),
+          Variable("RUNNEL_OPENCL_WEIGHTS"),
+          Variable("RUNNEL_OPENCL_ACTIVATIONS"),
+          0};
 }
 
 bool DeviceInfo::Has(absl::string_view extension) const {

@@ -23,11 +23,13 @@ struct Options {
   // As products of fp32 read them: "fp16", rounded to halves, or "fp32"; empty: fp32. Products of
   // integers do not look at it.
   std::string weights;
+  // As the forward of recipes of floats keeps them for the backward: likewise.
+  std::string activations;
   // --device-memory-mb: all buffers together take no more; 0: what the device has.
   int64_t memory_limit_bytes = 0;
 };
 // RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY, RUNNEL_OPENCL_TILE,
-// RUNNEL_OPENCL_WEIGHTS. The memory's limit is left open.
+// RUNNEL_OPENCL_WEIGHTS, RUNNEL_OPENCL_ACTIVATIONS. The memory's limit is left open.
 Options OptionsFromEnvironment();
 
 struct DeviceInfo {

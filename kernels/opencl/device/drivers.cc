@@ -56,8 +56,9 @@ std::string DriverStamp() {
     absl::StrAppend(&stamp, path.string(), " ", int64_t{file.st_size}, " ",
                     int64_t{file.st_mtim.tv_sec}, ".", int64_t{file.st_mtim.tv_nsec}, " ");
   }
-  for (const char* name : {"RUNNEL_OPENCL_DEVICE", "RUNNEL_OPENCL_DOT", "RUNNEL_OPENCL_MEMORY",
-                           "RUNNEL_OPENCL_TILE", "RUNNEL_OPENCL_WEIGHTS"}) {
+  for (const char* name :
+       {"RUNNEL_OPENCL_DEVICE", "RUNNEL_OPENCL_DOT", "RUNNEL_OPENCL_MEMORY", "RUNNEL_OPENCL_TILE",
+        "RUNNEL_OPENCL_WEIGHTS", "RUNNEL_OPENCL_ACTIVATIONS"}) {
     const char* given = std::getenv(name);
     if (given != nullptr) absl::StrAppend(&stamp, name, "=", given, " ");
   }

@@ -15,7 +15,7 @@ namespace runnel::opencl {
 struct TensorRef {
   cl_mem area = nullptr;
   cl_ulong data = 0;  // offsets in bytes
-  cl_ulong tail = 0;
+  cl_ulong tail = 0;  // of floats, which have none: data, and how they lie
 };
 
 // Work-items of a group of the element-wise kernels (GROUP), and groups at most: each item does

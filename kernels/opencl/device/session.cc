@@ -22,11 +22,10 @@ absl::StatusOr<bool> SharesMemory(const DeviceInfo& device, const std::string& w
                    device.shares_memory ? "copied, shared" : "copied"));
 }
 
-absl::StatusOr<bool> HasHalfWeights(const std::string& wanted) {
+absl::StatusOr<bool> HasHalves(const char* variable, const std::string& wanted) {
   if (wanted.empty() || wanted == "fp32") return false;
   if (wanted == "fp16") return true;
-  return absl::InvalidArgumentError(
-      absl::StrCat("RUNNEL_OPENCL_WEIGHTS '", wanted, "': there is fp32, fp16"));
+  return absl::InvalidArgumentError(absl::StrCat(variable, " '", wanted, "': there is fp32, fp16"));
 }
 
 std::string BuildLog(cl_program program, cl_device_id device) {
@@ -97,10 +96,12 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options,
   RUNNEL_RETURN_IF_ERROR(CheckDevice(device));
   RUNNEL_ASSIGN_OR_RETURN(const DotRow* dot, ChooseDot(device, options.dot));
   RUNNEL_ASSIGN_OR_RETURN(const bool shares_memory, SharesMemory(device, options.memory));
-  RUNNEL_ASSIGN_OR_RETURN(const bool has_half_weights, HasHalfWeights(options.weights));
+  Halves halves;
+  RUNNEL_ASSIGN_OR_RETURN(halves.weights, HasHalves("RUNNEL_OPENCL_WEIGHTS", options.weights));
+  RUNNEL_ASSIGN_OR_RETURN(halves.activations,
+                          HasHalves("RUNNEL_OPENCL_ACTIVATIONS", options.activations));
   RUNNEL_ASSIGN_OR_RETURN(ChosenTiles tiles, ForcedTiles(options.tile, device));
-  std::shared_ptr<Session> session(
-      new Session(std::move(device), *dot, shares_memory, has_half_weights));
+  std::shared_ptr<Session> session(new Session(std::move(device), *dot, shares_memory, halves));
   session->chosen_tiles_ = std::move(tiles);
   session->budget_ = budget != nullptr ? std::move(budget)
                                        : std::make_shared<DeviceBudget>(session->device_,
@@ -136,9 +137,11 @@ absl::Status Session::Build(const ProgramId& program) {
     if (absl::StrContains(dot, "KHR") && absl::StartsWith(device_.language, "OpenCL C 3"))
       options = "-cl-std=CL3.0";
     absl::StrAppend(&options, " ", dot, BuildOptionsOf(program.tile));
-    if (program.is_float && has_half_weights_) absl::StrAppend(&options, " -DHALF_WEIGHTS");
+    if (program.is_float && halves_.weights) absl::StrAppend(&options, " -DHALF_WEIGHTS");
     if (program.gives_codes) absl::StrAppend(&options, " -DCODES");
   }
+  const bool is_float = program.is_float || program.source == ProgramId::Source::kFloats;
+  if (is_float && halves_.activations) absl::StrAppend(&options, " -DHALF_ACTIVATIONS");
   RUNNEL_ASSIGN_OR_RETURN(Handle<cl_program> built,
                           Compile(*this, SourceOf(program.source), options));
   programs_[program] = std::move(built);

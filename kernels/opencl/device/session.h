@@ -50,7 +50,9 @@ class Session {
   // State lies in memory that the host sees without a copy.
   bool shares_memory() const { return shares_memory_; }
   // Products of floats read their weights as halves.
-  bool has_half_weights() const { return has_half_weights_; }
+  bool has_half_weights() const { return halves_.weights; }
+  // Kernels of floats take activations that are halves (CompileOptions::stores_halves).
+  bool has_half_activations() const { return halves_.activations; }
   cl_context context() const { return context_.get(); }
   cl_command_queue queue() const { return queue_.get(); }
 
@@ -69,16 +71,18 @@ class Session {
   absl::Status Finish() { return Check(clFinish(queue()), "clFinish"); }
 
  private:
-  Session(DeviceInfo device, const DotRow& dot, bool shares_memory, bool has_half_weights)
-      : device_(std::move(device)),
-        dot_(dot),
-        shares_memory_(shares_memory),
-        has_half_weights_(has_half_weights) {}
+  // What is FP16.
+  struct Halves {
+    bool weights = false;
+    bool activations = false;
+  };
+  Session(DeviceInfo device, const DotRow& dot, bool shares_memory, const Halves& halves)
+      : device_(std::move(device)), dot_(dot), shares_memory_(shares_memory), halves_(halves) {}
 
   const DeviceInfo device_;
   const DotRow& dot_;
   const bool shares_memory_;
-  const bool has_half_weights_;
+  const Halves halves_;
   std::shared_ptr<DeviceBudget> budget_;
   Handle<cl_context> context_;
   Handle<cl_command_queue> queue_;

@@ -80,7 +80,11 @@ class SmallSizes {
   std::vector<int64_t> image_, weight_, sums_;
 };
 
+// In FP32 also what is FP16 in its program: which tile is best does not depend on it, nor does a
+// sum.
 BufferIndex Place(Program& program, Buffer buffer) {
+  if (buffer.dtype == DType::kFloat16) buffer.dtype = DType::kFloat32;
+  buffer.rounded = false;
   buffer.storage = Storage::kStash;
   buffer.offset_bytes = program.stash_bytes;
   program.stash_bytes += (buffer.bytes() + 63) / 64 * 64;

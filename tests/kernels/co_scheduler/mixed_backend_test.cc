@@ -3,6 +3,7 @@
 
 #include "kernels/co_scheduler/mixed_backend.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "gmock/gmock.h"
@@ -51,6 +52,17 @@ TEST(MixedBackend, ARuleSaysWhatRunsWhere) {
   EXPECT_THAT(forward("cpu,ref@alternate"), ElementsAre(0, 1, 0, 1, 0, 1, 0, 1));
   EXPECT_THAT(forward("cpu,ref@rescale=ref"), ElementsAre(0, 0, 1, 0, 0, 0, 1, 0));
   EXPECT_THAT(forward("cpu,ref@rescale=cpu+*=ref"), ElementsAre(1, 1, 0, 1, 1, 1, 0, 1));
+}
+
+TEST(MixedBackend, ActivationsAreHalvesWhereAllProcessorsKeepThemSo) {
+  setenv("RUNNEL_OPENCL_ACTIVATIONS", "fp16", 1);
+  const auto alone = MakeBackend("opencl", 1);
+  const auto shared = MakeCoScheduler("cpu,opencl", BackendSettings());
+  unsetenv("RUNNEL_OPENCL_ACTIVATIONS");
+  if (!alone.ok()) GTEST_SKIP() << "no OpenCL here: " << alone.status().message();
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_TRUE((*alone)->stores_halves());
+  EXPECT_FALSE((*shared)->stores_halves());
 }
 
 TEST(MixedBackend, WhatDoesNotFitIsSaid) {

@@ -26,7 +26,7 @@ using ::testing::Not;
 constexpr double kEnough = 300;
 
 // A convolution, if wanted, and a linear layer.
-Program SmallProgram(const char* recipe, bool has_conv = false) {
+Program SmallProgram(const char* recipe, bool has_conv = false, bool stores_halves = false) {
   OpSpec conv = {.kind = OpKind::kConv, .inputs = {0}, .out_channels = 11};
   conv.kernel = {3, 3};
   conv.padding = {1, 1};
@@ -39,7 +39,8 @@ Program SmallProgram(const char* recipe, bool has_conv = false) {
   model.classes = 10;
   if (has_conv) model.layers.push_back({"convolution", {conv, relu}});
   model.layers.push_back({"product", {flatten, linear}});
-  return CompileStage(model, 0, model.layer_count() - 1, 16, **FindRecipe(recipe)).value();
+  const CompileOptions options = {.max_batch = 16, .stores_halves = stores_halves};
+  return CompileStage(model, 0, model.layer_count() - 1, 16, **FindRecipe(recipe), options).value();
 }
 
 class OpenClTunerTest : public testing::Test {
@@ -101,6 +102,25 @@ TEST_F(OpenClTunerTest, FloatsAreSearchedWithinTheBoundOfTheirRounding) {
     EXPECT_THAT(choice.shape_class, HasSubstr("fp32 product_"));
     EXPECT_EQ(choice.tried, Tiles(choice, 7, 2)) << choice.shape_class;
   }
+}
+
+// So that ref can tell what is right.
+TEST_F(OpenClTunerTest, ProductsOfHalvesAreTriedInFp32) {
+  const Program program = SmallProgram("fp32", /*has_conv=*/true, /*stores_halves=*/true);
+  int halves = 0;
+  for (const auto& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      if (!IsProduct(instruction.code)) continue;
+      for (BufferIndex input : instruction.inputs)
+        halves += program.buffers[static_cast<size_t>(input)].dtype == DType::kFloat16 ? 1 : 0;
+      for (const LoneProduct& lone :
+           {TakeProduct(program, instruction, 1), TakeSmallProduct(program, instruction)}) {
+        for (const Buffer& buffer : lone.program.buffers)
+          EXPECT_TRUE(buffer.dtype != DType::kFloat16 && !buffer.rounded) << Name(instruction.code);
+      }
+    }
+  }
+  EXPECT_EQ(halves, 2) << "of the linear layer: forward and weight-gradient";
 }
 
 // Kernels that do nothing are the fastest of all.
