@@ -1,7 +1,6 @@
 // Weights that the OpenCL backend's products read as halves: what they compute, that they follow
 // the weights, and that integers do not see them. Skipped where there is no device.
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "kernels/opencl/opencl_backend.h"
 #include "kernels/ref/ref_backend.h"
 #include "partition/zoo/zoo.h"
+#include "tests/kernels/half_floats.h"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/opencl_faults.h"
 #include "tests/kernels/opencl/uneven_conv.h"
@@ -24,11 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// To the nearest half, ties to even: 11 bits, the last one not below 2^-24.
-float ToHalf(float value) {
-  const int last = std::max(std::ilogb(value) - 10, -24);
-  return std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
-}
+float ToHalf(float value) { return static_cast<float>(RoundToHalf(value)); }
 
 class OpenClHalfTest : public testing::Test {
  protected:
