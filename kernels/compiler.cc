@@ -1,12 +1,12 @@
 #include "kernels/compiler.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/half_storage.h"
 #include "kernels/memory_plan.h"
 #include "kernels/passes/batch_split.h"
 #include "kernels/passes/commute_pools.h"
 #include "kernels/passes/fold_relu.h"
 #include "kernels/passes/fuse_rescale.h"
+#include "kernels/passes/half_storage.h"
 #include "kernels/passes/recompute.h"
 #include "kernels/passes/step_in_backward.h"
 #include "kernels/stage_builder.h"

@@ -14,8 +14,8 @@
 #include "gtest/gtest.h"
 #include "kernels/opencl/opencl_backend.h"
 #include "tests/conformance/backend_cases.h"
-#include "tests/kernels/half_floats.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl/half_floats.h"
 
 namespace runnel::opencl {
 namespace {

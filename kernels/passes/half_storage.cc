@@ -1,4 +1,4 @@
-#include "kernels/half_storage.h"
+#include "kernels/passes/half_storage.h"
 
 #include <map>
 #include <numeric>

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/opencl/opencl_backend.h"
 #include "partition/zoo/zoo.h"
-#include "tests/kernels/half_floats.h"
+#include "tests/kernels/opencl/half_floats.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"
 
