@@ -142,4 +142,15 @@ ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>>
   return model;
 }
 
+ModelSpec TwoProducts() {
+  OpSpec conv = OpOf(OpKind::kConv, {0});
+  conv.out_channels = 6;
+  conv.kernel = {3, 3};
+  OpSpec pool = OpOf(OpKind::kMaxPool, {2});
+  pool.kernel = pool.stride = {2, 2};
+  return ModelOf(
+      {2, 8, 8}, 5,
+      {{conv, OpOf(OpKind::kRelu, {1}), pool}, {OpOf(OpKind::kFlatten, {0}), LinearOp(5, {1})}});
+}
+
 }  // namespace runnel

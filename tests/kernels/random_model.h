@@ -21,5 +21,8 @@ std::vector<int32_t> RandomLabels(uint64_t seed, uint64_t sequence, int64_t coun
 OpSpec OpOf(OpKind kind, std::vector<int32_t> inputs);
 OpSpec LinearOp(int64_t out_channels, std::vector<int32_t> inputs = {0});
 ModelSpec ModelOf(Shape input, int64_t classes, std::vector<std::vector<OpSpec>> layers);
+// Two layers: a convolution with ReLU, and a linear one. Between them a pool, whose input-gradient
+// lies between those of the linear layer and of the ReLU.
+ModelSpec TwoProducts();
 
 }  // namespace runnel

@@ -23,19 +23,8 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ModelSpec SmallModel() {
-  OpSpec conv = OpOf(OpKind::kConv, {0});
-  conv.out_channels = 6;
-  conv.kernel = {3, 3};
-  OpSpec pool = OpOf(OpKind::kMaxPool, {2});
-  pool.kernel = pool.stride = {2, 2};
-  return ModelOf(
-      {2, 8, 8}, 5,
-      {{conv, OpOf(OpKind::kRelu, {1}), pool}, {OpOf(OpKind::kFlatten, {0}), LinearOp(5, {1})}});
-}
-
 Program Compiled(const char* recipe) {
-  return *CompileStage(SmallModel(), 0, 1, 4, **FindRecipe(recipe));
+  return *CompileStage(TwoProducts(), 0, 1, 4, **FindRecipe(recipe));
 }
 
 std::vector<int> ProcessorsOf(const ProgramSchedule& schedule, Part part) {
@@ -109,7 +98,7 @@ TEST(MixedBackend, CountsWhereBytesDependOnTheAssignment) {
 
 // The switch decides: what is faster elsewhere goes there as long as the way is short.
 TEST(MixedBackend, NothingGoesToAProcessorThatIsTooFarAway) {
-  const Program program = *CompileStage(SmallModel(), 0, 1, 4, **FindRecipe("niti"));
+  const Program program = *CompileStage(TwoProducts(), 0, 1, 4, **FindRecipe("niti"));
   const auto assignment = [&](double switch_seconds) {
     MixedOptions options;
     options.switch_seconds["cpu"] = switch_seconds;
@@ -129,7 +118,7 @@ TEST(MixedBackend, NothingGoesToAProcessorThatIsTooFarAway) {
 TEST(MixedBackend, FloatsAreRepeatable) {
   const auto train = [](const char* names) {
     const auto backend = *MakeBackend(names, 1);
-    auto net = *TestPipeline::Make(SmallModel(), {}, 4, backend.get(), 7, Checks::kOn);
+    auto net = *TestPipeline::Make(TwoProducts(), {}, 4, backend.get(), 7, Checks::kOn);
     StepContext context;
     context.step_samples = 4;
     context.learning_rate = 0.1;
@@ -156,7 +145,7 @@ TEST(MixedBackend, AProcessorSeesWeightsThatTheHostChanged) {
   for (const char* name : {"cpu", "ref"}) processors.push_back(*MakeBackend(name, 1));
   processors[1] = MakeDeviceBackend(std::move(processors[1]));
   const auto mixed = *MakeCoScheduler(std::move(processors), {.rule = "*=device"});
-  auto net = *IntegerPipeline::Make(SmallModel(), {}, 4, mixed.get(), **FindRecipe("niti"));
+  auto net = *IntegerPipeline::Make(TwoProducts(), {}, 4, mixed.get(), **FindRecipe("niti"));
   IntegerStage& stage = net.stages[0];
   EXPECT_GT(stage.executable->memory_bytes(), stage.program.state.parameter_bytes);
   const auto weights = *mixed->Allocate(stage.program.state.parameter_bytes);
@@ -213,7 +202,7 @@ TEST(ValueFlow, FollowsMemoryThatIsUsedAgain) {
 TEST(MixedBackend, EvaluatesAsOneBackendDoes) {
   const auto evaluate = [](const char* names, Scaled& output) {
     const auto backend = *MakeBackend(names, 1);
-    auto net = *IntegerPipeline::Make(SmallModel(), {}, 4, backend.get(), **FindRecipe("niti"));
+    auto net = *IntegerPipeline::Make(TwoProducts(), {}, 4, backend.get(), **FindRecipe("niti"));
     for (size_t i = 0; i < net.weight_count(); ++i) {
       const auto count = static_cast<int64_t>(net.Weight(i).mantissas.size());
       net.SetWeight(i, {GoldenMantissas(10 + i, count), -9});

@@ -99,22 +99,9 @@ std::unique_ptr<CoScheduler> Processors(Watch host, Watch second, Watch third, c
   return *MakeCoScheduler(std::move(processors), {.rule = rule});
 }
 
-// Two products, and a pool whose input-gradient lies between those of the linear layer and of the
-// ReLU.
-ModelSpec SmallModel() {
-  OpSpec conv = OpOf(OpKind::kConv, {0});
-  conv.out_channels = 6;
-  conv.kernel = {3, 3};
-  OpSpec pool = OpOf(OpKind::kMaxPool, {2});
-  pool.kernel = pool.stride = {2, 2};
-  return ModelOf(
-      {2, 8, 8}, 5,
-      {{conv, OpOf(OpKind::kRelu, {1}), pool}, {OpOf(OpKind::kFlatten, {0}), LinearOp(5, {1})}});
-}
-
 IntegerPipeline MakeNet(Backend& backend, bool accumulates = false) {
   auto net =
-      *IntegerPipeline::Make(SmallModel(), {}, 4, &backend, **FindRecipe("niti"), accumulates);
+      *IntegerPipeline::Make(TwoProducts(), {}, 4, &backend, **FindRecipe("niti"), accumulates);
   for (size_t i = 0; i < net.weight_count(); ++i) {
     const auto count = static_cast<int64_t>(net.Weight(i).mantissas.size());
     net.SetWeight(i, {GoldenMantissas(10 + i, count), -9});

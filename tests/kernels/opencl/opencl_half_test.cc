@@ -94,7 +94,9 @@ TEST_F(OpenClHalfTest, AProductHasTheBytesOfOneWhoseWeightsWereRoundedToHalvesBe
 TEST_F(OpenClHalfTest, HalvesThatAreReadAsAnImageGiveTheSameBytes) {
   const std::string tile = "4x4 by 8x8, depth 8, vector 4, weights image";
   auto images = MakeBackendWith({.tile = tile, .weights = "fp16"});
-  if (!images.ok()) GTEST_SKIP() << images.status().message();
+  // The text of a tile that the device does not have.
+  if (absl::IsInvalidArgument(images.status())) GTEST_SKIP() << images.status().message();
+  ASSERT_TRUE(images.ok()) << images.status();
   for (const Case& one : Cases())
     EXPECT_EQ(Compute(one, **images), Compute(one, *halves_)) << Name(one.code);
 }
