@@ -75,7 +75,8 @@ class CurrentRun {
     // Nothing to bring to a barrier, or asked twice. Local workers die with us
     // (PR_SET_PDEATHSIG).
     if (trainer_ == nullptr || caught > 1) _exit(kExitInterrupted);
-    static constexpr char kText[] = "\nstopping at the next barrier; once more ends at once\n";
+    static constexpr char kText[] =
+        "\nstopping: training at the next barrier, an evaluation now; once more ends at once\n";
     if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) return;
     trainer_->StopAtBarrier();
   }
