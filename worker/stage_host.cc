@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/recipe.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
 #include "worker/pipeline_host.h"

@@ -4,7 +4,7 @@
 // or runs it. The graph itself is bytes here: only workers look into it.
 //
 // The file: the envelope of proto/crypto/sealed_file.h with magic "RNLQINT8", then a serialized
-// runnel.proto.QuantizedModel. kernels/inference/README.md describes it.
+// runnel.proto.QuantizedModel. kernels/models/README.md describes it.
 
 #include <cstdint>
 #include <string>
@@ -75,7 +75,7 @@ absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
                                         const std::string& graph, const std::string& backend,
                                         bool report);
 
-// A node in a layer report, for one sample (kernels/inference/node_profile.h).
+// A node in a layer report, for one sample (kernels/models/node_profile.h).
 struct LayerFigures {
   std::string name, shape, kernel;
   int64_t macs = 0;

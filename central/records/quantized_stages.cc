@@ -14,7 +14,7 @@ namespace runnel {
 namespace {
 
 constexpr uint32_t kInputKind =
-    1;  // NodeKind::kInput of kernels/inference/graph/node.h, which is wire format
+    1;  // NodeKind::kInput of kernels/models/graph/node.h, which is wire format
 
 // Nodes first..last of the graph, which are layers first_layer..last_layer of the zoo's model.
 struct Piece {

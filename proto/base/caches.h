@@ -2,7 +2,7 @@
 
 // What the caches of this machine hold. INT8 products choose how much they copy and pack at a time
 // by it: their sums are exact in any order, so bytes do not depend on it. FP32 sums do, so FP32
-// block sizes are constants (kernels/cpu/fp32/summation_rule.h). Measurements rotate through more
+// block sizes are constants (kernels/backends/cpu/fp32/summation_rule.h). Measurements rotate through more
 // memory than that.
 
 #include <cstdint>

@@ -22,9 +22,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/node_profile.h"
-#include "kernels/inference/quantize/quantizer.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/node_profile.h"
+#include "kernels/models/quantize/quantizer.h"
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"

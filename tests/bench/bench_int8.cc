@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/backends/cpu/int8/int8_conv.h"
 #include "proto/base/random.h"
 #include "tests/kernels/cpu/int8_packed.h"
 

@@ -25,7 +25,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "tests/bench/bench_kernels_memory.h"
 #include "tests/bench/bench_kernels_peak.h"
 #include "tests/bench/peer_torch.h"

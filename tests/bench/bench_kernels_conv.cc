@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/backends/cpu/int8/int8_conv.h"
 #include "proto/base/status_macros.h"
 #include "tests/bench/bench_kernels.h"
 #include "tests/bench/bench_kernels_peak.h"

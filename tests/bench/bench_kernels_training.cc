@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "kernels/backend.h"
-#include "kernels/recipe.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/payload.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "nlohmann/json.hpp"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"

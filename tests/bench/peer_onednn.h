@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/cpu/conv_shape.h"
+#include "kernels/backends/cpu/conv_shape.h"
 
 namespace runnel::bench {
 

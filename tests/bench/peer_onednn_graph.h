@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kernels/inference/graph/int8_graph.h"
+#include "kernels/models/graph/int8_graph.h"
 
 namespace runnel::bench {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/compiler.h"
-#include "kernels/recipe.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/status_macros.h"
 #include "tests/kernels/stage_harness.h"
 #include "tests/kernels/torch_oracle.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
-#include "kernels/program.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/program.h"
 
 namespace runnel {
 

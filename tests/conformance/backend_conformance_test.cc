@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "tests/conformance/backend_cases.h"
 #include "tests/conformance/named_shapes.h"
 

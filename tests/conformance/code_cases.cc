@@ -1,4 +1,4 @@
-// Instructions over codes (kernels/code_rule.h) on random operands, with rules at their ends.
+// Instructions over codes (kernels/ir/arithmetic/code_rule.h) on random operands, with rules at their ends.
 
 #include <bit>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/code_rule.h"
+#include "kernels/ir/arithmetic/code_rule.h"
 #include "proto/base/random.h"
 #include "tests/conformance/integer_cases.h"
 

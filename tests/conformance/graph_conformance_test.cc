@@ -11,10 +11,10 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/int8/int8_conv.h"
-#include "kernels/inference/graph_executor.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/program_executor.h"
+#include "kernels/backends/cpu/int8/int8_conv.h"
+#include "kernels/models/graph_executor.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/program_executor.h"
 #include "tests/conformance/random_graph.h"
 #include "tests/kernels/integer_backends.h"
 

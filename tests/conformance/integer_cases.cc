@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/passes/batch_split.h"
+#include "kernels/ir/passes/batch_split.h"
 #include "proto/base/random.h"
 #include "tests/conformance/named_shapes.h"
 

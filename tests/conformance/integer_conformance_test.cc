@@ -9,9 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
-#include "kernels/passes/batch_split.h"
-#include "kernels/passes/fuse_rescale.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/passes/batch_split.h"
+#include "kernels/ir/passes/fuse_rescale.h"
 #include "tests/conformance/integer_cases.h"
 #include "tests/conformance/named_shapes.h"
 #include "tests/kernels/integer_backends.h"
@@ -93,7 +93,7 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
   const uint64_t seeds = Seeds();
   for (OpCode code : IntegerCodes()) {
     if (RescalesItsSums(code) && !(*backend)->rescales_in_products()) continue;
-    // It has an executor of its own for INT8 inference (kernels/inference).
+    // It has an executor of its own for INT8 inference (kernels/models).
     const bool is_cpu = absl::StartsWith(GetParam(), "cpu");
     if (is_cpu && MakeCodeCase(code, 1).has_value()) continue;
     for (uint64_t number = 1; number <= seeds + NamedCases(code); ++number) {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/inference/graph/int8_graph.h"
+#include "kernels/models/graph/int8_graph.h"
 
 namespace runnel::inference {
 

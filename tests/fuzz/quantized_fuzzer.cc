@@ -4,8 +4,8 @@
 
 #include "central/records/quantized_model.h"
 #include "central/records/quantized_stages.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/quantize/quantizer.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/quantize/quantizer.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/crypto/sealed_file.h"
 #include "tests/central/sample_model.h"

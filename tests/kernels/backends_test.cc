@@ -6,8 +6,8 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
-#include "kernels/host/loaded_backend.h"
+#include "kernels/backends/backend.h"
+#include "kernels/backends/host/loaded_backend.h"
 
 namespace runnel {
 namespace {

@@ -1,7 +1,7 @@
 // Batch splitting: the paper's Table 4, slices in programs, and whole trainings with them: the
 // bytes of no split, or under `shifted` those of ref.
 
-#include "kernels/passes/batch_split.h"
+#include "kernels/ir/passes/batch_split.h"
 
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/split_by_profile.h"
+#include "kernels/backends/measure/split_by_profile.h"
 #include "tests/kernels/integer_backends.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"

@@ -1,4 +1,4 @@
-#include "kernels/compiler.h"
+#include "kernels/ir/compiler.h"
 
 #include <cmath>
 #include <iostream>
@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/ref/ref_backend.h"
+#include "kernels/backends/ref/ref_backend.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/stage_harness.h"

@@ -1,13 +1,13 @@
 // Fake quantisation on whole tensors: what a backend makes of activations that lie channels-last,
 // and the statistics of stochastic rounding. Single instructions: the conformance suite.
 
-#include "kernels/fake_quantize.h"
+#include "kernels/ir/arithmetic/fake_quantize.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "tests/kernels/op_harness.h"
 
 namespace runnel {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/co_scheduler/mixed_executable.h"
+#include "kernels/backends/mixed/mixed_executable.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 

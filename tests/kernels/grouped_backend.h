@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 
 namespace runnel {
 

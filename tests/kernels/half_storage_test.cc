@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "kernels/compiler.h"
+#include "kernels/ir/compiler.h"
 #include "partition/zoo/zoo.h"
 #include "tests/kernels/random_model.h"
 

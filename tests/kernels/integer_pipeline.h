@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "kernels/compiler.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/compiler.h"
 #include "tests/kernels/stage_harness.h"
 
 namespace runnel {

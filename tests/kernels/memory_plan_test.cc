@@ -1,14 +1,14 @@
 // Who shares memory with whom: the plan of whole stages, and the packer alone.
 
-#include "kernels/memory_plan.h"
+#include "kernels/ir/memory_plan.h"
 
 #include <array>
 #include <iostream>
 #include <numeric>
 
 #include "gtest/gtest.h"
-#include "kernels/compiler.h"
-#include "kernels/stage_builder.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/stage_builder.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/ref/ref_backend.h"
+#include "kernels/backends/ref/ref_backend.h"
 #include "proto/base/random.h"
 #include "tests/kernels/stage_harness.h"
 

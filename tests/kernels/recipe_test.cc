@@ -1,18 +1,18 @@
 // Recipes as data: what is refused, what the compiler makes of the integer one.
 
-#include "kernels/recipe.h"
+#include "kernels/ir/recipe.h"
 
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/compiler.h"
-#include "kernels/memory_plan.h"
-#include "kernels/passes/commute_pools.h"
-#include "kernels/passes/fold_relu.h"
-#include "kernels/ref/ref_backend.h"
-#include "kernels/stage_builder.h"
+#include "kernels/backends/ref/ref_backend.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/memory_plan.h"
+#include "kernels/ir/passes/commute_pools.h"
+#include "kernels/ir/passes/fold_relu.h"
+#include "kernels/ir/stage_builder.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 

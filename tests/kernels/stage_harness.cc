@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/compiler.h"
-#include "kernels/recipe.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/huge_pages.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"

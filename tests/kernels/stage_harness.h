@@ -1,7 +1,7 @@
 #pragma once
 
 // Stages with memory of their own, chained in one process: what the tests of the compiler and of
-// every backend run, and the bench of training steps. Checks the contract of kernels/backend.h on
+// every backend run, and the bench of training steps. Checks the contract of kernels/backends/backend.h on
 // the way if asked to (Checks::kOn). One thread.
 
 #include <array>
@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "kernels/program.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/program.h"
 #include "proto/base/model/model_spec.h"
 
 namespace runnel {

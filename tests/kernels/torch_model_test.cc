@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "tests/kernels/stage_harness.h"

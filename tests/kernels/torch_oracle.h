@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/backend.h"
-#include "kernels/program.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/program.h"
 #include "proto/base/model/model_spec.h"
 
 namespace runnel {

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "tests/process/process.h"
 
 namespace runnel {

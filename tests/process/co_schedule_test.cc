@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel {

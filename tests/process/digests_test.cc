@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/process/central_runs.h"
 

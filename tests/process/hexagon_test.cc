@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/hexagon/hexagon_backend.h"
+#include "kernels/backends/hexagon/hexagon_backend.h"
 #include "tests/process/central_runs.h"
 
 namespace runnel {

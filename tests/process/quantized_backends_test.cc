@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "nlohmann/json.hpp"
 #include "tests/process/central_runs.h"
 #include "tests/process/process.h"

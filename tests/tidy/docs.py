@@ -33,7 +33,7 @@ PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor))\s+([^|&
 # of a model's, the name without what README.md explains once.
 TABLES_OF_NAMES = ("partition/zoo/builtin_models.cc", "partition/policies/builtin_policies.cc",
                    "partition/schedules/builtin_schedules.cc", "central/data/builtin_datasets.cc",
-                   "compress/builtin_codecs.cc", "kernels/builtin_backends.cc",
+                   "compress/builtin_codecs.cc", "kernels/backends/builtin_backends.cc",
                    "proto/base/training/recipe_families.inc")
 ROW = re.compile(r'^\s+\{\{?(?:\.family = )?"([a-z0-9_]+)"|\.name = "([a-z0-9_]+)"', re.MULTILINE)
 EXPLAINED = re.compile(r"(_bn|_nobn)?(_imagenet)?$")

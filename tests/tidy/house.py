@@ -57,11 +57,12 @@ ARROWS = (
     (("proto/process/*",), ("proto/process/*", "proto/base/*")),
     (("proto/crypto/*",), ("proto/crypto/*", "proto/process/*", "proto/base/*")),
     (("proto/*",), ("proto/*",)),
-    # kernels: the contracts at the top <- recipes, which see no backend; builtin_backends.cc is the
-    # table of backends.
-    (("kernels/builtin_backends.cc",), ("kernels/*", "proto/base/*")),
-    (("kernels/recipes/*",), ("kernels/recipes/*", "kernels/recipe.h", "kernels/program.h", "kernels/integer_math.h",
-                             "proto/base/*")),
+    # kernels: ir <- {models, backends}; no backend sees another but through the contract, the table and mixed, which runs several.
+    (("kernels/backends/builtin_backends.cc",), ("kernels/*", "proto/base/*")),
+    (("kernels/ir/recipes/*",), ("kernels/ir/recipes/*", "kernels/ir/recipe.h", "kernels/ir/program.h",
+                                 "kernels/ir/arithmetic/integer_math.h", "proto/base/*")),
+    (("kernels/ir/*",), ("kernels/ir/*", "proto/base/*")),
+    (("kernels/backends/host/*",), ("kernels/backends/host/*", "kernels/backends/*.h", "kernels/ir/*", "proto/base/*")),
     (("kernels/*",), ("kernels/*", "proto/base/*")),
     (("compress/*",), ("compress/*", "proto/base/*")),
     (("partition/*",), ("partition/*", "proto/base/*")),
@@ -112,9 +113,12 @@ ARROWS = (
 # tests may look inside; proto/base is public as a whole.
 PUBLIC_HEADERS = {
     "compress": ("codec.h", "bit_schedule.h", "link_bits.h"),
-    "kernels": ("backend.h", "co_scheduler/mixed_backend.h", "compiler.h", "inference/graph_executor.h", "inference/int8_executor.h",
-                "inference/fp32_node.h", "inference/graph/int8_graph.h", "inference/node_profile.h", "inference/program_executor.h", "inference/quantize/quantizer.h", "inference/tally.h", "inference/quantize/winograd_choice.h", "lost_backend.h", "program.h", "recipe.h",
-                "split_by_profile.h", "tuner.h", "co_scheduler/processors.h"),
+    "kernels": ("backends/backend.h", "backends/lost_backend.h", "backends/measure/split_by_profile.h",
+                "backends/mixed/mixed_backend.h", "backends/mixed/processors.h", "backends/tuner.h",
+                "ir/compiler.h", "ir/program.h", "ir/recipe.h",
+                "models/fp32_node.h", "models/graph/int8_graph.h", "models/graph_executor.h", "models/int8_executor.h",
+                "models/node_profile.h", "models/program_executor.h", "models/quantize/quantizer.h",
+                "models/quantize/winograd_choice.h", "models/tally.h"),
     "partition": ("cost_model.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
                   "schedule.h", "zoo/zoo.h"),
     "predictor": ("cost/measured_cost.h", "judge/cross_validate.h",
@@ -156,8 +160,8 @@ THIRD_PARTY = (
      "speak to proto/transport/link/transport.h instead"),
     (("openssl/*",), ("proto/crypto/*",) + TESTS, "OpenSSL stays in proto/crypto",
      "use sha256.h, certificate.h or identity.h of proto/crypto"),
-    (("torch/*", "ATen/*", "c10/*"), ("kernels/torch/*.cc", "predictor/*_torch.cc") + TESTS,
-     "LibTorch stays in kernels/torch/*.cc, predictor/*_torch.cc and tests",
+    (("torch/*", "ATen/*", "c10/*"), ("kernels/backends/torch/*.cc", "predictor/*_torch.cc") + TESTS,
+     "LibTorch stays in kernels/backends/torch/*.cc, predictor/*_torch.cc and tests",
      "hide it behind a header without LibTorch types"),
     (("CLI/*",), MAINS + ("central/cli/subcommand*",),
      "CLI11 stays in mains and their subcommand files (it costs 6 s a file)",
@@ -176,7 +180,7 @@ SILENT = ("kernels/*", "compress/*", "partition/*")
 LOGGING = ("proto/base/log.h", "iostream", "spdlog/*")
 
 # Headers that another compiler than the host's reads; tidy_headers leaves them out.
-FOREIGN_HEADERS = ("kernels/hexagon/dsp/*",)
+FOREIGN_HEADERS = ("kernels/backends/hexagon/dsp/*",)
 
 # Spelt apart, so that this file does not find itself.
 LEFT_BEHIND = ("TO" "DO", "FIX" "ME", "X" "XX", "HA" "CK")

@@ -6,8 +6,8 @@
 #include "central/planning/fixed_planner.h"
 #include "central/run/run_planning.h"
 #include "compress/codec.h"
-#include "kernels/backend.h"
-#include "kernels/recipe.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/status_macros.h"
 #include "worker/daemon.h"
 

@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "tests/kernels/device_backend.h"

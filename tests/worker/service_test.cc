@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "proto/transport/in_process/loopback.h"
 #include "proto/transport/in_process/loopback_control.h"
 #include "tests/transport/control_recorders.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "proto/base/log.h"
 #include "worker/measure/backend_verdicts.h"
 

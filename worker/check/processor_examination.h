@@ -4,7 +4,7 @@
 // `runnel-central devices`.
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "proto/base/plan/processor_facts.h"
 
 namespace runnel {

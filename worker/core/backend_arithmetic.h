@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
-#include "kernels/inference/graph_executor.h"
+#include "kernels/backends/backend.h"
+#include "kernels/models/graph_executor.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/plan/processor_facts.h"

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backend.h"
-#include "kernels/inference/program_executor.h"
-#include "kernels/lost_backend.h"
+#include "kernels/backends/backend.h"
+#include "kernels/backends/lost_backend.h"
+#include "kernels/models/program_executor.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

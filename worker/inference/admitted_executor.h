@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "kernels/inference/graph_executor.h"
+#include "kernels/models/graph_executor.h"
 #include "worker/measure/backend_verdicts.h"
 
 namespace runnel {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "kernels/inference/graph/int8_graph.h"
+#include "kernels/models/graph/int8_graph.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
 

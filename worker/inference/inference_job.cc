@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/inference/fp32_node.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/node_profile.h"
-#include "kernels/inference/quantize/quantizer.h"
-#include "kernels/inference/quantize/winograd_choice.h"
-#include "kernels/inference/tally.h"
+#include "kernels/models/fp32_node.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/node_profile.h"
+#include "kernels/models/quantize/quantizer.h"
+#include "kernels/models/quantize/winograd_choice.h"
+#include "kernels/models/tally.h"
 #include "proto/base/status_macros.h"
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/inference/quantize/quantizer.h"
+#include "kernels/models/quantize/quantizer.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/processor_time.h"
 #include "proto/base/status_macros.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/inference/graph/int8_graph.h"
-#include "kernels/inference/graph_executor.h"
-#include "kernels/inference/tally.h"
+#include "kernels/models/graph/int8_graph.h"
+#include "kernels/models/graph_executor.h"
+#include "kernels/models/tally.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/int8_inference.h"

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/program_executor.h"
-#include "kernels/recipe.h"
+#include "kernels/ir/recipe.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/program_executor.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "worker/measure/random_tensors.h"

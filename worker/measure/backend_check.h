@@ -4,7 +4,7 @@
 // nothing that a GPU or DSP computes is believed before this.
 
 #include "absl/status/status.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 
 namespace runnel {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 
 namespace runnel {
 

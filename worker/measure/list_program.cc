@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/co_scheduler/processors.h"
-#include "kernels/compiler.h"
-#include "kernels/split_by_profile.h"
+#include "kernels/backends/measure/split_by_profile.h"
+#include "kernels/backends/mixed/processors.h"
+#include "kernels/ir/compiler.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
 

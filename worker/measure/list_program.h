@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "kernels/co_scheduler/mixed_backend.h"
-#include "kernels/recipe.h"
+#include "kernels/backends/mixed/mixed_backend.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/plan/layer_range.h"
 #include "proto/base/plan/program_listing.h"

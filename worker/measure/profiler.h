@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "kernels/recipe.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/clock.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/plan/layer_range.h"

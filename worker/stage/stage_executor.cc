@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/co_scheduler/processors.h"
-#include "kernels/split_by_profile.h"
+#include "kernels/backends/measure/split_by_profile.h"
+#include "kernels/backends/mixed/processors.h"
 #include "proto/base/clock.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"

@@ -12,8 +12,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
-#include "kernels/compiler.h"
+#include "kernels/backends/backend.h"
+#include "kernels/ir/compiler.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/training/training.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "proto/base/tensor/payload.h"
 #include "proto/base/training/batching.h"
 

@@ -6,7 +6,7 @@
 // leakage are left out, so the figure is a lower bound: it compares number formats, cuts and
 // models with each other, not devices.
 
-#include "kernels/program.h"
+#include "kernels/ir/program.h"
 
 namespace runnel {
 

@@ -3,7 +3,7 @@
 // When a worker's backend is tuned: before a stage or a measurement is made ready, never within a
 // step.
 
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "proto/base/log.h"
 #include "worker/tune/tuning_store.h"
 

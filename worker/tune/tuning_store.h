@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/tuner.h"
+#include "kernels/backends/tuner.h"
 
 namespace runnel {
 

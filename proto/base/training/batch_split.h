@@ -9,7 +9,7 @@
 //               the integer sums of the slices are added
 //   shifted:N   likewise, but weight-gradients as in the paper: each slice's is rounded to int8
 //   with
-//               an exponent of its own, then they are aligned and added (kernels/program.h). Other
+//               an exponent of its own, then they are aligned and added (kernels/ir/program.h). Other
 //               bytes, which depend on N
 //
 // Integer recipes only. Plain data and a pure function; any thread.

@@ -4,7 +4,7 @@
 // stage evaluates and does not train: wherever a message names a training recipe, it has this name.
 //
 // The state of a layer is one tensor, kNodesTensor (u8): a serialized runnel.proto.QuantizedGraph
-// with the layer's nodes, a slice as kernels/inference/graph/int8_graph.h says. A boundary tensor
+// with the layer's nodes, a slice as kernels/models/graph/int8_graph.h says. A boundary tensor
 // is the codes of the value that crosses, with exponent 0: codec int8 sends them as they are.
 
 #include "absl/strings/string_view.h"

@@ -1,7 +1,7 @@
 // The dynamic program against every assignment there is, and against the stored plans of two
 // processors that another program computed.
 
-#include "kernels/co_scheduler/schedule/chain_schedule.h"
+#include "kernels/ir/co_scheduler/chain_schedule.h"
 
 #include <fstream>
 #include <string>

@@ -1,13 +1,13 @@
 // Where weight-gradients run, against every placement and every grouping there is.
 
-#include "kernels/co_scheduler/schedule/gradient_placement.h"
+#include "kernels/ir/co_scheduler/gradient_placement.h"
 
 #include <algorithm>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/co_scheduler/schedule/chain_schedule.h"
+#include "kernels/ir/co_scheduler/chain_schedule.h"
 #include "proto/base/random.h"
 
 namespace runnel {

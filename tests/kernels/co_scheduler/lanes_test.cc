@@ -1,13 +1,13 @@
 // The threads of processors and runs over them. What would hang instead is caught by the time that
 // a test may take.
 
-#include "kernels/co_scheduler/lanes.h"
+#include "kernels/backends/mixed/lanes.h"
 
 #include <latch>
 #include <new>
 
 #include "gtest/gtest.h"
-#include "kernels/lost_backend.h"
+#include "kernels/backends/lost_backend.h"
 
 namespace runnel {
 namespace {

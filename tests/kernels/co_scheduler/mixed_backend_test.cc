@@ -1,16 +1,16 @@
 // Programs on several processors beyond their bytes, which niti_bytes_test compares: what is
 // chosen, what is told, what moves.
 
-#include "kernels/co_scheduler/mixed_backend.h"
+#include "kernels/backends/mixed/mixed_backend.h"
 
 #include <cstdlib>
 #include <cstring>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/co_scheduler/schedule/value_flow.h"
-#include "kernels/compiler.h"
-#include "kernels/recipe.h"
+#include "kernels/ir/co_scheduler/value_flow.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
 #include "tests/kernels/device_backend.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"

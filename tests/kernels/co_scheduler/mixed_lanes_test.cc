@@ -10,10 +10,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/co_scheduler/mixed_backend.h"
-#include "kernels/compiler.h"
-#include "kernels/lost_backend.h"
-#include "kernels/recipe.h"
+#include "kernels/backends/lost_backend.h"
+#include "kernels/backends/mixed/mixed_backend.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
 #include "tests/kernels/integer_pipeline.h"
 #include "tests/kernels/random_model.h"
 

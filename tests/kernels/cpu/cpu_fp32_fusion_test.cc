@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/backends/cpu/cpu_backend.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/random.h"
 #include "tests/kernels/random_model.h"

@@ -1,5 +1,5 @@
 // The bytes of FP32 convolutions and linear layers against checksums of summation rule
-// kFp32Rule (kernels/cpu/fp32/summation_rule.h). A release whose kernels give other bytes has
+// kFp32Rule (kernels/backends/cpu/fp32/summation_rule.h). A release whose kernels give other bytes has
 // another rule: raise the number and write the file anew with RUNNEL_WRITE_GOLDEN=1.
 
 #include <zlib.h>
@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/fp32/summation_rule.h"
+#include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/backends/cpu/fp32/summation_rule.h"
 #include "nlohmann/json.hpp"
 #include "tests/kernels/op_harness.h"
 #include "tests/kernels/random_model.h"

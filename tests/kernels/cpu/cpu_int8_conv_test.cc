@@ -3,7 +3,7 @@
 
 #include <tuple>
 
-#include "kernels/integer_math.h"
+#include "kernels/ir/arithmetic/integer_math.h"
 #include "proto/base/caches.h"
 #include "tests/kernels/cpu/cpu_int8_harness.h"
 #include "tests/kernels/cpu/int8_packed.h"

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/int8/int8_conv.h"
-#include "kernels/integer_math.h"
+#include "kernels/backends/cpu/int8/int8_conv.h"
+#include "kernels/ir/arithmetic/integer_math.h"
 #include "tests/kernels/cpu/cpu_int8_harness.h"
 
 namespace runnel::cpu {

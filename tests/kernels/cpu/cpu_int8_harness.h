@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/backends/cpu/int8/int8_conv.h"
 #include "proto/base/random.h"
 
 namespace runnel::cpu {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/int8/gather_conv.h"
-#include "kernels/cpu/int8/int8_conv.h"
+#include "kernels/backends/cpu/int8/gather_conv.h"
+#include "kernels/backends/cpu/int8/int8_conv.h"
 
 namespace runnel::cpu {
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/hexagon/emulated_session.h"
+#include "kernels/backends/hexagon/emulated_session.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::hexagon {

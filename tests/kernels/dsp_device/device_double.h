@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "kernels/hexagon/device/device_session.h"
+#include "kernels/backends/hexagon/device/device_session.h"
 
 namespace runnel::hexagon {
 

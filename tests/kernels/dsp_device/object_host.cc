@@ -2,8 +2,8 @@
 // would, gives it the functions that it asks for, and passes it what comes from file 0. File 3 is
 // the memory as the DSP sees it.
 
-#include "kernels/hexagon/dsp/emulator_calls.h"
-#include "kernels/hexagon/op_list.h"
+#include "kernels/backends/hexagon/dsp/emulator_calls.h"
+#include "kernels/backends/hexagon/op_list.h"
 #include "tests/kernels/dsp_device/object_messages.h"
 
 namespace runnel::hexagon {

@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/hexagon/device/vendor_library.h"
-#include "kernels/hexagon/op_list.h"
+#include "kernels/backends/hexagon/device/vendor_library.h"
+#include "kernels/backends/hexagon/op_list.h"
 #include "tests/kernels/dsp_device/object_messages.h"
 
 extern char** environ;

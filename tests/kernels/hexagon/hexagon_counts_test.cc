@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/hexagon/emulated_session.h"
+#include "kernels/backends/hexagon/emulated_session.h"
 #include "proto/base/tensor/number_format.h"
 
 namespace runnel::hexagon {

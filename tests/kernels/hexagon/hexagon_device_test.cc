@@ -11,8 +11,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/hexagon/hexagon_backend.h"
-#include "kernels/lost_backend.h"
+#include "kernels/backends/hexagon/hexagon_backend.h"
+#include "kernels/backends/lost_backend.h"
 #include "tests/central/scratch.h"
 #include "tests/kernels/dsp_device/device_double.h"
 #include "worker/measure/backend_check.h"

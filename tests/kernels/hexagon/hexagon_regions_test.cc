@@ -10,11 +10,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/hexagon/dsp/regions.h"
-#include "kernels/hexagon/emulated_session.h"
-#include "kernels/hexagon/eviction_plan.h"
-#include "kernels/hexagon/memory_budget.h"
-#include "kernels/hexagon/packed_sizes.h"
+#include "kernels/backends/hexagon/dsp/regions.h"
+#include "kernels/backends/hexagon/emulated_session.h"
+#include "kernels/backends/hexagon/eviction_plan.h"
+#include "kernels/backends/hexagon/memory_budget.h"
+#include "kernels/backends/hexagon/packed_sizes.h"
 
 namespace runnel::hexagon {
 namespace {

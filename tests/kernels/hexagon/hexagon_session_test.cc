@@ -9,9 +9,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/hexagon/emulated_session.h"
-#include "kernels/hexagon/hexagon_backend.h"
-#include "kernels/lost_backend.h"
+#include "kernels/backends/hexagon/emulated_session.h"
+#include "kernels/backends/hexagon/hexagon_backend.h"
+#include "kernels/backends/lost_backend.h"
 #include "tests/kernels/op_harness.h"
 
 namespace runnel::hexagon {

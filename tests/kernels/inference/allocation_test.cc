@@ -1,8 +1,8 @@
 // A pass of the INT8 executor asks for no memory once one of that size has been there.
 
 #include "gtest/gtest.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/quantize/quantizer.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/quantize/quantizer.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/base/counted_allocations.h"

@@ -1,8 +1,8 @@
-#include "kernels/inference/quantize/calibration.h"
+#include "kernels/models/quantize/calibration.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/inference/product/requantize.h"
+#include "kernels/models/product/requantize.h"
 #include "proto/base/random.h"
 #include "tests/kernels/inference/golden.h"
 

@@ -1,7 +1,7 @@
-// Each instruction set's loops of kernels/inference/loops against the formulas as they stand in
+// Each instruction set's loops of kernels/models/loops against the formulas as they stand in
 // int8_graph.h, over random and extreme values.
 
-#include "kernels/inference/loops/code_loops.h"
+#include "kernels/models/loops/code_loops.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/inference/product/requantize.h"
-#include "kernels/inference/winograd.h"
+#include "kernels/models/product/requantize.h"
+#include "kernels/models/winograd.h"
 #include "proto/base/random.h"
 
 namespace runnel::inference {

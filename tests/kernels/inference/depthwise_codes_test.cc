@@ -1,14 +1,14 @@
 // Each instruction set's depthwise 3x3 convolution from codes to codes against the plain executor.
 
-#include "kernels/inference/product/depthwise_codes.h"
+#include "kernels/models/product/depthwise_codes.h"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/product/requantize.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/product/requantize.h"
 #include "proto/base/random.h"
 
 namespace runnel::inference {

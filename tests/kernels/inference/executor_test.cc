@@ -2,8 +2,8 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "kernels/inference/int8_executor.h"
-#include "kernels/inference/quantize/quantizer.h"
+#include "kernels/models/int8_executor.h"
+#include "kernels/models/quantize/quantizer.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/random.h"

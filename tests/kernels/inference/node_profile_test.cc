@@ -1,12 +1,12 @@
-#include "kernels/inference/node_profile.h"
+#include "kernels/models/node_profile.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "gtest/gtest.h"
-#include "kernels/inference/fp32_node.h"
-#include "kernels/inference/quantize/quantizer.h"
-#include "kernels/inference/quantize/winograd_choice.h"
+#include "kernels/models/fp32_node.h"
+#include "kernels/models/quantize/quantizer.h"
+#include "kernels/models/quantize/winograd_choice.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/kernels/random_model.h"

@@ -1,4 +1,4 @@
-#include "kernels/inference/quantize/quantizer.h"
+#include "kernels/models/quantize/quantizer.h"
 
 #include <cmath>
 #include <limits>
@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/inference/int8_executor.h"
+#include "kernels/models/int8_executor.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/kernels/inference/golden.h"
 #include "tests/kernels/random_model.h"

@@ -1,11 +1,11 @@
 // Integer Winograd: exact, so every comparison is for equality.
 
-#include "kernels/inference/winograd.h"
+#include "kernels/models/winograd.h"
 
 #include <cstdlib>
 
 #include "gtest/gtest.h"
-#include "kernels/inference/int8_executor.h"
+#include "kernels/models/int8_executor.h"
 #include "proto/base/random.h"
 #include "tests/kernels/inference/golden.h"
 

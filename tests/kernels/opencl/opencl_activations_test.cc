@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/opencl/opencl_backend.h"
+#include "kernels/backends/opencl/opencl_backend.h"
 #include "tests/conformance/backend_cases.h"
-#include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/half_floats.h"
+#include "tests/kernels/op_harness.h"
 
 namespace runnel::opencl {
 namespace {

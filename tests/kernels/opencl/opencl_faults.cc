@@ -7,7 +7,7 @@
 #include <cstring>
 #include <set>
 
-#include "kernels/opencl/device/handles.h"
+#include "kernels/backends/opencl/device/handles.h"
 
 namespace runnel {
 namespace {

@@ -9,13 +9,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/opencl/opencl_backend.h"
-#include "kernels/ref/ref_backend.h"
+#include "kernels/backends/opencl/opencl_backend.h"
+#include "kernels/backends/ref/ref_backend.h"
 #include "partition/zoo/zoo.h"
-#include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/half_floats.h"
 #include "tests/kernels/opencl/opencl_faults.h"
 #include "tests/kernels/opencl/uneven_conv.h"
+#include "tests/kernels/op_harness.h"
 #include "tests/kernels/program_bench.h"
 #include "tests/kernels/stage_harness.h"
 

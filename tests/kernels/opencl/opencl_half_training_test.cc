@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/opencl/opencl_backend.h"
+#include "kernels/backends/opencl/opencl_backend.h"
 #include "partition/zoo/zoo.h"
 #include "tests/kernels/opencl/half_floats.h"
 #include "tests/kernels/random_model.h"

@@ -6,15 +6,15 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/lost_backend.h"
-#include "kernels/opencl/device/device.h"
-#include "kernels/opencl/device/session.h"
-#include "kernels/opencl/opencl_backend.h"
-#include "kernels/opencl/product/product_plan.h"
-#include "kernels/opencl/product/tile.h"
-#include "tests/kernels/op_harness.h"
+#include "kernels/backends/lost_backend.h"
+#include "kernels/backends/opencl/device/device.h"
+#include "kernels/backends/opencl/device/session.h"
+#include "kernels/backends/opencl/opencl_backend.h"
+#include "kernels/backends/opencl/product/product_plan.h"
+#include "kernels/backends/opencl/product/tile.h"
 #include "tests/kernels/opencl/opencl_faults.h"
 #include "tests/kernels/opencl/uneven_conv.h"
+#include "tests/kernels/op_harness.h"
 
 namespace runnel::opencl {
 namespace {

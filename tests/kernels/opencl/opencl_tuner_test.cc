@@ -7,13 +7,13 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/compiler.h"
-#include "kernels/opencl/opencl_backend.h"
-#include "kernels/opencl/product/lone_product.h"
-#include "kernels/opencl/product/product_tuner.h"
-#include "kernels/recipe.h"
-#include "tests/kernels/op_harness.h"
+#include "kernels/backends/opencl/opencl_backend.h"
+#include "kernels/backends/opencl/product/lone_product.h"
+#include "kernels/backends/opencl/product/product_tuner.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
 #include "tests/kernels/opencl/opencl_faults.h"
+#include "tests/kernels/op_harness.h"
 
 namespace runnel::opencl {
 namespace {

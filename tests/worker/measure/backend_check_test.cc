@@ -8,8 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/lost_backend.h"
-#include "kernels/recipe.h"
+#include "kernels/backends/lost_backend.h"
+#include "kernels/ir/recipe.h"
 #include "proto/base/clock.h"
 #include "tests/central/scratch.h"
 #include "worker/core/backend_arithmetic.h"

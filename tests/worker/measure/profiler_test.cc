@@ -11,7 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/processor_time.h"
 

@@ -8,8 +8,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/backend.h"
-#include "kernels/co_scheduler/mixed_backend.h"
+#include "kernels/backends/backend.h"
+#include "kernels/backends/mixed/mixed_backend.h"
 #include "partition/zoo/zoo.h"
 #include "worker/measure/random_tensors.h"
 #include "worker/stage/stage_executor.h"

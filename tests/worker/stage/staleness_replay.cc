@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "compress/codec.h"
-#include "kernels/compiler.h"
+#include "kernels/ir/compiler.h"
 #include "proto/base/plan/next_action.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/codec_schedule.h"

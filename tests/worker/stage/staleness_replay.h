@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
+#include "kernels/backends/backend.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
 #include "proto/base/plan/plan.h"

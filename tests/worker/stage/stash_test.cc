@@ -1,7 +1,7 @@
 #include "worker/stage/stash.h"
 
 #include "gtest/gtest.h"
-#include "kernels/host/host_memory.h"
+#include "kernels/backends/host/host_memory.h"
 #include "proto/base/random.h"
 
 namespace runnel {

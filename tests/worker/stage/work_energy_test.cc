@@ -3,8 +3,8 @@
 #include "worker/stage/work_energy.h"
 
 #include "gtest/gtest.h"
-#include "kernels/compiler.h"
-#include "kernels/recipe.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
 #include "partition/zoo/zoo.h"
 
 namespace runnel {

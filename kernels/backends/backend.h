@@ -1,0 +1,180 @@
+#pragma once
+
+// The contract of a backend: what runs a program's instructions.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/backends/tuner.h"
+#include "kernels/ir/program.h"
+#include "proto/base/ids.h"
+#include "proto/base/plan/processor_facts.h"
+#include "proto/base/training/training.h"
+
+namespace runnel {
+
+// What an action depends on beside its buffers. Random draws are keyed by run_seed, layer, op and
+// sequence.
+struct StepContext {
+  uint64_t run_seed = 0;
+  Sequence sequence;
+  int64_t step_samples = 1;  // of the whole mini-batch: the loss gradient is divided by it
+  bool accumulate =
+      false;  // false: weight-gradients overwrite (first micro-batch of a step), true: they add
+  double learning_rate = 0;
+  double momentum = 0;
+  double weight_decay = 0;
+  GradientBits gradient_bits;  // integer recipes, in place of the learning rate
+};
+
+// What the host does with the bytes that it maps.
+enum class MapAccess : uint8_t { kRead, kReadWrite };
+
+// An area of a backend's memory: a weight version, momentum, gradients, statistics, a stash, the
+// scratch. All zero when made. Its bytes may lie on a device; the host sees them only while they
+// are mapped. The backend that made it outlives it. One caller at a time, and neither Map nor the
+// destructor while a Run is bound to it.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual int64_t bytes() const = 0;
+  // What Bindings take for it; 64-byte aligned where the host can address it, else a value that
+  // only the backend itself understands.
+  virtual std::byte* address() const = 0;
+  // All bytes, for the host, up to Unmap; 64-byte aligned. No copy on backends of the host. At most
+  // one Map at a time; what is written under kRead is undefined. Unavailable: the device is lost.
+  virtual absl::StatusOr<std::byte*> Map(MapAccess access) = 0;
+  // The next Run sees what was written; it returns the error if the device cannot take it.
+  virtual void Unmap() = 0;
+};
+
+// A Map that is undone when it goes.
+class Mapping {
+ public:
+  // As Memory::Map. `memory` outlives the mapping.
+  static absl::StatusOr<Mapping> Of(Memory& memory, MapAccess access);
+  Mapping(Mapping&& other) noexcept : memory_(std::move(other.memory_)), data_(other.data_) {}
+  std::byte* data() const { return data_; }
+
+ private:
+  struct Unmapping {
+    void operator()(Memory* memory) const { memory->Unmap(); }
+  };
+  Mapping(Memory& memory, std::byte* data) : memory_(&memory), data_(data) {}
+
+  std::unique_ptr<Memory, Unmapping> memory_;
+  std::byte* data_;
+};
+
+// Memory for one action, by storage. An area that the part does not touch may be null. Each has the
+// size that Program and StateLayout say. kInput, kOutput, kOutputGradient, kInputGradient, kLabels
+// and kMetrics are host memory, 64-byte aligned; the others are Memory::address() of areas that the
+// backend allocated. (Backends of the host take any 64-byte aligned memory for them.) Read-only for
+// the part: kInput, kOutputGradient, kLabels, kParameters, and in the backward kOutput.
+struct Bindings {
+  std::array<std::byte*, kStorageCount> base = {};
+
+  std::byte*& operator[](Storage storage) { return base[static_cast<int>(storage)]; }
+  std::byte* operator[](Storage storage) const { return base[static_cast<int>(storage)]; }
+};
+
+// A program made ready. Not thread-safe: one compute lane owns it. The result of a part is a
+// function of the bound bytes and the context, the same on every call within one numerics class.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Internal if a kernel failed; an error that LostBackendOf knows (lost_backend.h) if the device
+  // is gone or has no memory. Programs from CompileStage never fail for their shapes.
+  virtual absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) = 0;
+  // That it took beside the areas that runs are bound to, for copies of values on several
+  // processors.
+  virtual int64_t memory_bytes() const { return 0; }
+};
+
+// What a backend is made with.
+struct BackendSettings {
+  int threads = 1;  // of those that compute on the host's processor
+  // Of memory of their own, what backends take at most, each of them; 0: what their device has.
+  int64_t device_memory_bytes = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual absl::string_view name() const = 0;
+  // Within one class a floating-point program gives the same bytes: "cpu/avx512/rule1".
+  virtual std::string numerics_class() const = 0;
+  // The device and how it computes, for people; one line. Another device, driver or way to compute
+  // has another one.
+  virtual std::string description() const { return numerics_class(); }
+  // The same in parts, as a backend knows it that stands open; of one on the host's processor only
+  // the dot product. `state` and `note` are whose who checks it.
+  virtual ProcessorFacts processor() const { return {.backend = std::string(name())}; }
+  // Whether programs compiled with CompileOptions::recomputes run faster here.
+  virtual bool recomputes() const { return false; }
+  // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
+  virtual bool rescales_in_products() const { return false; }
+  // Whether it keeps activations as FP16: it computes programs that were compiled with
+  // CompileOptions::stores_halves, and wants them.
+  virtual bool stores_halves() const { return false; }
+  // Whether its weight-gradients can be those of shifted slices (BatchSplit).
+  virtual bool shifts_slices() const { return false; }
+  // Of a backend whose kernels can be tuned to the device; else null.
+  virtual Tuner* tuner() { return nullptr; }
+  // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.
+  // ResourceExhausted: the device has no more (LostBackendOf, where it is not the host).
+  virtual absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes);
+  // Unimplemented names the first instruction that this backend does not have. `program` must
+  // outlive the result.
+  virtual absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) = 0;
+};
+
+struct BackendRow {
+  absl::string_view name;
+  absl::string_view summary;  // for --help and the device list
+  absl::StatusOr<std::unique_ptr<Backend>> (*make)(const BackendSettings& settings);
+  // Of a backend that needs more than this binary, which `make` starts or loads (a shared object,
+  // host/loaded_backend.h; a program, hexagon/): whether that is there. Null: nothing more.
+  bool (*is_installed)(absl::string_view name) = nullptr;
+  // Of one that computes beside the processor: whether "auto" may prefer it, if it is faster. Null:
+  // never. Loads nothing.
+  bool (*is_worth_measuring)() = nullptr;
+  // Of one that is loaded: a text that changes when its driver or its settings may have; loads
+  // nothing. Null: what is loaded is a file of this build.
+  std::string (*driver_stamp)() = nullptr;
+
+  bool is_loaded() const { return is_installed != nullptr; }
+};
+
+// The table, builtin_backends.cc: those that this build has, best first, then ref, then those that
+// are loaded on request.
+absl::Span<const BackendRow> BuiltinBackends();
+// "auto" takes the first row; names with a comma are several (co_scheduler/mixed_backend.h).
+// InvalidArgument lists what there is, or names the shared object that
+// is not there. settings.threads >= 1.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name,
+                                                     const BackendSettings& settings);
+inline absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads) {
+  return MakeBackend(name, BackendSettings{.threads = threads});
+}
+// What can be asked for here. Loads nothing.
+std::vector<std::string> BackendNames();
+// Whether there is a row of this name that is_loaded.
+bool IsLoadedBackend(absl::string_view name);
+// Installed ones that "auto" measures beside the processor, where bytes do not depend on it.
+std::vector<std::string> BackendsWorthMeasuring();
+// A line for each installed backend that has a BackendRow::driver_stamp.
+std::string DriverStamps();
+// What "auto" stands for without them: one after the other, until one has all that a stage needs.
+std::vector<std::string> AutoBackendNames();
+
+}  // namespace runnel

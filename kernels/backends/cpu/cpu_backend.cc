@@ -1,0 +1,262 @@
+#include "kernels/backends/cpu/cpu_backend.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/backends/cpu/call.h"
+#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include "kernels/backends/cpu/fp32/summation_rule.h"
+#include "kernels/backends/cpu/fused_steps.h"
+#include "kernels/backends/cpu/integer/integer_kernels.h"
+#include "kernels/backends/cpu/isa.h"
+#include "kernels/backends/cpu/layout_plan.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+using cpu::Call;
+using cpu::KernelRow;
+using cpu::LayoutPlan;
+using cpu::Machine;
+using cpu::Operand;
+using cpu::PlannedInstruction;
+using cpu::Step;
+using cpu::StepPart;
+using cpu::StepPlan;
+using cpu::ThreadPool;
+using cpu::Turn;
+using cpu::Workspace;
+
+const KernelRow* FindKernel(OpCode code) {
+  for (absl::Span<const KernelRow> rows : {fp32::KernelRows(), cpu::IntegerKernels()}) {
+    for (const KernelRow& row : rows) {
+      if (row.code == code) return &row;
+    }
+  }
+  return nullptr;
+}
+
+// What a name after "cpu:" allows, and the rows of the kernel tables that go with it. Best first.
+struct InstructionSet {
+  const char* name;
+  bool cpu::CpuFeatures::*feature;  // null: any machine
+  const char* fp32;
+  const char* int8;
+};
+constexpr InstructionSet kInstructionSets[] = {
+#if defined(__x86_64__)
+    {"avx512_vnni", &cpu::CpuFeatures::avx512_vnni, "avx512", "avx512_vnni"},  // or its _raw
+    {"avx512", &cpu::CpuFeatures::avx512, "avx512", "avx512"},
+    {"avx_vnni", &cpu::CpuFeatures::avx_vnni, "avx2", "avx_vnni"},
+    {"avx2", &cpu::CpuFeatures::avx2, "avx2", "avx2"},
+#elif defined(__aarch64__)
+    {"i8mm", &cpu::CpuFeatures::neon_i8mm, "neon", "i8mm"},
+    {"dotprod", &cpu::CpuFeatures::neon_dotprod, "neon", "dotprod"},
+    {"neon", &cpu::CpuFeatures::neon, "neon", "neon"},
+#endif
+    {"portable", nullptr, "portable", "portable"},
+};
+
+bool IsSupported(const InstructionSet& set) {
+  return set.feature == nullptr || cpu::HostFeatures().*set.feature;
+}
+
+// The row of that name; the last one, which is portable, if there is none.
+template <typename Kernels>
+const Kernels* FindRow(absl::Span<const Kernels* const> rows, absl::string_view name) {
+  for (const Kernels* row : rows) {
+    if (row->name == name) return row;
+  }
+  return rows.back();
+}
+
+// Without pool and workspace, which are an executable's.
+Machine MachineOf(const InstructionSet& set) {
+  Machine machine;
+  machine.fp32 = FindRow(fp32::SupportedKernels(), set.fp32);
+  machine.int8 = FindRow(cpu::SupportedInt8Kernels(), set.int8);
+  // Where there are both, adding the bias on the way costs nothing.
+  const cpu::Int8Kernels* raw =
+      FindRow(cpu::SupportedInt8Kernels(), absl::StrCat(set.int8, "_raw"));
+  if (raw->adds_bias) machine.int8 = raw;
+  machine.integer = &cpu::IntegerLoopsFor(set.fp32);
+  return machine;
+}
+
+class CpuExecutable : public Executable {
+ public:
+  CpuExecutable(const Program& program, int64_t turned_bytes, StepPlan steps,
+                const Machine& machine, std::shared_ptr<ThreadPool> pool)
+      : program_(program),
+        turned_bytes_(turned_bytes),
+        steps_(std::move(steps)),
+        pool_(std::move(pool)),
+        machine_(machine) {
+    machine_.pool = pool_.get();
+    machine_.workspace = &workspace_;
+  }
+
+  absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) override {
+    for (const Step& step : steps_[static_cast<int>(part)]) {
+      for (const StepPart& p : step.parts) RUNNEL_RETURN_IF_ERROR(CheckBound(p, bindings));
+      RUNNEL_RETURN_IF_ERROR(RunStep(step, context, bindings));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Operands of one instruction.
+  struct Operands {
+    std::vector<Operand> inputs, outputs;
+  };
+
+  absl::Status CheckBound(const StepPart& part, const Bindings& bindings) const {
+    const Instruction& instruction = *part.planned.instruction;
+    for (const auto* operands : {&instruction.inputs, &instruction.outputs, &part.extra_inputs})
+      RUNNEL_RETURN_IF_ERROR(host::CheckBound(program_, instruction, *operands, bindings));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunStep(const Step& step, const StepContext& context, const Bindings& bindings) {
+    workspace_.Reset();
+    StepContext overwriting = context;
+    overwriting.accumulate = false;
+    std::vector<Operands> operands(step.parts.size());
+    std::vector<Call> calls(step.parts.size());
+    for (size_t i = 0; i < step.parts.size(); ++i) {
+      const StepPart& part = step.parts[i];
+      std::byte* turned =
+          part.planned.turns() ? workspace_.Take<std::byte>(turned_bytes_) : nullptr;
+      PlaceOperands(part, bindings, turned, &operands[i]);
+      calls[i] = {.instruction = part.planned.instruction,
+                  .inputs = operands[i].inputs,
+                  .outputs = operands[i].outputs,
+                  .context = part.planned.instruction->overwrites ? &overwriting : &context,
+                  .channels_last = part.planned.channels_last,
+                  .machine = machine_,
+                  .sums_done = part.sums_done,
+                  .keep_output = part.keep_output,
+                  .guess = &guesses_[part.planned.instruction]};
+    }
+    RUNNEL_RETURN_IF_ERROR(step.run(calls));
+    for (size_t i = 0; i < step.parts.size(); ++i) {
+      const PlannedInstruction& planned = step.parts[i].planned;
+      for (size_t k = 0; k < planned.outputs.size(); ++k) {
+        if (planned.outputs[k].way == Turn::Way::kNone) continue;
+        cpu::RunTurn(machine_, planned.outputs[k], operands[i].outputs[k].data,
+                     OperandOf(planned.instruction->outputs[k], bindings).data);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Turned inputs are turned here; turned outputs get their place in `turned`.
+  void PlaceOperands(const StepPart& part, const Bindings& bindings, std::byte* turned,
+                     Operands* operands) {
+    const PlannedInstruction& planned = part.planned;
+    for (size_t i = 0; i < planned.inputs.size(); ++i) {
+      Operand operand = OperandOf(planned.instruction->inputs[i], bindings);
+      if (const Turn& turn = planned.inputs[i]; turn.way != Turn::Way::kNone) {
+        cpu::RunTurn(machine_, turn, operand.data, turned + turn.workspace_offset);
+        operand.data = turned + turn.workspace_offset;
+      }
+      operands->inputs.push_back(operand);
+    }
+    for (BufferIndex extra : part.extra_inputs) {
+      operands->inputs.push_back(OperandOf(extra, bindings));
+    }
+    for (size_t i = 0; i < planned.outputs.size(); ++i) {
+      Operand operand = OperandOf(planned.instruction->outputs[i], bindings);
+      const Turn& turn = planned.outputs[i];
+      if (turn.way != Turn::Way::kNone) operand.data = turned + turn.workspace_offset;
+      operands->outputs.push_back(operand);
+    }
+  }
+
+  Operand OperandOf(BufferIndex index, const Bindings& bindings) const {
+    const Buffer& buffer = program_.buffers[index];
+    return {bindings[buffer.storage] + buffer.offset_bytes, &buffer};
+  }
+
+  const Program& program_;
+  const int64_t turned_bytes_;
+  const StepPlan steps_;
+  const std::shared_ptr<ThreadPool> pool_;
+  Workspace workspace_;
+  Machine machine_;
+  std::map<const Instruction*, cpu::ShiftGuess> guesses_;
+};
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const InstructionSet& set, int threads, bool fused)
+      : set_(set),
+        machine_(MachineOf(set)),
+        threads_(threads),
+        fused_(fused),
+        pool_(std::make_shared<ThreadPool>(threads)) {}
+
+  absl::string_view name() const override { return "cpu"; }
+  std::string numerics_class() const override {
+    return absl::StrCat("cpu/", machine_.fp32->name, "/rule", fp32::kFp32Rule);
+  }
+
+  std::string description() const override {
+    return absl::StrCat("own kernels, instruction set ", set_.name, ", ", threads_,
+                        threads_ == 1 ? " thread" : " threads");
+  }
+
+  ProcessorFacts processor() const override {
+    return {.backend = "cpu", .dot_product = std::string(set_.name)};
+  }
+
+  bool recomputes() const override { return fused_; }
+  bool rescales_in_products() const override { return true; }
+  bool shifts_slices() const override { return true; }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));
+    return std::make_unique<CpuExecutable>(
+        program, layout.workspace_bytes,
+        fused_ ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_, pool_);
+  }
+
+ private:
+  const InstructionSet& set_;  // of the table
+  const Machine machine_;
+  const int threads_;
+  const bool fused_;
+  const std::shared_ptr<ThreadPool> pool_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(int threads) {
+  return MakeCappedCpuBackend(CpuInstructionSets().front(), threads);
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view cap, int threads,
+                                                              bool fused) {
+  if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
+  for (const InstructionSet& set : kInstructionSets) {
+    if (set.name == cap && IsSupported(set)) {
+      return std::make_unique<CpuBackend>(set, threads, fused);
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("backend cpu: instruction set '", cap,
+                                                 "' is not there; there is ",
+                                                 absl::StrJoin(CpuInstructionSets(), ", ")));
+}
+
+std::vector<std::string> CpuInstructionSets() {
+  std::vector<std::string> names;
+  for (const InstructionSet& set : kInstructionSets) {
+    if (IsSupported(set)) names.emplace_back(set.name);
+  }
+  return names;
+}
+
+}  // namespace runnel

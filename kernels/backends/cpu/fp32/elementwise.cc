@@ -1,0 +1,65 @@
+// Elementwise instructions: any layout, all operands alike.
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+
+namespace runnel::fp32 {
+namespace {
+
+constexpr int64_t kChunk = 1 << 14;  // elements that one thread takes at least
+
+// body(begin, count) over all elements of the output.
+template <typename Body>
+absl::Status OverElements(const Call& call, const Body& body) {
+  const int64_t count = call.out_shape(0).elements();
+  ParallelFor(call.machine, (count + kChunk - 1) / kChunk, [&](int, int64_t first, int64_t last) {
+    const int64_t begin = first * kChunk;
+    body(begin, std::min(count, last * kChunk) - begin);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Unary(const Call& call, void (*kernel)(const float*, int64_t, float*)) {
+  return OverElements(
+      call, [&](int64_t at, int64_t count) { kernel(call.in(0) + at, count, call.out(0) + at); });
+}
+
+absl::Status Binary(const Call& call, void (*kernel)(const float*, const float*, int64_t, float*)) {
+  return OverElements(call, [&](int64_t at, int64_t count) {
+    kernel(call.in(0) + at, call.in(1) + at, count, call.out(0) + at);
+  });
+}
+
+}  // namespace
+
+absl::Status ReluForward(Calls calls) { return Unary(calls[0], calls[0].kernels().relu); }
+absl::Status Relu6Forward(Calls calls) { return Unary(calls[0], calls[0].kernels().relu6); }
+absl::Status ReluInputGradient(Calls calls) {
+  return Binary(calls[0], calls[0].kernels().relu_gradient);
+}
+absl::Status Relu6InputGradient(Calls calls) {
+  return Binary(calls[0], calls[0].kernels().relu6_gradient);
+}
+absl::Status Add(Calls calls) { return Binary(calls[0], calls[0].kernels().add); }
+
+absl::Status SgdUpdate(Calls calls) {
+  const Call& call = calls[0];
+  const SgdFactors factors = {static_cast<float>(call.context->learning_rate),
+                              static_cast<float>(call.context->momentum),
+                              static_cast<float>(call.context->weight_decay)};
+  return OverElements(call, [&](int64_t at, int64_t count) {
+    call.kernels().sgd(factors, call.in(0) + at, call.in(1) + at, count,
+                       reinterpret_cast<float*>(call.inputs[2].data) + at, call.out(0) + at);
+  });
+}
+
+absl::Status Copy(Calls calls) {
+  const Call& call = calls[0];
+  std::memmove(call.outputs[0].data, call.inputs[0].data,
+               static_cast<size_t>(call.outputs[0].buffer->bytes()));
+  return absl::OkStatus();
+}
+
+}  // namespace runnel::fp32

@@ -1,0 +1,57 @@
+#pragma once
+
+// The FP32 instructions of backend cpu. Each function runs the instruction of calls[0], and with
+// more calls also those that follow it (fused_steps.h).
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/backends/cpu/call.h"
+#include "kernels/backends/cpu/fp32/kernel_table.h"
+
+namespace runnel::fp32 {
+
+using cpu::Call;
+using cpu::Image;
+using cpu::ImageOf;
+using cpu::ParallelFor;
+using cpu::Window;
+using cpu::WindowOf;
+using Calls = absl::Span<const Call>;
+
+// A row an instruction.
+absl::Span<const cpu::KernelRow> KernelRows();
+
+absl::Status ConvForward(Calls calls);
+absl::Status ConvBackward(Calls calls);  // either gradient, or both
+absl::Status LinearForward(Calls calls);
+absl::Status LinearInputGradient(Calls calls);
+absl::Status LinearWeightGradient(Calls calls);
+absl::Status BatchNormForward(Calls calls);
+absl::Status BatchNormInputGradient(Calls calls);
+absl::Status BatchNormWeightGradient(Calls calls);
+absl::Status ReluForward(Calls calls);
+absl::Status Relu6Forward(Calls calls);
+absl::Status ReluInputGradient(Calls calls);
+absl::Status Relu6InputGradient(Calls calls);
+absl::Status Add(Calls calls);
+absl::Status Copy(Calls calls);
+absl::Status SgdUpdate(Calls calls);
+absl::Status FakeQuantizeWeight(Calls calls);
+absl::Status FakeQuantizeWeightGradient(Calls calls);
+absl::Status FakeQuantizeActivation(Calls calls);
+absl::Status FakeQuantizeActivationGradient(Calls calls);
+absl::Status FakeQuantizeError(Calls calls);
+absl::Status Dropout(Calls calls);
+absl::Status MaxPoolForward(Calls calls);
+absl::Status MaxPoolInputGradient(Calls calls);
+absl::Status AvgPoolForward(Calls calls);
+absl::Status AvgPoolInputGradient(Calls calls);
+absl::Status GlobalAvgPoolForward(Calls calls);
+absl::Status GlobalAvgPoolInputGradient(Calls calls);
+absl::Status SoftmaxCrossEntropy(Calls calls);
+absl::Status SoftmaxCrossEntropyEval(Calls calls);
+
+// Sums of the columns of a (rows, columns) matrix; double across blocks of rows.
+void ColumnSums(const Call& call, const float* x, int64_t rows, int64_t columns, float* sums);
+
+}  // namespace runnel::fp32

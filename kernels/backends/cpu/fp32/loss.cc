@@ -1,0 +1,54 @@
+// Softmax and cross-entropy of a handful of classes: plain loops, double inside.
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+
+namespace runnel::fp32 {
+namespace {
+
+// Loss and gradient of one sample. gradient may be null.
+double CrossEntropy(const float* logits, int64_t classes, int32_t label, double samples,
+                    float* gradient) {
+  const double top = *std::max_element(logits, logits + classes);
+  double sum = 0;
+  for (int64_t c = 0; c < classes; ++c) sum += std::exp(logits[c] - top);
+  for (int64_t c = 0; gradient != nullptr && c < classes; ++c) {
+    const double p = std::exp(logits[c] - top) / sum;
+    gradient[c] = static_cast<float>((p - (c == label ? 1.0 : 0.0)) / samples);
+  }
+  return std::log(sum) - (logits[label] - top);
+}
+
+absl::Status Loss(const Call& call, float* gradient, double* metrics) {
+  const int64_t samples = call.in_shape(0)[0], classes = call.in_shape(0)[1];
+  const int32_t* labels = call.in<int32_t>(1);
+  const double divisor = static_cast<double>(call.context->step_samples);
+  double loss = 0, correct = 0;
+  for (int64_t n = 0; n < samples; ++n) {
+    if (labels[n] < 0 || labels[n] >= classes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("label ", labels[n], " of sample ", n, " is not in [0, ", classes, ")"));
+    }
+    const float* logits = call.in(0) + n * classes;
+    loss += CrossEntropy(logits, classes, labels[n], divisor,
+                         gradient == nullptr ? nullptr : gradient + n * classes);
+    correct += std::max_element(logits, logits + classes) - logits == labels[n] ? 1 : 0;
+  }
+  metrics[0] = loss;
+  metrics[1] = correct;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SoftmaxCrossEntropy(Calls calls) {
+  return Loss(calls[0], calls[0].out(0), calls[0].out<double>(1));
+}
+absl::Status SoftmaxCrossEntropyEval(Calls calls) {
+  return Loss(calls[0], nullptr, calls[0].out<double>(0));
+}
+
+}  // namespace runnel::fp32

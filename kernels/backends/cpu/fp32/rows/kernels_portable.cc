@@ -1,0 +1,8 @@
+#include "kernels/backends/cpu/fp32/rows/make_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/vec_portable.h"
+
+namespace runnel::fp32 {
+
+constinit const Kernels kPortableKernels = MakeKernels<VecPortable>("portable");
+
+}  // namespace runnel::fp32

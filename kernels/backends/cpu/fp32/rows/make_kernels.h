@@ -1,0 +1,53 @@
+#pragma once
+
+// One row of the table from a register type. Only for kernels_*.cc.
+
+#include "kernels/backends/cpu/fp32/kernel_table.h"
+#include "kernels/backends/cpu/fp32/rows/depthwise_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/elementwise_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/fake_quantize_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/norm_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/outer_kernels.h"
+#include "kernels/backends/cpu/fp32/rows/product_kernels.h"
+
+namespace runnel::fp32 {
+
+template <typename V>
+constexpr Kernels MakeKernels(const char* name) {
+  return {
+      .name = name,
+      .width = V::kWidth,
+      .tile_vectors = V::kTileVectors,
+      .product = RunProduct<V>,
+      .outer_product = RunOuterProduct<V>,
+      .depthwise_row = RunDepthwiseRow<V>,
+      .depthwise_outer = RunDepthwiseOuter<V>,
+      .transpose = Transpose<V>,
+      .moments = Moments<V>,
+      .sums = Sums<V>,
+      .normalise = Normalise<V>,
+      .normalise_sums = NormaliseSums<V>,
+      .normalise_gradient = NormaliseGradient<V>,
+      .relu = Relu<V>,
+      .relu6 = Relu6<V>,
+      .relu_gradient = ReluGradient<V>,
+      .relu6_gradient = Relu6Gradient<V>,
+      .add = Add<V>,
+      .scale = Scale<V>,
+      .sgd = Sgd<V>,
+      .take_maximum = TakeMaximum<V>,
+      .dropout_mask = DropoutMask<V>,
+      .apply_mask = ApplyMask<V>,
+      .max_magnitude = MaxMagnitude<V>,
+      .magnitude_sum = MagnitudeSum<V>,
+      .tanh_grid = TanhGrid<V>,
+      .tanh_product_sum = TanhProductSum<V>,
+      .tanh_gradient = TanhGradient<V>,
+      .unit_grid = UnitGrid<V>,
+      .unit_gradient = UnitGradient<V>,
+      .draw_words = DrawWords<V>,
+      .error_grid = ErrorGridLoop<V>,
+  };
+}
+
+}  // namespace runnel::fp32

@@ -1,0 +1,327 @@
+#include "kernels/backends/cpu/fused_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/backends/cpu/fp32/fp32_kernels.h"
+#include "kernels/backends/cpu/fp32/packing.h"
+#include "kernels/backends/cpu/integer/integer_kernels.h"
+
+namespace runnel::cpu {
+namespace {
+
+bool IsActivation(OpCode code) {
+  return code == OpCode::kReluForward || code == OpCode::kRelu6Forward;
+}
+bool IsActivationGradient(OpCode code) {
+  return code == OpCode::kReluInputGradient || code == OpCode::kRelu6InputGradient;
+}
+bool IsNorm(OpCode code) {
+  return code == OpCode::kBatchNormForward || code == OpCode::kBatchNormEval ||
+         code == OpCode::kBatchNormAgain;
+}
+
+// Fuses one part of a program.
+class Fuser {
+ public:
+  Fuser(const Program& program, const LayoutPlan& layout, Part part)
+      : program_(program),
+        part_(part),
+        planned_(layout.parts[static_cast<int>(part)]),
+        sums_done_(planned_.size()),
+        ignores_y_(planned_.size()) {}
+
+  std::vector<Step> Run() {
+    for (size_t i = 0; i < planned_.size(); ++i) ignores_y_[i] = StartsNormGradient(i) == 2;
+    size_t i = 0;
+    while (i < planned_.size()) {
+      if (const size_t idle = StartsIdle(i); idle > 0) {
+        i += idle;
+        continue;
+      }
+      Step step;
+      size_t taken = TakeWeightStep(i, &step);
+      if (taken == 0) taken = TakeBackward(i, &step);
+      if (taken == 0) taken = TakeForward(i, &step);
+      if (taken == 0) {
+        step = Step();
+        Take(i, &step);
+        step.run = planned_[i].kernel->run;
+        taken = 1;
+      }
+      steps_.push_back(std::move(step));
+      i += taken;
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  OpCode Code(size_t i) const {
+    return i < planned_.size() ? planned_[i].instruction->code : OpCode::kCopy;
+  }
+  BufferIndex In(size_t i, size_t operand) const {
+    return planned_[i].instruction->inputs[operand];
+  }
+  BufferIndex Out(size_t i) const { return planned_[i].instruction->outputs[0]; }
+  bool Turned(size_t i) const { return planned_[i].turns(); }
+
+  StepPart& Take(size_t i, Step* step) {
+    step->parts.push_back({.planned = planned_[i], .sums_done = sums_done_[i]});
+    return step->parts.back();
+  }
+
+  bool Overlap(BufferIndex a, BufferIndex b) const {
+    const Buffer &x = program_.buffers[a], &y = program_.buffers[b];
+    return x.storage == y.storage && x.offset_bytes < y.offset_bytes + y.bytes() &&
+           y.offset_bytes < x.offset_bytes + x.bytes();
+  }
+  bool Covers(BufferIndex outer, BufferIndex inner) const {
+    const Buffer &x = program_.buffers[outer], &y = program_.buffers[inner];
+    return x.storage == y.storage && x.offset_bytes <= y.offset_bytes &&
+           y.offset_bytes + y.bytes() <= x.offset_bytes + x.bytes();
+  }
+  // Whether one of the step's outputs lies over a buffer that the step reads late.
+  bool Overwrites(size_t i, BufferIndex late) const {
+    const std::vector<BufferIndex>& outputs = planned_[i].instruction->outputs;
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [&](BufferIndex output) { return Overlap(output, late); });
+  }
+
+  // Whether anybody reads `value` after instructions [.., last] of this part; those from `since` on
+  // have read it already.
+  bool WantedAfter(BufferIndex value, size_t since, size_t last) const {
+    for (size_t i = since; i <= last; ++i) {
+      if (Covers(Out(i), value) && Out(i) != value) return false;
+    }
+    const Storage storage = program_.buffers[value].storage;
+    if (storage != Storage::kScratch && storage != Storage::kStash) return true;
+    for (size_t i = last + 1; i < planned_.size(); ++i) {
+      const Instruction& instruction = *planned_[i].instruction;
+      for (size_t k = 0; k < instruction.inputs.size(); ++k) {
+        if (Overlap(instruction.inputs[k], value) && !(k == 1 && ignores_y_[i])) return true;
+      }
+      for (BufferIndex output : instruction.outputs) {
+        if (Covers(output, value)) return false;
+      }
+    }
+    return part_ != Part::kForwardEval && WantedInLaterParts(value);
+  }
+
+  bool WantedInLaterParts(BufferIndex value) const {
+    for (int part = static_cast<int>(part_) + 1; part < kPartCount; ++part) {
+      if (static_cast<Part>(part) == Part::kForwardEval) continue;
+      for (const Instruction& instruction : program_.parts[part]) {
+        for (BufferIndex input : instruction.inputs) {
+          if (Overlap(input, value)) return true;
+        }
+        for (BufferIndex output : instruction.outputs) {
+          if (Covers(output, value)) return false;
+        }
+      }
+    }
+    return false;
+  }
+
+  // The instructions of a normalisation from i on: 2 with the activation behind it, 1, or 0.
+  size_t StartsNorm(size_t i) const {
+    if (!IsNorm(Code(i)) || Turned(i)) return 0;
+    const bool with = IsActivation(Code(i + 1)) && !Turned(i + 1) && In(i + 1, 0) == Out(i) &&
+                      !WantedAfter(Out(i), i + 1, i + 1);
+    return with ? 2 : 1;
+  }
+  // Likewise of one that is made again for nobody: for gradients of activations that find their
+  // values themselves.
+  size_t StartsIdle(size_t i) const {
+    const size_t norm = Code(i) == OpCode::kBatchNormAgain ? StartsNorm(i) : 0;
+    return norm > 0 && !WantedAfter(Out(i + norm - 1), i + norm, i + norm - 1) ? norm : 0;
+  }
+  // Likewise of the gradient of one, where the activation's gradient comes first. Its values are
+  // found anew from the normalisation's input, for which the shift is needed.
+  size_t StartsNormGradient(size_t i) const {
+    if (Code(i) == OpCode::kBatchNormInputGradient) return Turned(i) ? 0 : 1;
+    if (!IsActivationGradient(Code(i)) || Code(i + 1) != OpCode::kBatchNormInputGradient) return 0;
+    if (Turned(i) || Turned(i + 1) || In(i + 1, 0) != Out(i) || ShiftOf(i + 1) < 0) return 0;
+    // What stands between the activation and the normalisation is nothing but their value.
+    return ActivationReads(i, i + 1) ? 2 : 0;
+  }
+
+  // The forward of this activation reads what the forward of this normalisation gives.
+  bool ActivationReads(size_t activation, size_t norm) const {
+    const Instruction* forward_norm = ForwardNorm(norm);
+    for (const Instruction& instruction : program_.part(Part::kForward)) {
+      if (IsActivation(instruction.code) &&
+          instruction.layer == planned_[activation].instruction->layer &&
+          instruction.op == planned_[activation].instruction->op) {
+        return instruction.inputs[0] == forward_norm->outputs[0];
+      }
+    }
+    return false;
+  }
+  const Instruction* ForwardNorm(size_t gradient) const {
+    const Instruction& of = *planned_[gradient].instruction;
+    for (const Instruction& instruction : program_.part(Part::kForward)) {
+      if (instruction.code == OpCode::kBatchNormForward && instruction.layer == of.layer &&
+          instruction.op == of.op) {
+        return &instruction;
+      }
+    }
+    return nullptr;
+  }
+  BufferIndex ShiftOf(size_t gradient) const {
+    const Instruction* norm = ForwardNorm(gradient);
+    return norm == nullptr ? -1 : norm->inputs[2];
+  }
+  StepPart& TakeNormGradient(size_t i, Step* step) {
+    StepPart& part = Take(i, step);
+    if (const BufferIndex shift = ShiftOf(i); shift >= 0) part.extra_inputs.push_back(shift);
+    return part;
+  }
+
+  // [normalisation], convolution, [statistics]; or a normalisation alone.
+  size_t TakeForward(size_t i, Step* step) {
+    const size_t norm = StartsNorm(i);
+    const size_t conv = i + norm;
+    const bool joins = Code(conv) == OpCode::kConvForward &&
+                       (norm == 0 || planned_[conv].inputs[0].way == Turn::Way::kNone) &&
+                       (norm == 0 || (In(conv, 0) == Out(conv - 1) && !Overwrites(conv, In(i, 0))));
+    if (norm == 0 && !joins) return 0;
+    for (size_t k = i; k < conv; ++k) Take(k, step);
+    if (!joins) {
+      step->run = fp32::BatchNormForward;
+      return norm;
+    }
+    if (norm > 0) step->parts.back().keep_output = WantedAfter(Out(conv - 1), conv, conv);
+    Take(conv, step);
+    step->run = fp32::ConvForward;
+    const size_t next = conv + 1;
+    if (Code(next) == OpCode::kBatchNormForward && !Turned(conv) && !Turned(next) &&
+        In(next, 0) == Out(conv)) {
+      Take(next, step);
+      sums_done_[next] = true;
+    }
+    return norm + 1;
+  }
+
+  // [gradient of a normalisation], [normalisation that makes x], convolution's gradients, [sums of
+  // the next gradient of a normalisation].
+  size_t TakeBackward(size_t i, Step* step) {
+    const size_t gradient = StartsNormGradient(i);
+    size_t at = i + gradient;
+    const size_t again = Code(at) == OpCode::kBatchNormAgain ? StartsNorm(at) : 0;
+    const size_t weight = at + again;
+    const bool has_weight = Code(weight) == OpCode::kConvWeightGradient &&
+                            InPlace(weight, gradient > 0, again > 0) &&
+                            !OverwritesSources(i, gradient, at, again, weight) &&
+                            (again == 0 || In(weight, 1) == Out(weight - 1)) &&
+                            (gradient == 0 || In(weight, 0) == Out(i + gradient - 1));
+    if (again > 0 && !has_weight) return TakeNormGradients(i, gradient, step);
+    const size_t input = has_weight ? weight + 1 : at;
+    bool has_input = Code(input) == OpCode::kConvInputGradient &&
+                     (gradient == 0 || planned_[input].inputs[0].way == Turn::Way::kNone);
+    if (has_input && has_weight) has_input = In(input, 0) == In(weight, 0) && IsSmall(input);
+    if (has_input && gradient > 0) has_input = In(input, 0) == Out(i + gradient - 1);
+    if (has_input) has_input = !OverwritesSources(i, gradient, at, again, input);
+    if (!has_weight && !has_input) return TakeNormGradients(i, gradient, step);
+    const size_t end = has_input ? input + 1 : weight + 1;
+    for (size_t k = i; k < end; ++k) {
+      StepPart& part =
+          Code(k) == OpCode::kBatchNormInputGradient ? TakeNormGradient(k, step) : Take(k, step);
+      if (k == at - 1 && gradient > 0) {
+        const bool bias = has_weight && planned_[weight].instruction->outputs.size() > 1;
+        part.keep_output = bias || WantedAfter(Out(k), at, end - 1);
+      }
+      if (k == weight - 1 && again > 0) part.keep_output = WantedAfter(Out(k), weight, end - 1);
+    }
+    step->run = fp32::ConvBackward;
+    if (has_input) TakeNextSums(end, weight, has_weight, step);
+    return end - i;
+  }
+
+  // A weight-gradient of integers and the update that alone reads it.
+  size_t TakeWeightStep(size_t i, Step* step) {
+    const bool is_gradient =
+        Code(i) == OpCode::kInt8ConvWeightGradient || Code(i) == OpCode::kInt8LinearWeightGradient;
+    if (!is_gradient || Code(i + 1) != OpCode::kNitiUpdate || In(i + 1, 1) != Out(i) ||
+        Turned(i + 1) || WantedAfter(Out(i), i + 1, i + 1)) {
+      return 0;
+    }
+    Take(i, step);
+    Take(i + 1, step);
+    step->run = RunWeightStep;
+    return 2;
+  }
+
+  // Operands of a weight-gradient that the step makes are not to be turned.
+  bool InPlace(size_t weight, bool makes_dy, bool makes_x) const {
+    const std::vector<Turn>& turns = planned_[weight].inputs;
+    return !(makes_dy && turns[0].way != Turn::Way::kNone) &&
+           !(makes_x && turns[1].way != Turn::Way::kNone);
+  }
+
+  // What the step reads block by block lies where this gradient is written.
+  bool OverwritesSources(size_t i, size_t gradient, size_t at, size_t again, size_t writer) const {
+    if (gradient > 0 && (Overwrites(writer, In(i, 0)) || Overwrites(writer, In(at - 1, 1)))) {
+      return true;
+    }
+    return again > 0 && Overwrites(writer, In(at, 0));
+  }
+
+  // Both gradients of a convolution together need its weight twice, packed and as sums: too much
+  // where that is more than what they share.
+  bool IsSmall(size_t input) const {
+    return program_.buffers[In(input, 1)].bytes() <= fp32::kMaxPackedBytes;
+  }
+
+  size_t TakeNormGradients(size_t i, size_t count, Step* step) {
+    for (size_t k = i; k < i + count; ++k) {
+      Code(k) == OpCode::kBatchNormInputGradient ? TakeNormGradient(k, step) : Take(k, step);
+    }
+    step->run = fp32::BatchNormInputGradient;
+    return count;
+  }
+
+  void TakeNextSums(size_t next, size_t weight, bool has_weight, Step* step) {
+    const size_t own = next - 1;
+    while (Code(next) == OpCode::kSgdUpdate) ++next;  // of the convolution: in nobody's way
+    const size_t gradient = StartsNormGradient(next);
+    if (gradient == 0 || Turned(own) || In(next, 0) != Out(own)) return;
+    if (has_weight && planned_[weight].instruction->outputs.size() > 1) return;
+    // The sums are written before the updates that they come behind.
+    const BufferIndex sums = planned_[next + gradient - 1].instruction->outputs[1];
+    for (size_t update = own + 1; update < next; ++update) {
+      if (Overlap(sums, In(update, 1))) return;
+    }
+    if (gradient == 2) Take(next, step);
+    TakeNormGradient(next + gradient - 1, step);
+    sums_done_[next + gradient - 1] = true;
+  }
+
+  const Program& program_;
+  const Part part_;
+  const std::vector<PlannedInstruction>& planned_;
+  std::vector<bool> sums_done_;  // by instruction
+  std::vector<bool> ignores_y_;  // activation gradients that do not read their second operand
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+StepPlan PlainSteps(const LayoutPlan& layout) {
+  StepPlan plan;
+  for (int part = 0; part < kPartCount; ++part) {
+    for (const PlannedInstruction& planned : layout.parts[part]) {
+      plan[part].push_back({{{.planned = planned}}, planned.kernel->run});
+    }
+  }
+  return plan;
+}
+
+StepPlan FuseSteps(const Program& program, const LayoutPlan& layout) {
+  StepPlan plan;
+  for (int part = 0; part < kPartCount; ++part) {
+    plan[part] = Fuser(program, layout, static_cast<Part>(part)).Run();
+  }
+  return plan;
+}
+
+}  // namespace runnel::cpu

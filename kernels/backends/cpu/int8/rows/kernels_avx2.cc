@@ -1,0 +1,59 @@
+// AVX2. vpmaddubsw wants one unsigned factor: |a|, with the sign of a moved to b. 2 * 127 * 127
+// fits int16, so nothing saturates.
+
+#if defined(__x86_64__)
+
+#include "kernels/backends/cpu/int8/rows/avx2_loops.h"
+#include "kernels/backends/cpu/int8/rows/packing_loops.h"
+
+namespace runnel::cpu {
+namespace {
+
+constexpr int kRows = 4;
+
+struct Dot {
+  struct Row {
+    explicit Row(__m256i four) : value(four), magnitude(_mm256_abs_epi8(four)) {}
+    __m256i value, magnitude;
+  };
+  static __m256i Add(__m256i sums, const Row& row, __m256i column) {
+    const __m256i pairs = _mm256_maddubs_epi16(row.magnitude, _mm256_sign_epi8(column, row.value));
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+};
+
+void Tile(const Int8Tile& tile) {
+  static constexpr void (*kTable[kRows])(const Int8Tile&) = {
+      Avx2RunTile<Dot, 1>, Avx2RunTile<Dot, 2>, Avx2RunTile<Dot, 3>, Avx2RunTile<Dot, 4>};
+  kTable[tile.rows - 1](tile);
+}
+
+using Packing = PackingLoops<kRows, kAvx2Group, 0>;
+
+}  // namespace
+
+const Int8Kernels kAvx2Int8Kernels = {
+    .name = "avx2",
+    .tile_rows = kRows,
+    .panel_columns = kAvx2Columns,
+    .column_unit = kAvx2Columns,
+    .k_group = kAvx2Group,
+    .a_bias = 0,
+    .panel_steps = 576,
+    .tile = Tile,
+    .copy_a = Packing::CopyA,
+    .pack_a = Packing::PackA,
+    .pack_b_columns = Packing::PackBColumns,
+    .pack_b_rows = Packing::PackBRows,
+    .column_start = nullptr,
+    .rescale_pseudo_stochastic = Avx2Rescale<true>,
+    .rescale_half_away = Avx2Rescale<false>,
+    .max_abs = Avx2MaxAbs,
+    .subtract_saturating = Avx2SubtractSaturating,
+    .depthwise_row = Avx2DepthwiseRow,
+    .depthwise_weight_row = Avx2DepthwiseWeightRow,
+};
+
+}  // namespace runnel::cpu
+
+#endif  // defined(__x86_64__)

@@ -1,0 +1,23 @@
+#pragma once
+
+// What the emulator and a device do differently. emulator_main.cc and device_main.cc have one each.
+
+#include "kernels/backends/hexagon/op_list.h"
+
+namespace runnel::hexagon {
+
+// The memory that the host shares, and the program's own; null: refused.
+uint8_t* MapShared(const DspRequest& open);
+uint8_t* MapPrivate(const DspRequest& open, uint8_t* shared);
+// The tightly coupled memory is taken for each list and given back after it, so that other programs
+// on the DSP get it between lists. Null: others have it.
+uint8_t* AcquireVtcm(uint32_t bytes);
+void ReleaseVtcm(uint8_t* vtcm);
+// Asks for clocks and power of the vectors while a session is open.
+void VotePower(bool up);
+// The host polls this word.
+void ShowProgress(volatile uint32_t* word, uint32_t value);
+// Zeros where the processor does not count.
+DspCounts ReadCounts();
+
+}  // namespace runnel::hexagon

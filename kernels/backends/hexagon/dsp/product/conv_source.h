@@ -1,0 +1,43 @@
+#pragma once
+
+// What the lanes of a convolution read: images and, by k = (tap, channel) of a group, where in
+// them.
+
+#include "kernels/backends/hexagon/dsp/images.h"
+
+namespace runnel::hexagon {
+
+enum class Pass : uint8_t { kForward, kInputGradient };
+
+struct ConvSource {
+  LaidOutImages images;
+  DspImages size;    // as they came
+  int channels = 1;  // of a group
+  int taps = 1;
+  // As many outputs as pixels: they lie as they came, and masks take out what is beyond an edge.
+  bool in_place = false;
+  EdgeMasks edges;
+  // Furthest lanes that a tap reads before and behind its own, in place.
+  int before = 0, behind = 0;
+  uint32_t group_bytes = 0;  // from group to group
+
+  // From a lane's place to what it reads through a tap, in place.
+  int OffsetOf(int row, int column) const {
+    return (edges.top + row * edges.step) * size.w + edges.left + column * edges.step;
+  }
+  // Tap row * columns + column.
+  static int MaskOf(int tap) { return 1 + tap; }
+};
+
+// Of x, or of dy for the input-gradient. False: there is no memory.
+bool MakeSource(Machine& machine, const DspOp& op, Pass pass, const DspTensor& images,
+                ConvSource& source);
+// What each k of the first group reads, and kSpareReads more, if its channels are so many bytes
+// apart. Null: there is no memory.
+inline constexpr int kSpareReads = kVectorWords;
+const LaneRead* MakeReads(Machine& machine, const DspOp& op, Pass pass, const ConvSource& source,
+                          uint32_t channel_bytes);
+// Steps of a tile of B in VTCM; the products read one step ahead.
+int TileSteps(const Machine& machine);
+
+}  // namespace runnel::hexagon

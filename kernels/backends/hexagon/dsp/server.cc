@@ -1,0 +1,81 @@
+#include "kernels/backends/hexagon/dsp/server.h"
+
+#include "kernels/backends/hexagon/dsp/platform.h"
+#include "kernels/backends/hexagon/dsp/product/shifted_slices.h"
+
+namespace runnel::hexagon {
+
+DspReply Server::Answer(const DspRequest& request) {
+  DspReply reply;
+  reply.sequence = request.sequence;
+  if (request.magic != kDspMagic) {
+    reply.status = DspStatus::kBadRequest;
+  } else if (request.verb == DspVerb::kOpen) {
+    reply.status = Open(request);
+  } else if (request.verb == DspVerb::kRun) {
+    reply.status = Run(request, reply.failed_op);
+  }
+  return reply;
+}
+
+void Server::Close() {
+  if (machine_.shared == nullptr) return;
+  VotePower(false);
+  machine_.shared = nullptr;
+}
+
+DspStatus Server::Open(const DspRequest& request) {
+  if (machine_.shared != nullptr || request.protocol != kDspProtocol) return DspStatus::kBadRequest;
+  if (request.packed_bytes + kSlackBytes > request.private_bytes) return DspStatus::kBadRequest;
+  uint8_t* shared = MapShared(request);
+  uint8_t* own = shared == nullptr ? nullptr : MapPrivate(request, shared);
+  if (own == nullptr) return DspStatus::kNoMemory;
+  const uint32_t scratch = request.private_bytes - request.packed_bytes;
+  machine_.shared = shared;
+  machine_.shared_bytes = request.shared_bytes;
+  machine_.vtcm_bytes = request.vtcm_bytes;
+  // Kernels also read a little before what they were given.
+  machine_.scratch.Set(own + kSlackBytes, scratch - kSlackBytes);
+  packed_ = own + scratch;
+  packed_bytes_ = request.packed_bytes;
+  machine_.packed.Set(packed_, packed_bytes_);
+  VotePower(true);
+  return DspStatus::kOk;
+}
+
+DspStatus Server::Run(const DspRequest& request, uint32_t& failed) {
+  if (machine_.shared == nullptr || request.op_count > kMaxOps) return DspStatus::kBadRequest;
+  if (request.packed_bytes > packed_bytes_ || request.kept_bytes > request.packed_bytes)
+    return DspStatus::kBadRequest;
+  const uint32_t shared_bytes = request.packed_bytes - request.kept_bytes;
+  machine_.packed.Limit(shared_bytes);
+  machine_.kept.Set(packed_ + shared_bytes, request.kept_bytes);
+  machine_.vtcm = AcquireVtcm(machine_.vtcm_bytes);
+  if (machine_.vtcm == nullptr) return DspStatus::kNoVtcm;
+  DspStatus status = DspStatus::kOk;
+  for (uint32_t i = 0; i < request.op_count && status == DspStatus::kOk; ++i) {
+    DspOp& op = desk()->ops[i];
+    failed = i;
+    const Kernel kernel = FindKernel(op.code);
+    machine_.scratch.Reset();
+    const DspCounts before = ReadCounts();
+    if (kernel == nullptr) {
+      status = DspStatus::kUnknownCode;
+    } else if ((op.flags & kFlagShifted) != 0) {
+      status = RunShiftedSlices(machine_, op, kernel);
+    } else {
+      status = kernel(machine_, op);
+    }
+    const DspCounts after = ReadCounts();
+    if (status != DspStatus::kOk) break;
+    op.counts.packets = after.packets - before.packets;
+    op.counts.instructions = after.instructions - before.instructions;
+    op.counts.vector_instructions = after.vector_instructions - before.vector_instructions;
+    ShowProgress(&desk()->ops_done, i + 1);
+  }
+  ReleaseVtcm(machine_.vtcm);
+  machine_.vtcm = nullptr;
+  return status;
+}
+
+}  // namespace runnel::hexagon

@@ -1,0 +1,26 @@
+#pragma once
+
+// Answers the host's requests, wherever they come from. One thread at a time.
+
+#include "kernels/backends/hexagon/dsp/machine.h"
+
+namespace runnel::hexagon {
+
+class Server {
+ public:
+  DspReply Answer(const DspRequest& request);
+  // What the session took is given back; another one may open.
+  void Close();
+  // Null before a session is open.
+  DspDesk* desk() const { return reinterpret_cast<DspDesk*>(machine_.shared); }
+
+ private:
+  DspStatus Open(const DspRequest& request);
+  DspStatus Run(const DspRequest& request, uint32_t& failed);
+
+  Machine machine_;
+  uint8_t* packed_ = nullptr;
+  uint32_t packed_bytes_ = 0;
+};
+
+}  // namespace runnel::hexagon

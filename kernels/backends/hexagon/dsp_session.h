@@ -1,0 +1,44 @@
+#pragma once
+
+// The DSP as a process behind a contract: it maps memory, takes lists of operations and says when
+// they are done. One thread.
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/backends/hexagon/op_list.h"
+#include "kernels/backends/hexagon/shared_memory.h"
+
+namespace runnel::hexagon {
+
+class DspSession {
+ public:
+  virtual ~DspSession() = default;
+  // What it is, for numerics classes and messages: "v67-emulated".
+  virtual const char* name() const = 0;
+  // The processor and the way to it, for people; part of a line.
+  virtual std::string description() const { return name(); }
+  // Its times are not those of a DSP.
+  virtual bool is_emulated() const { return false; }
+  // Memory that operations name by offsets.
+  virtual const std::shared_ptr<SharedMemory>& memory() const = 0;
+  // What packed weights may take now: less the more programs have of the memory, where both have
+  // one budget.
+  virtual uint32_t packed_bytes() const = 0;
+  // Of these, for packed weights that keep a place; of the lists that are submitted from now on.
+  virtual void KeepPlaces(uint32_t kept_bytes) = 0;
+  // Hands over operations, 1 to kMaxOps, to be run in order. One list at a time. Unavailable, and
+  // from then on for each call: the DSP is lost, and why.
+  virtual absl::Status Submit(absl::Span<const DspOp> ops) = 0;
+  // Waits until the list is done. Unavailable as Submit; ResourceExhausted: an operation found no
+  // memory, and the session goes on.
+  virtual absl::Status Wait() = 0;
+  // Each call fails from now on.
+  virtual bool lost() const = 0;
+  // Of the list that was done last, by operation; zeros where the processor does not count.
+  virtual absl::Span<const DspCounts> counts() const = 0;
+};
+
+}  // namespace runnel::hexagon

@@ -1,0 +1,28 @@
+#pragma once
+
+// Instructions of integer recipes as operations of the DSP.
+
+#include <optional>
+
+#include "absl/functional/function_ref.h"
+#include "kernels/backends/backend.h"
+#include "kernels/backends/hexagon/op_list.h"
+#include "kernels/ir/program.h"
+
+namespace runnel::hexagon {
+
+// What the DSP has for an instruction. kIntegerSoftmaxCrossEntropy's metrics, which take a
+// logarithm of real numbers, and kIntegerSoftmaxCrossEntropyEval are the host's part.
+std::optional<DspCode> DspCodeOf(OpCode code);
+// Whether the host has a part in it, after the DSP's.
+bool HasHostPart(OpCode code);
+
+// Where an operand lies: its offset in the shared memory.
+using OffsetFn = absl::FunctionRef<uint32_t(BufferIndex)>;
+// Of the bytes of the area that the operand lies in: SharedMemory::VersionOf.
+using VersionFn = absl::FunctionRef<uint64_t(BufferIndex)>;
+
+DspOp Encode(const Program& program, const Instruction& instruction, const StepContext& context,
+             OffsetFn offset_of, VersionFn version_of);
+
+}  // namespace runnel::hexagon

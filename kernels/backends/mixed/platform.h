@@ -1,0 +1,36 @@
+#pragma once
+
+// What all programs of a device's processors share.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/backends/backend.h"
+#include "kernels/backends/mixed/home_memory.h"
+#include "kernels/backends/mixed/lanes.h"
+
+namespace runnel {
+
+// What went between the host and the other processors. Any thread.
+struct Traffic {
+  std::atomic<int64_t> bytes_to_processors = 0;
+  std::atomic<int64_t> bytes_from_processors = 0;
+  std::atomic<int64_t> segments = 0;  // that they ran
+};
+
+// By number of processor, the host first.
+struct Platform {
+  explicit Platform(std::vector<std::unique_ptr<Backend>> all);
+
+  Backend& processor(int number) const { return *processors[static_cast<size_t>(number)]; }
+
+  const std::vector<std::unique_ptr<Backend>> processors;
+  const std::vector<bool> keeps_values;  // ProcessorRates::keeps_values
+  HomeVersions versions;
+  Traffic traffic;
+  Lanes lanes;  // last: ends before what its tasks use
+};
+
+}  // namespace runnel

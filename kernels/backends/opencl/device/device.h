@@ -1,0 +1,80 @@
+#pragma once
+
+// The OpenCL devices of this machine, and what the backend needs to know of one.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backends/opencl/device/handles.h"
+
+namespace runnel::opencl {
+
+// What a user may force.
+struct Options {
+  std::string device;  // part of the name of a device or platform; empty: a GPU before others
+  std::string dot;     // DotRow::name; empty: by what the device says of itself
+  std::string memory;  // "shared" or "copied"; empty: likewise
+  std::string tile;    // of all products: ToText(Tile); empty: as tuned, or by rule
+  // As products of fp32 read them: "fp16", rounded to halves, or "fp32"; empty: fp32. Products of
+  // integers do not look at it.
+  std::string weights;
+  // As the forward of recipes of floats keeps them for the backward: likewise.
+  std::string activations;
+  // --device-memory-mb: all buffers together take no more; 0: what the device has.
+  int64_t memory_limit_bytes = 0;
+};
+// RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY, RUNNEL_OPENCL_TILE,
+// RUNNEL_OPENCL_WEIGHTS, RUNNEL_OPENCL_ACTIVATIONS. The memory's limit is left open.
+Options OptionsFromEnvironment();
+
+struct DeviceInfo {
+  cl_platform_id platform = nullptr;
+  cl_device_id id = nullptr;
+  cl_device_type type = 0;
+  std::string platform_name;
+  std::string name;
+  std::string driver;
+  std::string language;    // "OpenCL C 1.2 ..."
+  std::string extensions;  // separated by spaces
+  bool has_compiler = false;
+  bool is_little_endian = false;
+  bool shares_memory = false;    // with the host
+  bool accelerates_dot = false;  // of four signed bytes: cl_khr_integer_dot_product says so
+  int nvidia_capability = 0;     // 61: 6.1; 0: another maker's
+  int64_t compute_units = 0;
+  int64_t max_work_group = 0;
+  int64_t local_bytes = 0;
+  int64_t max_allocation = 0;
+  int64_t memory_bytes = 0;
+  int64_t image_texels = 0;  // of a buffer that is read as an image; 0: it has no images
+
+  bool Has(absl::string_view extension) const;
+};
+
+// "NAME (PLATFORM), driver D, OpenCL C 1.2, 4 compute units, 2048 MiB".
+std::string DescriptionOf(const DeviceInfo& device);
+
+// Unavailable, one line: no driver is installed, or it has no device.
+absl::StatusOr<std::vector<DeviceInfo>> ListDevices();
+// The one that the option names, or the best. NotFound lists what there is.
+absl::StatusOr<DeviceInfo> ChooseDevice(std::vector<DeviceInfo> devices, const std::string& wanted);
+// FailedPrecondition: what the device lacks to run the kernels.
+absl::Status CheckDevice(const DeviceInfo& device);
+
+// How kernels multiply four pairs of int8 and add them up.
+struct DotRow {
+  absl::string_view name;
+  const char* build_option;
+  bool (*is_there)(const DeviceInfo& device);
+  // Whether it is the one to take; the last row always is.
+  bool (*is_fast)(const DeviceInfo& device);
+};
+// The first fast one, or the one that `wanted` names. InvalidArgument lists those of the device.
+absl::StatusOr<const DotRow*> ChooseDot(const DeviceInfo& device, absl::string_view wanted);
+
+}  // namespace runnel::opencl

@@ -1,0 +1,63 @@
+#pragma once
+
+// One kernel with its arguments, enqueued.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kernels/backends/opencl/device/handles.h"
+#include "kernels/backends/opencl/device/session.h"
+
+namespace runnel::opencl {
+
+// An operand on the device: TENSOR of kernels/backends/opencl/cl/prelude.cl.
+struct TensorRef {
+  cl_mem area = nullptr;
+  cl_ulong data = 0;  // offsets in bytes
+  cl_ulong tail = 0;  // of floats, which have none: data, and how they lie
+};
+
+// Work-items of a group of the element-wise kernels (GROUP), and groups at most: each item does
+// several elements of a large tensor.
+inline constexpr int64_t kGroup = 64;
+inline constexpr int64_t kMaxGroups = 256;
+inline int64_t GroupsFor(int64_t items) {
+  const int64_t groups = (items + kGroup - 1) / kGroup;
+  return groups < 1 ? 1 : groups > kMaxGroups ? kMaxGroups : groups;
+}
+
+// Arguments in the kernel's order. The first error is kept and returned by what enqueues.
+class Launch {
+ public:
+  // `name` outlives it.
+  Launch(Session& session, const ProgramId& program, const char* name);
+
+  Launch& Tensor(const TensorRef& tensor);
+  Launch& Memory(cl_mem buffer) { return Argument(&buffer, sizeof buffer); }
+  // A number or a struct that both sides lay out alike.
+  template <typename T>
+  Launch& Value(const T& value) {
+    return Argument(&value, sizeof value);
+  }
+
+  // Work for so many items, in groups of kGroup.
+  absl::Status Items(int64_t items);
+  absl::Status Once();
+  // So many groups of kGroup, one channel each.
+  absl::Status Groups(int64_t groups);
+  // Groups of side_x x side_y: what a group has of rows and of columns, and layers.
+  absl::Status Tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t layers);
+
+ private:
+  Launch& Argument(const void* value, size_t bytes);
+  absl::Status Enqueue(cl_uint dimensions, const size_t* global, const size_t* local);
+
+  Session& session_;
+  const char* const name_;
+  cl_kernel kernel_ = nullptr;
+  cl_uint next_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace runnel::opencl

@@ -1,0 +1,161 @@
+#include "kernels/backends/opencl/device/session.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "kernels/backends/lost_backend.h"
+#include "kernels/backends/opencl/device/sources.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::opencl {
+namespace {
+
+absl::StatusOr<bool> SharesMemory(const DeviceInfo& device, const std::string& wanted) {
+  if (wanted.empty()) return device.shares_memory;
+  if (wanted == "copied") return false;
+  if (wanted == "shared" && device.shares_memory) return true;
+  return absl::InvalidArgumentError(
+      absl::StrCat("RUNNEL_OPENCL_MEMORY '", wanted, "': device ", device.name, " has ",
+                   device.shares_memory ? "copied, shared" : "copied"));
+}
+
+absl::StatusOr<bool> HasHalves(const char* variable, const std::string& wanted) {
+  if (wanted.empty() || wanted == "fp32") return false;
+  if (wanted == "fp16") return true;
+  return absl::InvalidArgumentError(absl::StrCat(variable, " '", wanted, "': there is fp32, fp16"));
+}
+
+std::string BuildLog(cl_program program, cl_device_id device) {
+  size_t size = 0;
+  if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size) != CL_SUCCESS)
+    return "";
+  std::string log(size, '\0');
+  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log.data(), nullptr);
+  return log.c_str();
+}
+
+// The first line that speaks of an error, else the first one.
+std::string ErrorLine(const std::string& log) {
+  const std::vector<std::string> lines = absl::StrSplit(log, '\n', absl::SkipWhitespace());
+  for (const std::string& line : lines) {
+    if (absl::StrContains(line, "error")) return line;
+  }
+  return lines.empty() ? "the compiler does not say why" : lines.front();
+}
+
+std::string SourceOf(ProgramId::Source source) {
+  switch (source) {
+    case ProgramId::Source::kIntegers:
+      return absl::StrCat(kPreludeSource, kElementsSource, kCodesSource, kPoolsSource, kStepSource);
+    case ProgramId::Source::kFloats:
+      return absl::StrCat(kPreludeSource, kFloatsSource, kGridsSource);
+    case ProgramId::Source::kProduct:
+      break;
+  }
+  return absl::StrCat(kPreludeSource, kProductSource);
+}
+
+}  // namespace
+
+absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::string& source,
+                                           const std::string& options) {
+  const DeviceInfo& device = session.device();
+  const auto refuse = [&](cl_int code, const std::string& why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device ", device.name, " (driver ", device.driver,
+                     ") does not compile kernels: ", NameOfError(code), ": ", why));
+  };
+  const char* text = source.c_str();
+  cl_int code = CL_SUCCESS;
+  Handle<cl_program> program(
+      clCreateProgramWithSource(session.context(), 1, &text, nullptr, &code));
+  if (code != CL_SUCCESS) return refuse(code, "clCreateProgramWithSource");
+  code = clBuildProgram(program.get(), 1, &device.id, options.c_str(), nullptr, nullptr);
+  if (code != CL_SUCCESS) return refuse(code, ErrorLine(BuildLog(program.get(), device.id)));
+  return program;
+}
+
+uint64_t KernelSourceHash() {
+  // FNV-1a: the same everywhere.
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const ProgramId::Source source :
+       {ProgramId::Source::kIntegers, ProgramId::Source::kFloats, ProgramId::Source::kProduct}) {
+    for (const char c : SourceOf(source))
+      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+absl::StatusOr<std::shared_ptr<Session>> Session::Open(const Options& options,
+                                                       std::shared_ptr<DeviceBudget> budget) {
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<DeviceInfo> devices, ListDevices());
+  RUNNEL_ASSIGN_OR_RETURN(DeviceInfo device, ChooseDevice(std::move(devices), options.device));
+  RUNNEL_RETURN_IF_ERROR(CheckDevice(device));
+  RUNNEL_ASSIGN_OR_RETURN(const DotRow* dot, ChooseDot(device, options.dot));
+  RUNNEL_ASSIGN_OR_RETURN(const bool shares_memory, SharesMemory(device, options.memory));
+  Halves halves;
+  RUNNEL_ASSIGN_OR_RETURN(halves.weights, HasHalves("RUNNEL_OPENCL_WEIGHTS", options.weights));
+  RUNNEL_ASSIGN_OR_RETURN(halves.activations,
+                          HasHalves("RUNNEL_OPENCL_ACTIVATIONS", options.activations));
+  RUNNEL_ASSIGN_OR_RETURN(ChosenTiles tiles, ForcedTiles(options.tile, device));
+  std::shared_ptr<Session> session(new Session(std::move(device), *dot, shares_memory, halves));
+  session->chosen_tiles_ = std::move(tiles);
+  session->budget_ = budget != nullptr ? std::move(budget)
+                                       : std::make_shared<DeviceBudget>(session->device_,
+                                                                        options.memory_limit_bytes);
+  const cl_device_id id = session->device_.id;
+  const cl_context_properties properties[] = {
+      CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(session->device_.platform), 0};
+  cl_int code = CL_SUCCESS;
+  session->context_.reset(clCreateContext(properties, 1, &id, nullptr, nullptr, &code));
+  RUNNEL_RETURN_IF_ERROR(session->Check(code, "clCreateContext"));
+  session->queue_.reset(clCreateCommandQueue(session->context(), id, 0, &code));
+  RUNNEL_RETURN_IF_ERROR(session->Check(code, "clCreateCommandQueue"));
+  return session;
+}
+
+absl::Status Session::Check(cl_int code, absl::string_view what) {
+  if (code == CL_SUCCESS) return lost_;
+  if (lost_.ok()) {
+    lost_ = MarkLostBackend(absl::UnavailableError(absl::StrCat(
+                                "backend opencl: device ", device_.name, " is lost: ", what, ": ",
+                                NameOfError(code), " (", code, ")")),
+                            "opencl");
+  }
+  return lost_;
+}
+
+absl::Status Session::Build(const ProgramId& program) {
+  if (programs_.count(program) > 0) return absl::OkStatus();
+  std::string options = "-cl-std=CL1.2";
+  if (program.source == ProgramId::Source::kProduct) {
+    const absl::string_view dot = program.is_float ? "-DFLOATS" : dot_.build_option;
+    // The dot product is a function of OpenCL C 3.0.
+    if (absl::StrContains(dot, "KHR") && absl::StartsWith(device_.language, "OpenCL C 3"))
+      options = "-cl-std=CL3.0";
+    absl::StrAppend(&options, " ", dot, BuildOptionsOf(program.tile));
+    if (program.is_float && halves_.weights) absl::StrAppend(&options, " -DHALF_WEIGHTS");
+    if (program.gives_codes) absl::StrAppend(&options, " -DCODES");
+  }
+  const bool is_float = program.is_float || program.source == ProgramId::Source::kFloats;
+  if (is_float && halves_.activations) absl::StrAppend(&options, " -DHALF_ACTIVATIONS");
+  RUNNEL_ASSIGN_OR_RETURN(Handle<cl_program> built,
+                          Compile(*this, SourceOf(program.source), options));
+  programs_[program] = std::move(built);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<cl_kernel> Session::KernelOf(const ProgramId& program, const char* name) {
+  Handle<cl_kernel>& kernel = kernels_[{program, name}];
+  if (kernel == nullptr) {
+    cl_int code = CL_SUCCESS;
+    kernel.reset(clCreateKernel(programs_.at(program).get(), name, &code));
+    RUNNEL_RETURN_IF_ERROR(Check(code, absl::StrCat("clCreateKernel(", name, ")")));
+  }
+  return kernel.get();
+}
+
+}  // namespace runnel::opencl

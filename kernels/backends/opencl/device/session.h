@@ -1,0 +1,99 @@
+#pragma once
+
+// A context and its in-order queue on one device, with the kernels that were built for it.
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backends/opencl/device/device.h"
+#include "kernels/backends/opencl/device/device_budget.h"
+#include "kernels/backends/opencl/device/handles.h"
+#include "kernels/backends/opencl/product/tile.h"
+
+namespace runnel::opencl {
+
+// One build of kernels.
+struct ProgramId {
+  enum class Source : uint8_t { kIntegers, kFloats, kProduct } source = Source::kIntegers;
+  bool is_float = false;  // of a product
+  Tile tile = {};         // likewise
+  // Of a product of INT8 inference: with the kRequantizeCodes of its sums.
+  bool gives_codes = false;
+
+  friend auto operator<=>(const ProgramId&, const ProgramId&) = default;
+};
+inline constexpr ProgramId kIntegerElements = {ProgramId::Source::kIntegers};
+inline constexpr ProgramId kFloatElements = {ProgramId::Source::kFloats};
+
+// Of all kernels' texts: another text, another value.
+uint64_t KernelSourceHash();
+
+// One thread at a time.
+class Session {
+ public:
+  // Chooses the device and opens it; its buffers count against `budget`, null: one of its own by
+  // the options. As ListDevices, ChooseDevice, CheckDevice and ChooseDot; InvalidArgument: an
+  // option that is none; Unavailable: the driver refuses.
+  static absl::StatusOr<std::shared_ptr<Session>> Open(
+      const Options& options, std::shared_ptr<DeviceBudget> budget = nullptr);
+
+  const DeviceInfo& device() const { return device_; }
+  const DotRow& dot() const { return dot_; }
+  const std::shared_ptr<DeviceBudget>& budget() const { return budget_; }
+  // State lies in memory that the host sees without a copy.
+  bool shares_memory() const { return shares_memory_; }
+  // Products of floats read their weights as halves.
+  bool has_half_weights() const { return halves_.weights; }
+  // Kernels of floats take activations that are halves (CompileOptions::stores_halves).
+  bool has_half_activations() const { return halves_.activations; }
+  cl_context context() const { return context_.get(); }
+  cl_command_queue queue() const { return queue_.get(); }
+
+  // What tuning has chosen for this device; programs that are prepared from now on go by it.
+  ChosenTiles& chosen_tiles() { return chosen_tiles_; }
+
+  // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line.
+  absl::Status Build(const ProgramId& program);
+  // Of a program that was built.
+  absl::StatusOr<cl_kernel> KernelOf(const ProgramId& program, const char* name);
+
+  // OK for CL_SUCCESS. Else Unavailable: the device is lost to us, from then on.
+  absl::Status Check(cl_int code, absl::string_view what);
+  const absl::Status& lost() const { return lost_; }
+  // Waits until all that was enqueued is done.
+  absl::Status Finish() { return Check(clFinish(queue()), "clFinish"); }
+
+ private:
+  // What is FP16.
+  struct Halves {
+    bool weights = false;
+    bool activations = false;
+  };
+  Session(DeviceInfo device, const DotRow& dot, bool shares_memory, const Halves& halves)
+      : device_(std::move(device)), dot_(dot), shares_memory_(shares_memory), halves_(halves) {}
+
+  const DeviceInfo device_;
+  const DotRow& dot_;
+  const bool shares_memory_;
+  const Halves halves_;
+  std::shared_ptr<DeviceBudget> budget_;
+  Handle<cl_context> context_;
+  Handle<cl_command_queue> queue_;
+  std::map<ProgramId, Handle<cl_program>> programs_;
+  std::map<std::pair<ProgramId, std::string>, Handle<cl_kernel>> kernels_;
+  ChosenTiles chosen_tiles_;
+  absl::Status lost_;
+};
+
+// Compiles kernels for the session's device. FailedPrecondition as Session::Build.
+absl::StatusOr<Handle<cl_program>> Compile(const Session& session, const std::string& source,
+                                           const std::string& options);
+
+}  // namespace runnel::opencl

@@ -1,0 +1,61 @@
+#pragma once
+
+// How a product is cut into tiles and slices.
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/backends/host/geometry.h"
+#include "kernels/backends/opencl/device/handles.h"
+#include "kernels/backends/opencl/product/tile.h"
+#include "kernels/ir/program.h"
+
+namespace runnel::opencl {
+
+// As kernels/backends/opencl/cl/prelude.cl and product.cl lay them out.
+struct KernelGeometry {
+  cl_int n, c, h, w;
+  cl_int oc, oh, ow;
+  cl_int kh, kw, sh, sw, ph, pw;
+  cl_int groups;
+};
+struct KernelPlan {
+  cl_int rows, columns, depth;
+  cl_int slices, slice_depth;
+  cl_uint elements;
+};
+
+KernelGeometry GeometryFor(const Program& program, const Instruction& instruction);
+
+struct ProductPlan {
+  const char* kernel = nullptr;
+  bool is_float = false;
+  bool reads_weight = false;  // ReadsWeight
+  KernelGeometry geometry = {};
+  KernelPlan plan = {};
+  Tile tile;
+  // The sums of slices are added up afterwards; else the product is written as it is.
+  bool is_sliced = false;
+  // The kRequantizeCodes that reads its sums is done with it (code_pairs.h): they are nowhere in
+  // memory.
+  bool gives_codes = false;
+  // Products of one class are tuned as one: kernel, kind of window, and sizes to powers of two.
+  std::string shape_class;
+
+  int64_t macs() const { return int64_t{plan.rows} * plan.columns * plan.depth * geometry.groups; }
+  int64_t slice_bytes() const {
+    return is_sliced ? int64_t{plan.slices} * plan.elements * int64_t{sizeof(cl_int)} : 0;
+  }
+};
+
+bool IsProduct(OpCode code);
+// A product that reads a weight, its second input: not a weight-gradient.
+bool ReadsWeight(OpCode code);
+// Likewise, of floats.
+bool ReadsFloatWeight(OpCode code);
+// The tile does not change the slices: sums of floats are a function of the shape and the device.
+// What has no weight, or one that no image of the device reaches, reads none.
+ProductPlan PlanProduct(const Program& program, const Instruction& instruction,
+                        const DeviceInfo& device, const ChosenTiles& chosen);
+
+}  // namespace runnel::opencl

@@ -1,0 +1,79 @@
+#pragma once
+
+// Searches the tile of each class of products by trying them on the device.
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backends/opencl/device/session.h"
+#include "kernels/backends/opencl/product/lone_product.h"
+#include "kernels/backends/opencl/product/product_plan.h"
+#include "kernels/backends/tuner.h"
+#include "proto/base/clock.h"
+
+namespace runnel::opencl {
+
+class ProductTuner final : public Tuner {
+ public:
+  // options: of the session whose device this is. Searches have a session of their own, so that a
+  // tile that the driver fails at loses no stage its device. Their buffers count against `budget`.
+  ProductTuner(Options options, DeviceInfo device, std::shared_ptr<DeviceBudget> budget)
+      : options_(std::move(options)), device_(std::move(device)), budget_(std::move(budget)) {}
+
+  TuningSubject subject() const override;
+  double usual_seconds() const override;
+  std::vector<TuningChoice> choices() const override;
+  int Adopt(const std::vector<TuningChoice>& kept, bool is_checked) override;
+  void BeginSearch(double seconds, bool anew) override;
+
+  // If there is time left: searches the classes of the program. Nothing that goes wrong here is an
+  // error: the rule's tile stays.
+  void Search(const Program& program);
+  // For Session::chosen_tiles.
+  ChosenTiles tiles() const;
+
+ private:
+  // What tiles are tried on.
+  struct Bench {
+    std::shared_ptr<Session> session;
+    std::unique_ptr<Backend> backend;
+  };
+  struct Sample {
+    std::vector<std::byte> bytes;
+    double seconds = 0;
+  };
+  struct Candidate {
+    Instruction instruction;
+    ProductPlan plan;
+    int uses = 0;
+  };
+
+  std::vector<Candidate> CandidatesOf(const Program& program) const;
+  void SearchClass(const Program& program, const Candidate& candidate);
+  // OK: the tile computes the small product as `ref`.
+  absl::Status CheckSmall(const LoneProduct& small, const ProductPlan& plan, const Tile& tile);
+  absl::StatusOr<Sample> RunTile(const LoneProduct& product, Memory& operands, const Tile& tile,
+                                 int timed_runs);
+  // The bench's session, opened anew if a tile has lost its device.
+  absl::Status OpenBench();
+  std::vector<Tile> TilesFor(const ProductPlan& plan) const;
+
+  const Options options_;
+  const DeviceInfo device_;
+  const std::shared_ptr<DeviceBudget> budget_;
+  const MonotonicClock clock_;
+  std::map<std::string, TuningChoice> choices_;  // by class
+  std::map<std::string, Tile> hints_;            // likewise, of other devices
+  std::set<Tile> failing_;                       // that cost a session
+  std::set<std::string> searched_;               // since BeginSearch
+  Bench bench_;
+  int64_t end_nanos_ = 0;  // of the time for the class that is searched
+  double left_seconds_ = 0;
+  bool anew_ = false;
+};
+
+}  // namespace runnel::opencl

@@ -1,0 +1,224 @@
+#include "kernels/backends/opencl/product/products.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/backends/opencl/code_instructions.h"
+#include "kernels/backends/opencl/product/code_pairs.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::opencl {
+namespace {
+
+ProgramId KernelsOf(const ProductPlan& product) {
+  return {ProgramId::Source::kProduct, product.is_float, product.tile, product.gives_codes};
+}
+
+// Where the weight is no image after all, the tile without it.
+ProgramId KernelsFor(const ProductPlan& product, const WeightOperand& weight) {
+  ProgramId kernels = KernelsOf(product);
+  kernels.tile.image = weight.image != nullptr;
+  return kernels;
+}
+
+// Sums of slices are added up by kernels that read no weight.
+ProgramId SliceKernelsOf(const ProductPlan& product) { return KernelsFor(product, {}); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Products>> Products::Create(const Operands& operands,
+                                                           std::shared_ptr<Session> session) {
+  std::unique_ptr<Products> made(new Products(operands, session));
+  made->Plan();
+  int64_t slice_bytes = 0;
+  for (const auto& [instruction, plan] : made->plans_) {
+    slice_bytes = std::max(slice_bytes, plan.slice_bytes());
+    RUNNEL_RETURN_IF_ERROR(session->Build(KernelsOf(plan)));
+    if (plan.tile.image) RUNNEL_RETURN_IF_ERROR(session->Build(KernelsFor(plan, {})));
+    RUNNEL_RETURN_IF_ERROR(made->AddHalves(*instruction));
+  }
+  if (made->plans_.empty()) return made;
+  RUNNEL_ASSIGN_OR_RETURN(made->targets_,
+                          CreateBuffer(*session, kMaxGroups * int64_t{sizeof(cl_ulong)}));
+  RUNNEL_ASSIGN_OR_RETURN(made->slices_, CreateBuffer(*session, slice_bytes));
+  return made;
+}
+
+void Products::Plan() {
+  const Program& program = operands_.program();
+  for (const auto& part : program.parts) {
+    for (const Instruction& instruction : part) {
+      if (!IsProduct(instruction.code)) continue;
+      plans_.emplace(&instruction, PlanProduct(program, instruction, session_->device(),
+                                               session_->chosen_tiles()));
+    }
+  }
+  for (const CodePair& pair : FindCodePairs(program)) {
+    ProductPlan& product = plans_.at(pair.product);
+    if (product.is_sliced) continue;
+    product.gives_codes = true;
+    coded_.emplace(pair.requantize, pair.product);
+  }
+}
+
+bool Products::Has(const Instruction& instruction) const {
+  return IsProduct(instruction.code) || coded_.count(&instruction) > 0;
+}
+
+absl::Status Products::Enqueue(const Instruction& instruction, const StepContext& context) {
+  if (!IsProduct(instruction.code)) return Codes(instruction);
+  const ProductPlan& product = plans_.at(&instruction);
+  if (product.gives_codes) return absl::OkStatus();  // when its sums are requantised
+  if (!product.is_float) return Integers(instruction, product);
+  const bool is_gradient = !ReadsFloatWeight(instruction.code);
+  const bool adds = is_gradient && context.accumulate && !instruction.overwrites;
+  RUNNEL_RETURN_IF_ERROR(Floats(instruction, product, adds));
+  if (!is_gradient || instruction.outputs.size() < 2) return absl::OkStatus();
+  return BiasGradient(instruction, adds);
+}
+
+absl::Status Products::Codes(const Instruction& requantize) {
+  const Instruction& instruction = *coded_.at(&requantize);
+  const ProductPlan& product = plans_.at(&instruction);
+  const bool has_rows = requantize.inputs.size() > 2;
+  RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, operands_.In(instruction, 1)));
+  Launch launch(*session_, KernelsFor(product, b), product.kernel);
+  b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
+  return launch.Tensor(operands_.In(requantize, 1))
+      .Tensor(operands_.In(requantize, has_rows ? 2 : 1))
+      .Tensor(operands_.Out(requantize, 0))
+      .Value(CodeFlagsOf(operands_, requantize))
+      .Value(product.geometry)
+      .Value(product.plan)
+      .Tiles(product.tile, product.plan.rows, product.plan.columns, product.geometry.groups);
+}
+
+absl::Status Products::Integers(const Instruction& instruction, const ProductPlan& product) {
+  const KernelPlan& plan = product.plan;
+  const TensorRef a = operands_.In(instruction, 0), b = operands_.In(instruction, 1);
+  const TensorRef y = operands_.Out(instruction, 0);
+  const cl_int added_exponent = 0;
+  RUNNEL_RETURN_IF_ERROR(Launch(*session_, kIntegerElements, "begin_sum")
+                             .Tensor(y)
+                             .Tensor(a)
+                             .Tensor(b)
+                             .Value(Flag(true))
+                             .Value(added_exponent)
+                             .Once());
+  RUNNEL_ASSIGN_OR_RETURN(const WeightOperand right, View(instruction, b));
+  Launch launch(*session_, KernelsFor(product, right), product.kernel);
+  right.AddTo(launch.Tensor(a));
+  RUNNEL_RETURN_IF_ERROR(launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
+                             .Value(Flag(!product.is_sliced))
+                             .Value(product.geometry)
+                             .Value(plan)
+                             .Tiles(product.tile, plan.rows, plan.columns,
+                                    int64_t{product.geometry.groups} * plan.slices));
+  if (!product.is_sliced) return absl::OkStatus();
+  const bool is_wide = operands_.buffer(instruction.outputs[0]).dtype == DType::kInt64;
+  RUNNEL_RETURN_IF_ERROR(Launch(*session_, SliceKernelsOf(product), "add_slices")
+                             .Memory(slices_.get())
+                             .Value(plan)
+                             .Tensor(y)
+                             .Value(Flag(is_wide))
+                             .Memory(targets_.get())
+                             .Items(plan.elements));
+  return Launch(*session_, SliceKernelsOf(product), "finish_slices")
+      .Tensor(y)
+      .Memory(targets_.get())
+      .Value(static_cast<cl_uint>(GroupsFor(plan.elements)))
+      .Once();
+}
+
+absl::Status Products::Floats(const Instruction& instruction, const ProductPlan& product,
+                              bool adds) {
+  const KernelPlan& plan = product.plan;
+  const TensorRef y = operands_.Out(instruction, 0);
+  const bool has_bias = instruction.inputs.size() > 2;
+  RUNNEL_ASSIGN_OR_RETURN(const TensorRef weight, Weight(instruction));
+  RUNNEL_ASSIGN_OR_RETURN(const WeightOperand b, View(instruction, weight));
+  Launch launch(*session_, KernelsFor(product, b), product.kernel);
+  b.AddTo(launch.Tensor(operands_.In(instruction, 0)));
+  RUNNEL_RETURN_IF_ERROR(launch.Tensor(product.is_sliced ? TensorRef{slices_.get()} : y)
+                             .Tensor(operands_.In(instruction, has_bias ? 2 : 1))
+                             .Value(Flag(has_bias))
+                             .Value(Flag(adds && !product.is_sliced))
+                             .Value(product.geometry)
+                             .Value(plan)
+                             .Tiles(product.tile, plan.rows, plan.columns,
+                                    int64_t{product.geometry.groups} * plan.slices));
+  if (!product.is_sliced) return absl::OkStatus();
+  return Launch(*session_, SliceKernelsOf(product), "add_slices")
+      .Memory(slices_.get())
+      .Value(plan)
+      .Tensor(y)
+      .Value(Flag(adds))
+      .Items(plan.elements);
+}
+
+absl::Status Products::AddHalves(const Instruction& instruction) {
+  if (!session_->has_half_weights() || !ReadsFloatWeight(instruction.code)) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(session_->Build(kFloatElements));
+  Halves& halves = halves_[instruction.inputs[1]];
+  if (halves.buffer.get() != nullptr) return absl::OkStatus();
+  const int64_t count = operands_.buffer(instruction.inputs[1]).shape.elements();
+  RUNNEL_ASSIGN_OR_RETURN(halves.buffer, CreateBuffer(*session_, count * int64_t{sizeof(cl_half)}));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WeightOperand> Products::View(const Instruction& instruction,
+                                             const TensorRef& weight) {
+  const ProductPlan& product = plans_.at(&instruction);
+  if (!product.tile.image) return WeightOperand{weight};
+  const WeightKind kind = !product.is_float              ? WeightKind::kInt8
+                          : session_->has_half_weights() ? WeightKind::kHalf
+                                                         : WeightKind::kFloat;
+  return images_.View(weight, operands_.buffer(instruction.inputs[1]).shape.elements(), kind);
+}
+
+void Products::ForgetWeights() {
+  images_.Forget();
+  for (auto& [index, halves] : halves_) halves.are_made = false;
+}
+
+void Products::ForgetWritten(const Instruction& instruction) {
+  for (auto& [index, halves] : halves_) {
+    for (const BufferIndex output : instruction.outputs) {
+      if (Overlap(operands_.buffer(output), operands_.buffer(index))) halves.are_made = false;
+    }
+  }
+}
+
+int64_t Products::memory_bytes() const {
+  int64_t bytes = targets_.bytes() + slices_.bytes();
+  for (const auto& [index, halves] : halves_) bytes += halves.buffer.bytes();
+  return bytes;
+}
+
+absl::StatusOr<TensorRef> Products::Weight(const Instruction& instruction) {
+  const TensorRef weight = operands_.In(instruction, 1);
+  if (!session_->has_half_weights() || !ReadsFloatWeight(instruction.code)) return weight;
+  Halves& halves = halves_.at(instruction.inputs[1]);
+  if (!halves.are_made) {
+    const int64_t count = operands_.buffer(instruction.inputs[1]).shape.elements();
+    RUNNEL_RETURN_IF_ERROR(Launch(*session_, kFloatElements, "to_halves")
+                               .Tensor(weight)
+                               .Memory(halves.buffer.get())
+                               .Value(static_cast<cl_uint>(count))
+                               .Items(count));
+    halves.are_made = true;
+  }
+  return TensorRef{halves.buffer.get()};
+}
+
+absl::Status Products::BiasGradient(const Instruction& instruction, bool adds) {
+  const Shape& dy = operands_.buffer(instruction.inputs[0]).shape;
+  return Launch(*session_, kFloatElements, "bias_gradient")
+      .Tensor(operands_.In(instruction, 0))
+      .Tensor(operands_.Out(instruction, 1))
+      .Value(ChannelsOf(dy))
+      .Value(Flag(adds))
+      .Groups(dy[1]);
+}
+
+}  // namespace runnel::opencl

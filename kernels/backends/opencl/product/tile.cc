@@ -1,0 +1,89 @@
+#include "kernels/backends/opencl/product/tile.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace runnel::opencl {
+namespace {
+
+constexpr Tile kSmall = {1, 1, 8, 8, 8, 1};
+constexpr Tile kLarge = {4, 4, 8, 8, 8, 1};
+// A product with fewer rows or columns gets the small one.
+constexpr int64_t kSmallSide = 8;
+
+// From what is most often good to what few devices like.
+constexpr Tile kTiles[] = {
+    kLarge,
+    kSmall,
+    {4, 4, 8, 8, 8, 4},
+    {4, 4, 16, 16, 8, 4},
+    {8, 8, 8, 8, 8, 4},
+    {2, 2, 16, 16, 8, 2},
+    {8, 4, 8, 8, 8, 4},
+    {8, 8, 16, 16, 4, 4},
+    {2, 2, 8, 8, 8, 2},
+    {4, 1, 8, 8, 8, 1},
+    {1, 4, 8, 8, 8, 1},
+    {8, 1, 16, 4, 8, 1},
+    {4, 4, 4, 4, 8, 4},
+    {4, 4, 8, 8, 16, 4},
+    {8, 4, 16, 16, 8, 4},
+    {16, 16, 8, 8, 4, 4},
+    {4, 4, 8, 8, 8, 4, true},
+    {8, 4, 8, 8, 8, 4, true},
+    {8, 8, 8, 8, 8, 4, true},
+    {4, 4, 16, 16, 8, 4, true},
+    {4, 1, 8, 8, 8, 1, true},
+};
+
+}  // namespace
+
+std::string ToText(const Tile& tile) {
+  return absl::StrCat(tile.rows, "x", tile.columns, " by ", tile.side_x, "x", tile.side_y,
+                      ", depth ", tile.depth, ", vector ", tile.vector,
+                      tile.image ? ", weights image" : "");
+}
+
+std::string BuildOptionsOf(const Tile& tile) {
+  return absl::StrCat(" -DTILE_ROWS=", tile.rows, " -DTILE_COLUMNS=", tile.columns,
+                      " -DSIDE_X=", tile.side_x, " -DSIDE_Y=", tile.side_y, " -DDEPTH=", tile.depth,
+                      " -DVECTOR=", tile.vector, tile.image ? " -DIMAGE_WEIGHTS" : "");
+}
+
+absl::Span<const Tile> Tiles() { return kTiles; }
+
+std::optional<Tile> ParseTile(absl::string_view text) {
+  for (const Tile& tile : kTiles) {
+    if (ToText(tile) == text) return tile;
+  }
+  return std::nullopt;
+}
+
+const Tile& TileByRule(int64_t rows, int64_t columns) {
+  return std::min(rows, columns) <= kSmallSide ? kSmall : kLarge;
+}
+
+absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInfo& device) {
+  if (text.empty()) return ChosenTiles();
+  const std::optional<Tile> tile = ParseTile(text);
+  if (tile.has_value() && Fits(*tile, device)) return ChosenTiles({{kEveryClass, *tile}});
+  std::vector<std::string> there;
+  for (const Tile& one : kTiles) {
+    if (Fits(one, device)) there.push_back(absl::StrCat("'", ToText(one), "'"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("RUNNEL_OPENCL_TILE '", text, "': device ",
+                                                 device.name, " has ", absl::StrJoin(there, ", ")));
+}
+
+bool Fits(const Tile& tile, const DeviceInfo& device) {
+  // The kernel has some local memory beside.
+  constexpr int64_t kOtherBytes = 64;
+  return (!tile.image || device.image_texels > 0) &&
+         tile.side_x * tile.side_y <= device.max_work_group &&
+         tile.local_bytes() + kOtherBytes <= device.local_bytes;
+}
+
+}  // namespace runnel::opencl

@@ -1,0 +1,56 @@
+#pragma once
+
+// How a product is cut for the device: a build of cl/product.cl each. None of it can be seen in the
+// result.
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/backends/opencl/device/device.h"
+
+namespace runnel::opencl {
+
+struct Tile {
+  int rows = 4;  // sums of a work-item: rows x columns
+  int columns = 4;
+  int side_x = 8;  // work-items of a group: side_x x side_y
+  int side_y = 8;
+  int depth = 8;       // cells of each row that a group loads at once; int8: of four values
+  int vector = 1;      // cells that a work-item reads at once; divides rows and columns
+  bool image = false;  // weights are read as an image, through the texture cache
+
+  int group_rows() const { return rows * side_x; }
+  int group_columns() const { return columns * side_y; }
+  int64_t local_bytes() const { return 4 * int64_t{depth} * (group_rows() + group_columns()); }
+
+  friend auto operator<=>(const Tile&, const Tile&) = default;
+};
+
+// "4x4 by 8x8, depth 8, vector 1", and ", weights image".
+std::string ToText(const Tile& tile);
+// -DTILE_ROWS=4 ...
+std::string BuildOptionsOf(const Tile& tile);
+
+// What a tuner may choose from: the two of the rule first.
+absl::Span<const Tile> Tiles();
+// One of Tiles() by its text; none: there is no such tile.
+std::optional<Tile> ParseTile(absl::string_view text);
+// Of products with few rows or columns, as of depthwise convolutions, a large tile is mostly empty.
+const Tile& TileByRule(int64_t rows, int64_t columns);
+// Whether the device has so many work-items in a group, so much local memory, and images where the
+// tile reads one.
+bool Fits(const Tile& tile, const DeviceInfo& device);
+
+// The tile of each class of shapes (ProductPlan::shape_class) that is not the rule's; of
+// kEveryClass: of all.
+using ChosenTiles = std::map<std::string, Tile>;
+inline constexpr char kEveryClass[] = "*";
+// kEveryClass with the tile that RUNNEL_OPENCL_TILE names; nothing for an empty text.
+// InvalidArgument lists the device's tiles.
+absl::StatusOr<ChosenTiles> ForcedTiles(const std::string& text, const DeviceInfo& device);
+
+}  // namespace runnel::opencl

@@ -1,0 +1,98 @@
+#include "kernels/backends/ref/ref_backend.h"
+
+#include "kernels/backends/host/interpreter.h"
+#include "kernels/backends/ref/ref_kernels.h"
+
+namespace runnel {
+namespace {
+
+constexpr host::KernelRow kKernels[] = {
+    {OpCode::kConvForward, ref::ConvForward},
+    {OpCode::kLinearForward, ref::LinearForward},
+    {OpCode::kBatchNormForward, ref::BatchNormForward},
+    {OpCode::kBatchNormEval, ref::BatchNormEval},
+    {OpCode::kBatchNormAgain, ref::BatchNormAgain},
+    {OpCode::kReluForward, ref::ReluForward},
+    {OpCode::kRelu6Forward, ref::Relu6Forward},
+    {OpCode::kDropoutForward, ref::Dropout},
+    {OpCode::kMaxPoolForward, ref::MaxPoolForward},
+    {OpCode::kAvgPoolForward, ref::AvgPoolForward},
+    {OpCode::kGlobalAvgPoolForward, ref::GlobalAvgPoolForward},
+    {OpCode::kAddForward, ref::Sum},
+    {OpCode::kCopy, ref::Copy},
+    {OpCode::kSoftmaxCrossEntropy, ref::SoftmaxCrossEntropy},
+    {OpCode::kSoftmaxCrossEntropyEval, ref::SoftmaxCrossEntropyEval},
+    {OpCode::kConvInputGradient, ref::ConvInputGradient},
+    {OpCode::kLinearInputGradient, ref::LinearInputGradient},
+    {OpCode::kBatchNormInputGradient, ref::BatchNormInputGradient},
+    {OpCode::kReluInputGradient, ref::ReluInputGradient},
+    {OpCode::kRelu6InputGradient, ref::Relu6InputGradient},
+    {OpCode::kDropoutInputGradient, ref::Dropout},
+    {OpCode::kMaxPoolInputGradient, ref::MaxPoolInputGradient},
+    {OpCode::kAvgPoolInputGradient, ref::AvgPoolInputGradient},
+    {OpCode::kGlobalAvgPoolInputGradient, ref::GlobalAvgPoolInputGradient},
+    {OpCode::kAccumulate, ref::Sum},
+    {OpCode::kConvWeightGradient, ref::ConvWeightGradient},
+    {OpCode::kLinearWeightGradient, ref::LinearWeightGradient},
+    {OpCode::kBatchNormWeightGradient, ref::BatchNormWeightGradient},
+    {OpCode::kFakeQuantizeWeight, ref::FakeQuantizeWeight},
+    {OpCode::kFakeQuantizeWeightGradient, ref::FakeQuantizeWeightGradient},
+    {OpCode::kFakeQuantizeActivation, ref::FakeQuantizeActivation},
+    {OpCode::kFakeQuantizeActivationGradient, ref::FakeQuantizeActivationGradient},
+    {OpCode::kFakeQuantizeError, ref::FakeQuantizeError},
+    {OpCode::kSgdUpdate, ref::SgdUpdate},
+    {OpCode::kQuantize, ref::Quantize},
+    {OpCode::kInt8ConvForward, ref::Int8ProductForward},
+    {OpCode::kInt8LinearForward, ref::Int8ProductForward},
+    {OpCode::kInt8ConvForwardRescaled, ref::Int8ProductForwardRescaled},
+    {OpCode::kInt8LinearForwardRescaled, ref::Int8ProductForwardRescaled},
+    {OpCode::kInt8ConvInputGradientRescaled, ref::Int8ProductInputGradientRescaled},
+    {OpCode::kInt8LinearInputGradientRescaled, ref::Int8ProductInputGradientRescaled},
+    {OpCode::kRescale, ref::Rescale},
+    {OpCode::kInt8ReluForward, ref::Int8ReluForward},
+    {OpCode::kInt8DropoutForward, ref::Int8DropoutForward},
+    {OpCode::kInt8MaxPoolForward, ref::Int8MaxPoolForward},
+    {OpCode::kInt8AvgPoolForward, ref::Int8AvgPoolForward},
+    {OpCode::kInt8GlobalAvgPoolForward, ref::Int8GlobalAvgPoolForward},
+    {OpCode::kInt8Add, ref::Int8Add},
+    {OpCode::kInt8ConvInputGradient, ref::Int8ProductInputGradient},
+    {OpCode::kInt8LinearInputGradient, ref::Int8ProductInputGradient},
+    {OpCode::kInt8ReluInputGradient, ref::Int8ReluInputGradient},
+    {OpCode::kInt8DropoutInputGradient, ref::Int8DropoutInputGradient},
+    {OpCode::kInt8MaxPoolInputGradient, ref::Int8MaxPoolInputGradient},
+    {OpCode::kInt8AvgPoolInputGradient, ref::Int8AvgPoolInputGradient},
+    {OpCode::kInt8GlobalAvgPoolInputGradient, ref::Int8GlobalAvgPoolInputGradient},
+    {OpCode::kInt8ConvWeightGradient, ref::Int8ProductWeightGradient},
+    {OpCode::kInt8LinearWeightGradient, ref::Int8ProductWeightGradient},
+    {OpCode::kAddScaledGradient, ref::AddScaledGradient},
+    {OpCode::kNitiUpdate, ref::NitiUpdate},
+    {OpCode::kIntegerSoftmaxCrossEntropy, ref::IntegerSoftmaxCrossEntropy},
+    {OpCode::kIntegerSoftmaxCrossEntropyEval, ref::IntegerSoftmaxCrossEntropyEval},
+    {OpCode::kEncodeCodes, ref::EncodeCodes},
+    {OpCode::kRequantizeCodes, ref::RequantizeCodes},
+    {OpCode::kAddCodes, ref::AddCodes},
+    {OpCode::kPadCodes, ref::PadCodes},
+    {OpCode::kCodesToChannelsFirst, ref::CodesToChannelsFirst},
+    {OpCode::kCodesToChannelsLast, ref::CodesToChannelsLast},
+};
+
+class RefBackend : public Backend {
+ public:
+  absl::string_view name() const override { return "ref"; }
+  std::string numerics_class() const override { return "ref"; }
+  std::string description() const override { return "plain loops, one thread"; }
+  bool rescales_in_products() const override { return true; }
+  bool shifts_slices() const override { return true; }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
+    return host::Interpret(program, name(), kKernels);
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeRefBackend(int /*threads*/) {
+  return std::make_unique<RefBackend>();
+}
+
+}  // namespace runnel

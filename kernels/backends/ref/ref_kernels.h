@@ -1,0 +1,88 @@
+#pragma once
+
+// One function an OpCode; operands as kernels/ir/program.h lists them. Private to kernels/backends/ref.
+
+#include "absl/status/status.h"
+#include "kernels/backends/host/call.h"
+
+namespace runnel::ref {
+
+using host::Call;
+using host::Kernel;
+
+// Writes a weight-gradient, or adds to what is there.
+inline void StoreGradient(const Call& call, float value, float* place) {
+  *place = call.adds() ? *place + value : value;
+}
+
+// `value` rounded to `shift` bits fewer, 0 for as it is, as the instruction's rule says; `element`
+// is the logical index, which keys the draw of stochastic rounding.
+int64_t RoundBy(const Call& call, int64_t value, int shift, int64_t element);
+
+// mu of the step for the instruction's kind of operator.
+int GradientBitsFor(const Call& call);
+
+absl::Status ConvForward(const Call& call);
+absl::Status ConvInputGradient(const Call& call);
+absl::Status ConvWeightGradient(const Call& call);
+absl::Status LinearForward(const Call& call);
+absl::Status LinearInputGradient(const Call& call);
+absl::Status LinearWeightGradient(const Call& call);
+absl::Status BatchNormForward(const Call& call);
+absl::Status BatchNormEval(const Call& call);
+absl::Status BatchNormAgain(const Call& call);
+absl::Status BatchNormInputGradient(const Call& call);
+absl::Status BatchNormWeightGradient(const Call& call);
+absl::Status ReluForward(const Call& call);
+absl::Status Relu6Forward(const Call& call);
+absl::Status ReluInputGradient(const Call& call);
+absl::Status Relu6InputGradient(const Call& call);
+absl::Status Dropout(const Call& call);  // forward and gradient are the same map
+absl::Status Sum(const Call& call);      // add and accumulate
+absl::Status Copy(const Call& call);
+absl::Status MaxPoolForward(const Call& call);
+absl::Status MaxPoolInputGradient(const Call& call);
+absl::Status AvgPoolForward(const Call& call);
+absl::Status AvgPoolInputGradient(const Call& call);
+absl::Status GlobalAvgPoolForward(const Call& call);
+absl::Status GlobalAvgPoolInputGradient(const Call& call);
+absl::Status SoftmaxCrossEntropy(const Call& call);
+absl::Status SoftmaxCrossEntropyEval(const Call& call);
+absl::Status FakeQuantizeWeight(const Call& call);
+absl::Status FakeQuantizeWeightGradient(const Call& call);
+absl::Status FakeQuantizeActivation(const Call& call);
+absl::Status FakeQuantizeActivationGradient(const Call& call);
+absl::Status FakeQuantizeError(const Call& call);
+absl::Status SgdUpdate(const Call& call);
+
+absl::Status Quantize(const Call& call);
+absl::Status Rescale(const Call& call);
+absl::Status Int8ProductForward(const Call& call);  // conv and linear
+absl::Status Int8ProductInputGradient(const Call& call);
+absl::Status Int8ProductWeightGradient(const Call& call);
+absl::Status Int8ProductForwardRescaled(const Call& call);
+absl::Status Int8ProductInputGradientRescaled(const Call& call);
+absl::Status Int8ReluForward(const Call& call);
+absl::Status Int8ReluInputGradient(const Call& call);
+absl::Status Int8DropoutForward(const Call& call);
+absl::Status Int8DropoutInputGradient(const Call& call);
+absl::Status Int8Add(const Call& call);
+absl::Status Int8MaxPoolForward(const Call& call);
+absl::Status Int8MaxPoolInputGradient(const Call& call);
+absl::Status Int8AvgPoolForward(const Call& call);
+absl::Status Int8AvgPoolInputGradient(const Call& call);
+absl::Status Int8GlobalAvgPoolForward(const Call& call);
+absl::Status Int8GlobalAvgPoolInputGradient(const Call& call);
+absl::Status AddScaledGradient(const Call& call);
+absl::Status NitiUpdate(const Call& call);
+absl::Status IntegerSoftmaxCrossEntropy(const Call& call);
+absl::Status IntegerSoftmaxCrossEntropyEval(const Call& call);
+
+absl::Status EncodeCodes(const Call& call);
+absl::Status RequantizeCodes(const Call& call);
+absl::Status AddCodes(const Call& call);
+absl::Status PadCodes(const Call& call);
+absl::Status CodesToChannelsFirst(const Call& call);
+absl::Status CodesToChannelsLast(const Call& call);
+
+}  // namespace runnel::ref

@@ -1,8 +1,0 @@
-#include "kernels/cpu/fp32/rows/make_kernels.h"
-#include "kernels/cpu/fp32/rows/vec_portable.h"
-
-namespace runnel::fp32 {
-
-constinit const Kernels kPortableKernels = MakeKernels<VecPortable>("portable");
-
-}  // namespace runnel::fp32

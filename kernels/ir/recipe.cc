@@ -1,0 +1,131 @@
+#include "kernels/ir/recipe.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+// Codes whose result is an accumulator, and those whose result is a wide weight-gradient.
+bool GivesAccumulator(OpCode code) {
+  switch (code) {
+    case OpCode::kInt8ConvForward:
+    case OpCode::kInt8LinearForward:
+    case OpCode::kInt8AvgPoolForward:
+    case OpCode::kInt8GlobalAvgPoolForward:
+    case OpCode::kInt8ConvInputGradient:
+    case OpCode::kInt8LinearInputGradient:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status CheckRule(const Recipe& recipe, const OpRule& rule) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("recipe ", recipe.name, ", operator ", Name(rule.op), ": ", what));
+  };
+  if (Name(rule.op) == "?") return error("is not known");
+  if (recipe.Find(rule.op) != &rule) return error("has two rules");
+  for (OpCode code : {rule.forward, rule.forward_eval, rule.input_gradient,
+                      rule.weight_gradient.value_or(rule.forward)}) {
+    if (Name(code) == "?") return error("has an instruction that is not known");
+  }
+  if (GivesAccumulator(rule.forward) != rule.rescale_forward) {
+    return error(absl::StrCat(Name(rule.forward), " and rescaling do not fit"));
+  }
+  if (GivesAccumulator(rule.input_gradient) != rule.rescale_input_gradient) {
+    return error(absl::StrCat(Name(rule.input_gradient), " and rescaling do not fit"));
+  }
+  if (rule.rescale_forward && !IsScaled(recipe.numbers.activation)) {
+    return error("rescales FP32 activations");
+  }
+  if (rule.saved == Saved::kInputAndStats && IsScaled(recipe.numbers.activation)) {
+    return error("statistics of integer activations are not defined");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGrids(const Recipe& recipe) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
+  };
+  for (const auto* quantizer : {&recipe.weight_quantizer, &recipe.error_quantizer}) {
+    if (!quantizer->has_value()) continue;
+    if (IsScaled(recipe.numbers.weight)) return error("fake quantisation is for FP32 values");
+    const int bits = (*quantizer)->grid.bits;
+    if (bits < 1 || bits > 8) return error("a grid has 1 to 8 bits");
+  }
+  return absl::OkStatus();
+}
+
+// The position of a window's maximum is kept as a byte.
+constexpr int64_t kMaxWindow = 256;
+
+}  // namespace
+
+const OpRule* Recipe::Find(OpKind op) const {
+  for (const OpRule& rule : rules) {
+    if (rule.op == op) return &rule;
+  }
+  return nullptr;
+}
+
+absl::Status CheckRecipe(const Recipe& recipe) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
+  };
+  for (const OpRule& rule : recipe.rules) RUNNEL_RETURN_IF_ERROR(CheckRule(recipe, rule));
+  for (OpCode code : {recipe.add_gradients, recipe.loss, recipe.loss_eval, recipe.update,
+                      recipe.quantize.value_or(OpCode::kCopy)}) {
+    if (Name(code) == "?") return error("has an instruction that is not known");
+  }
+  const NumberFormat& numbers = recipe.numbers;
+  if (IsScaled(numbers.parameter) != (recipe.update == OpCode::kNitiUpdate)) {
+    return error("the update does not fit the weights' type");
+  }
+  if (recipe.gradient_rounding == Rounding::kStochastic) {
+    return error("stochastic rounding of gradients is not defined");
+  }
+  if (IsScaled(numbers.activation) != recipe.quantize.has_value()) {
+    return error("integer activations need a way in for raw samples, FP32 ones none");
+  }
+  if (numbers.activation != numbers.error) {
+    return error("activations and their gradients are of the same type");
+  }
+  if (numbers.weight != numbers.parameter) {
+    return error("products read weights as they are kept, or fake-quantised in FP32");
+  }
+  if (numbers.activation != numbers.weight) {
+    return error("activations and weights are both integers or both FP32");
+  }
+  if (IsScaled(numbers.weight_gradient) != recipe.add_weight_gradient.has_value()) {
+    return error("integer weight-gradients need an instruction that adds them, FP32 ones none");
+  }
+  return CheckGrids(recipe);
+}
+
+absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model) {
+  if (recipe.family != nullptr) RUNNEL_RETURN_IF_ERROR(CheckTrainable(model, *recipe.family));
+  for (const LayerSpec& layer : model.layers) {
+    for (size_t i = 0; i < layer.ops.size(); ++i) {
+      const OpSpec& op = layer.ops[i];
+      const std::string where =
+          absl::StrCat("layer ", layer.name, ", op ", i, " (", Name(op.kind), "): ");
+      if (recipe.Find(op.kind) == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, "recipe ", recipe.name, " has no rule for it"));
+      }
+      if (op.kind == OpKind::kMaxPool && op.kernel[0] * op.kernel[1] > kMaxWindow) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, "window of more than ", kMaxWindow, " elements"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel

@@ -1,0 +1,97 @@
+#pragma once
+
+// A recipe as data: how each operator becomes instructions, what its backward needs, how weights
+// are held and which rule updates them (Mandheling 3.2: translation, back-propagation, weights,
+// optimizer). The compiler reads these rows; no backend knows recipes.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/ir/program.h"
+#include "proto/base/training/recipe_family.h"
+
+namespace runnel {
+
+// What an operator's backward needs from its forward.
+enum class Saved : uint8_t { kNothing, kInput, kOutput, kInputAndStats, kIndices };
+
+// One operator's translation and back-propagation.
+struct OpRule {
+  OpKind op;
+  OpCode forward;
+  OpCode forward_eval;
+  OpCode input_gradient;
+  std::optional<OpCode> weight_gradient;  // none for operators without parameters
+  Saved saved = Saved::kNothing;  // for input_gradient (the weight-gradient of conv and linear
+                                  // reads x as well)
+  // The result is an accumulator, which kRescale turns into an activation.
+  bool rescale_forward = false;
+  bool rescale_input_gradient = false;
+};
+
+// FP32 values that are put on a grid before the products of an operator with weights read them. Not
+// those of the model's first and last such operator, which lose most by it.
+struct Quantizer {
+  OpCode code;
+  GridRule grid;
+};
+
+struct Recipe {
+  std::string name;                      // "fp32", "niti", "niti:niti2021"
+  const RecipeFamily* family = nullptr;  // what it cannot train
+  NumberFormat numbers;                  // the type of each kind of value: the family's
+
+  // Translation and back-propagation.
+  std::vector<OpRule> rules;
+  std::optional<OpCode> quantize;  // raw samples -> activation, where they enter
+  OpCode add_gradients = OpCode::kAccumulate;
+  GridRule activation_grid;  // of the rules' kFakeQuantizeActivation
+  // The gradient of the operator's output, for both of its gradients.
+  std::optional<Quantizer> error_quantizer;
+
+  // Weights. With a quantizer the parameters are master weights: each pass makes the weights that
+  // it computes with anew, and weight_quantizer_gradient leads back.
+  std::optional<Quantizer> weight_quantizer;
+  OpCode weight_quantizer_gradient = OpCode::kFakeQuantizeWeightGradient;
+  // Adds a micro-batch's gradient to the step's; none: weight-gradients add on their own.
+  std::optional<OpCode> add_weight_gradient;
+
+  // Optimizer.
+  OpCode loss = OpCode::kSoftmaxCrossEntropy;
+  OpCode loss_eval = OpCode::kSoftmaxCrossEntropyEval;
+  OpCode update = OpCode::kSgdUpdate;
+
+  // Rounding of integer recipes.
+  IntegerRule rescale;                                       // activations and errors
+  Rounding gradient_rounding = Rounding::kPseudoStochastic;  // of weight-gradients
+  Rounding loss_rounding = Rounding::kPseudoStochastic;      // of the loss gradient
+
+  // The update of a tensor needs nothing but the tensor, its gradient and momentum, so it may come
+  // right behind the gradient (CompileOptions::steps_in_backward).
+  bool steps_by_tensor() const {
+    return update == OpCode::kSgdUpdate || update == OpCode::kNitiUpdate;
+  }
+  // Null if the recipe has no rule for the operator.
+  const OpRule* Find(OpKind op) const;
+};
+
+// What is wrong with a recipe's rows: an instruction that is not known, an operator twice, a result
+// that is not rescaled although it is an accumulator, an integer update of FP32 weights, ...
+absl::Status CheckRecipe(const Recipe& recipe);
+
+// InvalidArgument names the layer and operator that the recipe cannot train, and why: no rule, or
+// what CheckTrainable says of its family, or a pool's window of more than 256 elements.
+absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model);
+
+// The recipe of a name (recipe_family.h). It is made once and lives as long as the process.
+// InvalidArgument as ParseRecipeName's. Any thread.
+absl::StatusOr<const Recipe*> FindRecipe(absl::string_view name);
+// What a worker says that it has: OfferOf each family.
+std::vector<std::string> RecipeOffers();
+
+}  // namespace runnel

@@ -1,0 +1,40 @@
+#include <iterator>
+
+#include "kernels/ir/recipes/make_recipes.h"
+
+// Plain single-precision training with SGD and momentum.
+namespace runnel {
+namespace {
+
+// Flatten, and dropout in evaluation, are copies that the memory plan turns into views.
+constexpr OpRule kRules[] = {
+    {OpKind::kConv, OpCode::kConvForward, OpCode::kConvForward, OpCode::kConvInputGradient,
+     OpCode::kConvWeightGradient, Saved::kNothing},
+    {OpKind::kLinear, OpCode::kLinearForward, OpCode::kLinearForward, OpCode::kLinearInputGradient,
+     OpCode::kLinearWeightGradient, Saved::kNothing},
+    {OpKind::kBatchNorm, OpCode::kBatchNormForward, OpCode::kBatchNormEval,
+     OpCode::kBatchNormInputGradient, OpCode::kBatchNormWeightGradient, Saved::kInputAndStats},
+    {OpKind::kRelu, OpCode::kReluForward, OpCode::kReluForward, OpCode::kReluInputGradient,
+     std::nullopt, Saved::kOutput},
+    {OpKind::kRelu6, OpCode::kRelu6Forward, OpCode::kRelu6Forward, OpCode::kRelu6InputGradient,
+     std::nullopt, Saved::kOutput},
+    {OpKind::kDropout, OpCode::kDropoutForward, OpCode::kCopy, OpCode::kDropoutInputGradient,
+     std::nullopt, Saved::kNothing},
+    {OpKind::kMaxPool, OpCode::kMaxPoolForward, OpCode::kMaxPoolForward,
+     OpCode::kMaxPoolInputGradient, std::nullopt, Saved::kIndices},
+    {OpKind::kAvgPool, OpCode::kAvgPoolForward, OpCode::kAvgPoolForward,
+     OpCode::kAvgPoolInputGradient, std::nullopt, Saved::kNothing},
+    {OpKind::kGlobalAvgPool, OpCode::kGlobalAvgPoolForward, OpCode::kGlobalAvgPoolForward,
+     OpCode::kGlobalAvgPoolInputGradient, std::nullopt, Saved::kNothing},
+    {OpKind::kAdd, OpCode::kAddForward, OpCode::kAddForward, OpCode::kCopy, std::nullopt,
+     Saved::kNothing},
+    {OpKind::kFlatten, OpCode::kCopy, OpCode::kCopy, OpCode::kCopy, std::nullopt, Saved::kNothing},
+};
+
+}  // namespace
+
+Recipe MakeFp32Recipe(const RecipeName& /*name*/) {
+  return {.rules = {std::begin(kRules), std::end(kRules)}};
+}
+
+}  // namespace runnel

@@ -1,0 +1,494 @@
+#include "kernels/ir/stage_builder.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/ir/arithmetic/integer_math.h"
+#include "kernels/ir/memory_plan.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr BufferIndex kNone = -1;
+
+int64_t AlignUp(int64_t bytes) {
+  return (bytes + AreaPlan::kAlignment - 1) / AreaPlan::kAlignment * AreaPlan::kAlignment;
+}
+
+// One operator of the stage and the values around it in training.
+struct OpNode {
+  int layer = 0;
+  int op = 0;
+  const OpSpec* spec = nullptr;
+  const OpRule* rule = nullptr;
+  bool inner = false;  // has weights, and is neither the model's first nor last such operator
+  std::vector<BufferIndex> inputs;
+  BufferIndex output = kNone;
+  BufferIndex by_product = kNone;     // batch norm's stats, max-pool's indices
+  BufferIndex dscale_dshift = kNone;  // batch norm's, from its input-gradient
+  std::vector<BufferIndex> trainable;
+  std::vector<BufferIndex> gradients;  // of trainable
+  std::vector<BufferIndex> updated;    // of trainable: the next version
+  std::vector<BufferIndex> statistics;
+};
+
+class StageBuilder {
+ public:
+  StageBuilder(const ModelSpec& model, const std::vector<LayerInfo>& infos, int first_layer,
+               int last_layer, const Recipe& recipe, const CompileOptions& options)
+      : model_(model), infos_(infos), recipe_(recipe), options_(options) {
+    program_.first_layer = first_layer;
+    program_.last_layer = last_layer;
+    program_.batch = infos[first_layer].input[0];
+    program_.has_loss = last_layer + 1 == model.layer_count();
+    program_.needs_input_gradient = first_layer > 0;
+    program_.input = infos[first_layer].input;
+    program_.output = infos[last_layer].output;
+    program_.state = LayOutState(infos, first_layer, last_layer, recipe, options);
+  }
+
+  absl::StatusOr<StageDraft> Build() {
+    RUNNEL_RETURN_IF_ERROR(CollectNodes());
+    input_ = program_.first_layer == 0 ? AddPlaced(Storage::kInput, DType::kFloat32, program_.input)
+                                       : AddPlacedActivation(Storage::kInput, program_.input);
+    output_ = AddPlacedActivation(Storage::kOutput, program_.output);
+    program_.input_bytes = program_.buffers[input_].bytes();
+    program_.output_bytes = program_.buffers[output_].bytes();
+    if (program_.has_loss) {
+      labels_ = AddPlaced(Storage::kLabels, DType::kInt32, {program_.batch});
+      metrics_ = AddPlaced(Storage::kMetrics, DType::kUInt8, {2 * sizeof(double)});
+    }
+    AddState();
+    EmitForward(/*training=*/true);
+    EmitForward(/*training=*/false);
+    EmitInputGradient();
+    EmitWeightGradient();
+    EmitUpdate();
+    return StageDraft{std::move(program_), std::move(placed_)};
+  }
+
+ private:
+  absl::Status CollectNodes() {
+    for (int layer = program_.first_layer; layer <= program_.last_layer; ++layer) {
+      const std::vector<OpSpec>& ops = model_.layers[layer].ops;
+      std::vector<bool> read(ops.size() + 1);
+      for (size_t op = 0; op < ops.size(); ++op) {
+        const OpRule* rule = recipe_.Find(ops[op].kind);
+        for (int32_t id : ops[op].inputs) read[id] = true;
+        nodes_.push_back({.layer = layer,
+                          .op = static_cast<int>(op),
+                          .spec = &ops[op],
+                          .rule = rule,
+                          .inner = IsInner(layer, static_cast<int>(op))});
+      }
+      for (size_t op = 0; op + 1 < ops.size(); ++op) {
+        if (!read[op + 1]) return Error(layer, op, "nobody reads its output");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the model has operators with weights before and behind this one, which has some itself.
+  bool IsInner(int layer, int op) const {
+    const auto weighs = [](const OpSpec& spec) {
+      return spec.kind == OpKind::kConv || spec.kind == OpKind::kLinear;
+    };
+    if (!weighs(model_.layers[layer].ops[op])) return false;
+    bool before = false, behind = false;
+    for (int l = 0; l < model_.layer_count(); ++l) {
+      for (int o = 0; o < static_cast<int>(model_.layers[l].ops.size()); ++o) {
+        if (!weighs(model_.layers[l].ops[o])) continue;
+        before = before || std::pair(l, o) < std::pair(layer, op);
+        behind = behind || std::pair(l, o) > std::pair(layer, op);
+      }
+    }
+    return before && behind;
+  }
+
+  absl::Status Error(int layer, size_t op, absl::string_view what) const {
+    const LayerSpec& spec = model_.layers[layer];
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer ", spec.name, ", op ", op, " (", Name(spec.ops[op].kind), "): ", what));
+  }
+
+  BufferIndex AddBuffer(const Buffer& buffer, bool placed) {
+    program_.buffers.push_back(buffer);
+    placed_.push_back(placed);
+    return static_cast<BufferIndex>(program_.buffers.size()) - 1;
+  }
+  BufferIndex AddPlaced(Storage storage, DType dtype, const Shape& shape, int64_t offset = 0) {
+    return AddBuffer({storage, dtype, shape, offset}, /*placed=*/true);
+  }
+  BufferIndex AddPlacedActivation(Storage storage, const Shape& shape) {
+    const DType dtype = recipe_.numbers.activation;
+    return AddBuffer({storage, dtype, shape, 0, IsScaled(dtype)}, /*placed=*/true);
+  }
+  BufferIndex AddValue(DType dtype, const Shape& shape, bool scaled = false) {
+    return AddBuffer({Storage::kScratch, dtype, shape, 0, scaled}, /*placed=*/false);
+  }
+  BufferIndex AddActivation(const Shape& shape) {
+    return AddValue(recipe_.numbers.activation, shape, IsScaled(recipe_.numbers.activation));
+  }
+  BufferIndex AddLike(BufferIndex other) {
+    const Buffer buffer = program_.buffers[other];
+    return AddValue(buffer.dtype, buffer.shape, buffer.scaled);
+  }
+
+  void AddState() {
+    size_t node = 0;
+    for (const StateTensor& tensor : program_.state.tensors) {
+      while (nodes_[node].layer != tensor.layer || nodes_[node].op != tensor.spec.op) ++node;
+      if (tensor.spec.role == TensorRole::kExponent) continue;    // in its weight's tail
+      if (tensor.spec.role == TensorRole::kKeptScales) continue;  // FuseRescale
+      const bool scaled = IsScaled(tensor.spec.dtype);
+      const auto add = [&](Storage storage, DType dtype, int64_t offset) {
+        return AddBuffer({storage, dtype, tensor.spec.shape, offset, scaled}, /*placed=*/true);
+      };
+      if (tensor.storage == Storage::kStatistics) {
+        nodes_[node].statistics.push_back(
+            add(Storage::kStatistics, DType::kFloat32, tensor.offset_bytes));
+        continue;
+      }
+      nodes_[node].trainable.push_back(
+          add(Storage::kParameters, tensor.spec.dtype, tensor.offset_bytes));
+      nodes_[node].gradients.push_back(
+          add(Storage::kGradients, tensor.gradient_dtype, tensor.gradient_offset_bytes));
+      if (!scaled) continue;
+      nodes_[node].updated.push_back(
+          add(Storage::kNewParameters, tensor.spec.dtype, tensor.offset_bytes));
+    }
+  }
+
+  void Emit(Part part, OpCode code, const OpNode& node, std::vector<BufferIndex> inputs,
+            std::vector<BufferIndex> outputs) {
+    Instruction& instruction = program_.parts[static_cast<int>(part)].emplace_back();
+    instruction = {code, std::move(inputs), std::move(outputs), node.layer, node.op, *node.spec};
+    instruction.integer = recipe_.rescale;
+    instruction.grid = recipe_.activation_grid;
+    if (code == recipe_.loss) instruction.integer.rounding = recipe_.loss_rounding;
+    if (code == recipe_.update) instruction.integer.rounding = recipe_.gradient_rounding;
+  }
+
+  // With the accumulator and its rescaling in between if `rescale`.
+  void EmitRescaled(Part part, OpCode code, bool rescale, const OpNode& node,
+                    std::vector<BufferIndex> inputs, std::vector<BufferIndex> outputs) {
+    if (!rescale) return Emit(part, code, node, std::move(inputs), std::move(outputs));
+    const Shape shape = program_.buffers[outputs[0]].shape;
+    const BufferIndex accumulator = AddValue(DType::kInt32, shape, /*scaled=*/true);
+    const BufferIndex result = std::exchange(outputs[0], accumulator);
+    Emit(part, code, node, std::move(inputs), std::move(outputs));
+    Emit(part, OpCode::kRescale, node, {accumulator}, {result});
+  }
+
+  // Puts a value on a quantizer's grid; gives the new one.
+  BufferIndex EmitQuantizer(Part part, const Quantizer& quantizer, const OpNode& node,
+                            BufferIndex from, const Shape& shape) {
+    const BufferIndex to = AddValue(program_.buffers[from].dtype, shape);
+    Emit(part, quantizer.code, node, {from}, {to});
+    program_.parts[static_cast<int>(part)].back().grid = quantizer.grid;
+    return to;
+  }
+
+  // The weight that the products of this part read: of a quantizer's making, or the parameter
+  // itself. Made anew in each part, which costs less than keeping it for each micro-batch in
+  // flight.
+  BufferIndex WeightFor(Part part, const OpNode& node) {
+    const BufferIndex parameter = node.trainable[0];
+    if (!node.inner || !recipe_.weight_quantizer) return parameter;
+    // Flat: weights are row-major, whatever lies beside them.
+    const Shape flat = {program_.buffers[parameter].shape.elements()};
+    return EmitQuantizer(part, *recipe_.weight_quantizer, node, parameter, flat);
+  }
+
+  // The parameters as operands of a forward.
+  void AppendWeights(Part part, const OpNode& node, std::vector<BufferIndex>* inputs) {
+    for (size_t i = 0; i < node.trainable.size(); ++i) {
+      inputs->push_back(i == 0 ? WeightFor(part, node) : node.trainable[i]);
+    }
+  }
+
+  void EmitForward(bool training) {
+    BufferIndex entering = input_;
+    if (recipe_.quantize && program_.first_layer == 0) {
+      entering = AddActivation(program_.input);
+      Emit(training ? Part::kForward : Part::kForwardEval, *recipe_.quantize, nodes_.front(),
+           {input_}, {entering});
+    }
+    std::vector<BufferIndex> values;  // of the layer, by value id
+    for (OpNode& node : nodes_) {
+      if (node.op == 0) values = {entering};
+      std::vector<BufferIndex> inputs;
+      for (int32_t id : node.spec->inputs) inputs.push_back(values[id]);
+      const BufferIndex output =
+          &node == &nodes_.back() ? output_ : AddActivation(infos_[node.layer].op_outputs[node.op]);
+      if (training) {
+        node.inputs = inputs;
+        node.output = output;
+        EmitTraining(node);
+      } else {
+        AppendWeights(Part::kForwardEval, node, &inputs);
+        Append(node.statistics, &inputs);
+        EmitRescaled(Part::kForwardEval, node.rule->forward_eval, node.rule->rescale_forward, node,
+                     inputs, {output});
+      }
+      values.push_back(output);
+      entering = output;
+    }
+    if (program_.has_loss) EmitLoss(training);
+  }
+
+  static void Append(const std::vector<BufferIndex>& from, std::vector<BufferIndex>* to) {
+    to->insert(to->end(), from.begin(), from.end());
+  }
+
+  void EmitTraining(OpNode& node) {
+    std::vector<BufferIndex> inputs = node.inputs;
+    AppendWeights(Part::kForward, node, &inputs);
+    std::vector<BufferIndex> outputs = {node.output};
+    if (node.rule->saved == Saved::kInputAndStats) {
+      const int64_t channels = program_.buffers[node.inputs[0]].shape[1];
+      node.by_product = AddValue(DType::kFloat32, {2 * channels});
+    } else if (node.rule->saved == Saved::kIndices) {
+      node.by_product = AddValue(DType::kUInt8, infos_[node.layer].op_outputs[node.op]);
+    }
+    if (node.by_product != kNone) outputs.push_back(node.by_product);
+    Append(node.statistics, &outputs);
+    EmitRescaled(Part::kForward, node.rule->forward, node.rule->rescale_forward, node, inputs,
+                 outputs);
+  }
+
+  void EmitLoss(bool training) {
+    OpNode node = nodes_.back();
+    const OpSpec none;
+    node.spec = &none;
+    if (training) {
+      output_gradient_ = AddLike(output_);
+      Emit(Part::kForward, recipe_.loss, node, {output_, labels_}, {output_gradient_, metrics_});
+    } else {
+      Emit(Part::kForwardEval, recipe_.loss_eval, node, {output_, labels_}, {metrics_});
+    }
+  }
+
+  // True by value if a gradient is wanted for it: it leads to parameters or to the previous stage.
+  std::vector<bool> WantedGradients() const {
+    std::vector<bool> wanted(program_.buffers.size());
+    wanted[input_] = program_.needs_input_gradient;
+    for (const OpNode& node : nodes_) {
+      bool any = !node.trainable.empty();
+      for (BufferIndex input : node.inputs) any = any || wanted[input];
+      wanted[node.output] = any;
+    }
+    return wanted;
+  }
+
+  void EmitInputGradient() {
+    const std::vector<bool> wanted = WantedGradients();
+    if (!wanted[output_]) return;
+    if (!program_.has_loss) {
+      output_gradient_ = AddPlacedActivation(Storage::kOutputGradient, program_.output);
+    }
+    gradient_.assign(program_.buffers.size(), kNone);
+    gradient_[output_] = output_gradient_;
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      if (!wanted[node->output]) continue;
+      if (node->inner && recipe_.error_quantizer) {
+        BufferIndex& dy = gradient_[node->output];
+        const Shape shape = program_.buffers[dy].shape;
+        dy = EmitQuantizer(Part::kInputGradient, *recipe_.error_quantizer, *node, dy, shape);
+      }
+      for (BufferIndex input : node->inputs) {
+        if (wanted[input] || node->rule->saved == Saved::kInputAndStats) {
+          AddContribution(*node, input);
+        }
+      }
+    }
+    if (program_.needs_input_gradient) {
+      const BufferIndex leaving = AddPlacedActivation(Storage::kInputGradient, program_.input);
+      Emit(Part::kInputGradient, OpCode::kCopy, nodes_.front(), {gradient_[input_]}, {leaving});
+    }
+  }
+
+  // What `node` adds to the gradient of one of its inputs.
+  void AddContribution(OpNode& node, BufferIndex input) {
+    std::vector<BufferIndex> operands = {gradient_[node.output]};
+    switch (node.rule->saved) {
+      case Saved::kNothing:
+        if (!node.trainable.empty()) operands.push_back(WeightFor(Part::kInputGradient, node));
+        break;
+      case Saved::kInput:
+        operands.push_back(input);
+        break;
+      case Saved::kOutput:
+        operands.push_back(node.output);
+        break;
+      case Saved::kInputAndStats:
+        operands.insert(operands.end(), {input, node.trainable[0], node.by_product});
+        break;
+      case Saved::kIndices:
+        operands.push_back(node.by_product);
+        break;
+    }
+    const BufferIndex dx = AddLike(input);
+    std::vector<BufferIndex> results = {dx};
+    if (node.rule->saved == Saved::kInputAndStats) {
+      node.dscale_dshift = AddLike(node.by_product);
+      results.push_back(node.dscale_dshift);
+    }
+    EmitRescaled(Part::kInputGradient, node.rule->input_gradient, node.rule->rescale_input_gradient,
+                 node, operands, results);
+    if (gradient_[input] == kNone) {
+      gradient_[input] = dx;
+      return;
+    }
+    const BufferIndex sum = AddLike(input);
+    Emit(Part::kInputGradient, recipe_.add_gradients, node, {gradient_[input], dx}, {sum});
+    gradient_[input] = sum;
+  }
+
+  void EmitWeightGradient() {
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+      if (!node->rule->weight_gradient || node->trainable.empty()) continue;
+      std::vector<BufferIndex> operands = {node->dscale_dshift};
+      if (node->dscale_dshift == kNone) operands = {gradient_[node->output], node->inputs[0]};
+      if (recipe_.add_weight_gradient && options_.accumulates_gradients) {
+        EmitAddedGradient(*node, operands);
+      } else if (recipe_.weight_quantizer && node->inner) {
+        EmitMasterGradient(*node, operands);
+      } else {
+        Emit(Part::kWeightGradient, *node->rule->weight_gradient, *node, operands, node->gradients);
+      }
+    }
+  }
+
+  // The micro-batch's own sum first, then into the step's.
+  void EmitAddedGradient(const OpNode& node, const std::vector<BufferIndex>& operands) {
+    const Shape shape = program_.buffers[node.gradients[0]].shape;
+    const DType dtype = GradientTypeOf(infos_[node.layer].op_outputs[node.op], options_.max_batch);
+    const BufferIndex sum = AddValue(dtype, shape, /*scaled=*/true);
+    Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, {sum});
+    Emit(Part::kWeightGradient, *recipe_.add_weight_gradient, node, {sum}, {node.gradients[0]});
+  }
+
+  // The gradients of what the operator computed with, then those of the master weights. A bias is
+  // its own master.
+  void EmitMasterGradient(const OpNode& node, const std::vector<BufferIndex>& operands) {
+    std::vector<BufferIndex> computed;
+    for (BufferIndex gradient : node.gradients) {
+      const Shape flat = {program_.buffers[gradient].shape.elements()};
+      computed.push_back(AddValue(program_.buffers[gradient].dtype, flat));
+    }
+    std::vector<Instruction>& part = program_.parts[static_cast<int>(Part::kWeightGradient)];
+    Emit(Part::kWeightGradient, *node.rule->weight_gradient, node, operands, computed);
+    part.back().overwrites = true;
+    for (size_t i = 0; i < computed.size(); ++i) {
+      Emit(Part::kWeightGradient, recipe_.weight_quantizer_gradient, node,
+           {computed[i], node.trainable[i]}, {node.gradients[i]});
+      part.back().grid = i == 0 ? recipe_.weight_quantizer->grid : GridRule{};
+    }
+  }
+
+  void EmitUpdate() {
+    const int64_t bytes = program_.state.parameter_bytes;
+    if (bytes == 0) return;
+    if (IsScaled(recipe_.numbers.parameter)) {
+      for (const OpNode& node : nodes_) {
+        for (size_t i = 0; i < node.trainable.size(); ++i) {
+          Emit(Part::kUpdate, recipe_.update, node, {node.trainable[i], node.gradients[i]},
+               {node.updated[i]});
+        }
+      }
+      return;
+    }
+    const auto whole = [&](Storage storage) {
+      return AddPlaced(storage, DType::kFloat32, {bytes / static_cast<int64_t>(sizeof(float))});
+    };
+    OpNode node = nodes_.front();
+    const OpSpec none;
+    node.spec = &none;
+    const BufferIndex parameters = whole(Storage::kParameters);
+    const BufferIndex gradients = whole(Storage::kGradients);
+    const BufferIndex momentum = whole(Storage::kMomentum);
+    Emit(Part::kUpdate, recipe_.update, node, {parameters, gradients, momentum},
+         {whole(Storage::kNewParameters)});
+  }
+
+  const ModelSpec& model_;
+  const std::vector<LayerInfo>& infos_;
+  const Recipe& recipe_;
+  const CompileOptions& options_;
+  Program program_;
+  std::vector<bool> placed_;
+  std::vector<OpNode> nodes_;
+  BufferIndex input_ = kNone;
+  BufferIndex output_ = kNone;
+  BufferIndex labels_ = kNone;
+  BufferIndex metrics_ = kNone;
+  BufferIndex output_gradient_ = kNone;
+  std::vector<BufferIndex> gradient_;  // by value of the forward
+};
+
+int64_t StorageBytes(DType dtype, const Shape& shape) {
+  return dtype == DType::kFloat32 ? shape.elements() * static_cast<int64_t>(sizeof(float))
+                                  : ScaledBytes(dtype, shape);
+}
+
+// An int8 weight's exponent lies in its tail.
+StateTensor ExponentOf(const StateTensor& weight, const StateTensorSpec& spec) {
+  const int64_t tail =
+      ScaledBytes(weight.spec.dtype, weight.spec.shape) - static_cast<int64_t>(sizeof(ScaleTail));
+  return {weight.layer, spec, Storage::kParameters, weight.offset_bytes + tail};
+}
+
+void AddTrainable(const LayerInfo& info, int layer, const StateTensorSpec& spec,
+                  const CompileOptions& options, StateLayout& layout) {
+  StateTensor tensor = {layer, spec, Storage::kParameters, layout.parameter_bytes,
+                        layout.gradient_bytes};
+  if (IsScaled(spec.dtype)) {
+    tensor.channels_last = spec.shape.rank() > 2;
+    tensor.gradient_dtype = options.accumulates_gradients
+                                ? DType::kInt64
+                                : GradientTypeOf(info.op_outputs[spec.op], options.max_batch);
+  }
+  layout.parameter_bytes += AlignUp(StorageBytes(spec.dtype, spec.shape));
+  layout.gradient_bytes += AlignUp(StorageBytes(tensor.gradient_dtype, spec.shape));
+  layout.tensors.push_back(tensor);
+}
+
+}  // namespace
+
+DType GradientTypeOf(const Shape& op_output, int64_t batch) {
+  const int64_t positions = op_output.elements() / op_output[0] / op_output[1];
+  return batch * positions > kMaxInt32Products ? DType::kInt64 : DType::kInt32;
+}
+
+StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
+                        const Recipe& recipe, const CompileOptions& options) {
+  StateLayout layout;
+  NumberFormat numbers = recipe.numbers;
+  numbers.keeps_scales = numbers.integer_parameters() && options.rescale.keeps();
+  for (int layer = first_layer; layer <= last_layer; ++layer) {
+    for (const StateTensorSpec& spec : StateOf(infos[layer], numbers)) {
+      if (spec.role == TensorRole::kExponent) {
+        layout.tensors.push_back(ExponentOf(layout.tensors.back(), spec));
+      } else if (IsTrainable(spec.role)) {
+        AddTrainable(infos[layer], layer, spec, options, layout);
+      } else {
+        layout.tensors.push_back({layer, spec, Storage::kStatistics, layout.statistic_bytes});
+        layout.statistic_bytes +=
+            AlignUp(spec.shape.elements() * static_cast<int64_t>(SizeOf(spec.dtype)));
+      }
+    }
+  }
+  if (!IsScaled(recipe.numbers.parameter)) layout.momentum_bytes = layout.parameter_bytes;
+  if (options.steps_in_backward) layout.gradient_bytes = 0;
+  return layout;
+}
+
+absl::StatusOr<StageDraft> DraftStage(const ModelSpec& model, const std::vector<LayerInfo>& infos,
+                                      int first_layer, int last_layer, const Recipe& recipe,
+                                      const CompileOptions& options) {
+  return StageBuilder(model, infos, first_layer, last_layer, recipe, options).Build();
+}
+
+}  // namespace runnel

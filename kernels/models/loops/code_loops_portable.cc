@@ -1,0 +1,19 @@
+#include "kernels/models/loops/code_loops.h"
+
+namespace runnel::inference {
+namespace {
+
+constexpr int kVectorBytes = 16;
+void Requantize(const CodeColumns& columns, const SumRows& rows);
+#include "kernels/models/loops/code_loops_body.inc"
+
+void Requantize(const CodeColumns& columns, const SumRows& rows) {
+  RequantizeFrom(0, columns, rows);
+}
+
+}  // namespace
+
+extern const CodeLoops kPortableCodeLoops;
+const CodeLoops kPortableCodeLoops = MakeLoops("portable");
+
+}  // namespace runnel::inference
