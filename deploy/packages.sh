@@ -15,13 +15,17 @@ build_packages=(
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 xz-utils iproute2 procps util-linux
   opencl-headers ocl-icd-opencl-dev pocl-opencl-icd clang-19 lld-19 qemu-user)
 
+# A compiler for 64-bit ARM, and an emulator that tries what it made.
+cross_packages=(g++-aarch64-linux-gnu qemu-user)
+
 usage() {
   cat <<END
-usage: deploy/packages.sh build|test|list
+usage: deploy/packages.sh build|test|cross|list
 
-  build   install what building needs
-  test    install what building and testing need
-  list    print both lists and install nothing
+  build   install the packages for building
+  test    install the packages for building and testing
+  cross   install the packages for building here and for 64-bit ARM
+  list    print the lists and install nothing
 
 Debian 12 only, as root or with sudo. Installs only what is missing; a second run changes nothing.
 RUNNEL_SKIP_PACKAGES=1 installs and checks nothing: for other systems where you brought the
@@ -89,8 +93,9 @@ install_missing() {
 case "${1:-}" in
   build) wanted=("${build_packages[@]}") ;;
   test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
+  cross) wanted=("${build_packages[@]}" "${cross_packages[@]}") ;;
   list)
-    printf 'build: %s\ntest: %s\n' "${build_packages[*]}" "${test_packages[*]}"
+    printf 'build: %s\ntest: %s\ncross: %s\n' "${build_packages[*]}" "${test_packages[*]}" "${cross_packages[*]}"
     exit 0
     ;;
   -h | --help)

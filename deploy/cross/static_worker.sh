@@ -13,7 +13,7 @@ Leaves the stripped worker in FILE (default build/runnel-worker-arm64). It runs 
 Linux as it is: copy it to the phone or Pi and start it. Give it central's address as a number;
 a static binary cannot look up names everywhere.
 
-Needs g++-aarch64-linux-gnu, qemu-user, and what deploy/packages.sh build installs.
+Installs the missing packages first (deploy/packages.sh cross; RUNNEL_SKIP_PACKAGES=1 leaves them alone).
 END
 }
 
@@ -26,9 +26,7 @@ esac
 cd "$repository"
 file=${1:-build/runnel-worker-arm64}
 
-for tool in aarch64-linux-gnu-g++ aarch64-linux-gnu-strip qemu-aarch64; do
-  command -v "$tool" >/dev/null || die "needs $tool: apt-get install g++-aarch64-linux-gnu qemu-user"
-done
+bash deploy/packages.sh cross
 bash deploy/cross/sysroot.sh build/arm64-sysroot
 
 say "configure build/arm64-static"

@@ -3,8 +3,8 @@
     python3 tests/tidy/docs.py [--root FOLDER] [--bin FOLDER] [--write]
 
 Links and named files exist; sources name no page that is not here; README.md is short and has every
-builtin name; FIGURES.md is what the stored results give; the tables of arrows and public headers in
-ARCHITECTURE.md are those of house.py (--write renews them). With --bin every command and flag that
+builtin name; FIGURES.md is what the stored results give; the table of public headers in
+ARCHITECTURE.md is that of house.py (--write renews it). With --bin every command and flag that
 the pages mention is one of the programs'.
 One line a finding, exit code 1 if any.
 """
@@ -92,13 +92,6 @@ def codes(patterns):
     return ", ".join(f"`{pattern}`" for pattern in patterns)
 
 
-def arrow_table():
-    lines = ["| files | may include, of ours |", "|---|---|"]
-    for who, allowed in house.ARROWS:
-        lines.append(f"| {codes(who)} | {'everything' if allowed == ('*',) else codes(allowed)} |")
-    return lines
-
-
 def header_table():
     lines = ["| room | headers that other rooms may include |", "|---|---|"]
     for room, headers in house.PUBLIC_HEADERS.items():
@@ -106,11 +99,11 @@ def header_table():
     return lines
 
 
-TABLES = {"arrows": arrow_table, "public headers": header_table}
+TABLES = {"public headers": header_table}
 
 
 def with_tables(text):
-    """ARCHITECTURE.md with the tables that house.py gives; ValueError without a place for one."""
+    """ARCHITECTURE.md with the table that house.py gives; ValueError without a place for one."""
     for name, table in TABLES.items():
         begin, end = f"<!-- {name}: tests/tidy/docs.py --write -->", f"<!-- end of {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:
@@ -131,7 +124,7 @@ def table_findings(root, write):
     if write:
         path.write_text(wanted, encoding="utf-8")
     elif wanted != text:
-        yield ("ARCHITECTURE.md: the table of arrows or public headers is not house.py's; "
+        yield ("ARCHITECTURE.md: the table of public headers is not house.py's; "
                "run python3 tests/tidy/docs.py --write")
 
 

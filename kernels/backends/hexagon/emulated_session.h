@@ -21,7 +21,7 @@ struct EmulatedSessionOptions {
   bool packed_gets_rest = false;
   uint32_t vtcm_bytes = 256 << 10;  // what a Hexagon V66 has; 32 KiB at least
   // So long without an operation done: the program hangs. Before central takes the worker for stuck
-  // (ARCHITECTURE.md, "Who is lost").
+  // (deploy/OPERATORS.md, "Who is lost").
   int stall_seconds = 150;
   std::string why_emulated;  // for the description
 };
