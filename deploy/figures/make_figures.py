@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Makes FIGURES.md, and the headline figures of README.md, out of the stored results.
+"""Makes FIGURES.md, the lab books and the headline figures of README.md out of the stored results.
 
     python3 deploy/figures/make_figures.py [--check] [--root FOLDER]
 
 A result file (deploy/figures/*.json) is one section: what was measured, on which machine, when, at
-which commit, by which commands, and its tables. A column has a name, a unit where its cells are
+which commit, by which commands, its tables, and the page that has it (FIGURES.md, or a lab book
+beside its bench; BOOKS). Links in its texts are from the repository's root. A column has a name, a unit where its cells are
 numbers, and decimals (without: as many as each cell has). A column with "formula" is computed from other columns: mean, change
 (percent, first over second), difference (first less second) or ratio (first over second).
-headlines.json names the cells that README.md shows. --check writes nothing: exit code 1 and a line
+headlines.json is the index by claim in front of FIGURES.md: about what, the claim, and the cell with
+its number; README.md shows those with "readme". --check writes nothing: exit code 1 and a line
 for each difference.
 """
 
 import argparse
 import difflib
 import json
+import os
 import pathlib
 import re
 import sys
@@ -21,6 +24,15 @@ import sys
 BEGIN = "<!-- headline figures: deploy/figures/make_figures.py writes this table -->"
 END = "<!-- end of the headline figures -->"
 FIX = "run python3 deploy/figures/make_figures.py"
+FIGURES = "FIGURES.md"
+# The pages of sections that are not on FIGURES.md: what one is called, and the link to it.
+BOOKS = {
+    "deploy/lab/FIGURES.md": "Figures of the lab",
+    "tests/bench/CODECS.md": "Figures of codecs and frames",
+    "tests/bench/KERNELS.md": "Figures of kernels on processors",
+    "tests/bench/DSP.md": "Figures of kernels on the emulated DSP",
+}
+LINK = re.compile(r"\]\(([^)#:\s]*)(#[^)\s]*)?\)")
 NEEDED = ("order", "title", "what", "machine", "date", "commit", "commands", "tables")
 # A measured value in README's own text: those stand in the generated table only.
 VALUE = re.compile(r"\d+\.\d+ ?(%|x\b|times|s\b|ms\b|points|samples/s|GB/s|KB\b)|\d ?%|\dx\b")
@@ -102,6 +114,26 @@ def table_lines(table):
     return lines + [""]
 
 
+def page_of(section):
+    return section.get("page", FIGURES)
+
+
+def way(page, target):
+    """The link from a page to a file; nothing to the page itself."""
+    return "" if page == target else os.path.relpath(target, os.path.dirname(page) or ".")
+
+
+def relinked(text, page, anchors):
+    """The text with its links, which are from the root, as they are from the page."""
+    def link(match):
+        file, heading = match[1], match[2] or ""
+        target = file or anchors.get(heading[1:])
+        if target is None:
+            raise FigureError(f"{page}: link to {heading}: no section has this heading")
+        return f"]({way(page, target)}{heading})"
+    return LINK.sub(link, text)
+
+
 def section_lines(section):
     lines = [f"## {section['title']}", "", section["what"], ""]
     for table in section["tables"]:
@@ -130,22 +162,43 @@ def anchor(title):
     return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
 
 
-def figures_text(sections):
+def book_text(page, sections):
+    """A lab book: the sections of one page, and where the index is."""
+    lines = [f"# {BOOKS[page]}", "",
+             f"Commands, machines and results; [FIGURES.md]({way(page, FIGURES)}) has the index by claim. "
+             "`deploy/figures/make_figures.py` writes both.", ""]
+    return "\n".join(lines + sections_lines(page, sections)).rstrip() + "\n"
+
+
+def sections_lines(page, sections):
+    anchors = {anchor(section["title"]): page_of(section) for section in sections.values()}
+    own = [section for section in sections.values() if page_of(section) == page]
+    lines = [f"* [{section['title']}](#{anchor(section['title'])})" for section in own] + [""]
+    for section in own:
+        lines += relinked("\n".join(section_lines(section)), page, anchors).split("\n")
+    return lines
+
+
+def claim_lines(sections, headlines):
+    lines = []
+    for about in dict.fromkeys(headline["about"] for headline in headlines):
+        lines += [f"### {about}", "",
+                  *headline_lines(FIGURES, sections, [h for h in headlines if h["about"] == about]), ""]
+    return lines
+
+
+def figures_text(sections, headlines):
     lines = ["# Figures", "",
-             "What was measured, with the commands that measure it again. "
-             "`deploy/figures/make_figures.py` writes this page",
-             "from the results in `deploy/figures/*.json`; a test compares the two. "
-             "\"Paper\" is AccEPT (its table or figure is named).",
-             "`--data-dir DIR` is the folder of one data set ([README](README.md#data)); `--data DIR` of "
-             "the scripts in `tests/process` holds",
-             "`mnist/` (IDX files), `cifar10/` (`*.bin.xz`) and `ucihar-subset/` (`ucihar-subset.tar.gz`).",
-             ""]
-    lines += [f"* [{section['title']}](#{anchor(section['title'])})"
-              for section in sections.values()]
-    lines.append("")
-    for section in sections.values():
-        lines += section_lines(section)
-    return "\n".join(lines).rstrip() + "\n"
+             "Measured results, and the commands that measure them again. `deploy/figures/make_figures.py` writes this",
+             "page and the lab books from `deploy/figures/*.json`; a test compares them. \"Paper\" is AccEPT.", "",
+             "## What we claim", "", *claim_lines(sections, headlines),
+             "## Lab books", ""]
+    lines += [f"* [{title}]({page})" for page, title in BOOKS.items()]
+    lines += ["",
+              "`--data-dir DIR` is the folder of one data set ([README](README.md#data)); `--data DIR` of the "
+              "scripts in `tests/process` holds",
+              "`mnist/` (IDX files), `cifar10/` (`*.bin.xz`) and `ucihar-subset/` (`ucihar-subset.tar.gz`).", ""]
+    return "\n".join(lines + sections_lines(FIGURES, sections)).rstrip() + "\n"
 
 
 def cell_of(sections, headline):
@@ -162,12 +215,13 @@ def cell_of(sections, headline):
     raise FigureError(f"headlines.json: no row {headline['row']} in '{table['caption']}'")
 
 
-def headline_lines(sections, headlines):
-    lines = ["| what | figure | unit |", "|---|---:|---|"]
+def headline_lines(page, sections, headlines):
+    lines = ["| claim | figure | unit |", "|---|---:|---|"]
     for headline in headlines:
         text, unit = cell_of(sections, headline)
-        title = sections[headline["file"]]["title"]
-        lines.append(f"| [{headline['what']}](FIGURES.md#{anchor(title)}) | {text} | {unit} |")
+        section = sections[headline["file"]]
+        link = f"{way(page, page_of(section))}#{anchor(section['title'])}"
+        lines.append(f"| [{headline['what']}]({link}) | {text} | {unit} |")
     return lines
 
 
@@ -190,8 +244,14 @@ def pages(root):
     sections = read_sections(folder)
     headlines = json.loads((folder / "headlines.json").read_text(encoding="utf-8"))
     readme = (root / "README.md").read_text(encoding="utf-8")
-    return {root / "FIGURES.md": figures_text(sections),
-            root / "README.md": readme_text(readme, headline_lines(sections, headlines))}
+    shown_first = [headline for headline in headlines if headline.get("readme")]
+    used = {page_of(section) for section in sections.values()}
+    unknown = used - {FIGURES, *BOOKS}
+    if unknown:
+        raise FigureError(f"no such page: {', '.join(sorted(unknown))}; add it to BOOKS")
+    return {root / FIGURES: figures_text(sections, headlines),
+            root / "README.md": readme_text(readme, headline_lines("README.md", sections, shown_first)),
+            **{root / page: book_text(page, sections) for page in BOOKS if page in used}}
 
 
 def differences(path, text):

@@ -3,7 +3,7 @@
     python3 tests/tidy/docs.py [--root FOLDER] [--bin FOLDER] [--write]
 
 Links and named files exist; sources name no page that is not here; README.md is short and has every
-builtin name; FIGURES.md is what the stored results give; the table of public headers in
+builtin name; FIGURES.md and the lab books are what the stored results give; the table of public headers in
 ARCHITECTURE.md is that of house.py (--write renews it). With --bin every command and flag that
 the pages mention is one of the programs'.
 One line a finding, exit code 1 if any.

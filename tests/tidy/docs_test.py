@@ -26,7 +26,7 @@ SECTION = {
                             {"name": "mean", "unit": "s", "decimals": 2, "formula": "mean",
                              "of": ["a", "b"]}],
                 "rows": [["x", 1, 2], ["y", "diverges", 4]]}]}
-HEADLINES = [{"what": "x", "file": "speed", "table": 0, "row": ["x"], "column": "mean"}]
+HEADLINES = [{"about": "Speed", "what": "x", "readme": True, "file": "speed", "table": 0, "row": ["x"], "column": "mean"}]
 README = f"# It\n\n{make_figures.BEGIN}\n{make_figures.END}\n"
 
 
@@ -75,6 +75,24 @@ class Figures(unittest.TestCase):
     def test_a_figure_in_the_readme_beside_the_table(self):
         self.store(SECTION, README + "It takes 1.5 s.\n")
         with self.assertRaisesRegex(make_figures.FigureError, "1.5 s"):
+            make_figures.pages(self.root)
+
+    def test_a_section_on_a_page_of_its_own(self):
+        page = "tests/bench/DSP.md"
+        (self.root / "tests/bench").mkdir(parents=True)
+        section = {**SECTION, "page": page,
+                   "what": "[How](central/README.md#how), [speed](#speed-of-a-thing)."}
+        self.store(section, README)
+        self.write_pages()
+        self.assertIn("[How](../../central/README.md#how), [speed](#speed-of-a-thing).",
+                      (self.root / page).read_text())
+        self.assertIn(f"| [x]({page}#speed-of-a-thing) | 1.50 | s |",
+                      (self.root / "FIGURES.md").read_text())
+        self.store({**section, "what": "[gone](#gone)"}, README)
+        with self.assertRaisesRegex(make_figures.FigureError, "gone"):
+            make_figures.pages(self.root)
+        self.store({**SECTION, "page": "tests/OTHER.md"}, README)
+        with self.assertRaisesRegex(make_figures.FigureError, "tests/OTHER.md"):
             make_figures.pages(self.root)
 
     def test_two_numbers_in_a_cell(self):

@@ -6,7 +6,7 @@ namespace runnel {
 namespace {
 
 // cpu and torch: a core with AVX-512. hexagon: 10^9 packets a second with 1.6 products of 128 bytes
-// in each, as the emulator counts (FIGURES.md), and the switch of the paper's phone. opencl, where
+// in each, as the emulator counts (tests/bench/DSP.md), and the switch of the paper's phone. opencl, where
 // it is not timed: a small GPU.
 constexpr ProcessorRates kRates[] = {
     {"cpu", true, 150e9, 60e9, 5e9, 2e-6, {5e-6, 0.2e-9}, false, true},
