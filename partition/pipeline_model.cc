@@ -10,7 +10,7 @@
 namespace runnel {
 namespace {
 
-// Of as many micro-batches as stage 0 has in flight, until the filling is over.
+// Fill phase of the pipeline, in units of stage 0's cap.
 constexpr int64_t kFillingRounds = 16;
 
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }

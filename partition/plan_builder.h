@@ -49,37 +49,36 @@ struct PlanRequest {
   // nothing runs there; 0: there is none.
   int64_t barrier_every = 0;
   double barrier_pause_seconds = 0;
-  // Copies of a stage's state at barriers that its device has to have room for, where the pipeline
-  // has more stages than one: of its own, and of a neighbour's, which is taken to be as large.
+  // State copies at barriers (its own and a neighbour's, assumed as large) that each device must
+  // have room for in a pipeline of several stages.
   int64_t state_copies = 0;
   // Codecs that `runnel` may choose, the most exact first; empty: the two above only.
   std::vector<CodecChoice> codec_choices;
   std::vector<DeviceCost> device_costs;  // by position in `devices`; empty: DeviceCost's defaults
-  int64_t max_cap = 16;                  // that `runnel` may raise a cap to
+  int64_t max_cap = 16;                  // largest cap that `runnel` may choose
   bool looks_ahead = false;              // PipelineModel
   bool raised_looks_ahead = false;
   const CostModel* compute = nullptr;  // may be null for policies without needs_profile
   std::vector<int64_t> caps;           // one a stage instead of the schedule's; empty: none
-  // The cut that holds, by stage its last layer, for policies whose later plans depend on it; stage
+  // Last layer of each stage of the current plan, for policies whose next plan depends on it; stage
   // i is on devices[i]. Empty: this is the first plan.
   std::vector<int> held = {};
   Generation generation;
 };
 
-// Seconds on a link, by layer: (payload + frame header) over the bandwidth, plus the delay; as if
-// nobody else sent. The
-// gradient that comes up has the shape of the activation that went down. InvalidArgument for a
-// negative or non-finite bandwidth or delay, missing size functions, or a model without shapes.
+// Seconds on an idle link, by layer: (payload + frame header) / bandwidth + delay. The gradient that
+// comes up has the shape of the activation that went down. InvalidArgument for a negative or
+// non-finite bandwidth or delay, missing size functions, or a model without shapes.
 absl::StatusOr<LinkSecondsFn> MakeLinkSeconds(const PlanRequest& request);
 
-// What the request's pipeline costs, as `runnel` and the simulator see it. Memory of a layer:
-// its parameters, their gradients, momentum where parameters are FP32, statistics, and what its
-// operators put out, each in the recipe's format.
-// InvalidArgument as MakeLinkSeconds, and for costs and links of another number than devices.
+// Cost model of the request's pipeline, for `runnel` and the simulator. Memory of a layer:
+// parameters, gradients, momentum of FP32 parameters, statistics, and its operators' outputs, each
+// in the recipe's format.
+// InvalidArgument as MakeLinkSeconds, and where the numbers of costs, links and devices disagree.
 absl::StatusOr<PipelineModel> MakePipelineModel(const PlanRequest& request);
 
-// A plan that comes from elsewhere, in the terms of the request's pipeline model. InvalidArgument
-// if it names a device or a pair of codecs that the request has not.
+// An existing plan in terms of the request's pipeline model. InvalidArgument if the plan names a
+// device or a pair of codecs that the request does not have.
 absl::StatusOr<Placement> PlacementOf(const PlanRequest& request, const PipelineModel& model,
                                       const Plan& plan);
 

@@ -56,7 +56,8 @@ class RunPlanner final : public Planner {
     double even_samples_per_s = 0;         // of the even cut and uncompressed tensors; 0: not known
     std::vector<std::string> unused = {};  // devices that it leaves out
   };
-  // A proposed plan that is taken if what it would use again proves as good as thought.
+  // A candidate plan, adopted only if re-measuring the idle paths and devices that it would use
+  // confirms the estimate.
   struct UnprovenChange {
     ChangePlan change;
     MeasureDevices measure;

@@ -97,7 +97,7 @@ class Trainer::Impl final : public CentralControlObserver {
   }
 
  private:
-  // Of an operator.
+  // How long an operator's call waits for an answer.
   static constexpr std::chrono::seconds kAnswerPatience{3};
 
   const RunSetup& setup() const { return *job_.setup; }
@@ -135,7 +135,7 @@ class Trainer::Impl final : public CentralControlObserver {
   void CarryOut(RecoveryReached effect);
   void CarryOut(FeedUntil effect);
   void CarryOut(FeedEvaluation effect) {
-    // What a training takes is without its evaluations.
+    // Training time excludes evaluations.
     if (job_.evaluate_only) record_->clock().Start();
     feeder_->FeedEvaluation(effect.first, effect.micro_batches);
   }

@@ -95,15 +95,14 @@ class Executable {
   // Internal if a kernel failed; an error that LostBackendOf knows (lost_backend.h) if the device
   // is gone or has no memory. Programs from CompileStage never fail for their shapes.
   virtual absl::Status Run(Part part, const StepContext& context, const Bindings& bindings) = 0;
-  // That it took beside the areas that runs are bound to, for copies of values on several
-  // processors.
+  // Extra device memory for copies between processors, beyond the bound areas.
   virtual int64_t memory_bytes() const { return 0; }
 };
 
 // What a backend is made with.
 struct BackendSettings {
-  int threads = 1;  // of those that compute on the host's processor
-  // Of memory of their own, what backends take at most, each of them; 0: what their device has.
+  int threads = 1;  // compute threads of backends on the host's processor
+  // Largest memory that a backend takes of its device; 0: all that the device has.
   int64_t device_memory_bytes = 0;
 };
 
@@ -116,8 +115,8 @@ class Backend {
   // The device and how it computes, for people; one line. Another device, driver or way to compute
   // has another one.
   virtual std::string description() const { return numerics_class(); }
-  // The same in parts, as a backend knows it that stands open; of one on the host's processor only
-  // the dot product. `state` and `note` are whose who checks it.
+  // The description in parts, known once the backend is open. Host backends fill only
+  // `dot_product`. `state` and `note` are set by the checker (worker/check).
   virtual ProcessorFacts processor() const { return {.backend = std::string(name())}; }
   // Whether programs compiled with CompileOptions::recomputes run faster here.
   virtual bool recomputes() const { return false; }
@@ -128,7 +127,7 @@ class Backend {
   virtual bool stores_halves() const { return false; }
   // Whether its weight-gradients can be those of shifted slices (BatchSplit).
   virtual bool shifts_slices() const { return false; }
-  // Of a backend whose kernels can be tuned to the device; else null.
+  // Tunes the kernels to the device; null where nothing can be tuned.
   virtual Tuner* tuner() { return nullptr; }
   // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.
   // ResourceExhausted: the device has no more (LostBackendOf, where it is not the host).

@@ -39,9 +39,9 @@ enum class OpCode : uint8_t {
                       // double(CounterRandom(run_seed, kDropout, layer * 256 + op, sequence)
                       // .Uniform(element)) >= rate; so the mask need not be stored
   kMaxPoolForward,    // x -> y, [indices] (u8: position in the window, row-major, of the first
-  // maximum; a NaN wins over every number, padding over none). Without indices in
-  // evaluation
-  kAvgPoolForward,        // x -> y
+                      // maximum; a NaN wins over every number, padding over none). Evaluation has
+                      // no indices
+  kAvgPoolForward,    // x -> y
   kGlobalAvgPoolForward,  // x -> y
   kAddForward,            // a, b -> y; a and b may be the same buffer
   kCopy,                  // x -> y, same element count and dtype; shapes may differ
@@ -66,10 +66,9 @@ enum class OpCode : uint8_t {
   kConvWeightGradient,       // dy, x -> dweight, [dbias]
   kLinearWeightGradient,     // dy, x -> dweight, [dbias]
   kBatchNormWeightGradient,  // dscale_dshift -> dscale, dshift
-  // Fake quantisation: FP32 values of which there are 2^bits at most, equally far apart. The rule
-  // is
-  // Instruction::grid; N = 2^bits - 1. Weights and their gradients are row-major whatever the shape
-  // of their buffer. The arithmetic of single values: kernels/ir/arithmetic/fake_quantize.h.
+  // Fake quantisation: FP32 values on a grid of at most 2^bits equidistant points; N = 2^bits - 1, the
+  // rule is Instruction::grid. Weights and their gradients are row-major whatever the shape of their
+  // buffer. The arithmetic of single values: kernels/ir/arithmetic/fake_quantize.h.
   kFakeQuantizeWeight,          // weight w -> v, by GridRule::weights:
                                 // kTanhMax: v = 2 * c / N - 1, c = nearest integer, halves to even,
                                 // of N * (tanh(w) / (2 * T) + 1/2), T = max|tanh w|
@@ -123,26 +122,26 @@ enum class OpCode : uint8_t {
   kAddScaledGradient,  // g i32 or i64 -> total i64 (adds if StepContext::accumulate, else
                        // overwrites): the one with the smaller exponent is divided by 2^difference
                        // towards zero first
-  kNitiUpdate,  // weight i8, g i32 or i64 -> new_weight i8: b = bits(max_abs of g); b = 0: no
-  // change; s = b - mu, s < 1: saturate(g), else round(g, s); w' = saturate(w - that).
-  // mu is StepContext::gradient_bits of the operator's kind. Not stochastic. The exponent stays
+  kNitiUpdate,  // weight i8, g i32 or i64 -> new_weight i8: b = bits(max_abs of g), s = b - mu, mu =
+                // StepContext::gradient_bits of the operator's kind. b = 0: w' = w; s < 1: w' =
+                // saturate(w - saturate(g)); else w' = saturate(w - round(g, s)). Not stochastic.
+                // The exponent stays
   kIntegerSoftmaxCrossEntropy,      // logits i8, labels -> logits_gradient i8 (exponent 0), metrics
                                     // (integer_loss.h; the loss that is reported is the real one of
                                     // m * 2^e). Errors as kSoftmaxCrossEntropy
   kIntegerSoftmaxCrossEntropyEval,  // logits i8, labels -> metrics
-  // A product with the kRescale behind it, whose sums are nowhere in memory: as kInt8ConvForward
-  // and
+  // A product fused with its kRescale: the sums are never in memory. First as kInt8ConvForward and
   // the like, then as kRescale; not stochastic. With kept_scale (int32[32], a KeptScale, in place)
-  // s is kept as Instruction::rescale says: BeginProduct with the bits of the operator's kind, and
-  // where MeasuresScale is false, s is the scale's, sums beyond +-127 * 2^s saturate
+  // s is kept as Instruction::rescale says: BeginProduct with the bits of the operator's kind; where
+  // MeasuresScale is false, s is the kept one, and sums beyond +-127 * 2^s saturate
   kInt8ConvForwardRescaled,          // x, weight, [mask i8] -> y i8, [kept_scale]
   kInt8LinearForwardRescaled,        // x, weight, [mask] -> y, [kept_scale]
   kInt8ConvInputGradientRescaled,    // dy, weight, [mask] -> dx, [kept_scale]
   kInt8LinearInputGradientRescaled,  // dy, weight, [mask] -> dx, [kept_scale]
   // INT8 inference of trained models (kernels/models): values are codes, i8 in -127..127, real =
-  // scale * (code - zero), and scales are nobody's business here. Products, max and average pools
-  // are those of integer recipes, whose exponents mean nothing. "rule" is a tensor of i64, a
-  // CodeRule and the channels behind it (code_rule.h), which says what each of these computes.
+  // scale * (code - zero); scales are folded into rules. Products, max and average pools are those
+  // of integer recipes; their exponents mean nothing. "rule" is a tensor of i64: a CodeRule, then
+  // its channels (code_rule.h defines what each instruction computes).
   kEncodeCodes,      // x f32, rule -> y i8
   kRequantizeCodes,  // sums i32 or codes i8, rule, [row sums i32 (n, groups, ...)] -> y i8, or i32:
                      // the sums as they are multiplied
@@ -152,8 +151,8 @@ enum class OpCode : uint8_t {
   kCodesToChannelsLast,   // the reverse
 };
 
-// True for the elementwise codes whose first output may be the very memory of one of their inputs
-// (relu, relu6, dropout and their gradients, add, accumulate). Of all others outputs and inputs
+// True for the elementwise codes whose first output may share memory with one of their inputs
+// (relu, relu6, dropout and their gradients, add, accumulate). Outputs and inputs of all other codes
 // never overlap, except that kNewParameters may be kParameters.
 bool AllowsInPlace(OpCode code);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What of a worker's work is arithmetic on its device: measuring layers, and making stages.
-// BackendArithmetic has the real backends; the simulator of the whole cluster has another one.
+// The part of a worker that computes: profiling layers and building stages. BackendArithmetic runs
+// the real backends; the simulator of the whole cluster has a fake.
 
 #include <functional>
 #include <memory>

@@ -19,14 +19,14 @@ void Coordinator::Recover(int device, absl::string_view why, const std::string& 
   if (!recovery_.waiting()) PlanRecovery();
 }
 
-// Integer recipes give the same bytes on all backends; of others the weights would be those of no
-// run that can be repeated.
+// Integer recipes give the same bytes on all backends. With other recipes the weights would mix
+// two numerics classes, and no replay could repeat the run.
 bool Coordinator::SurvivesLossOf(const StageFailed& failed) const {
   return !failed.lost_backend.empty() && options_.format.is_exact();
 }
 
-// From a later barrier than that of an evaluation whose state is still on its way it would be
-// missing.
+// Restarting after a pending evaluation's barrier would lose that evaluation, so replicas from
+// later barriers are not used.
 std::optional<ReplicatedBarrier> Coordinator::Replicas() const {
   const std::optional<ReplicatedBarrier>& committed = replication_.committed();
   if (committed.has_value() && collection_.EvaluatesBefore(committed->step)) return std::nullopt;

@@ -1,18 +1,17 @@
 #pragma once
 
-// How a plan comes to hold: the first plan, every later one and a recovery by the same protocol.
+// Brings a plan into force: the first plan, every later one and a recovery by the same protocol.
 //
-//   fetching    each stage of the plan that holds hands over the layers that others will have; in a
-//               recovery, who has replicas of them does
+//   fetching    each stage of the current plan hands over the layers that move to other devices; in
+//               a recovery the holders of replicas do
 //   preparing   the stages of the next plan are made aside, beside those that stand at the barrier
 //   connecting  all are prepared: the plan is journalled and committed, the new stages take over
 //               and dial each other and the feed
 //
-// Until the commit Abort takes everything back and the plan before goes on as if nothing had been.
-// The first plan has nothing to go back to, and a recovery neither: central gives what no device
-// has. A generation is never used twice: an aborted move keeps its number, so that a late answer to
-// it fits no other move. Who answered is
-// kept by device (a plan has one stage a device), so that an answer that comes twice counts once.
+// Before the commit, Abort undoes everything and the current plan goes on. A first plan and a
+// recovery have no current plan to return to; central gives the layers that no device has. A
+// generation is never used twice: an aborted move keeps its number, so a late answer to it fits no
+// other move. Answers are kept by device (one stage a device), so a repeated answer counts once.
 // Pure: events in, effects out.
 
 #include <cstdint>
@@ -30,8 +29,8 @@
 
 namespace runnel {
 
-// Layers at the barrier, and who has them: the device that is asked first comes first; nobody:
-// central.
+// Layers at the barrier and the devices that hold their state, the first to be asked in front; no
+// device: central has it.
 struct LayersHeld {
   LayerRange layers;
   std::vector<int> devices;

@@ -61,10 +61,10 @@ struct TrainingSettings {
   std::vector<int64_t>
       milestones;  // epochs at whose start the rate is multiplied by milestone_factor
   double milestone_factor = 0.1;
-  // Against staleness, FP32 and asynchronous schedules only (worker/stage/staleness.h). Share of
-  // the way that the momentum goes until a micro-batch's own step: where its forward takes its
-  // weights. 0: none. Of stages with the papers' N - i micro-batches in flight, and of those with
-  // more.
+  // Against staleness, FP32 and asynchronous schedules only (worker/stage/staleness.h).
+  // look_ahead = a: the forward uses w - a * (steps until its own update) * rate * v, v the
+  // momentum. look_ahead is for stages with the papers' cap N - i, raised_look_ahead for stages with
+  // a larger one.
   double look_ahead = 0;
   double raised_look_ahead = 0;
   // Optimizer steps between two means of a stage's newest weight versions; 0: never.

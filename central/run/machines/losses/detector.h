@@ -1,21 +1,21 @@
 #pragma once
 
-// Finds out which workers are lost, and why, from when their heartbeats come. How long a worker may
-// be silent follows from its own rhythm (rhythm.h) and is at least kLeastSilenceNs. Whoever is
-// silent for longer is asked again and again at its data port, by a TCP connect:
+// Finds out which workers are lost, and why, by the arrival times of their heartbeats. A worker may
+// be silent for a limit that follows from its own rhythm (rhythm.h), at least kLeastSilenceNs.
+// After that its data port is asked again and again by a TCP connect:
 //
+//   answer      meaning                                   verdict
 //   refused     the host is there, the process is not     dead: lost at once
-//               one whose port was closed when it joined (a phone behind a router, who is reached
-//               by way of central) counts as no answer
-//   answered    the process is there and does not run     slow; stopped after kStoppedNs more: lost
-//   no answer   the host is gone, or the way to it        cut off: lost after kCutOffFactor times
-//                                                         the silence
+//   answered    the process is there and does not run     slow; after kStoppedNs more stopped: lost
+//   no answer   the host or the route to it is gone       cut off: lost after kCutOffFactor limits
 //
-// Two more ends, without silence:
+// A refusal counts as no answer if the port was closed already when the worker joined (a phone
+// behind a router, reached by way of central).
 //
-//   restarted   another process comes under the name of one that is silent: that one is lost at
-//   once stuck       it says that it works at something, and its progress stands still for
-//   kStuckNs: lost
+// Two more verdicts need no silence:
+//
+//   restarted   another process comes under the name of a silent one: the silent one is lost at once
+//   stuck       the worker names a task, and the task's progress stands still for kStuckNs: lost
 //
 // A control connection that broke is a silence that begins to count at once. When this process
 // itself did not run (it was stopped, its host slept), nobody is silent for that time.
@@ -40,7 +40,7 @@ class Detector {
  public:
   // Four heartbeats.
   static constexpr int64_t kLeastSilenceNs = 1'000'000'000;
-  // Nobody is silent for longer unnoticed, however irregular it was.
+  // Upper bound of the limit, however irregular a worker's heartbeats were.
   static constexpr int64_t kMostSilenceNs = 60'000'000'000;
   static constexpr double kCutOffFactor = 2.5;
   static constexpr int64_t kStoppedNs = 5'000'000'000;
