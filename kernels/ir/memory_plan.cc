@@ -124,7 +124,7 @@ class Planner {
 
   // Lets the output have the memory of an input that nobody reads after this instruction.
   void TakeOver(const Instruction& instruction, int time) {
-    if (!AllowsInPlace(instruction.code)) return;
+    if (!TraitsOf(instruction.code).in_place) return;
     const int output = instruction.outputs[0];
     for (BufferIndex input : instruction.inputs) {
       const Life& life = LifeOf(input);

@@ -8,21 +8,6 @@
 namespace runnel {
 namespace {
 
-// Codes whose result is an accumulator, and those whose result is a wide weight-gradient.
-bool GivesAccumulator(OpCode code) {
-  switch (code) {
-    case OpCode::kInt8ConvForward:
-    case OpCode::kInt8LinearForward:
-    case OpCode::kInt8AvgPoolForward:
-    case OpCode::kInt8GlobalAvgPoolForward:
-    case OpCode::kInt8ConvInputGradient:
-    case OpCode::kInt8LinearInputGradient:
-      return true;
-    default:
-      return false;
-  }
-}
-
 absl::Status CheckRule(const Recipe& recipe, const OpRule& rule) {
   const auto error = [&](absl::string_view what) {
     return absl::InvalidArgumentError(
@@ -34,10 +19,10 @@ absl::Status CheckRule(const Recipe& recipe, const OpRule& rule) {
                       rule.weight_gradient.value_or(rule.forward)}) {
     if (Name(code) == "?") return error("has an instruction that is not known");
   }
-  if (GivesAccumulator(rule.forward) != rule.rescale_forward) {
+  if (TraitsOf(rule.forward).gives_sums != rule.rescale_forward) {
     return error(absl::StrCat(Name(rule.forward), " and rescaling do not fit"));
   }
-  if (GivesAccumulator(rule.input_gradient) != rule.rescale_input_gradient) {
+  if (TraitsOf(rule.input_gradient).gives_sums != rule.rescale_input_gradient) {
     return error(absl::StrCat(Name(rule.input_gradient), " and rescaling do not fit"));
   }
   if (rule.rescale_forward && !IsScaled(recipe.numbers.activation)) {
@@ -84,7 +69,7 @@ absl::Status CheckRecipe(const Recipe& recipe) {
     if (Name(code) == "?") return error("has an instruction that is not known");
   }
   const NumberFormat& numbers = recipe.numbers;
-  if (IsScaled(numbers.parameter) != (recipe.update == OpCode::kNitiUpdate)) {
+  if (IsScaled(numbers.parameter) != (TraitsOf(recipe.update).numbers == Numbers::kIntegers)) {
     return error("the update does not fit the weights' type");
   }
   if (recipe.gradient_rounding == Rounding::kStochastic) {

@@ -73,9 +73,7 @@ struct Recipe {
 
   // The update of a tensor needs nothing but the tensor, its gradient and momentum, so it may come
   // right behind the gradient (CompileOptions::steps_in_backward).
-  bool steps_by_tensor() const {
-    return update == OpCode::kSgdUpdate || update == OpCode::kNitiUpdate;
-  }
+  bool steps_by_tensor() const { return TraitsOf(update).by_tensor; }
   // Null if the recipe has no rule for the operator.
   const OpRule* Find(OpKind op) const;
 };

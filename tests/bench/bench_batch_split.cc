@@ -145,7 +145,7 @@ absl::StatusOr<nlohmann::json> BenchProducts(const Flags& flags, Backend* backen
     const Program& whole = programs.rbegin()->second;
     for (size_t i = 0; i < whole.part(kParts[part]).size(); ++i) {
       const Instruction& instruction = whole.part(kParts[part])[i];
-      if (!TakesSlices(instruction.code)) continue;
+      if (!TraitsOf(instruction.code).is_integer_product()) continue;
       std::string key = absl::StrCat(Name(instruction.code), instruction.attributes.stride[0]);
       for (BufferIndex b : instruction.inputs)
         absl::StrAppend(&key, whole.buffers[static_cast<size_t>(b)].shape.ToString());

@@ -497,15 +497,6 @@ std::optional<Case> Maker::Make() {
 
 }  // namespace
 
-Part Case::part() const {
-  if (code == OpCode::kSgdUpdate) return Part::kUpdate;
-  if (code == OpCode::kBatchNormEval || code == OpCode::kSoftmaxCrossEntropyEval) {
-    return Part::kForwardEval;
-  }
-  if (code < OpCode::kConvInputGradient) return Part::kForward;
-  return code < OpCode::kConvWeightGradient ? Part::kInputGradient : Part::kWeightGradient;
-}
-
 std::string Case::ToString() const {
   std::string text = absl::StrCat(Name(code));
   for (const auto* operands : {&inputs, &outputs}) {

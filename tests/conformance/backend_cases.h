@@ -44,7 +44,7 @@ struct Case {
   std::vector<CaseOperand> inputs;
   std::vector<CaseOperand> outputs;
 
-  Part part() const;
+  Part part() const { return TraitsOf(code).part; }
   std::string ToString() const;
 };
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/ir/passes/batch_split.h"
 #include "proto/base/random.h"
 #include "tests/conformance/named_shapes.h"
 
@@ -288,7 +287,7 @@ void Maker::RescaleInProduct() {
 void Maker::Slices() {
   if (Pick(0, 1) == 0) return;
   case_.split.samples = Pick(1, case_.inputs[0].shape[0] + 1);
-  if (!IsWeightGradient(case_.code) || Pick(0, 3) == 0) return;
+  if (!TraitsOf(case_.code).is_integer_weight_gradient() || Pick(0, 3) == 0) return;
   case_.split.shifted = true;
   if (case_.rule.rounding == Rounding::kStochastic) case_.rule.rounding = Rounding::kHalfAway;
 }

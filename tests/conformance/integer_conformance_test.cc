@@ -10,8 +10,6 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/backend.h"
-#include "kernels/ir/passes/batch_split.h"
-#include "kernels/ir/passes/fuse_rescale.h"
 #include "tests/conformance/integer_cases.h"
 #include "tests/conformance/named_shapes.h"
 #include "tests/kernels/integer_backends.h"
@@ -27,16 +25,17 @@ uint64_t Seeds() {
 
 std::vector<OpCode> IntegerCodes() {
   std::vector<OpCode> codes;
-  for (int i = static_cast<int>(OpCode::kSgdUpdate) + 1;
-       i < 256 && Name(static_cast<OpCode>(i)) != "?"; ++i) {
-    codes.push_back(static_cast<OpCode>(i));
+  for (int i = 0; i < OpCodeCount(); ++i) {
+    const Numbers numbers = TraitsOf(static_cast<OpCode>(i)).numbers;
+    if (numbers == Numbers::kIntegers || numbers == Numbers::kCodes)
+      codes.push_back(static_cast<OpCode>(i));
   }
   return codes;
 }
 
 // Rows of named shapes for the code.
 uint64_t NamedCases(OpCode code) {
-  if (!TakesSlices(code)) return 0;
+  if (!TraitsOf(code).is_integer_product()) return 0;
   return MakeIntegerCase(code, 1)->attributes.kind == OpKind::kLinear ? kNamedProductCount
                                                                       : kNamedConvCount;
 }
@@ -92,7 +91,7 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
   ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
   const uint64_t seeds = Seeds();
   for (OpCode code : IntegerCodes()) {
-    if (RescalesItsSums(code) && !(*backend)->rescales_in_products()) continue;
+    if (TraitsOf(code).rescales && !(*backend)->rescales_in_products()) continue;
     // It has an executor of its own for INT8 inference (kernels/models).
     const bool is_cpu = absl::StartsWith(GetParam(), "cpu");
     if (is_cpu && MakeCodeCase(code, 1).has_value()) continue;

@@ -223,7 +223,8 @@ class TimedBackend final : public Backend {
     absl::Status Run(Part part, const StepContext&, const Bindings&) override {
       const Instruction& one = program_.part(part)[0];
       const int64_t slice = one.split.SliceOf(program_.batch);
-      const bool fast = slice == (IsWeightGradient(one.code) ? program_.batch : 2);
+      const bool fast =
+          slice == (TraitsOf(one.code).is_integer_weight_gradient() ? program_.batch : 2);
       clock_->nanos += fast ? 1'000'000 : 2'000'000;
       return absl::OkStatus();
     }
@@ -246,7 +247,8 @@ TEST(SplitByProfile, TakesTheFastestSlicesUntilItsTimeIsOver) {
   EXPECT_EQ(profile->untimed, 0);
   for (const Part part : {Part::kForward, Part::kInputGradient, Part::kWeightGradient}) {
     for (const Instruction& one : program->part(part)) {
-      const bool splits = TakesSlices(one.code) && !IsWeightGradient(one.code);
+      const bool splits = TraitsOf(one.code).is_integer_product() &&
+                          !TraitsOf(one.code).is_integer_weight_gradient();
       EXPECT_EQ(one.split.samples, splits ? 2 : 0) << std::string(Name(one.code));
     }
   }

@@ -36,7 +36,7 @@ void CheckOutput(const Program& program, const Instruction& instruction, BufferI
   }
   for (BufferIndex in : instruction.inputs) {
     if (!Overlap(written, program.buffers[in])) continue;
-    ASSERT_TRUE(AllowsInPlace(instruction.code)) << Name(instruction.code);
+    ASSERT_TRUE(TraitsOf(instruction.code).in_place) << Name(instruction.code);
     ASSERT_EQ(written.offset_bytes, program.buffers[in].offset_bytes);
   }
   for (BufferIndex other : instruction.outputs) {

@@ -28,7 +28,7 @@ double Picojoules(const Program& program, const Instruction& instruction) {
     sum += BytesPicojoules(BufferOf(program, input));
   for (const BufferIndex output : instruction.outputs)
     sum += BytesPicojoules(BufferOf(program, output));
-  if (const int64_t macs = MacsOf(instruction, program); macs > 0) {
+  if (const int64_t macs = MultiplyAdds(program, instruction); macs > 0) {
     return sum + static_cast<double>(macs) * (is_float ? kFp32MacPicojoules : kInt8MacPicojoules);
   }
   // Of all others: about one addition for each element that comes out.
@@ -38,40 +38,6 @@ double Picojoules(const Program& program, const Instruction& instruction) {
 }
 
 }  // namespace
-
-// Each element of y is a sum over one output channel's weights, whichever of y, x and the weights
-// is computed.
-int64_t MacsOf(const Instruction& instruction, const Program& program) {
-  BufferIndex y = 0;
-  BufferIndex weight = 0;
-  switch (instruction.code) {
-    case OpCode::kConvForward:
-    case OpCode::kLinearForward:
-    case OpCode::kInt8ConvForward:
-    case OpCode::kInt8LinearForward:
-      y = instruction.outputs[0];
-      weight = instruction.inputs[1];
-      break;
-    case OpCode::kConvInputGradient:
-    case OpCode::kLinearInputGradient:
-    case OpCode::kInt8ConvInputGradient:
-    case OpCode::kInt8LinearInputGradient:
-      y = instruction.inputs[0];
-      weight = instruction.inputs[1];
-      break;
-    case OpCode::kConvWeightGradient:
-    case OpCode::kLinearWeightGradient:
-    case OpCode::kInt8ConvWeightGradient:
-    case OpCode::kInt8LinearWeightGradient:
-      y = instruction.inputs[0];
-      weight = instruction.outputs[0];
-      break;
-    default:
-      return 0;
-  }
-  const Shape& weights = BufferOf(program, weight).shape;
-  return BufferOf(program, y).shape.elements() * (weights.elements() / weights[0]);
-}
 
 double ModelJoules(Part part, const Program& program) {
   double picojoules = 0;

@@ -22,8 +22,6 @@ inline constexpr double kCacheBytePicojoules = 100.0 / 8;
 inline constexpr double kMemoryBytePicojoules = 1300.0 / 8;
 inline constexpr int64_t kCacheBytes = 1 << 20;
 
-// Multiplications with additions of one instruction; 0 for those without products.
-int64_t MacsOf(const Instruction& instruction, const Program& program);
 // Of one run of a part.
 double ModelJoules(Part part, const Program& program);
 

@@ -10,9 +10,7 @@
 namespace runnel::cpu {
 namespace {
 
-bool IsActivation(OpCode code) {
-  return code == OpCode::kReluForward || code == OpCode::kRelu6Forward;
-}
+bool IsActivation(OpCode code) { return TraitsOf(code).is_relu; }
 bool IsActivationGradient(OpCode code) {
   return code == OpCode::kReluInputGradient || code == OpCode::kRelu6InputGradient;
 }
@@ -239,10 +237,8 @@ class Fuser {
 
   // A weight-gradient of integers and the update that alone reads it.
   size_t TakeWeightStep(size_t i, Step* step) {
-    const bool is_gradient =
-        Code(i) == OpCode::kInt8ConvWeightGradient || Code(i) == OpCode::kInt8LinearWeightGradient;
-    if (!is_gradient || Code(i + 1) != OpCode::kNitiUpdate || In(i + 1, 1) != Out(i) ||
-        Turned(i + 1) || WantedAfter(Out(i), i + 1, i + 1)) {
+    if (!TraitsOf(Code(i)).is_integer_weight_gradient() || Code(i + 1) != OpCode::kNitiUpdate ||
+        In(i + 1, 1) != Out(i) || Turned(i + 1) || WantedAfter(Out(i), i + 1, i + 1)) {
       return 0;
     }
     Take(i, step);
@@ -282,7 +278,8 @@ class Fuser {
 
   void TakeNextSums(size_t next, size_t weight, bool has_weight, Step* step) {
     const size_t own = next - 1;
-    while (Code(next) == OpCode::kSgdUpdate) ++next;  // of the convolution: in nobody's way
+    while (TraitsOf(Code(next)).part == Part::kUpdate)
+      ++next;  // of the convolution: in nobody's way
     const size_t gradient = StartsNormGradient(next);
     if (gradient == 0 || Turned(own) || In(next, 0) != Out(own)) return;
     if (has_weight && planned_[weight].instruction->outputs.size() > 1) return;

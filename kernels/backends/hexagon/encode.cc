@@ -1,7 +1,6 @@
 #include "kernels/backends/hexagon/encode.h"
 
 #include "kernels/backends/host/geometry.h"
-#include "kernels/ir/passes/fuse_rescale.h"
 
 namespace runnel::hexagon {
 namespace {
@@ -86,7 +85,7 @@ uint32_t FlagsOf(const Instruction& instruction, const StepContext& context, int
   if (rule.relu) flags |= kFlagRelu;
   if (rule.power_of_two_input) flags |= kFlagPowerOfTwo;
   if (context.accumulate) flags |= kFlagAccumulate;
-  if (RescalesItsSums(instruction.code)) flags |= kFlagRescaled;
+  if (TraitsOf(instruction.code).rescales) flags |= kFlagRescaled;
   if (instruction.split.ShiftsSlicesOf(batch)) flags |= kFlagShifted;
   return flags;
 }
@@ -137,14 +136,14 @@ DspOp Encode(const Program& program, const Instruction& instruction, const StepC
   for (size_t i = 0; i < instruction.inputs.size() && i < 2; ++i) {
     op.in[i] = encode(instruction.inputs[i]);
   }
-  const bool takes_third = RescalesItsSums(instruction.code) ||
+  const bool takes_third = TraitsOf(instruction.code).rescales ||
                            instruction.code == OpCode::kRequantizeCodes ||
                            instruction.code == OpCode::kAddCodes;
   if (instruction.inputs.size() > 2 && takes_third) {
     op.mask = encode(instruction.inputs[2]);
   }
   // A kept scale is the host's.
-  const size_t outputs = RescalesItsSums(instruction.code) ? 1 : instruction.outputs.size();
+  const size_t outputs = TraitsOf(instruction.code).rescales ? 1 : instruction.outputs.size();
   for (size_t i = 0; i < outputs && i < 2; ++i) {
     const bool metrics = program.buffers[instruction.outputs[i]].storage == Storage::kMetrics;
     if (!metrics) op.out[i] = encode(instruction.outputs[i]);

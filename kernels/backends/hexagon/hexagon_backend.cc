@@ -17,7 +17,6 @@
 #include "kernels/backends/host/call.h"
 #include "kernels/backends/lost_backend.h"
 #include "kernels/ir/arithmetic/integer_loss.h"
-#include "kernels/ir/passes/fuse_rescale.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -88,7 +87,7 @@ class HexagonExecutable final : public Executable {
           [&](BufferIndex index) { return staging_.OffsetOf(index); },
           [&](BufferIndex index) { return staging_.VersionOf(index); }));
       places_.Assign(ops.back());
-      if (RescalesItsSums(instruction->code)) {
+      if (TraitsOf(instruction->code).rescales) {
         scales_.Begin(*instruction, KeptScaleOf(*instruction), ops.back());
         RecordKeptScale(*instruction);
       }
@@ -96,7 +95,7 @@ class HexagonExecutable final : public Executable {
     RUNNEL_RETURN_IF_ERROR(session_->Submit(ops));
     RUNNEL_RETURN_IF_ERROR(session_->Wait());
     for (const Instruction* instruction : batch) {
-      if (!RescalesItsSums(instruction->code)) continue;
+      if (!TraitsOf(instruction->code).rescales) continue;
       RUNNEL_RETURN_IF_ERROR(scales_.Finish(*instruction, KeptScaleOf(*instruction)));
       RecordKeptScale(*instruction);
     }

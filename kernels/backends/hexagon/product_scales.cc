@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/lost_backend.h"
-#include "kernels/ir/passes/fuse_rescale.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::hexagon {
@@ -23,7 +22,7 @@ ProductScales::ProductScales(const Program& program, std::shared_ptr<SharedMemor
     : memory_(std::move(memory)) {
   for (const auto& part : program.parts) {
     for (const Instruction& instruction : part) {
-      if (!RescalesItsSums(instruction.code)) continue;
+      if (!TraitsOf(instruction.code).rescales) continue;
       Product& product = products_[&instruction];
       product.slot = static_cast<uint32_t>(products_.size()) - 1;
       product.elements = program.buffers[instruction.outputs[0]].shape.elements();

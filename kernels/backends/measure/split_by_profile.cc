@@ -48,7 +48,7 @@ class Profiler {
   absl::StatusOr<SplitProfile> Run() {
     for (const Part part : kTrainingParts) {
       for (Instruction& instruction : program_.parts[static_cast<size_t>(part)]) {
-        if (!TakesSlices(instruction.code)) continue;
+        if (!TraitsOf(instruction.code).is_integer_product()) continue;
         RUNNEL_ASSIGN_OR_RETURN(const SplitChoice* choice, ChoiceFor(part, instruction));
         ++profile_.products;
         if (choice->profile.empty()) ++profile_.untimed;

@@ -17,32 +17,6 @@ constexpr ProcessorRates kRates[] = {
 };
 constexpr ProcessorRates kOther = {"", true, 1e9, 1e9, 1e9, 10e-6, {1e-3, 1e-9}};
 
-// The operands that say how much a product multiplies: its output, or the gradient of that, and the
-// weight or its gradient. -1 - i is output i.
-struct ProductRow {
-  OpCode code;
-  int y;
-  int weight;
-};
-constexpr ProductRow kProducts[] = {
-    {OpCode::kConvForward, -1, 1},
-    {OpCode::kLinearForward, -1, 1},
-    {OpCode::kConvInputGradient, 0, 1},
-    {OpCode::kLinearInputGradient, 0, 1},
-    {OpCode::kConvWeightGradient, 0, -1},
-    {OpCode::kLinearWeightGradient, 0, -1},
-    {OpCode::kInt8ConvForward, -1, 1},
-    {OpCode::kInt8LinearForward, -1, 1},
-    {OpCode::kInt8ConvInputGradient, 0, 1},
-    {OpCode::kInt8LinearInputGradient, 0, 1},
-    {OpCode::kInt8ConvWeightGradient, 0, -1},
-    {OpCode::kInt8LinearWeightGradient, 0, -1},
-    {OpCode::kInt8ConvForwardRescaled, -1, 1},
-    {OpCode::kInt8LinearForwardRescaled, -1, 1},
-    {OpCode::kInt8ConvInputGradientRescaled, 0, 1},
-    {OpCode::kInt8LinearInputGradientRescaled, 0, 1},
-};
-
 bool WritesFloats(const Program& program, const Instruction& instruction) {
   return std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
                      [&](BufferIndex output) {
@@ -61,23 +35,13 @@ const ProcessorRates& RatesOf(absl::string_view backend) {
 }
 
 CountedWork CountWork(const Program& program, const Instruction& instruction) {
-  const auto operand = [&](int i) -> const Buffer& {
-    const BufferIndex index = i < 0 ? instruction.outputs[static_cast<size_t>(-1 - i)]
-                                    : instruction.inputs[static_cast<size_t>(i)];
-    return program.buffers[static_cast<size_t>(index)];
-  };
   CountedWork work;
   work.is_float = WritesFloats(program, instruction);
   for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
     for (BufferIndex index : *operands)
       work.bytes += static_cast<double>(program.buffers[static_cast<size_t>(index)].bytes());
   }
-  for (const ProductRow& row : kProducts) {
-    if (row.code != instruction.code) continue;
-    const Shape& weight = operand(row.weight).shape;
-    work.macs = static_cast<double>(operand(row.y).shape.elements()) *
-                static_cast<double>(weight.elements() / weight[0]);
-  }
+  work.macs = static_cast<double>(MultiplyAdds(program, instruction));
   return work;
 }
 

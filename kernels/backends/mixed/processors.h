@@ -11,7 +11,7 @@ namespace runnel {
 
 // Raised when a rate or rule below changes: counted costs decide where floating-point instructions
 // run, and so their bytes.
-inline constexpr int kCountedRule = 3;
+inline constexpr int kCountedRule = 4;
 
 // Nominal rates of a processor.
 struct ProcessorRates {

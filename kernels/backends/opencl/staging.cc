@@ -11,16 +11,6 @@ namespace {
 // The host alone computes metrics.
 bool IsTheDevices(const Buffer& buffer) { return buffer.storage != Storage::kMetrics; }
 
-// Outputs that an instruction also reads.
-bool ReadsOutputs(OpCode code) {
-  return code == OpCode::kAddScaledGradient || code == OpCode::kBatchNormForward ||
-         code == OpCode::kConvWeightGradient || code == OpCode::kLinearWeightGradient ||
-         code == OpCode::kBatchNormWeightGradient;
-}
-
-// The input that an instruction also writes: momentum.
-bool WritesInput(OpCode code, size_t i) { return code == OpCode::kSgdUpdate && i == 2; }
-
 // AS_HALVES and AS_ROUNDED of kernels/backends/opencl/cl/prelude.cl.
 cl_ulong StoredAs(const Buffer& buffer) {
   return buffer.dtype == DType::kFloat16 ? 1 : buffer.rounded ? 2 : 0;
@@ -58,7 +48,7 @@ void Staging::Note(Part part, const Instruction& instruction) {
     use.is_written |= is_written;
   };
   for (size_t i = 0; i < instruction.inputs.size(); ++i)
-    note(instruction.inputs[i], WritesInput(instruction.code, i));
+    note(instruction.inputs[i], TraitsOf(instruction.code).WritesInput(i));
   for (BufferIndex index : instruction.outputs) note(index, true);
 }
 
@@ -110,8 +100,10 @@ absl::Status Staging::CopyIn(Part part, const Bindings& bindings) {
   };
   for (const Instruction& instruction : program_.part(part)) {
     for (BufferIndex index : instruction.inputs) RUNNEL_RETURN_IF_ERROR(copy(index));
-    if (!ReadsOutputs(instruction.code)) continue;
-    for (BufferIndex index : instruction.outputs) RUNNEL_RETURN_IF_ERROR(copy(index));
+    for (size_t i = 0; i < instruction.outputs.size(); ++i) {
+      if (TraitsOf(instruction.code).ReadsOutput(i))
+        RUNNEL_RETURN_IF_ERROR(copy(instruction.outputs[i]));
+    }
   }
   return absl::OkStatus();
 }
@@ -130,7 +122,8 @@ absl::Status Staging::CopyOut(Part part, const Bindings& bindings) {
   };
   for (const Instruction& instruction : program_.part(part)) {
     for (size_t i = 0; i < instruction.inputs.size(); ++i) {
-      if (WritesInput(instruction.code, i)) RUNNEL_RETURN_IF_ERROR(copy(instruction.inputs[i]));
+      if (TraitsOf(instruction.code).WritesInput(i))
+        RUNNEL_RETURN_IF_ERROR(copy(instruction.inputs[i]));
     }
     for (BufferIndex index : instruction.outputs) RUNNEL_RETURN_IF_ERROR(copy(index));
   }

@@ -94,8 +94,7 @@ class Orderer {
     const int processor = ProcessorOf(part, number);
     Accesses accesses;
     for (size_t k = 0; k < instruction.inputs.size(); ++k) {
-      // Momentum.
-      const bool writes = instruction.code == OpCode::kSgdUpdate && k == 2;
+      const bool writes = TraitsOf(instruction.code).WritesInput(k);
       AddAccess(program_.buffers[static_cast<size_t>(instruction.inputs[k])], values.inputs[k],
                 processor, writes, accesses);
     }

@@ -94,11 +94,11 @@ class SegmentBuilder {
     Instruction instruction = program_.part(segment_.part)[static_cast<size_t>(number)];
     const std::vector<BufferIndex> outputs = instruction.outputs;
     for (size_t k = 0; k < instruction.inputs.size(); ++k) {
-      NoteState(instruction, instruction.inputs[k], /*is_output=*/false);
+      NoteState(instruction.inputs[k], TraitsOf(instruction.code).WritesInput(k));
       instruction.inputs[k] = Place(instruction.inputs[k], values.inputs[k]);
     }
     for (size_t k = 0; k < instruction.outputs.size(); ++k) {
-      NoteState(instruction, instruction.outputs[k], /*is_output=*/true);
+      NoteState(instruction.outputs[k], /*writes=*/true);
       instruction.outputs[k] = Place(instruction.outputs[k], values.outputs[k]);
     }
     instruction.keeps.clear();
@@ -124,10 +124,10 @@ class SegmentBuilder {
     return UseOf(value).processor >= 0 && UseOf(value).segment == number_;
   }
 
-  bool IsWeightGradient(const FlowValue& value) const {
+  bool IsIntegerGradient(const FlowValue& value) const {
     if (value.writer < 0) return false;
-    const OpCode code = program_.part(value.part)[static_cast<size_t>(value.writer)].code;
-    return code == OpCode::kInt8ConvWeightGradient || code == OpCode::kInt8LinearWeightGradient;
+    const Instruction& writer = program_.part(value.part)[static_cast<size_t>(value.writer)];
+    return TraitsOf(writer.code).is_integer_weight_gradient();
   }
 
   BufferIndex AddBuffer(const Buffer& buffer) {
@@ -157,7 +157,7 @@ class SegmentBuilder {
     if (!is_own && use.stays && use.processor == segment_.processor) return;
     buffer.storage = is_own ? Storage::kOutput : Storage::kInput;
     // Weights and their gradients lie otherwise than their shapes say: nobody is to turn them.
-    if (IsWeightGradient(value)) buffer.shape = Shape{1, buffer.shape.elements()};
+    if (IsIntegerGradient(value)) buffer.shape = Shape{1, buffer.shape.elements()};
     int64_t& end = is_own ? segment_.out_bytes : segment_.in_bytes;
     const auto [place, is_new] = packed_.try_emplace(number, end);
     buffer.offset_bytes = place->second;
@@ -180,13 +180,11 @@ class SegmentBuilder {
     return AddBuffer(buffer);
   }
 
-  void NoteState(const Instruction& instruction, BufferIndex index, bool is_output) {
+  void NoteState(BufferIndex index, bool writes) {
     const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
     if (!IsState(buffer.storage)) return;
     const TensorCopy copy = CopyOf(buffer);
     const bool is_new_version = buffer.storage == Storage::kNewParameters;
-    const bool writes = is_output || (instruction.code == OpCode::kSgdUpdate &&
-                                      buffer.storage == Storage::kMomentum);
     if (!is_new_version) segment_.state_read.push_back(copy);
     if (writes) segment_.state_written.push_back(copy);
   }

@@ -18,33 +18,15 @@ int64_t FastestSlice(int64_t batch, absl::Span<const BatchSeconds> profile) {
   return best;
 }
 
-bool IsWeightGradient(OpCode code) {
-  return code == OpCode::kInt8ConvWeightGradient || code == OpCode::kInt8LinearWeightGradient;
-}
-
-bool TakesSlices(OpCode code) {
-  switch (code) {
-    case OpCode::kInt8ConvForward:
-    case OpCode::kInt8LinearForward:
-    case OpCode::kInt8ConvInputGradient:
-    case OpCode::kInt8LinearInputGradient:
-    case OpCode::kInt8ConvForwardRescaled:
-    case OpCode::kInt8LinearForwardRescaled:
-    case OpCode::kInt8ConvInputGradientRescaled:
-    case OpCode::kInt8LinearInputGradientRescaled:
-      return true;
-    default:
-      return IsWeightGradient(code);
-  }
-}
-
 void SplitBatches(const BatchSplitRule& rule, Rounding gradient_rounding, Program& program) {
   if (rule.samples == 0 || rule.samples >= program.batch) return;
   for (std::vector<Instruction>& part : program.parts) {
     for (Instruction& instruction : part) {
-      if (!TakesSlices(instruction.code)) continue;
+      if (!TraitsOf(instruction.code).is_integer_product()) continue;
       instruction.split.samples = rule.samples;
-      if (rule.mode != BatchSplitMode::kShifted || !IsWeightGradient(instruction.code)) continue;
+      if (rule.mode != BatchSplitMode::kShifted ||
+          !TraitsOf(instruction.code).is_integer_weight_gradient())
+        continue;
       instruction.split.shifted = true;
       instruction.integer.rounding = gradient_rounding;
     }

@@ -22,10 +22,6 @@ struct BatchSeconds {
 // splits where T(B) / B is out of the ordinary, misses cases of its own Table 4.
 int64_t FastestSlice(int64_t batch, absl::Span<const BatchSeconds> profile);
 
-// Whether instructions of this code have Instruction::split: products of integers.
-bool TakesSlices(OpCode code);
-bool IsWeightGradient(OpCode code);
-
 // Gives every product of the program its slices. kOff and kAuto leave all of them whole (kAuto:
 // split_by_profile.h). gradient_rounding: of the slices that are shifted.
 void SplitBatches(const BatchSplitRule& rule, Rounding gradient_rounding, Program& program);

@@ -77,12 +77,6 @@ class Fuser {
 
 }  // namespace
 
-bool RescalesItsSums(OpCode code) {
-  return code == OpCode::kInt8ConvForwardRescaled || code == OpCode::kInt8LinearForwardRescaled ||
-         code == OpCode::kInt8ConvInputGradientRescaled ||
-         code == OpCode::kInt8LinearInputGradientRescaled;
-}
-
 void FuseRescale(const CompileOptions& options, StageDraft& draft) {
   const bool speculates =
       options.rescale.mode == RescaleMode::kSpeculate && options.rescales_in_products;

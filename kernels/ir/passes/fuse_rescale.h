@@ -9,9 +9,6 @@
 
 namespace runnel {
 
-// kInt8ConvForwardRescaled and the like.
-bool RescalesItsSums(OpCode code);
-
 // Does nothing unless scales are kept, or are speculated on by a backend that can. Evaluation keeps
 // no scale: its bytes are those of kDynamic.
 void FuseRescale(const CompileOptions& options, StageDraft& draft);

@@ -7,8 +7,6 @@
 namespace runnel {
 namespace {
 
-bool IsRelu(OpCode code) { return code == OpCode::kReluForward || code == OpCode::kRelu6Forward; }
-
 class HalfStorage {
  public:
   HalfStorage(const Recipe& recipe, StageDraft& draft)
@@ -89,7 +87,7 @@ class HalfStorage {
   }
 
   void NarrowReluInput(const Instruction& instruction) {
-    if (!IsRelu(instruction.code)) return;
+    if (!TraitsOf(instruction.code).is_relu) return;
     const BufferIndex input = instruction.inputs[0];
     const Class& values = ClassOf(input);
     if (program_.buffers[instruction.outputs[0]].dtype != DType::kFloat16) return;

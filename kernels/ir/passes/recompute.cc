@@ -8,7 +8,7 @@
 namespace runnel {
 namespace {
 
-bool IsRelu(OpCode code) { return code == OpCode::kReluForward || code == OpCode::kRelu6Forward; }
+bool IsRelu(OpCode code) { return TraitsOf(code).is_relu; }
 bool IsReader(OpCode code) {
   return code == OpCode::kConvForward || code == OpCode::kConvInputGradient ||
          code == OpCode::kConvWeightGradient;

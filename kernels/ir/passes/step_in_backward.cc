@@ -27,7 +27,10 @@ class Mover {
       for (size_t part = 0; part < kBackward.size(); ++part) Insert(part);
       return;
     }
-    program_.parts[static_cast<int>(Part::kUpdate)].clear();
+    std::vector<Instruction>& updates = program_.parts[static_cast<int>(Part::kUpdate)];
+    if (updates.empty()) return;
+    code_ = updates.front().code;
+    updates.clear();
     const BufferIndex count = static_cast<BufferIndex>(program_.buffers.size());
     for (BufferIndex gradient = 0; gradient < count; ++gradient) {
       if (program_.buffers[gradient].storage != Storage::kGradients) continue;
@@ -41,7 +44,8 @@ class Mover {
   // Integer recipes update tensor by tensor anyway; false: the update is one of all tensors.
   bool MovesUpdates() {
     std::vector<Instruction>& updates = program_.parts[static_cast<int>(Part::kUpdate)];
-    if (updates.empty() || updates.front().code != OpCode::kNitiUpdate) return false;
+    if (updates.empty() || TraitsOf(updates.front().code).numbers != Numbers::kIntegers)
+      return false;
     for (Instruction& update : updates) {
       const BufferIndex weight = update.inputs[0], gradient = update.inputs[1];
       MoveToScratch(gradient);
@@ -96,7 +100,7 @@ class Mover {
     }
     if (writer == nullptr) return;  // the one over all gradients at once, of a single tensor
     Instruction update;
-    update.code = OpCode::kSgdUpdate;
+    update.code = code_;
     update.layer = writer->layer;
     update.op = writer->op;
     const Buffer like = program_.buffers[weight];
@@ -125,6 +129,7 @@ class Mover {
 
   StageDraft& draft_;
   Program& program_;
+  OpCode code_ = OpCode::kSgdUpdate;                   // of the update of all tensors
   std::map<Place, std::vector<Instruction>> updates_;  // by what they come behind
 };
 

@@ -18,7 +18,8 @@ Program Compile(const std::string& model, const std::string& recipe, int64_t bat
 
 int64_t MacsOfPart(Part part, const Program& program) {
   int64_t macs = 0;
-  for (const Instruction& instruction : program.part(part)) macs += MacsOf(instruction, program);
+  for (const Instruction& instruction : program.part(part))
+    macs += MultiplyAdds(program, instruction);
   return macs;
 }
 
@@ -26,7 +27,7 @@ int64_t MacsOfPart(Part part, const Program& program) {
 TEST(WorkEnergy, MacsOfLeNet) {
   constexpr int64_t kFirst = 20 * 24 * 24 * 25;
   constexpr int64_t kOthers = 50 * 8 * 8 * 20 * 25 + 800 * 500 + 500 * 10;
-  for (const char* recipe : {"fp32", "niti"}) {
+  for (const char* recipe : {"fp32", "niti", "dorefa:2,2,4"}) {
     const Program program = Compile("lenet", recipe, 4);
     EXPECT_EQ(MacsOfPart(Part::kForward, program), 4 * (kFirst + kOthers)) << recipe;
     EXPECT_EQ(MacsOfPart(Part::kInputGradient, program), 4 * kOthers) << "none for the samples";
@@ -35,13 +36,30 @@ TEST(WorkEnergy, MacsOfLeNet) {
   }
 }
 
+// Products that rescale their own sums multiply as often as those that leave them in memory.
+TEST(WorkEnergy, RescaledProductsCountAsProducts) {
+  const ModelSpec model = *MakeModel("lenet");
+  CompileOptions options = {.max_batch = 4};
+  options.rescale.mode = RescaleMode::kSpeculate;
+  options.rescales_in_products = true;
+  const Program fused =
+      *CompileStage(model, 0, model.layer_count() - 1, 4, **FindRecipe("niti"), options);
+  const Program plain = Compile("lenet", "niti", 4);
+  for (const Part part : {Part::kForward, Part::kForwardEval, Part::kInputGradient}) {
+    EXPECT_NE(fused.part(part).size(), plain.part(part).size());
+    EXPECT_EQ(MacsOfPart(part, fused), MacsOfPart(part, plain));
+  }
+  EXPECT_GT(ModelJoules(Part::kForward, fused),
+            static_cast<double>(MacsOfPart(Part::kForward, plain)) * kInt8MacPicojoules * 1e-12);
+}
+
 // A depthwise convolution multiplies each element with the weights of one channel only.
 TEST(WorkEnergy, GroupsDivideTheProducts) {
   const Program program = Compile("mobilenet_v2", "fp32", 1);
   for (const Instruction& instruction : program.part(Part::kForward)) {
     if (instruction.code != OpCode::kConvForward || instruction.attributes.groups == 1) continue;
     const Buffer& y = program.buffers[instruction.outputs[0]];
-    EXPECT_EQ(MacsOf(instruction, program), y.shape.elements() * 9);
+    EXPECT_EQ(MultiplyAdds(program, instruction), y.shape.elements() * 9);
   }
 }
 
