@@ -25,7 +25,7 @@
 #include "absl/strings/numbers.h"
 #include "proto/base/clock.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
-#include "proto/transport/in_process/loopback.h"
+#include "tests/support/in_process/loopback.h"
 #include "proto/transport/link/frame_assembler.h"
 
 namespace runnel {

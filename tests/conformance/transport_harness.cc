@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/clock.h"
 #include "proto/transport/grpc/data/grpc_transport.h"
-#include "proto/transport/in_process/loopback.h"
-#include "proto/transport/in_process/simulated.h"
+#include "tests/support/in_process/loopback.h"
+#include "tests/support/in_process/simulated.h"
 #include "tests/conformance/relay_lab.h"
 
 namespace runnel {

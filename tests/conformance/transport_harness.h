@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/transport/in_process/in_process.h"
+#include "tests/support/in_process/in_process.h"
 #include "proto/transport/link/transport.h"
 #include "tests/transport/test_frames.h"
 

@@ -13,7 +13,7 @@
 #include "proto/base/plan/plan.h"
 #include "proto/base/random.h"
 #include "proto/base/training/batching.h"
-#include "proto/transport/in_process/simulated.h"
+#include "tests/support/in_process/simulated.h"
 #include "worker/link_codecs.h"
 #include "worker/stage/stage_compute.h"
 

@@ -19,6 +19,7 @@ DATA = ("tests/golden/*", "LICENSE")
 
 C_LIKE = (".cc", ".h", ".c", ".inc", ".cl")
 HEADERS = (".h",)
+INCLUDED = (".h", ".inc")
 LENGTH_LIMITED = C_LIKE + (".py", ".sh", ".proto")
 TEXT = LENGTH_LIMITED + (".cmake", ".txt", ".md", ".yml", ".yaml", ".json", ".service", ".toml")
 TEXT_NAMES = (".ci/*", ".clang-*", ".gitignore")
@@ -31,7 +32,7 @@ ARROWS = (
     (TESTS, ("*",)),
     (MAINS, ("*",)),
     (("proto/base/*",), ("proto/base/*",)),
-    # transport: link <- control <- {grpc, in_process}
+    # transport: link <- control <- {relay, grpc}
     (("proto/transport/link/*",), ("proto/transport/link/*", "proto/base/*")),
     (("proto/transport/control/*",),
      ("proto/transport/control/*", "proto/transport/link/*", "proto/base/*")),
@@ -50,9 +51,6 @@ ARROWS = (
     (("proto/transport/grpc/*",),
      ("proto/transport/grpc/security/*", "proto/transport/grpc/grpc_*",
       "proto/transport/grpc/listen_address.h", "proto/transport/link/*", "proto/crypto/*",
-      "proto/base/*")),
-    (("proto/transport/in_process/*",),
-     ("proto/transport/in_process/*", "proto/transport/control/*", "proto/transport/link/*",
       "proto/base/*")),
     (("proto/process/*",), ("proto/process/*", "proto/base/*")),
     (("proto/crypto/*",), ("proto/crypto/*", "proto/process/*", "proto/base/*")),

@@ -36,6 +36,11 @@ def findings_of(files):
         return [str(finding) for finding in tidy.check(root)[1]]
 
 
+def includers(path):
+    """A file that includes the header `path`, which would be dead without it."""
+    return {path[:-2] + "_user.cc": f'#include "{path}"\n'} if path.endswith(".h") else {}
+
+
 class Scanner(unittest.TestCase):
     # Source, and (first line, last line, name) of every function in it.
     SNIPPETS = (
@@ -101,7 +106,7 @@ class Rules(unittest.TestCase):
         ("proto/transport/a.cc", '#include "partition/policy.h"\n', "forbidden arrow"),
         ("proto/transport/link/a.cc", '#include "proto/transport/control/control.h"\n',
          "forbidden arrow"),
-        ("proto/transport/grpc/a.cc", '#include "proto/transport/in_process/loopback.h"\n',
+        ("proto/transport/grpc/a.cc", '#include "tests/support/in_process/loopback.h"\n',
          "forbidden arrow"),
         ("predictor/run/a.cc", '#include "predictor/judge/cross_validate.h"\n', "forbidden arrow"),
         ("kernels/ir/recipes/a.cc", '#include "kernels/backends/cpu/call.h"\n', "forbidden arrow"),
@@ -118,7 +123,7 @@ class Rules(unittest.TestCase):
         ("worker/a.cc", '#include "proto/control.pb.h"\n', "generated messages"),
         ("central/a.cc", "#include <google/protobuf/message.h>\n", "generated messages"),
         ("central/records/journal.cc", '#include "proto/a.grpc.pb.h"\n', "gRPC stays"),
-        ("proto/transport/in_process/loopback.cc", "#include <grpcpp/grpcpp.h>\n", "gRPC stays"),
+        ("proto/transport/link/a.cc", "#include <grpcpp/grpcpp.h>\n", "gRPC stays"),
         ("kernels/backends/torch/a.h", "#pragma once\n#include <ATen/ATen.h>\n", "LibTorch stays"),
         ("predictor/networks/mlp.cc", "#include <torch/torch.h>\n", "LibTorch stays"),
         ("central/a.cc", "#include <CLI/CLI.hpp>\n", "CLI11 stays"),
@@ -166,15 +171,26 @@ class Rules(unittest.TestCase):
     def test_bad_trees(self):
         for path, text, said in self.BAD:
             with self.subTest(path=path, said=said):
-                found = findings_of({path: text})
+                found = findings_of({path: text} | includers(path))
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(said, found[0])
                 self.assertRegex(found[0], r"^[^:]+:\d+: .+; fix: .+$")
 
     def test_relative_include(self):
-        found = findings_of({"worker/a.cc": '#include "a.h"\n', "worker/a.h": GOOD_HEADER})
+        found = findings_of({"worker/a.cc": '#include "a.h"\n', "worker/a.h": GOOD_HEADER}
+                            | includers("worker/a.h"))
         self.assertEqual(len(found), 1, found)
         self.assertIn("relative include", found[0])
+
+    def test_dead_files(self):
+        tree = {"worker/a.h": GOOD_HEADER, "worker/a.cc": '#include "worker/a.h"\n',
+                "worker/b.h": '#pragma once\n#include "worker/a.h"\n',
+                "worker/b.cc": '#include "worker/b.h"\n',
+                "tests/worker/a_test.cc": '#include "worker/b.h"\n'}
+        found = findings_of(tree)
+        self.assertEqual([f.split(":")[0] for f in found], ["worker/a.h", "worker/b.h"])
+        self.assertIn("no file outside tests", found[0])
+        self.assertEqual(findings_of(tree | {"worker/main.cc": '#include "worker/b.h"\n'}), [])
 
     def test_program_fails_on_a_finding(self):
         with tempfile.TemporaryDirectory() as folder:

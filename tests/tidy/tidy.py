@@ -219,9 +219,30 @@ RULES = (
 )
 
 
+def dead_files(root):
+    """Headers that only tests, their own .cc and other dead files include: they belong to the tests."""
+    inner = [path for path in all_files(root)
+             if path.endswith(house.C_LIKE) and not fits(path, house.TESTS + house.DATA)]
+    includers = {}
+    for path in inner:
+        for _, _, target in scan.includes((root / path).read_text(encoding="utf-8", errors="replace")):
+            includers.setdefault(target, []).append(path)
+    stem = lambda path: path.rsplit(".", 1)[0]
+    headers = [path for path in inner if path.endswith(house.INCLUDED)]
+    dead, before = set(), None
+    while before != len(dead):
+        before = len(dead)
+        stems = {stem(path) for path in dead}
+        dead |= {path for path in headers
+                 if all(stem(user) in stems | {stem(path)} for user in includers.get(path, ()))}
+    for path in sorted(dead):
+        yield Finding(path, 1, "no file outside tests includes it",
+                      "remove it, or move it to tests/ with its .cc")
+
+
 def check(root):
     """(number of files read, findings)."""
-    findings, count = list(top_level(root)), 0
+    findings, count = [*top_level(root), *dead_files(root)], 0
     for path in all_files(root):
         if fits(path, house.DATA) or not is_text(path):
             continue

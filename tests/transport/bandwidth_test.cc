@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "proto/transport/in_process/simulated.h"
+#include "tests/support/in_process/simulated.h"
 #include "proto/transport/link/round_trip.h"
 
 namespace runnel {

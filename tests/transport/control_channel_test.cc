@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/control/grpc_control.h"
-#include "proto/transport/in_process/loopback_control.h"
+#include "tests/support/in_process/loopback_control.h"
 #include "tests/transport/control_recorders.h"
 
 namespace runnel {

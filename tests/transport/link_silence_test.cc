@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "proto/transport/in_process/virtual_loop.h"
+#include "tests/support/in_process/virtual_loop.h"
 #include "proto/transport/link/link_shell.h"
 
 namespace runnel {

@@ -1,4 +1,4 @@
-#include "proto/transport/in_process/simulated.h"
+#include "tests/support/in_process/simulated.h"
 
 #include <map>
 #include <string>

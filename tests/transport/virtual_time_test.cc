@@ -1,8 +1,8 @@
 // Loops and control streams in virtual time: what a simulation of the whole cluster stands on.
 
 #include "gtest/gtest.h"
-#include "proto/transport/in_process/simulated_control.h"
-#include "proto/transport/in_process/virtual_loop.h"
+#include "tests/support/in_process/simulated_control.h"
+#include "tests/support/in_process/virtual_loop.h"
 
 namespace runnel {
 namespace {

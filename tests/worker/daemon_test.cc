@@ -10,8 +10,8 @@
 #include "kernels/backends/backend.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
-#include "proto/transport/in_process/loopback.h"
-#include "proto/transport/in_process/loopback_control.h"
+#include "tests/support/in_process/loopback.h"
+#include "tests/support/in_process/loopback_control.h"
 #include "tests/central/scratch.h"
 #include "tests/transport/control_recorders.h"
 

@@ -7,8 +7,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/backends/backend.h"
-#include "proto/transport/in_process/loopback.h"
-#include "proto/transport/in_process/loopback_control.h"
+#include "tests/support/in_process/loopback.h"
+#include "tests/support/in_process/loopback_control.h"
 #include "tests/transport/control_recorders.h"
 
 namespace runnel {

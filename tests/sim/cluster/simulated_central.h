@@ -16,7 +16,7 @@
 #include "central/run/checkpoints/checkpoint_failures.h"
 #include "central/run/feeder.h"
 #include "central/run/machines/coordinator.h"
-#include "proto/transport/in_process/virtual_loop.h"
+#include "tests/support/in_process/virtual_loop.h"
 #include "proto/transport/relay/relay_transport.h"
 #include "tests/sim/cluster/history_rules.h"
 #include "tests/sim/cluster/simulated_planner.h"

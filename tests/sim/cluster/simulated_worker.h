@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/transport/in_process/virtual_loop.h"
+#include "tests/support/in_process/virtual_loop.h"
 #include "tests/sim/cluster/world.h"
 #include "worker/core/rejoin_policy.h"
 #include "worker/core/worker_core.h"

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
-#include "proto/transport/in_process/loopback.h"
+#include "tests/support/in_process/loopback.h"
 
 namespace runnel {
 namespace {

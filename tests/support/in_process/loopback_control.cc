@@ -1,4 +1,4 @@
-#include "proto/transport/in_process/loopback_control.h"
+#include "tests/support/in_process/loopback_control.h"
 
 #include <chrono>
 #include <condition_variable>

@@ -1,4 +1,4 @@
-#include "proto/transport/in_process/virtual_loop.h"
+#include "tests/support/in_process/virtual_loop.h"
 
 #include <algorithm>
 #include <utility>

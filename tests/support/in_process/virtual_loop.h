@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "proto/transport/in_process/simulated.h"
+#include "tests/support/in_process/simulated.h"
 #include "proto/transport/link/event_loop.h"
 
 namespace runnel {

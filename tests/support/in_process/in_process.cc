@@ -1,4 +1,4 @@
-#include "proto/transport/in_process/in_process.h"
+#include "tests/support/in_process/in_process.h"
 
 #include <utility>
 

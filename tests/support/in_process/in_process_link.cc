@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proto/transport/in_process/in_process.h"
+#include "tests/support/in_process/in_process.h"
 
 namespace runnel {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "proto/base/clock.h"
-#include "proto/transport/in_process/in_process.h"
+#include "tests/support/in_process/in_process.h"
 #include "proto/transport/link/transport.h"
 
 namespace runnel {

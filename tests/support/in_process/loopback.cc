@@ -1,9 +1,9 @@
-#include "proto/transport/in_process/loopback.h"
+#include "tests/support/in_process/loopback.h"
 
 #include <string>
 #include <utility>
 
-#include "proto/transport/in_process/in_process.h"
+#include "tests/support/in_process/in_process.h"
 
 namespace runnel {
 namespace {

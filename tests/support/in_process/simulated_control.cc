@@ -1,4 +1,4 @@
-#include "proto/transport/in_process/simulated_control.h"
+#include "tests/support/in_process/simulated_control.h"
 
 #include <algorithm>
 #include <cstring>

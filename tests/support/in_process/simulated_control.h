@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "proto/base/random.h"
 #include "proto/transport/control/control_channel.h"
-#include "proto/transport/in_process/simulated.h"
+#include "tests/support/in_process/simulated.h"
 
 namespace runnel {
 
