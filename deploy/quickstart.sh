@@ -48,8 +48,8 @@ say "2/4 configure (preset release)"
 cmake --preset release || die "configuring failed (above)"
 
 jobs=$(compile_jobs)
-say "3/4 build runnel-central and runnel-worker with $jobs compilers (some minutes the first time)"
-cmake --build --preset release -j "$jobs" --target runnel-central runnel-worker ||
+say "3/4 build runnel-central, runnel-worker and runnel-lab with $jobs compilers (some minutes the first time)"
+cmake --build --preset release -j "$jobs" --target runnel-central runnel-worker runnel-lab ||
   die "building failed (above)"
 
 say "4/4 train: ${train[*]}"
@@ -68,6 +68,7 @@ cat <<END
 Next:
   build/release/bin/runnel-central train --help   other models, data sets, recipes, codecs
   build/release/bin/runnel-worker --help          a worker on another device
+  build/release/bin/runnel-lab --help             simulations, profiles of devices, reports
   bash deploy/test.sh                             all tests
   README.md                                       the rest
 END

@@ -182,7 +182,7 @@ A scenario file is one JSON object (deploy/lab/scenarios has some):
                                            second; 0: in no time. "identity" takes none
     {"name": "torch", "about": "...",
      "device_profile":                     instead of "batch_size" and "layer_ms": a file as
-       "unseen/u_t2_torch.profile",        runnel-central profile writes it, beside the scenario file
+       "unseen/u_t2_torch.profile",        runnel-lab profile writes it, beside the scenario file
                                            or in --predictor-profiles. Only of hosts with such a
                                            profile can layer times be predicted (policy accept)
      "forward_share": 0.333, "input_gradient_share": 0.333, "codec_gb_per_s": 5}

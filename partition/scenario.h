@@ -87,7 +87,7 @@ struct Scenario {
   PublishedTimes published;
 };
 
-// An example of a scenario file with what each key means, for people: `runnel-central simulate
+// An example of a scenario file with what each key means, for people: `runnel-lab simulate
 // --help` prints it.
 extern const char kScenarioFormat[];
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The commands of runnel-central: one file each, one row each in the table of main.cc.
+// The commands of runnel-central: one file each, one entry each in the list of main.cc.
 
 #include <cstdint>
 #include <functional>
@@ -27,10 +27,6 @@ Subcommand AddReplay(CLI::App& program);
 Subcommand AddPlan(CLI::App& program);
 Subcommand AddEval(CLI::App& program);
 Subcommand AddQuantize(CLI::App& program);
-Subcommand AddSimulate(CLI::App& program);
-Subcommand AddProfile(CLI::App& program);
-Subcommand AddPredictorReport(CLI::App& program);
-Subcommand AddCodecs(CLI::App& program);
 Subcommand AddInit(CLI::App& program);
 Subcommand AddToken(CLI::App& program);
 Subcommand AddRevoke(CLI::App& program);

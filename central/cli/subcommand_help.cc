@@ -99,7 +99,7 @@ std::string CommandLineError(const CLI::App& program, const CLI::ParseError& err
   const CLI::App& command = CommandOf(program);
   const bool has_command = &command != &program;
   const std::string help =
-      absl::StrCat("; see runnel-central ", has_command ? command.get_name() : "",
+      absl::StrCat("; see ", program.get_name(), " ", has_command ? command.get_name() : "",
                    has_command ? " " : "", "--help");
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::vector<std::string> words = program.remaining(true);
@@ -115,9 +115,7 @@ std::string CommandLineError(const CLI::App& program, const CLI::ParseError& err
       for (std::string& name : FlagNames(program)) names.push_back(std::move(name));
     }
     const std::string meant = DidYouMean(flag, names);
-    return absl::StrCat(flag, " is no flag of ",
-                        has_command ? command.get_name() : "runnel-central",
-                        meant.empty() ? help : meant);
+    return absl::StrCat(flag, " is no flag of ", command.get_name(), meant.empty() ? help : meant);
   }
   std::string what = error.what();
   std::replace(what.begin(), what.end(), '\n', ' ');

@@ -1,14 +1,13 @@
 #include "central/cli/subcommand_run_flags.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "central/cli/shipped_profiles.h"
 #include "central/cli/subcommand.h"
 #include "central/cli/subcommand_help.h"
 #include "central/data/dataset.h"
@@ -245,18 +244,6 @@ void FillProductDefaults(RunFlags& flags) {
       is_given("bits") || is_given("codec-forward") || is_given("codec-backward");
   if (settings.policy == kProductPolicy && !has_codecs) settings.bits = kBandwidthBits;
 }
-
-}  // namespace
-
-std::string ShippedProfiles() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path folder = program.parent_path().parent_path() / "share/runnel/profiles";
-  return !error && fs::is_directory(folder, error) ? folder.string() : "";
-}
-
-namespace {
 
 void AddQuickFlag(CLI::App& app, const char* group, RunFlags& flags) {
   app.add_flag("--quick", flags.quick,

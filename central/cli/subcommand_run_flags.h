@@ -34,8 +34,4 @@ void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags&
 // settings; InvalidArgument or NotFound names file, flag and what would be right.
 absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags);
 
-// The profiles that come with this program, in share/runnel/profiles beside its folder; empty: they
-// are not there.
-std::string ShippedProfiles();
-
 }  // namespace runnel

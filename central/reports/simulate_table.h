@@ -1,6 +1,6 @@
 #pragma once
 
-// `runnel-central simulate`: plans of several policies on a scenario, at several bandwidths, and
+// `runnel-lab simulate`: plans of several policies on a scenario, at several bandwidths, and
 // how fast each would train; and, where the scenario brings a published table, whether that table
 // comes out again.
 

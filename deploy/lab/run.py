@@ -59,8 +59,8 @@ def parse_arguments(words):
     return arguments
 
 
-def binaries(folder):
-    paths = [os.path.join(folder, name) for name in ("runnel-central", "runnel-worker")]
+def binaries(folder, names=("runnel-central", "runnel-worker")):
+    paths = [os.path.join(folder, name) for name in names]
     for path in paths:
         if not os.access(path, os.X_OK):
             raise LabError(f"{path} is not there: build it (cmake --build --preset release), or "

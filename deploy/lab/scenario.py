@@ -1,4 +1,4 @@
-"""Scenario files as the lab reads them; `runnel-central simulate --help` says what stands in them."""
+"""Scenario files as the lab reads them; `runnel-lab simulate --help` says what stands in them."""
 
 import json
 import math

@@ -21,13 +21,13 @@ def parse_arguments(words):
     parser = argparse.ArgumentParser(
         prog="deploy/lab/sweep.sh", description="Runs a scenario under each policy and bandwidth, "
         "in the lab (root) or simulated, and writes Markdown, CSV and SVG plots. A sweep that was "
-        "stopped goes on where it was. Policies: the methods that runnel-central simulate "
+        "stopped goes on where it was. Policies: the methods that runnel-lab simulate "
         "--list-methods knows, or any policy of runnel-central. Flags after -- go to runnel-central "
         "train.")
     run.add_common_flags(parser)
-    parser.add_argument("--simulate", action="store_true", help="runnel-central simulate instead")
+    parser.add_argument("--simulate", action="store_true", help="runnel-lab simulate instead")
     parser.add_argument("--policies", help="default: ftpipehd,compression,predictor,accept,runnel; with "
-                        "--simulate what runnel-central simulate takes by default")
+                        "--simulate what runnel-lab simulate takes by default")
     parser.add_argument("--mbps", default="0.25,0.5,1,2,4", help="default: %(default)s")
     parser.add_argument("--repeats", type=int, default=1, help="runs of a cell; medians count")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, where the links are "
@@ -50,11 +50,11 @@ def parse_arguments(words):
 
 def load_methods(folder):
     """What a name in --policies means to central: flags of its train command by name."""
-    central, _ = run.binaries(folder)
-    listed = subprocess.run([central, "simulate", "--list-methods"], capture_output=True, text=True,
+    [lab] = run.binaries(folder, ["runnel-lab"])
+    listed = subprocess.run([lab, "simulate", "--list-methods"], capture_output=True, text=True,
                             check=False)
     if listed.returncode != 0:
-        raise LabError(f"{central} does not list its methods: {listed.stderr.strip()}")
+        raise LabError(f"{lab} does not list its methods: {listed.stderr.strip()}")
     return {method["name"]: method["train_flags"] for method in json.loads(listed.stdout)}
 
 
@@ -213,11 +213,11 @@ def add_speedups(results):
 
 
 def simulate(case, arguments):
-    """The same grid by runnel-central simulate, which adds the ablations by itself."""
-    central, _ = run.binaries(arguments.bin)
+    """The same grid by runnel-lab simulate, which adds the ablations by itself."""
+    [lab] = run.binaries(arguments.bin, ["runnel-lab"])
     with tempfile.TemporaryDirectory(prefix="runnel-lab-") as folder:
         path = folder + "/summary.json"
-        command = [central, "simulate", case["path"],
+        command = [lab, "simulate", case["path"],
                    "--mbps", ",".join(f"{rate:g}" for rate in arguments.mbps), "--summary", path]
         command += ["--policies", ",".join(arguments.policies)] if any(arguments.policies) else []
         if subprocess.run(command + arguments.train, check=False).returncode != 0:

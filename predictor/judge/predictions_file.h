@@ -1,6 +1,6 @@
 #pragma once
 
-// The file from `runnel-predictor crossval` to `runnel-central predictor-report`: times that
+// The file from `runnel-predictor crossval` to `runnel-lab predictor-report`: times that
 // networks predicted for tasks that were left out of their training.
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Measures the device configurations below with `runnel-central profile`: one file each in this folder (or --out). Two
+# Measures the device configurations below with `runnel-lab profile`: one file each in this folder (or --out). Two
 # passes over all of them, so that the second is apart in time from the first. What is there already is kept: a run
 # that was interrupted goes on where it was.
 #
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || { echo "collect.sh: $1 needs a value" >&2; exit 2; }
   shift 2
 done
-[ -x "$bin/runnel-central" ] || { echo "collect.sh: --bin '$bin' has no runnel-central" >&2; exit 2; }
+[ -x "$bin/runnel-lab" ] || { echo "collect.sh: --bin '$bin' has no runnel-lab" >&2; exit 2; }
 bin=$(cd "$bin" && pwd)
 mkdir -p "$out/unseen"
 
@@ -193,7 +193,7 @@ measure() { # one line of the table, pass
   local status=0
   # Central waits while the worker measures: it may sit beside it.
   RUNNEL_WORKER=$work/worker sh -c "echo \$\$ >$cg/cpuset/runnel-worker/cgroup.procs; exec \"\$@\"" sh \
-    "$bin/runnel-central" profile --models "$models" --batch-size "$batch" \
+    "$bin/runnel-lab" profile --models "$models" --batch-size "$batch" \
     --recipe "$recipe" --backend "$backend" --worker-threads "$threads" --cpu-share "$share" --load "$load" \
     --burst-ms "$burst" --nominal-step-ns "$step_ns" --name "$name" --family "$family" --host "$host" --date "$(date -u +%FT%TZ)" \
     --out "$(file_of "$name" "$family")" "${second[@]}" &

@@ -1,7 +1,7 @@
 #pragma once
 
 // The measured times of one device configuration as a file: the predictor's training data
-// (predictor/profiles/), written by `runnel-central profile`. Text, one sub-model a line:
+// (predictor/profiles/), written by `runnel-lab profile`. Text, one sub-model a line:
 //
 //   runnel-profile 1
 //   name: quota_50

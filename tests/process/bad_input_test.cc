@@ -73,8 +73,21 @@ TEST(BadInput, ATypoIsAnsweredWithTheNearestName) {
                 "--frobnicate is no flag of train; see runnel-central train --help");
   ExpectRefused({"train", "fast"}, "'fast'");
   ExpectRefused({"train", "--lr"}, "--lr");
-  ExpectRefused({"profile"}, "see runnel-central profile --help");
+  ExpectRefused({"token", "--expires"}, "see runnel-central token --help");
   ExpectRefused({"trian"}, "did you mean train?");
+}
+
+TEST(BadInput, CommandsOfTheLabSayWhereTheyWent) {
+  for (const std::string name : {"simulate", "profile", "predictor-report", "codecs"}) {
+    ExpectRefused({name, "--summary", "f.json"},
+                  absl::StrCat("runnel-central: ", name,
+                               " is a command of runnel-lab now: runnel-lab ", name, " --help\n"));
+    Process help({"runnel-lab", name, "--help"});
+    EXPECT_EQ(help.Wait(30), 0) << help.err();
+  }
+  Process lab({"runnel-lab", "train"});
+  EXPECT_EQ(lab.Wait(30), 2);
+  EXPECT_THAT(lab.err(), HasSubstr("there are simulate, profile, predictor-report, codecs"));
 }
 
 TEST(Help, OfTrainHasEveryFlagInItsGroup) {

@@ -30,14 +30,19 @@ Words Set(Words words, const std::string& flag, const std::string& value) {
   return words;
 }
 
+// Training and planning are runnel-central's, everything else here runnel-lab's.
+std::string ProgramOf(const Words& words) {
+  return words.front() == "plan" || words.front() == "train" ? "runnel-central" : "runnel-lab";
+}
+
 std::string Output(const Words& words) {
-  Process central(With({"runnel-central"}, words));
+  Process central(With({ProgramOf(words)}, words));
   EXPECT_EQ(central.Wait(), 0) << central.out() << central.err();
   return central.out();
 }
 
 void ExpectRefused(const Words& words, const std::string& text) {
-  Process central(With({"runnel-central"}, words));
+  Process central(With({ProgramOf(words)}, words));
   EXPECT_EQ(central.Wait(60), 2) << testing::PrintToString(words) << "\n" << central.err();
   const std::string err = central.err();
   EXPECT_THAT(err, HasSubstr(text)) << testing::PrintToString(words);

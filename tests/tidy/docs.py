@@ -28,7 +28,7 @@ NAMED_FILE = re.compile(r"(?<![\w/.~-])((?:%s)/[\w./-]*\w\.(?:sh|py|h|cc|inc|jso
                         % "|".join(house.HOUSE_FOLDERS))
 # A page that a source file names: it must be in the repository, or its reader has nothing to read.
 NAMED_PAGE = re.compile(r"[\w./-]*\w\.md\b")
-PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor))\s+([^|&;#\n`]*)")
+PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor|lab))\s+([^|&;#\n`]*)")
 # A row of a table of builtin things: its name is the first text. Every name stands in README.md;
 # of a model's, the name without what README.md explains once.
 TABLES_OF_NAMES = ("partition/zoo/builtin_models.cc", "partition/policies/builtin_policies.cc",
@@ -182,7 +182,7 @@ def name_findings(root):
 
 def program_findings(root, folder):
     programs = Programs(folder)
-    for program in ("runnel-central", "runnel-worker"):
+    for program in ("runnel-central", "runnel-lab", "runnel-worker"):
         if not programs.built(program):
             yield f"{folder / program}: not built"
             return

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/lab/lab_commands.h"
 #include "central/run/workers/profile_workers.h"
 #include "partition/zoo/zoo.h"
 #include "predictor/profiles/sub_models.h"

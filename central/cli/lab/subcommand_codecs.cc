@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "central/cli/subcommand.h"
+#include "central/cli/lab/lab_commands.h"
 #include "central/reports/codec_report.h"
 #include "compress/codec.h"
 #include "proto/base/status_macros.h"

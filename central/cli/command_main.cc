@@ -1,0 +1,363 @@
+#include "central/cli/command_main.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "central/cli/subcommand_help.h"
+#include "central/display/admin_server.h"
+#include "central/display/metrics_registry.h"
+#include "central/run/commands.h"
+#include "proto/base/refusal_log.h"
+#include "proto/base/status_macros.h"
+#include "proto/crypto/authority.h"
+#include "proto/crypto/join_door.h"
+#include "proto/process/file_limit.h"
+#include "proto/process/signal_watch.h"
+#include "proto/process/spdlog_logger.h"
+#include "proto/transport/grpc/control/grpc_control.h"
+#include "proto/transport/grpc/control/grpc_members.h"
+#include "proto/transport/grpc/data/grpc_transport.h"
+#include "proto/transport/grpc/grpc_process.h"
+#include "proto/transport/grpc/insecure_network.h"
+#include "proto/transport/grpc/security/grpc_renew.h"
+#include "proto/transport/grpc/security/join_secret.h"
+#include "proto/transport/link/address.h"
+
+namespace runnel {
+namespace {
+
+constexpr int kExitInterrupted = 130;
+
+// What the user got wrong exits with 2, what went wrong by itself with 1.
+int ExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 0;
+    case absl::StatusCode::kCancelled:
+      return kExitInterrupted;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnimplemented:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+// The run that signals and an operator's orders are about. Ctrl-C is a stop at the next barrier, a
+// second one an immediate end.
+class CurrentRun {
+ public:
+  void SetTrainer(Trainer* trainer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    trainer_ = trainer;
+  }
+
+  void OnSignal(int caught) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // Nothing to bring to a barrier, or asked twice. Local workers die with us
+    // (PR_SET_PDEATHSIG).
+    if (trainer_ == nullptr || caught > 1) _exit(kExitInterrupted);
+    static constexpr char kText[] =
+        "\nstopping: training at the next barrier, an evaluation now; once more ends at once\n";
+    if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) return;
+    trainer_->StopAtBarrier();
+  }
+
+  MemberCalls Calls() {
+    return {
+        [this] {
+          return With<absl::StatusOr<MemberList>>(
+              [](Trainer& trainer) { return trainer.Members(); });
+        },
+        [this](const std::string& name) {
+          return With<absl::Status>([&](Trainer& trainer) { return trainer.Drain(name); });
+        },
+        [this](bool paused) {
+          return With<absl::Status>([paused](Trainer& trainer) { return trainer.Pause(paused); });
+        }};
+  }
+
+ private:
+  template <typename Result, typename UseFn>
+  Result With(UseFn use) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (trainer_ == nullptr) return absl::UnavailableError("no run is under way");
+    return use(*trainer_);
+  }
+
+  std::mutex mutex_;
+  Trainer* trainer_ = nullptr;  // guarded by mutex_
+};
+
+// The display of one run and, if asked for, its HTTP side.
+class DisplayMaker {
+ public:
+  explicit DisplayMaker(const Clock* clock) : clock_(clock) {}
+  ~DisplayMaker() { admin_.reset(); }
+
+  absl::StatusOr<RunDisplay*> Make(int64_t metrics_port) {
+    admin_.reset();
+    ProgressOptions options;
+    options.terminal = isatty(STDOUT_FILENO) == 1;
+    winsize size;
+    if (options.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+      options.width = size.ws_col;
+    display_ = std::make_unique<RunDisplay>(options, STDOUT_FILENO, &metrics_, clock_);
+    if (metrics_port < 0) return display_.get();
+    AdminCallbacks callbacks;
+    callbacks.metrics_text = [this] { return metrics_.Text(); };
+    callbacks.state_json = [this] { return display_->StateJson(); };
+    callbacks.ready = [this] { return display_->ready(); };
+    absl::StatusOr<std::unique_ptr<AdminServer>> admin =
+        AdminServer::Start(static_cast<int>(metrics_port), std::move(callbacks));
+    if (!admin.ok()) return admin.status();
+    admin_ = *std::move(admin);
+    display_->Line(
+        absl::StrCat("page, /metrics and /healthz at http://127.0.0.1:", admin_->port(), "/"));
+    return display_.get();
+  }
+
+ private:
+  const Clock* clock_;
+  MetricsRegistry metrics_;
+  std::unique_ptr<RunDisplay> display_;
+  std::unique_ptr<AdminServer> admin_;
+};
+
+// Who may take part: with a certificate authority everything is encrypted, without one everything
+// stays on this host.
+class Protection {
+ public:
+  explicit Protection(RefusalLog* refusals) : refusals_(refusals) {}
+
+  // insecure: as if there were no authority.
+  absl::Status Open(const std::string& home, bool insecure) {
+    if (insecure || home.empty() || access((home + "/authority.pem").c_str(), F_OK) != 0)
+      return absl::OkStatus();
+    RUNNEL_ASSIGN_OR_RETURN(authority_, Authority::Open(home, SystemWallClock()));
+    RUNNEL_ASSIGN_OR_RETURN(Identity identity, authority_->ServerIdentity());
+    identity_ = std::make_shared<IdentityHolder>(std::move(identity), authority_->server_folder());
+    return absl::OkStatus();
+  }
+
+  GrpcSecurity Security() const {
+    GrpcSecurity security;
+    security.refusals = refusals_;
+    security.secrets_folder = DefaultSecretsFolder();
+    if (authority_ == nullptr) return security;
+    security.identity = identity_;
+    security.check_peer = [this](const CertificateInfo& peer) { return authority_->Check(peer); };
+    return security;
+  }
+
+  GrpcOrders Orders() const {
+    if (authority_ == nullptr) return {};
+    return {[this](const CertificateInfo& worker, const std::string& request) {
+              return authority_->Renew(worker, request);
+            },
+            [this](const std::string& name) { return authority_->Revoke(name); }};
+  }
+
+  Enrolment MakeEnrolment() {
+    if (authority_ == nullptr) return {};
+    return {[this](const std::string& name) { return authority_->IssueLocal(name); },
+            [this](const std::string& control_address) { return OpenDoor(control_address); }};
+  }
+
+ private:
+  // One port above the control port, where that is not any free one.
+  absl::StatusOr<std::string> OpenDoor(const std::string& control_address) {
+    RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
+    JoinDoor::Options options{.authority = authority_.get(),
+                              .refusals = refusals_,
+                              .host = address.host,
+                              .port = address.port + 1,
+                              .control_port = address.port};
+    door_.reset();
+    absl::StatusOr<std::unique_ptr<JoinDoor>> door = JoinDoor::Open(options);
+    if (absl::IsAlreadyExists(door.status())) {
+      options.port = 0;
+      door = JoinDoor::Open(options);
+    }
+    RUNNEL_RETURN_IF_ERROR(door.status());
+    door_ = *std::move(door);
+    address.port = door_->port();
+    return address.ToString();
+  }
+
+  RefusalLog* const refusals_;
+  std::unique_ptr<Authority> authority_;
+  std::shared_ptr<IdentityHolder> identity_;
+  std::unique_ptr<JoinDoor> door_;
+};
+
+absl::Status RevokeAsOperator(const std::string& home, RefusalLog* refusals,
+                              const std::string& central, const std::string& name) {
+  constexpr int64_t kTimeoutMs = 10'000;
+  RUNNEL_ASSIGN_OR_RETURN(Identity identity, ReadIdentity(home + "/operator"));
+  GrpcSecurity security;
+  security.refusals = refusals;
+  security.identity = std::make_shared<IdentityHolder>(std::move(identity), "");
+  return RevokeAt(central, security, name, kTimeoutMs);
+}
+
+// By the operator's certificate where there is one, else by the secret of this user's centrals.
+absl::StatusOr<MemberCalls> MembersAsOperator(const std::string& home, bool insecure,
+                                              RefusalLog* refusals, const std::string& central) {
+  constexpr int64_t kTimeoutMs = 10'000;
+  GrpcSecurity security;
+  security.refusals = refusals;
+  security.secrets_folder = DefaultSecretsFolder();
+  if (!insecure && !home.empty()) {
+    absl::StatusOr<Identity> identity = ReadIdentity(home + "/operator");
+    if (identity.ok()) {
+      security.identity = std::make_shared<IdentityHolder>(*std::move(identity), "");
+    } else if (!absl::IsNotFound(identity.status())) {
+      return identity.status();
+    }
+  }
+  return MembersAt(central, security, kTimeoutMs);
+}
+
+// Everything that can stand on the command line.
+class CommandLine {
+ public:
+  explicit CommandLine(const Program& program) : app_(program.about, program.name) {
+    app_.require_subcommand(1);
+    app_.formatter(MakeHelpFormatter());
+    // Also behind the command's name.
+    app_.fallthrough();
+    app_.add_flag("--insecure-network", insecure_network_, kInsecureNetworkHelp);
+    app_.add_option("--home", home_,
+                    "folder of the certificate authority; streams are encrypted where it has one "
+                    "(default: $RUNNEL_HOME, else $XDG_CONFIG_HOME/runnel, else ~/.config/runnel)");
+    for (AddSubcommandFn add : program.commands) commands_.push_back(add(app_));
+  }
+
+  CLI::App& app() { return app_; }
+  bool insecure_network() const { return insecure_network_; }
+  const std::string& home() const { return home_; }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const Subcommand& command : commands_) names.push_back(command.app->get_name());
+    return names;
+  }
+
+  bool Knows(const std::string& name) const {
+    const std::vector<std::string> names = Names();
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  absl::Status Run(const CommandContext& context) const {
+    for (const Subcommand& command : commands_) {
+      if (command.app->parsed()) return command.run(context);
+    }
+    return absl::InternalError("no command was given");
+  }
+
+ private:
+  CLI::App app_;
+  bool insecure_network_ = false;
+  std::string home_ = DefaultAuthorityFolder();
+  std::vector<Subcommand> commands_;
+};
+
+// One line for a word that is no command of the program: where the command went, or the commands.
+std::string UnknownCommand(const Program& program, const CommandLine& line, const char* word) {
+  for (const absl::string_view moved : program.moved) {
+    if (moved == word)
+      return absl::StrCat(word, " is a command of runnel-lab now: runnel-lab ", word, " --help");
+  }
+  return absl::StrCat("command '", word, "' is not known; there are ",
+                      absl::StrJoin(line.Names(), ", "), DidYouMean(word, line.Names()));
+}
+
+}  // namespace
+
+int RunProgram(const Program& program, int argc, char** argv) {
+  CommandLine command_line(program);
+  const auto say = [&program](absl::string_view what) {
+    std::fprintf(stderr, "%s: %s\n", program.name, std::string(what).c_str());
+  };
+  // CLI11 would only say that a command is missing.
+  if (argc > 1 && argv[1][0] != '-' && !command_line.Knows(argv[1])) {
+    say(UnknownCommand(program, command_line, argv[1]));
+    return 2;
+  }
+  try {
+    command_line.app().parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return command_line.app().exit(error);  // help
+    say(CommandLineError(command_line.app(), error));
+    return 2;
+  }
+  // A file that cannot grow and a reader that is gone are errors of a write, not ends of the
+  // process.
+  signal(SIGXFSZ, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  CurrentRun stop;
+  SignalWatch signals;
+  signals.Begin([&stop](int caught) { stop.OnSignal(caught); });
+  const std::unique_ptr<Logger> logger = MakeSpdlogLogger("central");
+  MonotonicClock clock;
+  DisplayMaker displays(&clock);
+  const bool insecure = command_line.insecure_network();
+  if (insecure) logger->Log(Severity::kWarning, kInsecureNetworkWarning);
+  RaiseFileLimit();
+  RefusalLog refusals(logger.get(), &clock);
+  LogGrpcTo(&refusals);
+  Protection protection(&refusals);
+  if (const absl::Status status = protection.Open(command_line.home(), insecure); !status.ok()) {
+    say(status.message());
+    return ExitCode(status);
+  }
+  const GrpcSecurity security = protection.Security();
+  const std::unique_ptr<Transport> transport =
+      MakeGrpcTransport({.allow_non_loopback = insecure, .security = security});
+  GrpcOrders orders = protection.Orders();
+  orders.members = stop.Calls();
+  const std::unique_ptr<ControlTransport> control = MakeGrpcControl(
+      {.allow_non_loopback = insecure, .security = security, .orders = std::move(orders)});
+  CommandContext context;
+  context.home = command_line.home();
+  context.enrolment = protection.MakeEnrolment();
+  context.revoke_at = [&](const std::string& central, const std::string& name) {
+    return RevokeAsOperator(command_line.home(), &refusals, central, name);
+  };
+  context.members_at = [&](const std::string& central) {
+    return MembersAsOperator(command_line.home(), insecure, &refusals, central);
+  };
+  context.transport = transport.get();
+  context.control = control.get();
+  context.clock = &clock;
+  context.logger = logger.get();
+  context.make_display = [&displays](int64_t port) { return displays.Make(port); };
+  context.on_trainer = [&stop](Trainer* trainer) { stop.SetTrainer(trainer); };
+  context.print = [](const std::string& text) {
+    std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  };
+  const absl::Status status = command_line.Run(context);
+  if (!status.ok()) say(status.message());
+  return ExitCode(status);
+}
+
+}  // namespace runnel
