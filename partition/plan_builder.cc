@@ -95,9 +95,9 @@ LayerMemory MemoryOf(const LayerInfo& info, const NumberFormat& format, int64_t 
     memory.state_bytes += elements * element_bytes;
     memory.copy_bytes += state_copies * elements * element_bytes;
     if (!IsTrainable(tensor.role)) continue;
-    const int64_t momentum_bytes = format.integer_parameters() ? 0 : element_bytes;
-    memory.state_bytes += elements * (gradient_bytes + momentum_bytes);
-    memory.copy_bytes += state_copies * elements * momentum_bytes;
+    const auto slots = static_cast<int64_t>(HasSlots(tensor) ? format.slots.size() : 0);
+    memory.state_bytes += elements * (gradient_bytes + slots * element_bytes);
+    memory.copy_bytes += state_copies * elements * slots * element_bytes;
     memory.version_bytes += elements * element_bytes;
   }
   for (const Shape& output : info.op_outputs) memory.stash_bytes += BoundaryBytes(format, output);

@@ -19,6 +19,8 @@
 #include "partition/zoo/zoo.h"
 #include "predictor/run/predictor_row.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/optimizer.h"
+#include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
 
 namespace runnel {
@@ -91,6 +93,8 @@ std::string PredictorTexts() {
 std::string ValuesText(absl::string_view flag) {
   if (flag == "codec-forward") return absl::StrCat("; codecs: ", CodecFamilyTexts());
   if (flag == "recipe") return absl::StrCat(": ", RecipeHelp());
+  if (flag == "optimizer") return absl::StrCat(": ", OptimizerHelp());
+  if (flag == "rate") return absl::StrCat(": ", RateHelp());
   if (flag == "replan")
     return absl::StrCat("; of the policies ",
                         PoliciesThat([](const PolicyRow& row) { return row.replans; }), " do");

@@ -11,6 +11,7 @@
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/int8_inference.h"
+#include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
 #include "proto/transport/link/address.h"
 
@@ -181,6 +182,8 @@ absl::Status SetTrainingSamples(int64_t samples, RunSetup& setup) {
                     .epochs = settings.epochs};
   if (MovesLayers(setup) || ChangesCodecs(setup)) setup.barriers.policy_point = kFirstPolicyStep;
   setup.total_steps = batching.steps_per_epoch() * settings.epochs;
+  RUNNEL_ASSIGN_OR_RETURN(const RateChoice rate, ParseRate(settings.training.rate));
+  if (rate.rate->needs_run_steps) setup.training.run_steps = setup.total_steps;
   int64_t& stale_rate_steps = settings.training.stale_rate_steps;
   if (stale_rate_steps == -1) {
     stale_rate_steps = setup.schedule->drains_each_step ? 0 : (setup.total_steps + 1) / 2;

@@ -318,9 +318,13 @@ bool IsList(const RunField& field) {
 
 absl::Status CheckField(const RunField& field, const RunSettings& settings) {
   if (IsLeftOut(field, settings)) return absl::OkStatus();
-  return Wrong(field, SettingText(field, settings),
-               VisitSetting(field, settings,
-                            [&](const auto& value) { return CheckValue(field.range, value); }));
+  const auto* training = std::get_if<const TrainingField*>(&field.member);
+  const std::string text = SettingText(field, settings);
+  absl::Status status = VisitSetting(
+      field, settings, [&](const auto& value) { return CheckValue(field.range, value); });
+  if (status.ok() && training != nullptr && (*training)->check != nullptr)
+    status = (*training)->check(text);
+  return Wrong(field, text, status);
 }
 
 }  // namespace runnel

@@ -9,9 +9,8 @@
 #include "central/settings/run_fields.h"
 #include "central/settings/setting_json.h"
 #include "proto/base/status_macros.h"
-#include "proto/base/training/batch_split.h"
+#include "proto/base/training/optimizer.h"
 #include "proto/base/training/recipe_family.h"
-#include "proto/base/training/rescale.h"
 
 namespace runnel {
 namespace {
@@ -33,21 +32,25 @@ absl::Status CheckGradientBitsFlag(const RunSettings& settings) {
 absl::Status CheckRescaleFlag(const RunSettings& settings) {
   const std::string& text = settings.training.rescale;
   if (text == TrainingSettings().rescale) return absl::OkStatus();
-  const absl::Status status = ParseRescale(text).status();
-  if (!status.ok())
-    return absl::InvalidArgumentError(absl::StrCat("--rescale ", text, ": ", status.message()));
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
   if (format.integer_parameters()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--rescale ", text, ": recipe ", settings.recipe,
                                                  " has no scales; only integer recipes have them"));
 }
 
+absl::Status CheckOptimizerFlag(const RunSettings& settings) {
+  const std::string& text = settings.training.optimizer;
+  if (text == TrainingSettings().optimizer) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
+  if (!format.integer_parameters()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--optimizer ", text, ": recipe ", settings.recipe,
+                                                 " has integer weights; they step by "
+                                                 "--gradient-bits"));
+}
+
 absl::Status CheckBatchSplitFlag(const RunSettings& settings) {
   const std::string& text = settings.training.batch_split;
   if (text == TrainingSettings().batch_split) return absl::OkStatus();
-  const absl::Status status = ParseBatchSplit(text).status();
-  if (!status.ok())
-    return absl::InvalidArgumentError(absl::StrCat("--batch-split ", text, ": ", status.message()));
   RUNNEL_ASSIGN_OR_RETURN(const NumberFormat format, FormatOf(settings));
   if (format.integer_parameters()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--batch-split ", text, ": the sums of recipe ",
@@ -122,7 +125,13 @@ absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings) {
 }
 
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format) {
-  if (!format.integer_parameters()) return "";
+  if (!format.integer_parameters()) {
+    const absl::StatusOr<OptimizerChoice> choice = ParseOptimizer(settings.training.optimizer);
+    if (!choice.ok() || choice->optimizer->uses_momentum || settings.training.momentum <= 0)
+      return "";
+    return absl::StrCat("optimizer ", choice->optimizer->choice.name,
+                        " does not look at --momentum");
+  }
   std::vector<std::string> ignored;
   for (const RunField& field : RunFields()) {
     const auto* training = std::get_if<const TrainingField*>(&field.member);
@@ -143,6 +152,11 @@ RunSettings WithDefaults(RunSettings settings, const TrainingDefaults& defaults,
   SetDefault(training.batch_size, defaults.batch_size);
   SetDefault(training.eval_batch_size, training.batch_size);
   SetDefault(training.micro_batches, schedule_micro_batches);
+  if (const auto choice = ParseOptimizer(training.optimizer); choice.ok()) {
+    SetDefault(training.learning_rate, choice->optimizer->learning_rate);
+    SetDefault(training.weight_decay, choice->optimizer->weight_decay);
+    if (!choice->optimizer->uses_momentum) SetDefault(training.momentum, 0.0);
+  }
   SetDefault(training.learning_rate, defaults.learning_rate);
   SetDefault(training.momentum, defaults.momentum);
   SetDefault(training.weight_decay, defaults.weight_decay);
@@ -160,6 +174,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckGradientBitsFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckRescaleFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckBatchSplitFlag(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
   RUNNEL_RETURN_IF_ERROR(CheckCostFlags(settings));
   return CheckTogether(settings);

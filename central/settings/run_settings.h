@@ -66,7 +66,7 @@ struct RunSettings {
 // profiles a family has, the workers tell.
 absl::StatusOr<NumberFormat> FormatOf(const RunSettings& settings);
 
-// What the user gave that the recipe does not look at, a line for people; empty if all is used.
+// What the user gave that the recipe or optimizer does not look at, a line for people; empty if all is used.
 std::string IgnoredSettings(const RunSettings& settings, const NumberFormat& format);
 
 // Fills every "model's default" field, so that the result says all that training depends on, but

@@ -16,30 +16,15 @@
 #include "absl/types/span.h"
 #include "kernels/backends/tuner.h"
 #include "kernels/ir/program.h"
-#include "proto/base/ids.h"
+#include "kernels/ir/step_context.h"
 #include "proto/base/plan/processor_facts.h"
-#include "proto/base/training/training.h"
 
 namespace runnel {
-
-// What an action depends on beside its buffers. Random draws are keyed by run_seed, layer, op and
-// sequence.
-struct StepContext {
-  uint64_t run_seed = 0;
-  Sequence sequence;
-  int64_t step_samples = 1;  // of the whole mini-batch: the loss gradient is divided by it
-  bool accumulate =
-      false;  // false: weight-gradients overwrite (first micro-batch of a step), true: they add
-  double learning_rate = 0;
-  double momentum = 0;
-  double weight_decay = 0;
-  GradientBits gradient_bits;  // integer recipes, in place of the learning rate
-};
 
 // What the host does with the bytes that it maps.
 enum class MapAccess : uint8_t { kRead, kReadWrite };
 
-// An area of a backend's memory: a weight version, momentum, gradients, statistics, a stash, the
+// An area of a backend's memory: a weight version, optimizer state, gradients, statistics, a stash, the
 // scratch. All zero when made. Its bytes may lie on a device; the host sees them only while they
 // are mapped. The backend that made it outlives it. One caller at a time, and neither Map nor the
 // destructor while a Run is bound to it.

@@ -63,7 +63,7 @@ absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, in
   if (options.stores_halves && !IsScaled(recipe.numbers.activation)) StoreHalves(recipe, draft);
   if (options.recomputes && !IsScaled(recipe.numbers.activation))
     Recompute(options.defers_weight_gradients, draft);
-  if (options.steps_in_backward && recipe.steps_by_tensor()) StepInBackward(draft);
+  if (options.steps_in_backward) StepInBackward(draft);
   PlanMemory(draft.placed, options.one_in_flight, draft.program);
   SplitBatches(options.batch_split, recipe.gradient_rounding, draft.program);
   return std::move(draft.program);

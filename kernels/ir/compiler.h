@@ -34,7 +34,7 @@ struct CompileOptions {
   // With one_in_flight, where a step has one micro-batch: each tensor is updated as soon as the
   // backward no longer reads it, so gradients are never all alive at once and have no storage.
   // kUpdate is empty; the backward changes kNewParameters, which must be the very memory of
-  // kParameters, and kMomentum. The same bytes.
+  // kParameters, and kSlots. The same bytes.
   bool steps_in_backward = false;
   // Integer recipes. Where scales are kept, products have a KeptScale in kStatistics and rescale
   // their own sums in training; so they do under kSpeculate, with the bytes of kDynamic, if
@@ -49,6 +49,8 @@ struct CompileOptions {
   // Integer recipes. kAuto leaves products whole: it is for those who can measure
   // (split_by_profile.h).
   BatchSplitRule batch_split;
+  // Recipes of floats. A row of Optimizers(); null: sgd.
+  const Optimizer* optimizer = nullptr;
 };
 
 // Where the state of layers first_layer..last_layer lies; the same for programs with the same

@@ -19,7 +19,6 @@ enum Flag : unsigned {
   kDrops = 4,
   kGivesSums = 8,
   kRescales = 16,
-  kByTensor = 32,
 };
 
 // "x, [&y]": counts names, those outside of brackets, and notes which have a "&".
@@ -51,7 +50,6 @@ constexpr OpTraits MakeTraits(absl::string_view name, Part part, Numbers numbers
   traits.drops = (flags & kDrops) != 0;
   traits.gives_sums = (flags & kGivesSums) != 0;
   traits.rescales = (flags & kRescales) != 0;
-  traits.by_tensor = (flags & kByTensor) != 0;
   traits.operands = operands;
   size_t arrow = 0;
   while (operands[arrow] != '>') ++arrow;

@@ -61,7 +61,6 @@ struct OpTraits {
   bool drops = false;          // draws dropout's mask
   bool gives_sums = false;     // the first output is an accumulator, for kRescale
   bool rescales = false;       // a product with the kRescale behind it
-  bool by_tensor = false;      // an update that needs nothing but the tensor and what is kept of it
   absl::string_view operands;  // "x, weight, [bias] -> y"
   // How many operands there are at least and at most; bit i: operand i is both read and written.
   int min_inputs = 0, max_inputs = 0, min_outputs = 0, max_outputs = 0;

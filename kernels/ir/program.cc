@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kStorageNames[kStorageCount] = {
     "input",      "output",    "output_gradient", "input_gradient", "labels", "metrics", "params",
-    "new_params", "gradients", "momentum",        "statistics",     "stash",  "scratch",
+    "new_params", "gradients", "slots",           "statistics",     "stash",  "scratch",
 };
 
 constexpr const char* kPartNames[kPartCount] = {"forward", "forward_eval", "input_gradient",

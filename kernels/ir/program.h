@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "kernels/ir/op_code.h"
+#include "kernels/ir/optimizers/optimizer_step.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/dtype.h"
 #include "proto/base/tensor/number_format.h"
@@ -19,7 +20,7 @@
 namespace runnel {
 
 // Whose memory a buffer lies in. Each is one contiguous, 64-byte aligned area that the caller binds
-// (backend.h). kGradients and kMomentum are zeroed by their owner when they are made.
+// (backend.h). kGradients and kSlots are zeroed by their owner when they are made.
 enum class Storage : uint8_t {
   kInput,   // the boundary tensor that enters (raw FP32 samples at the first layer, else the
             // recipe's activation, scaled if that is i8); stays bound until kWeightGradient is done
@@ -34,7 +35,8 @@ enum class Storage : uint8_t {
   kParameters,      // one weight version
   kNewParameters,   // the version that the update writes; may be the same memory as kParameters
   kGradients,       // layout of kParameters; integer recipes: wider integers, in the same order
-  kMomentum,        // layout of kParameters; none with integer recipes
+  kSlots,           // the optimizer's, one after the other, each with the layout of kParameters;
+                    // none with integer recipes
   kStatistics,      // running statistics
   kStash,           // kept from a micro-batch's forward to its backward, which may overwrite it
   kScratch,         // free between a forward and the next action, and after a backward; needed by
@@ -124,6 +126,7 @@ struct Instruction {
   GridRule grid;
   RescaleRule rescale;  // of products with a kept scale
   BatchSplit split;     // of convolutions and linear layers, and their gradients
+  const OptimizerStep* optimizer = nullptr;  // of kOptimizerUpdate
   // A weight-gradient whose outputs are values of this micro-batch: it overwrites, whatever
   // StepContext::accumulate says.
   bool overwrites = false;
@@ -133,7 +136,7 @@ struct Instruction {
 struct StateTensor {
   int layer = 0;  // in the model
   StateTensorSpec spec;
-  Storage storage = Storage::kParameters;  // or kStatistics
+  Storage storage = Storage::kParameters;  // or kStatistics, or kSlots
   int64_t offset_bytes = 0;
   int64_t gradient_offset_bytes = 0;  // in kGradients, of trainable tensors
   DType gradient_dtype = DType::kFloat32;
@@ -144,10 +147,16 @@ struct StateTensor {
 // Where a stage's state lies; the same for every batch size.
 struct StateLayout {
   std::vector<StateTensor> tensors;  // by layer, then in the order of LayerInfo::state
+  std::vector<StateTensor> slots;    // likewise, in the order of SlotsOf
   int64_t parameter_bytes = 0;       // padding between tensors is zero for ever
   int64_t gradient_bytes = 0;
-  int64_t momentum_bytes = 0;  // parameter_bytes, or 0 for a recipe without
+  int64_t slot_bytes = 0;  // of all slots together
   int64_t statistic_bytes = 0;
+
+  // Of the optimizer's k-th slot of an FP32 parameter.
+  int64_t SlotOffset(const StateTensor& parameter, size_t k) const {
+    return static_cast<int64_t>(k) * parameter_bytes + parameter.offset_bytes;
+  }
 };
 
 // A stage compiled for one micro-batch size.

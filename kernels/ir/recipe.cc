@@ -64,13 +64,14 @@ absl::Status CheckRecipe(const Recipe& recipe) {
     return absl::InvalidArgumentError(absl::StrCat("recipe ", recipe.name, ": ", what));
   };
   for (const OpRule& rule : recipe.rules) RUNNEL_RETURN_IF_ERROR(CheckRule(recipe, rule));
-  for (OpCode code : {recipe.add_gradients, recipe.loss, recipe.loss_eval, recipe.update,
-                      recipe.quantize.value_or(OpCode::kCopy)}) {
+  for (OpCode code :
+       {recipe.add_gradients, recipe.loss, recipe.loss_eval, recipe.update.value_or(OpCode::kCopy),
+        recipe.quantize.value_or(OpCode::kCopy)}) {
     if (Name(code) == "?") return error("has an instruction that is not known");
   }
   const NumberFormat& numbers = recipe.numbers;
-  if (IsScaled(numbers.parameter) != (TraitsOf(recipe.update).numbers == Numbers::kIntegers)) {
-    return error("the update does not fit the weights' type");
+  if (IsScaled(numbers.parameter) != recipe.update.has_value()) {
+    return error("integer weights need an update of their own, FP32 ones have the optimizer's");
   }
   if (recipe.gradient_rounding == Rounding::kStochastic) {
     return error("stochastic rounding of gradients is not defined");

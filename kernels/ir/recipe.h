@@ -64,16 +64,13 @@ struct Recipe {
   // Optimizer.
   OpCode loss = OpCode::kSoftmaxCrossEntropy;
   OpCode loss_eval = OpCode::kSoftmaxCrossEntropyEval;
-  OpCode update = OpCode::kSgdUpdate;
+  std::optional<OpCode> update;  // of integer weights; FP32 ones have the optimizer's
 
   // Rounding of integer recipes.
   IntegerRule rescale;                                       // activations and errors
   Rounding gradient_rounding = Rounding::kPseudoStochastic;  // of weight-gradients
   Rounding loss_rounding = Rounding::kPseudoStochastic;      // of the loss gradient
 
-  // The update of a tensor needs nothing but the tensor, its gradient and momentum, so it may come
-  // right behind the gradient (CompileOptions::steps_in_backward).
-  bool steps_by_tensor() const { return TraitsOf(update).by_tensor; }
   // Null if the recipe has no rule for the operator.
   const OpRule* Find(OpKind op) const;
 };

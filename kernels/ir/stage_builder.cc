@@ -394,23 +394,27 @@ class StageBuilder {
     if (IsScaled(recipe_.numbers.parameter)) {
       for (const OpNode& node : nodes_) {
         for (size_t i = 0; i < node.trainable.size(); ++i) {
-          Emit(Part::kUpdate, recipe_.update, node, {node.trainable[i], node.gradients[i]},
+          Emit(Part::kUpdate, *recipe_.update, node, {node.trainable[i], node.gradients[i]},
                {node.updated[i]});
         }
       }
       return;
     }
-    const auto whole = [&](Storage storage) {
-      return AddPlaced(storage, DType::kFloat32, {bytes / static_cast<int64_t>(sizeof(float))});
+    const auto whole = [&](Storage storage, int64_t offset = 0) {
+      return AddPlaced(storage, DType::kFloat32, {bytes / static_cast<int64_t>(sizeof(float))},
+                       offset);
     };
     OpNode node = nodes_.front();
     const OpSpec none;
     node.spec = &none;
     const BufferIndex parameters = whole(Storage::kParameters);
     const BufferIndex gradients = whole(Storage::kGradients);
-    const BufferIndex momentum = whole(Storage::kMomentum);
-    Emit(Part::kUpdate, recipe_.update, node, {parameters, gradients, momentum},
+    std::vector<BufferIndex> inputs = {parameters, gradients};
+    for (int64_t at = 0; at < program_.state.slot_bytes; at += bytes)
+      inputs.push_back(whole(Storage::kSlots, at));
+    Emit(Part::kUpdate, OpCode::kOptimizerUpdate, node, std::move(inputs),
          {whole(Storage::kNewParameters)});
+    program_.parts[static_cast<int>(Part::kUpdate)].back().optimizer = &StepOf(options_.optimizer);
   }
 
   const ModelSpec& model_;
@@ -455,6 +459,19 @@ void AddTrainable(const LayerInfo& info, int layer, const StateTensorSpec& spec,
   layout.tensors.push_back(tensor);
 }
 
+// Needs all parameters.
+void AddSlots(const NumberFormat& numbers, StateLayout& layout) {
+  for (const StateTensor& parameter : layout.tensors) {
+    size_t k = 0;
+    for (StateTensorSpec& spec : SlotsOf({parameter.spec}, numbers)) {
+      layout.slots.push_back(
+          {parameter.layer, std::move(spec), Storage::kSlots, layout.SlotOffset(parameter, k++)});
+    }
+  }
+  if (!layout.slots.empty())
+    layout.slot_bytes = static_cast<int64_t>(numbers.slots.size()) * layout.parameter_bytes;
+}
+
 }  // namespace
 
 DType GradientTypeOf(const Shape& op_output, int64_t batch) {
@@ -467,6 +484,7 @@ StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, in
   StateLayout layout;
   NumberFormat numbers = recipe.numbers;
   numbers.keeps_scales = numbers.integer_parameters() && options.rescale.keeps();
+  numbers.slots = StepOf(options.optimizer).optimizer->slots();
   for (int layer = first_layer; layer <= last_layer; ++layer) {
     for (const StateTensorSpec& spec : StateOf(infos[layer], numbers)) {
       if (spec.role == TensorRole::kExponent) {
@@ -480,7 +498,7 @@ StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, in
       }
     }
   }
-  if (!IsScaled(recipe.numbers.parameter)) layout.momentum_bytes = layout.parameter_bytes;
+  AddSlots(numbers, layout);
   if (options.steps_in_backward) layout.gradient_bytes = 0;
   return layout;
 }

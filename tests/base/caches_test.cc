@@ -1,12 +1,13 @@
 // What Linux says of caches, from folders like its own.
 
+#include "proto/base/caches.h"
+
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "proto/base/caches.h"
 
 namespace runnel {
 namespace {

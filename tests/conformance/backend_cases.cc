@@ -90,7 +90,7 @@ class Maker {
   void Pool();
   void GlobalPool();
   void Loss();
-  void Sgd();
+  void Update();
   CaseOperand Weights(double* largest);
   void GridWeight();
   void GridWeightGradient();
@@ -362,16 +362,26 @@ void Maker::Loss() {
   Out(Metrics({BoundKind::kAbsolute, terms, static_cast<double>(samples)}));
 }
 
-// Five roundings, of values whose sum of magnitudes is below 4 * |w| + 2 * |g| + 2 * |v| < 60.
-void Maker::Sgd() {
+// The optimizers take turns. Some ten roundings, of values whose sum of magnitudes is below
+// 4 * |w| + 2 * |g| + 2 * |v| < 60. Slots behind the first may be squares: they are positive.
+void Maker::Update() {
   const Shape shape = {Pick(1, 2000)};
-  const Bound bound = {BoundKind::kAbsolute, 5, 60};
+  const Bound bound = {BoundKind::kAbsolute, 10, 60};
+  case_.optimizer = &OptimizerSteps()[seed_ % OptimizerSteps().size()];
+  case_.context.step = Pick(0, 1000);
+  size_t i = 0;
+  for (const ChoiceParameter& parameter : case_.optimizer->optimizer->choice.parameters())
+    case_.context.optimizer_parameters[i++] = parameter.fallback;
   In(Floats(Storage::kParameters, shape));
   In(Floats(Storage::kGradients, shape));
-  CaseOperand momentum = Floats(Storage::kMomentum, shape);
-  momentum.written = true;
-  momentum.bound = bound;
-  In(std::move(momentum));
+  for (size_t k = 0; k < case_.optimizer->optimizer->slots().size(); ++k) {
+    CaseOperand slot = Floats(Storage::kSlots, shape);
+    float* values = reinterpret_cast<float*>(slot.bytes.data());
+    for (int64_t e = 0; k > 0 && e < shape.elements(); ++e) values[e] = 0.1F + std::abs(values[e]);
+    slot.written = true;
+    slot.bound = bound;
+    In(std::move(slot));
+  }
   Out(Result(Storage::kNewParameters, shape, bound));
 }
 
@@ -486,8 +496,8 @@ std::optional<Case> Maker::Make() {
     case OpCode::kFakeQuantizeActivationGradient:
       GridElements(case_.code == OpCode::kFakeQuantizeActivationGradient ? 2 : 1);
       break;
-    case OpCode::kSgdUpdate:
-      Sgd();
+    case OpCode::kOptimizerUpdate:
+      Update();
       break;
     default:
       return std::nullopt;

@@ -40,6 +40,7 @@ struct Case {
   OpCode code = OpCode::kCopy;
   OpSpec attributes;
   GridRule grid;
+  const OptimizerStep* optimizer = nullptr;
   StepContext context;
   std::vector<CaseOperand> inputs;
   std::vector<CaseOperand> outputs;

@@ -62,6 +62,7 @@ class Bench {
     instruction.code = c.code;
     instruction.attributes = c.attributes;
     instruction.grid = c.grid;
+    instruction.optimizer = c.optimizer;
     instruction.layer = 3;
     instruction.op = 2;
     for (const CaseOperand& o : c.inputs) instruction.inputs.push_back(Place(o));

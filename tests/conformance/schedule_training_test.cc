@@ -27,9 +27,14 @@ constexpr int64_t kSteps = 3;
 struct Case {
   const char* model;
   const char* recipe;
+  std::string optimizer = "sgd";
 };
-constexpr Case kCases[] = {
-    {"lenet", "fp32"}, {"har_cnn", "fp32"}, {"mobilenet_v2", "fp32"}, {"lenet", "niti"}};
+std::vector<Case> Cases() {
+  std::vector<Case> cases = {{"har_cnn", "fp32"}, {"mobilenet_v2", "fp32"}, {"lenet", "niti"}};
+  for (const Optimizer& optimizer : Optimizers())
+    cases.push_back({"lenet", "fp32", std::string(optimizer.choice.name)});
+  return cases;
+}
 
 class Trainer {
  public:
@@ -43,8 +48,9 @@ class Trainer {
     training_.min_samples = 2;
     training_.eval_batch_size = 2;
     training_.learning_rate = 1e-4;  // batch norm over two samples diverges soon
+    training_.optimizer = c.optimizer;
     batching_ = MakeBatching(training_).value();
-    state_ = InitialState(model_, training_.seed, recipe_->numbers).value();
+    state_ = InitialState(model_, training_.seed, FormatOf(*recipe_->family, training_)).value();
   }
 
   int layers() const { return model_.layer_count(); }
@@ -173,9 +179,10 @@ TEST_P(ScheduleTraining, AnyOrderEqualsThePlainLoop) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ScheduleTraining, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Models, ScheduleTraining, ::testing::ValuesIn(Cases()),
                          [](const auto& info) {
-                           return absl::StrCat(info.param.model, "_", info.param.recipe);
+                           return absl::StrCat(info.param.model, "_", info.param.recipe, "_",
+                                               info.param.optimizer);
                          });
 
 }  // namespace

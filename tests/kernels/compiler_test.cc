@@ -63,7 +63,7 @@ class CompilerTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     outcome.eval_losses.push_back(pipeline.Loss());
     outcome.parameters = pipeline.Tensors(Storage::kParameters);
-    outcome.momentum = pipeline.Tensors(Storage::kMomentum);
+    outcome.momentum = pipeline.Tensors(Storage::kSlots);
     outcome.statistics = pipeline.Tensors(Storage::kStatistics);
     return outcome;
   }

@@ -28,7 +28,7 @@ TEST(OpTraits, CountsOperandsAndMarksThoseThatAreReadAndWritten) {
   EXPECT_EQ(product.min_outputs, 1);
   EXPECT_EQ(product.max_outputs, 2);
   EXPECT_TRUE(product.ReadsOutput(1));
-  const OpTraits& update = TraitsOf(OpCode::kSgdUpdate);
+  const OpTraits& update = TraitsOf(OpCode::kOptimizerUpdate);
   EXPECT_FALSE(update.WritesInput(1));
   EXPECT_TRUE(update.WritesInput(2));
   EXPECT_FALSE(update.ReadsOutput(0));
@@ -59,7 +59,7 @@ void ExpectFits(const Program& program, const Instruction& instruction, Part par
   }
   for (size_t i = 0; i < instruction.inputs.size(); ++i) {
     const Storage storage = program.buffers[static_cast<size_t>(instruction.inputs[i])].storage;
-    ASSERT_EQ(traits.WritesInput(i), storage == Storage::kMomentum) << traits.name;
+    ASSERT_EQ(traits.WritesInput(i), storage == Storage::kSlots) << traits.name;
   }
   if (traits.is_product()) {
     const Shape& weight = ShapeOf(program, instruction, traits.shapes.weight);

@@ -76,6 +76,7 @@ inline absl::Status RunOp(OpCode code, const OpSpec& spec, std::vector<Tensor*> 
   instruction.grid = grid;
   instruction.rescale = rescale;
   instruction.split = split;
+  instruction.optimizer = &StepOf(nullptr);
   int64_t ends[kStorageCount] = {};
   const auto add = [&](Tensor* tensor, std::vector<BufferIndex>* operands) {
     int64_t& end = ends[static_cast<int>(tensor->storage)];

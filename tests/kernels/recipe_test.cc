@@ -43,7 +43,7 @@ TEST(Recipes, BrokenRowsAreRefused) {
   EXPECT_THAT(message(recipe), AllOf(HasSubstr("relu"), HasSubstr("statistics")));
   rules[2] = (**FindRecipe("niti")).rules[2];
 
-  recipe.update = OpCode::kSgdUpdate;
+  recipe.update.reset();
   EXPECT_THAT(message(recipe), HasSubstr("update"));
   recipe = **FindRecipe("niti");
   recipe.quantize.reset();
@@ -94,7 +94,7 @@ TEST(Recipes, WeightsAndGradientsAreLaidOutByRecipe) {
   EXPECT_EQ(narrow.tensors[1].spec.role, TensorRole::kExponent);
   EXPECT_EQ(narrow.tensors[1].offset_bytes, 128);  // 90 mantissas, rounded up
   EXPECT_EQ(narrow.parameter_bytes, 192);
-  EXPECT_EQ(narrow.momentum_bytes, 0);
+  EXPECT_EQ(narrow.slot_bytes, 0);
   EXPECT_EQ(narrow.tensors[0].gradient_dtype, DType::kInt32);
   // 412 * 18 * 18 products pass what an int32 holds.
   EXPECT_EQ(layout({.max_batch = 410}).tensors[0].gradient_dtype, DType::kInt32);

@@ -356,7 +356,7 @@ TEST(RefLoss, HandComputed) {
 TEST(RefUpdate, SgdWithMomentumAndDecay) {
   Tensor w = Floats({2}, {1, -2}), g = Floats({2}, {0.5, 0.25}), v = Floats({2}, {1, 0});
   Tensor updated = Zeros({2});
-  RUN_OK(OpCode::kSgdUpdate, {}, {&w, &g, &v}, {&updated},
+  RUN_OK(OpCode::kOptimizerUpdate, {}, {&w, &g, &v}, {&updated},
          {.learning_rate = 0.5, .momentum = 0.5, .weight_decay = 0.25});
   // g + wd w = 0.75, -0.25; v = 0.5 v + g = 1.25, -0.25.
   EXPECT_THAT(v.values(), ElementsAre(1.25, -0.25));

@@ -25,7 +25,7 @@ PartAccess AccessOf(Part part, const Program& program, Steps steps) {
   using enum Storage;
   PartAccess access;
   // kNewParameters is kParameters.
-  const std::vector<Storage> step = {kParameters, kNewParameters, kMomentum};
+  const std::vector<Storage> step = {kParameters, kNewParameters, kSlots};
   const bool alone = steps == Steps::kAlone;
   switch (part) {
     case Part::kForward:

@@ -61,7 +61,7 @@ class TestStage {
   // Fills an area with float NaNs.
   void Poison(Storage storage);
   absl::Status Run(Part part, const StepContext& context);
-  // The tensors of kParameters, kGradients, kMomentum or kStatistics, without the padding.
+  // The tensors of kParameters, kGradients, kSlots or kStatistics, without the padding.
   std::vector<std::vector<float>> Tensors(Storage storage);
 
   Checks checks = Checks::kOff;

@@ -51,6 +51,11 @@ TEST(BadInput, NamesAndNumbers) {
   ExpectRefused({"train", "--policy", "magic"}, "magic");
   ExpectRefused({"train", "--schedule", "magic"}, "magic");
   ExpectRefused({"train", "--recipe", "fp7"}, "fp7");
+  ExpectRefused({"train", "--optimizer", "adma"},
+                "--optimizer adma: optimizer 'adma' is not known; there is sgd");
+  ExpectRefused({"train", "--rate", "linear"},
+                "--rate linear: rate 'linear' is not known; there is milestones, constant");
+  ExpectRefused({"train", "--optimizer", "sgd:1"}, "--optimizer sgd:1: ");
   ExpectRefused({"train", "--backend", "tpu"}, "tpu", 2);  // the local worker says so too
   ExpectRefused({"dance"}, "dance");
   ExpectRefused({"train", "--local-workers", "7", "--quick"}, "7 stages");

@@ -453,7 +453,7 @@ TEST(ControlConvert, ZerosTravelWithoutTheirBytes) {
   const absl::StatusOr<WorkerMessage> back = FromProto(wire);
   ASSERT_TRUE(back.ok()) << back.status();
   ModelState arrived = std::get<Snapshot>(*back).state;
-  EXPECT_EQ(arrived.layers[0].momentum[0].bytes, "");
+  EXPECT_EQ(arrived.layers[0].slots[0].bytes, "");
   FillZeros(arrived);
   EXPECT_TRUE(arrived == state);
   // In a file they have them all.

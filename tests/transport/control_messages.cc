@@ -126,7 +126,7 @@ ModelState RandomControlMessages::State() {
        --left, layer += 1 + static_cast<int>(Below(9))) {
     LayerState one{layer, {}, {}};
     for (int64_t i = Below(4); i > 0; --i) one.tensors.push_back(Tensor());
-    for (int64_t i = Below(4); i > 0; --i) one.momentum.push_back(Tensor());
+    for (int64_t i = Below(4); i > 0; --i) one.slots.push_back(Tensor());
     state.layers.push_back(std::move(one));
   }
   for (int64_t i = Below(3); i > 0; --i) {

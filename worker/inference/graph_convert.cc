@@ -100,7 +100,7 @@ absl::StatusOr<Int8Node> FromProto(const proto::QuantizedNode& message) {
 
 // Layer `layer` of a model with so many.
 absl::StatusOr<Int8Graph> GraphOfLayer(const LayerState& state, int layer, int layers) {
-  const bool fits = state.layer == layer && state.tensors.size() == 1 && state.momentum.empty() &&
+  const bool fits = state.layer == layer && state.tensors.size() == 1 && state.slots.empty() &&
                     state.tensors.front().name == kNodesTensor &&
                     state.tensors.front().dtype == DType::kUInt8;
   if (!fits) return absl::InvalidArgumentError("is no layer of a model in integers");

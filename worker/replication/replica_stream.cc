@@ -86,7 +86,7 @@ template <typename State, typename Use>
 void ForEachTensor(State& state, Use use) {
   for (auto& layer : state.layers) {
     for (auto& tensor : layer.tensors) use(tensor);
-    for (auto& tensor : layer.momentum) use(tensor);
+    for (auto& tensor : layer.slots) use(tensor);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "worker/stage/stage_executor.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -19,7 +20,9 @@ absl::StatusOr<std::unique_ptr<StageExecutor>> StageExecutor::Create(StageExecut
                                                                      BufferPool* pool) {
   std::unique_ptr<StageExecutor> executor(new StageExecutor(std::move(options)));
   executor->pool_ = pool;
-  executor->numbers_ = FormatOf(*executor->options_.recipe->family, executor->options_.training);
+  const TrainingSettings& training = executor->options_.training;
+  executor->numbers_ = FormatOf(*executor->options_.recipe->family, training);
+  RUNNEL_ASSIGN_OR_RETURN(executor->optimizer_, ParseOptimizer(training.optimizer));
   RUNNEL_RETURN_IF_ERROR(executor->Compile(backend));
   RUNNEL_RETURN_IF_ERROR(executor->AllocateState(backend));
   return executor;
@@ -30,8 +33,7 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
   const bool accumulates = options_.training.micro_batches > 1;
-  steps_in_backward_ = options_.one_in_flight && !accumulates &&
-                       options_.recipe->steps_by_tensor() && backend->recomputes();
+  steps_in_backward_ = options_.one_in_flight && !accumulates && backend->recomputes();
   RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(options_.training.rescale));
   if (numbers_.keeps_scales && !backend->rescales_in_products()) {
     return absl::UnimplementedError(absl::StrCat(
@@ -56,7 +58,8 @@ absl::Status StageExecutor::Compile(Backend* backend) {
                                   .rescale = rescale,
                                   .rescales_in_products = backend->rescales_in_products(),
                                   .stores_halves = backend->stores_halves(),
-                                  .batch_split = split};
+                                  .batch_split = split,
+                                  .optimizer = optimizer_.optimizer};
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));
   const std::vector<int64_t> training_sizes = batching.MicroBatchSizes();
@@ -101,7 +104,7 @@ absl::Status StageExecutor::AllocateState(Backend* backend) {
     return backend->Allocate(bytes);
   };
   RUNNEL_ASSIGN_OR_RETURN(stash_, Stash::Create(allocate_, layout_.parameter_bytes, stash_bytes));
-  RUNNEL_ASSIGN_OR_RETURN(momentum_, allocate_(layout_.momentum_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(slots_, allocate_(layout_.slot_bytes));
   RUNNEL_ASSIGN_OR_RETURN(gradients_, allocate_(layout_.gradient_bytes));
   RUNNEL_ASSIGN_OR_RETURN(statistics_, allocate_(layout_.statistic_bytes));
   return FreeScratch().status();
@@ -146,12 +149,15 @@ StepContext StageExecutor::ContextOf(const MicroBatch& place) const {
   StepContext context;
   context.run_seed = options_.training.seed;
   context.sequence = place.sequence;
+  context.step = place.step;
   context.step_samples = place.step_samples;
   context.accumulate = !place.first_in_step;
   context.learning_rate =
       StepRate(options_.training, place.epoch, place.step, options_.cap, options_.usual_cap);
   context.momentum = options_.training.momentum;
   context.weight_decay = options_.training.weight_decay;
+  std::copy(optimizer_.parameters.begin(), optimizer_.parameters.end(),
+            context.optimizer_parameters.begin());
   context.gradient_bits =
       GradientBitsAt(options_.training, options_.changes, place.epoch, place.step);
   return context;
@@ -161,7 +167,7 @@ Bindings StageExecutor::StateBindings(const Memory& weights, const Memory& scrat
   Bindings bindings;
   bindings[Storage::kParameters] = weights.address();
   bindings[Storage::kGradients] = gradients_->address();
-  bindings[Storage::kMomentum] = momentum_->address();
+  bindings[Storage::kSlots] = slots_->address();
   bindings[Storage::kStatistics] = statistics_->address();
   bindings[Storage::kScratch] = scratch.address();
   if (steps_in_backward_) bindings[Storage::kNewParameters] = weights.address();
@@ -169,10 +175,6 @@ Bindings StageExecutor::StateBindings(const Memory& weights, const Memory& scrat
 }
 
 namespace {
-
-bool HasMomentum(const StateTensor& tensor) {
-  return IsTrainable(tensor.spec.role) && tensor.spec.dtype == DType::kFloat32;
-}
 
 std::byte* Base(Payload& payload) { return payload.mutable_bytes().data(); }
 
@@ -184,27 +186,36 @@ StageCompute::Output LossOutput(const double (&metrics)[2]) {
 
 // Each micro-batch in flight will have stepped before this one does.
 absl::StatusOr<Stash::Entry*> StageExecutor::BeginForward(const MicroBatch& place) {
+  StepContext context = ContextOf(place);
   const double distance = LookAheadShare(options_.training, options_.cap, options_.usual_cap) *
-                          static_cast<double>(stash_->in_flight()) * ContextOf(place).learning_rate;
+                          static_cast<double>(stash_->in_flight()) * context.learning_rate;
   if (distance == 0) return stash_->Push(place);
   RUNNEL_ASSIGN_OR_RETURN(Stash::Entry * entry, stash_->PushWithOwnWeights(place));
-  RUNNEL_RETURN_IF_ERROR(LookAheadInto(stash_->weights(*entry), distance));
+  // That of the last step that was taken, which left the slots.
+  context.step -= static_cast<int64_t>(stash_->in_flight()) + 1;
+  RUNNEL_RETURN_IF_ERROR(LookAheadInto(stash_->weights(*entry), context, distance));
   return entry;
 }
 
-absl::Status StageExecutor::LookAheadInto(Memory& weights, double distance) const {
+absl::Status StageExecutor::LookAheadInto(Memory& weights, const StepContext& context,
+                                          double distance) const {
+  const OptimizerStep& step = StepOf(optimizer_.optimizer);
+  const OptimizerScalars scalars = step.scalars(context);
   RUNNEL_ASSIGN_OR_RETURN(const Mapping newest, Mapping::Of(stash_->newest(), MapAccess::kRead));
-  RUNNEL_ASSIGN_OR_RETURN(const Mapping momentum, Mapping::Of(*momentum_, MapAccess::kRead));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping slots, Mapping::Of(*slots_, MapAccess::kRead));
   RUNNEL_ASSIGN_OR_RETURN(const Mapping ahead, Mapping::Of(weights, MapAccess::kReadWrite));
   for (const StateTensor& tensor : layout_.tensors) {
     if (tensor.storage != Storage::kParameters) continue;
     const std::byte* from = newest.data() + tensor.offset_bytes;
     std::byte* to = ahead.data() + tensor.offset_bytes;
     const int64_t elements = tensor.spec.shape.elements();
-    if (HasMomentum(tensor)) {
-      LookAhead(reinterpret_cast<const float*>(from),
-                reinterpret_cast<const float*>(momentum.data() + tensor.offset_bytes),
-                static_cast<float>(distance), elements, reinterpret_cast<float*>(to));
+    if (HasSlots(tensor.spec)) {
+      std::array<const float*, kMostSlots> at = {};
+      for (size_t k = 0; k < numbers_.slots.size(); ++k) {
+        at[k] = reinterpret_cast<const float*>(slots.data() + layout_.SlotOffset(tensor, k));
+      }
+      step.look_ahead(scalars, reinterpret_cast<const float*>(from), at.data(),
+                      static_cast<float>(distance), elements, reinterpret_cast<float*>(to));
     } else {
       std::memcpy(to, from, static_cast<size_t>(elements) * SizeOf(tensor.spec.dtype));
     }
@@ -226,7 +237,7 @@ absl::Status StageExecutor::AggregateVersions(const MicroBatch& place) {
   if (versions.empty()) return absl::OkStatus();
   std::vector<const float*> tensors(versions.size());
   for (const StateTensor& tensor : layout_.tensors) {
-    if (!HasMomentum(tensor)) continue;
+    if (!HasSlots(tensor.spec)) continue;
     for (size_t i = 0; i < versions.size(); ++i)
       tensors[i] = reinterpret_cast<const float*>(versions[i].data() + tensor.offset_bytes);
     AverageVersions(tensors, tensor.spec.shape.elements(),
@@ -400,7 +411,9 @@ absl::StatusOr<ModelState> StageExecutor::ExportState() const {
       const bool versioned = tensor.storage == Storage::kParameters;
       part.tensors.push_back(
           Extract(tensor, versioned ? from.weights.data() : from.statistics.data()));
-      if (HasMomentum(tensor)) part.momentum.push_back(Extract(tensor, from.momentum.data()));
+    }
+    for (const StateTensor& slot : layout_.slots) {
+      if (slot.layer == layer) part.slots.push_back(Extract(slot, from.slots.data()));
     }
   }
   return state;
@@ -408,20 +421,22 @@ absl::StatusOr<ModelState> StageExecutor::ExportState() const {
 
 void StageExecutor::PutLayer(const LayerState& layer, const StateMappings& to) const {
   size_t next = 0;  // of the layer's tensors, which are in the same order
-  size_t momentum = 0;
   for (const StateTensor& tensor : layout_.tensors) {
     if (tensor.layer != layer.layer) continue;
     const bool versioned = tensor.storage == Storage::kParameters;
     Put(layer.tensors[next++], tensor, versioned ? to.weights.data() : to.statistics.data());
-    if (HasMomentum(tensor)) Put(layer.momentum[momentum++], tensor, to.momentum.data());
+  }
+  next = 0;
+  for (const StateTensor& slot : layout_.slots) {
+    if (slot.layer == layer.layer) Put(layer.slots[next++], slot, to.slots.data());
   }
 }
 
 absl::StatusOr<StageExecutor::StateMappings> StageExecutor::MapState(MapAccess access) const {
   RUNNEL_ASSIGN_OR_RETURN(Mapping weights, Mapping::Of(stash_->newest(), access));
   RUNNEL_ASSIGN_OR_RETURN(Mapping statistics, Mapping::Of(*statistics_, access));
-  RUNNEL_ASSIGN_OR_RETURN(Mapping momentum, Mapping::Of(*momentum_, access));
-  return StateMappings{std::move(weights), std::move(statistics), std::move(momentum)};
+  RUNNEL_ASSIGN_OR_RETURN(Mapping slots, Mapping::Of(*slots_, access));
+  return StateMappings{std::move(weights), std::move(statistics), std::move(slots)};
 }
 
 absl::Status StageExecutor::ImportState(const ModelState& state) {

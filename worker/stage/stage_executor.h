@@ -16,6 +16,7 @@
 #include "kernels/ir/compiler.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
+#include "proto/base/training/optimizer.h"
 #include "proto/base/training/training.h"
 #include "proto/base/training/training_change.h"
 #include "worker/stage/stage_engine.h"
@@ -69,7 +70,7 @@ class StageExecutor final : public StageEngine {
 
   const Recipe& recipe() const { return *options_.recipe; }
   const NumberFormat& numbers() const override { return numbers_; }
-  // What was allocated of the backend's memory: weight versions, momentum, gradients, statistics,
+  // What was allocated of the backend's memory: weight versions, optimizer, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
   int64_t memory_bytes() const override { return *memory_bytes_; }
   double ModelJoules(int64_t samples) const override;
@@ -88,7 +89,7 @@ class StageExecutor final : public StageEngine {
   struct StateMappings {
     Mapping weights;  // the newest
     Mapping statistics;
-    Mapping momentum;
+    Mapping slots;
   };
 
   explicit StageExecutor(StageExecutorOptions options) : options_(std::move(options)) {}
@@ -99,7 +100,7 @@ class StageExecutor final : public StageEngine {
   absl::Status CheckSize(const Payload& payload, int64_t bytes, const char* what) const;
   // Where the forward looks ahead, weights of its own; else the newest.
   absl::StatusOr<Stash::Entry*> BeginForward(const MicroBatch& place);
-  absl::Status LookAheadInto(Memory& weights, double distance) const;
+  absl::Status LookAheadInto(Memory& weights, const StepContext& context, double distance) const;
   absl::Status AggregateVersions(const MicroBatch& place);
   StepContext ContextOf(const MicroBatch& place) const;
   // Scratch that no micro-batch holds: the same piece until it is taken. Errors as
@@ -113,6 +114,7 @@ class StageExecutor final : public StageEngine {
 
   StageExecutorOptions options_;
   NumberFormat numbers_;  // of the recipe and the settings
+  OptimizerChoice optimizer_;
   BufferPool* pool_ = nullptr;
   StateLayout layout_;
   Shape input_sample_;
@@ -124,7 +126,7 @@ class StageExecutor final : public StageEngine {
   std::unique_ptr<Stash> stash_;
   // The backend's memory.
   Stash::AllocateFn allocate_;
-  std::unique_ptr<Memory> momentum_;
+  std::unique_ptr<Memory> slots_;  // of the optimizer
   std::unique_ptr<Memory> gradients_;
   std::unique_ptr<Memory> statistics_;
   int64_t scratch_bytes_ = 0;

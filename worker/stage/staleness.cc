@@ -11,11 +11,6 @@ constexpr int64_t kBlock = 1024;
 
 }  // namespace
 
-void LookAhead(const float* weights, const float* velocity, float distance, int64_t elements,
-               float* out) {
-  for (int64_t i = 0; i < elements; ++i) out[i] = weights[i] - distance * velocity[i];
-}
-
 void AverageVersions(absl::Span<const float* const> versions, int64_t elements, float* out) {
   const auto count = static_cast<float>(versions.size());
   std::array<float, kBlock> sum;

@@ -31,6 +31,7 @@ class Call {
   const GridRule& grid() const { return instruction_.grid; }
   const RescaleRule& rescale() const { return instruction_.rescale; }
   const BatchSplit& split() const { return instruction_.split; }
+  const OptimizerStep* optimizer() const { return instruction_.optimizer; }
   // Weight-gradients: true if they are added to what is there.
   bool adds() const { return context.accumulate && !instruction_.overwrites; }
   DType in_dtype(size_t i) const { return program_.buffers[instruction_.inputs[i]].dtype; }
@@ -52,7 +53,7 @@ class Call {
   T* out(size_t i) const {
     return reinterpret_cast<T*>(Address(instruction_.outputs[i]));
   }
-  // The in-place operand that stands among the inputs (momentum).
+  // An in-place operand that stands among the inputs (a slot of the optimizer).
   float* in_out(size_t i) const {
     return reinterpret_cast<float*>(Address(instruction_.inputs[i]));
   }

@@ -33,7 +33,7 @@ const FloatInstructions::Row* FloatInstructions::FindRow(OpCode code) {
       {OpCode::kBatchNormInputGradient, "batch_norm_gradient", &I::BatchNormGradient},
       {OpCode::kBatchNormWeightGradient, "store_gradient", &I::BatchNormWeightGradient},
       {OpCode::kSoftmaxCrossEntropy, "loss_gradient", &I::LossGradient},
-      {OpCode::kSgdUpdate, "sgd_update", &I::Update},
+      {OpCode::kOptimizerUpdate, nullptr, &I::Update},
   };
   for (const Row& row : rows) {
     if (row.code == code) return &row;
@@ -49,7 +49,11 @@ absl::Status FloatInstructions::Enqueue(const Instruction& instruction,
 }
 
 Launch FloatInstructions::OnOperands(const Instruction& instruction) {
-  Launch launch(*session_, kFloatElements, FindRow(instruction.code)->kernel);
+  return OnOperands(instruction, FindRow(instruction.code)->kernel);
+}
+
+Launch FloatInstructions::OnOperands(const Instruction& instruction, const char* kernel) {
+  Launch launch(*session_, kFloatElements, kernel);
   for (size_t i = 0; i < instruction.inputs.size(); ++i)
     launch.Tensor(operands_.In(instruction, i));
   for (size_t i = 0; i < instruction.outputs.size(); ++i)
@@ -146,12 +150,16 @@ absl::Status FloatInstructions::LossGradient(const Instruction& instruction,
 }
 
 absl::Status FloatInstructions::Update(const Instruction& instruction, const StepContext& context) {
+  static constexpr const char* kKernels[] = {
+#define RUNNEL_OPTIMIZER(Id, ...) #Id "Update",
+#include "proto/base/training/optimizers.inc"
+#undef RUNNEL_OPTIMIZER
+  };
   const int64_t count = operands_.Elements(instruction);
-  return OnOperands(instruction)
+  const OptimizerStep& step = *instruction.optimizer;
+  return OnOperands(instruction, kKernels[&step - OptimizerSteps().data()])
       .Value(static_cast<cl_uint>(count))
-      .Value(static_cast<cl_float>(context.learning_rate))
-      .Value(static_cast<cl_float>(context.momentum))
-      .Value(static_cast<cl_float>(context.weight_decay))
+      .Value(step.scalars(context))
       .Items(count);
 }
 

@@ -42,6 +42,7 @@ class FloatInstructions {
   // The kernel of the instruction's row, with all inputs and then all outputs as its first
   // arguments.
   Launch OnOperands(const Instruction& instruction);
+  Launch OnOperands(const Instruction& instruction, const char* kernel);
 
   const Operands operands_;
   const std::shared_ptr<Session> session_;

@@ -1,6 +1,7 @@
 #include "kernels/backends/ref/ref_backend.h"
 
 #include "kernels/backends/host/interpreter.h"
+#include "kernels/backends/host/optimizer_update.h"
 #include "kernels/backends/ref/ref_kernels.h"
 
 namespace runnel {
@@ -40,7 +41,7 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kFakeQuantizeActivation, ref::FakeQuantizeActivation},
     {OpCode::kFakeQuantizeActivationGradient, ref::FakeQuantizeActivationGradient},
     {OpCode::kFakeQuantizeError, ref::FakeQuantizeError},
-    {OpCode::kSgdUpdate, ref::SgdUpdate},
+    {OpCode::kOptimizerUpdate, host::UpdateByOptimizer},
     {OpCode::kQuantize, ref::Quantize},
     {OpCode::kInt8ConvForward, ref::Int8ProductForward},
     {OpCode::kInt8LinearForward, ref::Int8ProductForward},

@@ -53,7 +53,6 @@ absl::Status FakeQuantizeWeightGradient(const Call& call);
 absl::Status FakeQuantizeActivation(const Call& call);
 absl::Status FakeQuantizeActivationGradient(const Call& call);
 absl::Status FakeQuantizeError(const Call& call);
-absl::Status SgdUpdate(const Call& call);
 
 absl::Status Quantize(const Call& call);
 absl::Status Rescale(const Call& call);

@@ -23,6 +23,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/backends/host/optimizer_update.h"
 #include "kernels/backends/ref/ref_kernels.h"
 
 namespace runnel {
@@ -233,7 +234,9 @@ absl::Status Add(const Call& call) {
   return absl::OkStatus();
 }
 
-absl::Status SgdUpdate(const Call& call) {
+absl::Status UpdateByOptimizer(const Call& call) {
+  // Of sgd alone LibTorch has an order of its own.
+  if (call.optimizer() != &StepOf(nullptr)) return host::UpdateByOptimizer(call);
   const at::Tensor weights = Flat(call.in(0), call.in_shape(0));
   const at::Tensor gradients = Flat(call.in(1), call.in_shape(1));
   at::Tensor velocity = Flat(call.in_out(2), call.in_shape(2));
@@ -389,7 +392,7 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kConvWeightGradient, ConvWeightGradient},
     {OpCode::kLinearWeightGradient, LinearWeightGradient},
     {OpCode::kBatchNormWeightGradient, BatchNormWeightGradient},
-    {OpCode::kSgdUpdate, SgdUpdate},
+    {OpCode::kOptimizerUpdate, UpdateByOptimizer},
 };
 
 }  // namespace

@@ -220,7 +220,7 @@ bool IsState(Storage storage) {
     case Storage::kParameters:
     case Storage::kNewParameters:
     case Storage::kGradients:
-    case Storage::kMomentum:
+    case Storage::kSlots:
     case Storage::kStatistics:
       return true;
     default:

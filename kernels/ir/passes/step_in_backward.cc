@@ -29,7 +29,7 @@ class Mover {
     }
     std::vector<Instruction>& updates = program_.parts[static_cast<int>(Part::kUpdate)];
     if (updates.empty()) return;
-    code_ = updates.front().code;
+    whole_ = std::move(updates.front());
     updates.clear();
     const BufferIndex count = static_cast<BufferIndex>(program_.buffers.size());
     for (BufferIndex gradient = 0; gradient < count; ++gradient) {
@@ -84,8 +84,11 @@ class Mover {
     return -1;
   }
 
-  BufferIndex Add(Storage storage, const Buffer& like) {
-    program_.buffers.push_back({storage, like.dtype, like.shape, like.offset_bytes});
+  // The part of an operand of the whole update that lies like `like` among the parameters.
+  BufferIndex AddPart(BufferIndex whole, const Buffer& like) {
+    const Buffer& all = program_.buffers[whole];
+    program_.buffers.push_back(
+        {all.storage, like.dtype, like.shape, all.offset_bytes + like.offset_bytes});
     draft_.placed.push_back(true);
     return static_cast<BufferIndex>(program_.buffers.size()) - 1;
   }
@@ -99,13 +102,14 @@ class Mover {
       }
     }
     if (writer == nullptr) return;  // the one over all gradients at once, of a single tensor
-    Instruction update;
-    update.code = code_;
+    Instruction update = whole_;
     update.layer = writer->layer;
     update.op = writer->op;
     const Buffer like = program_.buffers[weight];
-    update.inputs = {weight, gradient, Add(Storage::kMomentum, like)};
-    update.outputs = {Add(Storage::kNewParameters, like)};
+    update.inputs = {weight, gradient};
+    for (size_t slot = 2; slot < whole_.inputs.size(); ++slot)
+      update.inputs.push_back(AddPart(whole_.inputs[slot], like));
+    update.outputs = {AddPart(whole_.outputs[0], like)};
     updates_[last].push_back(std::move(update));
     MoveToScratch(gradient);
   }
@@ -129,7 +133,7 @@ class Mover {
 
   StageDraft& draft_;
   Program& program_;
-  OpCode code_ = OpCode::kSgdUpdate;                   // of the update of all tensors
+  Instruction whole_;                                  // the update of all tensors
   std::map<Place, std::vector<Instruction>> updates_;  // by what they come behind
 };
 

@@ -120,9 +120,9 @@ LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer
       continue;
     }
     drawn.tensors.push_back(std::move(tensor));
-    if (!IsTrainable(specs[t].role)) continue;
-    drawn.momentum.push_back(MakeTensor(specs[t], [](uint64_t) { return 0.0; }));
   }
+  for (const StateTensorSpec& slot : SlotsOf(specs, format))
+    drawn.slots.push_back(ZeroTensor(slot));
   return drawn;
 }
 

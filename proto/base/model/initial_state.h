@@ -12,7 +12,7 @@
 namespace runnel {
 
 // All layers of `model`: weights and biases as OpSpec::init says, scale 1, shift 0, running mean 0,
-// running variance 1, momentum zeros, no encoder state. Tensor t (its position in LayerInfo::state)
+// running variance 1, slots zeros, no encoder state. Tensor t (its position in LayerInfo::state)
 // of layer l draws element e (row-major) from CounterRandom(seed, kInitialWeights, l, t): uniform
 // ones as (2 Uniform(e) - 1) b with b = 1 / sqrt(in / groups * kernel area), normal ones as
 // Normal(e) times the deviation; computed in double, rounded to FP32 once. An int8 weight is that

@@ -66,26 +66,21 @@ bool IsFinite(absl::string_view bytes) {
   return finite;
 }
 
-bool HasMomentum(const StateTensorSpec& spec) {
-  return IsTrainable(spec.role) && spec.dtype == DType::kFloat32;
-}
-
-absl::Status CheckLayer(const LayerState& state, const std::vector<StateTensorSpec>& specs,
+absl::Status CheckLayer(const LayerState& state, const LayerInfo& info, const NumberFormat& format,
                         ZeroTensors zeros) {
-  size_t with_momentum = 0;
-  for (const StateTensorSpec& spec : specs) with_momentum += HasMomentum(spec) ? 1 : 0;
-  if (state.tensors.size() != specs.size() || state.momentum.size() != with_momentum) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "state of layer ", state.layer, ": has ", state.tensors.size(), "+", state.momentum.size(),
-        " tensors, the model ", specs.size(), "+", with_momentum));
+  const std::vector<StateTensorSpec> specs = StateOf(info, format);
+  const std::vector<StateTensorSpec> slots = SlotsOf(specs, format);
+  if (state.tensors.size() != specs.size() || state.slots.size() != slots.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state of layer ", state.layer, ": has ", state.tensors.size(), "+",
+                     state.slots.size(), " tensors, the model ", specs.size(), "+", slots.size()));
   }
-  size_t momentum = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     RUNNEL_RETURN_IF_ERROR(CheckTensor(state.tensors[i], specs[i], state.layer, zeros));
     RUNNEL_RETURN_IF_ERROR(CheckValues(state.tensors[i], specs[i], state.layer));
-    if (!HasMomentum(specs[i])) continue;
-    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.momentum[momentum++], specs[i], state.layer, zeros));
   }
+  for (size_t i = 0; i < slots.size(); ++i)
+    RUNNEL_RETURN_IF_ERROR(CheckTensor(state.slots[i], slots[i], state.layer, zeros));
   return absl::OkStatus();
 }
 
@@ -105,14 +100,14 @@ absl::Status CheckState(const ModelState& state, const ModelSpec& model, int fir
       return absl::InvalidArgumentError(
           absl::StrCat("state: has layer ", state.layers[i].layer, " for ", layer));
     }
-    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], StateOf(infos[layer], format), zeros));
+    RUNNEL_RETURN_IF_ERROR(CheckLayer(state.layers[i], infos[layer], format, zeros));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckFinite(absl::string_view field, const ModelState& state) {
   for (const LayerState& layer : state.layers) {
-    for (const std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {
+    for (const std::vector<TensorData>* tensors : {&layer.tensors, &layer.slots}) {
       for (const TensorData& tensor : *tensors) {
         if (tensor.dtype != DType::kFloat32 || IsFinite(tensor.bytes)) continue;
         return absl::InvalidArgumentError(absl::StrCat(field, ": layer ", layer.layer, ", ",
@@ -134,24 +129,25 @@ absl::StatusOr<ModelState> ZeroState(const ModelSpec& model, int first_layer, in
   ModelState state;
   for (int layer = first_layer; layer <= last_layer; ++layer) {
     LayerState& one = state.layers.emplace_back(LayerState{layer, {}, {}});
-    for (const StateTensorSpec& spec : StateOf(infos[static_cast<size_t>(layer)], format)) {
+    const std::vector<StateTensorSpec> specs = StateOf(infos[static_cast<size_t>(layer)], format);
+    for (const StateTensorSpec& spec : specs)
       one.tensors.push_back({spec.name, spec.dtype, spec.shape, {}});
-      if (HasMomentum(spec)) one.momentum.push_back({spec.name, spec.dtype, spec.shape, {}});
-    }
+    for (const StateTensorSpec& spec : SlotsOf(specs, format))
+      one.slots.push_back({spec.name, spec.dtype, spec.shape, {}});
   }
   return state;
 }
 
 void KeepWeightsOnly(ModelState& state) {
   for (LayerState& layer : state.layers) {
-    for (TensorData& tensor : layer.momentum) tensor.bytes.clear();
+    for (TensorData& tensor : layer.slots) tensor.bytes.clear();
   }
   state.encoders.clear();
 }
 
 void FillZeros(ModelState& state) {
   for (LayerState& layer : state.layers) {
-    for (std::vector<TensorData>* tensors : {&layer.tensors, &layer.momentum}) {
+    for (std::vector<TensorData>* tensors : {&layer.tensors, &layer.slots}) {
       for (TensorData& tensor : *tensors)
         tensor.bytes.resize(static_cast<size_t>(tensor.shape.elements()) * SizeOf(tensor.dtype));
     }
@@ -161,15 +157,18 @@ void FillZeros(ModelState& state) {
 namespace {
 
 absl::StatusOr<std::vector<int64_t>> BytesByLayer(const ModelSpec& model,
-                                                  const NumberFormat& format, bool momentum) {
+                                                  const NumberFormat& format, bool with_slots) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(model, 1));
   std::vector<int64_t> bytes;
   for (const LayerInfo& info : infos) {
     int64_t& layer = bytes.emplace_back();
-    for (const StateTensorSpec& spec : StateOf(info, format)) {
-      const auto tensor = spec.shape.elements() * static_cast<int64_t>(SizeOf(spec.dtype));
-      layer += momentum && HasMomentum(spec) ? 2 * tensor : tensor;
-    }
+    const std::vector<StateTensorSpec> specs = StateOf(info, format);
+    const auto add = [&layer](const std::vector<StateTensorSpec>& tensors) {
+      for (const StateTensorSpec& spec : tensors)
+        layer += spec.shape.elements() * static_cast<int64_t>(SizeOf(spec.dtype));
+    };
+    add(specs);
+    if (with_slots) add(SlotsOf(specs, format));
   }
   return bytes;
 }

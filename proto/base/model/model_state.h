@@ -18,7 +18,7 @@
 
 namespace runnel {
 
-// Tensors whose bytes are all zero (momentum that has not begun, fresh statistics) may travel
+// Tensors whose bytes are all zero (slots before the first step, fresh statistics) may travel
 // without them: TensorData::bytes is then empty.
 enum class ZeroTensors : uint8_t { kWhole, kLeftOut };
 
@@ -34,8 +34,8 @@ struct TensorData {
 
 struct LayerState {
   int layer = 0;
-  std::vector<TensorData> tensors;   // in the order of StateOf (number_format.h)
-  std::vector<TensorData> momentum;  // of the trainable FP32 tensors, in the same order
+  std::vector<TensorData> tensors;  // in the order of StateOf (number_format.h)
+  std::vector<TensorData> slots;    // of the optimizer, in the order of SlotsOf
 
   friend bool operator==(const LayerState&, const LayerState&) = default;
 };
@@ -78,14 +78,14 @@ void FillZeros(ModelState& state);
 absl::StatusOr<ModelState> ZeroState(const ModelSpec& model, int first_layer, int last_layer,
                                      const NumberFormat& format = {});
 
-// Takes away what only training needs: the bytes of the momentum, and the encoders.
+// Takes away what only training needs: the bytes of the slots, and the encoders.
 void KeepWeightsOnly(ModelState& state);
 
-// Bytes of each layer's state with its momentum, as it is stored. InvalidArgument: the model's
+// Bytes of each layer's state with its slots, as it is stored. InvalidArgument: the model's
 // shapes do not fit.
 absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
                                                 const NumberFormat& format = {});
-// Without the momentum: what KeepWeightsOnly leaves.
+// Without the slots: what KeepWeightsOnly leaves.
 absl::StatusOr<std::vector<int64_t>> WeightBytes(const ModelSpec& model,
                                                  const NumberFormat& format = {});
 

@@ -50,4 +50,21 @@ std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& 
   return state;
 }
 
+bool HasSlots(const StateTensorSpec& spec) {
+  return IsTrainable(spec.role) && spec.dtype == DType::kFloat32;
+}
+
+std::vector<StateTensorSpec> SlotsOf(const std::vector<StateTensorSpec>& state,
+                                     const NumberFormat& format) {
+  std::vector<StateTensorSpec> slots;
+  for (const StateTensorSpec& spec : state) {
+    if (!HasSlots(spec)) continue;
+    for (absl::string_view slot : format.slots) {
+      slots.push_back(spec);
+      if (slot != kMomentumSlot[0]) absl::StrAppend(&slots.back().name, ".", slot);
+    }
+  }
+  return slots;
+}
+
 }  // namespace runnel

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/dtype.h"
 #include "proto/base/tensor/shape.h"
@@ -42,6 +44,8 @@ bool IsScaled(DType dtype);
 // Products of two mantissas that an int32 holds: 133,144 * 127^2 < 2^31.
 inline constexpr int64_t kMaxInt32Products = 133144;
 
+inline constexpr absl::string_view kMomentumSlot[] = {"momentum"};
+
 // How a recipe holds each kind of value.
 struct NumberFormat {
   DType activation = DType::kFloat32;  // between operators, and on a boundary on its way down
@@ -51,10 +55,12 @@ struct NumberFormat {
   DType weight_gradient = DType::kFloat32;  // kInt32: kInt64 where a sum could overflow
   // Products of integers keep the scales of what they give (RescaleRule::keeps), as a state.
   bool keeps_scales = false;
+  // What the optimizer keeps beside each FP32 parameter, by name (Optimizer::slots).
+  absl::Span<const absl::string_view> slots = kMomentumSlot;
 
   // A boundary tensor is mantissas and an exponent, not FP32.
   bool integer_boundaries() const { return IsScaled(activation); }
-  // Weights step by whole mantissas (GradientBits): no learning rate, no momentum.
+  // Weights step by whole mantissas (GradientBits): no learning rate, no optimizer.
   bool integer_parameters() const { return IsScaled(parameter); }
   // All arithmetic is exact: the same bytes on every numerics class.
   bool is_exact() const { return IsScaled(activation) && IsScaled(weight) && IsScaled(error); }
@@ -69,5 +75,13 @@ int64_t BoundaryBytes(const NumberFormat& format, const Shape& shape);
 // after the trainable tensors of its op, by its exponent (TensorRole::kExponent, int32[1]) and, if
 // scales are kept, by these (TensorRole::kKeptScales, int32[2][32]: two KeptScale).
 std::vector<StateTensorSpec> StateOf(const LayerInfo& info, const NumberFormat& format);
+
+// Whether the optimizer keeps state beside this tensor.
+bool HasSlots(const StateTensorSpec& spec);
+// The optimizer's state of a layer, `state` being its StateOf: beside each tensor that HasSlots, one
+// tensor like it a slot. It has the parameter's name if it is a momentum, as files of always, else
+// "PARAMETER.SLOT".
+std::vector<StateTensorSpec> SlotsOf(const std::vector<StateTensorSpec>& state,
+                                     const NumberFormat& format);
 
 }  // namespace runnel

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/optimizer.h"
 #include "proto/base/training/rescale.h"
 
 namespace runnel {
@@ -131,6 +132,8 @@ NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& traini
   NumberFormat format = family.format;
   const absl::StatusOr<RescaleRule> rule = ParseRescale(training.rescale);
   format.keeps_scales = format.integer_parameters() && rule.ok() && rule->keeps();
+  const absl::StatusOr<OptimizerChoice> optimizer = ParseOptimizer(training.optimizer);
+  if (optimizer.ok()) format.slots = optimizer->optimizer->slots();
   return format;
 }
 

@@ -53,7 +53,8 @@ struct RecipeName {
 // InvalidArgument names the recipe and what there is, or what its family's parameters may be.
 absl::StatusOr<RecipeName> ParseRecipeName(absl::string_view text);
 
-// The family's numbers as these settings have them: with kept scales, if --rescale keeps any.
+// The family's numbers as these settings have them: with kept scales, if --rescale keeps any, and
+// the slots of their optimizer.
 NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& training);
 
 // "family", or "family:pattern": what a worker says that it has.

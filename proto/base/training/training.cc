@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/rates/rate.h"
 
 namespace runnel {
 namespace {
@@ -99,16 +100,6 @@ absl::Status CheckGradientBits(const std::vector<GradientBitsStep>& steps) {
   return absl::OkStatus();
 }
 
-double LearningRate(const TrainingSettings& settings, int64_t epoch) {
-  std::vector<int64_t> milestones = settings.milestones;
-  std::sort(milestones.begin(), milestones.end());
-  double rate = settings.learning_rate;
-  for (int64_t milestone : milestones) {
-    if (epoch >= milestone) rate *= settings.milestone_factor;
-  }
-  return rate;
-}
-
 double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usual_cap,
                       int64_t step) {
   const int64_t staleness = cap - 1;
@@ -125,7 +116,7 @@ double WarmUpShare(const TrainingSettings& settings, int64_t step) {
 
 double StepRate(const TrainingSettings& settings, int64_t epoch, int64_t step, int64_t cap,
                 int64_t usual_cap) {
-  return LearningRate(settings, epoch) * StaleRateShare(settings, cap, usual_cap, step) *
+  return RunRate(settings, epoch, step) * StaleRateShare(settings, cap, usual_cap, step) *
          WarmUpShare(settings, step);
 }
 

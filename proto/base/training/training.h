@@ -58,6 +58,10 @@ struct TrainingSettings {
   double learning_rate = 0.01;
   double momentum = 0.9;
   double weight_decay = 0;
+  std::string optimizer = "sgd";    // recipes of floats; ParseOptimizer
+  std::string rate = "milestones";  // ParseRate
+  // Of the whole run, all epochs; 0 where the rate does not look at them (Rate::needs_run_steps).
+  int64_t run_steps = 0;
   std::vector<int64_t>
       milestones;  // epochs at whose start the rate is multiplied by milestone_factor
   double milestone_factor = 0.1;
@@ -84,10 +88,6 @@ struct TrainingSettings {
   friend bool operator==(const TrainingSettings&, const TrainingSettings&) = default;
 };
 
-// The rate of an epoch: the product is formed in ascending order of milestones, so that all hosts
-// round alike.
-double LearningRate(const TrainingSettings& settings, int64_t epoch);
-
 // Of the rate of a stage with `cap` micro-batches in flight where `usual_cap` (N - i) would do, at
 // a step, after PipeMare: 1 / (cap - 1) at first, then linearly up to 1 at stale_rate_steps. 1
 // where the cap is not raised. Sums and quotients only, so that all hosts round alike.
@@ -98,7 +98,7 @@ double StaleRateShare(const TrainingSettings& settings, int64_t cap, int64_t usu
 double WarmUpShare(const TrainingSettings& settings, int64_t step);
 
 // The rate of a stage's optimizer step, which is the run's `step`-th and lies in `epoch`:
-// LearningRate times StaleRateShare times WarmUpShare.
+// RunRate (rates/rate.h) times StaleRateShare times WarmUpShare.
 double StepRate(const TrainingSettings& settings, int64_t epoch, int64_t step, int64_t cap,
                 int64_t usual_cap);
 

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batch_split.h"
+#include "proto/base/training/optimizer.h"
+#include "proto/base/training/rates/rate.h"
 #include "proto/base/training/rescale.h"
 
 namespace runnel {
@@ -53,19 +55,34 @@ constexpr TrainingField kFields[] = {
      .range = kRate,
      .always_stored = true,
      .floating_only = true,
-     .flag = {"lr", SettingGroup::kTraining, "learning rate", "0.05", "the model's"}},
+     .flag = {"lr", SettingGroup::kTraining, "learning rate", "0.05",
+              "the model's or the optimizer's"}},
+    {.name = "optimizer",
+     .member = &S::optimizer,
+     .flag = {"optimizer", SettingGroup::kTraining,
+              "how weights step by their gradients, NAME[:PARAMETERS]", "sgd"},
+     .check = [](absl::string_view text) { return ParseOptimizer(text).status(); }},
     {.name = "momentum",
      .member = &S::momentum,
      .range = {0, 1, true},
      .always_stored = true,
      .floating_only = true,
-     .flag = {"momentum", SettingGroup::kTraining, "of SGD", "0.8", "the model's"}},
+     .flag = {"momentum", SettingGroup::kTraining, "of optimizer sgd", "0.8", "the model's"}},
     {.name = "weight_decay",
      .member = &S::weight_decay,
      .range = kRate,
      .always_stored = true,
      .floating_only = true,
-     .flag = {"weight-decay", SettingGroup::kTraining, "of SGD", "0.0001", "the model's"}},
+     .flag = {"weight-decay", SettingGroup::kTraining,
+              "share of the weights that a step takes off, times the rate", "0.0001",
+              "the model's or the optimizer's"}},
+    {.name = "rate",
+     .member = &S::rate,
+     .floating_only = true,
+     .flag = {"rate", SettingGroup::kTraining, "how the learning rate goes, NAME[:PARAMETERS]",
+              "constant"},
+     .check = [](absl::string_view text) { return ParseRate(text).status(); }},
+    {.name = "run_steps", .member = &S::run_steps, .range = kCountOrNone, .floating_only = true},
     {.name = "milestones",
      .member = &S::milestones,
      .range = kCount,

@@ -212,7 +212,7 @@ struct Telemetry {
   // When the last backward ended, by the worker's monotonic clock; 0: none yet.
   int64_t last_backward_ns = 0;
   int64_t peak_rss_bytes = 0;
-  // What the plan of the stage's memory takes: weight versions, momentum, gradients, statistics,
+  // What the plan of the stage's memory takes: weight versions, optimizer, gradients, statistics,
   // stashes, scratch. The rest of peak_rss_bytes is the program, temporaries of kernels, what comes
   // and goes on links, and a copy of the state while it is sent.
   int64_t memory_bytes = 0;
@@ -351,7 +351,7 @@ struct RunUntil {
   std::optional<TrainingChange> change = {};
 };
 
-// Report the state as it is now, at a barrier. weights_only: momentum comes without its bytes, and
+// Report the state as it is now, at a barrier. weights_only: slots come without its bytes, and
 // encoder states stay out; that is enough to evaluate.
 struct SnapshotRequest {
   Generation generation;

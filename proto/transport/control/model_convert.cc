@@ -262,9 +262,8 @@ proto::ModelState ToProto(ModelState state, ZeroTensors zeros) {
     out.set_layer(layer.layer);
     for (TensorData& tensor : layer.tensors)
       *out.add_tensors() = TensorToProto(std::move(tensor), zeros);
-    for (TensorData& tensor : layer.momentum) {
-      *out.add_momentum() = TensorToProto(std::move(tensor), zeros);
-    }
+    for (TensorData& tensor : layer.slots)
+      *out.add_slots() = TensorToProto(std::move(tensor), zeros);
   }
   for (EncoderState& encoder : state.encoders) {
     proto::EncoderState& out = *message.add_encoders();
@@ -290,7 +289,7 @@ absl::StatusOr<ModelState> FromProto(proto::ModelState message, ZeroTensors zero
     RUNNEL_RETURN_IF_ERROR(
         TensorsFromProto(at + ".tensors", *in.mutable_tensors(), zeros, layer.tensors));
     RUNNEL_RETURN_IF_ERROR(
-        TensorsFromProto(at + ".momentum", *in.mutable_momentum(), zeros, layer.momentum));
+        TensorsFromProto(at + ".slots", *in.mutable_slots(), zeros, layer.slots));
   }
   RUNNEL_RETURN_IF_ERROR(
       CheckCount("state.encoders", message.encoders_size(), 0, int64_t{2} * kMaxLayers));

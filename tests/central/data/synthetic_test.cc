@@ -129,8 +129,8 @@ TEST(LinearModel, LearnsALinearlySeparableSet) {
 TEST(PortableMath, SineIsASine) {
   for (int i = -4000; i <= 4000; ++i) {
     const double turns = i / 1000.0 + 0.00037;
-    EXPECT_NEAR(data::SinTurns(turns), std::sin(turns * 6.283185307179586), 1e-8);
-    EXPECT_NEAR(data::CosTurns(turns), std::cos(turns * 6.283185307179586), 1e-8);
+    EXPECT_NEAR(SinTurns(turns), std::sin(turns * 6.283185307179586), 1e-8);
+    EXPECT_NEAR(CosTurns(turns), std::cos(turns * 6.283185307179586), 1e-8);
   }
 }
 

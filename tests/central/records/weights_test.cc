@@ -85,7 +85,7 @@ TEST(InitialState, BatchNormAndMomentum) {
   for (float value : Values(Find(*state, 0, "1.running_mean"))) EXPECT_EQ(value, 0);
   for (float value : Values(Find(*state, 0, "1.running_var"))) EXPECT_EQ(value, 1);
   for (const LayerState& layer : state->layers) {
-    for (const TensorData& momentum : layer.momentum) {
+    for (const TensorData& momentum : layer.slots) {
       for (float value : Values(momentum)) EXPECT_EQ(value, 0);
     }
   }
@@ -141,7 +141,7 @@ TEST(InitialState, IntegersAreTheQuantizedDraws) {
   for (size_t e = 0; e < drawn.size(); ++e) {
     ASSERT_EQ(static_cast<int8_t>(mantissas[e]), std::round(127.0 * drawn[e] / largest));
   }
-  EXPECT_TRUE(state->layers[1].momentum.empty());
+  EXPECT_TRUE(state->layers[1].slots.empty());
 }
 
 TEST(CheckState, ValuesThatNoIntegerRecipeHasAreRefused) {
@@ -216,7 +216,7 @@ TEST(WeightsSha256, EveryPartCounts) {
   state.layers[1].tensors[0].name = "1.bias";
   EXPECT_NE(WeightsSha256(state), whole);
   state = SmallState();
-  state.layers[0].momentum = state.layers[0].tensors;
+  state.layers[0].slots = state.layers[0].tensors;
   state.encoders.push_back({});
   EXPECT_EQ(WeightsSha256(state), whole);
 }

@@ -57,7 +57,7 @@ Trained Train(const ModelSpec& model, std::vector<int> cuts, int64_t batch, Back
   EXPECT_TRUE(pipeline->Forward(Part::kForwardEval, x.data(), labels.data(), context).ok());
   result.eval_logits = pipeline->logits;
   result.parameters = pipeline->Tensors(Storage::kParameters);
-  result.momentum = pipeline->Tensors(Storage::kMomentum);
+  result.momentum = pipeline->Tensors(Storage::kSlots);
   result.statistics = pipeline->Tensors(Storage::kStatistics);
   return result;
 }

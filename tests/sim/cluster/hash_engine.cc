@@ -55,7 +55,7 @@ LayerHash InitialHash(uint64_t seed, int layer) {
 }
 
 LayerHash HashOfState(const LayerState& layer) {
-  return {Get(layer.tensors.front()), layer.momentum.empty() ? 0 : Get(layer.momentum.front())};
+  return {Get(layer.tensors.front()), layer.slots.empty() ? 0 : Get(layer.slots.front())};
 }
 
 uint64_t HashOfBytes(const Payload& payload) {
@@ -160,7 +160,7 @@ absl::StatusOr<ModelState> HashEngine::ExportState() const {
   ModelState state = Slice(*options_.zeros, options_.first_layer, options_.last_layer);
   for (size_t i = 0; i < layers_.size(); ++i) {
     Put(layers_[i].weights, state.layers[i].tensors.front());
-    if (!options_.bugs.forgets_momentum) Put(layers_[i].momentum, state.layers[i].momentum.front());
+    if (!options_.bugs.forgets_momentum) Put(layers_[i].momentum, state.layers[i].slots.front());
   }
   return state;
 }

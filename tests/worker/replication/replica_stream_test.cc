@@ -18,7 +18,7 @@ constexpr int kLast = 3;
 ModelState StageState(const ModelSpec& model) {
   ModelState state = Slice(InitialState(model, 7).value(), kFirst, kLast);
   for (LayerState& layer : state.layers) {
-    if (!layer.momentum.empty()) layer.momentum[0].bytes[5] = 'm';
+    if (!layer.slots.empty()) layer.slots[0].bytes[5] = 'm';
   }
   state.encoders = {{kLast, Direction::kForward, "mbq:4", "state of it"},
                     {kFirst - 1, Direction::kBackward, "topk:0.1", ""}};

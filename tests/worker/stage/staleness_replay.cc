@@ -12,6 +12,7 @@
 #include "proto/base/plan/next_action.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/codec_schedule.h"
+#include "proto/base/training/rates/rate.h"
 #include "tests/kernels/stage_harness.h"
 
 namespace runnel {
@@ -122,13 +123,12 @@ class Replay {
       size_t momentum = 0;
       for (TensorData& data : layer.tensors) {
         const bool trainable =
-            layer.momentum.size() > momentum && layer.momentum[momentum].name == data.name;
+            layer.slots.size() > momentum && layer.slots[momentum].name == data.name;
         if (data.name == tensor.spec.name) {
           std::byte* base = tensor.storage == Storage::kParameters ? stage.versions.back()->data()
                                                                    : stage.statistics->data();
           visit(data, base + tensor.offset_bytes);
-          if (trainable)
-            visit(layer.momentum[momentum], stage.momentum->data() + tensor.offset_bytes);
+          if (trainable) visit(layer.slots[momentum], stage.momentum->data() + tensor.offset_bytes);
         }
         if (trainable) ++momentum;
       }
@@ -192,7 +192,7 @@ class Replay {
     context.sequence = place.sequence;
     context.step_samples = place.step_samples;
     context.accumulate = !place.first_in_step;
-    context.learning_rate = LearningRate(options_.training, place.epoch);
+    context.learning_rate = RunRate(options_.training, place.epoch, place.step);
     const int64_t staleness = options_.plan.stages[i].cap - 1;
     const int64_t steps = options_.training.stale_rate_steps;
     if (staleness >= count() - i && staleness > 1 && place.step < steps) {
@@ -208,7 +208,7 @@ class Replay {
   void Bind(Stage& stage, TestStage& run, InFlight& flight) {
     run.bindings[Storage::kParameters] =
         flight.ahead ? flight.ahead->data() : stage.versions[flight.version]->data();
-    run.bindings[Storage::kMomentum] = stage.momentum->data();
+    run.bindings[Storage::kSlots] = stage.momentum->data();
     run.bindings[Storage::kGradients] = stage.gradients->data();
     run.bindings[Storage::kStatistics] = stage.statistics->data();
     run.bindings[Storage::kStash] = flight.stash->data();

@@ -44,14 +44,16 @@ absl::Status Relu6InputGradient(Calls calls) {
 }
 absl::Status Add(Calls calls) { return Binary(calls[0], calls[0].kernels().add); }
 
-absl::Status SgdUpdate(Calls calls) {
+absl::Status UpdateByOptimizer(Calls calls) {
   const Call& call = calls[0];
-  const SgdFactors factors = {static_cast<float>(call.context->learning_rate),
-                              static_cast<float>(call.context->momentum),
-                              static_cast<float>(call.context->weight_decay)};
+  const OptimizerStep& step = *call.instruction->optimizer;
+  const auto update = call.kernels().updates[&step - OptimizerSteps().data()];
+  const OptimizerScalars scalars = step.scalars(*call.context);
   return OverElements(call, [&](int64_t at, int64_t count) {
-    call.kernels().sgd(factors, call.in(0) + at, call.in(1) + at, count,
-                       reinterpret_cast<float*>(call.inputs[2].data) + at, call.out(0) + at);
+    float* slots[kMostSlots] = {};
+    for (size_t k = 2; k < call.inputs.size(); ++k)
+      slots[k - 2] = reinterpret_cast<float*>(call.inputs[k].data) + at;
+    update(scalars, call.in(0) + at, call.in(1) + at, slots, count, call.out(0) + at);
   });
 }
 

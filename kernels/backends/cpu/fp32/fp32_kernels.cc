@@ -38,7 +38,7 @@ absl::Span<const cpu::KernelRow> KernelRows() {
       {OpCode::kFakeQuantizeActivation, LayoutRule::kSame, FakeQuantizeActivation},
       {OpCode::kFakeQuantizeActivationGradient, LayoutRule::kSame, FakeQuantizeActivationGradient},
       {OpCode::kFakeQuantizeError, LayoutRule::kSame, FakeQuantizeError},
-      {OpCode::kSgdUpdate, LayoutRule::kRowMajor, SgdUpdate},
+      {OpCode::kOptimizerUpdate, LayoutRule::kRowMajor, UpdateByOptimizer},
   };
   return kRows;
 }

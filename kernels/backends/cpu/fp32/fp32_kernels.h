@@ -35,7 +35,7 @@ absl::Status ReluInputGradient(Calls calls);
 absl::Status Relu6InputGradient(Calls calls);
 absl::Status Add(Calls calls);
 absl::Status Copy(Calls calls);
-absl::Status SgdUpdate(Calls calls);
+absl::Status UpdateByOptimizer(Calls calls);
 absl::Status FakeQuantizeWeight(Calls calls);
 absl::Status FakeQuantizeWeightGradient(Calls calls);
 absl::Status FakeQuantizeActivation(Calls calls);

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/ir/arithmetic/fake_quantize.h"
+#include "kernels/ir/optimizers/optimizer_scalars.h"
 
 namespace runnel::fp32 {
 
@@ -110,9 +111,11 @@ struct DepthwiseOuter {
   float* sums = nullptr;
 };
 
-struct SgdFactors {
-  float rate = 0, momentum = 0, decay = 0;
-};
+#define RUNNEL_OPTIMIZER(...) +1
+inline constexpr size_t kOptimizers = 0
+#include "proto/base/training/optimizers.inc"
+    ;
+#undef RUNNEL_OPTIMIZER
 
 struct Kernels {
   absl::string_view name;
@@ -149,8 +152,7 @@ struct Kernels {
   void (*relu6_gradient)(const float* dy, const float* y, int64_t count, float* dx);
   void (*add)(const float* a, const float* b, int64_t count, float* y);
   void (*scale)(const float* x, int64_t count, float factor, float* y);
-  void (*sgd)(const SgdFactors& f, const float* w, const float* g, int64_t count, float* v,
-              float* new_w);
+  OptimizerUpdate updates[kOptimizers];  // in the order of Optimizers()
   // Takes over larger values and, above all, the first NaN.
   void (*take_maximum)(const float* x, int64_t channels, int32_t position, float* best,
                        int32_t* where);

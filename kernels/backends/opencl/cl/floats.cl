@@ -271,14 +271,31 @@ __kernel ELEMENTS void loss_gradient(TENSOR(logits), TENSOR(labels), TENSOR(y), 
   }
 }
 
-__kernel ELEMENTS void sgd_update(TENSOR(weight), TENSOR(gradient), TENSOR(velocity), TENSOR(y),
-                                  uint count, float learning_rate, float momentum,
-                                  float weight_decay) {
-  FOR_ITEMS(i, count) {
-    const float weight = DATA(const float, weight)[i];
-    const float gradient = DATA(const float, gradient)[i] + weight_decay * weight;
-    const float velocity = momentum * DATA(float, velocity)[i] + gradient;
-    DATA(float, velocity)[i] = velocity;
-    DATA(float, y)[i] = weight - learning_rate * velocity;
+// The kernels of the optimizers, whose texts stand behind this one (kernels/ir/optimizers): IdUpdate
+// takes IdStep for each element, with so many slots.
+typedef struct {
+  float values[12];
+} OptimizerScalars;
+#define UPDATE_WITH_1_SLOT(Id)                                                            \
+  __kernel ELEMENTS void Id##Update(TENSOR(weight), TENSOR(gradient), TENSOR(a), TENSOR(y), \
+                                    uint count, OptimizerScalars s) {                     \
+    FOR_ITEMS(i, count) {                                                                 \
+      float slots[1] = {DATA(float, a)[i]};                                               \
+      DATA(float, y)                                                                      \
+      [i] = Id##Step(DATA(const float, weight)[i], DATA(const float, gradient)[i], slots, \
+                     s.values);                                                           \
+      DATA(float, a)[i] = slots[0];                                                       \
+    }                                                                                     \
   }
-}
+#define UPDATE_WITH_2_SLOTS(Id)                                                           \
+  __kernel ELEMENTS void Id##Update(TENSOR(weight), TENSOR(gradient), TENSOR(a), TENSOR(b), \
+                                    TENSOR(y), uint count, OptimizerScalars s) {          \
+    FOR_ITEMS(i, count) {                                                                 \
+      float slots[2] = {DATA(float, a)[i], DATA(float, b)[i]};                            \
+      DATA(float, y)                                                                      \
+      [i] = Id##Step(DATA(const float, weight)[i], DATA(const float, gradient)[i], slots, \
+                     s.values);                                                           \
+      DATA(float, a)[i] = slots[0];                                                       \
+      DATA(float, b)[i] = slots[1];                                                       \
+    }                                                                                     \
+  }

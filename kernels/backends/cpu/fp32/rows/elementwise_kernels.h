@@ -48,17 +48,6 @@ void Scale(const float* x, int64_t count, float factor, float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * factor;
 }
 template <typename V>
-void Sgd(const SgdFactors& f, const float* w, const float* g, int64_t count, float* v,
-         float* new_w) {
-  const float rate = f.rate, momentum = f.momentum, decay = f.decay;
-#pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) {
-    const float gradient = g[i] + decay * w[i];
-    v[i] = momentum * v[i] + gradient;
-    new_w[i] = w[i] - rate * v[i];
-  }
-}
-template <typename V>
 void TakeMaximum(const float* x, int64_t channels, int32_t position, float* best, int32_t* where) {
 #pragma GCC ivdep
   for (int64_t c = 0; c < channels; ++c) {

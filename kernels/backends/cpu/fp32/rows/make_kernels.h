@@ -9,6 +9,7 @@
 #include "kernels/backends/cpu/fp32/rows/norm_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/outer_kernels.h"
 #include "kernels/backends/cpu/fp32/rows/product_kernels.h"
+#include "kernels/ir/optimizers/element_steps.h"
 
 namespace runnel::fp32 {
 
@@ -34,7 +35,13 @@ constexpr Kernels MakeKernels(const char* name) {
       .relu6_gradient = Relu6Gradient<V>,
       .add = Add<V>,
       .scale = Scale<V>,
-      .sgd = Sgd<V>,
+      .updates =
+          {
+#define RUNNEL_OPTIMIZER(Id, ...) \
+  optimizers::Update<V, optimizers::k##Id##Slots, optimizers::Id##Step>,
+#include "proto/base/training/optimizers.inc"
+#undef RUNNEL_OPTIMIZER
+          },
       .take_maximum = TakeMaximum<V>,
       .dropout_mask = DropoutMask<V>,
       .apply_mask = ApplyMask<V>,

@@ -1,0 +1,21 @@
+#include "kernels/backends/ref/ref_kernels.h"
+#include "kernels/ir/arithmetic/float_loss.h"
+
+namespace runnel::ref {
+namespace {
+
+FloatLogits LogitsOf(const Call& call) {
+  return {call.in(0), call.in_shape(0)[0], call.in_shape(0)[1], call.context.step_samples};
+}
+
+}  // namespace
+
+absl::Status SoftmaxCrossEntropy(const Call& call) {
+  return FloatCrossEntropy(LogitsOf(call), call.in<int32_t>(1), call.out(0), call.out<double>(1));
+}
+
+absl::Status SoftmaxCrossEntropyEval(const Call& call) {
+  return FloatCrossEntropy(LogitsOf(call), call.in<int32_t>(1), nullptr, call.out<double>(0));
+}
+
+}  // namespace runnel::ref

@@ -1,0 +1,57 @@
+#include <vector>
+
+#include "kernels/ir/optimizers/element_steps.h"
+#include "kernels/ir/optimizers/optimizer_step.h"
+
+namespace runnel {
+namespace optimizers {
+
+#define RUNNEL_OPTIMIZER(Id, ...) OptimizerScalars Id##Scalars(const StepContext& context);
+#include "proto/base/training/optimizers.inc"
+#undef RUNNEL_OPTIMIZER
+
+namespace {
+
+template <int kSlots, ElementDirection kDirection>
+void LookAhead(const OptimizerScalars& scalars, const float* weights, const float* const* slots,
+               float distance, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    float own[kSlots];
+    for (int k = 0; k < kSlots; ++k) own[k] = slots[k][i];
+    out[i] = weights[i] - distance * kDirection(weights[i], own, scalars.values);
+  }
+}
+
+}  // namespace
+}  // namespace optimizers
+
+namespace {
+
+std::vector<OptimizerStep> MakeSteps() {
+  using namespace optimizers;
+  std::vector<OptimizerStep> steps = {
+#define RUNNEL_OPTIMIZER(Id, ...)                                                    \
+  OptimizerStep{.scalars = Id##Scalars,                                              \
+                .update = optimizers::Update<OptimizerStep, k##Id##Slots, Id##Step>, \
+                .look_ahead = optimizers::LookAhead<k##Id##Slots, Id##Direction>},
+#include "proto/base/training/optimizers.inc"
+#undef RUNNEL_OPTIMIZER
+  };
+  for (size_t i = 0; i < steps.size(); ++i) steps[i].optimizer = &Optimizers()[i];
+  return steps;
+}
+
+}  // namespace
+
+absl::Span<const OptimizerStep> OptimizerSteps() {
+  static const auto& steps = *new std::vector<OptimizerStep>(MakeSteps());
+  return steps;
+}
+
+const OptimizerStep& StepOf(const Optimizer* optimizer) {
+  return OptimizerSteps()[optimizer == nullptr
+                              ? 0
+                              : static_cast<size_t>(optimizer - Optimizers().data())];
+}
+
+}  // namespace runnel

@@ -1,0 +1,19 @@
+#pragma once
+
+// What loops over elements know of an optimizer's step.
+
+#include <cstdint>
+
+namespace runnel {
+
+// Each optimizer's own: the rate, decay, corrections of a step.
+struct OptimizerScalars {
+  float values[12] = {};
+};
+
+// slots[k]: the optimizer's k-th, in place. `updated` may be `weights`.
+using OptimizerUpdate = void (*)(const OptimizerScalars& scalars, const float* weights,
+                                 const float* gradients, float* const* slots, int64_t count,
+                                 float* updated);
+
+}  // namespace runnel

@@ -1,0 +1,28 @@
+#pragma once
+
+// What an action depends on beside its buffers.
+
+#include <array>
+#include <cstdint>
+
+#include "proto/base/ids.h"
+#include "proto/base/training/training.h"
+
+namespace runnel {
+
+// Random draws are keyed by run_seed, layer, op and sequence.
+struct StepContext {
+  uint64_t run_seed = 0;
+  Sequence sequence;
+  int64_t step = 0;          // optimizer steps of the run before this one
+  int64_t step_samples = 1;  // of the whole mini-batch: the loss gradient is divided by it
+  bool accumulate =
+      false;  // false: weight-gradients overwrite (first micro-batch of a step), true: they add
+  double learning_rate = 0;
+  double momentum = 0;
+  double weight_decay = 0;
+  std::array<double, 4> optimizer_parameters = {};  // OptimizerChoice::parameters
+  GradientBits gradient_bits;  // integer recipes, in place of the learning rate
+};
+
+}  // namespace runnel

@@ -1,0 +1,114 @@
+// Whole runs with every optimizer and rate of the tables by the real binaries: the same bytes on
+// one to three stages, over check-points, a lost worker and a replay.
+
+#include "proto/base/training/optimizer.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/base/training/rates/rate.h"
+#include "tests/process/central_runs.h"
+#include "tests/process/process.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+struct Row {
+  std::string optimizer;
+  std::string rate;
+};
+
+Words RunOf(const Row& row) {
+  return {"train",
+          "--quick",
+          "--model",
+          "lenet",
+          "--dataset",
+          "synthetic_digits",
+          "--batch-size",
+          "8",
+          "--backend",
+          "cpu",
+          "--eval-every",
+          "0",
+          "--eval-batch-size",
+          "250",
+          "--barrier-every",
+          "10",
+          "--warm-up-steps",
+          "4",
+          "--optimizer",
+          row.optimizer,
+          "--rate",
+          row.rate};
+}
+
+class OptimizerRuns : public ::testing::TestWithParam<Row> {};
+
+TEST_P(OptimizerRuns, GiveTheSameBytesOnOneToThreeStages) {
+  const Words sync = With(
+      RunOf(GetParam()), {"--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "5"});
+  const std::string plain = Weights(With(sync, {"--local-workers", "0"}));
+  EXPECT_EQ(plain.size(), 64u);
+  for (const char* workers : {"1", "2", "3"})
+    EXPECT_EQ(Weights(With(sync, {"--local-workers", workers})), plain) << workers << " stages";
+  EXPECT_NE(
+      Weights(With(sync, {"--local-workers", "0", "--optimizer", "sgd", "--rate", "constant"})),
+      plain);
+}
+
+TEST_P(OptimizerRuns, ResumeOnOtherStagesRecoverAndReplay) {
+  ScratchDir dir;
+  const Words run = With(RunOf(GetParam()), {"--schedule", "sync_1f1b", "--micro-batches", "2"});
+  const Words on_three = With(run, {"--local-workers", "3"});
+  const std::string whole = Weights(With(on_three, {"--max-batches", "100"}));
+  RunCentral(With(on_three, {"--max-batches", "20", "--checkpoint-dir", dir / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", dir / "c", "--max-batches", "100",
+                     "--local-workers", "2"}),
+            whole);
+
+  const std::string journal = dir / "j";
+  Process central(With({"runnel-central"}, With(on_three, {"--max-batches", "100", "--journal",
+                                                           journal, "--summary", dir / "s"})));
+  ASSERT_TRUE(WaitForRecords(journal, "barrier", 2)) << central.err();
+  ASSERT_TRUE(KillWorker(central, "local-001"));
+  EXPECT_EQ(central.Wait(), 0) << central.err();
+  const json summary = Summary(dir / "s");
+  EXPECT_EQ(summary["weights_sha256"], whole);
+  EXPECT_EQ(Records(journal, "worker_lost"), 1);
+  Process replay({"runnel-central", "replay", "--journal", journal});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+}
+
+// Staleness: look-ahead goes where the optimizer's state leads.
+TEST_P(OptimizerRuns, LookAheadIsReplayed) {
+  ScratchDir dir;
+  const Words run = With(RunOf(GetParam()),
+                         {"--local-workers", "3", "--look-ahead", "0.5", "--max-batches", "20"});
+  const std::string ahead = Weights(With(run, {"--journal", dir / "j"}));
+  Process replay({"runnel-central", "replay", "--journal", dir / "j"});
+  EXPECT_EQ(replay.Wait(), 0) << replay.err();
+  EXPECT_NE(Weights(With(run, {"--look-ahead", "0"})), ahead);
+}
+
+// Each optimizer with the default rate, each rate with the default optimizer, and the last of both.
+std::vector<Row> Rows() {
+  std::vector<Row> rows;
+  for (const Optimizer& optimizer : Optimizers().subspan(1))
+    rows.push_back({std::string(optimizer.choice.name), "milestones"});
+  for (const Rate& rate : Rates().subspan(2))
+    rows.push_back({"sgd", std::string(rate.choice.name)});
+  rows.push_back(
+      {std::string(Optimizers().back().choice.name), std::string(Rates().back().choice.name)});
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, OptimizerRuns, ::testing::ValuesIn(Rows()), [](const auto& info) {
+  return absl::StrCat(info.param.optimizer, "_", info.param.rate);
+});
+
+}  // namespace
+}  // namespace runnel
