@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/ir/optimizers/adamw.h"
 #include "kernels/ir/optimizers/optimizer_scalars.h"
 #include "kernels/ir/optimizers/sgd.h"
 

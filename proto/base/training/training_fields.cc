@@ -60,7 +60,7 @@ constexpr TrainingField kFields[] = {
     {.name = "optimizer",
      .member = &S::optimizer,
      .flag = {"optimizer", SettingGroup::kTraining,
-              "how weights step by their gradients, NAME[:PARAMETERS]", "sgd"},
+              "how weights step by their gradients, NAME[:PARAMETERS]", "adamw"},
      .check = [](absl::string_view text) { return ParseOptimizer(text).status(); }},
     {.name = "momentum",
      .member = &S::momentum,
