@@ -34,8 +34,8 @@ PROGRAM = re.compile(r"(?:^|[\s/`])(runnel-(?:central|worker|predictor|lab))\s+(
 TABLES_OF_NAMES = ("partition/zoo/builtin_models.cc", "partition/policies/builtin_policies.cc",
                    "partition/schedules/builtin_schedules.cc", "central/data/builtin_datasets.cc",
                    "compress/builtin_codecs.cc", "kernels/backends/builtin_backends.cc",
-                   "proto/base/training/recipe_families.inc")
-ROW = re.compile(r'^\s+\{\{?(?:\.family = )?"([a-z0-9_]+)"|\.name = "([a-z0-9_]+)"', re.MULTILINE)
+                   "proto/base/training/recipe_families.inc", "proto/base/training/optimizers.inc")
+ROW = re.compile(r'^\s+\{\{?(?:\.family = )?"([a-z0-9_]+)"|\.(?:name = |choice = \{)"([a-z0-9_]+)"', re.MULTILINE)
 EXPLAINED = re.compile(r"(_bn|_nobn)?(_imagenet)?$")
 
 
