@@ -461,7 +461,7 @@ TEST(ControlConvert, ZerosTravelWithoutTheirBytes) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(*read == state);
   EXPECT_THAT(std::string(FromProto(wire.snapshot().state()).status().message()),
-              HasSubstr("momentum[0].data: has 0 bytes"));
+              HasSubstr("slots[0].data: has 0 bytes"));
 }
 
 TEST(ControlConvert, AStateIsDrawnOrSent) {
