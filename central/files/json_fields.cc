@@ -174,14 +174,18 @@ void JsonObject::Note(absl::Status status) {
   status_ = absl::InvalidArgumentError(absl::StrCat(what_, ": ", status.message()));
 }
 
+std::string JsonObject::NextKey() const {
+  for (const auto& [key, value] : json_.items()) {
+    if (known_.count(key) == 0) return key;
+  }
+  return "";
+}
+
 absl::Status JsonObject::Finish() const {
   if (!status_.ok()) return status_;
-  for (const auto& [key, value] : json_.items()) {
-    if (known_.count(key) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(what_, ": '", key, "' is not known"));
-    }
-  }
-  return absl::OkStatus();
+  const std::string key = NextKey();
+  if (key.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what_, ": '", key, "' is not known"));
 }
 
 }  // namespace runnel

@@ -55,6 +55,8 @@ class JsonObject {
   JsonObject& Measurement(absl::string_view key, double& out);
   // The field itself; null after the first error.
   const Json* Find(absl::string_view key);
+  // The first field that nobody has asked for; empty: there is none.
+  std::string NextKey() const;
   // The elements of a field that must be an array; empty after the first error.
   const Json& Array(absl::string_view key);
   // Keeps the first error.

@@ -39,6 +39,7 @@ proto::Checkpoint ToMessage(const Checkpoint& checkpoint) {
   *message.mutable_plan() = ToProto(checkpoint.plan);
   *message.mutable_training() = ToProto(checkpoint.training);
   for (const TrainingChange& change : checkpoint.changes) *message.add_changes() = ToProto(change);
+  message.mutable_rules()->insert(checkpoint.rules.begin(), checkpoint.rules.end());
   for (const std::string& name : checkpoint.device_names) message.add_device_names(name);
   *message.mutable_state() = ToProto(checkpoint.state);
   message.set_journal(checkpoint.journal);
@@ -101,6 +102,7 @@ absl::StatusOr<Checkpoint> FromMessage(proto::Checkpoint message) {
     RUNNEL_ASSIGN_OR_RETURN(checkpoint.training, OldTraining(message.old_training()));
   }
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.changes, FromProto("changes", message.changes()));
+  checkpoint.rules.insert(message.rules().begin(), message.rules().end());
   RUNNEL_ASSIGN_OR_RETURN(checkpoint.state, FromProto(std::move(*message.mutable_state())));
   RUNNEL_RETURN_IF_ERROR(CheckParts(checkpoint));
   return checkpoint;

@@ -6,6 +6,7 @@
 // runnel.proto.Checkpoint. Keyed by layer, it resumes on any number of devices.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,11 @@ struct Checkpoint {
   ModelSpec model;
   Plan plan;
   TrainingSettings training;
-  std::vector<TrainingChange> changes;    // decided while it trained, up to `step`
-  std::vector<std::string> device_names;  // by device number of the plan
-  ModelState state;                       // all layers
-  std::string journal;                    // path, for people
+  std::vector<TrainingChange> changes;       // decided while it trained, up to `step`
+  std::map<std::string, std::string> rules;  // what the rules that decided it had seen, by name
+  std::vector<std::string> device_names;     // by device number of the plan
+  ModelState state;                          // all layers
+  std::string journal;                       // path, for people
 
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };

@@ -42,7 +42,7 @@ class OrderCheck {
     if (resumed.step < 0) return absl::InvalidArgumentError("step is below 0");
     step_ = resumed.step;
     generation_ = Generation(-1);  // the workers are new too
-    change_step_ = std::min(change_step_, resumed.step);
+    DropChangesAfter(resumed.step, changes_);
     return absl::OkStatus();
   }
   // Generations go on: survivors know those that were.
@@ -52,7 +52,7 @@ class OrderCheck {
           absl::StrCat("recovered at step ", recovered.step, ", the run was at ", step_));
     }
     step_ = recovered.step;
-    change_step_ = std::min(change_step_, recovered.step);
+    DropChangesAfter(recovered.step, changes_);
     return absl::OkStatus();
   }
   absl::Status Plan(const PlanDecided& decided) {
@@ -65,11 +65,12 @@ class OrderCheck {
     return absl::OkStatus();
   }
   absl::Status Change(const TrainingChange& change) {
-    if (change.from_step <= change_step_) {
+    const TrainingChange* last = LastChange(changes_, change.dial);
+    if (last != nullptr && change.from_step <= last->from_step) {
       return absl::InvalidArgumentError(absl::StrCat("a change at step ", change.from_step,
-                                                     " follows one at step ", change_step_));
+                                                     " follows one at step ", last->from_step));
     }
-    change_step_ = change.from_step;
+    changes_.push_back(change);
     return Step(change.from_step);
   }
   absl::Status Step(int64_t step) {
@@ -82,7 +83,7 @@ class OrderCheck {
 
   bool first_ = true;
   int64_t step_ = 0;
-  int64_t change_step_ = 0;  // of the last change of the training
+  std::vector<TrainingChange> changes_;  // of the training, that are not void
   Generation generation_{-1};
 };
 

@@ -91,8 +91,8 @@ struct PlanDecided {
   friend bool operator==(const PlanDecided&, const PlanDecided&) = default;
 };
 
-// "training_change": what was decided of the training at a barrier. Written before any stage is
-// granted the steps from change.from_step on.
+// "training_change": what was decided of the training at a barrier. The dial's name is the key of
+// its value. Written before any stage is granted the steps from change.from_step on.
 struct TrainingChanged {
   TrainingChange change;
   std::string why;  // for people

@@ -115,7 +115,7 @@ struct Writer {
   void operator()(const TrainingChanged& r) {
     json["record"] = "training_change";
     json["from_step"] = r.change.from_step;
-    json["gradient_bits"] = GradientBitsText({{0, r.change.gradient_bits}});
+    json[r.change.dial] = r.change.value;
     json["why"] = r.why;
   }
   void operator()(const SubModelsMeasured& r) {
@@ -235,10 +235,11 @@ absl::StatusOr<JournalRecord> ReadPlan(JsonObject& object) {
 
 absl::StatusOr<JournalRecord> ReadTrainingChange(JsonObject& object) {
   TrainingChanged r;
-  std::string bits;
-  object.Read("from_step", r.change.from_step).Read("gradient_bits", bits).Read("why", r.why);
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<GradientBitsStep> steps, ParseGradientBits(bits));
-  r.change.gradient_bits = steps.front().bits;
+  object.Read("from_step", r.change.from_step).Read("why", r.why);
+  r.change.dial = object.NextKey();
+  if (r.change.dial.empty()) return absl::InvalidArgumentError("training_change: names no dial");
+  object.Read(r.change.dial, r.change.value);
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
   RUNNEL_RETURN_IF_ERROR(CheckTrainingChanges({r.change}));
   return r;
 }

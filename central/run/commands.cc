@@ -116,9 +116,9 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<RunPlanner> planner,
                           MakePolicyPlanner(job, context));
   job.planner = planner.get();
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRule> rule,
-                          MakeTrainingRule(setup, job.first_step, job.changes));
-  job.training_rule = rule.get();
+  RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
+                          MakeTrainingRules(setup, job.first_step, job.changes, {}));
+  job.rules = &rules;
   std::optional<JournalWriter> journal;
   if (!setup.settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Create(setup.settings.journal));
@@ -185,9 +185,9 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
     RUNNEL_ASSIGN_OR_RETURN(planner, MakePolicyPlanner(job, context));
   }
   job.planner = planner.get();
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRule> rule,
-                          MakeTrainingRule(setup, job.first_step, job.changes));
-  job.training_rule = rule.get();
+  RUNNEL_ASSIGN_OR_RETURN(TrainingRules rules,
+                          MakeTrainingRules(setup, job.first_step, job.changes, checkpoint.rules));
+  job.rules = &rules;
   std::optional<JournalWriter> journal;
   if (!settings.journal.empty()) {
     RUNNEL_ASSIGN_OR_RETURN(journal, JournalWriter::Continue(settings.journal));

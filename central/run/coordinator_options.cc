@@ -86,7 +86,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.layer_bytes = StateBytes(setup.model, setup.format).value();
   options.changes = job.changes;
   options.planner = job.planner;
-  options.training_rule = job.training_rule;
+  options.rules = job.rules;
   return options;
 }
 

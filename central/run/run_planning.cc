@@ -4,13 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "central/planning/live/given_links.h"
-#include "central/planning/plateau_bits.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "compress/link_bits.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/batching.h"
+#include "proto/base/training/dials/gradient_bits.h"
 
 namespace runnel {
 namespace {
@@ -85,16 +85,22 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   return inputs;
 }
 
-absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
-    const RunSetup& setup, int64_t first_step, const std::vector<TrainingChange>& changes) {
+absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t first_step,
+                                                const std::vector<TrainingChange>& changes,
+                                                const RuleStates& states) {
+  TrainingRules rules;
   const std::string& text = setup.settings.gradient_bits;
-  if (text.empty()) return nullptr;
+  if (text.empty()) return rules;
   RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting setting, ParseGradientBitsSetting(text));
-  if (!setting.plateau_barriers.has_value()) return nullptr;
-  PlateauBitsOptions options;
-  options.first = GradientBitsAt(setup.training, changes, 0, first_step);
-  options.barriers = *setting.plateau_barriers;
-  return std::make_unique<PlateauBits>(options);
+  if (setting.rule.empty()) return rules;
+  RUNNEL_ASSIGN_OR_RETURN(const TrainingRuleRow* row,
+                          FindTrainingRule(setting.rule, kGradientBitsDial));
+  const GradientBits bits = GradientBitsAt(setup.training, changes, 0, first_step);
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<TrainingRule> rule,
+                          row->make(GradientBitsText({{0, bits}}), setting.rule_arguments));
+  rules.Add(row->name, std::move(rule));
+  RUNNEL_RETURN_IF_ERROR(rules.Restore(states));
+  return rules;
 }
 
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "central/planning/planning_inputs.h"
+#include "central/planning/rules/training_rules.h"
 #include "central/planning/run_planner.h"
-#include "central/planning/training_rule.h"
 #include "central/run/run_setup.h"
 #include "proto/base/model/model_state.h"
 
@@ -18,9 +18,12 @@ namespace runnel {
 // What the plans of `setup` depend on, up to stop_step. After SetTrainingSamples.
 absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step);
 
-// The rule of --gradient-bits plateau:...; null without. `changes`: decided before first_step.
-absl::StatusOr<std::unique_ptr<TrainingRule>> MakeTrainingRule(
-    const RunSetup& setup, int64_t first_step, const std::vector<TrainingChange>& changes);
+// The rules that turn dials in this run, such as that of --gradient-bits RULE:...
+// `changes`: decided before first_step. `states`: of a check-point. InvalidArgument: they are not of
+// these rules.
+absl::StatusOr<TrainingRules> MakeTrainingRules(const RunSetup& setup, int64_t first_step,
+                                                const std::vector<TrainingChange>& changes,
+                                                const RuleStates& states);
 
 // A planner with these inputs. Errors as MakePlanningInputs and RunPlanner::Create.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakeRunPlanner(const RunSetup& setup,

@@ -5,11 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "central/planning/rules/training_rules.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "central/settings/run_fields.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
@@ -118,10 +120,25 @@ absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const M
   return training;
 }
 
+absl::Status CheckRule(const RunSettings& settings) {
+  if (settings.gradient_bits.empty()) return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting bits,
+                          ParseGradientBitsSetting(settings.gradient_bits));
+  if (bits.rule.empty()) return absl::OkStatus();
+  const absl::StatusOr<const TrainingRuleRow*> row = FindTrainingRule(bits.rule, kGradientBitsDial);
+  const absl::Status status =
+      row.ok() ? (*row)->make(GradientBitsText(bits.steps), bits.rule_arguments).status()
+               : row.status();
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--gradient-bits ", settings.gradient_bits, ": ", status.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
   RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckRule(settings));
   RunSetup setup;
   RUNNEL_ASSIGN_OR_RETURN(setup.row, FindModel(settings.model));
   setup.model = setup.row->make();

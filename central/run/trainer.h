@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "central/display/run_display.h"
 #include "central/planning/planner.h"
-#include "central/planning/training_rule.h"
+#include "central/planning/rules/training_rules.h"
 #include "central/records/checkpoint.h"
 #include "central/records/journal.h"
 #include "central/records/run_claim.h"
@@ -34,8 +34,8 @@ struct TrainingJob {
   const RunSetup* setup = nullptr;
   const DatasetSplits* data = nullptr;  // null if plan_only
   Planner* planner = nullptr;
-  TrainingRule* training_rule = nullptr;  // null: nothing changes
-  const RunClaim* claim = nullptr;        // null: nobody else can have the run
+  TrainingRules* rules = nullptr;   // null: nothing changes
+  const RunClaim* claim = nullptr;  // null: nobody else can have the run
   int64_t first_step = 0;
   int64_t stop_step = 0;
   ModelState state;                       // all layers; empty: drawn from the seed

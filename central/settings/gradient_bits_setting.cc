@@ -1,36 +1,28 @@
 #include "central/settings/gradient_bits_setting.h"
 
-#include "absl/strings/numbers.h"
+#include <utility>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
-namespace {
-
-constexpr int64_t kPlateauBarriers = 5;
-constexpr int64_t kMaxPlateauBarriers = 1'000'000;
-
-}  // namespace
 
 absl::StatusOr<GradientBitsSetting> ParseGradientBitsSetting(absl::string_view text) {
   GradientBitsSetting setting;
-  if (!absl::ConsumePrefix(&text, "plateau:")) {
-    RUNNEL_ASSIGN_OR_RETURN(setting.steps, ParseGradientBits(text));
-    return setting;
+  const std::pair<absl::string_view, absl::string_view> rule =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  if (rule.first.size() < text.size() && absl::ascii_isalpha(static_cast<unsigned char>(text[0]))) {
+    const std::pair<absl::string_view, absl::string_view> value =
+        absl::StrSplit(rule.second, absl::MaxSplits(':', 1));
+    if (value.first.size() + 1 == rule.second.size())
+      return absl::InvalidArgumentError(absl::StrCat("'", text, "' has nothing behind its colon"));
+    setting.rule = std::string(rule.first);
+    setting.rule_arguments = std::string(value.second);
+    text = value.first;
   }
-  int64_t barriers = kPlateauBarriers;
-  const size_t colon = text.find(':');
-  if (colon != absl::string_view::npos) {
-    const absl::string_view count = text.substr(colon + 1);
-    if (!absl::SimpleAtoi(count, &barriers) || barriers < 1 || barriers > kMaxPlateauBarriers) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", count, "' is no number of barriers from 1 to ", kMaxPlateauBarriers,
-                       "; give plateau:BITS or plateau:BITS:BARRIERS"));
-    }
-  }
-  RUNNEL_ASSIGN_OR_RETURN(setting.steps, ParseGradientBits(text.substr(0, colon)));
-  setting.plateau_barriers = barriers;
+  RUNNEL_ASSIGN_OR_RETURN(setting.steps, ParseGradientBits(text));
   return setting;
 }
 

@@ -2,8 +2,7 @@
 
 // What --gradient-bits asks for.
 
-#include <cstdint>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,12 +13,13 @@ namespace runnel {
 
 struct GradientBitsSetting {
   std::vector<GradientBitsStep> steps;  // known beforehand
-  // One bit less after so many barriers in a row without a fall of the training loss; none: never.
-  std::optional<int64_t> plateau_barriers;
+  // The rule that changes them while training (central/planning/rules); empty: none.
+  std::string rule;
+  std::string rule_arguments;
 };
 
-// As ParseGradientBits, or "plateau:BITS" or "plateau:BITS:BARRIERS" (5 barriers): BITS or
-// CONV/LINEAR at first. InvalidArgument says what does not fit.
+// As ParseGradientBits, or RULE:BITS or RULE:BITS:ARGUMENTS: BITS or CONV/LINEAR at first.
+// InvalidArgument says what does not fit; whether there is such a rule is not looked at.
 absl::StatusOr<GradientBitsSetting> ParseGradientBitsSetting(absl::string_view text);
 
 }  // namespace runnel

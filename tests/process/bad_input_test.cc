@@ -134,6 +134,8 @@ TEST(BadInput, IntegerRecipes) {
   ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "many"}, "'many'");
   ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "plateau:2:0"},
                 "'0' is no number of barriers");
+  ExpectRefused({"train", "--recipe", "niti", "--gradient-bits", "cliff:2"},
+                "rule 'cliff' is not known; rules: plateau:VALUE[:BARRIERS]");
   ExpectRefused({"train", "--gradient-bits", "2"}, "--gradient-bits 2: recipe fp32");
   ExpectRefused({"train", "--recipe", "niti", "--rescale", "sometimes"},
                 "--rescale sometimes: must be dynamic, speculate");

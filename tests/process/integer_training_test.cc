@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -208,6 +211,47 @@ TEST(IntegerTraining, SlicesOfABatch) {
   Process replay({"runnel-central", "replay", "--journal", dir / "jshifted:13"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
   EXPECT_THAT(replay.out(), HasSubstr("the same weights"));
+}
+
+// Which gradient bits held from which step on, at last.
+std::string BitsInJournal(const std::string& path) {
+  std::map<int64_t, std::string> bits;
+  for (absl::string_view line : absl::StrSplit(ReadFile(path), '\n', absl::SkipEmpty())) {
+    const json record = json::parse(line);
+    if (record["record"] == "run_resumed") bits.erase(bits.upper_bound(record["step"]), bits.end());
+    if (record["record"] == "training_change")
+      bits[record["from_step"]] = record["gradient_bits"].get<std::string>();
+  }
+  std::string text;
+  for (const auto& [step, value] : bits) absl::StrAppend(&text, step, ":", value, " ");
+  return text;
+}
+
+// The rule goes on with the loss that it has seen and the barriers that it has counted, of which
+// there are some at step 48 and later.
+TEST(IntegerTraining, ARuleIsInTheCheckpoint) {
+  ScratchDir dir;
+  const Words run = With(kNiti, {"--local-workers", "2", "--barrier-every", "4", "--schedule",
+                                 "sync_1f1b", "--gradient-bits", "plateau:5:3"});
+  const std::string weights = Weights(With(run, {"--max-batches", "160", "--journal", dir / "j"}));
+  const std::string bits = BitsInJournal(dir / "j");
+  EXPECT_GE(Count(bits, ":"), 2u) << bits;
+
+  ScratchDir stopped;
+  RunCentral(With(
+      run, {"--max-batches", "48", "--journal", stopped / "j", "--checkpoint-dir", stopped / "c"}));
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", stopped / "c", "--max-batches", "160"}),
+            weights);
+  EXPECT_EQ(BitsInJournal(stopped / "j"), bits);
+
+  ScratchDir killed;
+  Process central(With({"runnel-central"}, With(run, {"--max-batches", "160", "--checkpoint-dir",
+                                                      killed / "c", "--journal", killed / "j"})));
+  ASSERT_TRUE(WaitForRecords(killed / "j", "checkpoint", 12)) << central.err();
+  central.Signal(SIGKILL);
+  central.Wait();
+  EXPECT_EQ(Weights({"resume", "--checkpoint-dir", killed / "c"}), weights);
+  EXPECT_EQ(BitsInJournal(killed / "j"), bits);
 }
 
 TEST(IntegerTraining, KeptScalesAreInTheCheckpointOfAKilledRun) {

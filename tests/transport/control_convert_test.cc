@@ -67,7 +67,7 @@ auto Fields(const PrepareStage& m) {
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, target, megabits, delay, l, changes, draws, over,
                   replica, n);
 }
-auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.change); }
+auto Fields(const RunUntil& m) { return std::tie(m.generation, m.limit, m.changes); }
 auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence, m.weights_only); }
 auto Fields(const EvaluateRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
 auto Fields(const Release&) { return std::tuple<>(); }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/training/dials/gradient_bits.h"
 
 namespace runnel {
 
@@ -243,7 +244,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
   prepare.downstream = {Text(), Text(), Text(), Text()};
   prepare.shaping = {Real(), Real()};
   prepare.first_sequence = Sequence(1 + Below(1000000));
-  prepare.changes = {{1 + Below(9), {7, -8}}, {10 + Below(9), {1, 2}}};
+  prepare.changes = {ChangeOfGradientBits(1 + Below(9), {7, -8}),
+                     ChangeOfGradientBits(10 + Below(9), {1, 2})};
   prepare.state = State();
   prepare.draws_state = prepare.state.layers.empty();
   prepare.starts_over = Below(2) == 1;
@@ -266,7 +268,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      {Text(), Text()},
                      generation},
       prepare,
-      RunUntil{generation, Sequence(1 + Below(1000000)), TrainingChange{1 + Below(99), {3, -2}}},
+      RunUntil{
+          generation, Sequence(1 + Below(1000000)), {ChangeOfGradientBits(1 + Below(99), {3, -2})}},
       SnapshotRequest{generation, Sequence(1 + Below(1000000)), Below(2) == 1},
       EvaluateRequest{generation, Sequence(1 + Below(1000000)), 1 + Below(99)},
       Release{},

@@ -430,7 +430,7 @@ void WorkerCore::FailWithoutStage(absl::string_view request) {
 void WorkerCore::On(const RunUntil& grant) {
   if (IsAboutAnother(grant.generation)) return;
   if (host_ == nullptr) return FailWithoutStage("train");
-  if (grant.change.has_value()) host_->ChangeTraining(*grant.change);
+  for (const TrainingChange& change : grant.changes) host_->ChangeTraining(change);
   if (absl::Status status = host_->RunUntil(grant.limit); !status.ok()) Failed(generation_, status);
 }
 

@@ -11,6 +11,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "worker/stage/staleness.h"
 #include "worker/stage/work_energy.h"
 

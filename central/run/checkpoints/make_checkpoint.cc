@@ -38,8 +38,8 @@ Checkpoint MakeCheckpoint(const RunSetup& setup, const std::string& control_addr
   checkpoint.model = setup.model;
   checkpoint.plan = run.plan();
   checkpoint.training = setup.training;
-  checkpoint.changes = run.changes();
-  DropChangesAfter(collected.step, checkpoint.changes);
+  checkpoint.changes = run.ChangesAt(collected.step);
+  checkpoint.rules = run.RuleStatesAt(collected.step);
   for (const Device& device : run.devices()) checkpoint.device_names.push_back(device.hello.name);
   checkpoint.state = std::move(collected.state);
   checkpoint.journal = setup.settings.journal;

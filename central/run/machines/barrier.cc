@@ -13,8 +13,7 @@ void Barrier::Grant(const ActivePlan& active, RunEffects& effects) {
   under_way_.clear();
   for (size_t i = 0; i < active.stages.size(); ++i) under_way_.insert(i);
   const Sequence limit = batching_.FirstSequence(step_);
-  SendToStages(active,
-               RunUntil{active.plan.generation, limit, std::exchange(change_, std::nullopt)},
+  SendToStages(active, RunUntil{active.plan.generation, limit, std::exchange(changes_, {})},
                effects);
   effects.push_back(FeedUntil{limit});
 }
@@ -30,7 +29,7 @@ bool Barrier::AddReached(size_t stage, const BarrierReached& reached, const Acti
 void Barrier::GoBackTo(int64_t step) {
   if (begun()) state_ = State::kReached;
   step_ = reached_ = step;
-  change_.reset();
+  changes_.clear();
   under_way_.clear();
 }
 

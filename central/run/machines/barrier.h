@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "central/run/machines/active_plan.h"
@@ -29,7 +30,7 @@ class Barrier {
       : options_(options), batching_(batching), step_(first_step), reached_(first_step) {}
 
   // Decided at reached(), for the stages that stand there: goes out with the next grant.
-  void Propose(const TrainingChange& change) { change_ = change; }
+  void Propose(const TrainingChange& change) { changes_.push_back(change); }
   // All stages stand at reached(): lets them train up to the barrier after it.
   void Grant(const ActivePlan& active, RunEffects& effects);
   // True: `stage` was the last to reach step(); Arrive is due. Reports of other barriers or plans,
@@ -71,7 +72,7 @@ class Barrier {
   int64_t step_;
   int64_t reached_;
   int64_t reached_ns_ = 0;
-  std::optional<TrainingChange> change_;
+  std::vector<TrainingChange> changes_;
   std::set<size_t> under_way_;  // stages that have not reached it
   // Evaluation micro-batches have sequences of their own, counted over the run.
   Sequence evaluation_first_;

@@ -130,7 +130,7 @@ void Coordinator::Evaluated(int64_t at, Generation generation,
 void Coordinator::GoOnAtBarrier() {
   // First, so that a check-point of this barrier has it: the run that goes on from there trains as
   // this one does.
-  AskTrainingRule();
+  AskTrainingRules();
   if (barrier_.IsLast(step()) || orders_.stop) return CollectFinal();
   CollectAtBarrier();
 }
@@ -165,19 +165,28 @@ BarrierReport Coordinator::Report() const {
   return {step(), active_.plan, active_.first_sequence, active_.stages, Facts(), Times()};
 }
 
-void Coordinator::AskTrainingRule() {
-  if (options_.training_rule == nullptr || !barrier_.IsBarrier(step())) return;
+std::vector<TrainingChange> Coordinator::ChangesAt(int64_t step) const {
+  std::vector<TrainingChange> changes = options_.changes;
+  DropChangesAfter(step, changes);
+  return changes;
+}
+
+RuleStates Coordinator::RuleStatesAt(int64_t step) const {
+  return options_.rules == nullptr ? RuleStates() : options_.rules->StatesAt(step);
+}
+
+void Coordinator::AskTrainingRules() {
+  if (options_.rules == nullptr || !barrier_.IsBarrier(step())) return;
   // A run that is resumed at its end, or that stopped here before, has asked already.
   if (step() == options_.first_step) return;
-  const std::optional<ChangeTraining> proposed = options_.training_rule->AtBarrier(Report());
-  if (!proposed.has_value()) return;
-  effects_.push_back(Persist{TrainingChanged{proposed->change, proposed->why}});
-  effects_.push_back(LogLine{
-      Severity::kInfo,
-      absl::StrCat("step ", step(), ": gradient bits ",
-                   GradientBitsText({{0, proposed->change.gradient_bits}}), ": ", proposed->why)});
-  AddTrainingChange(proposed->change, options_.changes);
-  barrier_.Propose(proposed->change);
+  for (const ChangeTraining& proposed : options_.rules->AtBarrier(Report())) {
+    effects_.push_back(Persist{TrainingChanged{proposed.change, proposed.why}});
+    effects_.push_back(LogLine{
+        Severity::kInfo,
+        absl::StrCat("step ", step(), ": ", ToString(proposed.change), ": ", proposed.why)});
+    AddTrainingChange(proposed.change, options_.changes);
+    barrier_.Propose(proposed.change);
+  }
 }
 
 void Coordinator::AskPlanner() {

@@ -16,7 +16,7 @@
 //   Recovery      how training goes on when workers are lost
 //   ProgramLists  what the stages of a plan that is only shown would run
 //
-// At a barrier, in this order: evaluation, TrainingRule (what it proposes is journalled and goes
+// At a barrier, in this order: evaluation, TrainingRules (what it proposes is journalled and goes
 // out with the next grant), check-point, Planner (keep, measure first, or move).
 //
 // A machine knows nothing of the others: it is shown the ActivePlan and the Roster, appends its
@@ -42,7 +42,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "central/planning/planner.h"
-#include "central/planning/training_rule.h"
+#include "central/planning/rules/training_rules.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
 #include "central/run/machines/evaluations_beside.h"
@@ -88,8 +88,8 @@ struct CoordinatorOptions {
   int64_t replicate_every = -1;        // ReplicationOptions::every
   // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
   std::vector<TrainingChange> changes;
-  TrainingRule* training_rule = nullptr;  // borrowed; null: nothing changes
-  Planner* planner = nullptr;             // borrowed
+  TrainingRules* rules = nullptr;  // borrowed; null: nothing changes
+  Planner* planner = nullptr;      // borrowed
 };
 
 class Coordinator {
@@ -171,8 +171,9 @@ class Coordinator {
   void SetRelayed(const std::vector<StageStatus>& marked);
   // The last barrier that all stages have reached.
   int64_t step() const { return barrier_.reached(); }
-  // Decided so far.
-  const std::vector<TrainingChange>& changes() const { return options_.changes; }
+  // Decided up to the barrier at this step, and what the rules had seen there.
+  std::vector<TrainingChange> ChangesAt(int64_t step) const;
+  RuleStates RuleStatesAt(int64_t step) const;
 
  private:
   // What the user or an operator wants at the next barrier.
@@ -234,7 +235,7 @@ class Coordinator {
   void CollectAtBarrier();
   // At a barrier that is not the last.
   bool EvaluatesBesideHere();
-  void AskTrainingRule();
+  void AskTrainingRules();
   void AskPlanner();
   // At a barrier where nothing else is to be done.
   void Train();

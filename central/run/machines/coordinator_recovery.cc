@@ -42,7 +42,7 @@ void Coordinator::GoBack() {
   barrier_.GoBackTo(to);
   evaluations_.GoBackTo(to);
   DropChangesAfter(to, options_.changes);
-  if (options_.training_rule != nullptr) options_.training_rule->GoBackTo(to);
+  if (options_.rules != nullptr) options_.rules->GoBackTo(to);
   stands_for_ = StandsFor::kNothing;
   ending_ = Ending::kNotYet;
 }

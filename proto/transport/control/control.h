@@ -343,12 +343,12 @@ struct PrepareStage {
   ModelState state;
 };
 
-// Train on micro-batches below `limit`; a barrier. `change` was decided where the stage stands and
-// holds from there.
+// Train on micro-batches below `limit`; a barrier. `changes` were decided where the stage stands and
+// hold from there.
 struct RunUntil {
   Generation generation;
   Sequence limit;
-  std::optional<TrainingChange> change = {};
+  std::vector<TrainingChange> changes = {};
 };
 
 // Report the state as it is now, at a barrier. weights_only: slots come without its bytes, and

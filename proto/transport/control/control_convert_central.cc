@@ -91,7 +91,8 @@ void Fill(PrepareStage& from, proto::FromCentral& to) {
 void Fill(RunUntil& from, proto::FromCentral& to) {
   to.mutable_run_until()->set_generation(from.generation.value());
   to.mutable_run_until()->set_limit(from.limit.value());
-  if (from.change.has_value()) *to.mutable_run_until()->mutable_change() = ToProto(*from.change);
+  for (const TrainingChange& change : from.changes)
+    *to.mutable_run_until()->add_changes() = ToProto(change);
 }
 
 void Fill(SnapshotRequest& from, proto::FromCentral& to) {
@@ -315,9 +316,7 @@ absl::StatusOr<CentralMessage> Read(const proto::RunUntil& from) {
   RUNNEL_ASSIGN_OR_RETURN(grant.generation,
                           ToGeneration("run_until.generation", from.generation()));
   RUNNEL_ASSIGN_OR_RETURN(grant.limit, ToSequence("run_until.limit", from.limit()));
-  if (from.has_change()) {
-    RUNNEL_ASSIGN_OR_RETURN(grant.change, FromProto("run_until.change", from.change()));
-  }
+  RUNNEL_ASSIGN_OR_RETURN(grant.changes, FromProto("run_until.changes", from.changes()));
   return grant;
 }
 

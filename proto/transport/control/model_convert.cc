@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "proto/transport/control/wire_check.h"
 
 namespace runnel {
@@ -305,20 +306,23 @@ absl::StatusOr<ModelState> FromProto(proto::ModelState message, ZeroTensors zero
 proto::TrainingChange ToProto(const TrainingChange& change) {
   proto::TrainingChange message;
   message.set_from_step(change.from_step);
-  message.set_gradient_bits_conv(change.gradient_bits.conv);
-  message.set_gradient_bits_linear(change.gradient_bits.linear);
+  message.set_dial(change.dial);
+  message.set_value(change.value);
   return message;
 }
 
-absl::StatusOr<TrainingChange> FromProto(const std::string& field,
-                                         const proto::TrainingChange& message) {
-  const TrainingChange change{message.from_step(),
-                              {message.gradient_bits_conv(), message.gradient_bits_linear()}};
-  RUNNEL_RETURN_IF_ERROR(CheckRange(field + ".from_step", change.from_step, 1, kMaxAmount));
-  if (absl::Status status = CheckTrainingChanges({change}); !status.ok())
-    return absl::InvalidArgumentError(absl::StrCat(field, ": ", status.message()));
-  return change;
+namespace {
+
+absl::StatusOr<TrainingChange> ChangeFromProto(const std::string& field,
+                                               const proto::TrainingChange& message) {
+  RUNNEL_RETURN_IF_ERROR(CheckRange(field + ".from_step", message.from_step(), 1, kMaxAmount));
+  if (!message.dial().empty())
+    return TrainingChange{message.from_step(), message.dial(), message.value()};
+  return ChangeOfGradientBits(message.from_step(),
+                              {message.gradient_bits_conv(), message.gradient_bits_linear()});
 }
+
+}  // namespace
 
 absl::StatusOr<std::vector<TrainingChange>> FromProto(
     const std::string& field,
@@ -326,8 +330,7 @@ absl::StatusOr<std::vector<TrainingChange>> FromProto(
   RUNNEL_RETURN_IF_ERROR(CheckCount(field, messages.size(), 0, kMaxTrainingChanges));
   std::vector<TrainingChange> changes;
   for (const proto::TrainingChange& message : messages) {
-    RUNNEL_ASSIGN_OR_RETURN(TrainingChange change, FromProto(field, message));
-    changes.push_back(change);
+    RUNNEL_ASSIGN_OR_RETURN(changes.emplace_back(), ChangeFromProto(field, message));
   }
   if (absl::Status status = CheckTrainingChanges(changes); !status.ok())
     return absl::InvalidArgumentError(absl::StrCat(field, ": ", status.message()));

@@ -41,9 +41,7 @@ proto::TrainingSettings ToProto(const TrainingSettings& settings);
 absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& message);
 
 proto::TrainingChange ToProto(const TrainingChange& change);
-// One change, or some that pass CheckTrainingChanges; `field` is where they stand.
-absl::StatusOr<TrainingChange> FromProto(const std::string& field,
-                                         const proto::TrainingChange& message);
+// Some that pass CheckTrainingChanges; `field` is where they stand.
 absl::StatusOr<std::vector<TrainingChange>> FromProto(
     const std::string& field,
     const google::protobuf::RepeatedPtrField<proto::TrainingChange>& messages);

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/crypto/sha256.h"
 #include "proto/transport/control/model_convert.h"
@@ -37,6 +38,8 @@ Checkpoint Sample(int64_t step, bool resumable = true) {
   c.training.dataset_samples = 1000;
   c.training.eval_batch_size = 64;
   c.training.milestones = {1, 2};
+  c.changes = {ChangeOfGradientBits(80, {1, 0})};
+  c.rules = {{"plateau", R"({"bits":"1/0","without_fall":2,"best_loss":0.1})"}};
   c.device_names = {"local", "pi"};
   c.state = *InitialState(c.model, 5);
   c.state.encoders = {{0, Direction::kForward, "mbq:4", std::string("\0state", 6)}};
@@ -64,6 +67,26 @@ absl::Status ReadStatus(const ScratchDir& dir, const std::string& content) {
     EXPECT_EQ(std::string(status.message()).find('\n'), std::string::npos);
   }
   return status;
+}
+
+// Before changes named their dial they had the bits as two numbers.
+TEST(Checkpoint, ChangesOfOlderFilesAreOfGradientBits) {
+  ScratchDir dir;
+  proto::Checkpoint message;
+  ASSERT_TRUE(message.ParseFromString(PayloadOf(*WriteCheckpoint(Sample(100), dir / "d"))));
+  proto::TrainingChange& change = *message.mutable_changes(0);
+  change.clear_dial();
+  change.clear_value();
+  change.set_gradient_bits_conv(1);
+  message.clear_rules();
+  Spill(dir / "f.runnel", Envelope(message.SerializeAsString()));
+  const auto back = ReadCheckpoint(dir / "f.runnel");
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->changes, Sample(100).changes);
+  EXPECT_TRUE(back->rules.empty());
+  change.set_dial("volume");
+  EXPECT_THAT(std::string(ReadStatus(dir, Envelope(message.SerializeAsString())).message()),
+              HasSubstr("dial 'volume' is not known; dials: gradient_bits"));
 }
 
 TEST(Checkpoint, RoundTripAndNames) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "tests/base/codecs.h"
 #include "tests/central/scratch.h"
 
@@ -78,7 +79,7 @@ std::vector<JournalRecord> OneOfEach() {
           Decided(0, 100),
           SubModelsMeasured{100, DeviceId(1), "phone", {{{0, 2}, 0.25}, {{4, 4}, 1e-9}}},
           BarrierPassed{200},
-          TrainingChanged{{200, {1, -3}}, "the loss"},
+          TrainingChanged{ChangeOfGradientBits(200, {1, -3}), "the loss"},
           RunFinished{200, std::string(64, 'f')}};
 }
 
@@ -115,6 +116,25 @@ TEST(Journal, OlderVersionsAreRead) {
       7);
 }
 
+// The dial is the key of its value, as it was when gradient bits were the only one.
+TEST(Journal, AChangeOfTheTrainingNamesItsDial) {
+  const std::string line =
+      R"({"record":"training_change","version":2,"from_step":40,"gradient_bits":"2/1","why":"x"})";
+  EXPECT_EQ(JournalLine(TrainingChanged{ChangeOfGradientBits(40, {2, 1}), "x"}), line);
+  EXPECT_EQ(std::get<TrainingChanged>(*ParseJournalLine(line)).change,
+            ChangeOfGradientBits(40, {2, 1}));
+  const auto error = [&](const std::string& with) {
+    std::string changed = line;
+    changed.replace(changed.find(R"("gradient_bits":"2/1")"), 21, with);
+    return std::string(ParseJournalLine(changed).status().message());
+  };
+  EXPECT_THAT(error(R"("volume":"11")"),
+              HasSubstr("dial 'volume' is not known; dials: gradient_bits"));
+  EXPECT_THAT(error(R"("gradient_bits":"99")"), HasSubstr("gradient bits: 99 bits"));
+  EXPECT_THAT(error(R"("gradient_bits":2)"), HasSubstr("gradient_bits"));
+  EXPECT_THAT(error(R"("from_step":40)"), HasSubstr("names no dial"));
+}
+
 // Steps go back at a recovery, plans do not: survivors know all generations that there were.
 TEST(Journal, ARecoveryGoesBackToABarrierThatWas) {
   ScratchDir dir;
@@ -126,8 +146,9 @@ TEST(Journal, ARecoveryGoesBackToABarrierThatWas) {
     return ReadJournal(dir / "j").status();
   };
   EXPECT_TRUE(read({Decided(1, 0), BarrierPassed{40}, Decided(2, 40),
-                    TrainingChanged{{80, {1, 1}}, ""}, BarrierPassed{80}, Recovered{40, {"a"}},
-                    Decided(3, 40), TrainingChanged{{80, {1, 1}}, ""}, Recovered{0, {"b"}},
+                    TrainingChanged{ChangeOfGradientBits(80, {1, 1}), ""}, BarrierPassed{80},
+                    Recovered{40, {"a"}}, Decided(3, 40),
+                    TrainingChanged{ChangeOfGradientBits(80, {1, 1}), ""}, Recovered{0, {"b"}},
                     Decided(4, 0), BarrierPassed{40}})
                   .ok());
   EXPECT_THAT(std::string(read({Decided(1, 0), BarrierPassed{40}, Recovered{80, {}}}).message()),

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "tests/central/run/machines/machine_effects.h"
 
 namespace runnel {
@@ -40,9 +41,10 @@ TEST_F(BarrierTest, GrantsUpToTheNextBarrierTheEndIncluded) {
   EXPECT_EQ(MessagesOf<RunUntil>(effects_)[0].second.limit, Sequence(40));
   EXPECT_EQ(EffectsOf<FeedUntil>(effects_)[0].limit, Sequence(40));
   barrier_.Arrive(80, effects_);
-  barrier_.Propose(TrainingChange{80, {1, 0}});
+  barrier_.Propose(ChangeOfGradientBits(80, {1, 0}));
   barrier_.Grant(active_, effects_);
-  EXPECT_EQ(MessagesOf<RunUntil>(effects_)[2].second.change, (TrainingChange{80, {1, 0}}));
+  EXPECT_THAT(MessagesOf<RunUntil>(effects_)[2].second.changes,
+              ElementsAre(ChangeOfGradientBits(80, {1, 0})));
   EXPECT_EQ(barrier_.step(), 100) << "an evaluation is a barrier";
   barrier_.Arrive(240, effects_);
   barrier_.Grant(active_, effects_);

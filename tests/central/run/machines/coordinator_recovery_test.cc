@@ -278,8 +278,8 @@ TEST(CoordinatorRecovery, ChangesOfTheTrainingAfterTheBarrierAreVoid) {
   cluster.Settle();
   cluster.ExpectAllTrainedOnce();
   EXPECT_TRUE(cluster.prepared().back().changes.empty());
-  EXPECT_THAT(cluster.rule_back_, ElementsAre(40));
-  EXPECT_EQ(cluster->changes(), (std::vector<TrainingChange>{{80, {1, 1}}}));
+  EXPECT_THAT(cluster.rule_back_, ElementsAre("40"));
+  EXPECT_THAT(cluster->ChangesAt(80), ElementsAre(ChangeOfGradientBits(80, {1, 1})));
 }
 
 TEST(CoordinatorRecovery, AStopThatIsAskedForMeanwhileIsHeard) {

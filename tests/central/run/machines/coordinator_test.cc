@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/recipe_family.h"
 #include "tests/central/sample_hello.h"
 #include "tests/central/scripted_planner.h"
@@ -16,12 +17,16 @@ using ::testing::HasSubstr;
 // Wants other gradient bits at one step.
 class OneChange final : public TrainingRule {
  public:
-  int64_t change_at = -1;
+  explicit OneChange(const int64_t* change_at) : change_at_(change_at) {}
   std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override {
-    if (report.step != change_at) return std::nullopt;
-    return ChangeTraining{{report.step, {1, 1}}, "because"};
+    if (report.step != *change_at_) return std::nullopt;
+    return ChangeTraining{ChangeOfGradientBits(report.step, {1, 1}), "because"};
   }
-  void GoBackTo(int64_t) override {}
+  std::string State() const override { return ""; }
+  absl::Status Restore(absl::string_view) override { return absl::OkStatus(); }
+
+ private:
+  const int64_t* change_at_;
 };
 
 enum class Evaluation { kThroughThePipeline, kBeside };
@@ -67,7 +72,8 @@ class Cluster {
       return plan;
     };
     options.planner = &planner_;
-    options.training_rule = &rule_;
+    rules_.Add("one change", std::make_unique<OneChange>(&change_at_));
+    options.rules = &rules_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
   }
 
@@ -130,7 +136,8 @@ class Cluster {
   bool stop_at_first_barrier_ = false;
   bool stops_evaluating_ = false;
   int64_t fail_at_ = -1;
-  OneChange rule_;
+  int64_t change_at_ = -1;
+  TrainingRules rules_;
   int64_t fails_preparing_ = -1;     // connection
   int64_t leaves_after_state_ = -1;  // connection
   int profile_ranges_off_ = 0;
@@ -178,8 +185,8 @@ class Cluster {
       coordinator_->Received(id, StageReady{Generation(1)});
     if (const auto* run = std::get_if<RunUntil>(&send.message)) {
       if (stop_at_first_barrier_) coordinator_->StopAtBarrier();
-      if (rule_.change_at >= 0 && coordinator_->step() > 0)
-        log_ += " g" + std::to_string(id.value()) + (run->change.has_value() ? "+" : "-");
+      if (change_at_ >= 0 && coordinator_->step() > 0)
+        log_ += " g" + std::to_string(id.value()) + (run->changes.empty() ? "-" : "+");
       if (run->limit.value() == fail_at_) {
         coordinator_->Gone(id, absl::UnavailableError("killed"));
       } else {
@@ -397,12 +404,12 @@ TEST(Coordinator, WaitsOnlySoLong) {
 // Decided once, journalled, then granted to every stage with the training behind the barrier.
 TEST(Coordinator, AChangeOfTheTrainingIsJournalledAndGrantedToAllStages) {
   Cluster cluster(2, 120);
-  cluster.rule_.change_at = 80;
+  cluster.change_at_ = 80;
   cluster.JoinAll(2);
   EXPECT_EQ(cluster.log(),
             " plan b40 g0- g1- c40 b80 change80 g0+ g1+ c80 b100 e100 g0- g1- c100 b120 e120 c120! "
             "end120");
-  EXPECT_EQ(cluster->changes(), (std::vector<TrainingChange>{{80, {1, 1}}}));
+  EXPECT_THAT(cluster->ChangesAt(200), ::testing::ElementsAre(ChangeOfGradientBits(80, {1, 1})));
 }
 
 TEST(Coordinator, ProfilesLayersOfAllDevicesAtOnce) {

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
+#include "proto/base/training/dials/gradient_bits.h"
 #include "tests/central/run/machines/machine_effects.h"
 #include "tests/central/scripted_planner.h"
 
@@ -95,7 +96,8 @@ class TrainingCluster {
                       .recipe = "fp32",
                       .codecs = {CodecId::Identity()}};
     options.initial_state = Untrained(model_, format);
-    options.training_rule = &rule_;
+    rules_.Add("scripted", std::make_unique<Rule>(this));
+    options.rules = &rules_;
     planner_.first_plan = [first](const auto&) { return first; };
     options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
@@ -144,9 +146,9 @@ class TrainingCluster {
   const std::vector<PrepareStage>& prepared() const { return prepared_; }
   // Connections of workers that were told to go, in order.
   const std::vector<int64_t>& released() const { return released_; }
-  bool central_hears_states_ = true;  // false: nothing comes of snapshots but of the last
-  std::vector<int64_t> rule_back_;    // steps to which the training rule was taken back
-  bool returns_ = true;               // a local worker that is started again joins
+  bool central_hears_states_ = true;    // false: nothing comes of snapshots but of the last
+  std::vector<std::string> rule_back_;  // steps to which the training rule was taken back
+  bool returns_ = true;                 // a local worker that is started again joins
   int64_t change_at_ = -1;
 
   // The last state: each layer was trained once with everything.
@@ -174,13 +176,19 @@ class TrainingCluster {
    public:
     explicit Rule(TrainingCluster* cluster) : cluster_(cluster) {}
     std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override {
+      seen_ = report.step;
       if (report.step != cluster_->change_at_) return std::nullopt;
-      return ChangeTraining{{report.step, {1, 1}}, "because"};
+      return ChangeTraining{ChangeOfGradientBits(report.step, {1, 1}), "because"};
     }
-    void GoBackTo(int64_t step) override { cluster_->rule_back_.push_back(step); }
+    std::string State() const override { return std::to_string(seen_); }
+    absl::Status Restore(absl::string_view state) override {
+      cluster_->rule_back_.emplace_back(state);
+      return absl::OkStatus();
+    }
 
    private:
     TrainingCluster* cluster_;
+    int64_t seen_ = 0;
   };
 
   template <typename Effect>
@@ -324,7 +332,7 @@ class TrainingCluster {
   }
 
   ModelSpec model_ = MakeModel("lenet").value();
-  Rule rule_{this};
+  TrainingRules rules_;
   ScriptedPlanner planner_;
   std::optional<Coordinator> coordinator_;
   std::vector<std::pair<Trigger, std::function<void()>>> hooks_;

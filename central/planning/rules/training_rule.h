@@ -1,13 +1,15 @@
 #pragma once
 
-// Who proposes to change the training while it goes on. The coordinator asks at every barrier,
+// A rule proposes to change the training while it goes on: it turns a dial
+// (proto/base/training/dials/dials.h). The coordinator asks at every barrier,
 // after its evaluation and before the planner; what is proposed is journalled and granted to all
 // stages with the training behind the barrier (proto/base/training/training_change.h).
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "central/planning/barrier_report.h"
 #include "proto/base/training/training_change.h"
 
@@ -24,8 +26,11 @@ class TrainingRule {
   virtual ~TrainingRule() = default;
   // Called once a barrier, in ascending order of steps. None: everything stays.
   virtual std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) = 0;
-  // Training goes on from the barrier at `step`; what was seen after it is void.
-  virtual void GoBackTo(int64_t step) = 0;
+  // All that later answers depend on, besides the reports still to come. A rule that is restored
+  // answers as this one would, under a plan of another generation.
+  virtual std::string State() const = 0;
+  // InvalidArgument: it is no state of this rule's.
+  virtual absl::Status Restore(absl::string_view state) = 0;
 };
 
 }  // namespace runnel

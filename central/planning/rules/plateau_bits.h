@@ -1,16 +1,17 @@
 #pragma once
 
-// --gradient-bits plateau:BITS[:BARRIERS]: one bit less whenever the training loss has stopped
-// falling. A step of constant bits never comes to rest (NITI): once the loss is on a plateau the
-// steps are too large for it.
+// Rule "plateau" (--gradient-bits plateau:BITS[:BARRIERS]): one bit less whenever the training loss
+// has stopped falling. A step of constant bits never comes to rest (NITI): once the loss is on a
+// plateau the steps are too large for it.
 
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "central/planning/training_rule.h"
+#include "central/planning/rules/training_rule.h"
 #include "central/records/loss_since.h"
 #include "proto/base/training/training.h"
 
@@ -31,7 +32,8 @@ class PlateauBits final : public TrainingRule {
   // Looks at the mean training loss since the barrier before. Lowers the bits, of convolutions and
   // linear layers alike, after so many barriers in a row without a fall.
   std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) override;
-  void GoBackTo(int64_t step) override;
+  std::string State() const override;
+  absl::Status Restore(absl::string_view state) override;
 
  private:
   struct Progress {
@@ -46,7 +48,10 @@ class PlateauBits final : public TrainingRule {
   Generation generation_;  // of the plan whose sums loss_ has seen
   LossSince loss_;
   Progress progress_;
-  std::map<int64_t, Progress> history_;  // after the barrier of this step
 };
+
+// The row's: value is BITS or CONV/LINEAR, arguments are BARRIERS or empty.
+absl::StatusOr<std::unique_ptr<TrainingRule>> MakePlateauBits(absl::string_view value,
+                                                              absl::string_view arguments);
 
 }  // namespace runnel
