@@ -35,6 +35,7 @@ class PipelineHost final : public StageHost {
   absl::StatusOr<ModelState> TakeSnapshot() override;
   absl::Status Replicate(const ReplicaId& id) override;
   Telemetry telemetry() const override;
+  std::string numerics_class() const override { return engine_->numerics_class(); }
   int64_t evaluated() const override { return runtime_.evaluated(); }
   bool computing() const override { return computing_; }
   void Detach() override;

@@ -33,6 +33,7 @@ class PlainHost final : public StageHost {
     return absl::FailedPreconditionError("the plain loop has no neighbours to replicate its state");
   }
   Telemetry telemetry() const override;
+  std::string numerics_class() const override { return engine_->numerics_class(); }
   int64_t evaluated() const override { return evaluating_.next; }
   bool computing() const override { return running_; }
   void Detach() override;

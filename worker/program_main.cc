@@ -107,11 +107,12 @@ absl::Status RunProgramCommand(const ProgramFlags& flags, const std::string& sta
     RUNNEL_RETURN_IF_ERROR(verdicts.Admit(*processor));
   }
   const int last = model.layer_count() - 1;
+  // A whole model on one device: no micro-batch's forward comes before the backward of another.
+  const StagePrograms programs = {
+      .max_batch = flags.batch, .one_in_flight = true, .rescale = *rescale, .batch_split = *split};
   RUNNEL_ASSIGN_OR_RETURN(
       const ProgramListing listing,
-      ListProgram(
-          {std::move(model), {0, last}, flags.batch, false, *rescale, *split, flags.counted},
-          *recipe, **processors));
+      ListProgram({std::move(model), {0, last}, programs, flags.counted}, *recipe, **processors));
   std::printf("%s", ToText(listing).c_str());
   return absl::OkStatus();
 }

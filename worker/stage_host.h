@@ -49,6 +49,8 @@ class StageHost {
   // the host has no neighbours.
   virtual absl::Status Replicate(const ReplicaId& id) = 0;
   virtual Telemetry telemetry() const = 0;
+  // Of the backend that computes the stage.
+  virtual std::string numerics_class() const = 0;
   // Grows with each micro-batch that the stage evaluates.
   virtual int64_t evaluated() const = 0;
   // An action of the stage is under way.

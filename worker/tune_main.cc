@@ -41,16 +41,17 @@ void PrintChoices(const std::vector<TuningChoice>& choices) {
 absl::Status TuneModel(const TuneFlags& flags, const std::string& name, Backend& backend) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(flags.recipe));
-  RUNNEL_ASSIGN_OR_RETURN(const Program program,
-                          CompileStage(model, 0, model.layer_count() - 1, flags.batch, *recipe,
-                                       {.max_batch = flags.batch,
-                                        .recomputes = backend.recomputes(),
-                                        .rescales_in_products = backend.rescales_in_products(),
-                                        .stores_halves = backend.stores_halves()}));
+  RUNNEL_ASSIGN_OR_RETURN(
+      const CompileOptions options,
+      CompileOptionsFor(backend.traits(), *recipe,
+                        StagePrograms{.max_batch = flags.batch, .one_in_flight = true}));
+  RUNNEL_ASSIGN_OR_RETURN(const Program program, CompileStage(model, 0, model.layer_count() - 1,
+                                                              flags.batch, *recipe, options));
   Tuner& tuner = *backend.tuner();
-  tuner.BeginSearch(flags.seconds, /*anew=*/true);
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> specification, MakeBackend("ref", 1));
+  tuner.BeginSearch(flags.seconds, /*anew=*/true, specification.get());
   const absl::Status prepared = backend.Prepare(program).status();
-  tuner.BeginSearch(0, /*anew=*/false);
+  tuner.EndSearch();
   RUNNEL_RETURN_IF_ERROR(prepared);
   std::printf("%s, %s, micro-batches of %d\n", name.c_str(), flags.recipe.c_str(),
               static_cast<int>(flags.batch));

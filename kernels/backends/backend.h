@@ -14,6 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kernels/backends/backend_traits.h"
+#include "kernels/backends/lost_backend.h"
 #include "kernels/backends/tuner.h"
 #include "kernels/ir/program.h"
 #include "kernels/ir/step_context.h"
@@ -94,24 +96,16 @@ struct BackendSettings {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual absl::string_view name() const = 0;
-  // Within one class a floating-point program gives the same bytes: "cpu/avx512/rule1".
-  virtual std::string numerics_class() const = 0;
+  // What it can do. Only a device that was lost and is had anew may change it.
+  virtual BackendTraits traits() const = 0;
+  absl::string_view name() const { return traits().name; }
+  std::string numerics_class() const { return traits().numerics_class; }
   // The device and how it computes, for people; one line. Another device, driver or way to compute
   // has another one.
   virtual std::string description() const { return numerics_class(); }
   // The description in parts, known once the backend is open. Host backends fill only
   // `dot_product`. `state` and `note` are set by the checker (worker/check).
   virtual ProcessorFacts processor() const { return {.backend = std::string(name())}; }
-  // Whether programs compiled with CompileOptions::recomputes run faster here.
-  virtual bool recomputes() const { return false; }
-  // Whether it has products that rescale their own sums (kInt8ConvForwardRescaled and the like).
-  virtual bool rescales_in_products() const { return false; }
-  // Whether it keeps activations as FP16: it computes programs that were compiled with
-  // CompileOptions::stores_halves, and wants them.
-  virtual bool stores_halves() const { return false; }
-  // Whether its weight-gradients can be those of shifted slices (BatchSplit).
-  virtual bool shifts_slices() const { return false; }
   // Tunes the kernels to the device; null where nothing can be tuned.
   virtual Tuner* tuner() { return nullptr; }
   // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.

@@ -107,12 +107,12 @@ absl::StatusOr<std::unique_ptr<CoScheduler>> MakeCoScheduler(absl::string_view n
       return absl::InvalidArgumentError(
           absl::StrCat("processors '", names, "': ", name, " stands there twice"));
     }
-    if (processors.empty() && (name == "hexagon" || name == "opencl")) {
+    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> processor, MakeBackend(name, settings));
+    if (processors.empty() && processor->traits().memory != MemoryKind::kHost) {
       return absl::InvalidArgumentError(
           absl::StrCat("processors '", names, "': ", name,
                        " has memory of its own; the first one is the host's, cpu"));
     }
-    RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Backend> processor, MakeBackend(name, settings));
     processors.push_back(std::move(processor));
   }
   auto made = MakeCoScheduler(std::move(processors), std::move(options));

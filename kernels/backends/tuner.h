@@ -30,6 +30,8 @@ struct TuningChoice {
   friend bool operator==(const TuningChoice&, const TuningChoice&) = default;
 };
 
+class Backend;
+
 // Of one backend, which owns it. One thread, that of the backend's Prepare.
 class Tuner {
  public:
@@ -47,9 +49,11 @@ class Tuner {
 
   // Programs that are prepared from now on are searched for unknown classes, for so long in all,
   // the largest products first; with `anew` for known ones too. Each kernel computes a small
-  // product as `ref` does, bit for bit (floats: within the bound of its rounding), and the large
-  // one as the kernel of the rule does, bit for bit, or is not taken. 0 ends it.
-  virtual void BeginSearch(double seconds, bool anew) = 0;
+  // product as `specification` does, bit for bit (floats: within the bound of its rounding), and
+  // the large one as the kernel of the rule does, bit for bit, or is not taken. `specification`
+  // is a backend of the host that outlives the search.
+  virtual void BeginSearch(double seconds, bool anew, Backend* specification) = 0;
+  virtual void EndSearch() = 0;
 };
 
 }  // namespace runnel

@@ -40,11 +40,11 @@ struct CompileOptions {
   // their own sums in training; so they do under kSpeculate, with the bytes of kDynamic, if
   // rescales_in_products.
   RescaleRule rescale;
-  bool rescales_in_products = false;  // Backend
+  bool rescales_in_products = false;  // BackendTraits
   // Recipes of floats: what the forward keeps for the backward is kFloat16, rounded once by the
   // instruction that writes it, to the nearest, ties to even. So is each layer's output, also where
   // it leaves the stage as FP32, so that a cut changes no byte. Raw samples, logits, gradients,
-  // statistics and evaluation stay FP32. Programs for backends with Backend::stores_halves.
+  // statistics and evaluation stay FP32. Programs for backends with BackendTraits::stores_halves.
   bool stores_halves = false;
   // Integer recipes. kAuto leaves products whole: it is for those who can measure
   // (split_by_profile.h).

@@ -34,7 +34,7 @@ struct GraphProgram {
 
 // The instructions that lead from the values of `given` to that of node `output`; nodes that they
 // need not are left out. keeps_inputs: the input of a product stays in its place until the sums are
-// requantised (ProcessorRates::delays_products). graph: checked; batch >= 1. Unimplemented names a
+// requantised (BackendTraits::delays_products). graph: checked; batch >= 1. Unimplemented names a
 // node that stays in FP32 or has a window that no instruction takes.
 absl::StatusOr<GraphProgram> CompileGraph(const Int8Graph& graph, int64_t batch,
                                           absl::Span<const size_t> given, size_t output,

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/cpu/int8/int8_conv.h"
 #include "kernels/backends/host/host_memory.h"
-#include "kernels/backends/mixed/processors.h"
 #include "kernels/models/graph_program.h"
 #include "kernels/models/int8_executor.h"
 #include "kernels/models/product/real_conv.h"
@@ -130,7 +129,7 @@ class ProgramExecutor final : public GraphExecutor {
   }
   absl::StatusOr<GraphProgram> Compile(const Int8Graph& graph, int64_t batch,
                                        absl::Span<const size_t> given, size_t output) const {
-    return CompileGraph(graph, batch, given, output, RatesOf(backend_.name()).delays_products);
+    return CompileGraph(graph, batch, given, output, backend_.traits().delays_products);
   }
   int64_t outputs(size_t node) const { return graph_.nodes[node].node.outputs(); }
 
@@ -298,7 +297,7 @@ absl::StatusOr<double> ProgramExecutor::TimeNode(const Int8Graph& graph, size_t 
 
 absl::StatusOr<std::vector<double>> ProgramExecutor::TimeNodes(absl::Span<const std::byte>,
                                                                int64_t batch, int passes) {
-  if (!RatesOf(backend_.name()).is_timed) {
+  if (!backend_.traits().rates.is_timed) {
     return absl::UnimplementedError(
         absl::StrCat("backend ", backend_.name(), " tells no times of single nodes; take cpu"));
   }

@@ -148,9 +148,9 @@ class ScheduledBackend final : public Backend {
       : platform_(std::make_shared<Platform>(std::move(processors))),
         schedule_(std::move(schedule)) {}
 
-  absl::string_view name() const override { return "scheduled"; }
-  std::string numerics_class() const override { return "scheduled"; }
-  bool rescales_in_products() const override { return true; }
+  BackendTraits traits() const override {
+    return {.name = "scheduled", .numerics_class = "scheduled", .rescales_in_products = true};
+  }
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     return AllocateHome(platform_->processor(0), {platform_, &platform_->versions}, bytes);
   }

@@ -91,7 +91,7 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
   ASSERT_TRUE(backend.ok() && oracle.ok()) << backend.status();
   const uint64_t seeds = Seeds();
   for (OpCode code : IntegerCodes()) {
-    if (TraitsOf(code).rescales && !(*backend)->rescales_in_products()) continue;
+    if (TraitsOf(code).rescales && !(*backend)->traits().rescales_in_products) continue;
     // It has an executor of its own for INT8 inference (kernels/models).
     const bool is_cpu = absl::StartsWith(GetParam(), "cpu");
     if (is_cpu && MakeCodeCase(code, 1).has_value()) continue;
@@ -100,7 +100,7 @@ TEST_P(IntegerConformanceTest, EveryCodeGivesTheBytesOfRef) {
       std::optional<IntegerCase> ours = MakeIntegerCase(code, seed);
       if (!ours.has_value()) ours = MakeCodeCase(code, seed);
       ASSERT_TRUE(ours.has_value()) << "no case for " << std::string(Name(code));
-      if (!(*backend)->shifts_slices()) ours->split.shifted = false;
+      if (!(*backend)->traits().shifts_slices) ours->split.shifted = false;
       SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << ours->ToString());
       ExpectSameAsRef(*std::move(ours), backend->get(), oracle->get());
       if (HasFailure()) return;

@@ -34,6 +34,36 @@ TEST(Backends, RefusesWhatIsNotThere) {
   EXPECT_EQ(MakeBackend("ref", 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// What the executor, the listing and the tuner compile with.
+TEST(BackendTraits, CompileOptionsFollowTheBackendAndTheStagesOrder) {
+  const BackendTraits cpu = (*MakeBackend("cpu", 1))->traits();
+  const Recipe& fp32 = **FindRecipe("fp32");
+  const CompileOptions alone =
+      *CompileOptionsFor(cpu, fp32, {.max_batch = 4, .one_in_flight = true});
+  EXPECT_TRUE(alone.recomputes);
+  EXPECT_TRUE(alone.one_in_flight);
+  EXPECT_TRUE(alone.steps_in_backward);
+  EXPECT_EQ(alone.max_batch, 4);
+  const CompileOptions several =
+      *CompileOptionsFor(cpu, fp32, {.max_batch = 4, .accumulates = true, .one_in_flight = true});
+  EXPECT_FALSE(several.steps_in_backward) << "a step has several micro-batches";
+  EXPECT_FALSE(CompileOptionsFor(cpu, fp32, {.max_batch = 4})->steps_in_backward);
+}
+
+TEST(BackendTraits, WhatABackendLacksIsSaidWithWhatToTakeInstead) {
+  const BackendTraits plain = {.name = "abacus"};
+  const Recipe& niti = **FindRecipe("niti");
+  const auto error = [&](const StagePrograms& programs) {
+    const absl::Status status = CompileOptionsFor(plain, niti, programs).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error({.rescale = {.mode = RescaleMode::kAdaptive}}),
+              testing::HasSubstr("--rescale adaptive: backend abacus keeps no scales; take "));
+  EXPECT_THAT(error({.batch_split = {.mode = BatchSplitMode::kShifted, .samples = 8}}),
+              testing::HasSubstr("--batch-split shifted:8: backend abacus shifts no slices; take"));
+}
+
 // "auto" never loads a shared object, nor starts a program.
 TEST(Backends, AutoIsWhatIsLinked) {
   for (const BackendRow& row : BuiltinBackends()) {

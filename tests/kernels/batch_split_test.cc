@@ -141,7 +141,7 @@ TEST_P(BatchSplitBytesTest, AddedSlicesGiveTheBytesOfTheWhole) {
   ExpectWeights({.split = Summed(4), .cuts = {1, 3}}, *kWhole);
   auto backend = MakeIntegerBackend(GetParam());
   ASSERT_TRUE(backend.ok());
-  if (!(*backend)->rescales_in_products()) return;
+  if (!(*backend)->traits().rescales_in_products) return;
   ExpectWeights({.split = Summed(4), .rescale = {RescaleMode::kSpeculate}}, *kWhole);
   ExpectWeights({.split = Summed(3), .rescale = {RescaleMode::kAdaptive, 1, 4}}, *kKept);
 }
@@ -149,7 +149,7 @@ TEST_P(BatchSplitBytesTest, AddedSlicesGiveTheBytesOfTheWhole) {
 TEST_P(BatchSplitBytesTest, ShiftedSlicesGiveTheBytesOfRef) {
   auto backend = MakeIntegerBackend(GetParam());
   ASSERT_TRUE(backend.ok());
-  if (!(*backend)->shifts_slices()) {
+  if (!(*backend)->traits().shifts_slices) {
     EXPECT_NE(GetParam().find("opencl"), std::string::npos) << "only opencl has none";
     return;
   }
@@ -210,8 +210,7 @@ class TestClock final : public Clock {
 class TimedBackend final : public Backend {
  public:
   explicit TimedBackend(TestClock* clock) : clock_(clock) {}
-  absl::string_view name() const override { return "timed"; }
-  std::string numerics_class() const override { return "timed"; }
+  BackendTraits traits() const override { return {.name = "timed", .numerics_class = "timed"}; }
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     return std::make_unique<Timed>(program, clock_);
   }

@@ -125,10 +125,14 @@ class DeviceBackend final : public Backend {
  public:
   explicit DeviceBackend(std::unique_ptr<Backend> host) : host_(std::move(host)) {}
 
-  absl::string_view name() const override { return "device"; }
-  std::string numerics_class() const override { return host_->numerics_class(); }
-  bool recomputes() const override { return host_->recomputes(); }
-  bool rescales_in_products() const override { return host_->rescales_in_products(); }
+  BackendTraits traits() const override {
+    const BackendTraits host = host_->traits();
+    return {.name = "device",
+            .numerics_class = host.numerics_class,
+            .memory = MemoryKind::kDevice,
+            .recomputes = host.recomputes,
+            .rescales_in_products = host.rescales_in_products};
+  }
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     return std::make_unique<DeviceMemory>(areas_, bytes);
   }

@@ -19,8 +19,9 @@ class GroupedBackend final : public Backend {
   GroupedBackend(std::vector<std::unique_ptr<Backend>> processors, uint64_t seed)
       : platform_(std::make_shared<Platform>(std::move(processors))), seed_(seed) {}
 
-  absl::string_view name() const override { return "grouped"; }
-  std::string numerics_class() const override { return absl::StrCat("grouped/", seed_); }
+  BackendTraits traits() const override {
+    return {.name = "grouped", .numerics_class = absl::StrCat("grouped/", seed_)};
+  }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_ASSIGN_OR_RETURN(const ProgramFlow flow, FollowValues(program));

@@ -77,7 +77,7 @@ absl::StatusOr<IntegerPipeline> IntegerPipeline::Make(const ModelSpec& model, st
                                   .one_in_flight = alone,
                                   .steps_in_backward = alone,
                                   .rescale = rescale,
-                                  .rescales_in_products = backend->rescales_in_products(),
+                                  .rescales_in_products = backend->traits().rescales_in_products,
                                   .batch_split = split};
   int first = 0;
   for (int next : cuts) {

@@ -114,10 +114,10 @@ absl::StatusOr<std::unique_ptr<TestStage>> TestStage::Make(const ModelSpec& mode
   stage->checks = checks;
   stage->steps = steps;
   const CompileOptions options = {.max_batch = batch,
-                                  .recomputes = backend->recomputes(),
+                                  .recomputes = backend->traits().recomputes,
                                   .one_in_flight = steps == Steps::kAlone,
                                   .steps_in_backward = steps == Steps::kAlone,
-                                  .stores_halves = backend->stores_halves()};
+                                  .stores_halves = backend->traits().stores_halves};
   RUNNEL_ASSIGN_OR_RETURN(stage->program,
                           CompileStage(model, first, last, batch, *recipe, options));
   const std::array<int64_t, kStorageCount> bytes = AreaBytes(stage->program);

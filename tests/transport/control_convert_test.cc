@@ -30,8 +30,8 @@ auto Fields(const WorkerHello& m) {
 auto Fields(const ProcessorList& m) { return std::tie(m.processors); }
 auto Fields(const Leaving&) { return std::tuple<>(); }
 auto Fields(const ProfileReport& m) {
-  const auto& [a, b, c, d, e, f, g, h] = m;
-  return std::tie(a, b, c, d, e, f, g, h);
+  const auto& [a, b, c, d, e, f, g, h, i] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i);
 }
 auto Fields(const ProfileProgress& m) { return std::tie(m.share, m.generation); }
 auto Fields(const WayMeasured& m) { return std::tie(m.bytes_per_second, m.ns); }
@@ -72,7 +72,7 @@ auto Fields(const SnapshotRequest& m) { return std::tie(m.generation, m.sequence
 auto Fields(const EvaluateRequest& m) { return std::tie(m.generation, m.first, m.micro_batches); }
 auto Fields(const Release&) { return std::tuple<>(); }
 auto Fields(const LayersFetched& m) { return std::tie(m.generation, m.state); }
-auto Fields(const StagePrepared& m) { return std::tie(m.generation); }
+auto Fields(const StagePrepared& m) { return std::tie(m.generation, m.numerics_class); }
 auto Fields(const ProfileFailed& m) { return std::tie(m.reason, m.unfit, m.generation); }
 auto Fields(const FetchLayers& m) { return std::tie(m.generation, m.ranges, m.replica); }
 auto Fields(const Replicate& m) { return std::tie(m.id); }
@@ -83,8 +83,8 @@ auto Fields(const Replicated& m) {
 }
 auto Fields(const ProgramReport& m) { return std::tie(m.generation, m.listing, m.failure); }
 auto Fields(const ProgramRequest& m) {
-  const auto& [a, b, c, d, e, f, g, h, i] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k);
 }
 auto Fields(const CommitPlan& m) { return std::tie(m.generation); }
 auto Fields(const RelayWanted& m) { return std::tie(m.ticket, m.from); }

@@ -189,6 +189,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
                     {0.25, 0.5, Real(), Real(), Real()},
                     generation,
                     Text(),
+                    Text(),
                     Text()},
       StageReady{generation},
       BarrierReached{generation, sequence},
@@ -204,7 +205,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
           Real(),     1 + Below(999), samples},
       StageFailed{generation, Text(), Below(2) == 1, Below(2) == 1 ? "opencl" : ""},
       LayersFetched{generation, State()},
-      StagePrepared{generation},
+      StagePrepared{generation, Text()},
       ProfileFailed{Text(), Below(2) == 1, generation},
       ProfileProgress{0.5, generation},
       WayMeasured{Real(), 1 + Below(1000)},
@@ -287,7 +288,10 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      {0, model.layer_count() - 1},
                      1 + Below(99),
                      Below(2) == 1,
-                     Text()}};
+                     Text(),
+                     Text(),
+                     Below(2) == 1,
+                     Below(2) == 1}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kernels/backends/lost_backend.h"
+#include "kernels/backends/backend.h"
 #include "kernels/backends/mixed/mixed_backend.h"
 #include "kernels/ir/recipe.h"
 #include "kernels/models/program_executor.h"
@@ -191,7 +191,7 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::ProfileOn(
   const auto chosen = chosen_.find(KeyOf(request.model, recipe));
   const bool is_open = request.backend == "auto" && options_.backend == "auto";
   measured_on_ = {used_, is_open && chosen != chosen_.end() ? chosen->second.reason : "",
-                  without_.empty()};
+                  without_.empty(), numerics_class()};
   return times;
 }
 
@@ -239,8 +239,10 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
   RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(request.rescale));
   RUNNEL_ASSIGN_OR_RETURN(const BatchSplitRule split, ParseBatchSplit(request.batch_split));
-  const ListedStage stage = {request.model,       request.layers, request.micro_batch_size,
-                             request.accumulates, rescale,        split};
+  const ListedStage stage = {
+      request.model, request.layers,
+      StagePrograms{request.micro_batch_size, request.accumulates, request.one_in_flight,
+                    request.defers_weight_gradients, rescale, split}};
   absl::StatusOr<ProgramListing> listing;
   for (const std::string& one : NamesOf(request.backend)) {
     RUNNEL_RETURN_IF_ERROR(AdmitProcessors(one));

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backends/lost_backend.h"
+#include "kernels/backends/backend.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
@@ -315,8 +315,9 @@ void WorkerCore::On(PrepareStage stage) {
                     } else if (generation <= aborted_) {
                       workshop_->Retire(*std::move(host));
                     } else {
+                      const std::string numerics_class = (*host)->numerics_class();
                       aside_ = Aside{*std::move(host), generation, expectation, shaping};
-                      Send(StagePrepared{generation});
+                      Send(StagePrepared{generation, numerics_class});
                     }
                     CarryOutWaiting();
                   });

@@ -53,6 +53,9 @@ class InferenceStage final : public StageEngine {
   absl::StatusOr<ModelState> ExportState() const override;
   void ChangeTraining(const TrainingChange&) override {}
 
+  std::string numerics_class() const override {
+    return executor_ == nullptr ? "" : executor_->description();
+  }
   bool trains() const override { return false; }
   const NumberFormat& numbers() const override { return kInt8InferenceNumbers; }
   // Weights, and the codes of all values of a batch.

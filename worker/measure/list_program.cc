@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kernels/backends/measure/split_by_profile.h"
-#include "kernels/backends/mixed/processors.h"
 #include "kernels/ir/compiler.h"
 #include "proto/base/clock.h"
 #include "proto/base/status_macros.h"
@@ -22,16 +21,6 @@ constexpr PartName kParts[] = {{Part::kForward, "forward"},
                                {Part::kInputGradient, "input_gradient"},
                                {Part::kWeightGradient, "weight_gradient"},
                                {Part::kUpdate, "update"}};
-
-// As a stage's executor does.
-absl::Status MeasureSlices(const ListedStage& stage, CoScheduler& processors, Program& program) {
-  const std::vector<std::string> names = processors.processor_names();
-  const bool measures = stage.batch_split.mode == BatchSplitMode::kAuto && !stage.counts &&
-                        IsExact(program) && names.size() == 1 && RatesOf(names[0]).takes_slices;
-  if (!measures) return absl::OkStatus();
-  const MonotonicClock clock;
-  return SplitByProfile(processors, clock, kSplitTimingSeconds, program).status();
-}
 
 int64_t SplitOf(const Instruction& instruction, int64_t batch) {
   const int64_t slice = instruction.split.SliceOf(batch);
@@ -73,30 +62,23 @@ void AppendPart(const Program& program, const ProgramSchedule& schedule, Part pa
 
 absl::StatusOr<ProgramListing> ListProgram(const ListedStage& stage, const Recipe& recipe,
                                            CoScheduler& processors) {
-  const CompileOptions options = {.accumulates_gradients = stage.accumulates,
-                                  .max_batch = stage.samples,
-                                  .recomputes = processors.recomputes(),
-                                  .rescale = stage.rescale,
-                                  .rescales_in_products = processors.rescales_in_products(),
-                                  .stores_halves = processors.stores_halves(),
-                                  .batch_split = stage.batch_split};
-  if (stage.rescale.keeps() && !processors.rescales_in_products()) {
-    return absl::UnimplementedError(
-        "not all of these processors keep scales: take --rescale dynamic or speculate, or "
-        "processors cpu, hexagon and ref");
-  }
-  if (stage.batch_split.mode == BatchSplitMode::kShifted && !processors.shifts_slices()) {
-    return absl::UnimplementedError(
-        "not all of these processors shift slices: take --batch-split off or N, or processors cpu, "
-        "hexagon and ref");
-  }
+  const BackendTraits traits = processors.traits();
+  RUNNEL_ASSIGN_OR_RETURN(const CompileOptions options,
+                          CompileOptionsFor(traits, recipe, stage.programs));
   RUNNEL_ASSIGN_OR_RETURN(
       Program program, CompileStage(stage.model, stage.layers.first_layer, stage.layers.last_layer,
-                                    stage.samples, recipe, options));
-  RUNNEL_RETURN_IF_ERROR(MeasureSlices(stage, processors, program));
+                                    stage.programs.max_batch, recipe, options));
+  if (!stage.counts && MeasuresSlices(traits, recipe, stage.programs.batch_split)) {
+    const MonotonicClock clock;
+    RUNNEL_RETURN_IF_ERROR(
+        SplitByProfile(processors, clock, kSplitTimingSeconds, program).status());
+  }
   RUNNEL_ASSIGN_OR_RETURN(const ProgramSchedule schedule, processors.Schedule(program));
-  ProgramListing listing = {
-      stage.layers.first_layer, stage.layers.last_layer, stage.samples, schedule.sources, {}};
+  ProgramListing listing = {stage.layers.first_layer,
+                            stage.layers.last_layer,
+                            stage.programs.max_batch,
+                            schedule.sources,
+                            {}};
   for (const auto& [part, name] : kParts) {
     AppendPart(program, schedule, part, name, listing);
   }

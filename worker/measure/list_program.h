@@ -10,19 +10,14 @@
 #include "proto/base/model/model_spec.h"
 #include "proto/base/plan/layer_range.h"
 #include "proto/base/plan/program_listing.h"
-#include "proto/base/training/batch_split.h"
-#include "proto/base/training/rescale.h"
 
 namespace runnel {
 
 struct ListedStage {
   ModelSpec model;
   LayerRange layers;
-  int64_t samples = 0;       // of a micro-batch
-  bool accumulates = false;  // a step has several micro-batches
-  RescaleRule rescale = {};
-  BatchSplitRule batch_split = {};
-  bool counts = false;  // nothing is measured: products that would be stay whole
+  StagePrograms programs;  // as the stage that trains; max_batch: samples of a micro-batch
+  bool counts = false;     // nothing is measured: products that would be stay whole
 };
 
 // Compiles the stage and schedules it, which takes some seconds where costs are measured. Parts of

@@ -48,6 +48,7 @@ struct MeasuredOn {
   std::string why;      // where nobody named it: a line for people
   // It is what this device always takes; false: something of it is lost for now.
   bool is_usual = true;
+  std::string numerics_class = {};
 };
 
 struct RangeTime {

@@ -47,6 +47,7 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Answer(const ProfileRequest& requ
   const MeasuredOn on = measured_on == nullptr ? MeasuredOn() : measured_on();
   report.backend = on.backend;
   report.choice = on.why;
+  report.numerics_class = on.numerics_class;
   // Whoever accepts kept answers measures before a run, as the next run will: these are kept.
   if (request.accepts_kept && on.is_usual) Keep(request, report);
   return report;

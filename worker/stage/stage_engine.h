@@ -5,6 +5,7 @@
 // hash chain in its place.
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,8 @@ class StageEngine : public StageCompute {
   // From the next micro-batch on.
   virtual void ChangeTraining(const TrainingChange& change) = 0;
 
+  // Of the backend that computes.
+  virtual std::string numerics_class() const = 0;
   // False: it only evaluates, and that is what its telemetry counts.
   virtual bool trains() const { return true; }
   // Of the recipe.

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/measure/split_by_profile.h"
-#include "kernels/backends/mixed/processors.h"
 #include "proto/base/clock.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/status_macros.h"
@@ -33,34 +32,18 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   RUNNEL_ASSIGN_OR_RETURN(const Batching batching, MakeBatching(options_.training));
   const std::vector<int64_t> sizes =
       ShapeSizes(batching, options_.training.eval_batch_size, options_.eval_samples);
-  const bool accumulates = options_.training.micro_batches > 1;
-  steps_in_backward_ = options_.one_in_flight && !accumulates && backend->recomputes();
-  RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(options_.training.rescale));
-  if (numbers_.keeps_scales && !backend->rescales_in_products()) {
-    return absl::UnimplementedError(absl::StrCat(
-        "--rescale ", options_.training.rescale, ": backend ", backend->name(),
-        " keeps no scales; take --rescale dynamic or speculate, or backend cpu, hexagon or ref"));
-  }
-  RUNNEL_ASSIGN_OR_RETURN(const BatchSplitRule split,
-                          ParseBatchSplit(options_.training.batch_split));
-  if (split.mode == BatchSplitMode::kShifted && numbers_.integer_parameters() &&
-      !backend->shifts_slices()) {
-    return absl::UnimplementedError(
-        absl::StrCat("--batch-split ", options_.training.batch_split, ": backend ", backend->name(),
-                     " shifts no slices; take --batch-split ", split.samples,
-                     ", or backend cpu, hexagon or ref"));
-  }
-  const CompileOptions compile = {.accumulates_gradients = accumulates,
-                                  .max_batch = *std::max_element(sizes.begin(), sizes.end()),
-                                  .recomputes = backend->recomputes(),
-                                  .one_in_flight = options_.one_in_flight,
-                                  .defers_weight_gradients = options_.defers_weight_gradients,
-                                  .steps_in_backward = steps_in_backward_,
-                                  .rescale = rescale,
-                                  .rescales_in_products = backend->rescales_in_products(),
-                                  .stores_halves = backend->stores_halves(),
-                                  .batch_split = split,
-                                  .optimizer = optimizer_.optimizer};
+  const BackendTraits traits = backend->traits();
+  numerics_class_ = traits.numerics_class;
+  StagePrograms programs = {.max_batch = *std::max_element(sizes.begin(), sizes.end()),
+                            .accumulates = options_.training.micro_batches > 1,
+                            .one_in_flight = options_.one_in_flight,
+                            .defers_weight_gradients = options_.defers_weight_gradients,
+                            .optimizer = optimizer_.optimizer};
+  RUNNEL_ASSIGN_OR_RETURN(programs.rescale, ParseRescale(options_.training.rescale));
+  RUNNEL_ASSIGN_OR_RETURN(programs.batch_split, ParseBatchSplit(options_.training.batch_split));
+  RUNNEL_ASSIGN_OR_RETURN(const CompileOptions compile,
+                          CompileOptionsFor(traits, *options_.recipe, programs));
+  steps_in_backward_ = compile.steps_in_backward;
   RUNNEL_ASSIGN_OR_RETURN(layout_, PlanState(options_.model, options_.first_layer,
                                              options_.last_layer, *options_.recipe, compile));
   const std::vector<int64_t> training_sizes = batching.MicroBatchSizes();
@@ -70,9 +53,8 @@ absl::Status StageExecutor::Compile(Backend* backend) {
     RUNNEL_ASSIGN_OR_RETURN(compiled.program,
                             CompileStage(options_.model, options_.first_layer, options_.last_layer,
                                          samples, *options_.recipe, compile));
-    const bool measures = split.mode == BatchSplitMode::kAuto && samples == of_training &&
-                          RatesOf(backend->name()).takes_slices;
-    if (measures) RUNNEL_RETURN_IF_ERROR(MeasureSlices(*backend, compiled.program));
+    if (samples == of_training && MeasuresSlices(traits, *options_.recipe, programs.batch_split))
+      RUNNEL_RETURN_IF_ERROR(MeasureSlices(*backend, compiled.program));
     RUNNEL_ASSIGN_OR_RETURN(compiled.executable, backend->Prepare(compiled.program));
     *memory_bytes_ += compiled.executable->memory_bytes();
     has_loss_ = compiled.program.has_loss;
@@ -83,9 +65,8 @@ absl::Status StageExecutor::Compile(Backend* backend) {
   return absl::OkStatus();
 }
 
-// Of integers only: no bytes depend on it.
+// No bytes depend on it.
 absl::Status StageExecutor::MeasureSlices(Backend& backend, Program& program) {
-  if (!numbers_.integer_parameters()) return absl::OkStatus();
   const MonotonicClock clock;
   RUNNEL_ASSIGN_OR_RETURN(const SplitProfile profile,
                           SplitByProfile(backend, clock, kSplitTimingSeconds, program));

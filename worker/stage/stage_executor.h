@@ -69,6 +69,7 @@ class StageExecutor final : public StageEngine {
   }
 
   const Recipe& recipe() const { return *options_.recipe; }
+  std::string numerics_class() const override { return numerics_class_; }
   const NumberFormat& numbers() const override { return numbers_; }
   // What was allocated of the backend's memory: weight versions, optimizer, gradients, statistics,
   // stashes, scratch; and copies that a backend of several processors makes.
@@ -113,6 +114,7 @@ class StageExecutor final : public StageEngine {
   absl::StatusOr<StateMappings> MapState(MapAccess access) const;
 
   StageExecutorOptions options_;
+  std::string numerics_class_;
   NumberFormat numbers_;  // of the recipe and the settings
   OptimizerChoice optimizer_;
   BufferPool* pool_ = nullptr;

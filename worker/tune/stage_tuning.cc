@@ -24,12 +24,13 @@ StageTuning::StageTuning(Backend& backend, const TuningStore& store, Logger* log
     : tuner_(backend.tuner()), store_(store), logger_(logger) {
   if (tuner_ == nullptr) return;
   known_ = tuner_->choices().size();
-  tuner_->BeginSearch(tuner_->usual_seconds(), /*anew=*/false);
+  specification_ = MakeBackend("ref", 1).value();
+  tuner_->BeginSearch(tuner_->usual_seconds(), /*anew=*/false, specification_.get());
 }
 
 StageTuning::~StageTuning() {
   if (tuner_ == nullptr) return;
-  tuner_->BeginSearch(0, /*anew=*/false);
+  tuner_->EndSearch();
   const std::vector<TuningChoice> choices = tuner_->choices();
   if (choices.size() == known_) return;
   const TuningSubject subject = tuner_->subject();

@@ -3,6 +3,8 @@
 // When a worker's backend is tuned: before a stage or a measurement is made ready, never within a
 // step.
 
+#include <memory>
+
 #include "kernels/backends/backend.h"
 #include "proto/base/log.h"
 #include "worker/tune/tuning_store.h"
@@ -26,6 +28,7 @@ class StageTuning {
   Tuner* const tuner_;
   const TuningStore& store_;
   Logger* const logger_;
+  std::unique_ptr<Backend> specification_;
   size_t known_ = 0;
 };
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/backends/tuner.h"
+#include "kernels/backends/backend.h"
 
 namespace runnel {
 

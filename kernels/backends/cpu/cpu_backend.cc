@@ -199,9 +199,19 @@ class CpuBackend : public Backend {
         fused_(fused),
         pool_(std::make_shared<ThreadPool>(threads)) {}
 
-  absl::string_view name() const override { return "cpu"; }
-  std::string numerics_class() const override {
-    return absl::StrCat("cpu/", machine_.fp32->name, "/rule", fp32::kFp32Rule);
+  // Rates: of a core with AVX-512.
+  BackendTraits traits() const override {
+    return {.name = "cpu",
+            .numerics_class = absl::StrCat("cpu/", machine_.fp32->name, "/rule", fp32::kFp32Rule),
+            .recomputes = fused_,
+            .rescales_in_products = true,
+            .shifts_slices = true,
+            .takes_slices = true,
+            .rates = {.int8_macs_per_second = 150e9,
+                      .float_macs_per_second = 60e9,
+                      .bytes_per_second = 5e9,
+                      .instruction_seconds = 2e-6,
+                      .switch_cost = {5e-6, 0.2e-9}}};
   }
 
   std::string description() const override {
@@ -212,10 +222,6 @@ class CpuBackend : public Backend {
   ProcessorFacts processor() const override {
     return {.backend = "cpu", .dot_product = std::string(set_.name)};
   }
-
-  bool recomputes() const override { return fused_; }
-  bool rescales_in_products() const override { return true; }
-  bool shifts_slices() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));

@@ -16,8 +16,8 @@
 
 namespace runnel {
 
-// Both sides must be built from the same backend.h and program.h: raise it when either changes.
-inline constexpr int kBackendContract = 6;
+// Both sides must be built from the same backend.h, backend_traits.h and program.h: raise it when either changes.
+inline constexpr int kBackendContract = 7;
 
 // Where the backend's shared object is looked for; it need not be there.
 std::string BackendLibrary(absl::string_view name);

@@ -36,7 +36,7 @@ inline constexpr double kSplitTimingSeconds = 3;
 // Times every divisor of the batch for each product of training on `backend`, the whole batch run
 // in such slices on random values, until limit_seconds are over; sets Instruction::split. A split
 // has to save 3 %. Errors: those of Backend::Prepare and Executable::Run. For backends that take
-// slices (ProcessorRates::takes_slices): others are not to be asked.
+// slices (BackendTraits::takes_slices): others are not to be asked.
 absl::StatusOr<SplitProfile> SplitByProfile(Backend& backend, const Clock& clock,
                                             double limit_seconds, Program& program);
 

@@ -94,7 +94,7 @@ absl::StatusOr<double> InstructionCosts::SecondsOf(const Program& program, Part 
     known.has = prepared.ok();
   }
   if (!known.has) return kUnsupported;
-  const ProcessorRates& rates = RatesOf(backend().name());
+  const NominalRates& rates = platform_->traits[static_cast<size_t>(number_)].rates;
   const double counted = CountedSeconds(rates, CountWork(program, instruction));
   if (!may_time || !rates.is_timed) return counted;
   if (known.seconds >= 0) return known.seconds;
@@ -119,7 +119,7 @@ absl::StatusOr<double> InstructionCosts::CopySeconds(int64_t bytes) {
 }
 
 absl::StatusOr<SwitchCost> InstructionCosts::SwitchFromHost(bool may_time) {
-  const ProcessorRates& rates = RatesOf(backend().name());
+  const NominalRates& rates = platform_->traits[static_cast<size_t>(number_)].rates;
   if (number_ == 0) return SwitchCost();
   if (!may_time || !rates.is_timed) return rates.switch_cost;
   if (switch_ != nullptr) return *switch_;

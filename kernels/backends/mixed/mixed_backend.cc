@@ -35,23 +35,22 @@ class MixedBackend final : public CoScheduler {
       costs_.push_back(std::make_unique<InstructionCosts>(platform_, p, &clock_));
   }
 
-  absl::string_view name() const override { return "mixed"; }
-
-  std::string numerics_class() const override {
-    if (processors_.size() == 1) return processors_[0]->numerics_class();
-    std::vector<std::string> classes;
-    for (const auto& processor : processors_) classes.push_back(processor->numerics_class());
-    std::string name =
-        absl::StrCat("mixed/", absl::StrJoin(classes, "+"), "/",
-                     rule_.is_set() ? options_.rule : absl::StrCat("counted", kCountedRule));
-    if (name.size() > kMostClassBytes) {
-      // FNV-1a: the same everywhere.
-      uint64_t digest = 0xcbf29ce484222325u;
-      for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-      name.resize(kMostClassBytes - 17);
-      absl::StrAppend(&name, "/", absl::Hex(digest, absl::kZeroPad16));
+  BackendTraits traits() const override {
+    BackendTraits traits = platform_->traits[0];
+    traits.name = "mixed";
+    if (processors_.size() == 1) return traits;
+    traits.numerics_class = JointClass();
+    // Copies of what is made again would cost more than the making.
+    traits.recomputes = false;
+    traits.takes_slices = false;
+    for (const BackendTraits& processor : platform_->traits) {
+      // Where only some have such products, the others would get none at all.
+      traits.rescales_in_products &= processor.rescales_in_products;
+      // Processors read each other's values.
+      traits.stores_halves &= processor.stores_halves;
+      traits.shifts_slices &= processor.shifts_slices;
     }
-    return name;
+    return traits;
   }
 
   std::string description() const override {
@@ -61,28 +60,6 @@ class MixedBackend final : public CoScheduler {
           absl::StrCat(std::string(processor->name()), " on ", processor->description()));
     }
     return absl::StrJoin(devices, "; ");
-  }
-
-  // Copies of what is made again would cost more than the making.
-  bool recomputes() const override {
-    return processors_.size() == 1 && processors_[0]->recomputes();
-  }
-
-  // Where only some have such products, the others would get none at all.
-  bool rescales_in_products() const override {
-    return std::all_of(processors_.begin(), processors_.end(),
-                       [](const auto& processor) { return processor->rescales_in_products(); });
-  }
-
-  // Processors read each other's values.
-  bool stores_halves() const override {
-    return std::all_of(processors_.begin(), processors_.end(),
-                       [](const auto& processor) { return processor->stores_halves(); });
-  }
-
-  bool shifts_slices() const override {
-    return std::all_of(processors_.begin(), processors_.end(),
-                       [](const auto& processor) { return processor->shifts_slices(); });
   }
 
   std::vector<std::string> processor_names() const override {
@@ -131,11 +108,11 @@ class MixedBackend final : public CoScheduler {
     for (const auto& costs : costs_) costs->BeginProgram();
     RUNNEL_ASSIGN_OR_RETURN(const auto switches, Switches(may_time));
     ProgramSchedule schedule;
-    for (const auto& processor : processors_) {
-      schedule.processors.emplace_back(processor->name());
-      const bool timed = may_time && RatesOf(processor->name()).is_timed;
+    for (const BackendTraits& processor : platform_->traits) {
+      schedule.processors.emplace_back(processor.name);
+      const bool timed = may_time && processor.rates.is_timed;
       schedule.sources.push_back(
-          absl::StrCat(processor->name(), timed ? " (measured)" : " (counted)"));
+          absl::StrCat(processor.name, timed ? " (measured)" : " (counted)"));
     }
     for (int i = 0; i < kPartCount; ++i) {
       const auto part = static_cast<Part>(i);
@@ -156,6 +133,23 @@ class MixedBackend final : public CoScheduler {
   }
 
  private:
+  std::string JointClass() const {
+    std::vector<std::string> classes;
+    for (const BackendTraits& processor : platform_->traits)
+      classes.push_back(processor.numerics_class);
+    std::string name =
+        absl::StrCat("mixed/", absl::StrJoin(classes, "+"), "/",
+                     rule_.is_set() ? options_.rule : absl::StrCat("counted", kCountedRule));
+    if (name.size() > kMostClassBytes) {
+      // FNV-1a: the same everywhere.
+      uint64_t digest = 0xcbf29ce484222325u;
+      for (const char c : name) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+      name.resize(kMostClassBytes - 17);
+      absl::StrAppend(&name, "/", absl::Hex(digest, absl::kZeroPad16));
+    }
+    return name;
+  }
+
   // [instruction][processor]
   absl::StatusOr<std::vector<std::vector<double>>> SecondsOf(const Program& program, Part part,
                                                              bool may_time) {

@@ -2,20 +2,27 @@
 
 #include <utility>
 
-#include "kernels/backends/mixed/processors.h"
-
 namespace runnel {
 namespace {
 
-std::vector<bool> KeepsValues(const std::vector<std::unique_ptr<Backend>>& processors) {
+std::vector<BackendTraits> TraitsOfAll(const std::vector<std::unique_ptr<Backend>>& processors) {
+  std::vector<BackendTraits> all;
+  for (const auto& processor : processors) all.push_back(processor->traits());
+  return all;
+}
+
+std::vector<bool> KeepsValues(const std::vector<BackendTraits>& traits) {
   std::vector<bool> keeps;
-  for (const auto& processor : processors) keeps.push_back(RatesOf(processor->name()).keeps_values);
+  for (const BackendTraits& processor : traits) keeps.push_back(processor.keeps_values);
   return keeps;
 }
 
 }  // namespace
 
 Platform::Platform(std::vector<std::unique_ptr<Backend>> all)
-    : processors(std::move(all)), keeps_values(KeepsValues(processors)), lanes(processors.size()) {}
+    : processors(std::move(all)),
+      traits(TraitsOfAll(processors)),
+      keeps_values(KeepsValues(traits)),
+      lanes(processors.size()) {}
 
 }  // namespace runnel

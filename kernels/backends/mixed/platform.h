@@ -27,7 +27,8 @@ struct Platform {
   Backend& processor(int number) const { return *processors[static_cast<size_t>(number)]; }
 
   const std::vector<std::unique_ptr<Backend>> processors;
-  const std::vector<bool> keeps_values;  // ProcessorRates::keeps_values
+  const std::vector<BackendTraits> traits;  // when they were made
+  const std::vector<bool> keeps_values;     // BackendTraits::keeps_values
   HomeVersions versions;
   Traffic traffic;
   Lanes lanes;  // last: ends before what its tasks use

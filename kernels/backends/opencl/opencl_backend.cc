@@ -181,13 +181,23 @@ class OpenClBackend final : public Backend {
     if (options_.has_value()) tuner_.emplace(*options_, session_->device(), session_->budget());
   }
 
-  absl::string_view name() const override { return "opencl"; }
-  std::string numerics_class() const override {
+  // Rates: of a small GPU.
+  BackendTraits traits() const override {
     const DeviceInfo& device = session_->device();
-    return absl::StrCat("opencl/", device.name, "/", device.driver, "/", session_->dot().name,
-                        "/rule", kOpenClFp32Rule,
-                        session_->has_half_weights() ? "/fp16-weights" : "",
-                        session_->has_half_activations() ? "/fp16-activations" : "");
+    return {.name = "opencl",
+            .numerics_class = absl::StrCat(
+                "opencl/", device.name, "/", device.driver, "/", session_->dot().name, "/rule",
+                kOpenClFp32Rule, session_->has_half_weights() ? "/fp16-weights" : "",
+                session_->has_half_activations() ? "/fp16-activations" : ""),
+            .memory = MemoryKind::kDevice,
+            .stores_halves = session_->has_half_activations(),
+            .keeps_values = true,
+            .delays_products = true,
+            .rates = {.int8_macs_per_second = 170e9,
+                      .float_macs_per_second = 50e9,
+                      .bytes_per_second = 20e9,
+                      .instruction_seconds = 20e-6,
+                      .switch_cost = {200e-6, 0.2e-9}}};
   }
 
   std::string description() const override {
@@ -209,8 +219,6 @@ class OpenClBackend final : public Backend {
                 session_->shares_memory() ? ", in the host's memory" : ", values are copied",
                 HalvesNote())};
   }
-
-  bool stores_halves() const override { return session_->has_half_activations(); }
 
   Tuner* tuner() override { return tuner_.has_value() ? &*tuner_ : nullptr; }
 

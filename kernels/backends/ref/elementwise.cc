@@ -1,7 +1,4 @@
-#include <cstring>
-
 #include "kernels/backends/ref/ref_kernels.h"
-#include "proto/base/random.h"
 
 namespace runnel::ref {
 namespace {
@@ -44,23 +41,8 @@ absl::Status Relu6InputGradient(const Call& call) {
   return Map2(call, [](float dy, float y) { return y <= 0 || y >= 6 ? 0.0f : dy; });
 }
 
-absl::Status Dropout(const Call& call) {
-  const double rate = call.attributes().rate;
-  const float scale = static_cast<float>(1 / (1 - rate));
-  const CounterRandom random(call.context.run_seed, RandomPurpose::kDropout,
-                             static_cast<uint64_t>(call.layer()) * kMaxOpsPerLayer + call.op(),
-                             static_cast<uint64_t>(call.context.sequence.value()));
-  uint64_t element = 0;
-  return Map(call, [&](float x) { return random.Uniform(element++) >= rate ? x * scale : 0.0f; });
-}
-
 absl::Status Sum(const Call& call) {
   return Map2(call, [](float a, float b) { return a + b; });
-}
-
-absl::Status Copy(const Call& call) {
-  std::memcpy(call.out<std::byte>(0), call.in<std::byte>(0), call.out_bytes(0));
-  return absl::OkStatus();
 }
 
 }  // namespace runnel::ref

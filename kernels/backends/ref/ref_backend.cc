@@ -2,6 +2,7 @@
 
 #include "kernels/backends/host/interpreter.h"
 #include "kernels/backends/host/optimizer_update.h"
+#include "kernels/backends/host/plain_kernels.h"
 #include "kernels/backends/ref/ref_kernels.h"
 
 namespace runnel {
@@ -15,12 +16,12 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kBatchNormAgain, ref::BatchNormAgain},
     {OpCode::kReluForward, ref::ReluForward},
     {OpCode::kRelu6Forward, ref::Relu6Forward},
-    {OpCode::kDropoutForward, ref::Dropout},
+    {OpCode::kDropoutForward, host::Dropout},
     {OpCode::kMaxPoolForward, ref::MaxPoolForward},
     {OpCode::kAvgPoolForward, ref::AvgPoolForward},
     {OpCode::kGlobalAvgPoolForward, ref::GlobalAvgPoolForward},
     {OpCode::kAddForward, ref::Sum},
-    {OpCode::kCopy, ref::Copy},
+    {OpCode::kCopy, host::Copy},
     {OpCode::kSoftmaxCrossEntropy, ref::SoftmaxCrossEntropy},
     {OpCode::kSoftmaxCrossEntropyEval, ref::SoftmaxCrossEntropyEval},
     {OpCode::kConvInputGradient, ref::ConvInputGradient},
@@ -28,7 +29,7 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kBatchNormInputGradient, ref::BatchNormInputGradient},
     {OpCode::kReluInputGradient, ref::ReluInputGradient},
     {OpCode::kRelu6InputGradient, ref::Relu6InputGradient},
-    {OpCode::kDropoutInputGradient, ref::Dropout},
+    {OpCode::kDropoutInputGradient, host::Dropout},
     {OpCode::kMaxPoolInputGradient, ref::MaxPoolInputGradient},
     {OpCode::kAvgPoolInputGradient, ref::AvgPoolInputGradient},
     {OpCode::kGlobalAvgPoolInputGradient, ref::GlobalAvgPoolInputGradient},
@@ -79,11 +80,17 @@ constexpr host::KernelRow kKernels[] = {
 
 class RefBackend : public Backend {
  public:
-  absl::string_view name() const override { return "ref"; }
-  std::string numerics_class() const override { return "ref"; }
+  BackendTraits traits() const override {
+    return {
+        .name = "ref",
+        .numerics_class = "ref",
+        .rescales_in_products = true,
+        .shifts_slices = true,
+        .keeps_values = true,
+        .rates = {
+            .bytes_per_second = 0.5e9, .instruction_seconds = 1e-6, .switch_cost = {5e-6, 0.2e-9}}};
+  }
   std::string description() const override { return "plain loops, one thread"; }
-  bool rescales_in_products() const override { return true; }
-  bool shifts_slices() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     return host::Interpret(program, name(), kKernels);

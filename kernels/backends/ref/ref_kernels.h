@@ -37,9 +37,7 @@ absl::Status ReluForward(const Call& call);
 absl::Status Relu6Forward(const Call& call);
 absl::Status ReluInputGradient(const Call& call);
 absl::Status Relu6InputGradient(const Call& call);
-absl::Status Dropout(const Call& call);  // forward and gradient are the same map
-absl::Status Sum(const Call& call);      // add and accumulate
-absl::Status Copy(const Call& call);
+absl::Status Sum(const Call& call);  // add and accumulate
 absl::Status MaxPoolForward(const Call& call);
 absl::Status MaxPoolInputGradient(const Call& call);
 absl::Status AvgPoolForward(const Call& call);

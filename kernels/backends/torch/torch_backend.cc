@@ -73,11 +73,17 @@ class TorchBackend : public Backend {
  public:
   explicit TorchBackend(int threads) : threads_(threads) {}
 
-  absl::string_view name() const override { return "torch"; }
-
-  // The instruction sets that LibTorch, oneDNN (as a number) and OpenBLAS chose on this machine.
-  std::string numerics_class() const override {
-    return absl::StrCat("torch-", TORCH_VERSION, "/", CpuCapability(), "/threads", threads_);
+  // The class has the instruction sets that LibTorch, oneDNN (as a number) and OpenBLAS chose on
+  // this machine. Rates: of a core with AVX-512.
+  BackendTraits traits() const override {
+    return {.name = "torch",
+            .numerics_class =
+                absl::StrCat("torch-", TORCH_VERSION, "/", CpuCapability(), "/threads", threads_),
+            .rates = {.int8_macs_per_second = 10e9,
+                      .float_macs_per_second = 50e9,
+                      .bytes_per_second = 4e9,
+                      .instruction_seconds = 10e-6,
+                      .switch_cost = {10e-6, 0.2e-9}}};
   }
 
   std::string description() const override {

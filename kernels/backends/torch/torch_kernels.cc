@@ -24,7 +24,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/host/optimizer_update.h"
-#include "kernels/backends/ref/ref_kernels.h"
+#include "kernels/backends/host/plain_kernels.h"
 
 namespace runnel {
 namespace {
@@ -371,12 +371,12 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kBatchNormAgain, BatchNormAgain},
     {OpCode::kReluForward, ReluForward},
     {OpCode::kRelu6Forward, Relu6Forward},
-    {OpCode::kDropoutForward, ref::Dropout},
+    {OpCode::kDropoutForward, host::Dropout},
     {OpCode::kMaxPoolForward, MaxPoolForward},
     {OpCode::kAvgPoolForward, AvgPoolForward},
     {OpCode::kGlobalAvgPoolForward, GlobalAvgPoolForward},
     {OpCode::kAddForward, Add},
-    {OpCode::kCopy, ref::Copy},
+    {OpCode::kCopy, host::Copy},
     {OpCode::kSoftmaxCrossEntropy, SoftmaxCrossEntropy},
     {OpCode::kSoftmaxCrossEntropyEval, SoftmaxCrossEntropyEval},
     {OpCode::kConvInputGradient, ConvInputGradient},
@@ -384,7 +384,7 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kBatchNormInputGradient, BatchNormInputGradient},
     {OpCode::kReluInputGradient, ReluInputGradient},
     {OpCode::kRelu6InputGradient, Relu6InputGradient},
-    {OpCode::kDropoutInputGradient, ref::Dropout},
+    {OpCode::kDropoutInputGradient, host::Dropout},
     {OpCode::kMaxPoolInputGradient, MaxPoolInputGradient},
     {OpCode::kAvgPoolInputGradient, AvgPoolInputGradient},
     {OpCode::kGlobalAvgPoolInputGradient, GlobalAvgPoolInputGradient},

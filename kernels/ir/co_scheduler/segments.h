@@ -60,7 +60,7 @@ bool IsState(Storage storage);
 
 // In the order in which they begin on one processor, part by part. keeps_values: by processor,
 // whether programs of it find in kStash and kScratch what others of it left there
-// (ProcessorRates::keeps_values); the host's does not count.
+// (BackendTraits::keeps_values); the host's does not count.
 std::vector<Segment> CutIntoSegments(const Program& program, const ProgramFlow& flow,
                                      const Assignment& assignment, const Grouping& grouping,
                                      const std::vector<bool>& keeps_values);

@@ -123,9 +123,10 @@ struct ProfileReport {
   // Not measured now: what this worker answered to the same request in an earlier run.
   bool kept = false;
   DeviceCosts costs = {};
-  Generation generation = {};  // the request's
-  std::string backend = {};    // that was measured: "cpu", "cpu,opencl"; empty: not known
-  std::string choice = {};     // why it is this one, one line; empty: it was asked for
+  Generation generation = {};       // the request's
+  std::string backend = {};         // that was measured: "cpu", "cpu,opencl"; empty: not known
+  std::string choice = {};          // why it is this one, one line; empty: it was asked for
+  std::string numerics_class = {};  // of that backend; empty: not known
 };
 
 // While a profile is measured, a few times a second: how much of it is done, [0, 1].
@@ -161,6 +162,7 @@ struct LayersFetched {
 // Answer to PrepareStage: the stage is compiled and its state loaded.
 struct StagePrepared {
   Generation generation;
+  std::string numerics_class = {};  // of the backend that computes the stage
 };
 
 // All micro-batches below `sequence` are done at this stage and its lanes are empty.
@@ -414,6 +416,9 @@ struct ProgramRequest {
   bool accumulates = false;         // a step has several micro-batches
   std::string rescale = "dynamic";  // TrainingSettings::rescale
   std::string batch_split = "off";  // likewise
+  // Of the stage's order of actions, as the stage that trains would have it.
+  bool one_in_flight = false;
+  bool defers_weight_gradients = false;
 };
 
 // The run is over, or goes on without the worker, which has asked to leave: the worker ends, or

@@ -158,6 +158,8 @@ void Fill(ProgramRequest& from, proto::FromCentral& to) {
   request.set_accumulates(from.accumulates);
   request.set_rescale(from.rescale);
   request.set_batch_split(from.batch_split);
+  request.set_one_in_flight(from.one_in_flight);
+  request.set_defers_weight_gradients(from.defers_weight_gradients);
 }
 
 void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
@@ -402,6 +404,8 @@ absl::StatusOr<CentralMessage> Read(const proto::ProgramRequest& from) {
   request.rescale = from.rescale();
   RUNNEL_RETURN_IF_ERROR(CheckName("program_request.batch_split", from.batch_split()));
   request.batch_split = from.batch_split();
+  request.one_in_flight = from.one_in_flight();
+  request.defers_weight_gradients = from.defers_weight_gradients();
   return request;
 }
 

@@ -70,6 +70,7 @@ void Fill(ProfileReport& from, proto::FromWorker& to) {
   costs.set_link_byte_seconds(from.costs.link_byte_seconds);
   to.mutable_profile_report()->set_backend(CleanUtf8(from.backend, kMaxTextBytes));
   to.mutable_profile_report()->set_choice(CleanUtf8(from.choice, kMaxReasonBytes));
+  to.mutable_profile_report()->set_numerics_class(CleanUtf8(from.numerics_class, kMaxTextBytes));
 }
 
 void Fill(ProfileProgress& from, proto::FromWorker& to) {
@@ -115,6 +116,7 @@ void Fill(LayersFetched& from, proto::FromWorker& to) {
 
 void Fill(StagePrepared& from, proto::FromWorker& to) {
   to.mutable_stage_prepared()->set_generation(from.generation.value());
+  to.mutable_stage_prepared()->set_numerics_class(CleanUtf8(from.numerics_class, kMaxTextBytes));
 }
 
 void Fill(Replicated& from, proto::FromWorker& to) {
@@ -321,6 +323,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
   RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
                           ToGeneration("profile_report.generation", from.generation()));
   RUNNEL_RETURN_IF_ERROR(CheckText("profile_report.backend", from.backend()));
+  RUNNEL_RETURN_IF_ERROR(CheckText("profile_report.numerics_class", from.numerics_class()));
   RUNNEL_ASSIGN_OR_RETURN(const std::string choice,
                           ToReason("profile_report.choice", from.choice()));
   return ProfileReport{{from.layer_seconds().begin(), from.layer_seconds().end()},
@@ -330,7 +333,8 @@ absl::StatusOr<WorkerMessage> Read(const proto::ProfileReport& from) {
                        costs,
                        generation,
                        from.backend(),
-                       choice};
+                       choice,
+                       from.numerics_class()};
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileProgress& from) {
@@ -391,7 +395,8 @@ absl::StatusOr<WorkerMessage> Read(proto::LayersFetched& from) {
 absl::StatusOr<WorkerMessage> Read(const proto::StagePrepared& from) {
   RUNNEL_ASSIGN_OR_RETURN(const Generation generation,
                           ToGeneration("stage_prepared.generation", from.generation()));
-  return StagePrepared{generation};
+  RUNNEL_RETURN_IF_ERROR(CheckText("stage_prepared.numerics_class", from.numerics_class()));
+  return StagePrepared{generation, from.numerics_class()};
 }
 
 // A loss may be NaN or infinite: that is news, not an error.

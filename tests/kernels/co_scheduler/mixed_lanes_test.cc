@@ -39,16 +39,15 @@ class WatchedExecutable final : public Executable {
   const Watch& watch_;
 };
 
-// ref under another name, whose nominal rates it has.
+// ref as another processor, which may lack instructions.
 class WatchedBackend final : public Backend {
  public:
-  WatchedBackend(const char* name, Watch watch, std::vector<OpCode> lacks = {})
-      : name_(name),
+  WatchedBackend(const BackendTraits& traits, Watch watch, std::vector<OpCode> lacks = {})
+      : traits_(traits),
         backend_(*MakeBackend("ref", 1)),
         watch_(std::move(watch)),
         lacks_(std::move(lacks)) {}
-  absl::string_view name() const override { return name_; }
-  std::string numerics_class() const override { return name_; }
+  BackendTraits traits() const override { return traits_; }
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     for (const auto& part : program.parts) {
       for (const Instruction& instruction : part) {
@@ -62,7 +61,7 @@ class WatchedBackend final : public Backend {
   }
 
  private:
-  const char* name_;
+  const BackendTraits traits_;
   const std::unique_ptr<Backend> backend_;
   const Watch watch_;
   const std::vector<OpCode> lacks_;
@@ -93,9 +92,13 @@ absl::Status Nothing(Part) { return absl::OkStatus(); }
 
 std::unique_ptr<CoScheduler> Processors(Watch host, Watch second, Watch third, const char* rule) {
   std::vector<std::unique_ptr<Backend>> processors;
-  processors.push_back(std::make_unique<WatchedBackend>("host", std::move(host)));
-  processors.push_back(std::make_unique<WatchedBackend>("second", std::move(second)));
-  processors.push_back(std::make_unique<WatchedBackend>("third", std::move(third)));
+  const auto add = [&](const char* name, Watch watch) {
+    processors.push_back(std::make_unique<WatchedBackend>(
+        BackendTraits{.name = name, .numerics_class = name}, std::move(watch)));
+  };
+  add("host", std::move(host));
+  add("second", std::move(second));
+  add("third", std::move(third));
   return *MakeCoScheduler(std::move(processors), {.rule = rule});
 }
 
@@ -276,10 +279,17 @@ TEST(MixedLanes, ASchedulePutsWeightGradientsBesideInputGradients) {
     return Gradients(net);
   };
   std::vector<std::unique_ptr<Backend>> processors;
-  processors.push_back(std::make_unique<WatchedBackend>("cpu", Nothing));
+  const BackendTraits dsp = {.name = "hexagon",
+                             .numerics_class = "hexagon",
+                             .keeps_values = true,
+                             .rates = {.is_timed = false,
+                                       .int8_macs_per_second = 200e9,
+                                       .bytes_per_second = 10e9,
+                                       .instruction_seconds = 5e-6}};
+  processors.push_back(
+      std::make_unique<WatchedBackend>((*MakeBackend("cpu", 1))->traits(), Nothing));
   processors.push_back(std::make_unique<WatchedBackend>(
-      "hexagon", Nothing,
-      std::vector<OpCode>{OpCode::kInt8ConvForward, OpCode::kInt8ConvInputGradient}));
+      dsp, Nothing, std::vector<OpCode>{OpCode::kInt8ConvForward, OpCode::kInt8ConvInputGradient}));
   MixedOptions options;
   options.counts = true;
   options.switch_seconds["hexagon"] = 1e-6;

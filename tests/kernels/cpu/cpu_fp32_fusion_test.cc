@@ -137,7 +137,8 @@ TEST(StepInBackward, ZooModelsTrainToTheSameBytes) {
     const Trained apart = Train(model, {}, 2, plain.get(), 7, 1);
     for (const bool cut : {false, true}) {
       for (Backend* backend : {plain.get(), fused.get()}) {
-        SCOPED_TRACE(absl::StrCat(cut ? "cut" : "uncut", backend->recomputes() ? ", fused" : ""));
+        SCOPED_TRACE(
+            absl::StrCat(cut ? "cut" : "uncut", backend->traits().recomputes ? ", fused" : ""));
         const std::vector<int> cuts = cut ? std::vector<int>{1, 3} : std::vector<int>();
         ExpectSame(apart, Train(model, cuts, 2, backend, 7, 1, Steps::kAlone));
       }

@@ -14,8 +14,8 @@
 #include "gtest/gtest.h"
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "tests/conformance/backend_cases.h"
-#include "tests/kernels/opencl/half_floats.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl/half_floats.h"
 
 namespace runnel::opencl {
 namespace {
@@ -212,8 +212,8 @@ TEST_F(OpenClActivationsTest, AResultIsRoundedOnceToTheNearestTiesToEven) {
 TEST_F(OpenClActivationsTest, TheNumericsClassTellsAndAnotherWordIsRefused) {
   EXPECT_EQ(halves_->numerics_class(), floats_->numerics_class() + "/fp16-activations");
   EXPECT_THAT(halves_->description(), HasSubstr(", activations fp16"));
-  EXPECT_TRUE(halves_->stores_halves());
-  EXPECT_FALSE(floats_->stores_halves());
+  EXPECT_TRUE(halves_->traits().stores_halves);
+  EXPECT_FALSE(floats_->traits().stores_halves);
   const absl::Status status = MakeBackendWith({.activations = "bf16"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),

@@ -19,10 +19,11 @@ namespace {
 class RecomputingBackend final : public Backend {
  public:
   explicit RecomputingBackend(Backend* inner) : inner_(inner) {}
-  absl::string_view name() const override { return inner_->name(); }
-  std::string numerics_class() const override { return inner_->numerics_class(); }
-  bool recomputes() const override { return true; }
-  bool stores_halves() const override { return inner_->stores_halves(); }
+  BackendTraits traits() const override {
+    BackendTraits traits = inner_->traits();
+    traits.recomputes = true;
+    return traits;
+  }
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     return inner_->Prepare(program);
   }

@@ -10,10 +10,11 @@
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "kernels/backends/opencl/product/lone_product.h"
 #include "kernels/backends/opencl/product/product_tuner.h"
+#include "kernels/backends/ref/ref_backend.h"
 #include "kernels/ir/compiler.h"
 #include "kernels/ir/recipe.h"
-#include "tests/kernels/opencl/opencl_faults.h"
 #include "tests/kernels/op_harness.h"
+#include "tests/kernels/opencl/opencl_faults.h"
 
 namespace runnel::opencl {
 namespace {
@@ -60,9 +61,10 @@ class OpenClTunerTest : public testing::Test {
   void TearDown() override { SpoilBuilds("", 0); }
 
   std::vector<TuningChoice> Search(const Program& program) {
-    tuner_->BeginSearch(kEnough, /*anew=*/true);
+    const auto ref = *MakeRefBackend(1);
+    tuner_->BeginSearch(kEnough, /*anew=*/true, ref.get());
     tuner_->Search(program);
-    tuner_->BeginSearch(0, /*anew=*/false);
+    tuner_->EndSearch();
     return tuner_->choices();
   }
 

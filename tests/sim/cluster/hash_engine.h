@@ -59,6 +59,7 @@ class HashEngine final : public StageEngine {
   absl::Status DrawState() override;
   absl::StatusOr<ModelState> ExportState() const override;
   void ChangeTraining(const TrainingChange&) override {}
+  std::string numerics_class() const override { return "hash chain"; }
   const NumberFormat& numbers() const override { return numbers_; }
   int64_t memory_bytes() const override { return 1024; }
   double ModelJoules(int64_t) const override { return 0; }

@@ -28,8 +28,9 @@ class WrongBackend final : public Backend {
  public:
   WrongBackend(std::optional<Part> part, Storage storage) : part_(part), storage_(storage) {}
 
-  absl::string_view name() const override { return "opencl"; }
-  std::string numerics_class() const override { return "opencl/some device/1.0/widened"; }
+  BackendTraits traits() const override {
+    return {.name = "opencl", .numerics_class = "opencl/some device/1.0/widened"};
+  }
   std::string description() const override { return device; }
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     ++prepared;

@@ -122,8 +122,9 @@ class UpdateWatcher final : public Backend {
  public:
   UpdateWatcher() : backend_(MakeBackend("auto", 1).value()) {}
 
-  absl::string_view name() const override { return backend_->name(); }
-  std::string numerics_class() const override { return backend_->numerics_class(); }
+  BackendTraits traits() const override {
+    return {.name = backend_->name(), .numerics_class = backend_->numerics_class()};
+  }
   absl::StatusOr<std::unique_ptr<Executable>> Prepare(const Program& program) override {
     absl::StatusOr<std::unique_ptr<Executable>> executable = backend_->Prepare(program);
     if (!executable.ok()) return executable.status();

@@ -30,9 +30,7 @@ class CountingBackend final : public Backend {
   CountingBackend(std::unique_ptr<Backend> backend, Counts* counts)
       : backend_(std::move(backend)), counts_(*counts) {}
 
-  absl::string_view name() const override { return backend_->name(); }
-  std::string numerics_class() const override { return backend_->numerics_class(); }
-  bool recomputes() const override { return backend_->recomputes(); }
+  BackendTraits traits() const override { return backend_->traits(); }
   absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes) override {
     ++counts_.allocated;
     return backend_->Allocate(bytes);

@@ -9,7 +9,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/opencl/opencl_backend.h"
-#include "kernels/backends/ref/ref_backend.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::opencl {
@@ -32,16 +31,6 @@ bool IsSane(const TuningChoice& choice) {
   return is_class && choice.shape_class.size() <= kMostClassBytes && choice.seconds >= 0 &&
          std::isfinite(choice.seconds) && choice.rule_seconds >= 0 &&
          std::isfinite(choice.rule_seconds);
-}
-
-absl::StatusOr<std::vector<std::byte>> ResultOfRef(const LoneProduct& product, bool magnitudes) {
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> ref, MakeRefBackend(1));
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Memory> operands,
-                          MakeOperands(product, *ref, magnitudes));
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
-                          ref->Prepare(product.program));
-  RUNNEL_RETURN_IF_ERROR(RunProduct(*executable, *operands));
-  return ReadOutput(product, *operands);
 }
 
 // A sum of n products in any order errs by n roundings of the sum of their magnitudes at most, and
@@ -94,8 +83,9 @@ int ProductTuner::Adopt(const std::vector<TuningChoice>& kept, bool is_checked) 
   return taken;
 }
 
-void ProductTuner::BeginSearch(double seconds, bool anew) {
+void ProductTuner::BeginSearch(double seconds, bool anew, Backend* specification) {
   left_seconds_ = seconds;
+  specification_ = specification;
   anew_ = anew;
   searched_.clear();
 }
@@ -194,15 +184,25 @@ absl::StatusOr<ProductTuner::Sample> ProductTuner::RunTile(const LoneProduct& pr
   return sample;
 }
 
+absl::StatusOr<std::vector<std::byte>> ProductTuner::Expected(const LoneProduct& product,
+                                                              bool magnitudes) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Memory> operands,
+                          MakeOperands(product, *specification_, magnitudes));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
+                          specification_->Prepare(product.program));
+  RUNNEL_RETURN_IF_ERROR(RunProduct(*executable, *operands));
+  return ReadOutput(product, *operands);
+}
+
 absl::Status ProductTuner::CheckSmall(const LoneProduct& small, const ProductPlan& plan,
                                       const Tile& tile) {
-  RUNNEL_ASSIGN_OR_RETURN(const auto want, ResultOfRef(small, /*magnitudes=*/false));
+  RUNNEL_ASSIGN_OR_RETURN(const auto want, Expected(small, /*magnitudes=*/false));
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Memory> operands,
                           MakeOperands(small, *bench_.backend, /*magnitudes=*/false));
   RUNNEL_ASSIGN_OR_RETURN(const Sample got, RunTile(small, *operands, tile, /*timed_runs=*/0));
   bool is_right = got.bytes == want;
   if (plan.is_float) {
-    RUNNEL_ASSIGN_OR_RETURN(const auto magnitudes, ResultOfRef(small, /*magnitudes=*/true));
+    RUNNEL_ASSIGN_OR_RETURN(const auto magnitudes, Expected(small, /*magnitudes=*/true));
     const Instruction& instruction = small.program.part(Part::kForward)[0];
     const ProductPlan sizes = PlanProduct(small.program, instruction, device_, {});
     is_right = AreClose(got.bytes, want, magnitudes, sizes.plan.depth,

@@ -28,7 +28,8 @@ class ProductTuner final : public Tuner {
   double usual_seconds() const override;
   std::vector<TuningChoice> choices() const override;
   int Adopt(const std::vector<TuningChoice>& kept, bool is_checked) override;
-  void BeginSearch(double seconds, bool anew) override;
+  void BeginSearch(double seconds, bool anew, Backend* specification) override;
+  void EndSearch() override { left_seconds_ = 0; }
 
   // If there is time left: searches the classes of the program. Nothing that goes wrong here is an
   // error: the rule's tile stays.
@@ -54,7 +55,9 @@ class ProductTuner final : public Tuner {
 
   std::vector<Candidate> CandidatesOf(const Program& program) const;
   void SearchClass(const Program& program, const Candidate& candidate);
-  // OK: the tile computes the small product as `ref`.
+  // What a product of the tuner's specification gives.
+  absl::StatusOr<std::vector<std::byte>> Expected(const LoneProduct& product, bool magnitudes);
+  // OK: the tile computes the small product as expected.
   absl::Status CheckSmall(const LoneProduct& small, const ProductPlan& plan, const Tile& tile);
   absl::StatusOr<Sample> RunTile(const LoneProduct& product, Memory& operands, const Tile& tile,
                                  int timed_runs);
@@ -71,7 +74,8 @@ class ProductTuner final : public Tuner {
   std::set<Tile> failing_;                       // that cost a session
   std::set<std::string> searched_;               // since BeginSearch
   Bench bench_;
-  int64_t end_nanos_ = 0;  // of the time for the class that is searched
+  Backend* specification_ = nullptr;  // of the search that is on
+  int64_t end_nanos_ = 0;             // of the time for the class that is searched
   double left_seconds_ = 0;
   bool anew_ = false;
 };

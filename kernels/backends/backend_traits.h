@@ -1,0 +1,82 @@
+#pragma once
+
+// What a backend can do, as one value, and what programs for it are compiled with. Pure functions;
+// any thread.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/ir/co_scheduler/chain_schedule.h"
+#include "kernels/ir/compiler.h"
+#include "kernels/ir/recipe.h"
+#include "proto/base/training/batch_split.h"
+#include "proto/base/training/rescale.h"
+
+namespace runnel {
+
+// How fast a processor is taken to be, for what cannot be timed on it. Who knows nothing of a
+// processor assumes these.
+struct NominalRates {
+  // Instructions can be timed: the backend computes here and now as it will in training. False for
+  // what an emulator runs, whose time says nothing about the processor.
+  bool is_timed = true;
+  double int8_macs_per_second = 1e9;
+  double float_macs_per_second = 1e9;
+  double bytes_per_second = 1e9;          // of what instructions read and write
+  double instruction_seconds = 10e-6;     // of any instruction
+  SwitchCost switch_cost = {1e-3, 1e-9};  // from the host to it, or back
+};
+
+// Where the memory is that a backend allocates.
+enum class MemoryKind : uint8_t {
+  kHost,    // any thread of the host reads and writes it
+  kDevice,  // the host sees it while it is mapped
+};
+
+struct BackendTraits {
+  absl::string_view name;  // "cpu"; outlives the backend
+  // Within one class a floating-point program gives the same bytes: "cpu/avx512/rule1".
+  std::string numerics_class;
+  MemoryKind memory = MemoryKind::kHost;
+  // Programs compiled with CompileOptions::recomputes run faster here.
+  bool recomputes = false;
+  // There are products that rescale their own sums (kInt8ConvForwardRescaled and the like).
+  bool rescales_in_products = false;
+  // Activations are kept as FP16: the backend computes programs that were compiled with
+  // CompileOptions::stores_halves, and wants them.
+  bool stores_halves = false;
+  // Weight-gradients can be those of shifted slices (BatchSplit).
+  bool shifts_slices = false;
+  // Slices of a batch (BatchSplit) run one after the other. Backends without this compute the
+  // whole, with the same bytes.
+  bool takes_slices = false;
+  // What a program leaves in kStash or kScratch, another program finds there: row-major, all of it.
+  // Not so on processors that choose a layout program by program, or store less than is said.
+  bool keeps_values = false;
+  // A product of INT8 inference may be computed when its sums are requantised: its input has to
+  // stay until then.
+  bool delays_products = false;
+  NominalRates rates;
+};
+
+// What the programs of a stage have to be, whichever backend runs them.
+struct StagePrograms {
+  int64_t max_batch = 1;     // all members as CompileOptions has them
+  bool accumulates = false;  // a step has several micro-batches
+  bool one_in_flight = false;
+  bool defers_weight_gradients = false;
+  RescaleRule rescale = {};
+  BatchSplitRule batch_split = {};
+  const Optimizer* optimizer = nullptr;
+};
+
+// How they are compiled for a backend. Unimplemented, one line that says what to take instead: it
+// keeps no scales, or shifts no slices.
+absl::StatusOr<CompileOptions> CompileOptionsFor(const BackendTraits& traits, const Recipe& recipe,
+                                                 const StagePrograms& programs);
+// Whether --batch-split auto measures slices on the backend.
+bool MeasuresSlices(const BackendTraits& traits, const Recipe& recipe, const BatchSplitRule& rule);
+
+}  // namespace runnel
