@@ -37,7 +37,8 @@ Json ToJson(const PeriodComparison::Link& link) {
 }
 
 Json ToJson(const StageSummary& stage) {
-  Json json{{"busy_share", stage.busy_share},
+  Json json{{"numerics_class", stage.numerics_class},
+            {"busy_share", stage.busy_share},
             {"wait_share", stage.wait_share},
             {"busy_processor_share", stage.busy_processor_share},
             {"processor_share", stage.processor_share},

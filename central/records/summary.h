@@ -81,6 +81,7 @@ struct StageSeconds {
 
 // One stage's measurements. Shares are of the time between the first grant and the last barrier.
 struct StageSummary {
+  std::string numerics_class;  // of the backend that computed it last
   double busy_share = 0;
   double wait_share = 0;
   // Of a processor: of the computing thread in busy_share, and of the whole worker.

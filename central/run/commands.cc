@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,19 @@ std::string EvaluationText(const RunSummary& summary) {
   return absl::StrFormat("accuracy %.2f %%, loss %.4f, ", summary.accuracy * 100, summary.loss);
 }
 
+// Which stage was computed in which numerics class, where they are not all of one; else empty.
+std::string SeveralClassesText(const RunSummary& summary) {
+  std::set<std::string> classes;
+  std::string text;
+  for (size_t i = 0; i < summary.stages.size(); ++i) {
+    const StagePlan& stage = summary.plan.stages[i];
+    classes.insert(summary.stages[i].numerics_class);
+    absl::StrAppend(&text, i == 0 ? " (layers " : ", layers ", stage.first_layer, " to ",
+                    stage.last_layer, " in ", summary.stages[i].numerics_class);
+  }
+  return classes.size() < 2 ? "" : absl::StrCat(text, ")");
+}
+
 // Runs the job, closes the journal, writes the summary and tells what came out.
 absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContext& context) {
   const RunSettings settings = job.setup->settings;
@@ -69,7 +83,7 @@ absl::Status Finish(TrainingJob job, JournalWriter* journal, const CommandContex
   context.print(absl::StrFormat("%s after %d steps: %s%.0f samples/s, %.1f s",
                                 outcome->stopped_by_user ? "stopped" : "trained", summary.steps,
                                 EvaluationText(summary), summary.samples_per_s, summary.wall_s));
-  context.print(absl::StrCat("weights ", summary.weights_sha256));
+  context.print(absl::StrCat("weights ", summary.weights_sha256, SeveralClassesText(summary)));
   if (outcome->stopped_by_user && !settings.checkpoint_dir.empty()) {
     context.print(absl::StrCat("go on with: runnel-central resume --checkpoint-dir ",
                                settings.checkpoint_dir));

@@ -164,6 +164,8 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   const std::vector<StageSeconds> seconds = SecondsOf(stages);
   const std::vector<double> joules = JoulesASample(stages);
   for (size_t i = 0; i < seconds.size(); ++i) {
+    const auto device = static_cast<size_t>(summary.plan.stages[i].device.value());
+    summary.stages[i].numerics_class = plans_.back().devices[device].numerics_class;
     summary.stages[i].seconds = seconds[i];
     summary.stages[i].joules_a_sample = joules[i];
     summary.joules_a_sample += joules[i];

@@ -11,8 +11,6 @@
 namespace runnel {
 
 void Coordinator::Begin() {
-  // Integer recipes give the same bytes on all classes.
-  if (!options_.format.is_exact()) roster_.WarnOfSeveralClasses(effects_);
   if (!options_.needs_profile) return MakeFirstPlan();
   MeasureDevices all;
   const std::vector<DeviceFacts> facts = Facts();
@@ -126,6 +124,8 @@ void Coordinator::Handle(int device, const StagePrepared& prepared) {
   std::optional<ActivePlan> next = move_.AddPrepared(device, prepared, roster_, effects_);
   if (!next.has_value()) return;
   active_ = *std::move(next);
+  // Integer recipes give the same bytes on all classes.
+  roster_.SetClasses(move_.decided(), options_.format.is_exact(), effects_);
   roster_.ReleaseLeft(active_.plan, effects_);
   replication_.GiveUp();
   if (recovery_.replacing()) recovery_.Prepared(effects_);

@@ -159,7 +159,10 @@ RelayPlan Move::Relays(const Roster& roster) const {
 std::optional<ActivePlan> Move::AddPrepared(int device, const StagePrepared& prepared,
                                             const Roster& roster, RunEffects& effects) {
   if (state_ != State::kPreparing || prepared.generation != generation()) return std::nullopt;
-  if (awaited_.erase(device) == 0 || !awaited_.empty()) return std::nullopt;
+  if (awaited_.erase(device) == 0) return std::nullopt;
+  if (!prepared.numerics_class.empty())
+    order_.decided.devices[static_cast<size_t>(device)].numerics_class = prepared.numerics_class;
+  if (!awaited_.empty()) return std::nullopt;
   // From here on there is no way back: the stages of the plan before are dropped.
   state_ = State::kConnecting;
   AwaitAllStages();

@@ -89,6 +89,8 @@ class Move {
   // Of the plan that is under way, or of the last one.
   Generation generation() const { return order_.decided.plan.generation; }
   const Plan& plan() const { return order_.decided.plan; }
+  // As it is journalled: with the numerics classes that stages which are prepared compute in.
+  const PlanDecided& decided() const { return order_.decided; }
 
  private:
   enum class State : uint8_t { kIdle, kFetching, kPreparing, kConnecting };

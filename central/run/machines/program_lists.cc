@@ -10,6 +10,7 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     awaited_.insert(i);
+    const StageOrder order = stage.order();
     effects.push_back(SendControl{roster.device(stage.device.value()).connection,
                                   ProgramRequest{plan.generation,
                                                  common.model,
@@ -19,7 +20,9 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
                                                  common.micro_batch_size,
                                                  training.micro_batches > 1,
                                                  training.rescale,
-                                                 training.batch_split}});
+                                                 training.batch_split,
+                                                 order == StageOrder(),
+                                                 order.deferred_weight_gradients > 0}});
   }
 }
 

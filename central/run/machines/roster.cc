@@ -338,6 +338,7 @@ void Roster::SetMeasured(int number, const ProfileReport& report) {
   device.processor_share = report.processor_share;
   device.measured_backend = report.backend;
   device.backend_choice = report.choice;
+  if (!report.numerics_class.empty()) device.numerics_class = report.numerics_class;
   const auto update = [](double& known, double measured) {
     if (measured > 0) known = measured;
   };
@@ -352,16 +353,24 @@ void Roster::SetProcessors(int number, const ProcessorList& list) {
   devices_[static_cast<size_t>(number)].hello.processor_list = list.processors;
 }
 
-void Roster::WarnOfSeveralClasses(RunEffects& effects) const {
-  std::vector<std::string> classes;
-  for (const Device& device : devices_) {
-    const std::string& one = device.hello.numerics_class;
-    if (!Contains(classes, one)) classes.push_back(one);
+const std::string& Roster::ClassOf(int number) const {
+  static const std::string unknown;
+  const Device& known = device(number);
+  if (!known.numerics_class.empty()) return known.numerics_class;
+  return options_.backend == "auto" ? known.hello.numerics_class : unknown;
+}
+
+void Roster::SetClasses(const PlanDecided& decided, bool exact, RunEffects& effects) {
+  std::set<std::string> classes;
+  for (const StagePlan& stage : decided.plan.stages) {
+    const auto number = static_cast<size_t>(stage.device.value());
+    devices_[number].numerics_class = decided.devices[number].numerics_class;
+    classes.insert(devices_[number].numerics_class);
   }
-  if (classes.size() < 2) return;
+  if (exact || classes.size() < 2 || std::exchange(warned_of_classes_, true)) return;
   effects.push_back(LogLine{
       Severity::kWarning,
-      absl::StrCat("workers are of several numerics classes (", absl::StrJoin(classes, "; "),
+      absl::StrCat("stages compute in several numerics classes (", absl::StrJoin(classes, "; "),
                    "): the run is not reproducible bit for bit if layers move")});
 }
 

@@ -34,6 +34,9 @@ struct Device {
   // What its layers were measured on, and why that, where central and the worker leave it open;
   // empty: nothing was measured yet.
   std::string measured_backend = {};
+  // Of the backend that computes its stage; before there is one, of what its layers were measured
+  // on. Empty: neither is known.
+  std::string numerics_class = {};
   std::string backend_choice = {};
   bool leaving = false;   // no plan may use it
   bool released = false;  // it has left in order, and has not come back
@@ -99,9 +102,10 @@ class Roster {
   // it lacks what the run needs.
   absl::StatusOr<std::optional<int>> Return(ConnectionId connection, const WorkerHello& hello,
                                             RunEffects& effects);
-  // Says so if they are of several numerics classes: floating-point programs give the same bytes
-  // within one class only.
-  void WarnOfSeveralClasses(RunEffects& effects) const;
+  // A plan holds whose stages are computed as its devices say: from now on the roster knows it.
+  // Warns once if that is of several numerics classes and bytes depend on the class (`exact`:
+  // they do not).
+  void SetClasses(const PlanDecided& decided, bool exact, RunEffects& effects);
   // The run is over: tells all who are still there.
   void ReleaseAll(RunEffects& effects) const;
 
@@ -132,6 +136,9 @@ class Roster {
   // What a stage on this device computes on, as far as it is known: what the run names, else what
   // the worker was started with, else what it chose when it was measured; "auto": nothing of it.
   const std::string& BackendOf(int number) const;
+  // Device::numerics_class; else what the worker has said of its own default, where the run does
+  // not name another backend. Empty: not known yet.
+  const std::string& ClassOf(int number) const;
   // Whether the run or the worker's user names what computes there.
   bool IsBackendNamed(int number) const;
   // By device number: whether it has left.
@@ -153,6 +160,7 @@ class Roster {
   std::vector<bool> lost_;
   bool complete_ = false;
   std::set<std::string> logged_refusals_;
+  bool warned_of_classes_ = false;
 };
 
 }  // namespace runnel

@@ -69,7 +69,7 @@ PlanDecided DecidedOn(const Roster& roster, int64_t step, Plan plan,
   PlanDecided decided{step, std::move(plan), {}};
   for (size_t i = 0; i < roster.devices().size(); ++i) {
     const Device& device = roster.devices()[i];
-    JournalDevice row{device.hello.name, device.hello.numerics_class};
+    JournalDevice row{device.hello.name, roster.ClassOf(static_cast<int>(i))};
     if (i < times.size()) {
       row.times = times[i];
       row.processor_share = device.processor_share;
@@ -85,7 +85,7 @@ MemberList MembersOf(const Roster& roster, const ActivePlan& active, int64_t ste
   for (size_t i = 0; i < roster.devices().size(); ++i) {
     const Device& device = roster.devices()[i];
     list.members.push_back({device.hello.name, StateOf(roster, active, static_cast<int>(i)),
-                            device.hello.data_address, device.hello.numerics_class,
+                            device.hello.data_address, roster.ClassOf(static_cast<int>(i)),
                             device.hello.memory_bytes, device.local, false,
                             device.hello.processor_list});
   }

@@ -153,8 +153,7 @@ void Session::EndIfTaking(ConnectionId id, const absl::Status& status) {
 }
 
 void Session::Begin() {
-  for (const Device& device : roster_.devices())
-    results_.push_back({device.hello.name, device.hello.numerics_class, {}});
+  for (const Device& device : roster_.devices()) results_.push_back({device.hello.name, "", {}});
   SendRequest();
 }
 
@@ -181,6 +180,7 @@ void Session::AddReport(const ProfileReport& report) {
                                                 ": its profile does not have the ranges that "
                                                 "were asked for")));
   }
+  results_[device_].numerics_class = report.numerics_class;
   for (size_t i = 0; i < asked.size(); ++i) {
     SubModelTime time;
     time.model = model.model.name;

@@ -52,6 +52,7 @@ TEST_F(ProgramListsTest, EachStagesWorkerIsAskedForItsLayers) {
   EXPECT_TRUE(request.accumulates);
   EXPECT_EQ(request.rescale, "speculate");
   EXPECT_EQ(request.batch_split, "8");
+  EXPECT_EQ(request.one_in_flight, plan_.stages[1].order() == StageOrder());
 }
 
 TEST_F(ProgramListsTest, ListingsAreKeptByStage) {

@@ -56,6 +56,22 @@ TEST_F(RosterTest, LocalWorkersComeFirstThenByName) {
   EXPECT_EQ(roster_.DeviceOf(ConnectionId(13)), std::nullopt);
 }
 
+TEST(RosterClasses, AreThoseOfTheStagesAndMatterOnce) {
+  Roster roster = FullRoster(2);
+  EXPECT_EQ(roster.ClassOf(1), "ref") << "as the worker says of its default";
+  PlanDecided decided;
+  decided.plan = PlanOf({0, 1}, {2, 5});
+  decided.devices = {{"w0", "cpu/avx2"}, {"w1", "opencl/gpu"}};
+  RunEffects effects;
+  roster.SetClasses(decided, /*exact=*/true, effects);
+  EXPECT_THAT(effects, IsEmpty()) << "integers have the same bytes everywhere";
+  EXPECT_EQ(roster.ClassOf(1), "opencl/gpu");
+  roster.SetClasses(decided, /*exact=*/false, effects);
+  roster.SetClasses(decided, /*exact=*/false, effects);
+  ASSERT_EQ(EffectsOf<LogLine>(effects).size(), 1u);
+  EXPECT_THAT(EffectsOf<LogLine>(effects)[0].text, HasSubstr("(cpu/avx2; opencl/gpu)"));
+}
+
 // Three that dial in are quicker than the local worker: its seat is kept, and with it stage 0.
 TEST_F(RosterTest, NobodyTakesTheSeatOfTheLocalWorker) {
   EXPECT_FALSE(Joins(1, "a"));
