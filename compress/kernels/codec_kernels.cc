@@ -1,47 +1,19 @@
 #include "compress/kernels/codec_kernels.h"
 
-#include <array>
+#include <vector>
+
+#include "proto/base/kernel_rows.h"
 
 namespace runnel {
 namespace {
 
-struct Row {
-  const CodecKernels* kernels;
-  bool (*supported)();
-};
-
-// Best first.
-constexpr Row kRows[] = {
+constexpr const CodecKernels* kTable[] = {
 #if defined(__x86_64__)
-    {&kAvx512CodecKernels,
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-              __builtin_cpu_supports("popcnt");
-     }},
-    {&kAvx2CodecKernels,
-     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt"); }},
+    &kAvx512CodecKernels, &kAvx2CodecKernels,
 #elif defined(__aarch64__)
-    {&kNeonCodecKernels, [] { return true; }},  // a part of every 64-bit ARM
+    &kNeonCodecKernels,
 #endif
-    {&kScalarCodecKernels, [] { return true; }},
-};
-
-struct Supported {
-  std::array<const CodecKernels*, std::size(kRows)> kernels = {};
-  size_t count = 0;
-};
-
-const Supported& Probe() {
-  static const Supported supported = [] {
-    Supported found;
-    for (const Row& row : kRows) {
-      if (row.supported()) found.kernels[found.count++] = row.kernels;
-    }
-    return found;
-  }();
-  return supported;
-}
+    &kScalarCodecKernels};
 
 }  // namespace
 
@@ -54,8 +26,8 @@ double MergeLanes(const SumLanes& lanes) {
 }
 
 absl::Span<const CodecKernels* const> SupportedCodecKernels() {
-  const Supported& supported = Probe();
-  return absl::MakeConstSpan(supported.kernels.data(), supported.count);
+  static const std::vector<const CodecKernels*> rows = SupportedRows(kTable);
+  return rows;
 }
 
 const CodecKernels& BestCodecKernels() { return *SupportedCodecKernels().front(); }

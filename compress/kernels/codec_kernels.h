@@ -19,7 +19,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "compress/kernels/int8_kernels.h"
-#include "compress/tile/tile_kernels.h"
+#include "compress/kernels/tile_kernels.h"
+#include "proto/base/isa.h"
 #include "proto/base/random.h"
 
 namespace runnel {
@@ -62,6 +63,7 @@ struct MbqLevels {
 
 struct CodecKernels {
   absl::string_view name;
+  Isa isa = Isa::kPortable;
 
   // The largest |x[e]| as its bit pattern; >= 0x7F800000 iff some element is NaN or infinite.
   uint32_t (*max_abs_bits)(const float* x, size_t n);
@@ -102,8 +104,8 @@ const CodecKernels& BestCodecKernels();
 
 extern const CodecKernels kScalarCodecKernels;
 #if defined(__x86_64__)
-extern const CodecKernels kAvx2CodecKernels;    // needs AVX2 and POPCNT
-extern const CodecKernels kAvx512CodecKernels;  // needs AVX-512 F, BW, DQ, VL and POPCNT
+extern const CodecKernels kAvx2CodecKernels;
+extern const CodecKernels kAvx512CodecKernels;
 #elif defined(__aarch64__)
 extern const CodecKernels kNeonCodecKernels;
 #endif

@@ -349,6 +349,7 @@ constexpr DecodeFn kDecode[kMaxMbqBits - 1] = {MbqDecode<2>, MbqDecode<3>, MbqDe
 
 const CodecKernels kAvx2CodecKernels = {
     .name = "avx2",
+    .isa = Isa::kAvx2,
     .max_abs_bits = MaxAbsBits,
     .mbq_encode =
         [](const float* x, size_t n, const MbqSearch& search, std::byte* planes, MbqSums* sums) {

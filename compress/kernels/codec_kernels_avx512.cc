@@ -251,6 +251,7 @@ RUNNEL_AVX512 void StochasticDecode4(const std::byte* q, size_t n, float scale, 
 
 const CodecKernels kAvx512CodecKernels = {
     .name = "avx512",
+    .isa = Isa::kAvx512,
     .max_abs_bits = MaxAbsBits,
     .mbq_encode = Avx512MbqEncode,
     .mbq_decode = Avx512MbqDecode,

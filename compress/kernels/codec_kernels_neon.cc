@@ -341,6 +341,7 @@ constexpr DecodeFn kDecode[kMaxMbqBits - 1] = {MbqDecode<2>, MbqDecode<3>, MbqDe
 
 const CodecKernels kNeonCodecKernels = {
     .name = "neon",
+    .isa = Isa::kNeon,
     .max_abs_bits = MaxAbsBits,
     .mbq_encode = [](const float* x, size_t n, const MbqSearch& search, std::byte* planes,
                      MbqSums* sums) { kEncode[search.k - 2](x, n, search, planes, sums); },

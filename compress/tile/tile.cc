@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec_checks.h"
-#include "compress/tile/tile_kernels.h"
+#include "compress/kernels/tile_kernels.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <optional>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/models/product/depthwise_codes.h"
 #include "kernels/models/product/real_conv.h"
@@ -71,9 +70,8 @@ Int8Executor::Int8Executor(const Int8Graph& graph, int threads, const cpu::Int8K
       products_(graph.nodes.size()),
       computed_in_(graph.nodes.size(), -1),
       codes_(graph.nodes.size()) {
-  loops_.codes = &CodeLoopsFor(kernels.name);
-  const absl::string_view name = loops_.codes->name;
-  loops_.integers = &cpu::IntegerLoopsFor(absl::StartsWith(name, "avx512") ? "avx512" : name);
+  loops_.codes = &CodeLoopsFor(kernels.isa);
+  loops_.integers = &cpu::IntegerLoopsFor(kernels.isa);
   const ProductMachine machine{&kernels, &pool_, &workspace_};
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Int8Node& n = graph.nodes[i];

@@ -125,7 +125,7 @@ class ProgramExecutor final : public GraphExecutor {
   };
 
   void AddReal(size_t node) {
-    reals_.emplace(node, RealConv(graph_, node, CodeLoopsFor(cpu::BestInt8Kernels().name)));
+    reals_.emplace(node, RealConv(graph_, node, CodeLoopsFor(cpu::BestInt8Kernels().isa)));
   }
   absl::StatusOr<GraphProgram> Compile(const Int8Graph& graph, int64_t batch,
                                        absl::Span<const size_t> given, size_t output) const {

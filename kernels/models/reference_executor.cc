@@ -70,7 +70,7 @@ void ReferenceExecutor::RunNodes(const float* samples, const int8_t* given, int6
       const float* sample =
           graph_.takes_codes ? nullptr : samples + b * graph_.nodes[0].node.outputs();
       if (n.is_real()) {
-        RealConv(graph_, i, CodeLoopsFor("portable")).Run(sample, input(0, b), y, real);
+        RealConv(graph_, i, CodeLoopsFor(Isa::kPortable)).Run(sample, input(0, b), y, real);
       } else if (n.node.kind == NodeKind::kConv) {
         Convolve(n, graph_.input(n).coding, input(0, b), y, real);
       } else {

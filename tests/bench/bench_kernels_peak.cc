@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/backends/cpu/isa.h"
+#include "proto/base/isa.h"
 #include "tests/bench/bench_kernels.h"
 
 namespace runnel::bench {
@@ -11,11 +11,12 @@ namespace {
 
 // 14 independent sums (registers 0 to 13) hide the latency; 14 and 15 hold the factors. Assembly,
 // so that no compiler moves a sum to memory or leaves a product out.
-#define RUNNEL_ALL_SUMS(ONE)                                                                  \
-  ONE("0")                                                                                    \
-  ONE("1")                                                                                    \
-  ONE("2") ONE("3") ONE("4") ONE("5") ONE("6") ONE("7") ONE("8") ONE("9") ONE("10") ONE("11") \
-      ONE("12") ONE("13")
+#define RUNNEL_ALL_SUMS(ONE)                                                                   \
+  ONE("0")                                                                                     \
+  ONE("1")                                                                                     \
+  ONE("2")                                                                                     \
+  ONE("3") ONE("4") ONE("5") ONE("6") ONE("7") ONE("8") ONE("9") ONE("10") ONE("11") ONE("12") \
+      ONE("13")
 #define RUNNEL_TOUCHED                                                                     \
   "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
       "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
@@ -55,7 +56,7 @@ constexpr int kSums = 14;
 
 struct Loop {
   const char* instructions;
-  bool (*supported)(const cpu::CpuFeatures&);
+  Isa isa;
   double ops;  // of one instruction group
   void (*run)();
 };
@@ -90,20 +91,20 @@ void MaddY() {
 
 // Best first.
 constexpr Loop kFp32Loops[] = {
-    {"avx512", [](const cpu::CpuFeatures& host) { return host.avx512; }, 32, FmaZ},
-    {"avx2", [](const cpu::CpuFeatures& host) { return host.avx2; }, 16, FmaY},
+    {"avx512", Isa::kAvx512, 32, FmaZ},
+    {"avx2", Isa::kAvx2, 16, FmaY},
 };
 constexpr Loop kInt8Loops[] = {
-    {"avx512_vnni", [](const cpu::CpuFeatures& host) { return host.avx512_vnni; }, 128, DotZ},
-    {"avx_vnni", [](const cpu::CpuFeatures& host) { return host.avx_vnni; }, 64, DotY},
-    {"avx512", [](const cpu::CpuFeatures& host) { return host.avx512; }, 128, MaddZ},
-    {"avx2", [](const cpu::CpuFeatures& host) { return host.avx2; }, 64, MaddY},
+    {"avx512_vnni", Isa::kAvx512Vnni, 128, DotZ},
+    {"avx_vnni", Isa::kAvxVnni, 64, DotY},
+    {"avx512", Isa::kAvx512, 128, MaddZ},
+    {"avx2", Isa::kAvx2, 64, MaddY},
 };
 
 template <size_t kCount>
 const Loop* Find(const Loop (&loops)[kCount]) {
   for (const Loop& loop : loops) {
-    if (loop.supported(cpu::HostFeatures())) return &loop;
+    if (HostHas(loop.isa)) return &loop;
   }
   return nullptr;
 }

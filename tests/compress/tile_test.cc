@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "compress/tile/tile_kernels.h"
+#include "compress/kernels/tile_kernels.h"
 #include "gtest/gtest.h"
 #include "tests/compress/test_tensors.h"
 

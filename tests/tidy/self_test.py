@@ -193,6 +193,17 @@ class Rules(unittest.TestCase):
         self.assertIn("no file outside tests", found[0])
         self.assertEqual(findings_of(tree | {"worker/main.cc": '#include "worker/b.h"\n'}), [])
 
+    def test_folders_in_a_circle(self):
+        def tree(below):
+            return {"worker/c/a.h": GOOD_HEADER, "worker/main.cc": '#include "worker/a/a.h"\n'} | {
+                f"worker/{name}/a.h": f'#pragma once\n#include "worker/{other}/a.h"\n'
+                for name, other in below.items()}
+
+        self.assertEqual(findings_of(tree({"a": "b", "b": "c"})), [])
+        found = findings_of(tree({"a": "b", "b": "c", "c": "a"}))
+        self.assertEqual(len(found), 3, found)
+        self.assertIn("worker/a/a.h:2: worker/b/a.h closes a circle", found[0])
+
     def test_program_fails_on_a_finding(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)

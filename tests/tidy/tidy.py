@@ -219,16 +219,22 @@ RULES = (
 )
 
 
-def dead_files(root):
+def source_includes(root):
+    """{file outside tests: [(line, included path)]}."""
+    return {path: [(line, target) for line, _, target in
+                   scan.includes((root / path).read_text(encoding="utf-8", errors="replace"))]
+            for path in all_files(root)
+            if path.endswith(house.C_LIKE) and not fits(path, house.TESTS + house.DATA)}
+
+
+def dead_files(includes):
     """Headers that only tests, their own .cc and other dead files include: they belong to the tests."""
-    inner = [path for path in all_files(root)
-             if path.endswith(house.C_LIKE) and not fits(path, house.TESTS + house.DATA)]
     includers = {}
-    for path in inner:
-        for _, _, target in scan.includes((root / path).read_text(encoding="utf-8", errors="replace")):
+    for path, targets in includes.items():
+        for _, target in targets:
             includers.setdefault(target, []).append(path)
     stem = lambda path: path.rsplit(".", 1)[0]
-    headers = [path for path in inner if path.endswith(house.INCLUDED)]
+    headers = [path for path in includes if path.endswith(house.INCLUDED)]
     dead, before = set(), None
     while before != len(dead):
         before = len(dead)
@@ -240,9 +246,45 @@ def dead_files(root):
                       "remove it, or move it to tests/ with its .cc")
 
 
+def _siblings(path, target):
+    """The two folders, side by side, through which one file includes the other; None: none."""
+    one, other = path.split("/")[:-1], target.split("/")[:-1]
+    same = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), None)
+    return None if not same else ("/".join(one[:same + 1]), "/".join(other[:same + 1]))
+
+
+def _reaches(arrows, begin, end):
+    seen, left = set(), [begin]
+    while left:
+        folder = left.pop()
+        if folder == end:
+            return True
+        if folder not in seen:
+            seen.add(folder)
+            left += arrows.get(folder, ())
+    return False
+
+
+def folder_circles(includes):
+    """Folders of one parent that include each other, also by way of a third."""
+    arrows = {}
+    for path, targets in includes.items():
+        for line, target in targets:
+            pair = _siblings(path, target) if target in includes else None
+            if pair is not None:
+                arrows.setdefault(pair[0], {}).setdefault(pair[1], (path, line, target))
+    for folder, others in sorted(arrows.items()):
+        for other, (path, line, target) in sorted(others.items()):
+            if {folder, other} not in house.FOLDER_CIRCLES and _reaches(arrows, other, folder):
+                yield Finding(path, line, f"{target} closes a circle: {other} includes {folder} too",
+                              "move what both need into the lower folder")
+
+
 def check(root):
     """(number of files read, findings)."""
-    findings, count = [*top_level(root), *dead_files(root)], 0
+    includes = source_includes(root)
+    findings = [*top_level(root), *dead_files(includes), *folder_circles(includes)]
+    count = 0
     for path in all_files(root):
         if fits(path, house.DATA) or not is_text(path):
             continue

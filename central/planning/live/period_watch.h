@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "central/planning/barrier_report.h"
-#include "central/planning/live/stage_pace.h"
 #include "central/planning/measured/measured_cluster.h"
+#include "central/planning/measured/stage_pace.h"
 #include "central/planning/plan_maker.h"
 #include "central/records/summary.h"
 

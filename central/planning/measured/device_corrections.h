@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "central/planning/barrier_report.h"
-#include "central/planning/live/stage_pace.h"
+#include "central/planning/measured/stage_pace.h"
 #include "predictor/run/run_predictor.h"
 
 namespace runnel {

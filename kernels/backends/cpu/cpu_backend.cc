@@ -10,8 +10,8 @@
 #include "kernels/backends/cpu/fp32/summation_rule.h"
 #include "kernels/backends/cpu/fused_steps.h"
 #include "kernels/backends/cpu/integer/integer_kernels.h"
-#include "kernels/backends/cpu/isa.h"
 #include "kernels/backends/cpu/layout_plan.h"
+#include "proto/base/kernel_rows.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -39,50 +39,29 @@ const KernelRow* FindKernel(OpCode code) {
   return nullptr;
 }
 
-// What a name after "cpu:" allows, and the rows of the kernel tables that go with it. Best first.
+// What a name after "cpu:" allows. Best first.
 struct InstructionSet {
   const char* name;
-  bool cpu::CpuFeatures::*feature;  // null: any machine
-  const char* fp32;
-  const char* int8;
+  Isa isa;
 };
 constexpr InstructionSet kInstructionSets[] = {
 #if defined(__x86_64__)
-    {"avx512_vnni", &cpu::CpuFeatures::avx512_vnni, "avx512", "avx512_vnni"},  // or its _raw
-    {"avx512", &cpu::CpuFeatures::avx512, "avx512", "avx512"},
-    {"avx_vnni", &cpu::CpuFeatures::avx_vnni, "avx2", "avx_vnni"},
-    {"avx2", &cpu::CpuFeatures::avx2, "avx2", "avx2"},
+    {"avx512_vnni", Isa::kAvx512Vnni}, {"avx512", Isa::kAvx512},
+    {"avx_vnni", Isa::kAvxVnni},       {"avx2", Isa::kAvx2},
 #elif defined(__aarch64__)
-    {"i8mm", &cpu::CpuFeatures::neon_i8mm, "neon", "i8mm"},
-    {"dotprod", &cpu::CpuFeatures::neon_dotprod, "neon", "dotprod"},
-    {"neon", &cpu::CpuFeatures::neon, "neon", "neon"},
+    {"i8mm", Isa::kNeonI8mm},
+    {"dotprod", Isa::kNeonDotprod},
+    {"neon", Isa::kNeon},
 #endif
-    {"portable", nullptr, "portable", "portable"},
+    {"portable", Isa::kPortable},
 };
-
-bool IsSupported(const InstructionSet& set) {
-  return set.feature == nullptr || cpu::HostFeatures().*set.feature;
-}
-
-// The row of that name; the last one, which is portable, if there is none.
-template <typename Kernels>
-const Kernels* FindRow(absl::Span<const Kernels* const> rows, absl::string_view name) {
-  for (const Kernels* row : rows) {
-    if (row->name == name) return row;
-  }
-  return rows.back();
-}
 
 // Without pool and workspace, which are an executable's.
 Machine MachineOf(const InstructionSet& set) {
   Machine machine;
-  machine.fp32 = FindRow(fp32::SupportedKernels(), set.fp32);
-  machine.int8 = FindRow(cpu::SupportedInt8Kernels(), set.int8);
-  // Where there are both, adding the bias on the way costs nothing.
-  const cpu::Int8Kernels* raw =
-      FindRow(cpu::SupportedInt8Kernels(), absl::StrCat(set.int8, "_raw"));
-  if (raw->adds_bias) machine.int8 = raw;
-  machine.integer = &cpu::IntegerLoopsFor(set.fp32);
+  machine.fp32 = &BestRowWithin(fp32::SupportedKernels(), set.isa);
+  machine.int8 = &BestRowWithin(cpu::SupportedInt8Kernels(), set.isa);
+  machine.integer = &cpu::IntegerLoopsFor(set.isa);
   return machine;
 }
 
@@ -248,7 +227,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view 
                                                               bool fused) {
   if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads = ", threads, " < 1"));
   for (const InstructionSet& set : kInstructionSets) {
-    if (set.name == cap && IsSupported(set)) {
+    if (set.name == cap && HostHas(set.isa)) {
       return std::make_unique<CpuBackend>(set, threads, fused);
     }
   }
@@ -260,7 +239,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCappedCpuBackend(absl::string_view 
 std::vector<std::string> CpuInstructionSets() {
   std::vector<std::string> names;
   for (const InstructionSet& set : kInstructionSets) {
-    if (IsSupported(set)) names.emplace_back(set.name);
+    if (HostHas(set.isa)) names.emplace_back(set.name);
   }
   return names;
 }

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/base/isa.h"
 
 namespace runnel::inference {
 
@@ -73,6 +73,7 @@ struct NineTapsLoop {
 
 struct CodeLoops {
   const char* name;
+  Isa isa = Isa::kPortable;
   void (*requantize)(const CodeColumns& columns, const SumRows& rows);
   void (*add)(const CodeAddition& addition, const int8_t* a, const int8_t* b, int64_t n, int8_t* y);
   // y = x * inverse, rounded half away from zero, + zero, within +-max_code. A product beyond 10^6
@@ -90,7 +91,7 @@ struct CodeLoops {
 
 // Rows that this machine can run, best first, portable last.
 absl::Span<const CodeLoops* const> SupportedCodeLoops();
-// The row that goes with an Int8Kernels of this name, which the machine must be able to run.
-const CodeLoops& CodeLoopsFor(absl::string_view int8_kernels);
+// The best row that this machine can run and that needs no more than `isa`.
+const CodeLoops& CodeLoopsFor(Isa isa);
 
 }  // namespace runnel::inference

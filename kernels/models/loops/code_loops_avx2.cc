@@ -178,7 +178,7 @@ class EightNineTaps {
 };
 
 constexpr CodeLoops MakeAvx2Loops() {
-  CodeLoops loops = MakeLoops("avx2");
+  CodeLoops loops = MakeLoops("avx2", Isa::kAvx2);
   loops.depthwise_nine = {
       .run = DepthwiseNine<EightNineTaps>, .block = 8, .bias = 0, .rounds_once = true};
   return loops;

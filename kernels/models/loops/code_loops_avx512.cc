@@ -10,6 +10,6 @@ constexpr int kVectorBytes = 64;
 }  // namespace
 
 extern const CodeLoops kAvx512CodeLoops;
-const CodeLoops kAvx512CodeLoops = MakeLoops("avx512");
+const CodeLoops kAvx512CodeLoops = MakeLoops("avx512", Isa::kAvx512);
 
 }  // namespace runnel::inference

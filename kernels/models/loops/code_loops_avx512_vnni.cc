@@ -63,7 +63,7 @@ class SixtyFourNineTaps {
 };
 
 constexpr CodeLoops MakeVnniLoops() {
-  CodeLoops loops = MakeLoops("avx512_vnni");
+  CodeLoops loops = MakeLoops("avx512_vnni", Isa::kAvx512Vnni);
   loops.depthwise_nine = {.run = DepthwiseNine<SixtyFourNineTaps>, .block = 64, .bias = 128};
   return loops;
 }

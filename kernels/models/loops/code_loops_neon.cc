@@ -42,7 +42,7 @@ struct WideningNineTaps : NeonNineTaps<kIsWhole> {
 };
 
 constexpr CodeLoops MakeNeonLoops() {
-  CodeLoops loops = MakeLoops("neon");
+  CodeLoops loops = MakeLoops("neon", Isa::kNeon);
   loops.depthwise_nine = {
       .run = DepthwiseNine<WideningNineTaps>, .block = 16, .bias = 0, .rounds_once = true};
   return loops;

@@ -46,7 +46,7 @@ struct DotNineTaps : NeonNineTaps<kIsWhole> {
 };
 
 constexpr CodeLoops MakeDotprodLoops() {
-  CodeLoops loops = MakeLoops("dotprod");
+  CodeLoops loops = MakeLoops("dotprod", Isa::kNeonDotprod);
   loops.depthwise_nine = {
       .run = DepthwiseNine<DotNineTaps>, .block = 16, .bias = 0, .rounds_once = true};
   return loops;

@@ -14,6 +14,6 @@ void Requantize(const CodeColumns& columns, const SumRows& rows) {
 }  // namespace
 
 extern const CodeLoops kPortableCodeLoops;
-const CodeLoops kPortableCodeLoops = MakeLoops("portable");
+const CodeLoops kPortableCodeLoops = MakeLoops("portable", Isa::kPortable);
 
 }  // namespace runnel::inference

@@ -10,10 +10,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/backends/opencl/device/tile.h"
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "kernels/backends/opencl/product/code_pairs.h"
 #include "kernels/backends/opencl/product/product_plan.h"
-#include "kernels/backends/opencl/product/tile.h"
 #include "kernels/backends/ref/ref_backend.h"
 #include "kernels/ir/arithmetic/code_rule.h"
 #include "kernels/models/graph_executor.h"

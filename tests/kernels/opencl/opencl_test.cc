@@ -9,12 +9,12 @@
 #include "kernels/backends/lost_backend.h"
 #include "kernels/backends/opencl/device/device.h"
 #include "kernels/backends/opencl/device/session.h"
+#include "kernels/backends/opencl/device/tile.h"
 #include "kernels/backends/opencl/opencl_backend.h"
 #include "kernels/backends/opencl/product/product_plan.h"
-#include "kernels/backends/opencl/product/tile.h"
+#include "tests/kernels/op_harness.h"
 #include "tests/kernels/opencl/opencl_faults.h"
 #include "tests/kernels/opencl/uneven_conv.h"
-#include "tests/kernels/op_harness.h"
 
 namespace runnel::opencl {
 namespace {

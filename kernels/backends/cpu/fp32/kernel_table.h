@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "kernels/ir/arithmetic/fake_quantize.h"
 #include "kernels/ir/optimizers/optimizer_scalars.h"
+#include "proto/base/isa.h"
 
 namespace runnel::fp32 {
 
@@ -119,6 +120,7 @@ inline constexpr size_t kOptimizers = 0
 
 struct Kernels {
   absl::string_view name;
+  Isa isa;
   int width;         // floats in a register
   int tile_vectors;  // registers in a panel, at most
 
@@ -193,8 +195,8 @@ absl::Span<const Kernels* const> SupportedKernels();
 
 extern const Kernels kPortableKernels;
 #if defined(__x86_64__)
-extern const Kernels kAvx2Kernels;    // needs AVX2 and FMA
-extern const Kernels kAvx512Kernels;  // needs AVX-512 F
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
 #elif defined(__aarch64__)
 extern const Kernels kNeonKernels;
 #endif

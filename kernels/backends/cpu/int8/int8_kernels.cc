@@ -1,21 +1,14 @@
 #include "kernels/backends/cpu/int8/int8_kernels.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstddef>
-#include <iterator>
+#include <vector>
 
 #include "kernels/backends/cpu/int8/int8_conv.h"
-#include "kernels/backends/cpu/isa.h"
+#include "proto/base/kernel_rows.h"
 
 namespace runnel::cpu {
 namespace {
-
-struct Row {
-  const Int8Kernels* kernels;
-  bool (*supported)(const CpuFeatures&);
-};
 
 #if defined(__x86_64__)
 // Whether a tile that adds the bias on the way is as fast as one whose rows have it. It is where
@@ -53,45 +46,28 @@ bool AddsBiasForNothing() {
 }
 #endif
 
-// Best first.
-constexpr Row kRows[] = {
+constexpr const Int8Kernels* kTable[] = {
 #if defined(__x86_64__)
-    {&kAvx512VnniRawInt8Kernels,
-     [](const CpuFeatures& host) { return host.avx512_vnni && AddsBiasForNothing(); }},
-    {&kAvx512VnniInt8Kernels, [](const CpuFeatures& host) { return host.avx512_vnni; }},
-    {&kAvx512Int8Kernels, [](const CpuFeatures& host) { return host.avx512; }},
-    {&kAvxVnniInt8Kernels, [](const CpuFeatures& host) { return host.avx_vnni; }},
-    {&kAvx2Int8Kernels, [](const CpuFeatures& host) { return host.avx2; }},
+    &kAvx512VnniRawInt8Kernels, &kAvx512VnniInt8Kernels, &kAvx512Int8Kernels,
+    &kAvxVnniInt8Kernels,       &kAvx2Int8Kernels,
+#elif defined(__aarch64__)
+    &kNeonI8mmInt8Kernels, &kNeonDotprodInt8Kernels, &kNeonInt8Kernels,
 #endif
-#if defined(__aarch64__)
-    {&kNeonI8mmInt8Kernels, [](const CpuFeatures& host) { return host.neon_i8mm; }},
-    {&kNeonDotprodInt8Kernels, [](const CpuFeatures& host) { return host.neon_dotprod; }},
-    {&kNeonInt8Kernels, [](const CpuFeatures& host) { return host.neon; }},
+    &kPortableInt8Kernels};
+
+std::vector<const Int8Kernels*> Probe() {
+  std::vector<const Int8Kernels*> rows = SupportedRows(kTable);
+#if defined(__x86_64__)
+  if (rows.front() == &kAvx512VnniRawInt8Kernels && !AddsBiasForNothing()) rows.erase(rows.begin());
 #endif
-    {&kPortableInt8Kernels, [](const CpuFeatures&) { return true; }},
-};
-
-struct Supported {
-  std::array<const Int8Kernels*, std::size(kRows)> kernels = {};
-  size_t count = 0;
-};
-
-const Supported& Probe() {
-  static const Supported supported = [] {
-    Supported found;
-    for (const Row& row : kRows) {
-      if (row.supported(HostFeatures())) found.kernels[found.count++] = row.kernels;
-    }
-    return found;
-  }();
-  return supported;
+  return rows;
 }
 
 }  // namespace
 
 absl::Span<const Int8Kernels* const> SupportedInt8Kernels() {
-  const Supported& supported = Probe();
-  return absl::MakeConstSpan(supported.kernels.data(), supported.count);
+  static const std::vector<const Int8Kernels*> rows = Probe();
+  return rows;
 }
 
 const Int8Kernels& BestInt8Kernels() { return *SupportedInt8Kernels().front(); }

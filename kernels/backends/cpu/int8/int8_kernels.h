@@ -18,6 +18,8 @@
 
 #include <cstdint>
 
+#include "proto/base/isa.h"
+
 namespace runnel::cpu {
 
 inline constexpr int kMaxTileRows = 16;
@@ -93,6 +95,7 @@ struct Int8Tile {
 
 struct Int8Kernels {
   const char* name = "";
+  Isa isa = Isa::kPortable;
   int tile_rows = 0;      // at most kMaxTileRows
   int panel_columns = 0;  // at most kMaxPanelColumns
   int column_unit = 0;    // divides panel_columns

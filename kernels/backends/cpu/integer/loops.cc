@@ -1,5 +1,9 @@
 #include "kernels/backends/cpu/integer/loops.h"
 
+#include <vector>
+
+#include "proto/base/kernel_rows.h"
+
 namespace runnel::cpu {
 
 extern const IntegerLoops kPortableIntegerLoops;
@@ -8,14 +12,16 @@ extern const IntegerLoops kAvx2IntegerLoops;
 extern const IntegerLoops kAvx512IntegerLoops;
 #endif
 
-const IntegerLoops& IntegerLoopsFor(absl::string_view name) {
+const IntegerLoops& IntegerLoopsFor(Isa isa) {
+  static constexpr const IntegerLoops* kTable[] = {
 #if defined(__x86_64__)
-  if (name == "avx512") return kAvx512IntegerLoops;
-  if (name == "avx2") return kAvx2IntegerLoops;
-#else
-  static_cast<void>(name);
+    &kAvx512IntegerLoops,
+    &kAvx2IntegerLoops,
 #endif
-  return kPortableIntegerLoops;
+    &kPortableIntegerLoops
+  };
+  static const std::vector<const IntegerLoops*> rows = SupportedRows(kTable);
+  return BestRowWithin(rows, isa);
 }
 
 }  // namespace runnel::cpu

@@ -6,12 +6,12 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
+#include "proto/base/isa.h"
 
 namespace runnel::cpu {
 
 struct IntegerLoops {
-  const char* name;
+  Isa isa;
   // y[c] = the largest of x[t][c], taps[c] (if not null) the first t that has it.
   void (*max_of_taps)(const int8_t* const* x, int taps, int64_t channels, int8_t* y,
                       uint8_t* tap_of_max);
@@ -46,7 +46,7 @@ struct IntegerLoops {
   void (*quantize_by_factor)(const float* x, int64_t n, double factor, int8_t* out);
 };
 
-// The row "avx512" or "avx2", which the machine must have, else "portable".
-const IntegerLoops& IntegerLoopsFor(absl::string_view name);
+// The best row that this machine can run and that needs no more than `isa`.
+const IntegerLoops& IntegerLoopsFor(Isa isa);
 
 }  // namespace runnel::cpu

@@ -7,6 +7,6 @@ constexpr int kVectorBytes = 32;
 }  // namespace
 
 extern const IntegerLoops kAvx2IntegerLoops;
-const IntegerLoops kAvx2IntegerLoops = MakeLoops("avx2");
+const IntegerLoops kAvx2IntegerLoops = MakeLoops(Isa::kAvx2);
 
 }  // namespace runnel::cpu

@@ -7,6 +7,6 @@ constexpr int kVectorBytes = 64;
 }  // namespace
 
 extern const IntegerLoops kAvx512IntegerLoops;
-const IntegerLoops kAvx512IntegerLoops = MakeLoops("avx512");
+const IntegerLoops kAvx512IntegerLoops = MakeLoops(Isa::kAvx512);
 
 }  // namespace runnel::cpu

@@ -7,6 +7,6 @@ constexpr int kVectorBytes = 16;
 }  // namespace
 
 extern const IntegerLoops kPortableIntegerLoops;
-const IntegerLoops kPortableIntegerLoops = MakeLoops("portable");
+const IntegerLoops kPortableIntegerLoops = MakeLoops(Isa::kPortable);
 
 }  // namespace runnel::cpu

@@ -13,7 +13,7 @@
 // int8 mantissas, of which a cell holds four for one dot product; DOT_... says how that is computed.
 // With CODES too, a forward of INT8 inference requantises its sums where it has them.
 //
-// The build says the tile (kernels/backends/opencl/product/tile.h): registers of a work-item TILE_ROWS x
+// The build says the tile (kernels/backends/opencl/device/tile.h): registers of a work-item TILE_ROWS x
 // TILE_COLUMNS, work-items of a group SIDE_X x SIDE_Y, cells of depth that a group loads at once
 // DEPTH, cells that a work-item reads at once VECTOR. None of them can be seen in the result: each
 // sum has its terms in ascending order of depth.

@@ -15,7 +15,7 @@
 #include "kernels/backends/opencl/device/device.h"
 #include "kernels/backends/opencl/device/device_budget.h"
 #include "kernels/backends/opencl/device/handles.h"
-#include "kernels/backends/opencl/product/tile.h"
+#include "kernels/backends/opencl/device/tile.h"
 
 namespace runnel::opencl {
 

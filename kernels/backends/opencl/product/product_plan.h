@@ -7,7 +7,7 @@
 
 #include "kernels/backends/host/geometry.h"
 #include "kernels/backends/opencl/device/handles.h"
-#include "kernels/backends/opencl/product/tile.h"
+#include "kernels/backends/opencl/device/tile.h"
 #include "kernels/ir/program.h"
 
 namespace runnel::opencl {

@@ -7,7 +7,7 @@
 
 namespace runnel::fp32 {
 
-constinit const Kernels kAvx2Kernels = MakeKernels<VecAvx2>("avx2");
+constinit const Kernels kAvx2Kernels = MakeKernels<VecAvx2>("avx2", Isa::kAvx2);
 
 }  // namespace runnel::fp32
 #endif

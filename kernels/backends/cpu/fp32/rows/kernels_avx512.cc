@@ -7,7 +7,7 @@
 
 namespace runnel::fp32 {
 
-constinit const Kernels kAvx512Kernels = MakeKernels<VecAvx512>("avx512");
+constinit const Kernels kAvx512Kernels = MakeKernels<VecAvx512>("avx512", Isa::kAvx512);
 
 }  // namespace runnel::fp32
 #endif

@@ -6,7 +6,7 @@
 
 namespace runnel::fp32 {
 
-constinit const Kernels kNeonKernels = MakeKernels<VecNeon>("neon");
+constinit const Kernels kNeonKernels = MakeKernels<VecNeon>("neon", Isa::kNeon);
 
 }  // namespace runnel::fp32
 #endif

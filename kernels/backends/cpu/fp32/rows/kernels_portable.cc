@@ -3,6 +3,6 @@
 
 namespace runnel::fp32 {
 
-constinit const Kernels kPortableKernels = MakeKernels<VecPortable>("portable");
+constinit const Kernels kPortableKernels = MakeKernels<VecPortable>("portable", Isa::kPortable);
 
 }  // namespace runnel::fp32

@@ -14,9 +14,10 @@
 namespace runnel::fp32 {
 
 template <typename V>
-constexpr Kernels MakeKernels(const char* name) {
+constexpr Kernels MakeKernels(const char* name, Isa isa) {
   return {
       .name = name,
+      .isa = isa,
       .width = V::kWidth,
       .tile_vectors = V::kTileVectors,
       .product = RunProduct<V>,

@@ -34,6 +34,7 @@ using Packing = PackingLoops<kRows, kAvx2Group, 0>;
 
 const Int8Kernels kAvx2Int8Kernels = {
     .name = "avx2",
+    .isa = Isa::kAvx2,
     .tile_rows = kRows,
     .panel_columns = kAvx2Columns,
     .column_unit = kAvx2Columns,

@@ -91,6 +91,7 @@ void Tile(const Int8Tile& tile) {
 
 const Int8Kernels kAvx512Int8Kernels = {
     .name = "avx512",
+    .isa = Isa::kAvx512,
     .tile_rows = kRows,
     .panel_columns = kAvx512Columns,
     .column_unit = kAvx512Unit,

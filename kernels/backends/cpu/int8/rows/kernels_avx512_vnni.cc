@@ -179,6 +179,7 @@ namespace {
 constexpr Int8Kernels MakeRow(const char* name, bool adds_bias) {
   return {
       .name = name,
+      .isa = Isa::kAvx512Vnni,
       .tile_rows = kAvx512Rows,
       .panel_columns = kAvx512Columns,
       .column_unit = kAvx512Unit,

@@ -31,6 +31,7 @@ using Packing = PackingLoops<kRows, kAvx2Group, 128>;
 
 const Int8Kernels kAvxVnniInt8Kernels = {
     .name = "avx_vnni",
+    .isa = Isa::kAvxVnni,
     .tile_rows = kRows,
     .panel_columns = kAvx2Columns,
     .column_unit = kAvx2Columns,

@@ -51,6 +51,7 @@ using Packing = NeonPacking<kRows, kGroup, TurnBySixteen>;
 
 const Int8Kernels kNeonInt8Kernels = {
     .name = "neon",
+    .isa = Isa::kNeon,
     .tile_rows = kRows,
     .panel_columns = kColumns,
     .column_unit = kColumns,

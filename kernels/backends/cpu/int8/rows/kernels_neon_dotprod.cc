@@ -93,6 +93,7 @@ using Packing = NeonPacking<kRows, kGroup, TurnByFour>;
 
 const Int8Kernels kNeonDotprodInt8Kernels = {
     .name = "dotprod",
+    .isa = Isa::kNeonDotprod,
     .tile_rows = kRows,
     .panel_columns = kColumns,
     .column_unit = kColumns,

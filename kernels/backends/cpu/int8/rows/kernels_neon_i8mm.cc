@@ -87,6 +87,7 @@ using Packing = NeonPacking<kRows, kGroup, TurnByEight>;
 
 const Int8Kernels kNeonI8mmInt8Kernels = {
     .name = "i8mm",
+    .isa = Isa::kNeonI8mm,
     .tile_rows = kRows,
     .panel_columns = kColumns,
     .column_unit = kColumns,

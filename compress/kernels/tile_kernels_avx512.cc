@@ -2,7 +2,7 @@
 
 #if defined(__x86_64__)
 
-#include "compress/tile/tile_kernels_avx512.h"
+#include "compress/kernels/tile_kernels_avx512.h"
 
 namespace runnel {
 namespace {

@@ -9,7 +9,7 @@
 #define RUNNEL_TILE
 #define RUNNEL_TILE_OWN_LOOPS
 
-#include "compress/tile/tile_loops.inc"
+#include "compress/kernels/tile_loops.inc"
 
 namespace runnel {
 namespace {

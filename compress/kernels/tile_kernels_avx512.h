@@ -14,7 +14,7 @@
 #define RUNNEL_TILE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,popcnt")))
 #define RUNNEL_TILE_OWN_LOOPS
 
-#include "compress/tile/tile_loops.inc"
+#include "compress/kernels/tile_loops.inc"
 
 namespace runnel {
 

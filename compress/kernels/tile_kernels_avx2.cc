@@ -4,7 +4,7 @@
 
 #define RUNNEL_TILE __attribute__((target("avx2,popcnt")))
 
-#include "compress/tile/tile_loops.inc"
+#include "compress/kernels/tile_loops.inc"
 
 namespace runnel {
 

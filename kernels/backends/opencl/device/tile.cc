@@ -1,4 +1,4 @@
-#include "kernels/backends/opencl/product/tile.h"
+#include "kernels/backends/opencl/device/tile.h"
 
 #include <algorithm>
 #include <vector>

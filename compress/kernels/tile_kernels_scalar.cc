@@ -2,7 +2,7 @@
 
 #define RUNNEL_TILE
 
-#include "compress/tile/tile_loops.inc"
+#include "compress/kernels/tile_loops.inc"
 
 namespace runnel {
 
