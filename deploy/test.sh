@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a preset with its tests and runs them; the last lines are ctest's own summary.
+# Builds a preset with its tests and runs them; the last lines are ctest's own summary, the ten slowest tests before it.
 set -euo pipefail
 # shellcheck source=deploy/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -24,16 +24,25 @@ RUNNEL_SKIP_PACKAGES=1   leave packages alone
 END
 }
 
-# Which tests run: a test binary's target has its test's name. Arguments: ctest's own.
-tests_with() {
-  ctest --preset "$preset" "$@" -N 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: *//p'
+# The targets of the tests with a label: a test binary has its test's name, without the number of a part.
+targets_of() {
+  ctest --preset "$preset" -L "^$1\$" -N 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: *\([^.]*\).*/\1/p' | sort -u
 }
 
-quick_tests=(base_test codec_fuzz_test codec_fuzzer compress_test control_convert_test control_fuzzer control_parts_test
-  frame_fuzz_test frame_fuzzer link_shell_test niti_golden_test transport_test)
-
-process_tests=(process_central_lost_test process_integer_test process_members_test process_recovering_test process_relay_test
-  process_security_test process_staying_test process_training_test)
+# Passes ctest's output on; before its summary, the ten tests that took longest.
+with_slowest() {
+  local line words times=""
+  while IFS= read -r line; do
+    case "$line" in
+      *" Test "*" sec"*)
+        read -r -a words <<<"$line"
+        times+="${words[-2]} s  ${words[3]}"$'\n'
+        ;;
+      *"% tests passed"*) printf 'Slowest tests:\n%s\n\n' "$(sort -rn <<<"$times" | head -10)" ;;
+    esac
+    printf '%s\n' "$line"
+  done
+}
 
 preset=dev
 case "${1:-}" in
@@ -77,18 +86,17 @@ cmake --preset "$preset" || die "configuring failed (above)"
 
 build=(cmake --build --preset "$preset" -j "$(compile_jobs)")
 check=(ctest --preset "$preset" -j2 --no-tests=error)
-if [ "$quick" = yes ]; then
-  build+=(--target "${quick_tests[@]}")
-  check+=(-R "^($(IFS='|'; echo "${quick_tests[*]}"))\$")
-elif [ "$processes" = yes ]; then
-  build+=(--target hand_overs runnel-central runnel-worker "${process_tests[@]}")
-  check+=(-R "^($(IFS='|'; echo "${process_tests[*]}"))\$")
-elif [ "$preset" = tsan ]; then
-  mapfile -t targets < <(tests_with -L '^tsan$')
-  [ "${#targets[@]}" -gt 0 ] || die "no test carries the label tsan"
+label=
+[ "$preset" != tsan ] || label=tsan
+[ "$quick" = no ] || label=quick
+[ "$processes" = no ] || label=processes
+if [ -n "$label" ]; then
+  mapfile -t targets < <(targets_of "$label")
+  [ "${#targets[@]}" -gt 0 ] || die "no test carries the label $label"
   build+=(--target "${targets[@]}")
-  check+=(-L '^tsan$')
+  check+=(-L "^$label\$")
 fi
+[ "$processes" = no ] || build+=(hand_overs runnel-central runnel-worker)
 
 say "3/4 build: ${build[*]}"
 "${build[@]}" || die "building failed (above)"
@@ -103,4 +111,4 @@ if [ "$processes" = yes ]; then
 fi
 
 say "4/4 test: ${check[*]} $*"
-exec "${check[@]}" "$@"
+"${check[@]}" "$@" | with_slowest

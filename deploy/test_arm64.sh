@@ -71,23 +71,23 @@ cmake --preset dev -B build/arm64 --toolchain deploy/cross/aarch64.cmake -DRUNNE
   >build/arm64-configure.log 2>&1 ||
   { cat build/arm64-configure.log >&2; die "configuring failed (above)"; }
 
-# A test binary's target has its test's name.
+# A test binary's target has its test's name, without the number of a part.
 tests=()
 for folder in "${folders[@]}"; do
   mapfile -t -O "${#tests[@]}" tests < <(
     ctest --test-dir "build/arm64/tests/$folder" -N -E "$left_out" |
-      sed -n 's/^ *Test *#[0-9]*: *//p')
+      sed -n 's/^ *Test *#[0-9]*: *\([^.]*\).*/\1/p' | sort -u)
 done
 [ "${#tests[@]}" -gt 0 ] || die "there are no tests"
 
 say "build: ${tests[*]}"
 cmake --build build/arm64 -j "$(compile_jobs)" --target "${tests[@]}" || die "building failed (above)"
 
-pattern="^($(IFS='|'; echo "${tests[*]}"))\$"
+pattern="^($(IFS='|'; echo "${tests[*]}"))(\\.|\$)"
 for processor in "${processors[@]}"; do
   say "test on $processor"
   if [ "$processor" != "${processors[0]}" ]; then
-    pattern="^($(printf '%s\n' "${tests[@]}" | grep -E "$chosen" | paste -sd '|'))\$"
+    pattern="^($(printf '%s\n' "${tests[@]}" | grep -E "$chosen" | paste -sd '|'))(\\.|\$)"
   fi
   QEMU_CPU=$processor ctest --test-dir build/arm64 -R "$pattern" -j2 --output-on-failure \
     --no-tests=error "$@" || die "failed on $processor (above)"
