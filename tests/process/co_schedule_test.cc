@@ -77,6 +77,13 @@ TEST(CoSchedule, AListingGoesByTheRescaling) {
   EXPECT_THAT(Listing({"lenet", "--rescale", "warp"}, 2), HasSubstr("warp"));
 }
 
+// As the program that trains: with one micro-batch in flight each tensor steps in the backward.
+TEST(CoSchedule, AListingOfOneStageStepsInTheBackward) {
+  EXPECT_THAT(Listing({"lenet", "--recipe", "fp32", "--counted"}),
+              AllOf(HasSubstr("optimizer_update"),
+                    testing::Not(testing::ContainsRegex("update +[0-9.]+ +optimizer_update"))));
+}
+
 TEST(CoSchedule, AListingHasTheSlicesOfProducts) {
   EXPECT_THAT(Listing({"lenet", "--counted", "--batch-split", "16"}),
               testing::ContainsRegex("int8_conv_weight_gradient +cpu .* in slices of 16"));

@@ -69,8 +69,8 @@ TEST(Summary, HasExactlyTheseKeys) {
                   "bandwidth_forward_bytes_per_s", "bandwidth_backward_bytes_per_s", "relayed"));
   EXPECT_THAT(Keys(json["timeline"][0]), ElementsAre("batches", "seconds"));
   EXPECT_THAT(Keys(json["stages"][0]),
-              ElementsAre("busy_share", "wait_share", "busy_processor_share", "processor_share",
-                          "peak_rss_bytes", "memory_bytes"));
+              ElementsAre("numerics_class", "busy_share", "wait_share", "busy_processor_share",
+                          "processor_share", "peak_rss_bytes", "memory_bytes"));
   EXPECT_THAT(Keys(json["evaluations"][0]), ElementsAre("step", "accuracy", "loss"));
   EXPECT_THAT(Keys(json["recoveries"][0]),
               ElementsAre("step", "workers", "source", "detect_s", "plan_s", "fetch_s",
