@@ -81,7 +81,6 @@ struct StageSeconds {
 
 // One stage's measurements. Shares are of the time between the first grant and the last barrier.
 struct StageSummary {
-  std::string numerics_class;  // of the backend that computed it last
   double busy_share = 0;
   double wait_share = 0;
   // Of a processor: of the computing thread in busy_share, and of the whole worker.
@@ -94,6 +93,7 @@ struct StageSummary {
   double joules = 0;
   double joules_a_sample = 0;
   EnergySource energy_source = EnergySource::kModel;
+  std::string numerics_class = {};  // of the backend that computed it last
 };
 
 // Workers were lost and training went on without them. Seconds are of a phase each, since the one
