@@ -291,7 +291,8 @@ CentralMessage RandomControlMessages::FromCentral(size_t index) {
                      Text(),
                      Text(),
                      Below(2) == 1,
-                     Below(2) == 1}};
+                     Below(2) == 1,
+                     Text()}};
   static_assert(std::size(messages) == std::variant_size_v<CentralMessage>);
   return messages[index];
 }

@@ -11,6 +11,7 @@
 #include "kernels/ir/recipe.h"
 #include "kernels/models/program_executor.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/training/optimizer.h"
 #include "worker/check/processor_examination.h"
 #include "worker/heap_limits.h"
 #include "worker/inference/inference_profile.h"
@@ -239,10 +240,11 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
   RUNNEL_ASSIGN_OR_RETURN(const RescaleRule rescale, ParseRescale(request.rescale));
   RUNNEL_ASSIGN_OR_RETURN(const BatchSplitRule split, ParseBatchSplit(request.batch_split));
+  RUNNEL_ASSIGN_OR_RETURN(const OptimizerChoice choice, ParseOptimizer(request.optimizer));
   const ListedStage stage = {
       request.model, request.layers,
       StagePrograms{request.micro_batch_size, request.accumulates, request.one_in_flight,
-                    request.defers_weight_gradients, rescale, split}};
+                    request.defers_weight_gradients, rescale, split, choice.optimizer}};
   absl::StatusOr<ProgramListing> listing;
   for (const std::string& one : NamesOf(request.backend)) {
     RUNNEL_RETURN_IF_ERROR(AdmitProcessors(one));

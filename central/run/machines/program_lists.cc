@@ -22,7 +22,8 @@ void ProgramLists::Begin(const Plan& plan, const ProfileRequest& common,
                                                  training.rescale,
                                                  training.batch_split,
                                                  order == StageOrder(),
-                                                 order.deferred_weight_gradients > 0}});
+                                                 order.deferred_weight_gradients > 0,
+                                                 training.optimizer}});
   }
 }
 

@@ -419,6 +419,7 @@ struct ProgramRequest {
   // Of the stage's order of actions, as the stage that trains would have it.
   bool one_in_flight = false;
   bool defers_weight_gradients = false;
+  std::string optimizer = "sgd";  // TrainingSettings::optimizer
 };
 
 // The run is over, or goes on without the worker, which has asked to leave: the worker ends, or

@@ -160,6 +160,7 @@ void Fill(ProgramRequest& from, proto::FromCentral& to) {
   request.set_batch_split(from.batch_split);
   request.set_one_in_flight(from.one_in_flight);
   request.set_defers_weight_gradients(from.defers_weight_gradients);
+  request.set_optimizer(from.optimizer);
 }
 
 void Fill(Release&, proto::FromCentral& to) { to.mutable_release(); }
@@ -406,6 +407,8 @@ absl::StatusOr<CentralMessage> Read(const proto::ProgramRequest& from) {
   request.batch_split = from.batch_split();
   request.one_in_flight = from.one_in_flight();
   request.defers_weight_gradients = from.defers_weight_gradients();
+  RUNNEL_RETURN_IF_ERROR(CheckName("program_request.optimizer", from.optimizer()));
+  request.optimizer = from.optimizer();
   return request;
 }
 

@@ -27,6 +27,7 @@ class ProgramListsTest : public ::testing::Test {
     training.micro_batches = 4;
     training.rescale = "speculate";
     training.batch_split = "8";
+    training.optimizer = "adamw";
     lists_.Begin(plan_, common, training, roster_, effects_);
   }
 
@@ -52,6 +53,7 @@ TEST_F(ProgramListsTest, EachStagesWorkerIsAskedForItsLayers) {
   EXPECT_TRUE(request.accumulates);
   EXPECT_EQ(request.rescale, "speculate");
   EXPECT_EQ(request.batch_split, "8");
+  EXPECT_EQ(request.optimizer, "adamw");
   EXPECT_EQ(request.one_in_flight, plan_.stages[1].order() == StageOrder());
 }
 
