@@ -2,7 +2,7 @@
 // algorithm 2; moments and their bias correction: Kingma and Ba, arXiv 1412.6980). Scalars: rate,
 // beta1, 1 - beta1, beta2, 1 - beta2, 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), epsilon, weight
 // decay, of the run's t-th step.
-#ifndef __OPENCL_VERSION__
+#ifndef __OPENCL_C_VERSION__
 #pragma once
 #include <cmath>
 namespace runnel::optimizers {
@@ -21,7 +21,7 @@ static inline float AdamWStep(float weight, float gradient, float *slots, const 
   return weight - s[0] * AdamWDirection(weight, slots, s);
 }
 
-#ifdef __OPENCL_VERSION__
+#ifdef __OPENCL_C_VERSION__
 UPDATE_WITH_2_SLOTS(AdamW)
 #else
 }  // namespace runnel::optimizers

@@ -1,6 +1,6 @@
 // SGD with momentum; weight decay is part of the gradient. Scalars: learning rate, momentum, weight
 // decay.
-#ifndef __OPENCL_VERSION__
+#ifndef __OPENCL_C_VERSION__
 #pragma once
 namespace runnel::optimizers {
 #endif
@@ -19,7 +19,7 @@ static inline float SgdDirection(float weight, const float *slots, const float *
   return slots[0];
 }
 
-#ifdef __OPENCL_VERSION__
+#ifdef __OPENCL_C_VERSION__
 UPDATE_WITH_1_SLOT(Sgd)
 #else
 }  // namespace runnel::optimizers
