@@ -79,6 +79,9 @@ int PortOf(int fd) {
 
 }  // namespace
 
+// Without descriptors or memory for another connection.
+constexpr int64_t kFullMs = 100;
+
 struct JoinDoor::Listening {
   std::unique_ptr<Socket> socket;
   Socket wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // readable: end
@@ -175,7 +178,13 @@ void JoinDoor::Accept() {
   while (true) {
     const int fd =
         accept4(listening_->socket->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
+    if (fd < 0) {
+      // Who waits stays in the listener's queue, and poll would say so again at once.
+      const bool is_full =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (is_full) accepts_at_ms_ = NowMs() + kFullMs;
+      return;
+    }
     if (visitors_.size() >= kMostConnections) {
       visitors_.erase(visitors_.begin());
       options_.refusals->Refused("join door: too many connections at once, the oldest is cut off");
@@ -202,12 +211,19 @@ void JoinDoor::Serve() {
   sigaddset(&broken_pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   while (true) {
-    std::vector<pollfd> waited = {{listening_->wake.get(), POLLIN, 0},
-                                  {listening_->socket->get(), POLLIN, 0}};
+    const int64_t now_ms = NowMs();
+    const bool accepts = now_ms >= accepts_at_ms_;
+    std::vector<pollfd> waited = {
+        {listening_->wake.get(), POLLIN, 0},
+        {listening_->socket->get(), static_cast<short>(accepts ? POLLIN : 0), 0}};  // NOLINT
     for (const auto& visitor : visitors_) waited.push_back(visitor->Wants());
     // The oldest has the first deadline.
-    const int64_t wait_ms =
-        visitors_.empty() ? -1 : std::max<int64_t>(visitors_.front()->until_ms() - NowMs(), 0);
+    int64_t wait_ms =
+        visitors_.empty() ? -1 : std::max<int64_t>(visitors_.front()->until_ms() - now_ms, 0);
+    if (!accepts) {
+      const int64_t left_ms = accepts_at_ms_ - now_ms;
+      wait_ms = wait_ms < 0 ? left_ms : std::min(wait_ms, left_ms);
+    }
     if (poll(waited.data(), waited.size(), static_cast<int>(wait_ms)) < 0 && errno != EINTR) return;
     if (waited[0].revents != 0) return;
     for (size_t i = visitors_.size(); i-- > 0;) {

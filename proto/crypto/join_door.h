@@ -57,6 +57,7 @@ class JoinDoor {
   const std::unique_ptr<Listening> listening_;
   int port_ = 0;
   std::vector<std::unique_ptr<Visitor>> visitors_;  // oldest first; of the thread
+  int64_t accepts_at_ms_ = 0;                       // not before: there was no room
   std::thread thread_;                              // last
 };
 

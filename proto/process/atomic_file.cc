@@ -77,21 +77,14 @@ absl::Status WriteInPlace(const std::string& path, absl::Span<const absl::string
 
 absl::Status WriteAndFlush(const std::string& temporary,
                            absl::Span<const absl::string_view> pieces) {
-  FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  // Of a process that was killed, or a link that another user planted in a folder of everybody's.
+  unlink(temporary.c_str());
+  FileDescriptor file(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (file.get() < 0) return FileError("create", temporary, errno);
   RUNNEL_RETURN_IF_ERROR(WritePieces(file.get(), pieces, temporary));
   if (fsync(file.get()) != 0) return FileError("flush", temporary, errno);
   if (file.Close() != 0) return FileError("close", temporary, errno);
-  return absl::OkStatus();
-}
-
-absl::Status FlushDirectoryOf(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  const std::string directory = parent.empty() ? "." : parent.string();
-  FileDescriptor file(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.get() < 0) return FileError("open", directory, errno);
-  // EINVAL: a file system that has nothing to flush.
-  if (fsync(file.get()) != 0 && errno != EINVAL) return FileError("flush", directory, errno);
   return absl::OkStatus();
 }
 
@@ -147,6 +140,16 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_b
   return content;
 }
 
+absl::Status FlushFolderOf(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
+  FileDescriptor file(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0) return FileError("open", directory, errno);
+  // EINVAL: a file system that has nothing to flush.
+  if (fsync(file.get()) != 0 && errno != EINVAL) return FileError("flush", directory, errno);
+  return absl::OkStatus();
+}
+
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces) {
   const std::string target = Resolve(path);
@@ -163,7 +166,7 @@ absl::Status WriteFileAtomically(const std::string& path,
     unlink(temporary.c_str());
     return status;
   }
-  return FlushDirectoryOf(target);
+  return FlushFolderOf(target);
 }
 
 }  // namespace runnel

@@ -24,7 +24,11 @@ absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path);
 // Directories and the like are FailedPrecondition.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_bytes);
 
-// Writes the pieces, one behind the other, to <path>.tmp, flushes it to the disk, renames it to
+// What a folder lists is on the disk: a file that was made there is found after a crash.
+absl::Status FlushFolderOf(const std::string& path);
+
+// Writes the pieces, one behind the other, to <path>.tmp (a new file: what somebody put there is
+// removed, not followed), flushes it to the disk, renames it to
 // `path` and flushes the directory: after a crash `path` has the old content or the new. On any
 // error the temporary file is gone, `path` is as it was (unless it is the directory's flush that
 // fails: then the new content is there), and the status names path and cause. A

@@ -31,6 +31,17 @@ TEST(AtomicFile, WritesPiecesAndReplaces) {
   EXPECT_THAT(dir.List(), ElementsAre("f"));
 }
 
+// In a folder of everybody's, somebody has put a link where the temporary file would be.
+TEST(AtomicFile, ALinkInTheTemporaryFilesPlaceIsNotFollowed) {
+  ScratchDir dir;
+  Spill(dir / "precious", "mine");
+  ASSERT_EQ(symlink((dir / "precious").c_str(), (dir / "f.tmp").c_str()), 0);
+  ASSERT_TRUE(WriteFileAtomically(dir / "f", {"new"}).ok());
+  EXPECT_EQ(Slurp(dir / "precious"), "mine");
+  EXPECT_EQ(Slurp(dir / "f"), "new");
+  EXPECT_THAT(dir.List(), ElementsAre("f", "precious"));
+}
+
 TEST(AtomicFile, FullDiskLeavesTheOldContent) {
   ScratchDir dir;
   ASSERT_TRUE(WriteFileAtomically(dir / "f", {"old"}).ok());

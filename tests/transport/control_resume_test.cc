@@ -1,5 +1,8 @@
 // A control stream outlives its connection: nothing is lost, nothing comes twice.
 
+#include <atomic>
+#include <future>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/transport/grpc/control/grpc_control.h"
@@ -271,19 +274,86 @@ TEST_F(ControlSilence, IsSaidAndEndsTheConnection) {
 
 // ---- who answers at a port
 
-PortAnswer AnswerOf(const std::string& host, int port) {
-  PortProbe probe;
-  struct Heard final : Awaited {
-    void Set(PortAnswer answer) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      answer_ = answer;
-      changed_.notify_all();
-    }
-    std::optional<PortAnswer> answer_;
-  } heard;
+struct HeardAnswer final : Awaited {
+  void Set(PortAnswer answer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    answer_ = answer;
+    changed_.notify_all();
+  }
+  std::optional<PortAnswer> answer_;
+};
+
+PortAnswer AnswerOf(PortProbe& probe, const std::string& host, int port) {
+  HeardAnswer heard;
   probe.Ask(host, port, 300, [&heard](PortAnswer answer) { heard.Set(answer); });
   EXPECT_TRUE(heard.WaitFor([&] { return heard.answer_.has_value(); }));
   return heard.answer_.value_or(PortAnswer::kNone);
+}
+
+PortAnswer AnswerOf(const std::string& host, int port) {
+  PortProbe probe;
+  return AnswerOf(probe, host, port);
+}
+
+PortProbe::Target TargetAt(uint32_t address) {
+  PortProbe::Target target;
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&target.address);
+  v4->sin_family = AF_INET;
+  v4->sin_addr.s_addr = htonl(address);
+  target.bytes = sizeof(*v4);
+  return target;
+}
+
+int ListeningSocket(int* port) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in own = {};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
+  EXPECT_EQ(listen(listener, 1), 0);
+  socklen_t bytes = sizeof(own);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes);
+  *port = ntohs(own.sin_port);
+  return listener;
+}
+
+// As long as a name server says nothing, the questions about its name are without an answer, and
+// all others have theirs.
+TEST(PortProbe, ASlowNameHoldsUpNobodyElse) {
+  std::promise<void> answers;
+  std::atomic<int> looked_up{0};
+  {
+    PortProbe probe([&, answered = answers.get_future().share()](const std::string&) {
+      ++looked_up;
+      answered.wait();
+      return std::vector<PortProbe::Target>{TargetAt(INADDR_LOOPBACK)};
+    });
+    int port = 0;
+    const int listener = ListeningSocket(&port);
+    HeardAnswer slow;
+    probe.Ask("slow.lan", port, 60'000, [&slow](PortAnswer answer) { slow.Set(answer); });
+    EXPECT_EQ(AnswerOf(probe, "127.0.0.1", port), PortAnswer::kAnswered);
+    EXPECT_EQ(AnswerOf(probe, "slow.lan", port), PortAnswer::kNone) << "until its deadline";
+    EXPECT_FALSE(slow.answer_.has_value());
+    answers.set_value();
+    EXPECT_TRUE(slow.WaitFor([&] { return slow.answer_.has_value(); }));
+    EXPECT_EQ(slow.answer_, PortAnswer::kAnswered);
+    EXPECT_EQ(AnswerOf(probe, "slow.lan", port), PortAnswer::kAnswered);
+    close(listener);
+  }
+  EXPECT_EQ(looked_up, 1) << "what a name stands for is kept";
+}
+
+TEST(PortProbe, AllAddressesOfANameAreTried) {
+  int port = 0;
+  const int listener = ListeningSocket(&port);
+  // Nobody listens at the first one.
+  PortProbe probe([](const std::string&) {
+    return std::vector<PortProbe::Target>{TargetAt(INADDR_LOOPBACK + 1), TargetAt(INADDR_LOOPBACK)};
+  });
+  EXPECT_EQ(AnswerOf(probe, "two.lan", port), PortAnswer::kAnswered);
+  close(listener);
+  EXPECT_EQ(AnswerOf(probe, "two.lan", port), PortAnswer::kRefused);
 }
 
 TEST(PortProbe, TellsWhoIsThere) {

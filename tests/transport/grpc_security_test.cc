@@ -280,6 +280,8 @@ TEST_F(ControlSecurity, RevocationEndsTheStreamAndKeepsItsHolderOut) {
   ASSERT_TRUE(revoked.ok()) << revoked;
   EXPECT_TRUE(absl::IsPermissionDenied(seen_.WaitForGone(*id)));
   EXPECT_TRUE(absl::IsPermissionDenied(seen.WaitForClosed()));
+  // Who sends meanwhile hears why as well, and dials no more.
+  EXPECT_TRUE(absl::IsPermissionDenied(worker->Send(HelloOf("pi-1"))));
   const absl::Status again = JoinResult(security, "pi-1");
   EXPECT_TRUE(absl::IsPermissionDenied(again)) << again;
   EXPECT_THAT(std::string(again.message()), HasSubstr("was revoked"));

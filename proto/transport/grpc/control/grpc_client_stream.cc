@@ -77,8 +77,9 @@ absl::Status ClientStream::Send(WorkerMessage message) {
   proto::FromWorker wire = ToProto(std::move(message));
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_ || ended_ || !end_.ok())
-      return absl::UnavailableError("control stream: is closed");
+    // Why: whether to dial again depends on it.
+    if (!end_.ok()) return end_;
+    if (closing_ || ended_) return absl::UnavailableError("control stream: is closed");
     if (is_heartbeat) {
       outgoing_.PushHeartbeat(wire);
     } else {
@@ -344,6 +345,7 @@ void ClientStream::End(const absl::Status& status) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (std::exchange(ended_, true)) return;
+    if (end_.ok()) end_ = status;
     outgoing_.Clear();
   }
   observer_->OnClosed(status);

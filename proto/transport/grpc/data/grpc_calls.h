@@ -16,7 +16,8 @@
 namespace runnel {
 
 // gRPC's own limit of a message is behind the assembler's, which knows what to say.
-inline constexpr int kMaxGrpcMessageBytes = 2 * static_cast<int>(kMaxChunkBytes);
+// A chunk, and a header and hello beside it.
+inline constexpr int kMaxGrpcMessageBytes = static_cast<int>(kMaxChunkBytes) + (1 << 16);
 // HTTP/2 frames of this size instead of 16 KiB: fewer headers a message.
 inline constexpr int kHttp2FrameBytes = 1 << 20;
 

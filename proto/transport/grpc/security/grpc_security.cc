@@ -18,6 +18,8 @@ constexpr int kHandshakePatienceMs = 5'000;
 // A connection without a stream.
 constexpr int kIdleMs = 15'000;
 constexpr int kMaxMetadataBytes = 4 << 10;
+// What one listener buffers of all its connections together.
+constexpr size_t kMostServerBytes = size_t{64} << 20;
 
 std::shared_ptr<grpc::experimental::CertificateProviderInterface> ProviderOf(
     const IdentityHolder& holder) {
@@ -56,6 +58,10 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentials(const GrpcSecurity&
 }
 
 void BoundStrangers(grpc::ServerBuilder& builder) {
+  // gRPC puts a message together before anybody sees that it is no hello.
+  grpc::ResourceQuota quota;
+  quota.Resize(kMostServerBytes);
+  builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakePatienceMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
