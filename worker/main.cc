@@ -182,6 +182,8 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
   if (options.device_memory_bytes > 0)
     absl::StrAppend(&device, "\ndevice memory ", options.device_memory_bytes);
   options.device = DescribeDevice(device);
+  options.device_class = absl::StrCat(HostProcessorName(), " x ", UsableHostProcessors(), ", ",
+                                      options.threads, " threads, ", options.backend);
   options.memory_bytes = memory_mb * 1'000'000;
   options.recipes = RecipeOffers();
   options.recipes.emplace_back(kInt8Inference);

@@ -1,5 +1,6 @@
 #include "worker/pipeline_host.h"
 
+#include <cmath>
 #include <map>
 #include <utility>
 #include <variant>
@@ -8,6 +9,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "worker/frame_limits.h"
+#include "worker/not_finite.h"
 #include "worker/out_of_memory.h"
 #include "worker/peak_memory.h"
 
@@ -246,14 +248,26 @@ void PipelineHost::ComputeFinished(absl::StatusOr<StageCompute::Output> output, 
   const bool is_backward = runtime_.backwards() != backwards;
   const bool is_first = is_backward && telemetry_.last_backward_ns == 0;
   if (is_backward) telemetry_.last_backward_ns = time.end_ns;
-  Pump(status);
+  Pump(loss_from_ == NotFinite::kNothing ? status : MarkNotFinite(status, loss_from_));
   if (is_first) events_.on_first_backward();
 }
 
 void PipelineHost::Carry(ForwardEffect effect) {
-  Compute(true, [this, effect = std::move(effect)] {
-    return engine_->Forward(effect.place, effect.input, effect.labels);
-  });
+  Compute(true, [this, effect = std::move(effect)] { return Forward(effect); });
+}
+
+// An infinite loss becomes the runtime's error, which knows the step.
+absl::StatusOr<StageCompute::Output> PipelineHost::Forward(const ForwardEffect& effect) {
+  RUNNEL_ASSIGN_OR_RETURN(StageCompute::Output output,
+                          engine_->Forward(effect.place, effect.input, effect.labels));
+  const bool has_number = engine_->IsFinite(output.tensor);
+  if (has_number && std::isfinite(output.loss_sum)) return output;
+  loss_from_ = engine_->IsFinite(effect.input) ? NotFinite::kOwn : NotFinite::kUpstream;
+  if (has_number) return output;
+  return MarkNotFinite(absl::InvalidArgumentError(absl::StrCat(
+                           "an activation of micro-batch ", effect.place.sequence.value(),
+                           " is not finite: training diverged; try a smaller --lr")),
+                       loss_from_);
 }
 
 void PipelineHost::Carry(InputGradientEffect effect) {
@@ -299,12 +313,14 @@ void PipelineHost::Carry(EncodeEffect effect) {
                             ? engine_->output_shape(place.samples)
                             : engine_->input_shape(place.samples);
     Payload payload;
-    const absl::Status status = WithinMemory("it encoded a tensor", [&] {
+    absl::Status status = WithinMemory("it encoded a tensor", [&] {
       payload = environment_.pool->Allocate(
           static_cast<size_t>(codecs_->EncodedBytes(effect.direction, place.epoch, shape)));
       return codecs_->Encode(effect.direction, place, shape, effect.tensor.bytes(),
                              payload.mutable_bytes());
     });
+    if (!status.ok() && !engine_->IsFinite(effect.tensor))
+      status = MarkNotFinite(std::move(status), NotFinite::kOwn);
     const int64_t took_ns = environment_.loop->clock().NowNanos() - begin_ns;
     environment_.loop->Post([this, alive, status, direction = effect.direction, place,
                              payload = std::move(payload), took_ns]() mutable {

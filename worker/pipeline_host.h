@@ -67,6 +67,8 @@ class PipelineHost final : public StageHost {
 
   // Runs `work` on the compute lane; its result becomes ComputeDone. counts: as busy time.
   void Compute(bool counts, std::function<absl::StatusOr<StageCompute::Output>()> work);
+  // The forward's output; an error if it is no number, which says where that came from.
+  absl::StatusOr<StageCompute::Output> Forward(const ForwardEffect& effect);
   void ComputeFinished(absl::StatusOr<StageCompute::Output> output, bool counts,
                        const TaskTime& time);
 
@@ -90,6 +92,7 @@ class PipelineHost final : public StageHost {
   bool ready_ = false;
   bool failed_ = false;
   bool computing_ = false;
+  NotFinite loss_from_ = NotFinite::kNothing;  // of a loss that is no finite number
   std::shared_ptr<bool> alive_;  // false once the host is gone: completions on their way check it
 
   std::unique_ptr<LinkShell> upstream_;

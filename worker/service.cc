@@ -24,6 +24,9 @@ WorkerService::WorkerService(ServiceOptions options, const Daemon::Parts& parts)
         return std::move(options);
       }()),
       parts_(parts),
+      lives_(options_.daemon.state_folder.empty()
+                 ? ""
+                 : options_.daemon.state_folder + "/central_lives"),
       rejoin_(options_.once) {
   parts_.lives = &lives_;
 }

@@ -131,8 +131,28 @@ std::string HelpText(const RunField& field, const RunSettings& defaults) {
   return absl::StrCat(text, " (default: ", otherwise.empty() ? "none" : otherwise, ")");
 }
 
+const RunField* FindField(absl::string_view name) {
+  for (const RunField& field : RunFields()) {
+    if (field.flag.name == name) return &field;
+  }
+  return nullptr;
+}
+
+// --workers MIN..MAX.
+absl::Status SetWorkers(const std::string& least, const std::string& most, RunFlags& flags) {
+  RUNNEL_RETURN_IF_ERROR(SetFromText(*FindField("workers"), most, flags.settings));
+  RUNNEL_RETURN_IF_ERROR(SetFromText(*FindField("at-least"), least, flags.settings));
+  flags.given.emplace("at-least");
+  if (flags.settings.at_least >= 0 && flags.settings.at_least <= flags.settings.workers)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--workers ", least, "..", most, ": give MIN..MAX, the smaller number first, as 2..5"));
+}
+
 absl::Status SetFlag(const RunField& field, const std::string& text, RunFlags& flags) {
   flags.given.emplace(field.flag.name);
+  if (const size_t dots = text.find(".."); field.flag.name == "workers" && dots != text.npos)
+    return SetWorkers(text.substr(0, dots), text.substr(dots + 2), flags);
   if (const NamedValue* named = FindNamedValue(field.flag.name)) {
     const std::vector<std::string> names = named->names();
     if (std::find(names.begin(), names.end(), text) == names.end()) {
@@ -164,13 +184,6 @@ void AddFlag(CLI::App& app, const RunField& field, const char* group, RunFlags& 
         help);
   }
   option->type_name(std::string(ValueName(field)))->group(group);
-}
-
-const RunField* FindField(absl::string_view name) {
-  for (const RunField& field : RunFields()) {
-    if (field.flag.name == name) return &field;
-  }
-  return nullptr;
 }
 
 // A line of the file of --config.

@@ -1,7 +1,6 @@
 #include "central/planning/run_planner.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -137,19 +136,25 @@ absl::StatusOr<DeviceTimes> RunPlanner::Characterise(int device,
 
 absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devices,
                                            const std::vector<DeviceTimes>& times) {
-  std::vector<int> numbers(devices.size());
-  std::iota(numbers.begin(), numbers.end(), 0);
-  usable_.assign(devices.size(), true);
-  for (const DeviceFacts& device : devices) {
+  std::vector<int> numbers;
+  const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    // One that was lost again, or came when the others had been measured.
+    const bool is_known =
+        times.empty() || by_first_device || (i < times.size() && !times[i].empty());
+    usable_.push_back(!devices[i].is_lost && is_known);
+    if (usable_.back()) numbers.push_back(static_cast<int>(i));
+    const DeviceFacts& device = devices[i];
     cluster_.processor_shares.push_back(device.processor_share);
     cluster_.costs.push_back(device.costs);
     cluster_.memory.push_back({device.name, device.memory_bytes, device.memory_of});
   }
   for (const DeviceTimes& one : times) cluster_.profiled_sums.push_back(one.Sum());
+  if (!times.empty()) cluster_.profiled_sums.resize(devices.size());
   RUNNEL_RETURN_IF_ERROR(SetFirstRates(devices));
   MeasuredCluster cluster = cluster_;
   // One device's times predict nothing of a pipeline.
-  if (inputs().policy->basis != PlanBasis::kFirstDevice) cluster.times = times;
+  if (!by_first_device) cluster.times = times;
   made_from_ = cluster;
   RUNNEL_ASSIGN_OR_RETURN(Plan plan, maker_.MakePlan(numbers, cluster));
   if (cluster.times.empty()) return plan;

@@ -147,6 +147,7 @@ absl::StatusOr<JournalWriter> JournalWriter::Create(const std::string& path) {
     return absl::AlreadyExistsError(
         absl::StrCat("journal ", path, " already holds a run: name another file"));
   }
+  RUNNEL_RETURN_IF_ERROR(FlushFolderOf(path));
   return writer;
 }
 

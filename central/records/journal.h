@@ -215,6 +215,8 @@ class JournalWriter {
   // had, every later call fails too.
   absl::Status Append(const JournalRecord& record);
 
+  // What could not be written leaves the file in doubt: no later call will do.
+  bool is_broken() const { return !broken_.ok(); }
   const std::string& path() const { return path_; }
 
  private:

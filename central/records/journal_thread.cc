@@ -2,11 +2,12 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace runnel {
 
-JournalThread::JournalThread(JournalWriter* journal,
-                             std::function<void(const absl::Status&)> on_error)
-    : journal_(journal), on_error_(std::move(on_error)), thread_([this] { Run(); }) {}
+JournalThread::JournalThread(JournalWriter* journal, Tell tell, const Patience& patience)
+    : journal_(journal), tell_(std::move(tell)), patience_(patience), thread_([this] { Run(); }) {}
 
 JournalThread::~JournalThread() {
   {
@@ -32,21 +33,37 @@ absl::Status JournalThread::Flush() {
   return error_;
 }
 
+absl::Status JournalThread::Write(std::unique_lock<std::mutex>& lock) {
+  const JournalRecord& record = waiting_.front();  // stays where it is while others are appended
+  absl::Status status;
+  for (int tries = 0;; ++tries) {
+    lock.unlock();
+    status = journal_->Append(record);
+    if (status.ok() && tries > 0) tell_.waits("the journal is written again, nothing is missing");
+    if (!status.ok() && tries == 0 && !journal_->is_broken()) {
+      tell_.waits(
+          absl::StrCat(status.message(), "; the records are kept, and written when there is room"));
+    }
+    lock.lock();
+    if (status.ok() || journal_->is_broken() || ending_ || tries >= patience_.tries) return status;
+    changed_.wait_for(lock, patience_.pause, [this] { return ending_; });
+  }
+}
+
 void JournalThread::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    const JournalRecord& record = waiting_.front();  // stays where it is while others are appended
-    lock.unlock();
-    const absl::Status status = journal_->Append(record);
-    if (!status.ok()) on_error_(status);
-    lock.lock();
+    const absl::Status status = Write(lock);
     if (status.ok()) {
       waiting_.pop_front();
     } else {
       error_ = status;
       waiting_.clear();
+      lock.unlock();
+      tell_.failed(status);
+      lock.lock();
     }
     if (waiting_.empty()) written_.notify_all();
   }

@@ -153,6 +153,7 @@ RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& argume
   settings.summary = arguments.summary.value_or("");
   set(arguments.local_workers, settings.local_workers);
   set(arguments.workers, settings.workers);
+  settings.at_least = std::min(settings.at_least, settings.workers);
   set(arguments.max_batches, settings.max_batches);
   set(arguments.data_dir, settings.data_dir);
   set(arguments.journal, settings.journal);

@@ -22,6 +22,7 @@ RosterOptions SeatsOf(const RunSetup& setup, bool has_local_workers) {
   RosterOptions options;
   options.local_workers = has_local_workers ? setup.workers - dialling : 0;
   options.dialling_workers = setup.workers - options.local_workers;
+  options.least_dialling = static_cast<int>(setup.settings.at_least);
   options.loopback_only = IsLoopbackAddress(setup.settings.listen);
   options.recipe = setup.settings.recipe;
   options.backend = setup.settings.backend;
@@ -61,6 +62,7 @@ CoordinatorOptions MakeCoordinatorOptions(TrainingJob& job, bool has_local_worke
   options.measurement.sub_models = std::move(needs.ranges);
   options.measurement.request.cost_codecs = std::move(needs.cost_codecs);
   options.format = setup.format;
+  options.join_patience_ns = setup.settings.worker_timeout_s * 1'000'000'000;
   options.first_generation = job.generation;
   options.link_token = RandomSecret();
   options.initial_state = std::move(job.state);

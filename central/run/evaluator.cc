@@ -14,6 +14,7 @@ namespace {
 RunSettings PlainLoopOf(RunSettings settings) {
   settings.local_workers = 0;
   settings.workers = 0;
+  settings.at_least = -1;
   settings.caps.clear();
   settings.checkpoint_dir.clear();
   settings.journal.clear();

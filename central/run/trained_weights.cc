@@ -47,6 +47,7 @@ absl::Status CheckModel(const std::string& model_sha256, const RunSetup& setup,
 RunSettings WithoutTraining(RunSettings settings) {
   settings.local_workers = 0;
   settings.workers = 0;
+  settings.at_least = -1;
   settings.caps.clear();
   settings.checkpoint_dir.clear();
   settings.journal.clear();

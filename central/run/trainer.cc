@@ -100,15 +100,21 @@ absl::StatusOr<TrainingOutcome> Trainer::Impl::Run() {
   record_.emplace(job_.setup, coordinator_->batching(), job_.first_step, job_.stop_step,
                   parts_.clock);
   if (parts_.journal != nullptr) {
-    journal_.emplace(parts_.journal, [this](const absl::Status& status) {
+    JournalThread::Tell tell;
+    tell.failed = [this](const absl::Status& status) {
       loop_.Post([this, status] { Abort(status); });
-    });
+    };
+    tell.waits = [this](const std::string& line) { parts_.logger->Log(Severity::kWarning, line); };
+    journal_.emplace(parts_.journal, std::move(tell));
   }
   const std::string& folder = setup().settings.checkpoint_dir;
   if (!folder.empty()) {
     JournalThread* journal = journal_.has_value() ? &*journal_ : nullptr;
-    checkpoints_.Begin(folder, job_.claim, journal, [this](const CheckpointEnd& end) {
+    const auto ended = [this](const CheckpointEnd& end) {
       loop_.Post([this, end] { Written(end); });
+    };
+    checkpoints_.Begin(folder, job_.claim, journal, ended, [this](const std::string& line) {
+      parts_.logger->Log(Severity::kWarning, line);
     });
   }
   RUNNEL_ASSIGN_OR_RETURN(layer_bytes_, StateBytes(setup().model, setup().format));
@@ -153,9 +159,11 @@ void Trainer::Impl::Receive(ConnectionId id, const WorkerMessage& message) {
 
 void Trainer::Impl::Tick() {
   // A local worker that ends before it joined would be waited for in vain.
-  if (coordinator_->joining() && result_.ok()) {
-    if (const absl::Status status = local_workers_.CheckAlive(); !status.ok())
-      Tell([&](Coordinator& coordinator) { coordinator.EndedBeforeJoining(status); });
+  if (coordinator_->joining() && result_.ok() && starts_to_come_ == 0) {
+    for (const LocalWorkers::EndedEarly& ended : local_workers_.FindEnded()) {
+      Tell(
+          [&](Coordinator& coordinator) { coordinator.EndedBeforeJoining(ended.name, ended.why); });
+    }
   }
   // At the end links go one after the other.
   if (!ended_) {
@@ -186,7 +194,7 @@ void Trainer::Impl::TimerFired() {
 
 void Trainer::Impl::Written(const CheckpointEnd& end) {
   std::string warning;
-  const absl::Status ends_run = checkpoints_.Ended(end, warning);
+  const absl::Status ends_run = checkpoints_.Ended(end, parts_.clock->NowNanos(), warning);
   if (!warning.empty()) CarryOut(LogLine{Severity::kWarning, std::move(warning)});
   if (!ends_run.ok()) {
     Abort(ends_run);

@@ -18,6 +18,7 @@ namespace {
 // In which a host that is there says whether somebody listens. Several fit into the time after
 // which a worker is cut off: a way that is there again is noticed.
 constexpr int64_t kPortTimeoutMs = 300;
+constexpr int64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
@@ -74,7 +75,13 @@ void Trainer::Impl::CarryOut(ConnectFeed effect) {
 }
 
 void Trainer::Impl::CarryOut(StartLocalWorker effect) {
-  if (absl::Status status = local_workers_.StartAgain(effect.name); !status.ok()) Abort(status);
+  const auto start = [this, name = effect.name] {
+    --starts_to_come_;
+    if (absl::Status status = local_workers_.StartAgain(name); !status.ok()) Abort(status);
+  };
+  ++starts_to_come_;
+  if (effect.after_ms == 0) return start();
+  loop_.PostAfter(effect.after_ms * kNsPerMs, start);
 }
 
 void Trainer::Impl::CarryOut(RecoveryReached effect) {

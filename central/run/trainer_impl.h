@@ -91,7 +91,8 @@ class Trainer::Impl final : public CentralControlObserver {
     const absl::Status reason =
         status.ok() ? absl::UnavailableError("it closed its control stream") : status;
     loop_.Post([this, id, reason, now_ns = parts_.clock->NowNanos()] {
-      record_->recoveries().Lose(now_ns - std::exchange(heard_ns_[id], now_ns));
+      const auto heard = heard_ns_.extract(id);
+      record_->recoveries().Lose(heard.empty() ? 0 : now_ns - heard.mapped());
       Tell([&](Coordinator& coordinator) { coordinator.Gone(id, reason); });
     });
   }
@@ -182,6 +183,7 @@ class Trainer::Impl final : public CentralControlObserver {
   std::map<ConnectionId, int64_t> heard_ns_;  // when each worker was last heard of
   std::unique_ptr<Feeder> feeder_;
   LocalWorkers local_workers_;
+  int starts_to_come_ = 0;            // of local workers
   std::vector<int64_t> layer_bytes_;  // of the state, by layer
   TrainingOutcome outcome_;
   absl::Status result_;

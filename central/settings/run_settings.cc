@@ -102,6 +102,10 @@ absl::Status CheckTogether(const RunSettings& settings) {
     return absl::InvalidArgumentError(absl::StrCat("--milestones ", absl::StrJoin(milestones, ","),
                                                    ": must be in ascending order"));
   }
+  if (settings.at_least > settings.workers) {
+    return absl::InvalidArgumentError(absl::StrCat("--at-least ", settings.at_least,
+                                                   ": is more than --workers ", settings.workers));
+  }
   if (settings.local_workers == 0 && settings.workers > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--workers ", settings.workers,

@@ -22,7 +22,8 @@ struct RunSettings {
   std::string dataset;  // empty: the model's default
   std::string data_dir;
   int64_t local_workers = 1;
-  int64_t workers = 0;  // daemons that dial in
+  int64_t workers = 0;    // daemons that dial in
+  int64_t at_least = -1;  // of these, with which training begins; -1: all
   std::string schedule = "async_1f1b";
   std::string policy = "uniform";
   std::string replan = "auto";     // move layers at barriers: on, off, or as the policy does

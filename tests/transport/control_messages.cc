@@ -181,7 +181,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const WorkerMessage messages[] = {
       WorkerHello{kProtocolVersion, absl::StrCat("w", samples, ".a_b-C"), Text(), Text(), Names(),
                   Names(), Families(), Text(), 1 + Below(1000000), Text(), count(), Text(),
-                  Processors()},
+                  Processors(), Text()},
       ProfileReport{{Real(), Real(), Real()},
                     {Real(), Real(), Real()},
                     0.25,
@@ -203,7 +203,8 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
           count(),    count(),        Real(),  Real(),
           count(),    count(),        Real(),  static_cast<EnergySource>(Below(kEnergySourceCount)),
           Real(),     1 + Below(999), samples},
-      StageFailed{generation, Text(), Below(2) == 1, Below(2) == 1 ? "opencl" : ""},
+      StageFailed{generation, Text(), Below(2) == 1, Below(2) == 1 ? "opencl" : "",
+                  static_cast<NotFinite>(Below(4))},
       LayersFetched{generation, State()},
       StagePrepared{generation, Text()},
       ProfileFailed{Text(), Below(2) == 1, generation},

@@ -1,6 +1,8 @@
 #include "worker/core/rejoin_policy.h"
 
 #include "gtest/gtest.h"
+#include "tests/central/scratch.h"
+#include "worker/membership/central_lives.h"
 
 namespace runnel {
 namespace {
@@ -34,6 +36,20 @@ TEST(RejoinPolicy, OnceIsOnce) {
   const RejoinPolicy::Next full = policy.After(absl::ResourceExhaustedError("no seat"), false);
   EXPECT_TRUE(full.ends);
   EXPECT_EQ(full.status.code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(CentralLives, AWorkerThatIsStartedAgainObeysNoEarlierLife) {
+  const testing::ScratchDir dir;
+  {
+    CentralLives lives(dir / "lives");
+    EXPECT_TRUE(lives.Admit("a run\nwith lines", 2));
+    EXPECT_TRUE(lives.Admit("another", 1));
+  }
+  CentralLives lives(dir / "lives");
+  EXPECT_FALSE(lives.Admit("a run\nwith lines", 1));
+  EXPECT_TRUE(lives.Admit("a run\nwith lines", 2));
+  EXPECT_TRUE(lives.Admit("another", 3));
+  EXPECT_TRUE(CentralLives(dir / "nowhere/lives").Admit("another", 1)) << "nothing is kept";
 }
 
 }  // namespace

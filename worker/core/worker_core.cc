@@ -9,6 +9,7 @@
 #include "proto/base/status_macros.h"
 #include "proto/crypto/certificate.h"
 #include "proto/transport/link/address.h"
+#include "worker/not_finite.h"
 #include "worker/out_of_memory.h"
 
 namespace runnel {
@@ -103,6 +104,7 @@ WorkerHello WorkerCore::Hello() {
   hello.incarnation = options_.incarnation;
   hello.backend = options_.backend;
   hello.processor_list = workshop_->processors();
+  hello.device_class = options_.device_class;
   return hello;
 }
 
@@ -307,6 +309,10 @@ void WorkerCore::On(PrepareStage stage) {
     if (!state.ok()) return Failed(generation, state.status());
     Merge(stage.state, *state);
     stage.state = *std::move(state);
+    if (const absl::Status all =
+            CheckHasLayers(*stage.replica, {range.first_layer, range.last_layer}, stage.state);
+        !all.ok())
+      return Failed(generation, all);
   }
   workshop_->Make(std::move(stage), host_.get(), Events(generation),
                   [=, this](absl::StatusOr<std::unique_ptr<StageHost>> host) {
@@ -352,6 +358,8 @@ void WorkerCore::On(const FetchLayers& request) {
     for (const LayerRange& range : request.ranges) {
       const absl::StatusOr<ModelState> part = replicas_.LayersOf(*request.replica, range);
       if (!part.ok()) return Failed(request.generation, part.status());
+      if (const absl::Status all = CheckHasLayers(*request.replica, range, *part); !all.ok())
+        return Failed(request.generation, all);
       Merge(*part, fetched.state);
     }
     return Send(std::move(fetched));
@@ -416,7 +424,8 @@ void WorkerCore::Failed(Generation generation, const absl::Status& status, bool 
     workshop_->DoWithout(lost_backend);
   }
   // Not by Send: where this message does not fit either, there is nothing more to say.
-  if (absl::Status sent = control_->Send(StageFailed{generation, reason, unfit, lost_backend});
+  if (absl::Status sent =
+          control_->Send(StageFailed{generation, reason, unfit, lost_backend, NotFiniteOf(status)});
       !sent.ok())
     return End(sent);
   loop_.Post([this, generation] {

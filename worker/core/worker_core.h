@@ -37,10 +37,11 @@ struct WorkerOptions {
   std::string backend = "auto";
   std::vector<std::string> recipes;
   std::vector<CodecFamily> codecs;
-  std::string secret;          // WorkerHello's
-  int64_t memory_bytes = 0;    // WorkerHello's
-  std::string device_id = {};  // WorkerHello's
-  int64_t incarnation = 0;     // WorkerHello's
+  std::string secret;             // WorkerHello's
+  int64_t memory_bytes = 0;       // WorkerHello's
+  std::string device_id = {};     // WorkerHello's
+  int64_t incarnation = 0;        // WorkerHello's
+  std::string device_class = {};  // WorkerHello's
   int threads = 1;
   int64_t device_memory_bytes = 0;  // BackendSettings'
   int64_t connect_timeout_ms = 30'000;

@@ -8,15 +8,50 @@
 namespace runnel {
 namespace {
 
-void PutBarrier(Sequence barrier, absl::Span<std::byte> to) {
-  const auto bits = static_cast<uint64_t>(barrier.value());
-  for (size_t i = 0; i < kReplicaHeadBytes; ++i) to[i] = static_cast<std::byte>(bits >> (8 * i));
+constexpr size_t kNumberBytes = 8;
+static_assert(kReplicaHeadBytes == 3 * kNumberBytes);
+
+void PutNumber(int64_t number, size_t index, absl::Span<std::byte> to) {
+  const auto bits = static_cast<uint64_t>(number);
+  for (size_t i = 0; i < kNumberBytes; ++i)
+    to[index * kNumberBytes + i] = static_cast<std::byte>(bits >> (8 * i));
+}
+
+int64_t NumberAt(size_t index, absl::Span<const std::byte> from) {
+  uint64_t bits = 0;
+  for (size_t i = kNumberBytes; i-- > 0;)
+    bits = bits << 8 | std::to_integer<uint64_t>(from[index * kNumberBytes + i]);
+  return static_cast<int64_t>(bits);
 }
 
 }  // namespace
 
-void ReplicaSender::Begin(Sequence barrier, std::shared_ptr<const ModelState> state) {
-  barrier_ = barrier;
+void WritePieceHead(const PieceHead& head, absl::Span<std::byte> piece) {
+  PutNumber(head.barrier.value(), 0, piece);
+  PutNumber(head.committed.generation.value(), 1, piece);
+  PutNumber(head.committed.sequence.value(), 2, piece);
+}
+
+absl::StatusOr<PieceHead> ReadPieceHead(const Frame& frame) {
+  const absl::Span<const std::byte> bytes = frame.payload.bytes();
+  if (bytes.size() <= static_cast<size_t>(kReplicaHeadBytes))
+    return absl::InvalidArgumentError(absl::StrCat("replica: a piece of ", bytes.size(), " bytes"));
+  const int64_t generation = NumberAt(1, bytes);
+  if (generation < 0 || generation > frame.header.generation.value()) {
+    return absl::InvalidArgumentError(absl::StrCat("replica: a piece of plan ",
+                                                   frame.header.generation.value(),
+                                                   " commits a barrier of plan ", generation));
+  }
+  const PieceHead head = {
+      Sequence(NumberAt(0, bytes)),
+      {Generation(static_cast<int32_t>(generation)), Sequence(NumberAt(2, bytes))}};
+  if (head.barrier < Sequence(0) || head.committed.sequence < Sequence(0))
+    return absl::InvalidArgumentError("replica: the barrier is negative");
+  return head;
+}
+
+void ReplicaSender::Begin(const PieceHead& head, std::shared_ptr<const ModelState> state) {
+  head_ = head;
   writer_.emplace(std::move(state));
   bytes_ = writer_->left();
 }
@@ -43,22 +78,10 @@ std::optional<Frame> ReplicaSender::Next(int64_t now_ns) {
   frame.header.sequence = std::exchange(next_, next_.next());
   frame.payload = pool_->Allocate(static_cast<size_t>(kReplicaHeadBytes + bytes));
   const absl::Span<std::byte> piece = frame.payload.mutable_bytes();
-  PutBarrier(barrier_, piece);
+  WritePieceHead(head_, piece);
   writer_->Read(piece.subspan(kReplicaHeadBytes));
   sent_ns_.push_back(now_ns);
   return frame;
-}
-
-absl::StatusOr<Sequence> BarrierOfPiece(const Frame& frame) {
-  const absl::Span<const std::byte> bytes = frame.payload.bytes();
-  if (bytes.size() <= static_cast<size_t>(kReplicaHeadBytes))
-    return absl::InvalidArgumentError(absl::StrCat("replica: a piece of ", bytes.size(), " bytes"));
-  uint64_t bits = 0;
-  for (size_t i = kReplicaHeadBytes; i-- > 0;)
-    bits = bits << 8 | std::to_integer<uint64_t>(bytes[i]);
-  const Sequence barrier(static_cast<int64_t>(bits));
-  if (barrier < Sequence(0)) return absl::InvalidArgumentError("replica: the barrier is negative");
-  return barrier;
 }
 
 }  // namespace runnel

@@ -18,9 +18,18 @@
 
 namespace runnel {
 
-// Of a piece: its barrier, and the bytes of the state.
-inline constexpr int64_t kReplicaHeadBytes = 8;
+// Ahead of the bytes in each piece: three numbers of 8 bytes, little-endian (PieceHead).
+inline constexpr int64_t kReplicaHeadBytes = 24;
 inline constexpr int64_t kReplicaPieceBytes = int64_t{16} << 10;
+
+// `committed` is the last barrier that central had committed when the copy began. The receiver may
+// hear of that commit later than of the copy, which comes over another connection, and must not
+// drop the committed barrier for the new one.
+struct PieceHead {
+  Sequence barrier;
+  ReplicaId committed;  // generation 0: none is
+  friend bool operator==(const PieceHead&, const PieceHead&) = default;
+};
 
 class ReplicaSender {
  public:
@@ -35,7 +44,7 @@ class ReplicaSender {
   ReplicaSender(Generation generation, BufferPool* pool) : generation_(generation), pool_(pool) {}
 
   // Not while busy.
-  void Begin(Sequence barrier, std::shared_ptr<const ModelState> state);
+  void Begin(const PieceHead& head, std::shared_ptr<const ModelState> state);
   // Something is still to be sent or acknowledged.
   bool busy() const { return writer_.has_value(); }
   // The neighbour has acknowledged all frames but the last `on_their_way`. True: that was all.
@@ -43,21 +52,23 @@ class ReplicaSender {
   // The next frame, if one may leave.
   std::optional<Frame> Next(int64_t now_ns);
 
-  Sequence barrier() const { return barrier_; }
+  Sequence barrier() const { return head_.barrier; }
   int64_t bytes() const { return bytes_; }  // of the state that is sent
 
  private:
   Generation generation_;
   BufferPool* pool_;
   std::optional<ReplicaWriter> writer_;
-  Sequence barrier_;
+  PieceHead head_;
   int64_t bytes_ = 0;
   Sequence next_;                // number of the next frame
   std::deque<int64_t> sent_ns_;  // of frames on their way
   int64_t window_ = kFirstFrames;
 };
 
-// The barrier of a piece. InvalidArgument: it is none.
-absl::StatusOr<Sequence> BarrierOfPiece(const Frame& frame);
+// InvalidArgument: the frame is no piece.
+absl::StatusOr<PieceHead> ReadPieceHead(const Frame& frame);
+// For tests and simulated bugs: a piece begins with it.
+void WritePieceHead(const PieceHead& head, absl::Span<std::byte> piece);
 
 }  // namespace runnel

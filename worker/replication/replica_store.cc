@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -26,6 +27,7 @@ void ReplicaStore::Add(const ReplicaId& id, ReplicaSource source,
 }
 
 void ReplicaStore::Commit(const ReplicaId& id) {
+  if (id <= committed_) return;
   committed_ = id;
   std::erase_if(replicas_, [&](const auto& replica) { return replica.first.id < id; });
 }
@@ -56,6 +58,18 @@ absl::StatusOr<ModelState> ReplicaStore::LayersOf(const ReplicaId& id,
   std::sort(found.layers.begin(), found.layers.end(),
             [](const LayerState& a, const LayerState& b) { return a.layer < b.layer; });
   return found;
+}
+
+absl::Status CheckHasLayers(const ReplicaId& id, const LayerRange& layers,
+                            const ModelState& found) {
+  for (int layer = layers.first_layer; layer <= layers.last_layer; ++layer) {
+    const auto is_it = [layer](const LayerState& state) { return state.layer == layer; };
+    if (std::any_of(found.layers.begin(), found.layers.end(), is_it)) continue;
+    return absl::NotFoundError(absl::StrCat("has no copy of layer ", layer, " at micro-batch ",
+                                            id.sequence.value(), " of plan ",
+                                            id.generation.value()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace runnel

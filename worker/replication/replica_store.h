@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 
 #include "absl/status/statusor.h"
 #include "proto/base/model/model_state.h"
@@ -22,8 +21,11 @@ enum class ReplicaSource : uint8_t { kOwn, kUpstream, kDownstream };
 class ReplicaStore {
  public:
   void Add(const ReplicaId& id, ReplicaSource source, std::shared_ptr<const ModelState> state);
-  // Older ones are dropped.
+  // Older ones are dropped. A commit that is older than the last one has come late and changes
+  // nothing.
   void Commit(const ReplicaId& id);
+  // Generation 0: none is committed yet.
+  const ReplicaId& committed() const { return committed_; }
   // Stages that were copying are no more: what was not committed never will be.
   void DropUncommitted();
 
@@ -38,7 +40,10 @@ class ReplicaStore {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
   std::map<Key, std::shared_ptr<const ModelState>> replicas_;
-  std::optional<ReplicaId> committed_;
+  ReplicaId committed_;
 };
+
+// NotFound: `found`, what a worker has of this barrier, lacks one of these layers.
+absl::Status CheckHasLayers(const ReplicaId& id, const LayerRange& layers, const ModelState& found);
 
 }  // namespace runnel

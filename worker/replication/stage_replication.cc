@@ -57,7 +57,7 @@ absl::Status StageReplication::Begin(const ReplicaId& id, ModelState state, int6
     options_.on_replicated(under_way_);
     return absl::OkStatus();
   }
-  sender_.Begin(id.sequence, std::move(copy));
+  sender_.Begin({id.sequence, options_.store->committed()}, std::move(copy));
   under_way_.bytes = sender_.bytes();
   Pump();
   return absl::OkStatus();
@@ -95,15 +95,16 @@ absl::StatusOr<ReplicaReader> StageReplication::ReaderFor(ReplicaSource from) co
 
 absl::Status StageReplication::Arrived(ReplicaSource from, const Frame& frame) {
   if (!ReceivesFrom(from)) return absl::InvalidArgumentError("replica: of no neighbour's");
-  RUNNEL_ASSIGN_OR_RETURN(const Sequence barrier, BarrierOfPiece(frame));
+  RUNNEL_ASSIGN_OR_RETURN(const PieceHead head, ReadPieceHead(frame));
   auto at = incoming_.find(from);
   if (at == incoming_.end()) {
     RUNNEL_ASSIGN_OR_RETURN(ReplicaReader reader, ReaderFor(from));
-    at = incoming_.emplace(from, Incoming{barrier, std::move(reader)}).first;
+    at = incoming_.emplace(from, Incoming{head, std::move(reader)}).first;
   }
-  if (at->second.barrier != barrier) {
-    return absl::InvalidArgumentError(absl::StrCat("replica: a piece of barrier ", barrier.value(),
-                                                   " within one of ", at->second.barrier.value()));
+  if (at->second.head != head) {
+    return absl::InvalidArgumentError(absl::StrCat("replica: a piece of barrier ",
+                                                   head.barrier.value(), " within one of ",
+                                                   at->second.head.barrier.value()));
   }
   RUNNEL_RETURN_IF_ERROR(at->second.reader.Add(frame.payload.bytes().subspan(kReplicaHeadBytes)));
   if (!at->second.reader.whole()) return absl::OkStatus();
@@ -117,7 +118,8 @@ absl::Status StageReplication::Keep(ReplicaSource from, Incoming incoming) {
   ModelState state = incoming.reader.Take();
   RUNNEL_RETURN_IF_ERROR(
       CheckState(state, options_.model, range.first_layer, range.last_layer, options_.format));
-  options_.store->Add({options_.plan.generation, incoming.barrier}, from,
+  options_.store->Commit(incoming.head.committed);
+  options_.store->Add({options_.plan.generation, incoming.head.barrier}, from,
                       std::make_shared<const ModelState>(std::move(state)));
   return absl::OkStatus();
 }

@@ -61,7 +61,7 @@ class StageReplication {
 
  private:
   struct Incoming {
-    Sequence barrier;
+    PieceHead head;
     ReplicaReader reader;
   };
   int stages() const { return static_cast<int>(options_.plan.stages.size()); }

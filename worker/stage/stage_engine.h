@@ -32,6 +32,8 @@ class StageEngine : public StageCompute {
 
   // Of the backend that computes.
   virtual std::string numerics_class() const = 0;
+  // Whether a boundary tensor, or samples, are finite numbers. Any thread.
+  virtual bool IsFinite(const Payload&) const { return true; }
   // False: it only evaluates, and that is what its telemetry counts.
   virtual bool trains() const { return true; }
   // Of the recipe.

@@ -4,7 +4,8 @@
 
 namespace runnel {
 
-absl::Status CheckpointFailures::Add(const CheckpointEnd& end, std::string& warning) {
+absl::Status CheckpointFailures::Add(const CheckpointEnd& end, int64_t now_ns,
+                                     std::string& warning) {
   warning.clear();
   if (end.status.ok() && end.path.empty()) {
     warning = absl::StrCat("check-point of step ", end.step,
@@ -15,18 +16,22 @@ absl::Status CheckpointFailures::Add(const CheckpointEnd& end, std::string& warn
     in_a_row_ = 0;
     return absl::OkStatus();
   }
-  // Neither of these is another one the next time: it is too large, or another central has the run.
-  const bool is_lasting = absl::IsInvalidArgument(end.status) || absl::IsAborted(end.status);
-  if (is_lasting || end.step == last_step_) return end.status;
-  if (++in_a_row_ < kMost) {
-    warning = absl::StrCat("step ", end.step, ": ", end.status.message(),
-                           "; training goes on, the next barrier tries again (", in_a_row_, " of ",
-                           kMost, ")");
+  if (IsLasting(end.status) || end.step == last_step_) return end.status;
+  if (in_a_row_++ == 0) since_ns_ = now_ns;
+  constexpr int64_t kMinuteNs = 60'000'000'000;
+  if (in_a_row_ < kLeast || now_ns - since_ns_ < kPatienceNs) {
+    // Once a barrier would be ten lines a second.
+    if (in_a_row_ == 1) {
+      warning = absl::StrCat("step ", end.step, ": ", end.status.message(),
+                             "; training goes on, the next barriers try again, for ",
+                             kPatienceNs / kMinuteNs, " minutes");
+    }
     return absl::OkStatus();
   }
-  return absl::Status(end.status.code(),
-                      absl::StrCat(end.status.message(), ", at ", kMost,
-                                   " barriers in a row: make room or mend the folder"));
+  return absl::Status(
+      end.status.code(),
+      absl::StrCat(end.status.message(), ", at ", in_a_row_, " barriers in a row for ",
+                   (now_ns - since_ns_) / kMinuteNs, " minutes: make room or mend the folder"));
 }
 
 }  // namespace runnel

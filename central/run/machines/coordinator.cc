@@ -23,6 +23,7 @@ absl::StatusOr<Coordinator> Coordinator::Create(CoordinatorOptions options) {
 Coordinator::Coordinator(CoordinatorOptions options, const Batching& batching)
     : options_(std::move(options)),
       roster_(options_.roster),
+      gathering_(options_.join_patience_ns),
       measuring_(options_.measurement, options_.planner),
       move_(options_.first_generation, options_.link_token),
       barrier_(options_.barriers, batching, options_.first_step),
@@ -40,26 +41,38 @@ RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
 void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool local) {
   if (const auto restarted = detector_.Restarted(roster_, hello); restarted.has_value())
     Lose(*restarted);
-  if (local && recovery_.waiting()) {
+  const bool is_gathered = roster_.complete() && !ended();
+  if (local && is_gathered && (recovery_.waiting() || !has_plan())) {
     const absl::StatusOr<std::optional<int>> seat = roster_.Return(connection, hello, effects_);
     if (!seat.ok()) return End(seat.status(), false);
     if (seat->has_value() && recovery_.Return()) return PlanRecovery();
+    if (seat->has_value()) return MeasureNewcomer(**seat);
   }
-  if (!local && roster_.complete() && has_plan() && !ended() && !options_.plan_only)
+  if (!local && is_gathered && (has_plan() ? !options_.plan_only : roster_.has_free_seat()))
     return Enter(connection, hello);
   const absl::StatusOr<bool> complete = roster_.Join(connection, hello, local, effects_);
   if (!complete.ok()) return End(complete.status(), false);
   if (*complete && !ended()) Begin();
 }
 
-void Coordinator::EndedBeforeJoining(const absl::Status& status) {
+void Coordinator::EndedBeforeJoining(const std::string& name, const absl::Status& status) {
   if (ended() || !joining()) return;
-  if (!recovery_.waiting()) return End(status, false);
+  if (!recovery_.waiting()) {
+    if (roster_.IsPresent(name)) return;  // it has joined since: the end of its stream tells
+    if (!absl::IsUnavailable(status)) return End(status, false);
+    if (absl::Status again = gathering_.StartAgain(name, status, effects_); !again.ok())
+      End(again, false);
+    return;
+  }
+  if (name != recovery_.awaited()) return;
   if (absl::Status again = recovery_.EndBeforeJoining(effects_); !again.ok()) End(again, false);
 }
 
 void Coordinator::JoinTimedOut(int64_t waited_s) {
-  if (!ended() && !roster_.complete()) End(roster_.TimeoutError(waited_s), false);
+  if (ended() || roster_.complete()) return;
+  if (!roster_.has_least()) return End(roster_.TimeoutError(waited_s), false);
+  roster_.Complete(effects_);
+  Begin();
 }
 
 void Coordinator::Received(ConnectionId connection, const WorkerMessage& message) {

@@ -5,6 +5,7 @@
 // (central/run/trainer.h) carries effects out.
 //
 //   Roster        who takes part
+//   Gathering     how many the first plan waits for
 //   Measuring     what paths to workers on other hosts carry, and how long layers take on each
 //                 device: before the first plan, and again at barriers
 //   Move          how a plan comes to hold: the first one and every later one
@@ -46,6 +47,7 @@
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/barrier.h"
 #include "central/run/machines/evaluations_beside.h"
+#include "central/run/machines/gathering.h"
 #include "central/run/machines/losses/detector.h"
 #include "central/run/machines/losses/recovery.h"
 #include "central/run/machines/losses/replication.h"
@@ -68,7 +70,8 @@ struct CoordinatorOptions {
   BarrierOptions barriers;
   // What all stages are told alike, whatever the plan: model, training, what computes, shaping.
   PrepareStage stage;
-  NumberFormat format;  // of the recipe
+  NumberFormat format;                        // of the recipe
+  int64_t join_patience_ns = 60'000'000'000;  // how long workers are waited for
   Generation first_generation = Generation(1);
   std::string link_token;
   ModelState initial_state;          // all layers; empty: each stage draws its own from the seed
@@ -120,8 +123,9 @@ class Coordinator {
   void StopAtBarrier();
   // Something outside went wrong: a file that cannot be written, a process that ended.
   void Abort(const absl::Status& status);
-  // A worker that central started has ended before it joined.
-  void EndedBeforeJoining(const absl::Status& status);
+  // A worker that central started has ended before it joined. Unavailable: it was killed, and is
+  // started again; another error ends the run.
+  void EndedBeforeJoining(const std::string& name, const absl::Status& status);
   // Nobody else will join in time.
   void JoinTimedOut(int64_t waited_s);
 
@@ -142,7 +146,9 @@ class Coordinator {
   const Batching& batching() const { return barrier_.batching(); }
   bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
   // Workers are waited for: those that the run begins with, or one that is started again.
-  bool joining() const { return !ended() && (!roster_.complete() || recovery_.waiting()); }
+  bool joining() const {
+    return !ended() && (!roster_.complete() || gathering_.waits() || recovery_.waiting());
+  }
   const Measuring& measuring() const { return measuring_; }
   // Something is measured for which training stands, or the start waits.
   bool waits_to_measure() const {
@@ -223,6 +229,10 @@ class Coordinator {
 
   // ---- how a plan comes to hold (coordinator_plans.cc)
   void Begin();
+  // Before the first plan, with time.
+  void Gather(int64_t now_ns);
+  // A device has come before the first plan.
+  void MeasureNewcomer(int device);
   // What is ordered of Measuring; then the first plan, or the planner at a barrier.
   void Measure();
   void MakeFirstPlan();
@@ -264,6 +274,14 @@ class Coordinator {
   // ---- how training goes on without them (coordinator_recovery.cc)
   // A device that is needed has left, or lost the backend of this name and computes without.
   void Recover(int device, absl::string_view why, const std::string& lost_backend = "");
+  // The device failed, and no plan may use it any more.
+  void RecoverWithout(int device, absl::string_view why);
+  void Recover(LostStage lost);
+  // A device refused its part of a recovery, or failed as soon as that was done: the next choice,
+  // if there is one.
+  void ChooseAgain(int device, const StageFailed& failed);
+  // A stage came upon a value that is no finite number.
+  void RecoverFromNotFinite(int device, const StageFailed& failed);
   // Whether training goes on although a stage failed.
   bool SurvivesLossOf(const StageFailed& failed) const;
   // Takes all machines back to the barrier from which training goes on.
@@ -277,6 +295,7 @@ class Coordinator {
   CoordinatorOptions options_;
   RunEffects effects_;
   Roster roster_;
+  Gathering gathering_;
   Detector detector_;
   Standstill standstill_;
   Measuring measuring_;

@@ -10,11 +10,13 @@ namespace runnel {
 void Coordinator::TimerFired(int64_t now_ns, int64_t moved_bytes) {
   if (ended()) return;
   for (const Detector::Finding& finding : detector_.Tick(roster_, now_ns, effects_)) Lose(finding);
+  Gather(now_ns);
   CheckStandstill(now_ns, moved_bytes);
 }
 
 std::string Coordinator::PhaseText() const {
   if (recovery_.waiting()) return "a worker of this host is started again";
+  if (gathering_.waits()) return "workers are waited for";
   if (measuring_.links().under_way()) return "paths to workers are measured";
   if (measuring_.devices().under_way()) return "devices are measured";
   if (move_.fetching()) return "stages hand over layers";
@@ -27,7 +29,7 @@ std::string Coordinator::PhaseText() const {
 
 void Coordinator::CheckStandstill(int64_t now_ns, int64_t moved_bytes) {
   // These have deadlines of their own, or somebody who sees to them.
-  if (!roster_.complete() || evaluations_.under_way() || orders_.pause) standstill_.Move();
+  if (joining() || evaluations_.under_way() || orders_.pause) standstill_.Move();
   if (!standstill_.IsTooLong(now_ns, moved_bytes + detector_.progress())) return;
   End(absl::DeadlineExceededError(absl::StrCat(
           "nothing has moved for ", Standstill::kLimitNs / 1'000'000'000, " s while ", PhaseText(),
@@ -63,7 +65,7 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   const std::optional<int> device = roster_.Leave(connection, effects_);
   if (!device.has_value()) return;
   replication_.Lose(*device);
-  const bool is_measured = has_plan() && measuring_.Skip(*device, roster_, effects_);
+  const bool is_measured = measuring_.Skip(*device, roster_, effects_);
   const std::string& name = roster_.name(*device);
   if (roster_.device(*device).released && !IsNeeded(*device)) {
     effects_.push_back(LogLine{Severity::kInfo, absl::StrCat("worker ", name, " has left")});
@@ -72,17 +74,15 @@ void Coordinator::Gone(ConnectionId connection, const absl::Status& status) {
   }
   effects_.push_back(
       Persist{WorkerLost{step(), DeviceId(*device), name, std::string(status.message())}});
-  // Before there is a plan nothing is lost but the start.
   if (!has_plan() && !move_.under_way() && !recovery_.waiting()) {
-    return End(absl::UnavailableError(absl::StrCat("worker ", name,
-                                                   " was lost before the first "
-                                                   "plan (",
-                                                   status.message(), ")")),
-               false);
+    if (absl::Status again = gathering_.Lose(*device, status, roster_, effects_); !again.ok())
+      return End(again, false);
+    if (is_measured) Measure();
+    return;
   }
   if (IsNeeded(*device)) return Recover(*device, status.message());
   if (!has_plan() || recovery_.replacing()) return;
-  if (!move_.revocable()) {
+  if (!move_.revocable() || !move_.Uses(*device)) {
     if (is_measured) Measure();
     return;
   }

@@ -25,6 +25,30 @@ void Coordinator::Begin() {
   Measure();
 }
 
+void Coordinator::Gather(int64_t now_ns) {
+  if (ended() || has_plan()) return;
+  if (!roster_.complete() && gathering_.Begins(roster_, now_ns)) {
+    roster_.Complete(effects_);
+    return Begin();
+  }
+  if (gathering_.IsTooLong(now_ns)) End(roster_.TimeoutError(gathering_.patience_s()), false);
+}
+
+void Coordinator::MeasureNewcomer(int device) {
+  if (move_.under_way()) return;  // it is new to the planner at the first barrier
+  if (!options_.needs_profile) {
+    if (gathering_.waits()) MakeFirstPlan();
+    return;
+  }
+  MeasureDevices what;
+  if (device == 0 || !options_.profiles_first_only) what.devices.push_back(device);
+  const std::vector<DeviceFacts> facts = Facts();
+  if (!roster_.device(device).local && options_.planner->ProbesPath(facts, device))
+    what.paths.push_back(device);
+  measuring_.Order(what, step());
+  Measure();
+}
+
 void Coordinator::Measure() {
   const bool stands = stands_to_measure();
   if (has_plan() && stands && orders_.stop) {  // asked for while a device measured
@@ -74,6 +98,8 @@ PrepareStage Coordinator::StageMessage() const {
 }
 
 void Coordinator::MakeFirstPlan() {
+  gathering_.SetWaits(!roster_.has_least(), roster_, effects_);
+  if (gathering_.waits()) return;
   absl::StatusOr<Plan> plan = options_.planner->FirstPlan(Facts(), Times());
   if (!plan.ok()) return End(plan.status(), false);
   if (std::optional<LinksKnown> links = options_.planner->KnownLinks(); links.has_value())
@@ -144,6 +170,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
     // What a survivor says of the stage that it has is no news.
     if (!move_.under_way() || failed.generation != move_.generation()) return;
     if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);
+    if (recovery_.replacing()) return ChooseAgain(device, failed);
     return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
   }
   if (move_.revocable() && failed.generation == move_.generation()) {
@@ -153,6 +180,8 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
   }
   if (failed.generation != active_.plan.generation) return;
   if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);
+  if (failed.not_finite != NotFinite::kNothing) return RecoverFromNotFinite(device, failed);
+  if (recovery_.beginning()) return ChooseAgain(device, failed);
   if (move_.revocable()) move_.Abort(failed.reason, roster_, effects_);
   End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
 }

@@ -1,5 +1,6 @@
 // What the loss of workers takes back, and from where training goes on.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,13 +11,51 @@
 namespace runnel {
 
 void Coordinator::Recover(int device, absl::string_view why, const std::string& lost_backend) {
+  Recover(LostStage{.device = device, .why = std::string(why), .backend = lost_backend});
+}
+
+void Coordinator::RecoverWithout(int device, absl::string_view why) {
+  roster_.Bar(device);
+  // What else it has may be no better.
+  replication_.Lose(device);
+  Recover(LostStage{.device = device, .why = std::string(why), .failed = true});
+}
+
+void Coordinator::Recover(LostStage lost) {
   const int64_t trained = active_.stages.empty() ? 0 : active_.stages.front().telemetry.backwards;
-  const LostStage lost{device, std::string(why), step(),
-                       std::max(Sequence(trained), barrier_.reached_sequence()), lost_backend};
+  lost.step = step();
+  lost.reached = std::max(Sequence(trained), barrier_.reached_sequence());
   const absl::Status begun = recovery_.Lose(lost, Replicas(), roster_, effects_);
   if (!begun.ok()) return End(begun, false);
   GoBack();
   if (!recovery_.waiting()) PlanRecovery();
+}
+
+void Coordinator::ChooseAgain(int device, const StageFailed& failed) {
+  if (recovery_.replacing() && recovery_.DropReplicas()) {
+    effects_.push_back(
+        LogLine{Severity::kWarning,
+                absl::StrCat("worker ", roster_.name(device), ": ", failed.reason,
+                             ": the run goes on from the last state that central has instead")});
+    replication_.Forget();
+    GoBack();
+    return PlanRecovery();
+  }
+  if (roster_.has_local_seats() && roster_.IsLastLocal(device))
+    return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+  RecoverWithout(device, failed.reason);
+}
+
+// The worker that made the value is not asked again; where it must be (stage 0), or where training
+// diverges on any worker, the value comes again at the same place, and that is the end.
+void Coordinator::RecoverFromNotFinite(int device, const StageFailed& failed) {
+  if (!recovery_.SurvivesNotFinite(step()))
+    return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
+  auto stage = static_cast<int>(active_.StageOf(device).value_or(0));
+  if (failed.not_finite == NotFinite::kUpstream) --stage;
+  if (failed.not_finite == NotFinite::kDownstream) ++stage;
+  stage = std::clamp(stage, 0, static_cast<int>(active_.plan.stages.size()) - 1);
+  RecoverWithout(active_.plan.stages[static_cast<size_t>(stage)].device.value(), failed.reason);
 }
 
 // Integer recipes give the same bytes on all backends. With other recipes the weights would mix

@@ -128,6 +128,7 @@ absl::StatusOr<bool> Roster::Join(ConnectionId connection, const WorkerHello& he
   }
   devices_.push_back({connection, hello, local});
   lost_.push_back(false);
+  left_early_.erase(hello.name);
   if (static_cast<int>(devices_.size()) < options_.workers()) return false;
   Complete(effects);
   return true;
@@ -187,7 +188,7 @@ std::optional<int> Roster::Enter(ConnectionId connection, const WorkerHello& hel
   Device& device = devices_[seat];
   device.connection = connection;
   device.hello = hello;
-  device.leaving = device.released = false;
+  device.leaving = device.released = device.barred = false;
   lost_[seat] = false;
   effects.push_back(SendControl{connection, WelcomeTo(static_cast<int32_t>(seat))});
   return static_cast<int>(seat);
@@ -197,6 +198,12 @@ void Roster::Release(int number, RunEffects& effects) {
   Device& device = devices_[static_cast<size_t>(number)];
   device.released = true;
   effects.push_back(SendControl{device.connection, runnel::Release{}});
+}
+
+bool Roster::Bar(int number) {
+  if (has_local_seats() && IsLastLocal(number)) return false;
+  devices_[static_cast<size_t>(number)].barred = true;
+  return true;
 }
 
 absl::Status Roster::BeginLeaving(int number, bool has_stage, RunEffects& effects) {
@@ -259,12 +266,15 @@ std::optional<int> Roster::Leave(ConnectionId connection, RunEffects& effects) {
   if (!number.has_value()) return std::nullopt;
   const auto at = static_cast<size_t>(*number);
   if (lost_[at]) return std::nullopt;
-  if (complete_ || devices_[at].local) {
+  if (complete_) {
     lost_[at] = true;
     return number;
   }
-  effects.push_back(LogLine{Severity::kWarning, absl::StrCat("worker ", devices_[at].hello.name,
-                                                             " left before the run began")});
+  const std::string& name = devices_[at].hello.name;
+  effects.push_back(
+      LogLine{Severity::kWarning, absl::StrCat("worker ", name, " left before the run began")});
+  if (devices_[at].local) effects.push_back(StartLocalWorker{name});
+  left_early_.insert(name);
   devices_.erase(devices_.begin() + *number);
   lost_.erase(lost_.begin() + *number);
   return std::nullopt;
@@ -278,7 +288,7 @@ absl::StatusOr<std::optional<int>> Roster::Return(ConnectionId connection, const
     RUNNEL_RETURN_IF_ERROR(CheckFits(hello));
     device.connection = connection;
     device.hello = hello;
-    device.leaving = device.released = false;
+    device.leaving = device.released = device.barred = false;
     lost_[i] = false;
     effects.push_back(SendControl{connection, WelcomeTo(static_cast<int32_t>(i))});
     return static_cast<int>(i);
@@ -290,7 +300,7 @@ std::optional<int> Roster::MissingLocal() const {
   std::optional<int> missing, drained;
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (!devices_[i].local) continue;
-    if (!lost_[i] && !devices_[i].leaving) return std::nullopt;
+    if (!lost_[i] && devices_[i].stays()) return std::nullopt;
     if (!lost_[i]) continue;
     std::optional<int>& seat = devices_[i].released ? drained : missing;
     if (!seat.has_value()) seat = static_cast<int>(i);
@@ -301,14 +311,14 @@ std::optional<int> Roster::MissingLocal() const {
 int64_t Roster::dialling_workers() const {
   int64_t count = 0;
   for (size_t i = 0; i < devices_.size(); ++i)
-    count += !devices_[i].local && !devices_[i].leaving && !lost_[i] ? 1 : 0;
+    count += !devices_[i].local && devices_[i].stays() && !lost_[i] ? 1 : 0;
   return count;
 }
 
 bool Roster::IsLastLocal(int number) const {
   for (size_t i = 0; i < devices_.size(); ++i) {
-    const bool stays = devices_[i].local && !devices_[i].leaving && !lost_[i];
-    if (stays && static_cast<int>(i) != number) return false;
+    const bool is_another = devices_[i].local && devices_[i].stays() && !lost_[i];
+    if (is_another && static_cast<int>(i) != number) return false;
   }
   return device(number).local;
 }
@@ -320,9 +330,43 @@ void Roster::ReleaseAll(RunEffects& effects) const {
 }
 
 absl::Status Roster::TimeoutError(int64_t waited_s) const {
-  return absl::DeadlineExceededError(absl::StrCat(devices_.size(), " of ", options_.workers(),
-                                                  " workers joined within ", waited_s,
-                                                  " s: start the others, or ask for fewer"));
+  return absl::DeadlineExceededError(
+      absl::StrCat("after ", waited_s, " s ", MissingText(),
+                   ": start the others, or ask for fewer (--workers, or --at-least)"));
+}
+
+int64_t Roster::CountPresent(bool local) const {
+  int64_t count = 0;
+  for (size_t i = 0; i < devices_.size(); ++i)
+    count += devices_[i].local == local && !lost_[i] ? 1 : 0;
+  return count;
+}
+
+bool Roster::IsPresent(absl::string_view name) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i].hello.name == name && !lost_[i]) return true;
+  }
+  return false;
+}
+
+bool Roster::has_least() const {
+  return CountPresent(/*local=*/true) >= options_.local_workers &&
+         CountPresent(true) + CountPresent(false) >= options_.least_workers();
+}
+
+std::string Roster::MissingText() const {
+  std::set<std::string> there, gone = left_early_;
+  for (size_t i = 0; i < devices_.size(); ++i)
+    (lost_[i] ? gone : there).insert(devices_[i].hello.name);
+  std::string text = absl::StrCat(there.size(), " of ", options_.workers(),
+                                  there.size() == 1 ? " workers is there" : " workers are there");
+  if (!there.empty()) absl::StrAppend(&text, " (", absl::StrJoin(there, ", "), ")");
+  if (options_.least_workers() < options_.workers())
+    absl::StrAppend(&text, ", ", options_.least_workers(), " are needed");
+  const int64_t locals = options_.local_workers - CountPresent(/*local=*/true);
+  if (locals > 0) absl::StrAppend(&text, "; ", locals, " of this host missing");
+  if (!gone.empty()) absl::StrAppend(&text, "; gone again: ", absl::StrJoin(gone, ", "));
+  return text;
 }
 
 std::optional<int> Roster::DeviceOf(ConnectionId connection) const {

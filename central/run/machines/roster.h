@@ -40,11 +40,15 @@ struct Device {
   std::string backend_choice = {};
   bool leaving = false;   // no plan may use it
   bool released = false;  // it has left in order, and has not come back
+  bool barred = false;    // it failed; no plan may use it until it is started again
+
+  bool stays() const { return !leaving && !barred; }
 };
 
 struct RosterOptions {
   int local_workers = 0;     // seats of workers that central started
   int dialling_workers = 0;  // seats of workers that dial in
+  int least_dialling = -1;   // the run may begin with so many of them; -1: with all
   // Central listens on the loopback interface: everybody is on this host. Else workers that dial in
   // must be where other hosts reach them.
   bool loopback_only = true;
@@ -57,6 +61,9 @@ struct RosterOptions {
   int64_t life = 0;
 
   int workers() const { return local_workers + dialling_workers; }
+  int least_workers() const {
+    return local_workers + (least_dialling < 0 ? dialling_workers : least_dialling);
+  }
 };
 
 // "cpu:avx2,opencl@alternate": cpu, opencl.
@@ -84,6 +91,8 @@ class Roster {
   void SetLeaving(int number, bool leaving) {
     devices_[static_cast<size_t>(number)].leaving = leaving;
   }
+  // It failed: no plan may use it. False: it is the last one on central's host, which plans need.
+  bool Bar(int number);
   // No plan may use the device from now on; without a stage it goes at once.
   // FailedPrecondition: it cannot, why.
   absl::Status BeginLeaving(int number, bool has_stage, RunEffects& effects);
@@ -94,8 +103,8 @@ class Roster {
   // The same to those that leave and have no stage of the plan that holds now.
   void ReleaseLeft(const Plan& plan, RunEffects& effects);
   // A stream ended, or its worker is lost. The number of the device that is lost now; none: nobody
-  // who takes part, somebody who was lost before, or a dialling worker before the run began, whose
-  // seat is free again.
+  // who takes part, somebody who was lost before, or a worker before the run began, whose seat is
+  // free again; one of this host is started again.
   std::optional<int> Leave(ConnectionId connection, RunEffects& effects);
   // A local worker said hello when all seats were taken: it takes the seat of the one of its name
   // that was lost, and Welcome tells it its number. None: there is no such seat. InvalidArgument:
@@ -118,8 +127,18 @@ class Roster {
   bool IsLastLocal(int number) const;
   // All seats were taken: the run begins.
   bool complete() const { return complete_; }
+  // A worker of this name is there.
+  bool IsPresent(absl::string_view name) const;
+  // All local workers are there, and as many others as the run needs.
+  bool has_least() const;
+  // Of the seats for workers that dial in one is free.
+  bool has_free_seat() const { return CountPresent(false) < options_.dialling_workers; }
+  // The run begins with those that are there: as when the last seat is taken (Join).
+  void Complete(RunEffects& effects);
   // DeadlineExceeded: too few have joined in so many seconds.
   absl::Status TimeoutError(int64_t waited_s) const;
+  // "2 of 4 workers are there (local-000, pi-1), 3 are needed; pi-2 was there and is gone".
+  std::string MissingText() const;
 
   // By device number, once complete; before in joining order.
   const std::vector<Device>& devices() const { return devices_; }
@@ -150,7 +169,7 @@ class Roster {
   std::optional<Refused> ReasonToRefuse(const WorkerHello& hello, bool local) const;
   std::optional<Refused> ReasonToKeepOut(const WorkerHello& hello) const;
   void Refuse(ConnectionId connection, Refused refused, RunEffects& effects);
-  void Complete(RunEffects& effects);
+  int64_t CountPresent(bool local) const;
   Welcome WelcomeTo(int32_t number) const {
     return {DeviceId(number), options_.run, options_.life};
   }
@@ -161,6 +180,7 @@ class Roster {
   bool complete_ = false;
   std::set<std::string> logged_refusals_;
   bool warned_of_classes_ = false;
+  std::set<std::string> left_early_;  // names of those that left before the run began
 };
 
 }  // namespace runnel

@@ -14,6 +14,7 @@ std::string StateOf(const Roster& roster, const ActivePlan& active, int number) 
   const Device& device = roster.device(number);
   if (roster.lost()[static_cast<size_t>(number)]) return device.released ? "left" : "gone";
   if (device.leaving) return "leaves";
+  if (device.barred) return "failed";
   const std::optional<size_t> stage = active.StageOf(number);
   if (!stage.has_value()) return "waits";
   const StagePlan& plan = active.plan.stages[*stage];
@@ -57,7 +58,7 @@ std::vector<DeviceFacts> FactsOf(const Roster& roster, const std::vector<PathFig
     // Local workers are on one host and have its memory together.
     const int64_t sharing = device.local ? std::max<int64_t>(locals, 1) : 1;
     const MemoryLimit limit = LimitOf(roster, static_cast<int>(i), sharing);
-    facts.push_back({device.hello.name, device.processor_share, roster.lost()[i] || device.leaving,
+    facts.push_back({device.hello.name, device.processor_share, roster.lost()[i] || !device.stays(),
                      device.local, i < paths.size() ? paths[i] : PathFigures(), device.costs,
                      limit.bytes, limit.memory_of});
   }

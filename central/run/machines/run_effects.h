@@ -51,6 +51,7 @@ struct StopFeed {};
 // Start a worker on central's host, under the name of one that was lost.
 struct StartLocalWorker {
   std::string name;
+  int64_t after_ms = 0;  // from now
 };
 struct FeedUntil {
   Sequence limit;

@@ -94,7 +94,6 @@ absl::Status LocalWorkers::StartAgain(const std::string& name) {
     if (!processes_[i]->Poll().has_value()) told_.insert(i);
     processes_[i]->Terminate(/*grace_ms=*/0);
   }
-  first_awaited_ = processes_.size();
   return StartOne(name);
 }
 
@@ -102,14 +101,20 @@ bool LocalWorkers::Contains(const WorkerHello& hello) const {
   return std::find(secrets_.begin(), secrets_.end(), hello.secret) != secrets_.end();
 }
 
-absl::Status LocalWorkers::CheckAlive() const {
-  for (size_t i = first_awaited_; i < processes_.size(); ++i) {
+std::vector<LocalWorkers::EndedEarly> LocalWorkers::FindEnded() const {
+  std::vector<EndedEarly> ended;
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (std::find(names_.begin() + static_cast<int64_t>(i) + 1, names_.end(), names_[i]) !=
+        names_.end())
+      continue;  // it was started again
     const std::optional<ProcessExit> exit = processes_[i]->Poll();
     if (!exit.has_value()) continue;
-    return absl::UnavailableError(
-        absl::StrCat("a local worker ended with ", exit->ToString(), " before it joined"));
+    ended.push_back({names_[i], absl::Status(exit->signaled ? absl::StatusCode::kUnavailable
+                                                            : absl::StatusCode::kAborted,
+                                             absl::StrCat("a local worker ended with ",
+                                                          exit->ToString(), " before it joined"))});
   }
-  return absl::OkStatus();
+  return ended;
 }
 
 std::vector<std::string> LocalWorkers::TakeEnds() {

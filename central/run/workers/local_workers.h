@@ -50,9 +50,13 @@ class LocalWorkers {
   // Whether it was started here: it shows the secret that it was given in its environment. A
   // process number would not do: in another container it may be the same by accident.
   bool Contains(const WorkerHello& hello) const;
-  // Unavailable: one of those that were started last has ended. For the time before they have
-  // joined; later their streams tell.
-  absl::Status CheckAlive() const;
+  // Those of the names whose last process has ended. For the time before it has joined; later its
+  // stream tells.
+  struct EndedEarly {
+    std::string name;
+    absl::Status why;  // Unavailable: it was killed. Aborted: by itself, and would again
+  };
+  std::vector<EndedEarly> FindEnded() const;
 
   // For people: who has ended since the last call, and how; of those whose end was not in order.
   // Streams say that a worker is gone, only this says that the system has killed it.
@@ -73,8 +77,7 @@ class LocalWorkers {
   std::vector<std::unique_ptr<WorkerProcess>> processes_;
   std::vector<std::string> names_;  // of processes_
   std::vector<std::string> secrets_;
-  size_t first_awaited_ = 0;  // in processes_: those before have joined
-  std::set<size_t> told_;     // in processes_: of their end
+  std::set<size_t> told_;  // in processes_: of their end
 };
 
 // 128 truly random bits as text, for what one process shows another. It decides nothing that

@@ -107,7 +107,8 @@ absl::StatusOr<std::vector<ProfiledDevice>> Session::Run() {
 // A local worker that ends before it joined would be waited for in vain.
 void Session::Tick() {
   if (!roster_.complete()) {
-    if (absl::Status status = local_workers_.CheckAlive(); !status.ok()) return End(status);
+    if (const auto ended = local_workers_.FindEnded(); !ended.empty())
+      return End(ended.front().why);
   }
   loop_.PostAfter(kTickNs, [this] { Tick(); });
 }

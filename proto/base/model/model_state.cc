@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/base/status_macros.h"
+#include "proto/base/tensor/finite.h"
 #include "proto/base/training/rescale.h"
 
 namespace runnel {
@@ -54,18 +55,6 @@ absl::Status CheckValues(const TensorData& tensor, const StateTensorSpec& spec, 
   return error(absl::StrCat("is ", exponent, ", not in ", -kMaxExponent, "..", kMaxExponent));
 }
 
-// Of little-endian FP32 values: none is infinite or no number.
-bool IsFinite(absl::string_view bytes) {
-  constexpr uint32_t kExponent = 0x7F800000;
-  bool finite = true;
-  for (size_t at = 0; at + sizeof(uint32_t) <= bytes.size(); at += sizeof(uint32_t)) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, bytes.data() + at, sizeof(bits));
-    finite &= (bits & kExponent) != kExponent;
-  }
-  return finite;
-}
-
 absl::Status CheckLayer(const LayerState& state, const LayerInfo& info, const NumberFormat& format,
                         ZeroTensors zeros) {
   const std::vector<StateTensorSpec> specs = StateOf(info, format);
@@ -109,7 +98,7 @@ absl::Status CheckFinite(absl::string_view field, const ModelState& state) {
   for (const LayerState& layer : state.layers) {
     for (const std::vector<TensorData>* tensors : {&layer.tensors, &layer.slots}) {
       for (const TensorData& tensor : *tensors) {
-        if (tensor.dtype != DType::kFloat32 || IsFinite(tensor.bytes)) continue;
+        if (tensor.dtype != DType::kFloat32 || AllFinite(tensor.bytes)) continue;
         return absl::InvalidArgumentError(absl::StrCat(field, ": layer ", layer.layer, ", ",
                                                        tensor.name,
                                                        ": has a value that is no finite number"));

@@ -33,7 +33,7 @@ namespace runnel {
 
 // Both ends must speak the same; a worker of another version is refused with a message that says
 // so.
-inline constexpr int32_t kProtocolVersion = 17;
+inline constexpr int32_t kProtocolVersion = 18;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
 inline constexpr int64_t kMaxProgramLines = 4096;
@@ -95,6 +95,9 @@ struct WorkerHello {
   // What its stages compute on where central leaves it open: "auto", "cpu", "cpu,opencl".
   std::string backend = "auto";
   std::vector<ProcessorFacts> processor_list = {};  // at most kMaxProcessorFacts
+  // What the speed of its stages depends on, beside what it computes: workers with the same text
+  // are taken for equally fast until one of them shows otherwise. Empty: like no other.
+  std::string device_class = {};
 };
 
 // What a worker is at.
@@ -243,6 +246,14 @@ struct Telemetry {
   int64_t loss_samples = 0;
 };
 
+// Where a value that is no finite number came from, as far as a stage can tell.
+enum class NotFinite : uint8_t {
+  kNothing,     // there is none
+  kOwn,         // its input was finite, what it made of it is not
+  kUpstream,    // the stage before sent it
+  kDownstream,  // the next stage sent it
+};
+
 // The worker cannot go on with its stage, or cannot prepare the next one: a NaN at an encoder, a
 // link that does not come back, a bad message.
 struct StageFailed {
@@ -254,6 +265,7 @@ struct StageFailed {
   // The worker is whole, but the device of this backend is lost to it, or has no room for the
   // stage. It computes on its CPU from now on. Empty: nothing of the kind.
   std::string lost_backend = {};
+  NotFinite not_finite = NotFinite::kNothing;
 };
 
 // The worker was told to end (SIGTERM). It trains on until a plan without it holds; then central

@@ -8,6 +8,7 @@
 #include "proto/transport/control/model_convert.h"
 #include "proto/transport/control/processor_convert.h"
 #include "proto/transport/control/replica_convert.h"
+#include "proto/transport/control/stage_failed_convert.h"
 #include "proto/transport/control/wire_check.h"
 
 namespace runnel {
@@ -48,6 +49,7 @@ void Fill(WorkerHello& from, proto::FromWorker& to) {
   hello.set_incarnation(from.incarnation);
   hello.set_backend(CleanUtf8(from.backend, kMaxTextBytes));
   *hello.mutable_processor_list() = ToProto(from.processor_list);
+  hello.set_device_class(CleanUtf8(from.device_class, kMaxTextBytes));
 }
 
 void Fill(Heartbeat& from, proto::FromWorker& to) {
@@ -166,12 +168,7 @@ void Fill(Telemetry& from, proto::FromWorker& to) {
   telemetry.set_loss_samples(from.loss_samples);
 }
 
-void Fill(StageFailed& from, proto::FromWorker& to) {
-  to.mutable_stage_failed()->set_generation(from.generation.value());
-  to.mutable_stage_failed()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
-  to.mutable_stage_failed()->set_unfit(from.unfit);
-  to.mutable_stage_failed()->set_lost_backend(from.lost_backend);
-}
+void Fill(StageFailed& from, proto::FromWorker& to) { *to.mutable_stage_failed() = ToProto(from); }
 
 void Fill(ProfileFailed& from, proto::FromWorker& to) {
   to.mutable_profile_failed()->set_reason(CleanUtf8(from.reason, kMaxReasonBytes));
@@ -245,6 +242,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.device_id", from.device_id()));
     RUNNEL_RETURN_IF_ERROR(CheckRange("hello.incarnation", from.incarnation(), 0, kMaxInt64));
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.backend", from.backend()));
+    RUNNEL_RETURN_IF_ERROR(CheckText("hello.device_class", from.device_class()));
   }
   WorkerHello hello;
   hello.protocol_version = from.protocol_version();
@@ -262,14 +260,14 @@ absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
   hello.device_id = from.device_id();
   hello.incarnation = from.incarnation();
   hello.backend = from.backend();
+  hello.device_class = from.device_class();
   RUNNEL_ASSIGN_OR_RETURN(hello.processor_list,
                           FromProto("hello.processor_list", from.processor_list()));
   return hello;
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::Heartbeat& from) {
-  constexpr auto kLastPhase = static_cast<int64_t>(WorkerPhase::kTraining);
-  RUNNEL_RETURN_IF_ERROR(CheckRange("heartbeat.phase", from.phase(), 0, kLastPhase));
+  RUNNEL_RETURN_IF_ERROR(CheckRange("heartbeat.phase", from.phase(), 0, 4));
   RUNNEL_RETURN_IF_ERROR(CheckRange("heartbeat.progress", from.progress(), 0, kMaxInt64));
   return Heartbeat{static_cast<WorkerPhase>(from.phase()), from.progress()};
 }
@@ -468,15 +466,7 @@ absl::StatusOr<WorkerMessage> Read(const proto::Telemetry& from) {
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::StageFailed& from) {
-  StageFailed failed;
-  RUNNEL_ASSIGN_OR_RETURN(failed.generation,
-                          ToGeneration("stage_failed.generation", from.generation()));
-  RUNNEL_ASSIGN_OR_RETURN(failed.reason, ToReason("stage_failed.reason", from.reason()));
-  failed.unfit = from.unfit();
-  if (!from.lost_backend().empty())
-    RUNNEL_RETURN_IF_ERROR(CheckName("stage_failed.lost_backend", from.lost_backend()));
-  failed.lost_backend = from.lost_backend();
-  return failed;
+  return StageFailedFromProto(from);
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::ProfileFailed& from) {

@@ -85,10 +85,10 @@ TEST(Scenario, SaysWhatIsWrongAndWhere) {
 
 TEST(Scenario, AnExpectedErrorIsNoBrokenRule) {
   // The last worker on central's host dies again and again.
-  const char text[] = "workers 0\nsteps 200\nfault crash local every=0.01..0.02 most=60\n";
+  const char text[] = "workers 0\ncompute_ms 3000..4000\nfault crash local every=1..2 most=1000\n";
   Scenario scenario = ParseScenario("s", text).value();
   EXPECT_THAT(RunHistory(scenario, 1).violation, HasSubstr("the run ends with: worker local-0"));
-  scenario.expected_errors = {"workers on this host were started 10 times since the last barrier"};
+  scenario.expected_errors = {"workers of this host were started again for 10 minutes"};
   EXPECT_EQ(RunHistory(scenario, 1).violation, "");
 }
 

@@ -35,6 +35,7 @@ enum class PlantedBug : uint8_t {
   kRelayOfEarlierPlan,          // central relays for its first plan and for no later one
   kRelayLosesFrame,  // a frame that goes by way of central is lost, and nobody hears of it
   kLeavesAtOnce,     // a worker that is told to leave does not wait for its stage to move
+  kCommitOvertaken,  // a copy does not say which barrier is committed, and overtakes that news
 };
 
 struct PlantedBugRow {
@@ -66,6 +67,7 @@ inline constexpr std::array kPlantedBugs = {
     PlantedBugRow{PlantedBug::kRelayOfEarlierPlan, "relay_of_earlier_plan", "relays"},
     PlantedBugRow{PlantedBug::kRelayLosesFrame, "relay_loses_frame", "relays"},
     PlantedBugRow{PlantedBug::kLeavesAtOnce, "leaves_at_once", "drains"},
+    PlantedBugRow{PlantedBug::kCommitOvertaken, "commit_overtaken", "replica_race"},
 };
 
 inline std::optional<PlantedBug> FindPlantedBug(absl::string_view name) {

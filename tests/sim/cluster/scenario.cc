@@ -140,6 +140,7 @@ const std::map<std::string, ReadFn>& Lines() {
       {"extra_cap", Whole(&Scenario::extra_cap, 0, 8)},
       {"latency_ms", Span(&Scenario::latency_ms, 10000)},
       {"state_ms", Real(&Scenario::state_ms, 0, 100000)},
+      {"replica_ms", Real(&Scenario::replica_ms, 0, 100000)},
       {"compute_ms", Span(&Scenario::compute_ms, 100000)},
       {"workshop_ms", Span(&Scenario::workshop_ms, 100000)},
       {"disk_ms", Span(&Scenario::disk_ms, 100000)},

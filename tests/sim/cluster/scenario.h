@@ -55,7 +55,8 @@ struct Scenario {
   bool loses_nothing = false;  // a recovery is a broken rule
   int64_t extra_cap = 0;       // beyond N - i
   SpanOf latency_ms = {0.2, 2};
-  double state_ms = 20;  // a message with a state takes up to so much longer
+  double state_ms = 20;   // a message with a state takes up to so much longer
+  double replica_ms = 0;  // a copy to a neighbour takes up to so much longer
   SpanOf compute_ms = {0.5, 4};
   SpanOf workshop_ms = {1, 30};
   SpanOf disk_ms = {1, 20};

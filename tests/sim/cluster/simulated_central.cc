@@ -15,9 +15,12 @@ namespace {
 constexpr int64_t kTickNs = 100'000'000;
 constexpr int64_t kJoinPatienceNs = 120'000'000'000;
 constexpr int64_t kAnswerNs = 1'000'000;
+constexpr int64_t kLateNs = 500'000'000;
+constexpr int64_t kTryAgainNs = 1'000'000'000;
 constexpr int64_t kNoAnswerNs = 300'000'000;
 constexpr int64_t kEvalSamples = 10;
 constexpr double kNsPerMs = 1e6;
+constexpr int64_t kNsPerMilli = 1'000'000;
 
 bool IsLocal(const std::string& name) { return absl::StartsWith(name, "local"); }
 
@@ -126,6 +129,10 @@ void SimulatedCentral::Receive(ConnectionId id, WorkerMessage message) {
     return Tell(
         [&](Coordinator& coordinator) { coordinator.Joined(id, *hello, IsLocal(hello->name)); });
   }
+  // The run has another state to go on from, so it would not end for that.
+  const auto* failed = std::get_if<StageFailed>(&message);
+  if (failed != nullptr && absl::StrContains(failed->reason, "has no copy of layer"))
+    world_.Violate(absl::StrCat(names_[id], ": ", failed->reason, ", and central counted on it"));
   Tell([&](Coordinator& coordinator) { coordinator.Received(id, message); });
 }
 
@@ -153,12 +160,12 @@ void SimulatedCentral::OnGone(ConnectionId id, const absl::Status& status) {
 }
 
 void SimulatedCentral::Tick() {
-  const auto ended = std::find_if(awaited_.begin(), awaited_.end(),
-                                  [this](const auto& name) { return !parts_.runs(name); });
-  if (coordinator_->joining() && ended != awaited_.end()) {
+  // In a copy: each may start another one.
+  for (const std::string& name : std::vector<std::string>(awaited_)) {
+    if (!coordinator_->joining() || parts_.runs(name)) continue;
     const absl::Status why =
-        absl::UnavailableError(absl::StrCat(*ended, ", a local worker, ended before it joined"));
-    Tell([&](Coordinator& coordinator) { coordinator.EndedBeforeJoining(why); });
+        absl::UnavailableError(absl::StrCat(name, ", a local worker, ended before it joined"));
+    Tell([&](Coordinator& coordinator) { coordinator.EndedBeforeJoining(name, why); });
   }
   parts_.rules->CheckBounds();
   loop_.PostAfter(kTickNs, [this] { Tick(); });
@@ -179,8 +186,11 @@ void SimulatedCentral::CarryOut(SetTimer effect) {
 }
 
 void SimulatedCentral::CarryOut(StartLocalWorker effect) {
-  awaited_ = {effect.name};
-  parts_.start_local(effect.name);
+  std::erase(awaited_, effect.name);
+  loop_.PostAfter(effect.after_ms * kNsPerMilli, [this, name = effect.name] {
+    awaited_.push_back(name);
+    parts_.start_local(name);
+  });
 }
 
 void SimulatedCentral::CarryOut(ProbePort effect) {
@@ -241,7 +251,13 @@ void SimulatedCentral::WriteCheckpoint(const StateCollected& collected) {
                   });
 }
 
-void SimulatedCentral::Written(SimulatedDisk::Checkpoint checkpoint, bool) {
+void SimulatedCentral::Written(SimulatedDisk::Checkpoint checkpoint, bool is_last) {
+  if (parts_.disk->full && is_last) {
+    loop_.PostAfter(kTryAgainNs, [this, checkpoint = std::move(checkpoint)] {
+      Written(checkpoint, /*is_last=*/true);
+    });
+    return;
+  }
   --unwritten_;
   CheckpointEnd end{checkpoint.step, absl::OkStatus(), "a check-point"};
   if (parts_.disk->full) {
@@ -252,7 +268,7 @@ void SimulatedCentral::Written(SimulatedDisk::Checkpoint checkpoint, bool) {
     parts_.disk->checkpoint = std::move(checkpoint);
   }
   std::string warning;
-  const absl::Status ends_run = failures_.Add(end, warning);
+  const absl::Status ends_run = failures_.Add(end, world_.now_ns(), warning);
   world_.Record(absl::StrCat("central: check-point of step ", end.step, " ", warning));
   if (!ends_run.ok()) Tell([&](Coordinator& coordinator) { coordinator.Abort(ends_run); });
 }
@@ -343,6 +359,12 @@ bool SimulatedCentral::Distort(SendControl& effect) {
         return false;
       }
       return true;
+    case PlantedBug::kCommitOvertaken:
+      if (!std::holds_alternative<CommitReplicas>(effect.message)) return true;
+      loop_.PostAfter(kLateNs, [this, effect] {
+        server_->Send(effect.connection, effect.message).IgnoreError();
+      });
+      return false;
     case PlantedBug::kUncommittedReplica:
       if (const auto* replicate = std::get_if<Replicate>(&effect.message))
         begun_replica_ = replicate->id;

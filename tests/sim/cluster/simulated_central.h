@@ -117,7 +117,7 @@ class SimulatedCentral final : public CentralControlObserver {
   RelayTransport routes_;  // of the feed
   std::unique_ptr<Feeder> feeder_;
   CheckpointFailures failures_;
-  std::vector<std::string> awaited_;  // local workers that were started last
+  std::vector<std::string> awaited_;  // local workers that were started
   int64_t unwritten_ = 0;
   std::optional<absl::Status> ended_;
   // For planted bugs.

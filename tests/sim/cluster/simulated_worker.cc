@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compress/codec.h"
+#include "proto/base/status_macros.h"
+#include "worker/replication/replica_sender.h"
 
 namespace runnel {
 namespace {
@@ -81,8 +83,50 @@ class BehindRouter final : public Transport {
   int port_ = 1024;
 };
 
+// Copies that leave on connections that this device dials say that nothing is committed.
+class ForgetsCommits final : public Transport {
+ public:
+  explicit ForgetsCommits(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
+                                                   AcceptFn accept) override {
+    return inner_->Listen(address, std::move(accept));
+  }
+  absl::StatusOr<std::shared_ptr<Connection>> Dial(const DialTarget& to,
+                                                   ConnectionObserver* observer,
+                                                   const LinkShaping& shaping) override {
+    RUNNEL_ASSIGN_OR_RETURN(std::shared_ptr<Connection> dialled,
+                            inner_->Dial(to, observer, shaping));
+    return std::make_shared<Dialled>(std::move(dialled));
+  }
+
+ private:
+  class Dialled final : public Connection {
+   public:
+    explicit Dialled(std::shared_ptr<Connection> inner) : inner_(std::move(inner)) {}
+    absl::Status Send(const Frame& frame) override {
+      if (frame.header.kind != FrameKind::kReplica) return inner_->Send(frame);
+      Frame forgetful = frame;
+      forgetful.payload = Payload::CopyOf(frame.payload.bytes());
+      WritePieceHead({ReadPieceHead(frame)->barrier, {}}, forgetful.payload.mutable_bytes());
+      SealFrame(forgetful);
+      return inner_->Send(forgetful);
+    }
+    void Close() override { inner_->Close(); }
+    int64_t queued_bytes() const override { return inner_->queued_bytes(); }
+    std::string peer() const override { return inner_->peer(); }
+
+   private:
+    const std::shared_ptr<Connection> inner_;
+  };
+
+  const std::unique_ptr<Transport> inner_;
+};
+
 std::unique_ptr<Transport> TransportOf(World* world, const std::string& name, bool is_behind) {
   std::unique_ptr<Transport> transport = world->network.NewTransport(name);
+  if (world->Has(PlantedBug::kCommitOvertaken))
+    transport = std::make_unique<ForgetsCommits>(std::move(transport));
   if (!is_behind) return transport;
   return std::make_unique<BehindRouter>(std::move(transport));
 }

@@ -15,6 +15,7 @@ InProcessFaults FaultsOf(const Scenario& scenario, uint64_t seed) {
   faults.seed = seed;
   faults.min_delay_ns = static_cast<int64_t>(scenario.latency_ms.least * kNsPerMs);
   faults.max_delay_ns = static_cast<int64_t>(scenario.latency_ms.most * kNsPerMs);
+  faults.max_replica_ns = static_cast<int64_t>(scenario.replica_ms * kNsPerMs);
   faults.damage_one_in = scenario.damage_one_in;
   return faults;
 }

@@ -28,6 +28,9 @@ struct InProcessFaults {
   // Uniform, for each frame and direction, on top of shaping; order within a direction is kept.
   int64_t min_delay_ns = 0;
   int64_t max_delay_ns = 0;
+  // A copy of a state takes up to so much longer, and other frames overtake it, as they do where it
+  // is sent in pieces between them.
+  int64_t max_replica_ns = 0;
   // A connection breaks after a time drawn from this range; max 0: never.
   int64_t min_life_ns = 0;
   int64_t max_life_ns = 0;
@@ -104,6 +107,7 @@ class InProcessLink final : public std::enable_shared_from_this<InProcessLink> {
     CounterRandom random;
     uint64_t draws = 0;
     int64_t last_arrival_ns = 0;  // of what this end sent
+    int64_t last_replica_ns = 0;  // of copies of its state
     int64_t queued_bytes = 0;
     std::vector<std::function<void()>> held;  // on its way to this end
   };
@@ -111,6 +115,7 @@ class InProcessLink final : public std::enable_shared_from_this<InProcessLink> {
   // These expect mutex_ to be held.
   void Queue(int end, const Frame& frame);
   int64_t ArrivalOf(End& sender, int64_t arrive_ns);
+  int64_t ArrivalOf(End& sender, FrameKind kind, int64_t arrive_ns);
   bool Kill();
   void ScheduleClosed(int end, int64_t time_ns, absl::Status status);
   // These do not.

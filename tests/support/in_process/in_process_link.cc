@@ -102,6 +102,14 @@ int64_t InProcessLink::ArrivalOf(End& sender, int64_t arrive_ns) {
   return sender.last_arrival_ns;
 }
 
+int64_t InProcessLink::ArrivalOf(End& sender, FrameKind kind, int64_t arrive_ns) {
+  const int64_t arrival_ns = ArrivalOf(sender, arrive_ns);
+  if (kind != FrameKind::kReplica || faults_.max_replica_ns == 0) return arrival_ns;
+  const int64_t longer_ns = Draw(sender.random, sender.draws++, 0, faults_.max_replica_ns);
+  sender.last_replica_ns = std::max(sender.last_replica_ns, arrival_ns + longer_ns);
+  return sender.last_replica_ns;
+}
+
 void InProcessLink::Queue(int end, const Frame& frame) {
   End& self = ends_[end];
   const int64_t bytes = BytesOf(frame);
@@ -116,7 +124,7 @@ void InProcessLink::Queue(int end, const Frame& frame) {
   }
   Frame arriving = frame;
   arriving.arrival = {bytes, times.leave_ns - times.begin_ns};
-  const int64_t arrival_ns = ArrivalOf(self, times.arrive_ns);
+  const int64_t arrival_ns = ArrivalOf(self, frame.header.kind, times.arrive_ns);
   if (faults_.damage_one_in > 0 && self.random.Below(self.draws++, faults_.damage_one_in) == 0)
     Damage(arriving);
   scheduler_->ScheduleAt(

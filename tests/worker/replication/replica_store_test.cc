@@ -90,5 +90,23 @@ TEST(ReplicaStore, APlanEndsWhatWasNotCommitted) {
   EXPECT_EQ(MarksOf(store, At(40), 2, 2), "");
 }
 
+TEST(ReplicaStore, ACommitThatComesLateChangesNothing) {
+  ReplicaStore store;
+  store.Commit(At(80));
+  store.Add(At(80), kUpstream, State(0, 1, "b"));
+  store.Commit(At(40));
+  EXPECT_EQ(store.committed(), At(80));
+  store.Add(At(120), kUpstream, State(0, 1, "c"));
+  EXPECT_EQ(MarksOf(store, At(80), 0, 0), "0b b-1b ");
+}
+
+TEST(ReplicaStore, SaysWhichLayerIsMissing) {
+  const std::shared_ptr<const ModelState> state = State(2, 3, "o");
+  EXPECT_TRUE(CheckHasLayers(At(40), {2, 3}, *state).ok());
+  const absl::Status missing = CheckHasLayers(At(40), {1, 3}, *state);
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.message(), "has no copy of layer 1 at micro-batch 40 of plan 1");
+}
+
 }  // namespace
 }  // namespace runnel

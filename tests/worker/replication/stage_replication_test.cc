@@ -51,13 +51,15 @@ class StageReplicationTest : public ::testing::Test {
   }
 
   // One piece that has all of the state.
-  Frame Piece(Sequence barrier, const ModelState& state, size_t left_out = 0) const {
+  Frame Piece(Sequence barrier, const ModelState& state, size_t left_out = 0,
+              const ReplicaId& committed = {}) const {
     ReplicaWriter writer(std::make_shared<const ModelState>(state));
     std::vector<std::byte> bytes(static_cast<size_t>(writer.left()) - left_out + kReplicaHeadBytes);
-    bytes[0] = static_cast<std::byte>(barrier.value());
+    WritePieceHead({barrier, committed}, absl::MakeSpan(bytes));
     writer.Read(absl::MakeSpan(bytes).subspan(kReplicaHeadBytes));
     Frame frame;
     frame.header.kind = FrameKind::kReplica;
+    frame.header.generation = kGeneration;
     frame.payload = Payload::CopyOf(bytes);
     return frame;
   }
@@ -154,6 +156,18 @@ TEST_F(StageReplicationTest, TheLastButOneKeepsBothNeighbours) {
   const ModelState kept = stores_[1].LayersOf(id, {0, 5}).value();
   ASSERT_EQ(kept.layers.size(), 4u);
   EXPECT_EQ(kept.layers[2].layer, 4);
+}
+
+// Central committed barrier 4, and the neighbour's copy of barrier 8 is here before that news: until
+// barrier 8 is committed too, a recovery goes on from 4.
+TEST_F(StageReplicationTest, ACopyThatOvertakesACommitDropsNothing) {
+  const auto middle = Stage(1);
+  const ReplicaId committed = {kGeneration, Sequence(4)};
+  ASSERT_TRUE(middle->Arrived(ReplicaSource::kUpstream, Piece(Sequence(4), StateOf(0))).ok());
+  ASSERT_TRUE(
+      middle->Arrived(ReplicaSource::kUpstream, Piece(Sequence(8), StateOf(0), 0, committed)).ok());
+  EXPECT_EQ(stores_[1].committed(), committed);
+  EXPECT_TRUE(stores_[1].LayersOf(committed, {0, 1}).value() == StateOf(0));
 }
 
 }  // namespace

@@ -69,8 +69,8 @@ std::optional<Detector::Finding> Detector::AddAnswer(ConnectionId connection, Po
   if (!std::exchange(watched.question_is_out, false)) return std::nullopt;
   // One that was silent before it was known is taken for one whose port is open.
   if (!watched.usual.has_value()) watched.usual = watched.is_asked ? PortAnswer::kAnswered : answer;
-  // Nothing of a silence that has ended counts for the next one.
-  if (!watched.is_asked) return std::nullopt;
+  // Nothing of a silence that has ended counts for the next one, nor what was asked before it.
+  if (std::exchange(watched.question_is_old, false) || !watched.is_asked) return std::nullopt;
   if (answer == PortAnswer::kRefused && watched.usual == PortAnswer::kRefused)
     answer = PortAnswer::kNone;
   watched.answer = answer;
@@ -148,13 +148,13 @@ void Detector::Hear(Watched& watched, int64_t now_ns, RunEffects& effects) {
 void Detector::Ask(ConnectionId connection, Watched& watched, int64_t now_ns, RunEffects& effects) {
   if (!std::exchange(watched.is_asked, true)) {
     watched.answer.reset();
+    watched.question_is_old = watched.question_is_out;
     const std::string what =
         watched.broken.empty() ? absl::StrCat("is silent for ", Seconds(now_ns - watched.heard_ns))
                                : absl::StrCat("has lost its connection (", watched.broken, ")");
     effects.push_back(LogLine{Severity::kInfo, absl::StrCat("worker ", watched.name, " ", what,
                                                             ": asking its data port")});
   }
-  // An answer that is still to come is as good as another one.
   if (std::exchange(watched.question_is_out, true)) return;
   effects.push_back(ProbePort{connection, watched.data_address});
 }

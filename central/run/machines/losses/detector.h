@@ -91,6 +91,7 @@ class Detector {
     std::string broken;     // why its control connection broke; empty: it stands
     bool is_asked = false;  // since it is silent
     bool question_is_out = false;
+    bool question_is_old = false;      // put before the silence: its answer says nothing of it
     std::optional<PortAnswer> usual;   // of its port, while it was well
     std::optional<PortAnswer> answer;  // the last one of this silence
   };

@@ -56,11 +56,12 @@ void Recovery::Reach(RecoveryReached::Phase phase, RunEffects& effects) const {
 absl::Status Recovery::Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
                             const Roster& roster, RunEffects& effects) {
   const bool is_worker = lost.backend.empty();
+  const char* const happened = lost.failed ? " failed" : " was lost";
   const std::string of = is_worker ? "" : absl::StrCat("backend ", lost.backend, " of ");
   const std::string name = absl::StrCat(of, roster.name(lost.device));
   const std::string what = absl::StrCat(of, "worker ", roster.name(lost.device));
   const std::string why(absl::StripPrefix(lost.why, absl::StrCat("backend ", lost.backend, ": ")));
-  last_loss_ = absl::StrCat(what, " was lost after step ", lost.step, " (", why, ")");
+  last_loss_ = absl::StrCat(what, happened, " after step ", lost.step, " (", why, ")");
   if (!options_.is_possible) return absl::UnavailableError(last_loss_);
   // A worker does without what it lost; one that goes on losing is broken.
   if (!is_worker && ++backends_lost_ > kMostInVain) {
@@ -78,10 +79,12 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
     replicas_ = replicas;
   }
   effects.push_back(StopFeed{});
-  effects.push_back(
-      LogLine{Severity::kWarning,
-              absl::StrCat(what, " was lost: ", why,
-                           is_worker ? "" : "; from now on this worker computes on its CPU")});
+  effects.push_back(LogLine{
+      Severity::kWarning,
+      absl::StrCat(what, happened, ": ", why,
+                   !is_worker    ? "; from now on this worker computes on its CPU"
+                   : lost.failed ? "; the run goes on from a barrier, without it if that can be"
+                                 : "")});
   if (is_first) Reach(RecoveryReached::Phase::kLost, effects);
   if (waiting()) return absl::OkStatus();
   const std::optional<int> missing =
@@ -92,18 +95,28 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
   return StartAgain(effects);
 }
 
+bool Recovery::DropReplicas() { return std::exchange(replicas_, std::nullopt).has_value(); }
+
+bool Recovery::SurvivesNotFinite(int64_t step) {
+  const bool is_first = !not_finite_step_.has_value() || step > *not_finite_step_;
+  not_finite_step_ = step;
+  return is_first && options_.is_possible;
+}
+
 absl::Status Recovery::EndBeforeJoining(RunEffects& effects) {
   return waiting() ? StartAgain(effects) : absl::OkStatus();
 }
 
 absl::Status Recovery::StartAgain(RunEffects& effects) {
-  if (++started_in_vain_ > kMostInVain) {
+  const std::optional<int64_t> pause_ms = starts_.NextPauseMs();
+  if (!pause_ms.has_value()) {
     return absl::UnavailableError(
-        absl::StrCat(last_loss_, "; workers on this host were started ", kMostInVain,
-                     " times since the last barrier, and each was lost: see their logs"));
+        absl::StrCat(last_loss_, "; workers of this host were started again for ",
+                     StartAttempts::kPatienceMs / 60'000,
+                     " minutes without a barrier in between, and each was lost: see their logs"));
   }
   effects.push_back(LogLine{Severity::kInfo, absl::StrCat("starting worker ", awaited_, " again")});
-  effects.push_back(StartLocalWorker{awaited_});
+  effects.push_back(StartLocalWorker{awaited_, *pause_ms});
   return absl::OkStatus();
 }
 

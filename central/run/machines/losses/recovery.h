@@ -28,6 +28,7 @@
 #include "central/planning/barrier_report.h"
 #include "central/run/machines/active_plan.h"
 #include "central/run/machines/losses/replication.h"
+#include "central/run/machines/losses/start_attempts.h"
 #include "central/run/machines/move.h"
 #include "central/run/machines/roster.h"
 #include "central/run/machines/run_effects.h"
@@ -40,19 +41,20 @@ struct RecoveryOptions {
   bool has_replicas = false;              // stages replicate barriers as well
 };
 
-// A stage that the run needs, and its worker is gone, or the device that computed it.
+// A stage that the run needs, and its worker is gone, or the device that computed it, or the worker
+// failed.
 struct LostStage {
   int device = 0;            // has left the roster, or lost `backend`
   std::string why;           // for people
   int64_t step = 0;          // the last barrier that all stages had reached
   Sequence reached;          // micro-batches below were trained
-  std::string backend = {};  // empty: the worker is gone
+  std::string backend = {};  // that is lost; empty: the worker is gone, or failed
+  bool failed = false;       // the worker is there and could not go on
 };
 
 class Recovery {
  public:
-  // Workers that central starts again without a barrier in between: then starting is no remedy. As
-  // many backends may be lost.
+  // Backends that may be lost without a barrier in between.
   static constexpr int kMostInVain = 10;
   // Collecting states only for this takes at most one part in so many of the time; with replication
   // one in the second number, so that both together take less than 3 %.
@@ -87,6 +89,12 @@ class Recovery {
   // Unavailable: the run cannot recover.
   absl::Status Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
                     const Roster& roster, RunEffects& effects);
+  // Workers have copies of a barrier, and one of them refused its part of a recovery from there:
+  // that it goes on from central's state instead. False: it does already.
+  bool DropReplicas();
+  // A value that is no finite number came up at the last barrier's `step` or behind it. False: it
+  // did before, and training has not got past it since.
+  bool SurvivesNotFinite(int64_t step);
   // A local worker has taken its seat again. True: it was waited for.
   bool Return();
   // The one that is waited for has ended: it is started once more. Unavailable: too often.
@@ -98,10 +106,17 @@ class Recovery {
   void Prepared(RunEffects& effects);
   // What the first stage of the plan that holds says.
   void AddTelemetry(const Telemetry& telemetry, RunEffects& effects);
-  void ReachBarrier() { started_in_vain_ = backends_lost_ = 0; }
+  void ReachBarrier() {
+    starts_ = {};
+    backends_lost_ = 0;
+  }
 
   bool waiting() const { return state_of_it_ == State::kWaiting; }
+  // The name of the local worker that is waited for.
+  const std::string& awaited() const { return awaited_; }
   bool replacing() const { return state_of_it_ == State::kReplacing; }
+  // The plan over those that are left holds, and has trained nothing yet.
+  bool beginning() const { return state_of_it_ == State::kBeginning; }
   // Unavailable: who was lost, and why no plan fits those that are left.
   absl::Status NoPlan(const absl::Status& why) const;
 
@@ -129,11 +144,12 @@ class Recovery {
   State state_of_it_ = State::kIdle;
   std::vector<std::string> lost_;  // for people, since the recovery began
   std::string last_loss_;          // for people
-  std::string awaited_;            // name of the local worker that is waited for
+  std::string awaited_;
   Sequence first_;                 // that is trained again
   Sequence reached_;               // before the loss
-  int started_in_vain_ = 0;
-  int backends_lost_ = 0;  // since the last barrier
+  StartAttempts starts_;           // of workers of this host, since the last barrier
+  int backends_lost_ = 0;          // since the last barrier
+  std::optional<int64_t> not_finite_step_;
 };
 
 }  // namespace runnel

@@ -106,7 +106,10 @@ void Replication::Lose(int device) {
 void Replication::GoBackTo(int64_t step) {
   under_way_.reset();
   begun_step_ = std::min(begun_step_, step);
-  if (!committed_.has_value() || committed_->step <= step) return;
+  if (committed_.has_value() && committed_->step > step) Forget();
+}
+
+void Replication::Forget() {
   committed_.reset();
   is_thinned_ = false;
 }

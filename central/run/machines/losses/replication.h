@@ -64,6 +64,9 @@ class Replication {
   // Training went back to the barrier at `step`: later ones are void.
   void GoBackTo(int64_t step);
 
+  // The copies are of no use.
+  void Forget();
+
   bool under_way() const { return under_way_.has_value(); }
   // The last barrier that is committed.
   const std::optional<ReplicatedBarrier>& committed() const { return committed_; }

@@ -3,11 +3,35 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "proto/base/status_macros.h"
 
 namespace runnel {
+namespace {
+
+std::string HostOf(const Device& device) {
+  if (device.local) return "";
+  return device.hello.data_address.substr(0, device.hello.data_address.rfind(':'));
+}
+
+// Of the host that has most.
+int64_t MostOnAHost(const Roster& roster) {
+  std::map<std::string, int64_t> counts;
+  int64_t most = 1;
+  for (size_t i = 0; i < roster.devices().size(); ++i) {
+    if (!roster.lost()[i]) most = std::max(most, ++counts[HostOf(roster.devices()[i])]);
+  }
+  return most;
+}
+
+bool AreAlike(const Device& a, const Device& b) {
+  return !a.hello.device_class.empty() && a.hello.device_class == b.hello.device_class &&
+         a.hello.numerics_class == b.hello.numerics_class && a.hello.backend == b.hello.backend;
+}
+
+}  // namespace
 
 void Measurement::Begin(std::vector<int> devices, int64_t step, Generation generation,
                         const Roster& roster, RunEffects& effects) {
@@ -24,31 +48,93 @@ void Measurement::Begin(std::vector<int> devices, int64_t step, Generation gener
   answered_.clear();
   kept_.clear();
   done_ = 0;
-  awaited_ = std::move(devices);
+  Cancel();
+  for (const int device : devices) {
+    const auto is_like = [&](int other) {
+      return AreAlike(roster.device(other), roster.device(device));
+    };
+    const bool is_first = std::none_of(awaited_.begin(), awaited_.end(), is_like) &&
+                          !ExampleOf(device, roster).has_value();
+    const bool is_checked = in_turns() && new_.contains(device) && !is_first;
+    (is_checked ? to_check_ : awaited_).push_back(device);
+  }
   SendRequests(roster, effects);
 }
 
+std::optional<int> Measurement::ExampleOf(int device, const Roster& roster) const {
+  for (const auto& [other, seconds] : sub_model_seconds_) {
+    if (other != device && AreAlike(roster.device(other), roster.device(device))) return other;
+  }
+  return std::nullopt;
+}
+
+size_t Measurement::LongestOf(int example) const {
+  const std::vector<double>& seconds = sub_model_seconds_.at(example);
+  return static_cast<size_t>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
+}
+
+void Measurement::SendInTurns(const Roster& roster, RunEffects& effects) {
+  if (awaited_.empty()) {
+    // Whom they were to be like was lost.
+    const auto has_none = [&](int device) { return !ExampleOf(device, roster).has_value(); };
+    const auto found = std::find_if(to_check_.begin(), to_check_.end(), has_none);
+    if (found != to_check_.end()) {
+      awaited_.push_back(*found);
+      to_check_.erase(found);
+    }
+  }
+  const auto send = [&](int device, ProfileRequest request) {
+    effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
+  };
+  if (!awaited_.empty()) return send(awaited_.front(), MakeRequest(awaited_.front(), roster));
+  std::set<std::string> hosts;
+  for (const int device : to_check_) {
+    if (!hosts.insert(HostOf(roster.device(device))).second) continue;
+    ProfileRequest request = MakeRequest(device, roster);
+    request.ranges = {options_.sub_models[LongestOf(*ExampleOf(device, roster))]};
+    checked_.insert(device);
+    send(device, std::move(request));
+  }
+  std::erase_if(to_check_, [this](int device) { return checked_.contains(device); });
+}
+
+absl::Status Measurement::AddCheck(int device, double seconds, const Roster& roster,
+                                   RunEffects& effects) {
+  const int example = *ExampleOf(device, roster);
+  std::vector<double> all = sub_model_seconds_.at(example);
+  const double ratio = seconds / all[LongestOf(example)];
+  if (ratio > kAlike || ratio < 1 / kAlike) {
+    awaited_.push_back(device);
+    --done_;  // it begins anew
+    return absl::OkStatus();
+  }
+  for (double& one : all) one *= ratio;
+  return UpdateTimes(device, all, roster, effects);
+}
+
 void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
+  if (in_turns()) return SendInTurns(roster, effects);
   const auto is_local = [&roster](int device) { return roster.device(device).local; };
   const auto locals = std::count_if(awaited_.begin(), awaited_.end(), is_local);
   for (const int device : awaited_) {
-    ProfileRequest request = MakeRequest(device);
-    if (!in_turns() && is_local(device)) request.neighbours = locals - 1;
+    ProfileRequest request = MakeRequest(device, roster);
+    if (is_local(device)) request.neighbours = locals - 1;
     effects.push_back(SendControl{roster.device(device).connection, std::move(request)});
-    if (in_turns()) return;
   }
 }
 
-ProfileRequest Measurement::MakeRequest(int device) const {
+ProfileRequest Measurement::MakeRequest(int device, const Roster& roster) const {
   ProfileRequest request = options_.request;
   request.ranges = RangesToMeasure();
   // Of a device that came later too: nothing contradicts it yet.
   request.accepts_kept = is_first_ || new_.contains(device);
   request.generation = generation_;
   if (parts_) request.cost_codecs.clear();  // known since the layers
-  if (parts_ && !in_turns())
-    request.burst_ms = std::max(request.burst_ms, options_.part_ms * devices() /
-                                                      static_cast<double>(request.ranges.size()));
+  if (parts_ && !in_turns()) {
+    const double all_ms = options_.part_ms * static_cast<double>(MostOnAHost(roster));
+    request.burst_ms =
+        std::max(request.burst_ms, all_ms / static_cast<double>(request.ranges.size()));
+  }
   request.enough_ms = request.burst_ms * static_cast<double>(request.repetitions);
   if (in_turns()) return request;
   for (const LayerRange& range : request.ranges) {
@@ -64,6 +150,7 @@ std::vector<LayerRange> Measurement::RangesToMeasure() const {
 }
 
 bool Measurement::IsAsked(int device) const {
+  if (checked_.contains(device)) return true;
   const auto found = std::find(awaited_.begin(), awaited_.end(), device);
   return found != awaited_.end() && (!in_turns() || found == awaited_.begin());
 }
@@ -71,8 +158,12 @@ bool Measurement::IsAsked(int device) const {
 absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& report,
                                             const Roster& roster, RunEffects& effects) {
   if (!IsAsked(device) || !IsAbout(report.generation)) return false;
-  RUNNEL_RETURN_IF_ERROR(CheckReport(report));
-  RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
+  RUNNEL_RETURN_IF_ERROR(CheckReport(device, report));
+  if (checked_.contains(device)) {
+    RUNNEL_RETURN_IF_ERROR(AddCheck(device, report.layer_seconds.front(), roster, effects));
+  } else {
+    RUNNEL_RETURN_IF_ERROR(UpdateTimes(device, report.layer_seconds, roster, effects));
+  }
   if (!in_turns() && !parts_) answered_.push_back(device);
   const bool is_known = std::find(kept_.begin(), kept_.end(), device) != kept_.end();
   if (report.kept && !is_known) {
@@ -83,12 +174,13 @@ absl::StatusOr<bool> Measurement::AddReport(int device, const ProfileReport& rep
   return true;
 }
 
-absl::Status Measurement::CheckReport(const ProfileReport& report) const {
+absl::Status Measurement::CheckReport(int device, const ProfileReport& report) const {
   for (const double seconds : report.layer_seconds) {
     const bool is_time = std::isfinite(seconds) && (in_turns() ? seconds > 0 : seconds >= 0);
     if (!is_time) return absl::InternalError("a worker's profile is not a time");
   }
-  if (report.layer_seconds.size() != RangesToMeasure().size())
+  const size_t ranges = checked_.contains(device) ? 1 : RangesToMeasure().size();
+  if (report.layer_seconds.size() != ranges)
     return absl::InternalError("a worker's profile does not have the ranges asked for");
   return absl::OkStatus();
 }
@@ -102,6 +194,7 @@ absl::Status Measurement::UpdateTimes(int device, const std::vector<double>& sec
     for (size_t i = 0; i < seconds.size(); ++i)
       measured.sub_models.push_back({ranges[i], seconds[i]});
     effects.push_back(Persist{std::move(measured)});
+    sub_model_seconds_[device] = seconds;
     RUNNEL_ASSIGN_OR_RETURN(times, planner_->Characterise(device, seconds));
   } else if (!parts_) {
     times = DeviceTimes::ByLayer(seconds);
@@ -114,7 +207,12 @@ absl::Status Measurement::UpdateTimes(int device, const std::vector<double>& sec
 }
 
 bool Measurement::SkipDevice(int device, const Roster& roster, RunEffects& effects) {
-  if (!IsAsked(device)) return false;
+  if (!IsAsked(device)) {
+    // It would have been asked later.
+    std::erase(awaited_, device);
+    std::erase(to_check_, device);
+    return false;
+  }
   GoOnWithout(device, roster, effects);
   return true;
 }
@@ -127,17 +225,21 @@ void Measurement::AddProgress(int device, double share) {
 double Measurement::Progress() const {
   if (!under_way()) return 1;
   const double sum = std::accumulate(shares_.begin(), shares_.end(), static_cast<double>(done_));
-  const double share = sum / static_cast<double>(done_ + awaited_.size());
+  const double share = sum / static_cast<double>(asked());
   if (in_turns() || Parts().empty()) return share;
   return parts_ ? 0.5 + share / 2 : share / 2;
 }
 
 // The device is done with what it was asked for.
 void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effects) {
-  std::erase(awaited_, device);
-  shares_[static_cast<size_t>(device)] = 0;
   ++done_;
-  if (in_turns()) return SendRequests(roster, effects);
+  shares_[static_cast<size_t>(device)] = 0;
+  if (checked_.erase(device) == 0) std::erase(awaited_, device);
+  if (in_turns()) {
+    // Checks of the hosts that have several, and devices that are not what they were taken for.
+    if (checked_.empty()) SendInTurns(roster, effects);
+    return;
+  }
   if (!awaited_.empty() || parts_ || Parts().empty()) return;
   parts_ = true;
   done_ = 0;

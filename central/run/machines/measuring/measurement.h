@@ -4,7 +4,9 @@
 // were. Two ways:
 //
 //   sub-models  one device after the other, some ranges of layers each: the predictor characterises
-//               a device as it is by itself
+//               a device as it is by itself. Of devices that are alike (WorkerHello::device_class)
+//               only the first is measured so; the others are checked on one range, those of
+//               different hosts at once, and take its times, scaled, unless they show others
 //   layers      all devices at once, each layer by itself, then parts of the model
 //   (layer_profile.h):
 //               that is how they train, and those that share a processor, a cache or memory are
@@ -15,6 +17,8 @@
 // Pure: events in, effects out.
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -35,8 +39,8 @@ struct MeasurementOptions {
   // should be longer than the turns in which a processor quota is given out.
   ProfileRequest request;
   std::vector<LayerRange> sub_models;  // empty: by layers
-  // How long the parts of a device are measured, all of them together, times the number of devices.
-  // But a part no shorter than burst_ms.
+  // How long the parts of a device are measured, all of them together, times the number of devices
+  // of the host that has most. But a part no shorter than burst_ms.
   double part_ms = 75;
   // Stages keep several micro-batches in flight, and so are parts measured. A stage that
   // accumulates gradients drains each step: fewer may be in flight.
@@ -45,6 +49,9 @@ struct MeasurementOptions {
 
 class Measurement {
  public:
+  // How far a check may be from what a device of the same class took.
+  static constexpr double kAlike = 1.25;
+
   // planner: makes a device's times from those of its sub-models; borrowed.
   Measurement(MeasurementOptions options, Planner* planner)
       : options_(std::move(options)), planner_(planner) {}
@@ -55,7 +62,11 @@ class Measurement {
   void Begin(std::vector<int> devices, int64_t step, Generation generation, const Roster& roster,
              RunEffects& effects);
   // What is under way is not waited for; what was known of the devices stays.
-  void Cancel() { awaited_.clear(); }
+  void Cancel() {
+    awaited_.clear();
+    to_check_.clear();
+    checked_.clear();
+  }
   // False: the device was not asked, or for another measurement. Internal: what it answered is not
   // what it was asked for; others as Planner::Characterise.
   absl::StatusOr<bool> AddReport(int device, const ProfileReport& report, const Roster& roster,
@@ -70,9 +81,9 @@ class Measurement {
   void AddProgress(int device, double share);
 
   // Devices are still to answer.
-  bool under_way() const { return !awaited_.empty(); }
+  bool under_way() const { return to_do() > 0; }
   // Devices that measure, or have.
-  size_t asked() const { return done_ + awaited_.size(); }
+  size_t asked() const { return done_ + to_do(); }
   // Since Begin, of all devices together, [0, 1].
   double Progress() const;
   // Those that answered from an earlier run, by number; the others measured.
@@ -82,27 +93,37 @@ class Measurement {
 
  private:
   bool in_turns() const { return !options_.sub_models.empty(); }
+  size_t to_do() const { return awaited_.size() + to_check_.size() + checked_.size(); }
   bool IsAsked(int device) const;
+  // A device of the same class that was measured, and is not this one.
+  std::optional<int> ExampleOf(int device, const Roster& roster) const;
+  // The range on which devices like this one are checked: an index into its sub-models.
+  size_t LongestOf(int example) const;
+  void SendInTurns(const Roster& roster, RunEffects& effects);
+  absl::Status AddCheck(int device, double seconds, const Roster& roster, RunEffects& effects);
   int layers() const { return options_.request.model.layer_count(); }
   int devices() const { return static_cast<int>(times_.size()); }
   std::vector<LayerRange> Parts() const { return PartsOf(layers(), devices()); }
   std::vector<LayerRange> RangesToMeasure() const;
-  ProfileRequest MakeRequest(int device) const;
+  ProfileRequest MakeRequest(int device, const Roster& roster) const;
   void SendRequests(const Roster& roster, RunEffects& effects);
-  absl::Status CheckReport(const ProfileReport& report) const;
+  absl::Status CheckReport(int device, const ProfileReport& report) const;
   absl::Status UpdateTimes(int device, const std::vector<double>& seconds, const Roster& roster,
                            RunEffects& effects);
   void GoOnWithout(int device, const Roster& roster, RunEffects& effects);
 
   MeasurementOptions options_;
   Planner* planner_;
-  int64_t step_ = 0;            // barrier at which is measured
-  Generation generation_;       // of the plan that holds there
-  bool is_first_ = true;        // nothing was measured before
-  std::set<int> new_;           // devices of which nothing was
-  bool parts_ = false;          // all devices have answered for their layers
-  std::vector<int> awaited_;    // in turns only the first one is asked
-  std::vector<int> answered_;   // for their layers
+  int64_t step_ = 0;           // barrier at which is measured
+  Generation generation_;      // of the plan that holds there
+  bool is_first_ = true;       // nothing was measured before
+  std::set<int> new_;          // devices of which nothing was
+  bool parts_ = false;         // all devices have answered for their layers
+  std::vector<int> awaited_;   // in turns only the first one is asked
+  std::vector<int> to_check_;  // in turns, when nobody is awaited any more
+  std::set<int> checked_;      // are asked
+  std::map<int, std::vector<double>> sub_model_seconds_;  // by device, as last measured
+  std::vector<int> answered_;                             // for their layers
   size_t done_ = 0;             // devices that have answered for what is measured now
   std::vector<double> shares_;  // by device: done of what it measures now
   std::vector<int> kept_;

@@ -22,6 +22,14 @@ void Measuring::Order(const MeasureDevices& what, int64_t step) {
 bool Measuring::GoOn(const ActivePlan& active, bool states_under_way, const Roster& roster,
                      RunEffects& effects) {
   if (links_.under_way() || devices_.under_way()) return false;
+  if (next_.has_value()) {
+    // Ordered before they were lost.
+    const auto is_lost = [&roster](int device) {
+      return roster.lost()[static_cast<size_t>(device)];
+    };
+    std::erase_if(next_->paths, is_lost);
+    std::erase_if(next_->devices, is_lost);
+  }
   is_first_ = active.plan.stages.empty();
   if (next_.has_value() && !next_->paths.empty()) {
     if (states_under_way) return false;

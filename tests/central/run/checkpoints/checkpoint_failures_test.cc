@@ -9,20 +9,36 @@ using ::testing::HasSubstr;
 
 CheckpointEnd Full(int64_t step) { return {step, absl::ResourceExhaustedError("no space"), ""}; }
 
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kPatience = CheckpointFailures::kPatienceNs;
+
 TEST(CheckpointFailures, TheNextBarrierTriesAgainButNotForEver) {
   CheckpointFailures failures;
   std::string warning;
-  for (int64_t step = 1; step < CheckpointFailures::kMost; ++step) {
-    EXPECT_TRUE(failures.Add(Full(step), warning).ok());
-    EXPECT_THAT(warning, HasSubstr("no space; training goes on"));
+  // Barriers are a tenth of a second apart, and the disk is full for a minute.
+  for (int64_t i = 0; i < 600; ++i) {
+    EXPECT_TRUE(failures.Add(Full(i), i * kSecond / 10, warning).ok()) << i;
+    EXPECT_EQ(warning.empty(), i > 0) << "one line";
   }
-  EXPECT_TRUE(failures.Add({5, absl::OkStatus(), "file"}, warning).ok());
+  EXPECT_TRUE(failures.Add({600, absl::OkStatus(), "file"}, 60 * kSecond, warning).ok());
   EXPECT_EQ(warning, "");
-  for (int64_t step = 6; step < 5 + CheckpointFailures::kMost; ++step)
-    EXPECT_TRUE(failures.Add(Full(step), warning).ok()) << step;
-  const absl::Status ends = failures.Add(Full(10), warning);
+  const int64_t begin = 100 * kSecond;
+  EXPECT_TRUE(failures.Add(Full(700), begin, warning).ok());
+  EXPECT_THAT(warning, HasSubstr("no space; training goes on"));
+  for (int64_t step = 701; step < 710; ++step)
+    EXPECT_TRUE(failures.Add(Full(step), begin + kPatience - kSecond, warning).ok()) << step;
+  const absl::Status ends = failures.Add(Full(710), begin + kPatience, warning);
   EXPECT_TRUE(absl::IsResourceExhausted(ends)) << ends;
-  EXPECT_THAT(std::string(ends.message()), HasSubstr("at 5 barriers in a row"));
+  EXPECT_THAT(std::string(ends.message()), HasSubstr("at 11 barriers in a row for 10 minutes"));
+}
+
+// Barriers may be half an hour apart.
+TEST(CheckpointFailures, SomeBarriersAreTriedHoweverLongTheyTake) {
+  CheckpointFailures failures;
+  std::string warning;
+  for (int i = 1; i < CheckpointFailures::kLeast; ++i)
+    EXPECT_TRUE(failures.Add(Full(i), i * 3 * kPatience, warning).ok()) << i;
+  EXPECT_FALSE(failures.Add(Full(9), 30 * kPatience, warning).ok());
 }
 
 TEST(CheckpointFailures, WhatNoOtherBarrierMendsEndsTheRun) {
@@ -30,19 +46,19 @@ TEST(CheckpointFailures, WhatNoOtherBarrierMendsEndsTheRun) {
   for (const absl::Status& lasting :
        {absl::InvalidArgumentError("too large"), absl::AbortedError("another central")}) {
     CheckpointFailures failures;
-    EXPECT_EQ(failures.Add({1, lasting, ""}, warning), lasting);
+    EXPECT_EQ(failures.Add({1, lasting, ""}, 0, warning), lasting);
   }
   CheckpointFailures failures;
   failures.ExpectLast(20);
-  EXPECT_TRUE(failures.Add(Full(10), warning).ok());
-  EXPECT_FALSE(failures.Add(Full(20), warning).ok()) << "no barrier follows";
+  EXPECT_TRUE(failures.Add(Full(10), 0, warning).ok());
+  EXPECT_FALSE(failures.Add(Full(20), 0, warning).ok()) << "no barrier follows";
 }
 
 TEST(CheckpointFailures, OneThatIsLeftOutIsNoFailure) {
   CheckpointFailures failures;
   std::string warning;
   for (int64_t step = 1; step < 20; ++step)
-    EXPECT_TRUE(failures.Add({step, absl::OkStatus(), ""}, warning).ok());
+    EXPECT_TRUE(failures.Add({step, absl::OkStatus(), ""}, 0, warning).ok());
   EXPECT_THAT(warning, HasSubstr("still being written"));
 }
 

@@ -186,6 +186,21 @@ TEST_F(DetectorTest, ADeadProcessIsLostAtOnceWhenItsConnectionBreaks) {
   EXPECT_THAT(found_[0].why, HasSubstr("reset"));
 }
 
+// It was asked when it joined, and an answer to that comes late: it is of the time before.
+TEST_F(DetectorTest, AnAnswerOlderThanTheSilenceSaysNothing) {
+  one().answers_after_ns = 400 * kMs;
+  Pass(200 * kMs);
+  one().speaks = false;
+  Break();
+  EXPECT_EQ(workers_[1].answer_ns, now_ns_ + 210 * kMs) << "the first question is still out";
+  Pass(230 * kMs);
+  // The process has ended meanwhile.
+  one().port = PortAnswer::kRefused;
+  one().answers_after_ns = 10 * kMs;
+  EXPECT_LE(TimeUntilLost().value(), 150 * kMs);
+  EXPECT_EQ(found_[0].verdict, Verdict::kDead);
+}
+
 // A phone behind a router: its port was closed when all was well, so that says nothing now.
 TEST_F(DetectorTest, AWorkerThatNobodyCanDialIsNotDeadForThat) {
   one().port = PortAnswer::kRefused;

@@ -85,6 +85,82 @@ TEST_F(MeasurementTest, SubModelsAreMeasuredOnOneDeviceAfterTheOther) {
   EXPECT_FALSE(Answer(0, 2)) << "said twice";
 }
 
+// Four workers on hosts of their own, three of them alike.
+class AlikeTest : public MeasurementTest {
+ protected:
+  AlikeTest() {
+    RosterOptions options;
+    options.dialling_workers = 4;
+    options.recipe = "fp32";
+    roster_ = Roster(options);
+    RunEffects joined;
+    for (int i = 0; i < 4; ++i) {
+      WorkerHello hello = SampleHello("w" + std::to_string(i));
+      hello.data_address = "10.0.0." + std::to_string(i + 1) + ":7000";
+      hello.device_class = i == 3 ? "" : "board x 4, 1 thread";
+      EXPECT_TRUE(roster_.Join(ConnectionId(i), hello, false, joined).ok());
+    }
+  }
+  const std::vector<LayerRange> ranges_ = {{0, 0}, {1, 4}};
+};
+
+TEST_F(AlikeTest, OneOfAClassIsMeasuredAndTheOthersAreCheckedAtOnce) {
+  Begin(Options("lenet", ranges_), {0, 1, 2, 3});
+  EXPECT_EQ(Requests()[0].second.ranges, ranges_);
+  ProfileReport report = Report(2, 0.5);
+  report.layer_seconds = {0.5, 2};
+  EXPECT_TRUE(measurement_->AddReport(0, report, roster_, effects_).value());
+  auto requests = Requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].first, 3) << "of no class";
+  EXPECT_EQ(requests[0].second.ranges, ranges_);
+  EXPECT_TRUE(Answer(3, 2));
+  requests = Requests();
+  ASSERT_EQ(requests.size(), 2u) << "on two hosts";
+  for (const auto& [id, request] : requests)
+    EXPECT_EQ(request.ranges, (std::vector<LayerRange>{{1, 4}})) << "the longest";
+  EXPECT_TRUE(Answer(2, 1, 2.2));
+  const auto measured = RecordsOf<SubModelsMeasured>(effects_);
+  ASSERT_EQ(measured.size(), 1u);
+  EXPECT_DOUBLE_EQ(measured[0].sub_models[0].seconds, 0.55);
+  EXPECT_DOUBLE_EQ(measured[0].sub_models[1].seconds, 2.2);
+  EXPECT_TRUE(Answer(1, 1, 1.9));
+  EXPECT_FALSE(measurement_->under_way());
+  EXPECT_FALSE(measurement_->times()[1].empty());
+}
+
+TEST_F(AlikeTest, WhoIsNotAsItsClassIsMeasuredInFull) {
+  Begin(Options("lenet", ranges_), {0, 1, 2});
+  EXPECT_TRUE(Answer(0, 2, 1));
+  Requests();
+  EXPECT_TRUE(Answer(1, 1, 1.3)) << "a throttled one";
+  EXPECT_THAT(Requests(), IsEmpty()) << "the other check is still out";
+  EXPECT_TRUE(Answer(2, 1, 1));
+  const auto requests = Requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].first, 1);
+  EXPECT_EQ(requests[0].second.ranges, ranges_);
+  EXPECT_DOUBLE_EQ(measurement_->Progress(), 2.0 / 3);
+  EXPECT_TRUE(Answer(1, 2, 1.3));
+  EXPECT_FALSE(measurement_->under_way());
+}
+
+TEST_F(AlikeTest, IfTheFirstOfAClassIsLostTheNextOneTakesItsPlace) {
+  Begin(Options("lenet", ranges_), {0, 1, 2});
+  RunEffects lost;
+  roster_.Leave(ConnectionId(1), lost);
+  EXPECT_FALSE(measurement_->SkipDevice(1, roster_, effects_)) << "it would have been asked later";
+  Requests();
+  roster_.Leave(ConnectionId(0), lost);
+  EXPECT_TRUE(measurement_->SkipDevice(0, roster_, effects_));
+  const auto requests = Requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].first, 2);
+  EXPECT_EQ(requests[0].second.ranges, ranges_);
+  EXPECT_TRUE(Answer(2, 2));
+  EXPECT_FALSE(measurement_->under_way());
+}
+
 TEST_F(MeasurementTest, ManyPartsAreMeasuredInBurstsAsLongAsThoseOfLayers) {
   Begin(Options("lenet"), {0, 1});
   Answer(0, 6);

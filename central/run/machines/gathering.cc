@@ -1,0 +1,54 @@
+#include "central/run/machines/gathering.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace runnel {
+
+bool Gathering::Begins(const Roster& roster, int64_t now_ns) {
+  if (!roster.has_least()) {
+    enough_ns_.reset();
+    return false;
+  }
+  if (!enough_ns_.has_value()) enough_ns_ = now_ns;
+  return now_ns - *enough_ns_ >= kGraceNs;
+}
+
+absl::Status Gathering::Lose(int device, const absl::Status& why, const Roster& roster,
+                             RunEffects& effects) {
+  const std::string& name = roster.name(device);
+  const absl::Status lost = absl::UnavailableError(
+      absl::StrCat("worker ", name, " was lost before the first plan (", why.message(), ")"));
+  if (roster.device(device).local) return StartAgain(name, lost, effects);
+  effects.push_back(
+      LogLine{Severity::kWarning, absl::StrCat(lost.message(), ": the start goes on without it")});
+  return absl::OkStatus();
+}
+
+absl::Status Gathering::StartAgain(const std::string& name, const absl::Status& why,
+                                   RunEffects& effects) {
+  const std::optional<int64_t> pause_ms = starts_.NextPauseMs();
+  if (!pause_ms.has_value()) {
+    return absl::UnavailableError(absl::StrCat(why.message(), ", as were others of this host for ",
+                                               StartAttempts::kPatienceMs / 60'000,
+                                               " minutes: see their logs"));
+  }
+  effects.push_back(
+      LogLine{Severity::kWarning, absl::StrCat(why.message(), ": ", name, " is started again")});
+  effects.push_back(StartLocalWorker{name, *pause_ms});
+  return absl::OkStatus();
+}
+
+void Gathering::SetWaits(bool waits, const Roster& roster, RunEffects& effects) {
+  if (waits && !waits_)
+    effects.push_back(LogLine{Severity::kInfo, absl::StrCat("waiting: ", roster.MissingText())});
+  waits_ = waits;
+  if (!waits) waits_ns_.reset();
+}
+
+bool Gathering::IsTooLong(int64_t now_ns) {
+  if (!waits_) return false;
+  if (!waits_ns_.has_value()) waits_ns_ = now_ns;
+  return now_ns - *waits_ns_ >= patience_ns_;
+}
+
+}  // namespace runnel
