@@ -24,9 +24,8 @@ Examples:
 // What a pipeline has of a run's flags.
 const std::vector<std::string>& PipelineFlags() {
   static const auto* const names = new std::vector<std::string>{
-      "local-workers", "workers",       "listen",    "worker-timeout-s",
-      "policy",        "links",         "backend",   "worker-threads",
-      "link-mbps",     "link-delay-ms", "plan-mbps", "eval-batch-size"};
+      "local-workers", "workers",        "listen",    "worker-timeout-s", "policy",         "links",
+      "backend",       "worker-threads", "link-mbps", "link-delay-ms",    "eval-batch-size"};
   return *names;
 }
 

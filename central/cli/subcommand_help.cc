@@ -62,6 +62,16 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return least[a.size()][b.size()];
 }
 
+// Flags that are gone: the flag that took over, and how.
+struct RetiredFlag {
+  absl::string_view flag, successor, how;
+};
+constexpr RetiredFlag kRetired[] = {
+    {"--cost", "--predictor",
+     "--predictor NAME plans from predicted times, without it layers are measured"},
+    {"--plan-mbps", "--links", "--links MBPS says the same"},
+};
+
 // The command that was given, or the program.
 const CLI::App& CommandOf(const CLI::App& program) {
   const std::vector<CLI::App*> commands = program.get_subcommands();
@@ -87,6 +97,14 @@ std::string DidYouMean(absl::string_view word, const std::vector<std::string>& n
   return nearest == nullptr ? "" : absl::StrCat("; did you mean ", *nearest, "?");
 }
 
+std::string SuccessorOf(absl::string_view flag, const CLI::App& command) {
+  for (const RetiredFlag& row : kRetired) {
+    if (row.flag == flag && command.get_option_no_throw(std::string(row.successor)) != nullptr)
+      return absl::StrCat(flag, " is gone: ", row.how);
+  }
+  return "";
+}
+
 std::vector<std::string> FlagNames(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
@@ -110,6 +128,8 @@ std::string CommandLineError(const CLI::App& program, const CLI::ParseError& err
       return absl::StrCat("'", words.empty() ? "" : words.front(), "' is too much", help);
     }
     const std::string flag = at->substr(0, at->find('='));
+    const std::string successor = SuccessorOf(flag, command);
+    if (!successor.empty()) return successor;
     std::vector<std::string> names = FlagNames(command);
     if (has_command) {
       for (std::string& name : FlagNames(program)) names.push_back(std::move(name));

@@ -20,6 +20,8 @@ std::string CommandLineError(const CLI::App& program, const CLI::ParseError& err
 
 // "; did you mean NAME?" with the name that is nearest to `word`; empty if none is near.
 std::string DidYouMean(absl::string_view word, const std::vector<std::string>& names);
+// "--old is gone: ..." for a flag that the command had once; empty for any other.
+std::string SuccessorOf(absl::string_view flag, const CLI::App& command);
 // The long names of the flags of a command, with their dashes.
 std::vector<std::string> FlagNames(const CLI::App& command);
 

@@ -45,8 +45,14 @@ constexpr GroupTitle kGroups[] = {
 // Who cuts the model if nobody says otherwise.
 constexpr char kProductPolicy[] = "runnel";
 
+// What --help shows; --help-all shows every flag.
+constexpr absl::string_view kEveryday[] = {
+    "model",    "dataset",        "data-dir", "recipe",        "local-workers",
+    "workers",  "listen",         "bits",     "codec-forward", "codec-backward",
+    "schedule", "policy",         "epochs",   "batch-size",    "lr",
+    "seed",     "checkpoint-dir", "journal",  "summary",       "metrics-port"};
+
 std::vector<std::string> ReplanValues() { return {"on", "off", "auto"}; }
-std::vector<std::string> CostValues() { return {"measured", "predicted"}; }
 
 // Flags whose value is one of the names in a table.
 struct NamedValue {
@@ -54,9 +60,8 @@ struct NamedValue {
   std::vector<std::string> (*names)();
 };
 constexpr NamedValue kNamedValues[] = {
-    {"model", ModelNames},         {"dataset", DatasetNames}, {"schedule", ScheduleNames},
-    {"policy", PolicyNames},       {"replan", ReplanValues},  {"cost", CostValues},
-    {"predictor", PredictorNames},
+    {"model", ModelNames},   {"dataset", DatasetNames}, {"schedule", ScheduleNames},
+    {"policy", PolicyNames}, {"replan", ReplanValues},  {"predictor", PredictorNames},
 };
 
 const NamedValue* FindNamedValue(absl::string_view flag) {
@@ -98,12 +103,6 @@ std::string ValuesText(absl::string_view flag) {
   if (flag == "replan")
     return absl::StrCat("; of the policies ",
                         PoliciesThat([](const PolicyRow& row) { return row.replans; }), " do");
-  if (flag == "cost") {
-    const auto is_predicted = [](const PolicyRow& row) {
-      return row.basis == PlanBasis::kPredicted;
-    };
-    return absl::StrCat("; with policy ", PoliciesThat(is_predicted), " predicted");
-  }
   if (flag == "predictor") return absl::StrCat(": ", PredictorTexts());
   const NamedValue* named = FindNamedValue(flag);
   if (named == nullptr) return "";
@@ -124,10 +123,6 @@ std::string HelpText(const RunField& field, const RunSettings& defaults) {
   }
   std::string otherwise(field.flag.fallback);
   if (otherwise.empty()) otherwise = SettingText(field, defaults);
-  if (field.flag.name == "policy") otherwise = kProductPolicy;
-  if (field.flag.name == "predictor-profiles") otherwise = "share/runnel/profiles";
-  if (field.flag.name == "bits")
-    otherwise = absl::StrCat(kBandwidthBits, " with policy runnel, unless a codec is given");
   return absl::StrCat(text, " (default: ", otherwise.empty() ? "none" : otherwise, ")");
 }
 
@@ -184,12 +179,31 @@ void AddFlag(CLI::App& app, const RunField& field, const char* group, RunFlags& 
         help);
   }
   option->type_name(std::string(ValueName(field)))->group(group);
+  if (std::find(std::begin(kEveryday), std::end(kEveryday), field.flag.name) ==
+      std::end(kEveryday)) {
+    flags.seldom.push_back({option, group});
+  }
+}
+
+// Leaves the flags that few people need to --help-all.
+void AddHelpAll(CLI::App& app, RunFlags& flags) {
+  for (const auto& [option, group] : flags.seldom) option->group("");
+  app.add_flag_callback(
+         "--help-all",
+         [&flags] {
+           for (const auto& [option, group] : flags.seldom) option->group(group);
+           throw CLI::CallForHelp();
+         },
+         absl::StrCat("Print this and the other ", flags.seldom.size(), " flags, and exit"))
+      ->group("Options");
 }
 
 // A line of the file of --config.
 absl::Status SetFromFile(CLI::App& command, const CLI::ConfigItem& item, RunFlags& flags) {
   CLI::Option* option = command.get_option_no_throw(absl::StrCat("--", item.name));
   if (option == nullptr || !item.parents.empty() || item.name == "config") {
+    const std::string successor = SuccessorOf(absl::StrCat("--", item.name), command);
+    if (!successor.empty()) return absl::InvalidArgumentError(successor);
     return absl::InvalidArgumentError(
         absl::StrCat("'", item.fullname(), "' is no flag of ", command.get_name(),
                      DidYouMean(absl::StrCat("--", item.name), FlagNames(command))));
@@ -226,32 +240,30 @@ absl::Status ReadConfig(CLI::App& command, RunFlags& flags) {
 constexpr char kPublishedPredictor[] = "accept";
 
 // What a policy's plans are made from, where the policy leaves no choice.
-absl::Status FillCost(RunFlags& flags) {
+absl::Status FillPredictor(RunFlags& flags) {
   RunSettings& settings = flags.settings;
-  const auto is_given = [&flags](const char* name) { return flags.given.count(name) > 0; };
   const absl::StatusOr<const PolicyRow*> policy = FindPolicy(settings.policy);
   if (!policy.ok()) return absl::OkStatus();  // said when the run is set up
   const PlanBasis basis = (*policy)->basis;
-  const auto wrong = [&](absl::string_view what) {
+  if (settings.predictor.empty()) {
+    if (basis == PlanBasis::kPredicted) settings.predictor = kPublishedPredictor;
+    return absl::OkStatus();
+  }
+  const auto wrong = [&settings](absl::string_view what) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--cost ", settings.cost, ": policy ", settings.policy, what));
+        absl::StrCat("--predictor ", settings.predictor, ": policy ", settings.policy, what));
   };
-  if (settings.cost == "predicted" && basis == PlanBasis::kMeasured)
+  if (basis == PlanBasis::kMeasured)
     return wrong(" plans from measured layers; take --policy accept");
-  if (settings.cost == "predicted" && basis == PlanBasis::kFirstDevice)
+  if (basis == PlanBasis::kFirstDevice)
     return wrong(" estimates by ratios that it measures; take --policy ftpipehd+");
-  if (basis != PlanBasis::kPredicted) return absl::OkStatus();
-  if (is_given("cost") && settings.cost != "predicted")
-    return wrong(" plans from what a predictor says; take --policy accept_measured");
-  settings.cost = "predicted";
-  if (!is_given("predictor")) settings.predictor = kPublishedPredictor;
   return absl::OkStatus();
 }
 
 void FillProductDefaults(RunFlags& flags) {
   RunSettings& settings = flags.settings;
   const auto is_given = [&flags](const char* name) { return flags.given.count(name) > 0; };
-  if (settings.cost == "predicted" && !is_given("predictor-profiles"))
+  if (!settings.predictor.empty() && !is_given("predictor-profiles"))
     settings.predictor_profiles = ShippedProfiles();
   const bool has_links =
       settings.local_workers > 0 && settings.local_workers + settings.workers > 1;
@@ -291,12 +303,13 @@ void AddRunFlags(CLI::App& app, RunFlags& flags) {
       if (field.flag.group == group.group) AddFlag(app, field, group.title, flags);
     }
   }
+  AddHelpAll(app, flags);
 }
 
 absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags) {
   if (!flags.status.ok()) return flags.status;
   if (absl::Status status = ReadConfig(command, flags); !status.ok()) return status;
-  RUNNEL_RETURN_IF_ERROR(FillCost(flags));
+  RUNNEL_RETURN_IF_ERROR(FillPredictor(flags));
   FillProductDefaults(flags);
   return flags.settings;
 }

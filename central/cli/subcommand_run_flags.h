@@ -5,6 +5,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -19,6 +20,8 @@ struct RunFlags {
   absl::Status status;          // the first value that was wrong
   std::set<std::string> given;  // names of the flags that were set, by the line or the file
   bool quick = false;
+  // Flags that only --help-all shows, and the group that each is of.
+  std::vector<std::pair<CLI::Option*, std::string>> seldom;
 };
 
 // Adds a flag for every row, by group. `flags` must outlive the parsing.
@@ -30,7 +33,7 @@ void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags&
 // After parsing: takes from the file of --config what the command line does not say, then fills in
 // what a run over several workers has unless it is told otherwise: policy `runnel`, and bits that
 // follow the links unless codecs were given. Nothing of this with --quick. A policy that plans from
-// predictions has --cost predicted by AccEPT's network, unless another predictor is given. The
+// predictions has AccEPT's network as its predictor, unless another one is given. The
 // settings; InvalidArgument or NotFound names file, flag and what would be right.
 absl::StatusOr<RunSettings> FinishRunFlags(CLI::App& command, RunFlags& flags);
 

@@ -72,7 +72,7 @@ struct PlanningInputs {
   ReplanInputs replan = {};
   bool needs_profile = false;     // whether devices are measured before the first plan
   std::string predictor = "mlp";  // row of the table of predictors
-  // --cost predicted: the folder of profiles that are known beforehand, or an empty name; none:
+  // --predictor: the folder of profiles that are known beforehand, or an empty name; none:
   // plans are made from layers as measured.
   std::optional<std::string> predictor_profiles = {};
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// `--cost predicted`: plans are made from times that are predicted from ten sub-models a device
+// `--predictor`: plans are made from times that are predicted from ten sub-models a device
 // (AccEPT 3.2).
 
 #include <cstdint>

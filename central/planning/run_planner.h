@@ -81,7 +81,7 @@ class RunPlanner final : public Planner {
 
   PlanMaker maker_;
   PeriodWatch watch_;
-  std::optional<RunPredictor> predictor_;  // --cost predicted
+  std::optional<RunPredictor> predictor_;  // --predictor
   std::optional<Replanner> replanner_;     // none: the first plan holds to the end
   // The processor shares and sums of the first profile, the link rates as of the last barrier.
   MeasuredCluster cluster_;

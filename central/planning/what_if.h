@@ -25,7 +25,7 @@ absl::StatusOr<Assumption> ParseAssumption(const std::string& text,
                                            const std::vector<JournalDevice>& devices);
 
 // `rates`: what is known of the links, as when `decided` was made. A bandwidth of an assumption has
-// the headers of packets in it, as --plan-mbps.
+// the headers of packets in it, as a number for --links.
 // A line for people about the plan under the assumption: stages, seconds a micro-batch and samples
 // a second, and by how much that differs from `decided`, which was made from `inputs`.
 // FailedPrecondition if nothing was measured (a policy without profile).

@@ -35,7 +35,7 @@ struct PlanBandwidth {
     LinkRate backward;
     double delay_seconds = 0;  // each way, the mean of both
   };
-  // Where that came from: "--plan-mbps", "--link-mbps", "measured" (ways that were not measured yet
+  // Where that came from: "--links", "--link-mbps", "measured" (ways that were not measured yet
   // are what the user gave), "none" (nothing was known), or "recorded" (a plan from elsewhere).
   std::string source;
   std::vector<Link> links;  // of the plan

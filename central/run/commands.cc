@@ -219,9 +219,8 @@ namespace {
 void PrintStageSeconds(const TrainingOutcome& outcome, const RunSettings& settings,
                        const CommandContext& context) {
   const PlanDecided& decided = outcome.plans.back();
-  const std::string source = settings.cost == "predicted"
-                                 ? absl::StrCat("predicted by ", settings.predictor)
-                                 : settings.cost;
+  const std::string source =
+      settings.predictor.empty() ? "measured" : absl::StrCat("predicted by ", settings.predictor);
   for (const StagePlan& stage : decided.plan.stages) {
     const JournalDevice& device = decided.devices[static_cast<size_t>(stage.device.value())];
     if (device.times.empty()) continue;

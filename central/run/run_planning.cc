@@ -1,7 +1,9 @@
 #include "central/run/run_planning.h"
 
+#include <cmath>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "central/planning/live/given_links.h"
 #include "central/settings/codec_settings.h"
@@ -18,25 +20,31 @@ namespace {
 // TCP's payload in a full packet of Ethernet, headers included.
 constexpr double kPacketPayloadShare = 1448.0 / 1514;
 
-// --link-mbps paces the bytes of frames; --plan-mbps is what a network carries, headers of packets
-// included.
+// --link-mbps paces the bytes of frames; a rate of --links is what a network carries, headers of
+// packets included.
 absl::StatusOr<LinkInputs> LinksOf(const RunSettings& settings) {
   LinkInputs links;
   links.frame_share = kPacketPayloadShare;
-  if (!settings.links.empty()) {
-    absl::StatusOr<std::vector<ScenarioLink>> ways = ReadGivenLinks(settings.links);
-    if (!ways.ok())
-      return absl::InvalidArgumentError(absl::StrCat("--links ", ways.status().message()));
-    links.ways = *std::move(ways);
-  }
   links.given.delay_seconds = settings.link_delay_ms * 1e-3;
-  if (settings.plan_mbps > 0) {
-    links.given.rate = LinkRate::Mbps(settings.plan_mbps * kPacketPayloadShare);
-    links.source = "--plan-mbps";
-  } else if (settings.link_mbps > 0) {
+  if (settings.link_mbps > 0) {
     links.given.rate = LinkRate::Mbps(settings.link_mbps);
     links.source = "--link-mbps";
   }
+  if (settings.links.empty()) return links;
+  const auto wrong = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--links ", what));
+  };
+  double mbps = 0;
+  if (absl::SimpleAtod(settings.links, &mbps)) {
+    if (!(mbps > 0) || !std::isfinite(mbps))
+      return wrong(absl::StrCat(settings.links, ": must be above 0 Mbps, or a file"));
+    links.given.rate = LinkRate::Mbps(mbps * kPacketPayloadShare);
+    links.source = "--links";
+    return links;
+  }
+  absl::StatusOr<std::vector<ScenarioLink>> ways = ReadGivenLinks(settings.links);
+  if (!ways.ok()) return wrong(ways.status().message());
+  links.ways = *std::move(ways);
   return links;
 }
 
@@ -80,7 +88,7 @@ absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t
   inputs.replan.follows_members = setup.settings.replan != "off" && !setup.plain_loop;
   inputs.needs_profile = NeedsProfile(setup);
   inputs.predictor = setup.settings.predictor;
-  if (setup.settings.cost == "predicted")
+  if (!setup.settings.predictor.empty())
     inputs.predictor_profiles = setup.settings.predictor_profiles;
   return inputs;
 }

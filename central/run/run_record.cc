@@ -144,8 +144,8 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
   summary.dataset = settings.dataset;
   summary.schedule = settings.schedule;
   summary.policy = settings.policy;
-  summary.cost = settings.cost;
-  if (settings.cost == "predicted") summary.predictor = settings.predictor;
+  summary.cost = settings.predictor.empty() ? "measured" : "predicted";
+  summary.predictor = settings.predictor;
   summary.seed = static_cast<int64_t>(settings.training.seed);
   summary.recipe = settings.recipe;
   summary.gradient_bits = settings.gradient_bits;

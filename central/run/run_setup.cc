@@ -223,7 +223,7 @@ absl::Status UseIntegers(ModelSpec model, RunSetup& setup) {
   settings.codec_forward = settings.codec_backward = CodecSchedule(LosslessCodec(setup.format));
   settings.bits.clear();
   settings.gradient_bits.clear();
-  settings.cost = RunSettings().cost;
+  settings.predictor.clear();
   if (setup.policy->basis == PlanBasis::kPredicted || setup.policy->next != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("--policy ", settings.policy,

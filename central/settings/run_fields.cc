@@ -68,14 +68,15 @@ constexpr RunField kFields[] = {
       "bandwidth: the plan gives each direction of each link the most bits with which the link is "
       "not the slowest part, and no fewer than accept has; from step 10 on by what was measured, "
       "unless --replan off",
-      "2,60:3,160:4/8,120:4"},
+      "2,60:3,160:4/8,120:4", "bandwidth with policy runnel, unless a codec is given"},
      &S::bits,
      kAnyText},
 
     {{"schedule", SettingGroup::kPlanning, "order of forwards, backwards and steps", "sync_1f1b"},
      &S::schedule,
      kText},
-    {{"policy", SettingGroup::kPlanning, "who cuts the model into stages", "accept"},
+    {{"policy", SettingGroup::kPlanning, "who cuts the model into stages", "accept",
+      "runnel; with --quick, or without links, uniform"},
      &S::policy,
      kText},
     {{"replan", SettingGroup::kPlanning,
@@ -84,25 +85,26 @@ constexpr RunField kFields[] = {
       "off"},
      &S::replan,
      kText},
-    {{"cost", SettingGroup::kPlanning,
-      "what plans are made from: measured (each layer, on each worker), or predicted (from ten "
-      "sub-models a worker, corrected by what its stages take)",
-      "predicted"},
-     &S::cost,
-     kText},
-    {{"predictor", SettingGroup::kPlanning, "with --cost predicted: what predicts", "mixture"},
+    {{"predictor", SettingGroup::kPlanning,
+      "make plans from times that this predicts from ten sub-models a worker, corrected by what "
+      "its "
+      "stages take, and measure no layers",
+      "mixture", "none; with policy accept AccEPT's network"},
      &S::predictor,
-     kText},
+     kAnyText},
     {{"predictor-profiles", SettingGroup::kPlanning,
-      "with --cost predicted: folder with the *.profile files of known devices and the networks "
-      "that learned from them (runnel-predictor train); '': none are known, times are proportional "
-      "to FLOPs",
-      "predictor/profiles"},
+      "with a predictor: folder with the *.profile files of known devices and the networks that "
+      "learned from them (runnel-predictor train); '': none are known, times are proportional to "
+      "FLOPs",
+      "predictor/profiles", "share/runnel/profiles"},
      &S::predictor_profiles,
      kAnyText},
     {{"links", SettingGroup::kPlanning,
-      "file with what links carry, as a scenario's \"links\" (see simulate --help): names of "
-      "workers, central for those on this host, * for any; links that stand there are not probed",
+      "what links carry: a file with a scenario's \"links\" (see runnel-lab simulate --help; names "
+      "of workers, central for those on this host, * for any), of which none is probed. Or a "
+      "number "
+      "of Mbps: what plans assume of each link, each way, until it is measured; packet headers "
+      "included, so that frames get 95.6 % of it",
       "home.json"},
      &S::links,
      kAnyText},
@@ -178,12 +180,6 @@ constexpr RunField kFields[] = {
      {0}},
     {{"link-delay-ms", SettingGroup::kAdvanced, "added to each link, each way", "10"},
      &S::link_delay_ms,
-     {0}},
-    {{"plan-mbps", SettingGroup::kAdvanced,
-      "bandwidth of each link, each way, that plans assume until it is measured; packet headers "
-      "included, so that frames get 95.6 % of it; 0: as --link-mbps",
-      "100"},
-     &S::plan_mbps,
      {0}},
 };
 

@@ -74,19 +74,10 @@ absl::Status CheckStalenessFlags(const RunSettings& settings) {
                                                  " has integer weights; only fp32 can use it"));
 }
 
-absl::Status CheckCostFlags(const RunSettings& settings) {
-  if (settings.cost != "measured" && settings.cost != "predicted") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--cost ", settings.cost, ": is neither measured nor predicted"));
-  }
-  if (settings.cost == "predicted") return absl::OkStatus();
-  if (settings.predictor != RunSettings().predictor) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--predictor ", settings.predictor, ": only --cost predicted looks at it"));
-  }
-  if (settings.predictor_profiles.empty()) return absl::OkStatus();
+absl::Status CheckPredictorFlags(const RunSettings& settings) {
+  if (!settings.predictor.empty() || settings.predictor_profiles.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "--predictor-profiles ", settings.predictor_profiles, ": only --cost predicted looks at it"));
+      "--predictor-profiles ", settings.predictor_profiles, ": only --predictor looks at it"));
 }
 
 absl::Status CheckTogether(const RunSettings& settings) {
@@ -180,7 +171,7 @@ absl::Status CheckSettings(const RunSettings& settings) {
   RUNNEL_RETURN_IF_ERROR(CheckBatchSplitFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckOptimizerFlag(settings));
   RUNNEL_RETURN_IF_ERROR(CheckStalenessFlags(settings));
-  RUNNEL_RETURN_IF_ERROR(CheckCostFlags(settings));
+  RUNNEL_RETURN_IF_ERROR(CheckPredictorFlags(settings));
   return CheckTogether(settings);
 }
 

@@ -27,8 +27,7 @@ struct RunSettings {
   std::string schedule = "async_1f1b";
   std::string policy = "uniform";
   std::string replan = "auto";     // move layers at barriers: on, off, or as the policy does
-  std::string cost = "measured";   // what plans are made from: measured layers, or predicted
-  std::string predictor = "mlp";   // row of the table of predictors
+  std::string predictor;           // whose times plans are made from; empty: measured layers
   std::string predictor_profiles;  // folder of what is known beforehand; empty: nothing
   CodecSchedule codec_forward;
   CodecSchedule codec_backward;
@@ -48,10 +47,10 @@ struct RunSettings {
   // training really uses is RunSetup::training.
   TrainingSettings training = TrainingWithoutFlags();
   double link_mbps = 0;
-  // What each link carries, packet headers and all, for the first plan; 0: link_mbps.
-  double plan_mbps = 0;
   double link_delay_ms = 0;
-  std::string links;  // file with what the user says of links; empty: nothing
+  // What the user says of links: a file, or the Mbps of each of them, each way, packet headers and
+  // all, until they are measured. Empty: nothing, so the first plan assumes link_mbps.
+  std::string links;
   int64_t worker_threads = 1;
   std::string checkpoint_dir;
   std::string journal;

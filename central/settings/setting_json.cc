@@ -45,6 +45,16 @@ absl::Status SetMissing(const RunField& field, RunSettings& settings) {
   return SetMissing(**training, settings.training);
 }
 
+// Settings that earlier releases stored apart from those that now say the same.
+void ReadRetired(const Json& json, JsonObject& object, RunSettings& settings) {
+  std::string cost;
+  double plan_mbps = 0;
+  if (json.contains("cost")) object.Read("cost", cost);
+  if (json.contains("plan-mbps")) object.Read("plan-mbps", plan_mbps);
+  if (cost == "measured") settings.predictor.clear();
+  if (plan_mbps > 0 && settings.links.empty()) settings.links = absl::StrCat(plan_mbps);
+}
+
 }  // namespace
 
 Json RunSettingsToJson(const RunSettings& settings) {
@@ -69,6 +79,7 @@ absl::StatusOr<RunSettings> RunSettingsFromJson(const Json& json) {
     }
     VisitSetting(field, settings, [&](auto& value) { ReadField(object, field.flag.name, value); });
   }
+  ReadRetired(json, object, settings);
   RUNNEL_RETURN_IF_ERROR(object.Finish());
   return settings;
 }

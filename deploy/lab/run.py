@@ -183,7 +183,7 @@ def run_once(case, arguments, train, mbps, folder):
     matrix = scenarios.bandwidths(case, mbps)
     media = scenarios.media(case, mbps)
     measuring = [] if arguments.as_typed else \
-        ["--plan-mbps", str(min(rate for i, row in enumerate(matrix)
+        ["--links", str(min(rate for i, row in enumerate(matrix)
                                 for j, rate in enumerate(row) if i != j)),
          "--barrier-every", str(total)]
     job = {"central": central, "worker": worker, "hosts": hosts, "mbps": matrix,

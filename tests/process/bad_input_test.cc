@@ -12,6 +12,7 @@
 #include <fstream>
 #include <future>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "central/settings/run_fields.h"
@@ -95,10 +96,27 @@ TEST(BadInput, CommandsOfTheLabSayWhereTheyWent) {
   EXPECT_THAT(lab.err(), HasSubstr("there are simulate, profile, predictor-report, codecs"));
 }
 
-TEST(Help, OfTrainHasEveryFlagInItsGroup) {
-  Process central({"runnel-central", "train", "--help"});
+TEST(BadInput, AFlagThatIsGoneNamesItsSuccessor) {
+  ExpectRefused({"train", "--cost", "predicted"}, "--cost is gone: --predictor NAME plans from");
+  ExpectRefused({"plan", "--plan-mbps=4"}, "--plan-mbps is gone: --links MBPS says the same");
+  ExpectRefused({"devices", "--cost", "x"}, "--cost is no flag of devices");
+  ScratchDir dir;
+  std::ofstream(dir / "old") << "plan-mbps=4\n";
+  ExpectRefused({"train", "--config", dir / "old"}, "--plan-mbps is gone");
+  ExpectRefused({"train", "--local-workers", "2", "--links", "-1"}, "--links -1: must be above 0");
+  ExpectRefused({"train", "--local-workers", "2", "--links", "nothing"}, "--links nothing");
+}
+
+std::string HelpOf(const Words& words) {
+  Process central(words);
   EXPECT_EQ(central.Wait(30), 0) << central.err();
   const std::string out = central.out();
+  for (absl::string_view line : absl::StrSplit(out, '\n')) EXPECT_LE(line.size(), 100u) << line;
+  return out;
+}
+
+TEST(Help, AllOfTrainHasEveryFlagInItsGroup) {
+  const std::string out = HelpOf({"runnel-central", "train", "--help-all"});
   for (const char* title :
        {"Model and data:", "Who takes part:", "What crosses links:", "Planning:", "Training:",
         "Against staleness", "Integer recipes:", "Output:", "Advanced:", "Examples:"}) {
@@ -107,7 +125,16 @@ TEST(Help, OfTrainHasEveryFlagInItsGroup) {
   for (const RunField& field : RunFields()) {
     EXPECT_THAT(out, HasSubstr(absl::StrCat("\n  --", field.flag.name, " ")));
   }
-  for (absl::string_view line : absl::StrSplit(out, '\n')) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(Help, OfTrainHasTheTwentyFlagsThatPeopleUse) {
+  const std::string out = HelpOf({"runnel-central", "train", "--help"});
+  int shown = 0;
+  for (const RunField& field : RunFields()) {
+    shown += absl::StrContains(out, absl::StrCat("\n  --", field.flag.name, " ")) ? 1 : 0;
+  }
+  EXPECT_EQ(shown, 20) << out;
+  EXPECT_THAT(out, AllOf(HasSubstr("--help-all"), HasSubstr("--quick"), HasSubstr("--config")));
 }
 
 TEST(BadInput, ConfigurationFiles) {

@@ -96,7 +96,7 @@ TEST(BandwidthBits, BitsFollowWhatTheStagesMeasure) {
   ScratchDir dir;
   const std::string journal = dir / "journal.jsonl";
   const nlohmann::json summary =
-      RunCentral(With(kRun, {"--policy", "uniform", "--link-mbps", "8", "--plan-mbps", "1000000",
+      RunCentral(With(kRun, {"--policy", "uniform", "--link-mbps", "8", "--links", "1000000",
                              "--barrier-every", "5", "--max-batches", "50", "--journal", journal}));
   const std::vector<std::string> codecs = PlannedCodecs(journal);
   ASSERT_FALSE(codecs.empty());

@@ -242,7 +242,7 @@ const Words kTrain = {"train",
                       "2"};
 
 // Ten sub-models a worker instead of every layer; what comes out is the same training.
-TEST(CostPredicted, ARunPlansByIt) {
+TEST(Predictor, ARunPlansByIt) {
   const Profiles profiles;
   const std::string journal = profiles / "journal.jsonl";
   // Policy accept plans from predictions without being told.
@@ -259,7 +259,7 @@ TEST(CostPredicted, ARunPlansByIt) {
     EXPECT_GT(stage.value("measured_s", 0.0), 0) << stage;
   }
   EXPECT_EQ(Records(journal, "measurement"), 2);
-  EXPECT_THAT(ReadFile(journal), HasSubstr(R"("cost":"predicted")"));
+  EXPECT_THAT(ReadFile(journal), HasSubstr(R"("predictor":"mixture")"));
   EXPECT_THAT(ReadFile(journal), HasSubstr(R"("range_seconds":[)"));
   EXPECT_EQ(run["weights_sha256"], Weights(With(kTrain, {"--local-workers", "1"})));
   // The folder of profiles is not needed to do it again, or to go on.
@@ -271,10 +271,10 @@ TEST(CostPredicted, ARunPlansByIt) {
   EXPECT_EQ(resumed["steps"], 40);
 }
 
-TEST(CostPredicted, PlanOfAColdStart) {
+TEST(Predictor, PlanOfAColdStart) {
   const std::string out =
       Output(With({"plan", "--model", "lenet", "--dataset", "synthetic_digits", "--local-workers",
-                   "2", "--cost", "predicted", "--predictor-profiles", ""},
+                   "2", "--predictor", "mlp", "--predictor-profiles", ""},
                   {"--what-if", "mbps:1"}));
   EXPECT_THAT(out, HasSubstr("layer milliseconds"));
   EXPECT_THAT(out, HasSubstr("what if mbps:1"));
@@ -282,11 +282,11 @@ TEST(CostPredicted, PlanOfAColdStart) {
 
 // A network of a few profiles, from the program that trains it to a plan: written, found beside the
 // profiles, judged.
-TEST(CostPredicted, NetworksAreTrainedAndPlan) {
+TEST(Predictor, NetworksAreTrainedAndPlan) {
   const Profiles profiles;
   const Words plan = With(
       {"plan", "--model", "lenet", "--dataset", "synthetic_digits"},
-      {"--local-workers", "2", "--cost", "predicted", "--predictor-profiles", profiles.known()});
+      {"--local-workers", "2", "--predictor", "mlp", "--predictor-profiles", profiles.known()});
   ExpectRefused(plan, "runnel-predictor train --profiles " + profiles.known());
   if (!std::filesystem::exists(std::string(RUNNEL_BINARY_DIR) + "/runnel-predictor"))
     GTEST_SKIP() << "this build has no LibTorch";
@@ -295,7 +295,7 @@ TEST(CostPredicted, NetworksAreTrainedAndPlan) {
   EXPECT_THAT(train.out(), HasSubstr("mlp.network"));
   EXPECT_THAT(train.out(), HasSubstr("accept_lenet.network"));
   EXPECT_THAT(Output(plan), HasSubstr("ms a micro-batch (predicted by mlp)"));
-  EXPECT_THAT(Output(With(plan, {"--predictor", "accept"})), HasSubstr("predicted by accept"));
+  EXPECT_THAT(Output(Set(plan, "--predictor", "accept")), HasSubstr("predicted by accept"));
 
   const std::string path = profiles / "summary.json";
   Output({"predictor-report", "--profiles", profiles.known(), "--leave-out", "configuration",
@@ -310,23 +310,18 @@ TEST(CostPredicted, NetworksAreTrainedAndPlan) {
   ExpectRefused(plan, "mlp.network: network: has no line 'model: ...'");
 }
 
-TEST(CostPredicted, WrongFlags) {
+TEST(Predictor, WrongFlags) {
   ScratchDir dir;
-  ExpectRefused({"train", "--cost", "guessed"}, "--cost");
-  ExpectRefused({"train", "--policy", "accept", "--cost", "measured"},
-                "take --policy accept_measured");
-  ExpectRefused({"train", "--policy", "accept_measured", "--cost", "predicted"},
+  ExpectRefused({"train", "--policy", "accept_measured", "--predictor", "mlp"},
                 "take --policy accept");
-  ExpectRefused({"train", "--policy", "ftpipehd", "--cost", "predicted"},
-                "take --policy ftpipehd+");
-  ExpectRefused({"train", "--predictor-profiles", dir.path()}, "only --cost predicted");
-  const Words predicted = {"plan", "--local-workers", "2", "--policy", "dp", "--cost", "predicted"};
+  ExpectRefused({"train", "--policy", "ftpipehd", "--predictor", "mlp"}, "take --policy ftpipehd+");
+  ExpectRefused({"train", "--predictor-profiles", dir.path()}, "only --predictor looks at it");
+  const Words predicted = {"plan", "--local-workers", "2", "--policy", "dp", "--predictor", "mlp"};
   ExpectRefused(With(predicted, {"--predictor-profiles", dir / "none"}), "--predictor-profiles");
   std::ofstream(dir / "bad.profile") << "runnel-profile 9\n";
   ExpectRefused(With(predicted, {"--predictor-profiles", dir.path()}), "bad.profile");
-  ExpectRefused(With(predicted, {"--predictor", "oracle"}), "--predictor oracle: is none of mlp");
-  ExpectRefused({"plan", "--local-workers", "2", "--predictor", "accept"}, "only --cost predicted");
-  ExpectRefused(With(predicted, {"--predictor", "ratio", "--predictor-profiles", ""}),
+  ExpectRefused(Set(predicted, "--predictor", "oracle"), "--predictor oracle: is none of mlp");
+  ExpectRefused(With(Set(predicted, "--predictor", "ratio"), {"--predictor-profiles", ""}),
                 "--predictor ratio: no profile of");
 }
 

@@ -136,10 +136,15 @@ class Programs:
 
     def help(self, *words):
         if words not in self._helps:
-            command = [str(self._folder / words[0]), *words[1:], "--help"]
-            result = subprocess.run(command, capture_output=True, text=True)
-            self._helps[words] = result.stdout if result.returncode == 0 else None
+            self._helps[words] = self._ask(words, "--help")
+            if "--help-all" in (self._helps[words] or ""):
+                self._helps[words] = self._ask(words, "--help-all")
         return self._helps[words]
+
+    def _ask(self, words, flag):
+        command = [str(self._folder / words[0]), *words[1:], flag]
+        result = subprocess.run(command, capture_output=True, text=True)
+        return result.stdout if result.returncode == 0 else None
 
     def built(self, program):
         return (self._folder / program).exists()

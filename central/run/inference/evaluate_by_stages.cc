@@ -38,7 +38,6 @@ absl::StatusOr<RunSettings> ForStages(RunSettings settings, const RunSettings& p
   settings.links = pipeline.links;
   settings.link_mbps = pipeline.link_mbps;
   settings.link_delay_ms = pipeline.link_delay_ms;
-  settings.plan_mbps = pipeline.plan_mbps;
   int64_t& batch = settings.training.eval_batch_size = pipeline.training.eval_batch_size;
   if (batch == -1) batch = BatchOf(model.input);
   // What plans are made for. Batch norms, which are part of the convolutions, want two samples.
@@ -49,8 +48,7 @@ absl::StatusOr<RunSettings> ForStages(RunSettings settings, const RunSettings& p
   settings.training.look_ahead = settings.training.aggregate_every = 0;
   settings.replan = "off";
   settings.replicate_every = -1;
-  settings.cost = defaults.cost;
-  settings.predictor = defaults.predictor;
+  settings.predictor.clear();
   settings.predictor_profiles.clear();
   settings.bits.clear();
   return settings;

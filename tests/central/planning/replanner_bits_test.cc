@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "central/planning/run_planner.h"
 #include "central/run/run_planning.h"
 #include "gmock/gmock.h"
@@ -27,7 +28,7 @@ class LiveRun {
     settings.local_workers = 2;
     settings.policy = policy;
     settings.bits = "bandwidth";
-    settings.plan_mbps = first_mbps;
+    if (first_mbps > 0) settings.links = absl::StrCat(first_mbps);
     setup_ = SetUpRun(settings).value();
     EXPECT_TRUE(SetTrainingSamples(1000, setup_).ok());
     PlanningInputs inputs = MakePlanningInputs(setup_, 100'000).value();

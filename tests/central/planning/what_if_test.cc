@@ -53,7 +53,7 @@ TEST_F(WhatIfTest, TheSameBandwidthChangesNothing) {
   EXPECT_THAT(answer, HasSubstr("with the plan as it is: " + answer.substr(seconds, 6) + " s"));
 }
 
-// --plan-mbps and an assumption are of one unit: what a network carries, headers included.
+// A number for --links and an assumption are of one unit: what a network carries, headers included.
 TEST_F(WhatIfTest, AnAssumedBandwidthHasItsHeadersInItAsAPlansHas) {
   inputs_.links.frame_share = 0.5;
   inputs_.links.given.rate = LinkRate::Mbps(2 * 0.5);

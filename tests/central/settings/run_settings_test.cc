@@ -119,6 +119,19 @@ TEST(RunSettings, RecordsOfOlderReleasesKeepTheirTraining) {
   EXPECT_EQ(RunSettings().training.stale_rate_steps, -1);
 }
 
+TEST(RunSettings, SettingsOfEarlierReleasesKeepTheirMeaning) {
+  const auto measured =
+      SettingsFromJson(R"({"cost": "measured", "predictor": "mlp", "plan-mbps": 8.5})");
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->predictor, "");
+  EXPECT_EQ(measured->links, "8.5");
+  const auto predicted =
+      SettingsFromJson(R"({"cost": "predicted", "predictor": "lut", "plan-mbps": 0.0})");
+  ASSERT_TRUE(predicted.ok()) << predicted.status();
+  EXPECT_EQ(predicted->predictor, "lut");
+  EXPECT_EQ(predicted->links, "");
+}
+
 TEST(RunSettings, BadJsonNamesTheKey) {
   const struct {
     const char* json;
