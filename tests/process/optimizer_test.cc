@@ -48,15 +48,14 @@ Words RunOf(const Row& row) {
 class OptimizerRuns : public ::testing::TestWithParam<Row> {};
 
 TEST_P(OptimizerRuns, GiveTheSameBytesOnOneToThreeStages) {
-  const Words sync = With(
-      RunOf(GetParam()), {"--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "5"});
-  const std::string plain = Weights(With(sync, {"--local-workers", "0"}));
+  const Words sync = {"--schedule", "sync_1f1b", "--micro-batches", "4", "--max-batches", "12"};
+  const Words run = With(RunOf(GetParam()), sync);
+  const std::string plain = Weights(With(run, {"--local-workers", "0"}));
   EXPECT_EQ(plain.size(), 64u);
   for (const char* workers : {"1", "2", "3"})
-    EXPECT_EQ(Weights(With(sync, {"--local-workers", workers})), plain) << workers << " stages";
-  EXPECT_NE(
-      Weights(With(sync, {"--local-workers", "0", "--optimizer", "sgd", "--rate", "constant"})),
-      plain);
+    EXPECT_EQ(Weights(With(run, {"--local-workers", workers})), plain) << workers << " stages";
+  const Words other = With(RunOf({"sgd", "constant"}), sync);
+  EXPECT_NE(Weights(With(other, {"--local-workers", "0"})), plain);
 }
 
 TEST_P(OptimizerRuns, ResumeOnOtherStagesRecoverAndReplay) {
@@ -86,9 +85,8 @@ TEST_P(OptimizerRuns, ResumeOnOtherStagesRecoverAndReplay) {
 // Staleness: look-ahead goes where the optimizer's state leads.
 TEST_P(OptimizerRuns, LookAheadIsReplayed) {
   ScratchDir dir;
-  const Words run = With(RunOf(GetParam()),
-                         {"--local-workers", "3", "--look-ahead", "0.5", "--max-batches", "20"});
-  const std::string ahead = Weights(With(run, {"--journal", dir / "j"}));
+  const Words run = With(RunOf(GetParam()), {"--local-workers", "3", "--max-batches", "20"});
+  const std::string ahead = Weights(With(run, {"--look-ahead", "0.5", "--journal", dir / "j"}));
   Process replay({"runnel-central", "replay", "--journal", dir / "j"});
   EXPECT_EQ(replay.Wait(), 0) << replay.err();
   EXPECT_NE(Weights(With(run, {"--look-ahead", "0"})), ahead);
