@@ -194,8 +194,8 @@ absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& servi
 void AddMemoryFlag(CLI::App& app, int64_t& memory_mb) {
   app.add_option(
          "--memory-mb", memory_mb,
-         "memory that this worker may take, in MB; central gives it no stage that takes more "
-         "(default: what is free)")
+         "largest memory of this worker, in MB; central plans no larger stage here (default: the "
+         "free memory)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
@@ -205,8 +205,9 @@ void AddDeviceMemoryFlag(CLI::App& app, WorkerOptions& options) {
          [&options](const int64_t& megabytes) {
            options.device_memory_bytes = megabytes * 1'000'000;
          },
-         "memory of a GPU or DSP that backends opencl and hexagon may take, in MB, each of them; "
-         "central gives this worker no stage that takes more (default: what the device has)")
+         "largest memory of a GPU or DSP for each of the backends opencl and hexagon, in MB; "
+         "central "
+         "plans no larger stage there (default: all that the device has)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
@@ -214,8 +215,8 @@ void AddDeviceMemoryFlag(CLI::App& app, WorkerOptions& options) {
 void AddCheckFlag(CLI::App& app, bool& check) {
   CLI::Option* flag = app.add_flag(
       "--check", check,
-      "say which backends this device has, what they compute on, and why one cannot be used; then "
-      "end. GPUs and DSPs compute a small network, whose bytes are compared");
+      "list the backends of this device, their processors, and why a backend cannot be used; then "
+      "end. GPUs and DSPs are checked: a small network must give the bytes of ref");
   for (CLI::Option* other : app.get_options()) {
     const std::string name = other->get_name();
     const bool is_needed =
@@ -233,24 +234,23 @@ int Check(const WorkerOptions& options) {
 void AddAddressFlags(CLI::App& app, WorkerOptions& options) {
   app.add_option(
       "--listen", options.listen_address,
-      "address for data links, by which the other devices reach this one; port 0: any free "
-      "one (default: the address that this host has towards central)");
+      "HOST:PORT where other devices dial this one's data links; port 0: any free port (default: "
+      "the address of this host towards central)");
   app.add_option("--advertise", options.advertised_address,
-                 "HOST:PORT by which the other devices reach this one's data links, where that is "
-                 "not where it listens: a port that a router or a container passes on. Devices "
-                 "that cannot dial it reach it by way of central");
+                 "HOST:PORT that other devices dial instead of --listen, where a router or a "
+                 "container passes the port on. Devices that cannot dial it use central as relay");
 }
 
 void AddComputeFlags(CLI::App& app, WorkerOptions& options) {
   app.add_option("--threads", options.threads, "compute threads")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
-  app.add_option(
-         "--backend,--processors", options.backend,
-         absl::StrCat("what computes here where central leaves it open (--backend auto): ",
-                      absl::StrJoin(BackendNames(), ", "),
-                      "; or several, the host's first, such as cpu,opencl: each instruction runs "
-                      "where that takes the least time"))
+  app.add_option("--backend,--processors", options.backend,
+                 absl::StrCat(
+                     "backend of this device if the run has --backend auto: ",
+                     absl::StrJoin(BackendNames(), ", "),
+                     "; or several, the host's first, such as cpu,opencl: each instruction runs on "
+                     "the processor that makes the stage fastest"))
       ->capture_default_str();
 }
 
@@ -262,35 +262,33 @@ int main(int argc, char** argv) {
   runnel::ServiceOptions service;
   runnel::WorkerOptions& options = service.daemon;
   CLI::App app{
-      "Runnel's worker: dials a central node, offers this device, and trains the stage that it is "
-      "given. When the run is over, or central is gone, it dials again, for ever. SIGTERM or "
-      "Ctrl-C: its stage moves to other devices at the next barrier, then it ends; twice: it ends "
-      "at once."};
+      "Runnel's worker: dials a central node, offers this device, and trains the stage that "
+      "central "
+      "gives it. It dials again, for ever, when the run is over or central is gone. SIGTERM or "
+      "Ctrl-C: its stage moves to other devices at the next barrier, then the worker ends; a "
+      "second signal ends it at once."};
   app.add_option("--central", options.central_address,
-                 "central's control address, e.g. 127.0.0.1:7000 (default: where this device "
-                 "joined)");
+                 "central's control address, e.g. 127.0.0.1:7000 (default: the central that this "
+                 "device joined)");
   runnel::MembershipFlags membership;
   app.add_option("--join", membership.join,
                  "TOKEN@HOST:PORT: join a cluster, once. `runnel-central token` prints the token, "
-                 "`runnel-central train` the address. The certificate is kept in --state-dir, and "
-                 "the device needs no flag from then on");
-  app.add_option(
-      "--name", options.name,
-      "name of this worker, unique in the run (default: the host's, and an id that is kept "
-      "in --state-dir)");
+                 "`runnel-central train` the address. The certificate stays in --state-dir; later "
+                 "starts need no flag");
+  app.add_option("--name", options.name,
+                 "name of this worker, unique in the run (default: the host's name and an id from "
+                 "--state-dir)");
   runnel::AddAddressFlags(app, options);
   runnel::AddComputeFlags(app, options);
   app.add_flag("--once", service.once, "end when the run is over, or central is gone");
-  auto* patience =
-      app.add_option("--connect-timeout-ms", options.connect_timeout_ms,
-                     "with --once: how long to wait for central; alone it means --once")
-          ->capture_default_str();
+  auto* patience = app.add_option("--connect-timeout-ms", options.connect_timeout_ms,
+                                  "longest wait for central; implies --once")
+                       ->capture_default_str();
   options.state_folder = runnel::DefaultStateFolder();
   app.add_option(
       "--state-dir", options.state_folder,
-      "folder that keeps who this worker is, and what it measures of itself, so that the "
-      "next run need not wait for it; '': nothing is kept (default: $RUNNEL_STATE_DIR, else "
-      "$XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
+      "folder for this worker's identity, measurements and tuned kernels; '': keep nothing "
+      "(default: $RUNNEL_STATE_DIR, else $XDG_STATE_HOME/runnel, else ~/.local/state/runnel)");
   int64_t memory_mb = 0;
   runnel::AddMemoryFlag(app, memory_mb);
   runnel::AddDeviceMemoryFlag(app, options);

@@ -40,7 +40,7 @@ absl::StatusOr<std::map<std::string, double>> ParseSwitches(
 std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
   auto flags = std::make_shared<ProgramFlags>();
   CLI::App* command = app.add_subcommand(
-      "program", "List what a model's training step runs on which processor of this device");
+      "program", "List the instructions of a model's training step and the processor of each");
   flags->command = command;
   command
       ->add_option("MODEL", flags->model,
@@ -51,7 +51,7 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
       ->add_option(
           "--processors,--backend", flags->processors,
           absl::StrCat("processors, the host's first, of ", absl::StrJoin(BackendNames(), ", "),
-                       "; @RULE behind them says what runs where: @alternate, @random:SEED, or "
+                       "; @RULE behind them places instructions: @alternate, @random:SEED, or "
                        "@INSTRUCTION=PROCESSOR+..., '*' for all"))
       ->capture_default_str();
   command->add_option("--batch-size", flags->batch, "samples of a micro-batch")
@@ -68,12 +68,11 @@ std::shared_ptr<ProgramFlags> AddProgramCommand(CLI::App& app) {
   command->add_option("--rescale", flags->rescale, "when sums get a new scale, with integers")
       ->capture_default_str();
   command
-      ->add_option(
-          "--batch-split", flags->batch_split,
-          "samples that a product takes at a time, with integers: off, auto, N or shifted:N")
+      ->add_option("--batch-split", flags->batch_split,
+                   "samples in one product, with integers: off, auto, N or shifted:N")
       ->capture_default_str();
   command->add_flag("--counted", flags->counted,
-                    "measure nothing: costs by nominal rates, the same on every machine");
+                    "measure nothing: costs from nominal rates, the same on every machine");
   return flags;
 }
 

@@ -65,14 +65,15 @@ std::shared_ptr<TuneFlags> AddTuneCommand(CLI::App& app) {
   auto flags = std::make_shared<TuneFlags>();
   CLI::App* command = app.add_subcommand(
       "tune",
-      "Try which kernels are fastest on this device for a model's products, and keep that in "
-      "--state-dir. Results are the same with each of them");
+      "Find the fastest kernels of this device for a model's products, and keep the choice in "
+      "--state-dir. All choices give the same results");
   flags->command = command;
   command
       ->add_option("MODEL", flags->models,
                    absl::StrCat("some of ", absl::StrJoin(ModelNames(), ", ")))
       ->capture_default_str();
-  command->add_option("--backend", flags->backend, "whose kernels: opencl")->capture_default_str();
+  command->add_option("--backend", flags->backend, "backend to tune: opencl")
+      ->capture_default_str();
   command->add_option("--recipe", flags->recipe, "training arithmetic")->capture_default_str();
   command->add_option("--batch-size", flags->batch, "samples of a micro-batch")
       ->capture_default_str()

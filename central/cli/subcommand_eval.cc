@@ -87,10 +87,12 @@ Subcommand AddEval(CLI::App& program) {
       "eval", "Evaluate the newest weights of a check-point folder, or a model in integers");
   const auto flags = std::make_shared<EvalFlags>();
   app->add_option("--checkpoint-dir", flags->trained.checkpoint_dir, "folder with check-points");
-  app->add_option("--quantized", flags->quantized, "file of runnel-central quantize");
-  app->add_option("--profile", flags->profile,
-                  "with --quantized: file for what each layer costs here and how far it is from "
-                  "FP32; it ends in .md, .json or .svg");
+  app->add_option("--quantized", flags->quantized,
+                  "INT8 model, written by runnel-central quantize");
+  app->add_option(
+      "--profile", flags->profile,
+      "with --quantized: file for time and error against FP32 of each layer; it ends in "
+      ".md, .json or .svg");
   app->add_option("--data-dir", flags->trained.data_dir,
                   "folder with the data set (default: as in training)");
   app->add_option("--summary", flags->trained.summary, kSummaryHelp);

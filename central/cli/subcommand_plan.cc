@@ -11,12 +11,12 @@ namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  how `runnel` would cut MobileNetV2 for three devices, and without the second one
+  the cut of MobileNetV2 by `runnel` for three devices, and for two of them
     runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if leave:local-001
-  what the stages would run on which processor
-    runnel-central plan --model vgg11 --recipe niti --local-workers 2 --backend cpu,opencl --program
   the same with links of 4 Mbps
-    runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if mbps:4)";
+    runnel-central plan --model mobilenet_v2 --local-workers 3 --policy runnel --what-if mbps:4
+  the instructions of each stage and the processor of each instruction
+    runnel-central plan --model vgg11 --recipe niti --local-workers 2 --backend cpu,opencl --program)";
 
 }  // namespace
 
@@ -31,13 +31,14 @@ Subcommand AddPlan(CLI::App& program) {
   const auto flags = std::make_shared<Flags>();
   AddRunFlags(*app, flags->run);
   app->footer(kExamples);
-  app->add_option("--what-if", flags->what_if,
-                  "also the plan if a device left or links changed, without doing it: leave:NAME, "
-                  "mbps:X, link:NAME,NAME:X");
+  app->add_option(
+      "--what-if", flags->what_if,
+      "also the plan for a change that is not made: leave:NAME (a device leaves), mbps:X "
+      "(all links), link:NAME,NAME:X (one link)");
   app->add_flag(
       "--program", flags->program,
-      "also what each stage would run on which processor of its device, as the workers say: "
-      "instruction, processor, cost, switch");
+      "also each stage's instructions, as its worker lists them: instruction, processor, cost, "
+      "switch");
   return {app, [app, flags](const CommandContext& context) -> absl::Status {
             RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(*app, flags->run));
             return PlanCommand(settings, flags->what_if, flags->program, context);

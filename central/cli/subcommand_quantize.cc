@@ -24,19 +24,19 @@ Subcommand AddQuantize(CLI::App& program) {
       ->check(CLI::IsMember({"symmetric", "asymmetric"}))
       ->capture_default_str();
   app->add_option("--granularity", method.granularity,
-                  "weights have one scale a layer, or one an output channel")
+                  "weight scales: one a layer, or one an output channel")
       ->check(CLI::IsMember({"layer", "channel"}))
       ->capture_default_str();
   app->add_option_function<std::string>(
          "--fold-batch-norm",
          [flags](const std::string& text) { flags->method.fold_batch_norm = text == "on"; },
-         "batch norms become part of the convolutions before them")
+         "fold batch norms into the convolutions before them")
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("on");
   app->add_option("--winograd", method.winograd,
-                  "int4_int6: 3x3 convolutions of stride 1 but the first as F(2x2, 3x3), with "
-                  "weights of 4 bits and inputs of 6; auto: those of them that are faster here, as "
-                  "far as the calibration samples keep their classes")
+                  "int4_int6: all 3x3 convolutions of stride 1 but the first as F(2x2, 3x3), with "
+                  "weights of 4 bits and inputs of 6; auto: only the faster ones, while the "
+                  "calibration samples keep their classes")
       ->check(CLI::IsMember({"off", "int4_int6", "auto"}))
       ->capture_default_str();
   for (auto [name, layer] : {std::pair("--first-layer", &method.first_layer),
@@ -48,9 +48,9 @@ Subcommand AddQuantize(CLI::App& program) {
   app->add_option("--samples", method.samples, "training samples to calibrate on")
       ->check(kCountRange)
       ->capture_default_str();
-  app->add_option("--report", flags->report,
-                  "file for what each layer costs here and how far it is from FP32; it ends in "
-                  ".md, .json or .svg");
+  app->add_option(
+      "--report", flags->report,
+      "file for time and error against FP32 of each layer; it ends in .md, .json or .svg");
   app->add_option("--data-dir", flags->data_dir,
                   "folder with the data set (default: as in training)");
   return {app, [flags](const CommandContext& context) { return QuantizeCommand(*flags, context); }};

@@ -10,8 +10,8 @@ Subcommand AddReplay(CLI::App& program) {
     std::string journal;
     std::string summary;
   };
-  CLI::App* app = program.add_subcommand(
-      "replay", "Train again what a journal tells of and compare the weights");
+  CLI::App* app =
+      program.add_subcommand("replay", "Train again from a journal and compare the weights");
   const auto flags = std::make_shared<Flags>();
   app->add_option("--journal", flags->journal, "journal of a finished run")->required();
   app->add_option("--summary", flags->summary, kSummaryHelp);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  central was killed, its workers wait: they join again by themselves
+  central was killed; its workers wait and join again by themselves
     runnel-central resume --checkpoint-dir runs/mnist
   the same run in another place
     runnel-central resume --checkpoint-dir /mnt/runs/mnist --data-dir /mnt/mnist \

@@ -32,8 +32,8 @@ struct GroupTitle {
 };
 constexpr GroupTitle kGroups[] = {
     {SettingGroup::kData, "Model and data"},
-    {SettingGroup::kMembers, "Who takes part"},
-    {SettingGroup::kLinks, "What crosses links"},
+    {SettingGroup::kMembers, "Devices"},
+    {SettingGroup::kLinks, "Links"},
     {SettingGroup::kPlanning, "Planning"},
     {SettingGroup::kTraining, "Training"},
     {SettingGroup::kStaleness, "Against staleness (async schedules)"},
@@ -108,9 +108,8 @@ std::string ValuesText(absl::string_view flag) {
   if (named == nullptr) return "";
   std::string text = absl::StrCat(": ", absl::StrJoin(named->names(), ", "));
   if (flag == "policy") {
-    absl::StrAppend(&text, "; measure first: ", PoliciesThat([](const PolicyRow& row) {
-      return row.needs_profile();
-    }));
+    absl::StrAppend(&text, "; these measure devices first: ",
+                    PoliciesThat([](const PolicyRow& row) { return row.needs_profile(); }));
   }
   return text;
 }
@@ -276,8 +275,8 @@ void FillProductDefaults(RunFlags& flags) {
 
 void AddQuickFlag(CLI::App& app, const char* group, RunFlags& flags) {
   app.add_flag("--quick", flags.quick,
-               "measure nothing: the even cut (policy uniform) and uncompressed tensors, unless "
-               "other flags say otherwise")
+               "measure nothing: an even cut (policy uniform) and uncompressed links, unless other "
+               "flags are given")
       ->group(group);
 }
 
@@ -295,7 +294,8 @@ void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags&
 }
 
 void AddRunFlags(CLI::App& app, RunFlags& flags) {
-  app.add_option("--config", "file with flags, one 'name=value' a line; the command line wins")
+  app.add_option("--config",
+                 "file with flags, one 'name=value' a line; the command line has precedence")
       ->type_name("FILE");
   for (const GroupTitle& group : kGroups) {
     if (group.group == SettingGroup::kPlanning) AddQuickFlag(app, group.title, flags);

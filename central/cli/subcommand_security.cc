@@ -69,10 +69,11 @@ Subcommand AddToken(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("token", "Print a token with which one device may join, once");
   const auto flags = std::make_shared<Flags>();
-  app->add_option("--name", flags->name,
-                  "name that the device gets; a device that has it already is replaced (default: "
-                  "the device says one)");
-  app->add_option("--expires", flags->expires, "how long the token is good: 30m, 1h, 7d")
+  app->add_option(
+      "--name", flags->name,
+      "name of the device; an older device of that name is replaced (default: the device "
+      "chooses one)");
+  app->add_option("--expires", flags->expires, "life of the token: 30m, 1h, 7d")
       ->capture_default_str();
   app->footer(kTokenExamples);
   return {app, [flags](const CommandContext& context) -> absl::Status {
@@ -91,9 +92,10 @@ Subcommand AddRevoke(CLI::App& program) {
   const auto name = std::make_shared<std::string>();
   const auto central = std::make_shared<std::string>();
   app->add_option("name", *name, "name of the device")->required();
-  app->add_option("--central", *central,
-                  "control address of a central that trains elsewhere: it is asked with the "
-                  "certificate of HOME/operator (default: the authority is in HOME)");
+  app->add_option(
+      "--central", *central,
+      "control address of a central on another host; the request uses the certificate in "
+      "HOME/operator (default: the authority is in HOME)");
   return {app, [name, central](const CommandContext& context) -> absl::Status {
             if (!central->empty()) {
               RUNNEL_RETURN_IF_ERROR(context.revoke_at(*central, *name));

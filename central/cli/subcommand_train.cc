@@ -9,17 +9,17 @@ namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  MNIST on this host and two more devices: the devices are measured, the model is cut by what they
-  take, and tensors cross links with as many bits as those allow
+  MNIST on this host and two devices that joined (`runnel-central init`, `token`); central measures
+  the devices and links, cuts the model and chooses the bits of each link
     runnel-central train --dataset mnist --data-dir ~/data/mnist --workers 2 \
-        --listen 192.168.1.10:7000 --insecure-network
+        --listen 192.168.1.10:7000
   three equal stages on this host, 2-bit activations and 8-bit gradients between them
     runnel-central train --local-workers 3 --quick \
         --codec-forward mbq:2 --codec-backward stochastic:8
   integer training with check-points for `resume` and a journal for `replay`
     runnel-central train --model vgg_small_7 --recipe niti --data-dir ~/data/cifar10 \
         --checkpoint-dir runs/vgg --journal runs/vgg.journal
-  flags from a file; those of the command line win
+  flags from a file; the command line has precedence
     runnel-central train --config har.conf --epochs 20)";
 
 }  // namespace

@@ -22,8 +22,8 @@ constexpr SettingRange kCount = {1, kMaxSettingCount};
 constexpr SettingRange kCountOrNone = {0, kMaxSettingCount};
 
 constexpr RunField kFields[] = {
-    {{"model", SettingGroup::kData, "the network", "har_cnn"}, &S::model, kText},
-    {{"dataset", SettingGroup::kData, "what it is trained on", "ucihar", "the model's"},
+    {{"model", SettingGroup::kData, "model to train", "har_cnn"}, &S::model, kText},
+    {{"dataset", SettingGroup::kData, "data set to train on", "ucihar", "the model's"},
      &S::dataset,
      kAnyText},
     {{"data-dir", SettingGroup::kData, "folder with the data set's original files", "~/data/mnist"},
@@ -47,19 +47,21 @@ constexpr RunField kFields[] = {
      &S::at_least,
      {-1, kMaxWorkers}},
     {{"listen", SettingGroup::kMembers,
-      "address for the workers that dial in; beyond loopback only with --insecure-network",
+      "HOST:PORT where workers dial in; beyond loopback after `runnel-central init`, else only "
+      "with "
+      "--insecure-network",
       "192.168.1.10:7000"},
      &S::listen,
      kText},
-    {{"worker-timeout-s", SettingGroup::kMembers, "how long to wait for workers to join", "300"},
+    {{"worker-timeout-s", SettingGroup::kMembers, "longest wait for workers to join", "300"},
      &S::worker_timeout_s,
      kCount},
 
     {{"codec-forward", SettingGroup::kLinks,
-      "activations: a codec, or codecs from epochs on, EPOCH:CODEC,...", "0:mbq:2,60:mbq:3"},
+      "codec of activations, or a list with first epochs, EPOCH:CODEC,...", "0:mbq:2,60:mbq:3"},
      &S::codec_forward,
      kText},
-    {{"codec-backward", SettingGroup::kLinks, "gradients: the same", "stochastic:8"},
+    {{"codec-backward", SettingGroup::kLinks, "codec of gradients, or such a list", "stochastic:8"},
      &S::codec_backward,
      kText},
     {{"bits", SettingGroup::kLinks,
@@ -80,8 +82,8 @@ constexpr RunField kFields[] = {
      &S::policy,
      kText},
     {{"replan", SettingGroup::kPlanning,
-      "move layers at barriers where that saves time: on, off, or auto, as the policy does. With "
-      "--bits bandwidth the bits follow the links unless off",
+      "move layers at barriers where that saves time: on, off, or auto (the policy's default). off "
+      "also fixes the bits of --bits bandwidth",
       "off"},
      &S::replan,
      kText},
@@ -108,8 +110,8 @@ constexpr RunField kFields[] = {
       "home.json"},
      &S::links,
      kAnyText},
-    {{"caps", SettingGroup::kPlanning, "micro-batches in flight by stage", "5,3,1",
-      "the schedule's"},
+    {{"caps", SettingGroup::kPlanning, "largest number of micro-batches in flight, by stage",
+      "5,3,1", "the schedule's"},
      &S::caps,
      kCount},
 
@@ -121,31 +123,30 @@ constexpr RunField kFields[] = {
      &S::max_batches,
      kCountOrNone},
     {{"eval-every", SettingGroup::kTraining,
-      "epochs between evaluations; 0: only at the end, -1: never, so there is no accuracy", "5"},
+      "epochs between evaluations; 0: only at the end, -1: never (no accuracy)", "5"},
      &S::eval_every,
      {-1, kMaxSettingCount}},
     {{"eval-cost-percent", SettingGroup::kTraining,
-      "of the training time, what bringing the weights of other hosts here and computing on a "
-      "processor that trains may take; an evaluation that costs more waits for a later epoch; 0: "
-      "any cost",
+      "largest share of training time that evaluation may cost (transfer of weights and shared "
+      "processor), %; costlier evaluations wait for a later epoch; 0: no limit",
       "10"},
      &S::eval_cost_percent,
      {0, 100}},
 
     {{"gradient-bits", SettingGroup::kIntegers,
-      "bits that a step keeps, BITS or CONV/LINEAR, or by epoch: EPOCH:BITS,...; or "
-      "plateau:BITS[:BARRIERS]: one less whenever the training loss has not fallen for so many "
-      "barriers (5)",
+      "bits that an update keeps of a gradient: BITS or CONV/LINEAR; by epoch EPOCH:BITS,...; or "
+      "plateau:BITS[:BARRIERS], one bit less whenever the training loss has not fallen for "
+      "BARRIERS (5) barriers",
       "0:3/2,10:1", "2, from 2/5 of the epochs on 1, from 7/10 on 0"},
      &S::gradient_bits,
      kAnyText},
 
-    {{"checkpoint-dir", SettingGroup::kOutput, "folder for check-points, one at each barrier",
+    {{"checkpoint-dir", SettingGroup::kOutput, "folder for check-points, written at each barrier",
       "runs/mnist"},
      &S::checkpoint_dir,
      kAnyText},
-    {{"journal", SettingGroup::kOutput, "file for the record of all decisions, for replay",
-      "runs/mnist.journal"},
+    {{"journal", SettingGroup::kOutput,
+      "file for the record of all decisions; replay trains from it", "runs/mnist.journal"},
      &S::journal,
      kAnyText},
     {{"summary", SettingGroup::kOutput, "JSON file with the result; -: standard output", "-"},
@@ -157,7 +158,7 @@ constexpr RunField kFields[] = {
      {0, 65535}},
 
     {{"backend", SettingGroup::kAdvanced,
-      "what computes: a worker's backend by name; auto: its best", "ref"},
+      "backend of the workers, by name; auto: the best of each worker", "ref"},
      &S::backend,
      kText},
     {{"worker-threads", SettingGroup::kAdvanced, "compute threads of a local worker", "2"},
@@ -168,17 +169,16 @@ constexpr RunField kFields[] = {
      &S::barrier_every,
      kCount},
     {{"replicate-every", SettingGroup::kAdvanced,
-      "barriers from one to the next at which each stage keeps a copy of its state with a "
-      "neighbour, so that a lost worker costs no more than what came after; 0: as often as takes "
-      "at most 1.6 % of the time, -1: never",
+      "barriers between copies of each stage's state to a neighbour; a lost worker costs the steps "
+      "since the last copy. 0: as often as at most 1.6 % of the time allows, -1: never",
       "2"},
      &S::replicate_every,
      {-1, kMaxSettingCount}},
-    {{"link-mbps", SettingGroup::kAdvanced, "holds each link back to this, each way; 0: no limit",
-      "4"},
+    {{"link-mbps", SettingGroup::kAdvanced,
+      "rate to which each link is throttled, each way; 0: no limit", "4"},
      &S::link_mbps,
      {0}},
-    {{"link-delay-ms", SettingGroup::kAdvanced, "added to each link, each way", "10"},
+    {{"link-delay-ms", SettingGroup::kAdvanced, "delay added to each link, each way", "10"},
      &S::link_delay_ms,
      {0}},
 };

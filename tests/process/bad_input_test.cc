@@ -118,8 +118,8 @@ std::string HelpOf(const Words& words) {
 TEST(Help, AllOfTrainHasEveryFlagInItsGroup) {
   const std::string out = HelpOf({"runnel-central", "train", "--help-all"});
   for (const char* title :
-       {"Model and data:", "Who takes part:", "What crosses links:", "Planning:", "Training:",
-        "Against staleness", "Integer recipes:", "Output:", "Advanced:", "Examples:"}) {
+       {"Model and data:", "Devices:", "Links:", "Planning:", "Training:", "Against staleness",
+        "Integer recipes:", "Output:", "Advanced:", "Examples:"}) {
     EXPECT_THAT(out, HasSubstr(title));
   }
   for (const RunField& field : RunFields()) {

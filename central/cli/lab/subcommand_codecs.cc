@@ -47,14 +47,14 @@ absl::Status Codecs(const CodecsArguments& arguments, const CommandContext& cont
 }  // namespace
 
 Subcommand AddCodecs(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
-      "codecs", "What each codec's frames weigh, what it loses and how fast it is here");
+  CLI::App* app =
+      program.add_subcommand("codecs", "Frame size, loss and speed of each codec on this host");
   const auto flags = std::make_shared<CodecsArguments>();
   app->add_option("--codecs", flags->codecs,
-                  absl::StrCat("only these, of ", absl::StrJoin(ExampleCodecNames(), ", "),
+                  absl::StrCat("only these codecs, of ", absl::StrJoin(ExampleCodecNames(), ", "),
                                " (default: those of 2, 3, 4 and 8 bits)"))
       ->delimiter(',');
-  app->add_option("--repetitions", flags->repetitions, "timings, of which the median counts")
+  app->add_option("--repetitions", flags->repetitions, "timings in a median")
       ->check(CLI::Range(int64_t{1}, int64_t{100'000}))
       ->capture_default_str();
   app->add_option("--summary", flags->summary, kSummaryHelp);

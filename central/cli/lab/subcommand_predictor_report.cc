@@ -342,7 +342,7 @@ absl::Status Report(const ReportArguments& a, const CommandContext& context) {
 
 Subcommand AddPredictorReport(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
-      "predictor-report", "How well sub-models' times are predicted on devices never seen");
+      "predictor-report", "Accuracy of predicted times of sub-models on unseen devices");
   const auto a = std::make_shared<ReportArguments>();
   app->add_option("--profiles", a->profiles, "folder with *.profile files")->required();
   app->add_option("--summary", a->summary, kSummaryHelp);
@@ -353,18 +353,21 @@ Subcommand AddPredictorReport(CLI::App& program) {
   app->add_option("--max-macs", a->max_macs, "limit of a range, as the profiles were measured")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app->add_option("--leave-out", a->leave_out,
-                  "what a prediction may not know of: the device's family, or its configuration "
-                  "alone")
+  app->add_option(
+         "--leave-out", a->leave_out,
+         "left out of the predictor's knowledge: the device's family, or its configuration "
+         "alone")
       ->check(CLI::IsMember({"family", "configuration"}))
       ->capture_default_str();
-  app->add_option("--unseen", a->unseen,
-                  "profiles of configurations that are not in --profiles: predicted from all of "
-                  "those, and by the networks beside them")
+  app->add_option(
+         "--unseen", a->unseen,
+         "profiles of configurations that are not in --profiles; predicted from all profiles "
+         "there and by the networks beside them")
       ->delimiter(',');
-  app->add_option("--plans", a->plans,
-                  "scenarios (`simulate` lists them): how much slower their plans are from what is "
-                  "predicted of the --unseen devices than from their measured times")
+  app->add_option(
+         "--plans", a->plans,
+         "scenarios (`simulate` lists them): slow-down of plans from predicted times of the "
+         "--unseen devices against plans from measured times")
       ->delimiter(',');
   app->add_option("--predictions", a->predictions,
                   "what `runnel-predictor crossval` wrote (default: it is started)");

@@ -152,7 +152,7 @@ absl::Status Profile(ProfileArguments a, const CommandContext& context) {
 
 void AddMeasureFlags(CLI::App& app, ProfileArguments& a) {
   app.add_option("--models", a.models,
-                 absl::StrCat("what is measured, of ", absl::StrJoin(ModelNames(), ", "),
+                 absl::StrCat("models to measure, of ", absl::StrJoin(ModelNames(), ", "),
                               "; vgg11/8: at an eighth of the batch size"))
       ->delimiter(',')
       ->capture_default_str();
@@ -161,33 +161,33 @@ void AddMeasureFlags(CLI::App& app, ProfileArguments& a) {
       ->capture_default_str();
   app.add_option("--recipe", a.job.recipe, absl::StrCat("training arithmetic: ", RecipeHelp()))
       ->capture_default_str();
-  app.add_option("--backend", a.job.backend, "what computes: auto, or a worker's backend by name")
+  app.add_option("--backend", a.job.backend,
+                 "backend of the workers, by name; auto: the best of each worker")
       ->capture_default_str();
   app.add_option("--repetitions", a.job.repetitions, "measurements in a median")
       ->check(CLI::Range(7, 1000))
       ->capture_default_str();
   app.add_option("--burst-ms", a.job.burst_ms,
-                 "one measurement repeats the work for at least this long: more than what a "
-                 "processor quota does in turns")
+                 "least time of one measurement; longer than the period of a processor quota")
       ->check(CLI::Range(0.0, 60'000.0))
       ->capture_default_str();
   app.add_option("--nominal-step-ns", a.job.nominal_step_ns,
-                 "times as of a processor whose clock probe takes this long a step, whatever the "
-                 "machine's clock does meanwhile; 0: wall time")
+                 "scale times to a processor whose clock probe takes this long a step, so that a "
+                 "changing clock does not count; 0: wall time")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
-  app.add_option("--max-macs", a.max_macs, "no range of layers above this many, of one sample")
+  app.add_option("--max-macs", a.max_macs, "most multiply-adds of a range of layers, of one sample")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--extra", a.extra,
                  "ranges of each model beside the ten representatives and the single layers")
       ->check(CLI::Range(0, 10'000))
       ->capture_default_str();
-  app.add_option("--seed", a.seed, "of the choice of these")->capture_default_str();
+  app.add_option("--seed", a.seed, "seed that chooses the --extra ranges")->capture_default_str();
 }
 
 void AddWorkerFlags(CLI::App& app, ProfileArguments& a) {
-  app.add_option("--local-workers", a.job.local_workers, "workers that are started here")
+  app.add_option("--local-workers", a.job.local_workers, "workers started on this host")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   app.add_option("--workers", a.job.workers, "workers that dial in")
@@ -203,19 +203,21 @@ void AddWorkerFlags(CLI::App& app, ProfileArguments& a) {
 }
 
 void AddFileFlags(CLI::App& app, ProfileArguments& a) {
-  app.add_option("--out", a.out, "file to write; of several devices: with .NAME behind it")
+  app.add_option("--out", a.out, "file to write; with several devices one each, .NAME appended")
       ->required();
   app.add_flag("--second-pass", a.second_pass,
-               "measure again and put it beside what the file holds: the noise floor");
-  app.add_option("--name", a.profile.name, "of the configuration")->required();
-  app.add_option("--family", a.profile.family, "what varies in it, e.g. quota")->required();
+               "measure again, beside the times in the file: gives the noise floor");
+  app.add_option("--name", a.profile.name, "name of the configuration")->required();
+  app.add_option("--family", a.profile.family,
+                 "what distinguishes the configurations of this family, e.g. quota")
+      ->required();
   app.add_option("--host", a.profile.host, "processor and machine, for people")->required();
-  app.add_option("--date", a.profile.date, "of this pass, for people")->required();
+  app.add_option("--date", a.profile.date, "date of this pass, for people")->required();
   app.add_option("--cpu-share", a.profile.cpu_share,
-                 "processor time that the workers have, in cores a thread")
+                 "processor time of the workers, in cores a thread")
       ->check(CLI::Range(1e-3, 1.0))
       ->capture_default_str();
-  app.add_option("--load", a.profile.load, "what else runs there, for people")
+  app.add_option("--load", a.profile.load, "other load of the machine, for people")
       ->capture_default_str();
 }
 

@@ -249,11 +249,11 @@ Subcommand AddSimulate(CLI::App& program) {
                       "runnel, and accept where the hosts can be predicted, else "
                       "measured_compression)"))
       ->delimiter(',');
-  app->add_option("--predictor-profiles", flags->options.profiles.folder,
-                  "folder of the device profiles that a predictor knows, with the networks that "
-                  "learned from them (default: share/runnel/profiles)");
-  app->add_option("--predictor", flags->options.profiles.predictor,
-                  "what policy accept predicts with")
+  app->add_option(
+      "--predictor-profiles", flags->options.profiles.folder,
+      "folder with profiles of known devices and the networks trained on them (default: "
+      "share/runnel/profiles)");
+  app->add_option("--predictor", flags->options.profiles.predictor, "predictor of policy accept")
       ->check(CLI::IsMember(PredictorNames()))
       ->capture_default_str();
   app->add_option("--mbps", flags->options.mbps,
@@ -261,11 +261,10 @@ Subcommand AddSimulate(CLI::App& program) {
       ->delimiter(',')
       ->check(CLI::Range(1e-3, 1e6));
   app->add_option("--codecs", flags->options.codecs,
-                  "that runnel may choose, FORWARD/BACKWARD, the most exact first")
+                  "codecs that runnel may choose, FORWARD/BACKWARD, the most exact first")
       ->delimiter(',')
       ->capture_default_str();
-  app->add_option("--max-cap", flags->options.max_cap,
-                  "most micro-batches in flight that runnel may plan")
+  app->add_option("--max-cap", flags->options.max_cap, "largest cap that runnel may plan")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   app->add_option("--summary", flags->summary, kSummaryHelp);

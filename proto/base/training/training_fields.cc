@@ -25,7 +25,7 @@ constexpr TrainingField kFields[] = {
     {.name = "seed",
      .member = &S::seed,
      .always_stored = true,
-     .flag = {"seed", SettingGroup::kTraining, "of everything random", "7"}},
+     .flag = {"seed", SettingGroup::kTraining, "seed of all random draws", "7"}},
     {.name = "dataset_samples",
      .member = &S::dataset_samples,
      .range = {1, 1e12},
@@ -89,29 +89,27 @@ constexpr TrainingField kFields[] = {
      .always_stored = true,
      .floating_only = true,
      .flag = {"milestones", SettingGroup::kTraining,
-              "epochs at whose start the rate is multiplied by --milestone-factor", "60,120",
+              "epochs at whose start --milestone-factor multiplies the rate", "60,120",
               "the model's"}},
     {.name = "milestone_factor",
      .member = &S::milestone_factor,
      .range = kRate,
      .always_stored = true,
      .floating_only = true,
-     .flag = {"milestone-factor", SettingGroup::kTraining,
-              "the rate is multiplied by it at each milestone", "0.2", "the model's"}},
+     .flag = {"milestone-factor", SettingGroup::kTraining, "factor of the rate at each milestone",
+              "0.2", "the model's"}},
     {.name = "warm_up_steps",
      .member = &S::warm_up_steps,
      .range = kCountOrNone,
      .floating_only = true,
      .flag = {"warm-up-steps", SettingGroup::kTraining,
-              "the rate of step i is i/N of the learning rate in the first N steps; 0: whole from "
-              "the start",
-              "100"}},
+              "warm-up of N steps: step i has i/N of the learning rate; 0: no warm-up", "100"}},
     {.name = "look_ahead",
      .member = &S::look_ahead,
      .range = kShare,
      .flag = {"look-ahead", SettingGroup::kStaleness,
-              "a forward predicts the weights of its own step: the newest ones plus this share of "
-              "the way that the momentum goes until then; 0: the newest ones",
+              "share a of the predicted way to a forward's own update: the forward uses w - a * "
+              "(steps until its update) * rate * velocity; 0: the newest weights",
               "0.5", "0, at stages with raised caps 0.5"}},
     {.name = "raised_look_ahead",
      .member = &S::raised_look_ahead,
@@ -121,15 +119,16 @@ constexpr TrainingField kFields[] = {
      .member = &S::aggregate_every,
      .range = kCountOrNone,
      .flag = {"aggregate-every", SettingGroup::kStaleness,
-              "steps between means of a stage's weight versions (FTPipeHD); 0: never", "100"}},
+              "steps between averages of a stage's weight versions (FTPipeHD); 0: never", "100"}},
     {.name = "stale_rate_steps",
      .member = &S::stale_rate_steps,
      .range = kCountOrNone,
      .floating_only = true,
-     .flag = {"stale-rate-steps", SettingGroup::kStaleness,
-              "a stage with raised caps, whose gradients are S steps old, begins with 1/S of the "
-              "rate and has all of it after so many steps; 0: from the start",
-              "300", "half of the run's steps"}},
+     .flag =
+         {"stale-rate-steps", SettingGroup::kStaleness,
+          "a stage with raised caps, whose gradients are S steps old, starts at 1/S of the rate "
+          "and reaches the full rate after this many steps; 0: full rate from the start",
+          "300", "half of the run's steps"}},
     {.name = "augment",
      .member = &S::augment,
      .flag = {"augment", SettingGroup::kData,
@@ -139,18 +138,19 @@ constexpr TrainingField kFields[] = {
     {.name = "gradient_bits", .member = &S::gradient_bits},
     {.name = "rescale",
      .member = &S::rescale,
-     .flag = {"rescale", SettingGroup::kIntegers,
-              "when sums get a new scale: dynamic, in each micro-batch; speculate, the same bytes "
-              "without writing the sums; adaptive[:WARM_UP[,PERIOD]], once in at most PERIOD (64) "
-              "micro-batches after WARM_UP (100); static[:WARM_UP], never after these",
-              "adaptive"},
+     .flag =
+         {"rescale", SettingGroup::kIntegers,
+          "when the sums of a product get a new scale. dynamic: in each micro-batch; speculate: "
+          "the same bytes, sums are not written; adaptive[:WARM_UP[,PERIOD]]: after WARM_UP (100) "
+          "micro-batches at least once in PERIOD (64); static[:WARM_UP]: never after WARM_UP",
+          "adaptive"},
      .check = [](absl::string_view text) { return ParseRescale(text).status(); }},
     {.name = "batch_split",
      .member = &S::batch_split,
      .flag = {"batch-split", SettingGroup::kIntegers,
-              "samples that a product takes at a time: off, the whole micro-batch; auto, as many "
-              "as each worker finds fastest; N; shifted:N, weight-gradients of N samples each, "
-              "rounded to 8 bits before they are added",
+              "samples in one product. off: the whole micro-batch; auto: the fastest number, by "
+              "worker; N; shifted:N: weight-gradients of N samples, each rounded to 8 bits before "
+              "they are added",
               "16"},
      .check = [](absl::string_view text) { return ParseBatchSplit(text).status(); }},
 };
