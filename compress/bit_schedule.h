@@ -23,7 +23,7 @@
 namespace runnel {
 
 struct BitStep {
-  int64_t epoch = 0;  // from its start
+  int64_t epoch = 0;  // the bits hold from the start of this epoch
   int bits = 8;
 
   friend bool operator==(const BitStep&, const BitStep&) = default;
@@ -51,8 +51,8 @@ std::string BitScheduleText(const BitSchedule& schedule);
 absl::StatusOr<CodecSchedule> CodecsOfBits(absl::string_view family,
                                            const std::vector<BitStep>& steps);
 
-// The mean payload bytes over a run of `epochs` epochs, rounded up: what a plan for the whole run
-// counts with. InvalidArgument as MakeCodec.
+// Mean payload bytes over a run of `epochs` epochs, rounded up: the size that a plan for the whole
+// run uses. InvalidArgument as MakeCodec.
 absl::StatusOr<EncodedBytesFn> MeanEncodedBytes(const CodecSchedule& codecs, int64_t epochs);
 
 }  // namespace runnel

@@ -25,7 +25,7 @@ using Kind = ParameterRange::Kind;
 
 constexpr ParameterRange kTwoToEight = {Kind::kInteger, 2, 8};
 
-// Of families whose parameter is the number of bits.
+// Bits an element of families whose parameter is the number of bits.
 double Bits(double bits) { return bits; }
 
 double NoError(double) { return 0; }

@@ -26,7 +26,7 @@ namespace runnel {
 
 struct CodecKernels;  // codec_kernels.h
 
-// What keys an encoder's random draws: the same on any device that holds this end of the boundary.
+// Key of an encoder's random draws: the same on any device that holds this end of the boundary.
 struct EncoderKey {
   uint64_t run_seed = 0;
   RandomPurpose purpose = RandomPurpose::kCodecForward;  // or kCodecBackward: the direction
@@ -35,7 +35,7 @@ struct EncoderKey {
   int64_t in_flight = 1;
 };
 
-// One direction of one boundary. Not thread-safe: one lane owns it. Calls come in ascending
+// Encodes one direction of one boundary. Not thread-safe: one lane owns it. Calls come in ascending
 // sequence.
 class Encoder {
  public:
@@ -53,21 +53,22 @@ class Encoder {
 
   // True: Learn is to be called.
   virtual bool learns() const { return false; }
-  // The gradient of the loss with respect to what the receiver decoded of micro-batch `sequence`;
-  // in ascending sequence. It counts from the Encode of micro-batch sequence +
-  // EncoderKey::in_flight on: by then it has come, however the network was, since no more are in
-  // flight. Of a micro-batch that this encoder did not encode it is ignored. InvalidArgument for
-  // another size.
+  // Tells the encoder the gradient of the loss with respect to the decoded tensor of micro-batch
+  // `sequence`, in ascending sequence. The encoder uses it from the Encode of micro-batch sequence
+  // + EncoderKey::in_flight on: by then it has arrived whatever the network did, since no more
+  // micro-batches are in flight. Ignored for a micro-batch that this encoder did not encode.
+  // InvalidArgument for another size.
   virtual absl::Status Learn(const TensorView& /*gradient*/, Sequence /*sequence*/) {
     return absl::OkStatus();
   }
 
   // True: MaskGradient is to be called.
   virtual bool masks() const { return false; }
-  // The same gradient, in ascending sequence. Sets it to 0 where the encoding clipped a value that
-  // the gradient would push further out: the loss cannot feel such a push, and what made the value
-  // would grow without end. Of a micro-batch that this encoder did not encode, or before the last
-  // EncoderKey::in_flight ones, the gradient stays as it is. InvalidArgument for another size.
+  // Masks the same gradient, in ascending sequence: sets it to 0 where the encoding clipped a value
+  // and the gradient would push that value further out. The loss does not see such a push, and the
+  // value would grow without end. The gradient stays as it is for a micro-batch that this encoder
+  // did not encode, or that is older than the last EncoderKey::in_flight ones. InvalidArgument for
+  // another size.
   virtual absl::Status MaskGradient(absl::Span<float> /*gradient*/, Sequence /*sequence*/) {
     return absl::OkStatus();
   }
@@ -97,30 +98,30 @@ class Codec {
   // `out` is then unspecified. `payload` needs no alignment.
   virtual absl::Status Decode(absl::Span<const std::byte> payload,
                               const MutableTensorView& out) const = 0;
-  // Of a scaled int8 tensor: fills shape.elements() mantissas and returns their exponent. Errors as
-  // Decode, and for a mantissa of -128 or an exponent beyond +-kMaxExponent; Unimplemented unless
-  // takes_scaled().
+  // Decodes a scaled int8 tensor: fills shape.elements() mantissas and returns their exponent.
+  // Errors as Decode, and for a mantissa of -128 or an exponent beyond +-kMaxExponent;
+  // Unimplemented unless takes_scaled().
   virtual absl::StatusOr<int32_t> DecodeScaled(absl::Span<const std::byte> payload,
                                                const Shape& shape,
                                                absl::Span<std::byte> mantissas) const;
 };
 
-// One row of the table of codecs: a family, and what others must know of its codecs.
+// One row of the table of codecs: a family and the facts that others need of its codecs.
 struct CodecRow {
   absl::string_view family;
-  ParameterRange parameter;  // what follows the colon of the name
+  ParameterRange parameter;  // the part of the name after the colon
   // Loses nothing of the tensors that it is for: FP32, or scaled int8 if takes_scaled.
   bool lossless = false;
   bool takes_scaled = false;  // Codec::takes_scaled
-  // An encoder has state: what it sends depends on the tensors before.
+  // Whether an encoder's payload depends on earlier tensors.
   bool remembers = false;
   // Its encoders learn from the loss (Encoder::Learn): for FP32 activations only.
   bool learns = false;
   // Its encoders mask the gradients of FP32 activations (Encoder::MaskGradient).
   bool masks = false;
-  // By parameter (0 where there is none): bits an element, headers left out; and the mean squared
-  // error over the mean square of a normal tensor that goes down. Gradients, which tile and
-  // hadamard round stochastically, have a larger one.
+  // Bits an element by parameter (0 without one), headers left out; and mean squared error over the
+  // mean square of a normal tensor that goes down. Gradients, which tile and hadamard round at
+  // random, have a larger error.
   double (*bits)(double parameter);
   double (*relative_error)(double parameter);
   // A parameter of the range.
@@ -140,10 +141,10 @@ const CodecRow* FindCodecFamily(absl::string_view family);
 
 // Errors as FindCodec.
 absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(const CodecId& codec);
-// From text; errors also as CodecId::Parse.
+// Makes a codec from its text; errors also as CodecId::Parse.
 absl::StatusOr<std::unique_ptr<const Codec>> MakeCodec(absl::string_view text);
 
-// What this build has, for the handshake and --help.
+// The codec families of this build, for the handshake and --help.
 std::vector<CodecFamily> CodecFamilies();
 // Codecs of every family: all parameters that are whole numbers, and a few ratios.
 std::vector<CodecId> ExampleCodecs();

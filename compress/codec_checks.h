@@ -1,7 +1,7 @@
 #pragma once
 
-// What every codec asks of its arguments, and the little-endian fields of payload headers.
-// Pure functions; any thread.
+// Checks of arguments that all codecs share, and the little-endian fields of payload headers. Pure
+// functions; any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr uint32_t kInfinityBits = 0x7F800000u;
 absl::Status CheckEncodeArguments(const TensorView& x, size_t payload_bytes, Bytes expected,
                                   DType dtype = DType::kFloat32);
 
-// The same for a decoder's output.
+// Checks a decoder's output as CheckEncodeArguments checks an encoder's input.
 absl::Status CheckDecodeArguments(size_t payload_bytes, Bytes expected,
                                   const MutableTensorView& out, DType dtype = DType::kFloat32);
 

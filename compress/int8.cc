@@ -72,7 +72,7 @@ class Int8Encoder final : public Encoder {
       StoreInt32(x.exponent, payload.data());
       return CopyMantissas(x.bytes.data(), n, mantissas);
     }
-    // As Quantize by kPowerOfTwo.
+    // Quantizes as Quantize does by kPowerOfTwo.
     const uint32_t most = kernels_.max_abs_bits(x.f32(), n);
     if (most >= kInfinityBits) return NonFiniteError(x.f32(), n);
     const int32_t exponent = most == 0 ? 0 : CeilLog2(std::bit_cast<float>(most)) - 7;

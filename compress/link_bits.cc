@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBackwardFloor = 4;
 
-// What the direction takes for a micro-batch: the codec runs beside the transfer of the micro-batch
+// Seconds of a micro-batch in this direction: the codec runs beside the transfer of the micro-batch
 // before, so the slower of both counts.
 double TransferSeconds(const BitsChoice& choice, const LinkTime& link) {
   const double codec = choice.codec.is_identity() ? 0 : link.codec_seconds;

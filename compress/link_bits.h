@@ -19,12 +19,12 @@
 
 namespace runnel {
 
-// One direction of a link could carry this.
+// One codec that a direction of a link could use, and its cost.
 struct BitsChoice {
   CodecId codec;
   double bits = 32;           // an element, headers left out; identity 32, int8 8
   double relative_error = 0;  // mean squared error over the mean square of a typical tensor
-  Bytes payload_bytes;        // of the boundary tensor
+  Bytes payload_bytes;        // payload of the boundary tensor
 };
 
 // The family of --bits bandwidth where the user names none: the least error of those without state.
@@ -36,12 +36,12 @@ inline constexpr absl::string_view kBandwidthFamily = "hadamard";
 absl::StatusOr<std::vector<BitsChoice>> BitsChoices(absl::string_view family, const Shape& shape,
                                                     const CodecId& exact = CodecId::Identity());
 
-// What a direction can take.
+// Time that a direction has for a micro-batch.
 struct LinkTime {
   LinkRate rate;                 // not set: no limit
   double available_seconds = 0;  // a micro-batch's: the slowest part of the pipeline
-  // Of this device for one boundary tensor, encode or decode, whichever is slower; identity needs
-  // none.
+  // Seconds of this device to encode or decode one boundary tensor, whichever is slower; identity
+  // needs none.
   double codec_seconds = 0;
 };
 
@@ -60,8 +60,8 @@ std::vector<BitStep> MinBitsByEpoch(const BitSwitches& switches, Direction direc
 // ChooseCodec in every phase of a run. `floors` as MinBitsByEpoch gives.
 CodecSchedule CodecsInTime(absl::Span<const BitsChoice> choices, const LinkTime& link,
                            absl::Span<const BitStep> floors);
-// In every phase the fewest bits that are neither below `bits` nor below the floor; without such a
-// choice the most there are.
+// In every phase the fewest bits that are at least `bits` and at least the floor; without such a
+// choice the largest choice.
 CodecSchedule CodecsWithBits(absl::Span<const BitsChoice> choices, double bits,
                              absl::Span<const BitStep> floors);
 

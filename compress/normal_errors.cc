@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kFewestBits = 2;
 
-// By bits, 2 to 8.
+// Errors by bits, 2 to 8.
 using Errors = double[7];
 
 double At(const Errors& errors, double bits) {

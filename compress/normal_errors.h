@@ -11,13 +11,13 @@ namespace runnel {
 // hadamard and hadamard_ef: close to the best uniform quantizer (J. Max, "Quantizing for minimum
 // distortion", 1960, table II), whatever is sent, since the rotation makes it normal.
 double HadamardNormalError(double bits);
-// mbq, mbq_c and amsgrad_mbq. Beyond 4 bits what the largest level does not reach is nearly all of
-// it.
+// Error of mbq, mbq_c and amsgrad_mbq. Beyond 4 bits nearly all of it comes from values beyond the
+// largest level.
 double MbqNormalError(double bits);
 // bits: 4 or 8. The largest value sets the step, so larger tensors have larger errors.
 double StochasticNormalError(double bits);
 double TileNormalError(double bits);
-// Of its first tensors, before its range has learned from the loss.
+// Error of uniform's first tensors, before its range has learned from the loss.
 double UniformNormalError(double bits);
 
 }  // namespace runnel

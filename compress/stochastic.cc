@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = sizeof(float);
 
-// What distinguishes the two widths.
+// Constants of one of the two widths.
 struct Width {
   int bits;
   float limit;      // largest |q| that an encoder sends

@@ -33,7 +33,7 @@ using SumLanes = std::array<double, kSumLanes>;
 // Lane j + lane j + 8, then + 4, + 2, + 1.
 double MergeLanes(const SumLanes& lanes);
 
-// How mbq_encode finds an element's code.
+// Tables by which mbq_encode finds an element's code.
 struct MbqSearch {
   int k = 0;
   // Code equals sorted rank: then the outcomes of the search are the bit planes.
@@ -46,7 +46,7 @@ struct MbqSearch {
   alignas(64) std::array<int32_t, 256> code_of_rank = {};
 };
 
-// What one pass over x gathers for the least squares and the mean error.
+// Sums that one pass over x gathers for the least squares and the mean error.
 struct MbqSums {
   SumLanes x = {};                                // all elements
   std::array<SumLanes, kMaxMbqBits> ones_x = {};  // elements whose bit i is 1
@@ -92,7 +92,7 @@ struct CodecKernels {
   void (*stochastic_decode8)(const std::byte* q, size_t n, float scale, float* out);
   void (*stochastic_decode4)(const std::byte* q, size_t n, float scale, float* out);
 
-  // Of the tile codecs, of int8.
+  // Loops of the tile codecs, and of int8.
   const TileKernels* tile;
   const Int8Kernels* int8;
 };

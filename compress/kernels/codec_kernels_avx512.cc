@@ -117,8 +117,8 @@ class Uniforms {
 
   // Loaded where they are needed: loads are free here, broadcasts are not.
   __m512i key_[7][2];
-  // Of round 0. The first product is linear in the block: additions carry it along. The second is
-  // the same for all blocks.
+  // Products of round 0. The first one is linear in the block: additions carry it along. The second
+  // one is the same for all blocks.
   __m512i first_product_, second_product_;
   __m512i c0_, c3_and_key_;  // after round 0: its first word; its fourth, before the product
 };
@@ -143,7 +143,7 @@ RUNNEL_AVX512_INLINE __m512i PackSixtyFour(const __m512i* q, int limit) {
   return _mm512_permutexvar_epi32(order, clamped);
 }
 
-// How 64 quantized elements, the ones from `element` on, are written.
+// Writes 64 quantized elements, from `element` on, in one format.
 struct AsInt8 {
   static constexpr int kLimit = 127;
   static constexpr auto kScalar = ScalarStochasticEncode8From;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the AVX-512 files share. Functions carry their target attribute, so that nothing else in
-// those files' object code (inline functions of headers) needs more than the baseline.
+// Functions that the AVX-512 files share. Each carries its target attribute, so that nothing else
+// in those files' object code (inline functions of headers) needs more than the baseline.
 
 #include "compress/kernels/codec_kernels.h"
 

@@ -13,7 +13,7 @@
 namespace runnel {
 namespace {
 
-constexpr size_t kBlockBytes = 64;  // of each plane: one vector
+constexpr size_t kBlockBytes = 64;  // one vector of each plane
 
 template <int K>
 struct Accumulators {

@@ -92,7 +92,7 @@ template <int K>
 inline uint8x16_t CodesOf(const float* x, const MbqSearch& search) {
   uint8x16_t ranks;
   if constexpr (K <= 4) {
-    // How many thresholds are below: a comparison that holds is -1.
+    // Counts the thresholds below an element: a comparison that holds is -1.
     uint32x4_t count[4];
     float32x4_t values[4];
     for (size_t j = 0; j < 4; ++j) {

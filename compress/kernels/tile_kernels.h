@@ -40,7 +40,7 @@ struct TileCoding {
   // The tile is multiplied with random signs and a Hadamard matrix, so that its values come near to
   // normal and an outlier spreads over all of them.
   bool rotate = false;
-  std::array<uint32_t, 2> sign_key = {};  // of Philox4x32-7 over {tile, word / 4, 0, 0}
+  std::array<uint32_t, 2> sign_key = {};  // key of Philox4x32-7 over {tile, word / 4, 0, 0}
 };
 
 // Encodes n elements. False: some |x| is no number or above kMaxTileMagnitude; the tiles are then

@@ -65,7 +65,7 @@ RUNNEL_TILE_INLINE float TileMiddle(const float* x) {
     high = _mm512_max_ps(v, high);
   }
   const float least = _mm512_reduce_min_ps(low), most = _mm512_reduce_max_ps(high);
-  // Of zeros the sign depends on the order.
+  // The sign of a zero depends on the order.
   if (least == 0.0f && most == 0.0f) return Middle(x, kTileElements);
   return (least + most) * 0.5f;
 }
@@ -85,7 +85,7 @@ RUNNEL_TILE_INLINE double SumLanes8(__m512d lanes) {
   return _mm_cvtsd_f64(two) + _mm_cvtsd_f64(_mm_unpackhi_pd(two, two));
 }
 
-// Of kTilesAtOnce tiles: each is one chain of additions.
+// Mean squares of kTilesAtOnce tiles: each is one chain of additions.
 RUNNEL_TILE_INLINE void MeanSquares(const Tile* tiles, double* mean_squares) {
   __m512d lanes[kTilesAtOnce];
 #pragma GCC unroll 4
@@ -220,8 +220,8 @@ RUNNEL_TILE_INLINE bool EncodeSeveral(const float* x, size_t first, size_t count
   Signs signs;
   Tile tiles[kTilesAtOnce];
   float centre[kTilesAtOnce], step[kTilesAtOnce];
-  // Scaling by a power of two may wait where nothing is done with squares: what FP32 then does not
-  // round off below 2^-126 is less than half a place of what it is added to.
+  // Without squares the scaling by a power of two can wait: the digits below 2^-126 that FP32 then
+  // keeps are less than half a place of the sum that they enter.
   const float scale = kRotate && kRandom ? kForwardScale : 1.0f;
   if (kRotate) DrawSigns(coding, first, &signs);
   if (!EncodableTiles(x, count)) return false;

@@ -22,9 +22,9 @@ void Avx512DecodeTiles(const std::byte* tiles, size_t n, const TileCoding& codin
 
 namespace {
 
-constexpr float kForwardScale = 0x1p-4f;  // of 256 coefficients, as Rotate has it
+constexpr float kForwardScale = 0x1p-4f;  // scale of 256 coefficients, as in Rotate
 
-constexpr int kVectors = 16;  // of one tile in FP32
+constexpr int kVectors = 16;  // vectors of one tile in FP32
 constexpr size_t kTilesAtOnce = 4;
 
 // Signs of kTilesAtOnce tiles: bit i % 32 of word i / 32.
@@ -72,7 +72,7 @@ RUNNEL_TILE_INLINE __m512i Interleave(__m512i even, __m512i odd) {
   return _mm512_mask_shuffle_epi32(even, 0xAAAA, odd, static_cast<_MM_PERM_ENUM>(0xA0));
 }
 
-// Of the tiles from `tile` on.
+// Draws the signs of the tiles from `tile` on.
 RUNNEL_TILE_INLINE void DrawSigns(const TileCoding& coding, size_t tile, Signs* signs) {
   // Two blocks a tile. Unpacking below puts even lanes before odd ones.
   const __m512i first = _mm512_set1_epi64(static_cast<int64_t>(tile));

@@ -104,7 +104,7 @@ RUNNEL_TILE_INLINE void DecodeRotated(const std::byte* in, size_t at, const Sign
     __m512i even = _mm512_madd_epi16(sums[i], plus);  // b0, and to 32 bits
     const __m512i odd = _mm512_madd_epi16(sums[i], mixed);
     if (i == 0) even = _mm512_sub_epi32(even, first);
-    const int vector = (i & 1) * 4 + (i >> 2 & 1) * 2 + (i >> 1 & 1);  // of b7 = 0
+    const int vector = (i & 1) * 4 + (i >> 2 & 1) * 2 + (i >> 1 & 1);  // the vector with b7 = 0
     StoreSixteen(_mm512_unpacklo_epi32(even, odd), step, centre, Signs::Of(signs, at, vector),
                  out + 16 * vector);
     StoreSixteen(_mm512_unpackhi_epi32(even, odd), step, centre, Signs::Of(signs, at, vector + 8),

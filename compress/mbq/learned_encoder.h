@@ -1,7 +1,7 @@
 #pragma once
 
-// What encoders that learn from the loss have in common: gradients wait until it cannot matter when
-// they arrived (Encoder::Learn).
+// The common part of encoders that learn from the loss: gradients wait so long that their time of
+// arrival cannot matter (Encoder::Learn).
 
 #include <cstdint>
 #include <map>
@@ -25,7 +25,7 @@ class LearnedEncoder : public Encoder {
   absl::Status RestoreState(absl::string_view state) final;
 
  protected:
-  // Parameters, as they are kept and saved; and what the optimizer keeps, any number.
+  // Parameters as they are kept and saved, and any number of values that the optimizer keeps.
   struct Parameters {
     std::vector<float> values;
     std::vector<double> moments;
@@ -36,7 +36,7 @@ class LearnedEncoder : public Encoder {
   virtual Bytes PayloadBytes(const Shape& shape) const = 0;
   // Before anything was encoded; sizes never change.
   virtual Parameters Initial() const = 0;
-  // Of the first micro-batch, whose values are finite: may set the parameters.
+  // Sets the parameters by the first micro-batch, whose values are finite.
   virtual void Start(const float* x, size_t n, Parameters& parameters) const = 0;
   virtual void Write(const float* x, size_t n, const Parameters& parameters,
                      std::byte* payload) const = 0;
@@ -44,9 +44,9 @@ class LearnedEncoder : public Encoder {
   // is `payload`. As many as parameters.
   virtual std::vector<double> Derivatives(const float* gradient, const float* x, size_t n,
                                           const std::byte* payload) const = 0;
-  // Whether Step can have come to them: a decoder must take what is sent with them.
+  // Whether Step can have produced these parameters: a decoder must accept payloads made with them.
   virtual bool Possible(const Parameters& parameters) const = 0;
-  // One step down the derivatives.
+  // Moves the parameters one step down the derivatives.
   virtual void Step(const std::vector<double>& derivatives, Parameters& parameters) const = 0;
 
  private:

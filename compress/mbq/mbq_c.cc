@@ -37,7 +37,7 @@ struct Levels {
   }
 };
 
-// Which elements of a micro-batch were clipped: bit e % 8 of byte e / 8.
+// The clipped elements of a micro-batch: bit e % 8 of byte e / 8.
 struct Clipped {
   int64_t sequence = -1;  // none
   size_t elements = 0;
@@ -91,7 +91,7 @@ class MaskedMbqEncoder final : public Encoder {
   const int k_;
   const CodecKernels& kernels_;
   int64_t steps_ = 0;  // t of the next micro-batch; 0: it starts anew
-  Levels levels_;      // of the last micro-batch; alphas are canonical
+  Levels levels_;      // levels of the last micro-batch; alphas are canonical
   // Micro-batch b is in place b % in_flight: the one that was there has come back.
   std::vector<Clipped> in_flight_;
 };

@@ -27,21 +27,22 @@ Alphas GreedyAlphas(const float* x, size_t n, int k);
 // The value of a code: sum of +-alpha_i in the order i = 1..k, b_1 the most significant bit.
 double LevelOf(const Alphas& alpha, int k, int code);
 
-// How the nearest level is found (section 5): levels sorted, equal ones by code; thresholds are
+// Tables for the nearest level (section 5): levels sorted, equal ones by code; thresholds are
 // midpoints; x on a threshold belongs to the lower level. `centre` is added to every level.
 MbqSearch MakeSearch(const Alphas& alpha, int k, double centre = 0);
 
-// What a receiver puts out for each code: FP32(level - mean_error), held within the finite range.
+// The receiver's value of each code: FP32(level - mean_error), held within the finite range.
 MbqLevels MakeLevels(const Alphas& alpha, int k, float mean_error);
 
 // Least squares (section 4). False if singular: a pivot of the Cholesky factorisation of B^T B is
 // below 1e-9 n. alpha_star in double, first k places.
 bool SolveAlphas(const MbqSums& sums, size_t n, int k, std::array<double, kMaxMbqBits>* alpha_star);
 
-// The same with a ridge of 1e-6 n: what the planes do not determine goes to 0, nothing is singular.
+// As SolveAlphas with a ridge of 1e-6 n: alphas that the planes do not determine go to 0, and no
+// system is singular.
 std::array<double, kMaxMbqBits> RidgeAlphas(const MbqSums& sums, size_t n, int k);
 
-// The same for levels that begin at 0: a plane adds 2 alpha_i or nothing.
+// As RidgeAlphas for levels that begin at 0: a plane adds 2 alpha_i or nothing.
 std::array<double, kMaxMbqBits> RidgeAlphasFromZero(const MbqSums& sums, size_t n, int k);
 
 // FP32(beta alpha + (1 - beta) alpha_star), index by index. False if a result is not finite.
@@ -51,7 +52,7 @@ bool MixAlphas(const Alphas& alpha, const std::array<double, kMaxMbqBits>& alpha
 // The mean of (level - x) over the encoded elements, held within the finite range.
 float MeanError(const Alphas& alpha, const MbqSums& sums, size_t n, int k);
 
-// What is kept for the next step: |alpha_i| sorted descending.
+// The alphas that are kept for the next step: |alpha_i| sorted descending.
 Alphas Canonical(const Alphas& alpha, int k);
 
 }  // namespace runnel

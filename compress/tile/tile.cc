@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kKeyBytes = 8;
 // The block of a micro-batch's stream that the key is taken from: far behind those for elements.
 constexpr uint64_t kKeyBlock = uint64_t{1} << 40;
-// What an encoder may send at most: twice a sum of 16 magnitudes over one level.
+// Largest step that an encoder sends: twice a sum of 16 magnitudes over one level.
 constexpr float kMaxStep = 0x1p106f;
 
 // State layout: 'E', version, k, 0, element count as 64 bits, then the errors; little-endian.
@@ -76,15 +76,14 @@ class TileEncoder final : public Encoder {
   absl::Status RestoreState(absl::string_view state) override;
 
  private:
-  // x with what the micro-batch before lost, if there is feedback, and within the range that tiles
-  // take.
+  // x plus the error of the micro-batch before (with feedback), clipped to the range of tiles.
   const float* Prepare(const float* x, size_t n, bool restart);
 
   const TileOptions options_;
   const CodecKernels& kernels_;
   const EncoderKey key_;
   std::vector<float> errors_;  // feedback: by element; empty before the first micro-batch
-  std::vector<float> sum_;     // what is encoded in place of x
+  std::vector<float> sum_;     // encoded in place of x
 };
 
 const float* TileEncoder::Prepare(const float* x, size_t n, bool restart) {
