@@ -1,7 +1,6 @@
 #pragma once
 
-// What a plan costs, as the policies see it: pure functions of layer ranges and devices, in
-// seconds.
+// Costs by which policies plan: pure functions of layer ranges and devices, in seconds.
 
 #include <cstdint>
 #include <functional>

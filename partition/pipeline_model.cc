@@ -38,7 +38,7 @@ absl::Status CheckDevice(const DeviceCost& device, size_t index) {
       " s a byte that is fed, memory limit ", device.memory_limit_bytes, " cannot be"));
 }
 
-// What a frame takes from the device's computation.
+// Processor seconds of the device's computation that a frame takes.
 double FrameSeconds(const DeviceCost& device, double bytes) {
   return device.shares_processor ? device.frame_seconds + bytes * device.link_byte_seconds : 0;
 }
@@ -153,7 +153,7 @@ SimulatedPipeline ToPipeline(const PipelineModel& model, const Placement& placem
     times.input_gradient_ns = Nanoseconds(seconds * cost.input_gradient_share);
     times.weight_gradient_ns =
         std::max<int64_t>(0, Nanoseconds(seconds) - times.forward_ns - times.input_gradient_ns);
-    // Nobody waits for what runs beside the computation, but it takes its time.
+    // Work beside the computation delays no message, but it takes processor time.
     times.weight_gradient_ns +=
         Nanoseconds(OverheadSeconds(model, device, i == 0, i + 1 == placement.order.size()));
     pipeline.stages.push_back(times);

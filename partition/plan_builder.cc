@@ -118,7 +118,8 @@ absl::StatusOr<Partition> Cut(const PlanRequest& request) {
   return is_later ? request.policy->next(cut, request.held) : request.policy->plan(cut);
 }
 
-// Fills what the policy left to others. own: the position of the request's codecs in Choices.
+// Fills in the members that the policy left empty. own: the position of the request's codecs in
+// Choices.
 absl::Status Complete(const PlanRequest& request, int own, Placement& placement) {
   if (placement.order.empty()) {
     for (size_t i = 0; i < request.devices.size(); ++i)

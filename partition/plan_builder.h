@@ -1,6 +1,6 @@
 #pragma once
 
-// From what a run asks for to a plan: cuts the layers by a policy, takes the caps of a schedule and
+// Makes a plan from a run's request: cuts the layers by a policy, takes the caps of a schedule and
 // the codecs of the links. Pure.
 
 #include <cstdint>
@@ -34,16 +34,17 @@ struct PlanRequest {
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
   std::vector<DeviceId> devices;  // in pipeline order, no device twice
-  NumberFormat format = {};       // of the recipe: what memory holds
+  NumberFormat format = {};       // number format of the recipe: decides memory
   int64_t micro_batches = 1;      // M, micro-batches a step
   int64_t micro_batch_size = 1;   // samples of the largest micro-batch: what links are costed for
   CodecSchedule codec_forward;
   CodecSchedule codec_backward;
-  EncodedBytesFn encoded_forward;  // of codec_forward; both may be null if the policy is not costed
+  // payload size of codec_forward; both may be null if the policy is not costed
+  EncodedBytesFn encoded_forward;
   EncodedBytesFn encoded_backward;
-  LinkSpeed link_speed;  // of every link, each way
-  // Instead: [from][to], by position in `devices`, with the media that ways share. Empty: every
-  // link alike.
+  LinkSpeed link_speed;  // speed of every link, each way
+  // Speeds by position in `devices`, [from][to], with the media that directions share, in place of
+  // link_speed. Empty: all links alike.
   std::vector<std::vector<LinkSpeed>> link_speeds;
   // Optimizer steps from one barrier, at which the pipeline is empty, to the next, and how long
   // nothing runs there; 0: there is none.

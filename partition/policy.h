@@ -19,7 +19,7 @@ struct PartitionRequest {
   int layers = 0;                      // L
   int devices = 0;                     // N, in pipeline order; each gets at least one layer
   const CostModel* compute = nullptr;  // may be null for policies that do not look at cost
-  LinkSecondsFn link_seconds;          // likewise
+  LinkSecondsFn link_seconds;          // may be null likewise
   // For policies that choose devices, codecs and caps; positions of devices as above. May be null.
   const PipelineModel* pipeline = nullptr;
 };
@@ -32,13 +32,13 @@ struct Partition {
   double bottleneck_seconds = 0;  // the policy's own objective; 0 if it has none
 };
 
-// What a policy's plans are made from.
+// The source of the times that a policy plans from.
 enum class PlanBasis : uint8_t {
   kNothing,      // no times
-  kAnyTimes,     // of each device: measured, or predicted where the user wants that
-  kMeasured,     // of each device, measured layers only
-  kPredicted,    // of each device, as a latency predictor says
-  kFirstDevice,  // of the first device; the others by what their stages take
+  kAnyTimes,     // times of each device, measured, or predicted on request
+  kMeasured,     // times of each device, measured layers only
+  kPredicted,    // times of each device from a latency predictor
+  kFirstDevice,  // times of the first device; the others by the times of their stages
 };
 
 struct PolicyRow {
@@ -50,10 +50,10 @@ struct PolicyRow {
   bool chooses_devices;
   // InvalidArgument if there is no device, no layer, or a device more than layers.
   absl::StatusOr<Partition> (*plan)(const PartitionRequest& request);
-  // Of a policy that measures by the plan that holds: `plan` makes the first one, and this each
-  // later one from the cut before, which is by stage its last layer. A later plan is taken as soon
-  // as it differs: what moving costs is not weighed. Errors as `plan`. Null: plans do not depend on
-  // the one that holds.
+  // Makes later plans from the current cut, given as each stage's last layer, for a policy that
+  // measures the current plan; `plan` makes the first one. A later plan is taken as soon as it
+  // differs, without weighing the cost of moving. Errors as `plan`. Null: plans do not depend on
+  // the current one.
   absl::StatusOr<Partition> (*next)(const PartitionRequest& request,
                                     const std::vector<int>& held) = nullptr;
 

@@ -249,7 +249,7 @@ std::vector<std::vector<LinkSpeed>> SpeedsBetween(const Scenario& scenario) {
     const double delay_seconds = link.delay_ms * 1e-3;
     for (const int from : fitting(link.from)) {
       for (const int to : fitting(link.to)) {
-        // Between "*" and "*" the order of the hosts tells what is down.
+        // Between "*" and "*" the order of the hosts decides which direction is down.
         if (from == to || (is_any && from > to)) continue;
         speeds[to][from] = {link.up, delay_seconds};
         speeds[from][to] = {link.down, delay_seconds};

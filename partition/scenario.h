@@ -1,8 +1,7 @@
 #pragma once
 
-// A scenario: hosts, the links between them and what is trained on them. The simulator works on it,
-// and the laboratory (deploy/lab) builds the same hosts out of network namespaces and CPU quotas.
-//
+// A scenario: hosts, links between them, and the training. The simulator works on it, and the
+// laboratory (deploy/lab) builds the same hosts from network namespaces and CPU quotas.
 // As a file it is one JSON object; kScenarioFormat describes it.
 
 #include <cstdint>
@@ -33,7 +32,7 @@ struct ScenarioHost {
   int64_t threads = 1;
   double cpu_quota = 0;
   int64_t memory_limit_mb = 0;
-  std::string backend = {};  // of its worker, in the laboratory; empty: the best one
+  std::string backend = {};  // backend of its worker in the laboratory; empty: the best one
 };
 
 struct ScenarioLink {
@@ -44,7 +43,7 @@ struct ScenarioLink {
   double delay_ms = 0;
 };
 
-// What its hosts reach each other over, whatever the links say: one frame at a time, whoever sends.
+// A medium that hosts share, whatever the links allow: one frame at a time from all of them.
 struct ScenarioMedium {
   std::string name;
   std::vector<std::string> hosts;  // "*": all
@@ -96,7 +95,7 @@ extern const char kScenarioFormat[];
 // below 1, shares outside (0, 1), ...
 absl::Status CheckScenario(const Scenario& scenario);
 
-// What a frame from host `from` to host `to` meets: [from][to]. On half duplex every pair of hosts
+// Speeds of frames from host `from` to host `to`: [from][to]. On half duplex every pair of hosts
 // has a medium of its own. The scenario must have passed CheckScenario.
 std::vector<std::vector<LinkSpeed>> SpeedsBetween(const Scenario& scenario);
 

@@ -25,8 +25,8 @@ struct ScheduleRow {
   int64_t default_micro_batches;  // M where the user says nothing: async 1, sync 4
   // Caps c_0 >= c_1 >= ... of `stages` stages for M micro-batches a step.
   std::vector<int64_t> (*caps)(int stages, int64_t micro_batches);
-  // Of the caps that the plan has in the end, which a policy or the user may have raised. Must not
-  // fall when the first cap grows. Null: no stage defers any.
+  // Deferred weight-gradients by the final caps, which a policy or the user may have raised. Must
+  // not fall when the first cap grows. Null: no stage defers any.
   DeferredFn deferred = nullptr;
 };
 
@@ -37,7 +37,7 @@ absl::Span<const ScheduleRow> BuiltinSchedules();
 absl::StatusOr<const ScheduleRow*> FindSchedule(absl::string_view name);
 std::vector<std::string> ScheduleNames();
 
-// By stage; `deferred` may be null.
+// Orders by stage; `deferred` may be null.
 std::vector<StageOrder> StageOrders(DeferredFn deferred, absl::Span<const int64_t> caps);
 
 // One stage's actions, in order, for `micro_batches` micro-batches that drain every `drain_every`

@@ -14,14 +14,15 @@ namespace {
 
 constexpr int64_t kMaxNs = int64_t{1} << 62;
 
-// What ends at an event's time. Ends of the same time are handled in this order, then by index.
+// The activity that ends at an event's time. Ends of the same time are handled in this order, then
+// by index.
 enum class Ends : uint8_t { kCompute, kCodec, kSend, kDelay };
 
 struct Event {
   int64_t time_ns;
   Ends what;
   int32_t index;  // a stage; for kSend and kDelay a link's way: 2 * link + (up ? 1 : 0)
-  int64_t order;  // of events that are otherwise alike
+  int64_t order;  // order of events that are otherwise alike
 };
 struct Later {
   bool operator()(const Event& a, const Event& b) const {
@@ -59,8 +60,8 @@ class Fifo {
   size_t count_ = 0;
 };
 
-// What the codec lane works on. Payloads of one kind come in ascending sequence, so that counting
-// them is enough.
+// Jobs of the codec lane. Payloads of one kind come in ascending sequence, so counting them is
+// enough.
 enum Job : uint8_t { kEncodeDown, kEncodeUp, kDecodeDown, kDecodeUp };
 
 struct Stage {
@@ -68,7 +69,7 @@ struct Stage {
   StageProgress done;
   Action running = Action::kDrained;  // kDrained: nothing
   int64_t inputs = 0;                 // activations that are here, decoded
-  int64_t gradients = 0;              // likewise
+  int64_t gradients = 0;              // gradients that are here, decoded
   Fifo codec;
   bool codec_busy = false;
   uint8_t codec_job = 0;
@@ -76,7 +77,7 @@ struct Stage {
 
 // A queue for the bandwidth: one a way, or one a medium.
 struct Line {
-  Fifo waiting;  // of ways
+  Fifo waiting;  // directions that wait
   bool busy = false;
 };
 
@@ -429,7 +430,7 @@ double BoundNs(const SimulatedPipeline& pipeline) {
   double bound = ResourceBoundNs(pipeline);
   const size_t stages = pipeline.stages.size();
   for (size_t i = 0; i < stages; ++i) {
-    // From i's forward to the end of its backward, turning round at j. Only there, and at i, is the
+    // Path from i's forward to the end of its backward, turning at j. Only at j and i is the
     // weight-gradient in the way: j's lane must be free for the next forward.
     int64_t path = 0;
     for (size_t j = i; j < stages; ++j) {

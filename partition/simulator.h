@@ -1,15 +1,13 @@
 #pragma once
 
 // A pipeline as a discrete-event simulation: the same order of actions as the workers' (NextAction,
-// proto/base/plan/next_action.h), on lanes and links that take given times. Pure; the same
-// input gives the same output.
-//
-// What is simulated of a stage: one compute lane, which runs the forward, input-gradient or
-// weight-gradient that NextAction names, waiting for its input if that has not come. One codec
-// lane, first in first out, encodes what leaves and decodes what arrives. A gradient goes to the
-// codec lane when the input-gradient is done, before the next action runs. Of a link: each way a
-// queue, first in first out, whose head takes the bandwidth for send_ns; it arrives delay_ns after
-// that. Ways on one medium share one queue: of all of them one frame takes the air at a time. Stage
+// proto/base/plan/next_action.h), on lanes and links with given times. Pure; the same input gives
+// the same output.
+// A stage has one compute lane, which runs the forward, input-gradient or weight-gradient that
+// NextAction names and waits for a missing input. One codec lane, first in first out, encodes and
+// decodes. A gradient goes to the codec lane when the input-gradient is done, before the next
+// action runs. A link has a queue for each direction, first in first out, whose head occupies the
+// bandwidth for send_ns and arrives delay_ns later. Directions on one medium share one queue. Stage
 // 0 always has its samples, the last stage its labels.
 
 #include <cstdint>
@@ -25,7 +23,7 @@ namespace runnel {
 struct StageTimes {
   int64_t forward_ns = 0;
   int64_t input_gradient_ns = 0;
-  int64_t weight_gradient_ns = 0;  // with the update
+  int64_t weight_gradient_ns = 0;  // including the update
 
   int64_t total_ns() const { return forward_ns + input_gradient_ns + weight_gradient_ns; }
 };
@@ -33,7 +31,7 @@ struct StageTimes {
 // Times of one micro-batch on one way of a link, nanoseconds, >= 0.
 struct WayTimes {
   int64_t encode_ns = 0;  // on the sender's codec lane
-  int64_t send_ns = 0;    // that the bandwidth is taken
+  int64_t send_ns = 0;    // time for which the bandwidth is occupied
   int64_t delay_ns = 0;
   int64_t decode_ns = 0;  // on the receiver's codec lane
   // Ways with the same number >= 0 share a medium; -1: a way has its bandwidth to itself.
@@ -87,7 +85,7 @@ absl::StatusOr<SimulatedRun> Simulate(const SimulatedPipeline& pipeline,
 // each input-gradient is followed by a weight-gradient again, of an earlier micro-batch. Deferring
 // shortens the filling and the draining.
 double BoundNs(const SimulatedPipeline& pipeline);
-// The same without the caps: lanes, ways and media only.
+// The same bound without the caps: lanes, directions and media only.
 double ResourceBoundNs(const SimulatedPipeline& pipeline);
 // Whether BoundNs is the steady period itself: nothing waits behind a job of another kind, that is,
 // no two ways share a medium and no codec lane has two kinds of jobs that take time.

@@ -38,8 +38,8 @@ absl::StatusOr<Partition> Accept(const PartitionRequest& request);
 absl::StatusOr<Partition> NextOfFtpipehd(const PartitionRequest& request,
                                          const std::vector<int>& held);
 
-// Where all devices were measured, what that comes to: begins with the uniform cut and cuts again
-// until the cut stays, repeats an earlier one, or has changed 16 times.
+// FTPipeHD with every device measured: begins with the uniform cut and cuts again until the cut
+// stays, repeats an earlier one, or has changed 16 times.
 absl::StatusOr<Partition> FtpipehdPlus(const PartitionRequest& request);
 
 // Order and subset of the devices (device 0 first), cut, codecs of each link and caps together: the
@@ -52,7 +52,7 @@ absl::StatusOr<Partition> FtpipehdPlus(const PartitionRequest& request);
 // memory.
 absl::StatusOr<Partition> Runnel(const PartitionRequest& request);
 
-// What a policy charges for a link.
+// The seconds that a policy charges for a link.
 enum class LinkCharge : uint8_t { kDownPlusUp, kTwiceDown };
 
 // The recurrence behind `dp`, `accept` and `ftpipehd`.
@@ -60,7 +60,7 @@ absl::StatusOr<Partition> MinimiseSlowest(const PartitionRequest& request, LinkC
 
 // InvalidArgument unless there are devices and layers.
 absl::Status CheckIsSome(const PartitionRequest& request);
-// And no more devices than layers.
+// As CheckIsSome, and InvalidArgument for more devices than layers.
 absl::Status CheckCounts(const PartitionRequest& request);
 
 // Reads the costs of a request and remembers the first one that is negative or not finite.

@@ -15,7 +15,7 @@ namespace {
 
 // Charges nearer than this count as equal where exactness decides.
 constexpr double kAlike = 1e-4;
-// Of the closed form; where that is a bound only, orders this near are simulated too.
+// Precision of the closed form; where it is only a bound, orders this near are simulated too.
 constexpr double kPrecision = 1e-4;
 constexpr double kNear = 1.06;
 constexpr double kNearDrained = 1.2;
@@ -32,7 +32,7 @@ constexpr size_t kPolishedTwice = 3;
 // layers^2.
 constexpr int kMostDevicesOfOthers = 64;
 
-// What a policy that takes all devices in the given order would do, if that fits.
+// The answer of a policy that takes all devices in the given order, if it fits.
 absl::StatusOr<std::optional<Candidate>> CandidateOf(
     absl::StatusOr<Partition> (*policy)(const PartitionRequest&), const PartitionRequest& request,
     int64_t max_cap) {
@@ -118,7 +118,7 @@ absl::StatusOr<Candidate> Choose(const PipelineModel& model, std::vector<Candida
   return best;
 }
 
-// Of the policies that are compared with this one.
+// Answers of the policies that are compared with this one.
 absl::StatusOr<std::vector<Candidate>> CandidatesOfOthers(const PartitionRequest& request,
                                                           int64_t max_cap) {
   std::vector<Candidate> candidates;

@@ -11,9 +11,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kEnumeratedDevices = 6;
 constexpr size_t kBestOrders = 16;
-// Of the closed form, while orders are compared; moves that gain less are not made.
+// Precision of the closed form while orders are compared; moves that gain less are not made.
 constexpr double kPrecision = 1e-3;
-// Where the closed form is a bound only, orders this near are simulated too; the more so where
+// Where the closed form is only a bound, orders this near are simulated too, and more of them if
 // pipelines fill and drain.
 constexpr double kNear = 1.06;
 constexpr double kNearDrained = 1.2;
@@ -25,7 +25,7 @@ constexpr size_t kPartnersInPool = 16;
 // SearchTables::steps, about 10 ns each.
 constexpr int64_t kBudget = 12'000'000;
 
-// Whether frames or coding may have to wait for one another, beyond what the closed form says.
+// Whether frames or coding may have to wait for one another, beyond the closed form.
 bool MayWait(const PipelineModel& model) {
   for (const std::vector<LinkSpeed>& row : model.speeds) {
     for (const LinkSpeed& speed : row) {
@@ -117,7 +117,7 @@ std::vector<std::vector<int>> OrderClimb::Starts() const {
       return limit == 0 ? -kInfinity : -static_cast<double>(limit);
     });
   }
-  // From each device to the one that it reaches soonest, among those that are not much slower.
+  // From each device go to the one that it reaches soonest, among those that are not much slower.
   const int codec = static_cast<int>(model_.codecs.size()) - 1;
   std::vector<int> left = pool_;
   std::vector<int> nearest = {0};
@@ -158,7 +158,7 @@ std::optional<OrderClimb::Value> OrderClimb::Try(const std::vector<int>& order, 
   if (value.missing_bytes == 0) {
     const std::optional<Candidate> found =
         rating_.Beat(order, bar.missing_bytes > 0 ? kInfinity : bar.charged, kPrecision);
-    // With a cap of 1 everywhere it fits, but not with what the schedule defers.
+    // The order fits with caps of 1, but not with the weight-gradients that the schedule defers.
     value = found.has_value() ? Value{0, found->charged} : Value{1, kInfinity};
     if (!found.has_value() && bar.missing_bytes == 0) value = bar;
   }
@@ -223,7 +223,7 @@ void OrderClimb::ClimbFrom(std::vector<int> order, Value value) {
     moved = false;
     for (std::vector<int>& next : Neighbours(order)) {
       if (BudgetIsSpent()) return;
-      // Where the closed form says too little, those nearby are kept for the simulation.
+      // Where the closed form is only a bound, orders close to it are kept for the simulation.
       const Value bar = {value.missing_bytes, value.charged * near_};
       const std::optional<Value> better = Try(next, bar);
       const Value gains = {value.missing_bytes, value.charged * (1 - kPrecision)};

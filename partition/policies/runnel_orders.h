@@ -1,7 +1,7 @@
 #pragma once
 
-// Which devices, in which order: the policy `runnel` tries all orders of few devices, and climbs
-// from several starts where there are many.
+// Chooses devices and their order: the policy `runnel` tries all orders of few devices, and climbs
+// from several starts if there are many.
 
 #include <cstdint>
 #include <map>
@@ -47,7 +47,7 @@ class OrderClimb {
   SearchTables& tables_;
   const PipelineModel& model_;
   OrderRating rating_;
-  const bool limits_;      // of memory
+  const bool limits_;      // whether devices have memory limits
   const double near_;      // orders charged this much more are kept for the simulation too
   std::vector<int> pool_;  // devices that may be worth it, without device 0
   std::map<std::vector<int>, Value> rated_;

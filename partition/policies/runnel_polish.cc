@@ -11,10 +11,10 @@ namespace runnel::policies {
 namespace {
 
 constexpr double kGain = 2e-4;
-// Of more devices the closed form chooses alone.
+// With more devices the closed form chooses alone.
 constexpr int kMostExchanged = 12;
 
-// Stage `stage` one more, and whoever must have as many.
+// Raises the cap of stage `stage` by one, and those of earlier stages as far as caps may not rise.
 void RaiseCap(size_t stage, std::vector<int64_t>& caps) {
   for (size_t i = 0; i < stage; ++i) caps[i] = std::max(caps[i], caps[stage] + 1);
   ++caps[stage];
@@ -25,7 +25,7 @@ void LowerCap(size_t stage, std::vector<int64_t>& caps) {
   --caps[stage];
 }
 
-// One stage less, two devices exchanged, or another device for one.
+// Adds placements with one stage less, two devices exchanged, or one device replaced.
 void AddOtherDevices(const PipelineModel& model, const Placement& placement,
                      std::vector<Placement>& changes) {
   const int stages = static_cast<int>(placement.order.size());
@@ -53,7 +53,7 @@ void AddOtherDevices(const PipelineModel& model, const Placement& placement,
   }
 }
 
-// One change each, caps first.
+// Placements with one change each, caps first.
 std::vector<Placement> Changes(const PipelineModel& model, int64_t max_cap,
                                const Placement& placement) {
   std::vector<Placement> changes;
@@ -121,7 +121,7 @@ bool Polish::Gains(const Placement& changed, Candidate& candidate) {
 bool Polish::Step(Candidate& candidate) {
   for (const Placement& changed : Changes(model_, max_cap_, candidate.placement)) {
     if (budget_ <= 0) return false;
-    // Nothing is below the bound.
+    // No period is below the bound.
     const double bound = BoundNs(ToPipeline(model_, changed)) * 1e-9;
     if (DrainsEvery(model_) == 0 && ChargedPeriod(model_, changed, bound) >= candidate.charged)
       continue;

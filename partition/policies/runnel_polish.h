@@ -19,7 +19,8 @@ class Polish {
   Polish(const PipelineModel& model, int64_t max_cap, int64_t budget)
       : model_(model), max_cap_(max_cap), budget_(budget) {}
 
-  // By shorter simulations than SimulatedPeriod's. Infinite if it does not fit the memory.
+  // The charged period, by shorter simulations than SimulatedPeriod's. Infinite if the memory is
+  // short.
   double Charge(const Placement& placement);
   // Moves cuts by a layer, caps by one, changes codecs, leaves a device out or takes another one,
   // as long as that gains.

@@ -13,7 +13,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kSimulatedAtOnce = 128;
 // Runs shorter than this are mostly filling and draining.
 constexpr int64_t kShortRun = 16;
-// What is tried beyond the shortest period where pipelines drain now and then.
+// Longer periods that are tried where pipelines drain now and then.
 constexpr int kLongerPeriods = 5;
 constexpr double kLonger = 1.2;
 
@@ -25,7 +25,7 @@ double ChargeFactor(const PipelineModel& model, int stages, int64_t cap) {
   return ChargedPeriod(model, placement, 1);
 }
 
-// Of one micro-batch alone.
+// Round trip of one micro-batch alone.
 double RoundTripNs(const SimulatedPipeline& pipeline) {
   int64_t ns = pipeline.stages[0].weight_gradient_ns;
   for (const StageTimes& stage : pipeline.stages) ns += stage.forward_ns + stage.input_gradient_ns;
@@ -108,7 +108,7 @@ double OrderRating::MissingBytes(const std::vector<int>& order) {
   return OrderSearch(tables_, order).MissingBytes();
 }
 
-// By the least caps that reach the period which `charged` leaves with them.
+// Finds the least caps that reach the period which `charged` leaves with them.
 std::optional<Candidate> OrderRating::ReachCharge(OrderSearch& search, double charged,
                                                   double lowest_period) {
   const PipelineModel& model = tables_.model();
@@ -148,8 +148,8 @@ std::optional<Candidate> OrderRating::BeatDrained(OrderSearch& search, double ba
   return best;
 }
 
-// Of stage 0's cap. In a synchronous step a cap costs nothing but memory; what stages defer takes
-// more of that the higher it is.
+// Candidates for stage 0's cap. In a synchronous step a cap costs only memory; deferred
+// weight-gradients take more of it the higher the cap is.
 std::vector<int64_t> OrderRating::CapLimits(int64_t stages) const {
   const PipelineModel& model = tables_.model();
   if (model.drain_every > 0 && model.deferred == nullptr) return {max_cap_};

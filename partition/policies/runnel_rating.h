@@ -1,7 +1,6 @@
 #pragma once
 
-// What the policy `runnel` makes of one order of devices: its best placement, and what that is
-// charged.
+// Rates one order of devices for the policy `runnel`: its best placement and the charged period.
 
 #include <cstdint>
 #include <optional>
@@ -30,7 +29,7 @@ class OrderRating {
 
   bool limits_memory() const { return limits_memory_; }
 
-  // What the order's best placement is charged, to `precision` of it, if that is below `bar`.
+  // The order's best placement, to `precision` of its charged period, if that is below `bar`.
   std::optional<Candidate> Beat(const std::vector<int>& order, double bar, double precision);
   // OrderSearch::MissingBytes.
   double MissingBytes(const std::vector<int>& order);

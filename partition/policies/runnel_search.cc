@@ -10,7 +10,7 @@ namespace runnel::policies {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// So that a period that divides a round trip exactly does not cost one more in flight.
+// Keeps a period that divides a round trip exactly from costing one more in flight.
 constexpr double kRounding = 1e-9;
 constexpr int kMedia = 2;
 // Labels of a state where links share media.
@@ -295,7 +295,8 @@ std::optional<Placement> OrderSearch::SoonestDrained(int64_t micro_batches, int6
     label.key = std::max(label.key, label.round * rounds);
     if (stage.n == 0) {
       label.key += weight_gradient;
-      // All frames of all micro-batches, and before and after them the computation at the ends.
+      // A medium's time: all frames of all micro-batches, and the computation at the ends before
+      // and after.
       for (int i = 0; i < media_; ++i) {
         label.key = std::max(label.key, m * label.air[i] + stage.total);
       }

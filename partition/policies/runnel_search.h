@@ -83,7 +83,7 @@ class OrderSearch {
   int stages_;
   int blocks_;
   int widest_ = 1;  // pairs of codecs of a link, at most
-  int media_ = 0;   // that links share
+  int media_ = 0;   // number of media that links share
   int kept_ = 1;    // labels of a state, at most
   std::vector<const SearchTables::Stages*> computing_;
   std::vector<const SearchTables::Links*> links_;  // behind each stage but the last

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the policy `runnel` reads again and again while it searches, worked out when it is first
-// asked for. Stages are made of blocks: runs of layers that are never cut. With a block for each
-// layer nothing is left out; fewer blocks make a coarse search of a long model fast.
+// Tables that the policy `runnel` reads again and again while it searches, filled when first used.
+// Stages are made of blocks: runs of layers that are never cut. One block a layer is exact; fewer
+// blocks make a coarse search of a long model fast.
 
 #include <cstdint>
 #include <unordered_map>
@@ -14,7 +14,7 @@ namespace runnel::policies {
 
 // One state of the recurrence (runnel_search.h).
 struct SearchLabel {
-  double key = 0;          // what is kept least
+  double key = 0;          // minimised
   double round = 0;        // seconds of one micro-batch to the last stage and back
   double air[2] = {0, 0};  // seconds a micro-batch on each of the order's media
   int64_t cap = 0;
@@ -23,7 +23,7 @@ struct SearchLabel {
   int32_t next = 0;   // position of the next stage's label
 };
 
-// One thread.
+// For one thread.
 class SearchTables {
  public:
   // A link with one of the pairs of codecs that may be worth it: seconds, both ways together where
@@ -41,11 +41,11 @@ class SearchTables {
     double receiver_takes = 0;
     int64_t frame_bytes = 0;
   };
-  // By block, the pairs of codecs of which none is worse than another one in everything.
+  // By block, the pairs of codecs that no other pair beats in everything.
   using Links = std::vector<std::vector<Link>>;
   struct Stages {
     std::vector<double> seconds;  // [first block * blocks + last block]
-    bool grows = true;            // with every block that is added
+    bool grows = true;            // whether each added block makes it larger
   };
 
   // `model` must outlive it. ends: the last layer of each block, ascending to the last of all.
@@ -71,7 +71,7 @@ class SearchTables {
 
   const PipelineModel& model_;
   std::vector<int> ends_;
-  std::vector<LayerMemory> memory_;  // of the blocks before each one, and of all
+  std::vector<LayerMemory> memory_;  // sums over the blocks before each one, and over all
   std::unordered_map<int, Stages> stages_;
   std::unordered_map<int64_t, Links> links_;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// What families of convolutional networks share: how their layers are built and trained. Private to
-// the zoo.
+// Builds layers that families of convolutional networks share, with their training defaults.
+// Private to the zoo.
 
 #include <cstdint>
 #include <string>
@@ -13,13 +13,13 @@
 
 namespace runnel::zoo {
 
-// What holds for all of a model's convolutions.
+// Settings of all convolutions of a model.
 struct ConvStyle {
   InitKind init = InitKind::kNormalFanOut;
   bool batch_norm = true;  // one behind each convolution
 };
 inline constexpr ConvStyle kWithNorm = {InitKind::kNormalFanOut, true};
-// For the integer recipe (NITI): no batch norm, no bias, Xavier's normal draws.
+// Style for the integer recipe (NITI): no batch norm, no bias, Xavier's normal draws.
 inline constexpr ConvStyle kWithoutNorm = {InitKind::kXavierNormal, false};
 
 // Collects the operators of one layer.
@@ -52,10 +52,11 @@ class LayerBuilder {
 // convolutions.
 OpSpec HeadLinear(int32_t input, int64_t out_features, ConvStyle style);
 
-// For CIFAR-10: batch 64, the FP32 rate of NITI's companion runs (0.01), five times as much with
-// batch norm.
+// Defaults for CIFAR-10: batch 64, the FP32 rate of NITI's companion runs (0.01), five times as
+// much with batch norm.
 TrainingDefaults CifarDefaults(ConvStyle style);
-// For 224x224 ImageNet: batch 64, a quarter of the usual rates of batch 256 with batch norm.
+// Defaults for 224x224 ImageNet: batch 64, a quarter of the usual rates of batch 256 with batch
+// norm.
 TrainingDefaults ImageNetDefaults(ConvStyle style);
 
 }  // namespace runnel::zoo

@@ -10,7 +10,7 @@ namespace {
 
 // A depthwise 3x3 and a 1x1 convolution.
 struct Pair {
-  int64_t channels;  // that it puts out
+  int64_t channels;  // output channels
   int64_t stride;
 };
 constexpr Pair kPairs[] = {{64, 1},  {128, 2}, {128, 1}, {256, 2}, {256, 1},  {512, 2}, {512, 1},

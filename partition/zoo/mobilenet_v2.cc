@@ -10,14 +10,15 @@
 namespace runnel::zoo {
 namespace {
 
-// What the two published versions differ in.
+// Differences between the two published versions.
 struct Variant {
   const char* name;
   OpKind activation;
   InitKind conv_init;
   InitKind linear_init;
   int64_t first_stride;
-  std::array<int64_t, 7> group_strides;  // of a group's first block; the others have stride 1
+  // strides of each group's first block; the others have stride 1
+  std::array<int64_t, 7> group_strides;
   bool expands_by_one;      // the first block has its 1x1 convolution although it widens nothing
   bool projects_shortcuts;  // a 1x1 convolution where stride is 1 and the width changes
 };

@@ -25,7 +25,7 @@ ModelSpec MobileNetV2();
 // convolution on the shortcut where the width changes. 20 layers, 2,296,922 parameters,
 // 91,154,944 MACs.
 ModelSpec MobileNetV2S1();
-// Of both.
+// Defaults of both MobileNetV2s.
 TrainingDefaults MobileNetV2Defaults();
 
 // MobileNetV1 (the INT8 paper's): a 3x3 convolution, 13 pairs of a depthwise 3x3 and a 1x1
@@ -41,8 +41,8 @@ ModelSpec MobileNetV1ImageNet();
 ModelSpec Vgg11();
 ModelSpec Vgg16();
 ModelSpec Vgg19();
-// With batch norm behind each convolution and a bias in the linear layer: 9,228,362, 14,724,042 and
-// 20,035,018 parameters.
+// VGG with batch norm behind each convolution and a bias in the linear layer: 9,228,362, 14,724,042
+// and 20,035,018 parameters.
 ModelSpec Vgg11Bn();
 ModelSpec Vgg16Bn();
 ModelSpec Vgg19Bn();
@@ -71,7 +71,7 @@ ModelSpec ResNet50();
 // 168.2 M MACs.
 ModelSpec ResNet38();
 ModelSpec ResNet74();
-// Without batch norm and bias: 11,164,352 and 21,265,088 parameters.
+// ResNet without batch norm and bias: 11,164,352 and 21,265,088 parameters.
 ModelSpec ResNet18NoBn();
 ModelSpec ResNet34NoBn();
 

@@ -11,7 +11,7 @@
 namespace runnel::zoo {
 namespace {
 
-// What the published networks of one family differ in.
+// Differences between the published networks of one family.
 struct Form {
   std::array<int64_t, 4> widths;  // by group; 0: there is no such group
   std::array<int, 4> depths;      // blocks, by group

@@ -24,7 +24,7 @@ struct ModelRow {
   // `profile` measures the model unless it is told which ones, with 1 / profile_divisor of its
   // batch size; 0: it does not.
   int64_t profile_divisor = 0;
-  BitSwitches bit_switches = {};  // of --bits accept and bandwidth
+  BitSwitches bit_switches = {};  // bits of --bits accept and bandwidth
 };
 
 // The table, zoo/builtin_models.cc.
