@@ -34,7 +34,7 @@ double TotalSeconds(const LayerReport& report) {
   return seconds;
 }
 
-// Of nodes that multiply; others have no operations to compare with the peak.
+// Speed of nodes that multiply; other nodes have no operations to compare with the peak.
 std::string GopsText(const LayerFigures& layer) {
   return layer.macs == 0 ? "" : absl::StrFormat("%.0f", Gops(layer));
 }
@@ -42,7 +42,7 @@ std::string ShareText(const LayerReport& report, const LayerFigures& layer) {
   const bool is_known = layer.macs > 0 && report.peak > 0;
   return is_known ? absl::StrFormat("%.0f %%", 100 * ShareOfPeak(report, layer)) : "";
 }
-// Where both were timed.
+// FP32 time over INT8 time, where both were measured.
 std::string Fp32Text(const LayerFigures& layer) {
   return layer.fp32_seconds > 0 ? absl::StrFormat("%.4f", layer.fp32_seconds * 1e3) : "";
 }
@@ -127,7 +127,7 @@ std::string LayerReportJson(const LayerReport& report) {
   return absl::StrCat(all.dump(1), "\n");
 }
 
-// One bar a node, as long as its time; the dark part is what the peak would need.
+// Draws one bar a node, as long as its time; the dark part is the time at the peak.
 std::string LayerReportSvg(const LayerReport& report) {
   constexpr int kRow = 18, kTop = 48, kText = 330, kBar = 420, kWidth = 1080;
   double longest = 1e-12;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What each node of a quantised model costs on this host and how far it is from FP32, as a file for
+// Time of each node of a quantised model on this host and its error against FP32, as a file for
 // people (Markdown), programs (JSON) or a page (SVG). After figures 4 to 7 of "Efficient INT8
 // inference on mobile GPUs".
 

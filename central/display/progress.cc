@@ -9,7 +9,7 @@
 namespace runnel {
 namespace {
 
-// So long nobody wonders whether a program still works.
+// Longest silence that nobody takes for a hung program.
 constexpr int64_t kPatienceNs = 2'000'000'000;
 constexpr double kNanosPerSecond = 1e9;
 // The time left is shown once what has arrived is this share of what has not.
@@ -67,7 +67,7 @@ double Progress::SpanSeconds() const {
   if (points_.size() < 2) return 0;
   const int64_t span = points_.back().time_ns - points_.front().time_ns;
   const int64_t since = now_ns_ - points_.back().time_ns;
-  // Nothing for longer than the points span: the rate falls.
+  // If nothing comes for longer than the points span, the rate falls.
   const double seconds = static_cast<double>(since > span ? span + since : span) / kNanosPerSecond;
   return seconds < kMinSpanSeconds ? 0 : seconds;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a person sees of a running training. A state machine: it is told the time and the state and
-// returns text; it touches no terminal and no clock.
+// Progress of a running training, for people. A state machine: it is told the time and the state
+// and returns text; it touches no terminal and no clock.
 
 #include <cstdint>
 #include <deque>
@@ -19,12 +19,12 @@ struct ProgressState {
   int64_t step_in_epoch = 0;  // batches of it that are done
   int64_t steps_per_epoch = 1;
   int64_t step = 0;     // done over the run
-  int64_t steps = 1;    // of the whole run
+  int64_t steps = 1;    // steps of the whole run
   int64_t samples = 0;  // trained since the run's start; only differences count
   double loss = std::numeric_limits<double>::quiet_NaN();  // recent training loss; NaN: none yet
   std::vector<double> stage_busy;                          // shares in [0, 1], by stage
-  // Of an evaluation by the stages, which train meanwhile nothing: micro-batches. Equal: there is
-  // none.
+  // Progress of an evaluation by the stages, during which training waits, in micro-batches. Equal:
+  // no evaluation.
   int64_t evaluated = 0;
   int64_t to_evaluate = 0;
 
@@ -33,7 +33,7 @@ struct ProgressState {
 
 struct ProgressOptions {
   bool terminal = false;  // redraw one line; else plain lines
-  int width = 80;         // of the terminal, in columns
+  int width = 80;         // columns of the terminal
   int64_t line_interval_ns = 5'000'000'000;
   int64_t redraw_interval_ns = 100'000'000;
 };
@@ -45,7 +45,7 @@ class Progress {
 
   // Whenever something may have changed, at any rate.
   std::string Update(int64_t now_ns, const ProgressState& state);
-  // Of the weights after `step` batches: at once, as a line of its own.
+  // Text for an evaluation of the weights after `step` batches: a line of its own, at once.
   std::string Evaluation(int64_t now_ns, const ProgressState& state, int64_t step, double accuracy,
                          double loss);
   // Layers are on their way: so many bytes of so many have arrived. At any rate. what: "sending
@@ -66,7 +66,7 @@ class Progress {
     int64_t samples = 0;
   };
 
-  // Of what is done bit by bit: bytes that are sent, micro-batches that are evaluated.
+  // A task with many parts: bytes to send, micro-batches to evaluate.
   struct Task {
     int64_t time_ns = 0;  // when it began, with so much done
     int64_t done = 0;

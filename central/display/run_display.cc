@@ -57,7 +57,7 @@ void RunDisplay::Write(const std::string& text) {
   size_t done = 0;
   while (out_ >= 0 && done < text.size()) {
     const ssize_t written = write(out_, text.data() + done, text.size() - done);
-    if (written <= 0) return;  // nobody reads: training goes on
+    if (written <= 0) return;  // no reader: training goes on
     done += static_cast<size_t>(written);
   }
 }
@@ -111,7 +111,7 @@ void RunDisplay::PublishLink(size_t index, const LinkSummary& link) {
   CountUp("runnel_link_bytes_total", backward, static_cast<double>(link.bytes_backward));
   metrics_->SetGauge("runnel_link_relayed", {{"link", absl::StrCat(index)}}, link.relayed ? 1 : 0);
   metrics_->SetGauge("runnel_link_relayed", {{"link", absl::StrCat(index)}}, link.relayed ? 1 : 0);
-  // Not zero where nothing is known yet.
+  // Left out where the rate is not known yet, rather than 0.
   constexpr char kBandwidth[] = "runnel_link_bandwidth_bytes_per_second";
   if (link.bandwidth_forward_bytes_per_s > 0)
     metrics_->SetGauge(kBandwidth, forward, link.bandwidth_forward_bytes_per_s);
@@ -119,7 +119,7 @@ void RunDisplay::PublishLink(size_t index, const LinkSummary& link) {
     metrics_->SetGauge(kBandwidth, backward, link.bandwidth_backward_bytes_per_s);
 }
 
-// How many there were, and how long each phase of the last one took.
+// Publishes the number of recoveries and the phases of the last one.
 void RunDisplay::PublishRecoveries(const std::vector<RecoverySummary>& recoveries) {
   CountUp("runnel_recoveries_total", {}, static_cast<double>(recoveries.size()));
   if (recoveries.empty()) return;
@@ -163,7 +163,7 @@ void RunDisplay::PublishProcessors(const std::vector<WorkerProcessors>& workers)
   processors_ = std::move(shown);
 }
 
-// Labelled by where the figure comes from: what a model says is no measurement.
+// Labelled by the source of the figure, since a model is no measurement.
 void RunDisplay::PublishEnergy(const RunView& view, size_t stage, const StageSummary& figures) {
   if (figures.joules <= 0) return;
   const MetricLabels labels = {{"stage", absl::StrCat(stage)},

@@ -18,7 +18,7 @@
 
 namespace runnel {
 
-// What a worker's backends compute on.
+// The processors that a worker's backends compute on.
 struct WorkerProcessors {
   std::string worker;
   std::vector<ProcessorFacts> processors;
@@ -31,9 +31,9 @@ struct RunView {
   Plan plan;
   std::vector<StageStatus> stages;
   int64_t training_ns = 0;
-  int64_t plan_ns = 0;  // of it, since the plan holds
+  int64_t plan_ns = 0;  // time since the plan came into force
   double samples_per_s = 0;
-  PeriodComparison period = {};  // of the last report
+  PeriodComparison period = {};  // the last report's comparison
   std::vector<RecoverySummary> recoveries = {};
   ReplicationSummary replication = {};
   std::vector<StageSeconds> stage_seconds = {};  // by stage; empty: nothing is known
@@ -47,11 +47,11 @@ class RunDisplay {
   // are borrowed.
   RunDisplay(const ProgressOptions& options, int out, MetricsSink* metrics, const Clock* clock);
 
-  // On the trainer's thread.
+  // Called on the trainer's thread.
   void Update(const RunView& view);
-  // Of the weights after `step`; the run may be further.
+  // Shows an evaluation of the weights after `step`; the run may be further.
   void Evaluation(const RunView& view, int64_t step, double accuracy, double loss);
-  // As Progress::Transfer.
+  // Shows a transfer, as Progress::Transfer.
   void Transfer(const std::string& what, int64_t arrived_bytes, int64_t total_bytes);
   void Line(const std::string& text);
   // Clears the progress of a terminal, since somebody else is about to write a line there.
@@ -80,7 +80,7 @@ class RunDisplay {
   double accuracy_ = -1;
   std::deque<std::pair<int64_t, double>> losses_;
   std::vector<std::pair<std::string, double>> counted_;  // totals that the counters have
-  std::vector<MetricLabels> processors_;                 // that are shown as there
+  std::vector<MetricLabels> processors_;  // processors that the metric shows as present
   mutable std::mutex mutex_;
   std::string state_json_ = "{}";  // guarded by mutex_
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the stages' telemetry says about links and stages: for the summary, the page and the metrics
-// alike.
+// Figures of links and stages from the stages' telemetry, for the summary, the page and the
+// metrics.
 
 #include <cstdint>
 #include <vector>

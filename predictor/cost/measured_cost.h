@@ -1,6 +1,6 @@
 #pragma once
 
-// Time of computation from what was measured or predicted of each device.
+// Computation times from measured or predicted times of each device.
 
 #include <vector>
 
@@ -17,7 +17,7 @@ class MeasuredCost final : public CostModel {
   // range, if there is none, two know different numbers of layers, or a figure is negative or not
   // finite.
   static absl::StatusOr<MeasuredCost> Create(std::vector<DeviceTimes> times);
-  // The same of seconds[device][layer].
+  // Makes the cost model from times by layer, seconds[device][layer]; errors as above.
   static absl::StatusOr<MeasuredCost> ByLayer(const std::vector<std::vector<double>>& seconds);
 
   int devices() const { return static_cast<int>(times_.size()); }

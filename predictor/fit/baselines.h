@@ -1,7 +1,7 @@
 #pragma once
 
-// What the latency predictor is compared with: three estimates of a sub-model's time from a few
-// measured times. Pure functions, any thread. All times are seconds.
+// Baselines of the latency predictor: three estimates of a sub-model's time from a few measured
+// times. Pure functions, any thread. All times are seconds.
 
 #include <functional>
 #include <vector>

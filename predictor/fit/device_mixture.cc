@@ -12,7 +12,7 @@
 namespace runnel {
 namespace {
 
-constexpr double kCommonVariance = 1;  // of the logarithm of the common factor
+constexpr double kCommonVariance = 1;  // variance of the logarithm of the common factor
 // Sizes of deviation, chosen with all families of the shipped profiles in sight: a nested search
 // costs 0.6 points within 5 %.
 constexpr double kDeviations[] = {0.02, 0.05, 0.1, 0.2, 0.4, 0.8};
@@ -26,7 +26,7 @@ constexpr double kMostCost = 5;  // a factor of e^5 is a broken measurement, not
 struct Hypothesis {
   double log_likelihood = 0;         // up to a constant that all hypotheses share
   double shift = 0;                  // logarithm of the common factor
-  KindCosts costs = {};              // of the new device over the known one
+  KindCosts costs = {};              // cost of each kind of work, new device over known device
   std::vector<double> coefficients;  // [measured range], of CovarianceWithoutKinds
   std::vector<KindShares> kinds;     // [measured range]
   std::optional<Cholesky> factor;

@@ -35,26 +35,26 @@ namespace runnel {
 // the less the mixture trusts a few measurements to tell known devices apart.
 inline constexpr std::array<double, 3> kTemperatures = {2, 4, 8};
 
-// What the mixture says of one range.
+// The mixture's estimate of one range.
 struct RangeEstimate {
   double log_seconds = 0;
-  // Of log(seconds), as standard deviations: of the hypotheses' answers around log_seconds, and
-  // of the range within one hypothesis (mean over the hypotheses).
+  // Standard deviations of log(seconds): of the hypotheses' answers around log_seconds, and of the
+  // range within one hypothesis (mean over the hypotheses).
   double between_deviation = 0;
   double within_deviation = 0;
   double log_likeliest = 0;  // log(seconds) by the hypotheses of the likeliest known device alone
   std::array<double, kTemperatures.size()> log_tempered = {};
 };
 
-// What the mixture says of the new device. Means over the hypotheses.
+// The mixture's estimate of the new device. Means over the hypotheses.
 struct DeviceEstimate {
   KindCosts costs = {};
-  double log_deviation = 0;   // of the size s
-  double entropy = 0;         // of the known devices' weights
+  double log_deviation = 0;   // logarithm of the size s of the deviation
+  double entropy = 0;         // entropy of the known devices' weights
   double log_likelihood = 0;  // a measured range, of the best hypothesis
   int devices = 0;            // known devices that count at all
-  size_t likeliest = 0;       // of the known devices
-  // By known device: of its best hypothesis, over the best of all; at most 0.
+  size_t likeliest = 0;       // index of the likeliest known device
+  // Log-likelihood of each known device's best hypothesis, relative to the best of all; at most 0.
   std::vector<double> log_likelihoods;
 };
 
@@ -72,7 +72,7 @@ class DeviceMixture {
 
   // The range must be one of the model.
   double Seconds(const LayerRange& range) const;
-  // The same with its uncertainty.
+  // The estimate of a range with its uncertainty.
   RangeEstimate Estimate(const LayerRange& range) const;
   const DeviceEstimate& device() const { return device_; }
 
@@ -84,11 +84,11 @@ class DeviceMixture {
     size_t device = 0;     // in `known_`
     double weight = 0;     // likelihood over that of all hypotheses
     double shift = 0;      // the common factor's logarithm
-    KindCosts costs = {};  // of each kind of work, new device over known device
+    KindCosts costs = {};  // cost of each kind of work, new device over known device
     std::vector<double> coefficients;
     double deviation = 0;            // s
-    std::vector<KindShares> kinds;   // of the measured ranges, at the first pass's costs
-    std::optional<Cholesky> factor;  // of the measured ranges' covariance
+    std::vector<KindShares> kinds;   // kinds of the measured ranges, at the first pass's costs
+    std::optional<Cholesky> factor;  // factor of the measured ranges' covariance
   };
   DeviceMixture() = default;
   void DescribeDevice();

@@ -58,7 +58,7 @@ class PosteriorCovariance {
         covariance_[a * size_ + b] -= row[a] * row[b] / (row[i] + kNoiseVariance);
     }
   }
-  // By how much measuring range i would reduce the sum of all variances.
+  // Reduction of the sum of all variances by measuring range i.
   double Gain(size_t i) const {
     double sum = 0;
     for (size_t a = 0; a < size_; ++a) sum += Row(i)[a] * Row(i)[a];

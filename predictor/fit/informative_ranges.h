@@ -1,7 +1,7 @@
 #pragma once
 
-// Which ranges to measure on a new device: those whose times reduce the uncertainty of all others
-// most.
+// Chooses the ranges to measure on a new device: those whose times reduce the uncertainty of all
+// others most.
 
 #include <cstddef>
 #include <vector>

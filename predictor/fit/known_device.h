@@ -36,7 +36,7 @@ class KnownDevice {
   double Seconds(const LayerRange& range) const {
     return seconds_[RangeIndex(work().layers(), range)];
   }
-  // With all KindCosts 0.
+  // The view of a range with all KindCosts 0.
   RangeView View(const LayerRange& range) const;
   KindShares SharesAt(const LayerRange& range, const KindCosts& costs) const {
     return runnel::SharesAt(layer_kinds_, layer_seconds_, range, costs);

@@ -11,9 +11,9 @@ namespace runnel {
 namespace {
 
 // Standard deviations of logarithms of times.
-constexpr double kCommonDeviation = 1.0;    // of a factor that all layers share: the device's speed
-constexpr double kEstimateDeviation = 0.4;  // of one layer's estimate
-constexpr double kProfileDeviation = 1.0;   // of a profiled layer: wide, the measurements decide
+constexpr double kCommonDeviation = 1.0;    // of a factor of all layers: the device's speed
+constexpr double kEstimateDeviation = 0.4;  // of one layer's estimate in the prior
+constexpr double kProfileDeviation = 1.0;  // of a profiled layer: wide, so that measurements decide
 // Prior time of a boundary's element: read and written once at some GB/s.
 constexpr double kBoundarySeconds = 0.3e-9;
 

@@ -14,7 +14,8 @@ namespace runnel {
 namespace {
 
 constexpr int kIterations = 60;
-constexpr double kHuberCorner = 2;    // where Huber's loss turns linear, in standard deviations
+// corner between square and line of Huber's loss, in standard deviations
+constexpr double kHuberCorner = 2;
 constexpr double kLongestStep = 1.5;  // largest change of a logarithm in one Gauss-Newton step
 constexpr double kEnough = 1e-7;      // stop when the objective falls by less than this
 

@@ -10,7 +10,8 @@
 namespace runnel {
 namespace {
 
-constexpr double kCommonVariance = 1;  // of the logarithm of a factor that all ranges share
+// variance of the logarithm of a factor that all ranges share
+constexpr double kCommonVariance = 1;
 
 }  // namespace
 

@@ -16,7 +16,7 @@
 namespace runnel {
 
 struct PoolOptions {
-  double deviation = 0.1;  // of the terms of range_view.h
+  double deviation = 0.1;  // deviation of the terms of range_view.h
   // A known device with likelihood p counts p^share: 0 counts all alike.
   double likelihood_share = 0;
 };
@@ -24,8 +24,8 @@ struct PoolOptions {
 // Immutable; any thread.
 class PooledDevices {
  public:
-  // known, own, batch: as DeviceMixture::Fit. device: what the mixture of the same arguments says.
-  // InvalidArgument: the covariance is not positive definite.
+  // known, own, batch: as DeviceMixture::Fit. device: the estimate of a mixture of the same
+  // arguments. InvalidArgument: the covariance is not positive definite.
   static absl::StatusOr<PooledDevices> Fit(DeviceMixture::Known known,
                                            absl::Span<const Observation> own, int64_t batch,
                                            const DeviceEstimate& device,
@@ -46,12 +46,12 @@ class PooledDevices {
   double CovarianceOf(const Pool& a, const Pool& b) const;
 
   DeviceMixture::Known known_;
-  std::vector<double> weights_;  // of the known devices, sum 1
-  std::vector<double> shifts_;   // of the known devices, for the batch size
+  std::vector<double> weights_;  // weights of the known devices, sum 1
+  std::vector<double> shifts_;   // shifts of the known devices, for the batch size
   size_t likeliest_ = 0;
   double variance_ = 0;
   std::vector<Pool> own_;
-  std::vector<double> coefficients_;  // of the measured ranges' covariances
+  std::vector<double> coefficients_;  // coefficients of the measured ranges' covariances
 };
 
 }  // namespace runnel

@@ -15,7 +15,7 @@
 
 namespace runnel {
 
-// By kind of work: log(cost on the new device / cost on the known device).
+// log(cost on the new device / cost on the known device), by kind of work.
 using KindCosts = WorkVector;
 
 // The kinds' shares of a range's time, if the known device had the given KindCosts.
@@ -44,8 +44,9 @@ struct RangeView {
   double beyond_share = 0;  // estimated share of the time that cache misses take
 };
 
-// With all KindCosts 0. seconds: of the range on the known device. log_middle: mean of log(seconds)
-// over the device's measured ranges. bytes_beyond: ModelWork::BytesBeyondCache.
+// Makes a view with all KindCosts 0. seconds: time of the range on the known device. log_middle:
+// mean of log(seconds) over the device's measured ranges. bytes_beyond:
+// ModelWork::BytesBeyondCache.
 RangeView MakeRangeView(absl::Span<const WorkVector> layer_kinds,
                         absl::Span<const double> layer_seconds, const LayerRange& range,
                         double seconds, double log_middle, double bytes_beyond);

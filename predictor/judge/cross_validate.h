@@ -18,7 +18,7 @@
 
 namespace runnel {
 
-// How many predictions have |predicted / measured - 1| <= 5 % and <= 10 %.
+// Number of predictions with |predicted / measured - 1| <= 5 % and <= 10 %.
 struct ErrorShares {
   int64_t count = 0;
   int64_t within_5 = 0;
@@ -40,8 +40,8 @@ struct Accuracy {
   std::map<std::string, ErrorShares> noise_by_configuration;
 };
 
-// Which profiles a prediction must not use: those of the task's whole family (a kind of device that
-// was never seen), or those of the task's configuration alone (AccEPT 4.2.1).
+// Profiles that a prediction must not use: those of the task's whole family (an unseen kind of
+// device), or those of the task's configuration alone (AccEPT 4.2.1).
 enum class LeaveOut { kFamily, kConfiguration };
 // The family or the configuration.
 inline const std::string& LeftOutName(LeaveOut leave_out, const DeviceTask& task) {
@@ -66,23 +66,23 @@ absl::StatusOr<Accuracy> JudgePredictors(absl::Span<const DeviceTask> tasks,
                                          absl::Span<const TaskPrediction> networks,
                                          LeaveOut leave_out = LeaveOut::kFamily);
 
-// The same for the tasks in `unseen`, predicted from all of `known`.
-// InvalidArgument: a configuration that is in both; otherwise as JudgePredictors.
+// Judges predictions of the tasks in `unseen`, made from all of `known`. InvalidArgument: a
+// configuration is in both; otherwise as JudgePredictors.
 absl::StatusOr<Accuracy> JudgeUnseen(absl::Span<const DeviceTask> known,
                                      absl::Span<const DeviceTask> unseen,
                                      absl::Span<const int64_t> sample_counts,
                                      absl::Span<const TaskPrediction> networks);
 
-// By task: the same as known devices. Errors as KnownDevice::Create.
+// The tasks as known devices. Errors as KnownDevice::Create.
 absl::StatusOr<std::vector<KnownDevice>> DevicesOf(absl::Span<const DeviceTask> tasks);
 
-// What may be known when `task` is predicted: the devices that were profiled with its model, and of
-// these only those that `may_know` lets pass. devices: DevicesOf(others).
+// The knowledge for a prediction of `task`: the devices that were profiled with its model, as far
+// as `may_know` lets them pass. devices: DevicesOf(others).
 PredictorKnowledge KnowledgeFor(const DeviceTask& task, absl::Span<const DeviceTask> others,
                                 absl::Span<const KnownDevice> devices,
                                 const std::function<bool(const DeviceTask& other)>& may_know);
 
-// What a row says of the task's judged ranges, fold by fold (PredictByFold), with the first
+// A row's predictions of the task's judged ranges, fold by fold (PredictByFold), with the first
 // `samples` of each fold. Errors as PredictorRow::fit.
 absl::StatusOr<TaskPrediction> PredictWithRow(const PredictorRow& row,
                                               const PredictorKnowledge& knowledge,

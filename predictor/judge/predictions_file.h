@@ -13,10 +13,10 @@
 
 namespace runnel {
 
-// One network on one task.
+// Predictions of one network for one task.
 struct TaskPrediction {
   std::string method;         // the row's name: "mlp", "accept"
-  std::string configuration;  // of the task, with model and batch
+  std::string configuration;  // configuration of the task, with model and batch
   std::string model;
   int64_t batch = 0;
   int64_t samples = 0;          // adaptation samples that the network was given

@@ -133,7 +133,7 @@ class Trainer {
 
  private:
   std::array<TrainedLayer, 4> layers_;
-  float corner_;  // of the network's output
+  float corner_;  // corner of Huber's loss, in units of the output
 };
 
 }  // namespace

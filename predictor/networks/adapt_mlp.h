@@ -15,7 +15,7 @@ struct MlpAdaptation {
   int64_t steps = 40;
   int64_t rehearsal_batch = 32;  // samples of D in each step, beside all of D^
   double fresh_weight = 1;       // weight of D^'s mean loss; D's has weight 1
-  double learning_rate = 1e-3;   // of Adam; falls to zero along a half cosine
+  double learning_rate = 1e-3;   // rate of Adam; falls to zero along a half cosine
   uint64_t seed = 1;
 };
 
@@ -27,7 +27,7 @@ struct MlpAdaptation {
 absl::StatusOr<Mlp> AdaptMlp(const Mlp& mlp, absl::Span<const MlpSample> fresh,
                              absl::Span<const MlpSample> rehearsal, const MlpAdaptation& options);
 
-// Where Huber's loss turns from a square into a line, in units of the result (a logarithm: 5 %).
+// Corner of Huber's loss between square and line, in units of the result (a logarithm: 5 %).
 inline constexpr double kHuberCorner = 0.05;
 
 // InvalidArgument names the first sample that does not fit.

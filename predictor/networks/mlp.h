@@ -54,7 +54,7 @@ inline constexpr float kMostScales = 5;
 inline constexpr int kMaxMlpWidth = 4096;
 inline constexpr size_t kMaxMlpBytes = size_t{64} << 20;
 
-// What a network learns from.
+// One training sample of a network.
 struct MlpSample {
   std::vector<float> encoding;
   std::vector<float> hardware;

@@ -23,8 +23,8 @@
 namespace runnel {
 
 struct PredictorNetwork {
-  std::string row;           // of the table of predictors: "mlp", "accept"
-  std::string model;         // that it serves; "any": all
+  std::string row;           // row of the table of predictors: "mlp", "accept"
+  std::string model;         // model that the network serves; "any": all
   std::vector<Mlp> members;  // an ensemble, all of one size of inputs; at least one
 
   // Mean over the members. Sizes as Mlp::Evaluate.

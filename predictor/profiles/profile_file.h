@@ -24,7 +24,7 @@ namespace runnel {
 
 // One sub-model: forward, backward and update of one micro-batch.
 struct SubModelTime {
-  std::string model;  // as in the zoo
+  std::string model;  // name of the model in the zoo
   LayerRange range;
   int64_t batch = 0;     // samples
   double seconds_1 = 0;  // median of the first pass
@@ -36,15 +36,16 @@ struct SubModelTime {
 };
 
 struct DeviceProfile {
-  std::string name;    // of the configuration: "quota_50"
-  std::string family;  // of configurations: "quota". Cross-validation leaves out whole families
-  std::string host;    // processor and machine, for people
-  std::string date;    // of the passes, for people
+  std::string name;  // name of the configuration: "quota_50"
+  // family of configurations: "quota". Cross-validation leaves out whole families
+  std::string family;
+  std::string host;  // processor and machine, for people
+  std::string date;  // date of the passes, for people
   int64_t threads = 1;
   double cpu_share = 1;  // processor time that the worker may use, in cores a thread; 1: all
   std::string recipe = "fp32";
-  std::string backend = "cpu";  // with its cap, if any: "cpu:avx2"
-  std::string numerics_class;   // as the worker reported it
+  std::string backend = "cpu";  // backend with its cap, if any: "cpu:avx2"
+  std::string numerics_class;   // class that the worker reported
   int64_t batch = 0;            // the configuration's; a line's own may be a fraction of it
   std::string load = "none";    // other load on the processor: "none", "spin:nice10", ...
   std::string clock =

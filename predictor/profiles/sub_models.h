@@ -1,6 +1,6 @@
 #pragma once
 
-// Which sub-models (ranges of layers) are measured. Pure functions: the same model, the same
+// Chooses the sub-models (ranges of layers) to measure. Pure functions: the same model, the same
 // ranges.
 
 #include <cstdint>
@@ -24,8 +24,8 @@ inline constexpr int64_t kMaxProfiledMacs = 160'000'000;
 absl::StatusOr<std::vector<LayerRange>> RepresentativeRanges(const ModelSpec& model,
                                                              int64_t max_macs);
 
-// What a profile measures: the representatives, each layer by itself (the look-up table needs
-// them) and `extra` further ranges within max_macs, drawn by `seed`. Each once, ascending.
+// The ranges of a profile: the representatives, each layer by itself (the look-up table needs them)
+// and `extra` further ranges within max_macs, drawn by `seed`. Each once, ascending.
 absl::StatusOr<std::vector<LayerRange>> ProfileSample(const ModelSpec& model, int64_t max_macs,
                                                       int extra, uint64_t seed);
 

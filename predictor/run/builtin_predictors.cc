@@ -41,7 +41,7 @@ std::unique_ptr<const RangePredictor> Predictor(Fit fit) {
   return std::make_unique<const PredictorOf<Fit>>(std::move(fit));
 }
 
-// For a model that no known device has: layers by the FLOPs line, corrected by the measurements.
+// Fits a model that no known device has: layers by the FLOPs line, corrected by the measurements.
 Fitted FitColdStart(const PredictorKnowledge& knowledge, Observations measured,
                     Observations samples) {
   if (measured.empty()) return absl::InvalidArgumentError("cold start: nothing was measured");

@@ -34,7 +34,7 @@ struct DeviceTask {
   std::vector<size_t> probes;
   // The ten ranges that a run measures of a device (informative_ranges.h), most informative first.
   std::vector<size_t> informative;
-  // By range: the fold in which the range is judged. Ranges in `probes` or `informative` are never
+  // The fold in which each range is judged, by range. Ranges in `probes` or `informative` are never
   // judged (kNotJudged). Folds are drawn at random, by model and batch size only, so that all
   // devices have the same.
   std::vector<int> fold;

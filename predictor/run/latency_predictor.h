@@ -34,11 +34,11 @@ enum class ReportOutcome {
   kMeasure,  // beyond epsilon: measure the representatives again (Characterise), then plan
 };
 
-// One device and one model at one batch size. Not thread-safe.
+// Predicts one device and one model at one batch size. Not thread-safe.
 class DevicePredictor {
  public:
-  // row: of the table; knowledge: what it may look at. measured: the times of the row's ranges.
-  // Errors as PredictorRow::fit and CheckObservations.
+  // row: of the table; knowledge: data that the row may use. measured: the times of the row's
+  // ranges. Errors as PredictorRow::fit and CheckObservations.
   static absl::StatusOr<DevicePredictor> Create(const PredictorRow* row,
                                                 std::shared_ptr<const PredictorKnowledge> knowledge,
                                                 absl::Span<const Observation> measured,

@@ -12,7 +12,7 @@ namespace {
 // Two beliefs about the pool: all devices alike with small deviations of their own, or rather the
 // likely ones with larger deviations.
 constexpr PoolOptions kPools[] = {{0.05, 0}, {0.1, 0.05}};
-constexpr double kLeastDeviation = 1e-3;  // where the logarithm of a deviation ends
+constexpr double kLeastDeviation = 1e-3;  // keeps the logarithm of a deviation finite
 
 std::vector<float> DeviceInputs(const DeviceEstimate& device, absl::Span<const Observation> own,
                                 int64_t batch, size_t samples) {

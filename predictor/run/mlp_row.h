@@ -1,11 +1,11 @@
 #pragma once
 
 // The row `mlp`: a network of AccEPT's shape (two streams, four layers) that corrects the mixture
-// of known devices. It sees what the mixture and its relatives answer and how sure they are, and
-// gives the logarithm of (measured time / mixture's answer). With weights of 0 it is the mixture.
-//
+// of known devices. Its inputs are the answers of the mixture and its relatives and their
+// uncertainty; its output is log(measured time / mixture's answer). With weights of 0 it is the
+// mixture.
 // On line the network's weights stay. Each report conditions the mixture anew, in closed form, so
-// the network's inputs change; it learned from devices with 0 to 14 such samples.
+// the network's inputs change; it was trained on devices with 0 to 14 such samples.
 
 #include <array>
 #include <memory>

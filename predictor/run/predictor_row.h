@@ -1,8 +1,7 @@
 #pragma once
 
-// The table of latency predictors: what a run or a report may predict with. A row turns the
-// measured sub-models of a device, and what is known of other devices, into the time of every range
-// of layers.
+// The table of latency predictors for runs and reports. A row turns the measured sub-models of a
+// device, and the knowledge of other devices, into the time of every range of layers.
 
 #include <cstdint>
 #include <memory>
@@ -22,14 +21,14 @@
 
 namespace runnel {
 
-// All that a row may look at before a device is measured. A value.
+// All data that a row may use before a device is measured. A value.
 struct PredictorKnowledge {
   std::string model;  // name
   ModelWork work;
   int64_t batch = 0;            // samples of a micro-batch
   DeviceMixture::Known known;   // devices that were profiled with this model; may be empty
   std::vector<LayerRange> ten;  // AccEPT's ten (sub_models.h); some are there twice
-  std::optional<PredictorNetwork> network = {};  // of the row, if it has one
+  std::optional<PredictorNetwork> network = {};  // the row's network, if it has one
 
   // The ten most informative ranges (informative_ranges.h) of those that all known devices
   // measured. Without known devices AccEPT's ten, each once.
@@ -44,11 +43,11 @@ struct PredictorKnowledge {
 
 struct PredictorRow {
   absl::string_view name;
-  absl::string_view help;  // for people, a few words
+  absl::string_view help;  // a few words for people
   // The file of the row's network for a model, in the folder of the profiles that it learned from;
   // null: the row has none.
   std::string (*network_file)(absl::string_view model);
-  // Without a profile of the model: whether the row can do nothing, or starts cold.
+  // Whether the row needs a profile of the model; else it starts cold without one.
   bool needs_profiles;
   // The ranges to measure on a device, each once.
   std::vector<LayerRange> (*ranges)(const PredictorKnowledge& knowledge);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a row of the table of predictors (predictor_row.h) says of one device.
+// A predictor row (predictor_row.h) fitted to one device.
 
 #include "proto/base/plan/layer_range.h"
 

@@ -50,7 +50,8 @@ class RunPredictor {
   // The predicted seconds of every range.
   DeviceTimes Times(int device) const;
 
-  // As DevicePredictor::Report. FailedPrecondition: the device was not characterised.
+  // Reports a measurement, as DevicePredictor::Report. FailedPrecondition: the device was not
+  // characterised.
   absl::StatusOr<ReportOutcome> Report(int device, const Observation& reported);
   double epsilon() const { return options_.epsilon; }
 
@@ -67,7 +68,7 @@ class RunPredictor {
   PredictorOptions options_;
   std::vector<LayerRange> representatives_;
   std::map<int, DevicePredictor> devices_;
-  mutable std::map<int, DeviceTimes> times_;  // of devices, since they last learned
+  mutable std::map<int, DeviceTimes> times_;  // times of devices since they last learned
 };
 
 }  // namespace runnel

@@ -11,7 +11,7 @@
 namespace runnel {
 namespace {
 
-// Nothing where there is too little to learn from.
+// No network if there are too few samples to learn from.
 absl::StatusOr<std::optional<PredictorNetwork>> IfEnough(absl::StatusOr<PredictorNetwork> network) {
   if (absl::IsFailedPrecondition(network.status())) return std::nullopt;
   RUNNEL_RETURN_IF_ERROR(network.status());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMlpMembers = 5;
 
-// Small, noisy and short: what the mixture leaves is mostly noise, and a larger network learns it.
+// Small, noisy and short: the mixture's error is mostly noise, and a larger network learns it.
 MlpTraining MlpRowTraining(int member) {
   MlpTraining training;
   training.hidden_1 = training.hidden_2 = training.hidden_3 = 24;

@@ -14,7 +14,8 @@
 namespace runnel {
 namespace {
 
-// Of the result, where a network starts at zero: such results are logarithms of a few percent.
+// Scale of the result of a network that starts at zero: such results are logarithms of a few
+// percent.
 constexpr float kZeroScale = 0.05f;
 
 struct Tensors {

@@ -13,12 +13,12 @@
 namespace runnel {
 
 struct MlpTraining {
-  int hidden_1 = 64;  // of the first stream
+  int hidden_1 = 64;  // units of the first stream
   int hidden_2 = 64;
-  int hidden_3 = 64;  // of the second
+  int hidden_3 = 64;  // units of the second stream
   int64_t epochs = 300;
   int64_t batch = 128;
-  double learning_rate = 3e-3;  // of Adam; falls to zero along a half cosine
+  double learning_rate = 3e-3;  // rate of Adam; falls to zero along a half cosine
   // Standard deviation of noise that is added to each normalised input, drawn anew for each epoch:
   // keeps a network with few samples from learning them by heart.
   double input_noise = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the networks of the predictor rows learn from: profiles of devices.
+// Training samples for the networks of the predictor rows, from profiles of devices.
 
 #include <functional>
 #include <string>
@@ -22,7 +22,7 @@ struct TrainingSet {
   static absl::StatusOr<TrainingSet> Create(std::vector<DeviceTask> tasks);
 };
 
-// Which tasks may be learned from.
+// Tells the tasks that may be learned from.
 using MayLearnFn = std::function<bool(const DeviceTask& task)>;
 
 // Samples for the row `mlp`. Each task is a new device in turn, known by the devices of other
