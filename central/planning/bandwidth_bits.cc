@@ -105,7 +105,7 @@ double SlowestStage(const PipelineModel& model, const Placement& placement) {
   return slowest;
 }
 
-// What the plan is worth by the request's pipeline model, which gets the codecs of its links.
+// Rates the plan by the request's pipeline model, which gets the codecs of its links.
 absl::StatusOr<FittedPlan> RatePlan(const BandwidthBits& bits, PlanRequest request,
                                     PlacedPlan placed) {
   FittedPlan fitted;

@@ -17,18 +17,18 @@
 namespace runnel {
 
 struct BandwidthBits {
-  BitSwitches switches;  // of the model: floors are its own (MinBitsByEpoch)
+  BitSwitches switches;  // switches of the model, which has floors of its own (MinBitsByEpoch)
   std::string family_forward = std::string(kBandwidthFamily);
   std::string family_backward = std::string(kBandwidthFamily);
   CodecId exact = CodecId::Identity();  // loses nothing (LosslessCodec)
   int64_t epochs = 1;
 };
 
-// A plan and what it is worth by the request's pipeline model.
+// A plan and its rating by the request's pipeline model.
 struct FittedPlan {
   Plan plan;
-  double period_seconds = 0;   // of a micro-batch, mean over the run's epochs, by simulation
-  double charged_seconds = 0;  // with what staleness costs (ChargedPeriod)
+  double period_seconds = 0;  // seconds of a micro-batch, mean over the run's epochs, by simulation
+  double charged_seconds = 0;  // the same with the price of staleness (ChargedPeriod)
   double coding_error = 0;     // CodingError
   bool fits_memory = true;     // FitsMemory
 };

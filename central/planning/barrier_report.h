@@ -1,6 +1,6 @@
 #pragma once
 
-// What is known of the devices and of the pipeline when a plan is made or looked at again.
+// The state of devices and pipeline when a plan is made or looked at again.
 
 #include <cstdint>
 #include <optional>
@@ -16,7 +16,7 @@
 
 namespace runnel {
 
-// What was measured of one way between two devices.
+// Measured figures of one direction between two devices.
 struct WayFigures {
   LinkRate rate = {};                        // not set: not measured
   std::optional<double> delay_seconds = {};  // none: not measured
@@ -32,7 +32,7 @@ struct PathFigures {
   WayFigures up;
   // Paths with the same number share their bandwidth; -1: nothing is shared.
   int medium = -1;
-  // Of a medium: both ways share it, as on a radio; else each way by itself.
+  // Whether both directions share the medium, as on a radio.
   bool half_duplex = false;
 };
 
@@ -40,14 +40,14 @@ struct PathFigures {
 // position in the vector, which grows when others join.
 struct DeviceFacts {
   std::string name;
-  double processor_share = 1;  // of a processor, what its computing thread got at the last profile
+  double processor_share = 1;  // processor share of its computing thread at the last profile
   bool is_lost = false;        // no plan may use it: it is not there, or leaves
   bool is_local = false;       // on central's host
-  PathFigures path = {};       // of a worker that is not local
+  PathFigures path = {};       // path to a worker on another host
   DeviceCosts costs = {};
-  int64_t memory_bytes = 0;  // that its worker may take; 0: not known
-  // What the limit is of, where it is not the worker's --memory-mb: a GPU's or DSP's memory, which
-  // is all that its stage may take; empty: the worker's memory.
+  int64_t memory_bytes = 0;  // memory that its worker may take; 0: not known
+  // The memory that the limit is about, if not the worker's --memory-mb: a GPU's or DSP's, which
+  // holds all of its stage; empty: the worker's memory.
   std::string memory_of = {};
   // Its data port answered when it joined. Between two devices whose ports did not, links go by way
   // of central.
@@ -57,12 +57,12 @@ struct DeviceFacts {
 // The pipeline at a barrier. Borrowed members live as long as the report.
 struct BarrierReport {
   int64_t step = 0;
-  const Plan& plan;                        // that holds
-  Sequence first_sequence;                 // of the plan
+  const Plan& plan;                        // the current plan
+  Sequence first_sequence;                 // first sequence of the plan
   const std::vector<StageStatus>& stages;  // by stage
   std::vector<DeviceFacts> devices;        // by device number
-  // By device number, as last measured or predicted; empty: no device was measured. Of those that
-  // joined since, there may be none.
+  // Times by device number, as last measured or predicted; empty: no device was measured. Devices
+  // that joined since may have none.
   const std::vector<DeviceTimes>& times;
 };
 

@@ -35,7 +35,7 @@ class FixedPlanner final : public Planner {
     }
     return plan_;
   }
-  // Those that came back get what they had.
+  // Devices that came back get their former layers.
   BarrierDecision AtBarrier(const BarrierReport& report) override {
     if (on_loss_ == OnLoss::kFail) return KeepPlan{};
     absl::StatusOr<Plan> merged = MergeLostStages(plan_, report.devices);

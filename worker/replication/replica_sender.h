@@ -62,7 +62,7 @@ class ReplicaSender {
   PieceHead head_;
   int64_t bytes_ = 0;
   Sequence next_;                // number of the next frame
-  std::deque<int64_t> sent_ns_;  // of frames on their way
+  std::deque<int64_t> sent_ns_;  // times of frames on their way
   int64_t window_ = kFirstFrames;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What a worker has of barriers: copies of its own stage's state and of its neighbours'. It
-// outlives the stage. Of each source it keeps the last committed barrier's and a later one's that
-// is not committed yet. One thread.
+// A worker's copies of barriers: of its own stage's state and of its neighbours'. It outlives the
+// stage. For each source it keeps the last committed barrier's copy and a later uncommitted one.
+// One thread.
 
 #include <cstdint>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace runnel {
 
-// Whose state it is. In a plan a worker has one stage and at most one neighbour on each side.
+// Owner of a copied state. In a plan a worker has one stage and at most one neighbour on each side.
 enum class ReplicaSource : uint8_t { kOwn, kUpstream, kDownstream };
 
 class ReplicaStore {
@@ -29,8 +29,8 @@ class ReplicaStore {
   // Stages that were copying are no more: what was not committed never will be.
   void DropUncommitted();
 
-  // Copies of what is here of layers first..last of this barrier, with the encoders of what these
-  // layers send. InvalidArgument: what a neighbour sent has a value that is no finite number.
+  // Copies of layers first..last of this barrier, with the encoders of their outputs.
+  // InvalidArgument: a neighbour's copy has a value that is no finite number.
   absl::StatusOr<ModelState> LayersOf(const ReplicaId& id, const LayerRange& layers) const;
 
  private:

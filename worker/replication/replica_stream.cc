@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<EncoderState>> EncodersFromBytes(absl::string_view fr
   return encoders;
 }
 
-// In the order of the stream.
+// Visits the parts of a state in the order of the stream.
 template <typename State, typename Use>
 void ForEachTensor(State& state, Use use) {
   for (auto& layer : state.layers) {

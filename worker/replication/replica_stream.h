@@ -22,7 +22,7 @@ namespace runnel {
 // Not thread-safe.
 class ReplicaWriter {
  public:
-  // All tensors have their bytes.
+  // All tensors of `state` must have their bytes.
   explicit ReplicaWriter(std::shared_ptr<const ModelState> state);
 
   int64_t left() const { return left_; }
@@ -38,20 +38,20 @@ class ReplicaWriter {
   int64_t left_ = 0;
 };
 
-// Not thread-safe. After an error it is of no more use.
+// Not thread-safe. Useless after an error.
 class ReplicaReader {
  public:
-  // Of layers first..last of the model. Memory is taken as bytes come. max_encoder_bytes: of the
-  // encoders together. InvalidArgument: the model's shapes do not fit.
+  // Reads layers first..last of the model. Memory is taken as bytes arrive. max_encoder_bytes:
+  // limit of all encoders together. InvalidArgument: the model's shapes do not fit.
   static absl::StatusOr<ReplicaReader> Create(const ModelSpec& model, int first_layer,
                                               int last_layer, const NumberFormat& format,
                                               int64_t max_encoder_bytes);
 
   // InvalidArgument: more than the state has, or encoders that cannot be.
   absl::Status Add(absl::Span<const std::byte> bytes);
-  // All of it has come.
+  // Whether all of it has arrived.
   bool whole() const { return whole_; }
-  // Only when whole.
+  // Only when whole().
   ModelState Take() { return std::move(state_); }
 
  private:
@@ -59,7 +59,7 @@ class ReplicaReader {
   absl::Status AddEncoders(absl::Span<const std::byte> bytes);
 
   ModelState state_;
-  // By tensor of state_: how many bytes it will have.
+  // Final bytes of each tensor of state_.
   std::vector<size_t> sizes_;
   size_t tensor_ = 0;
   int64_t max_encoder_bytes_;

@@ -8,7 +8,7 @@
 namespace runnel {
 namespace {
 
-// With more than this waiting for a link, a piece would only wait behind it.
+// If more than this waits for a link, a piece would only wait behind it.
 constexpr int64_t kMostQueuedBytes = 4 << 10;
 constexpr int64_t kLookAgainNs = 5'000'000;
 
@@ -76,7 +76,7 @@ void StageReplication::Pump() {
     if (!frame.has_value()) return;
     session.Send(*std::move(frame));
   }
-  // What waits may be acknowledgements, which nothing answers.
+  // The queue may hold acknowledgements, which get no answer.
   if (std::exchange(waits_, true)) return;
   options_.loop->PostAfter(kLookAgainNs, [this, alive = alive_] {
     if (!*alive) return;

@@ -34,8 +34,8 @@ bool Fits(const std::string& end, const DeviceFacts& device) {
   return end == kAny || end == device.name || (end == kCentral && device.is_local);
 }
 
-// What the links say of the way from `sender` to `receiver`; is_down: of two devices that both ends
-// of a link fit, the sender comes first.
+// The given figures of the direction from `sender` to `receiver`; is_down: where both devices fit
+// both ends of a link, the sender counts as its first end.
 std::optional<LinkSpeed> GivenWay(const std::vector<ScenarioLink>& links, const DeviceFacts& sender,
                                   const DeviceFacts& receiver, bool is_down) {
   std::optional<LinkSpeed> speed;

@@ -1,6 +1,6 @@
 #pragma once
 
-// --links FILE: what the user says of links, by names of devices.
+// --links FILE: the user's figures of links, by names of devices.
 
 #include <string>
 #include <vector>
@@ -14,21 +14,21 @@
 
 namespace runnel {
 
-// One link, as scenarios and --links have it. InvalidArgument names the key that is missing,
+// Reads one link of a scenario or of --links. InvalidArgument names the key that is missing,
 // unknown, of the wrong type or below 0.
 absl::StatusOr<ScenarioLink> ScenarioLinkFromJson(const Json& json);
 
 // The links of a file: {"links": [{"from", "to", "down_mbps", "up_mbps", "delay_ms"}, ...]}, as a
 // scenario has them; "central" is any worker on central's host, "*" any device. Later entries win.
-// InvalidArgument says what is wrong, and where; others as ReadWholeFile.
+// InvalidArgument names the error and its place; others as ReadWholeFile.
 absl::StatusOr<std::vector<ScenarioLink>> ReadGivenLinks(const std::string& path);
 
 // InvalidArgument names an end that is no device of the run, and those that there are.
 absl::Status CheckGivenLinks(const std::vector<ScenarioLink>& links,
                              const std::vector<DeviceFacts>& devices);
 
-// Writes into `rates` what the links give for each way between two devices. rate_share: of a given
-// bandwidth, what frames get of it. A bandwidth of 0 is no limit.
+// Writes the given figures of each direction between two devices into `rates`. rate_share: share of
+// a given bandwidth that frames get. A bandwidth of 0 is no limit.
 void SetGivenWays(const std::vector<ScenarioLink>& links, const std::vector<DeviceFacts>& devices,
                   double rate_share, LinkRates& rates);
 

@@ -16,7 +16,7 @@ std::string MbpsText(LinkRate rate) {
   return rate.is_set() ? absl::StrFormat("%.3g Mbps", rate.mbps()) : std::string("unlimited");
 }
 
-// `cluster` with what the stage took.
+// `cluster` with the stage's measured time.
 MeasuredCluster WithStage(MeasuredCluster cluster, const StagePlan& stage,
                           const PeriodComparison::Stage& figures) {
   DeviceTimes& times = cluster.times[static_cast<size_t>(stage.device.value())];
@@ -25,7 +25,7 @@ MeasuredCluster WithStage(MeasuredCluster cluster, const StagePlan& stage,
   return cluster;
 }
 
-// `cluster` with what the link between two devices was measured to carry.
+// `cluster` with the measured rate of the link between two devices.
 MeasuredCluster WithLink(MeasuredCluster cluster, const LinkRates& rates, int from, int to) {
   if (rates.empty()) return cluster;
   if (cluster.rates.empty())
@@ -77,7 +77,7 @@ void PeriodWatch::Report(const BarrierReport& report, const MeasuredCluster& mad
   const double off = comparison_.measured_seconds / comparison_.predicted_seconds - 1;
   Cause cause = std::abs(off) > kAlike ? FindCause(report, made_from, rates) : Cause();
   comparison_.cause = std::move(cause.text);
-  // One cause is said once, whatever its figures are at later reports.
+  // One cause is reported once, whatever its figures are at later reports.
   if (std::exchange(said_, cause.term) == cause.term || cause.term == 0) return;
   remark_ = absl::StrFormat("step %d: %.3g s a micro-batch, predicted %.3g (%+.0f %%): %s",
                             report.step, comparison_.measured_seconds,
@@ -109,8 +109,9 @@ double PeriodWatch::Predict(const Plan& plan, const MeasuredCluster& cluster) co
   return maker_->SecondsBetweenBarriers(plan, cluster, micro_batches_).value_or(0);
 }
 
-// Each figure by itself in place of the predicted one: which brings the prediction nearest to what
-// was measured? If all of them together leave more than they explain, none of them is the cause.
+// Puts each measured figure alone in place of the predicted one: which one brings the prediction
+// nearest to the measured period? If all together leave more than they explain, none of them is the
+// cause.
 PeriodWatch::Cause PeriodWatch::FindCause(const BarrierReport& report,
                                           const MeasuredCluster& made_from,
                                           const LinkRates& rates) const {

@@ -1,9 +1,9 @@
 #pragma once
 
-// What the pipeline took for a micro-batch beside what was predicted when the plan was made, at
-// each report. Where they disagree the model of the pipeline is wrong somewhere, and this says
-// where: at the stage or link whose figure moves the prediction most, or in the waiting, where the
-// prediction would be wrong with all figures as measured.
+// Compares, at each report, the measured time of a micro-batch with the prediction of the plan. If
+// they differ, the pipeline model is wrong somewhere. This finds the place: the stage or link whose
+// measured figure moves the prediction most, or the waiting, if the prediction is wrong with all
+// figures as measured.
 
 #include <optional>
 #include <string>
@@ -28,18 +28,18 @@ class PeriodWatch {
   // `maker` is borrowed.
   explicit PeriodWatch(const PlanMaker* maker) : maker_(maker) {}
 
-  // `made_from`: what the plan of the report was made from. The same call at every report of a
+  // `made_from`: the figures that the report's plan was made from; the same at every report of a
   // plan. `rates`: as measured by now. A plan that was made without times predicts nothing.
   void Report(const BarrierReport& report, const MeasuredCluster& made_from,
               const LinkRates& rates);
 
-  // Of the last report; predicted_seconds 0: nothing is known.
+  // The comparison of the last report; predicted_seconds 0: nothing is known.
   const PeriodComparison& comparison() const { return comparison_; }
-  // For people, once for each cause that comes up: a line, and empty from then on.
+  // A line for people, once for each new cause; empty until there is one.
   std::string TakeRemark();
 
  private:
-  // Which figure is off: a number of its own each, 0 for none.
+  // The figure that is off: each has a number of its own, 0 is none.
   struct Cause {
     size_t term = 0;
     std::string text;
@@ -52,9 +52,9 @@ class PeriodWatch {
   double Predict(const Plan& plan, const MeasuredCluster& cluster) const;
 
   const PlanMaker* maker_;
-  Generation generation_;         // of the plan that paces_ is about
+  Generation generation_;         // generation of the plan that paces_ is about
   std::vector<StagePace> paces_;  // by stage
-  int64_t micro_batches_ = 0;     // of the last report
+  int64_t micro_batches_ = 0;     // micro-batches of the last report
   PeriodComparison comparison_;
   size_t said_ = 0;     // the term of the last report's cause
   std::string remark_;  // to be said

@@ -10,7 +10,8 @@
 namespace runnel {
 namespace {
 
-// Of setpriority: a stage on central's host has about nine times this share of a busy processor.
+// Priority for setpriority: a stage on central's host has about nine times this share of a busy
+// processor.
 constexpr int kNice = 10;
 
 double ThreadSeconds() {
@@ -30,7 +31,8 @@ class BackgroundSearch final : public PlanSearch {
  public:
   void Begin(SearchFn search) override {
     answer_ = std::async(std::launch::async, [search = std::move(search)] {
-      // On Linux a thread has a priority of its own. Without the right to lower it: as it is.
+      // On Linux a thread has a priority of its own. Without the right to lower it, it stays as it
+      // is.
       static_cast<void>(setpriority(PRIO_PROCESS, 0, kNice));
       return Answer(search);
     });

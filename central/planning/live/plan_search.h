@@ -21,7 +21,7 @@ struct TimedPlan {
 
 struct SearchAnswer {
   absl::StatusOr<TimedPlan> best;
-  double processor_seconds = 0;  // that the search took
+  double processor_seconds = 0;  // processor time of the search
 };
 
 // Runs one search at a time. One thread calls it.
@@ -30,16 +30,17 @@ class PlanSearch {
   using SearchFn = std::function<absl::StatusOr<TimedPlan>()>;
 
   virtual ~PlanSearch() = default;
-  // Only when none is under way. `search` owns all that it reads, but for what outlives this.
+  // Begins a search; only when none is under way. `search` owns all data that it reads, except
+  // objects that outlive this one.
   virtual void Begin(SearchFn search) = 0;
   // A search has begun and its answer was not taken.
   virtual bool under_way() const = 0;
-  // None: nothing was begun, or it is not done.
+  // The answer; none while nothing was begun or is done.
   virtual std::optional<SearchAnswer> TakeAnswer() = 0;
 };
 
-// On a thread of its own, which gives way to everything else on this host. Destroying it waits for
-// the search that is under way.
+// Searches on a thread of its own, which gives way to everything else on this host. Destroying it
+// waits for the search that is under way.
 std::unique_ptr<PlanSearch> MakeBackgroundSearch();
 
 // Within Begin: for tests, where answers must not depend on time.

@@ -9,7 +9,7 @@ namespace runnel {
 namespace {
 
 constexpr double kTimedBits = 4;
-// Of a tensor that any family can code.
+// Elements of a tensor that any family can code.
 constexpr int64_t kElements = 1 << 16;
 
 absl::StatusOr<std::string> OfFamily(const std::string& family, const CodecId& exact) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which codecs devices are asked to time, so that plans know what coding takes of each of them.
+// Chooses the codecs that devices time, so that plans know the cost of coding on each device.
 
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace runnel {
 
-// One a direction, each once: where bits follow the links the family's codec of 4 bits, else the
-// last one of the run. InvalidArgument for a family that is not known.
+// One codec a direction, each once: the family's codec of 4 bits if bits follow the links, else the
+// last one of the run. InvalidArgument for an unknown family.
 absl::StatusOr<std::vector<std::string>> CodecsToTime(const CodecInputs& codecs);
 
 }  // namespace runnel

@@ -8,7 +8,8 @@
 namespace runnel {
 namespace {
 
-// Where load beside the pipeline comes and goes, measuring again and again only costs time.
+// Bound of the patience: where load beside the pipeline comes and goes, measuring again and again
+// only costs time.
 constexpr int kMaxPatience = 64;
 
 }  // namespace

@@ -33,10 +33,11 @@ struct CorrectionOptions {
   bool by_first_device = false;
   int confirmations = 2;          // reports in a row that must be off
   int64_t min_micro_batches = 5;  // a stage that did fewer since the last report says nothing
-  // Of measuring a device's representatives again: how often each runs, and what is added to that.
+  // Cost of measuring a device's representatives again: runs of each, and a fixed part.
   int64_t measured_runs = 11;
   double fixed_measure_seconds = 2;
-  double forgotten_share = 0.1;  // of what an idle device is off by, at each report
+  // share of an idle device's deviation that is forgotten at each report
+  double forgotten_share = 0.1;
 };
 
 // Deterministic. One thread.
@@ -44,31 +45,31 @@ class DeviceCorrections {
  public:
   explicit DeviceCorrections(const CorrectionOptions& options) : options_(options) {}
 
-  // Compares what every stage took since the last report with what is known of its device. A second
+  // Compares every stage's time since the last report with the known time of its device. A second
   // report of the same step changes nothing. False: a stage did too little, or nothing was
   // profiled.
   bool Observe(const BarrierReport& report);
 
   // Devices that should be measured again. None without a predictor.
   std::vector<int> ChangedDevices() const;
-  // How long measuring a device again takes; the pipeline stands meanwhile.
+  // Time of measuring a device again; the pipeline stands meanwhile.
   double MeasurementSeconds(int device, const BarrierReport& report) const;
   // The changed devices have been measured again, or could not be: none counts as changed any more.
   void FinishMeasurement();
   // These have no stage and have been measured by themselves: nothing is left to forget.
   void Remeasured(const std::vector<int>& devices);
 
-  // By device number: the times of the report, or of the predictor, times the ratio.
+  // Times by device number: those of the report, or of the predictor, times the ratio.
   std::vector<DeviceTimes> CorrectedTimes(const BarrierReport& report) const;
   // Measured over profiled (or predicted) time, by device number, after the last report.
   const std::vector<double>& ratios() const { return ratios_; }
-  // For people: devices whose ratio says what the predictor should have known; empty: none.
+  // A line for people with the devices whose ratio shows an error of the predictor; empty: none.
   std::string RatioText(const BarrierReport& report) const;
 
  private:
-  // With a predictor: how the reports of a device compare with it.
+  // Comparison of a device's reports with its predictor.
   struct Comparison {
-    double unexplained_ratio = 1;  // what the last measurement did not explain
+    double unexplained_ratio = 1;  // ratio that the last measurement did not explain
     int reports_off = 0;
     int patience = 1;  // doubled whenever measuring again explained nothing
   };
@@ -79,13 +80,13 @@ class DeviceCorrections {
   void CompareWithPredictor(int device, const Observation& now);
 
   CorrectionOptions options_;
-  Generation generation_;         // of the plan that paces_ is about
+  Generation generation_;         // generation of the plan that paces_ is about
   std::vector<StagePace> paces_;  // by stage
   std::optional<int64_t> observed_step_;
   bool is_enough_ = false;  // Observe's answer at observed_step_
   std::vector<double> ratios_;
   std::vector<Comparison> comparisons_;  // by device
-  std::map<int, Observation> changed_;   // what a changed device took at the last report
+  std::map<int, Observation> changed_;   // times of a changed device at the last report
 };
 
 }  // namespace runnel

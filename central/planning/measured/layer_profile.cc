@@ -7,9 +7,9 @@
 namespace runnel {
 namespace {
 
-// What so many leave behind does not stay in caches; more would only take memory.
+// The tensors of this many micro-batches exceed the caches; more would only take memory.
 constexpr int64_t kMostInFlight = 8;
-// Of a model of up to six layers: the papers' small ones.
+// Ranges of a model of up to six layers: the papers' small ones.
 constexpr size_t kMostRanges = 21;
 
 }  // namespace

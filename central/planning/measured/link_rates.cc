@@ -14,7 +14,7 @@ namespace {
 // A ping and its answer, each way: frame, and the headers of its packet (round_trip.h).
 constexpr double kPingBytes = 150;
 
-// Of what an idle way is off by, at each report.
+// Share of an idle direction's deviation that is forgotten at each report.
 constexpr double kForgottenShare = 0.1;
 // Between two workers of central's host, of which paths to other hosts say nothing.
 constexpr WayFigures kWithinHost = {LinkRate::Mbps(100'000), 0.0};
@@ -27,14 +27,14 @@ WayFigures WorseOf(const WayFigures& a, const WayFigures& b) {
   return {SlowerOf(a.rate, b.rate), LongerOf(a.delay_seconds, b.delay_seconds)};
 }
 
-// `known`, and from `guess` what it lacks.
+// `known`, completed from `guess`.
 WayFigures Completed(WayFigures known, const WayFigures& guess) {
   if (!known.rate.is_set()) known.rate = guess.rate;
   if (!known.delay_seconds.has_value()) known.delay_seconds = guess.delay_seconds;
   return known;
 }
 
-// Of a way that was not measured; without figures if none was.
+// Figures for a direction that was not measured; none if no direction was.
 WayFigures GuessWay(const LinkRates& rates, int from, int to) {
   WayFigures near, anywhere;
   for (int a = 0; a < static_cast<int>(rates.size()); ++a) {
@@ -66,7 +66,7 @@ LinkSpeed SpeedOf(const WayFigures& measured, const WayFigures& guess, const Lin
   return speed;
 }
 
-// Half of the round trip of a link, less what the ping takes of the bandwidth each way.
+// Sets half of a link's round trip, less the ping's own time on the bandwidth each way.
 void SetDelay(int64_t round_trip_ns, WayFigures& down, WayFigures& up) {
   const double sending = down.rate.Seconds(kPingBytes) + up.rate.Seconds(kPingBytes);
   const double delay = std::max(0.0, static_cast<double>(round_trip_ns) * 1e-9 - sending) / 2;
@@ -78,11 +78,11 @@ int MediumOf(const PathFigures& path, bool is_up) {
   return path.medium < 0 ? -1 : 2 * path.medium + (is_up && !path.half_duplex ? 1 : 0);
 }
 
-// Of relayed links where central's paths were not probed; no other medium has this number.
+// Medium of relayed links where central's paths were not probed; no other medium has this number.
 constexpr int kCentralMedium = 1 << 20;
 
-// Of a way that goes by way of central: what leaves central for `to` counts, since the bottleneck
-// of a home is what goes out of it.
+// Medium of a relayed direction: the one from central to `to`, since a home's bottleneck is its
+// uplink.
 int MediumOfRelayed(const DeviceFacts& from, const DeviceFacts& to) {
   if (to.path.medium >= 0) return MediumOf(to.path, /*is_up=*/false);
   if (from.path.medium >= 0) return MediumOf(from.path, /*is_up=*/true);
@@ -103,7 +103,7 @@ std::optional<bool> IsRelayed(const std::vector<StageStatus>& stages, int a, int
   return std::nullopt;
 }
 
-// How many ways of these stages' links are on the medium.
+// Number of directions of these stages' links on the medium.
 int WaysOn(const std::vector<StageStatus>& stages, const LinkRates& rates, int medium) {
   int ways = 0;
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
@@ -114,8 +114,8 @@ int WaysOn(const std::vector<StageStatus>& stages, const LinkRates& rates, int m
   return ways;
 }
 
-// What a way was measured to carry while others may have sent on its medium. Its rate by itself is
-// not lower, and at most as many times that as ways send there.
+// Sets a rate that was measured while others may have sent on the medium. The rate by itself is at
+// least this, and at most this times the number of directions that send there.
 void SetRate(const std::vector<StageStatus>& stages, LinkRate measured, int from, int to,
              LinkRates& rates) {
   if (!measured.is_set()) return;
@@ -190,7 +190,7 @@ void SetRelayedWays(const std::vector<StageStatus>& stages, const std::vector<De
                     LinkRates& rates) {
   for (size_t a = 0; a < devices.size(); ++a) {
     for (size_t b = a + 1; b < devices.size(); ++b) {
-      // To devices on central's host the path itself says all.
+      // Paths to devices on central's host were probed as such.
       if (devices[a].is_local || devices[b].is_local || AreOnOneRadio(devices[a], devices[b]))
         continue;
       std::optional<bool> is_relayed = IsRelayed(stages, static_cast<int>(a), static_cast<int>(b));

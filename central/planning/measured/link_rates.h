@@ -1,8 +1,8 @@
 #pragma once
 
-// What links carry and how long they take, as paths were probed and as the stages measure it
-// (proto/transport/link/bandwidth.h, round_trip.h), kept by device so that it outlives a plan. Pure
-// functions; any thread.
+// Rates and delays of links, as paths were probed and as stages measure them
+// (proto/transport/link/bandwidth.h, round_trip.h), kept by device so that they outlive a plan.
+// Pure functions; any thread.
 
 #include <cstddef>
 #include <string>
@@ -21,7 +21,7 @@ using LinkRates = std::vector<std::vector<WayFigures>>;
 // Paths that share their bandwidth.
 struct SharedMedium {
   std::vector<int> devices;  // numbers
-  LinkRate rate;             // of its fastest way by itself
+  LinkRate rate;             // rate of its fastest direction by itself
   bool half_duplex = false;
 };
 std::vector<SharedMedium> MediaOf(const std::vector<DeviceFacts>& devices);
@@ -30,10 +30,10 @@ std::vector<SharedMedium> MediaOf(const std::vector<DeviceFacts>& devices);
 std::string MediaText(const std::vector<SharedMedium>& media,
                       const std::vector<DeviceFacts>& devices);
 
-// Records what the stages of the plan that holds have measured: rates each direction apart, delays
-// as half of the round trip. A way that says nothing keeps its figures. A way on a
-// medium may have been measured beside others that send there: its rate by itself stays what it was
-// as long as they explain the difference. devices: how many the run has.
+// Records the measurements of the current plan's stages: rates in each direction, delays as half of
+// the round trip. A direction without a measurement keeps its figures. A direction on a medium may
+// have been measured beside others: its rate by itself stays as long as they explain the
+// difference. devices: number of devices of the run.
 void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, LinkRates& rates);
 
 // Links that go by way of central take its way in and its way out, in both directions: whatever
@@ -44,20 +44,20 @@ void RecordLinkRates(const std::vector<StageStatus>& stages, size_t devices, Lin
 void SetRelayedWays(const std::vector<StageStatus>& stages, const std::vector<DeviceFacts>& devices,
                     LinkRates& rates);
 
-// Of the ways between the devices on central's host, and between them and the others. Empty: no
-// path was measured. added_delay_seconds: what --link-delay-ms adds to each data link, which the
-// paths' control streams do not have.
+// Rates of directions between the devices on central's host, and between them and the others.
+// Empty: no path was measured. added_delay_seconds: the delay of --link-delay-ms, which the control
+// streams of the paths lack.
 LinkRates RatesOfPaths(const std::vector<DeviceFacts>& devices, double added_delay_seconds);
 
-// What was measured of the paths to these devices at a barrier. A way without a rate keeps the one
-// that it had.
+// Records measurements of the paths to these devices at a barrier. A direction without a rate keeps
+// its old one.
 void RecordPaths(const std::vector<DeviceFacts>& devices, const std::vector<int>& measured,
                  double added_delay_seconds, LinkRates& rates);
 
-// The rates of ways that no link of the plan has come back, a tenth at each call, to what was known
-// of them before training (`first`), or, if nothing was, to the best that is measured from or to
-// their ends: a link that was slow once is tried again. refusals: by device, how often its path was
-// tried in vain; each halves the tenth, so that a link which stays slow costs less and less.
+// Lets rates of directions without a link in the plan return, a tenth at each call, to their
+// figures before training (`first`), else to the best figure from or to their ends: a link that was
+// slow once is tried again. refusals: by device, the number of vain tries of its path; each halves
+// the tenth, so that a link that stays slow costs less and less.
 void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& first,
                     const std::vector<int>& refusals, LinkRates& rates);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a stage took for a micro-batch since the last report, from the sums of its telemetry.
+// A stage's time of a micro-batch since the last report, from the sums of its telemetry.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,22 +10,23 @@
 
 namespace runnel {
 
-// One stage of one plan. One thread.
+// Watches one stage of one plan. One thread.
 class StagePace {
  public:
-  // Of a plan whose training began at this sequence: micro-batches are counted over the run, time
-  // since the plan holds.
+  // For a plan whose training began at this sequence: telemetry counts micro-batches over the run,
+  // but time since the plan began.
   explicit StagePace(int64_t first_sequence = 0) : backwards_(first_sequence) {}
 
   struct Figures {
     int64_t micro_batches = 0;
-    double busy_seconds = 0;  // of the compute lane, a micro-batch
-    double all_seconds = 0;   // of the pipeline, between grants and their barriers, a micro-batch
+    double busy_seconds = 0;  // seconds of the compute lane for a micro-batch
+    // seconds of the pipeline for a micro-batch, between grants and their barriers
+    double all_seconds = 0;
   };
-  // None: fewer than `least` micro-batches were seen, which then count for the next report.
-  // processor_share: what the device's computing thread gets of a processor. Under a CPU quota time
-  // not used while waiting is credited, so wall time under-states the cost of any stage but the
-  // slowest: the larger of wall time and processor time divided by the share counts.
+  // The figures since the last report; none if fewer than `least` micro-batches were seen, which
+  // then count for the next report. processor_share: the device's share of a processor. Under a CPU
+  // quota a stage catches up in bursts, so wall time under-states the cost of any stage but the
+  // slowest: the larger of wall time and (processor time / share) counts.
   std::optional<Figures> Report(const Telemetry& telemetry, double processor_share, int64_t least) {
     const int64_t done = telemetry.backwards - backwards_;
     const int64_t busy_ns = telemetry.busy_ns - busy_ns_;

@@ -41,18 +41,18 @@ struct Pair {
   bool only = false;  // the frame's only pair: it came in two pieces
 };
 
-// How much of one frame agrees with a rate.
+// Agreement of one frame with a rate.
 struct Vote {
-  double weight = 0;      // of the frame's pairs that agree
-  double all_weight = 0;  // of all of the frame's pairs
-  int pairs = 0;          // that agree
+  double weight = 0;      // weight of the frame's pairs that agree
+  double all_weight = 0;  // weight of all pairs of the frame
+  int pairs = 0;          // number of pairs that agree
   bool only = false;
 };
 
 struct Agreement {
   double bytes_per_ns = 0;
-  double share = 0;   // of the weight of all pairs
-  size_t frames = 0;  // of whose own weight at least kLeastSupport agrees
+  double share = 0;   // share of the weight of all pairs
+  size_t frames = 0;  // frames of whose own weight at least kLeastSupport agrees
 };
 
 bool IsMeasurable(const FrameArrival& arrival) {
@@ -223,8 +223,8 @@ void BandwidthMeter::Add(const FrameArrival& arrival) {
   }
 }
 
-// Where a transfer has no point behind the burst, or hardly anything behind that point, it says
-// nothing.
+// A transfer tells nothing if it has no point behind the burst, or hardly anything behind that
+// point.
 void BandwidthMeter::AddLongTransfer(const FrameArrival& arrival) {
   const auto behind =
       std::find_if(arrival.between.begin(), arrival.between.end(),

@@ -150,7 +150,7 @@ class BandwidthProbe {
   int64_t idle_ns_ = kFirstIdleNs;
   int64_t next_bytes_ = kFirstBytes;
   int64_t sent_ns_ = 0;
-  bool waiting_ = false;                  // for a report
+  bool waiting_ = false;                  // whether a report waits
   bool large_frames_measurable_ = false;  // a probe of kFirstBytes lasted long enough
 };
 

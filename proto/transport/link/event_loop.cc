@@ -37,7 +37,7 @@ void ThreadLoop::Run() {
       tasks_.pop_front();
       lock.unlock();
       task();
-      task = nullptr;  // what it holds is destroyed without the lock
+      task = nullptr;  // destroys the task's captures without the lock
       lock.lock();
       continue;
     }

@@ -1,8 +1,8 @@
 #pragma once
 
-// What owns a shell's state machines: everything that happens elsewhere (transport callbacks,
-// lanes, timers) is posted here and runs one at a time, in order. ThreadLoop is a thread in real
-// time; VirtualLoop (virtual_loop.h) is a node of a simulation.
+// Owns a shell's state machines: everything that happens elsewhere (transport callbacks, lanes,
+// timers) is posted here and runs one at a time, in order. ThreadLoop is a thread in real time;
+// VirtualLoop (virtual_loop.h) is a node of a simulation.
 
 #include <condition_variable>
 #include <cstdint>
@@ -21,7 +21,7 @@ class EventLoop {
   using Task = std::function<void()>;
 
   virtual ~EventLoop() = default;
-  // Runs `task` on the loop's thread, after what was posted before. Any thread. Dropped once the
+  // Runs `task` on the loop's thread, after all tasks posted before. Any thread. Dropped once the
   // loop has ended.
   virtual void Post(Task task) = 0;
   // Runs `task` after `delay_ns`. Any thread.
@@ -40,7 +40,7 @@ class ThreadLoop final : public EventLoop {
   const Clock& clock() const override { return *clock_; }
   // Runs tasks on the calling thread until Stop().
   void Run();
-  // Lets Run return after the task that runs now; what is queued is dropped. Any thread.
+  // Lets Run return after the current task; queued tasks are dropped. Any thread.
   void Stop();
 
  private:

@@ -51,7 +51,7 @@ absl::Status Bad(absl::string_view field, absl::string_view why) {
 
 bool IsKind(uint8_t kind) { return kind >= 1 && kind <= kMaxFrameKind; }
 
-// What makes these 64 bytes a header of ours at all.
+// Checks the fields that make these 64 bytes a header of ours.
 absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
   if (bytes.size() != kFrameHeaderBytes) {
     return Bad("size", absl::StrCat(bytes.size(), " bytes instead of ", kFrameHeaderBytes));

@@ -24,11 +24,11 @@ enum class FrameKind : uint8_t {
   kGradient = 4,    // stage i + 1 -> i
   kInput = 5,       // central -> stage 0: FP32 samples
   kLabels = 6,      // central -> the stage with the loss: int32 per sample
-  kEvalInput = 7,   // the same in evaluation, with a sequence space of its own
+  kEvalInput = 7,   // as kInput in evaluation, with a sequence space of its own
   kEvalActivation = 8,
   kEvalLabels = 9,
   kProbe = 10,        // bytes that mean nothing: measures the link (bandwidth.h)
-  kProbeReport = 11,  // what the receiver of a probe measured
+  kProbeReport = 11,  // the measurement of a probe's receiver
   kRefusal = 12,      // last frame on a connection that its accepting end does not want; why
   kReplica = 13,      // a piece of a stage's state for its neighbour to keep; sequence: its number
 };
@@ -46,7 +46,7 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kActivation;
   FrameKind acked_kind = FrameKind::kHello;  // kAck only
   Generation generation;
-  uint32_t samples = 0;  // of the micro-batch; with the plan they fix the tensor's shape
+  uint32_t samples = 0;  // samples of the micro-batch; with the plan they fix the tensor's shape
   Sequence sequence;
   uint64_t payload_bytes = 0;
   uint32_t payload_crc = 0;
@@ -54,14 +54,14 @@ struct FrameHeader {
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
-// What had come in of a frame, counted from the end of its first piece.
+// Bytes of a frame that had arrived, counted from the end of its first piece, and when.
 struct ArrivalPoint {
   int64_t bytes = 0;
   int64_t ns = 0;
 };
 
-// How a frame came in, as its receiver read it: the bytes after the frame's first piece and the
-// time from that piece to the last one. Zero: in one piece, or not received.
+// Arrival of a frame as its receiver read it: the bytes after the frame's first piece and the time
+// from that piece to the last one. Zero: one piece, or not received.
 struct FrameArrival {
   int64_t bytes = 0;
   int64_t ns = 0;
@@ -91,7 +91,7 @@ std::array<std::byte, kFrameHeaderBytes> EncodeHeader(const FrameHeader& header)
 // non-zero reserved bytes, not 64 bytes.
 absl::StatusOr<FrameHeader> DecodeHeader(absl::Span<const std::byte> bytes);
 
-// DataLoss if the payload is not what the header says.
+// DataLoss if the payload does not fit the header.
 absl::Status CheckPayload(const FrameHeader& header, absl::Span<const std::byte> payload);
 
 }  // namespace runnel

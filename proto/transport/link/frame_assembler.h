@@ -30,10 +30,10 @@ class FrameAssembler {
   FrameAssembler(BufferPool* pool, HeaderFn on_header)
       : pool_(pool), on_header_(std::move(on_header)) {}
 
-  // One message, its bytes in pieces. kFrame: TakeFrame() has it. InvalidArgument: a message that
-  // is too long or too short, a bad header (frame.h), anything after the goodbye. DataLoss: the
-  // payload does not fit its CRC, or a goodbye in the middle of a frame.
-  // ResourceExhausted: no memory for the payload. Otherwise what the HeaderFn said.
+  // Takes one message, its bytes in pieces. kFrame: TakeFrame() has it. InvalidArgument: a message
+  // that is too long or too short, a bad header (frame.h), anything after the goodbye. DataLoss:
+  // the payload does not fit its CRC, or a goodbye in the middle of a frame. ResourceExhausted: no
+  // memory for the payload. Otherwise the error of the HeaderFn.
   absl::StatusOr<Progress> Add(absl::Span<const absl::Span<const std::byte>> pieces);
   Frame TakeFrame() { return std::move(frame_); }
 
@@ -51,8 +51,8 @@ class FrameAssembler {
   bool goodbye_ = false;
   bool failed_ = false;
   Frame frame_;
-  uint64_t received_bytes_ = 0;  // of the payload
-  uint32_t crc_ = 0;             // of those
+  uint64_t received_bytes_ = 0;  // received bytes of the payload
+  uint32_t crc_ = 0;             // CRC of the received bytes
 };
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-// Who may come to a stage's data port.
+// Admission to a stage's data port.
 
 #include <utility>
 

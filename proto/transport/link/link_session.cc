@@ -96,7 +96,7 @@ void LinkSession::Connected(std::shared_ptr<Connection> connection) {
   // The old one goes first: its end may be reported, and handled, while it is destroyed.
   Disconnected();
   connection_ = std::move(connection);
-  // What came early and was not delivered is unacknowledged and so comes again.
+  // Early frames were not acknowledged, so they come again.
   early_.clear();
   std::vector<std::pair<Stream*, Kept*>> resend;
   for (auto& [kind, stream] : streams_) {
@@ -127,7 +127,8 @@ absl::Status LinkSession::Received(Frame frame) {
 
 absl::Status LinkSession::ReceivedAck(const FrameHeader& header) {
   if (!IsData(header.acked_kind)) return Impossible(header, "acknowledges no data");
-  if (header.generation < generation_) return absl::OkStatus();  // what it means is forgotten
+  // the old generation no longer counts
+  if (header.generation < generation_) return absl::OkStatus();
   Stream& stream = streams_[header.acked_kind];
   const Position acked = PositionOf(header);
   if (acked > stream.last_transmitted) {
@@ -177,7 +178,7 @@ void LinkSession::StartGeneration(Generation generation) {
     stream.last_acknowledged = Sequence(-1);
     stream.last_told = Sequence(-1);
   }
-  // Dispatch puts back what is still early.
+  // Dispatch puts frames back that are still early.
   for (Frame& frame : std::exchange(early_, {})) Dispatch(std::move(frame)).IgnoreError();
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What makes a link outlive its connections: frames are kept until the peer has consumed them,
-// resent verbatim after a reconnect, and delivered once. A state machine: no
-// thread, no clock; one owner calls it.
+// Makes a link outlive its connections: frames are kept until the peer has consumed them, resent
+// verbatim after a reconnect, and delivered once. A state machine: no thread, no clock; one owner
+// calls it.
 
 #include <cstdint>
 #include <deque>
@@ -24,18 +24,17 @@ inline constexpr int64_t kLargeFrameBytes = 16 * 1024;
 struct LinkCounters {
   int64_t frames_sent = 0;  // first transmissions of data frames
   int64_t frames_resent = 0;
-  int64_t large_frames_sent = 0;  // of frames_sent, those of kLargeFrameBytes and more
+  int64_t large_frames_sent = 0;  // frames of kLargeFrameBytes and more among frames_sent
   int64_t bytes_sent = 0;         // header + payload of first transmissions
   int64_t bytes_received = 0;     // header + payload of frames delivered
   int64_t frames_received = 0;
   int64_t duplicates_dropped = 0;
-  int64_t stale_dropped = 0;  // of an older generation
+  int64_t stale_dropped = 0;  // frames of an older generation
 };
 
-// What the two ends rely on: a connection keeps order, and after Connected() an end sends first
-// what the peer has not acknowledged, in the order of its first sending. So within a kind
-// (generation, sequence) ascends strictly on one connection; only a new connection brings
-// repetitions.
+// Both ends rely on this: a connection keeps order, and after Connected() an end first sends the
+// unacknowledged frames, in the order of their first sending. So within a kind (generation,
+// sequence) ascends strictly on one connection; only a new connection brings repetitions.
 class LinkSession {
  public:
   // Takes one data frame, in order, once. The owner calls Acknowledge when it has consumed it. May
@@ -54,19 +53,19 @@ class LinkSession {
   // (generation, sequence) ascends; gaps are allowed. A frame of an older generation than the
   // current one is dropped and counted.
   void Send(Frame frame);
-  // Tells the peer that everything of this kind up to `sequence` is consumed. Of an older
-  // generation, or not beyond what was told before: no effect. Activations and gradients, which
-  // both ends send, are told of along with the next data frame: a message by itself costs both
-  // processors a wake-up. Told at once: other kinds, every kMostOwed-th, and what a new connection
-  // finds.
+  // Tells the peer that everything of this kind up to `sequence` is consumed. No effect for an
+  // older generation, or below an earlier call. Acknowledgements of activations and gradients,
+  // which both ends send, go along with the next data frame: a message by itself costs both
+  // processors a wake-up. Sent at once: acknowledgements of other kinds, every kMostOwed-th, and
+  // those owed when a new connection comes.
   void Acknowledge(FrameKind kind, Generation generation, Sequence sequence);
-  // A new connection, hellos exchanged: tells again what is acknowledged and resends what the peer
-  // has not acknowledged. Replaces the one before, whose frames must no longer be passed in.
+  // Takes a new connection after the hellos: repeats the acknowledgements and resends
+  // unacknowledged frames. Replaces the old connection, whose frames must no longer be passed in.
   void Connected(std::shared_ptr<Connection> connection);
   // The current connection ended.
   void Disconnected();
-  // A frame from the current connection, data or ack. InvalidArgument for one that cannot be: the
-  // owner closes the connection. Impossible are: a hello, a probe, an ack of what was never sent or
+  // Takes a frame from the current connection, data or ack. InvalidArgument for an impossible one:
+  // the owner closes the connection. Impossible are: a hello, a probe, an ack of an unsent frame or
   // of no data kind, a sequence that does not ascend on this connection, too many early frames.
   absl::Status Received(Frame frame);
   // Starts a generation: older unacknowledged frames are forgotten, older arrivals dropped and
@@ -87,17 +86,17 @@ class LinkSession {
     friend auto operator<=>(const Position&, const Position&) = default;
   };
   struct Kept {
-    int64_t order = 0;  // of Send calls, over all kinds
+    int64_t order = 0;  // order of Send calls, over all kinds
     bool transmitted = false;
     Frame frame;
   };
   struct Stream {
     std::deque<Kept> unacknowledged;
-    Position last_transmitted;       // of ours, over all connections
-    Position last_on_connection;     // of the peer's, on the current connection
+    Position last_transmitted;       // last of our frames, over all connections
+    Position last_on_connection;     // last of the peer's frames, on the current connection
     Sequence last_delivered{-1};     // in the current generation
-    Sequence last_acknowledged{-1};  // what our owner told us, in the current generation
-    Sequence last_told{-1};          // what of it we told the peer
+    Sequence last_acknowledged{-1};  // consumed by our owner, in the current generation
+    Sequence last_told{-1};          // acknowledged to the peer
   };
 
   static Position PositionOf(const FrameHeader& header) {

@@ -13,11 +13,11 @@ namespace {
 
 constexpr uint64_t kMaxHelloBytes = 1024;
 constexpr int64_t kProbeTickNs = 500'000'000;
-// What sockets at both ends and buffers between them may hold, and the first message of a frame:
-// until all of it has come nothing is heard. Linux grows a socket's buffer to 4 MiB.
+// Bytes that sockets and buffers between them may hold, and the first message of a frame: nothing
+// is heard until all of it has arrived. Linux grows a socket's buffer to 4 MiB.
 constexpr double kBufferedBytes = 5 << 20;
-// That they take as long as the rate is not known: then gRPC's pings find a dead connection as
-// soon.
+// Assumed time of these bytes while the rate is not known: then gRPC's pings find a dead connection
+// as soon.
 constexpr int64_t kUnknownBufferNs = 10'000'000'000;
 
 Payload PayloadOf(absl::string_view text) {
@@ -235,7 +235,7 @@ void LinkShell::Received(Frame frame) {
 
 absl::Status LinkShell::ReceivedProbe(const Frame& frame) {
   if (frame.header.kind == FrameKind::kProbe) {
-    // In one piece it says nothing but that the link is fast.
+    // A frame in one piece only tells that the link is fast.
     const FrameArrival& arrival = frame.arrival;
     SendBeside(
         MakeProbeReport({std::max<int64_t>(arrival.bytes, 1), std::max<int64_t>(arrival.ns, 1)},

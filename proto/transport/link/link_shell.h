@@ -55,23 +55,23 @@ class LoopConnection final : public ConnectionObserver,
       : loop_(loop), limits_(limits), admitted_(admitted) {}
   ~LoopConnection() override { connection_.reset(); }
 
-  // On the loop's thread: where frames and the end of the connection go.
+  // Called on the loop's thread: sets the receivers of frames and of the connection's end.
   void Bind(FrameFn on_frame, ClosedFn on_closed);
   void Unbind();
   void SetConnection(std::shared_ptr<Connection> connection) {
     connection_ = std::move(connection);
   }
   const std::shared_ptr<Connection>& connection() const { return connection_; }
-  // On the loop's thread: what `limits` allow is taken from now on.
+  // Called on the loop's thread: accepts from now on the frames that `limits` allow.
   void Admit() { admitted_ = true; }
   bool admitted() const { return admitted_; }
   // A frame's header has come and the rest of it has not: bytes are on their way.
   bool mid_frame() const { return mid_frame_; }
-  // On the loop's thread: cuts the peer off at once, without a word.
+  // Called on the loop's thread: cuts the peer off at once, without a message.
   void Abort();
-  // On the loop's thread: closes; the frames and the end that are still to come go nowhere.
+  // Called on the loop's thread: closes; later frames and the end are dropped.
   void Close();
-  // As Close, and tells the peer why: "has no stage yet".
+  // Closes as Close does, and tells the peer the reason: "has no stage yet".
   void Refuse(absl::string_view reason);
   // Called on the loop's thread once the connection has ended, whoever is bound.
   void OnGone(std::function<void()> gone) { gone_ = std::move(gone); }
@@ -89,16 +89,16 @@ class LoopConnection final : public ConnectionObserver,
   std::function<void()> gone_;
   std::atomic<bool> admitted_;
   std::atomic<bool> mid_frame_{false};
-  bool has_hello_ = false;  // of the thread that calls OnHeader
+  bool has_hello_ = false;  // only read by the thread that calls OnHeader
 };
 
-// What a dialling end says first, and what an accepting end that takes it answers.
+// The first message of a dialling end, and the answer of an accepting end.
 struct LinkHello {
   std::string token;  // dialling: LinkTarget::token; accepting: LinkTarget::greeting
   std::string role;   // "link": from the stage before; "feed": from central
 };
 Frame MakeHello(const LinkHello& hello);
-// What an accepting end says to a connection that it does not want.
+// The frame by which an accepting end refuses a connection.
 Frame MakeRefusal(absl::string_view reason);
 absl::StatusOr<LinkHello> ParseHello(const Frame& frame);
 // Takes the same time wherever they differ.
@@ -107,8 +107,8 @@ bool EqualTokens(absl::string_view a, absl::string_view b);
 // Whom an accepting end takes.
 struct LinkExpectation {
   std::string token;          // empty: nobody yet
-  std::string upstream_peer;  // who alone may come as "link", as Connection::peer says it
-  std::string feed_peer;      // who alone may come as "feed"
+  std::string upstream_peer;  // the only peer that may come as "link", as Connection::peer names it
+  std::string feed_peer;      // the only peer that may come as "feed"
 };
 
 // Accepts data connections and hands each on when it has shown the stage's token and, where the
@@ -138,8 +138,8 @@ class LinkAcceptor {
   // Errors as Transport::Listen.
   absl::Status Listen(Transport* transport, const std::string& address);
   std::string address() const { return listener_->address(); }
-  // On the loop's thread: what a peer must show, and how what we send to a neighbour is shaped from
-  // now on.
+  // Called on the loop's thread: sets the credentials that a peer must show, and the shaping of
+  // what is sent to a neighbour.
   void Expect(LinkExpectation expectation, const LinkShaping& shaping);
 
  private:
@@ -152,7 +152,7 @@ class LinkAcceptor {
   const FrameLimits* limits_;
   HelloFn on_hello_;
   RefusedFn on_refused_;
-  LinkExpectation expectation_;  // of the loop's thread
+  LinkExpectation expectation_;  // used on the loop's thread
   std::mutex mutex_;
   LinkShaping shaping_;                                  // guarded by mutex_
   std::deque<std::weak_ptr<LoopConnection>> strangers_;  // oldest first; guarded by mutex_
@@ -162,7 +162,7 @@ class LinkAcceptor {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-// All methods on the loop's thread.
+// Call all methods on the loop's thread.
 class LinkShell {
  public:
   struct Options {
@@ -195,13 +195,13 @@ class LinkShell {
 
   LinkSession& session() { return session_; }
   const LinkSession& session() const { return session_; }
-  // Not before the hellos were exchanged.
+  // Whether hellos were exchanged.
   bool connected() const { return session_.connected(); }
   // Handed over for sending and not left yet.
   int64_t queued_bytes() const;
-  // What the peer's frames say that the link carries towards us; 0: not measured yet.
+  // Rate of the link towards us, by the peer's frames; 0: not measured yet.
   double received_bytes_per_second() const { return incoming_.bytes_per_second(); }
-  // Of the link, there and back; 0: not measured yet.
+  // Round trip of the link; 0: not measured yet.
   int64_t round_trip_ns() const { return round_trip_.smallest_ns(); }
 
  private:
@@ -231,7 +231,7 @@ class LinkShell {
   BandwidthProbe probe_;
   RoundTripMeter round_trip_;
   SilenceWatch silence_;
-  int64_t large_frames_seen_ = 0;  // of the session's counters
+  int64_t large_frames_seen_ = 0;  // the session's counter at the last look
   RedialPolicy redial_;
   std::shared_ptr<bool> alive_;  // false once the shell is gone: timers check it
 };

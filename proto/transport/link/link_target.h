@@ -7,10 +7,10 @@
 namespace runnel {
 
 struct LinkTarget {
-  std::string address;   // where to dial
-  std::string peer;      // who is there (Connection::peer)
-  std::string token;     // what to show
-  std::string greeting;  // what it must answer: whoever else has its port does not know
+  std::string address;   // address to dial
+  std::string peer;      // name of the other end (Connection::peer)
+  std::string token;     // token to show
+  std::string greeting;  // answer that it must give: an attacker on its port does not know it
 
   friend bool operator==(const LinkTarget&, const LinkTarget&) = default;
 };

@@ -20,13 +20,13 @@ class Pacer {
 
   explicit Pacer(const LinkShaping& shaping);
 
-  // Books `bytes` that are ready at `ready_ns`, behind what was booked before. Times count from the
-  // clock that `ready_ns` counts from and never descend.
+  // Books `bytes` that are ready at `ready_ns`, behind earlier bookings. Times count from the clock
+  // of `ready_ns` and never descend.
   Times Schedule(int64_t ready_ns, int64_t bytes);
 
   bool enabled() const { return ns_per_byte_ > 0 || delay_ns_ > 0; }
-  // Bytes that one booking should have at most, so that they leave evenly: what the link carries in
-  // two milliseconds, within [4 KiB, `limit`].
+  // Largest size of one booking, so that bytes leave evenly: those of two milliseconds on the link,
+  // within [4 KiB, `limit`].
   int64_t PieceBytes(int64_t limit) const;
 
  private:

@@ -78,7 +78,7 @@ std::optional<PortAnswer> Begin(const PortProbe::Target& target, int* socket) {
   return AnswerOf(error);
 }
 
-// Of a socket that has something to say.
+// The answer of a socket that has an event.
 PortAnswer AnswerOfSocket(int socket) {
   int error = 0;
   socklen_t bytes = sizeof(error);

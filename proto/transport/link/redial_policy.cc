@@ -38,7 +38,7 @@ absl::Status RedialPolicy::Ended(int64_t now_ns, const absl::Status& status, int
   const std::string refusal = std::exchange(refusal_, {});
   // The same frame would come again, to the same device.
   if (absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status)) return status;
-  // What was lost comes again: the session resends it on the next connection.
+  // Lost frames come again: the session resends them on the next connection.
   const bool damaged = absl::IsDataLoss(status);
   if (damaged) RUNNEL_RETURN_IF_ERROR(CheckDamage(status, delivered));
   if (!dials_) return absl::OkStatus();

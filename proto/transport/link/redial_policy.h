@@ -13,7 +13,7 @@
 namespace runnel {
 
 struct RedialLimits {
-  // Nobody has answered for this long: the peer is lost.
+  // The peer is lost after this time without an answer.
   int64_t lost_ns = int64_t{20} * 1000 * 1000 * 1000;
   // The peer is there and has refused every connection for this long. It may be busy with a plan
   // that it gets later than we did; whether it lives, its control stream tells.

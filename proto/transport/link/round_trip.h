@@ -1,9 +1,9 @@
 #pragma once
 
-// How long a link takes there and back, measured with pings: probe frames of a few bytes that the
-// peer answers at once. Acknowledgements do not tell it: they wait until a frame is consumed, and
-// then for a frame that goes back. A ping that met tensors on its way waited behind them; of
-// several pings the smallest time is that of the link.
+// Measures a link's round trip with pings: probe frames of a few bytes that the peer answers at
+// once. Acknowledgements cannot measure it: they wait until a frame is consumed, then for a frame
+// that goes back. A ping that met tensors on its way waited behind them, so the smallest of several
+// pings counts.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +36,7 @@ class RoundTripMeter {
 
  private:
   Sequence last_;                   // ping
-  std::optional<int64_t> sent_ns_;  // of the last ping; none: it is answered
+  std::optional<int64_t> sent_ns_;  // when the last ping was sent; none: it is answered
   std::deque<int64_t> window_;
 };
 

@@ -28,7 +28,7 @@ void ThreadScheduler::Run() {
       const auto task = tasks_.extract(tasks_.begin());
       lock.unlock();
       task.mapped()();
-      // What the task holds is destroyed here, without the lock.
+      // The task's captures are destroyed here, without the lock.
     }
     lock.lock();
   }

@@ -15,7 +15,7 @@ class SilenceWatch {
  public:
   // Six answers to heartbeats: less would be said of each busy moment of a small device.
   static constexpr int64_t kLeastNs = 1'500'000'000;
-  // Nobody is silent for longer unnoticed, however irregular it was.
+  // Upper bound of the limit, however irregular the messages were.
   static constexpr int64_t kMostNs = 60'000'000'000;
   // After so many limits of silence the connection is taken for dead: another one is worth a try.
   static constexpr double kDeadFactor = 2.5;

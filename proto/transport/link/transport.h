@@ -33,17 +33,17 @@ class ConnectionObserver {
 };
 
 // One end of an established connection. Thread-safe. Destroying it closes it; OnClosed is then
-// still called once, at the latest during the destructor, and never after it. What is queued still
-// leaves if Close() was called before; otherwise it is lost and the peer hears Unavailable. It may
-// be destroyed within a call of its observer; OnClosed then comes within that call.
+// still called once, at the latest during the destructor, and never after it. Queued frames still
+// leave if Close() was called before; otherwise they are lost and the peer hears Unavailable. It
+// may be destroyed within a call of its observer; OnClosed then comes within that call.
 class Connection {
  public:
   virtual ~Connection() = default;
   // Queues a sealed frame; returns at once, the payload is shared, not copied. Frames leave in
   // order. Unavailable once the connection is closed (the frame is then lost; sessions resend).
   virtual absl::Status Send(const Frame& frame) = 0;
-  // Closes in order after what is queued. Frames may come in until OnClosed; what the peer has not
-  // sent by then it cannot send any more.
+  // Closes in order after the queued frames. Frames may arrive until OnClosed; the peer can send no
+  // more then.
   virtual void Close() = 0;
   // Payload and header bytes handed over for sending that have not left yet.
   virtual int64_t queued_bytes() const = 0;
@@ -61,21 +61,21 @@ struct LinkShaping {
 
 // Whom to dial.
 struct DialTarget {
-  DialTarget(const char* to) : address(to) {}       // NOLINT: as plain as an address
+  DialTarget(const char* to) : address(to) {}  // NOLINT: as plain as an address
   DialTarget(std::string to, std::string who = "", std::string shown = "")  // NOLINT: the same
       : address(std::move(to)), peer(std::move(who)), token(std::move(shown)) {}
 
   std::string address;
-  // Who must be there, as Connection::peer says it; nobody else gets a byte. Empty: this process
-  // itself. Transports whose peers prove nothing do not look at it.
+  // Name that the other end must have, as Connection::peer gives it; nobody else gets a byte.
+  // Empty: this process itself. Transports without certificates do not look at it.
   std::string peer;
-  // Of the link: shows central's relay that this end may be there, where the address cannot be
-  // dialled (relay_transport.h). Empty: it is not relayed.
+  // Token of the link: shows central's relay that this end may be there, if the address cannot be
+  // dialled (relay_transport.h). Empty: no relay.
   std::string token;
 };
 
-// What a listener makes of a new connection: an observer, which must outlive it, and the place
-// where the transport puts the connection (called once, before any event, on a transport thread).
+// A listener's answer to a new connection: an observer, which must outlive it, and the place where
+// the transport puts the connection (called once, before any event, on a transport thread).
 struct Accepted {
   ConnectionObserver* observer = nullptr;
   LinkShaping shaping;
@@ -87,7 +87,7 @@ using AcceptFn = std::function<Accepted(std::shared_ptr<Connection> connection)>
 class Listener {
  public:
   virtual ~Listener() = default;
-  // Where peers dial, with the port that was chosen for port 0: "127.0.0.1:40123".
+  // Address that peers dial, with the port chosen for port 0: "127.0.0.1:40123".
   virtual std::string address() const = 0;
 };
 
