@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether the stages of a plan fit into what the workers may take. Policies that do not know of
-// memory are checked as well: a stage that does not fit is refused before anything is sent.
+// Checks that the stages of a plan fit into the workers' memory, whatever the policy knows of
+// memory: a stage that does not fit is refused before anything is sent.
 
 #include <cstdint>
 #include <vector>
@@ -13,18 +13,18 @@
 
 namespace runnel {
 
-// A worker without a stage, and what its stage takes while it starts: beside the stage's plan.
+// Memory of a worker without a stage, and of its stage's start: added to the stage's plan.
 constexpr int64_t kWorkerBytes = 64'000'000;
 
-// What of the limit a stage may take.
+// The part of the limit that a stage may take.
 int64_t StageLimitOf(const DeviceMemory& device);
 
-// devices: by device number. InvalidArgument: names each stage that does not fit, with what it
-// takes, what its worker may take, and the fix. Others as MakePipelineModel and PlacementOf.
+// devices: by device number. InvalidArgument names each stage that does not fit, its memory, its
+// worker's limit, and the fix. Other errors as MakePipelineModel and PlacementOf.
 absl::Status CheckMemory(const PlanRequest& request, const Plan& plan,
                          const std::vector<DeviceMemory>& devices);
 
-// No plan at all fits: what the whole model takes on one device, and what each may take.
+// The error if no plan fits: memory of the whole model on one device, and each device's limit.
 absl::Status NoRoomError(const PlanRequest& request, const std::vector<DeviceMemory>& devices);
 
 }  // namespace runnel

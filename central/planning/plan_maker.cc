@@ -23,13 +23,13 @@ constexpr double kMicroBatchProcessorSeconds = 0.9e-3;
 constexpr double kFrameProcessorSeconds = 0.15e-3;
 constexpr double kLinkByteProcessorSeconds = 2e-9;
 constexpr double kFeedByteProcessorSeconds = 0.8e-9;
-// What that server measured of itself (DeviceCosts): another device's costs are those above times
-// what it measured over these.
+// The lab server's own measurements (DeviceCosts): another device's costs are those above times its
+// measurements over these.
 constexpr double kServerFrameSeconds = 30e-6;
 constexpr double kServerLinkByteSeconds = 0.2e-9;
-// Of so many micro-batches the share that fills and drains the pipeline is small.
+// With this many micro-batches the share that fills and drains the pipeline is small.
 constexpr int64_t kMostSimulated = 1000;
-// Less is what a wired network takes; people need not read it.
+// A wired network's delay is below this and not worth a line.
 constexpr double kShownDelaySeconds = 0.5e-3;
 
 std::vector<int> DevicesOf(const Plan& plan) {
@@ -76,7 +76,7 @@ void AddDeviceCosts(const MeasuredCluster& cluster, PlanRequest& request) {
     cost.codec_seconds_per_byte = slower * costs.coder_seconds_per_byte / share(device);
     if (share(device) >= kWholeProcessor) continue;
     cost.shares_processor = true;
-    // Of processor time, as ScaleOf wants it.
+    // Ratio of processor times, as ScaleOf wants it.
     const double training_ratio =
         profiled[0] > 0 ? profiled[device] * share(device) / (profiled[0] * share(0)) : 1;
     const TransportScale scale = ScaleOf(costs, training_ratio);
@@ -123,7 +123,7 @@ std::vector<std::vector<LinkSpeed>> PlanMaker::SpeedsBetween(const std::vector<i
   return speeds;
 }
 
-// Without a cost model, which the request borrows from the caller.
+// Makes the request without a cost model, which it borrows from the caller.
 absl::StatusOr<PlanRequest> PlanMaker::RequestFor(const std::vector<int>& devices,
                                                   const MeasuredCluster& cluster) const {
   const CodecInputs& codecs = inputs_.codecs;

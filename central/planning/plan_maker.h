@@ -1,6 +1,6 @@
 #pragma once
 
-// From what a run asks for and what was measured to a plan, and to what a plan costs.
+// Makes plans from a run's request and measurements, and tells their cost.
 
 #include <string>
 #include <vector>
@@ -24,15 +24,15 @@ class PlanMaker final : public PlanSource {
                                 const MeasuredCluster& cluster) const override;
   absl::StatusOr<Plan> NextPlan(const Plan& held, const MeasuredCluster& cluster) const override;
   absl::StatusOr<Plan> RefitCodecs(const Plan& plan, const MeasuredCluster& cluster) const override;
-  // By simulation. Needs times.
+  // Period by simulation. Needs times.
   absl::StatusOr<double> PeriodSeconds(const Plan& plan,
                                        const MeasuredCluster& cluster) const override;
-  // The same of a pipeline that fills and drains with so many micro-batches between two barriers.
+  // Seconds of a pipeline that fills and drains with this many micro-batches between two barriers.
   absl::StatusOr<double> SecondsBetweenBarriers(const Plan& plan, const MeasuredCluster& cluster,
                                                 int64_t micro_batches) const;
   double CodingErrorOf(const Plan& plan) const override;
 
-  // What the links of `plan` are taken for with these rates.
+  // The bandwidth that `plan` assumes of its links with these rates.
   PlanBandwidth AssumedBandwidth(const Plan& plan, const LinkRates& rates) const;
 
  private:
@@ -44,13 +44,13 @@ class PlanMaker final : public PlanSource {
                                                     const LinkRates& rates) const;
   absl::StatusOr<PlanRequest> RequestFor(const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) const;
-  // Whatever memory it takes, unless the policy knows better.
+  // A plan without a check of memory, unless the policy makes one.
   absl::StatusOr<Plan> AnyPlanFor(PlanRequest request, const std::vector<int>& devices,
                                   const MeasuredCluster& cluster) const;
-  // Refused if a stage does not fit into what its worker may take.
+  // A plan, refused if a stage does not fit into its worker's memory.
   absl::StatusOr<Plan> FittingPlanFor(const PlanRequest& request, const std::vector<int>& devices,
                                       const MeasuredCluster& cluster) const;
-  // Where that costs little, with room for copies of the neighbours' states.
+  // A plan with room for copies of the neighbours' states, if that costs little.
   absl::StatusOr<Plan> MakePlanFor(PlanRequest request, const std::vector<int>& devices,
                                    const MeasuredCluster& cluster) const;
 

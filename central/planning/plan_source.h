@@ -1,6 +1,6 @@
 #pragma once
 
-// What a replanner chooses among, and by what.
+// The plans that a replanner chooses from, and their costs.
 
 #include <vector>
 
@@ -17,7 +17,7 @@ class PlanSource {
   // The policy's plan for these devices, by number and in pipeline order.
   virtual absl::StatusOr<Plan> MakePlan(const std::vector<int>& devices,
                                         const MeasuredCluster& cluster) const = 0;
-  // The policy's plan after `held`, on the same devices. Of a policy with PolicyRow::next.
+  // The policy's plan after `held`, on the same devices. For policies with PolicyRow::next.
   virtual absl::StatusOr<Plan> NextPlan(const Plan& held, const MeasuredCluster& cluster) const = 0;
   // `plan` with the codecs that its links have time for.
   virtual absl::StatusOr<Plan> RefitCodecs(const Plan& plan,
@@ -25,7 +25,7 @@ class PlanSource {
   // Seconds that the pipeline of `plan` needs for a micro-batch.
   virtual absl::StatusOr<double> PeriodSeconds(const Plan& plan,
                                                const MeasuredCluster& cluster) const = 0;
-  // What a plan loses by its codecs (CodingError); 0 if they cannot be read.
+  // Error of a plan's codecs (CodingError); 0 if they cannot be read.
   virtual double CodingErrorOf(const Plan& plan) const = 0;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Who decides which device runs which layers. The coordinator asks a planner for the first plan and
-// at every barrier; a planner never calls back.
+// Decides which device runs which layers. The coordinator asks a planner for the first plan and at
+// every barrier; a planner never calls back.
 
 #include <optional>
 #include <string>
@@ -24,7 +24,7 @@ struct KeepPlan {};
 // the same barrier. What has no stage is measured before layers move there.
 struct MeasureDevices {
   std::vector<int> devices;
-  std::vector<int> paths = {};  // of devices on other hosts, by their numbers
+  std::vector<int> paths = {};  // numbers of devices on other hosts
   // Training need not stand meanwhile: these are devices without a stage, and no paths.
   bool beside = false;
 };
@@ -32,16 +32,16 @@ struct MeasureDevices {
 // Another plan from this barrier on. The coordinator gives it its generation.
 struct ChangePlan {
   Plan plan;
-  std::string why;  // for people
-  // From which the plan was made, for the journal; empty: as in the report.
+  std::string why;  // reason, for people
+  // Times that the plan was made from, for the journal; empty: as in the report.
   std::vector<DeviceTimes> times = {};
 };
 
-// What must be measured of each device before the first plan.
+// Measurements of each device that the planner needs before the first plan.
 struct ProfileNeeds {
   bool devices = false;              // false: nothing
   std::vector<LayerRange> ranges{};  // empty: each layer by itself, then parts (layer_profile.h)
-  std::vector<std::string> cost_codecs{};  // of which devices time the coding
+  std::vector<std::string> cost_codecs{};  // codecs whose coding devices time
   bool first_only = false;                 // the first device alone; the others' times are empty
 };
 
@@ -66,9 +66,9 @@ class Planner {
   virtual absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                          const std::vector<DeviceTimes>& times) = 0;
 
-  // After MeasureDevices it is called again for the same step, with the new times of the devices
-  // and the new figures of the paths that could be measured; of what is measured beside the
-  // training they are there at a later step. It answers so at most twice at a step.
+  // After MeasureDevices it is called again for the same step, with the new figures of devices and
+  // paths that could be measured; figures measured beside the training are there at a later step.
+  // It answers MeasureDevices at most twice at a step.
   virtual BarrierDecision AtBarrier(const BarrierReport& report) = 0;
 
   // Workers were lost, or leave, that the plan of `report` uses (DeviceFacts::is_lost): a plan over
@@ -76,29 +76,30 @@ class Planner {
   // fits.
   virtual absl::StatusOr<Plan> PlanForSurvivors(const BarrierReport& report) = 0;
 
-  // All times of a device, from the seconds of the ranges that were measured of it
-  // (ProfileNeeds::ranges, in that order). Called whenever a device was measured and
-  // there are such ranges. InvalidArgument: another number of them, or one that is no time.
+  // All times of a device, from its measured ranges (ProfileNeeds::ranges, in that order). Called
+  // whenever a device was measured and there are such ranges. InvalidArgument: another number of
+  // times, or one that is no time.
   virtual absl::StatusOr<DeviceTimes> Characterise(int device,
                                                    const std::vector<double>& seconds) = 0;
 
   // ---- for the journal
 
-  // What was known of links when the first plan was made; none: nothing.
+  // Figures of links at the first plan; none: nothing was known.
   virtual std::optional<LinksKnown> KnownLinks() const { return std::nullopt; }
 
   // ---- for people
 
-  // What the links of `plan` are taken for.
+  // The bandwidth that `plan` assumes of its links.
   virtual PlanBandwidth AssumedBandwidth(const Plan& plan) const = 0;
   // Why the first plan is as it is, a line; empty: there is nothing to say.
   virtual std::string Explanation() const { return ""; }
-  // What the last report showed, a line that is said once; empty: nothing.
+  // A line about the last report, given once; empty: nothing.
   virtual std::string TakeRemark() { return ""; }
-  // Of the last report.
+  // Comparison of the last report.
   virtual PeriodComparison period() const { return {}; }
   virtual PlanSearches searches() const { return {}; }
-  // Of the first plan, by simulation; 0: nothing was measured, or the plan came from elsewhere.
+  // Prediction of the first plan, by simulation; 0: nothing was measured, or the plan came from
+  // elsewhere.
   virtual double predicted_samples_per_s() const = 0;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// All that plans of a run depend on, beside what is measured: a value. A copy with other members is
-// another question, for example `plan --what-if`.
+// All inputs of a run's plans except measurements: a value. A copy with other members is another
+// question, for example `plan --what-if`.
 
 #include <cstdint>
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace runnel {
 
-// What is supposed of the link between two devices, both ways, instead of what was measured.
+// Supposed rate of the link between two devices, both ways, in place of the measured one.
 struct AssumedLink {
   int from = 0;  // device numbers
   int to = 0;
@@ -28,13 +28,14 @@ struct AssumedLink {
 // Links, as long as none was measured.
 struct LinkInputs {
   LinkSpeed given;              // every way; a rate of 0 is no limit
-  std::string source = "none";  // where `given` comes from, as PlanBandwidth::source
+  std::string source = "none";  // origin of `given`, as PlanBandwidth::source
   std::vector<AssumedLink> assumed = {};
-  std::vector<ScenarioLink> ways = {};  // of --links, by names of devices; before any measurement
-  double frame_share = 1;               // of a bandwidth in `ways`, what frames get of it
+  // links of --links, by names of devices; before any measurement
+  std::vector<ScenarioLink> ways = {};
+  double frame_share = 1;  // share of a bandwidth in `ways` that frames get
 };
 
-// What crosses links.
+// Codecs of the links.
 struct CodecInputs {
   CodecSchedule forward;  // as LinkPlan; with follow_links: the fewest bits allowed
   CodecSchedule backward;
@@ -58,10 +59,10 @@ struct PlanningInputs {
   ModelSpec model;
   const PolicyRow* policy = nullptr;
   const ScheduleRow* schedule = nullptr;
-  NumberFormat format = {};        // of the recipe
+  NumberFormat format = {};        // number format of the recipe
   std::vector<int64_t> caps = {};  // by stage; empty: the schedule's
   int64_t batch_size = 1;          // samples of an optimizer step
-  int64_t micro_batches = 1;       // of an optimizer step
+  int64_t micro_batches = 1;       // micro-batches of an optimizer step
   int64_t micro_batch_size = 1;    // samples of the largest
   int64_t barrier_every = 0;       // optimizer steps from one barrier to the next; 0: there is none
   bool replicates = false;         // whether stages keep copies of barriers for one another

@@ -21,8 +21,8 @@ absl::StatusOr<RunPredictor> MakeRunPredictor(const ModelSpec& model, int64_t mi
                                               const std::string& predictor,
                                               const std::string& folder);
 
-// The row's network for a model, in the folder. NotFound: it is not there, the message says how to
-// write it. InvalidArgument names the file and what is damaged.
+// The row's network for a model, from the folder. NotFound: it is not there, the message tells how
+// to make it. InvalidArgument names the file and the damage.
 absl::StatusOr<PredictorNetwork> LoadNetwork(const PredictorRow& row, const std::string& model,
                                              const std::string& folder);
 

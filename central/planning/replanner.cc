@@ -39,13 +39,13 @@ std::vector<int> DevicesThere(const BarrierReport& report) {
   return devices;
 }
 
-// By which factor the larger figure is above the smaller one, less 1.
+// Ratio of the larger figure to the smaller one, less 1.
 double Apart(double a, double b) {
   if (a == b) return 0;
   return a > 0 && b > 0 ? std::max(a, b) / std::min(a, b) - 1 : kForever;
 }
 
-// How far two clusters are apart where they are farthest. Delays count as shares of the period that
+// Largest distance between the figures of two clusters. Delays count as shares of the period that
 // they may lengthen.
 double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_seconds) {
   if (a.times.size() != b.times.size() || a.rates.size() != b.rates.size()) return kForever;
@@ -67,7 +67,7 @@ double Apart(const MeasuredCluster& a, const MeasuredCluster& b, double period_s
 
 bool IsSamePlan(const Plan& a, const Plan& b) { return a.stages == b.stages && a.links == b.links; }
 
-// Of one way of a device's path to central's host; -1: none is known.
+// Medium of one direction of a device's path to central's host; -1: none is known.
 int MediumOfPath(const LinkRates& rates, const std::vector<bool>& locals, int device, bool is_up) {
   const auto local = std::find(locals.begin(), locals.end(), true);
   if (rates.empty() || local == locals.end()) return -1;
@@ -76,7 +76,7 @@ int MediumOfPath(const LinkRates& rates, const std::vector<bool>& locals, int de
   return is_up ? rates[other][central].medium : rates[central][other].medium;
 }
 
-// Of the links of the plan that holds.
+// Slowest rate of the current plan's links.
 LinkRate SlowestRate(const BarrierReport& report) {
   LinkRate slowest;
   for (const StageStatus& stage : report.stages) {
@@ -234,7 +234,7 @@ ChangePlan Replanner::ChangeTo(TimedPlan next, const Gain& gain, const BarrierRe
   return ChangePlan{std::move(next.plan), std::move(why), question.cluster.times};
 }
 
-// Not while a plan waits to be confirmed, and not for what could not pay any more.
+// Not while a plan waits to be confirmed, and not for a gain that can no longer pay.
 void Replanner::SearchIfNeeded(Question question) {
   const double seconds_left = question.now.period_seconds * question.micro_batches_left;
   if (search_->under_way() || candidate_.has_value()) return;
@@ -261,9 +261,9 @@ absl::StatusOr<TimedPlan> Replanner::Time(const PlanSource& plans, absl::StatusO
   return TimedPlan{*std::move(plan), period_seconds};
 }
 
-// Without codecs that change: the policy's plan. With them: the policy's plan or the plan that
-// holds with refitted codecs, whichever ends the run first; if neither saves the minimal share, the
-// plan that holds with codecs that lose less.
+// With fixed codecs: the policy's plan. With codecs that change: the policy's plan or the current
+// one with refitted codecs, whichever ends the run first; if neither saves the minimal share, the
+// current plan with codecs that lose less.
 absl::StatusOr<TimedPlan> Replanner::FindBetterPlan(const PlanSource& plans,
                                                     const ReplannerOptions& options,
                                                     const Question& question) {
@@ -316,7 +316,7 @@ int64_t Replanner::MicroBatchesLeft(const BarrierReport& report) const {
   return (options_.stop_step - report.step) * options_.micro_batches_a_step;
 }
 
-// Of the path between central's host and a device on another one.
+// Rate of the path between central's host and a device on another host.
 LinkRate Replanner::PathRate(const ReplannerOptions& options, const Question& question, int device,
                              bool is_up) {
   const LinkRates& rates = question.cluster.rates;

@@ -29,16 +29,17 @@ struct ReplannerOptions {
   bool codecs_change = false;                  // codecs follow the rates of links
   bool takes_next = false;                     // PolicyRow::next: nothing below is weighed
   std::vector<int64_t> layer_state_bytes;      // parameters, momentum, statistics, by layer
-  LinkRate given_rate = LinkRate::Mbps(1000);  // of links that no stage has measured
+  LinkRate given_rate = LinkRate::Mbps(1000);  // rate of links that no stage has measured
   int64_t micro_batches_a_step = 1;
   int64_t stop_step = 0;
-  double fixed_move_seconds = 1;   // of a move without its bytes
-  double min_gain = 0.1;           // share of the period that a new plan must save
-  int confirmations = 2;           // reports in a row that must want a change
-  double max_measure_share = 0.1;  // of the time left, that measuring a device again may take
-  // A device without a stage whose ratio is within this of 1 is taken for what its profile says.
+  double fixed_move_seconds = 1;  // seconds of a move without its bytes
+  double min_gain = 0.1;          // share of the period that a new plan must save
+  int confirmations = 2;          // reports in a row that must want a change
+  // largest share of the time left that measuring a device again may take
+  double max_measure_share = 0.1;
+  // An idle device whose ratio is within this of 1 counts as its profile says.
   double idle_ratio_off = 0.05;
-  // Of the time left, that codecs may cost which lose less and save nothing.
+  // Largest share of the time left that codecs with a smaller error may cost without saving time.
   double max_codecs_share = 0.01;
   // Figures that differ by at most this much from those of the last search: it would find nothing
   // else. By more than usable_share from those of an answer: it is about another cluster, and a
@@ -62,13 +63,13 @@ class Replanner {
   // Devices to measure again before ProposeChange is asked at the same barrier. The rates and
   // shares of `cluster` count, its times do not.
   std::vector<int> DevicesToMeasure(const BarrierReport& report, const MeasuredCluster& cluster);
-  // None where nothing was profiled, nothing new is known, or the plan that holds is good enough.
+  // None if nothing was profiled, nothing new is known, or the current plan is good enough.
   std::optional<ChangePlan> ProposeChange(const BarrierReport& report,
                                           const MeasuredCluster& cluster);
 
-  // Of the devices on which `next` has stages and the plan that holds has none: those that were not
-  // as profiled when they had one. They are measured before layers move there, unless that takes
-  // too much of the time left.
+  // Devices that get stages in `next`, have none in the current plan, and differed from their
+  // profile when they had one. They are measured before layers move there, unless that takes too
+  // much of the time left.
   std::vector<int> IdleDevicesToMeasure(const BarrierReport& report, const MeasuredCluster& cluster,
                                         const Plan& next) const;
   // Whether the plan that ProposeChange gave at this barrier still pays now that `remeasured` and
@@ -80,23 +81,23 @@ class Replanner {
   const PlanSearches& searches() const { return searches_; }
 
  private:
-  // What a search is asked; it owns all of it.
+  // The question of a search; it owns all its data.
   struct Question {
     TimedPlan now;
-    MeasuredCluster cluster;  // with corrected times
+    MeasuredCluster cluster;  // cluster with corrected times
     std::vector<int> devices;
     double micro_batches_left = 0;
     std::vector<bool> locals;  // by device number: on central's host
-    LinkRate slowest;          // of the links of the plan that holds
+    LinkRate slowest;          // slowest rate of the current plan's links
   };
   // A plan that would be better, and how many reports in a row wanted it.
   struct Candidate {
     TimedPlan plan;
-    MeasuredCluster cluster;  // from which it was made, of these devices
+    MeasuredCluster cluster;  // figures that it was made from, of these devices
     std::vector<int> devices;
     int reports = 0;
   };
-  // What a change from `now` to `next` brings.
+  // Gain of a change from `now` to `next`.
   struct Gain {
     double saved_seconds = 0;  // until the end
     double move_seconds = 0;
@@ -133,8 +134,8 @@ class Replanner {
   const PlanSource* plans_;
   ReplannerOptions options_;
   DeviceCorrections corrections_;
-  Generation generation_;          // of the last report's plan
-  std::optional<Question> asked_;  // of the last search under this plan
+  Generation generation_;          // generation of the last report's plan
+  std::optional<Question> asked_;  // question of the last search under this plan
   std::optional<Candidate> candidate_;
   int unsettled_reports_ = 0;  // in a row: the answer came too late, and would have paid
   PlanSearches searches_;

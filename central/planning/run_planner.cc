@@ -27,14 +27,14 @@ ReplannerOptions OptionsFrom(const PlanningInputs& inputs) {
   return options;
 }
 
-// Of ways to and from devices that are new nothing is known.
+// Adds directions to and from new devices, without figures.
 void GrowRates(size_t devices, LinkRates& rates) {
   if (rates.empty()) return;
   rates.resize(devices);
   for (std::vector<WayFigures>& row : rates) row.resize(devices);
 }
 
-// Of what --quick would train with.
+// The period that --quick would train with.
 absl::StatusOr<double> EvenPeriodSeconds(PlanningInputs inputs, const std::vector<int>& devices,
                                          const MeasuredCluster& cluster) {
   RUNNEL_ASSIGN_OR_RETURN(inputs.policy, FindPolicy("uniform"));
@@ -356,7 +356,7 @@ absl::StatusOr<Plan> RunPlanner::PlanForSurvivors(const BarrierReport& given) {
   const bool is_corrected = replanner_.has_value() && !replanner_->corrections().ratios().empty() &&
                             !report.times.empty();
   cluster.times = is_corrected ? replanner_->corrections().CorrectedTimes(report) : report.times;
-  // As for the first plan: one device's times predict nothing of a pipeline.
+  // Times of one device predict nothing of a pipeline, as for the first plan.
   if (!is_corrected && inputs().policy->basis == PlanBasis::kFirstDevice) cluster.times.clear();
   // Caps that the user gave are for the devices that were there.
   PlanningInputs inputs = maker_.inputs();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The planner of a run whose plans its policy makes. It owns what plans are made from: the inputs,
-// what was measured of devices and links, the latency predictor, the replanner.
+// The planner of a run whose policy makes plans. It owns the plans' inputs: settings, measurements
+// of devices and links, the latency predictor, the replanner.
 
 #include <memory>
 #include <optional>
@@ -26,9 +26,9 @@ class RunPlanner final : public Planner {
       PlanningInputs inputs, std::unique_ptr<PlanSearch> search = MakeBackgroundSearch());
 
   const PlanningInputs& inputs() const { return maker_.inputs(); }
-  // What was known of links when the first plan was made.
+  // Figures of links at the first plan.
   const LinkRates& first_rates() const { return first_rates_; }
-  // What the user should know before the run begins; empty: nothing.
+  // A warning to the user before the run begins; empty: none.
   std::string Warning() const;
 
   ProfileNeeds profile_needs() const override;
@@ -50,10 +50,10 @@ class RunPlanner final : public Planner {
 
  private:
   explicit RunPlanner(PlanningInputs inputs) : maker_(std::move(inputs)), watch_(&maker_) {}
-  // What the first plan promises, for people.
+  // The first plan's promise, for people.
   struct Forecast {
     double samples_per_s = 0;              // 0: not known
-    double even_samples_per_s = 0;         // of the even cut and uncompressed tensors; 0: not known
+    double even_samples_per_s = 0;         // even cut and uncompressed tensors; 0: not known
     std::vector<std::string> unused = {};  // devices that it leaves out
   };
   // A candidate plan, adopted only if re-measuring the idle paths and devices that it would use
@@ -72,7 +72,7 @@ class RunPlanner final : public Planner {
   BarrierReport UsableOf(BarrierReport report) const;
   // Makes room for devices that are new, and looks at those that plans may use since now.
   void FollowMembers(const BarrierReport& usable);
-  // Of those that are there and cannot be used, devices that were not asked yet.
+  // Present devices that are not usable yet and were not asked to measure.
   std::vector<int> NewDevices(const BarrierReport& report, const BarrierReport& usable);
   BarrierDecision PlanForMembers(const BarrierReport& usable);
   BarrierDecision LookForBetter(const BarrierReport& report, bool is_new_step);
@@ -86,18 +86,18 @@ class RunPlanner final : public Planner {
   // The processor shares and sums of the first profile, the link rates as of the last barrier.
   MeasuredCluster cluster_;
   LinkRates first_rates_;
-  LinkRates given_rates_;  // of first_rates_, what the user gave
+  LinkRates given_rates_;  // the user's part of first_rates_
   std::vector<SharedMedium> media_;
   std::string media_text_;
-  // What the plan that holds was made from, and the one that was proposed last.
+  // Figures that the current plan was made from, and the last proposed one.
   MeasuredCluster made_from_;
   std::optional<MeasuredCluster> proposed_from_;
-  Generation generation_;                   // of the plan that made_from_ is about
+  Generation generation_;                   // generation of the plan that made_from_ is about
   std::optional<int64_t> measured_step_;    // last barrier at which devices were looked at
   std::optional<UnprovenChange> unproven_;  // at measured_step_
   std::vector<int> refusals_;  // by device: how often its path was measured for a move in vain
   Forecast forecast_;
-  // By device, whether plans may use it; those of which a measurement was asked.
+  // By device: whether plans may use it, and whether it was asked to measure.
   std::vector<bool> usable_;
   std::set<int> asked_;
   bool members_changed_ = false;  // since the last plan

@@ -13,9 +13,9 @@
 
 namespace runnel {
 
-// One assumption: "leave:NAME" (a device is gone; not the first one, which has the data),
-// "mbps:X" (every link carries X), "link:NAME,NAME:X" (the link between two devices does).
-// InvalidArgument for any other text, a name that is not there, or a bandwidth that is not above 0.
+// One assumption: "leave:NAME" (a device is gone; not the first one, which has the data), "mbps:X"
+// (every link carries X), "link:NAME,NAME:X" (the link between two devices carries X).
+// InvalidArgument for any other text, an unknown name, or a bandwidth that is not above 0.
 struct Assumption {
   std::string text;
   int leaves = -1;  // device number

@@ -1,6 +1,6 @@
 #pragma once
 
-// How long the devices of a run take, corrected by what their stages took. AccEPT 3.2 and 3.5:
+// Times of a run's devices, corrected by the measured times of their stages. AccEPT 3.2 and 3.5:
 // |measured - predicted| > epsilon means that a device has changed. FTPipeHD: the capacity ratio of
 // a worker is measured over profiled time of its layers.
 //
@@ -8,8 +8,8 @@
 //   * a time within epsilon is learned from, and there is no ratio;
 //   * a time that is off by more gives a ratio at once, and after `confirmations` such reports the
 //     device counts as changed: its representative sub-models should be measured again;
-//   * what the new measurement does not explain (for example a neighbour that computes only while
-//     the pipeline runs) stays a ratio.
+//   * a difference that the new measurement does not explain (for example a neighbour that computes
+//     only while the pipeline runs) stays a ratio.
 //
 // A device without a stage says nothing. What it was slow by is forgotten little by little, so that
 // it is tried again.

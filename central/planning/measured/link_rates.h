@@ -63,13 +63,13 @@ void ForgetIdleWays(const std::vector<StageStatus>& stages, const LinkRates& fir
 
 LinkRates ScaleRates(LinkRates rates, double factor);
 
-// What a plan for `devices` (numbers of the run) takes each way for, by position in `devices`.
-// Rate and delay each are the first of these that is known:
-//   1. what was measured;
-//   2. that of the way back;
-//   3. the worst from or to either end; else the worst of all. A way that nobody has tried is not
-//      taken for a good one;
-//   4. what the user gave (`given`), which also bounds 2 and 3: they are no better than that.
+// The speed that a plan for `devices` (numbers of the run) assumes of each direction, by position
+// in `devices`. Rate and delay are each the first known figure of:
+//   1. the measured one;
+//   2. the measured one of the opposite direction;
+//   3. the worst from or to either end, else the worst of all: an untried direction does not count
+//      as a good one;
+//   4. the user's (`given`), which also bounds 2 and 3.
 std::vector<std::vector<LinkSpeed>> SpeedsOf(const LinkRates& rates,
                                              const std::vector<int>& devices,
                                              const LinkSpeed& given);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What was measured of the devices of a run and of the links between them.
+// Measured figures of a run's devices and of the links between them.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace runnel {
 struct DeviceMemory {
   std::string name;
   int64_t may_take_bytes = 0;  // its worker, the program included; 0: not known, no limit
-  // Not empty: the limit is that of a GPU's or DSP's memory of this name, where the program is not.
+  // Name of the GPU's or DSP's memory that the limit is about; empty: the worker's memory.
   std::string memory_of = {};
 };
 
@@ -23,15 +23,15 @@ struct DeviceMemory {
 struct MeasuredCluster {
   std::vector<DeviceTimes> times = {};  // empty: nothing was measured
   LinkRates rates = {};                 // empty: no link was measured
-  // Of a processor, what the computing thread of each device gets; empty: all of one.
+  // Processor share of each device's computing thread; empty: a whole processor each.
   std::vector<double> processor_shares = {};
   std::vector<DeviceMemory> memory = {};  // empty: of none
-  // What each device said of coding and the transport; empty: nothing.
+  // Costs of coding and transport that each device measured; empty: none.
   std::vector<DeviceCosts> costs = {};
   // DeviceTimes::Sum when the shares were measured; empty: that of `times`. Later corrections of
   // `times` concern computation only: how long the transport takes since then is not known.
   std::vector<double> profiled_sums = {};
-  // How long nothing computes at a barrier, from the last end to the first beginning; 0: not known.
+  // Pause of computation at a barrier, from the last end to the first start; 0: not known.
   double barrier_pause_seconds = 0;
 };
 

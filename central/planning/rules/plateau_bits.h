@@ -45,7 +45,7 @@ class PlateauBits final : public TrainingRule {
   std::optional<ChangeTraining> Look(double loss, int64_t step);
 
   PlateauBitsOptions options_;
-  Generation generation_;  // of the plan whose sums loss_ has seen
+  Generation generation_;  // generation of the plan whose sums loss_ has seen
   LossSince loss_;
   Progress progress_;
 };

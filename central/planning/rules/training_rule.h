@@ -17,7 +17,7 @@ namespace runnel {
 
 struct ChangeTraining {
   TrainingChange change;  // its from_step is the report's
-  std::string why;        // for people
+  std::string why;        // reason, for people
 };
 
 // Deterministic: the same calls give the same answers. One thread.
