@@ -1,6 +1,6 @@
 #pragma once
 
-// What each command of runnel-central does, once its flags are known.
+// The commands of runnel-central, once their flags are known.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace runnel {
 
-// What commands work with; borrowed.
+// Parts that commands work with; borrowed.
 struct CommandContext {
   Transport* transport = nullptr;
   ControlTransport* control = nullptr;
@@ -30,18 +30,18 @@ struct CommandContext {
   Enrolment enrolment;
   // Folder of the certificate authority; empty: none.
   std::string home;
-  // Has a central elsewhere revoke a worker's certificates.
+  // Asks a central elsewhere to revoke a worker's certificates.
   std::function<absl::Status(const std::string& central, const std::string& name)> revoke_at;
-  // How the central at an address is given orders.
+  // Gives orders to the central at an address.
   std::function<absl::StatusOr<MemberCalls>(const std::string& central)> members_at;
 };
 
-// One job with the context's display, reachable by Ctrl-C. `journal` may be null; after an error
-// its last record says at which step the run stopped and why.
+// Runs one job with the context's display, stopped by Ctrl-C. `journal` may be null; after an error
+// its last record has the step at which the run stopped and the reason.
 absl::StatusOr<TrainingOutcome> RunTrainingJob(TrainingJob job, JournalWriter* journal,
                                                const CommandContext& context);
 
-// All commands return OK if they did what they were asked for, else one line for the user.
+// All commands return OK if they did their work, else one line for the user.
 absl::Status TrainCommand(const RunSettings& settings, const CommandContext& context);
 
 struct ResumeArguments {
@@ -50,7 +50,7 @@ struct ResumeArguments {
   std::optional<int64_t> workers;
   std::optional<int64_t> max_batches;
   std::optional<std::string> summary;
-  // Where these are now; none: where they were.
+  // New places; none: as before.
   std::optional<std::string> data_dir;
   std::optional<std::string> journal;  // empty: none is kept any more
   std::optional<std::string> listen;
@@ -58,12 +58,12 @@ struct ResumeArguments {
 };
 absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContext& context);
 
-// Trains again what a journal tells of and compares the weights; FailedPrecondition if they differ.
+// Trains again from a journal and compares the weights; FailedPrecondition if they differ.
 absl::Status ReplayCommand(const std::string& journal, const std::string& summary,
                            const CommandContext& context);
 
-// Shows the plan that a run would use, its schedule, and what would change under each assumption
-// (subcommand_what_if.h). lists_programs: also what its stages would run on which processor.
+// Shows the plan that a run would use, its schedule, and the changes under each assumption
+// (subcommand_what_if.h). lists_programs: also the instructions of its stages and their processors.
 absl::Status PlanCommand(const RunSettings& settings, const std::vector<std::string>& what_if,
                          bool lists_programs, const CommandContext& context);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the coordinator of a run is given, from what the run starts from.
+// Makes the coordinator's options from a run's setup.
 
 #include "central/run/machines/coordinator.h"
 #include "central/run/trainer.h"

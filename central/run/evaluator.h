@@ -45,7 +45,7 @@ class Evaluator {
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const RunSetup& setup,
                                                            const DatasetSplits& data, Parts parts,
                                                            DoneFn on_done);
-  // Cancels what is under way and what waits; on_done is not called any more.
+  // Cancels running and waiting evaluations; on_done is not called any more.
   ~Evaluator();
 
   // The state of all layers at `step` of the plan of this generation; its momentum does not count.
@@ -63,7 +63,7 @@ class Evaluator {
   void Work();
   absl::StatusOr<EvaluationFigures> Run(Job job);
 
-  const RunSetup setup_;  // of a plain loop
+  const RunSetup setup_;  // setup of a plain loop
   const DatasetSplits& data_;
   const Parts parts_;
   const DoneFn on_done_;

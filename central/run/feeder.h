@@ -20,11 +20,11 @@ struct FeederOptions {
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;
   uint64_t run_seed = 1;
-  Augmentation augmentation;  // of the training samples
+  Augmentation augmentation;  // augmentation of the training samples
   int64_t eval_batch_size = 1;
 };
 
-// All methods on the loop's thread.
+// Call all methods on the loop's thread.
 class Feeder {
  public:
   // `loop`, `pool` and the data sets outlive the feeder. on_failed: a link did not come back.

@@ -1,6 +1,6 @@
 #pragma once
 
-// How long recoveries took, phase by phase. One thread.
+// Durations of recoveries, phase by phase. One thread.
 
 #include <cstdint>
 #include <string>
@@ -24,7 +24,7 @@ class RecoveryTimes {
   double SecondsSinceLast(int64_t now_ns);
 
   std::vector<RecoverySummary> summaries_;
-  int64_t silence_ns_ = 0;  // of the worker that was lost last
+  int64_t silence_ns_ = 0;  // silence of the worker that was lost last
   int64_t last_ns_ = 0;     // when the last phase was reached
 };
 

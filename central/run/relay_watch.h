@@ -1,6 +1,6 @@
 #pragma once
 
-// Which links go by way of central, for people and for the record. One thread.
+// Watches which links go by way of central, for people and for the record. One thread.
 
 #include <set>
 #include <string>
@@ -15,7 +15,8 @@ namespace runnel {
 
 class RelayWatch {
  public:
-  // What is relayed now. Lines that say so of those that were not before, in this run.
+  // Takes the currently relayed links. Returns lines about those that were not relayed before in
+  // this run.
   std::vector<std::string> Follow(const std::vector<RelayedLink>& links);
   // StageStatus::relayed, as of the last Follow.
   std::vector<StageStatus> Mark(std::vector<StageStatus> stages) const;
@@ -23,7 +24,7 @@ class RelayWatch {
   void Mark(MemberList& list) const;
 
  private:
-  using Link = std::pair<std::string, std::string>;  // from, to (Connection::peer)
+  using Link = std::pair<std::string, std::string>;  // names of both ends (Connection::peer)
 
   std::set<Link> links_;
   std::set<Link> said_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// From a checked run to its planner.
+// Makes a checked run's planner.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace runnel {
 
-// What the plans of `setup` depend on, up to stop_step. After SetTrainingSamples.
+// Inputs of the plans of `setup`, up to stop_step. Call after SetTrainingSamples.
 absl::StatusOr<PlanningInputs> MakePlanningInputs(const RunSetup& setup, int64_t stop_step);
 
 // The rules that turn dials in this run, such as that of --gradient-bits RULE:...

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a run makes of a check-point that could not be written: it trains on, because the next
-// barrier has another one, but not for ever. One thread.
+// Counts check-points that could not be written: the run trains on, because the next barrier has
+// another one, but not for ever. One thread.
 
 #include <cstdint>
 #include <string>

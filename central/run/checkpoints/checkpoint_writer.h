@@ -17,7 +17,7 @@
 
 namespace runnel {
 
-// What became of a check-point.
+// The result of writing a check-point.
 struct CheckpointEnd {
   int64_t step = 0;
   absl::Status status;  // why it could not be written

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run keeps at a barrier.
+// Makes the check-point of a barrier.
 
 #include <string>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The check-points of a run: what is on its way to the folder, and what comes of failures. One
+// The check-points of a run: those on their way to the folder, and the count of failures. One
 // thread, but on_end is called on the writer's.
 
 #include <condition_variable>

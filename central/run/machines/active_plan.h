@@ -18,7 +18,7 @@ struct ActivePlan {
   std::vector<ConnectionId> connections;  // by stage
   std::vector<StageStatus> stages;        // by stage: what it last said of itself
 
-  // None: the device has no stage.
+  // The device's stage; none: it has no stage.
   std::optional<size_t> StageOf(int device) const {
     for (size_t i = 0; i < plan.stages.size(); ++i) {
       if (plan.stages[i].device.value() == device) return i;

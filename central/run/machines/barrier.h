@@ -1,7 +1,7 @@
 #pragma once
 
-// From one barrier to the next: grants training up to it, waits for all stages to reach it, and
-// evaluates there. Holds where the run is. Pure: events in, effects out.
+// Runs the way from one barrier to the next: grants training up to it, waits for all stages to
+// reach it, and evaluates there. Holds the run's position. Pure: events in, effects out.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,7 @@ namespace runnel {
 struct BarrierOptions {
   BarrierRule rule;
   int64_t stop_step = 0;     // the last barrier, whatever the rule says
-  int64_t eval_samples = 0;  // of the test set; 0: no evaluation
+  int64_t eval_samples = 0;  // samples of the test set; 0: no evaluation
   int64_t eval_batch_size = 1;
 };
 
@@ -39,7 +39,7 @@ class Barrier {
   // Training goes on from the barrier at `step`, which was reached before. What stages still report
   // of later ones counts for nothing.
   void GoBackTo(int64_t step);
-  // All stages stand at step `at`; the barrier is journalled.
+  // All stages have reached step `at`: journals the barrier.
   void Arrive(int64_t at, RunEffects& effects);
 
   // Whether the rule evaluates at this barrier.

@@ -12,16 +12,16 @@
 //   Barrier       trains up to the next barrier and evaluates there; holds where the run is
 //   EvaluationsBeside   evaluations of collected states, and which of them are worth their price
 //   StateCollection     the whole model's state at a barrier; works beside the others
-//   Detector      which workers are lost, and why
+//   Detector      finds lost workers, and the reason
 //   Replication   has stages keep their states of a barrier among themselves, while they train
-//   Recovery      how training goes on when workers are lost
-//   ProgramLists  what the stages of a plan that is only shown would run
+//   Recovery      brings training back after losses of workers
+//   ProgramLists  lists the instructions of a plan that is only shown
 //
 // At a barrier, in this order: evaluation, TrainingRules (what it proposes is journalled and goes
 // out with the next grant), check-point, Planner (keep, measure first, or move).
 //
 // A machine knows nothing of the others: it is shown the ActivePlan and the Roster, appends its
-// effects, and its answer says what came of the event.
+// effects, and answers with the outcome of the event.
 //
 // When a worker is lost whose stage is needed, or the GPU or DSP that computed it, each machine
 // gives up what is under way, the step is that of the state that Recovery goes back to, and a Move
@@ -68,7 +68,8 @@ struct CoordinatorOptions {
   RosterOptions roster;
   MeasurementOptions measurement;
   BarrierOptions barriers;
-  // What all stages are told alike, whatever the plan: model, training, what computes, shaping.
+  // The part of the message that is the same for all stages and plans: model, training, backend,
+  // shaping.
   PrepareStage stage;
   NumberFormat format;                        // of the recipe
   int64_t join_patience_ns = 60'000'000'000;  // how long workers are waited for
@@ -85,9 +86,9 @@ struct CoordinatorOptions {
   // the pipeline, which stands meanwhile.
   bool evaluates_beside = false;
   EvaluationPaceOptions evaluation_pace;
-  bool evaluate_only = false;          // of a run without a step: its state is not collected again
+  bool evaluate_only = false;          // for a run without a step: its state is not collected again
   bool recovers = true;                // false: a lost worker ends the run
-  std::vector<int64_t> layer_bytes{};  // of the state, by layer
+  std::vector<int64_t> layer_bytes{};  // bytes of the state, by layer
   int64_t replicate_every = -1;        // ReplicationOptions::every
   // Decided before this stretch of the run: of a resumed run, or of a replay, which knows them all.
   std::vector<TrainingChange> changes;
@@ -106,15 +107,14 @@ class Coordinator {
   void Joined(ConnectionId connection, const WorkerHello& hello, bool local);
   void Received(ConnectionId connection, const WorkerMessage& message);
   void Gone(ConnectionId connection, const absl::Status& status);
-  // What the last SetTimer asked for, and once in the beginning. moved_bytes: of all states that
-  // are on their way.
+  // The timer of the last SetTimer has fired; called once in the beginning. moved_bytes: bytes of
+  // all states under way.
   void TimerFired(int64_t now_ns, int64_t moved_bytes);
   // A worker's control connection broke, and the stream has another one.
   void Broken(ConnectionId connection, const absl::Status& why, int64_t now_ns);
   void Resumed(ConnectionId connection, int64_t now_ns);
   void PortProbed(ConnectionId connection, PortAnswer answer, int64_t now_ns);
-  // What came of the state that was collected for an evaluation at `step` of the plan of this
-  // generation.
+  // Result of the evaluation of the state collected at `step` of the plan of this generation.
   void Evaluated(int64_t step, Generation generation,
                  const absl::StatusOr<EvaluationFigures>& figures);
   // A feed link failed for good.
@@ -141,7 +141,7 @@ class Coordinator {
   const Plan& plan() const { return active_.plan; }
   const std::vector<StageStatus>& stages() const { return active_.stages; }
   const std::vector<Device>& devices() const { return roster_.devices(); }
-  // That are there to stay, of those that central did not start.
+  // Workers that dialled in and are there to stay.
   int64_t dialling_workers() const { return roster_.dialling_workers(); }
   const Batching& batching() const { return barrier_.batching(); }
   bool running() const { return !ended() && (barrier_.training() || barrier_.evaluating()); }
@@ -165,15 +165,15 @@ class Coordinator {
   bool waits_for_evaluation() const {
     return stands_for_states() && !collection_.under_way() && evaluations_.under_way();
   }
-  // By stage of the plan, for people: what computes it, and why that.
+  // A line for people by stage of the plan: its backend, and the reason for it.
   std::vector<std::string> ProcessorLinesOf(const Plan& plan) const {
     return ProcessorLines(roster_, plan, options_.plan_only);
   }
-  // By stage, of a run that lists programs, or whose plan has a stage on several processors.
+  // Listings by stage, for a run that lists programs, or a plan with a stage on several processors.
   const std::vector<ProgramListing>& programs() const { return program_lists_.listings(); }
   const Move& move() const { return move_; }
   const ReplicationSummary& replication() const { return replication_.summary(); }
-  // Which links of the plan go by way of central now. marked: stages() with StageStatus::relayed.
+  // Tells which links of the plan are relayed now. marked: stages() with StageStatus::relayed.
   void SetRelayed(const std::vector<StageStatus>& marked);
   // The last barrier that all stages have reached.
   int64_t step() const { return barrier_.reached(); }
@@ -182,14 +182,15 @@ class Coordinator {
   RuleStates RuleStatesAt(int64_t step) const;
 
  private:
-  // What the user or an operator wants at the next barrier.
+  // Orders of the user or an operator for the next barrier.
   struct Orders {
     bool stop = false;
     bool pause = false;
   };
-  // What the stages stand at a barrier for, beside what a machine has under way.
+  // The reason why stages stand at a barrier, beside the work of a machine.
   enum class StandsFor : uint8_t { kNothing, kStates, kMeasuring, kOperator };
-  enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };  // of the last state
+  // stages of collecting the last state
+  enum class Ending : uint8_t { kNotYet, kCollecting, kCollected, kEnded };
 
   Coordinator(CoordinatorOptions options, const Batching& batching);
 
@@ -241,34 +242,34 @@ class Coordinator {
   // ---- from barrier to barrier
   void ArriveAtBarrier(int64_t step);
   void GoOnAtBarrier();
-  // At a barrier that is not the last: asks for its state if somebody needs it, and goes on.
+  // At a barrier that is not the last: collects its state if somebody needs it, and goes on.
   void CollectAtBarrier();
-  // At a barrier that is not the last.
+  // Whether this barrier, not the last, has an evaluation beside the training.
   bool EvaluatesBesideHere();
   void AskTrainingRules();
   void AskPlanner();
-  // At a barrier where nothing else is to be done.
+  // Grants training at a barrier where nothing else is to be done.
   void Train();
   void CollectFinal();
   // Once the last state is there and evaluated.
   void EndIfComplete();
   void End(absl::Status status, bool stopped_by_user);
 
-  // ---- who is lost (coordinator_losses.cc)
+  // ---- losses of workers (coordinator_losses.cc)
   void Lose(const Detector::Finding& finding);
   // Ends a run in which nothing has moved for too long.
   void CheckStandstill(int64_t now_ns, int64_t moved_bytes);
-  // What is waited for, for people.
+  // The current wait, for people.
   std::string PhaseText() const;
   // Whether the run cannot go on without this device, or not as it is planned.
   bool IsNeeded(int device) const;
 
   // ---- who comes and goes while the run trains (coordinator_members.cc)
   void Enter(ConnectionId connection, const WorkerHello& hello);
-  // It goes at once if it has no stage, else when a plan without it holds.
-  // FailedPrecondition: it cannot, why.
+  // The device goes at once if it has no stage, else when a plan without it is in force.
+  // FailedPrecondition: it cannot go, with the reason.
   absl::Status BeginLeaving(int device);
-  // At a barrier: layers move away from those that leave. False: nobody leaves, or nobody can.
+  // At a barrier: moves layers away from devices that leave. False: no device leaves, or none can.
   bool MoveFromLeaving();
 
   // ---- how training goes on without them (coordinator_recovery.cc)
@@ -287,9 +288,9 @@ class Coordinator {
   // Takes all machines back to the barrier from which training goes on.
   void GoBack();
   void PlanRecovery();
-  // What the workers that are left have of a barrier, if the run can go on from there.
+  // The remaining workers' replicas of a barrier, if the run can go on from there.
   std::optional<ReplicatedBarrier> Replicas() const;
-  // Of the barrier at which the stages stand again: what a loss kept from being collected.
+  // Collects, at the barrier to which the stages went back, the states that a loss prevented.
   void CollectAgain();
 
   CoordinatorOptions options_;

@@ -1,11 +1,11 @@
 #pragma once
 
-// Which evaluations are worth their price. An evaluation beside the training needs the weights of
-// all stages on central's host. On a slow link the weights take the place of activations and
-// gradients: the second half of LeNet is 1.6 MB, 3.4 s at 4 Mbps. Then the test set passes through
-// the whole model there, which takes time from a stage that computes on the same processor. An
-// evaluation that would take more than a share of the training time since the last one waits for a
-// later epoch. The last evaluation of a run never waits.
+// Postpones evaluations that cost too much. An evaluation beside the training needs the weights of
+// all stages on central's host. On a slow link these weights displace activations and gradients:
+// the second half of LeNet is 1.6 MB, 3.4 s at 4 Mbps. The test set then passes through the whole
+// model there, which takes time from a stage on the same processor. An evaluation that would take
+// more than a share of the training time since the last one waits for a later epoch. The last
+// evaluation of a run never waits.
 //
 // Pure. All inputs are known before training begins, so that the same run on the same links
 // evaluates at the same steps.
@@ -21,12 +21,12 @@
 namespace runnel {
 
 struct EvaluationPaceOptions {
-  double most_share = 0;               // of the training time; 0: every evaluation is worth it
+  double most_share = 0;               // largest share of the training time; 0: no limit
   std::vector<int64_t> layer_bytes{};  // weights and statistics, by layer
   int64_t samples_a_step = 1;
   int64_t test_samples = 0;
-  int64_t micro_batch_size = 1;  // of the measured times
-  int64_t host_threads = 0;      // that central's host runs at once; 0: more than it is asked for
+  int64_t micro_batch_size = 1;  // samples that the times were measured with
+  int64_t host_threads = 0;      // threads that central's host runs at once; 0: enough for all
   int64_t worker_threads = 1;
 };
 
@@ -40,13 +40,13 @@ class EvaluationPace {
   // evaluation is worth it. The first one that waits is logged.
   bool IsWorth(const BarrierReport& report, double samples_per_s, RunEffects& effects);
 
-  // Training goes on from this step: what was evaluated later will be again.
+  // Training goes on from this step: later evaluations will be repeated.
   void GoBackTo(int64_t step) { last_ = std::min(last_, step); }
 
  private:
-  // That the weights take to central's host. All paths end there, so we add up their times.
+  // Seconds of bringing the weights to central's host. All paths end there, so their times add up.
   double CollectSeconds(const BarrierReport& report) const;
-  // That a stage on central's host loses to the evaluation; 0: each has a processor.
+  // Seconds that a stage on central's host loses to the evaluation; 0: each has a processor.
   double ComputeSeconds(const BarrierReport& report) const;
 
   EvaluationPaceOptions options_;

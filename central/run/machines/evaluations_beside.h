@@ -19,7 +19,7 @@ class EvaluationsBeside {
   static constexpr size_t kMost = 2;
 
   enum class Answer : uint8_t {
-    kIgnored,   // nobody waits for it
+    kIgnored,   // no longer wanted
     kRecorded,  // journalled
     kFailed     // is_on() is false from here on
   };
@@ -36,7 +36,7 @@ class EvaluationsBeside {
   void Begin(int64_t step, Generation generation) { under_way_[step] = generation; }
   Answer Add(int64_t step, Generation generation, const absl::StatusOr<EvaluationFigures>& figures,
              RunEffects& effects);
-  // Training goes on from this step: what is under way of later ones counts for nothing.
+  // Training goes on from this step: evaluations of later steps are void.
   void GoBackTo(int64_t step) {
     pace_.GoBackTo(step);
     std::erase_if(under_way_, [step](const auto& entry) { return entry.first > step; });

@@ -38,32 +38,33 @@ struct LayersHeld {
 
 // A plan that is to hold.
 struct MoveOrder {
-  PlanDecided decided;  // for the journal; its plan's generation is set by Move
-  std::string why;      // for people; empty: the first plan, or a recovery
-  // What all stages are told alike: the model, the training, what computes, where training begins.
+  PlanDecided decided;  // the plan for the journal; Move sets its generation
+  std::string why;      // reason, for people; empty: the first plan, or a recovery
+  // The part of the message that is the same for all stages: model, training, backend, first
+  // sequence.
   PrepareStage common;
   // The layers that central has to give: all of them for the first plan and for a recovery without
   // replicas, unless stages draw them.
   ModelState state;
   std::optional<Recovered> recovered = {};  // journalled ahead of the plan
-  // Of a recovery: the devices' replicas of this barrier, and who has which.
+  // For a recovery: the barrier's replicas, and their holders.
   std::optional<ReplicaId> replica = {};
   std::vector<LayersHeld> held = {};
 };
 
-// Those of these layers that devices will have that have them not.
+// The layers of `held` that move to devices which do not have them.
 std::vector<LayerRange> LayersLeaving(const LayersHeld& held, const Plan& next);
 
 class Move {
  public:
-  // first: the generation of the first plan. link_token: a secret, of which come what whoever dials
-  // a data link shows and what it is answered: other ones for each generation and stage, so that
-  // nobody reaches a stage of another plan, and who has got one cannot use it elsewhere.
+  // first: the generation of the first plan. link_token: a secret from which the tokens and
+  // greetings of data links are derived, different for each generation and stage, so that nobody
+  // reaches a stage of another plan, and a stolen token opens no other stage.
   Move(Generation first, std::string link_token)
       : next_generation_(first), link_token_(std::move(link_token)) {}
 
-  // Not while one is under way. InvalidArgument: the plan does not fit the model. Internal: stage 0
-  // would not be local.
+  // Not while a move is under way. InvalidArgument: the plan does not fit the model. Internal:
+  // stage 0 would not be local.
   absl::Status Begin(MoveOrder order, const ActivePlan& from, const Roster& roster,
                      RunEffects& effects);
   void AddLayers(int device, const LayersFetched& fetched, const Roster& roster,
@@ -73,7 +74,7 @@ class Move {
                                         const Roster& roster, RunEffects& effects);
   // True: `device` was the last; the stages of the plan that holds are connected.
   bool AddReady(int device, const StageReady& ready);
-  // Takes back what was begun; the plan before goes on. Only while `revocable`.
+  // Takes the move back; the current plan goes on. Only while `revocable`.
   void Abort(absl::string_view why, const Roster& roster, RunEffects& effects);
   // A stage of it is lost, before or after the commit: another plan will follow.
   void GiveUp(const Roster& roster, RunEffects& effects);
@@ -82,11 +83,11 @@ class Move {
   // Layers are on their way from the stages; from this device's they are still to come.
   bool fetching() const { return state_ == State::kFetching; }
   bool AwaitsLayers(int device) const { return awaited_.count(device) > 0; }
-  // Not committed yet.
+  // Whether the move is under way and not committed.
   bool revocable() const { return state_ == State::kFetching || state_ == State::kPreparing; }
   // Whether the plan that is under way has a stage on this device, or waits for layers from it.
   bool Uses(int device) const;
-  // Of the plan that is under way, or of the last one.
+  // Generation of the plan under way, or of the last one.
   Generation generation() const { return order_.decided.plan.generation; }
   const Plan& plan() const { return order_.decided.plan; }
   // As it is journalled: with the numerics classes that stages which are prepared compute in.
@@ -99,9 +100,9 @@ class Move {
   void Fetch(const Roster& roster, RunEffects& effects);
   void Prepare(const Roster& roster, RunEffects& effects);
   void AwaitAllStages();
-  // Who of the plan may reach whom by way of central.
+  // The pairs of the plan that may be relayed through central.
   RelayPlan Relays(const Roster& roster) const;
-  // How a stage's data links are dialled.
+  // Address and credentials for dialling a stage's data links.
   LinkTarget TargetAt(size_t stage, const Roster& roster) const;
 
   Generation next_generation_;

@@ -24,7 +24,7 @@ class ProgramLists {
   // cannot, with its name and reason.
   absl::StatusOr<bool> Add(int device, const ProgramReport& report, const Roster& roster);
 
-  // By stage; complete when Add was true.
+  // Listings by stage; complete when Add was true.
   const std::vector<ProgramListing>& listings() const { return listings_; }
 
  private:

@@ -1,12 +1,11 @@
 #pragma once
 
-// Who takes part in a run: workers join, are refused, leave. Workers that central started itself
-// and workers that dial in have seats of their own, so that no stranger can take the seat of the
-// local worker, which alone may see raw samples. Pure: events in, effects out.
-//
-// While a run trains, a worker that was lost takes its seat and its device number back, and one
-// that nobody knows gets a number of its own, the next one. A worker that leaves keeps its number
-// until its stage has moved; one that was drained comes back only when it is started again.
+// Members of a run: workers join, are refused, leave. Workers that central started itself and
+// workers that dial in have seats of their own, so that no stranger can take the seat of the local
+// worker, which alone may see raw samples. Pure: events in, effects out.
+// || While a run trains, a lost worker takes its seat and its device number back, and an unknown
+// one gets the next number. A worker that leaves keeps its number until its stage has moved; a
+// drained one comes back only when it is started again.
 
 #include <cstdint>
 #include <optional>
@@ -29,10 +28,10 @@ struct Device {
   ConnectionId connection;
   WorkerHello hello;
   bool local = false;
-  double processor_share = 1;  // of a processor, what its computing thread got at the last profile
-  DeviceCosts costs = {};      // as it said last
-  // What its layers were measured on, and why that, where central and the worker leave it open;
-  // empty: nothing was measured yet.
+  double processor_share = 1;  // processor share of its computing thread at the last profile
+  DeviceCosts costs = {};      // as last reported
+  // Backend that its layers were measured on, and the reason, if central and the worker leave it
+  // open; empty: nothing was measured yet.
   std::string measured_backend = {};
   // Of the backend that computes its stage; before there is one, of what its layers were measured
   // on. Empty: neither is known.
@@ -52,7 +51,7 @@ struct RosterOptions {
   // Central listens on the loopback interface: everybody is on this host. Else workers that dial in
   // must be where other hosts reach them.
   bool loopback_only = true;
-  // What each worker must have.
+  // Requirements of every worker.
   std::string recipe;
   std::string backend = "auto";
   std::vector<CodecId> codecs;
@@ -73,12 +72,12 @@ class Roster {
  public:
   explicit Roster(RosterOptions options) : options_(std::move(options)) {}
 
-  // A worker said hello. `local`: central started it. Refuses a worker that speaks another
-  // protocol version, has another's name, lacks what the run needs, is where no other host reaches
-  // it, or comes when its kind of seat is taken. True: it took the last seat. All workers then have
+  // A worker said hello. `local`: central started it. Refuses a worker of another protocol version,
+  // with another's name, without a part that the run needs, at an address that no other host
+  // reaches, or without a free seat of its kind. True: it took the last seat. All workers then have
   // their numbers, local ones first, then by name, so that the same workers make the same pipeline;
-  // Welcome tells them. InvalidArgument: a worker of our own lacks what the run needs, and no other
-  // will come.
+  // Welcome tells them. InvalidArgument: a worker of our own lacks a part that the run needs, and
+  // no other will come.
   absl::StatusOr<bool> Join(ConnectionId connection, const WorkerHello& hello, bool local,
                             RunEffects& effects);
   // The stream of the worker that says this hello, if central still takes an earlier one of it for
@@ -98,17 +97,17 @@ class Roster {
   absl::Status BeginLeaving(int number, bool has_stage, RunEffects& effects);
   // Names of those that leave and have a stage of this plan.
   std::vector<std::string> LeavingStages(const Plan& plan) const;
-  // It has no stage (any more): tells it to go.
+  // Tells a device without a stage to go.
   void Release(int number, RunEffects& effects);
-  // The same to those that leave and have no stage of the plan that holds now.
+  // Releases the leaving devices that have no stage in the current plan.
   void ReleaseLeft(const Plan& plan, RunEffects& effects);
   // A stream ended, or its worker is lost. The number of the device that is lost now; none: nobody
   // who takes part, somebody who was lost before, or a worker before the run began, whose seat is
   // free again; one of this host is started again.
   std::optional<int> Leave(ConnectionId connection, RunEffects& effects);
-  // A local worker said hello when all seats were taken: it takes the seat of the one of its name
-  // that was lost, and Welcome tells it its number. None: there is no such seat. InvalidArgument:
-  // it lacks what the run needs.
+  // A local worker said hello when all seats were taken: it takes the seat of the lost worker of
+  // its name, and Welcome tells it its number. None: there is no such seat. InvalidArgument: it
+  // lacks a part that the run needs.
   absl::StatusOr<std::optional<int>> Return(ConnectionId connection, const WorkerHello& hello,
                                             RunEffects& effects);
   // A plan holds whose stages are computed as its devices say: from now on the roster knows it.
@@ -125,7 +124,7 @@ class Roster {
   std::optional<int> MissingLocal() const;
   // Local, and no other local worker is there to stay.
   bool IsLastLocal(int number) const;
-  // All seats were taken: the run begins.
+  // Whether all seats were taken, so that the run began.
   bool complete() const { return complete_; }
   // A worker of this name is there.
   bool IsPresent(absl::string_view name) const;
@@ -140,11 +139,11 @@ class Roster {
   // "2 of 4 workers are there (local-000, pi-1), 3 are needed; pi-2 was there and is gone".
   std::string MissingText() const;
 
-  // By device number, once complete; before in joining order.
+  // Devices by number, once complete; before in joining order.
   const std::vector<Device>& devices() const { return devices_; }
   const Device& device(int number) const { return devices_[static_cast<size_t>(number)]; }
   const std::string& name(int number) const { return device(number).hello.name; }
-  // What the device found beside its layers' times. Costs of 0 were not asked for and change
+  // Takes a device's figures beside its layers' times. Costs of 0 were not asked for and change
   // nothing.
   void SetMeasured(int number, const ProfileReport& report);
   void SetProcessors(int number, const ProcessorList& list);
@@ -152,15 +151,15 @@ class Roster {
   // InvalidArgument: what does not fit the device, which is the user's to change (`unfit`).
   // Aborted: what else failed there.
   absl::Status FailureOf(int number, absl::string_view reason, bool unfit) const;
-  // What a stage on this device computes on, as far as it is known: what the run names, else what
-  // the worker was started with, else what it chose when it was measured; "auto": nothing of it.
+  // Backend of a stage on this device, as far as it is known: the run's, else the worker's own,
+  // else the one chosen when it was measured; "auto": not known.
   const std::string& BackendOf(int number) const;
   // Device::numerics_class; else what the worker has said of its own default, where the run does
   // not name another backend. Empty: not known yet.
   const std::string& ClassOf(int number) const;
   // Whether the run or the worker's user names what computes there.
   bool IsBackendNamed(int number) const;
-  // By device number: whether it has left.
+  // Whether each device has left, by number.
   const std::vector<bool>& lost() const { return lost_; }
   std::optional<int> DeviceOf(ConnectionId connection) const;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What planner, journal and operators are told of the devices that take part.
+// Facts of a run's devices for planner, journal and operators.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace runnel {
 
-// By device number. paths: LinkProbe::paths().
+// Facts by device number. paths: LinkProbe::paths().
 std::vector<DeviceFacts> FactsOf(const Roster& roster, const std::vector<PathFigures>& paths);
 
 // The plan for the journal. times: by device number, of those that were measured.
@@ -25,8 +25,8 @@ PlanDecided DecidedOn(const Roster& roster, int64_t step, Plan plan,
 // step: the last barrier. paused: training stands there, or will at the next one.
 MemberList MembersOf(const Roster& roster, const ActivePlan& active, int64_t step, bool paused);
 
-// By stage, a line each: what computes it, why that, and what its times are worth. all: also of
-// stages that nothing but a CPU could have had.
+// A line for each stage: its backend, the reason, and the worth of its times. all: also of stages
+// that only a CPU could have had.
 std::vector<std::string> ProcessorLines(const Roster& roster, const Plan& plan, bool all);
 
 }  // namespace runnel

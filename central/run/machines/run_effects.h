@@ -1,8 +1,7 @@
 #pragma once
 
-// What the state machines of a run want done. They say it in this vocabulary and do nothing
-// themselves; the trainer (central/run/trainer.h) carries it out in order. `profile` carries out
-// what its Roster wants.
+// Effects of a run's state machines. Machines only name effects; the trainer
+// (central/run/trainer.h) carries them out in order. `profile` carries out those of its Roster.
 
 #include <cstdint>
 #include <string>
@@ -26,7 +25,7 @@ struct CloseControl {
 };
 // Ask whether somebody listens at a worker's data port; the coordinator is told (PortProbed).
 struct ProbePort {
-  ConnectionId connection;  // of the worker's control stream
+  ConnectionId connection;  // the worker's control stream
   std::string data_address;
 };
 // Tell the coordinator when it is this time by central's clock (TimerFired). It asks for one timer
@@ -38,7 +37,7 @@ struct SetTimer {
 struct ConnectFeed {
   Generation generation;
   LinkTarget first;
-  LinkTarget last;  // the same, if one stage has both
+  LinkTarget last;  // the last stage's feed; equal to first if one stage has both
   Sequence first_sequence;
   int64_t window;  // micro-batches that may be on their way to a stage
 };
@@ -60,9 +59,9 @@ struct FeedEvaluation {
   Sequence first;
   int64_t micro_batches;
 };
-// For the journal, and for people: plans, barriers, evaluations, losses of workers. Decisions
-// (plans, changes of training, recoveries) are on the disk before the effects behind them are
-// carried out; the others are before the next decision and the next check-point.
+// A record for the journal and for people: plans, barriers, evaluations, losses of workers.
+// Decisions (plans, changes of training, recoveries) are on the disk before the effects behind them
+// are carried out; other records are before the next decision and the next check-point.
 struct Persist {
   JournalRecord record;
 };
@@ -71,7 +70,7 @@ struct EvaluationFigures {
   double accuracy = 0;
   double loss = 0;
 };
-// What a state is collected for. At least one is true.
+// The uses of a collected state. At least one is true.
 struct StateUse {
   bool checkpoint = false;
   bool evaluation = false;
@@ -88,20 +87,20 @@ struct StateCollected {
   int64_t step;
   StateUse use;
   ModelState state;
-  Generation generation = {};  // of the plan that came to it
+  Generation generation = {};  // generation of the plan that reached it
 };
-// How far a recovery is. The trainer notes the time.
+// A phase that a recovery has reached. The trainer notes the time.
 struct RecoveryReached {
   enum class Phase : uint8_t {
     kLost,           // central knows of the loss
     kPlanned,        // the next plan is made
     kPrepared,       // its stages have their states
     kFirstGradient,  // a micro-batch has been through all of them and back
-    kCaughtUp,       // what was lost with the workers is trained again
+    kCaughtUp,       // the lost steps are trained again
   };
   Phase phase;
   int64_t step;                      // barrier from which training goes on
-  std::vector<std::string> workers;  // as Recovered's, since the recovery began
+  std::vector<std::string> workers;  // lost workers since the recovery began, as in Recovered
   bool from_replicas = false;        // its state is the workers' own; else central gives it
 };
 struct LogLine {

@@ -23,22 +23,23 @@ class StateCollection {
   StateCollection(const ModelSpec& model, const NumberFormat& format, const Batching& batching)
       : model_(model), format_(format), batching_(batching) {}
 
-  // All stages stand at barrier `step`.
+  // Asks all stages, which stand at barrier `step`, for their states.
   void Request(int64_t step, const StateUse& use, const ActivePlan& active, RunEffects& effects);
   // A stage's part; one that nobody asked for, or that comes twice, counts for nothing. The whole
   // state when it was the last part. Internal: the parts are not the model.
   absl::StatusOr<std::optional<StateCollected>> AddPart(size_t stage, const Snapshot& snapshot);
-  // Training goes back from barrier `from` to `step`: what is still to come of any collection never
-  // will.
+  // Training goes back from barrier `from` to `step`: parts of collections that have not arrived
+  // never will.
   void GoBack(int64_t from, int64_t step);
-  // What the state of the barrier that training went back to is still wanted for. Asked when its
+  // The remaining uses of the state of the barrier that training went back to. Asked when its
   // stages stand there again.
   StateUse TakeMissing() { return std::exchange(missing_, {}); }
   // A state of an earlier step than this one is collected for an evaluation.
   bool EvaluatesBefore(int64_t step) const;
   // Parts are still to come.
   bool under_way() const { return !collections_.empty(); }
-  // The same of a state that somebody uses as soon as it is there: more than a recovery may.
+  // Whether a state is on its way that is used as soon as it is there, not only kept for a
+  // recovery.
   bool is_waited_for() const;
   // Whether a part of this stage is still to come.
   bool Awaits(size_t stage) const;

@@ -48,20 +48,20 @@ class Detector {
   static constexpr int64_t kStuckNs = 300'000'000'000;
   // Between two looks at all workers, and two questions to one.
   static constexpr int64_t kTickNs = 100'000'000;
-  // So much later than asked for, a tick says that this process did not run.
+  // A tick that is late by this much shows that this process did not run.
   static constexpr int64_t kOwnStallNs = 500'000'000;
-  // From here on people are told.
+  // Stalls from this length on are logged.
   static constexpr int64_t kLongStallNs = 2'000'000'000;
 
   enum class Verdict : uint8_t { kDead, kStopped, kCutOff, kRestarted, kStuck };
   struct Finding {
     ConnectionId connection;
     Verdict verdict;
-    std::string why;  // for people
+    std::string why;  // reason, for people
   };
 
   void AddHeartbeat(ConnectionId connection, const Heartbeat& heartbeat);
-  // What came of a ProbePort, and whether the worker is lost with that.
+  // Takes the answer to a ProbePort; a finding if the worker is lost with it.
   std::optional<Finding> AddAnswer(ConnectionId connection, PortAnswer answer, int64_t now_ns);
   // The control connection broke, or there is another one for the same stream.
   void Break(ConnectionId connection, const absl::Status& why, const Roster& roster, int64_t now_ns,
@@ -75,7 +75,7 @@ class Detector {
   std::optional<Finding> Restarted(const Roster& roster, const WorkerHello& hello) const;
   // Whether the worker's port answered when it joined, or is not asked yet.
   bool IsDialable(ConnectionId connection) const;
-  // Of all workers together: another number than before says that one of them got on.
+  // Sum over all workers: a change shows that one of them got on.
   int64_t progress() const;
 
  private:
@@ -99,7 +99,7 @@ class Detector {
   static int64_t SilenceLimit(const Watched& watched);
   static bool IsSilent(const Watched& watched, int64_t now_ns);
   void Follow(const Roster& roster, int64_t now_ns, RunEffects& effects);
-  // This process did not run for so long.
+  // Forgives all silences of the time in which this process did not run.
   void Forgive(int64_t stall_ns, int64_t now_ns, RunEffects& effects);
   void Ask(ConnectionId connection, Watched& watched, int64_t now_ns, RunEffects& effects);
   static void Hear(Watched& watched, int64_t now_ns, RunEffects& effects);

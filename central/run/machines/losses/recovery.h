@@ -1,20 +1,19 @@
 #pragma once
 
-// How a run goes on when workers are lost whose stages it needs, or the GPU or DSP that one of them
-// computed with: then the worker stays, and its stage goes on on its CPU. Training goes back to the
-// last barrier whose whole state central has, or the workers that are left have (replication.h),
-// whichever is later; these workers get a plan of their own, by the same protocol as any other plan
-// (move.h); what came after that barrier is trained again, from inputs that are drawn again by
-// their sequence. Each layer's state comes from whoever is nearest: the worker that will have it,
-// another worker, central.
+// Brings training back after the loss of workers with stages, or of a GPU or DSP (then the worker
+// stays, and its stage goes on on its CPU). Training goes back to the latest barrier whose whole
+// state central or the remaining workers have (replication.h). A plan over these workers comes into
+// force by the protocol of any plan (move.h), and the later steps are trained again from inputs
+// drawn by their sequence. Each layer's state comes from its new worker's own copy, else from
+// another worker, else from central.
 //
 //   waiting    no worker is left on central's host, where stage 0 must be: one is started again
-//   replacing  a plan over the workers that are left comes to hold
-//   replaying  it trains again what was lost
+//   replacing  a plan over the remaining workers comes into force
+//   replaying  that plan trains the lost steps again
 //
-// A loss while that is under way begins anew, with another generation; it is the same recovery
-// until the new plan has trained a micro-batch. Between recoveries this keeps the state to go back
-// to: one copy of the whole model's.
+// A loss during a recovery starts it again, with another generation; it counts as one recovery
+// until the new plan has trained a micro-batch. Between recoveries this class keeps one copy of the
+// whole model's state to go back to.
 //
 // Pure: events in, effects out. Times are by central's clock.
 
@@ -36,16 +35,17 @@
 namespace runnel {
 
 struct RecoveryOptions {
-  bool is_possible = true;                // false: a lost worker ends the run
-  std::vector<int64_t> layer_bytes = {};  // of the state, by layer; empty: states cost nothing
-  bool has_replicas = false;              // stages replicate barriers as well
+  bool is_possible = true;  // false: a lost worker ends the run
+  // bytes of the state, by layer; empty: states cost nothing
+  std::vector<int64_t> layer_bytes = {};
+  bool has_replicas = false;  // stages replicate barriers as well
 };
 
 // A stage that the run needs, and its worker is gone, or the device that computed it, or the worker
 // failed.
 struct LostStage {
   int device = 0;            // has left the roster, or lost `backend`
-  std::string why;           // for people
+  std::string why;           // reason, for people
   int64_t step = 0;          // the last barrier that all stages had reached
   Sequence reached;          // micro-batches below were trained
   std::string backend = {};  // that is lost; empty: the worker is gone, or failed
@@ -67,26 +67,26 @@ class Recovery {
 
   // ---- the state to go back to
 
-  // Whether a state should be collected for this, at a barrier of the plan `active`. It takes the
-  // place of activations and gradients on slow links: as long as the last one took, or as what is
-  // known of the paths to `devices` says, at most one part in kTimeShare of the time. A state that
-  // is collected for a check-point serves as well.
+  // Whether a state should be collected for recovery at a barrier of the plan `active`. On slow
+  // links it displaces activations and gradients, so it may take at most one part in kTimeShare of
+  // the time, estimated by the last collection or by the known paths to `devices`. A state that is
+  // collected for a check-point serves as well.
   bool WantsState(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
                   int64_t now_ns);
   void BeginCollecting(int64_t now_ns) { began_ns_ = now_ns; }
-  // It is whole.
+  // Keeps a whole state.
   void Keep(int64_t step, ModelState state, int64_t now_ns);
   // The barrier of that state.
   int64_t central_step() const { return step_; }
   // The barrier to go back to: since Lose that state's, or that of the replicas.
   int64_t step() const { return replicas_.has_value() ? replicas_->step : step_; }
-  // Without layers: as it is drawn from the seed.
+  // The kept state; without layers: the one drawn from the seed.
   const ModelState& state() const { return state_; }
 
   // ---- the course of a recovery
 
-  // replicas: what the workers that are left have of the last barrier that they replicated.
-  // Unavailable: the run cannot recover.
+  // replicas: the remaining workers' copies of the last replicated barrier. Unavailable: the run
+  // cannot recover.
   absl::Status Lose(const LostStage& lost, const std::optional<ReplicatedBarrier>& replicas,
                     const Roster& roster, RunEffects& effects);
   // Workers have copies of a barrier, and one of them refused its part of a recovery from there:
@@ -99,12 +99,12 @@ class Recovery {
   bool Return();
   // The one that is waited for has ended: it is started once more. Unavailable: too often.
   absl::Status EndBeforeJoining(RunEffects& effects);
-  // From what the plan `decided` over the workers that are left is brought into force. `common`:
+  // The order that brings the plan `decided` over the remaining workers into force. `common`:
   // MoveOrder's.
   MoveOrder Order(PlanDecided decided, PrepareStage common, RunEffects& effects);
-  // All its stages are prepared.
+  // All stages of the new plan are prepared.
   void Prepared(RunEffects& effects);
-  // What the first stage of the plan that holds says.
+  // Takes telemetry of the current plan's first stage.
   void AddTelemetry(const Telemetry& telemetry, RunEffects& effects);
   void ReachBarrier() {
     starts_ = {};

@@ -1,9 +1,9 @@
 #pragma once
 
-// The deadline of all phases of a run: how long nothing may move. Something moves when a worker
-// gets on with what it is at, a message comes that is no sign of life, or bytes of a state arrive.
-// So no phase has a time of its own that would have to be guessed: a phase may take hours, and ends
-// the run if it waits for something that never comes. A state machine: no clock.
+// The deadline of all phases of a run: the longest time in which nothing moves. Something moves
+// when a worker makes progress, a message comes that is no heartbeat, or bytes of a state arrive.
+// So no phase needs a time of its own that would have to be guessed: a phase may take hours, and
+// ends the run only if it waits for something that never comes. A state machine: no clock.
 
 #include <cstdint>
 #include <utility>

@@ -31,7 +31,7 @@ class LinkProbe {
   static constexpr int kPings = 6;
   // A ping and its answer, each way: the message, and the headers of its packet.
   static constexpr double kPingBytes = 120;
-  // Beyond what a token bucket lets pass at once; a link of 0.25 Mbps takes two seconds for it.
+  // More than a token bucket lets pass at once; a link of 0.25 Mbps takes two seconds for it.
   static constexpr int64_t kFirstBytes = 64 * 1024;
   static constexpr int64_t kMostBytes = 512 * 1024;
   // A train that took less is too short to tell a rate from.
@@ -46,9 +46,9 @@ class LinkProbe {
   void Begin(std::vector<int> devices, Media media, const Roster& roster, RunEffects& effects);
   // The device has left: its path keeps the figures that it had.
   void Skip(int device, const Roster& roster, RunEffects& effects);
-  // What is under way is not waited for.
+  // Stops waiting for probes under way.
   void Cancel();
-  // What the device measured, and what it sends. What nobody asked it for is ignored.
+  // Takes a device's measurement of its way and of its trains. Ignored if it was not asked for.
   void AddReport(int device, const WayMeasured& measured, const Roster& roster,
                  RunEffects& effects);
   void AddPiece(int device, const ProbePiece& piece, const Roster& roster, RunEffects& effects);
@@ -57,7 +57,7 @@ class LinkProbe {
   // Workers that are done, of so many.
   size_t done() const { return asked_ - awaited_.size(); }
   size_t asked() const { return asked_; }
-  // By device number; without a rate: local, or faster than can be measured.
+  // Figures by device number; without a rate: a local device, or a path too fast to measure.
   const std::vector<PathFigures>& paths() const {
     return media_.paths().empty() ? paths_ : media_.paths();
   }

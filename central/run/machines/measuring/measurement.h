@@ -35,8 +35,8 @@
 namespace runnel {
 
 struct MeasurementOptions {
-  // Of all requests: the model, what computes, micro_batch_size, repetitions and burst_ms, which
-  // should be longer than the turns in which a processor quota is given out.
+  // Common part of all requests: model, backend, micro_batch_size, repetitions and burst_ms, which
+  // should exceed the period of a processor quota.
   ProfileRequest request;
   std::vector<LayerRange> sub_models;  // empty: by layers
   // How long the parts of a device are measured, all of them together, times the number of devices
@@ -56,9 +56,9 @@ class Measurement {
   Measurement(MeasurementOptions options, Planner* planner)
       : options_(std::move(options)), planner_(planner) {}
 
-  // Measures these devices of the roster, at barrier `step` of the plan of this generation (0: none
-  // holds yet). Not while it is under way. The first time that a device is measured, what it
-  // measured in an earlier run will do.
+  // Measures these devices of the roster, at barrier `step` of the plan of this generation (0: no
+  // plan yet). Not while it is under way. A device's first measurement may be answered from an
+  // earlier run.
   void Begin(std::vector<int> devices, int64_t step, Generation generation, const Roster& roster,
              RunEffects& effects);
   // What is under way is not waited for; what was known of the devices stays.
@@ -71,13 +71,13 @@ class Measurement {
   // what it was asked for; others as Planner::Characterise.
   absl::StatusOr<bool> AddReport(int device, const ProfileReport& report, const Roster& roster,
                                  RunEffects& effects);
-  // The device cannot: the others are measured without it, and what was known of it stays. False:
-  // it was not asked.
+  // The device cannot measure: the others go on without it, and its earlier figures stay. False: it
+  // was not asked.
   bool SkipDevice(int device, const Roster& roster, RunEffects& effects);
-  // Whether an answer is to what is measured now.
+  // Whether an answer belongs to the current measurement.
   bool IsAbout(Generation generation) const { return generation == generation_; }
 
-  // Of what the device was asked for so much is done, [0, 1].
+  // The device has done this share of its request, [0, 1].
   void AddProgress(int device, double share);
 
   // Devices are still to answer.
@@ -86,9 +86,9 @@ class Measurement {
   size_t asked() const { return done_ + to_do(); }
   // Since Begin, of all devices together, [0, 1].
   double Progress() const;
-  // Those that answered from an earlier run, by number; the others measured.
+  // Numbers of devices that answered from an earlier run; the others measured.
   const std::vector<int>& kept() const { return kept_; }
-  // By device number, as last measured or predicted; empty: no device was measured.
+  // Times by device number, as last measured or predicted; empty: no device was measured.
   const std::vector<DeviceTimes>& times() const { return times_; }
 
  private:

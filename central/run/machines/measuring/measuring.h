@@ -1,13 +1,13 @@
 #pragma once
 
-// What is measured before a plan is made, one thing after the other:
+// Measurements before a plan is made, one after the other:
 //
 //   before the first plan   the paths to workers on other hosts, then devices
-//   at a barrier            what the planner asks for: paths that no stage uses, then devices that
-//                           are new or not what they were
+//   at a barrier            the planner's orders: paths that no stage uses, then devices that are
+//                           new or have changed
 //
-// Pure: events in, effects out. The owner calls GoOn after each event that says so, and makes a
-// plan when GoOn says that all is measured.
+// Pure: events in, effects out. The owner calls GoOn after each event that asks for it, and makes a
+// plan when GoOn answers that all is measured.
 
 #include <optional>
 #include <vector>
@@ -27,33 +27,33 @@ class Measuring {
   // planner: borrowed.
   Measuring(MeasurementOptions options, Planner* planner) : devices_(std::move(options), planner) {}
 
-  // At barrier `step`, or (0: also) before the first plan, beside what is ordered already. GoOn
-  // begins with it.
+  // Orders measurements at barrier `step`, or (0: also) before the first plan, beside earlier
+  // orders. GoOn begins with them.
   void Order(const MeasureDevices& what, int64_t step);
-  // Begins with what is next, if nothing is under way. active: without stages before the first
-  // plan. states_under_way: a path waits until they are through, since a state on its way would be
-  // measured as a slow link. True: all is measured.
+  // Begins the next measurement, if none is under way. active: without stages before the first
+  // plan. states_under_way: a path waits until they are through, since a state on its way would
+  // make the link look slow. True: all is measured.
   bool GoOn(const ActivePlan& active, bool states_under_way, const Roster& roster,
             RunEffects& effects);
-  // What is ordered or under way is not waited for; what was known stays.
+  // Drops measurements ordered or under way; earlier figures stay.
   void Cancel();
 
-  // Answers of a device; what nobody asked it for is ignored. True: what was under way is measured,
-  // GoOn is due.
+  // Takes answers of a device; ignored if it was not asked. True: the current measurement is
+  // complete, GoOn is due.
   bool Add(int device, const WayMeasured& measured, const Roster& roster, RunEffects& effects);
   bool Add(int device, const ProbePiece& piece, const Roster& roster, RunEffects& effects);
   // Errors as Measurement::AddReport.
   absl::StatusOr<bool> Add(int device, const ProfileReport& report, Roster& roster,
                            RunEffects& effects);
-  // It could not. InvalidArgument, Aborted: without it there is no first plan. At a barrier it has
-  // its stage, and what was known of it stays.
+  // The device could not measure. InvalidArgument, Aborted: without it there is no first plan. At a
+  // barrier it keeps its stage and its earlier figures.
   absl::StatusOr<bool> Add(int device, const ProfileFailed& failed, const Roster& roster,
                            RunEffects& effects);
   bool Add(int device, const ProfileProgress& progress) {
     if (devices_.IsAbout(progress.generation)) devices_.AddProgress(device, progress.share);
     return false;
   }
-  // The device has left: what is measured of it is not waited for.
+  // The device has left: its measurement is not waited for.
   bool Skip(int device, const Roster& roster, RunEffects& effects);
 
   // Something is ordered and has not begun.

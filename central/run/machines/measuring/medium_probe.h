@@ -32,8 +32,7 @@ class MediumProbe {
  public:
   // Shares of two ways that sum up to less are of one medium.
   static constexpr double kShared = 1.4;
-  // A path that carries more is not what a plan waits for, and the hosts' processors would share
-  // it.
+  // A faster path is no bottleneck of a plan, and the hosts' processors would share it.
   static constexpr double kMostMbps = 200;
   static constexpr double kTrainSeconds = 0.25;
   static constexpr int64_t kLeastBytes = 40 * 1024;
@@ -46,7 +45,7 @@ class MediumProbe {
   void AddPiece(int device, const ProbePiece& piece, const Roster& roster, RunEffects& effects);
 
   bool under_way() const { return !flows_.empty(); }
-  // With their media.
+  // The paths with their media.
   const std::vector<PathFigures>& paths() const { return paths_; }
 
  private:
@@ -76,8 +75,8 @@ class MediumProbe {
 
   std::vector<PathFigures> paths_;
   Round round_ = Round::kAllDown;
-  std::vector<Flow> flows_;      // of the round; kPings: those up
-  std::vector<Flow> both_ways_;  // of the round after the pings
+  std::vector<Flow> flows_;      // flows of the round; kPings: those up
+  std::vector<Flow> both_ways_;  // flows of the round after the pings
   int64_t asked_ns_ = 0;         // kBothWays: when trains up were asked for
   std::vector<Group> groups_;
   std::vector<int> ungrouped_;   // share something; the last group's first one was not compared yet
