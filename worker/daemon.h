@@ -24,9 +24,9 @@ class Daemon {
 
   Daemon(WorkerOptions options, Parts parts);
 
-  // Until the worker's end, with the status that WorkerCore::Start says.
+  // Runs until the worker's end; returns the status of WorkerCore::Start.
   absl::Status Run();
-  // As WorkerCore's; what ends the worker ends Run. Any thread.
+  // As WorkerCore::Leave; Run ends with the worker. Any thread.
   void Leave() { core_.Leave(); }
   void Stop() { core_.Stop(); }
   // Central has said that the worker takes part. After Run.

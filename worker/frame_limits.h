@@ -1,6 +1,6 @@
 #pragma once
 
-// What a stage lets its peers send: the largest payload by kind and micro-batch size, checked
+// Limits of a stage's incoming frames: the largest payload by kind and micro-batch size, checked
 // before allocation (exact sizes are the decoder's check).
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct StageFrameSizes {
   };
   bool first_stage = false;
   bool has_loss = false;
-  int64_t replica_piece = 0;  // of a neighbour's state; 0: none comes
+  int64_t replica_piece = 0;  // a piece of a neighbour's state; 0: none comes
   std::vector<BySamples> by_samples;
 };
 
-// For FrameLimits::Set. Kinds that do not belong at this stage are not there: their limit is 0.
+// Limits for FrameLimits::Set. Kinds that do not belong at this stage are absent: their limit is 0.
 std::map<std::pair<FrameKind, uint32_t>, uint64_t> AllowedPayloads(const StageFrameSizes& sizes);
 
 }  // namespace runnel

@@ -1,7 +1,7 @@
 #pragma once
 
-// What carries out work that takes time, first in, first out: beside an event loop, whose tasks
-// take none. ThreadLane is a thread; the lanes of a simulation take virtual time.
+// Carries out long work, first in, first out, beside an event loop, whose tasks take no time.
+// ThreadLane is a thread; the lanes of a simulation take virtual time.
 
 #include <condition_variable>
 #include <cstdint>
@@ -23,7 +23,7 @@ class Lane {
   virtual void Post(Task task) = 0;
 };
 
-// What a lane is for.
+// The purpose of a lane.
 enum class LaneKind : uint8_t { kCompute, kCodec, kWorkshop };
 // Null is none: a thread for each lane.
 using MakeLaneFn = std::function<std::unique_ptr<Lane>(LaneKind kind)>;

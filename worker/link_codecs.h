@@ -54,7 +54,7 @@ class LinkCodecs {
 
   // Bytes of a boundary tensor in memory.
   int64_t TensorBytes(const Shape& shape) const { return BoundaryBytes(format_, shape); }
-  // Payload bytes of what is sent, in that direction and epoch; 0 where nothing is.
+  // Payload bytes sent in this direction and epoch; 0 where nothing is sent.
   int64_t EncodedBytes(Direction direction, int64_t epoch, const Shape& shape) const;
   // The most that is received, in that direction in any epoch; 0 where nothing is.
   int64_t MaxReceivedBytes(Direction direction, const Shape& shape) const;
@@ -75,11 +75,11 @@ class LinkCodecs {
       return made.empty() ? nullptr : made[schedule.StepIn(epoch)].get();
     }
   };
-  // The two ends here of one direction: what this stage sends and what it receives.
+  // Both codec ends of one direction: what this stage sends and receives.
   struct Ends {
     EncoderKey key;
     Codecs sends;
-    // Of the last micro-batch, or restored; null: none yet. encoder_of made it.
+    // Encoder of the last micro-batch, or a restored one; null: none yet. encoder_of made it.
     std::unique_ptr<Encoder> encoder;
     const Codec* encoder_of = nullptr;
     Codecs receives;

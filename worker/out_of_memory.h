@@ -13,15 +13,15 @@
 
 namespace runnel {
 
-// What `work` returns, a Status or a StatusOr. ResourceExhausted if it found no memory, or no thread
-// for a lane; doing: what it was at, for people. Any thread.
+// The result of `work`, a Status or a StatusOr. ResourceExhausted if it found no memory, or no
+// thread for a lane; doing: a description of the work, for people. Any thread.
 template <typename Work>
 std::invoke_result_t<Work&> WithinMemory(absl::string_view doing, Work&& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat("out of memory while ", doing));
-  } catch (const std::system_error& error) {  // of a thread that could not begin
+  } catch (const std::system_error& error) {  // a thread that could not start
     return absl::ResourceExhaustedError(absl::StrCat(error.what(), " while ", doing));
   }
 }

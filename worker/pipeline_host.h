@@ -52,7 +52,7 @@ class PipelineHost final : public StageHost {
   void Fail(const absl::Status& status);
 
   void Deliver(Peer from, Frame frame);
-  // Carries out what the runtime wants, or reports that it failed.
+  // Carries out the runtime's effects, or reports that it failed.
   void Pump(const absl::Status& status);
   void Carry(SendEffect effect);
   void Carry(AcknowledgeEffect effect);

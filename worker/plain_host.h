@@ -67,7 +67,7 @@ class PlainHost final : public StageHost {
   Queue training_{FrameKind::kInput, FrameKind::kLabels, 0, 0, {}, {}, {}};
   Queue evaluating_{FrameKind::kEvalInput, FrameKind::kEvalLabels, 0, 0, {}, {}, {}};
   EvaluationDone evaluation_;
-  int64_t evaluation_samples_ = 0;  // of the micro-batch that is evaluated
+  int64_t evaluation_samples_ = 0;  // samples of the micro-batch under evaluation
   bool running_ = false;
   bool ready_ = false;
   bool failed_ = false;

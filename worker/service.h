@@ -17,9 +17,9 @@
 namespace runnel {
 
 struct ServiceOptions {
-  // memory_bytes 0: what is free when a run begins.
+  // memory_bytes 0: the free memory when a run begins.
   WorkerOptions daemon;
-  // For one run, and as long as WorkerOptions says until central answers.
+  // Serve one run only, and wait for central as long as WorkerOptions allows.
   bool once = false;
 };
 
@@ -28,16 +28,16 @@ class WorkerService {
   // parts: of each daemon; borrowed, outlive the service.
   WorkerService(ServiceOptions options, const Daemon::Parts& parts);
 
-  // Until it is told to end, or with `once` until the run is over (OK). Errors that another dial
-  // would meet again: what of this worker central does not want (FailedPrecondition), addresses and
-  // rights; with `once` also what ended the run.
+  // Runs until it is told to end, or with `once` until the run is over (OK). Errors that another
+  // dial would meet again: a refusal by central (FailedPrecondition), addresses and rights; with
+  // `once` also the error that ended the run.
   absl::Status Run();
   // The first time: leaves the run that it takes part in, when central has moved its stage; Run
   // returns then. At once if it takes part in none, and the second time. Any thread.
   void Stop();
 
  private:
-  // One run, or one try.
+  // Serves one run, or makes one vain dial.
   absl::Status Serve(bool& welcomed);
   // False: told to end meanwhile.
   bool Pause(int64_t pause_ms);
@@ -48,7 +48,7 @@ class WorkerService {
   RejoinPolicy rejoin_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Daemon* daemon_ = nullptr;  // that serves now; guarded by mutex_
+  Daemon* daemon_ = nullptr;  // the daemon that serves now; guarded by mutex_
   int stops_ = 0;             // guarded by mutex_
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 
-// What the daemon sees of the stage that it runs: a pipeline stage (PipelineHost) or the plain loop
-// (PlainHost).
+// The daemon's view of its stage: a pipeline stage (PipelineHost) or the plain loop (PlainHost).
 
 #include <functional>
 #include <memory>
@@ -19,7 +18,7 @@
 
 namespace runnel {
 
-// What a stage reports, on the loop's thread.
+// Reports of a stage, on the loop's thread.
 struct StageEvents {
   std::function<void()> on_ready;  // its links stand
   std::function<void(Sequence)> on_barrier;
@@ -29,7 +28,7 @@ struct StageEvents {
   std::function<void(const absl::Status&)> on_failed;  // at most once; nothing follows
 };
 
-// All methods on the loop's thread; TakeSnapshot on any, as long as the loop leaves the stage
+// Call all methods on the loop's thread; TakeSnapshot on any, as long as the loop leaves the stage
 // alone.
 class StageHost {
  public:
@@ -38,7 +37,7 @@ class StageHost {
   virtual void Start() = 0;
   // A peer has said hello on a data link.
   virtual void Attach(const std::string& role, std::shared_ptr<LoopConnection> connection) = 0;
-  // What was decided at the barrier where the stage stands.
+  // Applies a change that was decided at the barrier where the stage stands.
   virtual void ChangeTraining(const TrainingChange& change) = 0;
   virtual absl::Status RunUntil(Sequence limit) = 0;
   virtual absl::Status Evaluate(Sequence first, int64_t micro_batches) = 0;
@@ -60,7 +59,7 @@ class StageHost {
   virtual void Detach() = 0;
 };
 
-// What a host is made from; all outlive it.
+// The parts that a host is made from; all outlive it.
 struct StageEnvironment {
   EventLoop* loop = nullptr;
   BufferPool* pool = nullptr;

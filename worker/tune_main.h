@@ -26,9 +26,9 @@ struct TuneFlags {
 
 // The result lives as long as the app.
 std::shared_ptr<TuneFlags> AddTuneCommand(CLI::App& app);
-// Searches anew, whatever is kept in `state_folder`, prints what it chose and keeps it there. The
-// device is checked first. InvalidArgument, Unimplemented: model, recipe or backend does not fit,
-// the backend has nothing to tune, or computes wrong; others as Backend::Prepare and TuningStore.
+// Searches anew, whatever `state_folder` has, prints the choices and keeps them there. The device
+// is checked first. InvalidArgument, Unimplemented: model, recipe or backend does not fit, the
+// backend has nothing to tune, or computes wrong; others as Backend::Prepare and TuningStore.
 absl::Status RunTuneCommand(const TuneFlags& flags, const std::string& state_folder);
 
 }  // namespace runnel

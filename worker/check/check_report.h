@@ -1,6 +1,6 @@
 #pragma once
 
-// What `runnel-worker --check` says of this device, and which backends a worker keeps to itself.
+// The report of `runnel-worker --check`, and the backends that a worker offers to central.
 
 #include <string>
 #include <vector>
@@ -11,12 +11,12 @@
 
 namespace runnel {
 
-// A line each backend that this build knows: what it computes on, or why it cannot be used. Opens
-// all of them and checks their arithmetic anew.
+// A line for each backend of this build: its device, or why it cannot be used. Opens all of them
+// and checks their arithmetic anew.
 std::string CheckReport(const BackendSettings& settings, const BackendVerdicts& verdicts);
 
-// What is installed, without those that compute wrong on this device, with a warning for each.
-// Opens none that was not found wrong before.
+// The installed backends without those that compute wrong on this device, with a warning for each
+// of these. Opens only backends found wrong before.
 std::vector<std::string> OfferedBackends(const BackendSettings& settings,
                                          const BackendVerdicts& verdicts, Logger& logger);
 

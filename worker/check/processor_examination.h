@@ -1,6 +1,6 @@
 #pragma once
 
-// What is known of the processor behind a backend: for `runnel-worker --check`, for central, for
+// Facts of the processor behind a backend: for `runnel-worker --check`, for central, for
 // `runnel-central devices`.
 
 #include "absl/status/status.h"
@@ -9,12 +9,12 @@
 
 namespace runnel {
 
-// Of one that stands open. checked: what CheckBackend said of it (backend_check.h); one that
-// computes on the host's processor as part of this program is not checked, and `checked` is OK.
+// Facts of an open backend. checked: the verdict of CheckBackend (backend_check.h); OK for a
+// backend on the host's processor in this program, which is not checked.
 ProcessorFacts FactsOf(const Backend& backend, const absl::Status& checked);
-// Of one that cannot be had, with the reason as one line.
+// Facts of a backend that cannot be opened, with the reason as one line.
 ProcessorFacts FactsOfMissing(const BackendRow& row, const absl::Status& why);
-// Of one that is installed and that nothing has opened: when it will be. Loads nothing.
+// Facts of an installed backend that nothing has opened, and when it will be opened. Loads nothing.
 ProcessorFacts FactsOfUnopened(const BackendRow& row);
 
 }  // namespace runnel

@@ -22,7 +22,7 @@
 namespace runnel {
 
 struct BackendArithmeticOptions {
-  std::string backend = "auto";  // what "auto" stands for; "auto": the best one that has all
+  std::string backend = "auto";  // meaning of "auto"; "auto": the best backend that has all parts
   BackendSettings settings = {};
   std::vector<std::string> offered = {};  // WorkerHello's backends: installed, not found wrong
   std::string state_folder = {};          // BackendVerdicts' and TuningStore's
@@ -66,12 +66,12 @@ class BackendArithmetic final : public DeviceArithmetic {
   absl::Status AdmitProcessors(const std::string& names);
   absl::StatusOr<Backend*> BackendFor(const std::string& name);
   std::vector<std::string> NamesOf(const std::string& name) const;
-  // What is to be computed.
+  // A computation that backends are chosen for.
   struct Work {
     const ModelSpec& model;
     LayerRange layers;
     const Recipe& recipe;
-    int64_t samples = 0;  // of a micro-batch
+    int64_t samples = 0;  // samples of a micro-batch
   };
   // Calls `use` with the backend of this name; for "auto" with one after the other, the best first,
   // until one has all that is needed.
@@ -86,7 +86,7 @@ class BackendArithmetic final : public DeviceArithmetic {
   absl::StatusOr<std::unique_ptr<StageEngine>> MakeInferenceStage(
       const std::string& backend, const StageExecutorOptions& options, BufferPool* pool);
   void Say(const std::string& line) const;
-  // What --batch-split auto came to.
+  // Logs the result of --batch-split auto.
   void SaySlices(const StageExecutor& executor, const Backend& backend) const;
   BackendCandidate Measure(const std::string& name, const Work& work);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What `--backend auto` takes on a device that has more than its processor.
+// Chooses for `--backend auto` on a device that has more than its processor.
 
 #include <string>
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace runnel {
 
-// One that could compute a model, measured.
+// A backend that could compute a model, measured.
 struct BackendCandidate {
-  std::string name;    // as of MakeBackend: "cpu", "opencl", "cpu,opencl"
-  double seconds = 0;  // of a micro-batch's training
+  std::string name;    // name for MakeBackend: "cpu", "opencl", "cpu,opencl"
+  double seconds = 0;  // seconds of a micro-batch's training
   absl::Status error;  // why it has no time
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a worker does when a run is over for it, or a dial was in vain: it ends, or dials again
-// after a pause that grows while it is in vain. A state machine: no thread, no clock.
+// Decides what a worker does after a run or a vain dial: it ends, or dials again after a pause that
+// grows with each vain dial. A state machine: no thread, no clock.
 
 #include <cstdint>
 #include <string>
@@ -15,14 +15,14 @@ class RejoinPolicy {
   struct Next {
     bool ends = false;
     absl::Status status;   // if it ends: with what
-    int64_t pause_ms = 0;  // else: before the next dial
-    std::string line;      // for people; empty: nothing new
+    int64_t pause_ms = 0;  // pause before the next dial otherwise
+    std::string line;      // a line for people; empty: nothing new
   };
 
   // once: for one run, and no other.
   explicit RejoinPolicy(bool once) : once_(once) {}
 
-  // status: what the run, or the try, ended with. welcomed: central took the worker.
+  // status: how the run, or the dial, ended. welcomed: central took the worker.
   Next After(const absl::Status& status, bool welcomed);
 
  private:

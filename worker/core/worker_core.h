@@ -1,9 +1,9 @@
 #pragma once
 
-// The worker's control half: dials central, offers what it has, runs the stage that it is given,
-// until it is released. It has no thread and no clock of its own and never waits: what happens
-// comes on an event loop, what takes long goes to lanes. Daemon (daemon.h) runs it on a thread; the
-// simulator of the whole cluster runs the same object in virtual time.
+// The worker's control half: dials central, offers its device, and runs the stage that central
+// gives it, until it is released. It has no thread and no clock and never waits: events come on an
+// event loop, long work goes to lanes. Daemon (daemon.h) runs it on a thread; the simulator of the
+// whole cluster runs the same object in virtual time.
 
 #include <cstdint>
 #include <deque>
@@ -28,12 +28,13 @@ namespace runnel {
 struct WorkerOptions {
   std::string central_address;
   std::string name;
-  // Of data links. Empty: any free port at the address by which this host reaches central.
+  // Address of data links. Empty: any free port at the address by which this host reaches central.
   std::string listen_address = {};
-  // Where others dial the data links, if that is not where this worker listens. Empty: it is.
+  // Address where others dial the data links, if it differs from listen_address. Empty: it does
+  // not.
   std::string advertised_address = {};
   std::vector<std::string> backends;
-  // What central's "auto" stands for here; "auto": the best one that has all that is needed.
+  // Meaning of central's "auto" on this device; "auto": the best backend that has all parts.
   std::string backend = "auto";
   std::vector<std::string> recipes;
   std::vector<CodecFamily> codecs;
@@ -127,7 +128,7 @@ class WorkerCore {
   void SendTelemetry();
   void SendHeartbeat();
   void Tick();
-  // unfit: what was asked for does not fit this worker, whatever is tried.
+  // Reports a failure. unfit: the request does not fit this worker, and a retry would not help.
   void Failed(Generation generation, const absl::Status& status, bool unfit = false);
   // Central asked for what only a stage can do, and there is none.
   void FailWithoutStage(absl::string_view request);
@@ -139,14 +140,14 @@ class WorkerCore {
   EndFn on_end_;
   BufferPool pool_;
   FrameLimits limits_;
-  RelayTransport routes_;  // of all data links
+  RelayTransport routes_;  // routes of all data links
   RefusalLog refusals_;
   std::unique_ptr<LinkAcceptor> acceptor_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<WorkerControl> control_;
   ReplicaStore replicas_;  // outlives the stages
   std::unique_ptr<Workshop> workshop_;
-  std::deque<CentralMessage> waiting_;  // for the workshop
+  std::deque<CentralMessage> waiting_;  // messages for the workshop
   std::unique_ptr<StageHost> host_;
   Generation generation_;
   // A stage of the next plan, until its CommitPlan.

@@ -1,8 +1,8 @@
 #pragma once
 
-// What of a worker's work takes long and is no training: measuring, compiling a stage, copying a
-// state and making messages of it, letting a stage go. It happens on a lane of its own, one piece
-// after the other, so that the worker's loop always turns.
+// Long work of a worker beside training: measuring, compiling a stage, copying a state and making
+// messages of it, releasing a stage. It runs on a lane of its own, one piece after the other, so
+// that the worker's loop always turns.
 
 #include <cstdint>
 #include <functional>
@@ -37,7 +37,8 @@ class Workshop {
     DeviceArithmetic* arithmetic = nullptr;
     MakeLaneFn make_lane = nullptr;
     EnergyCounter* energy = nullptr;  // may be null
-    // On the loop's thread, before the answer that comes with it: other processors than were told.
+    // Called on the loop's thread ahead of an answer, when the processors differ from those
+    // reported.
     std::function<void(std::vector<ProcessorFacts>)> on_processors = nullptr;
   };
 
@@ -45,7 +46,8 @@ class Workshop {
   // Waits for the piece that is under way. What waits behind it is dropped, and so are answers.
   ~Workshop();
 
-  // On the loop's thread, and so are the answers. Until an answer the stage is left alone.
+  // Call these on the loop's thread, where the answers come too. Until an answer the stage is left
+  // alone.
 
   // on_progress is called a few times a second. Errors as ProfileRanges.
   void Measure(ProfileRequest request, std::function<void(ProfileProgress)> on_progress,
@@ -60,9 +62,9 @@ class Workshop {
   // taken: the stage could not give it.
   void TakeState(StageHost* host, std::function<absl::Status(ModelState)> hand_over,
                  std::function<void(const absl::Status& taken, const absl::Status& handed)> done);
-  // Before what is ordered later: DeviceArithmetic's.
+  // As DeviceArithmetic::DoWithout, ahead of all later orders.
   void DoWithout(const std::string& backend);
-  // Destroys it when what is under way is done, so that the next one finds its memory free.
+  // Destroys the host after the work under way, so that the next one finds its memory free.
   void Retire(std::unique_ptr<StageHost> host);
   // DeviceArithmetic's, while nothing is under way; on_processors tells what differs later.
   std::vector<ProcessorFacts> processors() { return told_ = parts_.arithmetic->processors(); }
@@ -85,7 +87,7 @@ class Workshop {
   int64_t progress_ = 0;
   std::vector<ProcessorFacts> told_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers on their way check it
-  SelfMeasurement measurement_;  // of the lane, while something is under way
+  SelfMeasurement measurement_;  // used by the lane while work is under way
   std::unique_ptr<Lane> lane_;   // last: joined before what its tasks use goes
 };
 

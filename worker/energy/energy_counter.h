@@ -1,7 +1,7 @@
 #pragma once
 
-// The energy that the device uses, as far as its kernel shows it. What is there differs: a laptop
-// has RAPL, some boards have a sensor behind their supply, a phone knows what its battery gives.
+// The device's energy, as far as its kernel shows it: a laptop has RAPL, some boards a sensor
+// behind their supply, a phone its battery's figures.
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace runnel {
 
-// Of the whole device, whoever uses it. One thread.
+// Counts the energy of the whole device, all processes together. One thread.
 class EnergyCounter {
  public:
   // The best one that can be read below `root` ("" on a device; a folder in tests): RAPL, then

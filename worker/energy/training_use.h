@@ -1,6 +1,6 @@
 #pragma once
 
-// What training takes of the device between grants and their barriers: processor time and energy.
+// Processor time and energy that training uses between grants and their barriers.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace runnel {
 
-// All processor time that the device has spent since it started, by /proc/stat below `root`, in
+// Processor time that the whole device has spent since it started, by /proc/stat below `root`, in
 // nanoseconds; 0: not known.
 int64_t DeviceProcessorNs(const std::string& root);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// How fast the processor runs at the moment. Shared and warm machines change their clock by
-// several per cent within seconds; whoever compares times of different minutes divides that out.
+// Measures the processor's present speed. Shared and warm machines change their clock by several
+// per cent within seconds; comparisons of times of different minutes divide that out.
 
 namespace runnel {
 

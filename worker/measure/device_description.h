@@ -1,6 +1,6 @@
 #pragma once
 
-// What the speed of this process depends on, beside what it computes.
+// Facts that the speed of this process depends on, beside its work.
 
 #include <string>
 
@@ -15,7 +15,7 @@ std::string DescribeDevice(const std::string& more);
 // The host's processor as the kernel names it: "AMD EPYC 9R45"; of several kinds all, or "host
 // processor".
 std::string HostProcessorName();
-// So many of its processors this process may use; 0: not known.
+// Number of the host's processors that this process may use; 0: not known.
 int UsableHostProcessors();
 
 }  // namespace runnel

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a stage's program would run on which processor of this device.
+// Lists the instructions of a stage's program and the processor of each.
 
 #include <cstdint>
 

@@ -1,10 +1,9 @@
 #pragma once
 
-// What this worker has measured of itself, kept from run to run: a folder with one small file a
-// request (message KeptMeasurement of control.proto). A run that asks what was asked before starts
-// without measuring.
-//
-// An answer counts only for the same request, byte for byte, and the same device. Damaged files,
+// A worker's measurements of itself, kept from run to run: a folder with one small file a request
+// (message KeptMeasurement of control.proto). A run that repeats a request starts without
+// measuring.
+// || An answer counts only for the same request, byte for byte, and the same device. Damaged files,
 // and those of another release, count as absent. One thread.
 
 #include <optional>
@@ -31,9 +30,9 @@ class MeasurementStore {
   std::string device_;
 };
 
-// Where programs keep what they know of this host: $RUNNEL_STATE_DIR, $XDG_STATE_HOME/runnel, or
-// ~/.local/state/runnel; the first of these that can be had. Empty: none can, or $RUNNEL_STATE_DIR
-// is set and empty.
+// The folder for programs' knowledge of this host: $RUNNEL_STATE_DIR, $XDG_STATE_HOME/runnel, or
+// ~/.local/state/runnel; the first usable one. Empty: none is usable, or $RUNNEL_STATE_DIR is set
+// and empty.
 std::string DefaultStateFolder();
 
 }  // namespace runnel

@@ -18,10 +18,10 @@
 namespace runnel {
 
 struct ProfileOptions {
-  int64_t samples = 0;             // of one micro-batch
+  int64_t samples = 0;             // samples of one micro-batch
   int64_t repetitions = 0;         // measurements of each range, 1..1000
   std::vector<LayerRange> ranges;  // empty: each layer by itself
-  // By range: micro-batches in flight, as in a stage with this cap (at least 1). Inputs and
+  // Micro-batches in flight by range, as in a stage with this cap (at least 1). Inputs and
   // gradients then rotate through more memory than the caches hold, as in a pipeline. Empty: one
   // micro-batch in flight and the same tensors in every run (the shipped profiles were measured
   // so).
@@ -42,11 +42,11 @@ struct ProfileOptions {
   double enough_ms = 0;
 };
 
-// What ranges were measured on.
+// The backend that ranges were measured on.
 struct MeasuredOn {
-  std::string backend;  // as MakeBackend: "cpu", "cpu,opencl"
-  std::string why;      // where nobody named it: a line for people
-  // It is what this device always takes; false: something of it is lost for now.
+  std::string backend;  // name for MakeBackend: "cpu", "cpu,opencl"
+  std::string why;      // reason, where nobody named it: a line for people
+  // Whether this device always takes it; false: a part of the device is lost for now.
   bool is_usual = true;
   std::string numerics_class = {};
 };
@@ -59,7 +59,7 @@ struct RangeTime {
   // Sums over all measurements.
   double all_wall_seconds = 0;
   double all_processor_seconds = 0;
-  // Of the time of all runs, the forward's and the input-gradient's part, [0, 1].
+  // Share of forward and input-gradient in the time of all runs, [0, 1].
   double forward_share = 0;
   double input_gradient_share = 0;
 };

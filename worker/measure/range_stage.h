@@ -1,7 +1,7 @@
 #pragma once
 
-// One range of layers as a stage of its own, with random weights on random values, which is run and
-// timed again and again. One thread.
+// One range of layers as a stage of its own, with random weights on random values, run and timed
+// again and again. One thread.
 
 #include <cstdint>
 #include <memory>
@@ -43,7 +43,7 @@ class RangeStage {
                                            Backend& backend, const ProfileOptions& asked,
                                            int64_t samples, BufferPool& pool);
 
-  // One forward and one backward; in the first run also the further forwards of in_flight_.
+  // Runs one forward and one backward; the first run also does the further forwards of in_flight_.
   absl::Status Run();
 
   // The first run; how long it took. long_ns: a later warm-up is left out if this run takes so
@@ -53,7 +53,7 @@ class RangeStage {
   // Whether its measurements have taken so long together; 0: never.
   bool HasEnough(int64_t ns) const { return ns > 0 && clock_ns_ >= static_cast<double>(ns); }
 
-  // One measurement: the mean over as many runs as fill the burst.
+  // Makes one measurement: the mean over as many runs as fill the burst.
   absl::Status Measure(int64_t burst_ns, double nominal_step_ns, const Clock& clock);
 
   RangeTime Result();
@@ -99,21 +99,21 @@ class RangeStage {
   bool as_in_pipeline_;
   int64_t in_flight_;
   CachePolluter polluter_;
-  double samples_share_ = 1;  // of those asked for, (0, 1]
+  double samples_share_ = 1;  // share of the wanted samples, (0, 1]
   std::unique_ptr<StageExecutor> executor_;
   std::vector<Payload> inputs_;
   std::vector<Payload> input_gradients_;
-  std::vector<Payload> labels_;     // of a range with the loss
-  std::vector<Payload> gradients_;  // of a range without the loss
+  std::vector<Payload> labels_;     // labels of a range with the loss
+  std::vector<Payload> gradients_;  // gradients of a range without the loss
   std::vector<Payload> outputs_;
   int64_t forwards_ = 0;
   int64_t backwards_ = 0;
   int64_t steps_since_restore_ = 0;
   bool is_long_ = false;
-  int64_t forward_ns_ = 0;  // of one micro-batch in each run; processor time
+  int64_t forward_ns_ = 0;  // forward time of one micro-batch in each run; processor time
   int64_t input_gradient_ns_ = 0;
   int64_t weight_gradient_ns_ = 0;
-  std::vector<double> seconds_;  // of a run, by measurement
+  std::vector<double> seconds_;  // seconds of a run, by measurement
   std::vector<double> processor_seconds_;
   double clock_ns_ = 0;
   double processor_ns_ = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a worker tells central of its device: how long ranges of layers take, measured now or in an
-// earlier run, and what the path from central carries. One thread.
+// A worker's report of its device to central: times of ranges of layers, measured now or in an
+// earlier run, and the rate of the path from central. One thread.
 
 #include <functional>
 #include <string>
@@ -22,7 +22,7 @@ class SelfMeasurement {
   // told if on_progress is null.
   using ProfileFn = std::function<absl::StatusOr<std::vector<RangeTime>>(
       const ProfileOptions& options, const std::function<void(double share)>& on_progress)>;
-  // What the last call of ProfileFn measured on.
+  // The backend of the last call of ProfileFn.
   using MeasuredOnFn = std::function<MeasuredOn()>;
   using ProgressFn = std::function<void(const ProfileProgress& progress)>;
 
@@ -34,7 +34,7 @@ class SelfMeasurement {
   absl::StatusOr<ProfileReport> Answer(const ProfileRequest& request, const ProfileFn& profile,
                                        const ProgressFn& on_progress,
                                        const MeasuredOnFn& measured_on = nullptr);
-  // What to send: a ping for a ping, and nothing until a train is complete.
+  // The answer to a piece: a ping for a ping, and nothing until a train is complete.
   std::vector<WorkerMessage> Answer(const ProbePiece& piece);
 
   // Others use this worker's processor too, as the last answer found.
@@ -51,7 +51,7 @@ class SelfMeasurement {
   const Clock* clock_;
   Logger* logger_;
   bool shares_processor_ = false;
-  bool warned_ = false;  // that nothing can be kept
+  bool warned_ = false;  // whether a warning said that nothing can be kept
   ProbeReceiver probe_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a worker's processor spends on coding and on the transport, measured with the codecs and the
+// Costs of coding and of the transport on a worker's processor, measured with the codecs and the
 // transport that the worker uses. All figures are processor time, so that a quota or a neighbour
 // changes little. One thread; some tenths of a second on a small device.
 
@@ -17,10 +17,10 @@ namespace runnel {
 // codecs. Errors as MakeCodec.
 absl::StatusOr<double> MeasureCoding(const std::vector<std::string>& codecs);
 
-// At one end of a link.
+// Costs at one end of a link.
 struct TransportCosts {
   double frame_seconds = 0;  // a frame that goes and its acknowledgement that comes, or the reverse
-  double byte_seconds = 0;   // of a payload
+  double byte_seconds = 0;   // seconds of a payload byte
 };
 // Sends frames to itself over loopback. Other threads of this process should rest: all of them
 // count. Errors as Transport; DeadlineExceeded: no answer in two seconds.

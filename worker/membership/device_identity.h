@@ -1,9 +1,9 @@
 #pragma once
 
-// Who a worker is from start to start: a name that does not change, and an id that no other worker
-// has, by which central tells a worker that was started again from another one of its name. Both
-// come from a small file in the state folder, which is locked while the worker lives, so that
-// several workers of one user on one host have different ones.
+// A worker's identity from start to start: a name that does not change, and an id that no other
+// worker has, by which central tells a restarted worker from another one of its name. Both come
+// from a small file in the state folder, which is locked while the worker lives, so that several
+// workers of one user on one host differ.
 
 #include <optional>
 #include <string>

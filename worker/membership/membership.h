@@ -1,6 +1,7 @@
 #pragma once
 
-// That this device belongs to a cluster: what it got for its token, kept in its state folder.
+// This device's membership in a cluster: the certificate that it got for its token, kept in its
+// state folder.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +16,7 @@ struct Membership {
   std::string central;  // control address
 };
 
-// Where a state folder has it.
+// Folder of the membership within a state folder.
 std::string MembershipFolder(const std::string& state_folder);
 
 // Gets a certificate for the token in `order` (TOKEN@HOST:PORT) and keeps it. name: as the user

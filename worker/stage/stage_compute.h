@@ -11,15 +11,15 @@
 
 namespace runnel {
 
-// One lane calls it, one call at a time. A micro-batch's calls come in the order Forward,
-// InputGradient, WeightGradient, each kind in ascending order of micro-batches; those of others may
-// come in between.
+// One lane makes the calls, one at a time. A micro-batch's calls come in the order Forward,
+// InputGradient, WeightGradient, each kind in ascending order of micro-batches; calls of other
+// micro-batches may come in between.
 class StageCompute {
  public:
   struct Output {
     Payload tensor;       // none where the loss is, or where there is no previous stage to send a
                           // gradient to
-    double loss_sum = 0;  // where the loss is
+    double loss_sum = 0;  // sum of losses at the stage with the loss
     int64_t correct = 0;
   };
 

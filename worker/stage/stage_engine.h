@@ -27,7 +27,7 @@ class StageEngine : public StageCompute {
   virtual absl::Status ImportState(const ModelState& state) = 0;
   virtual absl::Status DrawState() = 0;
   virtual absl::StatusOr<ModelState> ExportState() const = 0;
-  // From the next micro-batch on.
+  // Applies a change from the next micro-batch on.
   virtual void ChangeTraining(const TrainingChange& change) = 0;
 
   // Of the backend that computes.
@@ -36,12 +36,12 @@ class StageEngine : public StageCompute {
   virtual bool IsFinite(const Payload&) const { return true; }
   // False: it only evaluates, and that is what its telemetry counts.
   virtual bool trains() const { return true; }
-  // Of the recipe.
+  // Number format of the recipe.
   virtual const NumberFormat& numbers() const = 0;
-  // What the stage takes of the device's memory. Any thread.
+  // Memory of the device that the stage takes. Any thread.
   virtual int64_t memory_bytes() const = 0;
-  // What one micro-batch of so many samples costs in training by the model of work_energy.h, with
-  // its part of the step. Any thread.
+  // Energy of training one micro-batch of this many samples by the model of work_energy.h, with its
+  // part of the step. Any thread.
   virtual double ModelJoules(int64_t samples) const = 0;
   // Boundary tensors of `samples` samples.
   virtual Shape input_shape(int64_t samples) const = 0;

@@ -51,7 +51,7 @@ struct ForwardEffect {
   MicroBatch place;
   int64_t version;  // optimizer steps that the weights to use have seen: the newest
   Payload input;
-  Payload labels;  // where the loss is
+  Payload labels;  // labels, for the stage with the loss
 };
 struct InputGradientEffect {
   MicroBatch place;
@@ -95,11 +95,11 @@ using Effect = std::variant<SendEffect, AcknowledgeEffect, ForwardEffect, InputG
                             WeightGradientEffect, EvaluateEffect, EncodeEffect, DecodeEffect,
                             BarrierEffect, EvaluationDoneEffect>;
 
-// What a compute effect gave back.
+// Result of a compute effect.
 struct ComputeResult {
   Payload tensor;  // forward, evaluate: the output (none where the loss is); input-gradient: the
                    // gradient, if any
-  double loss_sum = 0;  // where the loss is
+  double loss_sum = 0;  // sum of losses at the stage with the loss
   int64_t correct = 0;
 };
 
@@ -133,7 +133,7 @@ class StageRuntime {
   absl::Status Encoded(Direction direction, Sequence sequence, int64_t samples, Payload payload);
   absl::Status ComputeDone(ComputeResult result);
 
-  // What to do now, in order. Empties the list.
+  // The effects to carry out now, in order. Empties the list.
   std::vector<Effect> TakeEffects();
 
   bool first_stage() const { return options_.stage == 0; }

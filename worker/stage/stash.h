@@ -1,10 +1,9 @@
 #pragma once
 
-// What a stage keeps for micro-batches in flight (AccEPT 2.1, "stash"): the weight version that
-// each forward used, its saved activations, the boundary tensors that the backward reads again, and
-// the scratch between input-gradient and weight-gradient.
-// A weight version lives as long as it is the newest or a micro-batch in flight used it; memory of
-// dead versions is used again.
+// Data that a stage keeps for micro-batches in flight (AccEPT 2.1, "stash"): the weight version
+// that each forward used, its saved activations, the boundary tensors that the backward reads
+// again, and the scratch between input-gradient and weight-gradient. A weight version lives as long
+// as it is the newest or a micro-batch in flight used it; memory of dead versions is used again.
 
 #include <cstdint>
 #include <deque>
@@ -28,7 +27,8 @@ class Stash {
     Payload input;
     Payload output;
     Payload output_gradient;
-    std::unique_ptr<Memory> scratch;  // from its input-gradient to its weight-gradient, else none
+    // held from its input-gradient to its weight-gradient, else none
+    std::unique_ptr<Memory> scratch;
   };
 
   // Backend::Allocate of the backend that computes.

@@ -1,10 +1,10 @@
 #pragma once
 
-// What a program's work costs by a model, where no sensor shows it. The model counts arithmetic and
-// the bytes that instructions read and write, each with the energy that M. Horowitz measured in
-// 45 nm ("Computing's energy problem", ISSCC 2014, figure 1.1.9). Control, instruction fetch and
-// leakage are left out, so the figure is a lower bound: it compares number formats, cuts and
-// models with each other, not devices.
+// Energy of a program by a model, for devices without a sensor. The model counts arithmetic and the
+// bytes that instructions read and write, each with the energy that M. Horowitz measured in 45 nm
+// ("Computing's energy problem", ISSCC 2014, figure 1.1.9). Control, instruction fetch and leakage
+// are left out, so the figure is a lower bound: it compares number formats, cuts and models with
+// each other, not devices.
 
 #include "kernels/ir/program.h"
 
@@ -16,13 +16,13 @@ inline constexpr double kFp32MacPicojoules = 3.7 + 0.9;
 inline constexpr double kInt8MacPicojoules = 0.2 + 0.1;
 inline constexpr double kFp32AddPicojoules = 0.9;
 inline constexpr double kIntAddPicojoules = 0.1;
-// Of one byte of a value that fits into a cache of 1 MiB, and of one that does not (LPDDR2: 1.3 nJ
-// for 8 bytes, the lower end).
+// Energy of one byte of a value that fits into a cache of 1 MiB, and of one that does not (LPDDR2:
+// 1.3 nJ for 8 bytes, the lower end).
 inline constexpr double kCacheBytePicojoules = 100.0 / 8;
 inline constexpr double kMemoryBytePicojoules = 1300.0 / 8;
 inline constexpr int64_t kCacheBytes = 1 << 20;
 
-// Of one run of a part.
+// Energy of one run of a part.
 double ModelJoules(Part part, const Program& program);
 
 }  // namespace runnel

@@ -11,12 +11,12 @@
 
 namespace runnel {
 
-// Gives the backend what is kept of its device. Nothing for a backend without a tuner. `logger` may
-// be null, as below.
+// Gives the backend the kept tunings of its device. Does nothing for a backend without a tuner.
+// `logger` may be null, as below.
 void AdoptTunings(Backend& backend, const TuningStore& store, Logger* logger);
 
-// While it lives, programs that are prepared on the backend are searched, for the tuner's usual
-// time in all; what was found is kept when it goes. Borrows all three.
+// While it lives, programs prepared on the backend are tuned, for the tuner's usual time in all;
+// the results are kept when it goes. Borrows all three.
 class StageTuning {
  public:
   StageTuning(Backend& backend, const TuningStore& store, Logger* logger);
