@@ -1,16 +1,16 @@
 #pragma once
 
-// What the caches of this machine hold. INT8 products choose how much they copy and pack at a time
-// by it: their sums are exact in any order, so bytes do not depend on it. FP32 sums do, so FP32
-// block sizes are constants (kernels/backends/cpu/fp32/summation_rule.h). Measurements rotate through more
-// memory than that.
+// Sizes of this machine's caches. INT8 products choose by them how much they copy and pack at a
+// time: their sums are exact in any order, so bytes do not depend on it. FP32 sums do, so FP32
+// block sizes are constants (kernels/backends/cpu/fp32/summation_rule.h). Measurements rotate
+// through more memory than the caches hold.
 
 #include <cstdint>
 #include <string>
 
 namespace runnel {
 
-// For which the block sizes were tuned; a cache that is not known is taken for this one.
+// The cache that the block sizes were tuned for; assumed where the size is not known.
 inline constexpr int64_t kTunedSecondLevelBytes = 1 << 20;
 
 // Bytes of the second-level cache for each core that shares it, of the core that has the least, as
@@ -18,7 +18,7 @@ inline constexpr int64_t kTunedSecondLevelBytes = 1 << 20;
 // kTunedSecondLevelBytes: Linux says nothing that can be read.
 int64_t ReadSecondLevelBytes(const std::string& folder);
 
-// Of this machine, read once. Any thread.
+// Second-level cache of this machine, read once. Any thread.
 int64_t SecondLevelBytes();
 
 // Tests only, while nothing computes: takes the machine for one with such a cache; 0: for itself

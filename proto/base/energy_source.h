@@ -1,6 +1,6 @@
 #pragma once
 
-// Where a figure of energy comes from. The values are part of the control protocol.
+// Sources of energy figures. The values are part of the control protocol.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ enum class EnergySource : uint8_t {
   kModel = 0,    // counted: multiplications and bytes, each with a documented cost
   kRapl = 1,     // the processor's own counter (powercap)
   kHwmon = 2,    // a power or energy sensor on the board
-  kBattery = 3,  // what a battery gives
+  kBattery = 3,  // figures of a battery
 };
 inline constexpr int kEnergySourceCount = 4;
 

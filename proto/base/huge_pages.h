@@ -9,7 +9,7 @@
 
 namespace runnel {
 
-// What an area of so many bytes should be aligned to: 2 MiB for large ones, else 64 B.
+// Alignment of an area of this many bytes: 2 MiB for large ones, else 64 B.
 size_t AreaAlignment(int64_t bytes);
 
 // Asks for huge pages under a large area that was just allocated; nothing happens to small ones,

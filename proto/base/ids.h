@@ -39,7 +39,7 @@ using DeviceId = StrongInt<struct DeviceIdTag, int32_t>;
 // An amount of bytes, on a wire or in memory.
 using Bytes = StrongInt<struct BytesTag, int64_t>;
 
-// Which way a tensor crosses a link.
+// Direction in which a tensor crosses a link.
 enum class Direction : uint8_t {
   kForward,   // an activation, from stage i to stage i + 1
   kBackward,  // its gradient, from stage i + 1 to stage i

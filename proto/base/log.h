@@ -1,6 +1,6 @@
 #pragma once
 
-// Where log lines go. Mains adapt spdlog to it; kernels, compress and partition never log.
+// Sink of log lines. Mains adapt spdlog to it; kernels, compress and partition never log.
 
 #include "absl/strings/string_view.h"
 
@@ -11,7 +11,7 @@ enum class Severity { kDebug, kInfo, kWarning, kError };
 class Logger {
  public:
   virtual ~Logger() = default;
-  // One line, without a line end. Any thread.
+  // Logs one line, given without a line end. Any thread.
   virtual void Log(Severity severity, absl::string_view line) = 0;
 };
 

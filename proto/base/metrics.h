@@ -1,6 +1,6 @@
 #pragma once
 
-// Where measurements go. Mains adapt Prometheus to it. Names follow Prometheus' rules: runnel_
+// Sink of measurements. Mains adapt Prometheus to it. Names follow Prometheus' rules: runnel_
 // prefix, base units.
 
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a TCP port says to whoever knocks.
+// Answers of a TCP port to a connect.
 
 #include <cstdint>
 

@@ -1,23 +1,23 @@
 #pragma once
 
-// Processor time: what threads got, not what the wall clock says.
+// Processor time of threads, as opposed to the wall clock.
 
 #include <cstdint>
 #include <optional>
 
 namespace runnel {
 
-// Of the calling thread, nanoseconds since some moment.
+// Processor time of the calling thread, nanoseconds since some moment.
 int64_t ThreadProcessorNs();
 
-// A task's, from begin to end.
+// Times of a task, from begin to end.
 struct TaskTime {
   int64_t begin_ns = 0;  // by the wall clock
   int64_t end_ns = 0;
-  int64_t processor_ns = 0;  // of its thread
+  int64_t processor_ns = 0;  // processor time of its thread
 };
 
-// Of all threads of this process, while it counts. One thread.
+// Processor time of all threads of this process, while it counts. One thread.
 class ProcessorTime {
  public:
   void Resume();  // nothing if it counts

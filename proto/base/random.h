@@ -65,7 +65,7 @@ class CounterRandom {
     return static_cast<uint32_t>((uint64_t{Bits(element)} * bound) >> 32);
   }
 
-  // For vector code that computes blocks itself.
+  // The key, for vector code that computes blocks itself.
   std::array<uint32_t, 2> key() const { return key_; }
   std::array<uint32_t, 2> sequence_words() const { return sequence_; }
 

@@ -22,7 +22,7 @@ class RefusalLog {
   // Both outlive it.
   RefusalLog(Logger* logger, const Clock* clock) : logger_(logger), clock_(clock) {}
 
-  // `why` is one line; what a peer chose in it must have been made harmless.
+  // `why` is one line; text of a peer in it must have been made harmless.
   void Refused(absl::string_view why);
 
  private:

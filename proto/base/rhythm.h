@@ -1,6 +1,6 @@
 #pragma once
 
-// How often something comes, and from when on its absence is strange. A state machine: no clock.
+// Learns the intervals of an event, and when its absence is strange. A state machine: no clock.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,13 +12,13 @@ class Rhythm {
  public:
   // Intervals that count.
   static constexpr size_t kWindow = 32;
-  // So few of them tell nothing yet.
+  // Fewer intervals than this tell nothing yet.
   static constexpr size_t kLeastIntervals = 4;
   // Intervals of a normal distribution are beyond median + 8 MAD once in 10^7; those of a busy
   // machine once in thousands.
   static constexpr int64_t kDeviations = 8;
 
-  // It came at `now_ns`. The first time there is no interval.
+  // The event came at `now_ns`. The first time there is no interval.
   void Add(int64_t now_ns);
   // The time that passed while it could not come is no interval: the next one begins at `now_ns`.
   void Restart(int64_t now_ns) { last_ns_ = now_ns; }

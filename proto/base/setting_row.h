@@ -1,10 +1,9 @@
 #pragma once
 
-// What the tables of settings say of a setting besides where its value lies: the values that it may
-// have, and how a user asks for it. The tables are TrainingFields
+// Facts of a setting that its table has beside the place of its value: the allowed values, and the
+// flag by which a user sets it. The tables are TrainingFields
 // (proto/base/training/training_fields.h) and RunFields (central/settings/run_fields.h).
-//
-// Plain data and pure functions; any thread.
+// || Plain data and pure functions; any thread.
 
 #include <cstdint>
 #include <limits>
@@ -29,7 +28,7 @@ enum class SettingGroup : uint8_t {
   kAdvanced,
 };
 
-// Nothing that is counted is larger: the product of two such counts fits 64 bits.
+// Upper bound of all counts: the product of two of them fits 64 bits.
 inline constexpr double kMaxSettingCount = 1'000'000'000;
 // A list of integers has no more elements.
 inline constexpr size_t kMaxSettingList = 4096;
@@ -52,7 +51,7 @@ struct SettingFlag {
   absl::string_view fallback;
 };
 
-// OK, or InvalidArgument with what the value must be: "must be at least 1".
+// OK, or InvalidArgument with the allowed values: "must be at least 1".
 absl::Status CheckSetting(const SettingRange& range, double value);
 absl::Status CheckSetting(const SettingRange& range, int64_t value);
 absl::Status CheckSetting(const SettingRange& range, uint64_t value);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a worker may be called. Its name ends up in log lines, on terminals, in file names and in
+// Rules for a worker's name, which ends up in log lines, on terminals, in file names and in
 // certificates.
 
 #include "absl/status/status.h"

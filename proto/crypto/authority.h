@@ -2,11 +2,11 @@
 
 // The certificate authority of a cluster: a folder on central's host.
 //
-//   authority.pem, authority.key     what signs certificates
-//   server/, operator/               identities (identity.h) of central, and of who gives orders
-//   tokens/HASH                      a token that was not used yet, under the hash of its secret
-//   certificates/NAME/SERIAL         what was issued to workers; NAME in lower case
-//   revoked/SERIAL                   certificates that count no more
+//   authority.pem, authority.key     certificate and key that sign all others
+//   server/, operator/               identities (identity.h) of central and of operators
+//   tokens/HASH                      an unused token, under the hash of its secret
+//   certificates/NAME/SERIAL         certificates issued to workers; NAME in lower case
+//   revoked/SERIAL                   revoked certificates
 //
 // Everything is a file that is made or renamed in one step, so a command that revokes or makes a
 // token and a run that goes on see each other at once. Thread-safe.
@@ -58,12 +58,13 @@ class Authority {
   // request is broken.
   absl::StatusOr<std::string> Renew(const CertificateInfo& old,
                                     absl::string_view request_pem) const;
-  // For a worker that central starts on its own host. Its key lives as long as the process.
+  // A certificate for a worker that central starts on its own host. Its key lives as long as the
+  // process.
   absl::StatusOr<Identity> IssueLocal(const std::string& name) const;
 
   // PermissionDenied: the certificate was revoked, or has expired meanwhile.
   absl::Status Check(const CertificateInfo& certificate) const;
-  // All certificates of the worker. NotFound: it never had one.
+  // Revokes all certificates of the worker. NotFound: it never had one.
   absl::Status Revoke(const std::string& name) const;
 
  private:

@@ -13,14 +13,14 @@
 
 namespace runnel {
 
-// What the holder of a certificate may do.
+// Rights of a certificate's holder.
 enum class Role : uint8_t {
   kServer,    // be central: listen for workers, feed stages
   kWorker,    // offer itself, be a stage
   kOperator,  // give orders to a central
 };
 
-// Who a certificate is about.
+// The holder of a certificate.
 struct Subject {
   Role role = Role::kWorker;
   std::string name;
@@ -38,7 +38,7 @@ absl::StatusOr<Subject> ParseSubject(absl::string_view text);
 inline constexpr char kCentralName[] = "central";
 inline Subject CentralSubject() { return {Role::kServer, kCentralName}; }
 
-// What a certificate says.
+// Contents of a certificate.
 struct CertificateInfo {
   Subject subject;
   std::string serial;  // hexadecimal digits
@@ -52,7 +52,7 @@ struct Signer {
   std::string key_pem;
 };
 
-// Internal: OpenSSL failed. Of all that follow.
+// Internal, here and below: OpenSSL failed.
 absl::StatusOr<std::string> NewKey();
 absl::StatusOr<Signer> NewSigner(int64_t not_before_s, int64_t not_after_s);
 // A request to certify the key, signed with it. About 400 bytes.

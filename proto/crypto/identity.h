@@ -1,7 +1,7 @@
 #pragma once
 
-// What a process shows its peers and trusts of them: its key, its certificate and the signing
-// certificate of its cluster. As a text, as a file, and as something that a running process
+// A process's identity towards its peers, and its trust in them: its key, its certificate and the
+// signing certificate of its cluster. As a text, as a file, and as a value that a running process
 // replaces when the certificate is renewed.
 
 #include <cstdint>
@@ -59,8 +59,8 @@ class IdentityHolder {
   Identity Get() const;
   CertificateInfo info() const;
   const std::string& folder() const { return folder_; }
-  // From now on, and in the folder. Errors as WriteIdentity; the new identity then counts only
-  // until the process ends.
+  // Replaces the identity from now on, and in the folder. Errors as WriteIdentity; the new identity
+  // then counts only until the process ends.
   absl::Status Replace(Identity identity);
 
  private:

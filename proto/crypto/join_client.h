@@ -17,7 +17,7 @@ struct JoinOptions {
   int port = 0;
   std::string name;  // wished; empty: the token's, else otherwise_name
   std::string otherwise_name;
-  int64_t timeout_ms = 30'000;  // for all of it; where nobody answers it is tried again
+  int64_t timeout_ms = 30'000;  // for the whole exchange; a vain connect is repeated
   WallClock now_s = SystemWallClock();
 };
 

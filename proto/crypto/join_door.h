@@ -1,11 +1,11 @@
 #pragma once
 
-// Where a device without a certificate gets one: a TLS listener of its own, beside the control
-// port, which only those with a certificate can speak to. The device knows central by the hash in
-// its token, central knows the device by the token's secret.
-//
-// A stranger can do little here: TLS 1.3 with one library, one short request (join_exchange.h), at
-// most kMostConnections at a time and kPatienceMs each. When there are more, the oldest goes.
+// The place where a device without a certificate gets one: a TLS listener of its own, beside the
+// control port, which accepts certificates only. The device knows central by the hash in its token,
+// central knows the device by the token's secret.
+// || A stranger can do little here: TLS 1.3 with one library, one short request (join_exchange.h),
+// at most kMostConnections at a time and kPatienceMs each. Of more connections the oldest is
+// closed.
 
 #include <poll.h>
 
@@ -33,13 +33,13 @@ class JoinDoor {
     RefusalLog* refusals = nullptr;
     std::string host;      // an IP address of this machine
     int port = 0;          // 0: any free one
-    int control_port = 0;  // what devices are told
+    int control_port = 0;  // the port that devices are told
     int64_t patience_ms = kPatienceMs;
   };
 
   // AlreadyExists: the port is in use. Others: it cannot be listened on.
   static absl::StatusOr<std::unique_ptr<JoinDoor>> Open(const Options& options);
-  // Closes what is still open.
+  // Closes all open connections.
   ~JoinDoor();
 
   int port() const { return port_; }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a device and central say to each other at the join door, as text. Bytes come from outside:
+// Messages between a device and central at the join door, as text. Bytes come from outside:
 // everything is checked. Pure functions.
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr size_t kMaxJoinRequestBytes = 1024;
 inline constexpr size_t kMaxJoinReplyBytes = 4096;
 
 struct JoinRequest {
-  std::string secret;          // of the token
+  std::string secret;          // secret of the token
   std::string name;            // wished; empty: the token's, else otherwise_name
   std::string otherwise_name;  // may be empty
   std::string request_pem;     // NewRequest
@@ -36,7 +36,7 @@ struct JoinReply {
   std::string ToString() const;
   friend bool operator==(const JoinReply&, const JoinReply&) = default;
 };
-// What central says to a device that it does not take.
+// Central's answer to a device that it refuses.
 std::string JoinRefusal(absl::string_view why);
 // PermissionDenied: central refused, why. InvalidArgument: it is no reply.
 absl::StatusOr<JoinReply> ParseJoinReply(absl::string_view text);

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a device shows to join a cluster once: a secret, and the hash of the cluster's signing key,
-// by which the device knows that it speaks with this cluster and no other.
+// The token by which a device joins a cluster once: a secret, and the hash of the cluster's signing
+// key, by which the device recognises this cluster.
 
 #include <string>
 

@@ -51,7 +51,7 @@ inline OwnedBio ReadOnlyBio(absl::string_view pem) {
   return OwnedBio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-// What was written into a memory BIO.
+// The text written into a memory BIO.
 inline std::string TextOf(BIO* bio) {
   char* data = nullptr;
   const long size = BIO_get_mem_data(bio, &data);  // NOLINT(runtime/int): OpenSSL's type

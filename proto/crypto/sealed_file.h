@@ -19,7 +19,7 @@ struct SealedFormat {
 
 inline constexpr int64_t kSealBytes = 8 + 4 + 8 + 32;
 
-// What stands before `payload`.
+// The header in front of `payload`.
 std::string Seal(const SealedFormat& format, absl::string_view payload);
 
 // The payload of a file's content, which it points into. Errors go on where "check-point PATH "

@@ -10,7 +10,7 @@ namespace runnel {
 
 // Shows the identity's certificate and its authority's behind it.
 absl::StatusOr<OwnedSslContext> ServingContext(const Identity& identity);
-// Believes nobody: the caller looks at what the peer showed.
+// A context that accepts any peer: the caller checks the certificate.
 absl::StatusOr<OwnedSslContext> DiallingContext();
 
 }  // namespace runnel

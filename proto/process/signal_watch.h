@@ -12,7 +12,7 @@ namespace runnel {
 
 class SignalWatch {
  public:
-  // Blocks the signals. Made before any other thread, because threads inherit what is blocked.
+  // Blocks the signals. Make it before any other thread, because threads inherit blocked signals.
   SignalWatch();
   ~SignalWatch() { End(); }
   SignalWatch(const SignalWatch&) = delete;

@@ -10,7 +10,7 @@
 
 namespace runnel {
 
-// One a process and name.
+// Make one a process and name.
 std::unique_ptr<Logger> MakeSpdlogLogger(const char* name);
 
 }  // namespace runnel

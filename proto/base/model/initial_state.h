@@ -1,7 +1,7 @@
 #pragma once
 
-// The first state of a model. Every draw is keyed by seed, layer and element, and is the same on
-// every processor: whoever trains a layer draws it, and nothing of it crosses a network.
+// The initial state of a model. Every draw is keyed by seed, layer and element, and is the same on
+// every processor: the device that trains a layer draws it, so no initial state crosses a network.
 
 #include <cstdint>
 
@@ -22,7 +22,7 @@ namespace runnel {
 absl::StatusOr<ModelState> InitialState(const ModelSpec& model, uint64_t seed,
                                         const NumberFormat& format = {});
 
-// One layer of it. info: the layer's, of InferShapes with any batch size.
+// One layer of the initial state. info: the layer's, of InferShapes with any batch size.
 LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer, uint64_t seed,
                         const NumberFormat& format = {});
 

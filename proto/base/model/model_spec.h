@@ -34,8 +34,8 @@ enum class OpKind : uint8_t {
 absl::string_view Name(OpKind kind);
 absl::StatusOr<OpKind> OpKindFromName(absl::string_view name);
 
-// How a parameter tensor gets its first values (initial_state.h): whoever trains the layer draws
-// them, and everybody would draw the same.
+// Distribution of a parameter tensor's first values (initial_state.h), drawn by the device that
+// trains the layer.
 enum class InitKind : uint8_t {
   kUniformFanIn =
       1,  // U(-b, b), b = 1 / sqrt(fan_in): the usual default of conv and linear, weight and bias
@@ -53,7 +53,8 @@ struct OpSpec {
   int64_t out_channels = 0;                // conv, linear (out features)
   std::array<int64_t, 2> kernel = {1, 1};  // conv, pools; 1d uses [0]
   std::array<int64_t, 2> stride = {1, 1};
-  // On both sides. conv: zeros; max pool: nothing, and less than the kernel. Others have none.
+  // Padding on both sides. conv: zeros; max pool: nothing, and less than the kernel. Others have
+  // none.
   std::array<int64_t, 2> padding = {0, 0};
   int64_t groups = 1;     // conv
   bool bias = false;      // conv, linear
@@ -93,8 +94,8 @@ enum class TensorRole : uint8_t {
   kShift = 4,        // trainable: batch norm's beta, starts at 0
   kRunningMean = 5,  // statistic, starts at 0
   kRunningVar = 6,   // statistic, starts at 1; unbiased estimate
-  kExponent = 7,     // of the op's int8 weight, fixed for the run (number_format.h)
-  kKeptScales = 8,   // of what the op's products give, and their history (training/rescale.h)
+  kExponent = 7,     // exponent of the op's int8 weight, fixed for the run (number_format.h)
+  kKeptScales = 8,   // scales of the op's products, and their history (training/rescale.h)
 };
 bool IsTrainable(TensorRole role);
 
@@ -109,9 +110,9 @@ struct StateTensorSpec {
 
 // Everything that follows from a layer and the shape that enters it.
 struct LayerInfo {
-  Shape input;                         // with batch
-  Shape output;                        // with batch
-  std::vector<Shape> op_outputs;       // with batch, by op
+  Shape input;                         // including the batch
+  Shape output;                        // including the batch
+  std::vector<Shape> op_outputs;       // by op, including the batch
   std::vector<StateTensorSpec> state;  // by op; within an op trainable first, in TensorRole order
   int64_t parameters = 0;              // trainable elements
   int64_t macs = 0;  // multiply-accumulates of conv and linear for the whole batch

@@ -1,7 +1,7 @@
 #pragma once
 
-// The state of a model at a barrier, keyed by layer so that it fits any cut: what workers are
-// given, what they hand back, what a check-point holds.
+// The state of a model at a barrier, keyed by layer so that it fits any cut: workers get it and
+// hand it back, check-points hold it.
 
 #include <cstdint>
 #include <string>
@@ -89,8 +89,7 @@ absl::StatusOr<std::vector<int64_t>> StateBytes(const ModelSpec& model,
 absl::StatusOr<std::vector<int64_t>> WeightBytes(const ModelSpec& model,
                                                  const NumberFormat& format = {});
 
-// The part of `state` that a stage of these layers needs, with the encoders of what it sends to its
-// two neighbours.
+// The part of `state` for a stage of these layers, with the encoders of its two outputs.
 ModelState Slice(const ModelState& state, int first_layer, int last_layer);
 
 // Puts `part` into `whole`: its layers and encoders replace those of the same key.

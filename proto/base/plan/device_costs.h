@@ -1,14 +1,14 @@
 #pragma once
 
-// What a device's processor does beside its layers, as the device measured it of itself. A constant
-// of another machine would be wrong by ten times on a small one.
+// Costs of a device's processor beside its layers, as the device measured them. Constants of
+// another machine would be wrong by ten times on a small one.
 
 namespace runnel {
 
 // A value. 0: not measured.
 struct DeviceCosts {
-  // Of the time that ranges of layers take: the forward's and the input-gradient's part. The rest
-  // is weight-gradient and update.
+  // Share of forward and input-gradient in the time of ranges of layers. The rest is
+  // weight-gradient and update.
   double forward_share = 0;
   double input_gradient_share = 0;
   // Processor seconds: to encode or decode a byte of an FP32 tensor, whichever takes longer;

@@ -1,8 +1,8 @@
 #pragma once
 
-// How long one device takes for a model: seconds of forward, backward and update of one
-// micro-batch. Either one figure a layer, where a range of layers takes the sum of its layers, or
-// one figure for every range of layers, as a latency predictor gives them (AccEPT 3.2).
+// A device's times of a model: seconds of forward, backward and update of one micro-batch. Either
+// one figure a layer, where a range takes the sum of its layers, or one figure for every range of
+// layers, as latency predictors give them (AccEPT 3.2).
 
 #include <optional>
 #include <vector>
@@ -19,13 +19,14 @@ class DeviceTimes {
   static DeviceTimes ByLayer(std::vector<double> seconds);
   // `seconds` has RangeCount(layers) figures, in the order of AllRanges(layers).
   static DeviceTimes ByRange(int layers, std::vector<double> seconds);
-  // The same from text, which names no number of layers; none: no model has so many ranges.
+  // As above from a list that does not name the number of layers; none: no model has so many
+  // ranges.
   static std::optional<DeviceTimes> ByRange(std::vector<double> seconds);
 
   bool empty() const { return seconds_.empty(); }
   bool by_range() const { return by_range_; }
   int layers() const { return layers_; }
-  // By layer, or in the order of AllRanges.
+  // The figures by layer, or in the order of AllRanges.
   const std::vector<double>& figures() const { return seconds_; }
 
   // NaN for a range that the model does not have.

@@ -1,7 +1,7 @@
 #pragma once
 
-// A contiguous run of a model's layers: what a stage holds, and what the predictor and AccEPT
-// (section 3.2) call a sub-model.
+// A contiguous run of a model's layers: the layers of a stage, and a sub-model of the predictor and
+// of AccEPT (section 3.2).
 
 #include <cstddef>
 #include <tuple>
@@ -26,7 +26,7 @@ inline std::vector<LayerRange> EachLayer(int layers) {
   return ranges;
 }
 
-// How many ranges a model of `layers` layers has.
+// Number of ranges of a model with `layers` layers.
 constexpr size_t RangeCount(int layers) {
   return static_cast<size_t>(layers) * static_cast<size_t>(layers + 1) / 2;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// How much one way of a link carries.
+// Rate of one direction of a link.
 
 namespace runnel {
 
@@ -18,7 +18,7 @@ class LinkRate {
   constexpr bool is_set() const { return mbps_ > 0; }
   constexpr double mbps() const { return mbps_; }
   constexpr double bytes_per_second() const { return mbps_ * 1e6 / 8; }
-  // That the way is taken by so many bytes; 0 without a limit.
+  // Seconds for which these bytes occupy the direction; 0 without a limit.
   constexpr double Seconds(double bytes) const { return is_set() ? bytes * 8 / (mbps_ * 1e6) : 0; }
 
   friend constexpr LinkRate operator*(LinkRate rate, double factor) {
@@ -32,7 +32,7 @@ class LinkRate {
   double mbps_ = 0;
 };
 
-// Of two rates the lower one that is set.
+// The lower one of two rates, as far as they are set.
 constexpr LinkRate SlowerOf(LinkRate a, LinkRate b) {
   if (!a.is_set()) return b;
   if (!b.is_set()) return a;

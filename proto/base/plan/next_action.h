@@ -8,11 +8,11 @@
 
 namespace runnel {
 
-// What a stage computes for a micro-batch. The optimizer step has no action of its own: it follows
+// A stage's computation for a micro-batch. The optimizer step has no action of its own: it follows
 // the weight-gradient of the last micro-batch of its mini-batch at once.
 enum class Action : uint8_t { kForward, kInputGradient, kWeightGradient, kDrained };
 
-// What a plan says of one stage's order.
+// The plan's numbers for one stage's order.
 struct StageOrder {
   // Micro-batches between forward and input-gradient, at most; >= 1.
   int64_t cap = 1;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a worker's backends compute on, for people and for plans. Counts for no identity: nothing of
-// it is journalled. Pure data; any thread.
+// The processors that a worker's backends compute on, for people and for plans. Not part of any
+// identity, and never journalled. Pure data; any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace runnel {
 
-// That a worker tells at most.
+// Largest number of facts that a worker reports.
 inline constexpr size_t kMaxProcessorFacts = 8;
 
 enum class ProcessorState : uint8_t {
@@ -21,14 +21,14 @@ enum class ProcessorState : uint8_t {
 };
 inline constexpr int kProcessorStateCount = 4;
 
-// Of one backend. What is not known is empty or 0.
+// Facts of one backend. Unknown members are empty or 0.
 struct ProcessorFacts {
   std::string backend;  // BackendRow::name
   ProcessorState state = ProcessorState::kNotOpened;
   std::string device;
   std::string driver;
   int64_t compute_units = 0;
-  // Of its own memory, what stages may take; 0: it computes in the host's.
+  // The part of its own memory that stages may take; 0: it computes in the host's memory.
   int64_t memory_bytes = 0;
   std::string dot_product;   // how products of int8 are added up: "avx512vnni", "nvidia"
   bool is_emulated = false;  // its times say nothing about the processor that it stands for
@@ -41,10 +41,10 @@ struct ProcessorFacts {
 std::string UsableText(ProcessorState state);
 // One line: device, driver, units, memory, dot product, then state and note.
 std::string ToText(const ProcessorFacts& facts);
-// With texts so short that a list of them fits a worker's first message.
+// The facts with texts short enough that a list of them fits a worker's first message.
 ProcessorFacts Shortened(ProcessorFacts facts);
 
-// Of the one of this backend; null: there is none.
+// The facts of this backend; null: there are none.
 const ProcessorFacts* FindProcessor(const std::vector<ProcessorFacts>& list,
                                     const std::string& backend);
 

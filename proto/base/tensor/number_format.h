@@ -1,12 +1,10 @@
 #pragma once
 
-// What the numbers of a recipe look like where they leave its kernels: on a boundary, in a
-// check-point, on the wire. Pure functions; any thread.
-//
-// A scaled tensor has one exponent for all of its elements: real value = mantissa * 2^exponent
-// (NITI, arXiv 2009.13108). In memory its elements are followed, from the next multiple of
-// 64 bytes on, by a ScaleTail; the exponent so travels with the tensor through copies, stashes and
-// payloads.
+// Formats of a recipe's numbers outside its kernels: on a boundary, in a check-point, on the wire.
+// Pure functions; any thread.
+// || A scaled tensor has one exponent for all of its elements: real value = mantissa * 2^exponent
+// (NITI, arXiv 2009.13108). In memory a ScaleTail follows its elements at the next multiple of 64
+// bytes, so the exponent travels with the tensor through copies, stashes and payloads.
 
 #include <cstddef>
 #include <cstdint>
@@ -62,7 +60,7 @@ struct NumberFormat {
   bool integer_boundaries() const { return IsScaled(activation); }
   // Weights step by whole mantissas (GradientBits): no learning rate, no optimizer.
   bool integer_parameters() const { return IsScaled(parameter); }
-  // All arithmetic is exact: the same bytes on every numerics class.
+  // Whether all arithmetic is exact: the same bytes on every numerics class.
   bool is_exact() const { return IsScaled(activation) && IsScaled(weight) && IsScaled(error); }
   friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
 };

@@ -23,7 +23,7 @@ enum class QuantizeRule : uint8_t {
 // value as the largest float. mantissas.size() == values.size().
 int32_t Quantize(absl::Span<const float> values, QuantizeRule rule, absl::Span<int8_t> mantissas);
 
-// Of FP32 tensors: Quantize returns exponents in this range.
+// Range of the exponents that Quantize returns for FP32 tensors.
 inline constexpr int32_t kMinFloatExponent = -149 - 7;
 inline constexpr int32_t kMaxFloatExponent = 128 - 7;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a run's samples fall into optimizer steps and micro-batches. A pure function of the run's
+// Divides a run's samples into optimizer steps and micro-batches. A pure function of the run's
 // settings, so that central and every worker know each micro-batch's size, epoch and place in its
 // step from its sequence number alone.
 
@@ -19,8 +19,8 @@ struct MicroBatch {
   int64_t epoch = 0;  // 0-based
   int64_t step_in_epoch = 0;
   int64_t first_sample = 0;  // position in the epoch's permutation
-  int64_t samples = 0;       // of this micro-batch
-  int64_t step_samples = 0;  // of the whole mini-batch: what the gradient is divided by
+  int64_t samples = 0;       // samples of this micro-batch
+  int64_t step_samples = 0;  // samples of the whole mini-batch, by which the gradient is divided
   bool first_in_step = false;
   bool last_in_step = false;
   bool first_in_epoch = false;  // codecs restart here

@@ -8,7 +8,7 @@
 namespace runnel {
 
 struct BitSwitches {
-  static constexpr int64_t kEpochs = 200;  // of the run that the switch epochs belong to
+  static constexpr int64_t kEpochs = 200;  // epochs of the run that the switch epochs belong to
 
   // MobileNetV2's, which every model has that the paper does not tell of.
   int64_t forward_3_bits = 130;

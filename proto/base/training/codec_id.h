@@ -1,6 +1,6 @@
 #pragma once
 
-// What names a codec: a family of the table in compress/ and its parameter. Text form, as users,
+// The name of a codec: a family of the table in compress/ and its parameter. Text form, as users,
 // journals and check-points write it: "identity", "mbq:4", "topk:0.1".
 
 #include <optional>
@@ -17,7 +17,7 @@ struct CodecId {
   std::string family;
   std::optional<double> parameter;
 
-  // Of FP32 tensors: sends them as they are.
+  // The codec that sends FP32 tensors as they are.
   static CodecId Identity();
   // InvalidArgument for a family that is not lower-case letters, digits and '_' behind a letter,
   // and for a parameter that is no number in its shortest form ("4" and "0.1", not "04" and ".10").
@@ -30,8 +30,8 @@ struct CodecId {
   friend bool operator==(const CodecId&, const CodecId&) = default;
 };
 
-// What loses nothing on a link between stages of this format: identity, or int8 where boundary
-// tensors are scaled int8.
+// The lossless codec between stages of this format: identity, or int8 where boundary tensors are
+// scaled int8.
 CodecId LosslessCodec(const NumberFormat& format);
 
 // The parameters that a family of codecs has.
@@ -53,7 +53,7 @@ struct ParameterRange {
   friend bool operator==(const ParameterRange&, const ParameterRange&) = default;
 };
 
-// What a worker says of a family at the handshake.
+// A worker's offer of a family at the handshake.
 struct CodecFamily {
   std::string name;
   ParameterRange parameter;

@@ -1,10 +1,10 @@
 #pragma once
 
-// Which codec a direction of a link has in which epoch: fixed before the run begins and keyed by
-// sequence, so that a change needs no barrier (AccEPT 4.3: fewer bits while the model still moves
-// fast, more later). Text is read once, where it comes in (a flag, a configuration file, a journal,
-// a message), and carried as this value from there on. Text form: a codec for the whole run, or
-// codecs from epochs on: "mbq:2", "0:mbq:2,60:mbq:3,160:mbq:4".
+// The codecs of a direction of a link by epoch: fixed before the run begins and keyed by sequence,
+// so that a change needs no barrier (AccEPT 4.3: fewer bits while the model still moves fast, more
+// later). Text is parsed once, where it enters (a flag, a configuration file, a journal, a
+// message), and carried as this value from there on. Text form: a codec for the whole run, or a
+// list with first epochs: "mbq:2", "0:mbq:2,60:mbq:3,160:mbq:4".
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace runnel {
 
 struct CodecStep {
-  int64_t epoch = 0;  // from its start
+  int64_t epoch = 0;  // the codec holds from the start of this epoch
   CodecId codec;
 
   friend bool operator==(const CodecStep&, const CodecStep&) = default;
@@ -28,12 +28,12 @@ struct CodecStep {
 
 class CodecSchedule {
  public:
-  // The longest text: what a message allows a name.
+  // The longest text: the limit of a name in a message.
   static constexpr size_t kMaxTextBytes = 256;
 
   // Identity in all epochs.
   CodecSchedule() : CodecSchedule(CodecId::Identity()) {}
-  // This codec in all epochs.
+  // A schedule with this codec in all epochs.
   explicit CodecSchedule(CodecId codec) : steps_{{0, std::move(codec)}} {}
   // `steps` begin at epoch 0 and ascend. A step with the codec of the one before is left out.
   explicit CodecSchedule(std::vector<CodecStep> steps);
@@ -41,7 +41,7 @@ class CodecSchedule {
   // InvalidArgument says what does not fit: a part that CodecId::Parse refuses, epochs that do not
   // begin at 0 and ascend, a text that is too long. Whether a codec exists is not looked at.
   static absl::StatusOr<CodecSchedule> Parse(absl::string_view text);
-  // The same of the text's parts between its commas.
+  // Parses the text's parts between its commas.
   static absl::StatusOr<CodecSchedule> Parse(absl::Span<const std::string> parts);
 
   // Read back as an equal schedule.

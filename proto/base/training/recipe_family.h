@@ -36,7 +36,7 @@ struct OperatorLimit {
 struct RecipeFamily {
   absl::string_view name;
   absl::string_view parameters;  // the pattern; empty: none
-  absl::string_view summary;     // for --help
+  absl::string_view summary;     // text for --help
   NumberFormat format;
   absl::Span<const OperatorLimit> limits;
 };
@@ -50,14 +50,14 @@ struct RecipeName {
   std::string text;                     // the whole name
   std::vector<std::string> parameters;  // behind the colon; empty: none were given
 };
-// InvalidArgument names the recipe and what there is, or what its family's parameters may be.
+// InvalidArgument names the recipe and the known families, or the allowed parameters of its family.
 absl::StatusOr<RecipeName> ParseRecipeName(absl::string_view text);
 
 // The family's numbers as these settings have them: with kept scales, if --rescale keeps any, and
 // the slots of their optimizer.
 NumberFormat FormatOf(const RecipeFamily& family, const TrainingSettings& training);
 
-// "family", or "family:pattern": what a worker says that it has.
+// "family", or "family:pattern": a worker's offer of the family.
 std::string OfferOf(const RecipeFamily& family);
 // Whether the recipe of this name is among the offers. Any bytes are allowed in both.
 bool IsOffered(absl::string_view recipe, absl::Span<const std::string> offers);

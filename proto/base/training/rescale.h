@@ -39,7 +39,7 @@ struct RescaleRule {
 inline constexpr int32_t kMaxWarmUp = 1 << 24;
 inline constexpr int32_t kMaxRescalePeriod = 1 << 16;
 
-// InvalidArgument says what a text may be.
+// InvalidArgument names the allowed texts.
 absl::StatusOr<RescaleRule> ParseRescale(absl::string_view text);
 
 // The scale of one product and its history, as it lies in a stage's state: all zero at first. The
@@ -53,12 +53,12 @@ struct KeptScale {
 
   int32_t step = 0;        // micro-batches so far, up to 2^30
   int32_t warm_until = 0;  // a step: all before are measured
-  int32_t shift = 0;       // that is kept
+  int32_t shift = 0;       // the kept shift
   int32_t period = 0;      // 0 counts as 1
   int32_t wait = 0;        // micro-batches until the next one that is measured
   int32_t bits_mark = 0;   // the operator's gradient bits + 100; 0: none yet
   int32_t measured = 0;    // micro-batches that were, up to 2^30
-  int32_t forced = 0;      // of these for saturation, up to 2^30
+  int32_t forced = 0;      // number of these that saturation forced, up to 2^30
   Seen ring[kRing];        // the last ones that were measured, at measured % kRing
 
   friend bool operator==(const KeptScale&, const KeptScale&) = default;
@@ -68,22 +68,22 @@ static_assert(sizeof(KeptScale) == 128);  // a multiple of 64: each lies aligned
 inline bool operator==(const KeptScale::Seen& a, const KeptScale::Seen& b) {
   return a.step == b.step && a.shift == b.shift;
 }
-// An operator has two: of what its forward and what its input-gradient give.
+// An operator has two scales: of its forward's and of its input-gradient's result.
 inline constexpr int64_t kScalesPerOperator = 2;
 
 // Whether all numbers are such as training makes them. For states that come from outside.
 bool IsValid(const KeptScale& scale);
 
-// What was seen of sums that were rounded with a kept shift.
+// Statistics of sums that were rounded with a kept shift.
 struct KeptSums {
   int64_t max_abs = 0;
   int64_t saturated = 0;  // |sum| > 2^(7 + shift)
   int64_t elements = 0;
 };
 
-// For each micro-batch: BeginProduct, MeasuresScale, then one of RecordMeasured and RecordKept.
-// gradient_bits: of the step. Other bits than before are another learning rate: 20 micro-batches
-// are measured.
+// Call for each micro-batch: BeginProduct, MeasuresScale, then RecordMeasured or RecordKept.
+// gradient_bits: of the step. A change of them is a change of the learning rate: 20 micro-batches
+// are measured again.
 void BeginProduct(const RescaleRule& rule, int32_t gradient_bits, KeptScale& scale);
 bool MeasuresScale(const RescaleRule& rule, const KeptScale& scale);
 // shift: 0..24, of the maximum.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run's arithmetic depends on besides the model and the data: known to central and every
+// Settings that a run's arithmetic depends on besides model and data, known to central and every
 // worker from the start.
 
 #include <cstddef>
@@ -27,7 +27,7 @@ inline constexpr int32_t kMinGradientBits = -8;
 inline constexpr int32_t kMaxGradientBits = 7;
 
 struct GradientBitsStep {
-  int64_t epoch = 0;  // from its start
+  int64_t epoch = 0;  // the bits hold from the start of this epoch
   GradientBits bits;
 
   friend bool operator==(const GradientBitsStep&, const GradientBitsStep&) = default;
@@ -41,11 +41,10 @@ inline constexpr size_t kMaxGradientBitsSteps = 4096;
 absl::StatusOr<std::vector<GradientBitsStep>> ParseGradientBits(absl::string_view text);
 // The shortest text that is read back as these steps.
 std::string GradientBitsText(const std::vector<GradientBitsStep>& steps);
-// What a run of so many epochs takes where the user says nothing: a step of constant bits
-// never shrinks near an optimum, so 2 bits, 1 after two fifths of the epochs, 0 after seven
-// tenths. `epochs` >= 1.
+// Default bits of a run of `epochs` epochs: 2 bits, 1 after two fifths of the epochs, 0 after seven
+// tenths, since a step of constant bits never shrinks near an optimum. `epochs` >= 1.
 std::vector<GradientBitsStep> DefaultGradientBits(int64_t epochs);
-// What ParseGradientBits asks of the steps; none are fine.
+// The checks of ParseGradientBits; an empty list is fine.
 absl::Status CheckGradientBits(const std::vector<GradientBitsStep>& steps);
 
 struct TrainingSettings {
@@ -79,7 +78,7 @@ struct TrainingSettings {
   // steps old, begins with 1 / s of the rate and has all of it after so many steps; 0: from the
   // start.
   int64_t stale_rate_steps = 0;
-  // How central changes training samples (central/data/augmentation.h).
+  // Random changes of training samples by central (central/data/augmentation.h).
   std::string augment = "off";
   std::vector<GradientBitsStep> gradient_bits;  // integer recipes; ascending epochs, the first is 0
   std::string rescale = "dynamic";              // integer recipes; ParseRescale

@@ -1,7 +1,7 @@
 #pragma once
 
-// How a model is trained where the user says nothing. A fact of central's tables of models
-// (partition/zoo/zoo.h), not of the model: workers do not need it, and another default leaves
+// Default training settings of a model. They belong to central's tables of models
+// (partition/zoo/zoo.h), not to the model: workers do not need them, and changed defaults leave
 // check-points and journals valid.
 
 #include <cstdint>

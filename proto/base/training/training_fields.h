@@ -29,7 +29,7 @@ using TrainingMember =
 struct TrainingField {
   absl::string_view name;  // in journals, check-points and messages: "learning_rate"
   TrainingMember member;
-  SettingRange range;  // of the bits of GradientBitsStep: CheckGradientBits
+  SettingRange range;  // range of the bits of GradientBitsStep: CheckGradientBits
   // Whether every record and message has it. A field that was added later is stored only where it
   // differs from its initial value, so that older journals and check-points stay readable.
   bool always_stored = false;
@@ -37,7 +37,8 @@ struct TrainingField {
   SettingFlag flag = {};
   // The initial value is that of this other member, which stands in a row before.
   double TrainingSettings::*initially = nullptr;
-  // Of a text with a grammar of its own, in place of the range: what it must be.
+  // Check of a text with a grammar of its own, in place of the range; its error names the allowed
+  // texts.
   absl::Status (*check)(absl::string_view text) = nullptr;
 };
 
@@ -45,13 +46,12 @@ absl::Span<const TrainingField> TrainingFields();
 // Null for a name that no row has.
 const TrainingField* FindTrainingField(absl::string_view name);
 
-// What a user has asked for who gave no flag: -1, or an empty text, where a row's flag has a
-// fallback.
+// The settings of a user without flags: -1, or an empty text, where a row's flag has a fallback.
 TrainingSettings TrainingWithoutFlags();
 
 // Whether records and messages hold the field of these settings.
 bool IsStored(const TrainingField& field, const TrainingSettings& settings);
-// For a record or message without the field: gives it its initial value. InvalidArgument "NAME: is
+// Gives the field its initial value, for a record or message without it. InvalidArgument "NAME: is
 // missing" if every record has it.
 absl::Status SetMissing(const TrainingField& field, TrainingSettings& settings);
 
