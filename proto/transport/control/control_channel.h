@@ -25,11 +25,11 @@
 
 namespace runnel {
 
-// How far states have come that are on their way to a worker or from it.
+// Progress of states on their way to a worker or from it.
 struct TransferProgress {
   int64_t arrived_bytes = 0;
   int64_t total_bytes = 0;     // 0: nothing was on its way to it
-  int64_t received_bytes = 0;  // of what is on its way from it; 0 again once it is whole
+  int64_t received_bytes = 0;  // bytes of the state on its way from it; 0 again once it is whole
 
   friend bool operator==(const TransferProgress&, const TransferProgress&) = default;
 };
@@ -39,9 +39,9 @@ class WorkerControlObserver {
  public:
   virtual ~WorkerControlObserver() = default;
   virtual void OnMessage(CentralMessage message) = 0;
-  // Exactly once, last. OK: one of the ends closed in order, everything queued before has arrived.
-  // Unavailable: central is gone or the connection broke. InvalidArgument: one of the ends sent
-  // what the other could not accept; the message names the field.
+  // Called exactly once, last. OK: one of the ends closed in order, everything queued before has
+  // arrived. Unavailable: central is gone or the connection broke. InvalidArgument: one of the ends
+  // sent a message that the other could not accept; the text names the field.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
@@ -57,8 +57,8 @@ class WorkerControl {
   // Host address of this end, by which central's network reaches this worker: "192.168.1.11".
   // Unavailable: the system does not tell.
   virtual absl::StatusOr<std::string> LocalHost() const = 0;
-  // Closes in order after what is queued; OnClosed follows, at the latest after the close
-  // time-out. What central still says until then may be delivered.
+  // Closes in order after the queued messages; OnClosed follows, at the latest after the close
+  // time-out. Messages that central sends until then may be delivered.
   virtual void Close() = 0;
 };
 
@@ -86,28 +86,28 @@ class CentralControlObserver {
 class CentralControl {
  public:
   virtual ~CentralControl() = default;
-  // Where workers dial, with the port that was chosen for port 0: "127.0.0.1:40123".
+  // Address that workers dial, with the port chosen for port 0: "127.0.0.1:40123".
   virtual std::string address() const = 0;
   // Queues a message. NotFound: there is no such stream (any more). Unavailable: it is closing.
   // ResourceExhausted: the message or the stream's queue is too large. Nothing is queued then.
   virtual absl::Status Send(ConnectionId id, CentralMessage message) = 0;
-  // Of the messages with a state that were sent on this stream since none was on its way, and of
-  // the one that is coming in. All zero: there is no such stream, or messages pass at once.
+  // Progress of the messages with a state that this stream has sent since none was on its way, and
+  // of the incoming one. All zero: there is no such stream, or messages pass at once.
   virtual TransferProgress Transfer(ConnectionId id) = 0;
-  // What a worker hands over at a time, a state with its message, is at most so many bytes from now
-  // on; before it is welcomed, nothing. A stream that brings more ends with InvalidArgument.
+  // Limits the bytes that a worker may hand over at a time, a state with its message; before it is
+  // welcomed the limit is 0. A stream that brings more ends with InvalidArgument.
   virtual void LimitStates(int64_t) {}
-  // From now on data connections that come here are relayed for the links of this plan, and for no
-  // others: those of the plan before end. Transports whose peers all reach each other do nothing.
+  // From now on data connections that come here are relayed for the links of this plan only;
+  // relayed links of the plan before end. Does nothing where all peers reach each other.
   virtual void AllowRelay(RelayPlan) {}
   virtual std::vector<RelayedLink> RelayedLinks() { return {}; }
-  // Closes in order after what is queued (a Refused arrives before the end of the stream); what
-  // the worker still says is dropped, OnGone follows. A worker that does not take what is queued
+  // Closes in order after the queued messages (a Refused arrives before the end of the stream);
+  // later messages of the worker are dropped, OnGone follows. A worker that does not read them
   // within the close time-out is cut off. No effect on a stream that has ended.
   virtual void Close(ConnectionId id) = 0;
 };
 
-// Outlives what it made. Thread-safe.
+// Outlives its streams. Thread-safe.
 class ControlTransport {
  public:
   virtual ~ControlTransport() = default;

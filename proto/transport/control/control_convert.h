@@ -10,7 +10,7 @@
 
 namespace runnel {
 
-// Text that is not UTF-8 goes with '?' for what is not. Bytes of a state are moved, not copied.
+// Bytes that are not UTF-8 become '?'. Bytes of a state are moved, not copied.
 proto::FromWorker ToProto(WorkerMessage message);
 proto::FromCentral ToProto(CentralMessage message);
 

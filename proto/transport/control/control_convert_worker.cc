@@ -229,7 +229,7 @@ absl::StatusOr<CodecFamily> Read(const proto::CodecFamily& from) {
 }
 
 absl::StatusOr<WorkerMessage> Read(const proto::Hello& from) {
-  // Of any version: a refusal names the worker.
+  // Checked in any version, since a refusal names the worker.
   RUNNEL_RETURN_IF_ERROR(CheckWorkerName("hello.name", from.name()));
   if (from.protocol_version() == kProtocolVersion) {
     RUNNEL_RETURN_IF_ERROR(CheckText("hello.data_address", from.data_address()));

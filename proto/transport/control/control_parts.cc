@@ -21,7 +21,7 @@ proto::ModelState* StateOf(proto::FromWorker& message) {
   return nullptr;
 }
 
-// Only workers send these.
+// Goodbyes, which only workers send.
 bool IsGoodbye(const proto::FromWorker& message) { return message.has_goodbye(); }
 bool IsGoodbye(const proto::FromCentral&) { return false; }
 bool IsHeartbeat(const proto::FromWorker& message) { return message.has_heartbeat(); }

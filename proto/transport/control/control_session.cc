@@ -36,7 +36,7 @@ std::optional<int64_t> ControlSession::DueAck(bool is_asked) {
 }
 
 absl::Status ControlSession::Connect(int64_t count) {
-  // What left on the connection before may have arrived.
+  // Messages of the old connection may have arrived.
   next_ = kept_.size();
   const absl::Status known = Acknowledge(count);
   next_ = 0;

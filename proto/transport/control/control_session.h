@@ -1,13 +1,12 @@
 #pragma once
 
-// What makes a control stream outlive its connections, as LinkSession does for a data link: each
-// message that leaves is kept until the peer says that it has it, and leaves again, verbatim, on
-// the next connection. Messages need no number on the wire: a connection keeps order, so both ends
-// count them, and a new connection begins with what each end has. A state machine: no thread, no
-// clock; one owner calls it.
-//
-// Memory: what is on its way. Of states that is a SendWindow at most, and of what has arrived the
-// sender hears after kAckEvery messages.
+// Makes a control stream outlive its connections, as LinkSession does for a data link: each sent
+// message is kept until the peer acknowledges it, and leaves again, verbatim, on the next
+// connection. Messages need no number on the wire: a connection keeps order, so both ends count
+// them, and a new connection begins with each end's count. A state machine: no thread, no clock;
+// one owner calls it.
+// || Memory: the messages on their way. Of states that is a SendWindow at most; other messages are
+// acknowledged after kAckEvery.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +25,7 @@ class ControlSession {
 
   // ---- what leaves
 
-  // What has to leave again on this connection, in order; nothing: new messages may leave.
+  // The next message to repeat on this connection, in order; none: new messages may leave.
   std::optional<std::string> NextAgain();
   // A new message leaves. Not while there is something to leave again.
   void Keep(std::string message);
@@ -36,12 +35,12 @@ class ControlSession {
 
   // ---- what comes
 
-  // One message of the peer's has come.
+  // A message of the peer's has arrived.
   void Take() { ++received_; }
-  // What to tell the peer, if it is time to: how many of its messages have come. is_asked: it is,
-  // whatever has come (the answer to a heartbeat).
+  // The count of the peer's messages to acknowledge, if it is due. is_asked: it is due in any case
+  // (the answer to a heartbeat).
   std::optional<int64_t> DueAck(bool is_asked = false);
-  // So many have come over all connections.
+  // Number of messages that have arrived over all connections.
   int64_t received() const { return received_; }
 
   // ---- connections
@@ -49,7 +48,7 @@ class ControlSession {
   // There is a new one, and the peer has so many of our messages. Errors as Acknowledge; then the
   // session cannot go on.
   absl::Status Connect(int64_t count);
-  // Nothing is to be sent again.
+  // Whether nothing is to be repeated.
   bool sent_all() const { return next_ == kept_.size(); }
   size_t kept_messages() const { return kept_.size(); }
 
@@ -58,7 +57,7 @@ class ControlSession {
   size_t next_ = 0;               // in kept_: that leave again on this connection
   int64_t acknowledged_ = 0;      // messages of ours before kept_
   int64_t received_ = 0;
-  int64_t told_ = 0;  // of received_
+  int64_t told_ = 0;  // acknowledged part of received_
 };
 
 }  // namespace runnel

@@ -1,6 +1,6 @@
 #pragma once
 
-// Who takes part in a run, as an operator sees it and changes it (members.proto).
+// Members of a run, as an operator sees and changes them (members.proto).
 
 #include <cstdint>
 #include <functional>
@@ -15,8 +15,8 @@ namespace runnel {
 
 struct Member {
   std::string name;
-  std::string state;    // for people: "trains layers 0 to 2", "waits", "leaves", "gone"
-  std::string address;  // of its data links
+  std::string state;    // text for people: "trains layers 0 to 2", "waits", "leaves", "gone"
+  std::string address;  // address of its data links
   std::string numerics_class;
   int64_t memory_bytes = 0;  // 0: not known
   bool local = false;        // on central's host

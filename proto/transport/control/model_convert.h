@@ -26,15 +26,14 @@ proto::Plan ToProto(const Plan& plan);
 // Counts and ranges only; with the model at hand call CheckPlan.
 absl::StatusOr<Plan> FromProto(const proto::Plan& message);
 
-// Takes the bytes out of what it is given where that is an rvalue. zeros: whether tensors of zeros
-// go without their bytes.
+// Moves the bytes out of an rvalue. zeros: whether tensors of zeros go without their bytes.
 proto::ModelState ToProto(ModelState state, ZeroTensors zeros = ZeroTensors::kWhole);
 // Layers ascend, tensors have as many bytes as their shape says, or none where zeros may be left
 // out; with the model at hand call CheckState.
 absl::StatusOr<ModelState> FromProto(proto::ModelState message,
                                      ZeroTensors zeros = ZeroTensors::kWhole);
 
-// Both by the table TrainingFields.
+// Both convert by the table TrainingFields.
 proto::TrainingSettings ToProto(const TrainingSettings& settings);
 // Settings that pass MakeBatching. The error names a setting that is unknown, given twice, missing,
 // of the wrong kind or out of its range: "training.momentum: must be below 1".

@@ -1,7 +1,7 @@
 #pragma once
 
-// How one way of the path between central and a worker is measured before the first plan: a train
-// of pieces crosses it, and the receiver looks at when they arrive (link/bandwidth.h). It needs no
+// Measures one direction of the path between central and a worker before the first plan: a train of
+// pieces crosses it, and the receiver looks at their arrival times (link/bandwidth.h). It needs no
 // data link and no clock of the sender.
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class ProbeReceiver {
  public:
   // True: the train is complete.
   bool Add(const ProbePiece& piece);
-  // Of the last complete train.
+  // The measurement of the last complete train.
   const WayMeasured& measured() const { return measured_; }
 
  private:

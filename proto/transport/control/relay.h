@@ -1,7 +1,7 @@
 #pragma once
 
-// What central's relay is told of a plan, and what it tells
-// (proto/transport/relay/relay_transport.h says what a relay is).
+// Orders to central's relay for a plan, and its reports (proto/transport/relay/relay_transport.h
+// explains relays).
 
 #include <cstdint>
 #include <string>
@@ -15,8 +15,8 @@ namespace runnel {
 struct RelayPlace {
   std::string token;                  // LinkTarget::token of its links
   ConnectionId worker;                // the control stream of its worker
-  std::string peer;                   // who that is (Connection::peer)
-  std::vector<std::string> diallers;  // who may dial it: the stage before, central
+  std::string peer;                   // name of the end that is dialled (Connection::peer)
+  std::vector<std::string> diallers;  // names of those that may dial it: the stage before, central
 };
 
 struct RelayPlan {
@@ -26,7 +26,7 @@ struct RelayPlan {
 
 // A connection that central relays.
 struct RelayedLink {
-  std::string from;  // who dialled
+  std::string from;  // name of the dialling end
   std::string to;
   int64_t bytes = 0;  // both ways, so far
 

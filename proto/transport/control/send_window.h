@@ -1,9 +1,9 @@
 #pragma once
 
-// How much of a large message may be on its way at once: about as much as the link carries in half
-// a second. What waits in the system's buffers cannot be overtaken, and on a slow link megabytes of
-// it would hold up every other message of the stream, and the pings that tell whether the peer
-// lives. A state machine: no clock, one owner calls it.
+// Bounds the part of a large message that is on its way: about as much as the link carries in half
+// a second. Bytes in the system's buffers cannot be overtaken, and on a slow link megabytes of them
+// would hold up every other message of the stream, and the pings that show that the peer lives. A
+// state machine: no clock, one owner calls it.
 
 #include <cstdint>
 #include <deque>

@@ -26,15 +26,16 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int
 absl::Status CheckCount(absl::string_view field, int64_t count, int64_t low, int64_t high);
 // A number within [low, high], which are finite.
 absl::Status CheckReal(absl::string_view field, double value, double low, double high);
-// At most kMaxTextBytes, no control characters: it ends up in log lines and labels.
+// Checks a text of at most kMaxTextBytes without control characters: it ends up in log lines and
+// labels.
 absl::Status CheckText(absl::string_view field, const std::string& value);
-// As CheckText, and not empty.
+// Checks a text as CheckText does, and that it is not empty.
 absl::Status CheckName(absl::string_view field, const std::string& value);
 
-// Not negative; a sequence at most kMaxSequence.
+// Checks that it is not negative; a sequence at most kMaxSequence.
 absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value);
 absl::StatusOr<Sequence> ToSequence(absl::string_view field, int64_t value);
-// At most kMaxReasonBytes, made one line: control characters become spaces.
+// A text of at most kMaxReasonBytes, made one line: control characters become spaces.
 absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string& reason);
 
 // The text with '?' for each byte that is not part of well-formed UTF-8: protobuf refuses to read

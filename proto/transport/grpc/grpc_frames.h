@@ -1,6 +1,6 @@
 #pragma once
 
-// How frames travel as calls of gRPC, whoever accepts them.
+// Frames as calls of gRPC, for any accepting end.
 
 namespace runnel {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What both transports over gRPC are told of security; without gRPC's types.
+// Security options of both transports over gRPC, without gRPC's types.
 
 #include <functional>
 #include <memory>

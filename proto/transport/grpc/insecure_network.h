@@ -1,7 +1,8 @@
 #pragma once
 
-// What --insecure-network of both programs says: without it nothing listens or dials beyond
-// loopback (grpc_transport.h, grpc_control.h), since streams are not encrypted.
+// Texts of --insecure-network of both programs. Without the flag and without certificates nothing
+// listens or dials beyond loopback (grpc_transport.h, grpc_control.h), since streams are not
+// encrypted.
 
 namespace runnel {
 

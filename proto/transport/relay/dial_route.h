@@ -1,14 +1,12 @@
 #pragma once
 
-// Which way the next dial to a peer goes: straight to its address, or by central's relay. A state
-// machine: no thread, no clock.
+// Chooses the route of the next dial to a peer: directly to its address, or by central's relay. A
+// state machine: no thread, no clock.
 //
-//   straight, until kTries dials in a row were heard of by nobody; then in turn relay, straight,
-//   relay, ... A dial that took kSlowNs to come to nothing counts for kTries: the address swallows
-//   packets, and each further try would cost as much. The way on which a frame came is the first
-//   choice from then on, for kTrustNs.
-//
-// A peer that says that it is not ready is heard.
+// Direct, until kTries dials in a row got no answer; then in turn relay, direct, relay, ... A dial
+// that failed only after kSlowNs counts for kTries: the address swallows packets, and each further
+// try would cost as much. The route on which a frame came is the first choice from then on, for
+// kTrustNs. "Not ready yet" is an answer.
 
 #include <cstdint>
 
@@ -19,7 +17,7 @@ class DialRoute {
   enum class Way : uint8_t { kStraight, kRelay };
   static constexpr int kTries = 2;
   static constexpr int64_t kSlowNs = 1'000'000'000;
-  // Whoever could not be dialled may be in another network by now.
+  // A peer that could not be dialled may be in another network by now.
   static constexpr int64_t kTrustNs = 600'000'000'000;
 
   Way Next(int64_t now_ns);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Who may be brought together with whom at central's relay, and who is. A state machine: no thread,
-// no clock, no randomness; one owner calls it.
+// Pairs that may meet at central's relay, and pairs that did. A state machine: no thread, no clock,
+// no randomness; one owner calls it.
 
 #include <cstdint>
 #include <map>
@@ -15,16 +15,16 @@
 
 namespace runnel {
 
-// One who wants to reach another one: until either of them is gone.
+// One attempt to reach another end, until either of the two is gone.
 using RelayCallId = StrongInt<struct RelayCallIdTag, int64_t>;
 
 class RelayBook {
  public:
-  // Of one place, of those who wait and those who are through. A link dials again when its
-  // connection has ended, so there are two for a moment; more are somebody's fault.
+  // Largest number of calls of one place, waiting or connected. A link dials again when its
+  // connection has ended, so there are two for a moment; more are a fault.
   static constexpr size_t kMostCallsOfAPlace = 32;
 
-  // What a call begins with: whom to ask, and with what.
+  // Beginning of a call: the end to ask, and the ticket.
   struct Wanted {
     RelayCallId call;
     ConnectionId worker;
@@ -42,7 +42,7 @@ class RelayBook {
   absl::StatusOr<RelayCallId> Answer(const std::string& ticket, const std::string& peer);
   // One of the two is gone, or nobody has answered.
   void End(RelayCallId call) { calls_.erase(call); }
-  // Of a call that is not through it says where it wants to go.
+  // The link of a call; of a waiting one the wanted link.
   RelayedLink LinkOf(RelayCallId call) const;
   bool IsThrough(RelayCallId call) const;
 

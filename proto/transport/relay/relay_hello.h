@@ -16,9 +16,9 @@ inline constexpr size_t kMaxRelayHelloBytes = 1024;
 struct RelayHello {
   // false: this end wants to reach somebody. true: it was asked to come (RelayWanted).
   bool answers = false;
-  // Of who wants to reach somebody: the link's token (LinkTarget). Of who was asked: the ticket.
+  // From a dialling end: the link's token (LinkTarget). From the asked end: the ticket.
   std::string secret;
-  // Of who wants to reach somebody: who he says he is, as Connection::peer says it.
+  // From a dialling end: its name, as Connection::peer gives it.
   std::string from = {};
 };
 

@@ -12,7 +12,7 @@ namespace runnel {
 
 using Way = DialRoute::Way;
 
-// By address. Thread-safe.
+// Routes by address. Thread-safe.
 class RelayTransport::Routes {
  public:
   explicit Routes(const Clock* clock) : clock_(clock) {}
@@ -93,7 +93,7 @@ class AnsweredConnection final : public Connection {
   void Begin(std::shared_ptr<Connection> inner, const std::string& ticket) {
     inner_ = std::move(inner);
     inner_->Send(MakeRelayHello({true, ticket})).IgnoreError();
-    // One that is closed says so itself.
+    // A closed connection reports that itself.
     for (const Frame& frame : std::exchange(waiting_, {})) inner_->Send(frame).IgnoreError();
     if (closing_) inner_->Close();
   }
@@ -107,7 +107,7 @@ class AnsweredConnection final : public Connection {
   bool aborted_ = false;
 };
 
-// Tells whoever keeps the routes how a dial went.
+// Reports the outcome of a dial to the routes.
 class Watcher final : public ConnectionObserver, public std::enable_shared_from_this<Watcher> {
  public:
   struct Events {
@@ -155,7 +155,7 @@ class RoutedConnection final : public Connection {
 
 }  // namespace
 
-// What a listener and those who answer for it share. Thread-safe.
+// State shared by a listener and the connections that answer for it. Thread-safe.
 class RelayTransport::Door {
  public:
   explicit Door(AcceptFn accept) : accept_(std::move(accept)) {}
@@ -172,7 +172,7 @@ class RelayTransport::Door {
     }
     if (accepted.observer != nullptr) connection->Open(options, accepted, ticket);
   }
-  // Nobody comes in any more, and who did is cut off.
+  // Admits nobody any more, and cuts off those inside.
   void Close() {
     std::vector<std::weak_ptr<AnsweredConnection>> answered;
     {

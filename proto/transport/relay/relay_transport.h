@@ -27,7 +27,7 @@ struct RelayOptions {
   Transport* transport = nullptr;  // borrowed: carries everything
   const Clock* clock = nullptr;    // borrowed
   DialTarget relay;                // central's control port, and who is there
-  std::string self;                // who this is, as Connection::peer says it
+  std::string self;                // this end's name (Connection::peer)
   bool relays_all = false;         // no dial goes straight
 };
 
@@ -59,7 +59,7 @@ class RelayTransport final : public Transport {
   const RelayOptions options_;
   const std::shared_ptr<Routes> routes_;
   std::mutex mutex_;
-  std::weak_ptr<Door> door_;  // of the oldest listener; guarded by mutex_
+  std::weak_ptr<Door> door_;  // the oldest listener's; guarded by mutex_
 };
 
 }  // namespace runnel

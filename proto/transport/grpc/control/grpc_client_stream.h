@@ -41,7 +41,7 @@ class ClientCall final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
   void Release() { RemoveHold(); }
   void Cancel() { context_.TryCancel(); }
   bool is_connected() const { return connected_; }
-  // What central has of this stream; none: it does not say.
+  // Number of messages that central has of this stream; none: it does not tell.
   std::optional<int64_t> ReceivedByPeer() const;
 
   // Guarded by the stream's mutex.
@@ -80,7 +80,7 @@ class ClientStream final : public std::enable_shared_from_this<ClientStream> {
   void Close();
   void WaitUntilDone();
 
-  // Of the current call.
+  // Called for the current call.
   void Connected(ClientCall& call, bool ok);
   absl::Status Receive(const grpc::ByteBuffer& bytes);
   void ReadEnded(ClientCall& call, absl::Status status);
@@ -113,13 +113,13 @@ class ClientStream final : public std::enable_shared_from_this<ClientStream> {
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
   std::map<std::string, std::string> metadata_;
-  IncomingMessages<proto::FromCentral> incoming_;  // of the reading callback
+  IncomingMessages<proto::FromCentral> incoming_;  // used by the reading callback
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable done_changed_;
   OutgoingMessages<proto::FromWorker> outgoing_;
   ControlSession session_;
-  SilenceWatch silence_;              // of central
+  SilenceWatch silence_;              // watches central
   std::shared_ptr<ClientCall> call_;  // until it is done; null: the connection broke
   absl::Status end_;                  // not OK: central sent bad bytes
   bool began_ = false;                // the first message has left

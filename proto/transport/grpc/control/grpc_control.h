@@ -16,8 +16,8 @@
 
 namespace runnel {
 
-// What a central with an identity does for those who have a certificate. Any thread; errors reach
-// the one who asked.
+// Services of a central with an identity for holders of certificates. Any thread; errors reach the
+// caller.
 struct GrpcOrders {
   // Another certificate for a worker.
   std::function<absl::StatusOr<std::string>(const CertificateInfo& worker,
@@ -25,7 +25,7 @@ struct GrpcOrders {
       renew;
   // Takes a worker's certificates away.
   std::function<absl::Status(const std::string& name)> revoke;
-  // Also of a central without an identity, on loopback.
+  // Also offered by a central without an identity, on loopback.
   MemberCalls members = {};
 };
 
@@ -39,18 +39,19 @@ struct GrpcControlOptions {
   // the oldest is.
   int64_t hello_deadline_ms = 5'000;
   int max_strangers = 64;
-  // How long closing in order may take before the peer is cut off. A connection whose buffers are
-  // full since the peer reads nothing goes only after keepalive_timeout_ms more.
+  // Longest time of closing in order before the peer is cut off. A connection whose peer reads
+  // nothing goes only after keepalive_timeout_ms more.
   int64_t close_timeout_ms = 2'000;
-  // A killed process shows at once. Of a host that vanished or a process that is stopped heartbeats
-  // and their answers tell, by the rhythm in which they came: central's detector (detector.h), and
-  // at a worker SilenceWatch, which ends the connection, not the stream. What neither sees, such as
-  // connections of strangers, ends when a ping (sent when nothing came for keepalive_ms) stayed
-  // unanswered for keepalive_timeout_ms. gRPC takes these two as constants only, so they are long
-  // enough for links whose buffers hold seconds.
+  // A killed process shows at once. A vanished host or a stopped process shows by its missing
+  // heartbeats, judged by their rhythm: at central by the detector (detector.h), at a worker by
+  // SilenceWatch, which ends the connection, not the stream. Connections that neither sees, such as
+  // those of strangers, end when a ping (sent when nothing came for keepalive_ms) stays unanswered
+  // for keepalive_timeout_ms. gRPC takes these two as constants only, so they are long enough for
+  // links whose buffers hold seconds.
   int64_t keepalive_ms = 5'000;
   int64_t keepalive_timeout_ms = 10'000;
-  // Of a worker: told when central does not answer, and when it does again. Borrowed; null: nobody.
+  // A worker's logger: told when central does not answer, and when it does again. Borrowed; may be
+  // null.
   Logger* logger = nullptr;
   // A worker whose connection broke dials again: for so long, or until nobody has listened at
   // central's port for refused_ms. 0: a stream ends with its connection.

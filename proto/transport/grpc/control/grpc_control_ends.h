@@ -1,6 +1,6 @@
 #pragma once
 
-// What the two ends of the gRPC control plane share; included by grpc_control*.cc only.
+// The common part of both ends of the gRPC control plane; included by grpc_control*.cc only.
 
 #include <memory>
 #include <string>
@@ -29,7 +29,7 @@ inline constexpr char kSessionKey[] = "runnel-session";
 // many of the peer's messages have come.
 inline constexpr char kReceivedKey[] = "runnel-received";
 
-// Of the same code; the message cut to what fits into a header.
+// The status in gRPC's type, its message cut to fit a header.
 grpc::Status ToGrpc(const absl::Status& status);
 
 // `timers` runs on a thread of its own and outlives the result; the rest as ControlTransport.

@@ -30,13 +30,13 @@ class Streams : public std::enable_shared_from_this<Streams> {
       : options_(options), timers_(timers), observer_(observer) {}
 
   const GrpcControlOptions& options() const { return options_; }
-  // Whoever joins must show this from now on. Empty: nobody may join.
+  // Secret that a joining worker must show from now on. Empty: nobody may join.
   void RequireSecret(std::string secret);
   void LimitStates(int64_t bytes) { max_state_bytes_ = static_cast<size_t>(bytes); }
   size_t max_state_bytes() const { return max_state_bytes_; }
-  // PermissionDenied: whoever has this role does not make this call. Only with an identity.
+  // PermissionDenied: this role may not make the call. Only with an identity.
   absl::StatusOr<CertificateInfo> CheckRole(const grpc::CallbackServerContext& context, Role role);
-  // PermissionDenied: whoever calls may not give orders. With an identity an operator's certificate
+  // PermissionDenied: the caller may not give orders. With an identity an operator's certificate
   // counts, else the join secret; without either nobody may.
   absl::Status CheckOperator(const grpc::CallbackServerContext& context);
   // Ends the streams whose certificates count no more, now and every second.
@@ -50,7 +50,7 @@ class Streams : public std::enable_shared_from_this<Streams> {
   Reactor* Add(grpc::CallbackServerContext* context);
   void Remove(ConnectionId id);
   std::shared_ptr<ServerStream> Find(ConnectionId id);
-  // As CentralControl.
+  // As CentralControl::Send.
   absl::Status Send(ConnectionId id, CentralMessage message);
   TransferProgress Transfer(ConnectionId id);
   void Close(ConnectionId id);
@@ -60,14 +60,15 @@ class Streams : public std::enable_shared_from_this<Streams> {
 
  private:
   absl::Status CheckSecret(const grpc::CallbackServerContext& context);
-  // Who calls, if certificates are asked for. PermissionDenied: he may not.
+  // The caller's certificate, if certificates are asked for. PermissionDenied: the caller may not
+  // join.
   absl::StatusOr<std::optional<CertificateInfo>> CheckPeer(
       const grpc::CallbackServerContext& context);
   absl::StatusOr<std::shared_ptr<ServerStream>> AddStream(std::string session,
                                                           std::optional<CertificateInfo> peer);
   std::shared_ptr<ServerStream> FindSession(const std::string& session);
-  // Of more than max_strangers streams that have not said hello, the oldest; null: there are not
-  // so many.
+  // The oldest of more than max_strangers streams that have not said hello; null: there are not so
+  // many.
   std::shared_ptr<ServerStream> OneStrangerTooMany();
 
   const GrpcControlOptions options_;

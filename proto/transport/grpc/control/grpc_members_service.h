@@ -9,7 +9,7 @@
 
 namespace runnel {
 
-// Carries out GrpcOrders::members of whoever may give orders. `streams` outlives it.
+// Carries out GrpcOrders::members for authorised callers. `streams` outlives it.
 std::unique_ptr<grpc::Service> MakeMembersService(Streams* streams);
 
 }  // namespace runnel

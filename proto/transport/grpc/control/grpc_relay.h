@@ -46,7 +46,7 @@ class RelayDesk final : public std::enable_shared_from_this<RelayDesk> {
   void EndAll();
   void WaitUntilEmpty();
 
-  // Of legs.
+  // Called by legs.
   void ReadEnded(RelayLeg& leg, bool ok);
   void WriteEnded(RelayLeg& leg, bool ok);
   void Cancelled(RelayLeg& leg);
@@ -76,10 +76,10 @@ class RelayDesk final : public std::enable_shared_from_this<RelayDesk> {
   RelayBook book_;
   std::map<RelayLeg*, LegPtr> legs_;          // until gRPC is done with them
   std::deque<RelayLeg*> strangers_;           // oldest first
-  std::map<RelayCallId, RelayLeg*> waiting_;  // for the one who was asked
+  std::map<RelayCallId, RelayLeg*> waiting_;  // legs that wait for the end that was asked
 };
 
-// How calls for data connections come to the desk; lives as long as the server.
+// Brings calls for data connections to the desk; lives as long as the server.
 class RelayService final : public grpc::CallbackGenericService {
  public:
   explicit RelayService(std::shared_ptr<RelayDesk> desk) : desk_(std::move(desk)) {}

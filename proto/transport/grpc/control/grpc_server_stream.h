@@ -53,7 +53,7 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
   // Starts what can be started next.
   void Step();
 
-  // Of calls, current or not.
+  // Called by calls, current or not.
   void Began(ServerCall& call);
   absl::Status Receive(ServerCall& call, const grpc::ByteBuffer& bytes);
   void ReadEnded(ServerCall& call);
@@ -81,7 +81,7 @@ class ServerStream final : public std::enable_shared_from_this<ServerStream> {
   std::atomic<bool> welcomed_{false};
   std::atomic<int64_t> held_bytes_{0};  // incoming_'s
 
-  // Guards incoming_, and keeps in order what the owner hears of calls. Taken before mutex_.
+  // Guards incoming_, and keeps the events of calls in order for the owner. Taken before mutex_.
   std::mutex receiving_;
   IncomingMessages<proto::FromWorker> incoming_;
 
@@ -116,7 +116,7 @@ class ServerCall final : public Streams::Reactor {
     StartWrite(&write_);
   }
   void End(const absl::Status& status) { Finish(ToGrpc(status)); }
-  // Only before it has ended.
+  // Only before the call has ended.
   void Cancel() { context_->TryCancel(); }
 
   // Guarded by the stream's mutex.

@@ -34,7 +34,7 @@ class GrpcListener final : public Listener {
  private:
   friend class AcceptCall;
 
-  // Has gRPC hand over one more call.
+  // Asks gRPC to hand over one more call.
   void Request();
 
   const StreamOptions options_;
@@ -43,7 +43,7 @@ class GrpcListener final : public Listener {
   std::string address_;
   const std::shared_ptr<LiveCalls> live_ = std::make_shared<LiveCalls>();
   std::shared_ptr<GrpcQueue> queue_;
-  grpc::ServerCompletionQueue* server_queue_ = nullptr;  // what is in queue_
+  grpc::ServerCompletionQueue* server_queue_ = nullptr;  // queue_ as gRPC's type
   grpc::AsyncGenericService service_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the dialling and the accepting end of a gRPC stream agree upon, and who of them is alive.
+// The agreement of the dialling and the accepting end of a gRPC stream, and the list of live calls.
 
 #include <grpcpp/support/async_stream.h>
 
@@ -35,7 +35,7 @@ class LiveCalls {
   // The stream of a call that is alive. False: it came after Abort().
   bool Add(const std::shared_ptr<GrpcStream>& stream);
   void Abort(const absl::Status& status);
-  // Until all calls are gone; not on a thread that brings them to their end.
+  // Waits until all calls are gone; not on a thread that ends them.
   void Wait();
 
  private:

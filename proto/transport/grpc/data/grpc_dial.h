@@ -22,8 +22,8 @@ class GrpcDialler {
               int64_t connect_attempt_ms);
   ~GrpcDialler();
 
-  // As Transport::Dial; the observer is called on the queue's thread. peer: counts only if streams
-  // are encrypted.
+  // Dials as Transport::Dial; the observer is called on the queue's thread. peer: counts only if
+  // streams are encrypted.
   std::shared_ptr<Connection> Dial(const std::string& address, const Subject& peer,
                                    GrpcQueue* queue, ConnectionObserver* observer,
                                    const LinkShaping& shaping);

@@ -1,7 +1,7 @@
 #pragma once
 
-// One thread that hears how calls of gRPC go on: what is done comes out of a completion queue and
-// is handed to the call that asked for it.
+// One thread for the progress of gRPC's calls: a finished operation comes out of a completion queue
+// and is handed to its call.
 
 #include <grpcpp/completion_queue.h>
 
@@ -10,10 +10,10 @@
 
 namespace runnel {
 
-// What gRPC hands back when one operation of a call is over. Lives until then, in its call.
+// Identifies one operation of a call towards gRPC. Lives in its call until the operation is over.
 class GrpcTag {
  public:
-  // On the queue's thread. It may destroy the tag.
+  // Called on the queue's thread. It may destroy the tag.
   virtual void Over(bool ok) = 0;
 
  protected:
@@ -26,7 +26,7 @@ class CallTag final : public GrpcTag {
  public:
   CallTag(Call* call, void (Call::*over)(bool ok)) : call_(call), over_(over) {}
   void Over(bool ok) override { (call_->*over_)(ok); }
-  // As gRPC takes it.
+  // The pointer that gRPC takes.
   void* get() { return static_cast<GrpcTag*>(this); }
 
  private:

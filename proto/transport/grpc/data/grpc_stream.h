@@ -1,7 +1,7 @@
 #pragma once
 
-// What both ends of a gRPC stream have in common: the queue of what is to be sent, pacing, the
-// assembly of what is received, and how the stream ends.
+// The common part of both ends of a gRPC stream: the send queue, pacing, the assembly of received
+// frames, and the end of the stream.
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
@@ -26,19 +26,20 @@
 
 namespace runnel {
 
-// What a call of gRPC does for its stream. Called with the stream's lock held: no call comes
-// back into the stream on the same thread.
+// A gRPC call's operations for its stream. Called with the stream's lock held: no call comes back
+// into the stream on the same thread.
 class StreamCalls {
  public:
   virtual ~StreamCalls() = default;
   virtual void Read(grpc::ByteBuffer* message) = 0;
   // `more`: another message follows as soon as this one is taken, so it may wait for that.
   virtual void Write(const grpc::ByteBuffer* message, bool more) = 0;
-  // Makes what is under way fail.
+  // Makes operations under way fail.
   virtual void Cancel() = 0;
   // No Read or Write follows. The accepting end ends the stream with this.
   virtual void End(const absl::Status& status) = 0;
-  // It ends the stream in order once either end has said goodbye; the other end reads until then.
+  // The accepting end ends the stream in order once either end has said goodbye; the other end
+  // reads until then.
   virtual bool is_accepting_end() const = 0;
 };
 
@@ -70,7 +71,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   void Close();
   int64_t queued_bytes() const;
   const std::string& peer() const { return peer_; }
-  // The owner lets go of the connection; after Close() what is queued still leaves.
+  // The owner lets go of the connection; after Close() the queue still leaves.
   void Release();
   // Ends the stream at once; the observer hears `status` and is not called after the return.
   void Abort(const absl::Status& status);
@@ -84,7 +85,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
     std::array<std::byte, kFrameHeaderBytes> header;
     Payload payload;
     size_t offset = 0;
-    size_t size = 0;        // of the payload's part
+    size_t size = 0;        // the payload's part of it
     int64_t leave_ns = 0;   // by the pacer
     int64_t arrive_ns = 0;  // not written before
     int64_t bytes() const { return static_cast<int64_t>(size) + (first ? kFrameHeaderBytes : 0); }
@@ -116,7 +117,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   bool goodbye_sent_ = false;
   bool goodbye_received_ = false;
   bool over_ = false;  // EndStream() was called
-  // What the observer hears at the end if this side decided it; gRPC's word may come first.
+  // Status for the observer if this side decided the end; gRPC's status may come first.
   std::optional<absl::Status> decided_;
   bool writing_ = false;
   bool timer_set_ = false;
@@ -127,7 +128,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   Message current_;  // being written
   grpc::ByteBuffer write_buffer_;
 
-  // Only in ReadDone and what it calls; gRPC has one read under way.
+  // Used in ReadDone and its callees only; gRPC has one read under way.
   FrameAssembler assembler_;
   ArrivalRecorder arrival_;
   grpc::ByteBuffer read_buffer_;
@@ -135,7 +136,7 @@ class GrpcStream final : public std::enable_shared_from_this<GrpcStream> {
   std::vector<absl::Span<const std::byte>> pieces_;
 };
 
-// One end, as its owner holds it.
+// The owner's handle of one end.
 class GrpcConnection final : public Connection {
  public:
   explicit GrpcConnection(std::shared_ptr<GrpcStream> stream) : stream_(std::move(stream)) {}

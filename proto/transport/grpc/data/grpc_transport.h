@@ -20,14 +20,14 @@ struct GrpcTransportOptions {
   // Beyond loopback although streams are not encrypted, if the network is trusted (a lab).
   bool allow_non_loopback = false;
   GrpcSecurity security = {};
-  // Of what this side sends, in [4 KiB, kMaxChunkBytes].
+  // Size of sent pieces, in [4 KiB, kMaxChunkBytes].
   int64_t chunk_bytes = kDefaultChunkBytes;
-  // Where received payloads are put; it outlives the transport. Null: a pool of the transport.
+  // Pool for received payloads; it outlives the transport. Null: a pool of the transport.
   BufferPool* pool = nullptr;
   // A peer that is silent this long is asked whether it lives, and gets as long to answer.
   int64_t keepalive_ms = 10000;
-  // What one attempt to connect may take: several fit into the time after which a link is given up,
-  // so that lost packets of one attempt do not cost the link.
+  // Longest attempt to connect: several fit into the time after which a link is given up, so that
+  // lost packets of one attempt do not cost the link.
   int64_t connect_attempt_ms = 5000;
 };
 

@@ -22,8 +22,8 @@ absl::StatusOr<std::string> RenewCertificate(const std::string& central,
                                              const GrpcSecurity& security,
                                              const std::string& request_pem, int64_t timeout_ms);
 
-// Has central take a worker's certificates away. Errors as RenewCertificate; NotFound: no worker of
-// that name.
+// Asks central to revoke a worker's certificates. Errors as RenewCertificate; NotFound: no worker
+// of that name.
 absl::Status RevokeAt(const std::string& central, const GrpcSecurity& security,
                       const std::string& name, int64_t timeout_ms);
 

@@ -27,16 +27,16 @@
 namespace runnel {
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const GrpcSecurity& security);
-// Of a channel to `peer`: with an identity nobody else's certificate will do.
+// Credentials of a channel to `peer`: with an identity no other certificate is accepted.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentials(const GrpcSecurity& security,
                                                              const Subject& peer,
                                                              grpc::ChannelArguments& arguments);
 
-// What bounds a peer that has not said anything yet.
+// Bounds a peer that has not said hello yet.
 void BoundStrangers(grpc::ServerBuilder& builder);
 
-// Who is at the other end of an accepted stream. PermissionDenied: a certificate that is none of
-// ours, or that GrpcSecurity::check_peer refuses. Only with an identity.
+// The certificate at the other end of an accepted stream. PermissionDenied: a certificate of
+// another cluster, or one that GrpcSecurity::check_peer refuses. Only with an identity.
 absl::StatusOr<CertificateInfo> PeerOf(const grpc::AuthContext& context,
                                        const GrpcSecurity& security);
 
