@@ -16,7 +16,7 @@ namespace runnel::hexagon {
 class DspSession {
  public:
   virtual ~DspSession() = default;
-  // What it is, for numerics classes and messages: "v67-emulated".
+  // Name for numerics classes and messages: "v67-emulated".
   virtual const char* name() const = 0;
   // The processor and the way to it, for people; part of a line.
   virtual std::string description() const { return name(); }
@@ -24,10 +24,9 @@ class DspSession {
   virtual bool is_emulated() const { return false; }
   // Memory that operations name by offsets.
   virtual const std::shared_ptr<SharedMemory>& memory() const = 0;
-  // What packed weights may take now: less the more programs have of the memory, where both have
-  // one budget.
+  // Current memory for packed weights: less the more memory programs have, if both have one budget.
   virtual uint32_t packed_bytes() const = 0;
-  // Of these, for packed weights that keep a place; of the lists that are submitted from now on.
+  // The part of packed_bytes for weights that keep a place, for lists submitted from now on.
   virtual void KeepPlaces(uint32_t kept_bytes) = 0;
   // Hands over operations, 1 to kMaxOps, to be run in order. One list at a time. Unavailable, and
   // from then on for each call: the DSP is lost, and why.
@@ -37,7 +36,7 @@ class DspSession {
   virtual absl::Status Wait() = 0;
   // Each call fails from now on.
   virtual bool lost() const = 0;
-  // Of the list that was done last, by operation; zeros where the processor does not count.
+  // Counts of the last finished list, by operation; zeros where the processor does not count.
   virtual absl::Span<const DspCounts> counts() const = 0;
 };
 

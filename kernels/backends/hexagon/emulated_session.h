@@ -15,15 +15,15 @@ namespace runnel::hexagon {
 struct EmulatedSessionOptions {
   std::vector<std::string> command;   // the emulator with its path, then the program
   uint32_t shared_bytes = 1u << 30;   // taken as they are used
-  uint32_t private_bytes = 1u << 29;  // likewise: the kernels' scratch and the packed weights
-  uint32_t packed_bytes = 0;          // of the private ones, for packed weights; 0: half
-  // What programs take of the shared bytes, packed weights cannot have: both together are a budget.
+  uint32_t private_bytes = 1u << 29;  // the kernels' scratch and the packed weights
+  uint32_t packed_bytes = 0;          // part of private_bytes for packed weights; 0: half
+  // Whether programs and packed weights share one budget of the shared bytes.
   bool packed_gets_rest = false;
-  uint32_t vtcm_bytes = 256 << 10;  // what a Hexagon V66 has; 32 KiB at least
-  // So long without an operation done: the program hangs. Before central takes the worker for stuck
-  // (deploy/OPERATORS.md, "Who is lost").
+  uint32_t vtcm_bytes = 256 << 10;  // as a Hexagon V66; 32 KiB at least
+  // If no operation is done for this long, the program hangs. Shorter than the time after which
+  // central declares the worker stuck (deploy/OPERATORS.md, "Who is lost").
   int stall_seconds = 150;
-  std::string why_emulated;  // for the description
+  std::string why_emulated;  // reason, for the description
 };
 
 // The command for the emulator and the program that lies beside this process's binary. NotFound,

@@ -11,15 +11,15 @@
 
 namespace runnel::hexagon {
 
-// What the DSP has for an instruction. kIntegerSoftmaxCrossEntropy's metrics, which take a
-// logarithm of real numbers, and kIntegerSoftmaxCrossEntropyEval are the host's part.
+// The DSP's code of an instruction. kIntegerSoftmaxCrossEntropy's metrics, which take a logarithm
+// of real numbers, and kIntegerSoftmaxCrossEntropyEval are the host's part.
 std::optional<DspCode> DspCodeOf(OpCode code);
 // Whether the host has a part in it, after the DSP's.
 bool HasHostPart(OpCode code);
 
-// Where an operand lies: its offset in the shared memory.
+// Offset of an operand in the shared memory.
 using OffsetFn = absl::FunctionRef<uint32_t(BufferIndex)>;
-// Of the bytes of the area that the operand lies in: SharedMemory::VersionOf.
+// Version of the bytes of the operand's area: SharedMemory::VersionOf.
 using VersionFn = absl::FunctionRef<uint64_t(BufferIndex)>;
 
 DspOp Encode(const Program& program, const Instruction& instruction, const StepContext& context,

@@ -27,9 +27,9 @@ std::string HexagonStamp();
 namespace hexagon {
 
 using OpenFn = std::function<absl::StatusOr<std::unique_ptr<DspSession>>()>;
-// On a session of the caller's. Executable::Run: Unavailable once the DSP is lost; what it computed
-// is checked for sense before the host believes it. Programs and memory that are made after that
-// get a session from `open`, if there is one; its error.
+// A backend on a session of the caller's. Executable::Run: Unavailable once the DSP is lost; its
+// results are checked for plausibility before the host uses them. Programs and memory made after
+// that get a session from `open`, if there is one, or its error.
 std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<DspSession> session, OpenFn open = nullptr);
 
 }  // namespace hexagon

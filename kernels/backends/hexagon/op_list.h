@@ -1,9 +1,8 @@
 #pragma once
 
-// What the host and the DSP program say to each other. Both compilers read this header, so it
-// needs nothing but fixed-width integers; both sides are little-endian.
-//
-// The host writes a list of operations to the start of the shared memory and sends a DspRequest;
+// Messages between the host and the DSP program. Both compilers read this header, so it needs
+// nothing but fixed-width integers; both sides are little-endian.
+// || The host writes a list of operations to the start of the shared memory and sends a DspRequest;
 // the program runs them in order and answers with a DspReply. Offsets are in bytes from the start
 // of the shared memory. Requests reach the emulated program through a pipe, a device through a
 // packet queue or remote calls (kMethod...).
@@ -64,13 +63,13 @@ inline constexpr uint32_t kFlagPromoteOneToTwo = 1;
 inline constexpr uint32_t kFlagRelu = 2;
 inline constexpr uint32_t kFlagPowerOfTwo = 4;
 inline constexpr uint32_t kFlagAccumulate = 8;
-// Of a forward or input-gradient product: out[0] is int8, as kRescale would make it of the sums.
+// A forward or input-gradient product whose out[0] is int8, as kRescale would make it of the sums.
 // With kFlagKept they are rounded by `shift`, whatever their maximum; with kFlagGuessed too, and
-// again where their maximum asks for another shift.
+// again if their maximum asks for another shift.
 inline constexpr uint32_t kFlagRescaled = 16;
 inline constexpr uint32_t kFlagKept = 32;
 inline constexpr uint32_t kFlagGuessed = 64;
-// Of a weight-gradient: the sums of each `slice` samples are rounded by themselves (BatchSplit,
+// A weight-gradient whose sums of each `slice` samples are rounded by themselves (BatchSplit,
 // kernels/ir/program.h).
 inline constexpr uint32_t kFlagShifted = 128;
 
@@ -78,8 +77,8 @@ struct DspTensor {
   uint32_t data = 0;  // offset; 0: the operand is absent
   uint32_t tail = 0;  // offset of the ScaleTail; 0: not scaled
   uint32_t elements = 0;
-  uint32_t bytes = 0;  // of an element
-  // Of weights: the same number as long as their bytes are the same; 0: unknown.
+  uint32_t bytes = 0;  // bytes of an element
+  // Version of weights: the same number as long as their bytes are the same; 0: unknown.
   uint64_t version = 0;
 };
 
@@ -91,7 +90,7 @@ struct DspWindow {
   int32_t kh = 1, kw = 1, sh = 1, sw = 1, ph = 0, pw = 0;
 };
 
-// What the emulator counted for an operation: exact and repeatable, but no time.
+// The emulator's counts of an operation: exact and repeatable, but no time.
 struct DspCounts {
   uint32_t packets = 0;
   uint32_t instructions = 0;
@@ -116,23 +115,23 @@ struct DspOp {
   int32_t shift = 0;           // kFlagKept, kFlagGuessed
   int32_t slice = 0;           // kFlagShifted
   int32_t reserved = 0;
-  uint32_t key[2] = {};  // of the stream of random draws (proto/base/random.h)
+  uint32_t key[2] = {};  // key of the stream of random draws (proto/base/random.h)
   uint32_t sequence[2] = {};
   DspTensor mask;  // kFlagRescaled: as kRescale's; of codes: the third input; may be absent
-  // Of weights: the same number for all versions of them, whose packed forms take one region;
-  // 0: none. And the place of their packed form among those that keep one (eviction_plan.h):
-  // 1 + its offset; 0: it has none.
+  // Key of weights: the same number for all versions of them, whose packed forms take one region;
+  // 0: none. And the place of their packed form among those that keep one (eviction_plan.h): 1 +
+  // its offset; 0: it has none.
   uint32_t packed_key = 0;
   uint32_t kept_place = 0;
   DspCounts counts;  // written by the program
 };
 static_assert(sizeof(DspOp) == 256, "both compilers lay it out alike");
 
-// out[1] of an operation with kFlagRescaled, if it is there: what was seen of its sums.
+// out[1] of an operation with kFlagRescaled, if it is there: statistics of its sums.
 struct DspSums {
   int64_t max_abs = 0;
   uint32_t saturated = 0;  // |sum| > 2^(7 + shift); only with kFlagKept
-  int32_t shift = 0;       // that they were rounded by
+  int32_t shift = 0;       // the shift that rounded them
 };
 
 struct DspRange {
@@ -144,12 +143,12 @@ struct DspRange {
 // refers to 64 buffers.
 inline constexpr uint32_t kMaxRanges = 30;
 
-// Behind each other at the start of the shared memory: the desk, then what the host allocates.
+// In this order at the start of the shared memory: the desk, then the host's allocations.
 inline constexpr uint32_t kMaxOps = 1024;
 struct DspDesk {
   uint32_t ops_done;  // counted up by the program: a sign of life
   uint32_t reserved[31];
-  // Only between caches that do not see each other's changes: what the operations write.
+  // The operations' writes, needed only if the caches do not see each other's changes.
   DspRange written[kMaxRanges];
   uint32_t written_count;
   uint32_t reserved_too[3];
@@ -170,11 +169,11 @@ struct DspRequest {
   uint32_t shared_bytes = 0;   // kOpen
   uint32_t vtcm_bytes = 0;     // kOpen
   uint32_t private_bytes = 0;  // kOpen: what the program may take for itself
-  // Of a device: the host's file of the shared memory, which has the private bytes behind the
+  // For a device: the host's file of the shared memory, which has the private bytes behind the
   // shared ones.
   uint32_t shared_file = 0;
-  // Of the private bytes: kOpen: those for packed weights, the others are the kernels' scratch;
-  // kRun: what packed weights take of them from now on.
+  // Part of the private bytes. kOpen: for packed weights, the rest is the kernels' scratch; kRun:
+  // the packed weights' share from now on.
   uint32_t packed_bytes = 0;
   uint32_t kept_bytes = 0;  // kRun: of these, for packed weights that keep a place
   uint32_t reserved[1] = {};
@@ -196,9 +195,9 @@ struct DspReply {
   uint32_t failed_op = 0;
 };
 
-// Methods of a device's entry; 0 and 1 open and close it.
-// kMethodRequest: a DspRequest in, then what the host changed; a DspReply out, then what the list
-// writes. kMethodAttachQueue: the queue's number (64 bits) in; requests come from there, too.
+// Methods of a device's entry; 0 and 1 open and close it. kMethodRequest: a DspRequest in, then the
+// host's changes; a DspReply out, then the list's writes. kMethodAttachQueue: the queue's number
+// (64 bits) in; requests come from there, too.
 inline constexpr uint32_t kMethodOpen = 0;
 inline constexpr uint32_t kMethodClose = 1;
 inline constexpr uint32_t kMethodRequest = 2;

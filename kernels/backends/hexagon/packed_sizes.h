@@ -1,7 +1,7 @@
 #pragma once
 
-// What weights take in their packed form: the kernels and the host's plan of evictions go by the
-// same sizes. Freestanding, for both compilers.
+// Sizes of weights in their packed form, for the kernels and for the host's plan of evictions.
+// Freestanding, for both compilers.
 
 #include <stdint.h>
 
@@ -29,7 +29,7 @@ inline uint32_t PackedTileBytes(int lanes, int steps) {
 inline int LinearForwardSteps(int inputs) { return (inputs + 127) / 128 * 32; }
 inline int LinearGradientSteps(int outputs) { return (outputs + 3) / 4; }
 
-// Of an operation that packs weights; 0: it packs none.
+// Packed size of an operation's weights; 0: it packs none.
 inline uint32_t PackedBytesOf(const DspOp& op) {
   const int group_in = op.x.c / op.groups, group_out = op.y.c / op.groups;
   const int taps = op.window.kh * op.window.kw;

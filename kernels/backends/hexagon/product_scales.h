@@ -17,25 +17,25 @@
 
 namespace runnel::hexagon {
 
-// Of one executable, whose program and memory outlive it. One thread.
+// For one executable, whose program and memory outlive it. One thread.
 class ProductScales {
  public:
   ProductScales(const Program& program, std::shared_ptr<SharedMemory> memory);
 
   // Before a run. ResourceExhausted.
   absl::Status Open();
-  // Of an instruction that rescales its sums, before it is submitted: how. `scale`: the one that it
-  // keeps, or null.
+  // Prepares an instruction that rescales its sums before it is submitted. `scale`: the kept one,
+  // or null.
   void Begin(const Instruction& instruction, KeptScale* scale, DspOp& op);
-  // After it was done. Unavailable (LostBackendOf): what the DSP says that it saw cannot be.
+  // Takes the statistics after it is done. Unavailable (LostBackendOf): they are impossible.
   absl::Status Finish(const Instruction& instruction, KeptScale* scale);
 
  private:
-  // Where the DSP writes what it saw, and for products without a kept scale how often the shift of
-  // the time before was the right one.
+  // The place for the DSP's statistics, and for products without a kept scale the number of right
+  // guesses of the shift.
   struct Product {
     uint32_t slot = 0;
-    int64_t elements = 0;  // of the result
+    int64_t elements = 0;  // elements of the result
     bool measured = false;
     int32_t shift = 0;
     int32_t misses = 0;  // recent share, of 256

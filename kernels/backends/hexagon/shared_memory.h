@@ -1,6 +1,6 @@
 #pragma once
 
-// Memory that the host and the DSP's processes both map, and what the host has given out of it.
+// Memory that the host and the DSP's processes both map, and the host's allocations in it.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   // at its start are never given out. Unavailable: the system refuses.
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(uint32_t bytes,
                                                               uint32_t reserved_bytes);
-  // Of memory that a device's library made; `release` gives it back. What the host changes is
+  // Adopts memory that a device's library made; `release` gives it back. The host's changes are
   // remembered (TakeChanges).
   static std::shared_ptr<SharedMemory> Adopt(int file, std::byte* base, uint32_t bytes,
                                              uint32_t reserved_bytes,
@@ -34,7 +34,7 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   int file() const { return file_; }
   std::byte* base() const { return base_; }
   uint32_t bytes() const { return bytes_; }
-  // That are given out or reserved.
+  // Bytes allocated or reserved.
   int64_t taken_bytes() const;
   bool Contains(const std::byte* at) const { return at >= base_ && at < base_ + bytes_; }
   uint32_t OffsetOf(const std::byte* at) const { return static_cast<uint32_t>(at - base_); }
@@ -48,7 +48,7 @@ class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
   void RenewVersion(const std::byte* at);
   // The host has written these bytes.
   void RecordChange(uint32_t offset, uint32_t bytes);
-  // What the host has written since the last call; nothing of memory that was not adopted.
+  // The host's writes since the last call; none for memory that was not adopted.
   RangeSet TakeChanges();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the operands of a program's part lie in the memory that the DSP shares: where their area is
+// Places of the operands of a program's part in the memory that the DSP shares: in their area
 // already, or in a copy of the host's.
 
 #include <array>
@@ -15,16 +15,17 @@
 
 namespace runnel::hexagon {
 
-// Of one executable.
+// For one executable.
 class Staging {
  public:
   // Both outlive it.
   Staging(const Program& program, std::shared_ptr<SharedMemory> memory)
       : program_(program), memory_(std::move(memory)) {}
 
-  // Copies in what the part reads of memory that the DSP does not see. ResourceExhausted.
+  // Copies in the operands that the part reads from memory that the DSP does not see.
+  // ResourceExhausted.
   absl::Status Enter(Part part, const Bindings& bindings);
-  // Copies out what it wrote there.
+  // Copies out the part's results of such memory.
   void Leave(Part part, const Bindings& bindings) const;
 
   // Offset of an operand in the shared memory.

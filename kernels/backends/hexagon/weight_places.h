@@ -14,7 +14,7 @@
 
 namespace runnel::hexagon {
 
-// Of one executable, whose program outlives it. One thread.
+// For one executable, whose program outlives it. One thread.
 class WeightPlaces {
  public:
   explicit WeightPlaces(const Program& program);

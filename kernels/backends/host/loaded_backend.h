@@ -19,7 +19,7 @@ namespace runnel {
 // Both sides must be built from the same backend.h, backend_traits.h and program.h: raise it when either changes.
 inline constexpr int kBackendContract = 7;
 
-// Where the backend's shared object is looked for; it need not be there.
+// Path of the backend's shared object; it need not be there.
 std::string BackendLibrary(absl::string_view name);
 
 // Whether the file is there. Loads nothing.

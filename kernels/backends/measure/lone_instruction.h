@@ -1,6 +1,6 @@
 #pragma once
 
-// One instruction of a program by itself, on random values, for those who time it. Any thread.
+// Runs one instruction of a program alone, on random values, for timing. Any thread.
 
 #include <memory>
 #include <vector>

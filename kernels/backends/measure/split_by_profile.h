@@ -13,20 +13,20 @@
 
 namespace runnel {
 
-// What was found of one kind of product: the same code and shapes.
+// Result for one kind of product: the same code and shapes.
 struct SplitChoice {
   Part part = Part::kForward;
   Instruction instruction;
   std::vector<BatchSeconds> profile;  // T(B') of the slices that were timed
-  int64_t samples = 0;                // of a slice; the whole batch: not split
+  int64_t samples = 0;                // samples of a slice; the whole batch: not split
 };
 
 struct SplitProfile {
   std::vector<SplitChoice> choices;
-  int products = 0;    // of the program
-  int split = 0;       // of these
-  int untimed = 0;     // likewise, for which the time did not suffice: whole
-  double seconds = 0;  // that it took
+  int products = 0;    // products of the program
+  int split = 0;       // split ones of these
+  int untimed = 0;     // products that the time did not suffice for: whole
+  double seconds = 0;  // seconds that the search took
 };
 // "3 of 29 products in slices (2.1 s of timing)"
 std::string ToString(const SplitProfile& profile);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What instructions cost on one processor: timed there, or counted where that cannot be.
+// Costs of instructions on one processor: timed there, or counted where timing is impossible.
 
 #include <map>
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace runnel {
 
-// Of one processor, for its lifetime. One thread.
+// For one processor, for its lifetime. One thread.
 class InstructionCosts {
  public:
   // number: of the processor. clock: borrowed.
@@ -28,7 +28,7 @@ class InstructionCosts {
   // the timed ones came to. may_time: false counts all. Errors: the processor is lost.
   absl::StatusOr<double> SecondsOf(const Program& program, Part part,
                                    const Instruction& instruction, bool may_time);
-  // From the host to the processor, or back.
+  // Cost of a switch from the host to the processor, or back.
   absl::StatusOr<SwitchCost> SwitchFromHost(bool may_time);
   // Timing begins anew, for another program.
   void BeginProgram() { timed_seconds_ = 0; }
@@ -39,9 +39,9 @@ class InstructionCosts {
     bool has = false;
     double seconds = -1;  // below 0: not timed yet
   };
-  // The same for a program that is this one instruction and its operands.
+  // Times a program that is one instruction and its operands.
   absl::StatusOr<double> Time(const Program& alone, Part part);
-  // So many copies of the instruction; how long the fastest run took.
+  // Fastest time of a run with this many copies of the instruction.
   absl::StatusOr<double> RunSeconds(const Program& alone, Part part, int copies);
   absl::StatusOr<double> CopySeconds(int64_t bytes);
   Backend& backend() const { return platform_->processor(number_); }
@@ -51,7 +51,7 @@ class InstructionCosts {
   const Clock* const clock_;
   std::map<std::string, Known> known_;  // by what the instruction is
   std::unique_ptr<SwitchCost> switch_;
-  double timed_seconds_ = 0;  // that timing has taken for this program
+  double timed_seconds_ = 0;  // seconds spent on timing this program
   double timed_cost_ = 0;     // sums over what was timed
   double timed_counted_ = 0;
 };

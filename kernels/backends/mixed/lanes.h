@@ -31,7 +31,7 @@ class Lanes {
   // Tasks of one processor run one after the other. processor >= 1. std::system_error: there is no
   // thread.
   void Post(int processor, Task task);
-  // Until all that was posted is done.
+  // Waits until all posted tasks are done.
   void WaitIdle();
 
  private:
@@ -57,17 +57,17 @@ class LaneRun {
   // Runs task number `task` here once those in `after` are done. Not at all if one has failed, or
   // if it was withdrawn.
   void Do(size_t task, const std::vector<size_t>& after, const std::function<absl::Status()>& work);
-  // Of a task that runs: from now on it touches memory of its own only.
+  // Called by a running task: from now on it touches memory of its own only.
   void LeaveCallersMemory(size_t task);
   // Waits until tasks [begin, end) are done or will never begin.
   void Wait(size_t begin, size_t end);
-  // Those of tasks [begin, end) that have not begun never do; waits until the others have left the
+  // Withdraws those of tasks [begin, end) that have not begun; waits until the others have left the
   // caller's memory.
   void Withdraw(size_t begin, size_t end);
   // Whether it was begun, and not withdrawn.
   bool has_begun(size_t task) const;
-  // The error of the task with the lowest number, a lost backend's before others. Throws what a
-  // task has thrown.
+  // The error of the task with the lowest number, a lost backend's before others. Throws a task's
+  // exception.
   absl::Status status() const;
 
  private:

@@ -20,23 +20,24 @@ namespace runnel {
 struct MixedOptions {
   // AssignmentRule's text; empty: what takes the least time.
   std::string rule;
-  // By processor: of each switch from or to the host, in place of what was measured or counted.
+  // Seconds of each switch from or to the host, by processor, in place of measured or counted ones.
   std::map<std::string, double> switch_seconds = {};
-  // Nothing is measured: a schedule by nominal rates, the same wherever it is made.
+  // Measures nothing: a schedule by nominal rates, the same wherever it is made.
   bool counts = false;
 };
 
-// What runs programs of several processors, and tells how.
+// A backend that runs programs on several processors, and reports the schedule.
 class CoScheduler : public Backend {
  public:
-  // What went between the host and the others, since it was made.
+  // Traffic between the host and the others, since it was made.
   struct Moved {
     int64_t bytes_to_processors = 0;
     int64_t bytes_from_processors = 0;
-    int64_t segments = 0;  // that the others ran
+    int64_t segments = 0;  // segments that the others ran
   };
   virtual Moved moved() const = 0;
-  // What Prepare would do with the program, whose listing ToString(program) is. Errors as Prepare.
+  // The schedule that Prepare would make of the program, whose listing ToString(program) is. Errors
+  // as Prepare.
   virtual absl::StatusOr<ProgramSchedule> Schedule(const Program& program) = 0;
   // Backend::name() of each.
   virtual std::vector<std::string> processor_names() const = 0;

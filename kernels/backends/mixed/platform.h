@@ -1,6 +1,6 @@
 #pragma once
 
-// What all programs of a device's processors share.
+// The common part of all programs of a device's processors.
 
 #include <atomic>
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace runnel {
 
-// What went between the host and the other processors. Any thread.
+// Traffic between the host and the other processors. Any thread.
 struct Traffic {
   std::atomic<int64_t> bytes_to_processors = 0;
   std::atomic<int64_t> bytes_from_processors = 0;
-  std::atomic<int64_t> segments = 0;  // that they ran
+  std::atomic<int64_t> segments = 0;  // segments that they ran
 };
 
-// By number of processor, the host first.
+// Processors by number, the host first.
 struct Platform {
   explicit Platform(std::vector<std::unique_ptr<Backend>> all);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a processor other than the host has of a stage: copies of its state, and areas for values.
+// Memory of a stage on a processor other than the host: copies of its state, and areas for values.
 // One thread at a time: that of the processor's lane.
 
 #include <array>
@@ -22,7 +22,8 @@ class ProcessorMemory {
  public:
   ProcessorMemory(Platform& platform, int processor) : platform_(platform), processor_(processor) {}
 
-  // For these segments, of which those of this processor count. Errors as Backend::Allocate.
+  // Allocates for these segments, of which only this processor's count. Errors as
+  // Backend::Allocate.
   absl::Status Allocate(const std::vector<Segment>& segments);
 
   // Copies in the state that the segment reads; `own`, which has the bindings of the run, is bound
@@ -37,7 +38,7 @@ class ProcessorMemory {
 
  private:
   absl::StatusOr<std::unique_ptr<Memory>> AllocateArea(Storage storage);
-  // For values of micro-batches whose kStash or kScratch lies at `home`.
+  // The area for values of micro-batches whose kStash or kScratch lies at `home`.
   absl::StatusOr<Memory*> AreaFor(Storage storage, const std::byte* home);
   absl::Status CopyIn(const std::vector<TensorCopy>& copies, Storage storage,
                       const std::byte* from) const;
@@ -46,11 +47,11 @@ class ProcessorMemory {
   Platform& platform_;
   const int processor_;
   std::array<int64_t, kStorageCount> sizes_ = {};
-  std::array<std::unique_ptr<Memory>, kStorageCount> areas_;  // of state
-  // Of values, by the stage's area that they belong to; null: nobody's yet.
+  std::array<std::unique_ptr<Memory>, kStorageCount> areas_;  // areas of state
+  // Areas of values, by the stage's area that they belong to; null: free.
   std::array<std::map<const std::byte*, std::unique_ptr<Memory>>, kStorageCount> values_;
   std::vector<TensorCopy> parameters_;  // all that its segments read
-  // Which weights its copy has; version 0: none.
+  // Weights in its copy; version 0: none.
   const std::byte* parameters_of_ = nullptr;
   uint64_t parameter_version_ = 0;
   std::atomic<int64_t> bytes_ = 0;

@@ -10,7 +10,8 @@ namespace runnel::opencl {
 
 bool HasCodeKernels(OpCode code);
 
-// Of a kRequantizeCodes: what its kernel adds up and gives, as kernels/backends/opencl/cl/prelude.cl has it.
+// Flags of a kRequantizeCodes for its kernel, as kernels/backends/opencl/cl/prelude.cl defines
+// them.
 cl_int CodeFlagsOf(const Operands& operands, const Instruction& requantize);
 
 // Enqueues one that HasCodeKernels; kIntegerElements are built. Waits for nothing.

@@ -12,7 +12,7 @@ namespace runnel::opencl {
 
 bool HasFloatKernels(OpCode code);
 
-// Of one executable: enqueues, waits for nothing.
+// For one executable: enqueues, waits for nothing.
 class FloatInstructions {
  public:
   FloatInstructions(const Operands& operands, std::shared_ptr<Session> session)
@@ -20,7 +20,7 @@ class FloatInstructions {
 
   // Builds the kernels. As Session::Build.
   absl::Status Prepare() { return session_->Build(kFloatElements); }
-  // Of an instruction that HasFloatKernels.
+  // Enqueues an instruction for which HasFloatKernels.
   absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
 
  private:

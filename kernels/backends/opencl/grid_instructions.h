@@ -13,7 +13,7 @@ namespace runnel::opencl {
 
 bool HasGridKernels(OpCode code);
 
-// Of one executable: enqueues, waits for nothing.
+// For one executable: enqueues, waits for nothing.
 class GridInstructions {
  public:
   // Builds the kernels and makes room for what they keep between each other. Errors as
@@ -21,7 +21,7 @@ class GridInstructions {
   static absl::StatusOr<std::unique_ptr<GridInstructions>> Create(const Operands& operands,
                                                                   std::shared_ptr<Session> session);
 
-  // Of an instruction that HasGridKernels.
+  // Enqueues an instruction for which HasGridKernels.
   absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
 
  private:
@@ -39,13 +39,13 @@ class GridInstructions {
   absl::Status ActivationGradient(const Instruction& instruction, const StepContext& context);
   absl::Status Error(const Instruction& instruction, const StepContext& context);
 
-  // found_ says what is the largest of `count` weights.
+  // Puts the largest of `count` weights into found_.
   absl::Status FindLargest(const TensorRef& weights, int64_t count);
   Launch Kernel(const char* name) { return Launch(*session_, kFloatElements, name); }
 
   const Operands operands_;
   const std::shared_ptr<Session> session_;
-  // What kernels leave for those that follow.
+  // Results that kernels leave for later ones.
   DeviceBuffer found_;     // the largest weight, or that of each sample's errors with its grid
   DeviceBuffer partials_;  // a sum of each group
 };

@@ -16,7 +16,7 @@ namespace runnel::opencl {
 // logarithm of real numbers, and kIntegerSoftmaxCrossEntropyEval are the host's part.
 bool HasKernels(OpCode code);
 
-// Of one executable: enqueues, waits for nothing.
+// For one executable: enqueues, waits for nothing.
 class Instructions {
  public:
   // Builds the kernels and makes room for what they keep between each other. ResourceExhausted,
@@ -24,7 +24,7 @@ class Instructions {
   static absl::StatusOr<std::unique_ptr<Instructions>> Create(const Operands& operands,
                                                               std::shared_ptr<Session> session);
 
-  // Of an instruction that HasKernels.
+  // Enqueues an instruction for which HasKernels.
   absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
   int64_t memory_bytes() const { return control_.bytes() + targets_.bytes(); }
 
@@ -55,7 +55,7 @@ class Instructions {
 
   const Operands operands_;
   const std::shared_ptr<Session> session_;
-  // What kernels leave for those that follow.
+  // Results that kernels leave for later ones.
   DeviceBuffer control_;  // a maximum, or the plan of a sum
   DeviceBuffer targets_;  // a maximum of each group
 };

@@ -19,15 +19,14 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOpenClBackend(const BackendSettings
 
 namespace opencl {
 
-// As Session::Open. Of the result:
-// Allocate: ResourceExhausted: the device has no room. Prepare: FailedPrecondition: it does not
-// compile the kernels; ResourceExhausted: a tensor is too large for it.
-// Executable::Run: Unavailable once the device is lost (what is made later gets it anew),
-// InvalidArgument for a label that is no class, FailedPrecondition if an area that the part touches
-// is not bound.
+// Errors as Session::Open. Errors of the backend: Allocate: ResourceExhausted: the device has no
+// room. Prepare: FailedPrecondition: the device does not compile the kernels; ResourceExhausted: a
+// tensor is too large for it. Executable::Run: Unavailable once the device is lost (later
+// executables get it anew), InvalidArgument for a label that is no class, FailedPrecondition if an
+// area that the part touches is not bound.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackendWith(const Options& options);
-// On a session of the caller's, whose chosen_tiles are the caller's too: it has no tuner, and what
-// is made after the session's device was lost fails.
+// A backend on a session of the caller's, whose chosen_tiles are the caller's too: it has no tuner,
+// and executables made after the session's device was lost fail.
 std::unique_ptr<Backend> MakeBackendOn(std::shared_ptr<Session> session);
 
 }  // namespace opencl

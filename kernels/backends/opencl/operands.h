@@ -9,7 +9,7 @@
 
 namespace runnel::opencl {
 
-// Where they lie. Borrows both.
+// Places of an instruction's operands. Borrows both.
 class Operands {
  public:
   Operands(const Program& program, const Staging& staging) : program_(program), staging_(staging) {}
@@ -24,7 +24,7 @@ class Operands {
   TensorRef Out(const Instruction& instruction, size_t i) const {
     return staging_.At(instruction.outputs[i]);
   }
-  // Of the first output.
+  // Elements of the first output.
   int64_t Elements(const Instruction& instruction) const {
     return buffer(instruction.outputs[0]).shape.elements();
   }

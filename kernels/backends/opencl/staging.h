@@ -1,7 +1,7 @@
 #pragma once
 
-// Where the operands of a program's part lie on the device: in an area of the stage, or, of memory
-// that is the host's, in that memory itself (a device that shares it) or in a copy.
+// Places of the operands of a program's part on the device: an area of the stage, or for host
+// memory that memory itself (on a device that shares it) or a copy.
 
 #include <array>
 #include <memory>
@@ -14,17 +14,16 @@
 
 namespace runnel::opencl {
 
-// Of one executable.
+// For one executable.
 class Staging {
  public:
   // `program` outlives it.
   Staging(const Program& program, std::shared_ptr<Session> session, std::shared_ptr<Areas> areas);
 
-  // Makes what the part uses of the host's memory visible to the device. ResourceExhausted,
-  // Unavailable.
+  // Makes host memory that the part uses visible to the device. ResourceExhausted, Unavailable.
   absl::Status Enter(Part part, const Bindings& bindings);
-  // The host sees what the part wrote into its memory. Waits for the device if the part used any
-  // memory of the host's: it is the owner's again. Unavailable.
+  // Makes the part's writes visible in host memory. Waits for the device if the part used any host
+  // memory, which then belongs to the owner again. Unavailable.
   absl::Status Leave(Part part, const Bindings& bindings);
   // After an error in between: waits until the device no longer uses the host's memory.
   void Abandon();
@@ -32,7 +31,7 @@ class Staging {
   TensorRef At(BufferIndex index) const;
 
  private:
-  // What a part does with a storage.
+  // A part's use of a storage.
   struct Use {
     int64_t bytes = 0;  // up to the end of the last operand; 0: nothing
     bool is_written = false;
@@ -48,10 +47,10 @@ class Staging {
   const std::shared_ptr<Session> session_;
   const std::shared_ptr<Areas> areas_;
   std::array<std::array<Use, kStorageCount>, kPartCount> uses_ = {};
-  // Of the part that runs.
+  // Places for the running part.
   std::array<cl_mem, kStorageCount> places_ = {};
   std::array<bool, kStorageCount> is_hosts_ = {};
-  // Of the host's memory: for a part, or copies, which are kept.
+  // Host memory for a part, or its copies, which are kept.
   std::array<DeviceBuffer, kStorageCount> buffers_;
   std::array<int64_t, kStorageCount> copy_bytes_ = {};
 };

@@ -14,7 +14,7 @@
 namespace runnel::hexagon {
 
 struct DeviceLinkOptions {
-  std::string library;  // as FindVendorLibrary gave it
+  std::string library;  // the result of FindVendorLibrary
   std::string objects;  // the folder of the shared objects for the DSP
   // Memory of the device, taken at once.
   uint32_t shared_bytes = 384u << 20;
@@ -48,14 +48,14 @@ struct DeviceLink {
   std::string way;  // the transport, and why it is not the queue
 };
 
-// Loads the library, asks what the DSP is, opens the object for it in an unsigned process there,
-// shares memory. Unavailable or NotFound, one line: what is missing.
+// Loads the library, asks for the DSP's version, opens the object for it in an unsigned process
+// there, shares memory. Unavailable or NotFound, one line: names the missing part.
 absl::StatusOr<DeviceLink> OpenDeviceLink(const DeviceLinkOptions& options);
 
 // Its memory stays for those who have areas of it.
 void CloseDeviceLink(DeviceLink* link);
-// Of a DSP that hangs: ends its process, so that calls which wait for it return, and closes the
-// link beside the caller, since closing may wait, too.
+// For a DSP that hangs: ends its process, so that waiting calls return, and closes the link beside
+// the caller, since closing may wait too.
 void AbandonDeviceLink(DeviceLink* link);
 
 }  // namespace runnel::hexagon

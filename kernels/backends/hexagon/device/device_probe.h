@@ -1,6 +1,6 @@
 #pragma once
 
-// What the DSP of this device is, and which shared object fits it.
+// The version of this device's DSP, and the shared object that fits it.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ namespace runnel::hexagon {
 
 struct DspCapabilities {
   int arch = 0;          // 73: Hexagon V73
-  int vector_units = 0;  // of 128 bytes
+  int vector_units = 0;  // vector units of 128 bytes
   uint32_t vtcm_bytes = 0;
 };
 

@@ -13,15 +13,15 @@ namespace runnel::hexagon {
 
 struct DeviceSessionOptions {
   DeviceLinkOptions link;
-  // As of an emulated session. Where the host's caches do not see what the DSP writes while it
-  // computes, a list has to be done within this time.
+  // As in an emulated session. If the host's caches do not see the DSP's writes, a list has to be
+  // done within this time.
   int stall_seconds = 150;
 };
 
 // The folder beside this process's binary where the build leaves the objects.
 std::string DspObjectFolder();
 
-// Opens a link and on it the session. Unavailable or NotFound, one line: what is missing.
+// Opens a link and on it the session. Unavailable or NotFound, one line: names the missing part.
 absl::StatusOr<std::unique_ptr<DspSession>> OpenDeviceSession(const DeviceSessionOptions& options);
 
 }  // namespace runnel::hexagon

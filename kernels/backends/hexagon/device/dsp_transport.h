@@ -1,6 +1,6 @@
 #pragma once
 
-// How requests reach the shared object on the DSP: by packets of a queue, or each by a remote call.
+// Brings requests to the shared object on the DSP: by packets of a queue, or each by a remote call.
 
 #include <chrono>
 #include <cstddef>
@@ -36,9 +36,9 @@ class RemoteHandle {
   const uint64_t handle_;
 };
 
-// One request at a time; one thread. Where the caches of host and DSP do not see each other's
-// changes, `changed` is what the host wrote since the last request and `written` what the DSP will
-// write: only these are written back and forgotten.
+// One request at a time; one thread. If the caches of host and DSP do not see each other's changes,
+// `changed` names the host's writes since the last request and `written` the DSP's coming writes:
+// only these ranges are flushed and invalidated.
 class DspTransport {
  public:
   virtual ~DspTransport() = default;

@@ -84,7 +84,7 @@ struct VendorLibrary {
   VendorQueues queues;
 };
 
-// Where the library lies: `given`, or, if that is empty, in one of the system's folders. A name
+// Path of the library: `given`, or, if that is empty, in one of the system's folders. A name
 // without a folder is left to the system's loader. Loads nothing. NotFound: one line.
 absl::StatusOr<std::string> FindVendorLibrary(const std::string& given);
 // Loads it, for as long as the process lives. Unavailable, one line: it cannot be loaded, or has no

@@ -1,6 +1,6 @@
 #pragma once
 
-// What programs under qemu-hexagon ask of the system: there is no C library.
+// System calls of programs under qemu-hexagon, which have no C library.
 
 #include <stdint.h>
 
@@ -58,7 +58,7 @@ inline bool WriteAll(int32_t file, const void* from, int32_t bytes) {
   return true;
 }
 
-// Null: there is no memory. Of a file that is shared, or, for file -1, of the program's own.
+// Null: there is no memory. Maps a shared file, or for file -1 the program's own memory.
 inline constexpr int32_t kReadWrite = 3, kReadWriteRun = 7;
 inline uint8_t* Map(uint32_t bytes, int32_t file, int32_t access = kReadWrite) {
   constexpr int32_t kMapShared = 1, kPrivateAnonymousNoReserve = 0x4022;

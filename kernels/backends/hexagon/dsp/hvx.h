@@ -77,7 +77,7 @@ RUNNEL_INLINE Vector MantissasOf(const Words& words) {
   return Q6_Vb_vmax_VbVb(Q6_Vb_vpack_VhVh_sat(high, low), SplatBytes(-127));
 }
 
-// The largest |word| of what was seen.
+// The largest |word| seen.
 class MaxWords {
  public:
   RUNNEL_INLINE void See(Vector words) { max_ = Q6_Vw_vmax_VwVw(max_, Q6_Vw_vabs_Vw(words)); }
@@ -96,7 +96,7 @@ class MaxWords {
   Vector max_ = Q6_V_vzero();
 };
 
-// The largest |byte| of what was seen; no byte is -128.
+// The largest |byte| seen; no byte is -128.
 class MaxBytes {
  public:
   RUNNEL_INLINE void See(Vector bytes, int count) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Images as the products read them: what 128 neighbouring outputs read through one tap of a window
-// has to lie in a few contiguous pieces. Where outputs are as many as pixels and next to each
-// other, the images do as they are, and masks take out what a tap reads beyond an edge. Else they
+// Images in the form that products read: the values that 128 neighbouring outputs read through one
+// tap of a window must lie in a few contiguous pieces. Where outputs are as many as pixels and next
+// to each other, the images serve as they are, and masks remove values beyond an edge. Else they
 // are copied once, with their padding and with the columns that a stride skips or a gradient leaves
 // out.
 
@@ -11,14 +11,14 @@
 
 namespace runnel::hexagon {
 
-// How images (n, c, h, w) are laid out anew: pixel (i, j) goes to row top + i * row_step and column
-// left + j * column_step of a plane of rows x columns. Columns j of equal j % phases lie together.
+// New layout of images (n, c, h, w): pixel (i, j) goes to row top + i * row_step and column left +
+// j * column_step of a plane of rows x columns. Columns j of equal j % phases lie together.
 struct ImageLayout {
   int top = 0, left = 0;
   int row_step = 1, column_step = 1;
   int rows = 1, columns = 1;
   int phases = 1;
-  uint8_t fill = 0;  // of all other places
+  uint8_t fill = 0;  // value of all other places
 };
 
 struct LaidOutImages {
@@ -28,15 +28,14 @@ struct LaidOutImages {
   int phase_columns = 0;
   int output_row_step = 1;  // rows from one output row's first tap to the next one's
 
-  // From an output's place to what it reads at so many rows and columns further on.
+  // Offset from an output's place to the value that it reads this many rows and columns further on.
   int32_t OffsetOf(int channel, int row, int column) const {
     return channel * channel_bytes + row * row_bytes + (column % phases) * phase_columns +
            column / phases;
   }
 };
 
-// What a lane reads: so many bytes from its place, kept by that one of its tile's masks; mask 0
-// keeps all.
+// A lane's read: this many bytes from its place, kept by one of its tile's masks; mask 0 keeps all.
 struct LaneRead {
   int32_t offset = 0;
   int32_t mask = 0;
@@ -62,7 +61,7 @@ class TileMasks {
  public:
   // False: there is no memory.
   bool Begin(Machine& machine, const EdgeMasks& edges, const DspImages& grid);
-  // Until the next call.
+  // Valid until the next call.
   const Vector* At(uint32_t first);
 
  private:

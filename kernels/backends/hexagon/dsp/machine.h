@@ -1,6 +1,6 @@
 #pragma once
 
-// What an operation's kernel may use: the shared memory, the tightly coupled memory (VTCM), memory
+// Resources of an operation's kernel: the shared memory, the tightly coupled memory (VTCM), memory
 // of the program's own, and copies into VTCM. One thread.
 
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 namespace runnel::hexagon {
 
-// As proto/base/tensor/number_format.h lays it out.
+// A tail, laid out as in proto/base/tensor/number_format.h.
 struct Tail {
   int32_t exponent;
   int32_t reserved;
@@ -41,7 +41,7 @@ class Arena {
     return reinterpret_cast<T*>(Take(count * sizeof(T)));
   }
   void Reset() { used_ = 0; }
-  // What was taken since `used` said so is given back.
+  // Gives back the memory taken since the matching `used`.
   uint32_t used() const { return used_; }
   void ReleaseTo(uint32_t used) { used_ = used; }
   uint8_t* base() const { return base_; }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the emulator and a device do differently. emulator_main.cc and device_main.cc have one each.
+// Differences between the emulator and a device. emulator_main.cc and device_main.cc implement
+// them.
 
 #include "kernels/backends/hexagon/op_list.h"
 

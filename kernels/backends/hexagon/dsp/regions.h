@@ -14,7 +14,7 @@
 
 namespace runnel::hexagon {
 
-// With slack, whole vectors.
+// Size with slack, in whole vectors.
 inline uint64_t RegionBytes(uint32_t bytes) {
   constexpr uint64_t kVectorBytes = 128;
   return (uint64_t{bytes} + kSlackBytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
@@ -30,12 +30,12 @@ struct RegionKey {
 
 class Regions {
  public:
-  // So many are remembered, with memory or without.
+  // Largest number of remembered regions, with memory or without.
   static constexpr int kMost = 512;
 
   // Memory that outlives the regions, aligned to a vector.
   void Set(uint8_t* base, uint32_t bytes);
-  // From now on only its first `bytes` are used; what lies beyond has no region any more.
+  // From now on only its first `bytes` are used; regions beyond are gone.
   void Limit(uint32_t bytes);
   // The region of `key`, with slack behind it; `fresh`: its bytes are not those of `version`, the
   // caller writes them. Null: it is larger than the whole memory.
@@ -54,7 +54,7 @@ class Regions {
 
   Entry* Find(const RegionKey& key);
   Entry* Add(const RegionKey& key);
-  // Makes room; what was not used since the use numbered `since` is out of the cycle.
+  // Makes room; regions not used since the use numbered `since` are out of the cycle.
   uint32_t Place(uint32_t size, uint64_t since);
   bool FindGap(uint32_t size, uint32_t& offset) const;
   void EvictUnused(uint64_t since);
@@ -66,7 +66,7 @@ class Regions {
   void Evict(int place);
 
   uint8_t* base_ = nullptr;
-  uint32_t bytes_ = 0;  // of those that may be used
+  uint32_t bytes_ = 0;  // bytes that may be used
   uint32_t all_bytes_ = 0;
   Entry entries_[kMost];
   int entry_count_ = 0;
@@ -82,9 +82,9 @@ class KeptRegions {
  public:
   static constexpr int kMost = 128;
 
-  // What was there is forgotten where the memory is another one.
+  // Forgets the contents if the memory is another one.
   void Set(uint8_t* base, uint32_t bytes);
-  // As Regions::Use, `offset` into the memory. Null: it reaches past the end.
+  // A region as of Regions::Use, `offset` into the memory. Null: it reaches past the end.
   uint8_t* Use(uint32_t offset, const RegionKey& key, uint64_t version, bool& fresh);
 
  private:

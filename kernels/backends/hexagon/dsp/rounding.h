@@ -72,7 +72,7 @@ inline int64_t RoundOne(const DspOp& op, Draws& draws, int64_t value, int shift,
   return value < 0 ? -quotient : quotient;
 }
 
-// Of vectors of words, pseudo-stochastic or half away from zero; shift 1..62.
+// Rounds vectors of words, pseudo-stochastically or half away from zero; shift 1..62.
 class VectorRounding {
  public:
   VectorRounding(uint32_t rounding, int shift)
@@ -112,7 +112,7 @@ class VectorRounding {
   Vector mask_;
 };
 
-// The same for the rounding that training uses and shift 0..31, without a branch.
+// Rounds as training does, with shift 0..31, without a branch.
 class PseudoRounding {
  public:
   explicit PseudoRounding(int shift)

@@ -9,7 +9,7 @@ namespace runnel::hexagon {
 class Server {
  public:
   DspReply Answer(const DspRequest& request);
-  // What the session took is given back; another one may open.
+  // Gives the session's memory back; another session may open.
   void Close();
   // Null before a session is open.
   DspDesk* desk() const { return reinterpret_cast<DspDesk*>(machine_.shared); }

@@ -23,7 +23,7 @@ RUNNEL_INLINE Wide AddWide(const Wide& a, const Wide& b) {
   const Vector low = __builtin_HEXAGON_V6_vaddcarryo_128B(a.low, b.low, &carry);
   return {low, Q6_Vw_vadd_VwVwQ_carry(a.high, b.high, &carry)};
 }
-// One more where `one` says so.
+// a + b, and one more in lanes of `one`.
 RUNNEL_INLINE Wide AddWide(const Wide& a, const Wide& b, Predicate one) {
   const Vector low = Q6_Vw_vadd_VwVwQ_carry(a.low, b.low, &one);
   return {low, Q6_Vw_vadd_VwVwQ_carry(a.high, b.high, &one)};
@@ -43,7 +43,7 @@ RUNNEL_INLINE void StoreWide(int64_t* at, const Wide& value, int count = kVector
 
 RUNNEL_INLINE Predicate IsNotZero(Vector words) { return Q6_Q_vcmp_gt_VuwVuw(words, Q6_V_vzero()); }
 
-// The largest |value| of what was seen; none is -2^63.
+// The largest |value| seen; none is -2^63.
 class MaxWide {
  public:
   RUNNEL_INLINE void See(const Wide& value) {
@@ -87,7 +87,7 @@ RUNNEL_INLINE Wide MultiplyWide(Vector words, int32_t factor) {
   return {Q6_V_lo_W(product), Q6_V_hi_W(product)};
 }
 
-// What rounding gives at most: beyond every clamp of codes.
+// Largest result of rounding: beyond every clamp of codes.
 inline constexpr int32_t kBeyondCodes = 1024;
 
 // a * 2^-shift, halves away from zero, |.| at most kBeyondCodes. |a| < 2^62, shift 1..62.

@@ -14,7 +14,7 @@
 
 namespace runnel::opencl {
 
-// A buffer, and its share of what the device's memory may be taken for.
+// A buffer, and its share of the device's memory budget.
 struct DeviceBuffer {
   DeviceBudget::Share share;
   Handle<cl_mem> handle;
@@ -22,7 +22,7 @@ struct DeviceBuffer {
   cl_mem get() const { return handle.get(); }
   int64_t bytes() const { return share.bytes(); }
 };
-// That the device alone uses, not zeroed. As Areas::Allocate.
+// A buffer that only the device uses, not zeroed. Errors as Areas::Allocate.
 absl::StatusOr<DeviceBuffer> CreateBuffer(Session& session, int64_t bytes);
 
 // The areas of one session. Held by them, so that they may outlive the backend. Any thread.

@@ -1,6 +1,6 @@
 #pragma once
 
-// The OpenCL devices of this machine, and what the backend needs to know of one.
+// The OpenCL devices of this machine, and their facts for the backend.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace runnel::opencl {
 
-// What a user may force.
+// Settings that a user may force.
 struct Options {
   std::string device;  // part of the name of a device or platform; empty: a GPU before others
   std::string dot;     // DotRow::name; empty: by what the device says of itself
   std::string memory;  // "shared" or "copied"; empty: likewise
-  std::string tile;    // of all products: ToText(Tile); empty: as tuned, or by rule
-  // As products of fp32 read them: "fp16", rounded to halves, or "fp32"; empty: fp32. Products of
-  // integers do not look at it.
+  std::string tile;    // tile of all products: ToText(Tile); empty: as tuned, or by rule
+  // Weights as products of fp32 read them: "fp16", rounded to halves, or "fp32"; empty: fp32.
+  // Products of integers ignore it.
   std::string weights;
-  // As the forward of recipes of floats keeps them for the backward: likewise.
+  // Activations as the forward of floating-point recipes keeps them for the backward: likewise.
   std::string activations;
-  // --device-memory-mb: all buffers together take no more; 0: what the device has.
+  // --device-memory-mb: limit of all buffers together; 0: the device's memory.
   int64_t memory_limit_bytes = 0;
 };
 // RUNNEL_OPENCL_DEVICE, RUNNEL_OPENCL_DOT, RUNNEL_OPENCL_MEMORY, RUNNEL_OPENCL_TILE,
@@ -43,15 +43,15 @@ struct DeviceInfo {
   std::string extensions;  // separated by spaces
   bool has_compiler = false;
   bool is_little_endian = false;
-  bool shares_memory = false;    // with the host
-  bool accelerates_dot = false;  // of four signed bytes: cl_khr_integer_dot_product says so
+  bool shares_memory = false;    // whether host and device share memory
+  bool accelerates_dot = false;  // for four signed bytes, by cl_khr_integer_dot_product
   int nvidia_capability = 0;     // 61: 6.1; 0: another maker's
   int64_t compute_units = 0;
   int64_t max_work_group = 0;
   int64_t local_bytes = 0;
   int64_t max_allocation = 0;
   int64_t memory_bytes = 0;
-  int64_t image_texels = 0;  // of a buffer that is read as an image; 0: it has no images
+  int64_t image_texels = 0;  // texels of a buffer that is read as an image; 0: it has no images
 
   bool Has(absl::string_view extension) const;
 };
@@ -63,10 +63,10 @@ std::string DescriptionOf(const DeviceInfo& device);
 absl::StatusOr<std::vector<DeviceInfo>> ListDevices();
 // The one that the option names, or the best. NotFound lists what there is.
 absl::StatusOr<DeviceInfo> ChooseDevice(std::vector<DeviceInfo> devices, const std::string& wanted);
-// FailedPrecondition: what the device lacks to run the kernels.
+// FailedPrecondition: names the ability that the device lacks.
 absl::Status CheckDevice(const DeviceInfo& device);
 
-// How kernels multiply four pairs of int8 and add them up.
+// A way of kernels to multiply four pairs of int8 and add the products.
 struct DotRow {
   absl::string_view name;
   const char* build_option;

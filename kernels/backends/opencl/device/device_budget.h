@@ -1,6 +1,6 @@
 #pragma once
 
-// What of a device's memory the buffers of a backend take, and how much they may.
+// Memory that the buffers of a backend take of a device, and its limit.
 
 #include <cstdint>
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace runnel::opencl {
 
-// Of all sessions of a backend. Any thread.
+// The budget of all sessions of a backend. Any thread.
 class DeviceBudget : public std::enable_shared_from_this<DeviceBudget> {
  public:
-  // wanted_bytes: --device-memory-mb; 0: what the device has.
+  // wanted_bytes: --device-memory-mb; 0: the device's memory.
   DeviceBudget(const DeviceInfo& device, int64_t wanted_bytes);
 
   // Given back when it goes.
@@ -40,8 +40,8 @@ class DeviceBudget : public std::enable_shared_from_this<DeviceBudget> {
     int64_t bytes_ = 0;
   };
 
-  // ResourceExhausted, marked (lost_backend.h): a buffer of this size is none that the device has,
-  // or together with the others it is over the limit; what is needed, what is given, and the flag.
+  // ResourceExhausted, marked (lost_backend.h): the device has no buffer of this size, or all
+  // together are over the limit; names need, limit, and the flag.
   absl::StatusOr<Share> Take(int64_t bytes);
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t taken_bytes() const;

@@ -15,7 +15,7 @@ namespace runnel::opencl {
 struct TensorRef {
   cl_mem area = nullptr;
   cl_ulong data = 0;  // offsets in bytes
-  cl_ulong tail = 0;  // of floats, which have none: data, and how they lie
+  cl_ulong tail = 0;  // tail of scaled tensors; of floats unused
 };
 
 // Work-items of a group of the element-wise kernels (GROUP), and groups at most: each item does
@@ -44,9 +44,9 @@ class Launch {
   // Work for so many items, in groups of kGroup.
   absl::Status Items(int64_t items);
   absl::Status Once();
-  // So many groups of kGroup, one channel each.
+  // Launches this many groups of kGroup, one channel each.
   absl::Status Groups(int64_t groups);
-  // Groups of side_x x side_y: what a group has of rows and of columns, and layers.
+  // Launches groups of side_x x side_y: rows and columns of a group, and layers.
   absl::Status Tiles(const Tile& tile, int64_t rows, int64_t columns, int64_t layers);
 
  private:

@@ -22,9 +22,9 @@ namespace runnel::opencl {
 // One build of kernels.
 struct ProgramId {
   enum class Source : uint8_t { kIntegers, kFloats, kProduct } source = Source::kIntegers;
-  bool is_float = false;  // of a product
-  Tile tile = {};         // likewise
-  // Of a product of INT8 inference: with the kRequantizeCodes of its sums.
+  bool is_float = false;  // whether it is a product of floats
+  Tile tile = {};         // tile of a product
+  // A product of INT8 inference, fused with the kRequantizeCodes of its sums.
   bool gives_codes = false;
 
   friend auto operator<=>(const ProgramId&, const ProgramId&) = default;
@@ -32,7 +32,7 @@ struct ProgramId {
 inline constexpr ProgramId kIntegerElements = {ProgramId::Source::kIntegers};
 inline constexpr ProgramId kFloatElements = {ProgramId::Source::kFloats};
 
-// Of all kernels' texts: another text, another value.
+// Hash of all kernels' texts.
 uint64_t KernelSourceHash();
 
 // One thread at a time.
@@ -56,12 +56,12 @@ class Session {
   cl_context context() const { return context_.get(); }
   cl_command_queue queue() const { return queue_.get(); }
 
-  // What tuning has chosen for this device; programs that are prepared from now on go by it.
+  // The tuned tiles of this device, for programs prepared from now on.
   ChosenTiles& chosen_tiles() { return chosen_tiles_; }
 
   // Builds a program's kernels. FailedPrecondition: they do not compile, and the compiler's line.
   absl::Status Build(const ProgramId& program);
-  // Of a program that was built.
+  // A kernel of a built program.
   absl::StatusOr<cl_kernel> KernelOf(const ProgramId& program, const char* name);
 
   // OK for CL_SUCCESS. Else Unavailable: the device is lost to us, from then on.
@@ -71,7 +71,7 @@ class Session {
   absl::Status Finish() { return Check(clFinish(queue()), "clFinish"); }
 
  private:
-  // What is FP16.
+  // The parts that are FP16.
   struct Halves {
     bool weights = false;
     bool activations = false;

@@ -1,7 +1,6 @@
 #pragma once
 
-// How a product is cut for the device: a build of cl/product.cl each. None of it can be seen in the
-// result.
+// The tile of a product on the device: each is a build of cl/product.cl. No result depends on it.
 
 #include <map>
 #include <optional>
@@ -35,11 +34,12 @@ std::string ToText(const Tile& tile);
 // -DTILE_ROWS=4 ...
 std::string BuildOptionsOf(const Tile& tile);
 
-// What a tuner may choose from: the two of the rule first.
+// The tiles that a tuner may choose from: the rule's two first.
 absl::Span<const Tile> Tiles();
-// One of Tiles() by its text; none: there is no such tile.
+// The tile of Tiles() with this text; none: there is no such tile.
 std::optional<Tile> ParseTile(absl::string_view text);
-// Of products with few rows or columns, as of depthwise convolutions, a large tile is mostly empty.
+// For products with few rows or columns, as of depthwise convolutions, a large tile is mostly
+// empty.
 const Tile& TileByRule(int64_t rows, int64_t columns);
 // Whether the device has so many work-items in a group, so much local memory, and images where the
 // tile reads one.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which products of INT8 inference are done by one kernel with the kRequantizeCodes of their sums.
-// Pure functions; any thread.
+// Finds products of INT8 inference that one kernel computes together with the kRequantizeCodes of
+// their sums. Pure functions; any thread.
 
 #include <vector>
 
@@ -17,10 +17,10 @@ struct CodePair {
   const Instruction* requantize = nullptr;
 };
 
-// Pairs of which the product may be computed as late as the requantising, and its sums be written
-// nowhere: these are a value of the scratch that only the requantising reads, and until then
-// nothing overwrites what the product reads, the codes included (CompileGraph's keeps_inputs). Of
-// kForwardEval alone: nobody reads the scratch behind it. Points into `program`.
+// Pairs whose product may be computed as late as the requantising, without writing its sums: the
+// sums are a scratch value that only the requantising reads, and until then nothing overwrites the
+// product's inputs, the codes included (CompileGraph's keeps_inputs). Only in kForwardEval, behind
+// which nobody reads the scratch. Points into `program`.
 std::vector<CodePair> FindCodePairs(const Program& program);
 
 }  // namespace runnel::opencl

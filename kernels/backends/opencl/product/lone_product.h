@@ -21,7 +21,7 @@ struct LoneProduct {
 
 // `instruction` IsProduct.
 LoneProduct TakeProduct(const Program& program, const Instruction& instruction, int copies);
-// The same kind of product, with sizes that `ref` computes in milliseconds.
+// A product of the same kind, with sizes that `ref` computes in milliseconds.
 LoneProduct TakeSmallProduct(const Program& program, const Instruction& instruction);
 
 // Random operands; all floats positive if `magnitudes`. Errors as Backend::Allocate.

@@ -1,6 +1,6 @@
 #pragma once
 
-// How a product is cut into tiles and slices.
+// Cuts a product into tiles and slices.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace runnel::opencl {
 
-// As kernels/backends/opencl/cl/prelude.cl and product.cl lay them out.
+// Geometry as kernels/backends/opencl/cl/prelude.cl and product.cl lay it out.
 struct KernelGeometry {
   cl_int n, c, h, w;
   cl_int oc, oh, ow;
@@ -51,7 +51,7 @@ struct ProductPlan {
 bool IsProduct(OpCode code);
 // A product that reads a weight, its second input: not a weight-gradient.
 bool ReadsWeight(OpCode code);
-// Likewise, of floats.
+// Whether it is a product of floats that reads a weight.
 bool ReadsFloatWeight(OpCode code);
 // The tile does not change the slices: sums of floats are a function of the shape and the device.
 // What has no weight, or one that no image of the device reaches, reads none.

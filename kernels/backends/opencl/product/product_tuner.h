@@ -34,11 +34,11 @@ class ProductTuner final : public Tuner {
   // If there is time left: searches the classes of the program. Nothing that goes wrong here is an
   // error: the rule's tile stays.
   void Search(const Program& program);
-  // For Session::chosen_tiles.
+  // The choices for Session::chosen_tiles.
   ChosenTiles tiles() const;
 
  private:
-  // What tiles are tried on.
+  // A product that tiles are tried on.
   struct Bench {
     std::shared_ptr<Session> session;
     std::unique_ptr<Backend> backend;
@@ -70,8 +70,8 @@ class ProductTuner final : public Tuner {
   const std::shared_ptr<DeviceBudget> budget_;
   const MonotonicClock clock_;
   std::map<std::string, TuningChoice> choices_;  // by class
-  std::map<std::string, Tile> hints_;            // likewise, of other devices
-  std::set<Tile> failing_;                       // that cost a session
+  std::map<std::string, Tile> hints_;            // hints of other devices
+  std::set<Tile> failing_;                       // tiles that cost a session
   std::set<std::string> searched_;               // since BeginSearch
   Bench bench_;
   Backend* specification_ = nullptr;  // of the search that is on

@@ -14,8 +14,8 @@
 
 namespace runnel::opencl {
 
-// Of one executable: enqueues, waits for nothing. A product of INT8 inference is computed when its
-// sums are requantised, where one kernel can do both.
+// For one executable: enqueues, waits for nothing. A product of INT8 inference is computed when its
+// sums are requantised, if one kernel can do both.
 class Products {
  public:
   // Plans the program's products, builds their kernels and makes room for sums of slices. Errors as
@@ -25,13 +25,13 @@ class Products {
 
   // Whether it is a product, or a kRequantizeCodes that is done with one.
   bool Has(const Instruction& instruction) const;
-  // Of one that it Has.
+  // Enqueues a product for which Has.
   absl::Status Enqueue(const Instruction& instruction, const StepContext& context);
   // Before a part, and when `instruction` was enqueued: halves of what may be another weight now
   // are made anew when they are read next.
   void ForgetWeights();
   void ForgetWritten(const Instruction& instruction);
-  // Of halves, slices and maxima.
+  // Bytes of halves, slices and maxima.
   int64_t memory_bytes() const;
 
  private:
@@ -57,7 +57,7 @@ class Products {
   std::unordered_map<const Instruction*, ProductPlan> plans_;
   std::unordered_map<const Instruction*, const Instruction*>
       coded_;  // products by kRequantizeCodes
-  // Of one weight: they hold what it is in this part, or are to be made.
+  // The halves of one weight: current in this part, or still to be made.
   struct Halves {
     DeviceBuffer buffer;
     bool are_made = false;

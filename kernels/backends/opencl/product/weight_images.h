@@ -16,8 +16,8 @@ namespace runnel::opencl {
 
 enum class WeightKind : uint8_t { kInt8, kFloat, kHalf };
 
-// What a product takes for its weight: an image and the number of the weight's first element in it,
-// or, without an image, the tensor.
+// A product's weight operand: an image and the number of the weight's first element in it, or,
+// without an image, the tensor.
 struct WeightOperand {
   TensorRef tensor;
   cl_mem image = nullptr;
@@ -26,13 +26,13 @@ struct WeightOperand {
   void AddTo(Launch& launch) const;
 };
 
-// Of one executable; one thread.
+// For one executable; one thread.
 class WeightImages {
  public:
   explicit WeightImages(std::shared_ptr<Session> session) : session_(std::move(session)) {}
 
-  // As an image, but for one that lies in the last bytes of a buffer, which are no whole texel.
-  // Unavailable: the driver gives no image.
+  // The weight as an image, except if it lies in the last bytes of a buffer, which are no whole
+  // texel. Unavailable: the driver gives no image.
   absl::StatusOr<WeightOperand> View(const TensorRef& weight, int64_t elements, WeightKind kind);
   // Before a part: the next one may bind other buffers. Kernels that wait in the queue keep theirs.
   void Forget() { images_.clear(); }

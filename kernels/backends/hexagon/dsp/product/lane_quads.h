@@ -1,8 +1,8 @@
 #pragma once
 
-// The pixels of a tile of outputs and around it, four channels to a word: what a tap reads is then
-// whole words beside the lanes' own, so that tiles of B are copies with edges masked out. Of images
-// in place whose channels are a multiple of four.
+// The pixels of a tile of outputs and around it, four channels to a word: a tap then reads whole
+// words beside the lanes' own, so that tiles of B are copies with edges masked out. For images in
+// place whose channels are a multiple of four.
 
 #include "kernels/backends/hexagon/dsp/product/conv_source.h"
 
@@ -13,7 +13,7 @@ class LaneQuads {
   static bool Fits(const ConvSource& source);
   // False: there is no memory. `source` has to stay.
   bool Begin(Machine& machine, const ConvSource& source);
-  // Of a group's channels, for outputs first..first + lanes.
+  // Fills in a group's channels, for outputs first..first + lanes.
   void Fill(int group, uint32_t first, int lanes);
   // Steps step..step + count of the tile, k = (tap, channel), as product.h has B.
   void Pack(int step, int count, int lanes, const Vector* masks, Vector* b) const;
@@ -28,7 +28,7 @@ class LaneQuads {
   int stride_ = 0;  // words from quad to quad
   int32_t* words_ = nullptr;
   int row_stride_ = 0;
-  uint8_t* rows_ = nullptr;  // of a few channels, on their way
+  uint8_t* rows_ = nullptr;  // a few channels on their way
 };
 
 }  // namespace runnel::hexagon

@@ -1,12 +1,12 @@
 #pragma once
 
-// Where a tile's finished sums go: rows of C that lie in one or more pieces, or bytes.
+// Stores a tile's finished sums: rows of C that lie in one or more pieces, or bytes.
 
 #include "kernels/backends/hexagon/dsp/product/product.h"
 
 namespace runnel::hexagon {
 
-// Of a tile's target, found once for all its rows.
+// Places of a tile's target, found once for all its rows.
 struct Places {
   // Each vector of sums is whole and goes to one place, at[n] elements from its row of C.
   bool direct = false;

@@ -39,21 +39,21 @@ struct LaneRun {
   int count = 0;
 };
 
-// Where a tile of C goes.
+// Target of a tile of C.
 struct TileTarget {
   int32_t* c = nullptr;
   uint32_t first = 0;         // elements from C's begin to the first row
-  uint32_t row_elements = 0;  // from row to row
+  uint32_t row_elements = 0;  // elements from row to row
   const LaneRun* runs = nullptr;
   int run_count = 0;
   int lanes = 0;
   bool adds = false;            // to what is there; of one run alone
-  MaxWords* largest = nullptr;  // of the finished sums; null: they are not finished
-  // Of products over more steps than fit VTCM: where sums wait for the next ones, 4 vectors a row.
+  MaxWords* largest = nullptr;  // the largest finished sum; null: sums are not finished
+  // For products over more steps than fit VTCM: sums that wait for later steps, 4 vectors a row.
   Vector* waiting = nullptr;
   bool takes = false;              // sums that wait
   bool waits = false;              // sums are not finished and do not go to C
-  RoundedSums* rounded = nullptr;  // where finished sums go instead of C
+  RoundedSums* rounded = nullptr;  // target of finished sums in place of C
 };
 
 // Steps first..first + count of A against a tile of B that has these steps alone. The first of

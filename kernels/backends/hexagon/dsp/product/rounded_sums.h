@@ -7,7 +7,7 @@
 
 namespace runnel::hexagon {
 
-// Where rounded sums go, laid out as C would be, and what is seen of them on the way.
+// Target of rounded sums, laid out as C would be, and statistics of the sums.
 struct RoundedSums {
   // shift: 0..24.
   RoundedSums(const Machine& machine, const DspOp& op, int shift_by)
@@ -37,7 +37,7 @@ struct RoundedSums {
   const int8_t* mask;  // may be null
   bool relu;
   int shift;
-  bool pseudo;  // else half away from zero
+  bool pseudo;  // pseudo-stochastic; else half away from zero
   Vector saturated = Q6_V_vzero();
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where a weight-gradient's sums go: int32 at once, or int64 by way of an int32 area that is added
-// to them before it could overflow.
+// Targets of a weight-gradient's sums: int32 directly, or int64 by way of an int32 area that is
+// added to them before it could overflow.
 
 #include "kernels/backends/hexagon/dsp/machine.h"
 
@@ -16,8 +16,8 @@ class GradientSums {
   bool Begin(Machine& machine, const DspTensor& result);
   int32_t* sums() const { return sums_; }
   bool is_wide() const { return wide_ != nullptr; }
-  // Before so many products more are added to each sum. True: the sums begin anew, so that the
-  // products overwrite what is there.
+  // Call before this many products more are added to each sum. True: the sums begin anew, so the
+  // products overwrite the area.
   bool Expect(uint32_t products);
   // The largest |sum|; `narrow` is that of an int32 result.
   int64_t Finish(int64_t narrow);
