@@ -1,6 +1,6 @@
 #pragma once
 
-// How the command line answers people: help in columns, and one line for what is wrong.
+// Answers of the command line to people: help in columns, and one line for an error.
 
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@ namespace runnel {
 // Breaks descriptions into lines beside the column of the flags.
 std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
 
-// One line for a command line that cannot be read: what is wrong and the fix. `program` is what
+// One line for an unreadable command line: the error and the fix. `program` is the parser that
 // threw the error.
 std::string CommandLineError(const CLI::App& program, const CLI::ParseError& error);
 

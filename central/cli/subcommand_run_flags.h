@@ -14,7 +14,7 @@
 
 namespace runnel {
 
-// What the flags say.
+// Values of the flags.
 struct RunFlags {
   RunSettings settings;
   absl::Status status;          // the first value that was wrong
@@ -27,7 +27,8 @@ struct RunFlags {
 // Adds a flag for every row, by group. `flags` must outlive the parsing.
 void AddRunFlags(CLI::App& app, RunFlags& flags);
 
-// Only those of these names, for commands that set up a run which does not train; no --config.
+// Adds only the flags of these names, for commands that set up a run which does not train; no
+// --config.
 void AddRunFlags(CLI::App& app, const std::vector<std::string>& names, RunFlags& flags);
 
 // After parsing: takes from the file of --config what the command line does not say, then fills in

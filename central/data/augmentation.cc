@@ -17,7 +17,7 @@ constexpr int kSignalRank = 2;
 struct TransformRow {
   absl::string_view name;
   Transform transform;
-  int rank;  // of the samples that it suits
+  int rank;  // rank of the samples that it suits
 };
 
 constexpr TransformRow kRows[] = {
@@ -44,7 +44,7 @@ int64_t Offset(uint32_t bits, int64_t most) {
   return static_cast<int64_t>((uint64_t{bits} * static_cast<uint64_t>(2 * most + 1)) >> 32) - most;
 }
 
-// One row of an image: out[x] = in[x' + right], or `outside` where that is beyond the row.
+// Copies one row of an image: out[x] = in[x' + right], or `outside` where that is beyond the row.
 void CopyRow(const SamplePlacement& placement, float outside, absl::Span<const float> in,
              absl::Span<float> out) {
   const auto width = static_cast<int64_t>(in.size());

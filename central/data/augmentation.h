@@ -25,12 +25,12 @@ enum class Transform : uint8_t {
 inline constexpr int64_t kCropMargin = 4;
 inline constexpr int64_t kMaxShift = 8;
 
-// Which transforms a run uses; none by default.
+// The transforms of a run; none by default.
 class Augmentation {
  public:
   // "off", or names with commas between them: "crop,flip". InvalidArgument lists what there is.
   static absl::StatusOr<Augmentation> Parse(absl::string_view text);
-  // What Parse reads: "off", or the names in the order of the enumeration.
+  // A text for Parse: "off", or the names in the order of the enumeration.
   std::string text() const;
 
   bool empty() const { return transforms_ == 0; }
@@ -45,12 +45,12 @@ class Augmentation {
   uint32_t transforms_ = 0;
 };
 
-// Where the points of an augmented sample come from. For the pixel at (y, x) of an image with W
-// columns: row y + down, column x' + right, where x' = W - 1 - x if mirrored, else x. For point t
-// of a signal: point t + later.
+// Origin of an augmented sample's points. For the pixel at (y, x) of an image with W columns: row y
+// + down, column x' + right, where x' = W - 1 - x if mirrored, else x. For point t of a signal:
+// point t + later.
 struct SamplePlacement {
   int64_t down = 0;   // -kCropMargin..kCropMargin
-  int64_t right = 0;  // the same
+  int64_t right = 0;  // likewise
   bool mirrored = false;
   int64_t later = 0;  // -kMaxShift..kMaxShift
 

@@ -39,11 +39,11 @@ class BatchSource {
   const Dataset& dataset_;
   uint64_t run_seed_;
   Augmentation augmentation_;
-  // Of augmented runs only.
+  // Used in augmented runs only.
   std::vector<float> outside_;  // by channel
-  std::vector<float> sample_;   // as the data set has it
+  std::vector<float> sample_;   // as in the data set
   int64_t epoch_ = -1;
-  std::vector<int64_t> order_;  // of epoch_
+  std::vector<int64_t> order_;  // sample order of epoch_
 };
 
 }  // namespace runnel

@@ -21,7 +21,7 @@ constexpr int64_t kRecord = 1 + kPixels;
 constexpr int kClasses = 10;
 constexpr char kTestFile[] = "test_batch.bin";
 
-// What of the data set lies in one folder.
+// Files of the data set in one folder.
 struct Contents {
   std::map<int64_t, fs::path> train;  // by the N of data_batch_N.bin
   bool test = false;
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> LoadFiles(absl::Span<const fs::path> pa
                                         std::move(labels));
 }
 
-// Else a run would train on a part of the images without a word.
+// Without this check a run could train on a part of the images without a word.
 absl::Status CheckAllUnpacked(const Contents& contents) {
   for (const auto& [number, path] : contents.packed) {
     if (contents.train.count(number) != 0) continue;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Files from outside: found by name, read with every size checked against what is really there, so
-// that no header makes us allocate. Errors are one line that names the file.
+// Files from outside: found by name, and read with every size checked against the file, so that no
+// header makes us allocate. Errors are one line that names the file.
 
 #include <cstdint>
 #include <filesystem>
@@ -31,8 +31,8 @@ class ByteReader {
   // NotFound if it cannot be opened.
   static absl::StatusOr<ByteReader> Open(const std::filesystem::path& path);
 
-  // The next `bytes` bytes. Memory grows with what arrives, never with what was asked for. DataLoss
-  // if the file ends before or its gzip stream is damaged.
+  // The next `bytes` bytes. Memory grows with the bytes that arrive, never with the request.
+  // DataLoss if the file ends before or its gzip stream is damaged.
   absl::StatusOr<std::vector<uint8_t>> Read(uint64_t bytes);
   // DataLoss if there are bytes left.
   absl::Status ExpectEnd();

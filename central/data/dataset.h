@@ -26,12 +26,12 @@ class Dataset {
   virtual int64_t classes() const = 0;
   // Writes sample `index`, normalised, as sample_shape().elements() floats. 0 <= index < size().
   virtual void CopySample(int64_t index, absl::Span<float> out) const = 0;
-  // What lies around a sample in this channel, in CopySample's units: an image's black.
+  // Value around a sample in this channel, in CopySample's units: an image's black.
   virtual float outside(int64_t channel) const {
     (void)channel;
     return 0;
   }
-  // In [0, classes).
+  // The label, in [0, classes).
   virtual int32_t label(int64_t index) const = 0;
 };
 
@@ -44,9 +44,9 @@ struct DatasetRow {
   absl::string_view name;
   absl::string_view summary;
   bool needs_data_dir;
-  absl::string_view augmentation;  // what training uses unless told otherwise: "off", "crop,flip"
-  // NotFound names the missing file and where it was looked for; InvalidArgument / DataLoss name
-  // the file, the place in it and what is wrong (truncated, label out of range, bad magic). seed:
+  absl::string_view augmentation;  // default of training: "off", "crop,flip"
+  // Loads the splits. NotFound names the missing file and the folder; InvalidArgument / DataLoss
+  // name the file, the place in it and the error (truncated, label out of range, bad magic). seed:
   // for generated sets.
   absl::StatusOr<DatasetSplits> (*load)(absl::string_view data_dir, uint64_t seed);
 };

@@ -30,7 +30,7 @@ class ImageDataset final : public Dataset {
   float outside(int64_t channel) const override { return table_[channel * 256]; }
   int32_t label(int64_t index) const override { return labels_[index]; }
 
-  // One sample's bytes as they were given.
+  // One sample's bytes as given.
   absl::Span<const uint8_t> pixels(int64_t index) const;
 
  private:

@@ -56,7 +56,7 @@ const std::array<Glyph, kClasses>& Glyphs() {
   return glyphs;
 }
 
-// Where a hand puts a glyph: unit square to pixels.
+// Places a glyph as a hand would: unit square to pixels.
 class Placement {
  public:
   explicit Placement(Draws& draws) {

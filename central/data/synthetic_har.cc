@@ -20,10 +20,10 @@ constexpr int64_t kTestSamples = 600;
 constexpr uint64_t kTrainIndex = 2;
 constexpr uint64_t kTestIndex = 3;
 
-// What a class is; all else in a window is random. Lags are in turns of the cadence, against the x
-// axis.
+// The fixed part of a class; all else in a window is random. Lags are in turns of the cadence,
+// against the x axis.
 struct Motion {
-  double cycles_low;  // of the cadence in a window
+  double cycles_low;  // turns of the cadence in a window
   double cycles_high;
   double y_lag;
   double gyro_lag;

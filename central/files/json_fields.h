@@ -22,7 +22,8 @@ using Json = nlohmann::ordered_json;
 // InvalidArgument says where the text breaks. Nesting is limited.
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
-// One line without a line end. Bytes that are no UTF-8 become U+FFFD; NaN and infinities null.
+// The JSON as one line without a line end. Bytes that are no UTF-8 become U+FFFD; NaN and
+// infinities null.
 std::string DumpJson(const Json& json);
 
 // Conversions of one value; `key` goes into the message. An integer must be written as one and fit
@@ -33,7 +34,7 @@ absl::Status ReadValue(const Json& json, absl::string_view key, int32_t& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, double& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, bool& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::string& out);
-// From text.
+// Reads a codec schedule from its text.
 absl::Status ReadValue(const Json& json, absl::string_view key, CodecSchedule& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<int64_t>& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<double>& out);

@@ -46,7 +46,7 @@ proto::Checkpoint ToMessage(const Checkpoint& checkpoint) {
   return message;
 }
 
-// Of a file of until 2026-11-22.
+// Settings of a file written until 2026-11-22.
 absl::StatusOr<TrainingSettings> OldTraining(const proto::OldTrainingSettings& old) {
   TrainingSettings settings;
   settings.seed = old.seed();
@@ -160,8 +160,8 @@ absl::StatusOr<std::vector<Found>> List(const std::string& directory) {
   return found;
 }
 
-// What is older than the newest kKept up to `step` goes. A file that cannot be removed costs disk
-// space only.
+// Removes check-points older than the newest kKept up to `step`. A file that cannot be removed
+// costs disk space only.
 void RemoveOld(const std::string& directory, int64_t step) {
   const absl::StatusOr<std::vector<Found>> found = List(directory);
   if (!found.ok()) return;
@@ -205,7 +205,7 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& path) {
 
 namespace {
 
-// All resumable ones, at least one, highest step first.
+// All resumable check-points, at least one, highest step first.
 absl::StatusOr<std::vector<Found>> ListSome(const std::string& directory) {
   absl::StatusOr<std::vector<Found>> found = List(directory);
   if (absl::IsNotFound(found.status())) {

@@ -30,14 +30,14 @@ struct QuantizeMethod {
   std::string granularity = "channel";
   bool fold_batch_norm = true;
   std::string winograd = "off";
-  int64_t samples = 500;  // of calibration
+  int64_t samples = 500;  // samples of calibration
   std::string first_layer = "int8";
   std::string last_layer = "int8";
 
   friend bool operator==(const QuantizeMethod&, const QuantizeMethod&) = default;
 };
 
-// Of a node's values against the FP32 model's, over calibration samples.
+// Error of a node's values against the FP32 model's, over calibration samples.
 struct LayerError {
   double snr_db = 0;  // infinite where they are equal
   double cosine = 0;
@@ -47,8 +47,8 @@ struct LayerError {
 
 struct QuantizedModel {
   std::string model_sha256;    // ModelSha256
-  std::string weights_sha256;  // of the FP32 weights
-  RunSettings settings;        // of the run that trained it
+  std::string weights_sha256;  // digest of the FP32 weights
+  RunSettings settings;        // settings of the run that trained it
   int64_t step = 0;
   QuantizeMethod method;
   std::string graph;               // a serialized runnel.proto.QuantizedGraph

@@ -44,7 +44,7 @@ absl::Status CheckOrder(const proto::QuantizedGraph& graph, int layers) {
   return absl::OkStatus();
 }
 
-// By node: whether it is the last one of its layer and its value alone crosses to those behind it.
+// By node: whether it is the last one of its layer and its value alone crosses to later layers.
 std::vector<bool> CutsBehind(const proto::QuantizedGraph& graph) {
   const int count = graph.nodes_size();
   // last_read[i]: the last node that reads node i.
@@ -56,7 +56,7 @@ std::vector<bool> CutsBehind(const proto::QuantizedGraph& graph) {
   int before = 0;  // the last reader of all nodes before i
   for (int i = 0; i + 1 < count; ++i) {
     const bool is_border = graph.nodes(i).layer() != graph.nodes(i + 1).layer();
-    // Of the samples nothing is computed yet.
+    // Nothing is computed yet of the samples.
     cuts[static_cast<size_t>(i)] = is_border && i > 0 && before <= i;
     before = std::max(before, last_read[static_cast<size_t>(i)]);
   }

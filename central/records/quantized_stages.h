@@ -15,7 +15,7 @@ struct QuantizedStages {
   // their own (a ReLU became part of the node before), and those across whose border more than one
   // value goes.
   ModelSpec model;
-  ModelState state;  // as proto/base/training/int8_inference.h says
+  ModelState state;  // in the form of proto/base/training/int8_inference.h
 };
 
 // graph: QuantizedModel::graph. InvalidArgument, one line: it cannot be parsed, or its nodes are

@@ -1,10 +1,10 @@
 #pragma once
 
-// Which central works on a run: one at a time, by the folder of its check-points. `lock` there is
-// locked for as long as the central lives; `central.json` says who had the run last. Where locks do
-// not hold (a folder that was copied, or is on a disk of several hosts), the number of central's
-// life does: it rises with each central that goes on with the run, workers take nothing from a
-// lower one, and a central that finds a higher one writes no more.
+// Keeps a run to one central at a time, by the folder of its check-points. `lock` there is locked
+// for as long as the central lives; `central.json` names the last central. Where locks do not hold
+// (a copied folder, or a disk of several hosts), the number of central's life does: it rises with
+// each central that goes on with the run, workers obey no lower one, and a central that finds a
+// higher one writes no more.
 
 #include <cstdint>
 #include <optional>
@@ -45,9 +45,9 @@ class RunClaim {
   int64_t life_;
 };
 
-// Where the generations of a central begin that goes on, in this life, from a check-point whose
-// plan had that generation: above all that earlier lives have used. They may have made plans after
-// the check-point, of which nothing is left; none has made so many.
+// First generation of a central that goes on, in this life, from a check-point whose plan had that
+// generation: above all generations of earlier lives. They may have made plans after the
+// check-point, of which nothing is left; none has made so many.
 inline constexpr int32_t kGenerationsOfALife = 1 << 16;
 Generation FirstGeneration(int64_t life, Generation of_checkpoint);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A stage of the plan that holds, and what its worker last reported about it.
+// A stage of the current plan, with its worker's last report.
 
 #include <string>
 

@@ -41,7 +41,7 @@ absl::Status CheckCodecs(const CodecSchedule& codecs, const NumberFormat& format
   return absl::OkStatus();
 }
 
-// What a direction may have whose bits follow its link; names do not depend on the shape.
+// Choices of a direction whose bits follow its link; names do not depend on the shape.
 absl::StatusOr<std::vector<BitsChoice>> ChoicesFor(const CodecSchedule& codecs,
                                                    const NumberFormat& format) {
   return BitsChoices(CodecFamilyOf(codecs, kBandwidthFamily), Shape({1}), LosslessCodec(format));

@@ -1,6 +1,6 @@
 #pragma once
 
-// What --codec-forward, --codec-backward and --bits say together.
+// Resolves --codec-forward, --codec-backward and --bits together.
 
 #include <string>
 #include <vector>

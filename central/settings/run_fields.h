@@ -30,7 +30,7 @@ struct RunField {
   SettingRange range;
 };
 
-// In the order in which they are stored and listed.
+// The fields in the order in which they are stored and listed.
 absl::Span<const RunField> RunFields();
 
 // Calls fn with the field's value, a reference into `settings` (RunSettings, const or not).
@@ -58,7 +58,7 @@ bool IsGiven(const RunField& field, const RunSettings& settings);
 std::string SettingText(const RunField& field, const RunSettings& settings);
 // InvalidArgument names flag, text and what would be right.
 absl::Status SetFromText(const RunField& field, absl::string_view text, RunSettings& settings);
-// What SetFromText takes, for people: "INTEGER".
+// The form of a value for SetFromText, for people: "INTEGER".
 absl::string_view ValueName(const RunField& field);
 // A list may be written as several words.
 bool IsList(const RunField& field);

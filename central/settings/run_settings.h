@@ -1,6 +1,6 @@
 #pragma once
 
-// What the user asked for: one field a flag of `runnel-central train`. The table of all flags is
+// The user's settings: one field a flag of `runnel-central train`. The table of all flags is
 // RunFields (central/settings/run_fields.h); journals and check-points hold the fields under the
 // same names.
 
@@ -37,14 +37,14 @@ struct RunSettings {
   std::vector<int64_t> caps;  // empty: the schedule's
   int64_t epochs = -1;        // -1: the model's default
   int64_t max_batches = 0;    // optimizer steps from the run's start; 0: all epochs
-  // Of integer recipes (ParseGradientBitsSetting); empty: their default.
+  // Bits of integer recipes (ParseGradientBitsSetting); empty: their default.
   std::string gradient_bits;
   int64_t barrier_every = 100;
   int64_t replicate_every = 0;    // ReplicationOptions::every
   int64_t eval_every = 1;         // epochs; 0: only at the end; -1: never
-  int64_t eval_cost_percent = 5;  // of the training time; 0: any cost
-  // What the user said of it; the rest is -1 (TrainingWithoutFlags) until WithDefaults. What
-  // training really uses is RunSetup::training.
+  int64_t eval_cost_percent = 5;  // share of the training time; 0: no limit
+  // The user's part of the training settings; the rest is -1 (TrainingWithoutFlags) until
+  // WithDefaults. The resolved settings are RunSetup::training.
   TrainingSettings training = TrainingWithoutFlags();
   double link_mbps = 0;
   double link_delay_ms = 0;
