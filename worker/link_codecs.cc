@@ -18,7 +18,7 @@ TensorView ScaledView(const Shape& shape, absl::Span<const std::byte> tensor) {
           tensor.first(static_cast<size_t>(shape.elements()))};
 }
 
-// What stands behind the elements of a scaled tensor.
+// Writes the tail behind the elements of a scaled tensor.
 void FinishScaled(const Shape& shape, int32_t exponent, absl::Span<std::byte> tensor) {
   const auto elements = static_cast<size_t>(shape.elements());
   std::fill(tensor.begin() + elements, tensor.end(), std::byte{0});
@@ -129,7 +129,7 @@ absl::Status LinkCodecs::Decode(Direction direction, const MicroBatch& place,
     RUNNEL_RETURN_IF_ERROR(
         codec.Decode(payload, {DType::kFloat32, shape, Layout::kRowMajor, 0, tensor}));
     if (direction == Direction::kForward) return absl::OkStatus();
-    // What comes back is the loss's gradient with respect to what the next stage decoded.
+    // The returned tensor is the loss's gradient with respect to the next stage's decoded input.
     Encoder* sender = at(Direction::kForward).encoder.get();
     if (sender == nullptr) return absl::OkStatus();
     if (sender->learns()) {

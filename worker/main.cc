@@ -48,7 +48,7 @@ namespace {
 
 constexpr int64_t kRenewTimeoutMs = 30'000;
 
-// What a name may not hold becomes '-'.
+// The host's name; characters that a worker's name may not have become '-'.
 std::string HostName() {
   constexpr size_t kMaxHostBytes = 48;
   char host[256] = "worker";
@@ -120,7 +120,7 @@ int Run(ServiceOptions options, const std::shared_ptr<IdentityHolder>& identity,
   return ExitCode(status);
 }
 
-// What the command line says of who this worker is.
+// Identity and membership flags.
 struct MembershipFlags {
   std::string join;  // TOKEN@HOST:PORT
   bool insecure_network = false;
@@ -161,7 +161,7 @@ absl::StatusOr<std::shared_ptr<IdentityHolder>> FindIdentity(const MembershipFla
   return holder;
 }
 
-// Who this worker is and what it offers. The result is held while it lives.
+// Makes this worker's identity and offer. The result is held while it lives.
 absl::StatusOr<DeviceIdentity> Describe(int64_t memory_mb, ServiceOptions& service) {
   WorkerOptions& options = service.daemon;
   if (!options.name.empty()) RUNNEL_RETURN_IF_ERROR(CheckWorkerName("--name", options.name));
@@ -211,7 +211,7 @@ void AddDeviceMemoryFlag(CLI::App& app, WorkerOptions& options) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
-// With it only what it needs: whoever gives more wants the worker to run.
+// --check takes only the flags that it needs: a user who gives others wants the worker to run.
 void AddCheckFlag(CLI::App& app, bool& check) {
   CLI::Option* flag = app.add_flag(
       "--check", check,

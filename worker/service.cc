@@ -12,8 +12,8 @@
 namespace runnel {
 namespace {
 
-// Of one dial, within which the transport tries again and again: long enough for a handshake on a
-// slow link, short enough for one who wants to end the worker.
+// Length of one dial, within which the transport tries again and again: long enough for a handshake
+// on a slow link, short enough for a user who wants to end the worker.
 constexpr int64_t kDialMs = 3'000;
 
 }  // namespace
@@ -33,7 +33,7 @@ WorkerService::WorkerService(ServiceOptions options, const Daemon::Parts& parts)
 
 absl::Status WorkerService::Serve(bool& welcomed) {
   WorkerOptions options = options_.daemon;
-  // What is free changes from run to run.
+  // The free memory changes from run to run.
   if (options.memory_bytes == 0) options.memory_bytes = AvailableMemoryBytes();
   std::optional<Daemon> daemon;
   RUNNEL_RETURN_IF_ERROR(WithinMemory("it began to dial central", [&] {

@@ -21,7 +21,7 @@ std::string TimesAsFast(double rule_seconds, double seconds) {
   return seconds > 0 ? absl::StrFormat("%.2f", rule_seconds / seconds) : "-";
 }
 
-// Of the products that the model's search went through.
+// Prints the choices for the products of the model's search.
 void PrintChoices(const std::vector<TuningChoice>& choices) {
   std::printf("%-74s %4s  %-36s %5s %9s %9s %8s\n", "products", "uses", "tile", "tried",
               "rule (ms)", "tile (ms)", "x faster");

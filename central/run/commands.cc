@@ -105,7 +105,8 @@ absl::Status CheckFolderIsFree(const std::string& directory) {
       ": holds check-points of a run already; resume that one, or give another folder"));
 }
 
-// The planner of a run that has its state and steps. Warns of what the planner does not know.
+// The planner of a run with this state and these steps. Warns of facts that the planner does not
+// know.
 absl::StatusOr<std::unique_ptr<RunPlanner>> MakePolicyPlanner(const TrainingJob& job,
                                                               const CommandContext& context) {
   RUNNEL_ASSIGN_OR_RETURN(auto planner, MakeRunPlanner(*job.setup, job.stop_step));
@@ -144,7 +145,7 @@ absl::Status TrainCommand(const RunSettings& settings, const CommandContext& con
 
 namespace {
 
-// Those of the run, but for what the user says.
+// The run's settings with the user's changes.
 RunSettings SettingsToResume(RunSettings settings, const ResumeArguments& arguments) {
   const auto set = [](const auto& given, auto& value) {
     if (given.has_value()) value = *given;
@@ -215,7 +216,7 @@ absl::Status ResumeCommand(const ResumeArguments& arguments, const CommandContex
 
 namespace {
 
-// What each stage of a plan computes for a micro-batch, where anything was measured of its device.
+// Prints the seconds of each stage for a micro-batch, where its device was measured.
 void PrintStageSeconds(const TrainingOutcome& outcome, const RunSettings& settings,
                        const CommandContext& context) {
   const PlanDecided& decided = outcome.plans.back();

@@ -14,7 +14,7 @@ namespace {
 
 // Bursts of a layer or part; their median counts. More of them delay the start and change no plan.
 constexpr int64_t kProfileRepetitions = 3;
-// Longer than the turns in which a processor quota is given out: what a pipeline sees of it.
+// Longer than the period of a processor quota, so that its effect shows.
 constexpr double kProfileBurstMs = 20;
 
 RosterOptions SeatsOf(const RunSetup& setup, bool has_local_workers) {

@@ -10,7 +10,8 @@
 namespace runnel {
 namespace {
 
-// The same model and numbers, trained by nobody: one worker on this host has all layers.
+// Settings of the plain loop that evaluates: the same model and numbers, one worker on this host
+// with all layers.
 RunSettings PlainLoopOf(RunSettings settings) {
   settings.local_workers = 0;
   settings.workers = 0;
@@ -35,8 +36,8 @@ Plan WholeModel(const RunSetup& setup) {
   return plan;
 }
 
-// A bound on what a worker with all layers takes: weights four times (momentum, gradient, packed),
-// and each operator's output once for an evaluation batch.
+// Upper bound of the memory of a worker with all layers: weights four times (momentum, gradient,
+// packed), and each operator's output once for an evaluation batch.
 absl::StatusOr<int64_t> WholeModelBytes(const RunSetup& setup) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> layers,
                           InferShapes(setup.model, setup.training.eval_batch_size));

@@ -90,7 +90,8 @@ void Feeder::PumpTraining() {
 }
 
 void Feeder::PumpEvaluation() {
-  // What the loss has consumed bounds what is in the pipeline, however fast the first stage is.
+  // The labels that the loss has consumed bound the pipeline's content, however fast the first
+  // stage is.
   const auto waiting = [this] { return last().session().unacknowledged(FrameKind::kEvalLabels); };
   while (evaluation_.labels < evaluation_.limit && waiting() < window_) {
     SendEvaluation(evaluation_.labels++, /*labels=*/true);

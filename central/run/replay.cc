@@ -13,17 +13,17 @@
 namespace runnel {
 namespace {
 
-// What a journal says that a run did: plans with the steps from which they hold, up to an end.
+// A run as its journal records it: plans with their first steps, up to an end.
 struct RecordedRun {
   RunStarted started;
   std::vector<PlanDecided>
       plans;  // ascending from_step; a later one of the same step replaces the earlier
-  std::vector<TrainingChange> changes;  // of the training, ascending
+  std::vector<TrainingChange> changes;  // changes of the training, ascending
   int64_t end_step = 0;
   std::string weights_sha256;  // empty: the run did not finish
 };
 
-// What was done after this step is void.
+// Makes the records after this step void.
 void GoBackTo(int64_t step, RecordedRun& run) {
   std::erase_if(run.plans, [step](const PlanDecided& plan) { return plan.from_step > step; });
   DropChangesAfter(step, run.changes);

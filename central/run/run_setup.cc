@@ -44,7 +44,7 @@ absl::Status CheckData(const RunSetup& setup, const DatasetSplits& data) {
   return absl::OkStatus();
 }
 
-// What is known about the pipeline before the workers join.
+// Checks of the pipeline before the workers join.
 absl::Status CheckStages(const RunSetup& setup) {
   if (setup.plain_loop) return absl::OkStatus();
   if (setup.workers > setup.model.layer_count() && !setup.policy->chooses_devices) {
@@ -104,7 +104,7 @@ absl::StatusOr<Augmentation> ResolveAugmentation(const std::string& text, const 
   return fits.ok() ? given : wrong(fits.message());
 }
 
-// What training uses: the user's settings, and what follows from model and data.
+// The training settings in use: the user's, completed from model and data.
 absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const ModelSpec& model,
                                             int64_t samples) {
   TrainingSettings training = settings.training;

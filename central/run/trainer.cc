@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kTickNs = int64_t{100} * 1000 * 1000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
-// How this process dials its own control port.
+// Address by which this process dials its own control port.
 std::string OwnPort(const std::string& listens) {
   absl::StatusOr<Address> address = ParseAddress(listens);
   if (!address.ok() || !address->is_wildcard()) return listens;
@@ -29,8 +29,8 @@ std::string OwnPort(const std::string& listens) {
   return address->ToString();
 }
 
-// What a worker may hand over at a time: all layers, encoders that keep a value for each element of
-// a boundary, and some room for names.
+// Largest state that a worker may hand over: all layers, encoders that keep a value for each
+// element of a boundary, and some room for names.
 int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_bytes) {
   constexpr int64_t kRoom = int64_t{1} << 20;
   constexpr int64_t kEncoderBytes = 2 * sizeof(float);  // both directions
@@ -44,7 +44,7 @@ int64_t MaxStateBytes(const RunSetup& setup, const std::vector<int64_t>& layer_b
   return bytes;
 }
 
-// On those whose times count: when they came.
+// Stamps the time of arrival on messages that need it.
 void Stamp(int64_t now_ns, WorkerMessage& message) {
   if (auto* piece = std::get_if<ProbePiece>(&message)) piece->arrived_ns = now_ns;
   if (auto* heartbeat = std::get_if<Heartbeat>(&message)) heartbeat->arrived_ns = now_ns;
@@ -212,8 +212,7 @@ void Trainer::Impl::Abort(const absl::Status& status) {
 }
 
 void Trainer::Impl::StopIfEnded() {
-  // What was sent last (Release) still has to leave: streams close in order when they are
-  // destroyed.
+  // The last message (Release) still has to leave: streams close in order when they are destroyed.
   if (ended_ && checkpoints_.all_ended()) loop_.Stop();
 }
 

@@ -1,4 +1,4 @@
-// How the trainer carries out what the coordinator wants.
+// Carries out the coordinator's effects.
 
 #include <algorithm>
 #include <string>
@@ -15,15 +15,15 @@
 namespace runnel {
 namespace {
 
-// In which a host that is there says whether somebody listens. Several fit into the time after
-// which a worker is cut off: a way that is there again is noticed.
+// Time within which a present host answers a connect. Several fit into the time after which a
+// worker is cut off, so a route that is there again is noticed.
 constexpr int64_t kPortTimeoutMs = 300;
 constexpr int64_t kNsPerMs = 1'000'000;
 
 }  // namespace
 
 void Trainer::Impl::CarryOut(CloseControl effect) {
-  // It may be one that is lost: how long it was silent is the time that it took to find out.
+  // The worker may be lost: its silence is then the time of detection.
   if (const auto heard = heard_ns_.find(effect.connection); heard != heard_ns_.end())
     record_->recoveries().Lose(parts_.clock->NowNanos() - heard->second);
   server_->Close(effect.connection);
@@ -97,7 +97,7 @@ void Trainer::Impl::CarryOut(FeedUntil effect) {
 void Trainer::Impl::CarryOut(Persist effect) {
   std::visit([this](const auto& record) { Follow(record); }, effect.record);
   if (!journal_.has_value()) return;
-  // What training depends on is on the disk before anybody goes by it.
+  // A decision is on the disk before anybody acts on it.
   const bool is_decision = std::holds_alternative<PlanDecided>(effect.record) ||
                            std::holds_alternative<TrainingChanged>(effect.record) ||
                            std::holds_alternative<Recovered>(effect.record);

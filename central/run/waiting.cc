@@ -8,7 +8,7 @@
 namespace runnel {
 namespace {
 
-// Of a share.
+// Denominator of a share.
 constexpr int64_t kWhole = 1000;
 
 std::string Count(size_t count, const char* noun) {
@@ -69,7 +69,7 @@ Waiting WaitingOf(const Coordinator& coordinator, CentralControl& server,
   }
   if (coordinator.move().fetching()) {
     const Waiting waiting = Collecting(coordinator, server, layer_bytes, /*of_a_move=*/true);
-    // What a stage hands over waits behind the state that it is sending for an evaluation.
+    // A stage's layers wait behind the state that it is sending for an evaluation.
     if (waiting.total > 0) return waiting;
   }
   if (coordinator.move().fetching() || coordinator.waits_for_states())

@@ -13,7 +13,7 @@ ProcessorFacts Examine(const BackendRow& row, const BackendSettings& settings,
                        const BackendVerdicts& verdicts) {
   const absl::StatusOr<std::unique_ptr<Backend>> backend = row.make(settings);
   if (!backend.ok()) return FactsOfMissing(row, backend.status());
-  // Those on the host's processor are what tests of every build compare.
+  // Backends on the host's processor are compared by the tests of every build.
   return FactsOf(**backend, row.is_loaded() ? verdicts.CheckAnew(**backend) : absl::OkStatus());
 }
 

@@ -117,7 +117,7 @@ absl::StatusOr<std::vector<std::string>> BackendArithmetic::NamesFor(const std::
     chosen->second = ChooseFastest(candidates);
     Say(chosen->second.reason);
   }
-  // What was chosen may have been lost since.
+  // The chosen backend may have been lost since.
   std::vector<std::string> processors = ProcessorsOf(chosen->second.name);
   std::erase_if(processors, [this](const std::string& one) { return without_.contains(one); });
   std::erase(names, absl::StrJoin(processors, ","));
@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
     absl::StatusOr<std::vector<RangeTime>> times =
         ProfileOn(request, *recipe, options, on_progress);
     const std::optional<std::string> lost = LostBackendOf(times.status());
-    // Of integers the bytes are the same without it.
+    // For integers another backend gives the same bytes.
     if (!lost.has_value() || !recipe->numbers.integer_parameters() ||
         !without_.insert(*lost).second)
       return times;
@@ -199,7 +199,7 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::ProfileOn(
 void BackendArithmetic::Adopt(const ProfileRequest& request, const MeasuredOn& on) {
   if (request.backend != "auto" || options_.backend != "auto" || on.backend.empty()) return;
   const absl::StatusOr<const Recipe*> recipe = FindRecipe(request.recipe);
-  // What does not open any more is measured again when a stage is made.
+  // A backend that no longer opens is measured again when a stage is made.
   if (!recipe.ok() || !without_.empty() || !BackendFor(on.backend).ok()) return;
   chosen_.try_emplace(KeyOf(request.model, **recipe), BackendChoice{on.backend, on.why});
 }

@@ -19,8 +19,8 @@ bool IsUnfit(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
 }
 
-// For central and people. What a stage takes, or a message, is too much for this worker: says what
-// would help.
+// The reason for central and people. Names the remedy if a stage, or a message, is too large for
+// this worker.
 std::string ReasonOf(const absl::Status& status) {
   if (!absl::IsResourceExhausted(status)) return std::string(status.message());
   return absl::StrCat(status.message(),
@@ -377,7 +377,7 @@ void WorkerCore::On(const FetchLayers& request) {
 }
 
 void WorkerCore::On(const CommitPlan& commit) {
-  // Whoever has no stage in the new plan waits for another.
+  // A worker without a stage in the new plan waits for another plan.
   DropStage();
   replicas_.DropUncommitted();
   generation_ = commit.generation;

@@ -85,7 +85,7 @@ void Workshop::List(ProgramRequest request,
 
 absl::StatusOr<std::unique_ptr<StageHost>> Workshop::MakeHost(PrepareStage stage, StageHost* own,
                                                               StageEvents events) {
-  // What did not come stands here.
+  // Layers that were not sent are those of the own stage.
   if (own != nullptr) {
     RUNNEL_ASSIGN_OR_RETURN(ModelState state, own->TakeSnapshot());
     state.encoders.clear();

@@ -31,7 +31,7 @@ std::string ReadWord(const std::string& path) {
   return word;
 }
 
-// In a fixed order; none where there is no such folder.
+// Entries of a folder in a fixed order; none if there is no such folder.
 std::vector<std::string> Entries(const std::string& folder) {
   std::vector<std::string> entries;
   std::error_code error;
@@ -122,7 +122,7 @@ std::optional<double> ReadWatts(const std::string& path) {
   return static_cast<double>(*microwatts) * kMicro;
 }
 
-// Of several sensors the one that shows most: a board's rails are parts of its supply.
+// Of several sensors the one with the largest figure: a board's rails are parts of its supply.
 std::unique_ptr<EnergyCounter> FindHwmon(const std::string& root) {
   CountedEnergy::Zone most_energy;
   std::string most_power;

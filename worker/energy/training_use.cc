@@ -22,7 +22,7 @@ void TrainingUse::Resume(int64_t now_ns) {
   processor_time_.Resume();
   if (counts_ || counter_ == nullptr) return;
   counts_ = true;
-  counter_->Take(now_ns);  // what was used before is nobody's here
+  counter_->Take(now_ns);  // earlier energy belongs to nobody here
   last_process_ns_ = processor_time_.ns();
   last_device_ns_ = DeviceProcessorNs(root_);
 }

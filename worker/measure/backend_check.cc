@@ -82,8 +82,8 @@ absl::Status CompareTensors(const std::string& layer, const TensorData& got,
   return absl::OkStatus();
 }
 
-// What INT8 inference has beside the products of training: zeros of inputs and of weights, factors
-// by channel, a sum, a mean.
+// Has the parts of INT8 inference that training lacks: zeros of inputs and of weights, factors by
+// channel, a sum, a mean.
 inference::Int8Graph SmallGraph() {
   using inference::Int8Node;
   using inference::NodeKind;
@@ -146,7 +146,7 @@ absl::Status CheckGraph(Backend& backend) {
   const absl::Status status =
       (*executor)->Run(samples.bytes(), kSamples,
                        {reinterpret_cast<std::byte*>(got.data()), got.size() * sizeof(float)});
-  // Of a backend that says so when it is asked to run.
+  // The backend reports that when it is asked to run.
   if (absl::IsUnimplemented(status)) return absl::OkStatus();
   RUNNEL_RETURN_IF_ERROR(status);
   inference::ReferenceExecutor(graph).Run(

@@ -33,7 +33,7 @@ std::string StampOf(const fs::path& path) {
                       int64_t{file.st_mtim.tv_sec}, ".", int64_t{file.st_mtim.tv_nsec}, "\n");
 }
 
-// This program, and what of it lies in files beside it: shared objects, the DSP's program.
+// Identity of this program and of its files: shared objects, the DSP's program.
 std::string Build() {
   std::error_code ignored;
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
@@ -44,7 +44,7 @@ std::string Build() {
   return build;
 }
 
-// All that a verdict depends on.
+// All facts that a verdict depends on.
 std::string SubjectOf(const Backend& backend) {
   return absl::StrCat("runnel backend verdict 1\nbackend ", backend.name(), "\nclass ",
                       backend.numerics_class(), "\ndevice ", backend.description(), "\n", Build(),
@@ -62,7 +62,7 @@ absl::Status WrongStatus(const Backend& backend, absl::string_view why) {
                    "; take --backend cpu, and see `runnel-worker --check`"));
 }
 
-// None: nothing is kept of it.
+// The kept verdict; none: there is none.
 std::optional<absl::Status> FindVerdict(const std::string& folder, const Backend& backend) {
   const std::string subject = SubjectOf(backend);
   const absl::StatusOr<std::string> text =
@@ -76,7 +76,7 @@ std::optional<absl::Status> FindVerdict(const std::string& folder, const Backend
   return WrongStatus(backend, verdict);
 }
 
-// What cannot be kept is checked again the next time.
+// A verdict that cannot be kept is found again the next time.
 void KeepVerdict(const std::string& folder, const Backend& backend, const absl::Status& checked) {
   if (folder.empty() || !(checked.ok() || absl::IsDataLoss(checked))) return;
   std::error_code ignored;

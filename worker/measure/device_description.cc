@@ -45,7 +45,7 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// Of the groups of version 1 and 2, as far as there are any.
+// Quotas of control groups of version 1 and 2, as far as there are any.
 std::string Quotas() {
   std::string quotas;
   std::ifstream groups("/proc/self/cgroup");

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr char kSuffix[] = ".measurement";
 // A model of 1024 layers takes about 100 KB.
 constexpr int64_t kMaxFileBytes = int64_t{4} << 20;
-// Of all devices, builds and requests together; beyond that the oldest files go.
+// Largest number of files of all devices, builds and requests; beyond that the oldest go.
 constexpr size_t kMostFiles = 256;
 
 // Whether an answer may be an old one is no part of the question, nor is the plan that holds.
@@ -33,7 +33,7 @@ proto::ProfileRequest QuestionOf(ProfileRequest request) {
   return ToProto(CentralMessage(std::move(request))).profile_request();
 }
 
-// The same program gives the same name again; no other reads it.
+// Path that the same program finds again; no other program reads it.
 std::string PathFor(const std::string& folder, const std::string& device,
                     const proto::ProfileRequest& question) {
   const size_t hash =

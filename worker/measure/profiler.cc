@@ -19,10 +19,10 @@ constexpr int kTurnLayers = 12;
 constexpr int64_t kTurnBytes = int64_t{32} << 20;
 // A range of which fewer runs fill a burst is not warmed up before each measurement.
 constexpr int64_t kFewRuns = 4;
-// A range of which a run fills so many bursts is measured on a quarter of the samples, where at
-// least so many multiplications are done with each parameter: what a run does once, whatever the
-// number of samples, is then a few percent of it. Tensors of such a range overflow the caches with
-// a quarter of the samples too.
+// A range whose run takes this many bursts is measured on a quarter of the samples, if at least
+// this many multiplications are done with each parameter: work that does not depend on the number
+// of samples is then a few percent. Its tensors overflow the caches with a quarter of the samples
+// too.
 constexpr int64_t kLongRunBursts = 4;
 constexpr int64_t kFewerSamplesFactor = 4;
 constexpr int64_t kFewestSamples = 8;
@@ -60,11 +60,11 @@ absl::Status CheckInFlight(const ProfileOptions& options) {
   return absl::OkStatus();
 }
 
-// What is known of each range before it is measured.
+// Facts of each range before it is measured.
 struct RangeFacts {
   int64_t bytes = 0;       // about what its state takes: weights, versions in flight, gradients and
                            // momentum
-  int64_t macs = 0;        // of one sample's forward
+  int64_t macs = 0;        // multiply-adds of one sample's forward
   int64_t parameters = 0;  // trainable elements
 };
 
@@ -88,8 +88,8 @@ absl::StatusOr<std::vector<RangeFacts>> FactsOf(const ModelSpec& model, const Re
   return facts;
 }
 
-// How many samples a range is measured on: fewer where all of them take long on this device, which
-// the ranges before it have shown.
+// Number of samples that a range is measured on: fewer if all of them take long on this device, as
+// earlier ranges have shown.
 class SamplesToMeasure {
  public:
   explicit SamplesToMeasure(const ProfileOptions& options)
@@ -97,7 +97,7 @@ class SamplesToMeasure {
         fewer_(options.samples / kFewerSamplesFactor),
         long_ns_(options.enough_ms > 0 ? options.burst_ms * 1e6 * kLongRunBursts : 0) {}
 
-  // Of the first range fewer as a trial: whoever asks again after Learn may be told all.
+  // For the first range fewer as a trial; a call after Learn may return all.
   int64_t Of(const RangeFacts& facts) const {
     if (long_ns_ <= 0 || fewer_ < kFewestSamples) return samples_;
     if (facts.macs * fewer_ < facts.parameters * kMacsPerParameter) return samples_;
@@ -148,7 +148,7 @@ absl::StatusOr<RangeStage> WarmStage(
     RUNNEL_ASSIGN_OR_RETURN(const int64_t run_ns,
                             stage.WarmUp(static_cast<int64_t>(long_ms * 1e6), clock));
     samples_to_measure.Learn(facts, samples, run_ns);
-    // What is known of the device changes the choice once at most: from fewer samples to all.
+    // What the device has shown changes the choice at most once: from fewer samples to all.
     if (samples_to_measure.Of(facts) == samples) return stage;
   }
 }

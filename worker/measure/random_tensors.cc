@@ -13,7 +13,7 @@ namespace {
 
 // Random weights repeat after this many elements: to draw millions takes longer than to measure.
 constexpr uint64_t kDistinctWeights = 4096;
-// So do boundary tensors. A prime: the samples of a batch differ.
+// Boundary tensors repeat too. A prime, so that the samples of a batch differ.
 constexpr int64_t kDistinctValues = 8191;
 
 // Sets what follows the first kDistinctValues.

@@ -18,7 +18,7 @@ constexpr int64_t kSliceNs = 5'000'000;
 // written by another thread or long ago, and an output is kept until it is acknowledged.
 constexpr int64_t kColdCaches = 4;  // second-level caches
 constexpr int64_t kMostTensors = 16;
-constexpr int64_t kLabelTensors = 16;  // with different contents
+constexpr int64_t kLabelTensors = 16;  // of different contents
 // Steps of an integer range until its weights are restored. On random labels LeNet's gradients are
 // all zero after 55 to 83 steps, and zero gradients are cheaper to apply.
 constexpr int64_t kStepsPerRestore = 16;

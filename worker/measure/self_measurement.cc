@@ -94,8 +94,8 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Measure(const ProfileRequest& req
         std::clamp(processor_seconds / wall_seconds, kLeastProcessorShare, 1.0);
     shares_processor_ = report.processor_share < kWholeProcessor;
   }
-  // Where others use the processor too, when a short measurement was held up is chance: the share
-  // of all of them says it better.
+  // If others use the processor too, a short measurement is held up by chance: the sum over all of
+  // them shows the share better.
   const bool shares = shares_processor_ && request.nominal_step_ns == 0;
   for (const RangeTime& time : times) {
     report.layer_seconds.push_back(shares ? time.processor_seconds / report.processor_share
@@ -104,7 +104,7 @@ absl::StatusOr<ProfileReport> SelfMeasurement::Measure(const ProfileRequest& req
   return report;
 }
 
-// What cannot be measured stays 0, and central assumes something: no reason to end a run.
+// A figure that cannot be measured stays 0, and central assumes one: no reason to end a run.
 DeviceCosts SelfMeasurement::MeasureCosts(const std::vector<std::string>& codecs) {
   DeviceCosts costs;
   const auto warn = [this](const char* what, const absl::Status& status) {

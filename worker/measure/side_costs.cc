@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kElements = 1 << 16;
 constexpr int kRepetitions = 5;
 // Frames in a row. The first ones open buffers and are not counted. Of the others the quickest row
-// counts: whatever else runs here only adds to a row.
+// counts: other work on the processor only adds to a row.
 constexpr int64_t kFirstFrames = 16, kSmallFrames = 16, kLargeFrames = 8;
 constexpr int kRows = 5;
 constexpr size_t kSmallBytes = 64, kLargeBytes = 128 << 10;
@@ -108,13 +108,13 @@ class End final : public ConnectionObserver {
   bool closed_ = false;                     // guarded by mutex_
 };
 
-// Sends frames and counts what the process spends until all are acknowledged.
+// Sends frames and counts the process's time until all are acknowledged.
 class Traffic {
  public:
   Traffic(std::shared_ptr<Connection> connection, End& sender)
       : connection_(std::move(connection)), sender_(sender) {}
 
-  // Of one end for a frame, in the quickest row.
+  // Nanoseconds of one end for a frame, in the quickest row.
   absl::StatusOr<double> FrameNs(int64_t frames, size_t bytes) {
     int64_t least_ns = std::numeric_limits<int64_t>::max();
     for (int row = 0; row < kRows; ++row) {
@@ -136,7 +136,7 @@ class Traffic {
                 std::byte{1});
       SealFrame(frame);
       RUNNEL_RETURN_IF_ERROR(connection_->Send(frame));
-      // As a pipeline does: few frames on their way at a time.
+      // Keeps few frames on their way, as a pipeline does.
       if (!sender_.AwaitFrames(sent_ - kAhead)) return NoAnswer();
     }
     if (!sender_.AwaitFrames(sent_)) return NoAnswer();

@@ -21,8 +21,8 @@ namespace {
 
 constexpr size_t kIdBytes = 8;
 constexpr size_t kIdDigits = 2 * kIdBytes;
-constexpr size_t kNameDigits = 6;  // of the id, behind the host's name
-constexpr int kMostWorkers = 256;  // of one user on one host without names of their own
+constexpr size_t kNameDigits = 6;  // digits of the id, behind the host's name
+constexpr int kMostWorkers = 256;  // unnamed workers of one user on one host
 
 bool IsId(const std::string& text) {
   return text.size() == kIdDigits &&
@@ -34,8 +34,7 @@ struct KeptId {
   FileLock lock;
 };
 
-// What the file says; what it says from now on, if it says nothing yet. AlreadyExists: another
-// worker has it.
+// The file's id, or a new one written to an empty file. AlreadyExists: another worker has it.
 absl::StatusOr<KeptId> KeepId(const std::string& path) {
   RUNNEL_ASSIGN_OR_RETURN(FileLock lock, FileLock::Take(path));
   RUNNEL_ASSIGN_OR_RETURN(std::string id, ReadWholeFile(path, 2 * kIdDigits));

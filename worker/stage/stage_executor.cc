@@ -205,7 +205,7 @@ absl::Status StageExecutor::LookAheadInto(Memory& weights, const StepContext& co
   return absl::OkStatus();
 }
 
-// What is not there yet after a barrier is not waited for: the mean is left out.
+// Averages the newest versions. If some are missing, as after a barrier, there is no average.
 absl::Status StageExecutor::AggregateVersions(const MicroBatch& place) {
   const int64_t every = options_.training.aggregate_every;
   if (every == 0 || (place.step + 1) % every != 0 || options_.usual_cap < 2)

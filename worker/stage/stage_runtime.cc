@@ -13,7 +13,7 @@
 namespace runnel {
 namespace {
 
-// Whether an encoder of these must see the gradients of what it sends.
+// Whether an encoder of these codecs must see the gradients of its payloads.
 bool AnyNeedsGradients(const CodecSchedule& codecs) {
   return std::any_of(codecs.steps().begin(), codecs.steps().end(), [](const CodecStep& step) {
     const CodecRow* row = FindCodecFamily(step.codec.family);
@@ -21,7 +21,7 @@ bool AnyNeedsGradients(const CodecSchedule& codecs) {
   });
 }
 
-// Who is sent tensors that cross this way, and who sends them.
+// The peers that receive and send tensors in this direction.
 Peer ReceiverOf(Direction direction) {
   return direction == Direction::kForward ? Peer::kDownstream : Peer::kUpstream;
 }
@@ -235,7 +235,7 @@ void StageRuntime::FinishWeightGradient() {
   if (place.last_in_step) ++version_;
 }
 
-// Where the pipeline drains next: the granted barrier; for a synchronous schedule the end of the
+// The pipeline's next drain: the granted barrier; for a synchronous schedule the end of the
 // mini-batch.
 int64_t StageRuntime::Boundary() const {
   if (!options_.plan.drains_each_step) return limit_;

@@ -31,7 +31,7 @@ double Picojoules(const Program& program, const Instruction& instruction) {
   if (const int64_t macs = MultiplyAdds(program, instruction); macs > 0) {
     return sum + static_cast<double>(macs) * (is_float ? kFp32MacPicojoules : kInt8MacPicojoules);
   }
-  // Of all others: about one addition for each element that comes out.
+  // All other instructions count about one addition for each output element.
   if (instruction.outputs.empty()) return sum;
   const int64_t elements = BufferOf(program, instruction.outputs[0]).shape.elements();
   return sum + static_cast<double>(elements) * (is_float ? kFp32AddPicojoules : kIntAddPicojoules);

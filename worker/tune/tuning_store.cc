@@ -44,7 +44,7 @@ std::string ChecksumOf(absl::string_view text) {
                          Crc32(0, {reinterpret_cast<const std::byte*>(text.data()), text.size()}));
 }
 
-// What a file says.
+// Contents of a file.
 struct Tunings {
   TuningSubject subject;
   std::vector<TuningChoice> choices;
@@ -65,7 +65,7 @@ std::optional<TuningChoice> ParseChoice(absl::string_view line) {
   return is_sane ? std::optional(std::move(choice)) : std::nullopt;
 }
 
-// None: the bytes are not those that were written.
+// None: the checksum does not fit.
 std::optional<Tunings> Parse(absl::string_view text) {
   const size_t end = text.rfind(kChecksum);
   if (end == absl::string_view::npos || text.substr(end) != ChecksumOf(text.substr(0, end)))

@@ -7,10 +7,10 @@
 namespace runnel {
 namespace {
 
-// How many of those that central did not start the run needs when it goes on.
+// Number of dialling workers that the run needs when it goes on.
 int64_t DiallingWorkers(const RunSetup& setup, const Coordinator& run) {
   const std::vector<Device>& devices = run.devices();
-  // Nobody was started: a cluster within one process.
+  // No worker was started: a cluster within one process.
   if (std::none_of(devices.begin(), devices.end(), [](const Device& d) { return d.local; }))
     return setup.settings.workers;
   if (setup.policy->chooses_devices) return run.dialling_workers();

@@ -40,7 +40,8 @@ absl::StatusOr<RunSettings> ForStages(RunSettings settings, const RunSettings& p
   settings.link_delay_ms = pipeline.link_delay_ms;
   int64_t& batch = settings.training.eval_batch_size = pipeline.training.eval_batch_size;
   if (batch == -1) batch = BatchOf(model.input);
-  // What plans are made for. Batch norms, which are part of the convolutions, want two samples.
+  // Batch size that plans are made for. Batch norms, which are part of the convolutions, want two
+  // samples.
   settings.training.batch_size = std::max<int64_t>(batch, 2);
   // Nothing is trained: no step, no copy of a state, no other plan but after a loss.
   settings.schedule = defaults.schedule;

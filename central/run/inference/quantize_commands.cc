@@ -61,7 +61,7 @@ absl::Status WriteReport(const QuantizedModel& model, const InferenceReply& repl
   return Named(flag, WriteLayerReport(report, path));
 }
 
-// What became of --winograd; empty where nobody asked for it.
+// A line on the result of --winograd; empty without the flag.
 std::string WinogradText(const QuantizeMethod& method, const InferenceReply& reply) {
   if (method.winograd == "off") return "";
   if (reply.winograd_fits == 0) {
@@ -72,7 +72,7 @@ std::string WinogradText(const QuantizeMethod& method, const InferenceReply& rep
                       " 3x3 convolutions of stride 1");
 }
 
-// What can be checked before any data is read.
+// Checks before any data is read.
 absl::Status CheckTrained(const Checkpoint& checkpoint, const QuantizeArguments& arguments) {
   if (checkpoint.settings.recipe == "fp32") return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -36,7 +36,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const Batching& batching)
 
 RunEffects Coordinator::TakeEffects() { return std::exchange(effects_, {}); }
 
-// ---- who is there
+// ---- members
 
 void Coordinator::Joined(ConnectionId connection, const WorkerHello& hello, bool local) {
   if (const auto restarted = detector_.Restarted(roster_, hello); restarted.has_value())
@@ -78,7 +78,7 @@ void Coordinator::JoinTimedOut(int64_t waited_s) {
 void Coordinator::Received(ConnectionId connection, const WorkerMessage& message) {
   const std::optional<int> device = roster_.DeviceOf(connection);
   if (!device.has_value() || ended()) return;
-  // Whoever was taken for lost and is not has no part in the run any more.
+  // A worker wrongly declared lost has no part in the run any more.
   if (roster_.lost()[static_cast<size_t>(*device)]) return;
   if (!std::holds_alternative<Heartbeat>(message) && !std::holds_alternative<Telemetry>(message))
     standstill_.Move();
@@ -139,7 +139,7 @@ void Coordinator::Evaluated(int64_t at, Generation generation,
   if (stands_for_ == StandsFor::kStates) CollectAtBarrier();
 }
 
-// What is done at a barrier after the evaluation, in order.
+// Work at a barrier after the evaluation, in order.
 void Coordinator::GoOnAtBarrier() {
   // First, so that a check-point of this barrier has it: the run that goes on from there trains as
   // this one does.

@@ -1,4 +1,4 @@
-// The coordinator's part that finds out who is lost, and whether anything moves.
+// The coordinator's part that finds lost workers and watches whether anything moves.
 
 #include <utility>
 
@@ -40,7 +40,7 @@ void Coordinator::CheckStandstill(int64_t now_ns, int64_t moved_bytes) {
 void Coordinator::Broken(ConnectionId connection, const absl::Status& why, int64_t now_ns) {
   if (ended()) return;
   detector_.Break(connection, why, roster_, now_ns, effects_);
-  // Nobody waits for whoever does not take part.
+  // A worker that is no member is not waited for.
   if (!roster_.DeviceOf(connection).has_value()) effects_.push_back(CloseControl{connection});
 }
 

@@ -1,4 +1,4 @@
-// Who comes and goes while the run trains.
+// The coordinator's part for workers that join and leave while the run trains.
 
 #include <algorithm>
 #include <optional>

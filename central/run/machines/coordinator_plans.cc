@@ -1,4 +1,4 @@
-// The coordinator's part that brings plans into force: what is measured before, and what comes of
+// The coordinator's part that brings plans into force: the measurements before, and the outcome of
 // a Move.
 
 #include <algorithm>
@@ -167,7 +167,7 @@ void Coordinator::Handle(int device, const StageReady& ready) {
 
 void Coordinator::Handle(int device, const StageFailed& failed) {
   if (!has_plan() || recovery_.waiting() || recovery_.replacing()) {
-    // What a survivor says of the stage that it has is no news.
+    // A survivor's message about its old stage is no news.
     if (!move_.under_way() || failed.generation != move_.generation()) return;
     if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);
     if (recovery_.replacing()) return ChooseAgain(device, failed);

@@ -1,4 +1,4 @@
-// What the loss of workers takes back, and from where training goes on.
+// The coordinator's part that goes back after the loss of workers.
 
 #include <algorithm>
 #include <optional>

@@ -23,7 +23,7 @@ double EvaluationPace::CollectSeconds(const BarrierReport& report) const {
 double EvaluationPace::ComputeSeconds(const BarrierReport& report) const {
   // Without a measurement: a third of a step's computation.
   constexpr double kForwardShare = 1.0 / 3;
-  int64_t threads = options_.worker_threads;  // of the evaluation
+  int64_t threads = options_.worker_threads;  // threads of the evaluation
   double seconds = 0;
   bool is_shared = false;
   for (const StagePlan& stage : report.plan.stages) {

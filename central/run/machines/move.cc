@@ -111,7 +111,7 @@ void Move::Prepare(const Roster& roster, RunEffects& effects) {
   order_.state = ModelState();
 }
 
-// Without the state.
+// The message without the state.
 PrepareStage Move::MessageFor(size_t stage, const Roster& roster) const {
   PrepareStage message = order_.common;
   message.plan = plan();

@@ -17,7 +17,7 @@ bool Contains(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// As many as a plan may name.
+// Largest number of devices in a plan.
 constexpr size_t kMaxDevices = 1024;
 // Different refusals that are logged.
 constexpr size_t kMaxLoggedRefusals = 100;
@@ -77,7 +77,7 @@ absl::Status Roster::CheckFits(const WorkerHello& hello) const {
   return absl::OkStatus();
 }
 
-// Whoever it is: what no seat changes, apart from what it can do.
+// Reasons that hold for any seat.
 std::optional<Refused> Roster::ReasonToKeepOut(const WorkerHello& hello) const {
   if (hello.protocol_version != kProtocolVersion) {
     return Refused{absl::StrCat("worker ", hello.name, " speaks protocol version ",
@@ -93,7 +93,7 @@ std::optional<Refused> Roster::ReasonToKeepOut(const WorkerHello& hello) const {
 // Before the run begins. None: it is welcome.
 std::optional<Refused> Roster::ReasonToRefuse(const WorkerHello& hello, bool local) const {
   std::optional<Refused> refused = ReasonToKeepOut(hello);
-  // Whoever central started is on its host.
+  // A worker that central started is on its host.
   if (refused.has_value() && !(local && hello.protocol_version == kProtocolVersion)) return refused;
   for (const Device& device : devices_) {
     if (device.hello.name != hello.name || complete_) continue;

@@ -37,7 +37,7 @@ MemoryLimit LimitOf(const Roster& roster, int number, int64_t sharing) {
   for (const std::string& backend : backends) {
     const ProcessorFacts* processor = FindProcessor(hello.processor_list, backend);
     if (processor == nullptr || processor->memory_bytes == 0) continue;
-    // All that the stage takes lies there.
+    // All data of the stage lies in the processor's memory.
     const int64_t bytes = std::max<int64_t>(1, processor->memory_bytes / sharing);
     if (limit.bytes > 0 && limit.bytes <= bytes) continue;
     limit = {bytes, absl::StrCat("the memory of its ", backend, " device")};

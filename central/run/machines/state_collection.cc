@@ -43,7 +43,7 @@ void StateCollection::GoBack(int64_t from, int64_t step) {
   collections_.clear();
 }
 
-// What the state of this step is collected for that is not whole yet.
+// The uses of this step's state that is not complete yet.
 StateUse StateCollection::UseAt(int64_t step) const {
   for (const auto& [sequence, collection] : collections_) {
     if (collection.step == step) return collection.use;

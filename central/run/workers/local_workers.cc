@@ -17,10 +17,10 @@
 namespace runnel {
 namespace {
 
-constexpr int64_t kGraceMs = 3000;  // of all of them together
+constexpr int64_t kGraceMs = 3000;  // for all of them together
 
-// What lets a local worker speak with those that dial central at `control_address` from elsewhere:
-// its neighbours may be any of them. Central itself listens there, so it is allowed.
+// Flags that let a local worker speak with workers that dial central at `control_address` from
+// elsewhere, which may be its neighbours. Central itself listens there, so it is allowed.
 absl::StatusOr<std::vector<std::string>> NetworkArguments(const std::string& control_address,
                                                           bool encrypts) {
   RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
@@ -88,7 +88,7 @@ absl::Status LocalWorkers::StartOne(const std::string& name) {
 }
 
 absl::Status LocalWorkers::StartAgain(const std::string& name) {
-  // One that was stopped would come back under this name.
+  // A stopped process would come back under this name.
   for (size_t i = 0; i < names_.size(); ++i) {
     if (names_[i] != name) continue;
     if (!processes_[i]->Poll().has_value()) told_.insert(i);

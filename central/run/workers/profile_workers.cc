@@ -60,7 +60,7 @@ class Session final : public CentralControlObserver {
   void Join(ConnectionId id, const WorkerHello& hello);
   // The worker's stream has ended, and with it the profile if it takes part.
   void EndIfTaking(ConnectionId id, const absl::Status& status);
-  // What a roster may want.
+  // Carries out the effects that a roster may have.
   void CarryOut(const RunEffects& effects);
   void Begin();
   void SendRequest();
@@ -80,7 +80,7 @@ class Session final : public CentralControlObserver {
   LocalWorkers local_workers_;
   Roster roster_;
   std::vector<ProfiledDevice> results_;  // by device
-  size_t device_ = 0;                    // which is asked, for what
+  size_t device_ = 0;                    // index of the asked device, and its request
   size_t model_ = 0;
   size_t range_ = 0;
   absl::Status result_;

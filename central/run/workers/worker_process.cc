@@ -23,11 +23,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Where the kernel has no pidfd.
+// Polling interval where the kernel has no pidfd.
 constexpr int kPollMs = 5;
 
-// What the child needs, made before the fork: between fork and exec only async-signal-safe calls
-// are allowed, since another thread may have held any lock.
+// Data of the child, made before the fork: between fork and exec only async-signal-safe calls are
+// allowed, since another thread may have held any lock.
 struct ExecPlan {
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
@@ -80,11 +80,11 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// In the child. Reports errno of what failed through `report` and ends.
+// Runs in the child. Reports errno of a failure through `report` and ends.
 [[noreturn]] void Exec(const ExecPlan& plan, const char* binary, pid_t parent, int report) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == parent) {  // else it ended before the line above
+  if (getppid() == parent) {  // else the parent ended before the line above
     const int null = open("/dev/null", O_RDONLY);
     if (null >= 0) dup2(null, STDIN_FILENO);
     // Best effort: ours are all close-on-exec, a library's may not be.

@@ -50,7 +50,7 @@ void Detector::AddHeartbeat(ConnectionId connection, const Heartbeat& heartbeat)
   watched.heartbeats.Add(now_ns);
   const bool same_phase = heartbeat.phase == watched.phase;
   if (same_phase && heartbeat.progress == watched.progress) return;
-  // From one phase to the next is no interval of either.
+  // The time between two phases is no interval of either.
   if (same_phase) {
     watched.progresses.Add(now_ns);
   } else {
@@ -67,7 +67,7 @@ std::optional<Detector::Finding> Detector::AddAnswer(ConnectionId connection, Po
   if (found == watched_.end()) return std::nullopt;
   Watched& watched = found->second;
   if (!std::exchange(watched.question_is_out, false)) return std::nullopt;
-  // One that was silent before it was known is taken for one whose port is open.
+  // A worker that was silent before its port was known counts as one whose port is open.
   if (!watched.usual.has_value()) watched.usual = watched.is_asked ? PortAnswer::kAnswered : answer;
   // Nothing of a silence that has ended counts for the next one, nor what was asked before it.
   if (std::exchange(watched.question_is_old, false) || !watched.is_asked) return std::nullopt;
@@ -127,7 +127,7 @@ void Detector::Forgive(int64_t stall_ns, int64_t now_ns, RunEffects& effects) {
                             absl::StrCat("central itself did not run for ", Seconds(stall_ns),
                                          ": no worker was silent for that time")});
   for (auto& [connection, watched] : watched_) {
-    // What was heard since is not older than it is.
+    // Times of last messages never lie in the future.
     watched.heard_ns = std::min(watched.heard_ns + stall_ns, now_ns);
     watched.progressed_ns = std::min(watched.progressed_ns + stall_ns, now_ns);
     watched.heartbeats.Restart(watched.heard_ns);

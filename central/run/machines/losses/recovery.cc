@@ -11,8 +11,8 @@
 
 namespace runnel {
 
-// All paths end at central's host, so we add up their times. Where the path was not measured, the
-// links of the device's stage tell what its network carries.
+// Seconds of bringing all states to central's host, where all paths end, so that their times add
+// up. For an unmeasured path the links of the device's stage stand in.
 double Recovery::CollectSeconds(const ActivePlan& active,
                                 const std::vector<DeviceFacts>& devices) const {
   double seconds = 0;
@@ -63,7 +63,7 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
   const std::string why(absl::StripPrefix(lost.why, absl::StrCat("backend ", lost.backend, ": ")));
   last_loss_ = absl::StrCat(what, happened, " after step ", lost.step, " (", why, ")");
   if (!options_.is_possible) return absl::UnavailableError(last_loss_);
-  // A worker does without what it lost; one that goes on losing is broken.
+  // A worker does without a lost backend; a worker that keeps losing backends is broken.
   if (!is_worker && ++backends_lost_ > kMostInVain) {
     return absl::UnavailableError(absl::StrCat(last_loss_, ", as were ", kMostInVain,
                                                " others since the last barrier: see its log"));
@@ -73,7 +73,7 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
   lost_.push_back(name);
   reached_ = std::max(reached_, lost.reached);
   replicas_.reset();
-  // Of the same barrier as central's state they save the way from there.
+  // Replicas of central's own barrier save the transfer from central.
   if (replicas.has_value() &&
       (replicas->step == step_ || (replicas->step > step_ && replicas->is_whole()))) {
     replicas_ = replicas;

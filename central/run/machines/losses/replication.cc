@@ -35,7 +35,7 @@ int64_t Replication::BytesOf(const StagePlan& stage) const {
 
 bool Replication::HasRoom(const ActivePlan& active, const std::vector<DeviceFacts>& devices,
                           RunEffects& effects) {
-  // Of a barrier that is committed and of the one that is about to be.
+  // A committed barrier and one on its way.
   constexpr int64_t kBarriers = 2;
   const std::vector<StagePlan>& stages = active.plan.stages;
   for (size_t i = 0; i < stages.size(); ++i) {

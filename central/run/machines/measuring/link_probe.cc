@@ -7,8 +7,8 @@
 namespace runnel {
 namespace {
 
-// How long the next train must be on a way that took the first one in so many nanoseconds; 0: there
-// is nothing more to learn.
+// Bytes of the next train on a way that took the first one in this many nanoseconds; 0: there is
+// nothing more to learn.
 int64_t SecondBytes(int64_t first_ns) {
   if (first_ns >= LinkProbe::kLongEnoughNs) return 0;
   return std::min(LinkProbe::kMostBytes,
@@ -122,7 +122,7 @@ void LinkProbe::BeginNext(const Roster& roster, RunEffects& effects) {
   BeginNext(roster, effects);
 }
 
-// What a ping takes of the bandwidth is no delay.
+// The ping's own time on the bandwidth is no delay.
 void LinkProbe::Finish(int device, bool has_rates) {
   const auto at = static_cast<size_t>(device);
   PathFigures& path = paths_[at];

@@ -126,7 +126,7 @@ void Measurement::SendRequests(const Roster& roster, RunEffects& effects) {
 ProfileRequest Measurement::MakeRequest(int device, const Roster& roster) const {
   ProfileRequest request = options_.request;
   request.ranges = RangesToMeasure();
-  // Of a device that came later too: nothing contradicts it yet.
+  // Also for a device that came later: nothing contradicts its kept answer yet.
   request.accepts_kept = is_first_ || new_.contains(device);
   request.generation = generation_;
   if (parts_) request.cost_codecs.clear();  // known since the layers
@@ -230,7 +230,7 @@ double Measurement::Progress() const {
   return parts_ ? 0.5 + share / 2 : share / 2;
 }
 
-// The device is done with what it was asked for.
+// The device has done its request.
 void Measurement::GoOnWithout(int device, const Roster& roster, RunEffects& effects) {
   ++done_;
   shares_[static_cast<size_t>(device)] = 0;
