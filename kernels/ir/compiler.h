@@ -24,8 +24,8 @@ struct CompileOptions {
   // input-gradient, so that activations and gradients are not all alive at once. The same bytes.
   bool recomputes = false;
   // No other micro-batch's forward comes between a forward and its backward, as in the plain loop
-  // and in stages with the cap 1: what is kept in between lies in kScratch, whose bytes it shares
-  // over time, and kStash is empty.
+  // and in stages with the cap 1: values kept in between share kScratch over time, and kStash is
+  // empty.
   bool one_in_flight = false;
   // Parts of other micro-batches may come between kInputGradient and kWeightGradient, each
   // micro-batch with its own kScratch from the one to the other: so kInputGradient does no
@@ -53,19 +53,18 @@ struct CompileOptions {
   const Optimizer* optimizer = nullptr;
 };
 
-// Where the state of layers first_layer..last_layer lies; the same for programs with the same
+// The layout of the state of layers first_layer..last_layer; the same for programs with the same
 // options. InvalidArgument if the range or the model is wrong.
 absl::StatusOr<StateLayout> PlanState(const ModelSpec& model, int first_layer, int last_layer,
                                       const Recipe& recipe, const CompileOptions& options);
 
-// Compiles the layers for micro-batches of `batch` samples. The loss is part of the stage that has
-// the last layer. InvalidArgument names the layer and operator that the recipe cannot train
-// (CheckModel) or whose output nobody reads, or what is wrong with the range, or a batch over
-// options.max_batch.
+// Compiles the layers for micro-batches of `batch` samples. The loss is part of the stage with the
+// last layer. InvalidArgument names the layer and operator that the recipe cannot train
+// (CheckModel) or whose output is unused, an invalid range, or a batch over options.max_batch.
 absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
                                      int64_t batch, const Recipe& recipe,
                                      const CompileOptions& options);
-// With options {.max_batch = batch}.
+// Compiles with options {.max_batch = batch}.
 absl::StatusOr<Program> CompileStage(const ModelSpec& model, int first_layer, int last_layer,
                                      int64_t batch, const Recipe& recipe);
 

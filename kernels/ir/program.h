@@ -66,7 +66,7 @@ struct Buffer {
   }
 };
 
-// How integers are rounded to fewer bits. Dropping the low bits of |x| leaves a rest r.
+// Rules for rounding integers to fewer bits. Dropping the low bits of |x| leaves a rest r.
 enum class Rounding : uint8_t {
   kPseudoStochastic,  // away from zero if r's high half exceeds its low half (NITI's PSR)
   kHalfAway,          // to the nearest; halves away from zero
@@ -74,7 +74,7 @@ enum class Rounding : uint8_t {
                       // layer, op, sequence and element
 };
 
-// What an integer recipe says of an instruction.
+// An integer recipe's rule for an instruction.
 struct IntegerRule {
   Rounding rounding = Rounding::kPseudoStochastic;
   bool promote_one_to_two = false;  // a shift of 1 becomes 2
@@ -84,10 +84,10 @@ struct IntegerRule {
   friend bool operator==(const IntegerRule&, const IntegerRule&) = default;
 };
 
-// What quantised weights are: kFakeQuantizeWeight.
+// Grid of quantised weights: kFakeQuantizeWeight.
 enum class WeightGrid : uint8_t { kTanhMax, kSignMean };
 
-// What a fake-quantising recipe says of an instruction.
+// A fake-quantising recipe's rule for an instruction.
 struct GridRule {
   int bits = 32;  // 1..8; 32: as they are
   WeightGrid weights = WeightGrid::kTanhMax;
@@ -95,12 +95,12 @@ struct GridRule {
   friend bool operator==(const GridRule&, const GridRule&) = default;
 };
 
-// The slices of its batch that a product of integers takes one after the other, each of `samples`,
-// the last of what is left (Mandheling, section 3.5). Sums of slices are added, so the bytes are
-// those of the whole, and a backend need not split. But a weight-gradient that is `shifted` gives
-// other bytes: the sums of each slice become mantissas m_i with a shift s_i by kRescale's rule
-// (IntegerRule); S = max s_i; g = saturate(sum of m_i / 2^(S - s_i)), each quotient towards zero,
-// of exponent e_dy + e_x + S.
+// Slices of the batch that an integer product takes one after the other, each of `samples`, the
+// last one of the rest (Mandheling, section 3.5). Sums of slices are added, so the bytes are those
+// of the whole, and a backend need not split. But a `shifted` weight-gradient gives other bytes:
+// the sums of each slice become mantissas m_i with a shift s_i by kRescale's rule (IntegerRule); S
+// = max s_i; g = saturate(sum of m_i / 2^(S - s_i)), each quotient towards zero, of exponent e_dy +
+// e_x + S.
 struct BatchSplit {
   int64_t samples = 0;  // 0, or the whole batch and more: not split, nor shifted
   bool shifted = false;
@@ -120,8 +120,8 @@ struct Instruction {
   int op = 0;     // in the layer
   OpSpec attributes;
   IntegerRule integer;
-  // Values that stay in place until this instruction is done although it does not read them: what
-  // was made of them may so be made as late as here.
+  // Values that stay in place until this instruction is done although it does not read them, so
+  // that values derived from them may be computed as late as here.
   std::vector<BufferIndex> keeps;
   GridRule grid;
   RescaleRule rescale;  // of products with a kept scale
@@ -144,7 +144,7 @@ struct StateTensor {
   bool channels_last = false;
 };
 
-// Where a stage's state lies; the same for every batch size.
+// Layout of a stage's state; the same for every batch size.
 struct StateLayout {
   std::vector<StateTensor> tensors;  // by layer, then in the order of LayerInfo::state
   std::vector<StateTensor> slots;    // likewise, in the order of SlotsOf
@@ -172,8 +172,8 @@ struct Program {
   bool early_weight_gradients = false;
   Shape input;
   Shape output;
-  int64_t input_bytes = 0;   // of kInput and kInputGradient, with the tail if they are scaled
-  int64_t output_bytes = 0;  // of kOutput and kOutputGradient, likewise
+  int64_t input_bytes = 0;   // size of kInput and kInputGradient, with the tail if they are scaled
+  int64_t output_bytes = 0;  // size of kOutput and kOutputGradient, likewise
   std::vector<Buffer> buffers;
   std::array<std::vector<Instruction>, kPartCount> parts;
   StateLayout state;
@@ -183,9 +183,9 @@ struct Program {
   const std::vector<Instruction>& part(Part p) const { return parts[static_cast<int>(p)]; }
 };
 
-// Of an operand that the instruction has, as OpTraits::shapes names it.
+// Shape of an operand that the instruction has, as OpTraits::shapes names it.
 const Shape& ShapeOf(const Program& program, const Instruction& instruction, Operand operand);
-// How often a product multiplies and adds; 0 for all other instructions.
+// Multiply-adds of a product; 0 for all other instructions.
 int64_t MultiplyAdds(const Program& program, const Instruction& instruction);
 
 // A listing for people and tests: one line an instruction, then the sizes. "~": Buffer::rounded.

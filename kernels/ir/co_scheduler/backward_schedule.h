@@ -17,7 +17,7 @@ namespace runnel {
 struct BackwardLanes {
   GradientLanes lanes;
   std::vector<int> items;  // by instruction of kWeightGradient: the number of its item
-  // By item: the last instruction of kInputGradient, on the host, whose result it reads; -1: none.
+  // By item: the last instruction of kInputGradient on the host whose result it reads; -1: none.
   std::vector<int> waits_for;
 };
 BackwardLanes MakeLanes(const ProgramFlow& flow, const InstructionChain& chain,

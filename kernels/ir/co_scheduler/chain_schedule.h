@@ -1,8 +1,8 @@
 #pragma once
 
-// Which processor of a device runs which instruction of a chain: the dynamic program of Mandheling
-// (MobiCom 2022, section 3.3), for any number of processors and with switches that cost by pair and
-// by what moves. A pure function; any thread.
+// Assigns the instructions of a chain to the processors of a device: the dynamic program of
+// Mandheling (MobiCom 2022, section 3.3), for any number of processors, with switches whose cost
+// depends on the pair and on the moved bytes. A pure function; any thread.
 
 #include <cstdint>
 #include <limits>
@@ -13,31 +13,31 @@
 
 namespace runnel {
 
-// Of an instruction on a processor that does not have it.
+// Cost of an instruction on a processor that lacks it.
 inline constexpr double kUnsupported = std::numeric_limits<double>::infinity();
 
-// What going on with another processor costs.
+// Cost of going on with another processor.
 struct SwitchCost {
   double seconds = 0;           // whatever moves
-  double seconds_per_byte = 0;  // of what moves
+  double seconds_per_byte = 0;  // for the moved bytes
 };
 
 // Instructions in the order in which they run, one at a time, and processors by number.
 struct InstructionChain {
   // [instruction][processor], not negative; kUnsupported. All rows are of one length.
   std::vector<std::vector<double>> seconds;
-  // What moves if the processor changes: [i] between instructions i - 1 and i, [0] from the start,
-  // [seconds.size()] to the end. Empty: nothing anywhere.
+  // Bytes that move if the processor changes: [i] between instructions i - 1 and i, [0] from the
+  // start, [seconds.size()] to the end. Empty: nothing anywhere.
   std::vector<int64_t> moved_bytes;
   // [from][to]; what stands on the diagonal does not count.
   std::vector<std::vector<SwitchCost>> switches;
-  // Where the operands of the first instruction are, and where the results of the last have to be;
-  // none: wherever it is best.
+  // Processor that has the operands of the first instruction, and processor that must have the
+  // results of the last; none: free to choose.
   std::optional<int> start;
   std::optional<int> end;
 
   int instructions() const { return static_cast<int>(seconds.size()); }
-  // Of a switch before `instruction`; instructions(): after the last.
+  // Seconds of a switch before `instruction`; instructions(): after the last.
   double SwitchSeconds(int from, int to, int instruction) const;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which processor computes which weight-gradient. Nothing waits for them but the update, so they
-// run beside the input-gradients and beside one another (Mandheling, MobiCom 2022, section 3.3). A
-// pure function; any thread.
+// Assigns weight-gradients to processors. Only the update waits for them, so they run beside the
+// input-gradients and beside one another (Mandheling, MobiCom 2022, section 3.3). A pure function;
+// any thread.
 
 #include <vector>
 
@@ -14,11 +14,11 @@ struct GradientItem {
   std::vector<double> seconds;  // by processor, with its copies; kUnsupported: it lacks it
 };
 
-// Times count from the begin of the input-gradients. A processor runs its items in their order, in
-// groups: what a group reads is copied before, what it wrote afterwards.
+// Times count from the start of the input-gradients. A processor runs its items in their order, in
+// groups: a group's operands are copied before it, its results after it.
 struct GradientLanes {
   std::vector<GradientItem> items;
-  // By processor: when its first item may begin.
+  // Earliest start of each processor's first item.
   std::vector<double> free_seconds;
   std::vector<double> group_seconds;  // by processor: of a group beside its items: the switches
   double least_end_seconds = 0;       // when the input-gradients are done
@@ -30,11 +30,11 @@ struct GradientPlacement {
   std::vector<int> processors;        // by item
   std::vector<int> groups;            // by item: number of its group among those of its processor
   std::vector<double> begin_seconds;  // by item, of a group's first one with its switch
-  double end_seconds = 0;             // of all
+  double end_seconds = 0;             // end of all items
 };
 
-// With these processors: groups so that each processor is done as soon as it can be; of equal ones
-// the larger groups.
+// Groups the items of these processors so that each processor is done as early as possible; among
+// equals the larger groups.
 GradientPlacement GroupGradients(const GradientLanes& lanes, const std::vector<int>& processors);
 
 // The placement that ends first; `start`, where no other ends before it. Exact while there are not

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which processor runs which instruction of a program: the chains of its parts, and rules that say
-// it whatever it costs.
+// Assigns the instructions of a program to processors: by cost for the chains of its parts, or by
+// rules whatever the cost.
 
 #include <array>
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace runnel {
 
 struct ScheduledInstruction {
   int processor = 0;
-  double seconds = 0;         // with what it takes from and leaves to other parts
+  double seconds = 0;         // including copies from and to other parts
   double switch_seconds = 0;  // before it; 0: none
-  int64_t switch_bytes = 0;   // that move then
+  int64_t switch_bytes = 0;   // bytes that move then
   // When its switch, or else itself, begins after the begin of its part. Below 0: beside the
   // input-gradient, which ends when the weight-gradient begins.
   double begin_seconds = 0;
@@ -32,18 +32,18 @@ struct ProgramSchedule {
   std::vector<std::string> sources;     // each with where its costs come from: "cpu (measured)"
   std::array<std::vector<ScheduledInstruction>, kPartCount> parts;  // by instruction
   std::array<double, kPartCount> back_seconds = {};  // to the host, after the last instruction
-  Grouping grouping;                                 // as CutIntoSegments takes it
+  Grouping grouping;                                 // grouping for CutIntoSegments
 
   Assignment assignment() const;
-  // From a part's begin to its end, switches included.
+  // Seconds from a part's start to its end, switches included.
   double PartSeconds(Part part) const;
 };
 
-// What is known of values when a part is scheduled: who wrote them in the parts before it, and who
-// keeps them.
+// Known places of values when a part is scheduled: their writers in earlier parts, and the
+// processors that keep them.
 struct ValueHomes {
   const Assignment& assignment;
-  const std::vector<bool>& keeps_values;  // as CutIntoSegments'
+  const std::vector<bool>& keeps_values;  // as in CutIntoSegments
 };
 
 // The chain of a part: it starts and ends on processor 0. `seconds`: of an instruction there alone,
@@ -59,16 +59,16 @@ InstructionChain MakeChain(const Program& program, const ProgramFlow& flow, cons
 class AssignmentRule {
  public:
   // "alternate": one instruction after the other goes to the next processor that has it.
-  // "random:SEED": runs of instructions go to drawn processors.
-  // "CODE=NAME+CODE=NAME...": instructions of that code (Name(OpCode); '*': all) go to that
-  // processor where it has them; the first row that fits counts; all others stay on the host.
-  // Empty: no rule. InvalidArgument names what is not known.
+  // "random:SEED": runs of instructions go to drawn processors. "CODE=NAME+CODE=NAME...":
+  // instructions of that code (Name(OpCode); '*': all) go to that processor if it has them; the
+  // first fitting row counts; all others stay on the host. Empty: no rule. InvalidArgument names
+  // the unknown word.
   static absl::StatusOr<AssignmentRule> Parse(absl::string_view text,
                                               const std::vector<std::string>& processors);
 
   bool is_set() const { return alternates_ || random_seed_.has_value() || !rows_.empty(); }
-  // By instruction of a chain. The host takes what the processor lacks; the first that has it where
-  // the host lacks it too.
+  // The processor of each instruction of a chain. The host takes instructions that the processor
+  // lacks; the first processor that has it, if the host lacks it too.
   std::vector<int> Choose(const std::vector<Instruction>& part,
                           const InstructionChain& chain) const;
 
@@ -89,8 +89,7 @@ class AssignmentRule {
   std::vector<Row> rows_;
 };
 
-// What these processors cost, instruction by instruction, with the switches between them, one after
-// the other.
+// Fills in the cost of each instruction on its processor, and of the switches, one after the other.
 void FillCosts(const InstructionChain& chain, const std::vector<int>& processors, Part part,
                ProgramSchedule& schedule);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Which instructions go into which segment, and which segments wait for which others. It follows
-// from the bytes of the stage's memory that instructions touch: of two that touch the same bytes,
-// one of them writing, the later one waits. A pure function; any thread.
+// Groups instructions into segments, and orders the segments by the bytes of the stage's memory
+// that their instructions touch: of two that touch the same bytes, one of them writing, the later
+// one waits. A pure function; any thread.
 
 #include <vector>
 
@@ -19,8 +19,8 @@ struct SegmentPlan {
   std::vector<int> after;         // as Segment's
 };
 
-// Of all parts. An instruction joins the last segment of its processor if both have the same number
-// in `grouping` and it need not wait for a segment that began later.
+// Segments of all parts. An instruction joins the last segment of its processor if both have the
+// same number in `grouping` and it need not wait for a later segment.
 std::vector<SegmentPlan> OrderSegments(const Program& program, const ProgramFlow& flow,
                                        const Assignment& assignment, const Grouping& grouping,
                                        const std::vector<bool>& keeps_values);

@@ -1,10 +1,10 @@
 #pragma once
 
-// A program whose instructions run on several processors, as small programs of instructions of one
-// of them. Values that cross a border of a segment lie row-major in the host's memory, packed in
-// the segment's kInput and kOutput. What only its own instructions see keeps its place in kStash or
-// kScratch, and so does what a processor reads again in a later segment, where it keeps values.
-// Pure functions; any thread.
+// Cuts a program for several processors into small programs for one processor each. Values that
+// leave a segment lie row-major in the host's memory, packed in the segment's kInput and kOutput.
+// Values that only its own instructions use keep their place in kStash or kScratch, and so do
+// values that a processor that keeps them reads again in a later segment. Pure functions; any
+// thread.
 
 #include <array>
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace runnel {
 
-// By part and instruction: the number of a processor. 0 is the host.
+// Number of the processor, by part and instruction. 0 is the host.
 using Assignment = std::array<std::vector<int>, kPartCount>;
-// By part and instruction: instructions of one number go into one segment, if they may. Parts
-// without numbers: neighbours of one processor.
+// Group number by part and instruction: instructions of one number go into one segment, if
+// possible. Parts without numbers: neighbours of one processor.
 using Grouping = std::array<std::vector<int>, kPartCount>;
 
 // A tensor's bytes in two places: its elements, and the tail of a scaled one. What lies between
@@ -37,17 +37,17 @@ void CopyTensor(const TensorCopy& tensor, const std::byte* from, std::byte* to);
 
 struct Segment {
   Part part = Part::kForward;
-  std::vector<int> instructions;  // of the part, ascending
+  std::vector<int> instructions;  // instructions of the part, ascending
   int processor = 0;
-  // Segments before it, by number, of other processors, that are done before it begins: they write
-  // what it reads, or read or write what it writes. Of the same part; of kWeightGradient also those
-  // of kInputGradient. Segments of one processor run one after the other in their order.
+  // Numbers of earlier segments of other processors that must be done first, because they touch the
+  // same bytes and one of the two writes. They are of the same part; for kWeightGradient also of
+  // kInputGradient. Segments of one processor run one after the other in their order.
   std::vector<int> after;
   Program program;              // has `part` alone
   std::vector<TensorCopy> in;   // into kInput before it runs
-  std::vector<TensorCopy> out;  // from kOutput afterwards
-  int64_t in_bytes = 0;         // of kInput
-  int64_t out_bytes = 0;        // of kOutput
+  std::vector<TensorCopy> out;  // copied from kOutput afterwards
+  int64_t in_bytes = 0;         // size of kInput
+  int64_t out_bytes = 0;        // size of kOutput
   // State that it touches, in the storages of the stage. Updates may read what they overwrite.
   std::vector<TensorCopy> state_read;
   std::vector<TensorCopy> state_written;

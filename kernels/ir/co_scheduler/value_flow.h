@@ -1,7 +1,7 @@
 #pragma once
 
-// Which instruction writes what another one reads. Programs say it by memory, which values share
-// over time; here each value is one thing. A pure function; any thread.
+// Finds the instruction that writes each value that another one reads. Programs name memory, which
+// values share over time; here each value is one thing. A pure function; any thread.
 
 #include <array>
 #include <vector>
@@ -11,13 +11,13 @@
 
 namespace runnel {
 
-// What one instruction writes into kOutput, kInputGradient, kStash or kScratch, or what lies in
-// kInput or kOutputGradient. All else is state, which outlives a part, or belongs to the host.
+// A value that one instruction writes into kOutput, kInputGradient, kStash or kScratch, or a value
+// in kInput or kOutputGradient. All else is state, which outlives a part, or belongs to the host.
 struct FlowValue {
-  Buffer place;  // as its writer, or the first reader of an input, names it
+  Buffer place;  // as named by its writer, or by the first reader of an input
   Part part = Part::kForward;
   int writer = -1;  // instruction of `part`; -1: the caller
-  // It is still there when its part is done.
+  // Whether it is still there when its part is done.
   bool survives_part = false;
   struct Reader {
     Part part;
@@ -26,12 +26,12 @@ struct FlowValue {
   std::vector<Reader> readers;
 };
 
-inline constexpr int kNoValue = -1;  // of operands that are no such value
+inline constexpr int kNoValue = -1;  // for operands that are no such value
 
 struct ProgramFlow {
   struct Operands {
     std::vector<int> inputs;   // numbers of values, as Instruction::inputs
-    std::vector<int> outputs;  // as Instruction::outputs
+    std::vector<int> outputs;  // in the order of Instruction::outputs
   };
   std::vector<FlowValue> values;
   std::array<std::vector<Operands>, kPartCount> operands;  // by instruction
