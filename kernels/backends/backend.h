@@ -34,20 +34,21 @@ class Memory {
  public:
   virtual ~Memory() = default;
   virtual int64_t bytes() const = 0;
-  // What Bindings take for it; 64-byte aligned where the host can address it, else a value that
-  // only the backend itself understands.
+  // The address for Bindings; 64-byte aligned where the host can address the memory, else a value
+  // that only the backend understands.
   virtual std::byte* address() const = 0;
   // All bytes, for the host, up to Unmap; 64-byte aligned. No copy on backends of the host. At most
-  // one Map at a time; what is written under kRead is undefined. Unavailable: the device is lost.
+  // one Map at a time; writes under kRead are undefined. Unavailable: the device is lost.
   virtual absl::StatusOr<std::byte*> Map(MapAccess access) = 0;
-  // The next Run sees what was written; it returns the error if the device cannot take it.
+  // Makes the host's writes visible to the next Run, which returns the error if the device cannot
+  // take them.
   virtual void Unmap() = 0;
 };
 
 // A Map that is undone when it goes.
 class Mapping {
  public:
-  // As Memory::Map. `memory` outlives the mapping.
+  // Maps as Memory::Map does. `memory` outlives the mapping.
   static absl::StatusOr<Mapping> Of(Memory& memory, MapAccess access);
   Mapping(Mapping&& other) noexcept : memory_(std::move(other.memory_)), data_(other.data_) {}
   std::byte* data() const { return data_; }
@@ -86,7 +87,7 @@ class Executable {
   virtual int64_t memory_bytes() const { return 0; }
 };
 
-// What a backend is made with.
+// Settings of a backend.
 struct BackendSettings {
   int threads = 1;  // compute threads of backends on the host's processor
   // Largest memory that a backend takes of its device; 0: all that the device has.
@@ -108,7 +109,7 @@ class Backend {
   virtual ProcessorFacts processor() const { return {.backend = std::string(name())}; }
   // Tunes the kernels to the device; null where nothing can be tuned.
   virtual Tuner* tuner() { return nullptr; }
-  // Memory for what a stage keeps; host memory unless a backend has its own. bytes >= 0.
+  // Memory for a stage's state and values; host memory unless a backend has its own. bytes >= 0.
   // ResourceExhausted: the device has no more (LostBackendOf, where it is not the host).
   virtual absl::StatusOr<std::unique_ptr<Memory>> Allocate(int64_t bytes);
   // Unimplemented names the first instruction that this backend does not have. `program` must
@@ -118,16 +119,16 @@ class Backend {
 
 struct BackendRow {
   absl::string_view name;
-  absl::string_view summary;  // for --help and the device list
+  absl::string_view summary;  // text for --help and the device list
   absl::StatusOr<std::unique_ptr<Backend>> (*make)(const BackendSettings& settings);
   // Of a backend that needs more than this binary, which `make` starts or loads (a shared object,
   // host/loaded_backend.h; a program, hexagon/): whether that is there. Null: nothing more.
   bool (*is_installed)(absl::string_view name) = nullptr;
-  // Of one that computes beside the processor: whether "auto" may prefer it, if it is faster. Null:
-  // never. Loads nothing.
+  // For a backend beside the processor: whether "auto" may prefer it, if it is faster. Null: never.
+  // Loads nothing.
   bool (*is_worth_measuring)() = nullptr;
-  // Of one that is loaded: a text that changes when its driver or its settings may have; loads
-  // nothing. Null: what is loaded is a file of this build.
+  // For a loaded backend: a text that changes when its driver or its settings may have; loads
+  // nothing. Null: the loaded file is of this build.
   std::string (*driver_stamp)() = nullptr;
 
   bool is_loaded() const { return is_installed != nullptr; }
@@ -144,7 +145,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name,
 inline absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(absl::string_view name, int threads) {
   return MakeBackend(name, BackendSettings{.threads = threads});
 }
-// What can be asked for here. Loads nothing.
+// Names that may be asked for here. Loads nothing.
 std::vector<std::string> BackendNames();
 // Whether there is a row of this name that is_loaded.
 bool IsLoadedBackend(absl::string_view name);
@@ -152,7 +153,7 @@ bool IsLoadedBackend(absl::string_view name);
 std::vector<std::string> BackendsWorthMeasuring();
 // A line for each installed backend that has a BackendRow::driver_stamp.
 std::string DriverStamps();
-// What "auto" stands for without them: one after the other, until one has all that a stage needs.
+// The backends that "auto" stands for otherwise: the first one that can run all of a stage.
 std::vector<std::string> AutoBackendNames();
 
 }  // namespace runnel

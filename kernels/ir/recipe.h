@@ -17,7 +17,7 @@
 
 namespace runnel {
 
-// What an operator's backward needs from its forward.
+// The part of an operator's forward that its backward needs.
 enum class Saved : uint8_t { kNothing, kInput, kOutput, kInputAndStats, kIndices };
 
 // One operator's translation and back-propagation.
@@ -27,8 +27,8 @@ struct OpRule {
   OpCode forward_eval;
   OpCode input_gradient;
   std::optional<OpCode> weight_gradient;  // none for operators without parameters
-  Saved saved = Saved::kNothing;  // for input_gradient (the weight-gradient of conv and linear
-                                  // reads x as well)
+  // Saved for input_gradient; the weight-gradient of conv and linear reads x as well.
+  Saved saved = Saved::kNothing;
   // The result is an accumulator, which kRescale turns into an activation.
   bool rescale_forward = false;
   bool rescale_input_gradient = false;
@@ -43,14 +43,14 @@ struct Quantizer {
 
 struct Recipe {
   std::string name;                      // "fp32", "niti", "niti:niti2021"
-  const RecipeFamily* family = nullptr;  // what it cannot train
+  const RecipeFamily* family = nullptr;  // names the models that the recipe cannot train
   NumberFormat numbers;                  // the type of each kind of value: the family's
 
   // Translation and back-propagation.
   std::vector<OpRule> rules;
   std::optional<OpCode> quantize;  // raw samples -> activation, where they enter
   OpCode add_gradients = OpCode::kAccumulate;
-  GridRule activation_grid;  // of the rules' kFakeQuantizeActivation
+  GridRule activation_grid;  // grid of the rules' kFakeQuantizeActivation
   // The gradient of the operator's output, for both of its gradients.
   std::optional<Quantizer> error_quantizer;
 
@@ -68,15 +68,15 @@ struct Recipe {
 
   // Rounding of integer recipes.
   IntegerRule rescale;                                       // activations and errors
-  Rounding gradient_rounding = Rounding::kPseudoStochastic;  // of weight-gradients
-  Rounding loss_rounding = Rounding::kPseudoStochastic;      // of the loss gradient
+  Rounding gradient_rounding = Rounding::kPseudoStochastic;  // rounding of weight-gradients
+  Rounding loss_rounding = Rounding::kPseudoStochastic;      // rounding of the loss gradient
 
   // Null if the recipe has no rule for the operator.
   const OpRule* Find(OpKind op) const;
 };
 
-// What is wrong with a recipe's rows: an instruction that is not known, an operator twice, a result
-// that is not rescaled although it is an accumulator, an integer update of FP32 weights, ...
+// Checks a recipe's rows. Errors: an unknown instruction, an operator twice, a result that is not
+// rescaled although it is an accumulator, an integer update of FP32 weights, ...
 absl::Status CheckRecipe(const Recipe& recipe);
 
 // InvalidArgument names the layer and operator that the recipe cannot train, and why: no rule, or
@@ -86,7 +86,7 @@ absl::Status CheckModel(const Recipe& recipe, const ModelSpec& model);
 // The recipe of a name (recipe_family.h). It is made once and lives as long as the process.
 // InvalidArgument as ParseRecipeName's. Any thread.
 absl::StatusOr<const Recipe*> FindRecipe(absl::string_view name);
-// What a worker says that it has: OfferOf each family.
+// A worker's offer: OfferOf each family.
 std::vector<std::string> RecipeOffers();
 
 }  // namespace runnel

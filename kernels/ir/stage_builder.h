@@ -1,6 +1,6 @@
 #pragma once
 
-// From layers to instructions, before anything has a place in memory: the forward, its
+// Makes instructions of layers, before any value has a place in memory: the forward, its
 // differentiation and the state's layout. Used by the compiler only. A pure function; any thread.
 
 #include <vector>
@@ -34,7 +34,7 @@ absl::StatusOr<StageDraft> DraftStage(const ModelSpec& model, const std::vector<
 StateLayout LayOutState(const std::vector<LayerInfo>& infos, int first_layer, int last_layer,
                         const Recipe& recipe, const CompileOptions& options);
 
-// Of the weight-gradient of an operator with this output, (batch', out_channels, ...), for
+// Type of the weight-gradient of an operator with this output, (batch', out_channels, ...), for
 // micro-batches of `batch` samples: kInt32, or kInt64 where the sum over samples and positions
 // could overflow.
 DType GradientTypeOf(const Shape& op_output, int64_t batch);

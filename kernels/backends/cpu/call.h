@@ -1,6 +1,6 @@
 #pragma once
 
-// What a kernel of backend cpu gets, and the table of kernels.
+// The call of a kernel of backend cpu, and the table of kernels.
 
 #include <algorithm>
 #include <cstddef>
@@ -35,7 +35,7 @@ struct Operand {
   const Buffer* buffer = nullptr;
 };
 
-// What all calls of one executable share.
+// Shared by all calls of one executable.
 struct Machine {
   const fp32::Kernels* fp32 = nullptr;
   const Int8Kernels* int8 = nullptr;
@@ -46,9 +46,9 @@ struct Machine {
   int workers() const { return pool->threads(); }
 };
 
-// What a product that rescales its own sums knows of its calls before. It changes no bytes.
+// Memory of earlier calls for a product that rescales its own sums. It changes no bytes.
 struct ShiftGuess {
-  int32_t shift = 0;   // of the last maximum
+  int32_t shift = 0;   // the last maximum's
   int32_t misses = 0;  // recent share of calls with another shift than the one before, of 256
 };
 
@@ -60,8 +60,8 @@ struct Call {
   const StepContext* context = nullptr;
   bool channels_last = false;
   Machine machine;
-  // In a fused step: what this instruction would have computed first is there already, its output
-  // is wanted beyond the step.
+  // In a fused step: this instruction's sums are there already, and its output is wanted beyond the
+  // step.
   bool sums_done = false;
   bool keep_output = true;
   ShiftGuess* guess = nullptr;  // the executable's, of this instruction
@@ -83,10 +83,10 @@ struct Call {
   }
 };
 
-// How activations of rank >= 3 must lie for a kernel.
+// Layout that a kernel demands of activations of rank >= 3.
 enum class LayoutRule : uint8_t {
   kChannelsLast,
-  kRowMajor,  // as the shape says
+  kRowMajor,  // by the shape
   kSame,      // either, but all operands alike
 };
 

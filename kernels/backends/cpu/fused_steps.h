@@ -1,9 +1,9 @@
 #pragma once
 
-// Which instructions of a program run together. A convolution takes along the batch normalisation
-// and activation that make what it reads, the statistics of what it writes, and in the backward
-// both of its gradients with those of the batch normalisation behind it. What is computed, and in
-// which order it is summed, is what the instructions alone give: the bytes are the same.
+// Groups instructions of a program that run together. A convolution takes along the batch
+// normalisation and activation that make its input, the statistics of its output, and in the
+// backward both of its gradients with those of the batch normalisation behind it. Values and the
+// order of sums are those of the single instructions: the bytes are the same.
 
 #include <array>
 #include <vector>

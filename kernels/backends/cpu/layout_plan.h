@@ -1,10 +1,10 @@
 #pragma once
 
-// Which operands of a program lie channels-last and where one has to be turned. Decided once, when
-// a program is prepared.
-//
-// Activations of rank >= 3 inside a stage lie channels-last; what enters and leaves a stage is
-// row-major as its shape says. So every operator sees the same layout wherever the model is cut.
+// Decides which operands of a program lie channels-last and where one has to be turned. Done once,
+// when a program is prepared.
+// || Activations of rank >= 3 inside a stage lie channels-last; tensors that enter or leave a stage
+// are row-major as their shape says. So every operator sees the same layout wherever the model is
+// cut.
 
 #include <array>
 #include <cstdint>
@@ -23,8 +23,8 @@ struct Turn {
   Way way = Way::kNone;
   int64_t samples = 0, channels = 0, positions = 0;
   int element_bytes = 4;
-  int64_t tail_offset = 0;       // of a scaled tensor's tail, which goes along; else 0
-  int64_t workspace_offset = 0;  // of the turned copy, a multiple of 64
+  int64_t tail_offset = 0;       // tail of a scaled tensor, copied along; else 0
+  int64_t workspace_offset = 0;  // place of the turned copy, a multiple of 64
 };
 
 struct PlannedInstruction {

@@ -37,7 +37,7 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable job_started_;
   std::condition_variable job_done_;
-  // All below but next_: written under mutex_. Atomics are also read without it.
+  // All members below but next_ are written under mutex_. Atomics are also read without it.
   std::atomic<uint64_t> generation_ = 0;
   bool open_ = false;            // threads may still join the present job
   std::atomic<int> joined_ = 0;  // threads in the present job, the caller not counted

@@ -59,7 +59,7 @@ class Workspace {
   }
 
   std::vector<Block> blocks_;
-  int64_t used_ = 0;    // of the last block
+  int64_t used_ = 0;    // used bytes of the last block
   int64_t wanted_ = 0;  // since Reset
 };
 

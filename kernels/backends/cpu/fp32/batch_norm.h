@@ -37,7 +37,7 @@ class PieceSums {
 
  private:
   int64_t rows_, channels_, block_rows_;
-  int64_t pieces_;  // of a block
+  int64_t pieces_;  // pieces of a block
   float* sums_;
 };
 
@@ -46,7 +46,7 @@ void AddMoments(const Call& call, const float* x, int64_t row, int64_t count, Pi
 // Statistics of a kBatchNormForward from its input's moments: its outputs but y.
 void FinishStatistics(const Call& norm, const PieceSums& sums);
 
-// Both from its input in memory, unless call.sums_done.
+// Computes both statistics from the input in memory, unless call.sums_done.
 void EnsureStatistics(const Call& norm);
 
 // The normalisation that kBatchNormForward (its statistics are there), -Again, -Eval or
@@ -58,7 +58,7 @@ void AddGradientSums(const Call& norm, const Normalisation& n, const float* dy, 
                      int64_t count, PieceSums& sums);
 // Its dscale_dshift.
 void FinishGradientSums(const Call& norm, const PieceSums& sums);
-// Both from dy in memory, unless norm.sums_done.
+// Computes both sums from dy in memory, unless norm.sums_done.
 void EnsureGradientSums(const Call& norm, const Normalisation& n, const float* dy);
 // Its dx, when its dscale_dshift is there.
 RowSource GradientSource(const Call& norm, const Normalisation& n, const float* dy);

@@ -1,7 +1,7 @@
 #pragma once
 
-// A convolution along one spatial axis, in either direction, as passes over a source: what the
-// matrix-product driver (conv_product.h) and the depthwise kernels walk along.
+// A convolution along one spatial axis, in either direction, as passes over a source, for the
+// matrix-product driver (conv_product.h) and the depthwise kernels.
 
 #include <cstdint>
 #include <vector>
@@ -32,7 +32,7 @@ struct Axis {
   int64_t low = 0, high = 0;  // source positions that are read: [low, high)
   std::vector<AxisPass> passes;
 
-  // Nothing outside the source is read.
+  // Whether no value outside the source is read.
   bool inside() const { return low >= 0 && high <= source; }
 };
 

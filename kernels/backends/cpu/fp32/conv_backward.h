@@ -13,7 +13,7 @@
 
 namespace runnel::fp32 {
 
-// Which call of a backward step is what; null where the step has none. In the program's order:
+// Roles of the calls of a backward step; null where the step has none. In the program's order:
 struct BackwardRoles {
   explicit BackwardRoles(Calls calls);
 
@@ -21,10 +21,11 @@ struct BackwardRoles {
   const Call* norm = nullptr;        // batch norm behind the convolution: its dx is dy
   const Call* x_norm = nullptr;      // batch norm and activation that make the convolution's input
   const Call* x_activation = nullptr;
-  const Call* weight = nullptr;           // the convolution's gradients; one of them at least
-  const Call* input = nullptr;            //
-  const Call* next_activation = nullptr;  // of the batch norm before the convolution, whose sums
-  const Call* next_norm = nullptr;        // can be taken as dx is made
+  const Call* weight = nullptr;  // the convolution's gradients; one of them at least
+  const Call* input = nullptr;   //
+  // activation of the batch norm before the convolution, whose sums
+  const Call* next_activation = nullptr;
+  const Call* next_norm = nullptr;  // can be taken as dx is made
 };
 
 struct ConvBackwardParts {

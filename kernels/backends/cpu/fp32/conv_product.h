@@ -26,7 +26,7 @@ struct ConvProduct {
   Axis h, w;
   int64_t groups = 1;
   int64_t kernel_w = 1;   // for positions in the weight
-  int64_t tap_count = 1;  // of the weight
+  int64_t tap_count = 1;  // taps of the weight
   bool backward = false;  // weight (source channels, target channels / groups, taps), else
                           // (target channels, source channels / groups, taps)
   const float* weight = nullptr;
@@ -47,14 +47,14 @@ inline int64_t SumUnitRows(const Image& image) {
   return kPieceRows / positions * positions;
 }
 
-// How the work of one or more convolutions is cut: into units (images, or rows where all are
-// pixelwise), a block of which, with its sources and targets, stays in the second-level cache. A
-// function of the shapes alone.
+// Cuts the work of one or more convolutions into units (images, or rows where all are pixelwise); a
+// block of units, with its sources and targets, stays in the second-level cache. A function of the
+// shapes alone.
 struct BlockPlan {
   int64_t units = 0;
   int64_t block = 1;
 
-  // unit_floats: what a unit takes of the cache; summed: the image whose rows are summed block by
+  // unit_floats: a unit's floats in the cache; summed: the image whose rows are summed block by
   // block.
   static BlockPlan Of(int64_t units, int64_t unit_floats, bool rows, const Image& summed);
   static BlockPlan Of(const ConvProduct& conv);
@@ -117,9 +117,9 @@ class ConvRunner {
   const ConvProduct& conv_;
   const bool pixelwise_;
   int64_t unit_source_ = 0, unit_target_ = 0;
-  int64_t source_channels_ = 0, target_channels_ = 0;  // of a group
+  int64_t source_channels_ = 0, target_channels_ = 0;  // channels of a group
   std::vector<PanelRun> runs_;
-  const PanelRun* run_ = nullptr;  // what is packed
+  const PanelRun* run_ = nullptr;  // the packed run
   float* temporary_ = nullptr;
   std::vector<Pass> passes_;
   std::vector<Buffers> buffers_;
@@ -128,8 +128,8 @@ class ConvRunner {
 // Floats of the cache that an image, or a row, of the convolution takes.
 int64_t UnitFloats(const ConvProduct& conv, bool pixelwise);
 
-// All of it, in the blocks of BlockPlan::Of(conv). after(row, count) is called, from any thread,
-// when a block's rows of the target are done.
+// Runs the whole product, in the blocks of BlockPlan::Of(conv). after(row, count) is called, from
+// any thread, when a block's rows of the target are done.
 void RunConvProduct(const Call& call, const ConvProduct& conv, const RowSource& source,
                     absl::FunctionRef<void(int64_t, int64_t)> after);
 

@@ -28,8 +28,8 @@ struct WeightGradient {
   bool pixelwise() const { return !padded() && taps() == 1 && x_image.rows() == y_image.rows(); }
 };
 
-// How the pixels are cut: what is added up first, so a matter of the result's bytes. The same where
-// the input-gradient goes along.
+// Blocks of pixels. They decide the order of sums, so the result's bytes depend on them. The same
+// when the input-gradient is computed along.
 BlockPlan BlocksOf(const WeightGradient& gradient);
 
 // One gradient being summed. Add is called for one block of units after the other. Large gradients
@@ -62,7 +62,7 @@ class WeightGradientRunner {
   bool skips_ = false;   // products with the padding are left out
   bool padded_ = false;  // they are done, with a copy that has it
   int64_t unit_x_ = 1, unit_y_ = 1;
-  int64_t ins_ = 0, outs_ = 0;  // of a group
+  int64_t ins_ = 0, outs_ = 0;  // channels of a group
   bool swapped_ = false;        // the inputs lie in registers, not the outputs' gradients
   bool in_place_ = false;       // the sums are dweight
   bool any_ = false;            // something is in the sums
@@ -80,7 +80,7 @@ class WeightGradientRunner {
   float* temporary_ = nullptr;
 };
 
-// All of it.
+// Computes the whole weight-gradient.
 void RunWeightGradient(const cpu::Call& call, const WeightGradient& gradient, const RowSource& x,
                        const RowSource& dy);
 

@@ -21,7 +21,7 @@ class DepthwiseRunner {
 
   // The targets of one image from the rows of its source. Any thread, but one a worker.
   void Run(int worker, const float* rows, int64_t image) const;
-  // Likewise, with the rows made at their place in the padded copy.
+  // Runs one image likewise, with the rows made at their place in the padded copy.
   void Run(int worker, const RowSource& source, int64_t image, float* buffer) const;
 
  private:
@@ -45,7 +45,7 @@ class DepthwiseRunner {
 // Images of a block: enough rows for the sums over a block to be worth their while.
 BlockPlan DepthwiseBlocks(const ConvProduct& conv);
 
-// All of it; as RunConvProduct, with the blocks of DepthwiseBlocks.
+// Runs the whole convolution, as RunConvProduct, with the blocks of DepthwiseBlocks.
 void RunDepthwise(const Call& call, const ConvProduct& conv, const RowSource& source,
                   absl::FunctionRef<void(int64_t, int64_t)> after);
 

@@ -26,14 +26,14 @@ struct Panel {
   int64_t begin = 0;   // first column
   int columns = 0;     // columns that exist
   int vectors = 0;     // registers
-  int64_t offset = 0;  // where a K-row panel begins in the packed B, in units of K floats
+  int64_t offset = 0;  // start of a K-row panel in the packed B, in units of K floats
 };
 
 // `length` values of A that lie side by side, at `offset` floats from a row's pointer.
 struct Segment {
   int64_t offset = 0;
   int64_t length = 0;
-  int64_t depth = 0;  // of a product: the row of B that the first one meets
+  int64_t depth = 0;  // the row of B that its first value meets
 };
 
 // Rows of A and C whose segments are the same. A's row i is made of the segments at a[i], in
@@ -57,17 +57,16 @@ struct Product {
   const float* bias = nullptr;  // by column, or null
 };
 
-// sums[i][j] (+)= sum over p of left[p][i] * right[p][j]: what a weight-gradient is, p being
-// pixels.
+// Weight-gradient over pixels p: sums[i][j] (+)= sum over p of left[p][i] * right[p][j].
 struct OuterProduct {
   const float* const* left = nullptr;   // one pointer a pixel
   const float* const* right = nullptr;  // one pointer a pixel
   int64_t pixels = 0;
-  const Segment* segments = nullptr;  // of left: i runs through them
+  const Segment* segments = nullptr;  // segments of left: i runs through them
   int64_t segment_count = 0;
-  // By pixel, or null: bit s is set where segment s lies in the padding, of which nothing is read.
+  // By pixel, or null: bit s is set where segment s lies in the padding, which is not read.
   const uint64_t* outside = nullptr;
-  const Panel* panels = nullptr;  // of right: j runs through them
+  const Panel* panels = nullptr;  // panels of right: j runs through them
   int64_t panel_count = 0;
   bool accumulate = false;
   float* sums = nullptr;  // row i at sums + i * stride
@@ -133,7 +132,7 @@ struct Kernels {
   void (*transpose)(const float* in, int64_t rows, int64_t columns, int64_t in_stride, float* out,
                     int64_t out_stride);
 
-  // Of `rows` rows of channels: means and sums of squared deviations from them.
+  // Means of `rows` rows of channels, and sums of squared deviations from them.
   void (*moments)(const float* x, int64_t rows, int64_t channels, float* mean, float* squares);
   // Column sums.
   void (*sums)(const float* x, int64_t rows, int64_t channels, float* sums);

@@ -14,8 +14,8 @@ namespace runnel::fp32 {
 std::vector<Panel> MakePanels(const Kernels& kernels, int64_t columns);
 int64_t PackedWidth(const Kernels& kernels, const std::vector<Panel>& panels);
 
-// Bytes of packed weights, or of a weight-gradient's sums, that a kernel holds at a time: what the
-// second-level cache holds, and little beside the weights themselves.
+// Bytes of packed weights, or of a weight-gradient's sums, that a kernel holds at a time: they fit
+// the second-level cache, with little else beside them.
 inline constexpr int64_t kMaxPackedBytes = 2 << 20;
 enum class Packing : uint8_t { kWhole, kByRuns };
 // `panels` in runs of neighbours: one, or as many as it takes that none is larger than

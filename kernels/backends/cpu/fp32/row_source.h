@@ -1,8 +1,8 @@
 #pragma once
 
 // The rows (pixels of channels) that a convolution reads: as they lie in memory, or made from other
-// rows block by block, so that what a batch normalisation or its gradient gives need not go through
-// memory.
+// rows block by block, so that results of a batch normalisation or of its gradient need not go
+// through memory.
 
 #include <cstdint>
 
@@ -23,7 +23,7 @@ struct RowSource {
   Normalisation norm;
   const float* a = nullptr;
   const float* b = nullptr;
-  float* place = nullptr;  // where all made rows are to be kept; null: nowhere
+  float* place = nullptr;  // place for all made rows; null: they are not kept
 
   static RowSource Plain(const float* x, int64_t channels) {
     return {.channels = channels, .x = x};
@@ -32,8 +32,8 @@ struct RowSource {
 
   // Makes rows [row, row + count) at `to`; copies plain ones.
   void Make(const Kernels& kernels, int64_t row, int64_t count, float* to) const;
-  // Where rows [row, row + count) lie: in memory, or in `buffer` (count * channels floats), which
-  // is used only where made() and there is no place.
+  // The rows [row, row + count): in memory, or in `buffer` (count * channels floats), which is used
+  // only where made() and there is no place.
   const float* Rows(const Kernels& kernels, int64_t row, int64_t count, float* buffer) const;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the bytes of FP32 sums depend on beside shapes and instruction set: where a sum is cut into
-// partial sums. Who changes one of these, or the order of a sum anywhere else, raises kFp32Rule and
-// writes tests/golden/fp32_rule.json anew: the number is part of the numerics class, so two
+// Inputs of the bytes of FP32 sums beside shapes and instruction set: where a sum is cut into
+// partial sums. A change of one of these, or of the order of a sum anywhere else, raises kFp32Rule
+// and writes tests/golden/fp32_rule.json anew: the number is part of the numerics class, so two
 // releases that sum differently do not claim the same bytes.
 
 #include <cstdint>

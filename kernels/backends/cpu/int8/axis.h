@@ -1,10 +1,9 @@
 #pragma once
 
-// How the outputs of a convolution gather along one axis. Forward and input-gradient have the same
+// Gathering of a convolution's outputs along one axis. Forward and input-gradient have the same
 // form: each output sums a run of neighbouring sources, each multiplied by the tap of a run of
-// neighbouring slots. Slots are the taps in the order that makes this so: as they are in the
-// forward; in the input-gradient by residue modulo the stride, and downwards. Runs leave out what
-// would lie in the padding.
+// neighbouring slots. Slots are the taps in the order that makes this so: unchanged in the forward;
+// in the input-gradient by residue modulo the stride, and downwards. Runs leave out the padding.
 
 #include <cstdint>
 
@@ -22,13 +21,13 @@ struct AxisRun {
 };
 
 struct AxisShape {
-  int64_t in = 1, out = 1;  // of the forward
+  int64_t in = 1, out = 1;  // sizes of the forward
   int64_t kernel = 1, stride = 1, pad = 0;
 };
 
 // The run of output `o` of the forward.
 AxisRun ForwardRun(const AxisShape& shape, int64_t o);
-// The run of input `i`, which is what the input-gradient computes; sources are forward outputs.
+// The run of input `i`, for the input-gradient; sources are forward outputs.
 AxisRun InputGradientRun(const AxisShape& shape, int64_t i);
 // The tap in a slot of the input-gradient.
 int64_t InputGradientTap(const AxisShape& shape, int64_t slot);

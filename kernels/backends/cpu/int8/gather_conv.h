@@ -22,10 +22,10 @@ struct GatherProblem {
   int64_t batch = 1;
   AxisShape h, w;
   int64_t source_h = 1, source_w = 1;
-  int64_t source_c = 1;      // of the group
+  int64_t source_c = 1;      // channels of the group
   int64_t source_pixel = 1;  // elements from a pixel to the next
   int64_t out_h = 1, out_w = 1;
-  int64_t out_c = 1;  // of the group
+  int64_t out_c = 1;  // channels of the group
   int64_t out_pixel = 1;
   int64_t weight_row = 1;  // elements from an OHWI row (one out_c of the forward) to the next
   // A pixel of the source has more channels than lie between it and the next (MergeTapsOfRows).
@@ -40,7 +40,7 @@ GatherProblem GatherProblemOf(const ConvShape& shape, bool input_gradient);
 // panels.
 struct GatherCoding {
   Int8TileCoding tile;               // scales of all out channels
-  const int32_t* offsets = nullptr;  // what each sum has more
+  const int32_t* offsets = nullptr;  // added to each sum
   const int8_t* other = nullptr;     // where the coding adds: as the result lies
   int8_t* codes = nullptr;           // the result
 };
@@ -54,13 +54,13 @@ struct GatherOperands {
   const int8_t* source = nullptr;
   const int8_t* weights = nullptr;    // OHWI, the group's first row
   const std::byte* packed = nullptr;  // or all panels, packed by PackAllPanels
-  const std::byte* next = nullptr;  // what is read after this product, as long as a panel; or null
-  int32_t* out = nullptr;           // or null with sink, rescale or coding
-  SumsSink* sink = nullptr;         // or null
+  const std::byte* next = nullptr;    // operand of the next product, as long as a panel; or null
+  int32_t* out = nullptr;             // or null with sink, rescale or coding
+  SumsSink* sink = nullptr;           // or null
   const GatherCoding* coding = nullptr;
   const Int8Rescale* rescale = nullptr;
   int8_t* rescaled = nullptr;     // with rescale: the result
-  int64_t* saturated = nullptr;   // with rescale: so many sums more
+  int64_t* saturated = nullptr;   // with rescale: incremented by the number of saturated sums
   uint32_t* max_lanes = nullptr;  // kMaxLanes, raised to |sum|; or null. Not null with rescale
 };
 

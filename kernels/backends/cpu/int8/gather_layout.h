@@ -18,11 +18,11 @@ struct GatherSizes {
   int64_t padded_c;    // channels of a source pixel as they are read, a multiple of k_group
   bool copies_source;  // biased, padded or one of several groups; else read in place
   int64_t tap_steps;
-  int64_t steps;        // of the whole reduction
-  int64_t block_steps;  // of a block of the reduction
+  int64_t steps;        // steps of the whole reduction
+  int64_t block_steps;  // steps of a block of the reduction
   int64_t panels;
-  int64_t panel_bytes;    // of a full panel and its starts, a multiple of 64
-  int64_t starts_offset;  // of the starts in a panel
+  int64_t panel_bytes;    // bytes of a full panel and its starts, a multiple of 64
+  int64_t starts_offset;  // place of the starts in a panel
   bool small_panels;      // all of them take less than half of the second-level cache
   bool flat;              // 1x1, stride 1, no padding: an output a pixel
   int64_t chunk_images;   // sources that are copied at a time

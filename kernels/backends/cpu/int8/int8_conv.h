@@ -59,7 +59,7 @@ struct Int8Rescale {
 };
 struct Int8SumsSeen {
   int32_t max_abs = 0;
-  int64_t saturated = 0;  // of |sum| > 2^(7 + shift)
+  int64_t saturated = 0;  // number of |sum| > 2^(7 + shift)
 };
 // The two passes above with int8 results. Not depthwise.
 Int8SumsSeen Int8ConvForwardRescaled(const Int8Context& context, const ConvShape& shape,

@@ -33,7 +33,7 @@ struct Int8Segment {
   int64_t steps = 0;
 };
 
-// How a tile rounds its sums to int8 (rescale_pseudo_stochastic, rescale_half_away) before they
+// Rounding of a tile's sums to int8 (rescale_pseudo_stochastic, rescale_half_away) before they
 // leave the registers.
 struct Int8TileRounding {
   int shift = 0;
@@ -80,7 +80,7 @@ struct Int8Tile {
   const int32_t* const* addend = nullptr;  // one pointer a row, may be c; or null
   int rows = 0;                            // 1..tile_rows
   int columns = 0;                         // 1..panel_columns
-  // Raised to |c| of what is written, any element in any of the kMaxLanes; or null.
+  // Raised to |c| of the written values, any element in any of the kMaxLanes; or null.
   uint32_t* max_lanes = nullptr;
   // With rounds_tiles, or null. Then y[r][j] is written in place of c[r][j], 0 where mask[r][j] is
   // <= 0, max_lanes is not null, and *saturated grows by the number of |sum| > 2^(7 + shift).

@@ -1,6 +1,6 @@
 #pragma once
 
-// Who takes the sums of a product in place of memory, while they are in the nearest cache.
+// Takes the sums of a product in place of memory, while they are in the nearest cache.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ struct SumsOfTile {
   const int32_t* const* sums = nullptr;  // by row: `columns` of them
   const int64_t* places = nullptr;       // by row: element of the result that the first one is
   int rows = 0;
-  int64_t first_column = 0;  // of the group
+  int64_t first_column = 0;  // first column within the group
   int64_t columns = 0;
 };
 

@@ -15,7 +15,7 @@
 
 namespace runnel::cpu {
 
-// Of one group; the pixel steps are elements from a pixel to the next.
+// The problem of one group; the pixel steps are elements from a pixel to the next.
 struct WeightGradientProblem {
   ConvShape shape;  // of one group: in_c and out_c are the group's
   int64_t x_pixel = 1, dy_pixel = 1;
@@ -27,14 +27,14 @@ struct WeightGradientOperands {
   int32_t* dw = nullptr;  // or null with wide
   int64_t* wide = nullptr;
   bool adds = false;  // to what is there, in place of overwriting it
-  // In place of dw and wide: the rounded sums. Needs max_lanes.
+  // The rounded sums in place of dw and wide. Needs max_lanes.
   const Int8TileRounding* rounding = nullptr;
   int8_t* rounded = nullptr;
   uint32_t* max_lanes = nullptr;  // kMaxLanes, raised to |dw|; or null. Not with wide
 };
 
-// Where the sums of all output channels lie meanwhile: in dw; beside it, for wide; nowhere but for
-// reductions that take several chunks, where they are rounded.
+// Place of the partial sums of all output channels: in dw; beside it, for wide; nowhere except for
+// reductions over several chunks, where they are rounded.
 enum class PartialSums : uint8_t { kInPlace, kWide, kRounded };
 int64_t WeightGradientWorkspaceBytes(const Int8Kernels& kernels,
                                      const WeightGradientProblem& problem, PartialSums partial,

@@ -9,7 +9,7 @@
 
 namespace runnel::cpu {
 
-// How pixels become steps.
+// Mapping of pixels to steps.
 enum class PixelMode {
   kImages,  // k_group images side by side
   kFlat,    // 1x1, stride 1: pixels one after the other
@@ -22,9 +22,9 @@ struct WeightGradientSizes {
   WeightGradientSizes(const Int8Kernels& kernels, const WeightGradientProblem& problem);
 
   PixelMode mode;
-  ConvShape shape;        // as it is computed: 1x1 on images of one pixel unless kImages
+  ConvShape shape;        // as computed: 1x1 on images of one pixel unless kImages
   int64_t x_pixel;        // of x, or of the unfolded x
-  int64_t chunk_images;   // of one chunk, a multiple of k_group
+  int64_t chunk_images;   // images of one chunk, a multiple of k_group
   int64_t chunk_rows;     // output rows of one chunk
   int64_t x_rows;         // input rows that a chunk reads
   int64_t a_panel_bytes;  // dy of tile_rows channels
@@ -47,8 +47,8 @@ struct WeightGradientThread {
   int8_t* unfolded;
   int32_t* start;         // kMaxPanelColumns
   Int8Segment* segments;  // chunk_rows, times out_w where the stride leaves gaps
-  int32_t* sums;          // of this thread's channels; null for kInPlace, and kRounded in one chunk
-  int32_t* tile;          // [row][kMaxPanelColumns]: of one tile, on their way to be rounded
+  int32_t* sums;  // sums of this thread's channels; null for kInPlace, and kRounded in one chunk
+  int32_t* tile;  // [row][kMaxPanelColumns]: of one tile, on their way to be rounded
   uint32_t* max_lanes;
   int64_t* saturated;  // counted by kernels, read by nobody
   int64_t bytes;

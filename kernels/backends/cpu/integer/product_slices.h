@@ -14,7 +14,7 @@ namespace runnel::cpu {
 // x and y: of the operator, whatever the pass.
 ConvShape ProductShapeOf(const Call& call, const Shape& x, const Shape& y);
 
-// One slice: its shape, and where its samples begin.
+// One slice: its shape, and the place of its samples.
 struct ProductSlice {
   ConvShape shape;
   int64_t first = 0;
@@ -29,11 +29,11 @@ class ProductSlices {
   // `call` outlives the slices. Takes the workspace of the pass, which all slices use.
   ProductSlices(const Call& call, const ConvShape& whole, ConvPass pass);
 
-  // Of slices: the largest, which is the first.
+  // The largest slice, which is the first.
   const ConvShape& largest() const { return slice_; }
   int64_t count() const { return (batch_ + slice_.batch - 1) / slice_.batch; }
   const Int8Context& context() const { return context_; }
-  // In the order of the batch.
+  // Calls `body` for each slice in the order of the batch.
   void ForEach(absl::FunctionRef<void(const ProductSlice&)> body) const {
     for (int64_t n = 0; n < batch_; n += slice_.batch) {
       ProductSlice slice = {slice_, n, n + slice_.batch >= batch_};

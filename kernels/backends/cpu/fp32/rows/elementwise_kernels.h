@@ -67,8 +67,8 @@ void Transpose(const float* in, int64_t rows, int64_t columns, int64_t in_stride
     }
     return;
   }
-  // What is written is written from front to back: out of caches that is a third quicker than
-  // reading so. Where kSide does not divide, the last square overlaps its neighbour.
+  // Writes from front to back: out of caches that is a third quicker than reading so. Where kSide
+  // does not divide, the last square overlaps its neighbour.
   for (int64_t c = 0; c < columns; c += kSide) {
     const int64_t column = c + kSide <= columns ? c : columns - kSide;
     for (int64_t r = 0; r < rows; r += kSide) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// One row of the table from a register type. Only for kernels_*.cc.
+// Makes a row of the table from a register type. Only for kernels_*.cc.
 
 #include "kernels/backends/cpu/fp32/kernel_table.h"
 #include "kernels/backends/cpu/fp32/rows/depthwise_kernels.h"

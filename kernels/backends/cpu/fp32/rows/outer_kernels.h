@@ -71,14 +71,14 @@ void OuterRows(OuterTileArgs t, int64_t length) {
   }
 }
 
-// Pixels of one block: what a segment multiplies.
+// Pixels of one block that a segment multiplies.
 struct PixelList {
   const float* left[kPixelBlock];
   const float* right[kPixelBlock];
   int64_t count = 0;
 };
 
-// Those that do not meet the padding in segment `s`.
+// Lists the pixels that do not meet the padding in segment `s`.
 static inline void ListPixels(const OuterProduct& o, int64_t s, int64_t begin, const PixelList& all,
                               PixelList* list) {
   int64_t count = 0;

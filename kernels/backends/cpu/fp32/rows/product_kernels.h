@@ -20,7 +20,7 @@ template <typename V, int ROWS, int VECTORS>
 struct ProductTile {
   typename V::Reg sum[ROWS][VECTORS];
 
-  // From C, or where `first` from the bias (null: 0).
+  // Starts from C, or for `first` from the bias (null: 0).
   [[gnu::always_inline]] inline void Start(float* const* c, int last, bool first,
                                            const float* bias) {
 #pragma GCC unroll 24
@@ -72,12 +72,12 @@ struct ProductTile {
   }
 };
 
-// What does not change from tile to tile of one group, panel and block.
+// Constants of one group, panel and block for all tiles.
 struct TileArgs {
   const ProductRows* group;
   const DepthBlock* block;
-  const float* b;     // of the panel: row 0 of B
-  const float* bias;  // of the panel, or null
+  const float* b;     // row 0 of the panel's B
+  const float* bias;  // bias of the panel, or null
   int64_t begin;      // first column of the panel
   int last;           // columns in the last register
   bool first;         // nothing is in C yet
@@ -102,7 +102,7 @@ void RunProductTile(const TileArgs& t, int64_t row) {
   tile.Finish(c, t.last);
 }
 
-// All rows of a group. The last ones, where they do not fill a tile, go in a smaller one.
+// Computes all rows of a group. The last ones, where they do not fill a tile, go in a smaller one.
 template <typename V, int VECTORS>
 void RunProductRows(const TileArgs& t) {
   constexpr int kRows = V::kProductRows[VECTORS];

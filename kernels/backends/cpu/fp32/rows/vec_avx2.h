@@ -60,7 +60,7 @@ struct VecAvx2 {
     }
   }
 
-  // As VecAvx512's.
+  // As VecAvx512::PhiloxWords.
   static void PhiloxWords(const uint32_t key[2], const uint32_t sequence[2], uint64_t block,
                           uint32_t words[64]) {
     const __m256i m0 = _mm256_set1_epi64x(0xD2511F53), m1 = _mm256_set1_epi64x(0xCD9E8D57);

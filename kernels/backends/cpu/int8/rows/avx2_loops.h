@@ -1,7 +1,7 @@
 #pragma once
 
-// What the 256-bit rows share: tiles of 16 columns, element-wise and depthwise loops. Included by
-// the files of instruction sets only; all static.
+// Loops of the 256-bit rows: tiles of 16 columns, element-wise and depthwise loops. Included by the
+// files of instruction sets only; all static.
 
 #include <immintrin.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// What the rows for arm64's Advanced SIMD share: how a tile leaves its registers, rescaling and
-// depthwise loops. Only the instructions that every arm64 processor has. Static for the reason that
-// packing_loops.h gives.
+// Loops of the rows for arm64's Advanced SIMD: stores of a tile, rescaling and depthwise loops.
+// Only instructions that every arm64 processor has. Static for the reason that packing_loops.h
+// gives.
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
