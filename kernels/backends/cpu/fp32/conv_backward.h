@@ -22,10 +22,10 @@ struct BackwardRoles {
   const Call* x_norm = nullptr;      // batch norm and activation that make the convolution's input
   const Call* x_activation = nullptr;
   const Call* weight = nullptr;  // the convolution's gradients; one of them at least
-  const Call* input = nullptr;   //
-  // activation of the batch norm before the convolution, whose sums
+  const Call* input = nullptr;
+  // The batch norm before the convolution, whose sums can be taken as dx is made.
   const Call* next_activation = nullptr;
-  const Call* next_norm = nullptr;  // can be taken as dx is made
+  const Call* next_norm = nullptr;
 };
 
 struct ConvBackwardParts {
