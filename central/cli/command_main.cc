@@ -40,7 +40,7 @@ namespace {
 
 constexpr int kExitInterrupted = 130;
 
-// What the user got wrong exits with 2, what went wrong by itself with 1.
+// Wrong input exits with 2, a failed run with 1.
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -141,7 +141,7 @@ class DisplayMaker {
   std::unique_ptr<AdminServer> admin_;
 };
 
-// Who may take part: with a certificate authority everything is encrypted, without one everything
+// Admission of peers: with a certificate authority everything is encrypted, without one everything
 // stays on this host.
 class Protection {
  public:
@@ -182,7 +182,8 @@ class Protection {
   }
 
  private:
-  // One port above the control port, where that is not any free one.
+  // Opens the join door one port above the control port, or at any free port if that is any free
+  // one.
   absl::StatusOr<std::string> OpenDoor(const std::string& control_address) {
     RUNNEL_ASSIGN_OR_RETURN(Address address, ParseAddress(control_address));
     JoinDoor::Options options{.authority = authority_.get(),
@@ -218,7 +219,8 @@ absl::Status RevokeAsOperator(const std::string& home, RefusalLog* refusals,
   return RevokeAt(central, security, name, kTimeoutMs);
 }
 
-// By the operator's certificate where there is one, else by the secret of this user's centrals.
+// Calls with the operator's certificate if there is one, else with the secret of this user's
+// centrals.
 absl::StatusOr<MemberCalls> MembersAsOperator(const std::string& home, bool insecure,
                                               RefusalLog* refusals, const std::string& central) {
   constexpr int64_t kTimeoutMs = 10'000;
@@ -242,7 +244,7 @@ class CommandLine {
   explicit CommandLine(const Program& program) : app_(program.about, program.name) {
     app_.require_subcommand(1);
     app_.formatter(MakeHelpFormatter());
-    // Also behind the command's name.
+    // Flags of the program may also stand behind the command's name.
     app_.fallthrough();
     app_.add_flag("--insecure-network", insecure_network_, kInsecureNetworkHelp);
     app_.add_option("--home", home_,
@@ -280,7 +282,8 @@ class CommandLine {
   std::vector<Subcommand> commands_;
 };
 
-// One line for a word that is no command of the program: where the command went, or the commands.
+// One line for a word that is no command of the program: the program that has it now, or the list
+// of commands.
 std::string UnknownCommand(const Program& program, const CommandLine& line, const char* word) {
   for (const absl::string_view moved : program.moved) {
     if (moved == word)

@@ -21,7 +21,7 @@ Examples:
     runnel-central eval --quantized model.q8 --local-workers 3
     runnel-central eval --quantized model.q8 --workers 2 --listen 192.168.1.10:7000)";
 
-// What a pipeline has of a run's flags.
+// The flags of a run that a pipeline takes.
 const std::vector<std::string>& PipelineFlags() {
   static const auto* const names = new std::vector<std::string>{
       "local-workers", "workers",        "listen",    "worker-timeout-s", "policy",         "links",
@@ -29,7 +29,7 @@ const std::vector<std::string>& PipelineFlags() {
   return *names;
 }
 
-// Of a check-point folder, or of a model in integers.
+// Flags for a check-point folder, or for a model in integers.
 struct EvalFlags {
   EvalArguments trained;
   std::string quantized;

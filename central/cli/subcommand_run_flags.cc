@@ -42,7 +42,7 @@ constexpr GroupTitle kGroups[] = {
     {SettingGroup::kAdvanced, "Advanced"},
 };
 
-// Who cuts the model if nobody says otherwise.
+// Default of --policy.
 constexpr char kProductPolicy[] = "runnel";
 
 // What --help shows; --help-all shows every flag.
@@ -94,7 +94,7 @@ std::string PredictorTexts() {
   });
 }
 
-// What the tables of the programs say of a flag's values.
+// Text on a flag's values, from the tables of the programs.
 std::string ValuesText(absl::string_view flag) {
   if (flag == "codec-forward") return absl::StrCat("; codecs: ", CodecFamilyTexts());
   if (flag == "recipe") return absl::StrCat(": ", RecipeHelp());

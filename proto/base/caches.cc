@@ -41,7 +41,7 @@ std::optional<int64_t> BytesOf(absl::string_view text) {
   return count * unit;
 }
 
-// Of "0-3,8": 0, 1, 2, 3, 8. Empty: it cannot be read.
+// The processors of "0-3,8": 0, 1, 2, 3, 8. Empty: it cannot be read.
 std::set<int> CpusIn(absl::string_view text) {
   std::set<int> cpus;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
@@ -57,7 +57,7 @@ std::set<int> CpusIn(absl::string_view text) {
   return cpus;
 }
 
-// How many cores are among these processors: threads of one core name the same siblings.
+// Number of cores among these processors: threads of one core name the same siblings.
 int64_t CoresAmong(const std::string& folder, const std::set<int>& cpus) {
   std::set<std::string> cores;
   for (const int cpu : cpus) {
@@ -67,7 +67,7 @@ int64_t CoresAmong(const std::string& folder, const std::set<int>& cpus) {
   return static_cast<int64_t>(cores.size());
 }
 
-// For each core, of the second-level cache of `cpu`.
+// Bytes of `cpu`'s second-level cache for each core that shares it.
 std::optional<int64_t> SecondLevelOf(const std::string& folder, int cpu) {
   for (int index = 0; index < kMostCaches; ++index) {
     const std::string cache = absl::StrCat(folder, "/cpu", cpu, "/cache/index", index);

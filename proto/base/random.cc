@@ -18,7 +18,7 @@ uint64_t Mix(uint64_t z) {
 // and workers of different kinds must draw the same weights. Both are within two units of the last
 // place.
 
-// Of u in (0, 1], not subnormal.
+// Logarithm of u in (0, 1], not subnormal.
 double NaturalLog(double u) {
   constexpr double kLn2High = 0x1.62e42fefa38p-1;  // its product with an exponent is exact
   constexpr double kLn2Low = 0x1.ef35793c7673p-45;
@@ -44,7 +44,7 @@ double CosOfTurns(double v) {
   constexpr double kTwoPi = 6.283185307179586476925286766559;
   constexpr double kTwoPiLow = 2.4492935982947064e-16;  // 2 pi - kTwoPi
   const double a = kTwoPi * v;
-  // 2 pi v - a: what the rounding took.
+  // 2 pi v - a: the part that rounding lost.
   const double lost = std::fma(kTwoPi, v, -a) + kTwoPiLow * v;
   const double quarter = std::floor(4 * v + 0.5);  // 0..4
   const double x = kTwoPi * (v - quarter * 0.25) - lost;

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kDay = 86'400;
-// A device whose clock is behind can still use what was just made.
+// Certificates begin earlier, so that a device whose clock is behind can use a new one.
 constexpr int64_t kBackdate = kDay;
 constexpr int64_t kAuthorityLife = 3650 * kDay;
 constexpr int64_t kServerLife = 365 * kDay;
@@ -43,7 +43,7 @@ std::string Variable(const char* name) {
 
 bool IsThere(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-// What a worker may not be called: central and its own workers are.
+// Names that workers may not have: those of central and its own workers.
 absl::Status CheckGivenName(absl::string_view field, const std::string& name) {
   RUNNEL_RETURN_IF_ERROR(CheckWorkerName(field, name));
   if (name != kCentralName && !absl::StartsWithIgnoreCase(name, "local-")) return absl::OkStatus();
@@ -150,7 +150,7 @@ void Authority::RemoveOldTokens() const {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/tokens", ignored)) {
     const absl::StatusOr<KeptToken> token = ReadToken(entry.path().string());
-    // For a day a late user is told what has become of the token.
+    // For a day a late user is told the fate of the token.
     if (token.ok() && token->expires_s + kDay < now_s_()) fs::remove(entry.path(), ignored);
   }
 }
@@ -189,7 +189,7 @@ absl::StatusOr<Identity> Authority::Redeem(const JoinRequest& request) const {
   }
   // Checked before the token is gone.
   RUNNEL_RETURN_IF_ERROR(Issue(signer_, request.request_pem, {Role::kWorker, name}, 0, 1).status());
-  // Of those who show it at the same time one succeeds.
+  // Of several that show it at the same time one succeeds.
   if (std::rename(path.c_str(), (path + kUsed).c_str()) != 0)
     return absl::PermissionDeniedError("the token was used already: make another one");
   const std::vector<std::string> replaced = SerialsOf(name);
@@ -219,7 +219,7 @@ absl::StatusOr<std::string> Authority::Renew(const CertificateInfo& old,
   RUNNEL_RETURN_IF_ERROR(Check(old));
   RUNNEL_ASSIGN_OR_RETURN(const std::string certificate,
                           IssueWorker(old.subject.name, request_pem));
-  // Revoked meanwhile: whoever did so may not have seen the new one.
+  // It was revoked meanwhile, and the revocation may not have seen the new certificate.
   if (const absl::Status status = Check(old); !status.ok()) {
     RUNNEL_ASSIGN_OR_RETURN(const CertificateInfo info, ReadCertificate(certificate));
     RUNNEL_RETURN_IF_ERROR(RevokeSerial(info.serial));

@@ -88,7 +88,7 @@ struct JoinDoor::Listening {
   OwnedSslContext context;
 };
 
-// One connection. Nothing blocks.
+// One connection of the door. Nothing blocks.
 class JoinDoor::Visitor {
  public:
   using AnswerFn = std::function<std::string(const std::string& request)>;

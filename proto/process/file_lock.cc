@@ -19,8 +19,8 @@
 namespace runnel {
 namespace {
 
-// As the kernel says, lines "1: FLOCK  ADVISORY  WRITE 4186 fe:00:10955015 0 EOF". None: it does
-// not say, or the process is of another container.
+// Holder by the kernel's list of locks, "1: FLOCK  ADVISORY  WRITE 4186 fe:00:10955015 0 EOF".
+// None: it is not listed, or the process is of another container.
 std::optional<int> HolderOf(const struct stat& info) {
   const std::string file = absl::StrFormat("%02x:%02x:%d", major(info.st_dev), minor(info.st_dev),
                                            static_cast<int64_t>(info.st_ino));

@@ -27,7 +27,7 @@ TensorData MakeTensor(const StateTensorSpec& spec, const std::function<double(ui
   return tensor;
 }
 
-// Of the normal kinds. weight as in DrawWeightOrBias.
+// Deviation of the normal kinds. weight as in DrawWeightOrBias.
 double Deviation(const OpSpec& op, const Shape& weight) {
   const double fan_in = static_cast<double>(weight.elements() / weight[0]);
   const double fan_out = fan_in / static_cast<double>(weight[1]) * static_cast<double>(weight[0]);
@@ -105,7 +105,7 @@ LayerState InitialLayer(const ModelSpec& model, const LayerInfo& info, int layer
   LayerState drawn;
   drawn.layer = layer;
   const std::vector<StateTensorSpec> specs = StateOf(info, format);
-  uint64_t index = 0;  // of the drawn tensors: the same draws in every format
+  uint64_t index = 0;  // index of the drawn tensors: the same draws in every format
   for (size_t t = 0; t < specs.size(); ++t) {
     if (specs[t].role == TensorRole::kExponent) continue;
     if (specs[t].role == TensorRole::kKeptScales) {

@@ -12,14 +12,14 @@ namespace runnel {
 namespace {
 
 constexpr double kMs = 1e3;
-constexpr double kShownMs = 5e-4;              // what three decimals show
+constexpr double kShownMs = 5e-4;              // half of the last shown decimal
 constexpr double kLeastOverlapSeconds = 1e-9;  // more than sums are rounded by
 
 std::string PlaceOf(const ProgramLine& line) {
   return line.instruction.empty() ? "" : absl::StrCat(line.layer, ".", line.op);
 }
 
-// From the begin of the listing.
+// Times from the start of the listing.
 struct Span {
   double begin_seconds = 0, end_seconds = 0;
 };

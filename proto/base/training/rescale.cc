@@ -15,14 +15,14 @@ constexpr int32_t kMostShift = 24;
 constexpr int32_t kBitsOffset = 100;
 // Micro-batches that are measured after the gradient bits changed.
 constexpr int32_t kShortWarmUp = 20;
-// Of a thousand sums so many may saturate. One that is twice as large as what fits is too much.
+// Largest number of a thousand sums that may saturate. One that is twice too large is too much.
 constexpr int64_t kMostSaturatedOfThousand = 1;
 constexpr int64_t kMostMagnitude = 255;
 
 struct ModeRow {
   absl::string_view name;
   RescaleMode mode;
-  size_t numbers;  // that may stand behind the colon
+  size_t numbers;  // numbers that may stand behind the colon
 };
 constexpr ModeRow kModes[] = {
     {"dynamic", RescaleMode::kDynamic, 0},

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxLogBytes = 512;
 
-// A server that listens nowhere: it holds what it would need to serve with callbacks.
+// A server that listens nowhere: it holds gRPC's threads for callbacks.
 struct Holder {
   grpc::CallbackGenericService service;
   std::unique_ptr<grpc::Server> server;
@@ -50,7 +50,7 @@ void LogGrpcTo(RefusalLog* refusals) {
 }
 
 void KeepGrpcForTheProcess() {
-  // Never destroyed; volatile, so that the pointer is really there for whoever looks for leaks.
+  // Never destroyed; volatile, so that leak checkers see the pointer.
   static const Holder* volatile holder = new Holder;
   (void)holder;
 }

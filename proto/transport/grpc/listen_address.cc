@@ -20,7 +20,7 @@ struct SocketAddress {
   socklen_t size = 0;
 };
 
-// Not OK: no IP literal.
+// Not OK if it is no IP literal.
 absl::StatusOr<SocketAddress> ToSocketAddress(const Address& address) {
   SocketAddress result;
   auto* v4 = reinterpret_cast<sockaddr_in*>(&result.storage);
@@ -64,7 +64,7 @@ absl::Status TryBind(const Address& address, const SocketAddress& socket_address
   return error == 0 ? absl::OkStatus() : CannotListen(address, error);
 }
 
-// Of the first address that `host` stands for and that there is a route to.
+// Address towards the first address of `host` that has a route.
 absl::StatusOr<std::string> LocalHostOf(const addrinfo& peer) {
   const int fd = socket(peer.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::UnavailableError(strerror(errno));

@@ -210,8 +210,7 @@ void BandwidthMeter::Add(const FrameArrival& arrival) {
     agreed_ = false;
   }
   Trim();
-  // One transfer more changes a full window little, and an estimate costs the same for one as for
-  // all.
+  // One more transfer changes a full window little, and each estimate costs the same.
   if (agreed_ && transfers_ > static_cast<int64_t>(kWindow) && transfers_ % kEstimateEvery != 0)
     return;
   const double agreed = AgreedBytesPerNs(window_, !agreed_);

@@ -52,8 +52,8 @@ void LinkAcceptor::CutOffOldestStranger() {
   CutOff(oldest, "too many connections that said no hello yet; the oldest is cut off");
 }
 
-// On a transport thread. The map's reference keeps the observer until its end has come through the
-// loop.
+// Called on a transport thread. The map's reference keeps the observer until its end has come
+// through the loop.
 Accepted LinkAcceptor::Accept(std::shared_ptr<Connection> connection) {
   auto accepted = std::make_shared<LoopConnection>(loop_, limits_, /*admitted=*/false);
   LoopConnection* const observer = accepted.get();

@@ -36,7 +36,7 @@ absl::Status RedialPolicy::CheckDamage(const absl::Status& status, int64_t deliv
 absl::Status RedialPolicy::Ended(int64_t now_ns, const absl::Status& status, int64_t delivered) {
   const bool heard = std::exchange(heard_, false);
   const std::string refusal = std::exchange(refusal_, {});
-  // The same frame would come again, to the same device.
+  // The same frame would fail again on the same device.
   if (absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status)) return status;
   // Lost frames come again: the session resends them on the next connection.
   const bool damaged = absl::IsDataLoss(status);

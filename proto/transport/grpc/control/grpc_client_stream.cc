@@ -65,7 +65,7 @@ void ClientStream::Dial() {
   call->Begin(stub_, metadata_, !is_first);
   Step();
   if (is_first) return;
-  // It waits until central can be had, and not for ever.
+  // The call waits until central can be reached, but not for ever.
   timers_->PostAfter(options_.resume_ms * kNanosPerMilli, [weak = std::weak_ptr(call)] {
     const std::shared_ptr<ClientCall> waiting = weak.lock();
     if (waiting != nullptr && !waiting->is_connected()) waiting->Cancel();
@@ -351,7 +351,7 @@ void ClientStream::End(const absl::Status& status) {
   observer_->OnClosed(status);
   std::lock_guard<std::mutex> lock(mutex_);
   done_ = true;
-  done_changed_.notify_all();  // with the lock: the one who waits may destroy this
+  done_changed_.notify_all();  // under the lock, since the waiting thread may destroy this
 }
 
 }  // namespace runnel

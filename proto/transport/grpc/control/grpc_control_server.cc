@@ -106,7 +106,7 @@ class GrpcCentralControl final : public CentralControl {
   const std::shared_ptr<RelayDesk> desk_;
   RelayService relay_;
   Address address_;
-  int secret_port_ = 0;  // of the file with the join secret; 0: there is none
+  int secret_port_ = 0;  // port of the file with the join secret; 0: there is none
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -171,7 +171,7 @@ GrpcCentralControl::~GrpcCentralControl() {
   if (server_ == nullptr) return;
   streams_->CloseAll();
   desk_->EndAll();
-  // Cancels at the time-out what is still there.
+  // Cancels all calls that are left at the time-out.
   server_->Shutdown(std::chrono::system_clock::now() +
                     std::chrono::milliseconds(streams_->options().close_timeout_ms));
   streams_->WaitUntilEmpty();

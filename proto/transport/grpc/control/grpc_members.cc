@@ -20,7 +20,7 @@
 namespace runnel {
 namespace {
 
-// What all calls of one operator share.
+// Shared by all calls of one operator.
 class Calls {
  public:
   Calls(std::string central, const std::shared_ptr<grpc::Channel>& channel, std::string secret,

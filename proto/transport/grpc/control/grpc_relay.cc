@@ -25,7 +25,7 @@ class Refusal final : public grpc::ServerGenericBidiReactor {
   void OnDone() override { delete this; }
 };
 
-// One message with nothing else in it.
+// Reads the one hello that a message must hold.
 absl::StatusOr<RelayHello> ReadHello(const std::string& message) {
   if (message.size() > kFrameHeaderBytes + kMaxRelayHelloBytes)
     return absl::InvalidArgumentError("relay: the first frame is too long for a hello");
@@ -42,7 +42,7 @@ absl::StatusOr<RelayHello> ReadHello(const std::string& message) {
 
 }  // namespace
 
-// One end's call. What is no method of gRPC's is guarded by the desk's mutex.
+// The call of one end. Members beside gRPC's methods are guarded by the desk's mutex.
 class RelayLeg final : public grpc::ServerGenericBidiReactor {
  public:
   enum class State : uint8_t { kStranger, kWaiting, kThrough };
@@ -50,7 +50,7 @@ class RelayLeg final : public grpc::ServerGenericBidiReactor {
   RelayLeg(grpc::CallbackServerContext* context, std::string peer, std::shared_ptr<RelayDesk> desk)
       : peer(std::move(peer)), context_(context), desk_(std::move(desk)) {}
 
-  // Only before it is done.
+  // Only before the call is done.
   void Cancel() { context_->TryCancel(); }
 
   const std::string peer;  // by its certificate
@@ -66,7 +66,7 @@ class RelayLeg final : public grpc::ServerGenericBidiReactor {
   bool ends = false;      // as soon as nothing is being written
   bool finished = false;  // Finish was called
   absl::Status end;
-  int64_t bytes = 0;  // that came from it
+  int64_t bytes = 0;  // bytes that came from it
 
  private:
   void OnReadDone(bool ok) override { desk_->ReadEnded(*this, ok); }
@@ -257,7 +257,7 @@ void RelayDesk::End(RelayLeg& leg, const absl::Status& status) {
   std::erase(strangers_, &leg);
   waiting_.erase(leg.call);
   book_.End(leg.call);
-  // In order: what is being written arrives. Else nobody waits for it.
+  // An end in order lets the current write arrive. Otherwise nobody waits for it.
   if (leg.writing && !status.ok()) leg.Cancel();
   Pump(leg);
 }

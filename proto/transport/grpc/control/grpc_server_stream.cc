@@ -10,7 +10,7 @@ namespace runnel {
 namespace {
 
 constexpr int64_t kNanosPerMilli = 1'000'000;
-// Of a worker's first message.
+// Largest first message of a worker.
 constexpr size_t kMaxHelloBytes = 4 << 10;
 
 absl::Status NoSuchStream(ConnectionId id) {
@@ -30,7 +30,7 @@ absl::StatusOr<int64_t> ServerStream::Attach(std::shared_ptr<ServerCall> call,
     RUNNEL_RETURN_IF_ERROR(session_.Connect(peer_received));
     received = session_.received();
     before = std::exchange(call_, std::move(call));
-    // It ends by itself, as a call that is not the stream's any more.
+    // The old call ends by itself, as it is no longer the stream's.
     if (before != nullptr && !before->done) before->Cancel();
   }
   if (joined_) streams_->observer().OnResumed(id_);
@@ -170,7 +170,7 @@ void ServerStream::WriteEnded(ServerCall& call, bool ok) {
     std::lock_guard<std::mutex> lock(mutex_);
     call.writing = false;
     call.unwritable = call.unwritable || !ok;
-    // Of a call that is not the stream's any more nothing else will come.
+    // An old call that is no longer the stream's reports nothing else.
     ends = call_.get() != &call && !std::exchange(call.finished, true);
   }
   if (ends) return call.End(absl::CancelledError("there is another connection"));
@@ -179,7 +179,7 @@ void ServerStream::WriteEnded(ServerCall& call, bool ok) {
 
 void ServerStream::ReadEnded(ServerCall& call) {
   const std::shared_ptr<ServerStream> self = shared_from_this();  // longer than the listener has it
-  // Whoever owns the stream hears of the break before he hears of the next connection.
+  // The stream's owner hears of the break before the next connection.
   std::unique_lock<std::mutex> in_order(receiving_);
   bool ends_in_order = false;
   bool is_current = false;
@@ -225,7 +225,7 @@ absl::Status ServerStream::Receive(ServerCall& call, const grpc::ByteBuffer& byt
   std::lock_guard<std::mutex> in_order(receiving_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    // What still comes on an older connection comes again on the new one.
+    // Messages of an older connection come again on the new one.
     if (call_.get() != &call || !end_.ok()) return absl::OkStatus();
   }
   if (!joined_ && bytes.Length() > kMaxHelloBytes) {

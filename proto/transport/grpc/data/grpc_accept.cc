@@ -12,7 +12,7 @@
 namespace runnel {
 namespace {
 
-// What the other end is told: why, but not as if the fault were its transport's.
+// The status for the other end: the reason, but not a fault of its transport.
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return grpc::Status(grpc::StatusCode::UNAVAILABLE,
@@ -21,8 +21,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 }  // namespace
 
-// One call, from the request for it. Deletes itself when gRPC is done with it; the listener waits
-// for that.
+// An accepted call, from the request for it on. Deletes itself when gRPC is done with it; the
+// listener waits for that.
 class AcceptCall final : public StreamCalls {
  public:
   explicit AcceptCall(GrpcListener* listener) : listener_(listener), live_(listener->live_) {
@@ -126,7 +126,7 @@ GrpcListener::GrpcListener(StreamOptions options, GrpcSecurity security, AcceptF
 GrpcListener::~GrpcListener() {
   if (server_ == nullptr) return;
   live_->Abort(absl::OkStatus());
-  // Cancels what was accepted meanwhile, and has the request for one more call fail.
+  // Cancels calls accepted meanwhile, and makes the request for one more call fail.
   server_->Shutdown(std::chrono::system_clock::now());
   live_->Wait();
   server_.reset();  // before its queue

@@ -92,7 +92,7 @@ class DialCall final : public StreamCalls {
   }
   absl::Status Translate(const grpc::Status& status) const {
     const std::string text = absl::StrCat("connection to ", address_, ": ", status.error_message());
-    // Only a message beyond every limit of ours makes gRPC say this.
+    // gRPC reports this only for a message beyond all our limits.
     if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
       return absl::InvalidArgumentError(text);
     }

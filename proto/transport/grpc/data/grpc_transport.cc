@@ -76,10 +76,10 @@ class GrpcTransport final : public Transport {
   BufferPool pool_;
   const StreamOptions stream_options_;
   std::mutex mutex_;
-  // Of what is dialled: the first listener's, so that one thread serves a worker's links on either
-  // side, as a queue of a server may also serve calls to others and outlive it. gRPC makes a
-  // server's queues with the server: a second listener has its own, and whoever dials before it
-  // listens has two.
+  // Queue of dialled calls: the first listener's, so that one thread serves a worker's links on
+  // either side, as a queue of a server may also serve calls to others and outlive it. gRPC makes a
+  // server's queues with the server: a second listener has its own, and a dial before the first
+  // listener makes a second queue.
   std::shared_ptr<GrpcQueue> queue_;  // guarded by mutex_; set once
   std::unique_ptr<GrpcDialler> dialler_;
 };

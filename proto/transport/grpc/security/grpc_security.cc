@@ -12,7 +12,7 @@
 namespace runnel {
 namespace {
 
-// How often a listener looks whether its certificate was renewed, in seconds.
+// Seconds between a listener's looks for a renewed certificate.
 constexpr unsigned kRefreshSeconds = 300;
 constexpr int kHandshakePatienceMs = 5'000;
 // A connection without a stream.
