@@ -47,7 +47,7 @@ absl::StatusOr<std::string> ReadJoinSecret(const std::string& folder, int port) 
   if (fd < 0) return none;
   struct stat info = {};
   char bytes[2 * kSecretBytes];
-  // Another user's file could make us show that user's secret.
+  // A file that another user placed here must not be sent as our secret.
   const bool is_ours = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
   const ssize_t got = is_ours ? read(fd, bytes, sizeof(bytes)) : -1;
   close(fd);
