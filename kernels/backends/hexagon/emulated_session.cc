@@ -154,7 +154,7 @@ class EmulatedSession final : public DspSession {
 
   absl::StatusOr<DspReply> Receive() {
     RUNNEL_RETURN_IF_ERROR(AwaitMessage());
-    // One byte more than a reply has shows one that is too long.
+    // One byte more than a reply, so that a longer one shows.
     std::byte message[sizeof(DspReply) + 1];
     ssize_t got;
     do {
@@ -171,7 +171,7 @@ class EmulatedSession final : public DspSession {
     return reply;
   }
 
-  // Until there is one, the program ended, or nothing was done for too long.
+  // Waits until there is a message, the program ended, or nothing was done for too long.
   absl::Status AwaitMessage() {
     using Clock = std::chrono::steady_clock;
     const auto patience = std::chrono::seconds(options_.stall_seconds);

@@ -129,7 +129,7 @@ DspOp Encode(const Program& program, const Instruction& instruction, const StepC
     tensor.elements = static_cast<uint32_t>(buffer.shape.elements());
     tensor.bytes = static_cast<uint32_t>(SizeOf(buffer.dtype));
     tensor.version = buffer.storage == Storage::kParameters ? version_of(index) : 0;
-    // Where weights lie among all of the stage is the same for all versions.
+    // The place of weights in the stage's parameters is the same for all versions.
     if (tensor.version != 0) op.packed_key = static_cast<uint32_t>(buffer.offset_bytes) + 1;
     return tensor;
   };

@@ -14,7 +14,7 @@ namespace {
 // The rule's pattern comes round after some cycles.
 constexpr int kFirstCycles = 8;
 constexpr int kCountedCycles = 16;
-// So many cycles of all regions are tried at most: a program is made ready within a moment.
+// Bound of the tried cycles over all regions: a program is made ready within a moment.
 constexpr int64_t kMostUses = 4'000'000;
 
 uint64_t BytesOf(const std::vector<uint32_t>& regions, const std::vector<bool>& keeps, bool kept) {
@@ -34,7 +34,8 @@ class Search {
         best_(regions.size(), false),
         best_packed_(PackedPerCycle(regions, best_, memory_bytes)) {}
 
-  // One region after the other gets a place while there is room, the largest or the smallest first.
+  // Gives places to one region after the other while there is room, the largest or the smallest
+  // first.
   void Fill(bool largest_first) {
     std::vector<size_t> order(regions_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -48,7 +49,7 @@ class Search {
     }
   }
 
-  // From the best one on: one region more or less, or one in another's place.
+  // Improves the best plan by one region more or less, or by one in another's place.
   void Improve() {
     double before;
     do {
@@ -94,7 +95,7 @@ double PackedPerCycle(const std::vector<uint32_t>& regions, const std::vector<bo
   constexpr double kNoRoom = std::numeric_limits<double>::infinity();
   const uint64_t kept_bytes = BytesOf(regions, keeps, true);
   if (kept_bytes > memory_bytes) return kNoRoom;
-  // What the rule would do with the others; nobody touches the memory.
+  // Simulates the rule for the other regions; the memory is not touched.
   static uint8_t memory = 0;
   const auto rule = std::make_unique<Regions>();
   rule->Set(&memory, static_cast<uint32_t>(memory_bytes - kept_bytes));
@@ -105,7 +106,7 @@ double PackedPerCycle(const std::vector<uint32_t>& regions, const std::vector<bo
       bool fresh = false;
       const RegionKey key = {static_cast<uint32_t>(i), 0, regions[i]};
       if (rule->Use(key, 1, fresh) == nullptr) {
-        // Without any room it is packed each time, as with the rule alone.
+        // Without any room the region is packed each time, as with the rule alone.
         if (kept_bytes > 0) return kNoRoom;
         fresh = true;
       }

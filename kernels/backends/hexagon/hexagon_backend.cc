@@ -102,7 +102,7 @@ class HexagonExecutable final : public Executable {
     return absl::OkStatus();
   }
 
-  // It is the host's, in memory whose neighbours the DSP writes.
+  // The host keeps it, since it lies in memory whose neighbours the DSP writes.
   void RecordKeptScale(const Instruction& instruction) const {
     if (instruction.outputs.size() < 2) return;
     session_->memory()->RecordChange(staging_.OffsetOf(instruction.outputs[1]), sizeof(KeptScale));
@@ -113,8 +113,8 @@ class HexagonExecutable final : public Executable {
     return reinterpret_cast<KeptScale*>(staging_.Address(instruction.outputs[1]));
   }
 
-  // What the DSP wrote into tails leads the host's arithmetic. Values that stay on the DSP are not
-  // looked at: their memory may have been used again.
+  // Checks the tails that the DSP wrote, since the host's arithmetic follows them. Values that stay
+  // on the DSP are not checked: their memory may have been used again.
   absl::Status CheckTails(const Instruction& instruction) const {
     for (BufferIndex index : instruction.outputs) {
       const Buffer& buffer = program_.buffers[index];
@@ -241,7 +241,7 @@ std::string Environment(const char* name) {
   return given == nullptr ? "" : given;
 }
 
-// Which sessions RUNNEL_DSP allows.
+// Sessions that RUNNEL_DSP allows.
 struct Allowed {
   bool device = true;
   bool emulated = true;

@@ -13,7 +13,7 @@ namespace {
 // of the guesses were wrong, there are none.
 constexpr int32_t kMostMisses = 32;
 constexpr int32_t kMissesDecay = 8;
-// Of sums of 32 bits.
+// Largest shift of 32-bit sums.
 constexpr int32_t kMostShift = 24;
 
 }  // namespace

@@ -23,7 +23,7 @@ void RangeSet::JoinTo(size_t most) {
   std::vector<uint32_t> gaps;
   for (auto at = ends_.begin(); std::next(at) != ends_.end(); ++at)
     gaps.push_back(std::next(at)->first - at->second);
-  // So many gaps go, the smallest ones.
+  // Closes this many gaps, the smallest ones.
   size_t joins = ends_.size() - most;
   std::nth_element(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(joins - 1), gaps.end());
   const uint32_t largest = gaps[joins - 1];

@@ -15,7 +15,7 @@ namespace {
 constexpr Part kTrainingParts[] = {Part::kForward, Part::kInputGradient, Part::kWeightGradient};
 // Less is noise, or soon will be.
 constexpr double kLeastSaving = 0.03;
-// In turns, so that a slow moment meets all slices; the fastest counts.
+// Slices take turns, so that a slow moment meets all of them; the fastest time counts.
 constexpr int kRounds = 2;
 // Slices whose first run takes so many times the least one are not run again.
 constexpr double kFarBehind = 1.3;
@@ -115,7 +115,7 @@ class Profiler {
     return absl::OkStatus();
   }
 
-  // Those that may be the fastest. The whole batch is among them: a split is judged by it.
+  // Runs those again that may be the fastest, and the whole batch, which a split is compared with.
   absl::Status RunAgain(Part part, const Bindings& bindings,
                         std::vector<std::unique_ptr<Contender>>& contenders) const {
     double least = contenders.front()->least_seconds;
@@ -125,7 +125,7 @@ class Profiler {
       if (one == contenders.front() || one->least_seconds <= kFarBehind * least)
         near.push_back(one.get());
     }
-    for (Contender* one : near) one->least_seconds = -1;  // what came first met cold caches
+    for (Contender* one : near) one->least_seconds = -1;  // the first times met cold caches
     for (int round = 0; round < kRounds; ++round) {
       for (Contender* one : near) RUNNEL_RETURN_IF_ERROR(RunOnce(part, bindings, *one));
     }

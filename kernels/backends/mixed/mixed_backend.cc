@@ -68,7 +68,7 @@ class MixedBackend final : public CoScheduler {
     return names;
   }
 
-  // Of the first processor that has one.
+  // The tuner of the first processor that has one.
   Tuner* tuner() override {
     for (const auto& processor : processors_) {
       if (processor->tuner() != nullptr) return processor->tuner();
@@ -170,7 +170,7 @@ class MixedBackend final : public CoScheduler {
     return seconds;
   }
 
-  // From one processor to another a value goes by way of the host.
+  // A value goes from one processor to another by way of the host.
   absl::StatusOr<std::vector<std::vector<SwitchCost>>> Switches(bool may_time) {
     std::vector<SwitchCost> from_host;
     for (const auto& costs : costs_) {

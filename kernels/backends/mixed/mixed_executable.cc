@@ -65,7 +65,7 @@ class MixedExecutable final : public Executable {
     Bindings bindings;
   };
 
-  // One run of some segments.
+  // One run of several segments.
   struct Work {
     Work(MixedExecutable& owner, Range range, Call how)
         : executable(owner), segments(range), call(std::move(how)), run(range.end - range.begin) {}
@@ -85,8 +85,8 @@ class MixedExecutable final : public Executable {
     const Call call;
     LaneRun run;
   };
-  // Nothing of the work begins once this is gone, and what has begun has left the caller's memory:
-  // however a run ends.
+  // However a run ends, when this is destroyed no more work begins, and work under way has left the
+  // caller's memory.
   class Ending {
    public:
     explicit Ending(Work& work) : work_(work) {}
@@ -99,7 +99,7 @@ class MixedExecutable final : public Executable {
   };
   enum class How : uint8_t { kWhole, kWithoutResults, kResultsOnly };
 
-  // Of one processor: what its segments are bound to.
+  // Bindings of one processor's segments.
   struct Place {
     std::unique_ptr<Memory> in, out;          // kInput and kOutput
     std::unique_ptr<ProcessorMemory> memory;  // nothing for the host
@@ -159,7 +159,7 @@ class MixedExecutable final : public Executable {
     });
   }
 
-  // Those of the range in their order, the host's here; the others are posted.
+  // Runs the segments of the range in order: the host's here; the others are posted.
   absl::Status RunSegments(const std::shared_ptr<Work>& work, Range range) {
     const Ending ending(*work);
     for (size_t i = range.begin; i < range.end; ++i) {
@@ -218,7 +218,7 @@ class MixedExecutable final : public Executable {
     }
     RunHosts(*work, range);
     EndBackward(call);
-    // What failed early is why results are missing.
+    // An early failure is the reason of missing results.
     if (early != nullptr) RUNNEL_RETURN_IF_ERROR(early->run.status());
     return work->run.status();
   }
@@ -305,11 +305,11 @@ class MixedExecutable final : public Executable {
 
   const std::shared_ptr<Platform> platform_;
   std::vector<Segment> segments_;                         // part by part
-  std::vector<std::unique_ptr<Executable>> executables_;  // of segments
+  std::vector<std::unique_ptr<Executable>> executables_;  // of segments, by number
   std::vector<Place> places_;                             // by processor
   int64_t packed_bytes_ = 0;
   std::optional<Early> early_;
-  std::vector<Backward> backwards_;  // whose weight-gradients are to come
+  std::vector<Backward> backwards_;  // micro-batches whose weight-gradients are to come
 };
 
 }  // namespace

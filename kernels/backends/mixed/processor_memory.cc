@@ -49,7 +49,7 @@ absl::Status ProcessorMemory::Allocate(const std::vector<Segment>& segments) {
 
 absl::StatusOr<Memory*> ProcessorMemory::AreaFor(Storage storage, const std::byte* home) {
   auto& areas = values_[static_cast<size_t>(storage)];
-  // What is not kept needs one area for all.
+  // Values that are not kept share one area.
   if (!platform_.keeps_values[static_cast<size_t>(processor_)]) home = nullptr;
   if (const auto found = areas.find(home); found != areas.end()) return found->second.get();
   if (auto unused = areas.extract(nullptr); !unused.empty()) {
@@ -77,7 +77,7 @@ absl::Status ProcessorMemory::Enter(const Segment& segment, const StepContext& c
       RUNNEL_RETURN_IF_ERROR(CopyParameters(bindings[storage]));
       continue;
     }
-    // The first gradients of a step overwrite what is there.
+    // The first gradients of a step overwrite the area.
     const bool overwrites =
         storage == Storage::kGradients && segment.part != Part::kUpdate && !context.accumulate;
     if (!overwrites) RUNNEL_RETURN_IF_ERROR(CopyIn(segment.state_read, storage, bindings[storage]));

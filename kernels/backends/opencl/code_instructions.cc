@@ -5,11 +5,11 @@
 namespace runnel::opencl {
 namespace {
 
-// As kernels/backends/opencl/cl/codes.cl has them.
+// As in kernels/backends/opencl/cl/codes.cl.
 struct KernelPlanes {
   cl_int c, inner, groups;
 };
-// As kernels/backends/opencl/cl/prelude.cl has them.
+// As in kernels/backends/opencl/cl/prelude.cl.
 constexpr cl_int kCodesIn = 1;
 constexpr cl_int kSumsOut = 2;
 constexpr cl_int kOneChannel = 4;
@@ -20,7 +20,7 @@ KernelPlanes PlanesOf(const Shape& shape) {
           static_cast<cl_int>(shape.elements() / (shape[0] * shape[1])), 1};
 }
 
-// An instruction with what its kernel takes.
+// An instruction with its kernel's arguments.
 struct Call {
   Session& session;
   const Operands& operands;

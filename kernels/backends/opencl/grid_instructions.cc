@@ -9,7 +9,7 @@
 namespace runnel::opencl {
 namespace {
 
-// As kernels/backends/opencl/cl/grids.cl lays them out.
+// Layout of kernels/backends/opencl/cl/grids.cl.
 struct KernelWeights {
   cl_uint largest, first;
 };

@@ -183,7 +183,7 @@ absl::Status Instructions::MaxPoolGradient(const Instruction& instruction, const
 
 namespace {
 
-// What dividing by the taps of a window adds to the exponent.
+// Exponent of a window's mean beyond that of its sum.
 cl_int DividedExponent(const KernelGeometry& g) {
   return -CeilLog2(static_cast<float>(int64_t{g.kh} * g.kw));
 }

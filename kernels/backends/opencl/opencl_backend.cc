@@ -156,7 +156,7 @@ class OpenClExecutable final : public Executable {
   const std::shared_ptr<Session> session_;
   Staging staging_;
   std::unique_ptr<Instructions> instructions_;
-  std::unique_ptr<FloatInstructions> floats_;  // where the program has some
+  std::unique_ptr<FloatInstructions> floats_;  // if the program has some
   std::unique_ptr<GridInstructions> grids_;    // likewise
   std::unique_ptr<Products> products_;
 };

@@ -8,7 +8,7 @@
 namespace runnel::hexagon {
 namespace {
 
-// What the calling thread has. It owns all that a call uses, since a call may never return.
+// State of the calling thread. It owns all data of a call, since a call may never return.
 class Caller {
  public:
   Caller(std::shared_ptr<const RemoteHandle> handle, std::shared_ptr<const SharedMemory> memory)
@@ -88,8 +88,8 @@ class CallTransport final : public DspTransport {
         thread_([caller = caller_] { caller->Loop(); }) {}
   ~CallTransport() override {
     caller_->End();
-    // Whoever gave up on a call has killed the DSP's process, which ends the call; if not, the
-    // thread stays with it.
+    // A caller that gave up has killed the DSP's process, which ends the call; if not, the thread
+    // stays with it.
     if (caller_->Await(std::chrono::seconds(1)).has_value()) {
       thread_.join();
     } else {

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Bytes = std::optional<std::vector<std::byte>>;
 
-// What operations write, whole lines with the slack behind them.
+// Adds the ranges that the operation writes, as whole lines with their slack.
 void AddWritten(const DspOp& op, RangeSet* written) {
   for (const DspTensor& tensor : op.out) {
     if (tensor.data == 0) continue;
@@ -134,7 +134,7 @@ class DeviceSession final : public DspSession {
     return reply;
   }
 
-  // Until there is one, or nothing was done for too long.
+  // Waits until there is an answer, or nothing was done for too long.
   absl::StatusOr<std::vector<std::byte>> AwaitAnswer() {
     const auto patience = std::chrono::seconds(options_.stall_seconds);
     uint32_t done = 0;
@@ -187,7 +187,7 @@ class DeviceSession final : public DspSession {
   const std::string name_;
   uint32_t kept_bytes_ = 0;
   uint32_t sequence_ = 0;
-  std::vector<DspOp> ops_;  // of the list
+  std::vector<DspOp> ops_;  // operations of the list
   size_t done_ = 0;
   size_t piece_ = 0;  // operations that are under way
   std::vector<DspCounts> counts_;

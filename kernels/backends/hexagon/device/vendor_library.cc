@@ -10,7 +10,7 @@ namespace runnel::hexagon {
 namespace {
 
 constexpr char kName[] = "libcdsprpc.so";
-// Of Android, then of Linux distributions.
+// Folders of Android, then of Linux distributions.
 constexpr const char* kFolders[] = {
     "/vendor/lib64",  "/system/vendor/lib64", "/system/lib64", "/usr/lib/aarch64-linux-gnu",
     "/usr/local/lib", "/usr/lib64",           "/usr/lib"};

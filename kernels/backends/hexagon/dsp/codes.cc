@@ -81,7 +81,7 @@ int64_t EncodeReal(uint32_t x, uint32_t factor) {
   return (x >> 31) != 0 ? -rounded : rounded;
 }
 
-// A plane of sums or codes, with what its channel does to them.
+// A plane of sums or codes, with its channel's constants.
 struct Plane {
   const int8_t* codes = nullptr;  // or
   const int32_t* sums = nullptr;

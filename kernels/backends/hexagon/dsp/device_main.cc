@@ -8,7 +8,7 @@
 
 extern "C" {
 
-// Of a remote call: buffers in, then buffers out.
+// Buffers of a remote call: in, then out.
 struct RemoteBuffer {
   void* data;
   uint32_t bytes;
@@ -72,7 +72,7 @@ DspReply Serve(const DspRequest& request) {
   return reply;
 }
 
-// What a list wrote goes to the host's caches with the answer.
+// The list's writes go to the host's caches with the answer.
 uint32_t WrittenBuffers(const DspRequest& request, QueueBuffer* buffers) {
   if (request.verb != DspVerb::kRun || server.desk() == nullptr) return 0;
   const DspDesk& desk = *server.desk();
@@ -169,7 +169,7 @@ void VotePower(bool up) {
     request.payload[2] = 1;
     request.payload[4] = kLatencyUs;
     request.payload[8] = 1;
-    request.payload[12] = kTurbo;  // as target, without bounds
+    request.payload[12] = kTurbo;  // like target, without bounds
   }
   HAP_power_set(&server, &request);
 }

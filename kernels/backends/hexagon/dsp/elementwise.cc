@@ -117,7 +117,7 @@ DspStatus Quantize(Machine& machine, const DspOp& op) {
 
 namespace {
 
-// round(words, first element) gives what is left of them.
+// round(words, first element) returns the rounded words.
 template <typename Round>
 RUNNEL_INLINE void RoundInto(const DspOp& op, const int32_t* sums, const int8_t* mask, int8_t* y,
                              const Round& round) {

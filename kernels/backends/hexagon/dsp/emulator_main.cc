@@ -21,7 +21,7 @@ constexpr int kRequests = 0, kReplies = 1, kShared = 3;
 uint8_t* MapShared(const DspRequest& open) { return Map(open.shared_bytes, kShared); }
 uint8_t* MapPrivate(const DspRequest& open, uint8_t*) { return Map(open.private_bytes, -1); }
 
-// Nobody else wants it.
+// No other process wants the VTCM.
 uint8_t* AcquireVtcm(uint32_t bytes) {
   static uint8_t* vtcm = nullptr;
   if (vtcm == nullptr) vtcm = Map(bytes, -1);

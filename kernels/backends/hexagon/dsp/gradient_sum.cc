@@ -13,16 +13,16 @@ struct Quotient {
   Predicate up;
 };
 
-// Of words, by any shift.
+// Divides words by any shift.
 class WordDivision {
  public:
-  // From 32 on all bits fall out, that of the sign too.
+  // From a shift of 32 on all bits fall out, also the sign's.
   explicit WordDivision(int64_t shift)
       : shift_(static_cast<int>(Min<int64_t>(shift, 31))),
         falls_(Splat(shift > 31 ? -1 : static_cast<int32_t>((uint32_t{1} << shift) - 1))) {}
 
   RUNNEL_INLINE Quotient operator()(Vector x) const { return Divide(x, Falling(x)); }
-  // Of the high words alone.
+  // The quotient from the high words alone.
   RUNNEL_INLINE Quotient operator()(const Wide& x) const {
     return Divide(x.high, Q6_V_vor_VV(Falling(x.high), x.low));
   }
@@ -38,7 +38,7 @@ class WordDivision {
   Vector falls_;
 };
 
-// Of 64 bits, by 1..31.
+// Divides 64-bit values by shifts of 1..31.
 class NearDivision {
  public:
   explicit NearDivision(int64_t shift)
@@ -57,7 +57,7 @@ class NearDivision {
   Vector falls_;
 };
 
-// Of 64 bits, by 32 and more.
+// Divides 64-bit values by shifts of 32 and more.
 class FarDivision {
  public:
   explicit FarDivision(int64_t shift) : high_(shift > 62 ? 32 : shift - 32) {}

@@ -71,7 +71,7 @@ void* memset(void* to, int value, size_t bytes) {
   return to;
 }
 
-// What the compiler calls in place of memcpy where it knows more of the operands.
+// The compiler calls it in place of memcpy where it knows more of the operands.
 void __hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void* to, const void* from,
                                                            size_t bytes) {
   memcpy(to, from, bytes);

@@ -102,7 +102,7 @@ void SpreadToQuarters(Machine& machine, const DspOp& op) {
   for (uint32_t first = 0; first < outputs; first += kVectorBytes) {
     const Vector tap = Load(taps + first);
     const Vector errors = Q6_Vb_vmax_VbVb(Load(dy + first), SplatBytes(-127));
-    Vector v[4], others = errors;  // what the host sent need not be a tap: then it is the first
+    Vector v[4], others = errors;  // an index that is no tap counts as the first
     for (int i = 3; i > 0; --i) {
       const Predicate is_tap = Q6_Q_vcmp_eq_VbVb(tap, SplatBytes(i));
       v[i] = Q6_V_vmux_QVV(is_tap, errors, Q6_V_vzero());
@@ -170,7 +170,8 @@ DspStatus MaxPoolInputGradient(Machine& machine, const DspOp& op) {
   const uint8_t* taps = machine.data<uint8_t>(op.in[1]);
   int8_t* dx = machine.data<int8_t>(op.out[0]);
   auto* sums = machine.scratch.Take<int32_t>(plane);
-  auto* places = machine.scratch.Take<int32_t>(w.kh * w.kw);  // of a tap, from its window's first
+  // offsets of a tap from its window's first
+  auto* places = machine.scratch.Take<int32_t>(w.kh * w.kw);
   if (sums == nullptr || places == nullptr) return DspStatus::kNoMemory;
   for (int i = 0; i < w.kh; ++i) {
     for (int j = 0; j < w.kw; ++j) places[i * w.kw + j] = i * op.x.w + j;
@@ -182,7 +183,7 @@ DspStatus MaxPoolInputGradient(Machine& machine, const DspOp& op) {
       for (int j = 0; j < op.y.w; ++j, first += w.sw) {
         const int tap = *taps++;
         const int at = first + (tap < w.kh * w.kw ? places[tap] : 0);
-        // What the host sent need not be what a forward gave.
+        // The host's indices need not be a forward's.
         if (at >= 0 && at < plane) sums[at] += *dy;
         ++dy;
       }

@@ -42,7 +42,7 @@ Regions::Entry* Regions::Find(const RegionKey& key) {
   return nullptr;
 }
 
-// Where all are taken, of the one that was used longest ago.
+// If all entries are taken, reuses the one that was used longest ago.
 Regions::Entry* Regions::Add(const RegionKey& key) {
   Entry* entry = &entries_[0];
   if (entry_count_ < kMost) {
@@ -100,8 +100,8 @@ void Regions::EvictUnused(uint64_t since) {
   }
 }
 
-// Of neighbours that make room together those with the fewest bytes; of as many, those that were
-// used last.
+// Evicts the neighbours with the fewest bytes that make room together; among equals those used
+// last.
 void Regions::EvictRun(uint32_t size) {
   int best_first = 0, best_last = place_count_ - 1;
   uint64_t best_bytes = ~uint64_t{0}, best_used = 0;

@@ -20,7 +20,7 @@ int64_t DivideByPower(int64_t value, int64_t shift) {
 int32_t SmallQuotient(int64_t numerator, int64_t denominator) {
   int32_t quotient = 0;
   for (int bit = 11; bit >= 0; --bit) {
-    // By shifting what is divided: the divisor may have 61 bits.
+    // Shifts the numerator, since the divisor may have 61 bits.
     if ((numerator >> bit) < denominator) continue;
     numerator -= denominator << bit;
     quotient |= 1 << bit;

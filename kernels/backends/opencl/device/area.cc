@@ -7,7 +7,7 @@
 
 namespace runnel::opencl {
 
-// Its own address is the one that Bindings hold: the host cannot address what is in the buffer.
+// Bindings hold the object's own address: the host cannot address the buffer's bytes.
 class alignas(64) Area final : public Memory {
  public:
   Area(std::shared_ptr<Areas> areas, DeviceBuffer buffer, int64_t bytes)

@@ -14,7 +14,7 @@ constexpr Tile kLarge = {4, 4, 8, 8, 8, 1};
 // A product with fewer rows or columns gets the small one.
 constexpr int64_t kSmallSide = 8;
 
-// From what is most often good to what few devices like.
+// Ordered from tiles that are good on most devices to tiles for few.
 constexpr Tile kTiles[] = {
     kLarge,
     kSmall,

@@ -35,7 +35,7 @@ class PairFinder {
                        [&](BufferIndex index) { return Overlap(buffer(index), place); });
   }
 
-  // Of the product's sums; none: the part's size.
+  // The first reader of the product's sums; none: the part's size.
   size_t FirstReader(size_t product) const {
     const Buffer& sums = buffer(part_[product].outputs[0]);
     size_t at = product + 1;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kShownBytes = 64;
 
-// What the operands of a product are: its input, its weight and its output, or their gradients.
+// Roles of a product's operands: its input, its weight and its output, or their gradients.
 enum class Role : uint8_t { kImage, kWeight, kSums, kBias };
 
 struct Roles {
@@ -80,8 +80,8 @@ class SmallSizes {
   std::vector<int64_t> image_, weight_, sums_;
 };
 
-// In FP32 also what is FP16 in its program: which tile is best does not depend on it, nor does a
-// sum.
+// Operands that are FP16 in the program are FP32 here: neither the best tile nor a sum depends on
+// it.
 BufferIndex Place(Program& program, Buffer buffer) {
   if (buffer.dtype == DType::kFloat16) buffer.dtype = DType::kFloat32;
   buffer.rounded = false;

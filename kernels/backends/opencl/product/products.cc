@@ -14,7 +14,7 @@ ProgramId KernelsOf(const ProductPlan& product) {
   return {ProgramId::Source::kProduct, product.is_float, product.tile, product.gives_codes};
 }
 
-// Where the weight is no image after all, the tile without it.
+// If the weight is no image after all, takes the tile without it.
 ProgramId KernelsFor(const ProductPlan& product, const WeightOperand& weight) {
   ProgramId kernels = KernelsOf(product);
   kernels.tile.image = weight.image != nullptr;

@@ -27,15 +27,15 @@ struct Pixels {
   ConvSource source;
   bool has_quads = false;  // else `reads`
   LaneQuads quads;
-  const LaneRead* reads = nullptr;  // of the first group, for whole steps
+  const LaneRead* reads = nullptr;  // reads of the first group, for whole steps
   TileMasks masks;
   DspImages grid;  // the result; c: of all groups
   int groups = 1;
-  PackedRows weights;  // of the first group; those of the others behind it
+  PackedRows weights;  // rows of the first group; those of the others behind it
   Vector* waiting = nullptr;
 };
 
-// Packs what a tile of outputs reads.
+// Packs the inputs of a tile of outputs.
 class TilePacker {
  public:
   TilePacker(Pixels& p, uint32_t first, int lanes)
@@ -66,7 +66,7 @@ class TilePacker {
   Segment segments_[kTileLanes];
 };
 
-// To `result`, or `rounded`.
+// Writes to `result`, or to `rounded`.
 int64_t ProductOverPixels(Machine& machine, Pixels& p, int32_t* result, RoundedSums* rounded) {
   const uint32_t positions = p.grid.h * p.grid.w;
   const uint32_t total = p.grid.n * positions;

@@ -31,7 +31,7 @@ ImageLayout GradientLayout(const DspOp& op) {
   return layout;
 }
 
-// Where tap (i, j) reads the first channel.
+// The read of tap (i, j) in the first channel.
 LaneRead ReadOf(const ConvSource& source, const DspOp& op, Pass pass, int i, int j) {
   const DspWindow& w = op.window;
   if (source.in_place) {

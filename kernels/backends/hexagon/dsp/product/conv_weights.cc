@@ -16,7 +16,7 @@ struct PixelBlock {
   MaxWords* largest = nullptr;
 };
 
-// What lanes read: x where it is, or, of images in place, rows of a block's pixels.
+// Source of the lanes: x in place, or for images in place the rows of a block's pixels.
 class BlockReader {
  public:
   bool Begin(Machine& machine, const DspOp& op, int block) {

@@ -61,7 +61,7 @@ class Pieces {
   int lane_ = 0, step_ = 0;
 };
 
-// Where a product goes: C, or rounded, with memory for sums that wait.
+// Target of a product: C, or rounded sums, with memory for sums that wait.
 struct StreamTarget {
   int32_t* c = nullptr;
   RoundedSums* rounded = nullptr;

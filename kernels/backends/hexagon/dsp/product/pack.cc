@@ -65,9 +65,9 @@ Vector StartsOf(const Vector* sums) {
   return Q6_Vw_vsub_VwVw(Q6_V_vzero(), Q6_Vw_vasl_VwR(sum, 7));
 }
 
-// Of a permutation that moves the first 24 of each 32 bytes to the front: bit `offset` of a byte's
-// control says that it comes from the byte at its place with that bit changed, in ascending order
-// of the offsets.
+// Controls of a permutation that moves the first 24 of each 32 bytes to the front: bit `offset` of
+// a byte's control says that it comes from the byte at its place with that bit changed, in
+// ascending order of the offsets.
 struct CloseGaps {
   alignas(kVectorBytes) uint8_t control[kVectorBytes] = {};
   constexpr CloseGaps() {

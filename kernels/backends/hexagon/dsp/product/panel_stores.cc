@@ -101,7 +101,7 @@ void StoreBytesOf(const TileTarget& target, const Places& places, int first_row,
   }
 }
 
-// round(sums, |sums|) gives what is left of a vector of them.
+// round(sums, |sums|) returns a vector of rounded sums.
 template <typename Round>
 RUNNEL_INLINE void RoundRows(RoundedSums& to, int rows, const Vector* sums, Vector* bytes,
                              const Round& round) {

@@ -62,7 +62,8 @@ RUNNEL_INLINE Vector LargestOf(const Vector (&sums)[kVectors]) {
 template <int kRows, int kVectors>
 RUNNEL_INLINE void StoreDirect(const TileTarget& target, const Places& places, int first_row,
                                const Vector (&sums)[kRows][kVectors]) {
-  // All that a store could change, for all that the compiler knows, is read before the first.
+  // Values that a store could change, as far as the compiler knows, are read before the first
+  // store.
   const uint32_t row_elements = target.row_elements;
   int32_t* const c = target.c + target.first + first_row * row_elements;
   int32_t* to[kVectors];

@@ -49,7 +49,7 @@ RUNNEL_INLINE Words Aligned(const int8_t* mantissas, int below) {
 }
 
 struct Slices {
-  const int8_t* mantissas = nullptr;  // of the first; the others behind it
+  const int8_t* mantissas = nullptr;  // mantissas of the first; those of the others behind it
   uint32_t step = 0;                  // bytes from one to the next
   const int32_t* shifts = nullptr;
   int count = 0;
