@@ -1,9 +1,9 @@
 #pragma once
 
-// A rule proposes to change the training while it goes on: it turns a dial
-// (proto/base/training/dials/dials.h). The coordinator asks at every barrier,
-// after its evaluation and before the planner; what is proposed is journalled and granted to all
-// stages with the training behind the barrier (proto/base/training/training_change.h).
+// Proposes changes of the training while it goes on, by turning a dial
+// (proto/base/training/dials/dials.h). The coordinator asks at every barrier, after its evaluation
+// and before the planner; a proposal is journalled and granted to all stages with the training
+// behind the barrier (proto/base/training/training_change.h).
 
 #include <optional>
 #include <string>
@@ -26,8 +26,8 @@ class TrainingRule {
   virtual ~TrainingRule() = default;
   // Called once a barrier, in ascending order of steps. None: everything stays.
   virtual std::optional<ChangeTraining> AtBarrier(const BarrierReport& report) = 0;
-  // All that later answers depend on, besides the reports still to come. A rule that is restored
-  // answers as this one would, under a plan of another generation.
+  // State that decides all later answers together with the coming reports. A restored rule answers
+  // as this one would, under a plan of another generation.
   virtual std::string State() const = 0;
   // InvalidArgument: it is no state of this rule's.
   virtual absl::Status Restore(absl::string_view state) = 0;

@@ -19,7 +19,7 @@ namespace runnel {
 
 struct TrainingRuleRow {
   absl::string_view name;
-  absl::string_view dial;       // that it turns
+  absl::string_view dial;       // name of the dial that it turns
   absl::string_view arguments;  // behind the dial's first value, for messages: "[:BARRIERS]"
   // value: of the dial, when the rule begins. arguments: behind its colon; empty: none are given.
   // InvalidArgument: they do not fit.
@@ -40,11 +40,11 @@ class TrainingRules {
  public:
   void Add(absl::string_view name, std::unique_ptr<TrainingRule> rule);
 
-  // What the rules propose at a barrier, in the order in which they were added.
+  // The rules' proposals at a barrier, in the order in which the rules were added.
   std::vector<ChangeTraining> AtBarrier(const BarrierReport& report);
-  // Training goes on from the barrier at `step`; what was seen after it is void.
+  // Training goes on from the barrier at `step`; later observations are void.
   void GoBackTo(int64_t step);
-  // As they were behind the barrier at `step`.
+  // States behind the barrier at `step`.
   RuleStates StatesAt(int64_t step) const;
   // Training begins with these. A rule without a state begins anew, as one of a check-point from
   // before rules had states. InvalidArgument names the rule whose state it is not.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What loops over elements know of an optimizer's step.
+// Scalars of an optimizer's step for loops over elements.
 
 #include <cstdint>
 

@@ -23,16 +23,16 @@ struct OptimizerStep {
   const Optimizer* optimizer = nullptr;  // its row
   OptimizerScalars (*scalars)(const StepContext& context) = nullptr;
   OptimizerUpdate update = nullptr;
-  // Where the weights will be if steps go on as the slots say: out[i] = weights[i] - distance * d,
-  // d being the change of a step of rate 1. `out` may be `weights`.
+  // Predicted weights if steps go on as the slots say: out[i] = weights[i] - distance * d, d being
+  // the change of a step of rate 1. `out` may be `weights`.
   void (*look_ahead)(const OptimizerScalars& scalars, const float* weights,
                      const float* const* slots, float distance, int64_t count,
                      float* out) = nullptr;
 };
 
-// In the order of Optimizers().
+// Steps in the order of Optimizers().
 absl::Span<const OptimizerStep> OptimizerSteps();
-// Of this row of Optimizers(), null: sgd.
+// The step of this row of Optimizers(); null: sgd.
 const OptimizerStep& StepOf(const Optimizer* optimizer);
 
 }  // namespace runnel

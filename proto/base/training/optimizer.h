@@ -16,7 +16,7 @@
 
 namespace runnel {
 
-// At most so many tensors of state beside a parameter.
+// Largest number of state tensors beside a parameter.
 inline constexpr size_t kMostSlots = 3;
 
 struct Optimizer {
@@ -24,7 +24,7 @@ struct Optimizer {
   // Each is a tensor like the parameter, zero at first.
   std::array<absl::string_view, kMostSlots> slot_names = {};
   bool uses_momentum = false;  // looks at --momentum
-  // What stands for --lr and --weight-decay where the user gives none; below 0: the model's.
+  // Defaults of --lr and --weight-decay with this optimizer; below 0: the model's.
   double learning_rate = -1;
   double weight_decay = -1;
 
@@ -36,7 +36,7 @@ absl::Span<const Optimizer> Optimizers();
 
 struct OptimizerChoice {
   const Optimizer* optimizer = nullptr;
-  std::vector<double> parameters;  // of ChoiceRow::parameters
+  std::vector<double> parameters;  // values for ChoiceRow::parameters
 };
 // "sgd", "adamw:0.9,0.999,1e-8". Errors as ParseChoice's.
 absl::StatusOr<OptimizerChoice> ParseOptimizer(absl::string_view text);

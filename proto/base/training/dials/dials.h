@@ -1,8 +1,8 @@
 #pragma once
 
-// What of the training may change while it goes on, a row a dial. Journals, check-points, grants,
-// replay and log lines carry a change as (step, dial, value); only a dial's own file knows what its
-// values mean.
+// Parts of the training that may change while it goes on, a row a dial. Journals, check-points,
+// grants, replay and log lines carry a change as (step, dial, value); only a dial's own file knows
+// the meaning of its values.
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,8 +13,8 @@ namespace runnel {
 
 struct Dial {
   absl::string_view name;   // in files and on the wire: letters, digits, "_"
-  absl::string_view label;  // for people: "gradient bits"
-  // InvalidArgument says what is wrong with a value.
+  absl::string_view label;  // text for people: "gradient bits"
+  // InvalidArgument names the fault of a value.
   absl::Status (*check)(absl::string_view value);
 };
 

@@ -23,7 +23,7 @@ GradientBits GradientBitsAt(const TrainingSettings& settings,
                             const std::vector<TrainingChange>& changes, int64_t epoch,
                             int64_t step) {
   const TrainingChange* change = ChangeAt(changes, kGradientBitsDial, step);
-  // Whoever has changes has checked them.
+  // Changes were checked when they were made.
   return change != nullptr ? GradientBitsOfValue(change->value).value()
                            : GradientBitsOf(settings, epoch);
 }
