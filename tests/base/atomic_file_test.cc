@@ -10,17 +10,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::FileSizeLimit;
 using ::testing::HasSubstr;
-using testing::ScratchDir;
-using testing::Slurp;
-using testing::Spill;
 
 TEST(AtomicFile, WritesPiecesAndReplaces) {
   ScratchDir dir;

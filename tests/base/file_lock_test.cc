@@ -10,13 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::ScratchDir;
 
 std::string Why(const absl::StatusOr<FileLock>& lock) {
   return std::string(lock.status().message());

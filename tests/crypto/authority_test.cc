@@ -9,7 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/crypto/join_token.h"
-#include "tests/crypto/scratch.h"
+#include "tests/crypto/fake_time.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
@@ -30,7 +31,7 @@ class AuthorityTest : public testing::Test {
   }
 
   FakeTime time_;
-  ScratchFolder scratch_;
+  ScratchDir scratch_;
   const std::string folder_ = scratch_ / "home";
   std::unique_ptr<Authority> authority_ = Authority::Create(folder_, time_.clock()).value();
 };
@@ -176,7 +177,7 @@ TEST_F(AuthorityTest, AWorkerRenewsBeforeItsTimeIsOver) {
 
 TEST(IdentityFiles, AreKeptAndChecked) {
   FakeTime time;
-  ScratchFolder scratch;
+  ScratchDir scratch;
   const auto authority = Authority::Create(scratch / "home", time.clock()).value();
   const Identity identity = authority->IssueLocal("local-000").value();
   EXPECT_EQ(ParseIdentity(identity.ToString())->certificate_pem, identity.certificate_pem);

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/crypto/openssl.h"
 #include "proto/crypto/sha256.h"
-#include "tests/crypto/scratch.h"
+#include "tests/crypto/fake_time.h"
 
 namespace runnel {
 namespace {

@@ -9,7 +9,8 @@
 #include "gtest/gtest.h"
 #include "proto/base/clock.h"
 #include "proto/crypto/join_client.h"
-#include "tests/crypto/scratch.h"
+#include "tests/crypto/fake_time.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
@@ -53,7 +54,7 @@ class JoinDoorTest : public testing::Test {
   }
 
   FakeTime time_;
-  ScratchFolder scratch_;
+  ScratchDir scratch_;
   MonotonicClock clock_;
   NullLogger logger_;
   RefusalLog refusals_{&logger_, &clock_};

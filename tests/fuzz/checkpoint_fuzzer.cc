@@ -6,9 +6,9 @@
 #include "proto/base/model/initial_state.h"
 #include "proto/crypto/sha256.h"
 #include "tests/central/sample_model.h"
-#include "tests/central/scratch.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/memory_file.h"
+#include "tests/support/scratch.h"
 
 namespace runnel::fuzz {
 namespace {
@@ -39,8 +39,8 @@ std::vector<std::string> Seeds() {
   sample.training.eval_batch_size = 64;
   sample.device_names = {"local", "pi"};
   sample.state = InitialState(sample.model, 5).value();
-  testing::ScratchDir folder;
-  const std::string whole = testing::Slurp(WriteCheckpoint(sample, folder.path()).value());
+  ScratchDir folder;
+  const std::string whole = Slurp(WriteCheckpoint(sample, folder.path()).value());
   return {"p" + whole.substr(kEnvelopeBytes), "f" + whole};
 }
 

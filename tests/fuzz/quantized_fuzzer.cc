@@ -9,9 +9,9 @@
 #include "proto/base/model/initial_state.h"
 #include "proto/crypto/sealed_file.h"
 #include "tests/central/sample_model.h"
-#include "tests/central/scratch.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/memory_file.h"
+#include "tests/support/scratch.h"
 #include "worker/inference/graph_convert.h"
 
 namespace runnel::fuzz {
@@ -92,10 +92,10 @@ std::vector<std::string> Seeds() {
   QuantizedModel sample;
   sample.settings = WithDefaults(RunSettings(), testing::SampleDefaults(), "digits", 1);
   sample.graph = GraphOf(inference::Scheme::kSymmetric, inference::WinogradUse::kOff);
-  testing::ScratchDir folder;
+  ScratchDir folder;
   const std::string path = folder.path() + "/model.q8";
   Require(WriteQuantizedModel(sample, path).ok(), "a model is written");
-  const std::string whole = testing::Slurp(path);
+  const std::string whole = Slurp(path);
   std::vector<std::string> seeds = {
       "p" + whole.substr(kSealBytes),
       "f" + whole,

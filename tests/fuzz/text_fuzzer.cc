@@ -7,13 +7,11 @@
 #include "predictor/profiles/profile_file.h"
 #include "proto/crypto/join_exchange.h"
 #include "proto/crypto/join_token.h"
-#include "tests/central/scratch.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/support/scratch.h"
 
 namespace runnel::fuzz {
 namespace {
-
-using testing::Slurp;
 
 std::string Source(const std::string& path) {
   return Slurp(std::string(RUNNEL_SOURCE_DIR) + "/" + path);

@@ -32,17 +32,6 @@ std::chrono::steady_clock::time_point DeadlineIn(int seconds) {
 
 }  // namespace
 
-ScratchDir::ScratchDir() {
-  std::string name = (std::filesystem::temp_directory_path() / "runnel-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no scratch folder: " << name;
-  path_ = name;
-}
-
-ScratchDir::~ScratchDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 std::optional<pid_t> WorkerNamed(const Process& central, const std::string& name) {
   for (const pid_t pid : central.Children()) {
     const std::string words = ReadFile("/proc/" + std::to_string(pid) + "/cmdline");

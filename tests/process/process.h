@@ -9,19 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/scratch.h"
+
 namespace runnel {
-
-// A folder of the test's own, removed with everything in it at the end.
-class ScratchDir {
- public:
-  ScratchDir();
-  ~ScratchDir();
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 class Process {
  public:

@@ -19,7 +19,8 @@
 #include "proto/transport/grpc/security/grpc_renew.h"
 #include "proto/transport/grpc/security/join_secret.h"
 #include "proto/transport/link/address.h"
-#include "tests/crypto/scratch.h"
+#include "tests/crypto/fake_time.h"
+#include "tests/support/scratch.h"
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/test_frames.h"
 
@@ -59,7 +60,7 @@ class Cluster {
   Identity Operator() { return ReadIdentity(authority_->operator_folder()).value(); }
 
  private:
-  ScratchFolder scratch_;
+  ScratchDir scratch_;
   std::unique_ptr<Authority> authority_ =
       Authority::Create(scratch_ / "home", SystemWallClock()).value();
 };
@@ -310,7 +311,7 @@ TEST_F(ControlSecurity, OrdersAreAnOperatorsAndRenewalsAWorkers) {
 }
 
 TEST_F(ControlSecurity, AListenerTakesARenewedCertificateFromItsFolder) {
-  ScratchFolder scratch;
+  ScratchDir scratch;
   ASSERT_TRUE(
       WriteIdentity(scratch / "server", cluster_.authority().ServerIdentity().value()).ok());
   GrpcSecurity security = cluster_.Server();
@@ -343,7 +344,7 @@ class JoinSecret : public testing::Test {
                                                        : absl::InternalError("did not join");
   }
 
-  ScratchFolder scratch_;
+  ScratchDir scratch_;
   GrpcSecurity server_;
   CentralRecorder seen_;
   std::unique_ptr<ControlTransport> serving_;

@@ -23,7 +23,8 @@
 #include "proto/transport/link/link_shell.h"
 #include "proto/transport/relay/relay_hello.h"
 #include "proto/transport/relay/relay_transport.h"
-#include "tests/crypto/scratch.h"
+#include "tests/crypto/fake_time.h"
+#include "tests/support/scratch.h"
 #include "tests/transport/closed_port.h"
 #include "tests/transport/control_recorders.h"
 #include "tests/transport/test_frames.h"
@@ -233,7 +234,7 @@ class SecureRelay : public ::testing::Test {
     return SecurityOf(std::move(identity));
   }
 
-  ScratchFolder scratch_;
+  ScratchDir scratch_;
   std::unique_ptr<Authority> authority_ =
       Authority::Create(scratch_ / "home", SystemWallClock()).value();
 };

@@ -12,14 +12,13 @@
 #include "proto/base/model/initial_state.h"
 #include "tests/support/in_process/loopback.h"
 #include "tests/support/in_process/loopback_control.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 #include "tests/transport/control_recorders.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::ScratchDir;
 
 class DaemonTest : public ::testing::Test {
  protected:

@@ -1,7 +1,7 @@
 #include "worker/core/rejoin_policy.h"
 
 #include "gtest/gtest.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 #include "worker/membership/central_lives.h"
 
 namespace runnel {
@@ -39,7 +39,7 @@ TEST(RejoinPolicy, OnceIsOnce) {
 }
 
 TEST(CentralLives, AWorkerThatIsStartedAgainObeysNoEarlierLife) {
-  const testing::ScratchDir dir;
+  const ScratchDir dir;
   {
     CentralLives lives(dir / "lives");
     EXPECT_TRUE(lives.Admit("a run\nwith lines", 2));

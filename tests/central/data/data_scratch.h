@@ -7,45 +7,32 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/scratch.h"
 
 namespace runnel {
 
 class DataFolder {
  public:
-  DataFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "runnel-data-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~DataFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  DataFolder(const DataFolder&) = delete;
-  DataFolder& operator=(const DataFolder&) = delete;
-
-  std::string path() const { return path_.string(); }
+  std::string path() const { return folder_.path(); }
 
   // Folders on the way are made.
   void Write(const std::string& name, const std::string& bytes) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    std::filesystem::create_directories(std::filesystem::path(folder_ / name).parent_path());
+    Spill(folder_ / name, bytes);
   }
   void WriteGzip(const std::string& name, const std::string& bytes) const {
-    gzFile file = gzopen((path_ / name).c_str(), "wb");
+    gzFile file = gzopen((folder_ / name).c_str(), "wb");
     gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
     gzclose(file);
   }
-  std::string Read(const std::string& name) const {
-    std::ifstream file(path_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  void Remove(const std::string& name) const { std::filesystem::remove_all(path_ / name); }
+  std::string Read(const std::string& name) const { return Slurp(folder_ / name); }
+  void Remove(const std::string& name) const { std::filesystem::remove_all(folder_ / name); }
 
  private:
-  std::filesystem::path path_;
+  ScratchDir folder_;
 };
 
 // The folder of the real data sets: $RUNNEL_DATA_DIR or ../shared/data beside the repository.

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
@@ -29,7 +29,7 @@ class GivenLinksTest : public ::testing::Test {
   }
   std::string Error(const std::string& text) { return std::string(Read(text).status().message()); }
 
-  testing::ScratchDir dir_;
+  ScratchDir dir_;
 };
 
 TEST_F(GivenLinksTest, EachWayIsWhatTheLastEntryForItSays) {

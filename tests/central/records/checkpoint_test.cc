@@ -13,17 +13,13 @@
 #include "proto/transport/control/model_convert.h"
 #include "tests/base/codecs.h"
 #include "tests/central/sample_model.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::FileSizeLimit;
 using ::testing::HasSubstr;
-using testing::ScratchDir;
-using testing::Slurp;
-using testing::Spill;
 
 Checkpoint Sample(int64_t step, bool resumable = true) {
   Checkpoint c;

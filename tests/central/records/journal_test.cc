@@ -8,16 +8,12 @@
 #include "gtest/gtest.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "tests/base/codecs.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
-using testing::FileSizeLimit;
 using ::testing::HasSubstr;
-using testing::ScratchDir;
-using testing::Slurp;
-using testing::Spill;
 
 RunStarted Start() {
   RunStarted r;

@@ -8,12 +8,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
-
-using testing::ScratchDir;
 
 RunStarted Start() {
   RunStarted record;
@@ -90,7 +88,7 @@ TEST(JournalThread, KeepsItsRecordsUntilThereIsRoom) {
   ASSERT_TRUE(writer.ok()) << writer.status();
   Told told;
   JournalThread thread(&*writer, told.tell(), {std::chrono::milliseconds(1), 1 << 30});
-  auto full = std::make_optional<testing::FileSizeLimit>(1);
+  auto full = std::make_optional<FileSizeLimit>(1);
   thread.Append(Start());
   thread.Append(BarrierPassed{40});
   {
@@ -111,7 +109,7 @@ TEST(JournalThread, GivesUpAfterItsTries) {
   ASSERT_TRUE(writer.ok()) << writer.status();
   Told told;
   JournalThread thread(&*writer, told.tell(), {std::chrono::milliseconds(0), 3});
-  const testing::FileSizeLimit full(1);
+  const FileSizeLimit full(1);
   thread.Append(Start());
   EXPECT_FALSE(thread.Flush().ok());
   EXPECT_FALSE(writer->is_broken());

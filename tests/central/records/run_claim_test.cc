@@ -3,15 +3,13 @@
 #include <filesystem>
 
 #include "gmock/gmock.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::ScratchDir;
-using testing::Spill;
 
 TEST(RunClaim, OneCentralAFolder) {
   ScratchDir dir;

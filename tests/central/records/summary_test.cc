@@ -5,15 +5,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::FileSizeLimit;
-using testing::ScratchDir;
-using testing::Slurp;
 
 RunSummary Sample() {
   RunSummary s;

@@ -13,8 +13,8 @@
 #include "gtest/gtest.h"
 #include "kernels/backends/hexagon/hexagon_backend.h"
 #include "kernels/backends/lost_backend.h"
-#include "tests/central/scratch.h"
 #include "tests/kernels/dsp_device/device_double.h"
+#include "tests/support/scratch.h"
 #include "worker/measure/backend_check.h"
 
 namespace runnel::hexagon {
@@ -22,7 +22,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::ScratchDir;
 using ::testing::StartsWith;
 
 // An environment variable for as long as it lives.

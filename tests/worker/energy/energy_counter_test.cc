@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "gtest/gtest.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 #include "worker/energy/training_use.h"
 
 namespace runnel {
@@ -40,7 +40,7 @@ class FakeKernel {
   }
 
  private:
-  testing::ScratchDir dir_;
+  ScratchDir dir_;
 };
 
 TEST(EnergyCounter, WhereTheKernelShowsNothingThereIsNone) {

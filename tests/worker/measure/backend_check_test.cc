@@ -11,7 +11,7 @@
 #include "kernels/backends/lost_backend.h"
 #include "kernels/ir/recipe.h"
 #include "proto/base/clock.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 #include "worker/core/backend_arithmetic.h"
 #include "worker/measure/backend_verdicts.h"
 
@@ -20,7 +20,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::ScratchDir;
 using ::testing::StartsWith;
 
 // `ref`, but for one bit that a part gets wrong in a storage that it writes.

@@ -10,13 +10,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ScratchDir;
 
 ProfileRequest Request(const char* model = "lenet") {
   ProfileRequest request;

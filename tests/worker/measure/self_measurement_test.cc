@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
@@ -16,7 +16,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::ScratchDir;
 using ::testing::SizeIs;
 
 class RecordingLogger final : public Logger {

@@ -1,14 +1,12 @@
 #include "worker/membership/device_identity.h"
 
 #include "gmock/gmock.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::MatchesRegex;
-using testing::ScratchDir;
-using testing::Spill;
 
 TEST(DeviceIdentity, IsTheSameFromStartToStart) {
   ScratchDir dir;

@@ -5,7 +5,8 @@
 #include "proto/base/clock.h"
 #include "proto/crypto/authority.h"
 #include "proto/crypto/join_door.h"
-#include "tests/crypto/scratch.h"
+#include "tests/crypto/fake_time.h"
+#include "tests/support/scratch.h"
 #include "worker/membership/certificate_keeper.h"
 
 namespace runnel {
@@ -23,7 +24,7 @@ class MembershipTest : public testing::Test {
     return Join(Order(token_name), name, "host-1", state_, 20'000);
   }
 
-  ScratchFolder scratch_;
+  ScratchDir scratch_;
   const std::string state_ = scratch_ / "state";
   MonotonicClock clock_;
   NullLogger logger_;

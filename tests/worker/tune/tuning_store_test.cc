@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/process/atomic_file.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
@@ -18,7 +18,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::ScratchDir;
 
 const TuningSubject kGpu = {"opencl", "Platform", "Some GPU (Platform)", "1.0", "00ff"};
 

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
@@ -16,8 +16,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::ScratchDir;
-using testing::Spill;
 
 // What stands in for the worker's binary: a shell script, told its name among its arguments.
 class LocalWorkersTest : public ::testing::Test {

@@ -12,15 +12,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/central/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace runnel {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::ScratchDir;
-using testing::Slurp;
-using testing::Spill;
 
 // Generous: nothing waits that long unless it fails.
 constexpr int64_t kDeadlineMs = 30'000;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A directory of a test's own, and small helpers around files.
+// A folder of a test's own, and small helpers around files.
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -11,11 +11,12 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "gtest/gtest.h"
 
-namespace runnel::testing {
+namespace runnel {
 
 // Gone with everything in it when the test ends.
 class ScratchDir {
@@ -25,7 +26,10 @@ class ScratchDir {
     path_ = mkdtemp(pattern.data()) == nullptr ? "" : pattern;
     EXPECT_NE(path_, "");
   }
-  ~ScratchDir() { std::filesystem::remove_all(path_); }
+  ~ScratchDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
   ScratchDir(const ScratchDir&) = delete;
   ScratchDir& operator=(const ScratchDir&) = delete;
 
@@ -75,4 +79,4 @@ inline void Spill(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-}  // namespace runnel::testing
+}  // namespace runnel
