@@ -398,7 +398,7 @@ TEST(Coordinator, WaitsOnlySoLong) {
   cluster->JoinTimedOut(60);
   cluster.Settle();
   EXPECT_THAT(std::string(cluster.ended().message()),
-              HasSubstr("1 of 2 workers joined within 60 s"));
+              HasSubstr("after 60 s 1 of 2 workers is there (w0)"));
 }
 
 // Decided once, journalled, then granted to every stage with the training behind the barrier.

@@ -216,7 +216,7 @@ TEST_F(RosterTest, WhoLeavesDuringTheRunIsLostAndNotSpokenTo) {
 TEST_F(RosterTest, SaysWhoIsMissing) {
   EXPECT_FALSE(Joins(1, "a"));
   EXPECT_THAT(std::string(roster_.TimeoutError(60).message()),
-              HasSubstr("1 of 3 workers joined within 60 s"));
+              HasSubstr("after 60 s 1 of 3 workers is there (a)"));
 }
 
 TEST(Roster, ABackendMayBeAskedForWithAParameter) {
