@@ -4,11 +4,15 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
+#include "proto/limit.pb.h"
+#include "proto/transport/control/control_fields.h"
 #include "proto/transport/control/model_convert.h"
 #include "tests/transport/control_messages.h"
 
@@ -130,42 +134,59 @@ TEST(ControlConvert, EveryMessageRoundTrips) {
   }
 }
 
-// Two fields swapped on both ways would round-trip.
-TEST(ControlConvert, TelemetryKeepsItsNames) {
-  Telemetry telemetry;
-  telemetry.frames_down = 1;
-  telemetry.frames_up = 2;
-  telemetry.bytes_down = 3;
-  telemetry.bytes_up = 4;
-  telemetry.raw_bytes_down = 5;
-  telemetry.raw_bytes_up = 6;
-  telemetry.busy_ns = 7;
-  telemetry.wait_ns = 8;
-  telemetry.last_backward_ns = 9;
-  telemetry.upstream_bytes_per_second = 10;
-  telemetry.downstream_bytes_per_second = 11;
-  telemetry.busy_processor_ns = 12;
-  telemetry.processor_ns = 13;
-  telemetry.memory_bytes = 14;
-  telemetry.upstream_round_trip_ns = 15;
-  telemetry.downstream_round_trip_ns = 16;
-  const proto::Telemetry wire = ToProto(WorkerMessage(telemetry)).telemetry();
-  EXPECT_EQ(wire.frames_down(), 1);
-  EXPECT_EQ(wire.frames_up(), 2);
-  EXPECT_EQ(wire.bytes_down(), 3);
-  EXPECT_EQ(wire.bytes_up(), 4);
-  EXPECT_EQ(wire.raw_bytes_down(), 5);
-  EXPECT_EQ(wire.raw_bytes_up(), 6);
-  EXPECT_EQ(wire.busy_ns(), 7);
-  EXPECT_EQ(wire.wait_ns(), 8);
-  EXPECT_EQ(wire.last_backward_ns(), 9);
-  EXPECT_EQ(wire.upstream_bytes_per_second(), 10);
-  EXPECT_EQ(wire.downstream_bytes_per_second(), 11);
-  EXPECT_EQ(wire.busy_processor_ns(), 12);
-  EXPECT_EQ(wire.processor_ns(), 13);
-  EXPECT_EQ(wire.memory_bytes(), 14);
-  EXPECT_EQ(wire.upstream_round_trip_ns(), 15);
-  EXPECT_EQ(wire.downstream_round_trip_ns(), 16);
+// The names that a struct lists.
+struct ListedNames {
+  std::set<std::string> names;
+  template <typename T>
+  ListedNames& operator()(const char* name, T&) {
+    names.insert(name);
+    return *this;
+  }
+};
+
+template <typename Message>
+void ExpectAllListed(Message message) {
+  const auto wire = ToProto(message);
+  const auto* reflection = wire.GetReflection();
+  const auto* set = reflection->GetOneofFieldDescriptor(wire, wire.GetDescriptor()->oneof_decl(0));
+  ListedNames listed;
+  std::visit([&listed](auto& one) { ListFields(listed, one); }, message);
+  for (int i = 0; i < set->message_type()->field_count(); ++i) {
+    const std::string& name = set->message_type()->field(i)->name();
+    EXPECT_EQ(listed.names.count(name), 1u) << set->name() << "." << name << " never arrives";
+  }
+}
+
+TEST(ControlConvert, EveryFieldIsListed) {
+  RandomControlMessages random(kSeed);
+  for (size_t i = 0; i < std::variant_size_v<WorkerMessage>; ++i)
+    ExpectAllListed(random.FromWorker(i));
+  for (size_t i = 0; i < std::variant_size_v<CentralMessage>; ++i)
+    ExpectAllListed(random.FromCentral(i));
+}
+
+// Limits in .proto files that repeat a number of the code.
+TEST(ControlConvert, LimitsAreThoseOfTheCode) {
+  const auto limit = [](const google::protobuf::Descriptor* type, const char* field) {
+    return type->FindFieldByName(field)->options().GetExtension(proto::limit);
+  };
+  EXPECT_EQ(limit(proto::Heartbeat::descriptor(), "phase").max(),
+            static_cast<double>(WorkerPhase::kTraining));
+  EXPECT_EQ(limit(proto::Telemetry::descriptor(), "energy_source").max(), kEnergySourceCount - 1);
+  EXPECT_EQ(limit(proto::CodecFamily::descriptor(), "kind").max(),
+            static_cast<double>(ParameterRange::Kind::kRatio));
+  EXPECT_EQ(limit(proto::Processor::descriptor(), "state").max(), kProcessorStateCount - 1);
+  EXPECT_EQ(limit(proto::ProcessorList::descriptor(), "processors").most(), kMaxProcessorFacts);
+  EXPECT_EQ(limit(proto::Op::descriptor(), "init").max(),
+            static_cast<double>(InitKind::kXavierNormal));
+  EXPECT_EQ(limit(proto::Op::descriptor(), "out_channels").max(), Shape::kMaxElements);
+  EXPECT_EQ(limit(proto::Layer::descriptor(), "ops").most(), kMaxOpsPerLayer);
+  EXPECT_EQ(limit(proto::StagePlan::descriptor(), "last_layer").max(), kMaxLayers - 1);
+  EXPECT_EQ(limit(proto::ProbePiece::descriptor(), "count").max(), kMaxProbePieces);
+  EXPECT_EQ(limit(proto::ProbePiece::descriptor(), "padding").most(), kMaxProbePieceBytes);
+  EXPECT_EQ(limit(proto::ProfileRequest::descriptor(), "ranges").most(), kMaxProfileRanges);
+  EXPECT_EQ(limit(proto::ProfileRequest::descriptor(), "cost_codecs").most(), kMaxCostCodecs);
+  EXPECT_EQ(limit(proto::ProgramReport::descriptor(), "lines").most(), 4096);
 }
 
 TEST(ControlConvert, ModelsOfTheZooRoundTrip) {
@@ -262,16 +283,17 @@ const BadWorkerField kBadWorkerFields[] = {
        for (int i = 0; i < 300; ++i) m.mutable_hello()->add_codecs()->set_name("c");
      },
      "hello.codecs"},
-    {0, [](auto& m) { m.mutable_hello()->add_codecs(); }, "hello.codecs.name"},
-    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_kind(3); }, "hello.codecs.kind"},
-    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_min(kNan); }, "hello.codecs.min"},
-    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_max(-1); }, "hello.codecs.max"},
+    {0, [](auto& m) { m.mutable_hello()->add_codecs(); }, "].name"},
+    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_kind(3); }, "hello.codecs[0].kind"},
+    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_min(kNan); },
+     "hello.codecs[0].min"},
+    {0, [](auto& m) { m.mutable_hello()->mutable_codecs(0)->set_max(-1); }, "hello.codecs[0].max"},
     {0,
      [](auto& m) {
        m.mutable_hello()->mutable_codecs(0)->set_kind(1);
        m.mutable_hello()->mutable_codecs(0)->set_step(0);
      },
-     "hello.codecs.step"},
+     "hello.codecs[0].step"},
     {0, [](auto& m) { m.mutable_hello()->add_recipes(""); }, "hello.recipes"},
     {1, [](auto& m) { m.mutable_profile_report()->clear_layer_seconds(); }, "layer_seconds"},
     {1, [](auto& m) { m.mutable_profile_report()->add_layer_seconds(kNan); }, "layer_seconds"},
@@ -508,7 +530,8 @@ TEST(ControlConvert, BadFieldsOfOtherMessagesOfCentralAreNamed) {
   EXPECT_THAT(error([](auto& m) { m.mutable_snapshot_request()->set_sequence(-1); }),
               HasSubstr("snapshot_request.sequence"));
   EXPECT_THAT(error([](auto& m) { m.mutable_evaluate_request(); }), HasSubstr("micro_batches"));
-  EXPECT_THAT(error([](auto& m) { m.mutable_profile_request(); }), HasSubstr("model.name"));
+  EXPECT_THAT(error([](auto& m) { m.mutable_profile_request(); }),
+              HasSubstr("profile_request.recipe"));
   EXPECT_THAT(error([](auto&) {}), HasSubstr("message"));
 }
 

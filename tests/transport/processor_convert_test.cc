@@ -28,17 +28,19 @@ TEST(ProcessorConvert, BadFieldsAreNamed) {
   const struct {
     std::function<void(proto::Processor&)> spoil;
     const char* named;
-  } rows[] = {{[](auto& one) { one.set_backend(""); }, "list.backend"},
-              {[](auto& one) { one.set_backend(std::string(257, 'x')); }, "list.backend"},
-              {[](auto& one) { one.set_state(kProcessorStateCount); }, "list.state"},
-              {[](auto& one) { one.set_device(std::string(257, 'x')); }, "list.device"},
-              {[](auto& one) { one.set_driver("a\nb"); }, "list.driver"},
-              {[](auto& one) { one.set_compute_units(-1); }, "list.compute_units"},
-              {[](auto& one) { one.set_memory_bytes(std::numeric_limits<int64_t>::max()); },
-               "list.memory_bytes"},
-              {[](auto& one) { one.set_memory_bytes(-1); }, "list.memory_bytes"},
-              {[](auto& one) { one.set_dot_product(std::string(257, 'x')); }, "list.dot_product"},
-              {[](auto& one) { one.set_note("\x1b[2J"); }, "list.note"}};
+  } rows[] = {
+      {[](auto& one) { one.set_backend(""); }, "list.processors[1].backend"},
+      {[](auto& one) { one.set_backend(std::string(257, 'x')); }, "list.processors[1].backend"},
+      {[](auto& one) { one.set_state(kProcessorStateCount); }, "list.processors[1].state"},
+      {[](auto& one) { one.set_device(std::string(257, 'x')); }, "list.processors[1].device"},
+      {[](auto& one) { one.set_driver("a\nb"); }, "list.processors[1].driver"},
+      {[](auto& one) { one.set_compute_units(-1); }, "list.processors[1].compute_units"},
+      {[](auto& one) { one.set_memory_bytes(std::numeric_limits<int64_t>::max()); },
+       "list.processors[1].memory_bytes"},
+      {[](auto& one) { one.set_memory_bytes(-1); }, "list.processors[1].memory_bytes"},
+      {[](auto& one) { one.set_dot_product(std::string(257, 'x')); },
+       "list.processors[1].dot_product"},
+      {[](auto& one) { one.set_note("\x1b[2J"); }, "list.processors[1].note"}};
   for (const auto& row : rows) {
     proto::ProcessorList list = ToProto({{.backend = "cpu"}, {.backend = "opencl"}});
     row.spoil(*list.mutable_processors(1));

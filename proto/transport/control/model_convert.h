@@ -20,11 +20,11 @@ namespace runnel {
 
 proto::Model ToProto(const ModelSpec& model);
 // A model that passes InferShapes with batch 1. Labels and rates are in range.
-absl::StatusOr<ModelSpec> FromProto(const proto::Model& message);
+absl::StatusOr<ModelSpec> FromProto(proto::Model message);
 
 proto::Plan ToProto(const Plan& plan);
 // Counts and ranges only; with the model at hand call CheckPlan.
-absl::StatusOr<Plan> FromProto(const proto::Plan& message);
+absl::StatusOr<Plan> FromProto(proto::Plan message);
 
 // Moves the bytes out of an rvalue. zeros: whether tensors of zeros go without their bytes.
 proto::ModelState ToProto(ModelState state, ZeroTensors zeros = ZeroTensors::kWhole);
@@ -40,9 +40,8 @@ proto::TrainingSettings ToProto(const TrainingSettings& settings);
 absl::StatusOr<TrainingSettings> FromProto(const proto::TrainingSettings& message);
 
 proto::TrainingChange ToProto(const TrainingChange& change);
-// Some that pass CheckTrainingChanges; `field` is where they stand.
+// Changes that pass CheckTrainingChanges; `field` is where they stand.
 absl::StatusOr<std::vector<TrainingChange>> FromProto(
-    const std::string& field,
-    const google::protobuf::RepeatedPtrField<proto::TrainingChange>& messages);
+    const std::string& field, google::protobuf::RepeatedPtrField<proto::TrainingChange> messages);
 
 }  // namespace runnel

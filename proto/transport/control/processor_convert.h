@@ -15,6 +15,6 @@ proto::ProcessorList ToProto(const std::vector<ProcessorFacts>& from);
 // `field` is where the list stands. InvalidArgument: too many, a text that is too long or has
 // control characters, a number out of its range.
 absl::StatusOr<std::vector<ProcessorFacts>> FromProto(absl::string_view field,
-                                                      const proto::ProcessorList& from);
+                                                      proto::ProcessorList from);
 
 }  // namespace runnel

@@ -1,10 +1,6 @@
 #include "proto/transport/control/wire_check.h"
 
-#include <limits>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
-#include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
@@ -67,26 +63,9 @@ absl::Status CheckName(absl::string_view field, const std::string& value) {
   return CheckText(field, value);
 }
 
-absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value) {
-  RUNNEL_RETURN_IF_ERROR(CheckRange(field, value, 0, std::numeric_limits<int32_t>::max()));
-  return Generation(value);
-}
-
-absl::StatusOr<Sequence> ToSequence(absl::string_view field, int64_t value) {
-  RUNNEL_RETURN_IF_ERROR(CheckRange(field, value, 0, kMaxSequence));
-  return Sequence(value);
-}
-
-absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string& reason) {
-  if (reason.size() > kMaxReasonBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", reason.size(), " bytes are over ", kMaxReasonBytes));
-  }
-  std::string line = reason;
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  }
-  return line;
+absl::Status CheckNamed(absl::string_view field, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", status.message()));
 }
 
 std::string CleanUtf8(absl::string_view text, size_t max_bytes) {

@@ -7,9 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proto/base/ids.h"
 #include "proto/base/worker_name.h"
 
 namespace runnel {
@@ -32,11 +30,8 @@ absl::Status CheckText(absl::string_view field, const std::string& value);
 // Checks a text as CheckText does, and that it is not empty.
 absl::Status CheckName(absl::string_view field, const std::string& value);
 
-// Checks that it is not negative; a sequence at most kMaxSequence.
-absl::StatusOr<Generation> ToGeneration(absl::string_view field, int32_t value);
-absl::StatusOr<Sequence> ToSequence(absl::string_view field, int64_t value);
-// A text of at most kMaxReasonBytes, made one line: control characters become spaces.
-absl::StatusOr<std::string> ToReason(absl::string_view field, const std::string& reason);
+// The same status, an error with the field before it.
+absl::Status CheckNamed(absl::string_view field, const absl::Status& status);
 
 // The text with '?' for each byte that is not part of well-formed UTF-8: protobuf refuses to read
 // a string that is not. At most `max_bytes` of it, whole characters.
