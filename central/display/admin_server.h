@@ -20,9 +20,10 @@ namespace runnel {
 //
 // state_json: what the page draws; all keys are optional:
 //   {"model", "step", "steps", "epoch", "epochs", "samples_per_s", "train_loss", "accuracy",
-//    "stages": [{"device", "first_layer", "last_layer", "cap", "busy_share", "wait_share"}],
-//    "links": [{"codec_forward", "codec_backward", "bytes_forward", "bytes_backward"}],
+//    "stages": [{"device", "first_layer", "last_layer", "cap", ...}],
+//    "links": [{"codec_forward", "codec_backward", ..., "relayed"}],
 //    "losses": [[step, loss], ...]}
+// Stages and links have the figures that figure_fields.h shows on the page.
 struct AdminCallbacks {
   std::function<std::string()> metrics_text;
   std::function<std::string()> state_json;

@@ -18,9 +18,7 @@ class MetricsRegistry final : public MetricsSink {
   MetricsRegistry();
   ~MetricsRegistry() override;
 
-  // The help line of a metric; before its first value.
-  void Describe(absl::string_view name, absl::string_view help);
-
+  void Describe(absl::string_view name, absl::string_view help) override;
   void SetGauge(absl::string_view name, const MetricLabels& labels, double value) override;
   void AddCounter(absl::string_view name, const MetricLabels& labels, double increment) override;
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "central/files/json_fields.h"
+#include "central/records/figure_json.h"
 #include "central/records/plan_json.h"
 #include "proto/process/atomic_file.h"
 
@@ -10,16 +11,10 @@ namespace runnel {
 namespace {
 
 Json ToJson(const LinkSummary& link) {
-  return Json{{"codec_forward", link.codec_forward},
-              {"codec_backward", link.codec_backward},
-              {"bytes_forward", link.bytes_forward},
-              {"bytes_backward", link.bytes_backward},
-              {"raw_bytes_forward", link.raw_bytes_forward},
-              {"raw_bytes_backward", link.raw_bytes_backward},
-              {"frames", link.frames},
-              {"bandwidth_forward_bytes_per_s", link.bandwidth_forward_bytes_per_s},
-              {"bandwidth_backward_bytes_per_s", link.bandwidth_backward_bytes_per_s},
-              {"relayed", link.relayed}};
+  Json json{{"codec_forward", link.codec_forward}, {"codec_backward", link.codec_backward}};
+  AddFigures(FiguresOf(link), /*for_page=*/false, json);
+  json["relayed"] = link.relayed;
+  return json;
 }
 
 Json ToJson(const PlanBandwidth::Link& link) {
@@ -37,20 +32,21 @@ Json ToJson(const PeriodComparison::Link& link) {
 }
 
 Json ToJson(const StageSummary& stage) {
-  Json json{{"numerics_class", stage.numerics_class},
-            {"busy_share", stage.busy_share},
-            {"wait_share", stage.wait_share},
-            {"busy_processor_share", stage.busy_processor_share},
-            {"processor_share", stage.processor_share},
-            {"peak_rss_bytes", stage.peak_rss_bytes},
-            {"memory_bytes", stage.memory_bytes}};
-  if (stage.joules_a_sample > 0) {
-    json["joules_per_sample"] = stage.joules_a_sample;
-    json["energy"] = Name(stage.energy_source);
-  }
+  Json json{{"numerics_class", stage.numerics_class}};
+  AddFigures(FiguresOf(stage), /*for_page=*/false, json);
   if (stage.seconds.predicted > 0) json["predicted_s"] = stage.seconds.predicted;
   if (stage.seconds.measured > 0) json["measured_s"] = stage.seconds.measured;
   return json;
+}
+
+// Of all stages together, where the table says so.
+void AddFiguresOfRun(const std::vector<StageSummary>& stages, Json& json) {
+  for (const StageSummary& stage : stages) {
+    std::vector<ShownFigure> figures = FiguresOf(stage);
+    std::erase_if(figures, [](const ShownFigure& figure) { return !figure.view->of_run; });
+    AddFigures(figures, /*for_page=*/false, json);
+  }
+  json.erase("energy");  // of several sources
 }
 
 Json ToJson(const EvaluationSummary& evaluation) {
@@ -127,7 +123,7 @@ std::string SummaryToJson(const RunSummary& summary) {
                           {"stages", ListToJson(summary.period.stages)},
                           {"links", ListToJson(summary.period.links)}};
   }
-  if (summary.joules_a_sample > 0) json["joules_per_sample"] = summary.joules_a_sample;
+  AddFiguresOfRun(summary.stages, json);
   if (summary.predicted_samples_per_s > 0)
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;

@@ -7,24 +7,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/base/energy_source.h"
+#include "proto/base/figures/figure_fields.h"
 #include "proto/base/plan/link_rate.h"
 #include "proto/base/plan/plan.h"
 
 namespace runnel {
 
-// One link, from stage i to stage i + 1. Bytes are header + payload of first transmissions.
+// One link, from stage i to stage i + 1: its figures are what both stages report (figure_fields.h).
 struct LinkSummary {
   std::string codec_forward;
   std::string codec_backward;
-  int64_t bytes_forward = 0;
-  int64_t bytes_backward = 0;
-  int64_t raw_bytes_forward = 0;  // of the tensors in FP32, before encoding
-  int64_t raw_bytes_backward = 0;
-  int64_t frames = 0;  // both directions
-  // What the link carries, measured by the receiver of each direction; 0: not measured.
-  double bandwidth_forward_bytes_per_s = 0;
-  double bandwidth_backward_bytes_per_s = 0;
+  Telemetry above;       // of stage i
+  Telemetry below;       // of stage i + 1
   bool relayed = false;  // by central: stage i cannot dial stage i + 1
 };
 
@@ -79,20 +73,11 @@ struct StageSeconds {
   double measured = 0;   // mean since the plan holds
 };
 
-// One stage's measurements. Shares are of the time between the first grant and the last barrier.
+// One stage's measurements: its figures are what it reports (figure_fields.h).
 struct StageSummary {
-  double busy_share = 0;
-  double wait_share = 0;
-  // Of a processor: of the computing thread in busy_share, and of the whole worker.
-  double busy_processor_share = 0;
-  double processor_share = 0;
-  int64_t peak_rss_bytes = 0;
-  int64_t memory_bytes = 0;  // of that, what the stage's memory plan takes
+  Telemetry telemetry;
+  FigureBase base = {};
   StageSeconds seconds = {};
-  // Used by the stage since the plan holds, and for each sample of that time.
-  double joules = 0;
-  double joules_a_sample = 0;
-  EnergySource energy_source = EnergySource::kModel;
   std::string numerics_class = {};  // of the backend that computed it last
 };
 
@@ -136,8 +121,6 @@ struct RunSummary {
   double loss = 0;        // of the last evaluation
   double train_loss = 0;  // mean over the samples of the last epoch
   double samples_per_s = 0;
-  // Of all stages together, since the plan holds; 0: not known, left out.
-  double joules_a_sample = 0;
   // Of a processor, by central's own process between grants and barriers.
   double central_processor_share = 0;
   // By simulation of the first plan with the devices' profiles; 0: nothing was profiled, left out.

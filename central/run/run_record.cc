@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "central/display/run_figures.h"
+#include "central/records/shown_figures.h"
 #include "central/records/weights_digest.h"
 
 namespace runnel {
@@ -74,15 +74,12 @@ std::vector<StageSeconds> RunRecord::SecondsOf(const std::vector<StageStatus>& s
   return result;
 }
 
-std::vector<double> RunRecord::JoulesASample(const std::vector<StageStatus>& stages) const {
-  std::vector<double> result(stages.size());
+std::vector<int64_t> RunRecord::SamplesOf(const std::vector<StageStatus>& stages) const {
+  std::vector<int64_t> result(stages.size());
   if (plans_.empty()) return result;
   const int64_t first = SamplesUntilStep(plans_.back().from_step);
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const Telemetry& telemetry = stages[i].telemetry;
-    const int64_t samples = SamplesUntil(telemetry.backwards) - first;
-    if (samples > 0) result[i] = telemetry.joules / static_cast<double>(samples);
-  }
+  for (size_t i = 0; i < stages.size(); ++i)
+    result[i] = std::max<int64_t>(0, SamplesUntil(stages[i].telemetry.backwards) - first);
   return result;
 }
 
@@ -95,7 +92,7 @@ RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages
   view.plan_ns = clock_.plan_ns();
   view.recoveries = recoveries_.summaries();
   view.stage_seconds = SecondsOf(stages);
-  view.stage_joules_a_sample = JoulesASample(stages);
+  view.stage_samples = SamplesOf(stages);
   ProgressState& progress = view.progress;
   progress.epochs = setup_->settings.epochs;
   progress.steps = stop_step_;
@@ -114,8 +111,10 @@ RunView RunRecord::View(const Plan& plan, const std::vector<StageStatus>& stages
     view.samples_per_s = static_cast<double>(progress.samples - SamplesUntilStep(first_step_)) *
                          1e9 / static_cast<double>(view.training_ns);
   }
-  for (const StageSummary& stage : FiguresOf(plan, stages, view.plan_ns).stages) {
-    progress.stage_busy.push_back(stage.busy_share);
+  for (const StageStatus& stage : stages) {
+    const auto busy_ns = static_cast<double>(stage.telemetry.busy_ns);
+    progress.stage_busy.push_back(view.plan_ns > 0 ? busy_ns / static_cast<double>(view.plan_ns)
+                                                   : 0);
   }
   return view;
 }
@@ -158,17 +157,15 @@ RunSummary RunRecord::Summarise(const std::vector<StageStatus>& stages, int64_t 
       summary.device_names.push_back(device.name);
     }
   }
-  const RunFigures figures = FiguresOf(summary.plan, stages, clock_.plan_ns());
+  const RunFigures figures =
+      SummariseStages(summary.plan, stages, clock_.plan_ns(), SamplesOf(stages));
   summary.links = figures.links;
   summary.stages = figures.stages;
   const std::vector<StageSeconds> seconds = SecondsOf(stages);
-  const std::vector<double> joules = JoulesASample(stages);
   for (size_t i = 0; i < seconds.size(); ++i) {
     const auto device = static_cast<size_t>(summary.plan.stages[i].device.value());
     summary.stages[i].numerics_class = plans_.back().devices[device].numerics_class;
     summary.stages[i].seconds = seconds[i];
-    summary.stages[i].joules_a_sample = joules[i];
-    summary.joules_a_sample += joules[i];
   }
   summary.timeline = timeline_.Points();
   return summary;

@@ -51,8 +51,8 @@ class RunRecord {
  private:
   int64_t SamplesUntil(int64_t sequence) const;
   std::vector<StageSeconds> SecondsOf(const std::vector<StageStatus>& stages) const;
-  // By stage; 0: not known.
-  std::vector<double> JoulesASample(const std::vector<StageStatus>& stages) const;
+  // That each stage has trained since the plan holds.
+  std::vector<int64_t> SamplesOf(const std::vector<StageStatus>& stages) const;
   int64_t SamplesUntilStep(int64_t step) const {
     return SamplesUntil(batching_.FirstSequence(step).value());
   }

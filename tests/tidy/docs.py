@@ -17,6 +17,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
+import figures
 import house
 import tidy
 
@@ -99,33 +100,35 @@ def header_table():
     return lines
 
 
-TABLES = {"public headers": header_table}
+# Tables that are given elsewhere, by page.
+TABLES = {"ARCHITECTURE.md": {"public headers": lambda root: header_table()},
+          "central/README.md": {"figures": figures.key_table, "metrics": figures.metric_table}}
 
 
-def with_tables(text):
-    """ARCHITECTURE.md with the table that house.py gives; ValueError without a place for one."""
-    for name, table in TABLES.items():
+def with_tables(root, page, text):
+    """The page with its given tables; ValueError without a place for one."""
+    for name, table in TABLES[page].items():
         begin, end = f"<!-- {name}: tests/tidy/docs.py --write -->", f"<!-- end of {name} -->"
         if text.count(begin) != 1 or text.count(end) != 1:
-            raise ValueError(f"ARCHITECTURE.md: needs one line '{begin}' and one line '{end}'")
+            raise ValueError(f"{page}: needs one line '{begin}' and one line '{end}'")
         before, after = text.split(begin)[0], text.split(end)[1]
-        text = "\n".join([before + begin, *table(), end + after])
+        text = "\n".join([before + begin, *table(root), end + after])
     return text
 
 
 def table_findings(root, write):
-    path = root / "ARCHITECTURE.md"
-    text = path.read_text(encoding="utf-8")
-    try:
-        wanted = with_tables(text)
-    except ValueError as error:
-        yield str(error)
-        return
-    if write:
-        path.write_text(wanted, encoding="utf-8")
-    elif wanted != text:
-        yield ("ARCHITECTURE.md: the table of public headers is not house.py's; "
-               "run python3 tests/tidy/docs.py --write")
+    for page in TABLES:
+        path = root / page
+        text = path.read_text(encoding="utf-8")
+        try:
+            wanted = with_tables(root, page, text)
+        except ValueError as error:
+            yield str(error)
+            continue
+        if write:
+            path.write_text(wanted, encoding="utf-8")
+        elif wanted != text:
+            yield f"{page}: a given table is out of date; run python3 tests/tidy/docs.py --write"
 
 
 class Programs:

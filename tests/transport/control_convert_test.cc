@@ -4,15 +4,14 @@
 #include <functional>
 #include <limits>
 #include <random>
-#include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "partition/zoo/zoo.h"
-#include "proto/limit.pb.h"
-#include "proto/transport/control/control_fields.h"
+#include "proto/base/figures/figure_fields.h"
 #include "proto/transport/control/model_convert.h"
 #include "tests/transport/control_messages.h"
 
@@ -49,10 +48,9 @@ auto Fields(const EvaluationDone& m) {
   return std::tie(a, b, c, d, e);
 }
 auto Fields(const Telemetry& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y, z, joules,
-               source] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o, p, q, r, s, t, u, v, w, x, y, z, joules,
-                  source);
+  std::vector<FigureValue> values;
+  for (const FigureField& field : FigureFields()) values.push_back(ShownValue(field, {}, m, {}));
+  return std::make_tuple(m.generation, m.energy_source, values);
 }
 auto Fields(const StageFailed& m) {
   const auto& [a, b, c, d] = m;
@@ -132,61 +130,6 @@ TEST(ControlConvert, EveryMessageRoundTrips) {
       EXPECT_TRUE(Same(message, *back)) << ToProto(message).DebugString();
     }
   }
-}
-
-// The names that a struct lists.
-struct ListedNames {
-  std::set<std::string> names;
-  template <typename T>
-  ListedNames& operator()(const char* name, T&) {
-    names.insert(name);
-    return *this;
-  }
-};
-
-template <typename Message>
-void ExpectAllListed(Message message) {
-  const auto wire = ToProto(message);
-  const auto* reflection = wire.GetReflection();
-  const auto* set = reflection->GetOneofFieldDescriptor(wire, wire.GetDescriptor()->oneof_decl(0));
-  ListedNames listed;
-  std::visit([&listed](auto& one) { ListFields(listed, one); }, message);
-  for (int i = 0; i < set->message_type()->field_count(); ++i) {
-    const std::string& name = set->message_type()->field(i)->name();
-    EXPECT_EQ(listed.names.count(name), 1u) << set->name() << "." << name << " never arrives";
-  }
-}
-
-TEST(ControlConvert, EveryFieldIsListed) {
-  RandomControlMessages random(kSeed);
-  for (size_t i = 0; i < std::variant_size_v<WorkerMessage>; ++i)
-    ExpectAllListed(random.FromWorker(i));
-  for (size_t i = 0; i < std::variant_size_v<CentralMessage>; ++i)
-    ExpectAllListed(random.FromCentral(i));
-}
-
-// Limits in .proto files that repeat a number of the code.
-TEST(ControlConvert, LimitsAreThoseOfTheCode) {
-  const auto limit = [](const google::protobuf::Descriptor* type, const char* field) {
-    return type->FindFieldByName(field)->options().GetExtension(proto::limit);
-  };
-  EXPECT_EQ(limit(proto::Heartbeat::descriptor(), "phase").max(),
-            static_cast<double>(WorkerPhase::kTraining));
-  EXPECT_EQ(limit(proto::Telemetry::descriptor(), "energy_source").max(), kEnergySourceCount - 1);
-  EXPECT_EQ(limit(proto::CodecFamily::descriptor(), "kind").max(),
-            static_cast<double>(ParameterRange::Kind::kRatio));
-  EXPECT_EQ(limit(proto::Processor::descriptor(), "state").max(), kProcessorStateCount - 1);
-  EXPECT_EQ(limit(proto::ProcessorList::descriptor(), "processors").most(), kMaxProcessorFacts);
-  EXPECT_EQ(limit(proto::Op::descriptor(), "init").max(),
-            static_cast<double>(InitKind::kXavierNormal));
-  EXPECT_EQ(limit(proto::Op::descriptor(), "out_channels").max(), Shape::kMaxElements);
-  EXPECT_EQ(limit(proto::Layer::descriptor(), "ops").most(), kMaxOpsPerLayer);
-  EXPECT_EQ(limit(proto::StagePlan::descriptor(), "last_layer").max(), kMaxLayers - 1);
-  EXPECT_EQ(limit(proto::ProbePiece::descriptor(), "count").max(), kMaxProbePieces);
-  EXPECT_EQ(limit(proto::ProbePiece::descriptor(), "padding").most(), kMaxProbePieceBytes);
-  EXPECT_EQ(limit(proto::ProfileRequest::descriptor(), "ranges").most(), kMaxProfileRanges);
-  EXPECT_EQ(limit(proto::ProfileRequest::descriptor(), "cost_codecs").most(), kMaxCostCodecs);
-  EXPECT_EQ(limit(proto::ProgramReport::descriptor(), "lines").most(), 4096);
 }
 
 TEST(ControlConvert, ModelsOfTheZooRoundTrip) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/figures/figure_fields.h"
 #include "proto/base/training/dials/gradient_bits.h"
 
 namespace runnel {
@@ -173,6 +174,19 @@ TrainingSettings RandomControlMessages::Settings() {
   return settings;
 }
 
+Telemetry RandomControlMessages::Figures(Generation generation) {
+  Telemetry telemetry{generation};
+  for (const FigureField& field : FigureFields()) {
+    if (const auto* real = std::get_if<double Telemetry::*>(&field.member))
+      telemetry.** real = Real();
+    else
+      telemetry.*std::get<int64_t Telemetry::*>(field.member) = 1 + Below(1000000);
+  }
+  telemetry.correct = Below(telemetry.loss_samples);
+  telemetry.energy_source = static_cast<EnergySource>(Below(kEnergySourceCount));
+  return telemetry;
+}
+
 WorkerMessage RandomControlMessages::FromWorker(size_t index) {
   const Generation generation(static_cast<int32_t>(1 + Below(1000)));
   const Sequence sequence(1 + Below(1000000));
@@ -195,14 +209,7 @@ WorkerMessage RandomControlMessages::FromWorker(size_t index) {
       BarrierReached{generation, sequence},
       Snapshot{generation, sequence, State()},
       EvaluationDone{generation, sequence, Real(), 1 + Below(999), samples},
-      Telemetry{
-          generation, count(),        count(), count(),
-          count(),    count(),        count(), count(),
-          count(),    count(),        count(), count(),
-          count(),    count(),        count(), count(),
-          count(),    count(),        Real(),  Real(),
-          count(),    count(),        Real(),  static_cast<EnergySource>(Below(kEnergySourceCount)),
-          Real(),     1 + Below(999), samples},
+      Figures(generation),
       StageFailed{generation, Text(), Below(2) == 1, Below(2) == 1 ? "opencl" : "",
                   static_cast<NotFinite>(Below(4))},
       LayersFetched{generation, State()},

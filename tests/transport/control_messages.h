@@ -23,6 +23,7 @@ class RandomControlMessages {
   Plan PlanFor(int layers);
   ModelState State();
   std::vector<ProcessorFacts> Processors();
+  Telemetry Figures(Generation generation);
   TrainingSettings Settings();
   // Of the variant's alternative `index`, every field set to something of its own.
   WorkerMessage FromWorker(size_t index);

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "proto/base/energy_source.h"
+#include "proto/base/figures/telemetry.h"
 #include "proto/base/ids.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/model/model_state.h"
@@ -36,8 +36,6 @@ namespace runnel {
 inline constexpr int32_t kProtocolVersion = 18;
 inline constexpr int64_t kMaxProfileRanges = 1024;
 inline constexpr int64_t kMaxCostCodecs = 8;
-inline constexpr int64_t kMaxProgramLines = 4096;
-inline constexpr int64_t kMaxProcessors = 16;
 // Between two heartbeats of a worker.
 inline constexpr int64_t kHeartbeatNs = 250'000'000;
 // A profile's processor_share is at least this.
@@ -198,52 +196,6 @@ struct EvaluationDone {
   double loss_sum = 0;
   int64_t correct = 0;
   int64_t samples = 0;
-};
-
-// Sent a few times a second, before each BarrierReached, and after a stage's first backward, so
-// that central knows at once that a plan works. Sums since the stage was prepared.
-struct Telemetry {
-  Generation generation;
-  int64_t forwards = 0;
-  int64_t backwards = 0;
-  int64_t busy_ns = 0;  // compute lane at work on training
-  int64_t wait_ns = 0;  // compute lane idle between a grant and its barrier
-  int64_t codec_ns = 0;
-  // Processor time: of the computing thread in busy_ns, and of the whole worker between grants and
-  // their barriers. Where a device gives a worker less than a processor, the wall clock says too
-  // little: what a thread did not use while it waited it catches up at full speed.
-  int64_t busy_processor_ns = 0;
-  int64_t processor_ns = 0;
-  // When the last backward ended, by the worker's monotonic clock; 0: none yet.
-  int64_t last_backward_ns = 0;
-  int64_t peak_rss_bytes = 0;
-  // What the plan of the stage's memory takes: weight versions, optimizer, gradients, statistics,
-  // stashes, scratch. The rest of peak_rss_bytes is the program, temporaries of kernels, what comes
-  // and goes on links, and a copy of the state while it is sent.
-  int64_t memory_bytes = 0;
-  // Of the links that this stage sends on: down to the next stage, up to the one before. Header +
-  // payload.
-  int64_t frames_down = 0;
-  int64_t frames_up = 0;
-  int64_t bytes_down = 0;
-  int64_t bytes_up = 0;
-  int64_t raw_bytes_down = 0;  // of the tensors, in FP32, before encoding
-  int64_t raw_bytes_up = 0;
-  int64_t stale_frames_dropped = 0;
-  // Of what the links carry towards this stage, from the one before and from the next, as their
-  // frames show (bandwidth.h); 0: not measured yet.
-  double upstream_bytes_per_second = 0;
-  double downstream_bytes_per_second = 0;
-  // Of those links, there and back (round_trip.h); 0: not measured yet.
-  int64_t upstream_round_trip_ns = 0;
-  int64_t downstream_round_trip_ns = 0;
-  // Used between grants and their barriers: by the worker's share of the device, or by the model.
-  double joules = 0;
-  EnergySource energy_source = EnergySource::kModel;
-  // Where the loss is.
-  double loss_sum = 0;
-  int64_t correct = 0;
-  int64_t loss_samples = 0;
 };
 
 // Where a value that is no finite number came from, as far as a stage can tell.

@@ -3,6 +3,9 @@
 // The fields of control.proto and processor.proto (wire_fields.h): how each message of control.h
 // travels. Limits stand in the .proto files.
 
+#include <variant>
+
+#include "proto/base/figures/figure_fields.h"
 #include "proto/processor.pb.h"
 #include "proto/transport/control/control.h"
 #include "proto/transport/control/model_convert.h"
@@ -153,21 +156,10 @@ void ListFields(auto& list, EvaluationDone& done) {
   list("correct", done.correct)("samples", done.samples);
 }
 
-void ListFields(auto& list, Telemetry& t) {
-  list("generation", t.generation)("forwards", t.forwards)("backwards", t.backwards);
-  list("busy_ns", t.busy_ns)("wait_ns", t.wait_ns)("codec_ns", t.codec_ns);
-  list("busy_processor_ns", t.busy_processor_ns)("processor_ns", t.processor_ns);
-  list("last_backward_ns", t.last_backward_ns)("peak_rss_bytes", t.peak_rss_bytes);
-  list("memory_bytes", t.memory_bytes)("frames_down", t.frames_down)("frames_up", t.frames_up);
-  list("bytes_down", t.bytes_down)("bytes_up", t.bytes_up);
-  list("raw_bytes_down", t.raw_bytes_down)("raw_bytes_up", t.raw_bytes_up);
-  list("stale_frames_dropped", t.stale_frames_dropped);
-  list("upstream_bytes_per_second", t.upstream_bytes_per_second);
-  list("downstream_bytes_per_second", t.downstream_bytes_per_second);
-  list("upstream_round_trip_ns", t.upstream_round_trip_ns);
-  list("downstream_round_trip_ns", t.downstream_round_trip_ns);
-  list("joules", t.joules)("energy_source", t.energy_source);
-  list("loss_sum", t.loss_sum)("correct", t.correct)("loss_samples", t.loss_samples);
+void ListFields(auto& list, Telemetry& telemetry) {
+  list("generation", telemetry.generation)("energy_source", telemetry.energy_source);
+  for (const FigureField& field : FigureFields())
+    std::visit([&](auto member) { list(field.name, telemetry.*member); }, field.member);
 }
 
 void ListFields(auto& list, StageFailed& failed) {

@@ -12,6 +12,30 @@ namespace {
 
 using ::testing::ElementsAre;
 
+StageSummary Stage(int64_t busy_ns, int64_t wait_ns, int64_t busy_processor_ns, int64_t rss) {
+  StageSummary stage{.base = {.training_ns = 1000, .samples = 8}};
+  stage.telemetry.busy_ns = busy_ns;
+  stage.telemetry.wait_ns = wait_ns;
+  stage.telemetry.busy_processor_ns = busy_processor_ns;
+  stage.telemetry.processor_ns = 500;
+  stage.telemetry.peak_rss_bytes = rss;
+  stage.telemetry.memory_bytes = rss - 500;
+  return stage;
+}
+
+LinkSummary Link() {
+  LinkSummary link{"mbq:4", "stochastic:8"};
+  link.above.bytes_down = 10;
+  link.above.raw_bytes_down = 80;
+  link.above.frames_down = 4;
+  link.above.downstream_bytes_per_second = 2e6;
+  link.below.bytes_up = 20;
+  link.below.raw_bytes_up = 81;
+  link.below.frames_up = 2;
+  link.below.upstream_bytes_per_second = 1e6;
+  return link;
+}
+
 RunSummary Sample() {
   RunSummary s;
   s.accuracy = 0.9875;
@@ -31,8 +55,8 @@ RunSummary Sample() {
   s.codec_forward = "mbq:4";
   s.codec_backward = "stochastic:8";
   s.plan.stages = {{DeviceId(0), 0, 2, 2}, {DeviceId(4), 3, 4, 1}};
-  s.links = {{"mbq:4", "stochastic:8", 10, 20, 80, 81, 6, 1e6, 2e6}};
-  s.stages = {{0.5, 0.25, 0.375, 0.5, 1000, 500}, {0.75, 0.125, 0.25, 0.5, 2000, 1500}};
+  s.links = {Link()};
+  s.stages = {Stage(500, 250, 375, 1000), Stage(750, 125, 250, 2000)};
   s.evaluations = {{100, 0.5, 1.5}, {300, 0.9875, 0.1}};
   s.recoveries = {{40, {"local-001", "pi"}, "workers", 0.25, 0.01, 0.02, 0.125, 1.5}};
   s.replication = {7, 1, 280, 0.5, 3.5, 1000};
@@ -78,13 +102,15 @@ TEST(Summary, HasExactlyTheseKeys) {
 
 TEST(Summary, EnergySaysWhereItComesFrom) {
   RunSummary summary = Sample();
-  summary.joules_a_sample = 0.5;
-  summary.stages[0].joules_a_sample = 0.25;
-  summary.stages[0].energy_source = EnergySource::kBattery;
+  summary.stages[0].telemetry.joules = 2;
+  summary.stages[1].telemetry.joules = 2;
+  summary.stages[0].telemetry.energy_source = EnergySource::kBattery;
   const auto json = nlohmann::json::parse(SummaryToJson(summary));
-  EXPECT_EQ(json["joules_per_sample"], 0.5);
+  EXPECT_EQ(json["joules_per_sample"], 0.5) << "of all stages";
+  EXPECT_FALSE(json.contains("energy"));
   EXPECT_EQ(json["stages"][0]["joules_per_sample"], 0.25);
   EXPECT_EQ(json["stages"][0]["energy"], "battery");
+  EXPECT_EQ(json["stages"][1]["energy"], "model");
 }
 
 TEST(Summary, WhatWasPredictedStandsBesideWhatWasMeasured) {
