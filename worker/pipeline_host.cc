@@ -396,10 +396,12 @@ Telemetry PipelineHost::telemetry() const {
   if (upstream_ != nullptr) {
     telemetry.upstream_bytes_per_second = upstream_->received_bytes_per_second();
     telemetry.upstream_round_trip_ns = upstream_->round_trip_ns();
+    telemetry.resent_frames_up = upstream_->session().counters().frames_resent;
   }
   if (downstream_ != nullptr) {
     telemetry.downstream_bytes_per_second = downstream_->received_bytes_per_second();
     telemetry.downstream_round_trip_ns = downstream_->round_trip_ns();
+    telemetry.resent_frames_down = downstream_->session().counters().frames_resent;
   }
   telemetry.peak_rss_bytes = PeakResidentBytes();
   telemetry.memory_bytes = engine_->memory_bytes();

@@ -39,6 +39,8 @@ struct Telemetry {
   int64_t bytes_up = 0;
   int64_t raw_bytes_down = 0;  // of the tensors, in FP32, before encoding
   int64_t raw_bytes_up = 0;
+  int64_t resent_frames_down = 0;  // after a connection broke
+  int64_t resent_frames_up = 0;
   int64_t stale_frames_dropped = 0;
   // Of what the links carry towards this stage, from the one before and from the next, as their
   // frames show (bandwidth.h); 0: not measured yet.

@@ -77,6 +77,7 @@ TEST(RunDisplay, FiguresOfAStageHaveTheirNames) {
   telemetry.peak_rss_bytes = 7;
   telemetry.stale_frames_dropped = 3;
   telemetry.bytes_up = 9;
+  telemetry.resent_frames_up = 6;
   telemetry.joules = 2;
   telemetry.energy_source = EnergySource::kRapl;
   display.Update(view);
@@ -91,8 +92,10 @@ TEST(RunDisplay, FiguresOfAStageHaveTheirNames) {
   EXPECT_EQ(metrics.values.count("runnel_stage_joules stage=0 worker=a source=model"), 0u);
   EXPECT_EQ(metrics.values["runnel_link_bytes_total link=0 direction=backward"], 9);
   EXPECT_EQ(metrics.values.count("runnel_link_bytes_total link=0 direction=forward"), 1u);
+  EXPECT_EQ(metrics.values["runnel_link_resent_frames_total link=0 direction=backward"], 6);
   const nlohmann::json state = nlohmann::json::parse(display.StateJson());
   EXPECT_EQ(state["stages"][1]["busy_share"], 0.25);
+  EXPECT_EQ(state["links"][0]["resent_backward"], 6);
   EXPECT_EQ(state["links"][0]["bytes_backward"], 9);
   EXPECT_FALSE(state["links"][0].contains("frames")) << "only in the summary";
 }

@@ -83,11 +83,11 @@ TEST(Summary, HasExactlyTheseKeys) {
   EXPECT_THAT(Keys(json["plan_bandwidth"]), ElementsAre("source", "links"));
   EXPECT_THAT(Keys(json["plan"]["stages"][0]),
               ElementsAre("device", "first_layer", "last_layer", "cap"));
-  EXPECT_THAT(
-      Keys(json["links"][0]),
-      ElementsAre("codec_forward", "codec_backward", "bytes_forward", "bytes_backward",
-                  "raw_bytes_forward", "raw_bytes_backward", "frames",
-                  "bandwidth_forward_bytes_per_s", "bandwidth_backward_bytes_per_s", "relayed"));
+  EXPECT_THAT(Keys(json["links"][0]),
+              ElementsAre("codec_forward", "codec_backward", "bytes_forward", "bytes_backward",
+                          "raw_bytes_forward", "raw_bytes_backward", "frames", "resent_forward",
+                          "resent_backward", "bandwidth_forward_bytes_per_s",
+                          "bandwidth_backward_bytes_per_s", "relayed"));
   EXPECT_THAT(Keys(json["timeline"][0]), ElementsAre("batches", "seconds"));
   EXPECT_THAT(Keys(json["stages"][0]),
               ElementsAre("numerics_class", "busy_share", "wait_share", "busy_processor_share",
