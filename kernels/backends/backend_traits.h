@@ -44,6 +44,9 @@ struct BackendTraits {
   bool recomputes = false;
   // There are products that rescale their own sums (kInt8ConvForwardRescaled and the like).
   bool rescales_in_products = false;
+  // Products make codes of their own sums (kInt8ProductToCodes), some in FP32
+  // (kRealProductToCodes), and weights are packed when a program is prepared (Program::constants).
+  bool codes_in_products = false;
   // Activations are kept as FP16: the backend computes programs that were compiled with
   // CompileOptions::stores_halves, and wants them.
   bool stores_halves = false;

@@ -124,11 +124,15 @@ class Planner {
 
   // Lets the output have the memory of an input that nobody reads after this instruction.
   void TakeOver(const Instruction& instruction, int time) {
-    if (!TraitsOf(instruction.code).in_place) return;
+    // A product reads all of x before its last sum is done, and what it adds element by element.
+    const bool adds = instruction.code == OpCode::kInt8ProductToCodes;
+    if (!adds && !TraitsOf(instruction.code).in_place) return;
     const int output = instruction.outputs[0];
-    for (BufferIndex input : instruction.inputs) {
+    for (size_t i = adds ? kAddedOperand : 0; i < instruction.inputs.size(); ++i) {
+      const BufferIndex input = instruction.inputs[i];
       const Life& life = LifeOf(input);
       if (life.placed || life.last != time || !SameSize(input, output)) continue;
+      if (adds && Root(input) == Root(instruction.inputs[0])) continue;
       if (LifeOf(output).placed && !FitsLeaving(output, life)) continue;
       Merge(input, output);
       return;

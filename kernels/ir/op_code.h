@@ -82,6 +82,9 @@ struct OpTraits {
 const OpTraits& TraitsOf(OpCode code);
 int OpCodeCount();
 
+// Of kInt8ProductToCodes the input that is added, if there is one; the output may lie in its memory.
+inline constexpr size_t kAddedOperand = 3;
+
 // "conv_forward"; "?" for a value that is no code.
 absl::string_view Name(OpCode code);
 

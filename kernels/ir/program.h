@@ -4,6 +4,7 @@
 // backends run them; the two meet only here.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -125,6 +126,8 @@ struct Instruction {
   std::vector<BufferIndex> keeps;
   GridRule grid;
   RescaleRule rescale;  // of products with a kept scale
+  // A product that F(2x2, 3x3) may compute, with the same sums (arithmetic/winograd.h).
+  bool winograd = false;
   BatchSplit split;     // of convolutions and linear layers, and their gradients
   const OptimizerStep* optimizer = nullptr;  // of kOptimizerUpdate
   // A weight-gradient whose outputs are values of this micro-batch: it overwrites, whatever
@@ -179,6 +182,9 @@ struct Program {
   StateLayout state;
   int64_t stash_bytes = 0;
   int64_t scratch_bytes = 0;  // enough for any part
+  // What kParameters holds, where that never changes and lies on the host: a backend may pack it
+  // when it prepares the program, whose executables it outlives. Null: not known beforehand.
+  const std::byte* constants = nullptr;
 
   const std::vector<Instruction>& part(Part p) const { return parts[static_cast<int>(p)]; }
 };

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/ir/arithmetic/code_rule.h"
 #include "kernels/ir/memory_plan.h"
-#include "kernels/models/product/requantizer.h"
+#include "kernels/ir/passes/fuse_codes.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::inference {
@@ -39,12 +39,25 @@ CodeRule OutputRule(const Int8Node& n) {
   return rule;
 }
 
+// What of a sum does not depend on the samples, by output channel: bias - z_x sum(w) + K z_x z_w.
+std::vector<int64_t> SumOffsets(const Int8Node& n, const Coding& in) {
+  std::vector<int64_t> offsets(n.bias.begin(), n.bias.end());
+  const int64_t row = n.node.shape.taps() * n.node.shape.group_in();
+  for (size_t o = 0; o < offsets.size() && in.zero != 0; ++o) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < row; ++i) sum += n.weights[o * row + i];
+    const int64_t zero = n.weight_zeros.empty() ? 0 : n.weight_zeros[o];
+    offsets[o] += in.zero * (row * zero - sum);
+  }
+  return offsets;
+}
+
 class Compiler {
  public:
-  Compiler(const Int8Graph& graph, int64_t batch, bool keeps_inputs, GraphProgram& made)
+  Compiler(const Int8Graph& graph, int64_t batch, const GraphOptions& options, GraphProgram& made)
       : graph_(graph),
         batch_(batch),
-        keeps_inputs_(keeps_inputs),
+        options_(options),
         made_(made),
         values_(graph.nodes.size(), -1) {}
 
@@ -68,7 +81,7 @@ class Compiler {
         RUNNEL_RETURN_IF_ERROR(Compute());
       }
     }
-    if (!made_.gives_sums) {
+    if (made_.output == DType::kInt8) {
       at_ = output;
       const BufferIndex y = Output(DType::kInt8);
       Emit(OpCode::kCodesToChannelsLast, {values_[output]}, y);
@@ -98,6 +111,10 @@ class Compiler {
     const Buffer buffer{.storage = Storage::kOutput, .dtype = dtype, .shape = OutputShape()};
     made_.program.output_bytes = buffer.bytes();
     return Add(buffer, true);
+  }
+  BufferIndex Logits(DType dtype) {
+    made_.output = dtype;
+    return Output(dtype);
   }
   template <typename T>
   BufferIndex Parameter(DType dtype, const Shape& shape, const std::vector<T>& values) {
@@ -133,8 +150,10 @@ class Compiler {
     return op;
   }
 
+  bool IsSamples(size_t node) const { return node == 0 && !graph_.takes_codes; }
+
   void TakeGiven() {
-    const bool is_samples = at_ == 0 && !graph_.takes_codes;
+    const bool is_samples = IsSamples(at_);
     Buffer buffer{.storage = Storage::kInput,
                   .dtype = is_samples ? DType::kFloat32 : DType::kInt8,
                   .shape = OutputShape()};
@@ -142,6 +161,7 @@ class Compiler {
     made_.program.input_bytes = AlignUp(buffer.offset_bytes + buffer.bytes());
     made_.given.push_back({at_, buffer.offset_bytes});
     const BufferIndex x = Add(buffer, true);
+    if (is_samples) samples_ = x;
     values_[at_] = Value(DType::kInt8, OutputShape());
     if (!is_samples) {
       Emit(OpCode::kCodesToChannelsFirst, {x}, values_[at_]);
@@ -184,10 +204,13 @@ class Compiler {
   // Sums to the node's value, or to its logits' sums. row_sums: -1: none.
   absl::Status Requantize(BufferIndex sums, absl::Span<const CodeChannel> channels,
                           BufferIndex row_sums) {
-    std::vector<BufferIndex> inputs = {sums, Rule(OutputRule(n()), channels)};
+    CodeRule rule = OutputRule(n());
+    rule.zero_a = input().coding.zero;
+    rule.factor_a = input().coding.max_code;
+    std::vector<BufferIndex> inputs = {sums, Rule(rule, channels)};
     if (row_sums >= 0) inputs.push_back(row_sums);
-    made_.gives_sums = n().gives_logits();
-    values_[at_] = made_.gives_sums ? Output(DType::kInt32) : Value(DType::kInt8, OutputShape());
+    values_[at_] =
+        n().gives_logits() ? Logits(DType::kInt32) : Value(DType::kInt8, OutputShape());
     std::vector<BufferIndex> kept = ProductInput(sums);
     Emit(OpCode::kRequantizeCodes, std::move(inputs), values_[at_]).keeps = std::move(kept);
     return absl::OkStatus();
@@ -195,7 +218,7 @@ class Compiler {
 
   // Of the product that gives the sums, if it is to be kept for them.
   std::vector<BufferIndex> ProductInput(BufferIndex sums) const {
-    if (!keeps_inputs_) return {};
+    if (!options_.keeps_inputs) return {};
     for (const Instruction& made : made_.program.part(Part::kForwardEval)) {
       if (made.outputs[0] == sums && made.inputs.size() > 1) return {made.inputs[0]};
     }
@@ -213,8 +236,10 @@ class Compiler {
                            window.groups == 1 && s().out_h * s().out_w == 1;
     if (!is_linear) {
       const BufferIndex sums = Value(DType::kInt32, {batch_, out_c, s().out_h, s().out_w});
-      Emit(OpCode::kInt8ConvForward, {x, Parameter(DType::kInt8, shape, weights)}, sums)
-          .attributes = op;
+      Instruction& product =
+          Emit(OpCode::kInt8ConvForward, {x, Parameter(DType::kInt8, shape, weights)}, sums);
+      product.attributes = op;
+      product.winograd = n().winograd;
       return sums;
     }
     const BufferIndex row = Value(DType::kInt8, {batch_, s().in_c});
@@ -227,10 +252,7 @@ class Compiler {
   }
 
   absl::Status Convolve() {
-    if (n().is_real()) {
-      return absl::UnimplementedError(
-          absl::StrCat("node ", at_, " stays in FP32 between nodes in INT8"));
-    }
+    if (n().is_real()) return ConvolveReal();
     OpSpec window = Window(OpKind::kConv);
     BufferIndex x = value();
     const Coding& in = input().coding;
@@ -260,6 +282,27 @@ class Compiler {
     return Requantize(sums, channels, row_sums);
   }
 
+  absl::Status ConvolveReal() {
+    if (!options_.codes_in_products) {
+      return absl::UnimplementedError(absl::StrCat("node ", at_, " stays in FP32"));
+    }
+    const bool reads_samples = IsSamples(n().node.inputs[0]);
+    CodeRule rule = OutputRule(n());
+    rule.zero_a = input().coding.zero;
+    rule.factor_a = std::bit_cast<uint32_t>(static_cast<float>(1 / n().coding.scale));
+    rule.factor_b = std::bit_cast<int64_t>(input().coding.scale);
+    const Shape shape = {s().out_c, s().group_in(), s().kernel_h, s().kernel_w};
+    std::vector<BufferIndex> inputs = {reads_samples ? samples_ : value(),
+                                       Parameter(DType::kFloat32, shape, n().real_weights),
+                                       Parameter(DType::kFloat32, {s().out_c}, n().real_bias),
+                                       Rule(rule)};
+    values_[at_] =
+        n().gives_logits() ? Logits(DType::kFloat32) : Value(DType::kInt8, OutputShape());
+    Emit(OpCode::kRealProductToCodes, std::move(inputs), values_[at_]).attributes =
+        Window(OpKind::kConv);
+    return absl::OkStatus();
+  }
+
   absl::Status Average() {
     if (s().taps() > kMaxInt32Products) {
       return absl::UnimplementedError(
@@ -285,15 +328,17 @@ class Compiler {
     return Requantize(sums, {&channel, 1}, -1);
   }
 
+  // The value that is made later stands first: it may be added where it is made (FuseCodes).
   absl::Status AddValues() {
+    const int a = n().node.inputs[1] > n().node.inputs[0] ? 1 : 0, b = 1 - a;
     CodeRule rule = OutputRule(n());
-    rule.zero_a = graph_.input(n(), 0).coding.zero;
-    rule.zero_b = graph_.input(n(), 1).coding.zero;
-    rule.factor_a = n().factors[0].multiplier;
-    rule.factor_b = n().factors[1].multiplier;
+    rule.zero_a = graph_.input(n(), a).coding.zero;
+    rule.zero_b = graph_.input(n(), b).coding.zero;
+    rule.factor_a = n().factors[a].multiplier;
+    rule.factor_b = n().factors[b].multiplier;
     rule.shift = n().factors[0].shift;
     values_[at_] = Value(DType::kInt8, OutputShape());
-    Emit(OpCode::kAddCodes, {value(0), value(1), Rule(rule)}, values_[at_]);
+    Emit(OpCode::kAddCodes, {value(a), value(b), Rule(rule)}, values_[at_]);
     return absl::OkStatus();
   }
 
@@ -307,15 +352,17 @@ class Compiler {
       program.input = {batch_, first.out_c, first.out_h, first.out_w};
     }
     program.state.parameter_bytes = static_cast<int64_t>(made_.parameters.size());
+    if (options_.codes_in_products) FuseCodes(program);
     PlanMemory(placed_, /*one_in_flight=*/false, program);
   }
 
   const Int8Graph& graph_;
   const int64_t batch_;
-  const bool keeps_inputs_;
+  const GraphOptions options_;
   GraphProgram& made_;
   std::vector<bool> placed_;         // by buffer
   std::vector<BufferIndex> values_;  // by node
+  BufferIndex samples_ = -1;         // where they are given
   size_t at_ = 0;                    // the node that is compiled
 };
 
@@ -323,9 +370,9 @@ class Compiler {
 
 absl::StatusOr<GraphProgram> CompileGraph(const Int8Graph& graph, int64_t batch,
                                           absl::Span<const size_t> given, size_t output,
-                                          bool keeps_inputs) {
+                                          const GraphOptions& options) {
   GraphProgram made;
-  RUNNEL_RETURN_IF_ERROR(Compiler(graph, batch, keeps_inputs, made).Run(given, output));
+  RUNNEL_RETURN_IF_ERROR(Compiler(graph, batch, options, made).Run(given, output));
   return made;
 }
 

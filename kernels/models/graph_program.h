@@ -1,8 +1,8 @@
 #pragma once
 
-// An INT8 graph as a program of typed instructions (program.h), for backends that compute on a
-// device. Values lie channels first there, as products of integer recipes take them. Convolutions
-// of Winograd are computed directly: the same sums.
+// An INT8 graph as a program of typed instructions (program.h), for every backend. Values lie
+// channels first, as products of integer recipes take them; a backend that wants them otherwise
+// lays them out when it prepares the program.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,17 +27,24 @@ struct GraphProgram {
   std::vector<std::byte> parameters;
   // Node 0 of a graph that takes samples: FP32, NCHW. All others: int8 codes, NHWC.
   std::vector<GivenValue> given;
-  // Storage::kOutput: int32 sums of the output's logits, before their scales, in NCHW; else int8
-  // codes, NHWC.
-  bool gives_sums = false;
+  // Storage::kOutput, in NCHW: int32 sums of the output's logits, before their scales, or FP32
+  // logits; else int8 codes, NHWC.
+  DType output = DType::kInt8;
+};
+
+// What the backend can do (Backend).
+struct GraphOptions {
+  bool codes_in_products = false;
+  // The input of a product stays in its place until the sums are requantised
+  // (BackendTraits::delays_products).
+  bool keeps_inputs = false;
 };
 
 // The instructions that lead from the values of `given` to that of node `output`; nodes that they
-// need not are left out. keeps_inputs: the input of a product stays in its place until the sums are
-// requantised (BackendTraits::delays_products). graph: checked; batch >= 1. Unimplemented names a
-// node that stays in FP32 or has a window that no instruction takes.
+// need not are left out. graph: checked; batch >= 1. Unimplemented names a node that no instruction
+// of the backend takes.
 absl::StatusOr<GraphProgram> CompileGraph(const Int8Graph& graph, int64_t batch,
                                           absl::Span<const size_t> given, size_t output,
-                                          bool keeps_inputs);
+                                          const GraphOptions& options);
 
 }  // namespace runnel::inference

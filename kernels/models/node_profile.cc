@@ -1,20 +1,14 @@
 #include "kernels/models/node_profile.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel::inference {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string NameOf(const Node& node) {
   const cpu::ConvShape& s = node.shape;
@@ -63,80 +57,35 @@ std::vector<NodeFacts> DescribeNodes(const Int8Graph& graph,
   return facts;
 }
 
-std::vector<NodeError> CompareNodes(const FoldedGraph& real, const Int8Graph& graph,
-                                    const cpu::Int8Kernels& kernels,
-                                    absl::Span<const float> samples, int64_t count) {
+absl::StatusOr<std::vector<NodeError>> CompareNodes(const FoldedGraph& real, const Int8Graph& graph,
+                                                    GraphRunner& runner,
+                                                    absl::Span<const float> samples,
+                                                    int64_t count) {
   const int64_t sample = graph.nodes.front().node.outputs();
   std::vector<Comparison> sums(graph.nodes.size());
+  std::vector<std::vector<float>> decoded(graph.nodes.size());
   FoldedExecutor real_executor(real);
-  Int8Executor executor(graph, 1, kernels, ValuesKept::kAll);
-  std::vector<float> logits(graph.classes()), decoded;
+  const auto decode = [&](size_t node, const std::byte* value) {
+    const Int8Node& n = graph.nodes[node];
+    decoded[node].resize(static_cast<size_t>(n.node.outputs()));
+    if (n.gives_logits()) {
+      std::memcpy(decoded[node].data(), value, decoded[node].size() * sizeof(float));
+    } else {
+      Decode(n.coding, reinterpret_cast<const int8_t*>(value), n.node.outputs(),
+             decoded[node].data());
+    }
+  };
   for (int64_t n = 0; n < count; ++n) {
     const absl::Span<const float> one = samples.subspan(n * sample, sample);
-    executor.Run(one, 1, absl::MakeSpan(logits));
+    RUNNEL_RETURN_IF_ERROR(runner.RunNodes(
+        {reinterpret_cast<const std::byte*>(one.data()), one.size() * sizeof(float)}, 1, decode));
     real_executor.Run(one, 1, [&](size_t node, absl::Span<const float> values) {
-      decoded = logits;
-      if (!graph.nodes[node].gives_logits()) {
-        decoded.resize(values.size());
-        Decode(graph.nodes[node].coding, executor.codes()[node].data(),
-               static_cast<int64_t>(values.size()), decoded.data());
-      }
-      for (size_t i = 0; i < values.size(); ++i) sums[node].Add(values[i], decoded[i]);
+      for (size_t i = 0; i < values.size(); ++i) sums[node].Add(values[i], decoded[node][i]);
     });
   }
   std::vector<NodeError> errors;
   for (const Comparison& node : sums) errors.push_back(node.Get());
   return errors;
-}
-
-std::vector<double> TimeNodes(const Int8Graph& graph, Int8Executor& executor,
-                              absl::Span<const float> samples, int64_t batch, int passes) {
-  std::vector<std::vector<double>> seconds(graph.nodes.size());
-  std::vector<float> logits(batch * graph.classes());
-  for (int pass = 0; pass <= passes; ++pass) {
-    Clock::time_point start = Clock::now();
-    executor.Run(samples, batch, absl::MakeSpan(logits), [&](size_t node) {
-      if (pass > 0) seconds[node].push_back(SecondsSince(start));
-      start = Clock::now();
-    });
-  }
-  std::vector<double> medians;
-  for (std::vector<double>& of_node : seconds) {
-    std::nth_element(of_node.begin(), of_node.begin() + of_node.size() / 2, of_node.end());
-    medians.push_back(of_node[of_node.size() / 2]);
-  }
-  return medians;
-}
-
-double MeasurePeak(const cpu::Int8Kernels& kernels) {
-  constexpr int kTiles = 64, kRounds = 50;
-  constexpr int64_t kValues = 256;  // of the reduction: a panel of 16 KiB
-  const int64_t steps = kValues / kernels.k_group;
-  alignas(64) static int8_t panel[kValues * cpu::kMaxPanelColumns];
-  alignas(64) static uint8_t rows[cpu::kMaxTileRows][kValues];
-  alignas(64) static int32_t sums[cpu::kMaxTileRows][cpu::kMaxPanelColumns];
-  const uint8_t* a[cpu::kMaxTileRows];
-  int32_t* c[cpu::kMaxTileRows];
-  for (int r = 0; r < cpu::kMaxTileRows; ++r) {
-    a[r] = rows[r];
-    c[r] = sums[r];
-  }
-  const cpu::Int8Segment segment = {.steps = steps};
-  const cpu::Int8Tile tile{.a = a,
-                           .a_step = kernels.k_group,
-                           .b = panel,
-                           .segments = &segment,
-                           .segment_count = 1,
-                           .c = c,
-                           .rows = kernels.tile_rows,
-                           .columns = kernels.panel_columns};
-  double best = std::numeric_limits<double>::infinity();
-  for (int round = 0; round < kRounds; ++round) {
-    const Clock::time_point start = Clock::now();
-    for (int i = 0; i < kTiles; ++i) kernels.tile(tile);
-    best = std::min(best, SecondsSince(start));
-  }
-  return 2.0 * kTiles * kValues * kernels.tile_rows * kernels.panel_columns / best;
 }
 
 }  // namespace runnel::inference

@@ -9,7 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "kernels/models/graph/folded_graph.h"
-#include "kernels/models/int8_executor.h"
+#include "kernels/models/graph_runner.h"
 
 namespace runnel::inference {
 
@@ -29,17 +29,9 @@ struct NodeError {
   double snr_db = 0;  // 10 log10(sum x^2 / sum (x - y)^2); infinite where they are equal
   double cosine = 1;
 };
-// By node, over `count` samples (NCHW). The graphs have the same nodes.
-std::vector<NodeError> CompareNodes(const FoldedGraph& real, const Int8Graph& graph,
-                                    const cpu::Int8Kernels& kernels,
-                                    absl::Span<const float> samples, int64_t count);
-
-// Wall-clock seconds by node, medians over `passes` of a batch, after one that does not count.
-std::vector<double> TimeNodes(const Int8Graph& graph, Int8Executor& executor,
-                              absl::Span<const float> samples, int64_t batch, int passes);
-
-// Operations a second (a multiply-accumulate is two) of one thread's inner loop over operands in
-// the nearest cache: what no product of these kernels can exceed. The best of a few short runs.
-double MeasurePeak(const cpu::Int8Kernels& kernels);
+// By node, over `count` samples (NCHW). The graphs have the same nodes. Errors: the runner's.
+absl::StatusOr<std::vector<NodeError>> CompareNodes(const FoldedGraph& real, const Int8Graph& graph,
+                                                    GraphRunner& runner,
+                                                    absl::Span<const float> samples, int64_t count);
 
 }  // namespace runnel::inference

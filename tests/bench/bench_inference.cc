@@ -5,7 +5,7 @@
 //   bench_inference [--models A,B] [--batches 1,8] [--rounds 7] [--nodes on]
 //                   [--kernels NAME] [--summary F.json]
 //
-// --kernels: a row of SupportedInt8Kernels in place of the best, for ours only: what a processor
+// --kernels: an instruction set of backend cpu in place of the best, for ours only: what a processor
 // without the better instruction sets would run.
 
 #include <time.h>
@@ -22,7 +22,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "kernels/models/int8_executor.h"
+#include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/backends/cpu/lone_kernels.h"
+#include "kernels/models/graph_runner.h"
 #include "kernels/models/node_profile.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "nlohmann/json.hpp"
@@ -87,21 +89,21 @@ int64_t Operations(const inference::Int8Graph& graph) {
 
 // What each node takes, one sample: beside the peak of the inner loop over operands in the nearest
 // cache, and that of products between registers.
-void PrintNodes(const inference::Int8Graph& graph, const cpu::Int8Kernels& kernels,
-                inference::Int8Executor& executor, absl::Span<const float> samples) {
-  const double peak = inference::MeasurePeak(kernels);
+absl::Status PrintNodes(const inference::Int8Graph& graph, inference::GraphRunner& runner) {
+  const double peak = cpu::MeasureInt8Peak();
   const double registers = MeasurePeaks(1).int8_gops * 1e9;
   std::printf("peak of the inner loop %.0f GOP/s, between registers %.0f GOP/s\n", peak * 1e-9,
               registers * 1e-9);
-  const std::vector<double> seconds = inference::TimeNodes(graph, executor, samples, 1, 21);
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> seconds, runner.TimeNodes(1, 21));
   const std::vector<inference::NodeFacts> facts =
-      inference::DescribeNodes(graph, [&executor](size_t node) { return executor.kernel(node); });
+      inference::DescribeNodes(graph, [&runner](size_t node) { return runner.kernel(node); });
   for (size_t i = 0; i < facts.size(); ++i) {
     const double rate = 2.0 * static_cast<double>(facts[i].macs) / seconds[i];
     std::printf("%3zu %-14s %-16s %-24s %8.1f us %6.0f GOP/s %5.3f %5.3f\n", i,
                 facts[i].name.c_str(), facts[i].shape.c_str(), facts[i].kernel.c_str(),
                 seconds[i] * 1e6, rate * 1e-9, rate / peak, rate / registers);
   }
+  return absl::OkStatus();
 }
 
 struct Options {
@@ -110,17 +112,9 @@ struct Options {
                                      "mobilenet_v1_imagenet"};
   std::vector<int64_t> batches = {1, 8};
   int rounds = 7;
-  const cpu::Int8Kernels* kernels = &cpu::BestInt8Kernels();
+  std::string kernels = CpuInstructionSets().front();
   std::string summary;
 };
-
-// Null: this machine has no such row.
-const cpu::Int8Kernels* FindKernels(const std::string& name) {
-  for (const cpu::Int8Kernels* row : cpu::SupportedInt8Kernels()) {
-    if (row->name == name) return row;
-  }
-  return nullptr;
-}
 
 absl::Status BenchModel(const std::string& name, const Options& options, nlohmann::json& rows) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(name));
@@ -132,18 +126,27 @@ absl::Status BenchModel(const std::string& name, const Options& options, nlohman
   const bool has_winograd = std::any_of(tiles.nodes.begin(), tiles.nodes.end(),
                                         [](const inference::Int8Node& n) { return n.winograd; });
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend("cpu", 1));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> capped,
+                          MakeCappedCpuBackend(options.kernels, 1));
   for (int64_t batch : options.batches) {
     const std::vector<float> samples = RandomValues(1, 0, batch * model.input.elements());
     std::vector<float> logits(batch * model.classes);
-    const cpu::Int8Kernels& kernels = *options.kernels;
-    inference::Int8Executor ours(graph, 1, kernels), winograd(tiles, 1, kernels);
+    absl::Status status;
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> ours,
+                            inference::GraphRunner::Make(graph, *capped));
+    RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> winograd,
+                            inference::GraphRunner::Make(tiles, *capped));
+    const auto run = [&](inference::GraphRunner& runner) {
+      status.Update(runner.Run(
+          {reinterpret_cast<const std::byte*>(samples.data()), samples.size() * sizeof(float)},
+          batch, {reinterpret_cast<std::byte*>(logits.data()), logits.size() * sizeof(float)}));
+    };
     RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<OneDnnGraph> peer, MakeOneDnnGraph(graph, batch));
     RUNNEL_ASSIGN_OR_RETURN(TestPipeline fp32,
                             TestPipeline::Make(model, {}, batch, backend.get(), 1));
     const std::vector<int32_t> labels(batch, 0);
-    absl::Status status;
     std::map<std::string, Contender> contenders;
-    contenders["int8"].run = [&] { ours.Run(samples, batch, absl::MakeSpan(logits)); };
+    contenders["int8"].run = [&] { run(*ours); };
     double peak_operations = 0;
     contenders["register_peak"].run = [&] {
       peak_operations = 0;
@@ -154,13 +157,11 @@ absl::Status BenchModel(const std::string& name, const Options& options, nlohman
       status.Update(fp32.Forward(Part::kForwardEval, samples.data(), labels.data(), {}));
     };
     if (has_winograd) {
-      contenders["int8_winograd"].run = [&] {
-        winograd.Run(samples, batch, absl::MakeSpan(logits));
-      };
+      contenders["int8_winograd"].run = [&] { run(*winograd); };
     }
     TakeTurns(options.rounds, contenders);
     RUNNEL_RETURN_IF_ERROR(status);
-    nlohmann::json row = {{"model", name}, {"batch", batch}, {"kernels", kernels.name}};
+    nlohmann::json row = {{"model", name}, {"batch", batch}, {"kernels", options.kernels}};
     for (const auto& [who, contender] : contenders) {
       row[who + "_ms"] = Median(contender.seconds) * 1e3;
     }
@@ -171,8 +172,8 @@ absl::Status BenchModel(const std::string& name, const Options& options, nlohman
     row["int8_gops"] = 1e-6 * static_cast<double>(Operations(graph) * batch) / int8;
     if (has_winograd) row["winograd_gain"] = int8 / row["int8_winograd_ms"].get<double>();
     if (options.nodes) {
-      PrintNodes(graph, kernels, ours, samples);
-      if (has_winograd) PrintNodes(tiles, kernels, winograd, samples);
+      RUNNEL_RETURN_IF_ERROR(PrintNodes(graph, *ours));
+      if (has_winograd) RUNNEL_RETURN_IF_ERROR(PrintNodes(tiles, *winograd));
     }
     std::printf("%s\n", row.dump().c_str());
     std::fflush(stdout);
@@ -188,7 +189,7 @@ int Main(int argc, char** argv) {
     if (flag == "--models") options.models = absl::StrSplit(value, ',');
     if (flag == "--rounds") options.rounds = std::max(1, std::atoi(value.c_str()));
     if (flag == "--summary") options.summary = value;
-    if (flag == "--kernels") options.kernels = FindKernels(value);
+    if (flag == "--kernels") options.kernels = value;
     if (flag == "--nodes") options.nodes = value == "on";
     if (flag == "--batches") {
       options.batches.clear();
@@ -196,10 +197,6 @@ int Main(int argc, char** argv) {
         if (int64_t batch = 0; absl::SimpleAtoi(text, &batch)) options.batches.push_back(batch);
       }
     }
-  }
-  if (options.kernels == nullptr) {
-    std::fprintf(stderr, "--kernels: this machine cannot run it\n");
-    return 2;
   }
   nlohmann::json rows = nlohmann::json::array();
   for (const std::string& model : options.models) {

@@ -40,6 +40,12 @@ class CodeMaker {
       case OpCode::kPadCodes:
         Pad();
         break;
+      case OpCode::kInt8ProductToCodes:
+        Product();
+        break;
+      case OpCode::kRealProductToCodes:
+        RealProduct();
+        break;
       case OpCode::kCodesToChannelsFirst:
       case OpCode::kCodesToChannelsLast: {
         const bool is_first = case_.code == OpCode::kCodesToChannelsFirst;
@@ -150,6 +156,82 @@ class CodeMaker {
     In(Codes(shape_));
     InRule();
     Out(shape_, DType::kInt8, true);
+  }
+
+  // A convolution of shape_ in any groups, or a linear layer. Returns the shape of its output and
+  // sets that of its weights.
+  Shape AnyProduct(Shape* weights) {
+    OpSpec& op = case_.attributes;
+    const bool is_linear = Int(0, 4) == 0;
+    op.kind = is_linear ? OpKind::kLinear : OpKind::kConv;
+    op.out_channels = Int(1, 9);
+    if (is_linear) {
+      shape_ = {shape_[0], shape_[1]};
+      *weights = {op.out_channels, shape_[1]};
+      return {shape_[0], op.out_channels};
+    }
+    op.groups = Int(0, 2) == 0 ? shape_[1] : 1;
+    if (op.groups > 1) op.out_channels = op.groups * Int(1, 2);
+    op.kernel = {Int(1, std::min<int64_t>(3, shape_[2])), Int(1, std::min<int64_t>(3, shape_[3]))};
+    op.stride = {Int(1, 2), Int(1, 3)};
+    op.padding = {Int(0, op.kernel[0] - 1), Int(0, op.kernel[1] - 1)};
+    *weights = {op.out_channels, shape_[1] / op.groups, op.kernel[0], op.kernel[1]};
+    const auto positions = [&](int axis) {
+      return (shape_[2 + axis] + 2 * op.padding[axis] - op.kernel[axis]) / op.stride[axis] + 1;
+    };
+    return {shape_[0], op.out_channels, positions(0), positions(1)};
+  }
+
+  void Product() {
+    Shape weights;
+    const Shape y = AnyProduct(&weights);
+    const bool gives_sums = Int(0, 3) == 0, has_zeros = Int(0, 2) == 0;
+    std::vector<CodeChannel> channels(y[1]);
+    for (CodeChannel& channel : channels) {
+      channel.offset = is_end_ ? Sum() : Int(-9000, 9000);
+      channel.shift = is_end_ ? Int(1, 62) : Int(38, 46);
+      // Mostly one that a float has.
+      channel.multiplier = Int(1 << 23, (1 << 24) - 1) << 7;
+      if (Int(0, 5) == 0) channel.multiplier = Int(0, INT32_MAX);
+      if (has_zeros) channel.weight_zero = Int(-127, 127);
+    }
+    rule_.zero_a = Int(0, 1) * Int(-127, 127);
+    In(Codes(shape_));
+    In(Codes(weights));
+    case_.inputs.back().storage = Storage::kParameters;
+    InRule(channels);
+    if (!gives_sums && Int(0, 1) == 0) {
+      rule_.zero_a = Int(-127, 127);
+      rule_.zero_b = Int(-127, 127);
+      rule_.shift = is_end_ ? Int(1, 62) : Int(10, 24);
+      const int64_t most = std::min<int64_t>(is_end_ ? 1 << 23 : 1 << 15, 2 << rule_.shift);
+      rule_.factor_a = Int(0, most);
+      rule_.factor_b = Int(0, most);
+      In(Codes(y));
+      InRule();
+    }
+    Out(y, gives_sums ? DType::kInt32 : DType::kInt8, !gives_sums);
+  }
+
+  Tensor Reals(const Shape& shape, Storage storage) {
+    Tensor tensor = Zeros(shape);
+    tensor.storage = storage;
+    for (int64_t i = 0; i < shape.elements(); ++i)
+      tensor.data()[i] = static_cast<float>(Int(-1000, 1000)) * 0.0017f;
+    return tensor;
+  }
+  void RealProduct() {
+    Shape weights;
+    const Shape y = AnyProduct(&weights);
+    const bool takes_codes = Int(0, 1) == 0, gives_reals = Int(0, 2) == 0;
+    rule_.zero_a = Int(-127, 127);
+    rule_.factor_a = std::bit_cast<uint32_t>(static_cast<float>(Int(1, 90)));
+    rule_.factor_b = std::bit_cast<int64_t>(0.013 * static_cast<double>(Int(1, 9)));
+    In(takes_codes ? Codes(shape_) : Reals(shape_, Storage::kInput));
+    In(Reals(weights, Storage::kParameters));
+    In(Reals({y[1]}, Storage::kParameters));
+    InRule();
+    Out(y, gives_reals ? DType::kFloat32 : DType::kInt8, !gives_reals);
   }
 
   void Pad() {

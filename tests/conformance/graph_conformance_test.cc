@@ -1,6 +1,5 @@
-// Every row of GraphExecutors, every instruction set of row `cpu`, and the programs of INT8 graphs
-// on devices with other dot products and memories, against the plain loops of `ref`: bit for bit,
-// logits included.
+// INT8 graphs as programs on every backend, every instruction set of backend cpu, and devices with
+// other dot products and memories, against ref: bit for bit, logits included.
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,10 +10,8 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "kernels/backends/cpu/int8/int8_conv.h"
-#include "kernels/models/graph_executor.h"
-#include "kernels/models/int8_executor.h"
-#include "kernels/models/program_executor.h"
+#include "kernels/backends/cpu/cpu_backend.h"
+#include "kernels/models/graph_runner.h"
 #include "tests/conformance/random_graph.h"
 #include "tests/kernels/integer_backends.h"
 
@@ -28,49 +25,37 @@ uint64_t Seeds(const std::string& backend) {
   return absl::StrContains(backend, "hexagon") ? 40 : 150;
 }
 
-// Rows of the table, and "program:" with a backend of integer_backends.h.
-std::vector<std::string> ExecutorNames() {
+// Names of integer_backends.h, and "cap:" with an instruction set of backend cpu, on two threads.
+std::vector<std::string> RunnerNames() {
   std::vector<std::string> names;
-  const std::vector<std::string> there = BackendNames();
-  for (const ExecutorRow& row : GraphExecutors()) {
-    const std::string name(row.name);
-    if (!row.is_device || std::find(there.begin(), there.end(), name) != there.end()) {
-      names.push_back(name);
-    }
+  for (const std::string& set : CpuInstructionSets()) names.push_back("cap:" + set);
+  for (const char* name : {"cpu/2", "opencl/1", "hexagon/1"}) {
+    const std::vector<std::string> there = BackendNames();
+    const std::string backend(name, std::strchr(name, '/'));
+    if (std::find(there.begin(), there.end(), backend) != there.end()) names.emplace_back(name);
   }
-  names.emplace_back("program:ref/1");
-  for (const std::string& name : ForcedBackendNames()) names.push_back("program:" + name);
+  for (const std::string& name : ForcedBackendNames()) names.push_back(name);
   // Some products with the instruction behind them, some without.
+  const std::vector<std::string> there = BackendNames();
   if (std::find(there.begin(), there.end(), "opencl") != there.end())
-    names.emplace_back("program:ref,opencl@random:1/1");
+    names.emplace_back("ref,opencl@random:1/1");
   return names;
 }
 
-constexpr char kProgram[] = "program:";
+constexpr char kCap[] = "cap:";
 
 class GraphConformanceTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (!absl::StartsWith(GetParam(), kProgram)) return;
-    auto backend = MakeIntegerBackend(GetParam().substr(sizeof kProgram - 1));
+    auto backend = absl::StartsWith(GetParam(), kCap)
+                       ? MakeCappedCpuBackend(GetParam().substr(sizeof kCap - 1), 2)
+                       : MakeIntegerBackend(GetParam());
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
-  }
-  absl::StatusOr<std::unique_ptr<GraphExecutor>> Make(const Int8Graph& graph) {
-    if (backend_ == nullptr) return MakeGraphExecutor(GetParam(), graph, 2);
-    return MakeProgramExecutor(graph, *backend_);
   }
 
   std::unique_ptr<Backend> backend_;
 };
-
-// An INT8 graph has FP32 layers at its ends only; others are for the host's executors.
-bool FitsDevices(const Int8Graph& graph) {
-  for (size_t i = 1; i + 1 < graph.nodes.size(); ++i) {
-    if (graph.nodes[i].is_real() && graph.nodes[i].node.inputs[0] != 0) return false;
-  }
-  return true;
-}
 
 std::string KindsOf(const Int8Graph& graph) {
   std::string kinds = graph.takes_codes ? "codes" : "samples";
@@ -84,14 +69,14 @@ std::string KindsOf(const Int8Graph& graph) {
 }
 
 TEST_P(GraphConformanceTest, RandomGraphsGiveTheBytesOfRef) {
+  const std::unique_ptr<Backend> ref = MakeBackend("ref", 1).value();
   for (uint64_t seed = 1; seed <= Seeds(GetParam()); ++seed) {
     const Int8Graph graph = RandomGraph(seed);
-    if (!FitsDevices(graph)) continue;
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << KindsOf(graph));
-    auto executor = Make(graph);
+    auto executor = GraphRunner::Make(graph, *backend_);
     ASSERT_TRUE(executor.ok()) << executor.status();
-    auto oracle = MakeGraphExecutor("ref", graph, 1);
-    ASSERT_TRUE(oracle.ok());
+    auto oracle = GraphRunner::Make(graph, *ref);
+    ASSERT_TRUE(oracle.ok()) << oracle.status();
     for (int64_t batch : {1, 3, 1}) {
       const std::vector<std::byte> input = RandomInput(graph, seed, batch);
       std::vector<std::byte> got(batch * OutputBytes(graph)), want(got.size());
@@ -104,45 +89,35 @@ TEST_P(GraphConformanceTest, RandomGraphsGiveTheBytesOfRef) {
   }
 }
 
-class InstructionSetTest : public testing::TestWithParam<const cpu::Int8Kernels*> {};
-
-template <typename Executor>
-std::vector<std::byte> OutputOf(Executor& executor, const Int8Graph& graph,
-                                const std::vector<std::byte>& input, int64_t batch) {
-  std::vector<float> logits(graph.gives_codes ? 0 : batch * graph.classes());
-  if (graph.takes_codes) {
-    const auto* codes = reinterpret_cast<const int8_t*>(input.data());
-    executor.RunCodes({codes, input.size()}, batch, absl::MakeSpan(logits));
-  } else {
-    const auto* samples = reinterpret_cast<const float*>(input.data());
-    executor.Run({samples, input.size() / sizeof(float)}, batch, absl::MakeSpan(logits));
-  }
-  std::vector<std::byte> output(batch * OutputBytes(graph));
-  const void* from = logits.data();
-  if (graph.gives_codes) from = executor.codes().back().data();
-  std::memcpy(output.data(), from, output.size());
-  return output;
-}
-
-TEST_P(InstructionSetTest, RandomGraphsGiveTheBytesOfRef) {
-  for (uint64_t seed = 1; seed <= Seeds(GetParam()->name); ++seed) {
+// Values of nodes that are computed one by one are those of the whole.
+TEST_P(GraphConformanceTest, SingleNodesGiveTheSameValues) {
+  for (uint64_t seed = 1; seed <= Seeds(GetParam()) / 10; ++seed) {
     const Int8Graph graph = RandomGraph(seed);
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << KindsOf(graph));
-    Int8Executor executor(graph, 2, *GetParam());
-    ReferenceExecutor oracle(graph);
-    for (int64_t batch : {1, 3}) {
-      const std::vector<std::byte> input = RandomInput(graph, seed, batch);
-      ASSERT_EQ(OutputOf(executor, graph, input, batch), OutputOf(oracle, graph, input, batch));
+    auto runner = GraphRunner::Make(graph, *backend_);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    const std::vector<std::byte> input = RandomInput(graph, seed, 2);
+    std::vector<std::byte> whole(2 * OutputBytes(graph)), last;
+    ASSERT_TRUE((*runner)->Run(input, 2, absl::MakeSpan(whole)).ok());
+    const size_t end = graph.nodes.size() - 1;
+    const absl::Status status =
+        (*runner)->RunNodes(input, 2, [&](size_t node, const std::byte* value) {
+          if (node == end) last.assign(value, value + ValueBytes(graph, end, 2));
+        });
+    ASSERT_TRUE(status.ok()) << status;
+    if (!graph.gives_codes && !graph.nodes.back().gives_logits()) {
+      std::vector<std::byte> decoded(whole.size());
+      Decode(graph.nodes.back().coding, reinterpret_cast<const int8_t*>(last.data()),
+             static_cast<int64_t>(last.size()), reinterpret_cast<float*>(decoded.data()));
+      last = decoded;
     }
+    ASSERT_EQ(last, whole);
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(Rows, InstructionSetTest, testing::ValuesIn(cpu::SupportedInt8Kernels()),
-                         [](const auto& row) { return std::string(row.param->name); });
 
 TEST_P(GraphConformanceTest, OtherSizesAreRefused) {
   const Int8Graph graph = RandomGraph(1);
-  auto executor = Make(graph);
+  auto executor = GraphRunner::Make(graph, *backend_);
   ASSERT_TRUE(executor.ok()) << executor.status();
   std::vector<std::byte> input(InputBytes(graph)), output(OutputBytes(graph));
   EXPECT_EQ((*executor)->Run(input, 2, absl::MakeSpan(output)).code(),
@@ -151,7 +126,7 @@ TEST_P(GraphConformanceTest, OtherSizesAreRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GraphConformanceTest, testing::ValuesIn(ExecutorNames()),
+INSTANTIATE_TEST_SUITE_P(All, GraphConformanceTest, testing::ValuesIn(RunnerNames()),
                          [](const auto& test) { return TestNameOf(test.param); });
 
 TEST(RandomGraph, HasEveryKind) {
@@ -177,12 +152,6 @@ TEST(RandomGraph, HasEveryKind) {
   }
   EXPECT_EQ(kinds.size(), 7u);
   for (int count : {slices, reals, winograds, zeros, logits, depthwise, nines}) EXPECT_GE(count, 8);
-}
-
-TEST(GraphExecutors, UnknownBackendsAreNamed) {
-  const absl::Status status = FindGraphExecutor("gpu").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "backend 'gpu': INT8 inference has auto, cpu, opencl, hexagon, ref");
 }
 
 }  // namespace

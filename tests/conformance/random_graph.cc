@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "gtest/gtest.h"
-#include "kernels/models/graph_executor.h"
+#include "kernels/models/graph_runner.h"
 #include "proto/base/random.h"
 
 namespace runnel::inference {

@@ -4,7 +4,7 @@
 
 #include "central/records/quantized_model.h"
 #include "central/records/quantized_stages.h"
-#include "kernels/models/int8_executor.h"
+#include "kernels/models/graph_runner.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/crypto/sealed_file.h"
@@ -57,11 +57,23 @@ void TryGraph(const absl::StatusOr<inference::Int8Graph>& graph) {
             static_cast<double>(s.group_in());
     if (work > kMostWork) return;
   }
-  std::vector<float> samples(graph->nodes[0].node.outputs(), 0.25f), logits(graph->classes());
-  std::vector<float> plain(logits.size());
-  inference::Int8Executor(*graph, 1, cpu::BestInt8Kernels())
-      .Run(samples, 1, absl::MakeSpan(logits));
-  inference::ReferenceExecutor(*graph).Run(samples, 1, absl::MakeSpan(plain));
+  const std::vector<float> samples(graph->nodes[0].node.outputs(), 0.25f);
+  const auto logits_on = [&](const char* backend) {
+    std::vector<float> logits(graph->classes());
+    const auto bytes = [](auto& values) {
+      return reinterpret_cast<std::byte*>(const_cast<float*>(values.data()));
+    };
+    auto runner = inference::GraphRunner::Make(*graph, MakeBackend(backend, 1).value());
+    if (!runner.ok()) RequireOneLine(runner.status());
+    if (runner.ok()) {
+      const absl::Status status =
+          (*runner)->Run({bytes(samples), samples.size() * sizeof(float)}, 1,
+                         {bytes(logits), logits.size() * sizeof(float)});
+      if (!status.ok()) RequireOneLine(status);
+    }
+    return logits;
+  };
+  const std::vector<float> logits = logits_on("cpu"), plain = logits_on("ref");
   Require(logits == plain, "both executors give the same");
 }
 

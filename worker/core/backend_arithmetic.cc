@@ -9,7 +9,6 @@
 #include "kernels/backends/backend.h"
 #include "kernels/backends/mixed/mixed_backend.h"
 #include "kernels/ir/recipe.h"
-#include "kernels/models/program_executor.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/optimizer.h"
 #include "worker/check/processor_examination.h"
@@ -155,7 +154,7 @@ absl::StatusOr<std::vector<RangeTime>> BackendArithmetic::Profile(
   if (request.recipe == kInt8Inference) {
     measured_on_ = {};
     return ProfileInference(request.model, options, [&](const inference::Int8Graph& graph) {
-      return MakeGraphExecutorFor(request.backend, graph);
+      return MakeGraphRunnerFor(request.backend, graph);
     });
   }
   RUNNEL_ASSIGN_OR_RETURN(const Recipe* recipe, FindRecipe(request.recipe));
@@ -256,18 +255,15 @@ absl::StatusOr<ProgramListing> BackendArithmetic::List(const ProgramRequest& req
   return listing;
 }
 
-absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> BackendArithmetic::MakeGraphExecutorFor(
+absl::StatusOr<std::unique_ptr<inference::GraphRunner>> BackendArithmetic::MakeGraphRunnerFor(
     const std::string& name, const inference::Int8Graph& graph) {
-  absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> executor;
+  absl::StatusOr<std::unique_ptr<inference::GraphRunner>> runner;
   for (const std::string& one : NamesOf(name)) {
-    RUNNEL_ASSIGN_OR_RETURN(const inference::ExecutorRow* row, inference::FindGraphExecutor(one));
     RUNNEL_ASSIGN_OR_RETURN(Backend * backend, BackendFor(one));
-    // A device is opened once.
-    executor = row->is_device ? inference::MakeProgramExecutor(graph, *backend)
-                              : row->make(graph, options_.settings.threads);
-    if (!absl::IsUnimplemented(executor.status())) break;
+    runner = inference::GraphRunner::Make(graph, *backend);
+    if (!absl::IsUnimplemented(runner.status())) break;
   }
-  return executor;
+  return runner;
 }
 
 absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeInferenceStage(
@@ -275,7 +271,7 @@ absl::StatusOr<std::unique_ptr<StageEngine>> BackendArithmetic::MakeInferenceSta
   return InferenceStage::Create(
       {options.model, options.first_layer, options.last_layer, options.training.eval_batch_size},
       [this, backend](const inference::Int8Graph& graph) {
-        return MakeGraphExecutorFor(backend, graph);
+        return MakeGraphRunnerFor(backend, graph);
       },
       pool);
 }

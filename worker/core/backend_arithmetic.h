@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/backends/backend.h"
-#include "kernels/models/graph_executor.h"
+#include "kernels/models/graph_runner.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/base/plan/processor_facts.h"
@@ -81,7 +81,7 @@ class BackendArithmetic final : public DeviceArithmetic {
   // the processor and bytes do not depend on the choice. Measured once for a model and recipe.
   absl::StatusOr<std::vector<std::string>> NamesFor(const std::string& name, const Work& work);
   // On the first of NamesOf that can run it.
-  absl::StatusOr<std::unique_ptr<inference::GraphExecutor>> MakeGraphExecutorFor(
+  absl::StatusOr<std::unique_ptr<inference::GraphRunner>> MakeGraphRunnerFor(
       const std::string& name, const inference::Int8Graph& graph);
   absl::StatusOr<std::unique_ptr<StageEngine>> MakeInferenceStage(
       const std::string& backend, const StageExecutorOptions& options, BufferPool* pool);

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/models/fp32_node.h"
-#include "kernels/models/int8_executor.h"
+#include "kernels/backends/cpu/lone_kernels.h"
+#include "kernels/models/graph_runner.h"
 #include "kernels/models/node_profile.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "kernels/models/quantize/winograd_choice.h"
@@ -108,28 +108,44 @@ constexpr int kTimedPasses = 21;
 // Those in FP32 take several times as long.
 constexpr int kTimedFp32Passes = 7;
 
-void AddErrors(const inference::FoldedGraph& folded, const Int8Graph& graph, const Samples& samples,
-               proto::InferenceReply& reply) {
+absl::Status AddErrors(const inference::FoldedGraph& folded, const Int8Graph& graph,
+                       inference::GraphRunner& runner, const Samples& samples,
+                       proto::InferenceReply& reply) {
   const int64_t count = std::min(kErrorSamples, samples.count());
-  for (const inference::NodeError& error : inference::CompareNodes(
-           folded, graph, cpu::BestInt8Kernels(), samples.First(count), count)) {
+  RUNNEL_ASSIGN_OR_RETURN(
+      const std::vector<inference::NodeError> errors,
+      inference::CompareNodes(folded, graph, runner, samples.First(count), count));
+  for (const inference::NodeError& error : errors) {
     proto::LayerError& added = *reply.add_errors();
     added.set_snr_db(error.snr_db);
     added.set_cosine(error.cosine);
   }
+  return absl::OkStatus();
+}
+
+// By node of the graph; 0 where it does not multiply.
+std::vector<double> Fp32Seconds(const Int8Graph& graph, int threads) {
+  std::vector<cpu::ConvShape> shapes;
+  for (const inference::Int8Node& n : graph.nodes) {
+    if (n.node.kind == inference::NodeKind::kConv) shapes.push_back(n.node.shape);
+  }
+  const std::vector<double> timed = cpu::TimeLoneConvs(shapes, 1, threads, kTimedFp32Passes);
+  std::vector<double> seconds;
+  size_t next = 0;
+  for (const inference::Int8Node& n : graph.nodes)
+    seconds.push_back(n.node.kind == inference::NodeKind::kConv ? timed[next++] : 0);
+  return seconds;
 }
 
 // The peak and the times in FP32 are the processor's: of a device none are known.
-absl::Status AddFigures(const Int8Graph& graph, inference::GraphExecutor& executor,
-                        const Samples& samples, int threads, bool has_peak,
+template <typename Runner>
+absl::Status AddFigures(const Int8Graph& graph, Runner& runner, int threads, bool has_peak,
                         proto::InferenceReply& reply) {
-  const std::vector<float> sample = samples.First(1);
-  RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> seconds,
-                          executor.TimeNodes(AsBytes(sample), 1, kTimedPasses));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> seconds, runner.TimeNodes(1, kTimedPasses));
   const std::vector<inference::NodeFacts> facts =
-      inference::DescribeNodes(graph, [&executor](size_t node) { return executor.kernel(node); });
+      inference::DescribeNodes(graph, [&runner](size_t node) { return runner.kernel(node); });
   std::vector<double> in_fp32(facts.size());
-  if (has_peak) in_fp32 = inference::TimeFp32Nodes(graph, 1, threads, kTimedFp32Passes);
+  if (has_peak) in_fp32 = Fp32Seconds(graph, threads);
   for (size_t i = 0; i < facts.size(); ++i) {
     proto::LayerFigures& layer = *reply.add_layers();
     layer.set_name(facts[i].name);
@@ -140,8 +156,7 @@ absl::Status AddFigures(const Int8Graph& graph, inference::GraphExecutor& execut
     layer.set_seconds(seconds[i]);
     layer.set_fp32_seconds(in_fp32[i]);
   }
-  reply.set_kernels(executor.description());
-  if (has_peak) reply.set_peak(inference::MeasurePeak(cpu::BestInt8Kernels()));
+  if (has_peak) reply.set_peak(cpu::MeasureInt8Peak());
   reply.set_threads(threads);
   return absl::OkStatus();
 }
@@ -149,14 +164,15 @@ absl::Status AddFigures(const Int8Graph& graph, inference::GraphExecutor& execut
 absl::StatusOr<Int8Graph> Finish(inference::Quantizer& quantizer,
                                  const inference::QuantizeOptions& options,
                                  const inference::FoldedGraph& folded, const Samples& samples,
-                                 int threads) {
+                                 Backend& backend) {
   if (options.winograd != inference::WinogradUse::kAuto) return quantizer.Finish();
   const int64_t count = std::min(kChoiceSamples, samples.count());
   const std::vector<float> values = samples.First(count);
   return inference::QuantizeWithChosenWinograd(
-      quantizer, folded, values, count, [&](const Int8Graph& graph) {
-        inference::Int8Executor executor(graph, threads, cpu::BestInt8Kernels());
-        return inference::TimeNodes(graph, executor, values, 1, kTimedPasses);
+      quantizer, folded, values, count, backend,
+      [&](const Int8Graph& graph) -> absl::StatusOr<std::vector<double>> {
+        RUNNEL_ASSIGN_OR_RETURN(const auto runner, inference::GraphRunner::Make(graph, backend));
+        return runner->TimeNodes(1, kTimedPasses);
       });
 }
 
@@ -176,19 +192,21 @@ absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceRep
           return absl::OkStatus();
         }));
   }
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, MakeBackend("cpu", threads));
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph,
-                          Finish(quantizer, options, folded, samples, threads));
+                          Finish(quantizer, options, folded, samples, *backend));
   reply.set_winograd_fits(static_cast<int64_t>(quantizer.WinogradCandidates().size()));
   for (const inference::Int8Node& n : graph.nodes) {
     reply.set_winograd_taken(reply.winograd_taken() + (n.winograd ? 1 : 0));
   }
   reply.set_graph(SerializeGraph(graph));
   reply.set_weight_bytes(graph.weight_bytes());
-  AddErrors(folded, graph, samples, reply);
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
+                          inference::GraphRunner::Make(graph, *backend));
+  RUNNEL_RETURN_IF_ERROR(AddErrors(folded, graph, *runner, samples, reply));
   if (!job.report()) return absl::OkStatus();
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphExecutor> executor,
-                          inference::MakeGraphExecutor("cpu", graph, threads));
-  return AddFigures(graph, *executor, samples, threads, /*has_peak=*/true, reply);
+  reply.set_kernels(backend->processor().dot_product);
+  return AddFigures(graph, *runner, threads, /*has_peak=*/true, reply);
 }
 
 absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
@@ -215,8 +233,8 @@ absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::Infere
                                                  BackendVerdicts(/*folder=*/"")));
   // First: it may be refused.
   if (job.report()) {
-    RUNNEL_RETURN_IF_ERROR(AddFigures(graph, *executor, samples, threads,
-                                      /*has_peak=*/executor->backend() == "cpu", reply));
+    RUNNEL_RETURN_IF_ERROR(
+        AddFigures(graph, *executor, threads, /*has_peak=*/executor->backend() == "cpu", reply));
   }
   std::vector<float> logits;
   inference::Tally tally;

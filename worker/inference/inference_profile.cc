@@ -52,7 +52,7 @@ double SecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The executor cannot time nodes: of one batch in `seconds`, by their multiply-accumulates.
+// The runner cannot time nodes: of one batch in `seconds`, by their multiply-accumulates.
 std::vector<double> SharesOf(const Int8Graph& graph, double seconds) {
   std::vector<double> shares;
   for (const Int8Node& n : graph.nodes) {
@@ -68,7 +68,7 @@ std::vector<double> SharesOf(const Int8Graph& graph, double seconds) {
 
 // Of one batch, by node of `graph`.
 absl::StatusOr<std::vector<double>> SecondsByNode(const Int8Graph& graph,
-                                                  inference::GraphExecutor& executor,
+                                                  inference::GraphRunner& runner,
                                                   int64_t samples) {
   const std::vector<float> values(static_cast<size_t>(samples * graph.nodes.front().node.outputs()),
                                   0.5f);
@@ -76,14 +76,14 @@ absl::StatusOr<std::vector<double>> SecondsByNode(const Int8Graph& graph,
                                          values.size() * sizeof(float));
   std::vector<std::byte> output(static_cast<size_t>(samples * inference::OutputBytes(graph)));
   const auto pass = [&]() -> absl::StatusOr<std::vector<double>> {
-    absl::StatusOr<std::vector<double>> seconds = executor.TimeNodes(input, samples, 1);
+    absl::StatusOr<std::vector<double>> seconds = runner.TimeNodes(samples, 1);
     if (!absl::IsUnimplemented(seconds.status())) return seconds;
     const auto begin = std::chrono::steady_clock::now();
-    RUNNEL_RETURN_IF_ERROR(executor.Run(input, samples, absl::MakeSpan(output)));
+    RUNNEL_RETURN_IF_ERROR(runner.Run(input, samples, absl::MakeSpan(output)));
     return SharesOf(graph, SecondsSince(begin));
   };
   // Kernels are built and memory is touched in a pass that does not count.
-  RUNNEL_RETURN_IF_ERROR(executor.Run(input, samples, absl::MakeSpan(output)));
+  RUNNEL_RETURN_IF_ERROR(runner.Run(input, samples, absl::MakeSpan(output)));
   RUNNEL_ASSIGN_OR_RETURN(std::vector<double> least, pass());
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 1; i < kMostPasses; ++i) {
@@ -122,7 +122,7 @@ absl::StatusOr<Int8Graph> GraphForTiming(const ModelSpec& model) {
 
 absl::StatusOr<std::vector<RangeTime>> ProfileInference(const ModelSpec& model,
                                                         const ProfileOptions& options,
-                                                        const MakeGraphExecutorFn& make_executor) {
+                                                        const MakeGraphRunnerFn& make_runner) {
   const std::vector<LayerRange> ranges =
       options.ranges.empty() ? EachLayer(model.layer_count()) : options.ranges;
   for (const LayerRange& range : ranges) {
@@ -134,12 +134,12 @@ absl::StatusOr<std::vector<RangeTime>> ProfileInference(const ModelSpec& model,
                                                    " with ", options.samples, " samples"));
   }
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, GraphForTiming(model));
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphExecutor> executor,
-                          make_executor(graph));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
+                          make_runner(graph));
   const auto begin = std::chrono::steady_clock::now();
   const int64_t processor_begin_ns = ThreadProcessorNs();
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> by_node,
-                          SecondsByNode(graph, *executor, options.samples));
+                          SecondsByNode(graph, *runner, options.samples));
   const double processor_seconds =
       static_cast<double>(ThreadProcessorNs() - processor_begin_ns) * 1e-9;
   const double share = std::clamp(processor_seconds / SecondsSince(begin), 1e-3, 1.0);

@@ -16,10 +16,10 @@ namespace runnel {
 absl::StatusOr<inference::Int8Graph> GraphForTiming(const ModelSpec& model);
 
 // [range]: the forward of one micro-batch. All layers run as one stage a few times; a range has the
-// sum of its nodes' shortest times, or where the executor cannot time nodes its share of the
+// sum of its nodes' shortest times, or where the runner cannot time nodes its share of the
 // multiply-accumulates. Of the options `samples` and `ranges` count. Errors as ProfileRanges.
 absl::StatusOr<std::vector<RangeTime>> ProfileInference(const ModelSpec& model,
                                                         const ProfileOptions& options,
-                                                        const MakeGraphExecutorFn& make_executor);
+                                                        const MakeGraphRunnerFn& make_runner);
 
 }  // namespace runnel

@@ -27,7 +27,7 @@ absl::Status CheckSize(const char* what, const Payload& payload, int64_t bytes) 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InferenceStage>> InferenceStage::Create(
-    InferenceStageOptions options, MakeGraphExecutorFn make_executor, BufferPool* pool) {
+    InferenceStageOptions options, MakeGraphRunnerFn make_runner, BufferPool* pool) {
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<LayerInfo> infos, InferShapes(options.model, 1));
   if (options.first_layer < 0 || options.last_layer < options.first_layer ||
       options.last_layer >= options.model.layer_count()) {
@@ -36,17 +36,17 @@ absl::StatusOr<std::unique_ptr<InferenceStage>> InferenceStage::Create(
                                                    options.model.layer_count()));
   }
   auto stage = std::unique_ptr<InferenceStage>(
-      new InferenceStage(std::move(options), std::move(make_executor), pool));
+      new InferenceStage(std::move(options), std::move(make_runner), pool));
   stage->input_sample_ = SampleOf(infos[stage->options_.first_layer].input);
   stage->output_sample_ = SampleOf(infos[stage->options_.last_layer].output);
   return stage;
 }
 
 absl::Status InferenceStage::ImportState(const ModelState& state) {
-  executor_.reset();
+  runner_.reset();
   RUNNEL_ASSIGN_OR_RETURN(
       graph_, GraphOfLayers(state, options_.model, options_.first_layer, options_.last_layer));
-  RUNNEL_ASSIGN_OR_RETURN(executor_, make_executor_(graph_));
+  RUNNEL_ASSIGN_OR_RETURN(runner_, make_runner_(graph_));
   memory_bytes_ = graph_.weight_bytes();
   for (const inference::Int8Node& n : graph_.nodes)
     memory_bytes_ += n.node.outputs() * options_.eval_batch_size;
@@ -74,7 +74,7 @@ absl::StatusOr<StageCompute::Output> InferenceStage::TallyOf(int64_t samples,
       CheckSize("labels", labels, samples * static_cast<int64_t>(sizeof(int32_t))));
   const int64_t classes = graph_.classes();
   logits_.resize(static_cast<size_t>(samples * classes));
-  RUNNEL_RETURN_IF_ERROR(executor_->Run(input, samples,
+  RUNNEL_RETURN_IF_ERROR(runner_->Run(input, samples,
                                         absl::MakeSpan(reinterpret_cast<std::byte*>(logits_.data()),
                                                        logits_.size() * sizeof(float))));
   inference::Tally tally;
@@ -91,7 +91,7 @@ absl::StatusOr<StageCompute::Output> InferenceStage::TallyOf(int64_t samples,
 
 absl::StatusOr<StageCompute::Output> InferenceStage::Evaluate(int64_t samples, Payload input,
                                                               Payload labels) {
-  if (executor_ == nullptr) return absl::FailedPreconditionError("the stage has no integers yet");
+  if (runner_ == nullptr) return absl::FailedPreconditionError("the stage has no integers yet");
   const int64_t in_bytes = samples * inference::InputBytes(graph_);
   const Shape in_shape = input_shape(samples);
   RUNNEL_RETURN_IF_ERROR(CheckSize(
@@ -103,7 +103,7 @@ absl::StatusOr<StageCompute::Output> InferenceStage::Evaluate(int64_t samples, P
       pool_->Allocate(static_cast<size_t>(BoundaryBytes(numbers(), output_shape(samples))));
   const absl::Span<std::byte> bytes = output.mutable_bytes();
   const auto codes = static_cast<size_t>(samples * inference::OutputBytes(graph_));
-  RUNNEL_RETURN_IF_ERROR(executor_->Run(values, samples, bytes.first(codes)));
+  RUNNEL_RETURN_IF_ERROR(runner_->Run(values, samples, bytes.first(codes)));
   std::fill(bytes.begin() + static_cast<int64_t>(codes), bytes.end(), std::byte{0});  // exponent 0
   return Output{std::move(output)};
 }

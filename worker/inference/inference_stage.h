@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/models/graph/int8_graph.h"
-#include "kernels/models/graph_executor.h"
+#include "kernels/models/graph_runner.h"
 #include "kernels/models/tally.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/tensor/payload.h"
@@ -20,7 +20,7 @@
 namespace runnel {
 
 // Makes what runs a graph, which outlives it.
-using MakeGraphExecutorFn = std::function<absl::StatusOr<std::unique_ptr<inference::GraphExecutor>>(
+using MakeGraphRunnerFn = std::function<absl::StatusOr<std::unique_ptr<inference::GraphRunner>>(
     const inference::Int8Graph& graph)>;
 
 struct InferenceStageOptions {
@@ -33,16 +33,16 @@ struct InferenceStageOptions {
 // As StageEngine says of threads.
 class InferenceStage final : public StageEngine {
  public:
-  // `pool` and what make_executor uses outlive the stage. InvalidArgument: no such layers.
+  // `pool` and what make_runner uses outlive the stage. InvalidArgument: no such layers.
   static absl::StatusOr<std::unique_ptr<InferenceStage>> Create(InferenceStageOptions options,
-                                                                MakeGraphExecutorFn make_executor,
+                                                                MakeGraphRunnerFn make_runner,
                                                                 BufferPool* pool);
 
   // InvalidArgument: tensors of other sizes, codes that the graph does not have, a label that is no
-  // class. Else as GraphExecutor::Run.
+  // class. Else as GraphRunner::Run.
   absl::StatusOr<Output> Evaluate(int64_t samples, Payload input, Payload labels) override;
 
-  // Errors as GraphOfLayers and make_executor. Once.
+  // Errors as GraphOfLayers and make_runner. Once.
   absl::Status ImportState(const ModelState& state) override;
 
   // Training: FailedPrecondition. So is a state without central's integers, or one to hand over.
@@ -65,19 +65,19 @@ class InferenceStage final : public StageEngine {
   Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
 
  private:
-  InferenceStage(InferenceStageOptions options, MakeGraphExecutorFn make_executor, BufferPool* pool)
-      : options_(std::move(options)), make_executor_(std::move(make_executor)), pool_(pool) {}
+  InferenceStage(InferenceStageOptions options, MakeGraphRunnerFn make_runner, BufferPool* pool)
+      : options_(std::move(options)), make_runner_(std::move(make_runner)), pool_(pool) {}
   absl::Status CheckCodes(absl::Span<const std::byte> codes) const;
   absl::StatusOr<Output> TallyOf(int64_t samples, absl::Span<const std::byte> input,
                                  const Payload& labels);
 
   const InferenceStageOptions options_;
-  const MakeGraphExecutorFn make_executor_;
+  const MakeGraphRunnerFn make_runner_;
   BufferPool* const pool_;
   Shape input_sample_;
   Shape output_sample_;
   inference::Int8Graph graph_;
-  std::unique_ptr<inference::GraphExecutor> executor_;  // of graph_
+  std::unique_ptr<inference::GraphRunner> runner_;  // of graph_
   int64_t memory_bytes_ = 0;
   std::vector<float> logits_;
 };

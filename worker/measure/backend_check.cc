@@ -5,8 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ir/recipe.h"
-#include "kernels/models/int8_executor.h"
-#include "kernels/models/program_executor.h"
+#include "kernels/models/graph_runner.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"
 #include "worker/measure/random_tensors.h"
@@ -136,22 +135,24 @@ inference::Int8Graph SmallGraph() {
 absl::Status CheckGraph(Backend& backend) {
   inference::Int8Graph graph = SmallGraph();
   RUNNEL_RETURN_IF_ERROR(inference::CheckAndInfer(graph));
-  const auto executor = inference::MakeProgramExecutor(graph, backend);
-  if (absl::IsUnimplemented(executor.status())) return absl::OkStatus();
-  RUNNEL_RETURN_IF_ERROR(executor.status());
+  const auto runner = inference::GraphRunner::Make(graph, backend);
+  if (absl::IsUnimplemented(runner.status())) return absl::OkStatus();
+  RUNNEL_RETURN_IF_ERROR(runner.status());
   BufferPool pool;
   const int64_t elements = kSamples * graph.nodes[0].node.outputs();
   const Payload samples = RandomTensor(pool, elements, /*stream=*/9);
   std::vector<float> got(kSamples * graph.classes()), wanted(got.size());
-  const absl::Status status =
-      (*executor)->Run(samples.bytes(), kSamples,
-                       {reinterpret_cast<std::byte*>(got.data()), got.size() * sizeof(float)});
+  const auto bytes = [](std::vector<float>& logits) {
+    return absl::Span<std::byte>(reinterpret_cast<std::byte*>(logits.data()),
+                                 logits.size() * sizeof(float));
+  };
+  const absl::Status status = (*runner)->Run(samples.bytes(), kSamples, bytes(got));
   // The backend reports that when it is asked to run.
   if (absl::IsUnimplemented(status)) return absl::OkStatus();
   RUNNEL_RETURN_IF_ERROR(status);
-  inference::ReferenceExecutor(graph).Run(
-      {reinterpret_cast<const float*>(samples.bytes().data()), static_cast<size_t>(elements)},
-      kSamples, absl::MakeSpan(wanted));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> ref, MakeBackend("ref", 1));
+  RUNNEL_ASSIGN_OR_RETURN(const auto oracle, inference::GraphRunner::Make(graph, *ref));
+  RUNNEL_RETURN_IF_ERROR(oracle->Run(samples.bytes(), kSamples, bytes(wanted)));
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (got[i] == wanted[i]) continue;
     return absl::DataLossError(absl::StrCat("computes INT8 inference wrong: logit ",

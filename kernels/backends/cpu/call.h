@@ -14,13 +14,15 @@
 #include "kernels/backends/host/call.h"
 
 // The tables of loops, by kind of number: fp32/kernel_table.h, int8/int8_kernels.h,
-// integer/loops.h.
+// integer/loops.h, codes/code_loops.h.
 namespace runnel::fp32 {
 struct Kernels;
 }
 namespace runnel::cpu {
+struct CodeLoops;
 struct Int8Kernels;
 struct IntegerLoops;
+class PreparedProducts;
 }  // namespace runnel::cpu
 
 namespace runnel::cpu {
@@ -40,6 +42,7 @@ struct Machine {
   const fp32::Kernels* fp32 = nullptr;
   const Int8Kernels* int8 = nullptr;
   const IntegerLoops* integer = nullptr;
+  const CodeLoops* codes = nullptr;
   ThreadPool* pool = nullptr;
   Workspace* workspace = nullptr;  // reset before each call
 
@@ -65,6 +68,7 @@ struct Call {
   bool sums_done = false;
   bool keep_output = true;
   ShiftGuess* guess = nullptr;  // the executable's, of this instruction
+  const PreparedProducts* prepared = nullptr;  // of the program's constants; or null
 
   const fp32::Kernels& kernels() const { return *machine.fp32; }
   template <typename T = float>
@@ -88,6 +92,8 @@ enum class LayoutRule : uint8_t {
   kChannelsLast,
   kRowMajor,  // by the shape
   kSame,      // either, but all operands alike
+  kToChannelsLast,    // inputs row-major, outputs channels-last: the kernel turns
+  kFromChannelsLast,  // the reverse
 };
 
 // Several instructions that one kernel runs: `calls` stand in the program's order.

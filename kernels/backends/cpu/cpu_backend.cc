@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/backends/cpu/call.h"
+#include "kernels/backends/cpu/codes/code_kernels.h"
+#include "kernels/backends/cpu/codes/code_loops.h"
 #include "kernels/backends/cpu/fp32/fp32_kernels.h"
 #include "kernels/backends/cpu/fp32/summation_rule.h"
 #include "kernels/backends/cpu/fused_steps.h"
@@ -23,6 +25,7 @@ using cpu::LayoutPlan;
 using cpu::Machine;
 using cpu::Operand;
 using cpu::PlannedInstruction;
+using cpu::PreparedProducts;
 using cpu::Step;
 using cpu::StepPart;
 using cpu::StepPlan;
@@ -31,7 +34,7 @@ using cpu::Turn;
 using cpu::Workspace;
 
 const KernelRow* FindKernel(OpCode code) {
-  for (absl::Span<const KernelRow> rows : {fp32::KernelRows(), cpu::IntegerKernels()}) {
+  for (absl::Span<const KernelRow> rows : {fp32::KernelRows(), cpu::IntegerKernels(), cpu::CodeKernels()}) {
     for (const KernelRow& row : rows) {
       if (row.code == code) return &row;
     }
@@ -62,17 +65,20 @@ Machine MachineOf(const InstructionSet& set) {
   machine.fp32 = &BestRowWithin(fp32::SupportedKernels(), set.isa);
   machine.int8 = &BestRowWithin(cpu::SupportedInt8Kernels(), set.isa);
   machine.integer = &cpu::IntegerLoopsFor(set.isa);
+  machine.codes = &cpu::CodeLoopsFor(set.isa);
   return machine;
 }
 
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(const Program& program, int64_t turned_bytes, StepPlan steps,
-                const Machine& machine, std::shared_ptr<ThreadPool> pool)
+                const Machine& machine, std::shared_ptr<ThreadPool> pool,
+                std::shared_ptr<const PreparedProducts> prepared)
       : program_(program),
         turned_bytes_(turned_bytes),
         steps_(std::move(steps)),
         pool_(std::move(pool)),
+        prepared_(std::move(prepared)),
         machine_(machine) {
     machine_.pool = pool_.get();
     machine_.workspace = &workspace_;
@@ -103,29 +109,32 @@ class CpuExecutable : public Executable {
     workspace_.Reset();
     StepContext overwriting = context;
     overwriting.accumulate = false;
-    std::vector<Operands> operands(step.parts.size());
-    std::vector<Call> calls(step.parts.size());
+    if (operands_.size() < step.parts.size()) operands_.resize(step.parts.size());
+    calls_.resize(step.parts.size());
     for (size_t i = 0; i < step.parts.size(); ++i) {
       const StepPart& part = step.parts[i];
+      operands_[i].inputs.clear();
+      operands_[i].outputs.clear();
       std::byte* turned =
           part.planned.turns() ? workspace_.Take<std::byte>(turned_bytes_) : nullptr;
-      PlaceOperands(part, bindings, turned, &operands[i]);
-      calls[i] = {.instruction = part.planned.instruction,
-                  .inputs = operands[i].inputs,
-                  .outputs = operands[i].outputs,
+      PlaceOperands(part, bindings, turned, &operands_[i]);
+      calls_[i] = {.instruction = part.planned.instruction,
+                  .inputs = operands_[i].inputs,
+                  .outputs = operands_[i].outputs,
                   .context = part.planned.instruction->overwrites ? &overwriting : &context,
                   .channels_last = part.planned.channels_last,
                   .machine = machine_,
                   .sums_done = part.sums_done,
                   .keep_output = part.keep_output,
-                  .guess = &guesses_[part.planned.instruction]};
+                  .guess = &guesses_[part.planned.instruction],
+                  .prepared = prepared_.get()};
     }
-    RUNNEL_RETURN_IF_ERROR(step.run(calls));
+    RUNNEL_RETURN_IF_ERROR(step.run(calls_));
     for (size_t i = 0; i < step.parts.size(); ++i) {
       const PlannedInstruction& planned = step.parts[i].planned;
       for (size_t k = 0; k < planned.outputs.size(); ++k) {
         if (planned.outputs[k].way == Turn::Way::kNone) continue;
-        cpu::RunTurn(machine_, planned.outputs[k], operands[i].outputs[k].data,
+        cpu::RunTurn(machine_, planned.outputs[k], operands_[i].outputs[k].data,
                      OperandOf(planned.instruction->outputs[k], bindings).data);
       }
     }
@@ -164,9 +173,13 @@ class CpuExecutable : public Executable {
   const int64_t turned_bytes_;
   const StepPlan steps_;
   const std::shared_ptr<ThreadPool> pool_;
+  const std::shared_ptr<const PreparedProducts> prepared_;
   Workspace workspace_;
   Machine machine_;
   std::map<const Instruction*, cpu::ShiftGuess> guesses_;
+  // Of the step that runs; kept, so that a run asks for no memory.
+  std::vector<Operands> operands_;
+  std::vector<Call> calls_;
 };
 
 class CpuBackend : public Backend {
@@ -184,6 +197,7 @@ class CpuBackend : public Backend {
             .numerics_class = absl::StrCat("cpu/", machine_.fp32->name, "/rule", fp32::kFp32Rule),
             .recomputes = fused_,
             .rescales_in_products = true,
+            .codes_in_products = true,
             .shifts_slices = true,
             .takes_slices = true,
             .rates = {.int8_macs_per_second = 150e9,
@@ -206,15 +220,30 @@ class CpuBackend : public Backend {
     RUNNEL_ASSIGN_OR_RETURN(const LayoutPlan layout, cpu::PlanLayout(program, FindKernel));
     return std::make_unique<CpuExecutable>(
         program, layout.workspace_bytes,
-        fused_ ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_, pool_);
+        fused_ ? cpu::FuseSteps(program, layout) : cpu::PlainSteps(layout), machine_, pool_,
+        PreparedFor(program));
   }
 
  private:
+  // Programs of the same constants share what is packed of them.
+  std::shared_ptr<const PreparedProducts> PreparedFor(const Program& program) {
+    if (program.constants == nullptr) return nullptr;
+    std::erase_if(prepared_, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<const PreparedProducts>& kept = prepared_[program.constants];
+    std::shared_ptr<const PreparedProducts> prepared = kept.lock();
+    if (prepared == nullptr) {
+      prepared = std::make_shared<const PreparedProducts>(program, machine_);
+      kept = prepared;
+    }
+    return prepared;
+  }
+
   const InstructionSet& set_;  // of the table
   const Machine machine_;
   const int threads_;
   const bool fused_;
   const std::shared_ptr<ThreadPool> pool_;
+  std::map<const std::byte*, std::weak_ptr<const PreparedProducts>> prepared_;  // by constants
 };
 
 }  // namespace

@@ -62,14 +62,16 @@ class Planner {
                                                      " (layer ", instruction.layer, ", op ",
                                                      instruction.op, ")"));
       }
-      planned.channels_last = WantsChannelsLast(instruction, planned.kernel->layout);
+      const LayoutRule rule = planned.kernel->layout;
+      planned.channels_last = WantsChannelsLast(instruction, rule);
+      const bool reads_last = planned.channels_last || rule == LayoutRule::kFromChannelsLast;
+      const bool writes_last = planned.channels_last || rule == LayoutRule::kToChannelsLast;
       int64_t workspace = 0;
       for (BufferIndex i : instruction.inputs) {
-        planned.inputs.push_back(InputTurn(program_.buffers[i], planned.channels_last, &workspace));
+        planned.inputs.push_back(InputTurn(program_.buffers[i], reads_last, &workspace));
       }
       for (BufferIndex i : instruction.outputs) {
-        planned.outputs.push_back(
-            OutputTurn(program_.buffers[i], planned.channels_last, &workspace));
+        planned.outputs.push_back(OutputTurn(program_.buffers[i], writes_last, &workspace));
       }
       plan_.workspace_bytes = std::max(plan_.workspace_bytes, workspace);
       plan_.parts[static_cast<int>(part)].push_back(std::move(planned));
@@ -84,6 +86,7 @@ class Planner {
     const Shape& shape = program_.buffers[instruction.outputs[0]].shape;
     for (BufferIndex i : instruction.inputs) {
       const Buffer& buffer = program_.buffers[i];
+      if (!IsActivation(buffer.storage)) continue;
       if (buffer.shape != shape) return false;
       Plane plane;
       const Plane* contents = ContentsOf(buffer);

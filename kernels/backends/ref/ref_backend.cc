@@ -76,6 +76,8 @@ constexpr host::KernelRow kKernels[] = {
     {OpCode::kPadCodes, ref::PadCodes},
     {OpCode::kCodesToChannelsFirst, ref::CodesToChannelsFirst},
     {OpCode::kCodesToChannelsLast, ref::CodesToChannelsLast},
+    {OpCode::kInt8ProductToCodes, ref::Int8ProductToCodes},
+    {OpCode::kRealProductToCodes, ref::RealProductToCodes},
 };
 
 class RefBackend : public Backend {
@@ -85,6 +87,7 @@ class RefBackend : public Backend {
         .name = "ref",
         .numerics_class = "ref",
         .rescales_in_products = true,
+        .codes_in_products = true,
         .shifts_slices = true,
         .keeps_values = true,
         .rates = {

@@ -81,5 +81,7 @@ absl::Status AddCodes(const Call& call);
 absl::Status PadCodes(const Call& call);
 absl::Status CodesToChannelsFirst(const Call& call);
 absl::Status CodesToChannelsLast(const Call& call);
+absl::Status Int8ProductToCodes(const Call& call);
+absl::Status RealProductToCodes(const Call& call);
 
 }  // namespace runnel::ref

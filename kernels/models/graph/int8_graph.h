@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/models/graph/node.h"
-#include "kernels/models/product/requantize.h"
+#include "kernels/models/graph/factor.h"
 
 namespace runnel::inference {
 

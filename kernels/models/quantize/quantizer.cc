@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/models/winograd.h"
+#include "kernels/ir/arithmetic/winograd.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/tensor/number_format.h"
 

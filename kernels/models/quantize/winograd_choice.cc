@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/models/graph_runner.h"
 #include "kernels/models/node_profile.h"
 #include "proto/base/status_macros.h"
 
@@ -32,14 +33,19 @@ std::vector<int64_t> ClassesOf(const FoldedGraph& real, absl::Span<const float> 
   return classes;
 }
 
-double Agreement(const Int8Graph& graph, absl::Span<const float> samples,
-                 const std::vector<int64_t>& classes) {
+absl::StatusOr<double> Agreement(const Int8Graph& graph, Backend& backend,
+                                 absl::Span<const float> samples,
+                                 const std::vector<int64_t>& classes) {
   const int64_t sample = graph.nodes.front().node.outputs();
-  Int8Executor executor(graph, 1, cpu::BestInt8Kernels());
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<GraphRunner> runner,
+                          GraphRunner::Make(graph, backend));
   std::vector<float> logits(graph.classes());
   int64_t equal = 0;
   for (size_t n = 0; n < classes.size(); ++n) {
-    executor.Run(samples.subspan(n * sample, sample), 1, absl::MakeSpan(logits));
+    const absl::Span<const float> one = samples.subspan(n * sample, sample);
+    RUNNEL_RETURN_IF_ERROR(runner->Run(
+        {reinterpret_cast<const std::byte*>(one.data()), one.size() * sizeof(float)}, 1,
+        {reinterpret_cast<std::byte*>(logits.data()), logits.size() * sizeof(float)}));
     equal += Largest(logits) == classes[n] ? 1 : 0;
   }
   return static_cast<double>(equal) / static_cast<double>(classes.size());
@@ -53,9 +59,9 @@ absl::StatusOr<Int8Graph> WithWinograd(Quantizer& quantizer, const FoldedGraph& 
   return quantizer.Finish();
 }
 
-// With the addition after it, which a direct convolution may have in its own time.
-double SecondsOf(const Int8Graph& graph, const std::vector<double>& seconds, size_t node) {
-  double sum = seconds[node];
+// Of the additions of its value: a direct convolution has them in its own time.
+double AdditionSeconds(const Int8Graph& graph, const std::vector<double>& seconds, size_t node) {
+  double sum = 0;
   for (size_t i = node + 1; i < graph.nodes.size(); ++i) {
     const Node& n = graph.nodes[i].node;
     const bool follows = static_cast<size_t>(std::max(n.inputs[0], n.inputs[1])) == node;
@@ -68,23 +74,28 @@ double SecondsOf(const Int8Graph& graph, const std::vector<double>& seconds, siz
 
 absl::StatusOr<Int8Graph> QuantizeWithChosenWinograd(Quantizer& quantizer, const FoldedGraph& real,
                                                      absl::Span<const float> samples, int64_t count,
-                                                     TimeGraph time) {
+                                                     Backend& backend, TimeGraph time) {
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph none, WithWinograd(quantizer, real, {}));
   const std::vector<size_t> candidates = quantizer.WinogradCandidates();
   if (candidates.empty()) return none;
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph all, WithWinograd(quantizer, real, candidates));
-  const std::vector<double> direct = time(none), winograd = time(all);
-  const std::vector<NodeError> errors =
-      CompareNodes(real, all, cpu::BestInt8Kernels(), samples, std::min(count, kErrorSamples));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> direct, time(none));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> winograd, time(all));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<GraphRunner> runner,
+                          GraphRunner::Make(all, backend));
+  RUNNEL_ASSIGN_OR_RETURN(
+      const std::vector<NodeError> errors,
+      CompareNodes(real, all, *runner, samples, std::min(count, kErrorSamples)));
   std::vector<size_t> faster;
   for (size_t node : candidates) {
-    const double by_winograd = SecondsOf(all, winograd, node);
-    if (SecondsOf(none, direct, node) > kLeastGain * by_winograd) faster.push_back(node);
+    const double by_winograd = winograd[node] + AdditionSeconds(all, winograd, node);
+    if (direct[node] > kLeastGain * by_winograd) faster.push_back(node);
   }
   std::stable_sort(faster.begin(), faster.end(),
                    [&](size_t a, size_t b) { return errors[a].snr_db > errors[b].snr_db; });
   const std::vector<int64_t> classes = ClassesOf(real, samples, count);
-  const double least = Agreement(none, samples, classes) - kMostDisagreement;
+  RUNNEL_ASSIGN_OR_RETURN(const double by_direct, Agreement(none, backend, samples, classes));
+  const double least = by_direct - kMostDisagreement;
   // As many of them as agree, by halves: `taken` do, `refused` do not.
   size_t taken = 0, refused = faster.size() + 1;
   while (taken + 1 < refused) {
@@ -93,7 +104,8 @@ absl::StatusOr<Int8Graph> QuantizeWithChosenWinograd(Quantizer& quantizer, const
     RUNNEL_ASSIGN_OR_RETURN(
         const Int8Graph graph,
         WithWinograd(quantizer, real, absl::MakeConstSpan(faster).subspan(0, tried)));
-    if (Agreement(graph, samples, classes) >= least) {
+    RUNNEL_ASSIGN_OR_RETURN(const double agreement, Agreement(graph, backend, samples, classes));
+    if (agreement >= least) {
       taken = tried;
     } else {
       refused = tried;

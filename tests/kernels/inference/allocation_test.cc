@@ -1,17 +1,17 @@
-// A pass of the INT8 executor asks for no memory once one of that size has been there.
+// A pass of an INT8 graph on backend cpu asks for no memory once one of that size has been there.
 
 #include "gtest/gtest.h"
-#include "kernels/models/int8_executor.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/base/counted_allocations.h"
+#include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
 namespace runnel::inference {
 namespace {
 
-TEST(Allocation, APassOfTheExecutorMakesNone) {
+TEST(Allocation, APassOfAGraphMakesNone) {
   for (const char* name : {"lenet", "mobilenet_v2", "resnet18"}) {
     SCOPED_TRACE(name);
     const ModelSpec model = MakeModel(name).value();
@@ -24,14 +24,22 @@ TEST(Allocation, APassOfTheExecutorMakesNone) {
       Quantizer quantizer(folded, options);
       quantizer.Observe(0, absl::MakeConstSpan(samples).first(model.input.elements()), 1);
       const Int8Graph graph = quantizer.Finish().value();
-      Int8Executor executor(graph, 1, cpu::BestInt8Kernels());
+      const auto runner = RunnerOn("cpu", graph);
       std::vector<float> logits(2 * graph.classes());
-      // The largest batch first; memory for all of a pass is one piece from the second pass on.
-      for (int pass = 0; pass < 2; ++pass) executor.Run(samples, 2, absl::MakeSpan(logits));
+      const auto run = [&](int64_t batch) {
+        const auto bytes = reinterpret_cast<std::byte*>(logits.data());
+        const auto given =
+            absl::MakeConstSpan(samples).first(batch * model.input.elements());
+        const absl::Status status = runner->Run(
+            BytesOf(given), batch, {bytes, batch * graph.classes() * sizeof(float)});
+        EXPECT_TRUE(status.ok()) << status;
+      };
+      // Memory for all of a pass is one piece from the second pass on.
+      for (int pass = 0; pass < 3; ++pass) {
+        for (int64_t batch : {2, 1}) run(batch);
+      }
       const int64_t before = CountedAllocations();
-      executor.Run(samples, 2, absl::MakeSpan(logits));
-      executor.Run(absl::MakeConstSpan(samples).first(model.input.elements()), 1,
-                   absl::MakeSpan(logits));
+      for (int64_t batch : {2, 1}) run(batch);
       EXPECT_EQ(CountedAllocations(), before);
     }
   }

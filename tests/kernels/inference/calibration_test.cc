@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/models/product/requantize.h"
+#include "kernels/models/graph/factor.h"
 #include "proto/base/random.h"
 #include "tests/kernels/inference/golden.h"
 

@@ -1,7 +1,7 @@
 // Each instruction set's loops of kernels/models/loops against the formulas as they stand in
 // int8_graph.h, over random and extreme values.
 
-#include "kernels/models/loops/code_loops.h"
+#include "kernels/backends/cpu/codes/code_loops.h"
 
 #include <algorithm>
 #include <array>
@@ -11,12 +11,18 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/models/product/requantize.h"
-#include "kernels/models/winograd.h"
+#include "kernels/models/graph/factor.h"
+#include "kernels/ir/arithmetic/winograd.h"
 #include "proto/base/random.h"
 
 namespace runnel::inference {
 namespace {
+
+using cpu::CodeAddition;
+using cpu::CodeColumns;
+using cpu::CodeLoops;
+using cpu::SumRows;
+using cpu::SupportedCodeLoops;
 
 // 32-bit integers of all magnitudes.
 class Draws {

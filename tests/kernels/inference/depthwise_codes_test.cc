@@ -1,17 +1,17 @@
-// Each instruction set's depthwise 3x3 convolution from codes to codes against the plain executor.
+// Each instruction set's depthwise 3x3 convolution from codes to codes against the formula.
 
-#include "kernels/models/product/depthwise_codes.h"
+#include "kernels/backends/cpu/codes/depthwise_codes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/models/int8_executor.h"
-#include "kernels/models/product/requantize.h"
+#include "kernels/backends/cpu/codes/code_product.h"
 #include "proto/base/random.h"
 
-namespace runnel::inference {
+namespace runnel::cpu {
 namespace {
 
 constexpr int64_t kBatch = 2;
@@ -34,66 +34,93 @@ class Draws {
   uint64_t at_ = 0;
 };
 
-// A slice of one convolution. has_halves: some sums lie halfway between two codes.
-Int8Graph RandomDepthwise(int64_t channels, bool has_halves, Draws& draws) {
-  Int8Graph graph;
-  graph.takes_codes = graph.gives_codes = true;
-  graph.nodes.resize(2);
-  cpu::ConvShape& x = graph.nodes[0].node.shape;
-  x.out_c = channels;
-  x.out_h = draws.Between(3, 7);
-  x.out_w = draws.Between(3, 12);
-  Int8Node& conv = graph.nodes[1];
-  conv.node.kind = NodeKind::kConv;
-  conv.node.inputs[0] = 0;
-  cpu::ConvShape& s = conv.node.shape;
-  s.out_c = s.groups = channels;
+// A depthwise convolution from codes to codes.
+struct Depthwise {
+  ConvShape shape;
+  std::vector<int8_t> weights;
+  CodeRule rule;
+  std::vector<CodeChannel> channels;
+
+  ProductSpec spec() const {
+    return {.shape = shape, .weights = weights, .rule = &rule, .channels = channels};
+  }
+  int8_t CodeAt(const int8_t* x, int64_t oh, int64_t ow, int64_t c) const {
+    const ConvShape& s = shape;
+    int64_t sum = channels[c].offset;
+    for (int tap = 0; tap < 9; ++tap) {
+      const int64_t h = oh * s.stride_h - s.pad_h + tap / 3;
+      const int64_t w = ow * s.stride_w - s.pad_w + tap % 3;
+      if (h < 0 || h >= s.in_h || w < 0 || w >= s.in_w) continue;
+      sum += x[(h * s.in_w + w) * s.in_c + c] * weights[c * 9 + tap];
+    }
+    return CodeOf(rule, channels[c], static_cast<int32_t>(sum));
+  }
+};
+
+// has_halves: some sums lie halfway between two codes.
+Depthwise RandomDepthwise(int64_t channels, bool has_halves, Draws& draws) {
+  Depthwise made;
+  ConvShape& s = made.shape;
+  s.in_c = s.out_c = s.groups = channels;
+  s.in_h = draws.Between(3, 7);
+  s.in_w = draws.Between(3, 12);
   s.kernel_h = s.kernel_w = 3;
   s.stride_h = draws.Between(1, 2);
   s.stride_w = draws.Between(1, 2);
   s.pad_h = draws.Between(0, 2);
   s.pad_w = draws.Between(0, 2);
-  conv.node.clamp = static_cast<Clamp>(draws.Between(0, 2));
-  conv.coding.zero = static_cast<int32_t>(draws.Between(0, 1) * draws.Between(-127, 127));
+  s.out_h = (s.in_h + 2 * s.pad_h - 3) / s.stride_h + 1;
+  s.out_w = (s.in_w + 2 * s.pad_w - 3) / s.stride_w + 1;
+  made.rule.zero = draws.Between(0, 1) * draws.Between(-127, 127);
+  made.rule.lowest = draws.Between(-127, made.rule.zero);
+  made.rule.highest = draws.Between(made.rule.zero, 127);
   const bool at_ends = draws.Between(0, 3) == 0;
   for (int64_t c = 0; c < channels; ++c) {
-    for (int tap = 0; tap < 9; ++tap) conv.weights.push_back(draws.Code(at_ends));
-    conv.bias.push_back(static_cast<int32_t>(draws.Between(-9000, 9000)));
-    conv.factors.push_back(has_halves ? Factor{1 << 30, 38}
-                                      : FloatFactorOf((0.5 + draws.Uniform()) / 800));
+    for (int tap = 0; tap < 9; ++tap) made.weights.push_back(draws.Code(at_ends));
+    CodeChannel& channel = made.channels.emplace_back();
+    channel.offset = draws.Between(-9000, 9000);
+    channel.multiplier = 1 << 30;
+    channel.shift = 38;
+    if (has_halves) continue;
+    // A factor that a float has.
+    const auto factor = static_cast<float>((0.5 + draws.Uniform()) / 800);
+    int exponent = 0;
+    channel.multiplier = std::llround(std::ldexp(std::frexp(factor, &exponent), 30));
+    channel.shift = 30 - exponent;
   }
-  EXPECT_TRUE(CheckAndInfer(graph).ok()) << CheckAndInfer(graph);
-  return graph;
+  return made;
 }
 
 class DepthwiseCodesTest : public testing::TestWithParam<const CodeLoops*> {};
 
-TEST_P(DepthwiseCodesTest, EqualsThePlainExecutor) {
+TEST_P(DepthwiseCodesTest, EqualsTheFormula) {
   if (GetParam()->depthwise_nine.run == nullptr) GTEST_SKIP() << "the row has none";
   for (int64_t channels : {2, 3, 4, 7, 8, 9, 16, 17, 24, 32, 40, 63, 64, 65, 72, 128, 130}) {
     for (uint64_t seed = 0; seed < 24; ++seed) {
       Draws draws(100 * channels + seed);
       const bool has_halves = seed % 5 == 0;
-      const Int8Graph graph = RandomDepthwise(channels, has_halves, draws);
-      const Int8Node& conv = graph.nodes[1];
-      const Coding& in = graph.nodes[0].coding;
+      const Depthwise made = RandomDepthwise(channels, has_halves, draws);
+      const ConvShape& s = made.shape;
       SCOPED_TRACE(testing::Message() << channels << " channels, seed " << seed);
-      std::vector<int8_t> x(kBatch * graph.nodes[0].node.outputs());
+      std::vector<int8_t> x(kBatch * s.in_elements());
       for (int8_t& code : x) code = draws.Code(seed % 4 == 0);
-      ReferenceExecutor reference(graph);
-      reference.RunCodes(x, kBatch, {});
-      const std::optional<Requantizer> requantizer = Requantizer::Of(conv, in, *GetParam());
+      const std::optional<Requantizer> requantizer = Requantizer::Of(made.spec(), *GetParam());
       ASSERT_TRUE(requantizer.has_value());
-      const auto depthwise = DepthwiseCodes::Of(conv, in, *requantizer, *GetParam());
+      const auto depthwise = DepthwiseCodes::Of(made.spec(), *requantizer, *GetParam());
       ASSERT_EQ(depthwise.has_value(), !has_halves || !GetParam()->depthwise_nine.rounds_once);
       if (!depthwise.has_value()) continue;
       constexpr int8_t kBehind = 99;
-      std::vector<int8_t> codes(kBatch * conv.node.outputs() + 1, kBehind);
-      cpu::ThreadPool pool(2);
+      std::vector<int8_t> codes(kBatch * s.out_elements() + 1, kBehind);
+      ThreadPool pool(2);
       depthwise->Run(pool, kBatch, x.data(), codes.data());
       EXPECT_EQ(codes.back(), kBehind) << "written behind the end";
-      codes.pop_back();
-      ASSERT_EQ(codes, reference.codes().back());
+      const int8_t* got = codes.data();
+      for (int64_t row = 0; row < kBatch * s.out_h; ++row) {
+        const int8_t* image = &x[row / s.out_h * s.in_elements()];
+        for (int64_t i = 0; i < s.out_w * s.out_c; ++i) {
+          ASSERT_EQ(*got++, made.CodeAt(image, row % s.out_h, i / s.out_c, i % s.out_c));
+        }
+      }
     }
   }
 }
@@ -111,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(Rows, DepthwiseCodesTest, testing::ValuesIn(SupportedCo
                          [](const auto& row) { return std::string(row.param->name); });
 
 }  // namespace
-}  // namespace runnel::inference
+}  // namespace runnel::cpu

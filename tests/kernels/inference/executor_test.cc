@@ -1,13 +1,14 @@
-// The executor over fast kernels equals the plain one, bit for bit, in every value of the graph.
+// Quantised models as programs on backend cpu equal those on ref, bit for bit.
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "kernels/models/int8_executor.h"
+#include "kernels/models/graph_program.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/base/random.h"
 #include "tests/kernels/inference/golden.h"
+#include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
 namespace runnel::inference {
@@ -53,43 +54,27 @@ Case Make(const ModelSpec& model, uint64_t seed, bool fold, const QuantizeOption
   return made;
 }
 
-void ExpectEqualCodes(const Int8Graph& graph, const Codes& expected, const Codes& got) {
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (graph.nodes[i].gives_logits()) continue;
-    const absl::Span<const int8_t> same(got[i].data(), expected[i].size());
-    ASSERT_EQ(same, absl::MakeConstSpan(expected[i])) << "node " << i;
-  }
-}
-
-// Additions that are computed with a convolution, on the best kernels.
+// Instructions of a program of the graph that add a value to a product's codes.
 int FusedAdditions(const Int8Graph& graph) {
-  const Int8Executor executor(graph, 1, cpu::BestInt8Kernels());
+  const GraphProgram made =
+      CompileGraph(graph, 1, std::vector<size_t>{0}, graph.nodes.size() - 1, {true}).value();
   int fused = 0;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    fused += absl::StartsWith(executor.kernel(i), "in ") ? 1 : 0;
+  for (const Instruction& one : made.program.part(Part::kForwardEval)) {
+    fused += one.code == OpCode::kInt8ProductToCodes && one.inputs.size() > kAddedOperand ? 1 : 0;
   }
   return fused;
 }
 
 void ExpectEqualOnAllKernels(const Case& made) {
-  const int64_t logits = made.batch * made.graph.classes();
-  ReferenceExecutor reference(made.graph);
-  std::vector<float> expected(logits);
-  reference.Run(made.samples, made.batch, absl::MakeSpan(expected));
-  for (const cpu::Int8Kernels* kernels : cpu::SupportedInt8Kernels()) {
+  const std::vector<float> expected =
+      LogitsOf(*RunnerOn("ref", made.graph), made.graph, made.samples, made.batch);
+  for (const std::string& set : CpuInstructionSets()) {
     for (int threads : {1, 3}) {
-      for (ValuesKept kept : {ValuesKept::kAll, ValuesKept::kLast}) {
-        SCOPED_TRACE(testing::Message() << kernels->name << ", " << threads << " threads, "
-                                        << (kept == ValuesKept::kAll ? "all" : "last") << " kept");
-        Int8Executor executor(made.graph, threads, *kernels, kept);
-        // Twice: nothing of the first run is left in the second.
-        for (int run = 0; run < 2; ++run) {
-          std::vector<float> got(logits);
-          executor.Run(made.samples, made.batch, absl::MakeSpan(got));
-          EXPECT_EQ(got, expected);
-          if (kept != ValuesKept::kAll) continue;
-          ExpectEqualCodes(made.graph, reference.codes(), executor.codes());
-        }
+      SCOPED_TRACE(testing::Message() << set << ", " << threads << " threads");
+      const auto runner = RunnerOf(made.graph, MakeCappedCpuBackend(set, threads).value());
+      // Twice: nothing of the first run is left in the second.
+      for (int run = 0; run < 2; ++run) {
+        EXPECT_EQ(LogitsOf(*runner, made.graph, made.samples, made.batch), expected);
       }
     }
   }
@@ -98,7 +83,7 @@ void ExpectEqualOnAllKernels(const Case& made) {
 constexpr Scheme kSchemes[] = {Scheme::kSymmetric, Scheme::kAsymmetric};
 constexpr Granularity kGranularities[] = {Granularity::kLayer, Granularity::kChannel};
 
-TEST(Int8Executor, EqualsThePlainOneOnRandomModels) {
+TEST(Int8Models, EqualsRefOnRandomModels) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const ModelSpec model = RandomModel(seed);
     for (Scheme scheme : kSchemes) {
@@ -114,7 +99,7 @@ TEST(Int8Executor, EqualsThePlainOneOnRandomModels) {
 }
 
 // Depthwise and residual blocks, ReLU6; 3x3 convolutions with odd sizes and few channels.
-TEST(Int8Executor, EqualsThePlainOneOnResidualBlocks) {
+TEST(Int8Models, EqualsRefOnResidualBlocks) {
   const auto conv = [](int64_t channels, int64_t kernel, int64_t groups, int32_t from) {
     OpSpec op = OpOf(OpKind::kConv, {from});
     op.out_channels = channels;
@@ -141,9 +126,7 @@ TEST(Int8Executor, EqualsThePlainOneOnResidualBlocks) {
     for (Scheme scheme : kSchemes) {
       for (Granularity granularity : kGranularities) {
         const Case made = Make(model, 5, fold, {{}, scheme, granularity});
-        if (cpu::BestInt8Kernels().codes_tiles && fold && scheme == Scheme::kSymmetric) {
-          EXPECT_EQ(FusedAdditions(made.graph), 2);
-        }
+        EXPECT_EQ(FusedAdditions(made.graph), fold ? 2 : 1);
         ExpectEqualOnAllKernels(made);
       }
     }
@@ -157,7 +140,7 @@ TEST(Int8Executor, EqualsThePlainOneOnResidualBlocks) {
   }
 }
 
-TEST(Int8Executor, EqualsThePlainOneOnModelsOfTheZoo) {
+TEST(Int8Models, EqualsRefOnModelsOfTheZoo) {
   for (const char* name : {"lenet", "har_cnn", "mobilenet_v2"}) {
     SCOPED_TRACE(name);
     Case made = Make(MakeModel(name).value(), 9, true, {});
@@ -167,7 +150,7 @@ TEST(Int8Executor, EqualsThePlainOneOnModelsOfTheZoo) {
   }
 }
 
-TEST(Int8Executor, LayersInFp32AreThePlainOnes) {
+TEST(Int8Models, LayersInFp32AreRefs) {
   int real = 0;
   for (uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(seed);
@@ -224,7 +207,7 @@ Int8Graph AllSums(const SumsCase& wanted, uint64_t seed) {
   return graph;
 }
 
-TEST(Int8Executor, CodesOfAllSumsAreThePlainOnes) {
+TEST(Int8Models, CodesOfAllSumsAreRefs) {
   std::vector<float> samples;
   for (int x = -127; x <= 127; ++x) {
     for (int y = -63; y <= 63; ++y) samples.insert(samples.end(), {float(x), float(y)});
@@ -237,21 +220,18 @@ TEST(Int8Executor, CodesOfAllSumsAreThePlainOnes) {
     if (seed % 3 == 0) wanted.clamp = Clamp::kRelu;
     if (seed % 2 == 1) wanted.zero = static_cast<int32_t>(seed) - 9;
     const Int8Graph graph = AllSums(wanted, seed);
-    std::vector<float> expected(batch * graph.classes()), got(expected.size());
-    ReferenceExecutor(graph).Run(samples, batch, absl::MakeSpan(expected));
-    for (const cpu::Int8Kernels* kernels : cpu::SupportedInt8Kernels()) {
-      SCOPED_TRACE(kernels->name);
-      Int8Executor executor(graph, 1, *kernels);
-      const bool fused = kernels->codes_tiles && wanted.float_factors;
-      EXPECT_EQ(executor.kernel(3) == "in 2", fused);
-      executor.Run(samples, batch, absl::MakeSpan(got));
-      ASSERT_TRUE(got == expected);
+    EXPECT_EQ(FusedAdditions(graph), 1);
+    const std::vector<float> expected = LogitsOf(*RunnerOn("ref", graph), graph, samples, batch);
+    for (const std::string& set : CpuInstructionSets()) {
+      SCOPED_TRACE(set);
+      const auto runner = RunnerOf(graph, MakeCappedCpuBackend(set, 1).value());
+      ASSERT_TRUE(LogitsOf(*runner, graph, samples, batch) == expected);
     }
   }
 }
 
 // Sums beyond int32 saturate before they are rounded: no row may let them wrap.
-TEST(Int8Executor, SaturatesAsThePlainOne) {
+TEST(Int8Models, SaturatesAsRef) {
   QuantizeOptions options;
   options.winograd = WinogradUse::kInt4Int6;
   Case made = Make(MakeModel("vgg11").value(), 4, true, options);
@@ -268,7 +248,7 @@ TEST(Int8Executor, SaturatesAsThePlainOne) {
 }
 
 // q_x and q_w with both zeros, as unsigned codes there: shifted by 128 here.
-TEST(Int8Executor, ProductsWithZerosAreTheGoldenOnes) {
+TEST(Int8Models, ProductsWithZerosAreTheGoldenOnes) {
   const nlohmann::json golden = Golden("int8_winograd.json")["zero_point_gemm"];
   const auto x = golden["qx"].get<std::vector<std::vector<int>>>();
   const auto w = golden["qw"].get<std::vector<std::vector<int>>>();
@@ -294,11 +274,11 @@ TEST(Int8Executor, ProductsWithZerosAreTheGoldenOnes) {
     for (int q : x[n]) samples.push_back(static_cast<float>(q - golden["zx"].get<int>()));
     for (int sum : y[n]) expected.push_back(static_cast<float>(sum));
   }
-  std::vector<float> got(expected.size());
-  ReferenceExecutor(graph).Run(samples, x.size(), absl::MakeSpan(got));
-  EXPECT_EQ(got, expected);
-  Int8Executor(graph, 1, cpu::BestInt8Kernels()).Run(samples, x.size(), absl::MakeSpan(got));
-  EXPECT_EQ(got, expected);
+  for (const char* backend : {"ref", "cpu"}) {
+    SCOPED_TRACE(backend);
+    const auto batch = static_cast<int64_t>(x.size());
+    EXPECT_EQ(LogitsOf(*RunnerOn(backend, graph), graph, samples, batch), expected);
+  }
 }
 
 }  // namespace

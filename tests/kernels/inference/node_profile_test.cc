@@ -4,11 +4,12 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
-#include "kernels/models/fp32_node.h"
+#include "kernels/backends/cpu/lone_kernels.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "kernels/models/quantize/winograd_choice.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
+#include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
 namespace runnel::inference {
@@ -41,9 +42,11 @@ Made Make(WinogradUse winograd) {
 
 TEST(NodeProfile, FewerBitsAreFurtherFromFp32) {
   const Made fine = Make(WinogradUse::kOff), coarse = Make(WinogradUse::kInt4Int6);
-  const cpu::Int8Kernels& kernels = cpu::BestInt8Kernels();
-  const auto eight = CompareNodes(fine.real, fine.graph, kernels, fine.samples, 2);
-  const auto four = CompareNodes(coarse.real, coarse.graph, kernels, coarse.samples, 2);
+  const auto errors = [](const Made& made) {
+    return CompareNodes(made.real, made.graph, *RunnerOn("cpu", made.graph), made.samples, 2)
+        .value();
+  };
+  const std::vector<NodeError> eight = errors(fine), four = errors(coarse);
   ASSERT_EQ(eight.size(), fine.graph.nodes.size());
   // 127 codes for a range that is uniform or narrower.
   EXPECT_GT(eight[0].snr_db, 30);
@@ -57,9 +60,9 @@ TEST(NodeProfile, FewerBitsAreFurtherFromFp32) {
 
 TEST(NodeProfile, FactsAreTheGraphs) {
   const Made made = Make(WinogradUse::kInt4Int6);
-  Int8Executor executor(made.graph, 1, cpu::BestInt8Kernels());
+  const auto runner = RunnerOn("cpu", made.graph);
   const std::vector<NodeFacts> facts =
-      DescribeNodes(made.graph, [&executor](size_t node) { return executor.kernel(node); });
+      DescribeNodes(made.graph, [&runner](size_t node) { return runner->kernel(node); });
   EXPECT_EQ(facts[0].name, "input");
   EXPECT_EQ(facts[1].name, "conv 3x3");
   EXPECT_EQ(facts[1].shape, "3-32-64");
@@ -69,10 +72,10 @@ TEST(NodeProfile, FactsAreTheGraphs) {
   EXPECT_EQ(facts.back().name, "linear");
   // Codes in and out, a byte a weight, 4 a bias, 8 a factor.
   EXPECT_EQ(facts[1].bytes, 3 * 1024 + 64 * 1024 + 27 * 64 + 64 * 12);
-  const std::vector<double> seconds = TimeNodes(made.graph, executor, made.samples, 1, 3);
+  const std::vector<double> seconds = runner->TimeNodes(1, 3).value();
   ASSERT_EQ(seconds.size(), facts.size());
   for (double s : seconds) EXPECT_GE(s, 0);
-  EXPECT_GT(MeasurePeak(cpu::BestInt8Kernels()), 0);
+  EXPECT_GT(cpu::MeasureInt8Peak(), 0);
 }
 
 // By node, of random samples.
@@ -86,7 +89,7 @@ std::vector<std::vector<float>> ValuesOf(const FoldedGraph& graph, int64_t batch
 }
 
 // What is timed is the layer: given its weights and input, it has the graph's values.
-TEST(Fp32Node, ComputesWhatTheGraphDoes) {
+TEST(LoneConv, ComputesWhatTheGraphDoes) {
   const ModelSpec model = MakeModel("mobilenet_v2").value();
   const FoldedGraph graph = FoldModel(model, InitialState(model, 1).value(), true).value();
   cpu::ThreadPool pool(2);
@@ -96,7 +99,7 @@ TEST(Fp32Node, ComputesWhatTheGraphDoes) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.kind != NodeKind::kConv) continue;
-    Fp32Node peer(node, batch, &pool);
+    cpu::LoneConv peer(node.shape, batch, &pool);
     const std::vector<float>& x = values[static_cast<size_t>(node.inputs[0])];
     ASSERT_EQ(peer.x().size(), x.size());
     std::copy(x.begin(), x.end(), peer.x().begin());
@@ -119,13 +122,11 @@ TEST(Fp32Node, ComputesWhatTheGraphDoes) {
   EXPECT_GT(checked, 50);
 }
 
-TEST(Fp32Node, WhatDoesNotMultiplyIsNotTimed) {
-  const Made made = Make(WinogradUse::kOff);
-  const std::vector<double> seconds = TimeFp32Nodes(made.graph, 1, 1, 3);
-  ASSERT_EQ(seconds.size(), made.graph.nodes.size());
-  for (size_t i = 0; i < seconds.size(); ++i) {
-    EXPECT_EQ(seconds[i] > 0, made.graph.nodes[i].node.kind == NodeKind::kConv) << i;
-  }
+TEST(LoneConv, TimesAreThoseOfTheShapes) {
+  const std::vector<cpu::ConvShape> shapes = {Make(WinogradUse::kOff).graph.nodes[1].node.shape};
+  const std::vector<double> seconds = cpu::TimeLoneConvs(shapes, 1, 1, 3);
+  ASSERT_EQ(seconds.size(), 1u);
+  EXPECT_GT(seconds[0], 0);
 }
 
 // A first layer in FP32 has the error of its codes alone.
@@ -141,7 +142,7 @@ TEST(NodeProfile, AFirstLayerInFp32IsCloser) {
     Quantizer quantizer(real, options);
     quantizer.Observe(0, samples, 1);
     const Int8Graph graph = quantizer.Finish().value();
-    snr[in_fp32] = CompareNodes(real, graph, cpu::BestInt8Kernels(), samples, 1)[1].snr_db;
+    snr[in_fp32] = CompareNodes(real, graph, *RunnerOn("cpu", graph), samples, 1).value()[1].snr_db;
     EXPECT_EQ(graph.nodes.back().is_real(), in_fp32);
   }
   EXPECT_GT(snr[1], snr[0] + 1);
@@ -159,9 +160,10 @@ TEST(WinogradChoice, TakesWhatIsFaster) {
   quantizer.Observe(0, samples, 2);
   const std::vector<size_t> candidates = quantizer.WinogradCandidates();
   ASSERT_GT(candidates.size(), 4u);
+  const std::unique_ptr<Backend> backend = MakeBackend("cpu", 1).value();
   const auto taken = [&](double gain_of_first_two) {
     const Int8Graph graph =
-        QuantizeWithChosenWinograd(quantizer, real, samples, 2, [&](const Int8Graph& timed) {
+        QuantizeWithChosenWinograd(quantizer, real, samples, 2, *backend, [&](const Int8Graph& timed) {
           std::vector<double> seconds(timed.nodes.size(), 1.0);
           for (size_t i = 0; i < 2; ++i) {
             if (timed.nodes[candidates[i]].winograd) seconds[candidates[i]] /= gain_of_first_two;

@@ -6,9 +6,9 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/models/int8_executor.h"
 #include "proto/base/model/initial_state.h"
 #include "tests/kernels/inference/golden.h"
+#include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 
 namespace runnel::inference {
@@ -95,8 +95,7 @@ absl::StatusOr<Int8Graph> Quantized(const FoldedGraph& graph, const std::vector<
 double LogitSnr(const FoldedGraph& graph, const Int8Graph& int8, const std::vector<float>& samples,
                 int64_t batch) {
   const std::vector<float> real = Logits(graph, samples, batch);
-  std::vector<float> got(real.size());
-  Int8Executor(int8, 1, cpu::BestInt8Kernels()).Run(samples, batch, absl::MakeSpan(got));
+  const std::vector<float> got = LogitsOf(*RunnerOn("cpu", int8), int8, samples, batch);
   double signal = 0, noise = 0;
   for (size_t i = 0; i < real.size(); ++i) {
     signal += std::pow(real[i], 2);

@@ -1,13 +1,13 @@
 // Integer Winograd: exact, so every comparison is for equality.
 
-#include "kernels/models/winograd.h"
+#include "kernels/ir/arithmetic/winograd.h"
 
 #include <cstdlib>
 
 #include "gtest/gtest.h"
-#include "kernels/models/int8_executor.h"
 #include "proto/base/random.h"
 #include "tests/kernels/inference/golden.h"
+#include "tests/kernels/inference/run_graph.h"
 
 namespace runnel::inference {
 namespace {
@@ -179,10 +179,11 @@ TEST(Winograd, ConvolutionsAreTheGoldenOnesOnEveryInstructionSet) {
       const std::vector<int> x = Numbers(one["x"]), y = Numbers(one["y"]);
       const std::vector<float> samples(x.begin(), x.end());
       const int64_t batch = one["x_shape"][0];
-      for (const cpu::Int8Kernels* kernels : cpu::SupportedInt8Kernels()) {
-        SCOPED_TRACE(testing::Message() << one["name"] << " " << kernels->name << " " << winograd);
-        std::vector<float> sums(y.size());
-        Int8Executor(graph, 1, *kernels).Run(samples, batch, absl::MakeSpan(sums));
+      for (const std::string& set : CpuInstructionSets()) {
+        SCOPED_TRACE(testing::Message() << one["name"] << " " << set << " " << winograd);
+        const auto runner = RunnerOf(graph, MakeCappedCpuBackend(set, 1).value());
+        const std::vector<float> sums = LogitsOf(*runner, graph, samples, batch);
+        ASSERT_EQ(sums.size(), y.size());
         // NHWC here, NCHW there.
         const cpu::ConvShape& s = graph.nodes[1].node.shape;
         const int64_t positions = s.out_h * s.out_w;

@@ -16,9 +16,8 @@
 #include "kernels/backends/opencl/product/product_plan.h"
 #include "kernels/backends/ref/ref_backend.h"
 #include "kernels/ir/arithmetic/code_rule.h"
-#include "kernels/models/graph_executor.h"
 #include "kernels/models/graph_program.h"
-#include "kernels/models/program_executor.h"
+#include "kernels/models/graph_runner.h"
 #include "proto/base/random.h"
 #include "tests/conformance/random_graph.h"
 #include "tests/kernels/opencl/opencl_faults.h"
@@ -144,7 +143,7 @@ ProgramBench Make(const Case& one, Storage storage) {
 
 size_t PairsOf(const inference::Int8Graph& graph, bool keeps_inputs) {
   const auto made = inference::CompileGraph(graph, 1, std::vector<size_t>{0},
-                                            graph.nodes.size() - 1, keeps_inputs);
+                                            graph.nodes.size() - 1, {false, keeps_inputs});
   return made.ok() ? FindCodePairs(made->program).size() : 0;  // not: of nodes in FP32
 }
 
@@ -241,7 +240,7 @@ TEST_F(OpenClCodesTest, AGraphIsComputedByThem) {
   std::vector<std::byte> output(static_cast<size_t>(inference::OutputBytes(*graph)));
   const auto run = [&] {
     auto backend = MakeBackendWith({});
-    auto executor = inference::MakeProgramExecutor(*graph, **backend);
+    auto executor = inference::GraphRunner::Make(*graph, **backend);
     EXPECT_TRUE(executor.ok()) << executor.status();
     return (*executor)->Run(input, 1, absl::MakeSpan(output));
   };
@@ -308,7 +307,7 @@ TEST(CodePairsOfGraphs, AllProductsGiveCodes) {
     const inference::Int8Graph graph = inference::RandomGraph(seed);
     for (const bool keeps_inputs : {false, true}) {
       const auto made = inference::CompileGraph(graph, 3, std::vector<size_t>{0},
-                                                graph.nodes.size() - 1, keeps_inputs);
+                                                graph.nodes.size() - 1, {false, keeps_inputs});
       if (!made.ok()) continue;  // of nodes in FP32
       (keeps_inputs ? kept : found) += FindCodePairs(made->program).size();
       if (keeps_inputs) continue;

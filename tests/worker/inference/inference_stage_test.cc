@@ -11,11 +11,11 @@
 #include "central/records/quantized_stages.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/models/int8_executor.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/model/initial_state.h"
 #include "proto/inference.pb.h"
+#include "tests/kernels/inference/run_graph.h"
 #include "tests/kernels/random_model.h"
 #include "worker/inference/graph_convert.h"
 #include "worker/inference/inference_profile.h"
@@ -69,8 +69,10 @@ std::vector<int32_t> LabelsOf(const Quantized& made) {
   return RandomLabels(1, 0, made.batch, made.graph.classes());
 }
 
-MakeGraphExecutorFn OnBackend(const std::string& name) {
-  return [name](const Int8Graph& graph) { return inference::MakeGraphExecutor(name, graph, 1); };
+MakeGraphRunnerFn OnBackend(const std::string& name) {
+  return [name](const Int8Graph& graph) {
+    return inference::GraphRunner::Make(graph, MakeBackend(name, 1).value());
+  };
 }
 
 absl::StatusOr<std::unique_ptr<InferenceStage>> StageOf(const Quantized& made, int first, int last,
@@ -117,8 +119,8 @@ StageCompute::Output RunStages(const Quantized& made, const std::vector<int>& en
 }
 
 inference::Tally TallyOfWhole(const Quantized& made) {
-  std::vector<float> logits(static_cast<size_t>(made.batch * made.graph.classes()));
-  inference::ReferenceExecutor(made.graph).Run(made.samples, made.batch, absl::MakeSpan(logits));
+  const std::vector<float> logits = inference::LogitsOf(
+      *inference::RunnerOn("ref", made.graph), made.graph, made.samples, made.batch);
   inference::Tally tally;
   const std::vector<int32_t> labels = LabelsOf(made);
   for (int64_t i = 0; i < made.batch; ++i) {

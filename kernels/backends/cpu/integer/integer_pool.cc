@@ -59,10 +59,15 @@ absl::Status RunInt8MaxPool(absl::Span<const Call> calls) {
   const Geometry g = GeometryOf(call, call.in_shape(0), call.out_shape(0));
   uint8_t* indices = call.outputs.size() > 1 ? call.out<uint8_t>(1) : nullptr;
   const int64_t channels = g.in.c;
-  ForEachOutput(call, g, [&](int, int64_t n, int64_t oh, int64_t ow) {
-    int64_t offsets[kMaxTaps];
-    uint8_t numbers[kMaxTaps];
-    const int8_t* taps[kMaxTaps];
+  // Windows without indices may have any number of taps.
+  const int64_t all_taps = g.window.kh * g.window.kw;
+  auto* all_offsets = call.Take<int64_t>(call.machine.workers() * all_taps);
+  auto* all_numbers = call.Take<uint8_t>(call.machine.workers() * all_taps);
+  auto* all_pointers = call.Take<const int8_t*>(call.machine.workers() * all_taps);
+  ForEachOutput(call, g, [&](int worker, int64_t n, int64_t oh, int64_t ow) {
+    int64_t* offsets = all_offsets + worker * all_taps;
+    uint8_t* numbers = all_numbers + worker * all_taps;
+    const int8_t** taps = all_pointers + worker * all_taps;
     const int count = g.Taps(oh, ow, offsets, numbers);
     const int8_t* x = call.in<int8_t>(0) + n * g.in.positions() * channels;
     for (int t = 0; t < count; ++t) taps[t] = x + offsets[t];

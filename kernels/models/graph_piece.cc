@@ -1,0 +1,131 @@
+#include "kernels/models/graph_piece.h"
+
+#include <cstring>
+#include <utility>
+
+#include "kernels/backends/host/host_memory.h"
+#include "kernels/backends/mixed/processors.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::inference {
+namespace {
+
+// Batch sizes whose programs are kept: a full one and what is left at the end, each in training and
+// test sets of a run.
+constexpr size_t kMaxPrograms = 4;
+constexpr uintptr_t kAlignment = 64;
+
+bool IsAligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % kAlignment == 0; }
+
+absl::StatusOr<std::unique_ptr<Memory>> Upload(Backend& backend,
+                                               const std::vector<std::byte>& bytes) {
+  RUNNEL_ASSIGN_OR_RETURN(std::unique_ptr<Memory> memory,
+                          backend.Allocate(static_cast<int64_t>(bytes.size())));
+  RUNNEL_ASSIGN_OR_RETURN(const Mapping mapping, Mapping::Of(*memory, MapAccess::kReadWrite));
+  std::memcpy(mapping.data(), bytes.data(), bytes.size());
+  return memory;
+}
+
+// Sums or logits, which lie channels first, to logits, which lie last.
+template <typename T>
+void FinishLogits(const Int8Node& n, int64_t batch, const std::byte* from, float* logits) {
+  const T* sums = reinterpret_cast<const T*>(from);
+  const auto channels = static_cast<int64_t>(n.logit_scales.size());
+  const int64_t positions = n.node.outputs() / channels;
+  for (int64_t b = 0; b < batch; ++b, logits += n.node.outputs()) {
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t p = 0; p < positions; ++p) {
+        logits[p * channels + c] = static_cast<float>(*sums++ * n.logit_scales[c]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::byte*> Room::Of(int64_t bytes) {
+  if (memory_ == nullptr || memory_->bytes() < bytes) {
+    RUNNEL_ASSIGN_OR_RETURN(memory_, AllocateHostMemory(bytes));
+  }
+  return memory_->address();
+}
+
+int64_t ValueBytes(const Int8Graph& graph, size_t node, int64_t batch) {
+  const bool is_samples = node == 0 && !graph.takes_codes;
+  const bool is_float = is_samples || graph.nodes[node].gives_logits();
+  return batch * graph.nodes[node].node.outputs() *
+         static_cast<int64_t>(is_float ? sizeof(float) : sizeof(int8_t));
+}
+
+absl::StatusOr<GraphPiece> GraphPiece::Make(const Int8Graph& graph, Backend& backend,
+                                            std::vector<size_t> given, size_t output) {
+  GraphPiece piece(graph, backend, std::move(given), output);
+  RUNNEL_ASSIGN_OR_RETURN(const GraphProgram made, piece.Compile(1));
+  RUNNEL_ASSIGN_OR_RETURN(piece.parameters_, Upload(backend, made.parameters));
+  return piece;
+}
+
+absl::StatusOr<GraphProgram> GraphPiece::Compile(int64_t batch) const {
+  return CompileGraph(*graph_, batch, given_, output_,
+                      {backend_->codes_in_products(), RatesOf(backend_->name()).delays_products});
+}
+
+absl::StatusOr<GraphPiece::Prepared*> GraphPiece::PreparedFor(int64_t batch) {
+  const auto found = prepared_.find(batch);
+  if (found != prepared_.end()) return found->second.get();
+  // The one that was made last is kept: it has what is packed of the weights.
+  if (prepared_.size() == kMaxPrograms) prepared_.erase(prepared_.begin(), --prepared_.end());
+  auto prepared = std::make_unique<Prepared>();
+  RUNNEL_ASSIGN_OR_RETURN(prepared->made, Compile(batch));
+  prepared->made.parameters = {};  // uploaded
+  Program& program = prepared->made.program;
+  if (backend_->codes_in_products()) program.constants = parameters_->address();
+  RUNNEL_ASSIGN_OR_RETURN(prepared->scratch, backend_->Allocate(program.scratch_bytes));
+  RUNNEL_ASSIGN_OR_RETURN(prepared->executable, backend_->Prepare(program));
+  return (prepared_[batch] = std::move(prepared)).get();
+}
+
+// What Storage::kInput is bound to.
+absl::StatusOr<const std::byte*> GraphPiece::Give(
+    const GraphProgram& made, int64_t batch,
+    absl::FunctionRef<const std::byte*(size_t node)> values) {
+  if (made.given.size() == 1) {
+    const std::byte* only = values(made.given[0].node);
+    if (IsAligned(only)) return only;
+  }
+  RUNNEL_ASSIGN_OR_RETURN(std::byte * area, input_area_.Of(made.program.input_bytes));
+  for (const GivenValue& value : made.given) {
+    std::memcpy(area + value.offset_bytes, values(value.node),
+                static_cast<size_t>(ValueBytes(*graph_, value.node, batch)));
+  }
+  return area;
+}
+
+absl::Status GraphPiece::Run(int64_t batch, absl::FunctionRef<const std::byte*(size_t node)> values,
+                             std::byte* to) {
+  RUNNEL_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
+  const GraphProgram& made = prepared->made;
+  std::byte* result = to;
+  if (made.output != DType::kInt8 || !IsAligned(to)) {
+    RUNNEL_ASSIGN_OR_RETURN(result, output_area_.Of(made.program.output_bytes));
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const std::byte* given, Give(made, batch, values));
+  Bindings bindings;
+  bindings[Storage::kInput] = const_cast<std::byte*>(given);
+  bindings[Storage::kOutput] = result;
+  bindings[Storage::kParameters] = parameters_->address();
+  bindings[Storage::kScratch] = prepared->scratch->address();
+  RUNNEL_RETURN_IF_ERROR(prepared->executable->Run(Part::kForwardEval, StepContext{}, bindings));
+  const Int8Node& n = graph_->nodes[output_];
+  auto* logits = reinterpret_cast<float*>(to);
+  if (made.output == DType::kInt32) {
+    FinishLogits<int32_t>(n, batch, result, logits);
+  } else if (made.output == DType::kFloat32) {
+    FinishLogits<float>(n, batch, result, logits);
+  } else if (result != to) {
+    std::memcpy(to, result, static_cast<size_t>(batch * n.node.outputs()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace runnel::inference
