@@ -13,9 +13,13 @@ namespace {
 // Batch sizes whose programs are kept: a full one and what is left at the end, each in training and
 // test sets of a run.
 constexpr size_t kMaxPrograms = 4;
-constexpr uintptr_t kAlignment = 64;
 
-bool IsAligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % kAlignment == 0; }
+// As Bindings ask for it. A backend whose products make codes computes on the host and reads its
+// input once, wherever that lies.
+bool FitsBindings(const Backend& backend, const void* at) {
+  const uintptr_t alignment = backend.codes_in_products() ? alignof(float) : 64;
+  return reinterpret_cast<uintptr_t>(at) % alignment == 0;
+}
 
 absl::StatusOr<std::unique_ptr<Memory>> Upload(Backend& backend,
                                                const std::vector<std::byte>& bytes) {
@@ -91,7 +95,7 @@ absl::StatusOr<const std::byte*> GraphPiece::Give(
     absl::FunctionRef<const std::byte*(size_t node)> values) {
   if (made.given.size() == 1) {
     const std::byte* only = values(made.given[0].node);
-    if (IsAligned(only)) return only;
+    if (FitsBindings(*backend_, only)) return only;
   }
   RUNNEL_ASSIGN_OR_RETURN(std::byte * area, input_area_.Of(made.program.input_bytes));
   for (const GivenValue& value : made.given) {
@@ -106,7 +110,7 @@ absl::Status GraphPiece::Run(int64_t batch, absl::FunctionRef<const std::byte*(s
   RUNNEL_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
   const GraphProgram& made = prepared->made;
   std::byte* result = to;
-  if (made.output != DType::kInt8 || !IsAligned(to)) {
+  if (made.output != DType::kInt8 || !FitsBindings(*backend_, to)) {
     RUNNEL_ASSIGN_OR_RETURN(result, output_area_.Of(made.program.output_bytes));
   }
   RUNNEL_ASSIGN_OR_RETURN(const std::byte* given, Give(made, batch, values));

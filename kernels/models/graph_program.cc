@@ -92,7 +92,7 @@ class Compiler {
 
  private:
   const Int8Node& n() const { return graph_.nodes[at_]; }
-  const cpu::ConvShape& s() const { return n().node.shape; }
+  const ConvShape& s() const { return n().node.shape; }
   const Int8Node& input() const { return graph_.input(n()); }
   BufferIndex value(int k = 0) const { return values_[n().node.inputs[k]]; }
   Shape OutputShape() const { return {batch_, s().out_c, s().out_h, s().out_w}; }
@@ -209,8 +209,7 @@ class Compiler {
     rule.factor_a = input().coding.max_code;
     std::vector<BufferIndex> inputs = {sums, Rule(rule, channels)};
     if (row_sums >= 0) inputs.push_back(row_sums);
-    values_[at_] =
-        n().gives_logits() ? Logits(DType::kInt32) : Value(DType::kInt8, OutputShape());
+    values_[at_] = n().gives_logits() ? Logits(DType::kInt32) : Value(DType::kInt8, OutputShape());
     std::vector<BufferIndex> kept = ProductInput(sums);
     Emit(OpCode::kRequantizeCodes, std::move(inputs), values_[at_]).keeps = std::move(kept);
     return absl::OkStatus();
@@ -292,10 +291,9 @@ class Compiler {
     rule.factor_a = std::bit_cast<uint32_t>(static_cast<float>(1 / n().coding.scale));
     rule.factor_b = std::bit_cast<int64_t>(input().coding.scale);
     const Shape shape = {s().out_c, s().group_in(), s().kernel_h, s().kernel_w};
-    std::vector<BufferIndex> inputs = {reads_samples ? samples_ : value(),
-                                       Parameter(DType::kFloat32, shape, n().real_weights),
-                                       Parameter(DType::kFloat32, {s().out_c}, n().real_bias),
-                                       Rule(rule)};
+    std::vector<BufferIndex> inputs = {
+        reads_samples ? samples_ : value(), Parameter(DType::kFloat32, shape, n().real_weights),
+        Parameter(DType::kFloat32, {s().out_c}, n().real_bias), Rule(rule)};
     values_[at_] =
         n().gives_logits() ? Logits(DType::kFloat32) : Value(DType::kInt8, OutputShape());
     Emit(OpCode::kRealProductToCodes, std::move(inputs), values_[at_]).attributes =
@@ -348,7 +346,7 @@ class Compiler {
     program.first_layer = graph_.nodes.front().node.layer;
     program.last_layer = n().node.layer;
     if (!made_.given.empty()) {
-      const cpu::ConvShape& first = graph_.nodes[made_.given.front().node].node.shape;
+      const ConvShape& first = graph_.nodes[made_.given.front().node].node.shape;
       program.input = {batch_, first.out_c, first.out_h, first.out_w};
     }
     program.state.parameter_bytes = static_cast<int64_t>(made_.parameters.size());

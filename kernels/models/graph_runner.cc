@@ -178,7 +178,7 @@ std::string GraphRunner::kernel(size_t node) const {
                                  ? facts.dot_product
                                  : facts.backend;
   if (n.is_real()) return absl::StrCat("fp32 ", is_own ? where : facts.dot_product);
-  const cpu::ConvShape& s = n.node.shape;
+  const ConvShape& s = n.node.shape;
   const absl::string_view way = n.node.kind != NodeKind::kConv               ? Name(n.node.kind)
                                 : n.winograd && backend_.codes_in_products() ? "winograd"
                                 : s.depthwise()                              ? "depthwise"

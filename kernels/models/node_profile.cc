@@ -11,7 +11,7 @@ namespace runnel::inference {
 namespace {
 
 std::string NameOf(const Node& node) {
-  const cpu::ConvShape& s = node.shape;
+  const ConvShape& s = node.shape;
   if (node.kind != NodeKind::kConv) return std::string(Name(node.kind));
   if (s.in_h * s.in_w == 1 && s.taps() == 1) return "linear";
   const char* kind = s.depthwise() ? "depthwise " : "conv ";
@@ -45,7 +45,7 @@ std::vector<NodeFacts> DescribeNodes(const Int8Graph& graph,
   std::vector<NodeFacts> facts;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Int8Node& n = graph.nodes[i];
-    const cpu::ConvShape& s = n.node.shape;
+    const ConvShape& s = n.node.shape;
     NodeFacts& row = facts.emplace_back();
     row.name = NameOf(n.node);
     row.shape = absl::StrCat(s.in_c, "-", s.in_h, "-", s.out_c);

@@ -43,8 +43,8 @@ constexpr Pass kPasses[] = {
     {"input_gradient", cpu::ConvPass::kInputGradient, OneDnnConvPass::kInputGradient},
     {"weight_gradient", cpu::ConvPass::kWeightGradient, OneDnnConvPass::kWeightGradient}};
 
-cpu::ConvShape ShapeOf(const Layer& layer) {
-  cpu::ConvShape shape;
+ConvShape ShapeOf(const Layer& layer) {
+  ConvShape shape;
   shape.batch = kBatch;
   shape.in_h = shape.in_w = shape.out_h = shape.out_w = layer.side;
   shape.in_c = layer.in_c;
@@ -62,7 +62,7 @@ double OpsOf(const Layer& layer) {
 
 // Our side of one layer and pass.
 struct Ours {
-  Ours(const cpu::ConvShape& s, cpu::ConvPass p, int threads)
+  Ours(const ConvShape& s, cpu::ConvPass p, int threads)
       : shape(s),
         pass(p),
         x(GoldenMantissas(1, s.in_elements())),
@@ -85,7 +85,7 @@ struct Ours {
     }
   }
 
-  cpu::ConvShape shape;
+  ConvShape shape;
   cpu::ConvPass pass;
   std::vector<int8_t> x, w, dy;
   std::vector<int32_t> out;
@@ -104,7 +104,7 @@ struct Row {
 };
 
 absl::StatusOr<Row> MakeRow(const Layer& layer, const Pass& pass, int threads) {
-  const cpu::ConvShape shape = ShapeOf(layer);
+  const ConvShape shape = ShapeOf(layer);
   Row row;
   row.ours = std::make_unique<Ours>(shape, pass.ours, threads);
   row.contest = std::make_unique<Contest>(threads, kTurnSeconds);

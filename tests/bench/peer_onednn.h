@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/backends/cpu/conv_shape.h"
+#include "kernels/ir/conv_shape.h"
 
 namespace runnel::bench {
 
@@ -47,7 +47,7 @@ class OneDnnConv {
   virtual void Run() = 0;
 };
 
-absl::StatusOr<std::unique_ptr<OneDnnConv>> MakeOneDnnConvF32(const cpu::ConvShape& shape,
+absl::StatusOr<std::unique_ptr<OneDnnConv>> MakeOneDnnConvF32(const ConvShape& shape,
                                                               OneDnnConvPass pass);
 
 class OneDnnConvS8 : public OneDnnConv {
@@ -57,7 +57,7 @@ class OneDnnConvS8 : public OneDnnConv {
 };
 
 // Forward, s8 x s8 -> s32; x NHWC and w OHWI are copied. One group.
-absl::StatusOr<std::unique_ptr<OneDnnConvS8>> MakeOneDnnConvS8(const cpu::ConvShape& shape,
+absl::StatusOr<std::unique_ptr<OneDnnConvS8>> MakeOneDnnConvS8(const ConvShape& shape,
                                                                const int8_t* x, const int8_t* w);
 
 }  // namespace runnel::bench

@@ -14,7 +14,7 @@ using Type = dnnl::memory::data_type;
 using Desc = dnnl::memory::desc;
 
 struct Geometry {
-  explicit Geometry(const cpu::ConvShape& s)
+  explicit Geometry(const ConvShape& s)
       : x({s.batch, s.in_c, s.in_h, s.in_w}),
         w({s.out_c, s.in_c, s.kernel_h, s.kernel_w}),
         y({s.batch, s.out_c, s.out_h, s.out_w}),
@@ -42,7 +42,7 @@ void FillNoise(uint64_t stream, dnnl::memory& memory) {
 // Runs `primitive` and the reorder of the weights before it, or of their gradient behind it.
 class ConvF32 : public OneDnnConv {
  public:
-  ConvF32(const cpu::ConvShape& shape, OneDnnConvPass pass)
+  ConvF32(const ConvShape& shape, OneDnnConvPass pass)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), pass_(pass) {
     const Geometry geometry(shape);
     const dnnl::convolution_forward::primitive_desc forward(
@@ -115,7 +115,7 @@ class ConvF32 : public OneDnnConv {
 
 class ConvS8 : public OneDnnConvS8 {
  public:
-  ConvS8(const cpu::ConvShape& shape, const int8_t* x, const int8_t* w)
+  ConvS8(const ConvShape& shape, const int8_t* x, const int8_t* w)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), geometry_(shape) {
     const dnnl::convolution_forward::primitive_desc forward(
         geometry_.Forward(dnnl::prop_kind::forward_inference, Type::s8, Type::s32), engine_);
@@ -161,7 +161,7 @@ absl::Status NoSuchConv(const dnnl::error& error) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<OneDnnConv>> MakeOneDnnConvF32(const cpu::ConvShape& shape,
+absl::StatusOr<std::unique_ptr<OneDnnConv>> MakeOneDnnConvF32(const ConvShape& shape,
                                                               OneDnnConvPass pass) {
   try {
     return std::make_unique<ConvF32>(shape, pass);
@@ -170,7 +170,7 @@ absl::StatusOr<std::unique_ptr<OneDnnConv>> MakeOneDnnConvF32(const cpu::ConvSha
   }
 }
 
-absl::StatusOr<std::unique_ptr<OneDnnConvS8>> MakeOneDnnConvS8(const cpu::ConvShape& shape,
+absl::StatusOr<std::unique_ptr<OneDnnConvS8>> MakeOneDnnConvS8(const ConvShape& shape,
                                                                const int8_t* x, const int8_t* w) {
   try {
     return std::make_unique<ConvS8>(shape, x, w);

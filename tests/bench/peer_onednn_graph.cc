@@ -63,7 +63,7 @@ class Graph : public OneDnnGraph {
   }
 
   Dims DimsOf(size_t at) const {
-    const cpu::ConvShape& s = graph_.nodes[at].node.shape;
+    const ConvShape& s = graph_.nodes[at].node.shape;
     return {batch_, s.out_c, s.out_h, s.out_w};
   }
   dnnl::memory NewValue(size_t at) { return Memory(Desc(DimsOf(at), Type::u8, Tag::nhwc)); }
@@ -112,7 +112,7 @@ class Graph : public OneDnnGraph {
 
   absl::Status AddConv(size_t at) {
     const Int8Node& n = graph_.nodes[at];
-    const cpu::ConvShape& s = n.node.shape;
+    const ConvShape& s = n.node.shape;
     size_t addition = 0;
     const bool adds = AddsTo(at, addition);
     inference::Clamp clamp = n.node.clamp;
@@ -140,7 +140,7 @@ class Graph : public OneDnnGraph {
   }
 
   absl::Status AddWindow(size_t at, const dnnl::primitive_attr& attributes) {
-    const cpu::ConvShape& s = graph_.nodes[at].node.shape;
+    const ConvShape& s = graph_.nodes[at].node.shape;
     const dnnl::memory& x = values_[graph_.nodes[at].node.inputs[0]];
     const Dims weights = s.groups == 1
                              ? Dims{s.out_c, s.in_c, s.kernel_h, s.kernel_w}
@@ -156,7 +156,7 @@ class Graph : public OneDnnGraph {
   }
 
   absl::Status AddLinear(size_t at, const dnnl::primitive_attr& attributes) {
-    const cpu::ConvShape& s = graph_.nodes[at].node.shape;
+    const ConvShape& s = graph_.nodes[at].node.shape;
     const dnnl::memory& x = values_[graph_.nodes[at].node.inputs[0]];
     // What is flattened keeps its shape.
     const Dims from = x.get_desc().dims();
@@ -181,7 +181,7 @@ class Graph : public OneDnnGraph {
 
   absl::Status AddPool(size_t at) {
     const Int8Node& n = graph_.nodes[at];
-    const cpu::ConvShape& s = n.node.shape;
+    const ConvShape& s = n.node.shape;
     const dnnl::memory& x = values_[n.node.inputs[0]];
     values_[at] = NewValue(at);
     const Dims pad = {s.pad_h, s.pad_w};

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "gtest/gtest.h"
+#include "kernels/backends/backend.h"
 #include "kernels/models/graph_program.h"
 #include "tests/conformance/random_graph.h"
 
@@ -60,8 +61,7 @@ TEST(FuseCodes, RandomGraphsKeepTheirBytes) {
     ++compared;
     const std::map<OpCode, int> counts = CountsOf(made.program);
     fused += counts.contains(OpCode::kInt8ProductToCodes) ? 1 : 0;
-    added += CountsOf(plain.program)[OpCode::kAddCodes] -
-             CountsOf(made.program)[OpCode::kAddCodes];
+    added += CountsOf(plain.program)[OpCode::kAddCodes] - CountsOf(made.program)[OpCode::kAddCodes];
     EXPECT_FALSE(counts.contains(OpCode::kInt8ConvForward));
     EXPECT_FALSE(counts.contains(OpCode::kPadCodes));
     EXPECT_LE(made.program.scratch_bytes, plain.program.scratch_bytes);

@@ -96,7 +96,7 @@ class Builder {
     return n;
   }
 
-  void AnyWindow(cpu::ConvShape& s) {
+  void AnyWindow(ConvShape& s) {
     s.kernel_h = draws_.Int(1, 3);
     s.kernel_w = draws_.Int(1, 3);
     s.stride_h = draws_.Int(1, 2);
@@ -111,7 +111,7 @@ class Builder {
   }
 
   void FillConv(Int8Node& n, bool gives_logits) {
-    const cpu::ConvShape& s = n.node.shape;
+    const ConvShape& s = n.node.shape;
     const Int8Node& x = at(n.node.inputs[0]);
     const int64_t row = s.taps() * s.group_in();
     n.winograd = !gives_logits && FitsWinograd(n.node) && x.coding.zero == 0 &&
@@ -153,8 +153,8 @@ class Builder {
   void AddConv(bool is_end, bool is_real) {
     Int8Node n = NodeOf(NodeKind::kConv);
     if (is_end) n.node.inputs[0] = last();
-    cpu::ConvShape& s = n.node.shape;
-    const cpu::ConvShape& x = at(n.node.inputs[0]).node.shape;
+    ConvShape& s = n.node.shape;
+    const ConvShape& x = at(n.node.inputs[0]).node.shape;
     if (!is_end) AnyWindow(s);
     s.out_c = draws_.Int(1, 9);
     if (!is_end && !for_winograd_ && draws_.Chance(0.35)) {
@@ -182,7 +182,7 @@ class Builder {
   void AddPool(NodeKind kind) {
     Int8Node n = NodeOf(kind);
     const Int8Node& x = at(n.node.inputs[0]);
-    cpu::ConvShape& s = n.node.shape;
+    ConvShape& s = n.node.shape;
     AnyWindow(s);
     if (kind == NodeKind::kMaxPool) {
       n.coding = x.coding;
@@ -200,10 +200,10 @@ class Builder {
 
   void AddSum() {
     Int8Node n = NodeOf(NodeKind::kAdd);
-    const cpu::ConvShape& a = at(n.node.inputs[0]).node.shape;
+    const ConvShape& a = at(n.node.inputs[0]).node.shape;
     n.node.inputs[1] = n.node.inputs[0];
     for (int32_t other = last(); other >= 0; --other) {
-      const cpu::ConvShape& b = at(other).node.shape;
+      const ConvShape& b = at(other).node.shape;
       if (other != n.node.inputs[0] && b.out_c == a.out_c && b.out_h == a.out_h &&
           b.out_w == a.out_w) {
         n.node.inputs[1] = other;

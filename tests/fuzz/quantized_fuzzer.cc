@@ -51,7 +51,7 @@ void TryGraph(const absl::StatusOr<inference::Int8Graph>& graph) {
   if (graph->takes_codes || graph->gives_codes) return;
   double work = 0;
   for (const inference::Int8Node& n : graph->nodes) {
-    const cpu::ConvShape& s = n.node.shape;
+    const ConvShape& s = n.node.shape;
     work += static_cast<double>((s.in_h + 2 * s.pad_h) * (s.in_w + 2 * s.pad_w) * s.in_c);
     work += static_cast<double>(n.node.outputs()) * static_cast<double>(s.taps()) *
             static_cast<double>(s.group_in());
@@ -66,9 +66,8 @@ void TryGraph(const absl::StatusOr<inference::Int8Graph>& graph) {
     auto runner = inference::GraphRunner::Make(*graph, MakeBackend(backend, 1).value());
     if (!runner.ok()) RequireOneLine(runner.status());
     if (runner.ok()) {
-      const absl::Status status =
-          (*runner)->Run({bytes(samples), samples.size() * sizeof(float)}, 1,
-                         {bytes(logits), logits.size() * sizeof(float)});
+      const absl::Status status = (*runner)->Run({bytes(samples), samples.size() * sizeof(float)},
+                                                 1, {bytes(logits), logits.size() * sizeof(float)});
       if (!status.ok()) RequireOneLine(status);
     }
     return logits;

@@ -25,7 +25,7 @@ proto::QuantizedNode ToProto(const Int8Node& n) {
   message.set_clamp(static_cast<uint32_t>(n.node.clamp));
   message.set_layer(n.node.layer);
   message.set_op(n.node.op);
-  const cpu::ConvShape& s = n.node.shape;
+  const ConvShape& s = n.node.shape;
   if (HasWindow(n.node.kind)) {
     for (int64_t size : {s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.pad_h, s.pad_w}) {
       message.add_window(size);
@@ -52,7 +52,7 @@ proto::QuantizedNode ToProto(const Int8Node& n) {
   return message;
 }
 
-absl::Status ReadWindow(const proto::QuantizedNode& message, cpu::ConvShape& s) {
+absl::Status ReadWindow(const proto::QuantizedNode& message, ConvShape& s) {
   if (message.window_size() != 6) return absl::InvalidArgumentError("has a window of other sizes");
   s.kernel_h = message.window(0);
   s.kernel_w = message.window(1);
@@ -115,7 +115,7 @@ absl::StatusOr<Int8Graph> GraphOfLayer(const LayerState& state, int layer, int l
 absl::Status AppendLayer(Int8Graph next, Int8Graph& graph) {
   const Int8Node& end = graph.nodes.back();
   const Int8Node& begin = next.nodes.front();
-  const cpu::ConvShape &gives = end.node.shape, &takes = begin.node.shape;
+  const ConvShape &gives = end.node.shape, &takes = begin.node.shape;
   if (!(begin.coding == end.coding) || takes.out_c != gives.out_c || takes.out_h != gives.out_h ||
       takes.out_w != gives.out_w) {
     return absl::InvalidArgumentError("takes another value than the layer before gives");
@@ -145,7 +145,7 @@ absl::Status CheckShapes(const Int8Graph& graph, const ModelSpec& model, int fir
 
 std::string SerializeGraph(const Int8Graph& graph) {
   proto::QuantizedGraph message;
-  const cpu::ConvShape& sample = graph.nodes.front().node.shape;
+  const ConvShape& sample = graph.nodes.front().node.shape;
   for (int64_t size : {sample.out_c, sample.out_h, sample.out_w}) message.add_sample(size);
   for (const Int8Node& n : graph.nodes) *message.add_nodes() = ToProto(n);
   message.set_takes_codes(graph.takes_codes);
@@ -171,7 +171,7 @@ absl::StatusOr<Int8Graph> ParseGraph(absl::string_view bytes) {
     graph.nodes.push_back(*std::move(n));
   }
   if (!graph.nodes.empty()) {
-    cpu::ConvShape& sample = graph.nodes.front().node.shape;
+    ConvShape& sample = graph.nodes.front().node.shape;
     sample.out_c = message.sample(0);
     sample.out_h = message.sample(1);
     sample.out_w = message.sample(2);

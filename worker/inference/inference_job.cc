@@ -125,7 +125,7 @@ absl::Status AddErrors(const inference::FoldedGraph& folded, const Int8Graph& gr
 
 // By node of the graph; 0 where it does not multiply.
 std::vector<double> Fp32Seconds(const Int8Graph& graph, int threads) {
-  std::vector<cpu::ConvShape> shapes;
+  std::vector<ConvShape> shapes;
   for (const inference::Int8Node& n : graph.nodes) {
     if (n.node.kind == inference::NodeKind::kConv) shapes.push_back(n.node.shape);
   }

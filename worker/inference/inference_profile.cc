@@ -31,7 +31,7 @@ constexpr inference::Factor kHalf = {1 << 14, 15};
 
 // Weights from a linear congruence, and a factor that keeps sums of them in the range of codes.
 void SetWeights(const inference::Node& node, bool gives_logits, Int8Node& out) {
-  const cpu::ConvShape& s = node.shape;
+  const ConvShape& s = node.shape;
   const int64_t products = s.taps() * s.group_in();
   uint32_t state = kSeed;
   out.weights.resize(static_cast<size_t>(s.weight_elements()));
@@ -56,7 +56,7 @@ double SecondsSince(std::chrono::steady_clock::time_point begin) {
 std::vector<double> SharesOf(const Int8Graph& graph, double seconds) {
   std::vector<double> shares;
   for (const Int8Node& n : graph.nodes) {
-    const cpu::ConvShape& s = n.node.shape;
+    const ConvShape& s = n.node.shape;
     const bool is_conv = n.node.kind == NodeKind::kConv;
     shares.push_back(static_cast<double>(n.node.outputs()) *
                      static_cast<double>(is_conv ? s.taps() * s.group_in() : 1));
@@ -68,8 +68,7 @@ std::vector<double> SharesOf(const Int8Graph& graph, double seconds) {
 
 // Of one batch, by node of `graph`.
 absl::StatusOr<std::vector<double>> SecondsByNode(const Int8Graph& graph,
-                                                  inference::GraphRunner& runner,
-                                                  int64_t samples) {
+                                                  inference::GraphRunner& runner, int64_t samples) {
   const std::vector<float> values(static_cast<size_t>(samples * graph.nodes.front().node.outputs()),
                                   0.5f);
   const auto input = absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.data()),
@@ -134,8 +133,7 @@ absl::StatusOr<std::vector<RangeTime>> ProfileInference(const ModelSpec& model,
                                                    " with ", options.samples, " samples"));
   }
   RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, GraphForTiming(model));
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
-                          make_runner(graph));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner, make_runner(graph));
   const auto begin = std::chrono::steady_clock::now();
   const int64_t processor_begin_ns = ThreadProcessorNs();
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> by_node,

@@ -75,8 +75,8 @@ absl::StatusOr<StageCompute::Output> InferenceStage::TallyOf(int64_t samples,
   const int64_t classes = graph_.classes();
   logits_.resize(static_cast<size_t>(samples * classes));
   RUNNEL_RETURN_IF_ERROR(runner_->Run(input, samples,
-                                        absl::MakeSpan(reinterpret_cast<std::byte*>(logits_.data()),
-                                                       logits_.size() * sizeof(float))));
+                                      absl::MakeSpan(reinterpret_cast<std::byte*>(logits_.data()),
+                                                     logits_.size() * sizeof(float))));
   inference::Tally tally;
   for (int64_t i = 0; i < samples; ++i) {
     int32_t label = 0;

@@ -100,7 +100,7 @@ inference::Int8Graph SmallGraph() {
   };
   const auto conv = [&](int32_t input, int64_t in_c, int64_t out_c, int64_t kernel) {
     Int8Node n = node(NodeKind::kConv, input);
-    cpu::ConvShape& s = n.node.shape;
+    ConvShape& s = n.node.shape;
     s.out_c = out_c;
     s.kernel_h = s.kernel_w = kernel;
     s.pad_h = s.pad_w = kernel / 2;

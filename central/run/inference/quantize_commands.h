@@ -29,7 +29,7 @@ struct EvalQuantizedArguments {
   std::string profile;  // path of a layer report; or empty
   // Stages in a pipeline, as ForStages says. None: a plain loop in one process.
   std::optional<RunSettings> pipeline;
-  std::string backend = "auto";  // of a plain loop (kernels/models/graph_executor.h)
+  std::string backend = "auto";  // of a plain loop
 };
 // Accuracy of such a model on the test set: the same bits from a plain loop and any pipeline.
 absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,

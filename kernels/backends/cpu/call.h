@@ -67,7 +67,7 @@ struct Call {
   // step.
   bool sums_done = false;
   bool keep_output = true;
-  ShiftGuess* guess = nullptr;  // the executable's, of this instruction
+  ShiftGuess* guess = nullptr;                 // the executable's, of this instruction
   const PreparedProducts* prepared = nullptr;  // of the program's constants; or null
 
   const fp32::Kernels& kernels() const { return *machine.fp32; }
@@ -90,8 +90,8 @@ struct Call {
 // Layout that a kernel demands of activations of rank >= 3.
 enum class LayoutRule : uint8_t {
   kChannelsLast,
-  kRowMajor,  // by the shape
-  kSame,      // either, but all operands alike
+  kRowMajor,          // by the shape
+  kSame,              // either, but all operands alike
   kToChannelsLast,    // inputs row-major, outputs channels-last: the kernel turns
   kFromChannelsLast,  // the reverse
 };

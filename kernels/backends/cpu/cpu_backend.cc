@@ -34,7 +34,8 @@ using cpu::Turn;
 using cpu::Workspace;
 
 const KernelRow* FindKernel(OpCode code) {
-  for (absl::Span<const KernelRow> rows : {fp32::KernelRows(), cpu::IntegerKernels(), cpu::CodeKernels()}) {
+  for (absl::Span<const KernelRow> rows :
+       {fp32::KernelRows(), cpu::IntegerKernels(), cpu::CodeKernels()}) {
     for (const KernelRow& row : rows) {
       if (row.code == code) return &row;
     }
@@ -119,15 +120,15 @@ class CpuExecutable : public Executable {
           part.planned.turns() ? workspace_.Take<std::byte>(turned_bytes_) : nullptr;
       PlaceOperands(part, bindings, turned, &operands_[i]);
       calls_[i] = {.instruction = part.planned.instruction,
-                  .inputs = operands_[i].inputs,
-                  .outputs = operands_[i].outputs,
-                  .context = part.planned.instruction->overwrites ? &overwriting : &context,
-                  .channels_last = part.planned.channels_last,
-                  .machine = machine_,
-                  .sums_done = part.sums_done,
-                  .keep_output = part.keep_output,
-                  .guess = &guesses_[part.planned.instruction],
-                  .prepared = prepared_.get()};
+                   .inputs = operands_[i].inputs,
+                   .outputs = operands_[i].outputs,
+                   .context = part.planned.instruction->overwrites ? &overwriting : &context,
+                   .channels_last = part.planned.channels_last,
+                   .machine = machine_,
+                   .sums_done = part.sums_done,
+                   .keep_output = part.keep_output,
+                   .guess = &guesses_[part.planned.instruction],
+                   .prepared = prepared_.get()};
     }
     RUNNEL_RETURN_IF_ERROR(step.run(calls_));
     for (size_t i = 0; i < step.parts.size(); ++i) {

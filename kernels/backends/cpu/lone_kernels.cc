@@ -96,13 +96,13 @@ double MeasureInt8Peak() {
   }
   const Int8Segment segment = {.steps = steps};
   const Int8Tile tile{.a = a,
-                           .a_step = kernels.k_group,
-                           .b = panel,
-                           .segments = &segment,
-                           .segment_count = 1,
-                           .c = c,
-                           .rows = kernels.tile_rows,
-                           .columns = kernels.panel_columns};
+                      .a_step = kernels.k_group,
+                      .b = panel,
+                      .segments = &segment,
+                      .segment_count = 1,
+                      .c = c,
+                      .rows = kernels.tile_rows,
+                      .columns = kernels.panel_columns};
   double best = std::numeric_limits<double>::infinity();
   for (int round = 0; round < kRounds; ++round) {
     const Clock::time_point start = Clock::now();

@@ -9,8 +9,8 @@
 
 #include "absl/types/span.h"
 #include "kernels/backends/cpu/call.h"
+#include "kernels/ir/conv_shape.h"
 #include "kernels/ir/program.h"
-#include "kernels/backends/cpu/conv_shape.h"
 
 namespace runnel::cpu {
 

@@ -17,8 +17,8 @@ struct CodeRule {
                          // bits of a float >= 0; kRequantizeCodes: the largest magnitude of what
                          // the product read, 0: 127
   int64_t factor_b = 0;  // kRealProductToCodes: the bits of a double, the scale of its input codes
-  int64_t shift = 1;  // kAddCodes: 1..62
-  int64_t zero = 0;   // of the output, which is clamped
+  int64_t shift = 1;     // kAddCodes: 1..62
+  int64_t zero = 0;      // of the output, which is clamped
   int64_t lowest = -127;
   int64_t highest = 127;
 };

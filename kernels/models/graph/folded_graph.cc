@@ -93,7 +93,7 @@ class Folder {
   }
 
   // Of signals the kernel's only axis is the width.
-  void SetWindow(const OpSpec& op, bool padded, cpu::ConvShape& shape) const {
+  void SetWindow(const OpSpec& op, bool padded, ConvShape& shape) const {
     const bool image = model_.input.rank() == 3;
     const int w = image ? 1 : 0;
     shape.kernel_w = op.kernel[w];
@@ -194,7 +194,7 @@ class Folder {
       }
       case OpKind::kGlobalAvgPool: {
         Node node = Reading(NodeKind::kAvgPool, op);
-        const cpu::ConvShape& x = graph_.nodes[Source(op)].shape;
+        const ConvShape& x = graph_.nodes[Source(op)].shape;
         node.shape.kernel_h = x.out_h;
         node.shape.kernel_w = x.out_w;
         return Append(std::move(node), {});
@@ -205,7 +205,7 @@ class Folder {
         return Append(std::move(node), {});
       }
       case OpKind::kFlatten: {
-        const cpu::ConvShape& x = graph_.nodes[Source(op)].shape;
+        const ConvShape& x = graph_.nodes[Source(op)].shape;
         if (x.out_h * x.out_w > 1) return Append(Reading(NodeKind::kFlatten, op), {});
         values_.push_back(Source(op));
         return absl::OkStatus();
@@ -231,7 +231,7 @@ void Limit(Clamp clamp, std::vector<float>& values) {
 }
 
 // (group, tap, in, out): the inner loop goes over outputs.
-std::vector<float> PackWeights(const cpu::ConvShape& s, const std::vector<float>& ohwi) {
+std::vector<float> PackWeights(const ConvShape& s, const std::vector<float>& ohwi) {
   std::vector<float> packed(ohwi.size());
   const int64_t rows = s.taps() * s.group_in(), outs = s.group_out();
   for (int64_t o = 0; o < s.out_c; ++o) {
@@ -251,7 +251,7 @@ void AddTap(const float* __restrict x, int64_t ins, const float* __restrict w, i
 }
 
 // One output position; y holds the bias.
-void ConvAt(const cpu::ConvShape& s, const float* x, const float* packed, int64_t oh, int64_t ow,
+void ConvAt(const ConvShape& s, const float* x, const float* packed, int64_t oh, int64_t ow,
             float* y) {
   const int64_t ins = s.group_in(), outs = s.group_out();
   for (int64_t kh = 0; kh < s.kernel_h; ++kh) {
@@ -271,7 +271,7 @@ void ConvAt(const cpu::ConvShape& s, const float* x, const float* packed, int64_
 
 // One output position of a pool.
 void PoolAt(const Node& node, const float* x, int64_t oh, int64_t ow, float* y) {
-  const cpu::ConvShape& s = node.shape;
+  const ConvShape& s = node.shape;
   const bool is_max = node.kind == NodeKind::kMaxPool;
   for (int64_t c = 0; c < s.in_c; ++c) {
     double sum = 0;
@@ -314,7 +314,7 @@ namespace {
 // Sample `n` of a node whose output is a function of windows of its input.
 void RunWindows(const Node& node, const ConvWeights& weights, const std::vector<float>& packed,
                 const float* x, float* y) {
-  const cpu::ConvShape& s = node.shape;
+  const ConvShape& s = node.shape;
   for (int64_t oh = 0; oh < s.out_h; ++oh) {
     for (int64_t ow = 0; ow < s.out_w; ++ow, y += s.out_c) {
       if (node.kind == NodeKind::kConv) {
@@ -334,7 +334,7 @@ void FoldedExecutor::Run(
     const std::function<void(size_t node, absl::Span<const float> values)>& observe) {
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
-    const cpu::ConvShape& s = node.shape;
+    const ConvShape& s = node.shape;
     const int64_t ins = s.in_h * s.in_w * s.in_c, outs = node.outputs();
     std::vector<float>& y = values_[i];
     y.resize(batch * outs);

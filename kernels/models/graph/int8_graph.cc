@@ -71,7 +71,7 @@ absl::Status CheckReal(const Int8Node& n, bool wants_logits) {
 }
 
 absl::Status CheckConv(const Int8Node& n, const Int8Node& x, bool is_last) {
-  const cpu::ConvShape& s = n.node.shape;
+  const ConvShape& s = n.node.shape;
   const auto out_c = static_cast<size_t>(s.out_c);
   const bool wants_logits = is_last && n.node.clamp == Clamp::kNone;
   if (n.is_real()) return CheckReal(n, wants_logits);
@@ -150,7 +150,7 @@ CodeLimits LimitsOf(const Int8Node& node) {
 }
 
 bool FitsWinograd(const Node& node) {
-  const cpu::ConvShape& s = node.shape;
+  const ConvShape& s = node.shape;
   return node.kind == NodeKind::kConv && s.groups == 1 && s.kernel_h == 3 && s.kernel_w == 3 &&
          s.stride_h == 1 && s.stride_w == 1 && s.pad_h <= 1 && s.pad_w <= 1;
 }

@@ -11,7 +11,7 @@
 //
 // Samples become codes x * (float)(1 / scale), likewise rounded.
 //
-// bias has scale s_x s_w. The factor is a multiplier and a shift (requantize.h). Average pools are
+// bias has scale s_x s_w. The factor is a multiplier and a shift (factor.h). Average pools are
 // the same with a sum of (x - z_x) and factor s_x / (taps s_y). An addition has one shift for both
 // factors and rounds once. The last node, if it is a convolution without clamp, gives logits
 // sum * logit_scale (output channel) instead of codes; any other last node's codes are decoded. Of
@@ -23,8 +23,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "kernels/models/graph/node.h"
 #include "kernels/models/graph/factor.h"
+#include "kernels/models/graph/node.h"
 
 namespace runnel::inference {
 
@@ -47,7 +47,7 @@ struct Int8Node {
   std::vector<Factor> factors;
   std::vector<double> logit_scales;  // out_c where it gives logits, else empty
   bool winograd = false;             // weights in +-7, its input's codes in +-31
-  // Or in place of weights, bias and factors, where it stays in FP32 (real_conv.h): reads the
+  // Or in place of weights, bias and factors, where it stays in FP32: reads the
   // samples themselves where its input is node 0 and that is the samples, else real values. Its
   // logit_scales are 1.
   std::vector<float> real_weights;  // OHWI

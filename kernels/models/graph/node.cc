@@ -25,7 +25,7 @@ int64_t Positions(int64_t in, int64_t kernel, int64_t stride, int64_t pad) {
 }
 
 absl::Status InferWindow(Node& node) {
-  cpu::ConvShape& s = node.shape;
+  ConvShape& s = node.shape;
   const bool fits = InRange(s.kernel_h, 1) && InRange(s.kernel_w, 1) && InRange(s.stride_h, 1) &&
                     InRange(s.stride_w, 1) && InRange(s.pad_h, 0) && InRange(s.pad_w, 0);
   if (!fits) return absl::InvalidArgumentError("a window out of range");
@@ -45,7 +45,7 @@ absl::Status InferWindow(Node& node) {
 }
 
 absl::Status InferConv(Node& node) {
-  cpu::ConvShape& s = node.shape;
+  ConvShape& s = node.shape;
   if (!InRange(s.groups, 1) || !InRange(s.out_c, 1) || s.in_c % s.groups != 0 ||
       s.out_c % s.groups != 0) {
     return absl::InvalidArgumentError(
@@ -83,7 +83,7 @@ absl::string_view Name(NodeKind kind) {
 
 bool operator==(const Node& a, const Node& b) {
   const auto fields = [](const Node& n) {
-    const cpu::ConvShape& s = n.shape;
+    const ConvShape& s = n.shape;
     return std::make_tuple(n.kind, n.inputs, n.clamp, n.layer, n.op, s.in_h, s.in_w, s.in_c,
                            s.out_h, s.out_w, s.out_c, s.kernel_h, s.kernel_w, s.stride_h,
                            s.stride_w, s.pad_h, s.pad_w, s.groups);
@@ -92,7 +92,7 @@ bool operator==(const Node& a, const Node& b) {
 }
 
 absl::Status InferNode(absl::Span<const Node> before, Node& node) {
-  cpu::ConvShape& s = node.shape;
+  ConvShape& s = node.shape;
   if ((node.kind == NodeKind::kInput) != before.empty()) {
     return absl::InvalidArgumentError("the samples are the first node, and no other");
   }
@@ -107,7 +107,7 @@ absl::Status InferNode(absl::Span<const Node> before, Node& node) {
       return absl::InvalidArgumentError(absl::StrCat("reads node ", input, ", which is not there"));
     }
   }
-  const cpu::ConvShape& x = before[node.inputs[0]].shape;
+  const ConvShape& x = before[node.inputs[0]].shape;
   std::tie(s.in_h, s.in_w, s.in_c) = std::tie(x.out_h, x.out_w, x.out_c);
   switch (node.kind) {
     case NodeKind::kConv:
@@ -119,7 +119,7 @@ absl::Status InferNode(absl::Span<const Node> before, Node& node) {
       RUNNEL_RETURN_IF_ERROR(InferWindow(node));
       break;
     case NodeKind::kAdd: {
-      const cpu::ConvShape& y = before[node.inputs[1]].shape;
+      const ConvShape& y = before[node.inputs[1]].shape;
       if (x.out_h != y.out_h || x.out_w != y.out_w || x.out_c != y.out_c) {
         return absl::InvalidArgumentError("adds values of unequal shapes");
       }

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "kernels/backends/cpu/conv_shape.h"
+#include "kernels/ir/conv_shape.h"
 
 namespace runnel::inference {
 
@@ -40,7 +40,7 @@ struct Node {
   int32_t op = 0;
   // One sample. Of kConv all fields; of pools kernel, stride and padding; of all others in_*, out_*
   // alone. Activations are NHWC; signals have in_h = out_h = 1.
-  cpu::ConvShape shape;
+  ConvShape shape;
 
   int input_count() const { return kind == NodeKind::kInput ? 0 : kind == NodeKind::kAdd ? 2 : 1; }
   int64_t outputs() const { return shape.out_elements(); }

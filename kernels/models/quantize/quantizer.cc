@@ -166,7 +166,7 @@ Coding Quantizer::CodingOf(size_t node) const {
 
 absl::Status Quantizer::QuantizeConv(const Int8Graph& graph, Int8Node& out) const {
   const size_t at = graph.nodes.size();
-  const cpu::ConvShape& s = out.node.shape;
+  const ConvShape& s = out.node.shape;
   const ConvWeights& real = graph_.weights[at];
   const Coding& x = graph.input(out).coding;
   const bool gives_logits = at + 1 == graph_.nodes.size() && out.node.clamp == Clamp::kNone;

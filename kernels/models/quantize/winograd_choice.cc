@@ -43,9 +43,9 @@ absl::StatusOr<double> Agreement(const Int8Graph& graph, Backend& backend,
   int64_t equal = 0;
   for (size_t n = 0; n < classes.size(); ++n) {
     const absl::Span<const float> one = samples.subspan(n * sample, sample);
-    RUNNEL_RETURN_IF_ERROR(runner->Run(
-        {reinterpret_cast<const std::byte*>(one.data()), one.size() * sizeof(float)}, 1,
-        {reinterpret_cast<std::byte*>(logits.data()), logits.size() * sizeof(float)}));
+    RUNNEL_RETURN_IF_ERROR(
+        runner->Run({reinterpret_cast<const std::byte*>(one.data()), one.size() * sizeof(float)}, 1,
+                    {reinterpret_cast<std::byte*>(logits.data()), logits.size() * sizeof(float)}));
     equal += Largest(logits) == classes[n] ? 1 : 0;
   }
   return static_cast<double>(equal) / static_cast<double>(classes.size());

@@ -28,10 +28,9 @@ TEST(Allocation, APassOfAGraphMakesNone) {
       std::vector<float> logits(2 * graph.classes());
       const auto run = [&](int64_t batch) {
         const auto bytes = reinterpret_cast<std::byte*>(logits.data());
-        const auto given =
-            absl::MakeConstSpan(samples).first(batch * model.input.elements());
-        const absl::Status status = runner->Run(
-            BytesOf(given), batch, {bytes, batch * graph.classes() * sizeof(float)});
+        const auto given = absl::MakeConstSpan(samples).first(batch * model.input.elements());
+        const absl::Status status =
+            runner->Run(BytesOf(given), batch, {bytes, batch * graph.classes() * sizeof(float)});
         EXPECT_TRUE(status.ok()) << status;
       };
       // Memory for all of a pass is one piece from the second pass on.

@@ -1,4 +1,4 @@
-// Each instruction set's loops of kernels/models/loops against the formulas as they stand in
+// Each instruction set's loops of kernels/backends/cpu/codes against the formulas as they stand in
 // int8_graph.h, over random and extreme values.
 
 #include "kernels/backends/cpu/codes/code_loops.h"
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/models/graph/factor.h"
 #include "kernels/ir/arithmetic/winograd.h"
+#include "kernels/models/graph/factor.h"
 #include "proto/base/random.h"
 
 namespace runnel::inference {

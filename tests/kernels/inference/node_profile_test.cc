@@ -123,7 +123,7 @@ TEST(LoneConv, ComputesWhatTheGraphDoes) {
 }
 
 TEST(LoneConv, TimesAreThoseOfTheShapes) {
-  const std::vector<cpu::ConvShape> shapes = {Make(WinogradUse::kOff).graph.nodes[1].node.shape};
+  const std::vector<ConvShape> shapes = {Make(WinogradUse::kOff).graph.nodes[1].node.shape};
   const std::vector<double> seconds = cpu::TimeLoneConvs(shapes, 1, 1, 3);
   ASSERT_EQ(seconds.size(), 1u);
   EXPECT_GT(seconds[0], 0);
@@ -163,13 +163,16 @@ TEST(WinogradChoice, TakesWhatIsFaster) {
   const std::unique_ptr<Backend> backend = MakeBackend("cpu", 1).value();
   const auto taken = [&](double gain_of_first_two) {
     const Int8Graph graph =
-        QuantizeWithChosenWinograd(quantizer, real, samples, 2, *backend, [&](const Int8Graph& timed) {
-          std::vector<double> seconds(timed.nodes.size(), 1.0);
-          for (size_t i = 0; i < 2; ++i) {
-            if (timed.nodes[candidates[i]].winograd) seconds[candidates[i]] /= gain_of_first_two;
-          }
-          return seconds;
-        }).value();
+        QuantizeWithChosenWinograd(quantizer, real, samples, 2, *backend,
+                                   [&](const Int8Graph& timed) {
+                                     std::vector<double> seconds(timed.nodes.size(), 1.0);
+                                     for (size_t i = 0; i < 2; ++i) {
+                                       if (timed.nodes[candidates[i]].winograd)
+                                         seconds[candidates[i]] /= gain_of_first_two;
+                                     }
+                                     return seconds;
+                                   })
+            .value();
     std::vector<size_t> nodes;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       if (graph.nodes[i].winograd) nodes.push_back(i);

@@ -115,7 +115,7 @@ Int8Graph SumsOf(const json& one, bool winograd) {
   Int8Node& conv = graph.nodes[1];
   conv.node.kind = NodeKind::kConv;
   conv.node.inputs[0] = 0;
-  cpu::ConvShape& s = conv.node.shape;
+  ConvShape& s = conv.node.shape;
   s.out_c = one["w_shape"][0];
   s.kernel_h = s.kernel_w = 3;
   s.pad_h = s.pad_w = one["pad"];
@@ -185,7 +185,7 @@ TEST(Winograd, ConvolutionsAreTheGoldenOnesOnEveryInstructionSet) {
         const std::vector<float> sums = LogitsOf(*runner, graph, samples, batch);
         ASSERT_EQ(sums.size(), y.size());
         // NHWC here, NCHW there.
-        const cpu::ConvShape& s = graph.nodes[1].node.shape;
+        const ConvShape& s = graph.nodes[1].node.shape;
         const int64_t positions = s.out_h * s.out_w;
         for (size_t i = 0; i < y.size(); ++i) {
           const auto at = static_cast<int64_t>(i);

@@ -119,8 +119,8 @@ StageCompute::Output RunStages(const Quantized& made, const std::vector<int>& en
 }
 
 inference::Tally TallyOfWhole(const Quantized& made) {
-  const std::vector<float> logits = inference::LogitsOf(
-      *inference::RunnerOn("ref", made.graph), made.graph, made.samples, made.batch);
+  const std::vector<float> logits = inference::LogitsOf(*inference::RunnerOn("ref", made.graph),
+                                                        made.graph, made.samples, made.batch);
   inference::Tally tally;
   const std::vector<int32_t> labels = LabelsOf(made);
   for (int64_t i = 0; i < made.batch; ++i) {

@@ -12,9 +12,7 @@
 namespace runnel::cpu {
 namespace {
 
-const CodeRule& RuleAt(const std::byte* words) {
-  return *reinterpret_cast<const CodeRule*>(words);
-}
+const CodeRule& RuleAt(const std::byte* words) { return *reinterpret_cast<const CodeRule*>(words); }
 
 absl::Span<const CodeChannel> ChannelsAt(const std::byte* words, const Shape& shape) {
   const auto* channels = reinterpret_cast<const CodeChannel*>(words + sizeof(CodeRule));
@@ -46,8 +44,8 @@ absl::Status RunEncode(absl::Span<const Call> calls) {
       int8_t* y = call.out<int8_t>(0) + n * image.positions() * image.c + c;
       for (int64_t p = 0; p < image.positions(); p += kBlock) {
         const int64_t count = std::min(kBlock, image.positions() - p);
-        call.machine.codes->encode(x + p, count, inverse, static_cast<int32_t>(rule.zero),
-                                   most, codes);
+        call.machine.codes->encode(x + p, count, inverse, static_cast<int32_t>(rule.zero), most,
+                                   codes);
         for (int64_t i = 0; i < count && !is_symmetric; ++i) {
           codes[i] = static_cast<int8_t>(std::clamp<int64_t>(codes[i], rule.lowest, rule.highest));
         }
@@ -61,8 +59,7 @@ absl::Status RunEncode(absl::Span<const Call> calls) {
 absl::Status RunRequantize(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   const CodeRule& rule = RuleAt(call.inputs[1].data);
-  const absl::Span<const CodeChannel> channels =
-      ChannelsAt(call.inputs[1].data, call.in_shape(1));
+  const absl::Span<const CodeChannel> channels = ChannelsAt(call.inputs[1].data, call.in_shape(1));
   const bool takes_codes = call.inputs[0].buffer->dtype == DType::kInt8;
   const bool gives_sums = call.outputs[0].buffer->dtype == DType::kInt32;
   const Image y = ImageOf(call.out_shape(0));
@@ -155,7 +152,8 @@ absl::Status RunProduct(absl::Span<const Call> calls) {
 absl::Status RunReal(absl::Span<const Call> calls) {
   const Call& call = calls[0];
   std::optional<RealConv> own;
-  const RealConv* real = call.prepared == nullptr ? nullptr : call.prepared->Real(call.inputs[1].buffer->offset_bytes);
+  const RealConv* real =
+      call.prepared == nullptr ? nullptr : call.prepared->Real(call.inputs[1].buffer->offset_bytes);
   if (real == nullptr) real = &own.emplace(RealOf(call));
   real->Run(call.machine, call.in_shape(0)[0], call.inputs[0], call.outputs[0]);
   return WithoutScale(call);

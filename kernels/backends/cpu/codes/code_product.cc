@@ -35,8 +35,8 @@ int8_t CodeOf(const CodeRule& rule, const CodeChannel& channel, int32_t sum) {
 
 std::optional<CodeAddition> AdditionOf(const CodeRule& rule) {
   if (rule.shift > 30) return std::nullopt;
-  const int64_t most = (127 + std::abs(rule.zero_a)) * rule.factor_a +
-                       (127 + std::abs(rule.zero_b)) * rule.factor_b;
+  const int64_t most =
+      (127 + std::abs(rule.zero_a)) * rule.factor_a + (127 + std::abs(rule.zero_b)) * rule.factor_b;
   if (most + (int64_t{1} << (rule.shift - 1)) > INT32_MAX) return std::nullopt;
   return CodeAddition{.zero_a = static_cast<int32_t>(rule.zero_a),
                       .zero_b = static_cast<int32_t>(rule.zero_b),
@@ -277,8 +277,8 @@ void CodeProduct::Winograd(Pass& pass) const {
   auto* v = machine.workspace->Take<int8_t>(kWinogradPoints * most * s.in_c + kReadBehindBytes);
   auto* m = machine.workspace->Take<int32_t>(kWinogradPoints * most * s.out_c);
   auto* tile_sums = machine.workspace->Take<int32_t>(machine.workers() * 4 * s.out_c);
-  auto* workspace = machine.workspace->Take<std::byte>(
-      points_.front().WorkspaceBytes(most, machine.workers()));
+  auto* workspace =
+      machine.workspace->Take<std::byte>(points_.front().WorkspaceBytes(most, machine.workers()));
   for (int64_t first = 0; first < tiles; first += most) {
     const int64_t count = std::min(most, tiles - first);
     const int64_t v_step = count * s.in_c, m_step = count * s.out_c;

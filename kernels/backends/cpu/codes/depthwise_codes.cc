@@ -98,8 +98,7 @@ void DepthwiseCodes::RunRow(const int8_t* image, int64_t oh, int8_t* codes) cons
   for (int64_t ow = end; ow < s.out_w; ++ow) run(ow, 1, 1);
 }
 
-void DepthwiseCodes::Run(ThreadPool& pool, int64_t batch, const int8_t* x,
-                         int8_t* codes) const {
+void DepthwiseCodes::Run(ThreadPool& pool, int64_t batch, const int8_t* x, int8_t* codes) const {
   const ConvShape& s = shape_;
   pool.ParallelFor(batch * s.out_h, [&](int, int64_t line) {
     RunRow(x + line / s.out_h * s.in_h * s.in_w * s.in_c, line % s.out_h,

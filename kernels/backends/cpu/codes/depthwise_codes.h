@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/backends/cpu/thread_pool.h"
 #include "kernels/backends/cpu/codes/requantizer.h"
+#include "kernels/backends/cpu/thread_pool.h"
 
 namespace runnel::cpu {
 

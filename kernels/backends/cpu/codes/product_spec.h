@@ -5,15 +5,15 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "kernels/backends/cpu/conv_shape.h"
 #include "kernels/ir/arithmetic/code_rule.h"
+#include "kernels/ir/conv_shape.h"
 
 namespace runnel::cpu {
 
 // Borrowed. CodeProduct copies what it needs beyond its constructor.
 struct ProductSpec {
-  ConvShape shape;                    // of one sample
-  absl::Span<const int8_t> weights;   // OHWI
+  ConvShape shape;                   // of one sample
+  absl::Span<const int8_t> weights;  // OHWI
   const CodeRule* rule = nullptr;
   absl::Span<const CodeChannel> channels;  // by output channel
   const CodeRule* addition = nullptr;      // or null

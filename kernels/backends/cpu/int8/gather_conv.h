@@ -8,11 +8,11 @@
 
 #include <cstdint>
 
-#include "kernels/backends/cpu/conv_shape.h"
 #include "kernels/backends/cpu/int8/axis.h"
 #include "kernels/backends/cpu/int8/int8_conv.h"
 #include "kernels/backends/cpu/int8/sums_sink.h"
 #include "kernels/backends/cpu/int8/workspace_layout.h"
+#include "kernels/ir/conv_shape.h"
 
 namespace runnel::cpu {
 

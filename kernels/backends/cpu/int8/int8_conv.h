@@ -13,9 +13,9 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "kernels/backends/cpu/conv_shape.h"
 #include "kernels/backends/cpu/int8/int8_kernels.h"
 #include "kernels/backends/cpu/thread_pool.h"
+#include "kernels/ir/conv_shape.h"
 
 namespace runnel::cpu {
 

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "kernels/backends/cpu/conv_shape.h"
 #include "kernels/backends/cpu/int8/int8_conv.h"
+#include "kernels/ir/conv_shape.h"
 
 namespace runnel::cpu {
 

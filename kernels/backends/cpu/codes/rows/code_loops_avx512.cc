@@ -1,5 +1,5 @@
-#include "kernels/backends/cpu/codes/rows/avx512_requantize.h"
 #include "kernels/backends/cpu/codes/code_loops.h"
+#include "kernels/backends/cpu/codes/rows/avx512_requantize.h"
 
 namespace runnel::cpu {
 namespace {

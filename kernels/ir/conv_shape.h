@@ -1,10 +1,10 @@
 #pragma once
 
-// Sizes of one convolution, shared by the FP32 and the INT8 kernels.
+// Sizes of one convolution or window.
 
 #include <cstdint>
 
-namespace runnel::cpu {
+namespace runnel {
 
 // All counts in elements. Activations are NHWC, weights OHWI: (out_c, kernel_h, kernel_w,
 // in_c / groups). A 1-D convolution has in_h = out_h = kernel_h = stride_h = 1 and pad_h = 0; a
@@ -30,4 +30,4 @@ struct ConvShape {
   bool depthwise() const { return groups > 1 && groups == in_c && groups == out_c; }
 };
 
-}  // namespace runnel::cpu
+}  // namespace runnel
