@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "kernels/backends/host/host_memory.h"
-#include "kernels/backends/mixed/processors.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::inference {
@@ -16,8 +15,8 @@ constexpr size_t kMaxPrograms = 4;
 
 // As Bindings ask for it. A backend whose products make codes computes on the host and reads its
 // input once, wherever that lies.
-bool FitsBindings(const Backend& backend, const void* at) {
-  const uintptr_t alignment = backend.codes_in_products() ? alignof(float) : 64;
+bool FitsBindings(const GraphOptions& options, const void* at) {
+  const uintptr_t alignment = options.codes_in_products ? alignof(float) : 64;
   return reinterpret_cast<uintptr_t>(at) % alignment == 0;
 }
 
@@ -64,14 +63,15 @@ int64_t ValueBytes(const Int8Graph& graph, size_t node, int64_t batch) {
 absl::StatusOr<GraphPiece> GraphPiece::Make(const Int8Graph& graph, Backend& backend,
                                             std::vector<size_t> given, size_t output) {
   GraphPiece piece(graph, backend, std::move(given), output);
+  const BackendTraits traits = backend.traits();
+  piece.options_ = {traits.codes_in_products, traits.delays_products};
   RUNNEL_ASSIGN_OR_RETURN(const GraphProgram made, piece.Compile(1));
   RUNNEL_ASSIGN_OR_RETURN(piece.parameters_, Upload(backend, made.parameters));
   return piece;
 }
 
 absl::StatusOr<GraphProgram> GraphPiece::Compile(int64_t batch) const {
-  return CompileGraph(*graph_, batch, given_, output_,
-                      {backend_->codes_in_products(), RatesOf(backend_->name()).delays_products});
+  return CompileGraph(*graph_, batch, given_, output_, options_);
 }
 
 absl::StatusOr<GraphPiece::Prepared*> GraphPiece::PreparedFor(int64_t batch) {
@@ -83,7 +83,7 @@ absl::StatusOr<GraphPiece::Prepared*> GraphPiece::PreparedFor(int64_t batch) {
   RUNNEL_ASSIGN_OR_RETURN(prepared->made, Compile(batch));
   prepared->made.parameters = {};  // uploaded
   Program& program = prepared->made.program;
-  if (backend_->codes_in_products()) program.constants = parameters_->address();
+  if (options_.codes_in_products) program.constants = parameters_->address();
   RUNNEL_ASSIGN_OR_RETURN(prepared->scratch, backend_->Allocate(program.scratch_bytes));
   RUNNEL_ASSIGN_OR_RETURN(prepared->executable, backend_->Prepare(program));
   return (prepared_[batch] = std::move(prepared)).get();
@@ -95,7 +95,7 @@ absl::StatusOr<const std::byte*> GraphPiece::Give(
     absl::FunctionRef<const std::byte*(size_t node)> values) {
   if (made.given.size() == 1) {
     const std::byte* only = values(made.given[0].node);
-    if (FitsBindings(*backend_, only)) return only;
+    if (FitsBindings(options_, only)) return only;
   }
   RUNNEL_ASSIGN_OR_RETURN(std::byte * area, input_area_.Of(made.program.input_bytes));
   for (const GivenValue& value : made.given) {
@@ -110,7 +110,7 @@ absl::Status GraphPiece::Run(int64_t batch, absl::FunctionRef<const std::byte*(s
   RUNNEL_ASSIGN_OR_RETURN(Prepared * prepared, PreparedFor(batch));
   const GraphProgram& made = prepared->made;
   std::byte* result = to;
-  if (made.output != DType::kInt8 || !FitsBindings(*backend_, to)) {
+  if (made.output != DType::kInt8 || !FitsBindings(options_, to)) {
     RUNNEL_ASSIGN_OR_RETURN(result, output_area_.Of(made.program.output_bytes));
   }
   RUNNEL_ASSIGN_OR_RETURN(const std::byte* given, Give(made, batch, values));

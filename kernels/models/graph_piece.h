@@ -62,6 +62,7 @@ class GraphPiece {
 
   const Int8Graph* graph_;
   Backend* backend_;
+  GraphOptions options_;
   std::vector<size_t> given_;
   size_t output_;
   std::unique_ptr<Memory> parameters_;

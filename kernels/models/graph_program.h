@@ -32,7 +32,7 @@ struct GraphProgram {
   DType output = DType::kInt8;
 };
 
-// What the backend can do (Backend).
+// What the backend can do (BackendTraits).
 struct GraphOptions {
   bool codes_in_products = false;
   // The input of a product stays in its place until the sums are requantised

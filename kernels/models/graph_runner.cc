@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/backends/mixed/processors.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel::inference {
@@ -61,6 +60,7 @@ GraphRunner::GraphRunner(const Int8Graph& graph, Backend& backend, std::unique_p
     : graph_(graph),
       owned_(std::move(owned)),
       backend_(backend),
+      codes_in_products_(backend.traits().codes_in_products),
       last_(graph.nodes.size() - 1),
       values_(graph.nodes.size()) {}
 
@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<GraphRunner>> GraphRunner::Make(const Int8Graph& 
 }
 
 absl::StatusOr<Backend*> GraphRunner::BackendOf(size_t node) {
-  if (!graph_.nodes[node].is_real() || backend_.codes_in_products()) return &backend_;
+  if (!graph_.nodes[node].is_real() || codes_in_products_) return &backend_;
   if (host_ == nullptr) {
     RUNNEL_ASSIGN_OR_RETURN(host_, MakeBackend("cpu", 1));
   }
@@ -172,23 +172,22 @@ absl::Status GraphRunner::RunNodes(
 
 std::string GraphRunner::kernel(size_t node) const {
   const Int8Node& n = graph_.nodes[node];
-  const bool is_own = !n.is_real() || backend_.codes_in_products();
+  const bool is_own = !n.is_real() || codes_in_products_;
   const ProcessorFacts facts = (is_own ? backend_ : *host_).processor();
-  const std::string& where = backend_.codes_in_products() && !facts.dot_product.empty()
-                                 ? facts.dot_product
-                                 : facts.backend;
+  const std::string& where =
+      codes_in_products_ && !facts.dot_product.empty() ? facts.dot_product : facts.backend;
   if (n.is_real()) return absl::StrCat("fp32 ", is_own ? where : facts.dot_product);
   const ConvShape& s = n.node.shape;
-  const absl::string_view way = n.node.kind != NodeKind::kConv               ? Name(n.node.kind)
-                                : n.winograd && backend_.codes_in_products() ? "winograd"
-                                : s.depthwise()                              ? "depthwise"
-                                : s.groups > 1                               ? "grouped"
-                                                                             : "direct";
+  const absl::string_view way = n.node.kind != NodeKind::kConv     ? Name(n.node.kind)
+                                : n.winograd && codes_in_products_ ? "winograd"
+                                : s.depthwise()                    ? "depthwise"
+                                : s.groups > 1                     ? "grouped"
+                                                                   : "direct";
   return absl::StrCat(way, " ", where);
 }
 
 absl::StatusOr<std::vector<double>> GraphRunner::TimeNodes(int64_t batch, int passes) {
-  if (!RatesOf(backend_.name()).is_timed || graph_.takes_codes) {
+  if (!backend_.traits().rates.is_timed || graph_.takes_codes) {
     return absl::UnimplementedError(
         absl::StrCat("backend ", backend_.name(), " tells no times of single nodes; take cpu"));
   }

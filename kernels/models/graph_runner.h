@@ -64,6 +64,7 @@ class GraphRunner {
   const Int8Graph& graph_;
   const std::unique_ptr<Backend> owned_;
   Backend& backend_;
+  const bool codes_in_products_;   // BackendTraits
   std::unique_ptr<Backend> host_;  // of FP32 nodes, where `backend_` has none
   const size_t last_;
   std::vector<GraphPiece> pieces_;  // the last one gives the last node

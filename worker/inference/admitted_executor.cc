@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/backends/backend.h"
-#include "kernels/backends/lost_backend.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {

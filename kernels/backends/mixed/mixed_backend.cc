@@ -38,6 +38,8 @@ class MixedBackend final : public CoScheduler {
   BackendTraits traits() const override {
     BackendTraits traits = platform_->traits[0];
     traits.name = "mixed";
+    // Its processors have their instructions apart, and pack no constants.
+    traits.codes_in_products = false;
     if (processors_.size() == 1) return traits;
     traits.numerics_class = JointClass();
     // Copies of what is made again would cost more than the making.
