@@ -54,7 +54,7 @@ class InferenceStage final : public StageEngine {
   void ChangeTraining(const TrainingChange&) override {}
 
   std::string numerics_class() const override {
-    return executor_ == nullptr ? "" : executor_->description();
+    return runner_ == nullptr ? "" : runner_->backend().numerics_class();
   }
   bool trains() const override { return false; }
   const NumberFormat& numbers() const override { return kInt8InferenceNumbers; }
