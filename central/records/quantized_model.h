@@ -4,7 +4,7 @@
 // or runs it. The graph itself is bytes here: only workers look into it.
 //
 // The file: the envelope of proto/crypto/sealed_file.h with magic "RNLQINT8", then a serialized
-// runnel.proto.QuantizedModel. kernels/models/README.md describes it.
+// runnel.proto.QuantizedModel. deploy/INT8.md describes it.
 
 #include <cstdint>
 #include <string>
