@@ -27,8 +27,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Every field of a message, so that two can be compared.
 auto Fields(const WorkerHello& m) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n] = m;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, n, o] = m;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, n, o);
 }
 auto Fields(const ProcessorList& m) { return std::tie(m.processors); }
 auto Fields(const Leaving&) { return std::tuple<>(); }
@@ -53,8 +53,8 @@ auto Fields(const Telemetry& m) {
   return std::make_tuple(m.generation, m.energy_source, values);
 }
 auto Fields(const StageFailed& m) {
-  const auto& [a, b, c, d] = m;
-  return std::tie(a, b, c, d);
+  const auto& [a, b, c, d, e] = m;
+  return std::tie(a, b, c, d, e);
 }
 auto Fields(const Welcome& m) { return std::tie(m.device, m.run, m.life); }
 auto Fields(const Refused& m) { return std::tie(m.reason, m.is_final); }

@@ -310,7 +310,7 @@ int ListeningSocket(int* port) {
   own.sin_family = AF_INET;
   own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&own), sizeof(own)), 0);
-  EXPECT_EQ(listen(listener, 1), 0);
+  EXPECT_EQ(listen(listener, 16), 0);
   socklen_t bytes = sizeof(own);
   getsockname(listener, reinterpret_cast<sockaddr*>(&own), &bytes);
   *port = ntohs(own.sin_port);

@@ -27,10 +27,10 @@ std::string Refusal(const google::protobuf::Message& message) {
 
 TEST(WireMessage, EachKindOfLimitIsKept) {
   proto::RunUntil until;
-  EXPECT_EQ(Refusal(until), "") << "a change, which must have a step, may be missing";
-  until.mutable_change();
-  EXPECT_THAT(Refusal(until), HasSubstr("m.change.from_step: 0 is not in 1.."));
-  until.clear_change();
+  EXPECT_EQ(Refusal(until), "") << "changes, which must have a step, may be missing";
+  until.add_changes();
+  EXPECT_THAT(Refusal(until), HasSubstr("m.changes[0].from_step: 0 is not in 1.."));
+  until.clear_changes();
   until.set_limit((int64_t{1} << 62) + 1);
   EXPECT_THAT(Refusal(until), HasSubstr("m.limit: 4611686018427387905 is not in 0..46116860184"));
   proto::WayMeasured way;

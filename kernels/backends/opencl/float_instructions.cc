@@ -157,7 +157,7 @@ absl::Status FloatInstructions::Update(const Instruction& instruction, const Ste
   };
   const int64_t count = operands_.Elements(instruction);
   const OptimizerStep& step = *instruction.optimizer;
-  return OnOperands(instruction, kKernels[&step - OptimizerSteps().data()])
+  return OnOperands(instruction, kKernels[step.row])
       .Value(static_cast<cl_uint>(count))
       .Value(step.scalars(context))
       .Items(count);

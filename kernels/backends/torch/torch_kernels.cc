@@ -236,7 +236,7 @@ absl::Status Add(const Call& call) {
 
 absl::Status UpdateByOptimizer(const Call& call) {
   // Of sgd alone LibTorch has an order of its own.
-  if (call.optimizer() != &StepOf(nullptr)) return host::UpdateByOptimizer(call);
+  if (call.optimizer()->row != StepOf(nullptr).row) return host::UpdateByOptimizer(call);
   const at::Tensor weights = Flat(call.in(0), call.in_shape(0));
   const at::Tensor gradients = Flat(call.in(1), call.in_shape(1));
   at::Tensor velocity = Flat(call.in_out(2), call.in_shape(2));

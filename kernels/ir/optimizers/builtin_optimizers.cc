@@ -37,7 +37,10 @@ std::vector<OptimizerStep> MakeSteps() {
 #include "proto/base/training/optimizers.inc"
 #undef RUNNEL_OPTIMIZER
   };
-  for (size_t i = 0; i < steps.size(); ++i) steps[i].optimizer = &Optimizers()[i];
+  for (size_t i = 0; i < steps.size(); ++i) {
+    steps[i].optimizer = &Optimizers()[i];
+    steps[i].row = static_cast<int>(i);
+  }
   return steps;
 }
 

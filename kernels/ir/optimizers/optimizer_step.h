@@ -21,6 +21,9 @@ namespace runnel {
 
 struct OptimizerStep {
   const Optimizer* optimizer = nullptr;  // its row
+  // The row's index. A backend in a shared object has a table of its own, so rows are told apart by
+  // it and not by their addresses.
+  int row = 0;
   OptimizerScalars (*scalars)(const StepContext& context) = nullptr;
   OptimizerUpdate update = nullptr;
   // Predicted weights if steps go on as the slots say: out[i] = weights[i] - distance * d, d being

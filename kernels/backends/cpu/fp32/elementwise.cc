@@ -47,7 +47,7 @@ absl::Status Add(Calls calls) { return Binary(calls[0], calls[0].kernels().add);
 absl::Status UpdateByOptimizer(Calls calls) {
   const Call& call = calls[0];
   const OptimizerStep& step = *call.instruction->optimizer;
-  const auto update = call.kernels().updates[&step - OptimizerSteps().data()];
+  const auto update = call.kernels().updates[step.row];
   const OptimizerScalars scalars = step.scalars(*call.context);
   return OverElements(call, [&](int64_t at, int64_t count) {
     float* slots[kMostSlots] = {};
