@@ -196,9 +196,11 @@ TEST_F(RosterTest, WhoLeavesBeforeTheRunGivesItsSeatBack) {
 }
 
 // It was started for this run: nobody else takes its seat.
-TEST_F(RosterTest, ALocalWorkerThatLeavesIsMissedFromTheStart) {
+TEST_F(RosterTest, ALocalWorkerThatLeavesBeforeTheRunIsStartedAgain) {
   EXPECT_FALSE(Joins(1, "own", /*local=*/true));
-  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), 0);
+  effects_.clear();
+  EXPECT_EQ(roster_.Leave(ConnectionId(1), effects_), std::nullopt);
+  EXPECT_EQ(EffectsOf<StartLocalWorker>(effects_)[0].name, "own");
 }
 
 TEST_F(RosterTest, WhoLeavesDuringTheRunIsLostAndNotSpokenTo) {
