@@ -275,9 +275,8 @@ std::string BandwidthText(const PlanBandwidth& bandwidth) {
       absl::StrAppendFormat(&line, " after %.3g ms", link.delay_seconds * 1e3);
   }
   if (links.empty()) return "";
-  return absl::StrCat("links taken for ", absl::StrJoin(links, ", "), " (",
-                      bandwidth.source == "none" ? "nothing given or measured" : bandwidth.source,
-                      ")");
+  if (bandwidth.source == "none") return "links: not measured yet, assumed fast";
+  return absl::StrCat("links taken for ", absl::StrJoin(links, ", "), " (", bandwidth.source, ")");
 }
 
 }  // namespace runnel

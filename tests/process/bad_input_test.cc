@@ -100,12 +100,14 @@ TEST(BadInput, CommandsOfTheLabSayWhereTheyWent) {
 TEST(BadInput, AFlagThatIsGoneNamesItsSuccessor) {
   ExpectRefused({"train", "--cost", "predicted"}, "--cost is gone: --predictor NAME plans from");
   ExpectRefused({"plan", "--plan-mbps=4"}, "--plan-mbps is gone: --links MBPS says the same");
-  ExpectRefused({"devices", "--cost", "x"}, "--cost is no flag of devices");
+  ExpectRefused({"devices", "--central", "127.0.0.1:1", "--cost", "x"},
+                "--cost is no flag of devices");
   ScratchDir dir;
   std::ofstream(dir / "old") << "plan-mbps=4\n";
   ExpectRefused({"train", "--config", dir / "old"}, "--plan-mbps is gone");
   ExpectRefused({"train", "--local-workers", "2", "--links", "-1"}, "--links -1: must be above 0");
-  ExpectRefused({"train", "--local-workers", "2", "--links", "nothing"}, "--links nothing");
+  ExpectRefused({"train", "--local-workers", "2", "--links", "nothing"},
+                "--links open nothing: No such file");
 }
 
 std::string HelpOf(const Words& words) {
