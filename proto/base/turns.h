@@ -4,6 +4,7 @@
 // C library's sine does not promise.
 
 #include <cmath>
+#include <initializer_list>
 
 namespace runnel {
 

@@ -219,9 +219,9 @@ TEST_F(DaemonTest, ARecoveryTakesWhatTheWorkerHasOfABarrier) {
   ASSERT_TRUE(central_->Send(id_, CommitPlan{Generation(4)}).ok());
   const Snapshot snapshot = Ask<Snapshot>(SnapshotRequest{Generation(4), Sequence(0)});
   EXPECT_TRUE(snapshot.state == expected);
-  EXPECT_TRUE(Ask<LayersFetched>(
-                  FetchLayers{Generation(5), {{0, 0}}, ReplicaId{Generation(3), Sequence(8)}})
-                  .state.layers.empty());
+  const StageFailed missing =
+      Ask<StageFailed>(FetchLayers{Generation(5), {{0, 0}}, ReplicaId{Generation(3), Sequence(8)}});
+  EXPECT_THAT(missing.reason, HasSubstr("has no copy of layer 0"));
 }
 
 TEST_F(DaemonTest, ATrainIsAnsweredWithWhatWasMeasuredAndATrain) {
