@@ -42,6 +42,7 @@ class Trainer::Impl final : public CentralControlObserver {
   absl::StatusOr<TrainingOutcome> Run();
   int64_t step() const { return coordinator_.has_value() ? coordinator_->step() : job_.first_step; }
   void StopAtBarrier() {
+    checkpoints_.StopWaiting();
     loop_.Post([this] { Tell([](Coordinator& coordinator) { coordinator.StopAtBarrier(); }); });
   }
 

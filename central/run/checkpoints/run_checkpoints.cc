@@ -9,12 +9,16 @@
 namespace runnel {
 
 RunCheckpoints::~RunCheckpoints() {
+  StopWaiting();
+  writer_.reset();
+}
+
+void RunCheckpoints::StopWaiting() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stops_ = true;
   }
   stops_changed_.notify_all();
-  writer_.reset();
 }
 
 absl::StatusOr<std::string> RunCheckpoints::Write(

@@ -36,6 +36,9 @@ class RunCheckpoints {
              CheckpointWriter::OnEnd on_end, std::function<void(const std::string&)> on_wait);
   // After Begin.
   void Add(Checkpoint checkpoint, bool is_last);
+  // The last one is not waited for any more: it gets the attempt that is under way, or one. Any
+  // thread.
+  void StopWaiting();
   // CheckpointFailures::Add.
   absl::Status Ended(const CheckpointEnd& end, int64_t now_ns, std::string& warning);
 
