@@ -330,6 +330,20 @@ TEST(BadInput, DiskFullWhileCheckpointing) {
   }
 }
 
+TEST(BadInput, WhoDoesNotWaitForRoomEndsTheRun) {
+  ScratchDir dir;
+  Process central({"runnel-central", "train", "--max-batches", "20", "--barrier-every", "10",
+                   "--checkpoint-dir", dir / "c"},
+                  [] {
+                    const rlimit limit = {1 << 20, 1 << 20};
+                    setrlimit(RLIMIT_FSIZE, &limit);
+                  });
+  ASSERT_TRUE(central.WaitForOutput("this is the run's last check-point")) << central.err();
+  central.Signal(SIGTERM);
+  EXPECT_EQ(central.Wait(60), 2) << central.err();
+  EXPECT_THAT(central.err(), HasSubstr("File too large"));
+}
+
 TEST(BadInput, WorkerWithoutCentral) {
   Process worker({"runnel-worker", "--central", "127.0.0.1:1", "--connect-timeout-ms", "300"});
   EXPECT_EQ(worker.Wait(30), 1);
