@@ -12,7 +12,7 @@ namespace runnel {
 absl::StatusOr<PredictorNetwork> LoadNetwork(const PredictorRow& row, const std::string& model,
                                              const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", row.network_file(model));
-  const absl::StatusOr<std::string> text = ReadText(path, kMaxMlpBytes);
+  const absl::StatusOr<std::string> text = ReadText(path, kMaxNetworkBytes);
   if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(absl::StrCat(text.status().message(),
                                             "; 'runnel-predictor train --profiles ", folder,

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/records/shown_figures.h"
 
 namespace runnel {

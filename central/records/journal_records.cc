@@ -1,7 +1,7 @@
 // Journal records <-> JSON lines.
 
 #include "absl/strings/str_cat.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/records/journal.h"
 #include "central/records/plan_json.h"
 #include "central/settings/setting_json.h"

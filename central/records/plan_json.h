@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "proto/base/plan/plan.h"
 
 namespace runnel {

@@ -11,7 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "proto/base/status_macros.h"
 #include "proto/crypto/sha256.h"
 #include "proto/process/atomic_file.h"

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/records/figure_json.h"
 #include "central/records/plan_json.h"
 #include "proto/process/atomic_file.h"

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "compress/codec.h"
 #include "proto/base/random.h"
 #include "proto/base/status_macros.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/planning/live/given_links.h"
 #include "proto/base/status_macros.h"
 #include "proto/process/atomic_file.h"

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/reports/profiled_hosts.h"
 #include "partition/plan_builder.h"
 #include "partition/scenario.h"

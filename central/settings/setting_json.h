@@ -4,7 +4,7 @@
 // under their own. For .cc files of central only.
 
 #include "absl/status/statusor.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/settings/run_settings.h"
 #include "proto/base/training/training.h"
 

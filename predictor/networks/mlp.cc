@@ -1,20 +1,14 @@
 #include "predictor/networks/mlp.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
 namespace {
-
-constexpr absl::string_view kMagic = "runnel-mlp 1";
 
 std::vector<float> Apply(const LinearLayer& layer, absl::Span<const float> input, bool relu) {
   std::vector<float> output(static_cast<size_t>(layer.outputs));
@@ -57,54 +51,6 @@ absl::Status CheckNormalisation(absl::string_view name, const std::vector<float>
       absl::StrCat("mlp: the normalisation of ", name, " does not fit"));
 }
 
-// Reads numbers off the words of a file.
-class Words {
- public:
-  explicit Words(absl::string_view text)
-      : words_(absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {}
-
-  absl::StatusOr<int> Size(absl::string_view name) {
-    int value = 0;
-    if (at_ == words_.size() || !absl::SimpleAtoi(words_[at_++], &value) || value < 1 ||
-        value > kMaxMlpWidth) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("mlp: ", name, " must be a number from 1 to ", kMaxMlpWidth));
-    }
-    return value;
-  }
-  // Exactly `count` numbers; there must be as many words left before they are allocated.
-  absl::Status Numbers(absl::string_view name, size_t count, std::vector<float>& values) {
-    if (words_.size() - at_ < count)
-      return absl::InvalidArgumentError(absl::StrCat("mlp: the file ends within ", name));
-    values.resize(count);
-    for (float& value : values) {
-      if (!absl::SimpleAtof(words_[at_++], &value) || !std::isfinite(value)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("mlp: ", name, " has a word that is no number"));
-      }
-    }
-    return absl::OkStatus();
-  }
-  bool done() const { return at_ == words_.size(); }
-
- private:
-  std::vector<absl::string_view> words_;
-  size_t at_ = 0;
-};
-
-absl::Status ReadLayer(Words& words, absl::string_view name, int inputs, int outputs,
-                       LinearLayer& layer) {
-  layer.inputs = inputs;
-  layer.outputs = outputs;
-  RUNNEL_RETURN_IF_ERROR(words.Numbers(name, size_t(inputs) * size_t(outputs), layer.weights));
-  return words.Numbers(name, size_t(outputs), layer.bias);
-}
-
-void Append(std::string& text, const std::vector<float>& values) {
-  for (size_t i = 0; i < values.size(); ++i)
-    absl::StrAppendFormat(&text, "%.9g%c", values[i], i + 1 == values.size() ? '\n' : ' ');
-}
-
 }  // namespace
 
 std::vector<float> Normalised(absl::Span<const float> input, const std::vector<float>& mean,
@@ -138,53 +84,6 @@ absl::Status CheckMlp(const Mlp& mlp) {
   RUNNEL_RETURN_IF_ERROR(CheckNormalisation("the hardware vector", mlp.hardware_mean,
                                             mlp.hardware_scale, mlp.hardware_mean.size()));
   return CheckNormalisation("the output", {mlp.output_mean}, {mlp.output_scale}, 1);
-}
-
-std::string FormatMlp(const Mlp& mlp) {
-  std::string text = absl::StrCat(kMagic, "\n", mlp.encoding_size(), " ", mlp.encoding_1.outputs,
-                                  " ", mlp.encoding_2.outputs, " ", mlp.hardware_size(), " ",
-                                  mlp.joint_1.outputs, "\n");
-  for (const std::vector<float>* values :
-       {&mlp.encoding_mean, &mlp.encoding_scale, &mlp.hardware_mean, &mlp.hardware_scale})
-    Append(text, *values);
-  Append(text, {mlp.output_mean, mlp.output_scale});
-  for (const LinearLayer* layer : {&mlp.encoding_1, &mlp.encoding_2, &mlp.joint_1, &mlp.joint_2}) {
-    Append(text, layer->weights);
-    Append(text, layer->bias);
-  }
-  return text;
-}
-
-absl::StatusOr<Mlp> ParseMlp(absl::string_view text) {
-  if (text.size() > kMaxMlpBytes)
-    return absl::InvalidArgumentError(
-        absl::StrCat("mlp: over the limit of ", kMaxMlpBytes, " bytes"));
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text, absl::MaxSplits('\n', 1));
-  if (parts.first != kMagic)
-    return absl::InvalidArgumentError(absl::StrCat("mlp: does not begin with '", kMagic, "'"));
-  Words words(parts.second);
-  RUNNEL_ASSIGN_OR_RETURN(const int encoding, words.Size("the encoding's size"));
-  RUNNEL_ASSIGN_OR_RETURN(const int hidden_1, words.Size("encoding_1's size"));
-  RUNNEL_ASSIGN_OR_RETURN(const int hidden_2, words.Size("encoding_2's size"));
-  RUNNEL_ASSIGN_OR_RETURN(const int hardware, words.Size("the hardware vector's size"));
-  RUNNEL_ASSIGN_OR_RETURN(const int hidden_3, words.Size("joint_1's size"));
-  Mlp mlp;
-  RUNNEL_RETURN_IF_ERROR(words.Numbers("encoding_mean", size_t(encoding), mlp.encoding_mean));
-  RUNNEL_RETURN_IF_ERROR(words.Numbers("encoding_scale", size_t(encoding), mlp.encoding_scale));
-  RUNNEL_RETURN_IF_ERROR(words.Numbers("hardware_mean", size_t(hardware), mlp.hardware_mean));
-  RUNNEL_RETURN_IF_ERROR(words.Numbers("hardware_scale", size_t(hardware), mlp.hardware_scale));
-  std::vector<float> output;
-  RUNNEL_RETURN_IF_ERROR(words.Numbers("output", 2, output));
-  mlp.output_mean = output[0];
-  mlp.output_scale = output[1];
-  RUNNEL_RETURN_IF_ERROR(ReadLayer(words, "encoding_1", encoding, hidden_1, mlp.encoding_1));
-  RUNNEL_RETURN_IF_ERROR(ReadLayer(words, "encoding_2", hidden_1, hidden_2, mlp.encoding_2));
-  RUNNEL_RETURN_IF_ERROR(ReadLayer(words, "joint_1", hidden_2 + hardware, hidden_3, mlp.joint_1));
-  RUNNEL_RETURN_IF_ERROR(ReadLayer(words, "joint_2", hidden_3, 1, mlp.joint_2));
-  if (!words.done()) return absl::InvalidArgumentError("mlp: there is more behind its end");
-  RUNNEL_RETURN_IF_ERROR(CheckMlp(mlp));
-  return mlp;
 }
 
 }  // namespace runnel

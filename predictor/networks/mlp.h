@@ -7,13 +7,9 @@
 // LibTorch trains it (train_torch.h) and is the oracle in tests. What goes in and what comes out is
 // the predictor row's (accept_row.h, mlp_row.h).
 
-#include <cstddef>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace runnel {
@@ -52,7 +48,6 @@ struct Mlp {
 
 inline constexpr float kMostScales = 5;
 inline constexpr int kMaxMlpWidth = 4096;
-inline constexpr size_t kMaxMlpBytes = size_t{64} << 20;
 
 // One training sample of a network.
 struct MlpSample {
@@ -68,11 +63,5 @@ std::vector<float> Normalised(absl::Span<const float> input, const std::vector<f
 // InvalidArgument names the defect: sizes of neighbouring layers that differ, a scale of 0, a value
 // that is not finite.
 absl::Status CheckMlp(const Mlp& mlp);
-
-// Text: "runnel-mlp 1", the sizes, the numbers (9 digits, so that floats are read back exactly).
-std::string FormatMlp(const Mlp& mlp);
-// Reads text from outside: sizes are checked before memory is allocated; the result passes
-// CheckMlp. InvalidArgument names the defect.
-absl::StatusOr<Mlp> ParseMlp(absl::string_view text);
 
 }  // namespace runnel

@@ -1,14 +1,12 @@
 #pragma once
 
 // A predictor's trained network as a file: written by `runnel-predictor train`, read by central.
-// Text:
+// JSON:
 //
-//   runnel-network 1
-//   row: mlp
-//   model: any
-//   members: 5
-//   runnel-mlp 1
-//   ...              the members, one behind the other (mlp.h)
+//   {"format": "runnel-network", "version": 2, "row": "mlp", "model": "any", "members": [
+//     {"encoding_mean": [...], "encoding_scale": [...], "hardware_mean": [...], "hardware_scale": [...],
+//      "output": [mean, scale], "encoding_1": {"weights": [row by row], "bias": [...]},
+//      "encoding_2": ..., "joint_1": ..., "joint_2": ...}, ...]}
 //
 // Pure functions, any thread. Contents come from outside: everything is checked before it is used.
 
@@ -33,11 +31,12 @@ struct PredictorNetwork {
   friend bool operator==(const PredictorNetwork&, const PredictorNetwork&) = default;
 };
 
-inline constexpr int kMaxNetworkMembers = 32;
+inline constexpr size_t kMaxNetworkMembers = 32;
+inline constexpr size_t kMaxNetworkBytes = size_t{64} << 20;
 
 std::string FormatNetwork(const PredictorNetwork& network);
-// InvalidArgument names the defect: a wrong head, another number of members than it says, members
-// of differing inputs, a member that ParseMlp refuses.
+// InvalidArgument names the defect: another format or version, a field that is missing or not
+// known, members of differing inputs, a member that CheckMlp refuses.
 absl::StatusOr<PredictorNetwork> ParseNetwork(absl::string_view text);
 
 }  // namespace runnel

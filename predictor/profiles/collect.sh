@@ -218,7 +218,7 @@ for one in $passes; do
     set -- $rest
     file=$(file_of "$name" "$1")
     [ "$one" = 1 ] && [ -f "$file" ] && continue
-    [ "$one" = 2 ] && { [ ! -f "$file" ] || grep -q '^date: .*,' "$file"; } && continue
+    [ "$one" = 2 ] && { [ ! -f "$file" ] || grep -q '"date": ".*, ' "$file"; } && continue
     [ -n "$until" ] && [ "$(date +%H:%M)" \> "$until" ] && { echo "collect.sh: it is $until"; exit 0; }
     # shellcheck disable=SC2086
     measure $line "$one" </dev/null

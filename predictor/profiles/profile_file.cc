@@ -8,29 +8,27 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
 #include "proto/base/model/model_spec.h"
 #include "proto/base/status_macros.h"
+#include "proto/json/json_fields.h"
 
 namespace runnel {
 namespace {
 
-constexpr absl::string_view kMagic = "runnel-profile 1";
-constexpr absl::string_view kColumns =
-    "model first last batch seconds_1 spread_1 seconds_2 spread_2";
-constexpr size_t kColumnCount = 8;
+constexpr absl::string_view kFormat = "runnel-profile";
+constexpr int64_t kVersion = 2;
+constexpr std::array<absl::string_view, 8> kColumns = {
+    "model", "first", "last", "batch", "seconds_1", "spread_1", "seconds_2", "spread_2"};
 constexpr size_t kMaxText = 200;
 constexpr int64_t kMaxBatch = 1 << 20;
 constexpr double kMaxSeconds = 1e6;
 
-absl::Status Wrong(size_t line, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("profile: line ", line, ": ", what));
-}
+absl::Status Wrong(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
-// A field of the header: how it is read and written.
+// A field of the head: how it is read and written.
 struct Field {
   absl::string_view key;
   std::string DeviceProfile::*text = nullptr;
@@ -55,124 +53,118 @@ constexpr std::array<Field, 13> kFields = {{
 }};
 
 bool IsPlainText(absl::string_view text) {
-  return text.size() <= kMaxText && std::all_of(text.begin(), text.end(), [](char c) {
-           return absl::ascii_isprint(static_cast<unsigned char>(c));
-         });
+  return !text.empty() && text.size() <= kMaxText &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
 }
 
-absl::Status ReadField(size_t line, absl::string_view text, std::set<absl::string_view>& seen,
-                       DeviceProfile& profile) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(text, absl::MaxSplits(':', 1));
-  const auto field = std::find_if(kFields.begin(), kFields.end(),
-                                  [&](const Field& f) { return f.key == parts.first; });
-  if (field == kFields.end())
-    return Wrong(line, absl::StrCat("'", parts.first.substr(0, 40), "' is no key"));
-  if (!seen.insert(field->key).second)
-    return Wrong(line, absl::StrCat(field->key, " is there twice"));
-  const absl::string_view value = absl::StripAsciiWhitespace(parts.second);
-  if (field->text != nullptr) {
-    if (value.empty() || !IsPlainText(value)) {
-      return Wrong(line,
-                   absl::StrCat(field->key, " must be 1 to ", kMaxText, " printable characters"));
-    }
-    profile.*field->text = std::string(value);
-  } else if (field->count != nullptr) {
-    if (!absl::SimpleAtoi(value, &(profile.*field->count)) || profile.*field->count < 1 ||
-        profile.*field->count > kMaxBatch) {
-      return Wrong(line, absl::StrCat(field->key, " must be a number from 1 to ", kMaxBatch));
-    }
-  } else if (!absl::SimpleAtod(value, &(profile.*field->real)) || !(profile.*field->real > 0) ||
-             profile.*field->real > 1) {
-    return Wrong(line, absl::StrCat(field->key, " must be above 0 and at most 1"));
+absl::Status CheckField(const Field& field, const DeviceProfile& profile) {
+  const auto check = [&field](bool is_good, absl::string_view needed) {
+    return is_good ? absl::OkStatus() : Wrong(absl::StrCat("'", field.key, "' must be ", needed));
+  };
+  if (field.text != nullptr) {
+    return check(IsPlainText(profile.*field.text),
+                 absl::StrCat("1 to ", kMaxText, " printable characters"));
   }
-  return absl::OkStatus();
-}
-
-bool ReadSeconds(absl::string_view text, bool may_be_zero, double* value) {
-  return absl::SimpleAtod(text, value) && std::isfinite(*value) && *value <= kMaxSeconds &&
-         (may_be_zero ? *value >= 0 : *value > 0);
-}
-
-absl::StatusOr<SubModelTime> ReadLine(size_t line, absl::string_view text) {
-  const std::vector<absl::string_view> columns = absl::StrSplit(text, ' ');
-  if (columns.size() != kColumnCount) {
-    return Wrong(line, absl::StrCat("has ", columns.size(), " columns, not ", kColumnCount));
+  if (field.count != nullptr) {
+    return check(profile.*field.count >= 1 && profile.*field.count <= kMaxBatch,
+                 absl::StrCat("a number from 1 to ", kMaxBatch));
   }
+  return check(profile.*field.real > 0 && profile.*field.real <= 1, "above 0 and at most 1");
+}
+
+bool IsTime(double seconds) { return seconds >= 0 && seconds <= kMaxSeconds; }
+
+absl::StatusOr<SubModelTime> ReadRow(const Json& json) {
+  if (!json.is_array() || json.size() != kColumns.size())
+    return Wrong(absl::StrCat("needs an array of ", kColumns.size(), " columns"));
   SubModelTime row;
-  row.model = std::string(columns[0]);
-  if (row.model.empty() || !IsPlainText(row.model)) return Wrong(line, "model has no name");
-  if (!absl::SimpleAtoi(columns[1], &row.range.first_layer) ||
-      !absl::SimpleAtoi(columns[2], &row.range.last_layer) || row.range.first_layer < 0 ||
-      row.range.last_layer < row.range.first_layer || row.range.last_layer >= kMaxLayers) {
-    return Wrong(line, "first and last must be layers of a model, in order");
+  RUNNEL_RETURN_IF_ERROR(ReadValue(json[0], kColumns[0], row.model));
+  RUNNEL_RETURN_IF_ERROR(ReadValue(json[1], kColumns[1], row.range.first_layer));
+  RUNNEL_RETURN_IF_ERROR(ReadValue(json[2], kColumns[2], row.range.last_layer));
+  RUNNEL_RETURN_IF_ERROR(ReadValue(json[3], kColumns[3], row.batch));
+  double* const times[] = {&row.seconds_1, &row.spread_1, &row.seconds_2, &row.spread_2};
+  for (size_t i = 0; i < 4; ++i)
+    RUNNEL_RETURN_IF_ERROR(ReadValue(json[4 + i], kColumns[4 + i], *times[i]));
+  if (!IsPlainText(row.model)) return Wrong("'model' has no name");
+  if (row.range.first_layer < 0 || row.range.last_layer < row.range.first_layer ||
+      row.range.last_layer >= kMaxLayers) {
+    return Wrong("'first' and 'last' must be layers of a model, in order");
   }
-  if (!absl::SimpleAtoi(columns[3], &row.batch) || row.batch < 1 || row.batch > kMaxBatch) {
-    return Wrong(line, absl::StrCat("batch must be a number from 1 to ", kMaxBatch));
-  }
-  if (!ReadSeconds(columns[4], false, &row.seconds_1) ||
-      !ReadSeconds(columns[5], true, &row.spread_1) ||
-      !ReadSeconds(columns[6], true, &row.seconds_2) ||
-      !ReadSeconds(columns[7], true, &row.spread_2)) {
-    return Wrong(line, "seconds must be above 0 (the second pass: or 0), spreads 0 or more");
+  if (row.batch < 1 || row.batch > kMaxBatch)
+    return Wrong(absl::StrCat("'batch' must be a number from 1 to ", kMaxBatch));
+  if (row.seconds_1 == 0 || !std::all_of(std::begin(times), std::end(times),
+                                         [](const double* time) { return IsTime(*time); })) {
+    return Wrong("seconds must be above 0 (the second pass: or 0), spreads 0 or more");
   }
   return row;
+}
+
+absl::StatusOr<std::vector<SubModelTime>> ReadRows(const Json& json) {
+  if (json.empty()) return Wrong("there is no sub-model");
+  if (json.size() > kMaxProfileLines)
+    return Wrong(absl::StrCat("more than ", kMaxProfileLines, " sub-models"));
+  std::vector<SubModelTime> rows;
+  std::set<std::tuple<std::string, LayerRange, int64_t>> keys;
+  for (const Json& element : json) {
+    absl::StatusOr<SubModelTime> row = ReadRow(element);
+    if (row.ok() && !keys.insert({row->model, row->range, row->batch}).second)
+      row = Wrong("is there twice");
+    if (!row.ok())
+      return Wrong(absl::StrCat("sub_models[", rows.size(), "]: ", row.status().message()));
+    rows.push_back(*std::move(row));
+  }
+  return rows;
 }
 
 }  // namespace
 
 absl::StatusOr<DeviceProfile> ParseProfile(absl::string_view text) {
   if (text.size() > kMaxProfileBytes) {
-    return absl::InvalidArgumentError(
+    return Wrong(
         absl::StrCat("profile: ", text.size(), " bytes, over the limit of ", kMaxProfileBytes));
   }
+  if (absl::StartsWith(text, "runnel-profile 1\n")) {
+    return Wrong(
+        "profile: is of version 1, this program reads 2: measure it anew with runnel-lab profile");
+  }
+  RUNNEL_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   DeviceProfile profile;
-  std::set<absl::string_view> seen;
-  std::set<std::tuple<std::string, LayerRange, int64_t>> keys;
-  size_t line = 0;
-  bool in_table = false;
-  for (absl::string_view raw : absl::StrSplit(text, '\n')) {
-    ++line;
-    const absl::string_view row = absl::StripTrailingAsciiWhitespace(raw);
-    if (line == 1) {
-      if (row != kMagic) return Wrong(line, absl::StrCat("is not '", kMagic, "'"));
-    } else if (row.empty()) {
-      continue;
-    } else if (row == kColumns) {
-      in_table = true;
-    } else if (!in_table) {
-      RUNNEL_RETURN_IF_ERROR(ReadField(line, row, seen, profile));
-    } else {
-      if (profile.sub_models.size() == kMaxProfileLines) return Wrong(line, "is one too many");
-      RUNNEL_ASSIGN_OR_RETURN(SubModelTime time, ReadLine(line, row));
-      if (!keys.insert({time.model, time.range, time.batch}).second)
-        return Wrong(line, "is there twice");
-      profile.sub_models.push_back(std::move(time));
-    }
-  }
+  JsonObject object(json, "profile");
+  object.Format(kFormat, kVersion);
   for (const Field& field : kFields) {
-    if (seen.count(field.key) == 0) return Wrong(line, absl::StrCat("there is no ", field.key));
+    if (field.text != nullptr) object.Read(field.key, profile.*field.text);
+    if (field.count != nullptr) object.Read(field.key, profile.*field.count);
+    if (field.real != nullptr) object.Read(field.key, profile.*field.real);
+    object.Note(CheckField(field, profile));
   }
-  if (profile.sub_models.empty()) return Wrong(line, "there is no sub-model");
+  std::string columns;
+  object.Read("columns", columns);
+  if (columns != absl::StrJoin(kColumns, " "))
+    object.Note(Wrong(absl::StrCat("'columns' must be '", absl::StrJoin(kColumns, " "), "'")));
+  absl::StatusOr<std::vector<SubModelTime>> rows = ReadRows(object.Array("sub_models"));
+  object.Note(rows.status());
+  RUNNEL_RETURN_IF_ERROR(object.Finish());
+  profile.sub_models = *std::move(rows);
   return profile;
 }
 
 std::string FormatProfile(const DeviceProfile& profile) {
-  std::string text = absl::StrCat(kMagic, "\n");
+  Json head = {{"format", kFormat}, {"version", kVersion}};
   for (const Field& field : kFields) {
-    absl::StrAppend(&text, field.key, ": ");
-    if (field.text != nullptr) absl::StrAppend(&text, profile.*field.text);
-    if (field.count != nullptr) absl::StrAppend(&text, profile.*field.count);
-    if (field.real != nullptr) absl::StrAppend(&text, profile.*field.real);
-    absl::StrAppend(&text, "\n");
+    Json& value = head[std::string(field.key)];
+    if (field.text != nullptr) value = profile.*field.text;
+    if (field.count != nullptr) value = profile.*field.count;
+    if (field.real != nullptr) value = profile.*field.real;
   }
-  absl::StrAppend(&text, kColumns, "\n");
+  head["columns"] = absl::StrJoin(kColumns, " ");
+  std::vector<Json> rows;
   for (const SubModelTime& row : profile.sub_models) {
-    absl::StrAppendFormat(&text, "%s %d %d %d %.7g %.3g %.7g %.3g\n", row.model,
-                          row.range.first_layer, row.range.last_layer, row.batch, row.seconds_1,
-                          row.spread_1, row.seconds_2, row.spread_2);
+    rows.push_back({row.model, row.range.first_layer, row.range.last_layer, row.batch,
+                    Rounded(row.seconds_1, 7), Rounded(row.spread_1, 3), Rounded(row.seconds_2, 7),
+                    Rounded(row.spread_2, 3)});
   }
-  return text;
+  return DumpRows(head, "sub_models", rows);
 }
 
 }  // namespace runnel

@@ -1,14 +1,12 @@
 #pragma once
 
 // The measured times of one device configuration as a file: the predictor's training data
-// (predictor/profiles/), written by `runnel-lab profile`. Text, one sub-model a line:
+// (predictor/profiles/), written by `runnel-lab profile`. JSON, one sub-model a line:
 //
-//   runnel-profile 1
-//   name: quota_50
-//   family: quota
-//   ...
-//   model first last batch seconds_1 spread_1 seconds_2 spread_2
-//   lenet 0 2 16 0.00123 0.012 0.00122 0.010
+//   {"format": "runnel-profile", "version": 2, "name": "quota_50", "family": "quota", ...
+//    "columns": "model first last batch seconds_1 spread_1 seconds_2 spread_2",
+//    "sub_models": [["lenet",0,2,16,0.00123,0.012,0.00122,0.01],
+//                   ...]}
 //
 // Pure functions, any thread. Contents come from outside: everything is checked before it is used.
 
@@ -59,8 +57,8 @@ struct DeviceProfile {
 inline constexpr size_t kMaxProfileBytes = size_t{4} << 20;
 inline constexpr size_t kMaxProfileLines = 20'000;
 
-// InvalidArgument names the line and the defect: an unknown or missing key, a text that is no
-// number or one out of range, a sub-model that is there twice, more than the limits above.
+// InvalidArgument names the key or the row and the defect: another format or version, an unknown or
+// missing key, a value of another type or out of range, a sub-model that is there twice, more than the limits above.
 absl::StatusOr<DeviceProfile> ParseProfile(absl::string_view text);
 // ParseProfile reads the text back to an equal profile (seconds to 7 digits).
 std::string FormatProfile(const DeviceProfile& profile);

@@ -52,10 +52,10 @@ absl::StatusOr<std::vector<DeviceProfile>> LoadProfiles(const std::string& folde
     }
   }
   if (paths.empty()) {
-    return absl::NotFoundError(absl::StrCat(
-        folder,
-        ": has no *.profile; predictor/profiles of the sources does, and `runnel-central "
-        "profile` measures one"));
+    return absl::NotFoundError(
+        absl::StrCat(folder,
+                     ": has no *.profile; predictor/profiles of the sources does, and `runnel-lab "
+                     "profile` measures one"));
   }
   std::sort(paths.begin(), paths.end());
   std::vector<DeviceProfile> profiles;

@@ -40,36 +40,43 @@ std::string Replaced(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
+DeviceProfile WithoutRows() {
+  DeviceProfile profile = Sample();
+  profile.sub_models.clear();
+  return profile;
+}
+
 TEST(ProfileFile, SaysWhatIsWrong) {
   const struct {
     std::string text;
     const char* message;
   } rows[] = {
-      {"", "line 1: is not 'runnel-profile 1'"},
-      {Replaced("runnel-profile 1", "runnel-profile 2"), "line 1"},
-      {Replaced("family: quota\n", ""), "there is no family"},
-      {Replaced("family: quota\n", "family: quota\nfamily: quota\n"), "family is there twice"},
-      {Replaced("family: quota", "family:"), "family must be"},
-      {Replaced("threads: 1", "threads: 0"), "threads must be a number from 1"},
-      {Replaced("threads: 1", "threads: 1x"), "threads must be"},
-      {Replaced("threads: 1", "threads: 99999999999999999999"), "threads must be"},
-      {Replaced("cpu_share: 0.5", "cpu_share: nan"), "cpu_share must be"},
-      {Replaced("cpu_share: 0.5", "cpu_share: 1.5"), "cpu_share must be"},
-      {Replaced("load: none", "speed: none"), "'speed' is no key"},
-      {Replaced("lenet 0 2 16", "lenet 2 0 16"), "layers of a model, in order"},
-      {Replaced("lenet 0 2 16", "lenet -1 2 16"), "layers of a model"},
-      {Replaced("lenet 0 2 16", "lenet 0 9999 16"), "layers of a model"},
-      {Replaced("lenet 0 2 16", "lenet 0 2 0"), "batch must be"},
-      {Replaced("lenet 0 2 16", "lenet 0 16"), "has 7 columns, not 8"},
-      {Replaced("lenet 0 2 8", "lenet 0 2 16"), "is there twice"},
+      {"", "JSON"},
+      {"runnel-profile 1\nname: x\n", "is of version 1, this program reads 2"},
+      {Replaced("\"version\": 2", "\"version\": 3"),
+       "is runnel-profile 3, this program reads runnel-profile 2"},
+      {Replaced("\"runnel-profile\"", "\"runnel-network\""), "is runnel-network 2"},
+      {Replaced("\"family\": \"quota\",", ""), "'family' is missing"},
+      {Replaced("\"family\": \"quota\"", "\"family\": \"\""), "'family' must be 1 to"},
+      {Replaced("\"threads\": 1", "\"threads\": 0"), "'threads' must be a number from 1"},
+      {Replaced("\"threads\": 1", "\"threads\": \"1\""), "'threads': needs an integer"},
+      {Replaced("\"threads\": 1", "\"threads\": 99999999999999999999"), "'threads'"},
+      {Replaced("\"cpu_share\": 0.5", "\"cpu_share\": 0"), "'cpu_share' must be"},
+      {Replaced("\"cpu_share\": 0.5", "\"cpu_share\": 1.5"), "'cpu_share' must be"},
+      {Replaced("\"load\": \"none\"", "\"load\": \"none\", \"speed\": 1"), "'speed' is not known"},
+      {Replaced("spread_2\"", "spread\""), "'columns' must be"},
+      {Replaced("\"lenet\",0,2,16", "\"lenet\",2,0,16"), "sub_models[0]: 'first' and 'last'"},
+      {Replaced("\"lenet\",0,2,16", "\"lenet\",-1,2,16"), "layers of a model"},
+      {Replaced("\"lenet\",0,2,16", "\"lenet\",0,9999,16"), "layers of a model"},
+      {Replaced("\"lenet\",0,2,16", "\"lenet\",0,2,0"), "'batch' must be"},
+      {Replaced("\"lenet\",0,2,16", "\"lenet\",0,16"), "an array of 8 columns"},
+      {Replaced("\"lenet\",0,2,16", "7,0,2,16"), "'model': needs a string"},
+      {Replaced("\"lenet\",0,2,8", "\"lenet\",0,2,16"), "sub_models[1]: is there twice"},
       {Replaced("0.00125", "0"), "seconds must be above 0"},
       {Replaced("0.00125", "-1"), "seconds must be above 0"},
-      {Replaced("0.00125", "inf"), "seconds must be above 0"},
-      {Replaced("0.00125", "fast"), "seconds must be above 0"},
-      {Replaced("lenet 0 2 16 0.00125 0.25 0.5 0.125\nlenet 0 2 8 1.5e-07 0 0 0\n"
-                "vgg11 3 3 2 12.5 0.5 13.25 1.5\n",
-                ""),
-       "there is no sub-model"},
+      {Replaced("0.00125", "1e9"), "seconds must be above 0"},
+      {Replaced("0.00125", "1e999"), "JSON"},
+      {FormatProfile(WithoutRows()), "there is no sub-model"},
   };
   for (const auto& row : rows) {
     const absl::StatusOr<DeviceProfile> profile = ParseProfile(row.text);
@@ -81,10 +88,11 @@ TEST(ProfileFile, SaysWhatIsWrong) {
 
 TEST(ProfileFile, TooMuchIsRefused) {
   EXPECT_FALSE(ParseProfile(std::string(kMaxProfileBytes + 1, 'x')).ok());
-  std::string text = FormatProfile(Sample());
+  DeviceProfile profile = Sample();
   for (size_t i = 0; i < kMaxProfileLines; ++i)
-    text += "m 0 0 " + std::to_string(i + 1) + " 1 0 0 0\n";
-  EXPECT_THAT(std::string(ParseProfile(text).status().message()), HasSubstr("one too many"));
+    profile.sub_models.push_back({"m", {0, 0}, static_cast<int64_t>(i + 1), 1, 0, 0, 0});
+  EXPECT_THAT(std::string(ParseProfile(FormatProfile(profile)).status().message()),
+              HasSubstr("more than 20000 sub-models"));
 }
 
 // Whatever is read without an error is written and read again without a change.

@@ -206,7 +206,7 @@ TEST(PredictorReport, DevicesThatWereNeverProfiled) {
   ExpectRefused(With(report, {"--unseen", profiles.known() + "/times_1.profile"}),
                 "configuration times_1 is among those that are known");
   ExpectRefused(With(report, {"--unseen", profiles / "nothing"}), "nothing: cannot be read");
-  std::ofstream(profiles / "damaged") << "runnel-profile 1\nname: x\nspeed: 9\n";
+  std::ofstream(profiles / "damaged") << "{\"format\": \"runnel-profile\", \"version\": 9}";
   ExpectRefused(With(report, {"--unseen", profiles / "damaged"}), "damaged: ");
   ExpectRefused({"predictor-report", "--profiles", profiles / "unseen/none"}, "unseen/none");
   ExpectRefused({"predictor-report"}, "--profiles");

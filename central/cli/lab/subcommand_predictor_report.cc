@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/lab/lab_commands.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/planning/predicted_cost.h"
 #include "central/reports/predicted_plans.h"
 #include "central/reports/scenario_file.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "central/cli/lab/lab_commands.h"
 #include "central/cli/shipped_profiles.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/records/plan_json.h"
 #include "central/reports/scenario_file.h"
 #include "central/reports/simulate_table.h"

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "central/planning/barrier_report.h"
 #include "central/planning/measured/link_rates.h"
 #include "partition/scenario.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
 

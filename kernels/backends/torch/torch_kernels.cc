@@ -253,14 +253,10 @@ at::Tensor FirstTaps(const Window& window, const Image& y, int64_t width) {
   return rows.add(at::arange(y.w, at::kLong).mul_(window.sw).unsqueeze(0));
 }
 
-// The plane that a max pool slides over has its padding around it.
-int64_t PaddedHeight(const Window& window, const Image& x) { return x.h + 2 * window.ph; }
-int64_t PaddedWidth(const Window& window, const Image& x) { return x.w + 2 * window.pw; }
-
 absl::Status MaxPoolForward(const Call& call) {
   const Window window = WindowOf(call.attributes(), call.in_shape(0));
   const Image y = ImageOf(call.out_shape(0));
-  const int64_t width = PaddedWidth(window, ImageOf(call.in_shape(0)));
+  const int64_t width = ImageOf(call.in_shape(0)).w + 2 * window.pw;  // of the padded plane
   const at::Tensor padded = at::constant_pad_nd(Images(call.in(0), call.in_shape(0)),
                                                 {window.pw, window.pw, window.ph, window.ph},
                                                 -std::numeric_limits<float>::infinity());
@@ -278,7 +274,7 @@ absl::Status MaxPoolForward(const Call& call) {
 absl::Status MaxPoolInputGradient(const Call& call) {
   const Window window = WindowOf(call.attributes(), call.out_shape(0));
   const Image x = ImageOf(call.out_shape(0)), y = ImageOf(call.in_shape(0));
-  const int64_t height = PaddedHeight(window, x), width = PaddedWidth(window, x);
+  const int64_t height = x.h + 2 * window.ph, width = x.w + 2 * window.pw;
   const at::Tensor taps =
       at::from_blob(const_cast<uint8_t*>(call.in<uint8_t>(1)), {y.n, y.c, y.h, y.w}, at::kByte)
           .to(at::kLong);

@@ -1,6 +1,6 @@
 #include "central/reports/codec_report.h"
 
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 #include "compress/codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,8 +1,10 @@
-#include "central/files/json_fields.h"
+#include "proto/json/json_fields.h"
 
 #include <limits>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace runnel {
 namespace {
@@ -63,6 +65,25 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
 
 std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string DumpRows(const Json& head, absl::string_view key, const std::vector<Json>& rows) {
+  std::string text = "{\n";
+  for (const auto& [name, value] : head.items())
+    absl::StrAppend(&text, " ", DumpJson(name), ": ", DumpJson(value), ",\n");
+  absl::StrAppend(&text, " ", DumpJson(std::string(key)), ": [");
+  const char* separator = "\n  ";
+  for (const Json& row : rows) {
+    absl::StrAppend(&text, separator, DumpJson(row));
+    separator = ",\n  ";
+  }
+  return absl::StrCat(text, "\n ]\n}\n");
+}
+
+double Rounded(double value, int digits) {
+  double rounded = value;
+  (void)absl::SimpleAtod(absl::StrFormat("%.*g", digits, value), &rounded);
+  return rounded;
 }
 
 absl::Status ReadValue(const Json& json, absl::string_view key, int64_t& out) {
@@ -128,6 +149,16 @@ absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<doub
   return ReadList(json, key, out);
 }
 
+absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<float>& out) {
+  if (!json.is_array()) return WrongType(key, "an array", json);
+  out.clear();
+  for (const Json& element : json) {
+    if (!element.is_number()) return WrongType(key, "an array of numbers", element);
+    out.push_back(element.get<float>());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadMeasurement(const Json& json, absl::string_view key, double& out) {
   if (json.is_null()) {
     out = std::numeric_limits<double>::quiet_NaN();
@@ -144,6 +175,18 @@ JsonObject::JsonObject(const Json& json, absl::string_view what) : json_(json), 
 
 JsonObject& JsonObject::Measurement(absl::string_view key, double& out) {
   if (const Json* value = Find(key)) Note(ReadMeasurement(*value, key, out));
+  return *this;
+}
+
+JsonObject& JsonObject::Format(absl::string_view format, int64_t version) {
+  std::string read_format;
+  int64_t read_version = 0;
+  Read("format", read_format).Read("version", read_version);
+  if (status_.ok() && (read_format != format || read_version != version)) {
+    Note(
+        absl::InvalidArgumentError(absl::StrCat("is ", read_format.substr(0, 40), " ", read_version,
+                                                ", this program reads ", format, " ", version)));
+  }
   return *this;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Typed access to the fields of a JSON object from outside: errors are statuses that name the key.
-// For .cc files of central only.
+// And the form of files that people read. Pure functions, any thread.
 
 #include <cstdint>
 #include <set>
@@ -25,6 +25,12 @@ absl::StatusOr<Json> ParseJson(absl::string_view text);
 // The JSON as one line without a line end. Bytes that are no UTF-8 become U+FFFD; NaN and
 // infinities null.
 std::string DumpJson(const Json& json);
+// An object for people: each field of `head` in a line, then the array `rows` as the field `key`,
+// an element a line.
+std::string DumpRows(const Json& head, absl::string_view key, const std::vector<Json>& rows);
+// The number that is written with at most so many significant digits. A float's 9 give the float
+// back.
+double Rounded(double value, int digits);
 
 // Conversions of one value; `key` goes into the message. An integer must be written as one and fit
 // 64 bits; a real may be written as an integer.
@@ -38,6 +44,7 @@ absl::Status ReadValue(const Json& json, absl::string_view key, std::string& out
 absl::Status ReadValue(const Json& json, absl::string_view key, CodecSchedule& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<int64_t>& out);
 absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<double>& out);
+absl::Status ReadValue(const Json& json, absl::string_view key, std::vector<float>& out);
 // null is NaN: what DumpJson makes of one.
 absl::Status ReadMeasurement(const Json& json, absl::string_view key, double& out);
 
@@ -54,6 +61,8 @@ class JsonObject {
     return *this;
   }
   JsonObject& Measurement(absl::string_view key, double& out);
+  // The fields "format" and "version", with which a file begins.
+  JsonObject& Format(absl::string_view format, int64_t version);
   // The field itself; null after the first error.
   const Json* Find(absl::string_view key);
   // The first field that nobody has asked for; empty: there is none.
