@@ -61,8 +61,9 @@ class Planner {
   }
 
   // Cuts the model over `devices`, which are in pipeline order. times: by device number; empty:
-  // nothing was measured, of one device or of all. Called once, before AtBarrier. The coordinator
-  // gives the plan its generation. Errors name what does not fit and the fix.
+  // nothing was measured, of one device or of all. Called before AtBarrier, again with other devices
+  // after an error. The coordinator gives the plan its generation. Errors name what does not fit and
+  // the fix.
   virtual absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                          const std::vector<DeviceTimes>& times) = 0;
 

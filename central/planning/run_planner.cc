@@ -90,6 +90,7 @@ bool RunPlanner::ProbesPath(const std::vector<DeviceFacts>& devices, int device)
 absl::Status RunPlanner::SetFirstRates(const std::vector<DeviceFacts>& devices) {
   const LinkInputs& links = inputs().links;
   RUNNEL_RETURN_IF_ERROR(CheckGivenLinks(links.ways, devices));
+  given_rates_.clear();
   SetGivenWays(links.ways, devices, links.frame_share, given_rates_);
   first_rates_ = RatesOfPaths(devices, links.given.delay_seconds);
   SetGivenWays(links.ways, devices, links.frame_share, first_rates_);
@@ -138,6 +139,8 @@ absl::StatusOr<Plan> RunPlanner::FirstPlan(const std::vector<DeviceFacts>& devic
                                            const std::vector<DeviceTimes>& times) {
   std::vector<int> numbers;
   const bool by_first_device = inputs().policy->basis == PlanBasis::kFirstDevice;
+  cluster_ = MeasuredCluster();
+  usable_.clear();
   for (size_t i = 0; i < devices.size(); ++i) {
     // One that was lost again, or came when the others had been measured.
     const bool is_known =

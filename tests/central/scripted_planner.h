@@ -12,6 +12,8 @@ namespace runnel {
 class ScriptedPlanner final : public Planner {
  public:
   std::function<Plan(const std::vector<DeviceFacts>& devices)> first_plan;
+  // OK, null: there is one.
+  std::function<absl::Status(const std::vector<DeviceFacts>& devices)> first_fails;
   // Null: the plan is kept.
   std::function<BarrierDecision(const BarrierReport& report)> at_barrier;
   // Null: the plan is merged (MergeLostStages).
@@ -23,6 +25,9 @@ class ScriptedPlanner final : public Planner {
   ProfileNeeds profile_needs() const override { return {}; }
   absl::StatusOr<Plan> FirstPlan(const std::vector<DeviceFacts>& devices,
                                  const std::vector<DeviceTimes>&) override {
+    if (const absl::Status fails = first_fails ? first_fails(devices) : absl::OkStatus();
+        !fails.ok())
+      return fails;
     return first_plan(devices);
   }
   BarrierDecision AtBarrier(const BarrierReport& report) override {

@@ -269,6 +269,8 @@ void Coordinator::EndIfComplete() {
 
 void Coordinator::StopAtBarrier() {
   orders_.stop = true;
+  if (gathering_.waits())
+    return End(absl::CancelledError("stopped while it waited for workers"), true);
   // Before training there is nothing to bring to a barrier.
   if (!barrier_.begun()) return End(absl::CancelledError("stopped before training began"), true);
   const bool trains = !options_.evaluate_only && !barrier_.IsLast(options_.first_step);

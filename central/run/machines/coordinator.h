@@ -232,10 +232,13 @@ class Coordinator {
   void Begin();
   // Before the first plan, with time.
   void Gather(int64_t now_ns);
-  // A device has come before the first plan.
+  // A device has come before the first plan, or in a recovery that has no plan.
   void MeasureNewcomer(int device);
-  // What is ordered of Measuring; then the first plan, or the planner at a barrier.
+  // What is ordered of Measuring; then the first plan, the one that a recovery waits for, or the
+  // planner at a barrier.
   void Measure();
+  // The first plan, or that of a recovery, now that other workers are there.
+  void PlanAgain();
   void MakeFirstPlan();
   void ChangeTo(ChangePlan change);
 
@@ -288,6 +291,9 @@ class Coordinator {
   // Takes all machines back to the barrier from which training goes on.
   void GoBack();
   void PlanRecovery();
+  // No plan fits the workers that are there, why: a lost one of this host is started again, else
+  // those that dial in are waited for. Where nobody can come, it ends the run.
+  void AwaitWorkers(const absl::Status& why);
   // The remaining workers' replicas of a barrier, if the run can go on from there.
   std::optional<ReplicatedBarrier> Replicas() const;
   // Collects, at the barrier to which the stages went back, the states that a loss prevented.

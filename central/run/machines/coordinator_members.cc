@@ -34,7 +34,7 @@ void Coordinator::Enter(ConnectionId connection, const WorkerHello& hello) {
   const std::optional<int> device = roster_.Enter(connection, hello, effects_);
   if (!device.has_value()) return;
   const bool is_new = static_cast<size_t>(*device) >= before;
-  if (!has_plan()) return MeasureNewcomer(*device);
+  if (!has_plan() || gathering_.waits()) return MeasureNewcomer(*device);
   effects_.push_back(
       LogLine{Severity::kInfo,
               absl::StrCat("worker ", hello.name, is_new ? " has joined" : " takes part again",

@@ -26,18 +26,19 @@ void Coordinator::Begin() {
 }
 
 void Coordinator::Gather(int64_t now_ns) {
-  if (ended() || has_plan()) return;
+  if (ended()) return;
   if (!roster_.complete() && gathering_.Begins(roster_, now_ns)) {
     roster_.Complete(effects_);
     return Begin();
   }
-  if (gathering_.IsTooLong(now_ns)) End(roster_.TimeoutError(gathering_.patience_s()), false);
+  if (absl::Status in_time = gathering_.CheckPatience(roster_, now_ns); !in_time.ok())
+    End(std::move(in_time), false);
 }
 
 void Coordinator::MeasureNewcomer(int device) {
   if (move_.under_way()) return;  // it is new to the planner at the first barrier
   if (!options_.needs_profile) {
-    if (gathering_.waits()) MakeFirstPlan();
+    if (gathering_.waits()) PlanAgain();
     return;
   }
   MeasureDevices what;
@@ -55,8 +56,9 @@ void Coordinator::Measure() {
     measuring_.Cancel();
     return CollectFinal();
   }
-  if (!measuring_.GoOn(active_, states_under_way(), roster_, effects_) || !stands) return;
-  if (!has_plan()) return MakeFirstPlan();
+  if (!measuring_.GoOn(active_, states_under_way(), roster_, effects_)) return;
+  if (!has_plan() || gathering_.waits()) return PlanAgain();
+  if (!stands) return;
   stands_for_ = StandsFor::kNothing;
   AskPlanner();
 }
@@ -97,10 +99,16 @@ PrepareStage Coordinator::StageMessage() const {
   return message;
 }
 
+void Coordinator::PlanAgain() {
+  if (!recovery_.waiting()) recovery_.replacing() ? PlanRecovery() : MakeFirstPlan();
+}
+
 void Coordinator::MakeFirstPlan() {
-  gathering_.SetWaits(!roster_.has_least(), roster_, effects_);
-  if (gathering_.waits()) return;
+  if (!roster_.has_least()) return gathering_.Wait(absl::OkStatus(), roster_, effects_);
   absl::StatusOr<Plan> plan = options_.planner->FirstPlan(Facts(), Times());
+  if (!plan.ok() && roster_.has_free_seat())
+    return gathering_.Wait(plan.status(), roster_, effects_);
+  gathering_.StopWaiting();
   if (!plan.ok()) return End(plan.status(), false);
   if (std::optional<LinksKnown> links = options_.planner->KnownLinks(); links.has_value())
     effects_.push_back(Persist{*std::move(links)});
@@ -170,7 +178,7 @@ void Coordinator::Handle(int device, const StageFailed& failed) {
     // A survivor's message about its old stage is no news.
     if (!move_.under_way() || failed.generation != move_.generation()) return;
     if (SurvivesLossOf(failed)) return Recover(device, failed.reason, failed.lost_backend);
-    if (recovery_.replacing()) return ChooseAgain(device, failed);
+    if (recovery_.replacing() || !failed.unfit) return ChooseAgain(device, failed);
     return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
   }
   if (move_.revocable() && failed.generation == move_.generation()) {

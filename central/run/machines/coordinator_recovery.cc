@@ -28,7 +28,8 @@ void Coordinator::Recover(LostStage lost) {
   const absl::Status begun = recovery_.Lose(lost, Replicas(), roster_, effects_);
   if (!begun.ok()) return End(begun, false);
   GoBack();
-  if (!recovery_.waiting()) PlanRecovery();
+  if (!recovery_.waiting()) return PlanRecovery();
+  gathering_.StopWaiting();
 }
 
 void Coordinator::ChooseAgain(int device, const StageFailed& failed) {
@@ -41,7 +42,7 @@ void Coordinator::ChooseAgain(int device, const StageFailed& failed) {
     GoBack();
     return PlanRecovery();
   }
-  if (roster_.has_local_seats() && roster_.IsLastLocal(device))
+  if (!options_.recovers || (roster_.has_local_seats() && roster_.IsLastLocal(device)))
     return End(roster_.FailureOf(device, failed.reason, failed.unfit), false);
   RecoverWithout(device, failed.reason);
 }
@@ -88,11 +89,23 @@ void Coordinator::GoBack() {
 
 void Coordinator::PlanRecovery() {
   absl::StatusOr<Plan> plan = options_.planner->PlanForSurvivors(Report());
-  if (!plan.ok()) return End(recovery_.NoPlan(plan.status()), false);
+  if (!plan.ok()) return AwaitWorkers(recovery_.NoPlan(plan.status()));
+  gathering_.StopWaiting();
   MoveOrder order = recovery_.Order(DecidedOn(roster_, step(), *std::move(plan), Times()),
                                     StageMessage(), effects_);
   const absl::Status begun = move_.Begin(std::move(order), ActivePlan(), roster_, effects_);
   if (!begun.ok()) End(recovery_.NoPlan(begun), false);
+}
+
+void Coordinator::AwaitWorkers(const absl::Status& why) {
+  if (const std::optional<int> lost = roster_.LostLocal(); lost.has_value()) {
+    effects_.push_back(LogLine{Severity::kWarning, std::string(why.message())});
+    if (absl::Status begun = recovery_.Await(roster_.name(*lost), effects_); !begun.ok())
+      End(begun, false);
+    return;
+  }
+  if (!roster_.takes_diallers()) return End(why, false);
+  gathering_.Wait(why, roster_, effects_);
 }
 
 void Coordinator::CollectAgain() {

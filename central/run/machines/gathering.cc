@@ -1,5 +1,7 @@
 #include "central/run/machines/gathering.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace runnel {
@@ -38,17 +40,25 @@ absl::Status Gathering::StartAgain(const std::string& name, const absl::Status& 
   return absl::OkStatus();
 }
 
-void Gathering::SetWaits(bool waits, const Roster& roster, RunEffects& effects) {
-  if (waits && !waits_)
-    effects.push_back(LogLine{Severity::kInfo, absl::StrCat("waiting: ", roster.MissingText())});
-  waits_ = waits;
-  if (!waits) waits_ns_.reset();
+void Gathering::Wait(absl::Status why, const Roster& roster, RunEffects& effects) {
+  if (!waits_ || why != why_) {
+    effects.push_back(LogLine{
+        why.ok() ? Severity::kInfo : Severity::kWarning,
+        absl::StrCat("waiting: ", roster.MissingText(), why.ok() ? "" : "; ", why.message())});
+  }
+  waits_ = true;
+  why_ = std::move(why);
 }
 
-bool Gathering::IsTooLong(int64_t now_ns) {
-  if (!waits_) return false;
+absl::Status Gathering::CheckPatience(const Roster& roster, int64_t now_ns) {
+  if (!waits_) return absl::OkStatus();
   if (!waits_ns_.has_value()) waits_ns_ = now_ns;
-  return now_ns - *waits_ns_ >= patience_ns_;
+  if (now_ns - *waits_ns_ < patience_ns_) return absl::OkStatus();
+  const int64_t patience_s = patience_ns_ / 1'000'000'000;
+  if (why_.ok()) return roster.TimeoutError(patience_s);
+  return absl::Status(why_.code(),
+                      absl::StrCat(why_.message(), "; nobody who would do has come in ", patience_s,
+                                   " s (--worker-timeout-s)"));
 }
 
 }  // namespace runnel

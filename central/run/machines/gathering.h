@@ -1,9 +1,9 @@
 #pragma once
 
-// The time before the first plan. A run that does not need all its workers begins some seconds after
-// the least number is there; the others join at barriers. A worker that is lost before the first
-// plan costs no more than what was measured of it: the run goes on with the others, or, if they are
-// too few, waits for one in its place.
+// The time before the first plan, and a recovery that has no plan. A run that does not need all its
+// workers begins some seconds after the least number is there; the others join at barriers. A worker
+// that is lost before the first plan costs no more than what was measured of it: the run goes on with
+// the others. Where they are too few, or no plan fits them, others are waited for.
 //
 // Pure: events in, effects out. Times are by central's clock.
 
@@ -32,17 +32,22 @@ class Gathering {
   absl::Status Lose(int device, const absl::Status& why, const Roster& roster, RunEffects& effects);
   // A worker of this host has ended. Unavailable: starting it again is no remedy.
   absl::Status StartAgain(const std::string& name, const absl::Status& why, RunEffects& effects);
-  // The first plan waits until there are enough again, or no more.
-  void SetWaits(bool waits, const Roster& roster, RunEffects& effects);
+  // The next plan waits for workers. why: no plan fits those that are there; OK: they are too few.
+  void Wait(absl::Status why, const Roster& roster, RunEffects& effects);
+  void StopWaiting() {
+    waits_ = false;
+    waits_ns_.reset();
+  }
   bool waits() const { return waits_; }
-  // For as long as workers may be waited for.
-  bool IsTooLong(int64_t now_ns);
-  int64_t patience_s() const { return patience_ns_ / 1'000'000'000; }
+  // What ends a run that has waited for as long as workers are waited for: `why`, or
+  // DeadlineExceeded. OK: it waits on, or does not wait.
+  absl::Status CheckPatience(const Roster& roster, int64_t now_ns);
 
  private:
   int64_t patience_ns_;
   std::optional<int64_t> enough_ns_;  // since when the least number is there
   bool waits_ = false;
+  absl::Status why_;                 // beside too few workers
   std::optional<int64_t> waits_ns_;  // since when, at the first tick
   StartAttempts starts_;
 };

@@ -308,6 +308,13 @@ std::optional<int> Roster::MissingLocal() const {
   return missing.has_value() ? missing : drained;
 }
 
+std::optional<int> Roster::LostLocal() const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i].local && lost_[i] && !devices_[i].released) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
 int64_t Roster::dialling_workers() const {
   int64_t count = 0;
   for (size_t i = 0; i < devices_.size(); ++i)

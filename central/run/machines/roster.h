@@ -122,6 +122,8 @@ class Roster {
   // The lost local worker with the lowest number, one that was drained last of all, if no other one
   // is there to stay: no plan has a stage 0 without it.
   std::optional<int> MissingLocal() const;
+  // A lost local worker that did not leave in order.
+  std::optional<int> LostLocal() const;
   // Local, and no other local worker is there to stay.
   bool IsLastLocal(int number) const;
   // Whether all seats were taken, so that the run began.
@@ -130,8 +132,10 @@ class Roster {
   bool IsPresent(absl::string_view name) const;
   // All local workers are there, and as many others as the run needs.
   bool has_least() const;
-  // Of the seats for workers that dial in one is free.
-  bool has_free_seat() const { return CountPresent(false) < options_.dialling_workers; }
+  // Workers of other hosts may come, or come back.
+  bool takes_diallers() const { return options_.dialling_workers > 0; }
+  // Of the seats for workers that dial in one is free, or its worker failed.
+  bool has_free_seat() const { return dialling_workers() < options_.dialling_workers; }
   // The run begins with those that are there: as when the last seat is taken (Join).
   void Complete(RunEffects& effects);
   // DeadlineExceeded: too few have joined in so many seconds.

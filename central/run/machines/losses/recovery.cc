@@ -89,10 +89,9 @@ absl::Status Recovery::Lose(const LostStage& lost, const std::optional<Replicate
   if (waiting()) return absl::OkStatus();
   const std::optional<int> missing =
       roster.has_local_seats() ? roster.MissingLocal() : std::nullopt;
-  state_of_it_ = missing.has_value() ? State::kWaiting : State::kReplacing;
+  state_of_it_ = State::kReplacing;
   if (!missing.has_value()) return absl::OkStatus();
-  awaited_ = roster.name(*missing);
-  return StartAgain(effects);
+  return Await(roster.name(*missing), effects);
 }
 
 bool Recovery::DropReplicas() { return std::exchange(replicas_, std::nullopt).has_value(); }
@@ -105,6 +104,12 @@ bool Recovery::SurvivesNotFinite(int64_t step) {
 
 absl::Status Recovery::EndBeforeJoining(RunEffects& effects) {
   return waiting() ? StartAgain(effects) : absl::OkStatus();
+}
+
+absl::Status Recovery::Await(const std::string& name, RunEffects& effects) {
+  state_of_it_ = State::kWaiting;
+  awaited_ = name;
+  return StartAgain(effects);
 }
 
 absl::Status Recovery::StartAgain(RunEffects& effects) {

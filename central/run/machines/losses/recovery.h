@@ -97,6 +97,9 @@ class Recovery {
   bool SurvivesNotFinite(int64_t step);
   // A local worker has taken its seat again. True: it was waited for.
   bool Return();
+  // No plan does without the lost local worker of this name: it is started again. Unavailable: too
+  // often.
+  absl::Status Await(const std::string& name, RunEffects& effects);
   // The one that is waited for has ended: it is started once more. Unavailable: too often.
   absl::Status EndBeforeJoining(RunEffects& effects);
   // The order that brings the plan `decided` over the remaining workers into force. `common`:
@@ -145,10 +148,10 @@ class Recovery {
   std::vector<std::string> lost_;  // for people, since the recovery began
   std::string last_loss_;          // for people
   std::string awaited_;
-  Sequence first_;                 // that is trained again
-  Sequence reached_;               // before the loss
-  StartAttempts starts_;           // of workers of this host, since the last barrier
-  int backends_lost_ = 0;          // since the last barrier
+  Sequence first_;         // that is trained again
+  Sequence reached_;       // before the loss
+  StartAttempts starts_;   // of workers of this host, since the last barrier
+  int backends_lost_ = 0;  // since the last barrier
   std::optional<int64_t> not_finite_step_;
 };
 

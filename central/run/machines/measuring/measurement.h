@@ -77,6 +77,8 @@ class Measurement {
   // Whether an answer belongs to the current measurement.
   bool IsAbout(Generation generation) const { return generation == generation_; }
 
+  // Whether it is asked now.
+  bool IsAsked(int device) const;
   // The device has done this share of its request, [0, 1].
   void AddProgress(int device, double share);
 
@@ -94,7 +96,6 @@ class Measurement {
  private:
   bool in_turns() const { return !options_.sub_models.empty(); }
   size_t to_do() const { return awaited_.size() + to_check_.size() + checked_.size(); }
-  bool IsAsked(int device) const;
   // A device of the same class that was measured, and is not this one.
   std::optional<int> ExampleOf(int device, const Roster& roster) const;
   // The range on which devices like this one are checked: an index into its sub-models.

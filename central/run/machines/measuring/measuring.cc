@@ -1,5 +1,6 @@
 #include "central/run/machines/measuring/measuring.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -106,16 +107,23 @@ absl::StatusOr<bool> Measuring::Add(int device, const ProfileReport& report, Ros
   return true;
 }
 
-absl::StatusOr<bool> Measuring::Add(int device, const ProfileFailed& failed, const Roster& roster,
+absl::StatusOr<bool> Measuring::Add(int device, const ProfileFailed& failed, Roster& roster,
                                     RunEffects& effects) {
-  if (!devices_.IsAbout(failed.generation)) return false;
-  const std::string& name = roster.name(device);
-  if (is_first_) return roster.FailureOf(device, failed.reason, failed.unfit);
-  if (!devices_.SkipDevice(device, roster, effects)) return false;
-  effects.push_back(LogLine{Severity::kWarning,
-                            absl::StrCat("step ", step_, ": worker ", name, " could not measure (",
-                                         failed.reason, "); plans go by what was known of it")});
+  if (!devices_.IsAbout(failed.generation) || !devices_.IsAsked(device)) return false;
+  const absl::Status failure = roster.FailureOf(device, failed.reason, failed.unfit);
+  if (is_first_ && !roster.Bar(device)) return failure;
+  devices_.SkipDevice(device, roster, effects);
+  const std::string what =
+      absl::StrCat("worker ", roster.name(device), " could not measure (", failed.reason, ")");
+  effects.push_back(LogLine{
+      Severity::kWarning,
+      is_first_ ? absl::StrCat(what, ": the start goes on without it")
+                : absl::StrCat("step ", step_, ": ", what, "; plans go by what was known of it")});
   if (devices_.under_way()) return false;
+  const std::vector<DeviceTimes>& times = devices_.times();
+  if (is_first_ &&
+      std::all_of(times.begin(), times.end(), [](const auto& one) { return one.empty(); }))
+    return failure;
   LogKept(roster, effects);
   return true;
 }

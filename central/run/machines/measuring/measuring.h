@@ -45,9 +45,9 @@ class Measuring {
   // Errors as Measurement::AddReport.
   absl::StatusOr<bool> Add(int device, const ProfileReport& report, Roster& roster,
                            RunEffects& effects);
-  // The device could not measure. InvalidArgument, Aborted: without it there is no first plan. At a
-  // barrier it keeps its stage and its earlier figures.
-  absl::StatusOr<bool> Add(int device, const ProfileFailed& failed, const Roster& roster,
+  // The device could not measure. Before the first plan it is left out; InvalidArgument, Aborted:
+  // there is no plan without it. At a barrier it keeps its stage and its earlier figures.
+  absl::StatusOr<bool> Add(int device, const ProfileFailed& failed, Roster& roster,
                            RunEffects& effects);
   bool Add(int device, const ProfileProgress& progress) {
     if (devices_.IsAbout(progress.generation)) devices_.AddProgress(device, progress.share);

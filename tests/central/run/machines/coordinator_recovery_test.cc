@@ -211,18 +211,68 @@ TEST(CoordinatorRecovery, AWorkerThatEndsBeforeItJoinsIsStartedOnceMore) {
   EXPECT_THAT(cluster.log(), HasSubstr(" start-w0 start-w0 back40"));
 }
 
-TEST(CoordinatorRecovery, WhereNoPlanFitsTheRunEndsWithOneLine) {
+// A plan needs three workers.
+absl::StatusOr<Plan> PlanOverThree(const BarrierReport& report) {
+  std::vector<int> there;
+  for (size_t i = 0; i < report.devices.size(); ++i) {
+    if (!report.devices[i].is_lost) there.push_back(static_cast<int>(i));
+  }
+  if (there.size() < 3) return absl::InvalidArgumentError("conv2 needs 3 MB, w2 has 1 MB");
+  return PlanOf(there, {1, 3, 5});
+}
+constexpr char kNoPlan[] =
+    "worker w1 was lost after step 40 (killed), and no plan fits the workers that are left: conv2 "
+    "needs 3 MB, w2 has 1 MB";
+
+TEST(CoordinatorRecovery, WhereNoPlanFitsTheLostWorkerOrAnotherIsWaitedFor) {
+  for (const char* name : {"w1", "w9"}) {
+    Cluster cluster(kThree);
+    cluster.planner().for_survivors = PlanOverThree;
+    cluster.When(SecondGrant, [&] { cluster.Kill(1); });
+    cluster.Settle();
+    EXPECT_TRUE(cluster->joining());
+    EXPECT_THAT(cluster.lines(), HasSubstr(kNoPlan));
+    cluster->Joined(ConnectionId(11), SampleHello(name), false);
+    cluster.Settle();
+    EXPECT_FALSE(cluster->joining());
+    cluster.ExpectAllTrainedOnce();
+    EXPECT_EQ(cluster.log(), " plan1 b40 lost-w1 back40 plan2 b80 b120 end120");
+    EXPECT_EQ(cluster->plan().stages.size(), 3u);
+  }
+}
+
+TEST(CoordinatorRecovery, WhereNobodyComesTheRunEndsWithOneLine) {
   Cluster cluster(kThree);
-  cluster.planner().for_survivors = [](const BarrierReport& report) -> absl::StatusOr<Plan> {
-    EXPECT_TRUE(report.devices[1].is_lost);
-    return absl::InvalidArgumentError("conv2 needs 3 MB, w2 has 1 MB");
-  };
+  cluster.planner().for_survivors = PlanOverThree;
   cluster.When(SecondGrant, [&] { cluster.Kill(1); });
   cluster.Settle();
+  for (const int64_t s : {1, 61}) {
+    EXPECT_EQ(cluster.ended().message(), "still running");
+    cluster->TimerFired(s * 1'000'000'000, 0);
+    cluster.Settle();
+  }
   EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::string(cluster.ended().message()),
-            "worker w1 was lost after step 40 (killed), and no plan fits the workers that are "
-            "left: conv2 needs 3 MB, w2 has 1 MB");
+            std::string(kNoPlan) + "; nobody who would do has come in 60 s (--worker-timeout-s)");
+}
+
+TEST(CoordinatorRecovery, CtrlCEndsTheWait) {
+  Cluster cluster(kThree);
+  cluster.planner().for_survivors = PlanOverThree;
+  cluster.When(SecondGrant, [&] { cluster.Kill(1); });
+  cluster.Settle();
+  cluster->StopAtBarrier();
+  cluster.Settle();
+  EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(CoordinatorRecovery, WhereNoPlanFitsALostLocalWorkerIsStartedAgain) {
+  Cluster cluster(kThree, /*locals=*/2);
+  cluster.planner().for_survivors = PlanOverThree;
+  cluster.When(SecondGrant, [&] { cluster.Kill(1); });
+  cluster.Settle();
+  cluster.ExpectAllTrainedOnce();
+  EXPECT_EQ(cluster.log(), " plan1 b40 lost-w1 start-w1 back40 plan2 b80 b120 end120");
 }
 
 // Survivors train on until they hear of it, and what they sent may come at any time.

@@ -61,6 +61,23 @@ TEST(CoordinatorSecondChoice, AWorkerThatCannotPrepareItsPartIsLeftOut) {
   EXPECT_THAT(cluster.lines(), HasSubstr("worker w2 failed: no memory; the run goes on"));
 }
 
+TEST(CoordinatorSecondChoice, SoIsOneThatCannotPrepareItsFirstStage) {
+  for (const bool unfit : {false, true}) {
+    Cluster cluster(kThree);
+    cluster.When(At<PrepareStage>(1), [&] {
+      cluster->Received(ConnectionId(1), StageFailed{Generation(1), "no memory", unfit});
+    });
+    cluster.Settle();
+    if (unfit) {
+      EXPECT_EQ(cluster.ended().code(), absl::StatusCode::kInvalidArgument) << cluster.ended();
+      continue;
+    }
+    cluster.ExpectAllTrainedOnce();
+    EXPECT_EQ(cluster.log(), " back0 plan2 b40 b80 b120 end120");
+    EXPECT_EQ(cluster->plan().stages.size(), 2u);
+  }
+}
+
 TEST(CoordinatorSecondChoice, WhereTheLastLocalWorkerRefusesItEnds) {
   Cluster cluster(kThree);
   cluster.When(SecondGrant, [&] {

@@ -51,6 +51,12 @@ class CoordinatorStart : public ::testing::Test {
       ends.back() = 5;
       return PlanOf(numbers, ends);
     };
+    planner_.first_fails = [this](const std::vector<DeviceFacts>& devices) {
+      const auto there = [](const DeviceFacts& device) { return !device.is_lost; };
+      if (static_cast<size_t>(std::count_if(devices.begin(), devices.end(), there)) >= fit_)
+        return absl::OkStatus();
+      return absl::InvalidArgumentError("no plan fits the workers' memory");
+    };
     options.planner = &planner_;
     coordinator_ = Coordinator::Create(std::move(options)).value();
     Tick(0);
@@ -73,6 +79,8 @@ class CoordinatorStart : public ::testing::Test {
          effects = coordinator_->TakeEffects()) {
       for (const auto& [id, request] : MessagesOf<ProfileRequest>(effects)) {
         measured_.push_back(id);
+        if (id == fails_)
+          coordinator_->Received(ConnectionId(id), ProfileFailed{"no memory", true, Generation()});
         if (std::find(silent_.begin(), silent_.end(), id) == silent_.end())
           coordinator_->Received(ConnectionId(id), ProfileReport{.layer_seconds = {1, 2},
                                                                  .generation = request.generation});
@@ -89,6 +97,8 @@ class CoordinatorStart : public ::testing::Test {
   std::optional<Coordinator> coordinator_;
   int64_t now_ns_ = 1'000 * kSecond;
   std::vector<int64_t> silent_;  // do not answer what is measured
+  int64_t fails_ = -1;           // cannot measure
+  size_t fit_ = 0;               // workers that a plan needs
   std::vector<int64_t> measured_, prepared_, gone_;
   std::vector<std::string> started_;
   std::string lines_;
@@ -144,6 +154,49 @@ TEST_F(CoordinatorStart, NobodyIsWaitedForForEver) {
   Tick(kSecond);
   EXPECT_FALSE(coordinator_->joining());
   EXPECT_THAT(std::string(ended_.message()), HasSubstr("gone again: w1"));
+}
+
+TEST_F(CoordinatorStart, WhoCannotMeasureIsLeftOut) {
+  fails_ = 1;
+  Begin();
+  for (const int64_t id : {0, 1, 2}) Join(id, "w" + std::to_string(id));
+  EXPECT_THAT(prepared_, ElementsAre(0, 2));
+  EXPECT_THAT(lines_, HasSubstr("worker w1 could not measure (no memory)"));
+}
+
+TEST_F(CoordinatorStart, WhereNoPlanFitsThoseThatMayStillComeAreWaitedFor) {
+  for (const bool comes : {true, false}) {
+    fit_ = 3;
+    prepared_.clear();
+    Begin(/*least_dialling=*/1);
+    Join(0, "w0");
+    Join(1, "w1");
+    coordinator_->JoinTimedOut(60);
+    Settle();
+    Tick(kSecond);
+    EXPECT_THAT(prepared_, IsEmpty());
+    EXPECT_TRUE(coordinator_->joining());
+    EXPECT_THAT(lines_,
+                HasSubstr("waiting: 2 of 3 workers are there (w0, w1), 2 are needed; no plan "
+                          "fits the workers' memory"));
+    if (comes) {
+      Join(2, "w2");
+      EXPECT_THAT(prepared_, ElementsAre(0, 1, 2));
+      continue;
+    }
+    Tick(60 * kSecond);
+    EXPECT_EQ(ended_.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(ended_.message()),
+              "no plan fits the workers' memory; nobody who would do has come in 60 s "
+              "(--worker-timeout-s)");
+  }
+}
+
+TEST_F(CoordinatorStart, WhereNobodyElseCanComeNobodyIsWaitedFor) {
+  fit_ = 4;
+  Begin();
+  for (const int64_t id : {0, 1, 2}) Join(id, "w" + std::to_string(id));
+  EXPECT_EQ(std::string(ended_.message()), "no plan fits the workers' memory");
 }
 
 TEST_F(CoordinatorStart, AWorkerOfThisHostIsStartedAgain) {

@@ -138,7 +138,6 @@ class Cluster {
   int64_t fail_at_ = -1;
   int64_t change_at_ = -1;
   TrainingRules rules_;
-  int64_t fails_preparing_ = -1;     // connection
   int64_t leaves_after_state_ = -1;  // connection
   int profile_ranges_off_ = 0;
   static ProfileReport Times(size_t ranges) {
@@ -177,8 +176,6 @@ class Cluster {
     }
     if (const auto* prepare = std::get_if<PrepareStage>(&send.message)) {
       stages_[id.value()] = *prepare;
-      if (id.value() == fails_preparing_)
-        return coordinator_->Received(id, StageFailed{Generation(1), "no memory", false});
       coordinator_->Received(id, StagePrepared{Generation(1)});
     }
     if (std::holds_alternative<CommitPlan>(send.message))
@@ -432,15 +429,6 @@ TEST(Coordinator, AWorkerThatLeavesAfterItsLastStateIsNotMissed) {
   cluster.JoinAll(2);
   EXPECT_EQ(cluster.log(), " plan b40 e40 lost-w0 c40! end40");
   EXPECT_TRUE(cluster.ended().ok()) << cluster.ended();
-}
-
-// A stage that fails while the first plan is prepared leaves nothing to go back to.
-TEST(Coordinator, AStageThatCannotBePreparedEndsTheRun) {
-  Cluster cluster(2);
-  cluster.fails_preparing_ = 1;
-  cluster.JoinAll(2);
-  EXPECT_EQ(cluster.log(), " end0");
-  EXPECT_THAT(std::string(cluster.ended().message()), HasSubstr("worker w1: no memory"));
 }
 
 }  // namespace

@@ -96,12 +96,18 @@ TEST_F(MeasuringTest, APathWaitsForStatesOnTheirWay) {
   EXPECT_THAT(Lines(), ElementsAre(HasSubstr("step 40: worker w2 may get layers again")));
 }
 
-TEST_F(MeasuringTest, WhatFailsEndsAStartAndNoTraining) {
-  measuring_.Order({.devices = {0, 1}, .paths = {}}, 0);
+TEST_F(MeasuringTest, WhatFailsCostsAMeasurementUnlessThereIsNoPlanWithoutIt) {
+  measuring_.Order({.devices = {1, 0}, .paths = {}}, 0);
   EXPECT_FALSE(GoOn());
-  const absl::StatusOr<bool> first = Fail(0);
-  EXPECT_TRUE(absl::IsAborted(first.status())) << first.status();
-  EXPECT_THAT(std::string(first.status().message()), HasSubstr("worker w0: no memory"));
+  EXPECT_FALSE(Fail(2).value()) << "it was not asked";
+  EXPECT_TRUE(roster_.device(2).stays());
+  EXPECT_FALSE(Fail(1).value());
+  EXPECT_FALSE(roster_.device(1).stays());
+  EXPECT_THAT(Lines(), Contains(HasSubstr("worker w1 could not measure (no memory): the start goes "
+                                          "on without it")));
+  const absl::StatusOr<bool> last_local = Fail(0);
+  EXPECT_TRUE(absl::IsAborted(last_local.status())) << last_local.status();
+  EXPECT_THAT(std::string(last_local.status().message()), HasSubstr("worker w0: no memory"));
   measuring_.Cancel();
   BeginRun();
   measuring_.Order({.devices = {1}, .paths = {}}, 40);
