@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   return RunProgram(
       {.name = "runnel-central",
        .about = "Runnel trains one deep network across the devices that you own.",
-       .commands = {AddTrain, AddPlan, AddResume, AddReplay, AddEval, AddQuantize, AddInit,
+       .commands = {AddTrain, AddPlan, AddShow, AddResume, AddReplay, AddEval, AddQuantize, AddInit,
                     AddToken, AddRevoke, AddDevices, AddDrain, AddPause, AddContinue},
        .moved = {"simulate", "profile", "predictor-report", "codecs"}},
       argc, argv);

@@ -25,6 +25,7 @@ Subcommand AddTrain(CLI::App& program);
 Subcommand AddResume(CLI::App& program);
 Subcommand AddReplay(CLI::App& program);
 Subcommand AddPlan(CLI::App& program);
+Subcommand AddShow(CLI::App& program);
 Subcommand AddEval(CLI::App& program);
 Subcommand AddQuantize(CLI::App& program);
 Subcommand AddInit(CLI::App& program);

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "central/cli/shipped_profiles.h"
@@ -52,7 +54,25 @@ constexpr absl::string_view kEveryday[] = {
     "schedule", "policy",         "epochs",   "batch-size",    "lr",
     "seed",     "checkpoint-dir", "journal",  "summary",       "metrics-port"};
 
+// The zoo's, and a file of the user's own.
+std::vector<std::string> ModelTexts() {
+  std::vector<std::string> texts = ModelNames();
+  texts.push_back(absl::StrCat(kOwnModelPrefix, "FILE"));
+  return texts;
+}
+
 std::vector<std::string> ReplanValues() { return {"on", "off", "auto"}; }
+
+// Another name of a flag, for people who bring their own.
+constexpr std::pair<absl::string_view, absl::string_view> kOtherNames[] = {{"dataset", "data"}};
+
+std::string OptionNames(absl::string_view flag) {
+  std::string names = absl::StrCat("--", flag);
+  for (const auto& [name, other] : kOtherNames) {
+    if (name == flag) absl::StrAppend(&names, ",--", other);
+  }
+  return names;
+}
 
 // Flags whose value is one of the names in a table.
 struct NamedValue {
@@ -60,7 +80,7 @@ struct NamedValue {
   std::vector<std::string> (*names)();
 };
 constexpr NamedValue kNamedValues[] = {
-    {"model", ModelNames},   {"dataset", DatasetNames}, {"schedule", ScheduleNames},
+    {"model", ModelTexts},   {"dataset", DatasetNames}, {"schedule", ScheduleNames},
     {"policy", PolicyNames}, {"replan", ReplanValues},  {"predictor", PredictorNames},
 };
 
@@ -149,7 +169,12 @@ absl::Status SetFlag(const RunField& field, const std::string& text, RunFlags& f
     return SetWorkers(text.substr(0, dots), text.substr(dots + 2), flags);
   if (const NamedValue* named = FindNamedValue(field.flag.name)) {
     const std::vector<std::string> names = named->names();
-    if (std::find(names.begin(), names.end(), text) == names.end()) {
+    // Of "csv:FILE" the table says what stands before the colon.
+    const auto is_named = [&text](absl::string_view name) {
+      const size_t colon = name.find(':');
+      return colon == name.npos ? text == name : absl::StartsWith(text, name.substr(0, colon + 1));
+    };
+    if (std::none_of(names.begin(), names.end(), is_named)) {
       return absl::InvalidArgumentError(absl::StrCat("--", field.flag.name, " ", text,
                                                      ": is none of ", absl::StrJoin(names, ", "),
                                                      DidYouMean(text, names)));
@@ -159,7 +184,7 @@ absl::Status SetFlag(const RunField& field, const std::string& text, RunFlags& f
 }
 
 void AddFlag(CLI::App& app, const RunField& field, const char* group, RunFlags& flags) {
-  const std::string name = absl::StrCat("--", field.flag.name);
+  const std::string name = OptionNames(field.flag.name);
   const std::string help = HelpText(field, flags.settings);
   CLI::Option* option = nullptr;
   if (IsList(field)) {

@@ -2,6 +2,7 @@
 #include "absl/strings/str_join.h"
 #include "central/data/dataset.h"
 #include "central/data/loaders.h"
+#include "proto/base/status_macros.h"
 
 namespace runnel {
 
@@ -16,27 +17,46 @@ absl::Span<const DatasetRow> BuiltinDatasets() {
        "crop,flip", data::LoadCifar10},
       {"ucihar", "UCI HAR, raw inertial signals in the original text layout", true, "shift",
        data::LoadUciHar},
+      {"csv", "a table, a line a sample", false, "off", data::LoadCsv, "FILE[,label=COLUMN]"},
+      {"npy", "two arrays of NumPy", false, "off", data::LoadNpy, "SAMPLES,LABELS"},
+      {"images", "JPEG and PNG files, a folder a class", false, "crop,flip", data::LoadImageFolder,
+       "FOLDER[,size=SIDE]"},
   };
   return kRows;
 }
 
-absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view name) {
+absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view text) {
+  const absl::string_view name = text.substr(0, text.find(':'));
   for (const DatasetRow& row : BuiltinDatasets()) {
-    if (row.name == name) return &row;
+    if (row.name == name && row.is_own() == (name.size() < text.size())) return &row;
   }
   if (name.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--dataset: none of those that there are (", absl::StrJoin(DatasetNames(), ", "),
         ") is this model's; give one whose samples fit"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("data set '", name, "' is not known; there are ",
+  return absl::InvalidArgumentError(absl::StrCat("data set '", text, "' is not known; there are ",
                                                  absl::StrJoin(DatasetNames(), ", ")));
 }
 
 std::vector<std::string> DatasetNames() {
   std::vector<std::string> names;
-  for (const DatasetRow& row : BuiltinDatasets()) names.emplace_back(row.name);
+  for (const DatasetRow& row : BuiltinDatasets()) {
+    names.push_back(row.is_own() ? absl::StrCat(row.name, ":", row.own_place)
+                                 : std::string(row.name));
+  }
   return names;
+}
+
+absl::StatusOr<DatasetSplits> LoadDataset(absl::string_view text, absl::string_view data_dir,
+                                          uint64_t seed) {
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* row, FindDataset(text));
+  if (row->is_own()) return row->load(text.substr(row->name.size() + 1), seed);
+  if (row->needs_data_dir && data_dir.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dataset ", row->name, ": needs --data-dir, the folder with its files"));
+  }
+  return row->load(data_dir, seed);
 }
 
 }  // namespace runnel

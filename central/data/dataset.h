@@ -38,6 +38,7 @@ class Dataset {
 struct DatasetSplits {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;
+  std::string note;  // what was left out, a line for people; empty: nothing
 };
 
 struct DatasetRow {
@@ -47,14 +48,24 @@ struct DatasetRow {
   absl::string_view augmentation;  // default of training: "off", "crop,flip"
   // Loads the splits. NotFound names the missing file and the folder; InvalidArgument / DataLoss
   // name the file, the place in it and the error (truncated, label out of range, bad magic). seed:
-  // for generated sets.
-  absl::StatusOr<DatasetSplits> (*load)(absl::string_view data_dir, uint64_t seed);
+  // for generated sets, and for the split of the user's own.
+  absl::StatusOr<DatasetSplits> (*load)(absl::string_view place, uint64_t seed);
+  // Of the user's own data what stands behind the name and a colon: "FILE,..."; load's `place`.
+  // Empty: a set that everybody has, whose place is --data-dir. A model takes the shape and the
+  // classes of the user's own data; the others must fit the model as it is.
+  absl::string_view own_place = "";
+
+  bool is_own() const { return !own_place.empty(); }
 };
 
-// The table, builtin_datasets.cc: synthetic_digits, synthetic_har, mnist, cifar10, ucihar.
+// The table, builtin_datasets.cc.
 absl::Span<const DatasetRow> BuiltinDatasets();
-// InvalidArgument lists what there is.
-absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view name);
+// Of "cifar10" or "csv:FILE". InvalidArgument lists what there is.
+absl::StatusOr<const DatasetRow*> FindDataset(absl::string_view text);
+// "mnist", "csv:FILE", ...
 std::vector<std::string> DatasetNames();
+// Loads the set that `text` names. InvalidArgument: it needs a data_dir; else as DatasetRow::load.
+absl::StatusOr<DatasetSplits> LoadDataset(absl::string_view text, absl::string_view data_dir,
+                                          uint64_t seed);
 
 }  // namespace runnel

@@ -40,4 +40,22 @@ absl::StatusOr<DatasetSplits> LoadCifar10(absl::string_view data_dir, uint64_t s
 // the command that unpacks it.
 absl::StatusOr<DatasetSplits> LoadUciHar(absl::string_view data_dir, uint64_t seed);
 
+// Data of the user's own. `place` is what stands behind the colon of --data KIND:PLACE. Of each
+// class one sample in five, drawn by the seed, is the test (own/split.h). Numbers are normalised by
+// the training samples' mean and deviation.
+
+// FILE[,label=COLUMN][,skip=COLUMN;COLUMN...]: a table with a line a sample, by commas, semicolons
+// or tabs, its first line the columns' names if it holds a text. A column of numbers is a feature,
+// one of texts a feature for each text. Samples are (features).
+absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view place, uint64_t seed);
+
+// SAMPLES,LABELS: two .npy files. Samples of bytes are pixels. They are read from the file one by
+// one, so that it may be larger than memory.
+absl::StatusOr<DatasetSplits> LoadNpy(absl::string_view place, uint64_t seed);
+
+// FOLDER[,size=SIDE|HEIGHTxWIDTH]: a folder for each class with JPEG and PNG files, cut to the size
+// around the centre (32): (3, height, width). Files that cannot be read are left out and counted,
+// up to one in a hundred.
+absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view place, uint64_t seed);
+
 }  // namespace runnel::data

@@ -61,7 +61,9 @@ bool EvaluatesBeside(const RunSetup& setup, int64_t eval_samples) {
 absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const RunSetup& setup,
                                                              const DatasetSplits& data, Parts parts,
                                                              DoneFn on_done) {
-  RUNNEL_ASSIGN_OR_RETURN(RunSetup plain, SetUpRun(PlainLoopOf(setup.settings)));
+  RUNNEL_ASSIGN_OR_RETURN(
+      RunSetup plain,
+      SetUpRun(PlainLoopOf(setup.settings), SampleFacts{setup.model.input, setup.model.classes}));
   RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(data.train->size(), plain));
   return std::unique_ptr<Evaluator>(
       new Evaluator(std::move(plain), data, parts, std::move(on_done)));

@@ -100,7 +100,9 @@ absl::Status ReplayCommand(const std::string& journal_path, const std::string& s
       settings.at_least = -1;
     }
     settings.max_batches = i + 1 < run.plans.size() ? run.plans[i + 1].from_step : run.end_step;
-    RUNNEL_ASSIGN_OR_RETURN(RunSetup setup, SetUpRun(settings));
+    RUNNEL_ASSIGN_OR_RETURN(
+        RunSetup setup,
+        SetUpRun(settings, SampleFacts{first.setup.model.input, first.setup.model.classes}));
     RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(first.data.train->size(), setup));
     if (!IsModel(setup.model, setup.row->defaults, run.started.model_sha256) ||
         !(setup.training == run.started.training)) {

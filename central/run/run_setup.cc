@@ -5,16 +5,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "central/planning/rules/training_rules.h"
 #include "central/settings/codec_settings.h"
 #include "central/settings/gradient_bits_setting.h"
 #include "central/settings/run_fields.h"
+#include "partition/import/model_json.h"
 #include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 #include "proto/base/training/dials/gradient_bits.h"
 #include "proto/base/training/int8_inference.h"
 #include "proto/base/training/rates/rate.h"
 #include "proto/base/training/recipe_family.h"
+#include "proto/process/atomic_file.h"
 #include "proto/transport/link/address.h"
 
 namespace runnel {
@@ -120,6 +123,32 @@ absl::StatusOr<TrainingSettings> TrainingOf(const RunSettings& settings, const M
   return training;
 }
 
+bool IsOwnData(const RunSettings& settings) {
+  const absl::StatusOr<const DatasetRow*> dataset = FindDataset(settings.dataset);
+  return dataset.ok() && (*dataset)->is_own();
+}
+
+absl::StatusOr<DatasetSplits> LoadDataset(const RunSettings& settings) {
+  return runnel::LoadDataset(settings.dataset, settings.data_dir, settings.training.seed);
+}
+
+SampleFacts FactsOf(const Dataset& data) { return {data.sample_shape(), data.classes()}; }
+
+// Where the data are the user's own, the model for them.
+absl::StatusOr<ModelSpec> ModelOf(const RunSettings& settings,
+                                  const std::optional<SampleFacts>& samples) {
+  RUNNEL_ASSIGN_OR_RETURN(ModelSpec model, ModelNamed(settings.model));
+  if (!IsOwnData(settings)) return model;
+  if (samples.has_value()) return ModelFor(std::move(model), samples->shape, samples->classes);
+  RUNNEL_ASSIGN_OR_RETURN(const DatasetSplits data, LoadDataset(settings));
+  const SampleFacts facts = FactsOf(*data.train);
+  return ModelFor(std::move(model), facts.shape, facts.classes);
+}
+
+void AddNote(const std::string& note, std::string& notes) {
+  if (!note.empty()) absl::StrAppend(&notes, notes.empty() ? "" : "; ", note);
+}
+
 absl::Status CheckRule(const RunSettings& settings) {
   if (settings.gradient_bits.empty()) return absl::OkStatus();
   RUNNEL_ASSIGN_OR_RETURN(const GradientBitsSetting bits,
@@ -136,12 +165,22 @@ absl::Status CheckRule(const RunSettings& settings) {
 
 }  // namespace
 
-absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
+absl::StatusOr<ModelSpec> ModelNamed(absl::string_view name) {
+  absl::string_view path = name;
+  if (!absl::ConsumePrefix(&path, kOwnModelPrefix)) return MakeModel(name);
+  RUNNEL_ASSIGN_OR_RETURN(const std::string text,
+                          ReadWholeFile(std::string(path), kMaxModelJsonBytes));
+  absl::StatusOr<ModelSpec> model = ModelFromJson(text);
+  if (model.ok()) return model;
+  return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": ", model.status().message()));
+}
+
+absl::StatusOr<RunSetup> SetUpRun(RunSettings settings, const std::optional<SampleFacts>& samples) {
   RUNNEL_RETURN_IF_ERROR(CheckSettings(settings));
   RUNNEL_RETURN_IF_ERROR(CheckRule(settings));
   RunSetup setup;
   RUNNEL_ASSIGN_OR_RETURN(setup.row, FindModel(settings.model));
-  setup.model = setup.row->make();
+  RUNNEL_ASSIGN_OR_RETURN(setup.model, ModelOf(settings, samples));
   RUNNEL_ASSIGN_OR_RETURN(setup.format, FormatOf(settings));
   RUNNEL_ASSIGN_OR_RETURN(const RecipeName recipe, ParseRecipeName(settings.recipe));
   if (absl::Status status = CheckTrainable(setup.model, *recipe.family); !status.ok()) {
@@ -177,14 +216,7 @@ absl::StatusOr<RunSetup> SetUpRun(RunSettings settings) {
 }
 
 absl::StatusOr<DatasetSplits> LoadData(const RunSetup& setup) {
-  const RunSettings& settings = setup.settings;
-  RUNNEL_ASSIGN_OR_RETURN(const DatasetRow* dataset, FindDataset(settings.dataset));
-  if (dataset->needs_data_dir && settings.data_dir.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dataset ", dataset->name, ": needs --data-dir, the folder with its files"));
-  }
-  RUNNEL_ASSIGN_OR_RETURN(DatasetSplits data,
-                          dataset->load(settings.data_dir, settings.training.seed));
+  RUNNEL_ASSIGN_OR_RETURN(DatasetSplits data, LoadDataset(setup.settings));
   RUNNEL_RETURN_IF_ERROR(CheckData(setup, data));
   return data;
 }
@@ -234,8 +266,15 @@ absl::Status UseIntegers(ModelSpec model, RunSetup& setup) {
 
 absl::StatusOr<LoadedRun> SetUpAndLoad(RunSettings settings) {
   LoadedRun run;
-  RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings)));
-  RUNNEL_ASSIGN_OR_RETURN(run.data, LoadData(run.setup));
+  if (IsOwnData(settings)) {
+    // The model follows the data, which are read once.
+    RUNNEL_ASSIGN_OR_RETURN(run.data, LoadDataset(settings));
+    RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings), FactsOf(*run.data.train)));
+    AddNote(run.data.note, run.setup.note);
+  } else {
+    RUNNEL_ASSIGN_OR_RETURN(run.setup, SetUpRun(std::move(settings)));
+    RUNNEL_ASSIGN_OR_RETURN(run.data, LoadData(run.setup));
+  }
   RUNNEL_RETURN_IF_ERROR(SetTrainingSamples(run.data.train->size(), run.setup));
   return run;
 }

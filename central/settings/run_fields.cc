@@ -22,8 +22,14 @@ constexpr SettingRange kCount = {1, kMaxSettingCount};
 constexpr SettingRange kCountOrNone = {0, kMaxSettingCount};
 
 constexpr RunField kFields[] = {
-    {{"model", SettingGroup::kData, "model to train", "har_cnn"}, &S::model, kText},
-    {{"dataset", SettingGroup::kData, "data set to train on", "ucihar", "the model's"},
+    {{"model", SettingGroup::kData,
+      "model to train; json:FILE is your own (runnel-central show prints any model as one)",
+      "har_cnn"},
+     &S::model,
+     kText},
+    {{"dataset", SettingGroup::kData,
+      "data to train on, a known set or your own, which the model then follows", "csv:iris.csv",
+      "the model's"},
      &S::dataset,
      kAnyText},
     {{"data-dir", SettingGroup::kData, "folder with the data set's original files", "~/data/mnist"},

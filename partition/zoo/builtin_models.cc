@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "partition/zoo/layer_builder.h"
@@ -70,11 +73,28 @@ absl::Span<const ModelRow> BuiltinModels() {
        zoo::ResNet18NoBnImageNet, zoo::ImageNetDefaults(kWithoutNorm)},
       {"resnet34_nobn_imagenet", "ResNet-34 without batch norm and bias, 18 layers, 3x224x224", "",
        zoo::ResNet34NoBnImageNet, zoo::ImageNetDefaults(kWithoutNorm)},
+      {"mlp", "two hidden layers for tables, 3 layers, as many features as the data have (ours)",
+       "", zoo::Mlp, zoo::MlpDefaults()},
   };
   return kRows;
 }
 
+const ModelRow& OwnModel() {
+  static const ModelRow row = {"json",
+                               "a network of your own",
+                               "",
+                               nullptr,
+                               {.batch_size = 32,
+                                .epochs = 10,
+                                .learning_rate = 0.01,
+                                .momentum = 0.9,
+                                .weight_decay = 1e-4,
+                                .milestones = {8}}};
+  return row;
+}
+
 absl::StatusOr<const ModelRow*> FindModel(absl::string_view name) {
+  if (absl::StartsWith(name, kOwnModelPrefix)) return &OwnModel();
   for (const ModelRow& row : BuiltinModels()) {
     if (row.name == name) return &row;
   }
@@ -84,7 +104,27 @@ absl::StatusOr<const ModelRow*> FindModel(absl::string_view name) {
 
 absl::StatusOr<ModelSpec> MakeModel(absl::string_view name) {
   RUNNEL_ASSIGN_OR_RETURN(const ModelRow* row, FindModel(name));
-  return row->make();
+  if (row->make != nullptr) return row->make();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model '", name,
+      "': only models of the zoo can be taken here: ", absl::StrJoin(ModelNames(), ", ")));
+}
+
+absl::StatusOr<ModelSpec> ModelFor(ModelSpec model, const Shape& sample, int64_t classes) {
+  model.input = sample;
+  model.classes = classes;
+  std::vector<OpSpec>& ops = model.layers.back().ops;
+  const auto last = std::find_if(ops.rbegin(), ops.rend(),
+                                 [](const OpSpec& op) { return op.kind == OpKind::kLinear; });
+  if (last == ops.rend()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", model.name, ": its last layer has no linear operator to adapt"));
+  }
+  last->out_channels = classes;
+  const absl::Status status = InferShapes(model, 1).status();
+  if (status.ok()) return model;
+  return absl::InvalidArgumentError(absl::StrCat("model ", model.name, " for samples of ",
+                                                 sample.ToString(), ": ", status.message()));
 }
 
 std::vector<std::string> ModelNames() {

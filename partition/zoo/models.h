@@ -17,6 +17,11 @@ TrainingDefaults LeNetDefaults();
 ModelSpec HarCnn();
 TrainingDefaults HarCnnDefaults();
 
+// Ours, for tables: linear 128 and 64 with ReLU, then the classes; it follows the data that it is
+// trained on. 3 layers.
+ModelSpec Mlp();
+TrainingDefaults MlpDefaults();
+
 // MobileNetV2 as AccEPT cuts it into 20 layers: ImageNet strides on 3x32x32, ReLU6, residual where
 // the shape stays. 2,236,682 parameters, 6,124,928 MACs.
 ModelSpec MobileNetV2();

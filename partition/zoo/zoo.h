@@ -29,9 +29,17 @@ struct ModelRow {
 
 // The table, zoo/builtin_models.cc.
 absl::Span<const ModelRow> BuiltinModels();
-// InvalidArgument lists what there is.
+// Of "json:FILE", a network of the user's own: defaults that suit small ones; it has no `make`.
+const ModelRow& OwnModel();
+// "json:"
+inline constexpr absl::string_view kOwnModelPrefix = "json:";
+// Of the zoo, or OwnModel. InvalidArgument lists what there is.
 absl::StatusOr<const ModelRow*> FindModel(absl::string_view name);
+// InvalidArgument: not of the zoo.
 absl::StatusOr<ModelSpec> MakeModel(absl::string_view name);
 std::vector<std::string> ModelNames();
+// The model for other samples and classes: the same layers, the last one with as many outputs as
+// there are classes. InvalidArgument names the layer that cannot take the samples.
+absl::StatusOr<ModelSpec> ModelFor(ModelSpec model, const Shape& sample, int64_t classes);
 
 }  // namespace runnel

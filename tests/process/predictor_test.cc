@@ -136,7 +136,7 @@ TEST(Profile, WrongFlags) {
   ExpectRefused(With(good, {"--nominal-step-ns", "-1"}), "--nominal-step-ns");
   ExpectRefused(Set(good, "--recipe", "fp7"), "fp7");
   ExpectRefused(Set(good, "--backend", "tpu"), "tpu");
-  ExpectRefused(Set(good, "--family", "two\nlines"), "'lines' is no key");
+  ExpectRefused(Set(good, "--family", "two\nlines"), "'family' must be 1 to 200 printable");
   ExpectRefused(With(good, {"--second-pass"}), dir / "p");
   ExpectRefused(kMeasure, "--out");
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
@@ -306,8 +306,9 @@ TEST(Predictor, NetworksAreTrainedAndPlan) {
     EXPECT_GT(summary["unseen"][method]["sub_models"], 0) << method;
   }
 
-  std::ofstream(profiles / "known/mlp.network") << "runnel-network 1\nrow: mlp\n";
-  ExpectRefused(plan, "mlp.network: network: has no line 'model: ...'");
+  std::ofstream(profiles / "known/mlp.network")
+      << "{\"format\": \"runnel-network\", \"version\": 2}";
+  ExpectRefused(plan, "mlp.network: network: 'row' is missing");
 }
 
 TEST(Predictor, WrongFlags) {

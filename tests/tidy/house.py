@@ -81,6 +81,7 @@ ARROWS = (
                              "kernels/ir/*", "proto/base/*")),
     (("kernels/*",), ("kernels/*", "proto/base/*")),
     (("compress/*",), ("compress/*", "proto/base/*")),
+    (("partition/import/*",), ("partition/import/*", "proto/json/*", "proto/base/*")),
     (("partition/*",), ("partition/*", "proto/base/*")),
     # predictor: {cost, profiles, fit, networks} <- run <- judge <- train
     (("predictor/cost/*",), ("predictor/cost/*", "partition/cost_model.h", "proto/base/*")),
@@ -140,7 +141,7 @@ PUBLIC_HEADERS = {
                 "models/graph/int8_graph.h", "models/graph_runner.h", "models/node_profile.h",
                 "models/quantize/quantizer.h", "models/quantize/winograd_choice.h", "models/tally.h"),
     "partition": ("cost_model.h", "pipeline_model.h", "plan_builder.h", "policy.h", "scenario.h",
-                  "schedule.h", "zoo/zoo.h"),
+                  "schedule.h", "import/model_json.h", "zoo/zoo.h"),
     "predictor": ("cost/measured_cost.h", "judge/cross_validate.h",
                   "profiles/profile_file.h", "profiles/profile_folder.h", "profiles/sub_models.h",
                   "run/predictor_row.h", "run/run_predictor.h"),

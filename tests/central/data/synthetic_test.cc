@@ -2,6 +2,7 @@
 #include <iostream>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "central/data/dataset.h"
 #include "central/data/memory_datasets.h"
 #include "central/data/portable_math.h"
@@ -148,15 +149,21 @@ TEST(PortableMath, NoiseHasUnitVariance) {
 }
 
 TEST(Datasets, TheTableSaysWhatNeedsADataDir) {
-  EXPECT_THAT(DatasetNames(), ::testing::ElementsAre("synthetic_digits", "synthetic_har", "mnist",
-                                                     "cifar10", "ucihar"));
+  EXPECT_THAT(DatasetNames(),
+              ::testing::ElementsAre("synthetic_digits", "synthetic_har", "mnist", "cifar10",
+                                     "ucihar", "csv:FILE[,label=COLUMN]", "npy:SAMPLES,LABELS",
+                                     "images:FOLDER[,size=SIDE]"));
   for (const DatasetRow& row : BuiltinDatasets()) {
-    const auto splits = row.load("", 1);
-    EXPECT_EQ(splits.ok(), !row.needs_data_dir) << row.name;
+    const auto splits = LoadDataset(absl::StrCat(row.name, row.is_own() ? ":" : ""), "", 1);
+    EXPECT_EQ(splits.ok(), !row.needs_data_dir && !row.is_own()) << row.name;
     if (!splits.ok()) {
-      EXPECT_THAT(std::string(splits.status().message()), HasSubstr("--data-dir"));
+      EXPECT_THAT(std::string(splits.status().message()),
+                  HasSubstr(row.is_own() ? "--data " : "--data-dir"));
     }
   }
+  EXPECT_FALSE(FindDataset("csv").ok());
+  EXPECT_FALSE(FindDataset("mnist:here").ok());
+  EXPECT_EQ((*FindDataset("csv:a:b"))->name, "csv");
   EXPECT_THAT(std::string(FindDataset("imagenet").status().message()),
               HasSubstr("'imagenet' is not known; there are synthetic_digits, synthetic_har"));
 }

@@ -1,0 +1,38 @@
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "central/cli/subcommand.h"
+#include "central/run/run_setup.h"
+#include "partition/import/model_json.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel {
+namespace {
+
+constexpr char kExamples[] = R"(
+Examples:
+  a model of the zoo as a file to begin one's own from
+    runnel-central show lenet > mine.json
+  whether one's own is right; then train it
+    runnel-central show json:mine.json
+    runnel-central train --model json:mine.json --data images:~/pictures)";
+
+}  // namespace
+
+Subcommand AddShow(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("show", "Print a model as JSON, a layer a line");
+  const auto model = std::make_shared<std::string>();
+  app->add_option("MODEL", *model, "a model of the zoo (train --help lists them), or json:FILE")
+      ->required();
+  app->footer(kExamples);
+  return {app, [model](const CommandContext& context) -> absl::Status {
+            RUNNEL_ASSIGN_OR_RETURN(const ModelSpec spec, ModelNamed(*model));
+            std::string text = ModelToJson(spec);
+            text.pop_back();  // print ends the line
+            context.print(text);
+            return absl::OkStatus();
+          }};
+}
+
+}  // namespace runnel

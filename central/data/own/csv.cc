@@ -1,0 +1,296 @@
+// Tables of numbers and categories: a line a sample, a column a feature, one column the class.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "central/data/data_files.h"
+#include "central/data/loaders.h"
+#include "central/data/own/place.h"
+#include "central/data/own/split.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::data {
+namespace {
+
+constexpr absl::string_view kUsage = "csv:FILE[,label=COLUMN][,skip=COLUMN;COLUMN...]";
+constexpr size_t kMaxColumns = 10'000;
+constexpr size_t kMaxCategories = 256;  // of one column
+constexpr int64_t kMaxFeatures = 1 << 20;
+// A column of this name is the class unless the user names another one; else the last is.
+constexpr absl::string_view kLabelNames[] = {"label", "class", "target", "species", "y"};
+
+using Row = std::vector<std::string>;
+
+struct Table {
+  std::string path;
+  Row columns;
+  std::vector<Row> rows;
+  std::vector<size_t> lines;  // of the file, by row
+
+  absl::Status Wrong(size_t line, absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": line ", line, ": ", what));
+  }
+};
+
+bool IsMissing(absl::string_view text) {
+  return text.empty() || text == "?" || absl::EqualsIgnoreCase(text, "na") ||
+         absl::EqualsIgnoreCase(text, "nan");
+}
+
+bool IsNumber(absl::string_view text, double* value) {
+  return absl::SimpleAtod(text, value) && std::isfinite(*value);
+}
+
+// The separator that the first line has most of.
+char SeparatorOf(absl::string_view text) {
+  const absl::string_view line = text.substr(0, text.find('\n'));
+  const auto count = [line](char c) { return std::count(line.begin(), line.end(), c); };
+  return *std::max_element(",;\t", ",;\t" + 3, [&](char a, char b) { return count(a) < count(b); });
+}
+
+// RFC 4180: fields may stand in quotes, which may hold separators, ends of lines and doubled
+// quotes. Takes one record off the text and counts its lines.
+absl::StatusOr<Row> TakeRecord(char separator, absl::string_view& text, size_t& line) {
+  Row row(1);
+  bool in_quotes = false, was_quoted = false;
+  size_t i = 0;
+  for (; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (in_quotes) {
+      if (c != '"') {
+        row.back() += c;
+      } else if (i + 1 < text.size() && text[i + 1] == '"') {
+        row.back() += text[++i];
+      } else {
+        in_quotes = false;
+      }
+    } else if (c == '"' && row.back().empty() && !was_quoted) {
+      in_quotes = was_quoted = true;
+    } else if (c == separator) {
+      if (row.size() == kMaxColumns)
+        return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxColumns, " columns"));
+      row.emplace_back();
+      was_quoted = false;
+    } else if (c == '\n') {
+      break;
+    } else {
+      row.back() += c;
+    }
+  }
+  if (in_quotes) return absl::InvalidArgumentError("a quote is not closed");
+  text.remove_prefix(std::min(i + 1, text.size()));
+  for (std::string& field : row) absl::StripAsciiWhitespace(&field);
+  return row;
+}
+
+bool HoldsNumbers(const Row& row) {
+  double ignored = 0;
+  return std::all_of(row.begin(), row.end() - 1, [&](const std::string& field) {
+    return IsMissing(field) || IsNumber(field, &ignored);
+  });
+}
+
+absl::StatusOr<Table> ReadTable(const std::string& path) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::string bytes, ReadText(path));
+  absl::string_view text = bytes;
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
+  Table table;
+  table.path = path;
+  const char separator = SeparatorOf(text);
+  size_t line = 1;
+  while (!text.empty()) {
+    const size_t first_line = line;
+    absl::StatusOr<Row> row = TakeRecord(separator, text, line);
+    if (!row.ok()) return table.Wrong(first_line, row.status().message());
+    if (row->size() == 1 && row->front().empty()) continue;
+    if (table.columns.empty()) {
+      if (row->size() < 2)
+        return table.Wrong(first_line, "one column; a class and features need two");
+      if (!HoldsNumbers(*row)) {
+        table.columns = *std::move(row);
+        continue;
+      }
+      for (size_t i = 1; i <= row->size(); ++i) table.columns.push_back(absl::StrCat("column ", i));
+    }
+    if (row->size() != table.columns.size()) {
+      return table.Wrong(first_line, absl::StrCat("has ", row->size(), " fields, the first line ",
+                                                  table.columns.size()));
+    }
+    table.rows.push_back(*std::move(row));
+    table.lines.push_back(first_line);
+  }
+  if (table.rows.empty())
+    return absl::InvalidArgumentError(absl::StrCat(path, ": holds no samples"));
+  return table;
+}
+
+absl::StatusOr<size_t> FindColumn(const Table& table, absl::string_view name) {
+  const auto found = std::find(table.columns.begin(), table.columns.end(), name);
+  if (found != table.columns.end()) return static_cast<size_t>(found - table.columns.begin());
+  return absl::InvalidArgumentError(absl::StrCat(table.path, ": has no column '", name,
+                                                 "'; it has ", absl::StrJoin(table.columns, ", ")));
+}
+
+absl::StatusOr<size_t> LabelColumn(const Table& table, const std::string& given) {
+  if (!given.empty()) return FindColumn(table, given);
+  for (const absl::string_view name : kLabelNames) {
+    const auto is_it = [name](const std::string& c) { return absl::EqualsIgnoreCase(c, name); };
+    const auto found = std::find_if(table.columns.begin(), table.columns.end(), is_it);
+    if (found != table.columns.end()) return static_cast<size_t>(found - table.columns.begin());
+  }
+  return table.columns.size() - 1;
+}
+
+// A column of the file as features: its number, or one for each of its texts.
+struct Column {
+  size_t index = 0;
+  std::vector<std::string> categories;  // empty: numbers
+
+  int64_t features() const { return std::max<int64_t>(1, std::ssize(categories)); }
+};
+
+absl::StatusOr<Column> MakeColumn(const Table& table, size_t index) {
+  Column column{index, {}};
+  std::set<std::string> texts;
+  size_t first_text = table.rows.size();
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    const std::string& text = table.rows[r][index];
+    double value = 0;
+    if (IsMissing(text)) continue;
+    if (texts.size() <= kMaxCategories) texts.insert(text);
+    const bool is_number = absl::SimpleAtod(text, &value);
+    if (is_number && !std::isfinite(value)) {
+      return table.Wrong(table.lines[r], absl::StrCat("column '", table.columns[index], "' is ",
+                                                      text, ", which is not finite"));
+    }
+    if (!is_number) first_text = std::min(first_text, r);
+  }
+  if (first_text == table.rows.size()) return column;
+  if (texts.size() > kMaxCategories) {
+    return table.Wrong(table.lines[first_text],
+                       absl::StrCat("column '", table.columns[index], "' holds '",
+                                    table.rows[first_text][index].substr(0, 40),
+                                    "', which is no number, and more than ", kMaxCategories,
+                                    " different texts; mend it, or leave it out with skip=",
+                                    table.columns[index]));
+  }
+  column.categories.assign(texts.begin(), texts.end());
+  return column;
+}
+
+// Fills the column's features of one sample; a number that is missing is NaN until it is scaled.
+void Fill(const Column& column, const std::string& text, float* out) {
+  if (column.categories.empty()) {
+    double value = std::numeric_limits<double>::quiet_NaN();
+    if (!IsMissing(text)) (void)absl::SimpleAtod(text, &value);
+    *out = static_cast<float>(value);
+    return;
+  }
+  for (size_t i = 0; i < column.categories.size(); ++i) out[i] = column.categories[i] == text;
+}
+
+class TableDataset final : public Dataset {
+ public:
+  TableDataset(int64_t features, Classes classes, std::vector<float> values)
+      : shape_({features}), classes_(std::move(classes)), values_(std::move(values)) {}
+
+  int64_t size() const override { return std::ssize(classes_.labels); }
+  const Shape& sample_shape() const override { return shape_; }
+  int64_t classes() const override { return std::ssize(classes_.names); }
+  void CopySample(int64_t index, absl::Span<float> out) const override {
+    std::copy_n(values_.begin() + index * shape_[0], shape_[0], out.begin());
+  }
+  int32_t label(int64_t index) const override {
+    return classes_.labels[static_cast<size_t>(index)];
+  }
+
+ private:
+  Shape shape_;
+  Classes classes_;
+  std::vector<float> values_;
+};
+
+absl::StatusOr<std::vector<Column>> FeatureColumns(const Table& table, size_t label,
+                                                   const std::string& skip) {
+  std::set<size_t> left_out = {label};
+  for (absl::string_view name : absl::StrSplit(skip, ';', absl::SkipEmpty())) {
+    RUNNEL_ASSIGN_OR_RETURN(const size_t column, FindColumn(table, name));
+    left_out.insert(column);
+  }
+  std::vector<Column> columns;
+  int64_t features = 0;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (left_out.count(i) > 0) continue;
+    RUNNEL_ASSIGN_OR_RETURN(columns.emplace_back(), MakeColumn(table, i));
+    features += columns.back().features();
+  }
+  if (features == 0 || features > kMaxFeatures) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(table.path, ": ", features, " features; 1 to ", kMaxFeatures, " can be"));
+  }
+  return columns;
+}
+
+absl::StatusOr<Classes> TableClasses(const Table& table, size_t label) {
+  std::vector<std::string> labels;
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    labels.push_back(table.rows[r][label]);
+    if (IsMissing(labels.back())) {
+      return table.Wrong(table.lines[r], absl::StrCat("the class (column '", table.columns[label],
+                                                      "') is missing"));
+    }
+  }
+  return ClassesOf(labels, absl::StrCat(table.path, ": column '", table.columns[label], "'"));
+}
+
+// (x - mean) / deviation of the training samples; what is missing becomes the mean.
+absl::Status Scale(absl::Span<const int64_t> train, int64_t features, std::vector<float>& values) {
+  const auto read = [&](int64_t index, absl::Span<float> out) {
+    std::copy_n(values.begin() + index * features, features, out.begin());
+    return absl::OkStatus();
+  };
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<ChannelScale> scales,
+                          MeasureScales(train, features, 1, read));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ChannelScale& scale = scales[i % static_cast<size_t>(features)];
+    const double value = (values[i] - scale.mean) / scale.deviation;
+    values[i] = std::isnan(value) ? 0 : static_cast<float>(value);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<DatasetSplits> LoadCsv(absl::string_view text, uint64_t seed) {
+  RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 1, {"label", "skip"}, kUsage));
+  RUNNEL_ASSIGN_OR_RETURN(const Table table, ReadTable(place.paths[0]));
+  RUNNEL_ASSIGN_OR_RETURN(const size_t label, LabelColumn(table, place.Option("label")));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<Column> columns,
+                          FeatureColumns(table, label, place.Option("skip")));
+  RUNNEL_ASSIGN_OR_RETURN(Classes classes, TableClasses(table, label));
+  int64_t features = 0;
+  for (const Column& column : columns) features += column.features();
+  std::vector<float> values(table.rows.size() * static_cast<size_t>(features));
+  float* out = values.data();
+  for (const Row& row : table.rows) {
+    for (const Column& column : columns) {
+      Fill(column, row[column.index], out);
+      out += column.features();
+    }
+  }
+  SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
+  RUNNEL_RETURN_IF_ERROR(Scale(split.train, features, values));
+  return SplitsOf(std::make_shared<TableDataset>(features, std::move(classes), std::move(values)),
+                  std::move(split));
+}
+
+}  // namespace runnel::data

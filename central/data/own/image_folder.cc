@@ -1,0 +1,206 @@
+// A folder of pictures: one folder in it for each class.
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "central/data/data_files.h"
+#include "central/data/loaders.h"
+#include "central/data/own/picture.h"
+#include "central/data/own/place.h"
+#include "central/data/own/split.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::string_view kUsage = "images:FOLDER[,size=SIDE|HEIGHTxWIDTH]";
+constexpr int64_t kDefaultSide = 32;
+constexpr int64_t kMaxSide = 1024;
+constexpr size_t kMaxPictures = 10'000'000;
+constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+// What is decoded stays in memory up to so many bytes; the other pictures are read each time.
+constexpr int64_t kMostKept = int64_t{512} << 20;
+// Share of pictures that may be broken.
+constexpr size_t kBrokenShare = 100;
+
+struct Files {
+  std::vector<std::string> paths;
+  std::vector<std::string> folders;  // by picture: the class
+};
+
+absl::StatusOr<Files> FindFiles(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::pair<std::string, std::string>> found;
+  for (fs::directory_iterator outer(folder, error), end; !error && outer != end;
+       outer.increment(error)) {
+    if (!outer->is_directory()) continue;
+    for (fs::directory_iterator inner(outer->path(), error); !error && inner != end;
+         inner.increment(error)) {
+      if (!IsPictureName(inner->path().filename().string())) continue;
+      found.emplace_back(outer->path().filename().string(), inner->path().string());
+      if (found.size() > kMaxPictures)
+        return absl::InvalidArgumentError(
+            absl::StrCat(folder, ": more than ", kMaxPictures, " pictures"));
+    }
+  }
+  if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
+  if (found.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(folder, ": holds no folders with .png or .jpg files, one folder a class"));
+  }
+  // So that the seed, not the file system, decides the split.
+  std::sort(found.begin(), found.end());
+  Files files;
+  for (auto& [name, path] : found) {
+    files.folders.push_back(std::move(name));
+    files.paths.push_back(std::move(path));
+  }
+  return files;
+}
+
+absl::StatusOr<std::vector<uint8_t>> ReadPicture(const std::string& path, const Shape& shape) {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  if (error || bytes > kMaxFileBytes)
+    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot be read, or is too large"));
+  RUNNEL_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
+  RUNNEL_ASSIGN_OR_RETURN(const std::vector<uint8_t> file, reader.Read(bytes));
+  absl::StatusOr<Picture> picture = DecodePicture(file);
+  if (!picture.ok())
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", picture.status().message()));
+  return Fitted(*picture, shape[1], shape[2]);
+}
+
+// Pictures by bytes; normalised on the way out.
+class PictureDataset final : public Dataset {
+ public:
+  // kept: the pixels of the first of them.
+  PictureDataset(Shape shape, std::vector<std::string> paths, Classes classes,
+                 std::vector<uint8_t> kept)
+      : shape_(std::move(shape)),
+        paths_(std::move(paths)),
+        classes_(std::move(classes)),
+        kept_(std::move(kept)) {}
+
+  int64_t size() const override { return std::ssize(paths_); }
+  const Shape& sample_shape() const override { return shape_; }
+  int64_t classes() const override { return std::ssize(classes_.names); }
+  int32_t label(int64_t index) const override {
+    return classes_.labels[static_cast<size_t>(index)];
+  }
+  float outside(int64_t channel) const override { return Scaled(0, channel); }
+  // A picture that has gone since it was looked at is black.
+  void CopySample(int64_t index, absl::Span<float> out) const override {
+    std::vector<uint8_t> read;
+    const absl::Span<const uint8_t> pixels = Pixels(index, read);
+    const size_t plane = out.size() / 3;
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = Scaled(pixels[i], static_cast<int64_t>(i / plane));
+  }
+
+  // As MeasureScales reads: shares of full brightness.
+  absl::Status CopyRaw(int64_t index, absl::Span<float> out) const {
+    std::vector<uint8_t> read;
+    const absl::Span<const uint8_t> pixels = Pixels(index, read);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(pixels[i]) / 255;
+    return absl::OkStatus();
+  }
+  void set_scales(std::vector<ChannelScale> scales) { scales_ = std::move(scales); }
+
+ private:
+  float Scaled(uint8_t pixel, int64_t channel) const {
+    const ChannelScale& scale = scales_[static_cast<size_t>(channel)];
+    return static_cast<float>((pixel / 255.0 - scale.mean) / scale.deviation);
+  }
+
+  // The kept pixels, or those in `read`.
+  absl::Span<const uint8_t> Pixels(int64_t index, std::vector<uint8_t>& read) const {
+    const int64_t bytes = shape_.elements();
+    if ((index + 1) * bytes <= std::ssize(kept_))
+      return absl::MakeConstSpan(kept_).subspan(static_cast<size_t>(index * bytes),
+                                                static_cast<size_t>(bytes));
+    absl::StatusOr<std::vector<uint8_t>> pixels =
+        ReadPicture(paths_[static_cast<size_t>(index)], shape_);
+    read = pixels.ok() ? *std::move(pixels) : std::vector<uint8_t>(static_cast<size_t>(bytes));
+    return read;
+  }
+
+  Shape shape_;
+  std::vector<std::string> paths_;
+  Classes classes_;
+  std::vector<uint8_t> kept_;
+  std::vector<ChannelScale> scales_;
+};
+
+// What can be read of a folder.
+struct Readable {
+  Files files;
+  std::vector<uint8_t> kept;  // pixels of the first of them
+  std::string note;           // on those that cannot; empty: none
+};
+
+// InvalidArgument names the first of too many broken pictures.
+absl::StatusOr<Readable> ReadAll(const Files& files, const Shape& shape) {
+  Readable readable;
+  std::string first_broken;
+  size_t broken = 0;
+  for (size_t i = 0; i < files.paths.size(); ++i) {
+    const absl::StatusOr<std::vector<uint8_t>> pixels = ReadPicture(files.paths[i], shape);
+    if (!pixels.ok()) {
+      if (broken++ == 0) first_broken = std::string(pixels.status().message());
+      continue;
+    }
+    readable.files.paths.push_back(files.paths[i]);
+    readable.files.folders.push_back(files.folders[i]);
+    if (std::ssize(readable.files.paths) * shape.elements() <= kMostKept)
+      readable.kept.insert(readable.kept.end(), pixels->begin(), pixels->end());
+  }
+  if (broken == 0) return readable;
+  readable.note = absl::StrCat(broken, " of ", files.paths.size(),
+                               " pictures are left out, the first: ", first_broken);
+  if (broken * kBrokenShare <= files.paths.size()) return readable;
+  return absl::InvalidArgumentError(absl::StrCat(
+      broken, " of ", files.paths.size(), " pictures are broken, the first: ", first_broken));
+}
+
+absl::StatusOr<Shape> ShapeOf(const std::string& size) {
+  if (size.empty()) return Shape{3, kDefaultSide, kDefaultSide};
+  const std::vector<absl::string_view> sides = absl::StrSplit(size, 'x');
+  int64_t height = 0, width = 0;
+  const bool is_size = sides.size() <= 2 && absl::SimpleAtoi(sides.front(), &height) &&
+                       absl::SimpleAtoi(sides.back(), &width) && height >= 1 && width >= 1 &&
+                       height <= kMaxSide && width <= kMaxSide;
+  if (is_size) return Shape{3, height, width};
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--data ", kUsage, ": size=", size, ": must be a side or HEIGHTxWIDTH, 1 to ", kMaxSide));
+}
+
+}  // namespace
+
+absl::StatusOr<DatasetSplits> LoadImageFolder(absl::string_view text, uint64_t seed) {
+  RUNNEL_ASSIGN_OR_RETURN(const Place place, ParsePlace(text, 1, {"size"}, kUsage));
+  RUNNEL_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(place.Option("size")));
+  RUNNEL_ASSIGN_OR_RETURN(const Files files, FindFiles(place.paths[0]));
+  RUNNEL_ASSIGN_OR_RETURN(Readable readable, ReadAll(files, shape));
+  RUNNEL_ASSIGN_OR_RETURN(Classes classes, ClassesOf(readable.files.folders, place.paths[0]));
+  SplitIndices split = SplitByClass(classes.labels, std::ssize(classes.names), seed);
+  auto all = std::make_shared<PictureDataset>(shape, std::move(readable.files.paths),
+                                              std::move(classes), std::move(readable.kept));
+  RUNNEL_ASSIGN_OR_RETURN(std::vector<ChannelScale> scales,
+                          MeasureScales(split.train, 3, shape[1] * shape[2],
+                                        [&all](int64_t index, absl::Span<float> out) {
+                                          return all->CopyRaw(index, out);
+                                        }));
+  all->set_scales(std::move(scales));
+  DatasetSplits splits = SplitsOf(std::move(all), std::move(split));
+  splits.note = std::move(readable.note);
+  return splits;
+}
+
+}  // namespace runnel::data

@@ -1,0 +1,32 @@
+#pragma once
+
+// JPEG and PNG files as pixels, through the system's libraries. Pure functions, any thread.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace runnel::data {
+
+// RGB, a byte a channel, row by row.
+struct Picture {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> rgb;
+};
+
+// Whether a file's name ends as the pictures do that are read: .png, .jpg, .jpeg.
+bool IsPictureName(absl::string_view name);
+
+// The size is checked before memory is allocated. InvalidArgument: neither format, damaged, or
+// larger than 100 million pixels.
+absl::StatusOr<Picture> DecodePicture(absl::Span<const uint8_t> file);
+
+// The largest part around the centre that has the shape height x width, resampled to it by a
+// triangle as wide as a source pixel or a target pixel, whichever is wider; planes R, G, B.
+std::vector<uint8_t> Fitted(const Picture& picture, int64_t height, int64_t width);
+
+}  // namespace runnel::data

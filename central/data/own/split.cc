@@ -1,0 +1,103 @@
+#include "central/data/own/split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/base/random.h"
+#include "proto/base/status_macros.h"
+
+namespace runnel::data {
+namespace {
+
+constexpr size_t kTestShare = 5;
+
+// Integers by their numbers, before all other texts.
+struct ByNumber {
+  bool operator()(const std::string& a, const std::string& b) const {
+    int64_t x = 0, y = 0;
+    const bool is_x = absl::SimpleAtoi(a, &x), is_y = absl::SimpleAtoi(b, &y);
+    if (is_x && is_y && x != y) return x < y;
+    return is_x == is_y ? a < b : is_x;
+  }
+};
+
+}  // namespace
+
+SplitIndices SplitByClass(absl::Span<const int32_t> labels, int64_t classes, uint64_t seed) {
+  std::vector<std::vector<int64_t>> by_class(static_cast<size_t>(classes));
+  for (size_t i = 0; i < labels.size(); ++i)
+    by_class[static_cast<size_t>(labels[i])].push_back(static_cast<int64_t>(i));
+  SplitIndices split;
+  for (size_t c = 0; c < by_class.size(); ++c) {
+    std::vector<int64_t>& indices = by_class[c];
+    // Epochs shuffle with index 0.
+    const CounterRandom random(seed, RandomPurpose::kShuffle, 1 + c, 0);
+    for (size_t i = indices.size(); i > 1; --i)
+      std::swap(indices[i - 1], indices[random.Below(i, static_cast<uint32_t>(i))]);
+    const size_t kept = std::max(indices.size() / kTestShare, size_t{indices.size() > 1});
+    split.test.insert(split.test.end(), indices.begin(), indices.begin() + kept);
+    split.train.insert(split.train.end(), indices.begin() + kept, indices.end());
+  }
+  std::sort(split.train.begin(), split.train.end());
+  std::sort(split.test.begin(), split.test.end());
+  return split;
+}
+
+DatasetSplits SplitsOf(std::shared_ptr<const Dataset> all, SplitIndices indices) {
+  DatasetSplits splits;
+  splits.train = std::make_unique<Subset>(all, std::move(indices.train));
+  splits.test = std::make_unique<Subset>(std::move(all), std::move(indices.test));
+  return splits;
+}
+
+absl::StatusOr<Classes> ClassesOf(absl::Span<const std::string> labels, absl::string_view where) {
+  std::map<std::string, int32_t, ByNumber> numbers;
+  for (const std::string& label : labels) numbers.emplace(label, 0);
+  if (numbers.size() < 2 || numbers.size() > kMaxClasses) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": ", numbers.size(), " classes; training needs 2 to ", kMaxClasses));
+  }
+  Classes classes;
+  for (auto& [name, number] : numbers) {
+    number = static_cast<int32_t>(classes.names.size());
+    classes.names.push_back(name);
+  }
+  for (const std::string& label : labels) classes.labels.push_back(numbers.at(label));
+  return classes;
+}
+
+absl::StatusOr<std::vector<ChannelScale>> MeasureScales(absl::Span<const int64_t> indices,
+                                                        int64_t channels, int64_t plane,
+                                                        const ReadSampleFn& read) {
+  struct Sums {
+    double count = 0, sum = 0, squares = 0;
+  };
+  std::vector<Sums> sums(static_cast<size_t>(channels));
+  std::vector<float> sample(static_cast<size_t>(channels * plane));
+  const size_t step = (indices.size() + kMostScaled - 1) / kMostScaled;
+  for (size_t i = 0; i < indices.size(); i += step) {
+    RUNNEL_RETURN_IF_ERROR(read(indices[i], absl::MakeSpan(sample)));
+    for (size_t e = 0; e < sample.size(); ++e) {
+      Sums& channel = sums[e / static_cast<size_t>(plane)];
+      const double value = sample[e];
+      if (!std::isfinite(value)) continue;
+      channel.count += 1;
+      channel.sum += value;
+      channel.squares += value * value;
+    }
+  }
+  std::vector<ChannelScale> scales;
+  for (const Sums& channel : sums) {
+    const double count = std::max(channel.count, 1.0), mean = channel.sum / count;
+    const double variance = channel.squares / count - mean * mean;
+    const bool varies = variance > 1e-12 * (1 + mean * mean);
+    scales.push_back({mean, varies ? std::sqrt(variance) : 1});
+  }
+  return scales;
+}
+
+}  // namespace runnel::data

@@ -1,0 +1,320 @@
+// The user's own data: tables, arrays, folders of pictures; good ones, and every kind of bad one.
+
+#include <png.h>
+#include <turbojpeg.h>
+
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "central/data/loaders.h"
+#include "central/data/own/picture.h"
+#include "central/data/own/split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/central/data/data_scratch.h"
+
+namespace runnel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+std::vector<float> Sample(const Dataset& data, int64_t index) {
+  std::vector<float> sample(static_cast<size_t>(data.sample_shape().elements()));
+  data.CopySample(index, absl::MakeSpan(sample));
+  return sample;
+}
+
+std::string Refusal(const absl::StatusOr<DatasetSplits>& splits) {
+  const std::string message(splits.status().message());
+  EXPECT_THAT(message, Not(HasSubstr("\n")));
+  return message;
+}
+
+TEST(SplitByClass, KeepsAFifthOfEachClass) {
+  std::vector<int32_t> labels;
+  for (int i = 0; i < 100; ++i) labels.push_back(i < 50 ? 0 : i < 98 ? 1 : 2);
+  labels.push_back(3);
+  const data::SplitIndices split = data::SplitByClass(labels, 4, 7);
+  EXPECT_THAT(split.test, SizeIs(10 + 9 + 1));
+  EXPECT_THAT(split.train, SizeIs(81));
+  std::set<int64_t> all(split.train.begin(), split.train.end());
+  all.insert(split.test.begin(), split.test.end());
+  EXPECT_THAT(all, SizeIs(101));
+  EXPECT_EQ(data::SplitByClass(labels, 4, 7).test, split.test);
+  EXPECT_NE(data::SplitByClass(labels, 4, 8).test, split.test);
+}
+
+class OwnData : public testing::Test {
+ protected:
+  std::string At(const std::string& name) const { return absl::StrCat(folder_.path(), "/", name); }
+  absl::StatusOr<DatasetSplits> Csv(const std::string& text, const std::string& options = "") {
+    folder_.Write("t.csv", text);
+    return data::LoadCsv(absl::StrCat(At("t.csv"), options), 1);
+  }
+
+  DataFolder folder_;
+};
+
+TEST_F(OwnData, TablesOfNumbersAndTexts) {
+  std::string text = "\xEF\xBB\xBFlength;colour;\"kind; of it\"\r\n";
+  for (int i = 0; i < 10; ++i)
+    absl::StrAppend(&text, i, ".5;", i % 2 == 0 ? "red" : "\"deep \"\"blue\"\"\"", ";", i % 2,
+                    "\r\n");
+  const absl::StatusOr<DatasetSplits> splits = Csv(text);
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  EXPECT_EQ(splits->train->sample_shape(), Shape({3}));
+  EXPECT_EQ(splits->train->classes(), 2);
+  EXPECT_EQ(splits->train->size(), 8);
+  EXPECT_EQ(splits->test->size(), 2);
+  // Normalised over the training samples, by feature.
+  for (int feature = 0; feature < 3; ++feature) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < 8; ++i) {
+      const double value = Sample(*splits->train, i)[static_cast<size_t>(feature)];
+      sum += value;
+      squares += value * value;
+    }
+    EXPECT_NEAR(sum, 0, 1e-5);
+    EXPECT_NEAR(squares, 8, 1e-4);
+  }
+  // Red is class 0.
+  for (int64_t i = 0; i < 8; ++i)
+    EXPECT_EQ(Sample(*splits->train, i)[2] > 0, splits->train->label(i) == 0);
+}
+
+TEST_F(OwnData, TheClassIsTheColumnThatIsNamed) {
+  const std::string text = "x,Label,y\n1,a,4\n2,b,5\n3,a,6\n4,b,7\n";
+  EXPECT_EQ(Csv(text)->train->sample_shape(), Shape({2}));
+  EXPECT_EQ(Csv(text)->train->classes(), 2);
+  EXPECT_EQ(Csv(text, ",label=y")->train->classes(), 4);
+  EXPECT_EQ(Csv(text, ",skip=y")->train->sample_shape(), Shape({1}));
+  EXPECT_THAT(Refusal(Csv(text, ",label=z")), HasSubstr("has no column 'z'; it has x, Label, y"));
+  EXPECT_THAT(Refusal(Csv(text, ",lable=y")), HasSubstr("'lable=y' is no option"));
+  // Without a line of names the last column.
+  EXPECT_EQ(Csv("1,2,7\n3,4,8\n5,,8\n")->train->sample_shape(), Shape({2}));
+}
+
+TEST_F(OwnData, BadTables) {
+  EXPECT_THAT(Refusal(Csv("")), HasSubstr("holds no samples"));
+  EXPECT_THAT(Refusal(Csv("a\n1\n")), HasSubstr("line 1: one column"));
+  EXPECT_THAT(Refusal(Csv("a,b\n1,2\n1,2,3\n")),
+              HasSubstr("line 3: has 3 fields, the first line 2"));
+  EXPECT_THAT(Refusal(Csv("a,label\n1,x\n1,\n")), HasSubstr("line 3: the class (column 'label')"));
+  EXPECT_THAT(Refusal(Csv("a,label\n1,x\n2,x\n")), HasSubstr("1 classes; training needs 2"));
+  EXPECT_THAT(Refusal(Csv("a,label\n1,x\ninf,y\n")), HasSubstr("line 3: column 'a' is inf"));
+  EXPECT_THAT(Refusal(Csv("a,label\n\"1,x\n")), HasSubstr("line 2: a quote is not closed"));
+  std::string names = "name,label\n";
+  for (int i = 0; i < 300; ++i) absl::StrAppend(&names, "n", i, ",", i % 2, "\n");
+  EXPECT_THAT(Refusal(Csv(names)),
+              AllOf(HasSubstr("line 2: column 'name' holds 'n0'"), HasSubstr("skip=name")));
+  EXPECT_THAT(Refusal(data::LoadCsv(At("none.csv"), 1)), HasSubstr("none.csv"));
+  EXPECT_THAT(Refusal(data::LoadCsv("", 1)), HasSubstr("--data csv:FILE"));
+}
+
+template <typename T>
+std::string Npy(const std::string& type, const std::string& shape, const std::vector<T>& values,
+                const std::string& order = "False") {
+  std::string header =
+      absl::StrCat("{'descr': '", type, "', 'fortran_order': ", order, ", 'shape': ", shape, ", }");
+  header.append(64 - (10 + header.size() + 1) % 64, ' ').append("\n");
+  std::string text("\x93NUMPY\x01\x00", 8);
+  text += static_cast<char>(header.size() % 256);
+  text += static_cast<char>(header.size() / 256);
+  text += header;
+  return text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+class NpyData : public OwnData {
+ protected:
+  absl::StatusOr<DatasetSplits> Load(const std::string& x, const std::string& y) {
+    folder_.Write("x.npy", x);
+    folder_.Write("y.npy", y);
+    return data::LoadNpy(absl::StrCat(At("x.npy"), ",", At("y.npy")), 1);
+  }
+  const std::string labels_ = Npy<int64_t>("<i8", "(4,)", {5, 9, 5, 9});
+};
+
+TEST_F(NpyData, ArraysOfEachType) {
+  const auto floats = Load(Npy<float>("<f4", "(4, 2)", {1, 10, 2, 20, 3, 30, 4, 40}), labels_);
+  ASSERT_TRUE(floats.ok()) << floats.status();
+  EXPECT_EQ(floats->train->sample_shape(), Shape({2}));
+  EXPECT_EQ(floats->train->classes(), 2);
+  EXPECT_EQ(floats->train->size() + floats->test->size(), 4);
+  const std::vector<float> sample = Sample(*floats->train, 0);
+  EXPECT_NEAR(sample[0], sample[1], 1e-5) << "each feature by its own scale";
+  const auto pixels =
+      Load(Npy<uint8_t>("|u1", "(4, 1, 2)", {0, 255, 0, 255, 0, 255, 0, 255}), labels_);
+  ASSERT_TRUE(pixels.ok()) << pixels.status();
+  EXPECT_EQ(pixels->train->sample_shape(), Shape({1, 1, 2}));
+  EXPECT_THAT(Sample(*pixels->train, 1), ElementsAre(-1, 1));
+  EXPECT_EQ(pixels->train->outside(0), -1);
+  const auto signals = Load(Npy<double>("<f8", "(4, 1, 2)", {1, 2, 3, 4, 5, 6, 7, 8}), labels_);
+  ASSERT_TRUE(signals.ok()) << signals.status();
+  EXPECT_EQ(signals->train->sample_shape(), Shape({1, 2}));
+}
+
+TEST_F(NpyData, BadArrays) {
+  const std::string x = Npy<float>("<f4", "(4, 1)", {1, 2, 3, 4});
+  EXPECT_TRUE(Load(x, labels_).ok());
+  EXPECT_THAT(Refusal(Load("hello, world", labels_)), HasSubstr("x.npy: is no .npy file"));
+  EXPECT_THAT(Refusal(Load(x.substr(0, 20), labels_)), HasSubstr("ends within its header"));
+  EXPECT_THAT(Refusal(Load(x.substr(0, x.size() - 1), labels_)), HasSubstr("its shape needs"));
+  EXPECT_THAT(Refusal(Load(Npy<float>(">f4", "(4, 1)", {1, 2, 3, 4}), labels_)), HasSubstr(">f4"));
+  EXPECT_THAT(Refusal(Load(Npy<float>("<c8", "(2, 1)", {1, 2, 3, 4}), labels_)), HasSubstr("<c8"));
+  EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, 1)", {1, 2, 3, 4}, "True"), labels_)),
+              HasSubstr("Fortran"));
+  EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, -1)", {1, 2, 3, 4}), labels_)),
+              HasSubstr("shape"));
+  EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, 9999999999)", {1}), labels_)),
+              HasSubstr("shape"));
+  EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(2, 2)", {1, 2, 3, 4}), labels_)),
+              HasSubstr("2 samples"));
+  EXPECT_THAT(Refusal(Load(Npy<float>("<f4", "(4, 1)", {1, 2, NAN, NAN}), labels_)),
+              HasSubstr("holds nan"));
+  EXPECT_THAT(Refusal(Load(x, Npy<float>("<f4", "(4,)", {1, 2, 1, 2.5f}))),
+              HasSubstr("which is no integer"));
+  EXPECT_THAT(Refusal(data::LoadNpy("x.npy", 1)), HasSubstr("a path is missing"));
+}
+
+// A sparse file of gigabytes: samples are read one by one.
+TEST_F(NpyData, LargerThanMemoryShouldHold) {
+  std::string x = Npy<float>("<f4", "(40, 25000000)", {});
+  folder_.Write("x.npy", x);
+  folder_.Write("y.npy", Npy<uint8_t>("|u1", "(40,)", std::vector<uint8_t>(40, 0)));
+  std::filesystem::resize_file(At("x.npy"), x.size() + int64_t{4} * 40 * 25'000'000);
+  // One class: refused, but only after the file was taken as it is.
+  EXPECT_THAT(Refusal(data::LoadNpy(absl::StrCat(At("x.npy"), ",", At("y.npy")), 1)),
+              HasSubstr("1 classes"));
+}
+
+TEST_F(NpyData, DamagedHeadersNeverCrash) {
+  constexpr uint32_t kSeed = 20261125;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937 random(kSeed);
+  const std::string good = Npy<float>("<f4", "(4, 1)", {1, 2, 3, 4});
+  int accepted = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::string text = good;
+    for (uint32_t damage = 1 + random() % 3; damage > 0; --damage)
+      text[random() % text.size()] = static_cast<char>(random());
+    if (Load(text, labels_).ok()) ++accepted;
+  }
+  EXPECT_GT(accepted, 10);
+}
+
+// One colour, so that JPEG is exact to a step or two.
+std::string Png(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
+  std::vector<uint8_t> rgb;
+  for (int i = 0; i < width * height; ++i) rgb.insert(rgb.end(), {red, green, blue});
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<uint32_t>(width);
+  image.height = static_cast<uint32_t>(height);
+  image.format = PNG_FORMAT_RGB;
+  png_alloc_size_t size = 0;
+  png_image_write_to_memory(&image, nullptr, &size, 0, rgb.data(), 0, nullptr);
+  std::string file(size, '\0');
+  png_image_write_to_memory(&image, file.data(), &size, 0, rgb.data(), 0, nullptr);
+  return file.substr(0, size);
+}
+
+std::string Jpeg(int width, int height, uint8_t red, uint8_t green, uint8_t blue) {
+  std::vector<uint8_t> rgb;
+  for (int i = 0; i < width * height; ++i) rgb.insert(rgb.end(), {red, green, blue});
+  tjhandle writer = tjInitCompress();
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  tjCompress2(writer, rgb.data(), width, 0, height, TJPF_RGB, &bytes, &size, TJSAMP_444, 95, 0);
+  std::string file(reinterpret_cast<char*>(bytes), size);
+  tjFree(bytes);
+  tjDestroy(writer);
+  return file;
+}
+
+TEST_F(OwnData, FoldersOfPictures) {
+  for (int i = 0; i < 5; ++i) {
+    folder_.Write(absl::StrCat("p/cat/", i, ".png"), Png(40 + i, 30, 255, 0, 0));
+    folder_.Write(absl::StrCat("p/dog/", i, ".JPG"), Jpeg(20, 64, 0, 0, 255));
+  }
+  folder_.Write("p/dog/notes.txt", "no picture");
+  const auto splits = data::LoadImageFolder(absl::StrCat(At("p"), ",size=16"), 1);
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  EXPECT_EQ(splits->note, "");
+  EXPECT_EQ(splits->train->sample_shape(), Shape({3, 16, 16}));
+  EXPECT_EQ(splits->train->classes(), 2);
+  EXPECT_EQ(splits->train->size(), 8);
+  EXPECT_EQ(splits->test->size(), 2);
+  for (int64_t i = 0; i < 8; ++i) {
+    const std::vector<float> sample = Sample(*splits->train, i);
+    const bool is_cat = splits->train->label(i) == 0;
+    EXPECT_NEAR(sample[0], is_cat ? 1 : -1, 0.05);
+    EXPECT_NEAR(sample[255], is_cat ? 1 : -1, 0.05);
+    EXPECT_NEAR(sample[600], is_cat ? -1 : 1, 0.05);
+  }
+}
+
+TEST_F(OwnData, BrokenPicturesAreCountedUpToOneInAHundred) {
+  for (int i = 0; i < 100; ++i)
+    folder_.Write(absl::StrCat("p/", i % 2, "/", i, ".png"),
+                  Png(4, 4, static_cast<uint8_t>(i), 0, 0));
+  folder_.Write("p/0/broken.png", Png(4, 4, 1, 2, 3).substr(0, 60));
+  const auto splits = data::LoadImageFolder(At("p"), 1);
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  EXPECT_THAT(splits->note,
+              AllOf(HasSubstr("1 of 101 pictures are left out"), HasSubstr("broken.png")));
+  folder_.Write("p/0/worse.jpeg", "no picture");
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("p"), 1)),
+              AllOf(HasSubstr("2 of 102 pictures are broken"), HasSubstr("broken.png")));
+}
+
+TEST_F(OwnData, BadFolders) {
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("none"), 1)), HasSubstr("none"));
+  folder_.Write("flat/1.png", Png(4, 4, 1, 2, 3));
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("flat"), 1)), HasSubstr("one folder a class"));
+  folder_.Write("one/a/1.png", Png(4, 4, 1, 2, 3));
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one"), 1)), HasSubstr("1 classes"));
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=0", 1)), HasSubstr("size=0"));
+  EXPECT_THAT(Refusal(data::LoadImageFolder(At("one") + ",size=1x2x3", 1)), HasSubstr("size="));
+}
+
+// Weights of the triangle, by hand: 4 pixels to 2, each two pixels wide.
+TEST(Picture, IsAveragedWhereItShrinks) {
+  data::Picture picture{4, 1, {}};
+  for (const int value : {0, 0, 240, 240})
+    for (int c = 0; c < 3; ++c) picture.rgb.push_back(static_cast<uint8_t>(value));
+  const std::vector<uint8_t> planes = data::Fitted(picture, 1, 4);
+  EXPECT_THAT(std::vector<int>(planes.begin(), planes.begin() + 4), ElementsAre(0, 0, 240, 240));
+  // A square of it is its middle pixel pair's part.
+  const std::vector<uint8_t> middle = data::Fitted(picture, 1, 1);
+  EXPECT_THAT(std::vector<int>(middle.begin(), middle.end()), ElementsAre(120, 120, 120));
+}
+
+TEST(Picture, DamageNeverCrashes) {
+  constexpr uint32_t kSeed = 4712;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937 random(kSeed);
+  for (const std::string& good : {Png(9, 7, 10, 200, 30), Jpeg(9, 7, 10, 200, 30)}) {
+    for (int round = 0; round < 500; ++round) {
+      std::string text = good;
+      for (uint32_t damage = 1 + random() % 3; damage > 0; --damage)
+        text[random() % text.size()] = static_cast<char>(random());
+      if (random() % 4 == 0) text.resize(random() % text.size());
+      const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+      const absl::StatusOr<data::Picture> picture =
+          data::DecodePicture(absl::MakeConstSpan(bytes, text.size()));
+      if (picture.ok()) {
+        EXPECT_THAT(data::Fitted(*picture, 8, 8), SizeIs(192));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace runnel
