@@ -1,7 +1,7 @@
 #pragma once
 
-// `runnel-worker infer`: one job of INT8 inference in a process of its own, for `runnel-central
-// quantize` and `eval --quantized` (worker/inference/inference_job.h).
+// `runnel-worker infer`: one job about a model in integers in a process of its own, for
+// `runnel-central quantize` and `eval --quantized --profile` (worker/inference/inference_job.h).
 
 #include <memory>
 #include <string>

@@ -1,5 +1,4 @@
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  a model in integers, in a plain loop on this host
+  a model in integers on this host
     runnel-central eval --quantized model.q8
     runnel-central eval --quantized model.q8 --backend opencl
   the same by three stages on this host, and with two devices that dial in
@@ -37,27 +36,17 @@ struct EvalFlags {
   RunFlags run;
 };
 
-// The settings of a pipeline; none: nobody asked for one.
-absl::StatusOr<std::optional<RunSettings>> PipelineOf(CLI::App& app, EvalFlags& flags) {
-  RUNNEL_ASSIGN_OR_RETURN(const RunSettings settings, FinishRunFlags(app, flags.run));
+// The settings of the stages: one on this host, unless the flags say otherwise.
+absl::StatusOr<RunSettings> PipelineOf(CLI::App& app, EvalFlags& flags) {
+  RUNNEL_ASSIGN_OR_RETURN(RunSettings settings, FinishRunFlags(app, flags.run));
   const std::set<std::string>& given = flags.run.given;
-  if (given.empty() && !flags.run.quick) return std::nullopt;
-  const std::string first = given.empty() ? "quick" : *given.begin();
-  if (flags.quantized.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", first, ": is for models in integers, give --quantized too"));
+  if (flags.quantized.empty() && (!given.empty() || flags.run.quick)) {
+    return absl::InvalidArgumentError(absl::StrCat("--", given.empty() ? "quick" : *given.begin(),
+                                                   ": is for models in integers, give --quantized "
+                                                   "too"));
   }
-  // A plain loop has a backend, too.
-  std::set<std::string> of_pipeline = given;
-  of_pipeline.erase("backend");
-  if (settings.local_workers == 0 && of_pipeline.size() == 1) of_pipeline.erase("local-workers");
-  if (of_pipeline.empty() && !flags.run.quick) return std::nullopt;
-  if (given.count("local-workers") == 0 && given.count("workers") == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", of_pipeline.empty() ? first : *of_pipeline.begin(),
-                     ": is for a pipeline, give --local-workers or --workers too"));
-  }
-  if (flags.profile.empty()) return settings;
+  if (settings.local_workers == 0 && settings.workers == 0) settings.local_workers = 1;
+  if (flags.profile.empty() || settings.local_workers + settings.workers == 1) return settings;
   return absl::InvalidArgumentError(
       "--profile: times the layers of one device, leave out --local-workers and --workers");
 }
@@ -68,11 +57,11 @@ absl::Status Eval(CLI::App& app, EvalFlags& flags, const CommandContext& context
     return absl::InvalidArgumentError(
         "eval: give either --checkpoint-dir or --quantized, see runnel-central eval --help");
   }
-  RUNNEL_ASSIGN_OR_RETURN(std::optional<RunSettings> pipeline, PipelineOf(app, flags));
+  RUNNEL_ASSIGN_OR_RETURN(RunSettings pipeline, PipelineOf(app, flags));
   if (!flags.quantized.empty()) {
-    return EvalQuantizedCommand({flags.quantized, trained.data_dir, trained.summary, flags.profile,
-                                 std::move(pipeline), flags.run.settings.backend},
-                                context);
+    return EvalQuantizedCommand(
+        {flags.quantized, trained.data_dir, trained.summary, flags.profile, std::move(pipeline)},
+        context);
   }
   if (!flags.profile.empty()) {
     return absl::InvalidArgumentError("--profile: is for models in integers, give --quantized too");

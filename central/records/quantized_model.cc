@@ -114,26 +114,20 @@ absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, cons
                                         ModelState state, const QuantizeMethod& method,
                                         bool report) {
   proto::InferenceJob job;
-  job.set_report(report);
-  job.set_samples(std::move(samples));
-  job.set_batch(batch);
-  *job.mutable_quantize()->mutable_model() = ToProto(model);
-  *job.mutable_quantize()->mutable_state() = ToProto(std::move(state));
-  *job.mutable_quantize()->mutable_method() = ToMessage(method);
+  proto::QuantizeModel& asked = *job.mutable_quantize();
+  *asked.mutable_model() = ToProto(model);
+  *asked.mutable_state() = ToProto(std::move(state));
+  *asked.mutable_method() = ToMessage(method);
+  asked.set_samples(std::move(samples));
+  asked.set_batch(batch);
+  asked.set_report(report);
   return Serialized(job);
 }
 
-absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
-                                        const std::vector<int32_t>& labels,
-                                        const std::string& graph, const std::string& backend,
-                                        bool report) {
+absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::string& backend) {
   proto::InferenceJob job;
-  job.set_report(report);
-  job.set_backend(backend);
-  job.set_samples(std::move(samples));
-  job.set_batch(batch);
-  job.mutable_evaluate()->set_graph(graph);
-  job.mutable_evaluate()->mutable_labels()->Assign(labels.begin(), labels.end());
+  job.mutable_profile()->set_graph(graph);
+  job.mutable_profile()->set_backend(backend);
   return Serialized(job);
 }
 
@@ -148,11 +142,7 @@ absl::StatusOr<InferenceReply> ReadInferenceReply(absl::string_view bytes) {
   InferenceReply reply;
   reply.graph = std::move(*message.mutable_graph());
   reply.weight_bytes = message.weight_bytes();
-  reply.accuracy = message.accuracy();
-  reply.loss = message.loss();
   reply.kernels = message.kernels();
-  reply.backend = message.backend();
-  reply.note = message.note();
   reply.winograd_fits = message.winograd_fits();
   reply.winograd_taken = message.winograd_taken();
   reply.errors = ErrorsOf(message.errors());

@@ -1,7 +1,7 @@
 #pragma once
 
 // A model in integers as a file, model.q8, and what central asks of the worker process that makes
-// or runs it. The graph itself is bytes here: only workers look into it.
+// it or times its layers. The graph itself is bytes here: only workers look into it.
 //
 // The file: the envelope of proto/crypto/sealed_file.h with magic "RNLQINT8", then a serialized
 // runnel.proto.QuantizedModel. deploy/INT8.md describes it.
@@ -65,15 +65,12 @@ absl::Status WriteQuantizedModel(const QuantizedModel& model, const std::string&
 absl::StatusOr<QuantizedModel> ReadQuantizedModel(const std::string& path);
 
 // What a worker process is asked for, as bytes (proto/inference.proto). samples: FP32, NCHW, as
-// bytes; batch: of them at a time; backend: by name; report: also LayerFigures. InvalidArgument:
-// more than a message can hold.
+// bytes; batch: of them at a time; report: also LayerFigures; graph: of a model; backend: by name.
+// InvalidArgument: more than a message can hold.
 absl::StatusOr<std::string> QuantizeJob(std::string samples, int64_t batch, const ModelSpec& model,
                                         ModelState state, const QuantizeMethod& method,
                                         bool report);
-absl::StatusOr<std::string> EvaluateJob(std::string samples, int64_t batch,
-                                        const std::vector<int32_t>& labels,
-                                        const std::string& graph, const std::string& backend,
-                                        bool report);
+absl::StatusOr<std::string> ProfileJob(const std::string& graph, const std::string& backend);
 
 // A node in a layer report, for one sample (kernels/models/node_profile.h).
 struct LayerFigures {
@@ -86,18 +83,15 @@ struct LayerFigures {
 
 // Its answer.
 struct InferenceReply {
-  std::string graph;         // of QuantizeJob
-  int64_t weight_bytes = 0;  // likewise: INT8 weights with biases and factors
-  double accuracy = 0;       // of EvaluateJob
-  double loss = 0;
-  std::string kernels;             // instruction set, or device
-  std::string backend;             // of EvaluateJob: what computed
-  std::string note;                // a line for people, as that a device was lost; or empty
-  std::vector<LayerError> errors;  // of QuantizeJob, by node
-  // Of QuantizeJob: convolutions that Winograd's algorithm can compute, and those that it does.
+  // Of QuantizeJob.
+  std::string graph;
+  int64_t weight_bytes = 0;        // INT8 weights with biases and factors
+  std::vector<LayerError> errors;  // by node
+  // Convolutions that Winograd's algorithm can compute, and those that it does.
   int64_t winograd_fits = 0;
   int64_t winograd_taken = 0;
-  // With report.
+  // Of ProfileJob, and of QuantizeJob with report.
+  std::string kernels;               // instruction set, or device
   std::vector<LayerFigures> layers;  // by node
   double peak = 0;                   // operations a second of one thread
   int64_t threads = 0;

@@ -127,7 +127,6 @@ std::string SummaryToJson(const RunSummary& summary) {
   if (summary.predicted_samples_per_s > 0)
     json["predicted_samples_per_s"] = summary.predicted_samples_per_s;
   if (!summary.predictor.empty()) json["predictor"] = summary.predictor;
-  if (!summary.backend.empty()) json["backend"] = summary.backend;
   if (!summary.gradient_bits.empty()) json["gradient_bits"] = summary.gradient_bits;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

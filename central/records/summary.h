@@ -137,7 +137,6 @@ struct RunSummary {
   std::string predictor;          // of cost "predicted"; else left out
   int64_t seed = 0;
   std::string recipe = "fp32";
-  std::string backend;        // of a model in integers in one process: what computed; else left out
   std::string gradient_bits;  // of an integer recipe, as --gradient-bits takes them; else left out
   std::string codec_forward;  // as asked for; "codecs": {"forward", "backward"}
   std::string codec_backward;
@@ -156,7 +155,7 @@ struct RunSummary {
 
 // One indented JSON object with a line end: accuracy, loss, train_loss, samples_per_s,
 // [predicted_samples_per_s], [joules_per_sample], wall_s, weights_sha256, steps, epochs, model,
-// dataset, schedule, policy, cost, [predictor], seed, recipe, [backend], [gradient_bits], codecs
+// dataset, schedule, policy, cost, [predictor], seed, recipe, [gradient_bits], codecs
 // {forward, backward}, plan {stages[]}, plan_bandwidth {source, links[]}, plan_searches {done,
 // skipped, processor_s}, [period {step, measured_s, predicted_s, cause, stages[], links[]}],
 // links[], stages[], evaluations[], recoveries[], replication {}, timeline[]; keys as the members

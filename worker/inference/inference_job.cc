@@ -15,13 +15,12 @@
 #include "kernels/models/node_profile.h"
 #include "kernels/models/quantize/quantizer.h"
 #include "kernels/models/quantize/winograd_choice.h"
-#include "kernels/models/tally.h"
 #include "proto/base/status_macros.h"
 #include "proto/inference.pb.h"
 #include "proto/process/atomic_file.h"
 #include "proto/transport/control/model_convert.h"
-#include "worker/inference/admitted_executor.h"
 #include "worker/inference/graph_convert.h"
+#include "worker/measure/backend_verdicts.h"
 
 namespace runnel {
 namespace {
@@ -30,18 +29,11 @@ using inference::Int8Graph;
 
 constexpr int64_t kMaxJobBytes = (int64_t{1} << 31) - 1;
 
-absl::Span<const std::byte> AsBytes(absl::Span<const float> values) {
-  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
-}
-absl::Span<std::byte> AsBytes(absl::Span<float> values) {
-  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)};
-}
-
 // The samples of a job, a batch at a time.
 class Samples {
  public:
   // `elements`: of one sample.
-  static absl::StatusOr<Samples> Of(const proto::InferenceJob& job, int64_t elements) {
+  static absl::StatusOr<Samples> Of(const proto::QuantizeModel& job, int64_t elements) {
     const int64_t bytes = elements * static_cast<int64_t>(sizeof(float));
     const auto all = static_cast<int64_t>(job.samples().size());
     if (all == 0 || all % bytes != 0 || job.batch() < 1) {
@@ -72,10 +64,10 @@ class Samples {
   }
 
  private:
-  Samples(const proto::InferenceJob& job, int64_t elements, int64_t count)
+  Samples(const proto::QuantizeModel& job, int64_t elements, int64_t count)
       : job_(job), elements_(elements), count_(count) {}
 
-  const proto::InferenceJob& job_;
+  const proto::QuantizeModel& job_;
   int64_t elements_;
   int64_t count_;
 };
@@ -138,9 +130,9 @@ std::vector<double> Fp32Seconds(const Int8Graph& graph, int threads) {
 }
 
 // The peak and the times in FP32 are the processor's: of a device none are known.
-template <typename Runner>
-absl::Status AddFigures(const Int8Graph& graph, Runner& runner, int threads, bool has_peak,
+absl::Status AddFigures(const Int8Graph& graph, inference::GraphRunner& runner, int threads,
                         proto::InferenceReply& reply) {
+  const bool has_peak = runner.backend().name() == "cpu";
   RUNNEL_ASSIGN_OR_RETURN(const std::vector<double> seconds, runner.TimeNodes(1, kTimedPasses));
   const std::vector<inference::NodeFacts> facts =
       inference::DescribeNodes(graph, [&runner](size_t node) { return runner.kernel(node); });
@@ -176,14 +168,13 @@ absl::StatusOr<Int8Graph> Finish(inference::Quantizer& quantizer,
       });
 }
 
-absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
-  proto::QuantizeModel& asked = *job.mutable_quantize();
+absl::Status Quantize(proto::QuantizeModel& asked, int threads, proto::InferenceReply& reply) {
   RUNNEL_ASSIGN_OR_RETURN(const inference::QuantizeOptions options, OptionsOf(asked.method()));
   RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, FromProto(asked.model()));
   RUNNEL_ASSIGN_OR_RETURN(const ModelState state, FromProto(std::move(*asked.mutable_state())));
   RUNNEL_ASSIGN_OR_RETURN(const inference::FoldedGraph folded,
                           inference::FoldModel(model, state, asked.method().fold_batch_norm()));
-  RUNNEL_ASSIGN_OR_RETURN(const Samples samples, Samples::Of(job, model.input.elements()));
+  RUNNEL_ASSIGN_OR_RETURN(const Samples samples, Samples::Of(asked, model.input.elements()));
   inference::Quantizer quantizer(folded, options);
   for (int pass = 0; pass < quantizer.passes(); ++pass) {
     RUNNEL_RETURN_IF_ERROR(
@@ -204,56 +195,24 @@ absl::Status Quantize(proto::InferenceJob& job, int threads, proto::InferenceRep
   RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
                           inference::GraphRunner::Make(graph, *backend));
   RUNNEL_RETURN_IF_ERROR(AddErrors(folded, graph, *runner, samples, reply));
-  if (!job.report()) return absl::OkStatus();
+  if (!asked.report()) return absl::OkStatus();
   reply.set_kernels(backend->processor().dot_product);
-  return AddFigures(graph, *runner, threads, /*has_peak=*/true, reply);
+  return AddFigures(graph, *runner, threads, reply);
 }
 
-absl::Status Evaluate(const proto::InferenceJob& job, int threads, proto::InferenceReply& reply) {
-  RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, ParseGraph(job.evaluate().graph()));
-  RUNNEL_ASSIGN_OR_RETURN(const Samples samples,
-                          Samples::Of(job, graph.nodes.front().node.outputs()));
-  if (graph.takes_codes || graph.gives_codes) {
+// On the backend of this name; a device is checked before it is believed.
+absl::Status Profile(const proto::ProfileGraph& asked, int threads, proto::InferenceReply& reply) {
+  RUNNEL_ASSIGN_OR_RETURN(const Int8Graph graph, ParseGraph(asked.graph()));
+  if (graph.takes_codes || graph.gives_codes)
     return absl::InvalidArgumentError("its graph is a part of a model");
-  }
-  const auto& labels = job.evaluate().labels();
-  const int64_t classes = graph.classes();
-  if (labels.size() != samples.count()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(samples.count(), " samples with ", labels.size(), " labels"));
-  }
-  for (int32_t label : labels) {
-    if (label < 0 || label >= classes) {
-      return absl::InvalidArgumentError(absl::StrCat("label ", label, " of ", classes, " classes"));
-    }
-  }
-  const std::string& asked = job.backend();
-  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<AdmittedExecutor> executor,
-                          AdmittedExecutor::Make(asked.empty() ? "auto" : asked, graph, threads,
-                                                 BackendVerdicts(/*folder=*/"")));
-  // First: it may be refused.
-  if (job.report()) {
-    RUNNEL_RETURN_IF_ERROR(
-        AddFigures(graph, *executor, threads, /*has_peak=*/executor->backend() == "cpu", reply));
-  }
-  std::vector<float> logits;
-  inference::Tally tally;
-  RUNNEL_RETURN_IF_ERROR(samples.ForEachBatch([&](int64_t first, int64_t batch,
-                                                  absl::Span<const float> values) {
-    logits.resize(batch * classes);
-    RUNNEL_RETURN_IF_ERROR(executor->Run(AsBytes(values), batch, AsBytes(absl::MakeSpan(logits))));
-    for (int64_t n = 0; n < batch; ++n) {
-      tally.Add(absl::MakeConstSpan(logits).subspan(n * classes, classes),
-                labels[static_cast<int>(first + n)]);
-    }
-    return absl::OkStatus();
-  }));
-  reply.set_accuracy(static_cast<double>(tally.correct) / static_cast<double>(samples.count()));
-  reply.set_loss(tally.loss_sum / static_cast<double>(samples.count()));
-  reply.set_kernels(executor->description());
-  reply.set_backend(executor->backend());
-  reply.set_note(executor->note());
-  return absl::OkStatus();
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
+                          MakeBackend(asked.backend(), threads));
+  if (IsLoadedBackend(backend->name()))
+    RUNNEL_RETURN_IF_ERROR(BackendVerdicts(/*folder=*/"").Admit(*backend));
+  RUNNEL_ASSIGN_OR_RETURN(const std::unique_ptr<inference::GraphRunner> runner,
+                          inference::GraphRunner::Make(graph, *backend));
+  reply.set_kernels(backend->description());
+  return AddFigures(graph, *runner, threads, reply);
 }
 
 absl::Status Answer(absl::string_view bytes, int threads, proto::InferenceReply& reply) {
@@ -261,8 +220,8 @@ absl::Status Answer(absl::string_view bytes, int threads, proto::InferenceReply&
   if (!job.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError("the job cannot be parsed");
   }
-  if (job.has_quantize()) return Quantize(job, threads, reply);
-  if (job.has_evaluate()) return Evaluate(job, threads, reply);
+  if (job.has_quantize()) return Quantize(*job.mutable_quantize(), threads, reply);
+  if (job.has_profile()) return Profile(job.profile(), threads, reply);
   return absl::InvalidArgumentError("the job asks for nothing");
 }
 

@@ -2,7 +2,7 @@
 
 // What `runnel-worker infer` does: central starts it on its own host, hands it one InferenceJob
 // (proto/inference.proto) as a file and reads one InferenceReply. It quantises a trained model from
-// calibration samples, or runs a quantised one over labelled samples.
+// calibration samples, or times the layers of a quantised one.
 
 #include <string>
 

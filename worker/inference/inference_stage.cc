@@ -11,10 +11,6 @@
 namespace runnel {
 namespace {
 
-absl::Status NoTraining() {
-  return absl::FailedPreconditionError("a model in integers is evaluated, it does not train");
-}
-
 // Without the batch.
 Shape SampleOf(const Shape& shape) { return Shape::Create(shape.dims().subspan(1)).value(); }
 
@@ -106,22 +102,6 @@ absl::StatusOr<StageCompute::Output> InferenceStage::Evaluate(int64_t samples, P
   RUNNEL_RETURN_IF_ERROR(runner_->Run(values, samples, bytes.first(codes)));
   std::fill(bytes.begin() + static_cast<int64_t>(codes), bytes.end(), std::byte{0});  // exponent 0
   return Output{std::move(output)};
-}
-
-absl::StatusOr<StageCompute::Output> InferenceStage::Forward(const MicroBatch&, Payload, Payload) {
-  return NoTraining();
-}
-
-absl::StatusOr<StageCompute::Output> InferenceStage::InputGradient(const MicroBatch&, Payload) {
-  return NoTraining();
-}
-
-absl::Status InferenceStage::WeightGradient(const MicroBatch&, bool) { return NoTraining(); }
-
-absl::Status InferenceStage::DrawState() { return NoTraining(); }
-
-absl::StatusOr<ModelState> InferenceStage::ExportState() const {
-  return absl::FailedPreconditionError("central has all integers: a stage hands none over");
 }
 
 }  // namespace runnel

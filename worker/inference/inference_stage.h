@@ -1,7 +1,7 @@
 #pragma once
 
 // A stage of a model in integers (proto/base/training/int8_inference.h): Evaluate runs its slice of
-// the graph, and what belongs to training is refused.
+// the graph.
 
 #include <cstdint>
 #include <functional>
@@ -45,14 +45,6 @@ class InferenceStage final : public StageEngine {
   // Errors as GraphOfLayers and make_runner. Once.
   absl::Status ImportState(const ModelState& state) override;
 
-  // Training: FailedPrecondition. So is a state without central's integers, or one to hand over.
-  absl::StatusOr<Output> Forward(const MicroBatch& place, Payload input, Payload labels) override;
-  absl::StatusOr<Output> InputGradient(const MicroBatch& place, Payload output_gradient) override;
-  absl::Status WeightGradient(const MicroBatch& place, bool step) override;
-  absl::Status DrawState() override;
-  absl::StatusOr<ModelState> ExportState() const override;
-  void ChangeTraining(const TrainingChange&) override {}
-
   std::string numerics_class() const override {
     return runner_ == nullptr ? "" : runner_->backend().numerics_class();
   }
@@ -60,7 +52,6 @@ class InferenceStage final : public StageEngine {
   const NumberFormat& numbers() const override { return kInt8InferenceNumbers; }
   // Weights, and the codes of all values of a batch.
   int64_t memory_bytes() const override { return memory_bytes_; }
-  double ModelJoules(int64_t) const override { return 0; }
   Shape input_shape(int64_t samples) const override { return input_sample_.Prepend(samples); }
   Shape output_shape(int64_t samples) const override { return output_sample_.Prepend(samples); }
 

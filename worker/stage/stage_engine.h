@@ -18,17 +18,25 @@
 namespace runnel {
 
 // Not thread-safe: the compute lane owns it; the methods here only while that lane is empty, but
-// for memory_bytes and the shapes.
+// for memory_bytes and the shapes. An engine that trains overrides all; one that only evaluates
+// keeps the FailedPrecondition of what belongs to training.
 class StageEngine : public StageCompute {
  public:
+  absl::StatusOr<Output> Forward(const MicroBatch&, Payload, Payload) override {
+    return OnlyEvaluates();
+  }
+  absl::StatusOr<Output> InputGradient(const MicroBatch&, Payload) override {
+    return OnlyEvaluates();
+  }
+  absl::Status WeightGradient(const MicroBatch&, bool) override { return OnlyEvaluates(); }
   // State of these layers at a barrier. Import checks everything (CheckState, zeros may be left
   // out) before it changes anything. Draw makes the initial state, a layer at a time, from the
   // training's seed. All: errors of the device's memory.
   virtual absl::Status ImportState(const ModelState& state) = 0;
-  virtual absl::Status DrawState() = 0;
-  virtual absl::StatusOr<ModelState> ExportState() const = 0;
+  virtual absl::Status DrawState() { return OnlyEvaluates(); }
+  virtual absl::StatusOr<ModelState> ExportState() const { return OnlyEvaluates(); }
   // Applies a change from the next micro-batch on.
-  virtual void ChangeTraining(const TrainingChange& change) = 0;
+  virtual void ChangeTraining(const TrainingChange&) {}
 
   // Of the backend that computes.
   virtual std::string numerics_class() const = 0;
@@ -42,10 +50,15 @@ class StageEngine : public StageCompute {
   virtual int64_t memory_bytes() const = 0;
   // Energy of training one micro-batch of this many samples by the model of work_energy.h, with its
   // part of the step. Any thread.
-  virtual double ModelJoules(int64_t samples) const = 0;
+  virtual double ModelJoules(int64_t /*samples*/) const { return 0; }
   // Boundary tensors of `samples` samples.
   virtual Shape input_shape(int64_t samples) const = 0;
   virtual Shape output_shape(int64_t samples) const = 0;
+
+ private:
+  static absl::Status OnlyEvaluates() {
+    return absl::FailedPreconditionError("a model in integers is evaluated, it does not train");
+  }
 };
 
 }  // namespace runnel

@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "central/records/quantized_stages.h"
 #include "central/run/run_planning.h"
-#include "partition/zoo/zoo.h"
 #include "proto/base/status_macros.h"
 
 namespace runnel {
@@ -25,8 +24,7 @@ int64_t BatchOf(const Shape& sample) {
 
 }  // namespace
 
-absl::StatusOr<RunSettings> ForStages(RunSettings settings, const RunSettings& pipeline) {
-  RUNNEL_ASSIGN_OR_RETURN(const ModelSpec model, MakeModel(settings.model));
+RunSettings ForStages(RunSettings settings, const RunSettings& pipeline, const Shape& sample) {
   const RunSettings defaults;
   settings.local_workers = pipeline.local_workers;
   settings.workers = pipeline.workers;
@@ -39,7 +37,7 @@ absl::StatusOr<RunSettings> ForStages(RunSettings settings, const RunSettings& p
   settings.link_mbps = pipeline.link_mbps;
   settings.link_delay_ms = pipeline.link_delay_ms;
   int64_t& batch = settings.training.eval_batch_size = pipeline.training.eval_batch_size;
-  if (batch == -1) batch = BatchOf(model.input);
+  if (batch == -1) batch = BatchOf(sample);
   // Batch size that plans are made for. Batch norms, which are part of the convolutions, want two
   // samples.
   settings.training.batch_size = std::max<int64_t>(batch, 2);

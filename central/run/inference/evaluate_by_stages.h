@@ -1,7 +1,7 @@
 #pragma once
 
-// `eval --quantized` over workers: the stages of a pipeline evaluate, as those of a training would,
-// and nothing is trained.
+// `eval --quantized`: the stages of a pipeline evaluate, one or several, as those of a training
+// would, and nothing is trained.
 
 #include <string>
 
@@ -13,8 +13,8 @@
 namespace runnel {
 
 // The settings of such a run: `settings` of the trained model, with what `pipeline` says of who
-// takes part, links, plan, backend and --eval-batch-size. Errors as MakeModel.
-absl::StatusOr<RunSettings> ForStages(RunSettings settings, const RunSettings& pipeline);
+// takes part, links, plan, backend and --eval-batch-size. sample: that the model takes.
+RunSettings ForStages(RunSettings settings, const RunSettings& pipeline, const Shape& sample);
 
 // run: of those settings. Errors: as CutAtLayers, naming `where`; as UseIntegers; as Trainer::Run.
 // A worker that is lost is done without, like in training.

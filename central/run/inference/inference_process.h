@@ -1,6 +1,6 @@
 #pragma once
 
-// INT8 inference happens in a worker process on this host, started for one job: central has no
+// A worker process on this host, started for one job about a model in integers: central has no
 // kernels.
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace runnel {
 
 // Starts `runnel-worker infer`, waits for its answer. Job and answer are files in memory: nothing
 // is left behind, whatever ends. On the calling thread, which must live as long as the process.
-// job: of QuantizeJob or EvaluateJob. Errors: the worker's answer; NotFound: no worker binary;
+// job: of QuantizeJob or ProfileJob. Errors: the worker's answer; NotFound: no worker binary;
 // ResourceExhausted: no memory; Internal: it ended without an answer.
 absl::StatusOr<InferenceReply> RunInferenceProcess(const std::string& job, int64_t threads);
 

@@ -1,11 +1,13 @@
 #include "central/run/inference/quantize_commands.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "central/data/batch_source.h"
 #include "central/display/layer_report.h"
 #include "central/records/summary.h"
@@ -19,7 +21,7 @@
 namespace runnel {
 namespace {
 
-// Samples that a worker process has in flight.
+// Samples that a worker process observes at a time.
 constexpr int64_t kBatch = 64;
 
 absl::Status Named(const std::string& flag, const absl::Status& status) {
@@ -122,8 +124,39 @@ absl::Status QuantizeCommand(const QuantizeArguments& arguments, const CommandCo
 
 namespace {
 
-absl::Status EvalByStages(const EvalQuantizedArguments& arguments, const QuantizedModel& quantized,
-                          const std::string& where, LoadedRun run, const CommandContext& context) {
+// Times the layers on one device and writes the report.
+absl::Status Profile(const EvalQuantizedArguments& arguments, const QuantizedModel& quantized,
+                     const std::string& where) {
+  RUNNEL_ASSIGN_OR_RETURN(const std::string job,
+                          ProfileJob(quantized.graph, arguments.pipeline.backend));
+  const absl::StatusOr<InferenceReply> reply =
+      RunInferenceProcess(job, arguments.pipeline.worker_threads);
+  RUNNEL_RETURN_IF_ERROR(Named(where, reply.status()));
+  return WriteReport(quantized, *reply, arguments.profile, "--profile");
+}
+
+// What computed the stages, each class once.
+std::string ClassesText(const RunSummary& summary) {
+  std::set<std::string> classes;
+  for (const StageSummary& stage : summary.stages) classes.insert(stage.numerics_class);
+  return absl::StrJoin(classes, ", ");
+}
+
+}  // namespace
+
+absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
+                                  const CommandContext& context) {
+  const bool profiles = !arguments.profile.empty();
+  if (profiles) RUNNEL_RETURN_IF_ERROR(Named("--profile", CheckReportPath(arguments.profile)));
+  RUNNEL_ASSIGN_OR_RETURN(const QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
+  RunSettings settings = WithoutTraining(quantized.settings);
+  if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
+  RUNNEL_ASSIGN_OR_RETURN(const RunSetup trained, SetUpRun(settings));
+  settings = ForStages(std::move(settings), arguments.pipeline, trained.model.input);
+  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(settings));
+  const std::string where = absl::StrCat("quantised model ", arguments.quantized);
+  RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, run.setup, where));
+  if (profiles) RUNNEL_RETURN_IF_ERROR(Profile(arguments, quantized, where));
   const std::string name = run.setup.model.name;
   const int64_t samples = run.data.test->size();
   RUNNEL_ASSIGN_OR_RETURN(TrainingOutcome outcome,
@@ -133,64 +166,13 @@ absl::Status EvalByStages(const EvalQuantizedArguments& arguments, const Quantiz
     summary.samples_per_s = static_cast<double>(samples) / outcome.evaluation_s;
   const size_t stages = summary.plan.stages.size();
   context.print(absl::StrFormat(
-      "%s in INT8 (%s; %d %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples, %.0f "
+      "%s in INT8 (%s; %d %s, %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples, %.0f "
       "samples/s",
-      name, MethodText(quantized.method), stages, stages == 1 ? "stage" : "stages", quantized.step,
-      summary.accuracy * 100, summary.loss, samples, summary.samples_per_s));
+      name, MethodText(quantized.method), stages, stages == 1 ? "stage" : "stages",
+      ClassesText(summary), quantized.step, summary.accuracy * 100, summary.loss, samples,
+      summary.samples_per_s));
   if (arguments.summary.empty()) return absl::OkStatus();
   summary.weights_sha256 = quantized.weights_sha256;
-  return WriteSummary(summary, arguments.summary);
-}
-
-}  // namespace
-
-absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
-                                  const CommandContext& context) {
-  const bool profiles = !arguments.profile.empty();
-  if (profiles) RUNNEL_RETURN_IF_ERROR(Named("--profile", CheckReportPath(arguments.profile)));
-  RUNNEL_ASSIGN_OR_RETURN(QuantizedModel quantized, ReadQuantizedModel(arguments.quantized));
-  RunSettings settings = WithoutTraining(quantized.settings);
-  if (arguments.data_dir.has_value()) settings.data_dir = *arguments.data_dir;
-  if (arguments.pipeline.has_value()) {
-    RUNNEL_ASSIGN_OR_RETURN(settings, ForStages(std::move(settings), *arguments.pipeline));
-  }
-  RUNNEL_ASSIGN_OR_RETURN(LoadedRun run, SetUpAndLoad(settings));
-  const std::string where = absl::StrCat("quantised model ", arguments.quantized);
-  RUNNEL_RETURN_IF_ERROR(CheckModel(quantized.model_sha256, run.setup, where));
-  if (arguments.pipeline.has_value())
-    return EvalByStages(arguments, quantized, where, std::move(run), context);
-  const Dataset& test = *run.data.test;
-  std::string samples(test.size() * test.sample_shape().elements() * sizeof(float), '\0');
-  std::vector<int32_t> labels(test.size());
-  BatchSource(test, settings.training.seed)
-      .FillTest(
-          0, test.size(),
-          absl::MakeSpan(reinterpret_cast<float*>(samples.data()), samples.size() / sizeof(float)),
-          absl::MakeSpan(labels));
-  RUNNEL_ASSIGN_OR_RETURN(const std::string job,
-                          EvaluateJob(std::move(samples), kBatch, labels, quantized.graph,
-                                      arguments.backend, profiles));
-  const absl::StatusOr<InferenceReply> reply = RunInferenceProcess(job, settings.worker_threads);
-  if (!reply.ok()) {
-    return absl::Status(reply.status().code(), absl::StrCat(where, ": ", reply.status().message()));
-  }
-  if (!reply->note.empty()) context.print(reply->note);
-  context.print(absl::StrFormat(
-      "%s in INT8 (%s; %s, %s) after %d steps: accuracy %.2f %%, loss %.4f on %d samples",
-      run.setup.model.name, MethodText(quantized.method), reply->backend, reply->kernels,
-      quantized.step, reply->accuracy * 100, reply->loss, test.size()));
-  RUNNEL_RETURN_IF_ERROR(WriteReport(quantized, *reply, arguments.profile, "--profile"));
-  if (arguments.summary.empty()) return absl::OkStatus();
-  RunSummary summary;
-  summary.accuracy = reply->accuracy;
-  summary.loss = reply->loss;
-  summary.steps = quantized.step;
-  summary.model = settings.model;
-  summary.dataset = settings.dataset;
-  summary.seed = static_cast<int64_t>(settings.training.seed);
-  summary.weights_sha256 = quantized.weights_sha256;
-  summary.backend = reply->backend;
-  summary.evaluations = {{quantized.step, reply->accuracy, reply->loss}};
   return WriteSummary(summary, arguments.summary);
 }
 

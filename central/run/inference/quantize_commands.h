@@ -26,12 +26,10 @@ struct EvalQuantizedArguments {
   std::string quantized;
   std::optional<std::string> data_dir;
   std::string summary;
-  std::string profile;  // path of a layer report; or empty
-  // Stages in a pipeline, as ForStages says. None: a plain loop in one process.
-  std::optional<RunSettings> pipeline;
-  std::string backend = "auto";  // of a plain loop
+  std::string profile;   // path of a layer report; or empty
+  RunSettings pipeline;  // its stages, as ForStages says
 };
-// Accuracy of such a model on the test set: the same bits from a plain loop and any pipeline.
+// Accuracy of such a model on the test set: the same bits from any number of stages.
 absl::Status EvalQuantizedCommand(const EvalQuantizedArguments& arguments,
                                   const CommandContext& context);
 
